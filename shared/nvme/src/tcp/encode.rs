@@ -1,0 +1,155 @@
+//! PDU headers ready to be sent, with their digest.
+
+use super::digest::header_digest;
+use super::pdu::{
+    CapsuleCommand, CapsuleResponse, CommonHeader, DataHeader, IcReq, IcResp, PduFlags, PduType, ReadyToTransfer,
+    TermReq,
+};
+use super::{Digests, HEADER_BYTES_MAX};
+use crate::entry::{CompletionEntry, SubmissionEntry};
+use zerocopy::little_endian::U32;
+use zerocopy::{Immutable, IntoBytes};
+
+/// The longest thing [`Encoded`] holds: a TermReq with a whole offending header.
+const ENCODED_BYTES_MAX: usize = size_of::<TermReq>() + HEADER_BYTES_MAX;
+
+/// A header as it goes on the wire; derefs to its bytes. Data and data digest, if any, follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    bytes: [u8; ENCODED_BYTES_MAX],
+    length: usize,
+}
+
+impl Default for Encoded {
+    fn default() -> Self {
+        Self { bytes: [0; ENCODED_BYTES_MAX], length: 0 }
+    }
+}
+
+impl core::ops::Deref for Encoded {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+impl Encoded {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        let end = self.length + bytes.len();
+        assert!(end <= ENCODED_BYTES_MAX, "a header of {end} bytes is never made");
+        self.bytes[self.length..end].copy_from_slice(bytes);
+        self.length = end;
+    }
+
+    fn sealed<T: IntoBytes + Immutable>(header: &T, digests: Digests) -> Self {
+        let mut encoded = Self::default();
+        encoded.push(header.as_bytes());
+        if digests.header {
+            encoded.push(&header_digest(header.as_bytes()).to_le_bytes());
+        }
+        encoded
+    }
+}
+
+/// Common header of a PDU with `data_bytes` of data; the caller sees to it that header and data fit 32 bits.
+fn head(kind: PduType, flags: PduFlags, header_bytes: usize, data_bytes: u32, digests: Digests) -> CommonHeader {
+    let with_digest = header_bytes + digests.header_bytes();
+    let has_data = data_bytes > 0;
+    let overhead = (with_digest + digests.data_bytes(data_bytes)) as u32;
+    CommonHeader {
+        kind: kind.0,
+        flags: flags
+            .with(PduFlags::HEADER_DIGEST, digests.header)
+            .with(PduFlags::DATA_DIGEST, digests.data && has_data),
+        header_bytes: header_bytes as u8,
+        data_offset: if has_data { with_digest as u8 } else { 0 },
+        total_bytes: data_bytes.saturating_add(overhead).into(),
+    }
+}
+
+impl IcReq {
+    /// The PDU.
+    pub fn encode(&self) -> Encoded {
+        Encoded::sealed(self, Digests::NONE)
+    }
+}
+
+impl IcResp {
+    /// The PDU. It must reach the socket in one write: Linux 6.1 takes no other.
+    pub fn encode(&self) -> Encoded {
+        Encoded::sealed(self, Digests::NONE)
+    }
+}
+
+impl CapsuleCommand {
+    /// A command with `data_bytes` of in-capsule data.
+    pub fn encode(entry: &SubmissionEntry, data_bytes: u32, digests: Digests) -> Encoded {
+        let head = head(PduType::COMMAND, PduFlags::default(), size_of::<Self>(), data_bytes, digests);
+        Encoded::sealed(&Self { head, entry: *entry }, digests)
+    }
+}
+
+impl CapsuleResponse {
+    /// A completion.
+    pub fn encode(entry: &CompletionEntry, digests: Digests) -> Encoded {
+        let head = head(PduType::RESPONSE, PduFlags::default(), size_of::<Self>(), 0, digests);
+        Encoded::sealed(&Self { head, entry: *entry }, digests)
+    }
+}
+
+/// A piece of a command's data, before it has a direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataPiece {
+    /// The command.
+    pub command_id: u16,
+    /// Offset in the command's buffer.
+    pub offset: u32,
+    /// Bytes, at least 1.
+    pub length: u32,
+    /// Last of its command (C2HData) or R2T (H2CData).
+    pub last: bool,
+}
+
+impl DataPiece {
+    /// Header of H2CData that answers the R2T with `tag`.
+    pub fn encode_to_controller(self, tag: u16, digests: Digests) -> Encoded {
+        self.encode(PduType::HOST_DATA, PduFlags::default(), tag, digests)
+    }
+
+    /// Header of C2HData. `success` (only with `last`) stands for the response: only when flow control is off and for a command
+    /// without a result.
+    pub fn encode_to_host(self, success: bool, digests: Digests) -> Encoded {
+        debug_assert!(self.last || !success, "success goes with the last piece only");
+        let flags = PduFlags::default().with(PduFlags::SUCCESS, success && self.last);
+        self.encode(PduType::CONTROLLER_DATA, flags, 0, digests)
+    }
+
+    fn encode(self, kind: PduType, flags: PduFlags, tag: u16, digests: Digests) -> Encoded {
+        let flags = flags.with(PduFlags::LAST, self.last);
+        let header = DataHeader {
+            head: head(kind, flags, size_of::<DataHeader>(), self.length, digests),
+            command_id: self.command_id.into(),
+            tag: tag.into(),
+            offset: self.offset.into(),
+            length: self.length.into(),
+            reserved20: [0; 4],
+        };
+        Encoded::sealed(&header, digests)
+    }
+}
+
+impl ReadyToTransfer {
+    /// Asks for `length` bytes from `offset` on of the data of a command.
+    pub fn encode(command_id: u16, tag: u16, offset: u32, length: u32, digests: Digests) -> Encoded {
+        let header = Self {
+            head: head(PduType::READY_TO_TRANSFER, PduFlags::default(), size_of::<Self>(), 0, digests),
+            command_id: command_id.into(),
+            tag: tag.into(),
+            offset: offset.into(),
+            length: U32::new(length),
+            reserved20: [0; 4],
+        };
+        Encoded::sealed(&header, digests)
+    }
+}
