@@ -1,1 +1,44 @@
-//! ddlp-pixels
+//! Images to training samples, byte for byte the same on every machine: the one place that knows what a JPEG is.
+//!
+//! [`Preparer::prepare`] makes a sample's pixels a pure function of its bytes, a [`Pipeline`] and a [`Draw`]. Decoding,
+//! cropping, resizing and mirroring are integer arithmetic; boxes come from f64 arithmetic that rounds alike everywhere
+//! and from [`draw`]'s own rules. [`fingerprint()`] lets two machines compare their pixel paths,
+//! [`Preparer::inspect`] finds the files whose pixels could differ between machines, [`Normalize`] is the last stage.
+//!
+//! Within: `jpeg` (libjpeg-turbo behind a C shim), `raster` (other formats), `rows` (pixels in bands), `geometry` (boxes),
+//! `passes` and `resize` (from bands to the output).
+//!
+//! Limits: [`Limits`] bounds each decode. Damaged or hostile bytes are a [`PixelError`].
+
+pub mod draw;
+pub mod encode;
+mod error;
+mod fingerprint;
+pub mod geometry;
+mod inspect;
+mod jpeg;
+mod normalize;
+mod orient;
+mod panics;
+mod passes;
+mod pipeline;
+mod preparer;
+mod range;
+mod raster;
+mod resize;
+mod rows;
+mod source;
+
+pub use draw::Draw;
+pub use error::{CorruptReason, PixelError};
+pub use fingerprint::{Fingerprint, fingerprint};
+pub use inspect::Verdict;
+pub use normalize::{IMAGENET_MEAN, IMAGENET_STD, Normalize};
+pub use pipeline::{MAX_SAMPLE_BYTES, MAX_SIDE, MAX_STAGES, Pipeline, PipelineError, Shape, Stage};
+pub use preparer::{Prepared, Preparer};
+pub use source::{Format, ImageInfo, JpegColor, JpegInfo, Limits, Source};
+
+/// The version of libjpeg-turbo inside, such as 3001000 for 3.1.0.
+pub fn libjpeg_turbo_version() -> u32 {
+    jpeg::ffi::version()
+}

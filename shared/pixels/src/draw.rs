@@ -1,0 +1,146 @@
+//! Random draws that are the same everywhere: ChaCha8 words under keys of our own, and rules of our own for turning
+//! words into numbers. Words are u64; nothing depends on the width of `usize` or on another crate's sampling.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng as _, SeedableRng};
+use serde::{Deserialize, Serialize};
+
+/// Which draws a sample gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Draw {
+    /// The run's seed.
+    pub seed: u64,
+    /// The epoch.
+    pub epoch: u32,
+    /// The sample's place in the dataset.
+    pub sample_id: u64,
+}
+
+/// Keeps the keys of samples and of epochs apart.
+const SAMPLE_DOMAIN: u64 = u64::from_le_bytes(*b"ddlp-smp");
+const EPOCH_DOMAIN: u64 = u64::from_le_bytes(*b"ddlp-epo");
+
+/// A source of 64-bit words, and the rules that make numbers of them.
+pub trait Words {
+    /// The next word.
+    fn word(&mut self) -> u64;
+
+    /// A multiple of 2⁻⁵³ in [0, 1), from the upper 53 bits of a word.
+    fn uniform(&mut self) -> f64 {
+        (self.word() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+
+    /// An integer below `n`, all equally likely: the upper half of word × n, where words whose lower half falls into the
+    /// first 2⁶⁴ mod n values are drawn again (Lemire, "Fast random integer generation in an interval", 2019).
+    ///
+    /// # Panics
+    /// When `n` is 0.
+    fn below(&mut self, n: u64) -> u64 {
+        assert!(n > 0, "no integer lies below 0");
+        let threshold = n.wrapping_neg() % n;
+        loop {
+            let product = u128::from(self.word()) * u128::from(n);
+            if product as u64 >= threshold {
+                return (product >> 64) as u64;
+            }
+        }
+    }
+}
+
+/// Words of ChaCha8 under a key.
+#[derive(Clone, Debug)]
+pub struct Rng(ChaCha8Rng);
+
+impl Rng {
+    /// The stream of a 256-bit key (its words are little-endian in ChaCha's key).
+    pub fn from_key(key: [u64; 4]) -> Self {
+        let mut seed = [0; 32];
+        for (bytes, word) in seed.chunks_exact_mut(8).zip(key) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        Self(ChaCha8Rng::from_seed(seed))
+    }
+
+    /// The stream of one sample's pipeline stage. Each stage has its own, so a stage that draws more or less than
+    /// before changes no other.
+    pub fn for_sample(draw: Draw, stage: u32) -> Self {
+        Self::from_key([draw.seed, join(draw.epoch, stage), draw.sample_id, SAMPLE_DOMAIN])
+    }
+
+    /// A stream of an epoch, such as the one that shuffles it. Apart from all streams of samples.
+    pub fn for_epoch(seed: u64, epoch: u32, stream: u32) -> Self {
+        Self::from_key([seed, join(epoch, stream), 0, EPOCH_DOMAIN])
+    }
+
+    /// See [`Words::below`].
+    pub fn below(&mut self, n: u64) -> u64 {
+        Words::below(self, n)
+    }
+
+    /// See [`Words::uniform`].
+    pub fn uniform(&mut self) -> f64 {
+        Words::uniform(self)
+    }
+}
+
+impl Words for Rng {
+    fn word(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+}
+
+fn join(high: u32, low: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Script(Vec<u64>);
+
+    impl Words for Script {
+        fn word(&mut self) -> u64 {
+            self.0.remove(0)
+        }
+    }
+
+    #[test]
+    fn below_draws_again_where_the_product_would_favour_a_value() {
+        // 2⁶⁴ mod 3 = 1: of all words only 0 has a low half below 1.
+        let mut script = Script(vec![0, u64::MAX]);
+        assert_eq!(script.below(3), 2);
+        assert!(script.0.is_empty());
+    }
+
+    #[test]
+    fn below_a_power_of_two_takes_the_upper_bits() {
+        assert_eq!(Script(vec![0xABCD << 48]).below(1 << 16), 0xABCD);
+        assert_eq!(Script(vec![12345]).below(1), 0);
+    }
+
+    #[test]
+    fn uniform_spans_zero_to_one() {
+        assert_eq!(Script(vec![0]).uniform(), 0.0);
+        assert_eq!(Script(vec![u64::MAX]).uniform(), 1.0 - (2.0f64).powi(-53));
+        assert_eq!(Script(vec![1 << 63]).uniform(), 0.5);
+    }
+
+    #[test]
+    fn streams_differ_by_every_part_of_their_name() {
+        let draw = Draw { seed: 1, epoch: 2, sample_id: 3 };
+        let mut firsts = vec![
+            Rng::for_sample(draw, 0).word(),
+            Rng::for_sample(draw, 1).word(),
+            Rng::for_sample(Draw { seed: 2, ..draw }, 0).word(),
+            Rng::for_sample(Draw { epoch: 3, ..draw }, 0).word(),
+            Rng::for_sample(Draw { sample_id: 4, ..draw }, 0).word(),
+            Rng::for_sample(Draw { sample_id: 0, ..draw }, 0).word(),
+            Rng::for_epoch(1, 2, 0).word(),
+            Rng::for_epoch(1, 2, 1).word(),
+        ];
+        firsts.sort_unstable();
+        firsts.dedup();
+        assert_eq!(firsts.len(), 8);
+    }
+}

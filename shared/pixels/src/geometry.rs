@@ -1,0 +1,196 @@
+//! From a pipeline, an image's size and the draws to boxes. Pure integer and f64 arithmetic on +, −, ×, ÷, √ and the
+//! pinned `libm`, so that it gives the same box on every machine.
+
+use crate::draw::{Draw, Rng, Words};
+use crate::error::PixelError;
+use crate::pipeline::{MAX_SIDE, Pipeline, Stage};
+
+/// Tries of RandomResizedCrop before it falls back to a central box.
+pub const RANDOM_RESIZED_CROP_TRIES: u32 = 10;
+
+/// A box of whole pixels. Its corner may lie outside of the image, where pixels are zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Window {
+    /// Column of the left edge.
+    pub x: i64,
+    /// Row of the upper edge.
+    pub y: i64,
+    /// Columns.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+}
+
+impl Window {
+    /// The box of a whole image.
+    pub fn whole(width: u32, height: u32) -> Self {
+        Self { x: 0, y: 0, width, height }
+    }
+
+    /// Whether the box lies within an image of this size.
+    pub fn lies_within(&self, (width, height): (u32, u32)) -> bool {
+        self.x >= 0
+            && self.y >= 0
+            && self.x + i64::from(self.width) <= i64::from(width)
+            && self.y + i64::from(self.height) <= i64::from(height)
+    }
+}
+
+/// What is done in one pass over pixels: cut out, resize, mirror.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// What is cut out of the image before.
+    pub window: Window,
+    /// Width and height that the cut-out is resized to, where that is asked for.
+    pub resize: Option<(u32, u32)>,
+    /// Whether the result is mirrored left to right.
+    pub flip: bool,
+}
+
+impl Step {
+    fn untouched(size: (u32, u32)) -> Self {
+        Self { window: Window::whole(size.0, size.1), resize: None, flip: false }
+    }
+
+    /// Width and height of the result.
+    pub fn size(&self) -> (u32, u32) {
+        self.resize.unwrap_or((self.window.width, self.window.height))
+    }
+}
+
+/// The steps of a pipeline for an image of this size, as few as possible, at least one.
+pub(crate) fn steps(pipeline: &Pipeline, size: (u32, u32), draw: Draw) -> Result<Vec<Step>, PixelError> {
+    let mut done = Vec::with_capacity(pipeline.stages.len());
+    let mut step = Step::untouched(size);
+    for (index, stage) in pipeline.stages.iter().enumerate() {
+        let before = step.size();
+        let mut rng = Rng::for_sample(draw, index as u32);
+        let window = stage_window(stage, before, &mut rng)?;
+        if let Some(window) = window.filter(|window| *window != Window::whole(before.0, before.1)) {
+            if step != Step::untouched(before) {
+                done.push(std::mem::replace(&mut step, Step::untouched(before)));
+            }
+            step.window = window;
+        }
+        if let Some(target) = stage_resize(stage, step.size())?.filter(|target| *target != step.size()) {
+            if step.resize.is_some() || step.flip {
+                let before = step.size();
+                done.push(std::mem::replace(&mut step, Step::untouched(before)));
+            }
+            step.resize = Some(target);
+        }
+        if let Stage::RandomHorizontalFlip { p } = stage {
+            step.flip ^= rng.uniform() < *p;
+        }
+    }
+    done.push(step);
+    Ok(done)
+}
+
+fn stage_window(stage: &Stage, size: (u32, u32), words: &mut impl Words) -> Result<Option<Window>, PixelError> {
+    Ok(match *stage {
+        Stage::RandomResizedCrop { scale, ratio, .. } => Some(random_resized_crop(words, size, scale, ratio)),
+        Stage::CenterCrop { size: side } => Some(center_crop(size, side)),
+        Stage::RandomCrop { size: side, padding } => Some(random_crop(words, size, side, padding)?),
+        _ => None,
+    })
+}
+
+fn stage_resize(stage: &Stage, size: (u32, u32)) -> Result<Option<(u32, u32)>, PixelError> {
+    Ok(match *stage {
+        Stage::RandomResizedCrop { size: side, .. } => Some((side, side)),
+        Stage::Resize { size: side } => Some(resize_short_side(size, side)?),
+        _ => None,
+    })
+}
+
+/// The box of torchvision's `RandomResizedCrop.get_params`, given the same uniforms.
+///
+/// Each try draws the area, then the logarithm of the ratio; a box that fits draws its row, then its column. Sides are
+/// rounded half to even. After ten tries: the largest central box within the bounds of the ratio.
+pub fn random_resized_crop(
+    words: &mut impl Words,
+    (width, height): (u32, u32),
+    scale: [f64; 2],
+    ratio: [f64; 2],
+) -> Window {
+    let area = f64::from(width) * f64::from(height);
+    let log_ratio = ratio.map(libm::log);
+    for _ in 0..RANDOM_RESIZED_CROP_TRIES {
+        let target_area = area * between(words.uniform(), scale);
+        let aspect = libm::exp(between(words.uniform(), log_ratio));
+        let w = (target_area * aspect).sqrt().round_ties_even();
+        let h = (target_area / aspect).sqrt().round_ties_even();
+        if 0.0 < w && w <= f64::from(width) && 0.0 < h && h <= f64::from(height) {
+            let (w, h) = (w as u32, h as u32);
+            let y = words.below(u64::from(height - h) + 1) as i64;
+            let x = words.below(u64::from(width - w) + 1) as i64;
+            return Window { x, y, width: w, height: h };
+        }
+    }
+    central_box((width, height), ratio)
+}
+
+fn between(uniform: f64, [low, high]: [f64; 2]) -> f64 {
+    low + (high - low) * uniform
+}
+
+fn central_box((width, height): (u32, u32), [low, high]: [f64; 2]) -> Window {
+    let ratio = f64::from(width) / f64::from(height);
+    // A box of no pixels, which extreme bounds ask for, would have nothing to resize: it gets one row or column.
+    let side = |length: f64, limit: u32| (length.round_ties_even() as u32).clamp(1, limit);
+    let (w, h) = if ratio < low {
+        (width, side(f64::from(width) / low, height))
+    } else if ratio > high {
+        (side(f64::from(height) * high, width), height)
+    } else {
+        (width, height)
+    };
+    Window { x: i64::from((width - w) / 2), y: i64::from((height - h) / 2), width: w, height: h }
+}
+
+/// Width and height of torchvision's `Resize(side)`: the longer side is truncated.
+///
+/// Errors where the longer side would be more than [`MAX_SIDE`].
+pub fn resize_short_side((width, height): (u32, u32), side: u32) -> Result<(u32, u32), PixelError> {
+    let (short, long) = (width.min(height), width.max(height));
+    let resized = u64::from(side) * u64::from(long) / u64::from(short);
+    if resized > u64::from(MAX_SIDE) {
+        let message = format!("{width}x{height} resized to a short side of {side} is {resized} pixels long");
+        return Err(PixelError::Unsupported { message });
+    }
+    let resized = resized as u32;
+    Ok(if width <= height { (side, resized) } else { (resized, side) })
+}
+
+/// The box of torchvision's `CenterCrop(side)`; it reaches out of an image that is smaller.
+pub fn center_crop((width, height): (u32, u32), side: u32) -> Window {
+    Window { x: center_offset(width, side), y: center_offset(height, side), width: side, height: side }
+}
+
+fn center_offset(length: u32, side: u32) -> i64 {
+    if side > length {
+        return -i64::from((side - length) / 2);
+    }
+    // Half of an odd difference is rounded to the even neighbour.
+    let half = (length - side) / 2;
+    i64::from(if (length - side) % 2 == 1 { half + half % 2 } else { half })
+}
+
+/// The box of torchvision's `RandomCrop(side, padding)`: draws the row, then the column.
+///
+/// Errors where image and border are smaller than the box.
+pub fn random_crop(
+    words: &mut impl Words,
+    (width, height): (u32, u32),
+    side: u32,
+    padding: u32,
+) -> Result<Window, PixelError> {
+    let room = |length: u32| (u64::from(length) + 2 * u64::from(padding)).checked_sub(u64::from(side));
+    let (Some(across), Some(down)) = (room(width), room(height)) else {
+        let message = format!("a crop of {side} does not fit into {width}x{height} and a border of {padding}");
+        return Err(PixelError::Unsupported { message });
+    };
+    let (y, x) = if across == 0 && down == 0 { (0, 0) } else { (words.below(down + 1), words.below(across + 1)) };
+    Ok(Window { x: x as i64 - i64::from(padding), y: y as i64 - i64::from(padding), width: side, height: side })
+}

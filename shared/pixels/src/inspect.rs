@@ -1,0 +1,105 @@
+//! The check of a whole file that a pack makes once, so that its samples have the same pixels on every machine.
+//!
+//! libjpeg-turbo's SIMD and C paths agree as long as no 16-bit intermediate wraps or saturates. What an 8-bit encoder
+//! makes keeps far from that; a damaged stream may not. So the check decodes all coefficients, asks for no warning, and
+//! takes each block through the inverse DCT in wide integers (see [`crate::range`]). A stream that fails is rewritten
+//! from coefficients brought into range, and the rewritten one has to pass the same check.
+
+use crate::error::{CorruptReason, PixelError};
+use crate::jpeg::{self, ffi::Object};
+use crate::range;
+use crate::source::Limits;
+
+/// What a whole file is worth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// It decodes without a warning and to the same pixels everywhere.
+    Intact,
+    /// It decodes, but not everywhere alike; `bytes` is what to store instead.
+    Repaired {
+        /// A JPEG of the same coefficients, brought into range.
+        bytes: Vec<u8>,
+        /// Warnings of the decoder about the original.
+        warnings: u32,
+        /// Coefficients that were out of range.
+        clamped: u32,
+    },
+    /// It does not decode.
+    Rejected {
+        /// Why, as a code.
+        reason: CorruptReason,
+        /// Why, in words.
+        message: String,
+    },
+}
+
+impl Verdict {
+    pub(crate) fn rejected(error: &PixelError) -> Self {
+        Self::Rejected { reason: error.reason(), message: error.to_string() }
+    }
+}
+
+/// What reading all coefficients found.
+struct Findings {
+    warnings: u32,
+    clamped: u32,
+    rewritten: Option<Vec<u8>>,
+}
+
+pub(crate) fn jpeg(object: &mut Object, file: &[u8], limits: Limits) -> Verdict {
+    match check(object, file, limits) {
+        Ok(verdict) => verdict,
+        Err(error) => Verdict::rejected(&error),
+    }
+}
+
+fn check(object: &mut Object, file: &[u8], limits: Limits) -> Result<Verdict, PixelError> {
+    let findings = read_whole(object, file, limits)?;
+    // Colours or sampling that only the way to pixels refuses, and warnings that only it gives.
+    let warnings = findings.warnings.max(start_pixels(object, file, limits)?);
+    if warnings == 0 && findings.clamped == 0 {
+        return Ok(Verdict::Intact);
+    }
+    let bytes = match findings.rewritten {
+        Some(bytes) => bytes,
+        None => return Err(PixelError::Malformed { message: "its pixels warn where its coefficients do not".into() }),
+    };
+    let again = read_whole(object, &bytes, limits)?;
+    if again.warnings > 0 || again.clamped > 0 || start_pixels(object, &bytes, limits)? > 0 {
+        let message = format!("rewritten, it has {} warnings and {} wild coefficients", again.warnings, again.clamped);
+        return Err(PixelError::Malformed { message });
+    }
+    Ok(Verdict::Repaired { bytes, warnings, clamped: findings.clamped })
+}
+
+fn start_pixels(object: &mut Object, file: &[u8], limits: Limits) -> Result<u32, PixelError> {
+    let mut opened = jpeg::open(object, file, limits, false)?;
+    let width = opened.header.width;
+    opened.start(0, width, 0)?;
+    let mut row = vec![0; width as usize * opened.channels()];
+    opened.rows(&mut row, 1)?;
+    Ok(opened.warnings())
+}
+
+fn read_whole(object: &mut Object, file: &[u8], limits: Limits) -> Result<Findings, PixelError> {
+    let opened = jpeg::open(object, file, limits, true)?;
+    let header = opened.header;
+    limits.check_memory(header.coefficient_bytes)?;
+    let mut coefficients = opened.into_coefficients()?;
+    let mut clamped = 0u32;
+    for component in 0..header.components.min(4) as usize {
+        for row in 0..header.blocks_high[component] {
+            let (blocks, quant) = coefficients.block_row(component, row)?;
+            let Some(quant) = quant.copied() else {
+                return Err(PixelError::Malformed { message: format!("no scan holds component {component}") });
+            };
+            for block in blocks {
+                clamped = clamped.saturating_add(range::bring_into_range(block, &quant));
+            }
+        }
+    }
+    let warnings = coefficients.opened.warnings();
+    let rewritten = if warnings > 0 || clamped > 0 { Some(coefficients.rewrite()?) } else { None };
+    Ok(Findings { warnings, clamped, rewritten })
+}

@@ -1,0 +1,119 @@
+//! The markers in front of a JPEG's image data: EXIF orientation and the kind of frame. A total parser: what it does not
+//! understand means "upright" and "not lossless".
+
+/// One marker segment: its code and its payload.
+fn segments(file: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let mut rest = file.get(2..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        // Fill bytes may stand in front of a marker.
+        let start = rest.iter().position(|&byte| byte != 0xFF)?;
+        let code = *rest.get(start).filter(|_| start > 0)?;
+        // SOS begins the image data.
+        if code == 0xDA {
+            return None;
+        }
+        let body = &rest[start + 1..];
+        let length = usize::from(u16::from_be_bytes([*body.first()?, *body.get(1)?]));
+        let payload = body.get(2..length)?;
+        rest = &body[length..];
+        Some((code, payload))
+    })
+}
+
+/// Whether the frame is a lossless one (SOF3, SOF7, SOF11, SOF15).
+pub fn is_lossless(file: &[u8]) -> bool {
+    segments(file).any(|(code, _)| matches!(code, 0xC3 | 0xC7 | 0xCB | 0xCF))
+}
+
+/// EXIF orientation, 1 (upright) to 8.
+pub fn orientation(file: &[u8]) -> u8 {
+    let exif =
+        segments(file).filter(|&(code, _)| code == 0xE1).find_map(|(_, payload)| payload.strip_prefix(b"Exif\0\0"));
+    exif.and_then(orientation_of_tiff).unwrap_or(1)
+}
+
+/// TIFF 6.0, section 2: byte order, 42, offset of the first directory; its entries are 12 bytes each.
+fn orientation_of_tiff(tiff: &[u8]) -> Option<u8> {
+    const ORIENTATION: u16 = 0x0112;
+    const SHORT: u16 = 3;
+    let little = match tiff.get(..2)? {
+        b"II" => true,
+        b"MM" => false,
+        _ => return None,
+    };
+    let u16_at = |at: usize| -> Option<u16> {
+        let bytes = tiff.get(at..at.checked_add(2)?)?.try_into().ok()?;
+        Some(if little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) })
+    };
+    let u32_at = |at: usize| -> Option<u32> {
+        let bytes = tiff.get(at..at.checked_add(4)?)?.try_into().ok()?;
+        Some(if little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) })
+    };
+    if u16_at(2)? != 42 {
+        return None;
+    }
+    let directory = u32_at(4)? as usize;
+    let entries = usize::from(u16_at(directory)?);
+    let found = (0..entries).map_while(|i| directory.checked_add(2 + 12 * i)).find_map(|at| {
+        let is_orientation = u16_at(at)? == ORIENTATION && u16_at(at + 2)? == SHORT && u32_at(at + 4)? == 1;
+        is_orientation.then(|| u16_at(at + 8)).flatten()
+    })?;
+    u8::try_from(found).ok().filter(|value| (1..=8).contains(value))
+}
+
+/// An APP1 payload that says nothing but the orientation.
+pub fn app1_of_orientation(orientation: u8) -> Vec<u8> {
+    let mut app1 = b"Exif\0\0MM\0\x2A\0\0\0\x08\0\x01".to_vec();
+    app1.extend_from_slice(&[0x01, 0x12, 0, 3, 0, 0, 0, 1, 0, orientation, 0, 0]);
+    app1.extend_from_slice(&[0; 4]);
+    app1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(app1: &[u8]) -> Vec<u8> {
+        let mut file = vec![0xFF, 0xD8, 0xFF, 0xE0, 0, 4, 1, 2, 0xFF, 0xFF, 0xE1];
+        file.extend_from_slice(&(app1.len() as u16 + 2).to_be_bytes());
+        file.extend_from_slice(app1);
+        file.extend_from_slice(&[0xFF, 0xC0, 0, 2, 0xFF, 0xDA]);
+        file
+    }
+
+    #[test]
+    fn both_byte_orders_are_read() {
+        for value in 1..=8 {
+            assert_eq!(orientation(&file(&app1_of_orientation(value))), value);
+        }
+        let mut little = b"Exif\0\0II\x2A\0\x08\0\0\0\x01\0".to_vec();
+        little.extend_from_slice(&[0x12, 0x01, 3, 0, 1, 0, 0, 0, 6, 0, 0, 0]);
+        assert_eq!(orientation(&file(&little)), 6);
+    }
+
+    #[test]
+    fn nonsense_is_upright() {
+        let good = file(&app1_of_orientation(6));
+        assert_eq!(orientation(&file(&app1_of_orientation(9))), 1);
+        for length in 0..good.len() - 16 {
+            assert!(matches!(orientation(&good[..length]), 1 | 6));
+        }
+        for i in 11..good.len() {
+            for byte in [0, 0x7F, 0xFF] {
+                let mut bad = good.clone();
+                bad[i] = byte;
+                assert!((1..=8).contains(&orientation(&bad)));
+            }
+        }
+    }
+
+    #[test]
+    fn lossless_frames_are_told() {
+        let mut lossless = file(&[]);
+        assert!(!is_lossless(&lossless));
+        let at = lossless.len() - 5;
+        assert_eq!(lossless[at], 0xC0);
+        lossless[at] = 0xC3;
+        assert!(is_lossless(&lossless));
+    }
+}

@@ -1,0 +1,142 @@
+//! JPEG by libjpeg-turbo: header, checks, and a rectangle of pixels in bands of rows.
+//!
+//! A rectangle is cut out while decoding: columns by `jpeg_crop_scanline` with one MCU of margin on both sides, because
+//! chroma is upsampled from its neighbours; rows above are skipped, rows below are never decoded. Block smoothing is off,
+//! so that an incomplete progressive file, too, gives the same pixels for any rectangle.
+//!
+//! A file that ends while image data is missing is an error ([`PixelError::Truncated`]): torchvision's decoder would fill
+//! up with gray, Pillow refuses. A file that lacks the end marker alone counts a warning. All other warnings of libjpeg
+//! are counted, as in torchvision.
+
+pub(crate) mod exif;
+pub(crate) mod ffi;
+
+use crate::error::PixelError;
+use crate::rows::{Band, Rect, Rows, Sink};
+use crate::source::{Format, ImageInfo, JpegColor, JpegInfo, Limits};
+use ffi::{Header, Object, Opened, color_space};
+
+/// Bytes that a band of rows aims at, so that it stays in a core's cache.
+const BAND_BYTES: usize = 128 << 10;
+
+/// Opens a file and refuses what is not decoded here or goes past a limit.
+pub(crate) fn open<'a>(
+    object: &'a mut Object,
+    file: &'a [u8],
+    limits: Limits,
+    keep_markers: bool,
+) -> Result<Opened<'a>, PixelError> {
+    let opened = object.open(file, limits, keep_markers)?;
+    let header = &opened.header;
+    limits.check_pixels(header.width, header.height)?;
+    if header.precision != 8 {
+        return Err(PixelError::Unsupported { message: format!("{} bits per component", header.precision) });
+    }
+    if exif::is_lossless(file) {
+        return Err(PixelError::Unsupported { message: "lossless jpeg".into() });
+    }
+    if color_of(header) == JpegColor::Unknown {
+        return Err(PixelError::Unsupported {
+            message: format!("{} components of no known colours", header.components),
+        });
+    }
+    if header.multiple_scans != 0 {
+        limits.check_memory(header.coefficient_bytes)?;
+    }
+    Ok(opened)
+}
+
+fn color_of(header: &Header) -> JpegColor {
+    match (header.color_space, header.components) {
+        (color_space::GRAYSCALE, 1) => JpegColor::Gray,
+        (color_space::YCBCR, 3) => JpegColor::YCbCr,
+        (color_space::RGB, 3) => JpegColor::Rgb,
+        (color_space::CMYK, 4) => JpegColor::Cmyk,
+        (color_space::YCCK, 4) => JpegColor::Ycck,
+        _ => JpegColor::Unknown,
+    }
+}
+
+pub(crate) fn info(opened: &Opened<'_>, orientation: u8) -> ImageInfo {
+    let header = &opened.header;
+    let parts = header.components.min(4) as usize;
+    ImageInfo {
+        format: Format::Jpeg,
+        width: header.width,
+        height: header.height,
+        components: header.components,
+        bits: header.precision,
+        orientation,
+        jpeg: Some(JpegInfo {
+            color: color_of(header),
+            sampling: header.h_samp.into_iter().zip(header.v_samp).take(parts).collect(),
+            progressive: header.progressive != 0,
+            arithmetic: header.arithmetic != 0,
+            restart_interval: header.restart_interval,
+            multiple_scans: header.multiple_scans != 0,
+        }),
+    }
+}
+
+/// The pixels of an open file. They can be read once.
+pub(crate) struct JpegRows<'a, 'b> {
+    opened: Opened<'a>,
+    band: &'b mut Vec<u8>,
+}
+
+impl<'a, 'b> JpegRows<'a, 'b> {
+    pub fn new(opened: Opened<'a>, band: &'b mut Vec<u8>) -> Self {
+        Self { opened, band }
+    }
+
+    pub fn warnings(&self) -> u32 {
+        self.opened.warnings()
+    }
+}
+
+impl Rows for JpegRows<'_, '_> {
+    fn size(&self) -> (u32, u32) {
+        (self.opened.header.width, self.opened.header.height)
+    }
+
+    fn read(&mut self, rect: Rect, sink: Sink<'_>) -> Result<(), PixelError> {
+        let header = &self.opened.header;
+        let margin = header.mcu_width;
+        let left = (rect.x / margin).saturating_sub(1) * margin;
+        let right = ((rect.x + rect.width).div_ceil(margin) + 1).saturating_mul(margin).min(header.width);
+        let mcu_height = header.mcu_height;
+        let (left, columns) = self.opened.start(left, right - left, rect.y)?;
+        let channels = self.opened.channels();
+        let stride = columns as usize * channels;
+        let fitting = u32::try_from(BAND_BYTES / stride).unwrap_or(u32::MAX);
+        let at_once = (fitting / mcu_height * mcu_height).max(mcu_height).min(rect.height);
+        self.band.resize(stride * at_once as usize, 0);
+        let mut y = 0;
+        while y < rect.height {
+            let rows = at_once.min(rect.height - y);
+            let pixels = &mut self.band[..stride * rows as usize];
+            self.opened.rows(pixels, rows)?;
+            if channels == 4 {
+                rgb_from_stored_cmyk(pixels);
+            }
+            let pixels = &pixels[..columns as usize * 3 * rows as usize];
+            sink(Band { y, rows, columns, left: rect.x - left, pixels })?;
+            y += rows;
+        }
+        Ok(())
+    }
+}
+
+/// Turns pixels of four stored inks into RGB in place, at the front of the slice.
+///
+/// Inks are stored inverted (Adobe's convention, which Pillow assumes, too), so with K = stored black and c = 255 − stored
+/// ink, Pillow's formula is K − c × K / 255, the quotient rounded as ((t >> 8) + t) >> 8 with t = c × K + 128.
+fn rgb_from_stored_cmyk(pixels: &mut [u8]) {
+    for i in 0..pixels.len() / 4 {
+        let black = u32::from(pixels[4 * i + 3]);
+        for channel in 0..3 {
+            let t = (255 - u32::from(pixels[4 * i + channel])) * black + 128;
+            pixels[3 * i + channel] = (black - (((t >> 8) + t) >> 8)) as u8;
+        }
+    }
+}

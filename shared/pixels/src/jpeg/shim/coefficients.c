@@ -1,0 +1,108 @@
+/* The quantised coefficients of a whole JPEG: looking at them, and writing a file of the same ones. */
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim.h"
+
+/* Decodes every scan into coefficients. */
+int ddlp_coefficients(struct ddlp_jpeg *jpeg)
+{
+    if (setjmp(jpeg->jump))
+        return jpeg->reason;
+    jpeg->coefficients = jpeg_read_coefficients(&jpeg->cinfo);
+    if (jpeg->ended && (jpeg->cinfo.arith_code || jpeg_has_multiple_scans(&jpeg->cinfo)))
+        return DDLP_TRUNCATED;
+    return 0;
+}
+
+/* One row of blocks of a component, writable, in natural order; *quant is NULL where no scan holds the component. */
+int ddlp_block_row(struct ddlp_jpeg *jpeg, uint32_t component, uint32_t row, int16_t **blocks, const uint16_t **quant)
+{
+    struct jpeg_decompress_struct *cinfo = &jpeg->cinfo;
+    if (setjmp(jpeg->jump))
+        return jpeg->reason;
+    jpeg_component_info *part = &cinfo->comp_info[component];
+    JBLOCKARRAY rows =
+        (*cinfo->mem->access_virt_barray)((j_common_ptr)cinfo, jpeg->coefficients[component], row, 1, TRUE);
+    *blocks = &rows[0][0][0];
+    *quant = part->quant_table ? part->quant_table->quantval : NULL;
+    return 0;
+}
+
+struct writer {
+    struct jpeg_compress_struct cinfo;
+    struct jpeg_error_mgr errors;
+    jmp_buf jump;
+    char *message;
+    struct ddlp_sink sink;
+};
+
+static void on_error(j_common_ptr cinfo)
+{
+    struct writer *writer = cinfo->client_data;
+    (*cinfo->err->format_message)(cinfo, writer->message);
+    longjmp(writer->jump, 1);
+}
+
+static void on_message(j_common_ptr cinfo, int level)
+{
+    (void)cinfo;
+    (void)level;
+}
+
+/* JFIF and Adobe markers are written by the encoder itself. */
+static int written_by_encoder(const struct jpeg_compress_struct *cinfo, jpeg_saved_marker_ptr marker)
+{
+    if (cinfo->write_JFIF_header && marker->marker == JPEG_APP0 && marker->data_length >= 5 &&
+        memcmp(marker->data, "JFIF", 5) == 0)
+        return 1;
+    return cinfo->write_Adobe_marker && marker->marker == JPEG_APP0 + 14 && marker->data_length >= 5 &&
+           memcmp(marker->data, "Adobe", 5) == 0;
+}
+
+static int give_up(struct writer *writer)
+{
+    jpeg_destroy_compress(&writer->cinfo);
+    free(writer->sink.buffer);
+    free(writer);
+    return DDLP_MALFORMED;
+}
+
+/* The source's scan script is not kept: the decoder's coefficients, not its bytes, are what is promised. */
+int ddlp_rewrite(struct ddlp_jpeg *jpeg, uint8_t **out, size_t *len)
+{
+    struct writer *writer = calloc(1, sizeof(*writer));
+    if (!writer) {
+        snprintf(jpeg->message, sizeof(jpeg->message), "out of memory");
+        return DDLP_TOO_MUCH_MEMORY;
+    }
+    writer->message = jpeg->message;
+    writer->cinfo.err = jpeg_std_error(&writer->errors);
+    writer->errors.error_exit = on_error;
+    writer->errors.emit_message = on_message;
+    writer->cinfo.client_data = writer;
+    if (setjmp(writer->jump))
+        return give_up(writer);
+    /* Reading the source's blocks reports to the source's object. */
+    if (setjmp(jpeg->jump))
+        return give_up(writer);
+    jpeg_create_compress(&writer->cinfo);
+    ddlp_sink_attach(&writer->sink, &writer->cinfo);
+    jpeg_copy_critical_parameters(&jpeg->cinfo, &writer->cinfo);
+    writer->cinfo.optimize_coding = TRUE;
+    writer->cinfo.restart_interval = jpeg->cinfo.restart_interval;
+    if (jpeg->cinfo.progressive_mode)
+        jpeg_simple_progression(&writer->cinfo);
+    jpeg_write_coefficients(&writer->cinfo, jpeg->coefficients);
+    for (jpeg_saved_marker_ptr marker = jpeg->cinfo.marker_list; marker; marker = marker->next)
+        if (!written_by_encoder(&writer->cinfo, marker))
+            jpeg_write_marker(&writer->cinfo, marker->marker, marker->data, marker->data_length);
+    jpeg_finish_compress(&writer->cinfo);
+    jpeg_destroy_compress(&writer->cinfo);
+    *out = writer->sink.buffer;
+    *len = writer->sink.len;
+    free(writer);
+    return 0;
+}

@@ -1,0 +1,48 @@
+//! Panics of foreign decoders become errors, without a word on standard error.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
+
+use crate::error::PixelError;
+
+thread_local! {
+    static CONTAINED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs foreign code; its panic is an error. What it had borrowed is scratch that the next sample clears.
+pub(crate) fn contained<T>(work: impl FnOnce() -> T) -> Result<T, PixelError> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !CONTAINED.get() {
+                before(info);
+            }
+        }));
+    });
+    CONTAINED.set(true);
+    let outcome = panic::catch_unwind(AssertUnwindSafe(work));
+    CONTAINED.set(false);
+    outcome.map_err(|payload| PixelError::DecoderPanic { message: message_of(payload.as_ref()) })
+}
+
+fn message_of(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_an_error() {
+        assert_eq!(contained(|| 3), Ok(3));
+        let index = [1u8, 2].len();
+        let panicked = contained(|| [1u8, 2][std::hint::black_box(index)]);
+        assert!(matches!(panicked, Err(PixelError::DecoderPanic { message }) if message.contains("out of bounds")));
+        assert!(!CONTAINED.get());
+    }
+}

@@ -1,0 +1,168 @@
+//! One worker's decoder: a sample's bytes in, prepared pixels out.
+
+use crate::draw::Draw;
+use crate::error::PixelError;
+use crate::inspect::{self, Verdict};
+use crate::jpeg::{self, JpegRows, exif, ffi::Object};
+use crate::orient::Upright;
+use crate::passes::Passes;
+use crate::pipeline::Pipeline;
+use crate::raster;
+use crate::rows::{Interleaved, Planes};
+use crate::source::{Format, ImageInfo, Limits, Source};
+
+/// What there is to say about a prepared sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prepared {
+    /// Warnings of the decoder about what it read. Pixels of a stream with warnings are promised to agree only between
+    /// machines of one architecture.
+    pub warnings: u32,
+}
+
+/// Decodes and augments samples, one at a time. Keeps its scratch, so a worker keeps its preparer.
+pub struct Preparer {
+    limits: Limits,
+    jpeg: Object,
+    scratch: Scratch,
+}
+
+/// Buffers that live from sample to sample.
+#[derive(Default)]
+struct Scratch {
+    /// Decoded rows on their way.
+    band: Vec<u8>,
+    /// A whole image of another format, and what its decoder made.
+    whole: Vec<u8>,
+    raw: Vec<u8>,
+    /// An image as its orientation says.
+    upright: Vec<u8>,
+    passes: Passes,
+}
+
+/// Scratch that is larger than this is given back after the sample that needed it.
+const KEPT_SCRATCH_BYTES: usize = 16 << 20;
+
+impl Preparer {
+    /// A decoder with these limits.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, jpeg: Object::new(), scratch: Scratch::default() }
+    }
+
+    /// The limits it was made with.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Decodes and augments one sample into `out`: rows of RGB, 8 bits.
+    ///
+    /// The pixels are a function of the source, the pipeline and the draw alone. On an error `out` holds anything.
+    ///
+    /// # Panics
+    /// When `out` is not as long as the pipeline's output, or the pipeline is not valid.
+    pub fn prepare(
+        &mut self,
+        source: Source<'_>,
+        pipeline: &Pipeline,
+        draw: Draw,
+        out: &mut [u8],
+    ) -> Result<Prepared, PixelError> {
+        assert_eq!(out.len(), pipeline.output().bytes(), "the output has the pipeline's shape");
+        let outcome = match source {
+            Source::Planar { width, height, bytes } => self.prepare_planar((width, height), bytes, pipeline, draw, out),
+            Source::Encoded(file) => match Format::of(file)? {
+                Format::Jpeg => self.prepare_jpeg(file, pipeline, draw, out),
+                format => self.prepare_raster(file, format, pipeline, draw, out),
+            },
+        };
+        self.scratch.trim();
+        outcome
+    }
+
+    fn prepare_planar(
+        &mut self,
+        (width, height): (u32, u32),
+        bytes: &[u8],
+        pipeline: &Pipeline,
+        draw: Draw,
+        out: &mut [u8],
+    ) -> Result<Prepared, PixelError> {
+        self.limits.check_pixels(width, height)?;
+        let mut planes = Planes::new(width, height, bytes, &mut self.scratch.band)?;
+        self.scratch.passes.run(&mut planes, pipeline, draw, self.limits, out)?;
+        Ok(Prepared::default())
+    }
+
+    fn prepare_jpeg(
+        &mut self,
+        file: &[u8],
+        pipeline: &Pipeline,
+        draw: Draw,
+        out: &mut [u8],
+    ) -> Result<Prepared, PixelError> {
+        let Scratch { band, upright, passes, .. } = &mut self.scratch;
+        let opened = jpeg::open(&mut self.jpeg, file, self.limits, false)?;
+        let mut rows = JpegRows::new(opened, band);
+        match if pipeline.exif_orientation { exif::orientation(file) } else { 1 } {
+            1 => passes.run(&mut rows, pipeline, draw, self.limits, out)?,
+            orientation => {
+                let mut turned = Upright::new(&mut rows, orientation, upright, self.limits);
+                passes.run(&mut turned, pipeline, draw, self.limits, out)?;
+            }
+        }
+        Ok(Prepared { warnings: rows.warnings() })
+    }
+
+    fn prepare_raster(
+        &mut self,
+        file: &[u8],
+        format: Format,
+        pipeline: &Pipeline,
+        draw: Draw,
+        out: &mut [u8],
+    ) -> Result<Prepared, PixelError> {
+        let Scratch { whole, raw, passes, .. } = &mut self.scratch;
+        let (width, height) = raster::decode(file, format, self.limits, raw, whole)?;
+        let mut image = Interleaved { width, height, pixels: whole };
+        passes.run(&mut image, pipeline, draw, self.limits, out)?;
+        Ok(Prepared::default())
+    }
+
+    /// What a file's header says.
+    pub fn info(&mut self, encoded: &[u8]) -> Result<ImageInfo, PixelError> {
+        match Format::of(encoded)? {
+            Format::Jpeg => {
+                let opened = self.jpeg.open(encoded, self.limits, false)?;
+                Ok(jpeg::info(&opened, exif::orientation(encoded)))
+            }
+            format => raster::info(encoded, format, self.limits),
+        }
+    }
+
+    /// Decodes a file whole and says whether every machine makes the same pixels of it.
+    pub fn inspect(&mut self, encoded: &[u8]) -> Verdict {
+        let verdict = match Format::of(encoded) {
+            Err(error) => Verdict::rejected(&error),
+            Ok(Format::Jpeg) => inspect::jpeg(&mut self.jpeg, encoded, self.limits),
+            Ok(format) => {
+                let Scratch { whole, raw, .. } = &mut self.scratch;
+                match raster::decode(encoded, format, self.limits, raw, whole) {
+                    Ok(_) => Verdict::Intact,
+                    Err(error) => Verdict::rejected(&error),
+                }
+            }
+        };
+        self.scratch.trim();
+        verdict
+    }
+}
+
+impl Scratch {
+    fn trim(&mut self) {
+        for buffer in [&mut self.band, &mut self.whole, &mut self.raw, &mut self.upright] {
+            if buffer.capacity() > KEPT_SCRATCH_BYTES {
+                *buffer = Vec::new();
+            }
+        }
+        self.passes.trim(KEPT_SCRATCH_BYTES);
+    }
+}

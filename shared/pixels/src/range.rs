@@ -1,0 +1,150 @@
+//! Whether a block of coefficients goes through every build of libjpeg's integer inverse DCT alike.
+//!
+//! The C code computes in 32 bits and looks its results up in a table that wraps beyond ±512; the SIMD code adds in 16
+//! bits and saturates. They agree where no sum of two dequantised coefficients, no sum of two results of the first pass
+//! and no result leaves its range. What an encoder makes of 8-bit samples stays far within.
+
+/// Bits of the fixed-point constants, and bits kept after the first pass (jidctint.c).
+const CONST_BITS: u32 = 13;
+const PASS1_BITS: u32 = 2;
+
+/// Sums of 16 bits.
+const SUM_MAX: i64 = i16::MAX as i64;
+/// Results before the level shift: the range in which the C code's table clamps.
+const RESULT_MAX: i64 = 511;
+/// Each basis function is at most 1/4 in either direction together, so blocks whose magnitudes add up to no more than
+/// this stay in range without a closer look.
+const SURE_SUM: i64 = 4 * RESULT_MAX - 4;
+/// What an encoder can make of samples in -128..=127: the DCT of 8 × 8 of them reaches 1024.
+const ENCODER_MAX: i64 = 1024;
+
+/// Brings a block into range; the number of coefficients changed.
+///
+/// Coefficients are clamped to an encoder's range; where their sum is still too wild, all but the first are halved.
+pub(crate) fn bring_into_range(block: &mut [i16; 64], quant: &[u16; 64]) -> u32 {
+    if is_in_range(block, quant) {
+        return 0;
+    }
+    let before = *block;
+    for (value, &step) in block.iter_mut().zip(quant) {
+        let step = i64::from(step.max(1));
+        let limit = (ENCODER_MAX + step / 2) / step;
+        *value = i64::from(*value).clamp(-limit, limit) as i16;
+    }
+    while !is_in_range(block, quant) {
+        if block[1..].iter().all(|&value| value == 0) {
+            block[0] = 0;
+        }
+        for value in &mut block[1..] {
+            *value /= 2;
+        }
+    }
+    before.iter().zip(block.iter()).filter(|(before, after)| before != after).count() as u32
+}
+
+fn is_in_range(block: &[i16; 64], quant: &[u16; 64]) -> bool {
+    let mut sum = 0;
+    let mut values = [0i64; 64];
+    for ((value, &coefficient), &step) in values.iter_mut().zip(block).zip(quant) {
+        *value = i64::from(coefficient) * i64::from(step);
+        sum += value.abs();
+    }
+    sum <= SURE_SUM || decodes_alike(&values)
+}
+
+/// The inverse DCT in wide integers, with a look at every quantity that some build holds in 16 bits.
+fn decodes_alike(values: &[i64; 64]) -> bool {
+    let mut between = [0i64; 64];
+    for column in 0..8 {
+        let input = std::array::from_fn(|i| values[8 * i + column]);
+        if !sums_fit(&input) {
+            return false;
+        }
+        let output = inverse(&input, CONST_BITS - PASS1_BITS);
+        for (i, value) in output.into_iter().enumerate() {
+            between[8 * i + column] = value;
+        }
+    }
+    between.as_chunks::<8>().0.iter().all(|input| {
+        sums_fit(input) && inverse(input, CONST_BITS + PASS1_BITS + 3).iter().all(|result| result.abs() <= RESULT_MAX)
+    })
+}
+
+fn sums_fit(input: &[i64; 8]) -> bool {
+    let fits = |i: usize, j: usize| input[i].abs() + input[j].abs() <= SUM_MAX;
+    fits(0, 4) && fits(2, 6) && fits(7, 3) && fits(5, 1) && fits(7, 1) && fits(5, 3)
+}
+
+/// One pass of jidctint.c's `jpeg_idct_islow`.
+fn inverse(input: &[i64; 8], shift: u32) -> [i64; 8] {
+    let z1 = (input[2] + input[6]) * 4433;
+    let (even2, even3) = (z1 - input[6] * 15137, z1 + input[2] * 6270);
+    let even0 = (input[0] + input[4]) << CONST_BITS;
+    let even1 = (input[0] - input[4]) << CONST_BITS;
+    let even = [even0 + even3, even1 + even2, even1 - even2, even0 - even3];
+
+    let [z1, z2, z3, z4] = [input[7] + input[1], input[5] + input[3], input[7] + input[3], input[5] + input[1]];
+    let z5 = (z3 + z4) * 9633;
+    let (z1, z2) = (-z1 * 7373, -z2 * 20995);
+    let (z3, z4) = (-z3 * 16069 + z5, -z4 * 3196 + z5);
+    let odd =
+        [input[1] * 12299 + z1 + z4, input[3] * 25172 + z2 + z3, input[5] * 16819 + z2 + z4, input[7] * 2446 + z1 + z3];
+
+    let descale = |value: i64| (value + (1 << (shift - 1))) >> shift;
+    std::array::from_fn(|i| descale(if i < 4 { even[i] + odd[i] } else { even[7 - i] - odd[7 - i] }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_encoders_make_is_left_alone() {
+        let mut block = [0; 64];
+        block[0] = -64;
+        for (step, dc) in [(16, -64), (16, 63), (255, 4), (1, 1016), (1, -1024)] {
+            block[0] = dc;
+            assert_eq!(bring_into_range(&mut block, &[step; 64]), 0, "{dc} × {step}");
+        }
+        // A checkerboard of 0 and 255: all energy in the odd frequencies.
+        let sign = |i: usize| if i % 2 == 0 { 1.0 } else { -1.0 };
+        let mut checkers = [0i16; 64];
+        for v in 0..8 {
+            for u in 0..8 {
+                let basis = |k: usize| {
+                    let scale: f64 = if k == 0 { 0.5f64.sqrt() } else { 1.0 };
+                    let angle = |x: usize| (2 * x + 1) as f64 * k as f64 * std::f64::consts::PI / 16.0;
+                    (0..8).map(|x| sign(x) * angle(x).cos()).sum::<f64>() * scale / 2.0
+                };
+                checkers[8 * v + u] = (127.5 * basis(u) * basis(v)).round() as i16;
+            }
+        }
+        assert!(checkers.iter().map(|c| i64::from(c.abs())).sum::<i64>() > SURE_SUM, "the closer look is taken");
+        assert_eq!(bring_into_range(&mut checkers, &[1; 64]), 0);
+    }
+
+    #[test]
+    fn wild_blocks_are_tamed() {
+        for (fill, step) in [(2047, 255), (-2048, 65535), (1023, 16), (i16::MAX, 1), (i16::MIN, 1), (300, 1)] {
+            let mut block = [fill; 64];
+            let quant = [step; 64];
+            assert!(!is_in_range(&block, &quant));
+            let changed = bring_into_range(&mut block, &quant);
+            assert!((1..=64).contains(&changed));
+            assert!(is_in_range(&block, &quant));
+            assert_eq!(bring_into_range(&mut block, &quant), 0);
+        }
+    }
+
+    #[test]
+    fn the_short_cut_is_safe() {
+        // The worst case of a sum: all magnitude in the coefficient with the largest basis function.
+        for at in 0..64 {
+            for sign in [1, -1] {
+                let mut values = [0i64; 64];
+                values[at] = sign * SURE_SUM;
+                assert!(decodes_alike(&values), "coefficient {at}");
+            }
+        }
+    }
+}

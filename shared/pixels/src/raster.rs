@@ -1,0 +1,147 @@
+//! Formats other than JPEG, by the `image` crate: decoded whole, then RGB of 8 bits.
+//!
+//! As Pillow's `convert("RGB")` and torchvision's decoders have it: of 16 bits the upper 8 count, alpha is dropped
+//! without blending, gray is repeated. Limits hold before anything image-sized is allocated.
+
+use std::io::Cursor;
+
+use image::codecs::{bmp::BmpDecoder, gif::GifDecoder, png::PngDecoder, pnm::PnmDecoder, webp::WebPDecoder};
+use image::error::{ImageError, LimitErrorKind};
+use image::{ColorType, ImageDecoder};
+
+use crate::error::PixelError;
+use crate::panics;
+use crate::source::{Format, ImageInfo, Limits};
+
+/// A whole image of RGB in `pixels`: its width and height.
+pub(crate) fn decode(
+    file: &[u8],
+    format: Format,
+    limits: Limits,
+    raw: &mut Vec<u8>,
+    pixels: &mut Vec<u8>,
+) -> Result<(u32, u32), PixelError> {
+    panics::contained(|| with_decoder(file, format, limits, Decode { limits, raw, pixels }))??
+}
+
+/// What the header says.
+pub(crate) fn info(file: &[u8], format: Format, limits: Limits) -> Result<ImageInfo, PixelError> {
+    panics::contained(|| with_decoder(file, format, limits, Describe { format }))?
+}
+
+/// What is done with a decoder whose type depends on the format.
+trait Job {
+    type Output;
+    fn run(self, decoder: impl ImageDecoder) -> Result<Self::Output, ImageError>;
+}
+
+fn with_decoder<J: Job>(file: &[u8], format: Format, limits: Limits, job: J) -> Result<J::Output, PixelError> {
+    let error = |error| error_of(error, limits);
+    let reader = Cursor::new(file);
+    let within = image_limits(limits);
+    let output = match format {
+        Format::Png => job.run(PngDecoder::with_limits(reader, within).map_err(error)?),
+        Format::WebP => job.run(WebPDecoder::new(reader).map_err(error)?),
+        Format::Bmp => job.run(BmpDecoder::new(reader).map_err(error)?),
+        Format::Gif => job.run(GifDecoder::new(reader).map_err(error)?),
+        Format::Pnm => job.run(PnmDecoder::new(reader).map_err(error)?),
+        Format::Jpeg => return Err(PixelError::Unsupported { message: "jpeg is not decoded here".into() }),
+    };
+    output.map_err(error)
+}
+
+fn image_limits(limits: Limits) -> image::Limits {
+    let mut within = image::Limits::default();
+    within.max_alloc = Some(limits.memory_bytes);
+    within
+}
+
+struct Describe {
+    format: Format,
+}
+
+impl Job for Describe {
+    type Output = ImageInfo;
+
+    fn run(self, decoder: impl ImageDecoder) -> Result<ImageInfo, ImageError> {
+        let (width, height) = decoder.dimensions();
+        let color = decoder.original_color_type();
+        let components = u32::from(color.channel_count());
+        let bits = u32::from(color.bits_per_pixel()) / components.max(1);
+        Ok(ImageInfo { format: self.format, width, height, components, bits, orientation: 1, jpeg: None })
+    }
+}
+
+struct Decode<'a> {
+    limits: Limits,
+    raw: &'a mut Vec<u8>,
+    pixels: &'a mut Vec<u8>,
+}
+
+impl Job for Decode<'_> {
+    type Output = Result<(u32, u32), PixelError>;
+
+    fn run(self, mut decoder: impl ImageDecoder) -> Result<Self::Output, ImageError> {
+        let (width, height) = decoder.dimensions();
+        let color = decoder.color_type();
+        let raw_bytes = decoder.total_bytes();
+        let count = u64::from(width) * u64::from(height);
+        let allowed = self
+            .limits
+            .check_pixels(width, height)
+            .and_then(|()| self.limits.check_memory(raw_bytes.saturating_add(count * 3)));
+        if let Err(error) = allowed {
+            return Ok(Err(error));
+        }
+        if count == 0 {
+            return Ok(Err(PixelError::Malformed { message: format!("an image of {width}x{height} pixels") }));
+        }
+        decoder.set_limits(image_limits(self.limits))?;
+        self.raw.clear();
+        self.raw.resize(raw_bytes as usize, 0);
+        decoder.read_image(self.raw)?;
+        Ok(rgb_from(color, self.raw, self.pixels).map(|()| (width, height)))
+    }
+}
+
+/// 16-bit components are in the machine's byte order.
+fn rgb_from(color: ColorType, raw: &[u8], pixels: &mut Vec<u8>) -> Result<(), PixelError> {
+    let upper = if cfg!(target_endian = "little") { 1 } else { 0 };
+    let (stride, channels) = match color {
+        ColorType::L8 => (1, [0; 3]),
+        ColorType::La8 => (2, [0; 3]),
+        ColorType::Rgb8 => (3, [0, 1, 2]),
+        ColorType::Rgba8 => (4, [0, 1, 2]),
+        ColorType::L16 => (2, [upper; 3]),
+        ColorType::La16 => (4, [upper; 3]),
+        ColorType::Rgb16 => (6, [upper, 2 + upper, 4 + upper]),
+        ColorType::Rgba16 => (8, [upper, 2 + upper, 4 + upper]),
+        other => return Err(PixelError::Unsupported { message: format!("pixels of {other:?}") }),
+    };
+    pixels.clear();
+    pixels.reserve_exact(raw.len() / stride * 3);
+    for pixel in raw.chunks_exact(stride) {
+        pixels.extend_from_slice(&channels.map(|at| pixel[at]));
+    }
+    Ok(())
+}
+
+fn error_of(error: ImageError, limits: Limits) -> PixelError {
+    let message = error.to_string();
+    match &error {
+        ImageError::Limits(limit) => match limit.kind() {
+            LimitErrorKind::DimensionError => PixelError::Unsupported { message },
+            _ => PixelError::TooMuchMemory { limit: limits.memory_bytes },
+        },
+        ImageError::Unsupported(_) => PixelError::Unsupported { message },
+        _ if ended(&error) => PixelError::Truncated { message },
+        _ => PixelError::Malformed { message },
+    }
+}
+
+/// Whether an unexpected end of the file is among the causes.
+fn ended(error: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| error.source()).any(|error| {
+        error.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::UnexpectedEof)
+    })
+}
