@@ -1,1 +1,86 @@
-//! ddlp-dataset
+//! Where samples live.
+//!
+//! A [`Dataset`] is a fixed list of labelled samples in a fixed order, readable by index from many threads at once.
+//!
+//! - [`folder`]: an image folder, one directory per class, in torchvision's order.
+//! - [`cifar`]: CIFAR's binary files.
+//! - [`shards`]: WebDataset tar shards.
+//! - [`pack`]: the project's own file, which a drive exports and both sides read; how it is made, checked and described.
+//!
+//! [`open`] finds out which of them a path is.
+//!
+//! This crate does not decode: what a sample's bytes are is said by [`Form`], and only `ddlp-pixels` looks inside. Every
+//! file is taken to be hostile: what does not add up is a typed error, and no allocation is larger than the file that asks
+//! for it or the limit that is named for it.
+#![forbid(unsafe_code)]
+
+pub mod cifar;
+pub mod folder;
+pub mod pack;
+pub mod shards;
+
+mod extent;
+mod open;
+mod parallel;
+mod sample;
+#[cfg(test)]
+mod samples;
+
+pub use open::{OpenError, open};
+pub use pack::PackFile;
+pub use sample::{Form, Identity, Location, ReadError};
+
+/// Largest number of bytes that one sample may have. A larger one is refused before anything is allocated for it.
+pub const SAMPLE_BYTES_MAX: u64 = 1 << 30;
+
+/// Largest number of classes.
+pub const CLASSES_MAX: usize = 1 << 20;
+
+/// A fixed list of labelled samples. It has at least one sample, and its order never changes.
+pub trait Dataset: Send + Sync {
+    /// Number of samples, at least 1.
+    fn len(&self) -> u64;
+
+    /// Never true: a source without samples does not open.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Names of the classes; a label is an index into it.
+    fn classes(&self) -> &[String];
+
+    /// Label of a sample.
+    ///
+    /// # Panics
+    /// When `index` is not below [`len`](Self::len).
+    fn label(&self, index: u64) -> u32;
+
+    /// What messages call a sample: `n01440764/x.JPEG`, `shard-000.tar:000017.jpg`, `data_batch_1.bin#17`.
+    ///
+    /// # Panics
+    /// When `index` is not below [`len`](Self::len).
+    fn name(&self, index: u64) -> String;
+
+    /// Where a sample's bytes lie.
+    ///
+    /// # Panics
+    /// When `index` is not below [`len`](Self::len).
+    fn location(&self, index: u64) -> Location;
+
+    /// Reads a sample's bytes, checks them against the checksum where the source has one, and says what they are.
+    ///
+    /// What `buf` holds is replaced. Its capacity is reused, so a buffer that is handed in again and again stops
+    /// allocating; after an error its content is unspecified.
+    fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError>;
+
+    /// Digest by which two sides find out whether they hold the same dataset.
+    fn identity(&self) -> Identity;
+
+    /// `"folder"`, `"pack"`, `"cifar"` or `"tar"`.
+    fn kind(&self) -> &'static str;
+
+    /// The file that a drive exports block by block. Only a pack has one.
+    fn export(&self) -> Option<&PackFile> {
+        None
+    }
+}

@@ -1,0 +1,320 @@
+//! CIFAR's binary files: records of one or two label bytes and 3072 bytes of pixels, 32 × 32 in three planes.
+//!
+//! - A directory of CIFAR-10 holds `data_batch_1.bin` and so on: the training set, read in the order of the numbers. Class names come
+//!   from `batches.meta.txt` where it is there. A directory of CIFAR-100 holds `train.bin`; its fine labels count, with names
+//!   from `fine_label_names.txt`.
+//! - A single `.bin` file may be any of the batches, so `test_batch.bin` is opened by its own name.
+//!
+//! The files carry no checksum. Opening reads them once, for the labels and the identity, which is a digest of all content.
+
+use crate::extent::read_extent;
+use crate::sample::IdentityHasher;
+use crate::{Dataset, Form, Identity, Location, ReadError};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+const SIDE: u32 = 32;
+const PIXEL_BYTES: usize = 3 * (SIDE * SIDE) as usize;
+/// Most batch files in a directory.
+pub const BATCHES_MAX: usize = 64;
+/// Records that are read at a time when opening.
+const RECORDS_AT_ONCE: usize = 256;
+
+/// Why files are not CIFAR's.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CifarError {
+    /// A file or directory cannot be read.
+    #[error("cannot read {}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        #[source]
+        source: io::Error,
+    },
+    /// A directory without training batches.
+    #[error("{} holds neither data_batch_*.bin (CIFAR-10) nor train.bin (CIFAR-100); name a test batch by its file", .path.display())]
+    NoBatches {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// More than [`BATCHES_MAX`] batches.
+    #[error("{} holds {count} batches, more than the limit of {BATCHES_MAX}", .path.display())]
+    TooManyBatches {
+        /// The directory.
+        path: PathBuf,
+        /// How many.
+        count: usize,
+    },
+    /// A length that no whole number of records has.
+    #[error("{} has {bytes} bytes, which is no positive multiple of {record} ({variant}): it was cut short, or is something else", .path.display())]
+    Length {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+        /// Bytes of a record.
+        record: u64,
+        /// What it was taken for.
+        variant: Variant,
+    },
+    /// A label beyond the classes.
+    #[error("record {record} of {} has label {label}, and {variant} has {} classes", .path.display(), .variant.classes())]
+    Label {
+        /// The file.
+        path: PathBuf,
+        /// The record.
+        record: u64,
+        /// Its label.
+        label: u8,
+        /// What it was taken for.
+        variant: Variant,
+    },
+    /// A list of class names of another length.
+    #[error("{} names {count} classes, and {variant} has {}", .path.display(), .variant.classes())]
+    ClassNames {
+        /// The file.
+        path: PathBuf,
+        /// How many.
+        count: usize,
+        /// What the directory was taken for.
+        variant: Variant,
+    },
+}
+
+/// Which of the two datasets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// Ten classes, one label byte.
+    Cifar10,
+    /// A hundred classes, a coarse and a fine label byte.
+    Cifar100,
+}
+
+impl Variant {
+    /// Number of classes.
+    pub fn classes(self) -> usize {
+        match self {
+            Variant::Cifar10 => 10,
+            Variant::Cifar100 => 100,
+        }
+    }
+
+    fn label_bytes(self) -> usize {
+        match self {
+            Variant::Cifar10 => 1,
+            Variant::Cifar100 => 2,
+        }
+    }
+
+    fn record_bytes(self) -> usize {
+        self.label_bytes() + PIXEL_BYTES
+    }
+
+    fn names_file(self) -> &'static str {
+        match self {
+            Variant::Cifar10 => "batches.meta.txt",
+            Variant::Cifar100 => "fine_label_names.txt",
+        }
+    }
+}
+
+impl std::fmt::Display for Variant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Variant::Cifar10 => "CIFAR-10",
+            Variant::Cifar100 => "CIFAR-100",
+        })
+    }
+}
+
+/// CIFAR's binary files.
+pub struct Cifar {
+    variant: Variant,
+    batches: Vec<Batch>,
+    classes: Vec<String>,
+    labels: Vec<u8>,
+    identity: Identity,
+}
+
+struct Batch {
+    path: PathBuf,
+    file: File,
+    /// Index of the first sample after this batch.
+    end: u64,
+}
+
+impl Cifar {
+    /// Whether a directory holds training batches.
+    pub fn recognizes(directory: &Path) -> bool {
+        directory.join("train.bin").is_file() || numbered_batches(directory).is_ok_and(|batches| !batches.is_empty())
+    }
+
+    /// Opens a directory or a single batch.
+    pub fn open(path: &Path) -> Result<Self, CifarError> {
+        let (variant, files) =
+            if path.is_dir() { training_set(path)? } else { (variant_of(path)?, vec![path.to_owned()]) };
+        let directory = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
+        let classes = class_names(directory, variant)?;
+        let mut hasher = IdentityHasher::new("ddlp cifar 1");
+        hasher.number(variant.classes() as u64);
+        let (mut batches, mut labels) = (Vec::new(), Vec::new());
+        for path in files {
+            let failed = |source| CifarError::Io { path: path.clone(), source };
+            let file = File::open(&path).map_err(failed)?;
+            let bytes = file.metadata().map_err(failed)?.len();
+            let record = variant.record_bytes() as u64;
+            if bytes == 0 || bytes % record != 0 {
+                return Err(CifarError::Length { path, bytes, record, variant });
+            }
+            scan(&path, &file, bytes / record, variant, &mut labels, &mut hasher)?;
+            batches.push(Batch { path, file, end: labels.len() as u64 });
+        }
+        Ok(Self { variant, batches, classes, labels, identity: hasher.finish() })
+    }
+
+    /// The batch that holds a sample, and the number of its record there.
+    fn batch(&self, index: u64) -> (&Batch, u64) {
+        assert!(index < self.len(), "sample {index} of {}", self.len());
+        let position = self.batches.partition_point(|batch| batch.end <= index);
+        let start = if position == 0 { 0 } else { self.batches[position - 1].end };
+        (&self.batches[position], index - start)
+    }
+
+    fn offset(&self, record: u64) -> u64 {
+        record * self.variant.record_bytes() as u64 + self.variant.label_bytes() as u64
+    }
+}
+
+impl Dataset for Cifar {
+    fn len(&self) -> u64 {
+        self.labels.len() as u64
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        self.labels[index as usize].into()
+    }
+
+    fn name(&self, index: u64) -> String {
+        let (batch, record) = self.batch(index);
+        format!("{}#{record}", batch.path.file_name().unwrap_or_default().display())
+    }
+
+    fn location(&self, index: u64) -> Location {
+        let (batch, record) = self.batch(index);
+        Location { file: batch.path.clone(), offset: self.offset(record), length: PIXEL_BYTES as u64 }
+    }
+
+    fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+        let samples = self.len();
+        if index >= samples {
+            return Err(ReadError::OutOfRange { index, samples });
+        }
+        let (batch, record) = self.batch(index);
+        read_extent(&batch.file, self.offset(record), PIXEL_BYTES, buf).map_err(|source| ReadError::Io {
+            name: self.name(index),
+            location: self.location(index),
+            source,
+        })?;
+        Ok(Form::Planar { width: SIDE, height: SIDE })
+    }
+
+    fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    fn kind(&self) -> &'static str {
+        "cifar"
+    }
+}
+
+/// Reads a batch once: labels, and content for the identity.
+fn scan(
+    path: &Path,
+    file: &File,
+    records: u64,
+    variant: Variant,
+    labels: &mut Vec<u8>,
+    hasher: &mut IdentityHasher,
+) -> Result<(), CifarError> {
+    let mut piece = Vec::new();
+    let mut record = 0;
+    while record < records {
+        let count = (records - record).min(RECORDS_AT_ONCE as u64);
+        let bytes = count as usize * variant.record_bytes();
+        read_extent(file, record * variant.record_bytes() as u64, bytes, &mut piece)
+            .map_err(|source| CifarError::Io { path: path.to_owned(), source })?;
+        hasher.field(&piece);
+        for (number, bytes) in (record..).zip(piece.chunks_exact(variant.record_bytes())) {
+            let label = bytes[variant.label_bytes() - 1];
+            if usize::from(label) >= variant.classes() {
+                return Err(CifarError::Label { path: path.to_owned(), record: number, label, variant });
+            }
+            labels.push(label);
+        }
+        record += count;
+    }
+    Ok(())
+}
+
+fn training_set(directory: &Path) -> Result<(Variant, Vec<PathBuf>), CifarError> {
+    let batches =
+        numbered_batches(directory).map_err(|source| CifarError::Io { path: directory.to_owned(), source })?;
+    if batches.len() > BATCHES_MAX {
+        return Err(CifarError::TooManyBatches { path: directory.to_owned(), count: batches.len() });
+    }
+    if !batches.is_empty() {
+        return Ok((Variant::Cifar10, batches));
+    }
+    match directory.join("train.bin") {
+        train if train.is_file() => Ok((Variant::Cifar100, vec![train])),
+        _ => Err(CifarError::NoBatches { path: directory.to_owned() }),
+    }
+}
+
+/// `data_batch_*.bin`, by number.
+fn numbered_batches(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found: Vec<(u32, PathBuf)> = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let number =
+            name.to_str().and_then(|name| name.strip_prefix("data_batch_")?.strip_suffix(".bin")?.parse().ok());
+        let path = entry.path();
+        found.extend(number.filter(|_| path.is_file()).map(|number| (number, path)));
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, path)| path).collect())
+}
+
+/// What a single file is: by its length, and by its company where both would do.
+fn variant_of(path: &Path) -> Result<Variant, CifarError> {
+    let bytes = fs::metadata(path).map_err(|source| CifarError::Io { path: path.to_owned(), source })?.len();
+    let fits = |variant: Variant| bytes % variant.record_bytes() as u64 == 0;
+    let beside = path.with_file_name(Variant::Cifar100.names_file()).is_file();
+    let hundred = fits(Variant::Cifar100) && (beside || !fits(Variant::Cifar10));
+    Ok(if hundred { Variant::Cifar100 } else { Variant::Cifar10 })
+}
+
+/// Names from the list beside the batches, numbers where there is none.
+fn class_names(directory: &Path, variant: Variant) -> Result<Vec<String>, CifarError> {
+    let path = directory.join(variant.names_file());
+    if !path.is_file() {
+        return Ok((0..variant.classes()).map(|class| class.to_string()).collect());
+    }
+    let text = fs::read_to_string(&path).map_err(|source| CifarError::Io { path: path.clone(), source })?;
+    let names: Vec<String> = text.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    match names.len() {
+        count if count == variant.classes() => Ok(names),
+        count => Err(CifarError::ClassNames { path, count, variant }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

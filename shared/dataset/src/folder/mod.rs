@@ -1,0 +1,203 @@
+//! An image folder: one directory per class, as torchvision's `ImageFolder` reads it.
+//!
+//! - Classes are the directories in the root, sorted by name; files in the root are ignored.
+//! - A class's samples are the files below its directory at any depth whose names end in one of [`EXTENSIONS`], whatever the
+//!   case: sorted by the path of their directory first, by name second, both byte by byte (torchvision's order).
+//! - A class without samples is an error, as it is for torchvision.
+//! - Symbolic links are followed. A directory that contains itself through a link is entered once.
+//! - A link that leads nowhere, or anything else that is no regular file, stays in the list (so that indices agree with
+//!   torchvision's) and fails when it is read.
+//!
+//! The identity is a digest of class names, relative paths and sizes: it does not read the files. A file whose size is
+//! another one when it is read is refused.
+
+mod scan;
+
+use crate::extent::read_extent;
+use crate::sample::IdentityHasher;
+use crate::{Dataset, Form, Identity, Location, ReadError, SAMPLE_BYTES_MAX};
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::{Mode, SFlag, fstat};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What a sample's file name ends in: torchvision's list.
+pub const EXTENSIONS: [&str; 9] = [".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"];
+
+/// Largest number of directories below one class.
+pub const DIRECTORIES_MAX: usize = 1 << 20;
+
+/// Why a directory is no image folder.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FolderError {
+    /// A directory or file in it cannot be looked at.
+    #[error("cannot list {}: check that it exists and that you may read it", .path.display())]
+    Unreadable {
+        /// The directory or file.
+        path: PathBuf,
+        /// What the operating system says.
+        #[source]
+        source: io::Error,
+    },
+    /// Nothing in the root is a directory.
+    #[error("{} has no class directories: an image folder has one directory per class, such as {}/cat/1.jpg", .root.display(), .root.display())]
+    NoClasses {
+        /// The root.
+        root: PathBuf,
+    },
+    /// Some classes have no images.
+    #[error("{} has no images for {count} of its classes ({}): give each directory an image ({}) or remove it", .root.display(), .classes.join(", "), EXTENSIONS.join(" "))]
+    EmptyClasses {
+        /// The root.
+        root: PathBuf,
+        /// How many.
+        count: usize,
+        /// The first few of them.
+        classes: Vec<String>,
+    },
+    /// More classes than [`crate::CLASSES_MAX`].
+    #[error("{} has {count} class directories, more than the limit of {}", .root.display(), crate::CLASSES_MAX)]
+    TooManyClasses {
+        /// The root.
+        root: PathBuf,
+        /// How many.
+        count: usize,
+    },
+    /// More directories in a class than [`DIRECTORIES_MAX`].
+    #[error("more than {DIRECTORIES_MAX} directories below {}: links that multiply?", .path.display())]
+    TooManyDirectories {
+        /// The class directory.
+        path: PathBuf,
+    },
+}
+
+/// An image folder. What it keeps in memory is the list of its files.
+pub struct Folder {
+    root: PathBuf,
+    root_handle: File,
+    classes: Vec<String>,
+    /// Index of the first sample after each class.
+    class_ends: Vec<u64>,
+    /// Paths relative to the root, one after the other.
+    paths: Vec<u8>,
+    /// End of each path in `paths`.
+    path_ends: Vec<u64>,
+    sizes: Vec<u64>,
+    identity: Identity,
+}
+
+impl Folder {
+    /// Lists an image folder.
+    pub fn open(root: &Path) -> Result<Self, FolderError> {
+        let unreadable = |source| FolderError::Unreadable { path: root.to_owned(), source };
+        let root_handle = File::open(root).map_err(unreadable)?;
+        let names = scan::class_names(root)?;
+        let listings = scan::list_classes(root, &names)?;
+        let mut folder = Self {
+            root: root.to_owned(),
+            root_handle,
+            classes: names.iter().map(|name| name.to_string_lossy().into_owned()).collect(),
+            class_ends: Vec::with_capacity(names.len()),
+            paths: Vec::new(),
+            path_ends: Vec::new(),
+            sizes: Vec::new(),
+            identity: Identity::from_bytes([0; 32]),
+        };
+        for listing in listings {
+            for (path, size) in listing.files() {
+                folder.paths.extend_from_slice(path);
+                folder.path_ends.push(folder.paths.len() as u64);
+                folder.sizes.push(size);
+            }
+            folder.class_ends.push(folder.sizes.len() as u64);
+        }
+        folder.identity = folder.digest(&names);
+        Ok(folder)
+    }
+
+    fn digest(&self, names: &[std::ffi::OsString]) -> Identity {
+        let mut hasher = IdentityHasher::new("ddlp folder 1");
+        hasher.number(names.len() as u64);
+        names.iter().for_each(|name| hasher.field(name.as_bytes()));
+        hasher.number(self.len());
+        for index in 0..self.len() {
+            hasher.field(self.path(index));
+            hasher.number(self.sizes[index as usize]);
+        }
+        hasher.finish()
+    }
+
+    fn path(&self, index: u64) -> &[u8] {
+        let index = index as usize;
+        let start = if index == 0 { 0 } else { self.path_ends[index - 1] };
+        &self.paths[start as usize..self.path_ends[index] as usize]
+    }
+
+    /// Opens a sample's file and says how long it is. Never waits, as opening a pipe otherwise would.
+    fn open_sample(&self, index: u64) -> io::Result<(File, u64)> {
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+        let file = openat(&self.root_handle, self.path(index), flags, Mode::empty())?;
+        let status = fstat(&file)?;
+        if SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        Ok((File::from(file), status.st_size.unsigned_abs()))
+    }
+}
+
+impl Dataset for Folder {
+    fn len(&self) -> u64 {
+        self.sizes.len() as u64
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        assert!(index < self.len(), "sample {index} of {}", self.len());
+        self.class_ends.partition_point(|&end| end <= index) as u32
+    }
+
+    fn name(&self, index: u64) -> String {
+        String::from_utf8_lossy(self.path(index)).into_owned()
+    }
+
+    fn location(&self, index: u64) -> Location {
+        let file = self.root.join(OsStr::from_bytes(self.path(index)));
+        Location { file, offset: 0, length: self.sizes[index as usize] }
+    }
+
+    fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+        let samples = self.len();
+        if index >= samples {
+            return Err(ReadError::OutOfRange { index, samples });
+        }
+        let listed = self.sizes[index as usize];
+        if listed > SAMPLE_BYTES_MAX {
+            return Err(ReadError::TooLarge { name: self.name(index), location: self.location(index) });
+        }
+        let failed = |source| ReadError::Io { name: self.name(index), location: self.location(index), source };
+        let (file, found) = self.open_sample(index).map_err(failed)?;
+        if found != listed {
+            return Err(ReadError::Changed { name: self.name(index), location: self.location(index), found });
+        }
+        read_extent(&file, 0, listed as usize, buf).map_err(failed)?;
+        Ok(Form::Encoded)
+    }
+
+    fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    fn kind(&self) -> &'static str {
+        "folder"
+    }
+}
+
+#[cfg(test)]
+mod tests;

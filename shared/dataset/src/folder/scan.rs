@@ -1,0 +1,156 @@
+//! Listing the files of an image folder in torchvision's order.
+
+use super::{DIRECTORIES_MAX, EXTENSIONS, FolderError};
+use crate::{CLASSES_MAX, parallel};
+use std::ffi::OsString;
+use std::fs::{self, DirEntry, Metadata};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// How many empty classes a message names.
+const NAMED_MAX: usize = 8;
+
+/// The samples of one class, in order.
+pub(super) struct ClassListing {
+    /// Paths relative to the root, one after the other.
+    paths: Vec<u8>,
+    /// End of the path in `paths`, and size of the file.
+    files: Vec<(usize, u64)>,
+}
+
+impl ClassListing {
+    /// Relative path and size of each sample.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&[u8], u64)> {
+        let mut start = 0;
+        self.files.iter().map(move |&(end, size)| {
+            let path = &self.paths[start..end];
+            start = end;
+            (path, size)
+        })
+    }
+}
+
+/// Names of the class directories, sorted.
+pub(super) fn class_names(root: &Path) -> Result<Vec<OsString>, FolderError> {
+    let unreadable = |path: &Path| {
+        let path = path.to_owned();
+        move |source| FolderError::Unreadable { path, source }
+    };
+    let mut names = Vec::new();
+    for entry in fs::read_dir(root).map_err(unreadable(root))? {
+        let entry = entry.map_err(unreadable(root))?;
+        if is_directory(&entry).map_err(unreadable(&entry.path()))? {
+            names.push(entry.file_name());
+        }
+    }
+    if names.is_empty() {
+        return Err(FolderError::NoClasses { root: root.to_owned() });
+    }
+    if names.len() > CLASSES_MAX {
+        return Err(FolderError::TooManyClasses { root: root.to_owned(), count: names.len() });
+    }
+    names.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
+    Ok(names)
+}
+
+/// Lists all classes, several at a time. The first error in the order of the classes counts, then empty classes.
+pub(super) fn list_classes(root: &Path, names: &[OsString]) -> Result<Vec<ClassListing>, FolderError> {
+    let listings = parallel::map(names, |name| list_class(root, name)).into_iter().collect::<Result<Vec<_>, _>>()?;
+    refuse_empty(root, names, &listings)?;
+    Ok(listings)
+}
+
+fn refuse_empty(root: &Path, names: &[OsString], listings: &[ClassListing]) -> Result<(), FolderError> {
+    let mut empty = names.iter().zip(listings).filter(|(_, listing)| listing.files.is_empty()).map(|(name, _)| name);
+    let classes: Vec<String> = empty.by_ref().take(NAMED_MAX).map(|name| name.to_string_lossy().into_owned()).collect();
+    let count = classes.len() + empty.count();
+    if count == 0 { Ok(()) } else { Err(FolderError::EmptyClasses { root: root.to_owned(), count, classes }) }
+}
+
+/// A directory with its samples, on the way to being sorted.
+struct Directory {
+    /// Path relative to the root.
+    path: Vec<u8>,
+    /// Name and size of each sample in it.
+    files: Vec<(OsString, u64)>,
+}
+
+fn list_class(root: &Path, class: &OsString) -> Result<ClassListing, FolderError> {
+    let mut directories = walk(root, class)?;
+    directories.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    let mut listing = ClassListing { paths: Vec::new(), files: Vec::new() };
+    for directory in &mut directories {
+        directory.files.sort_unstable_by(|a, b| a.0.as_bytes().cmp(b.0.as_bytes()));
+        for (name, size) in &directory.files {
+            listing.paths.extend_from_slice(&directory.path);
+            listing.paths.push(b'/');
+            listing.paths.extend_from_slice(name.as_bytes());
+            listing.files.push((listing.paths.len(), *size));
+        }
+    }
+    Ok(listing)
+}
+
+/// Visits every directory of a class, parents before children. `ancestors` are the directories that are being visited, so
+/// a link back to one of them is seen.
+fn walk(root: &Path, class: &OsString) -> Result<Vec<Directory>, FolderError> {
+    let mut found = Vec::new();
+    let mut ancestors: Vec<(u64, u64)> = Vec::new();
+    let mut pending: Vec<(PathBuf, usize)> = vec![(PathBuf::from(class), 0)];
+    let mut visited = 0;
+    while let Some((relative, depth)) = pending.pop() {
+        let path = root.join(&relative);
+        let unreadable = |source| FolderError::Unreadable { path: path.clone(), source };
+        visited += 1;
+        if visited > DIRECTORIES_MAX {
+            return Err(FolderError::TooManyDirectories { path: root.join(class) });
+        }
+        let status = fs::metadata(&path).map_err(unreadable)?;
+        let own = (status.dev(), status.ino());
+        ancestors.truncate(depth);
+        if ancestors.contains(&own) {
+            continue;
+        }
+        ancestors.push(own);
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&path).map_err(unreadable)? {
+            let entry = entry.map_err(unreadable)?;
+            if is_directory(&entry).map_err(unreadable)? {
+                pending.push((relative.join(entry.file_name()), depth + 1));
+            } else if is_image(entry.file_name().as_bytes()) {
+                files.push((entry.file_name(), size(&entry)));
+            }
+        }
+        if !files.is_empty() {
+            found.push(Directory { path: relative.into_os_string().into_vec(), files });
+        }
+    }
+    Ok(found)
+}
+
+/// Whether an entry is a directory or leads to one. A link that leads nowhere does not.
+fn is_directory(entry: &DirEntry) -> io::Result<bool> {
+    let kind = entry.file_type()?;
+    if !kind.is_symlink() {
+        return Ok(kind.is_dir());
+    }
+    Ok(fs::metadata(entry.path()).is_ok_and(|target| target.is_dir()))
+}
+
+/// Size of the file behind an entry, 0 where there is none: reading it will say why.
+fn size(entry: &DirEntry) -> u64 {
+    let own = entry.metadata();
+    let status = match own {
+        Ok(status) if status.file_type().is_symlink() => fs::metadata(entry.path()),
+        other => other,
+    };
+    status.map_or(0, |status: Metadata| status.len())
+}
+
+fn is_image(name: &[u8]) -> bool {
+    EXTENSIONS.iter().any(|extension| {
+        name.len().checked_sub(extension.len()).is_some_and(|at| name[at..].eq_ignore_ascii_case(extension.as_bytes()))
+    })
+}

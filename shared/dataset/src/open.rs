@@ -1,0 +1,88 @@
+//! Finding out what a path is.
+
+use crate::Dataset;
+use crate::cifar::{Cifar, CifarError};
+use crate::folder::{Folder, FolderError};
+use crate::pack::{FormatError, Pack};
+use crate::shards::{ShardError, Shards};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Why a path could not be opened as a dataset.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The path cannot be looked at.
+    #[error("cannot open dataset {}", .path.display())]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// What the operating system says.
+        #[source]
+        source: io::Error,
+    },
+    /// A file that is none of the known kinds.
+    #[error("{} is no dataset: {hint}", .path.display())]
+    Unrecognized {
+        /// The path.
+        path: PathBuf,
+        /// What would be one.
+        hint: &'static str,
+    },
+    /// It looks like an image folder.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// It looks like CIFAR's binary files.
+    #[error(transparent)]
+    Cifar(#[from] CifarError),
+    /// It looks like tar shards.
+    #[error(transparent)]
+    Shards(#[from] ShardError),
+    /// It looks like a pack.
+    #[error(transparent)]
+    Pack(#[from] FormatError),
+}
+
+/// Opens a dataset of any kind. What it is shows as follows:
+///
+/// - A file: a pack by its first bytes or the extension `.ddlp`, a tar shard by `.tar`, a CIFAR batch by `.bin`.
+/// - A directory: CIFAR when it holds `data_batch_*.bin` (CIFAR-10) or `train.bin` (CIFAR-100), of which the training files
+///   are read; tar shards when it holds `*.tar`; else an image folder.
+pub fn open(path: &Path) -> Result<Box<dyn Dataset>, OpenError> {
+    let failed = |source| OpenError::Io { path: path.to_owned(), source };
+    let status = fs::metadata(path).map_err(failed)?;
+    if status.is_dir() {
+        return open_directory(path);
+    }
+    if !status.is_file() {
+        return Err(OpenError::Unrecognized { path: path.to_owned(), hint: "it is neither a file nor a directory" });
+    }
+    let mut head = Vec::new();
+    File::open(path).and_then(|file| file.take(8).read_to_end(&mut head)).map_err(failed)?;
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    match extension {
+        _ if head == crate::pack::MAGIC => Ok(Box::new(Pack::open(path)?)),
+        "ddlp" => Ok(Box::new(Pack::open(path)?)),
+        "tar" => Ok(Box::new(Shards::open(path)?)),
+        "bin" => Ok(Box::new(Cifar::open(path)?)),
+        _ => Err(OpenError::Unrecognized {
+            path: path.to_owned(),
+            hint: "a dataset is a pack (.ddlp), an image folder, CIFAR's .bin files, or .tar shards",
+        }),
+    }
+}
+
+fn open_directory(path: &Path) -> Result<Box<dyn Dataset>, OpenError> {
+    if Cifar::recognizes(path) {
+        return Ok(Box::new(Cifar::open(path)?));
+    }
+    if Shards::recognizes(path) {
+        return Ok(Box::new(Shards::open(path)?));
+    }
+    if path.join("data_batch_1").is_file() {
+        let hint = "it holds CIFAR's Python pickles; the binary version (data_batch_1.bin) is wanted";
+        return Err(OpenError::Unrecognized { path: path.to_owned(), hint });
+    }
+    Ok(Box::new(Folder::open(path)?))
+}

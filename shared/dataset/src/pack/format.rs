@@ -1,0 +1,163 @@
+//! How a pack lies on disk: constants, sections and what can be wrong with a file. Parsing only; nothing here reads a file.
+//!
+//! `docs/pack.md` describes the same in prose. All numbers are little endian.
+
+use std::io;
+use std::path::PathBuf;
+
+/// First bytes of a pack.
+pub const MAGIC: [u8; 8] = *b"DDLPPACK";
+/// Version of the layout that is written and read.
+pub const VERSION: u32 = 1;
+/// Sections, the sample region and the file's length are multiples of this: a logical block of the exported namespace.
+pub const BLOCK_BYTES: u64 = 4096;
+/// Bytes of one index record. A block holds a whole number of them.
+pub const RECORD_BYTES: usize = 64;
+/// Largest number of bytes in the name of a sample.
+pub const NAME_BYTES_MAX: u32 = 1 << 16;
+
+/// Why a file is no valid pack.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// It cannot be read.
+    #[error("cannot read pack {}", .path.display())]
+    Io {
+        /// The pack.
+        path: PathBuf,
+        /// What the operating system says.
+        #[source]
+        source: io::Error,
+    },
+    /// Its first bytes are not those of a pack.
+    #[error("{} is not a pack: it does not begin with {}", .path.display(), MAGIC.escape_ascii())]
+    NotAPack {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Made by a program with another layout.
+    #[error("pack {} has layout version {found}, this program reads version {VERSION}: pack the source again", .path.display())]
+    Version {
+        /// The pack.
+        path: PathBuf,
+        /// The version it says.
+        found: u32,
+    },
+    /// The file is shorter or longer than its superblock says.
+    #[error("pack {} should have {expected} bytes and has {found}: it was cut short or added to", .path.display())]
+    Length {
+        /// The pack.
+        path: PathBuf,
+        /// Bytes that the superblock says.
+        expected: u64,
+        /// Bytes that are there.
+        found: u64,
+    },
+    /// A checksum of the index does not fit.
+    #[error("checksum of the {part} of pack {} differs: {stored:08x} is stored, {computed:08x} computed", .path.display())]
+    Checksum {
+        /// The pack.
+        path: PathBuf,
+        /// Which part.
+        part: Part,
+        /// The CRC32C in the file.
+        stored: u32,
+        /// The CRC32C of the bytes.
+        computed: u32,
+    },
+    /// The checksums fit, but what is said makes no sense.
+    #[error("the {part} of pack {} is malformed: {problem}", .path.display())]
+    Malformed {
+        /// The pack.
+        path: PathBuf,
+        /// Which part.
+        part: Part,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// A part of a pack, as messages name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Part {
+    /// The first block.
+    Superblock,
+    /// The index records.
+    Records,
+    /// The labels.
+    Labels,
+    /// The names of the samples.
+    Names,
+    /// The names of the classes.
+    Classes,
+    /// A section that this program does not know, by its number.
+    Unknown(u32),
+}
+
+impl Part {
+    pub(super) const KNOWN: [Part; 4] = [Part::Records, Part::Labels, Part::Names, Part::Classes];
+
+    pub(super) fn code(self) -> u32 {
+        match self {
+            Part::Superblock => 0,
+            Part::Records => 1,
+            Part::Labels => 2,
+            Part::Names => 3,
+            Part::Classes => 4,
+            Part::Unknown(code) => code,
+        }
+    }
+
+    pub(super) fn from_code(code: u32) -> Self {
+        Part::KNOWN.into_iter().find(|part| part.code() == code).unwrap_or(Part::Unknown(code))
+    }
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Part::Superblock => f.write_str("superblock"),
+            Part::Records => f.write_str("records section"),
+            Part::Labels => f.write_str("labels section"),
+            Part::Names => f.write_str("names section"),
+            Part::Classes => f.write_str("classes section"),
+            Part::Unknown(code) => write!(f, "section {code}"),
+        }
+    }
+}
+
+/// The classes section: each name preceded by its length.
+pub(super) fn classes_to_bytes(classes: &[String]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for name in classes {
+        bytes.extend_from_slice(&(name.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(name.as_bytes());
+    }
+    bytes
+}
+
+/// Reads the classes section.
+pub(super) fn classes_from_bytes(mut bytes: &[u8], count: u32) -> Result<Vec<String>, String> {
+    let mut classes = Vec::new();
+    for index in 0..count {
+        let missing = || format!("class {index} of {count} is cut short");
+        let (length, rest) = bytes.split_first_chunk::<4>().ok_or_else(missing)?;
+        let (name, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or_else(missing)?;
+        let name = std::str::from_utf8(name).map_err(|_| format!("the name of class {index} is not UTF-8"))?;
+        classes.push(name.to_owned());
+        bytes = rest;
+    }
+    if bytes.is_empty() { Ok(classes) } else { Err(format!("{} bytes follow the last class", bytes.len())) }
+}
+
+/// Writes the checksum of what lies before `at` to `at`, the last four bytes.
+pub(super) fn seal(bytes: &mut [u8], at: usize) {
+    let (body, crc) = bytes.split_at_mut(at);
+    crc.copy_from_slice(&crc32c::crc32c(body).to_le_bytes());
+}
+
+/// `bytes` rounded up to whole blocks, unless that exceeds a `u64`.
+pub(super) fn round_up(bytes: u64) -> Option<u64> {
+    bytes.checked_next_multiple_of(BLOCK_BYTES)
+}

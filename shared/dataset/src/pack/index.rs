@@ -1,0 +1,77 @@
+//! The index of a pack on disk: the superblock's layout and what is fetched through it.
+
+use super::file::PackFile;
+use super::format::{BLOCK_BYTES, FormatError, Part, RECORD_BYTES};
+use super::record::IndexRecord;
+use super::superblock::{Layout, SuperblockProblem};
+use crate::Location;
+use crate::extent::read_extent;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// A pack of which only the superblock has been read.
+pub(super) struct Index {
+    pub(super) file: PackFile,
+    pub(super) layout: Layout,
+}
+
+impl Index {
+    pub(super) fn read(file: File, path: &Path) -> Result<Self, FormatError> {
+        let failed = |source| FormatError::Io { path: path.to_owned(), source };
+        let bytes = file.metadata().map_err(failed)?.len();
+        let mut block = Vec::new();
+        read_extent(&file, 0, bytes.min(BLOCK_BYTES) as usize, &mut block).map_err(failed)?;
+        let layout = Layout::parse(&block, bytes).map_err(|problem| superblock_error(path, bytes, problem))?;
+        Ok(Self { file: PackFile::new(file, path.to_owned(), bytes), layout })
+    }
+
+    /// The bytes of a record. `index` must exist.
+    pub(super) fn record_bytes(&self, index: u64) -> io::Result<[u8; RECORD_BYTES]> {
+        assert!(index < self.layout.samples, "sample {index} of {}", self.layout.samples);
+        let mut bytes = [0; RECORD_BYTES];
+        let start = self.layout.section(Part::Records).offset + index * RECORD_BYTES as u64;
+        self.file.read_at(start, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// A record, or what is wrong with it. `index` must exist.
+    pub(super) fn record(&self, index: u64) -> Result<IndexRecord, String> {
+        let bytes = self.record_bytes(index).map_err(|error| error.to_string())?;
+        IndexRecord::parse(&bytes, &self.layout)
+    }
+
+    /// The name of a sample, or what is wrong with it.
+    pub(super) fn name(&self, record: &IndexRecord) -> Result<String, String> {
+        let start = self.layout.section(Part::Names).offset + record.name_offset;
+        let mut bytes = vec![0; record.name_length as usize];
+        self.file.read_at(start, &mut bytes).map_err(|error| error.to_string())?;
+        let (stored, computed) = (record.name_crc32c, crc32c::crc32c(&bytes));
+        if stored != computed {
+            return Err(format!("its name's checksum is {stored:08x}, {computed:08x} computed"));
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// What messages call a sample, whatever is wrong with its name.
+    pub(super) fn name_or_number(&self, index: u64, record: &IndexRecord) -> String {
+        self.name(record).unwrap_or_else(|_| format!("#{index} (its name is damaged)"))
+    }
+
+    pub(super) fn location(&self, record: &IndexRecord) -> Location {
+        Location { file: self.file.path().to_owned(), offset: record.offset, length: record.length.into() }
+    }
+}
+
+fn superblock_error(path: &Path, found: u64, problem: SuperblockProblem) -> FormatError {
+    let path = path.to_owned();
+    match problem {
+        SuperblockProblem::NotAPack => FormatError::NotAPack { path },
+        SuperblockProblem::Version(found) => FormatError::Version { path, found },
+        SuperblockProblem::Length { expected } => FormatError::Length { path, expected, found },
+        SuperblockProblem::Checksum { stored, computed } => {
+            FormatError::Checksum { path, part: Part::Superblock, stored, computed }
+        }
+        SuperblockProblem::Malformed(problem) => FormatError::Malformed { path, part: Part::Superblock, problem },
+    }
+}

@@ -1,0 +1,38 @@
+//! The pack: a dataset in one file, which a drive exports and both sides read.
+//!
+//! - [`pack`] makes one from any [`Dataset`](crate::Dataset): each encoded sample is decoded whole once, and the verdict goes
+//!   into the index.
+//! - [`Pack`] reads samples; [`PackFile`] is the same file as a run of blocks.
+//! - [`verify`] checks every byte; [`Survey`] counts what the index says.
+//!
+//! The layout is described in `docs/pack.md`. It has room for further forms of samples and further sections: a reader
+//! refuses what it must know and does not, and passes over the rest.
+
+mod file;
+mod format;
+mod index;
+mod inspection;
+mod reader;
+mod record;
+mod report;
+mod sections;
+mod staging;
+mod superblock;
+mod survey;
+mod verification;
+mod writer;
+
+pub use file::PackFile;
+pub use format::{BLOCK_BYTES, FormatError, MAGIC, NAME_BYTES_MAX, Part, RECORD_BYTES, VERSION};
+pub use reader::{Pack, RESIDENT_RECORD_BYTES_MAX};
+pub use record::{IndexRecord, StoredForm, StoredVerdict};
+pub use report::{
+    JpegForm, LISTED_MAX, PackError, PackOptions, PackProgress, PackSummary, Phase, RejectedSample, RepairedSample,
+};
+pub use superblock::{Layout, SECTIONS_MAX, Section};
+pub use survey::{Survey, VerdictEntry};
+pub use verification::{Broken, VerifyError, VerifyProgress, VerifyReport, verify};
+pub use writer::pack;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! One sample's entry in the index of a pack.
+
+use super::format::{BLOCK_BYTES, NAME_BYTES_MAX, Part, RECORD_BYTES, seal};
+use super::superblock::Layout;
+use crate::SAMPLE_BYTES_MAX;
+use ddlp_pixels::CorruptReason;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+const RECORD_CRC_AT: usize = RECORD_BYTES - 4;
+
+/// How a sample's bytes are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoredForm {
+    /// The encoded file as the source had it.
+    Kept,
+    /// 8-bit RGB in three planes.
+    Planar,
+}
+
+/// What the whole-image check at packing found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredVerdict {
+    /// Decodes without a warning, with coefficients in range.
+    Intact,
+    /// Only warned: rewritten from its clamped coefficients.
+    Repaired,
+    /// Does not decode.
+    Rejected(CorruptReason),
+}
+
+/// One sample's entry in the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexRecord {
+    /// First byte of the sample in the file.
+    pub offset: u64,
+    /// Its bytes.
+    pub length: u32,
+    /// CRC32C of them.
+    pub crc32c: u32,
+    /// Width in pixels, 0 where unknown.
+    pub width: u32,
+    /// Height in pixels, 0 where unknown.
+    pub height: u32,
+    /// How it is stored.
+    pub form: StoredForm,
+    /// What the check found.
+    pub verdict: StoredVerdict,
+    /// First byte of its name in the names section.
+    pub name_offset: u64,
+    /// Bytes of its name.
+    pub name_length: u32,
+    /// CRC32C of its name.
+    pub name_crc32c: u32,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct RawRecord {
+    offset: U64,
+    length: U32,
+    crc32c: U32,
+    width: U32,
+    height: U32,
+    form: u8,
+    verdict: u8,
+    reason: u8,
+    flags: u8,
+    name_length: U32,
+    name_offset: U64,
+    /// Extent of what a form needs beside the sample's bytes. 0 in the forms of today.
+    detail_offset: U64,
+    detail_length: U32,
+    name_crc32c: U32,
+    reserved: U32,
+    record_crc32c: U32,
+}
+const _: () = assert!(size_of::<RawRecord>() == RECORD_BYTES);
+const _: () = assert!((BLOCK_BYTES as usize).is_multiple_of(RECORD_BYTES));
+
+impl IndexRecord {
+    /// End of the sample's bytes. [`parse`](Self::parse) has made sure that it lies in the file.
+    pub fn end(&self) -> u64 {
+        self.offset + u64::from(self.length)
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; RECORD_BYTES] {
+        let mut raw = RawRecord::new_zeroed();
+        raw.offset = self.offset.into();
+        raw.length = self.length.into();
+        raw.crc32c = self.crc32c.into();
+        raw.width = self.width.into();
+        raw.height = self.height.into();
+        raw.form = match self.form {
+            StoredForm::Kept => 0,
+            StoredForm::Planar => 1,
+        };
+        (raw.verdict, raw.reason) = match self.verdict {
+            StoredVerdict::Intact => (0, 0),
+            StoredVerdict::Repaired => (1, 0),
+            StoredVerdict::Rejected(reason) => (2, reason as u8),
+        };
+        raw.name_offset = self.name_offset.into();
+        raw.name_length = self.name_length.into();
+        raw.name_crc32c = self.name_crc32c.into();
+        let mut bytes = [0; RECORD_BYTES];
+        bytes.copy_from_slice(raw.as_bytes());
+        seal(&mut bytes, RECORD_CRC_AT);
+        bytes
+    }
+
+    /// Reads a record and makes sure that what it points at lies where such things lie.
+    pub(super) fn parse(bytes: &[u8; RECORD_BYTES], layout: &Layout) -> Result<Self, String> {
+        let (stored, computed) = (unseal(bytes), crc32c::crc32c(&bytes[..RECORD_CRC_AT]));
+        if stored != computed {
+            return Err(format!("its checksum is {stored:08x}, {computed:08x} computed"));
+        }
+        let raw: RawRecord = zerocopy::transmute!(*bytes);
+        let record = Self::from_raw(&raw)?;
+        record.check(layout)?;
+        Ok(record)
+    }
+
+    fn from_raw(raw: &RawRecord) -> Result<Self, String> {
+        let form = match raw.form {
+            0 => StoredForm::Kept,
+            1 => StoredForm::Planar,
+            other => return Err(format!("this program does not know its form {other}")),
+        };
+        let verdict = match (raw.verdict, raw.reason) {
+            (0, 0) => StoredVerdict::Intact,
+            (1, 0) => StoredVerdict::Repaired,
+            (2, code) => StoredVerdict::Rejected(
+                CorruptReason::from_code(code).ok_or_else(|| format!("unknown reason {code} of rejection"))?,
+            ),
+            (verdict, reason) => return Err(format!("unknown verdict {verdict} with reason {reason}")),
+        };
+        let unused =
+            [raw.detail_offset.get(), raw.detail_length.get().into(), raw.flags.into(), raw.reserved.get().into()];
+        if unused != [0; 4] {
+            return Err("fields that must be 0 are not".to_owned());
+        }
+        Ok(Self {
+            offset: raw.offset.get(),
+            length: raw.length.get(),
+            crc32c: raw.crc32c.get(),
+            width: raw.width.get(),
+            height: raw.height.get(),
+            form,
+            verdict,
+            name_offset: raw.name_offset.get(),
+            name_length: raw.name_length.get(),
+            name_crc32c: raw.name_crc32c.get(),
+        })
+    }
+
+    fn check(&self, layout: &Layout) -> Result<(), String> {
+        let (offset, length) = (self.offset, self.length);
+        let data_end = layout.data_offset + layout.data_bytes;
+        let end = offset.checked_add(length.into());
+        if offset < layout.data_offset || end.is_none_or(|end| end > data_end) {
+            return Err(format!("{length} bytes at {offset} lie outside of the sample region"));
+        }
+        if u64::from(length) > SAMPLE_BYTES_MAX {
+            return Err(format!("{length} bytes are more than the limit of {SAMPLE_BYTES_MAX}"));
+        }
+        let name_end = self.name_offset.checked_add(self.name_length.into());
+        if self.name_length > NAME_BYTES_MAX || name_end.is_none_or(|end| end > layout.section(Part::Names).length) {
+            return Err(format!(
+                "its name, {} bytes at {}, is not in the names section",
+                self.name_length, self.name_offset
+            ));
+        }
+        let planes = u64::from(self.width).checked_mul(self.height.into()).and_then(|pixels| pixels.checked_mul(3));
+        if self.form == StoredForm::Planar && planes != Some(length.into()) {
+            return Err(format!("{length} bytes are not three planes of {} x {}", self.width, self.height));
+        }
+        Ok(())
+    }
+}
+
+fn unseal(bytes: &[u8; RECORD_BYTES]) -> u32 {
+    u32::from_le_bytes([
+        bytes[RECORD_CRC_AT],
+        bytes[RECORD_CRC_AT + 1],
+        bytes[RECORD_CRC_AT + 2],
+        bytes[RECORD_CRC_AT + 3],
+    ])
+}

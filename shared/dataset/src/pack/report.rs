@@ -1,0 +1,189 @@
+//! What is said to and by [`pack`](super::pack): options, progress, summary, errors.
+
+use super::format::NAME_BYTES_MAX;
+use super::verification::Broken;
+use crate::Identity;
+use ddlp_pixels::{CorruptReason, Limits};
+use std::io;
+use std::path::PathBuf;
+
+/// Most samples that a list of repaired, rejected or broken ones names. The counts beside it count all.
+pub const LISTED_MAX: usize = 1 << 16;
+
+/// In which form JPEG samples are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum JpegForm {
+    /// The source's bytes.
+    #[default]
+    Kept,
+}
+
+/// How to pack.
+#[derive(Clone, Debug, Default)]
+pub struct PackOptions {
+    /// Threads that read and decode; 0 means one per core.
+    pub threads: usize,
+    /// Form of JPEG samples.
+    pub jpeg: JpegForm,
+    /// Replace a file of that name.
+    pub overwrite: bool,
+    /// Check the whole file before it gets its name.
+    pub verify: bool,
+    /// Limits for the decoding of each sample.
+    pub limits: Limits,
+}
+
+/// What [`pack`] is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Phase {
+    /// Reading, decoding, writing.
+    Packing,
+    /// Checking what was written.
+    Verifying,
+    /// Waiting for the disk.
+    Syncing,
+}
+
+/// How far [`pack`] is.
+#[derive(Clone, Copy, Debug)]
+pub struct PackProgress {
+    /// What is being done.
+    pub phase: Phase,
+    /// Samples done in this phase.
+    pub samples: u64,
+    /// Samples in all.
+    pub samples_total: u64,
+    /// Bytes done in this phase: of the source when packing, of the pack when verifying.
+    pub bytes: u64,
+    /// Bytes in all.
+    pub bytes_total: u64,
+    /// Samples repaired so far.
+    pub repaired: u64,
+    /// Samples rejected so far.
+    pub rejected: u64,
+}
+
+/// A sample that was stored rewritten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepairedSample {
+    /// Its index.
+    pub index: u64,
+    /// Its name.
+    pub name: String,
+    /// How often its decoder warned.
+    pub warnings: u32,
+    /// Coefficients that were out of range.
+    pub clamped: u32,
+}
+
+/// A sample that does not decode, or could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectedSample {
+    /// Its index.
+    pub index: u64,
+    /// Its name.
+    pub name: String,
+    /// The code that the index keeps.
+    pub reason: CorruptReason,
+    /// What is wrong in words.
+    pub message: String,
+}
+
+/// What [`pack`] made.
+#[derive(Clone, Debug)]
+pub struct PackSummary {
+    /// Number of samples.
+    pub samples: u64,
+    /// Bytes of the source's samples.
+    pub source_bytes: u64,
+    /// Length of the pack.
+    pub file_bytes: u64,
+    /// Its identity.
+    pub identity: Identity,
+    /// How many samples were repaired.
+    pub repaired_count: u64,
+    /// The first [`LISTED_MAX`] of them.
+    pub repaired: Vec<RepairedSample>,
+    /// How many samples were rejected.
+    pub rejected_count: u64,
+    /// The first [`LISTED_MAX`] of them.
+    pub rejected: Vec<RejectedSample>,
+}
+
+/// Why no pack was made. Nothing is left behind then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PackError {
+    /// There is a file of that name.
+    #[error("{} exists: choose another name or ask for it to be overwritten", .path.display())]
+    Exists {
+        /// The name.
+        path: PathBuf,
+    },
+    /// The file cannot be made.
+    #[error("cannot create {}: check that its directory exists and that you may write to it", .path.display())]
+    Create {
+        /// The name.
+        path: PathBuf,
+        /// What the operating system says.
+        #[source]
+        source: io::Error,
+    },
+    /// Another process is making a file of that name.
+    #[error("another process is writing {}", .path.display())]
+    Busy {
+        /// The name.
+        path: PathBuf,
+    },
+    /// The disk, quota or file size limit is too small.
+    #[error("no space for {}: it needs {needed} bytes and {} are available: free some space or choose another disk", .path.display(), .available.map_or("fewer".to_owned(), |bytes| bytes.to_string()))]
+    NoSpace {
+        /// The name.
+        path: PathBuf,
+        /// Bytes of the whole pack.
+        needed: u64,
+        /// Bytes that the file system has left, where it is what says no.
+        available: Option<u64>,
+        /// What the operating system says, when the space ran out on the way.
+        #[source]
+        source: Option<io::Error>,
+    },
+    /// Writing failed.
+    #[error("cannot write {}", .path.display())]
+    Write {
+        /// The name.
+        path: PathBuf,
+        /// What the operating system says.
+        #[source]
+        source: io::Error,
+    },
+    /// A name is longer than an index can hold.
+    #[error("the name of sample {index} has {bytes} bytes, at most {NAME_BYTES_MAX} are possible")]
+    NameTooLong {
+        /// The sample.
+        index: u64,
+        /// Bytes of its name.
+        bytes: usize,
+    },
+    /// The source is larger than any file.
+    #[error("a source of {samples} samples does not fit into a file")]
+    TooLarge {
+        /// Number of samples.
+        samples: u64,
+    },
+    /// The caller asked for it.
+    #[error("packing was cancelled, nothing was written")]
+    Cancelled,
+    /// What was written is not what is read back.
+    #[error("{} was written and reads back wrong in {count} places, the first: {first}: is the disk or memory failing?", .path.display())]
+    Damaged {
+        /// The name.
+        path: PathBuf,
+        /// How many.
+        count: u64,
+        /// The first.
+        first: Broken,
+    },
+}

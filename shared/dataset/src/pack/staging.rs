@@ -1,0 +1,217 @@
+//! A file that gets its name only when it is complete.
+//!
+//! Where the file system can make files without a name (`O_TMPFILE`), nothing is left of a process that is killed. Elsewhere
+//! the file is called `.NAME.partial` until it is complete: dropping it removes it, and what a killed process left is taken
+//! over by the next one.
+
+use nix::fcntl::{AT_FDCWD, AtFlags, Flock, FlockArg, OFlag, RenameFlags, openat, renameat2};
+use nix::sys::stat::Mode;
+use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::ops::Deref;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A file on its way to a name.
+pub(super) struct Staging {
+    target: PathBuf,
+    handle: Handle,
+}
+
+enum Handle {
+    Unnamed(File),
+    Partial { file: Flock<File>, path: PathBuf },
+}
+
+/// Whether to use files without a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unnamed {
+    WherePossible,
+    #[cfg(test)]
+    Never,
+}
+
+impl Staging {
+    /// Begins a file for `target`, in its directory.
+    pub(super) fn create(target: &Path, unnamed: Unnamed) -> io::Result<Self> {
+        let handle = match unnamed {
+            Unnamed::WherePossible => create_unnamed(target).map(Handle::Unnamed),
+            #[cfg(test)]
+            Unnamed::Never => None,
+        };
+        let handle = match handle {
+            Some(handle) => handle,
+            None => create_partial(target)?,
+        };
+        Ok(Self { target: target.to_owned(), handle })
+    }
+
+    pub(super) fn file(&self) -> &File {
+        match &self.handle {
+            Handle::Unnamed(file) => file,
+            Handle::Partial { file, .. } => file.deref(),
+        }
+    }
+
+    /// Gives the file its name, on disk too. Without `overwrite`, a file of that name is an error of kind `AlreadyExists`.
+    pub(super) fn commit(self, overwrite: bool) -> io::Result<()> {
+        self.file().sync_all()?;
+        match &self.handle {
+            Handle::Unnamed(file) => link(file, &self.target, overwrite)?,
+            Handle::Partial { path, .. } => rename(path, &self.target, overwrite)?,
+        }
+        File::open(directory(&self.target))?.sync_all()
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        // After a commit there is no file of that name, and nobody else makes one while the lock is held.
+        if let Handle::Partial { path, .. } = &self.handle {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// The directory in which `target` lies.
+pub(super) fn directory(target: &Path) -> &Path {
+    match target.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn descriptor_path(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// A file without a name, if the file system has such and `/proc` is there to name it by in the end.
+fn create_unnamed(target: &Path) -> Option<File> {
+    let flags = OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_CLOEXEC;
+    let mode = Mode::from_bits_truncate(0o666);
+    let file = File::from(openat(AT_FDCWD, directory(target), flags, mode).ok()?);
+    fs::metadata(descriptor_path(&file)).ok()?;
+    Some(file)
+}
+
+fn link(file: &File, target: &Path, overwrite: bool) -> io::Result<()> {
+    let from = descriptor_path(file);
+    let link_as = |name: &Path| linkat(AT_FDCWD, &from, AT_FDCWD, name, AtFlags::AT_SYMLINK_FOLLOW);
+    if !overwrite {
+        return Ok(link_as(target)?);
+    }
+    // A link cannot replace a file, a rename can.
+    let interim = partial_path(target)?;
+    match link_as(&interim) {
+        Err(nix::Error::EEXIST) => {
+            fs::remove_file(&interim)?;
+            link_as(&interim)?;
+        }
+        other => other?,
+    }
+    fs::rename(&interim, target).inspect_err(|_| {
+        let _ = fs::remove_file(&interim);
+    })
+}
+
+fn rename(from: &Path, target: &Path, overwrite: bool) -> io::Result<()> {
+    if overwrite {
+        return fs::rename(from, target);
+    }
+    match renameat2(AT_FDCWD, from, AT_FDCWD, target, RenameFlags::RENAME_NOREPLACE) {
+        // File systems without this flag have links.
+        Err(nix::Error::EINVAL | nix::Error::ENOSYS) => {
+            fs::hard_link(from, target)?;
+            Ok(unlinkat(AT_FDCWD, from, UnlinkatFlags::NoRemoveDir)?)
+        }
+        other => Ok(other?),
+    }
+}
+
+fn partial_path(target: &Path) -> io::Result<PathBuf> {
+    let name = target.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it names no file"))?;
+    let mut partial = OsString::from(".");
+    partial.push(name);
+    partial.push(OsStr::new(".partial"));
+    Ok(target.with_file_name(partial))
+}
+
+/// Opens and locks the partial file. One that is locked belongs to a process at work.
+fn create_partial(target: &Path) -> io::Result<Handle> {
+    let path = partial_path(target)?;
+    loop {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+        let file = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| io::Error::from(errno))?;
+        // Between opening and locking its former owner may have taken the name away.
+        let current = fs::symlink_metadata(&path).ok();
+        let own = file.metadata()?;
+        if current.is_some_and(|current| (current.dev(), current.ino()) == (own.dev(), own.ino())) {
+            file.set_len(0)?;
+            return Ok(Handle::Partial { file, path });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn entries(directory: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn staged(target: &Path, unnamed: Unnamed, content: &[u8]) -> Staging {
+        let staging = Staging::create(target, unnamed).unwrap();
+        staging.file().write_all(content).unwrap();
+        staging
+    }
+
+    #[test]
+    fn the_name_appears_only_at_the_end() {
+        for unnamed in [Unnamed::WherePossible, Unnamed::Never] {
+            let directory = tempfile::tempdir().unwrap();
+            let target = directory.path().join("a.ddlp");
+            drop(staged(&target, unnamed, b"half"));
+            assert_eq!(entries(directory.path()), Vec::<String>::new(), "{unnamed:?}");
+            let staging = staged(&target, unnamed, b"whole");
+            assert!(!target.exists());
+            staging.commit(false).unwrap();
+            assert_eq!(entries(directory.path()), ["a.ddlp"], "{unnamed:?}");
+            assert_eq!(fs::read(&target).unwrap(), b"whole");
+        }
+    }
+
+    #[test]
+    fn an_existing_file_is_replaced_only_when_asked() {
+        for unnamed in [Unnamed::WherePossible, Unnamed::Never] {
+            let directory = tempfile::tempdir().unwrap();
+            let target = directory.path().join("a.ddlp");
+            fs::write(&target, b"old").unwrap();
+            let error = staged(&target, unnamed, b"new").commit(false).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(fs::read(&target).unwrap(), b"old");
+            staged(&target, unnamed, b"new").commit(true).unwrap();
+            assert_eq!(fs::read(&target).unwrap(), b"new");
+            assert_eq!(entries(directory.path()), ["a.ddlp"], "{unnamed:?}");
+        }
+    }
+
+    #[test]
+    fn a_partial_file_left_behind_is_taken_over_and_one_in_use_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("a.ddlp");
+        fs::write(directory.path().join(".a.ddlp.partial"), b"left by a killed process").unwrap();
+        let first = staged(&target, Unnamed::Never, b"first");
+        let error = Staging::create(&target, Unnamed::Never).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        first.commit(false).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"first");
+    }
+}

@@ -1,0 +1,241 @@
+//! The first block of a pack: what the file holds, and where.
+
+use super::format::{BLOCK_BYTES, MAGIC, Part, RECORD_BYTES, VERSION, seal};
+use crate::{CLASSES_MAX, Identity};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Entries in the section table.
+pub const SECTIONS_MAX: usize = 64;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+const SUPERBLOCK_CRC_AT: usize = BLOCK - 4;
+
+/// A section as the table has it.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct RawSection {
+    kind: U32,
+    /// Bit 0: a reader that does not know this kind must refuse the pack.
+    flags: U32,
+    offset: U64,
+    length: U64,
+    crc32c: U32,
+    reserved: U32,
+}
+const _: () = assert!(size_of::<RawSection>() == 32);
+
+const FLAG_REQUIRED: u32 = 1;
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct RawSuperblock {
+    magic: [u8; 8],
+    version: U32,
+    block_bytes: U32,
+    file_bytes: U64,
+    samples: U64,
+    classes: U32,
+    sections: U32,
+    data_offset: U64,
+    data_bytes: U64,
+    identity: [u8; 32],
+    source_identity: [u8; 32],
+    source_kind: [u8; 8],
+    reserved: [u8; 128],
+    table: [RawSection; SECTIONS_MAX],
+    reserved_tail: [u8; SUPERBLOCK_CRC_AT - 256 - SECTIONS_MAX * 32],
+    crc32c: U32,
+}
+const _: () = assert!(size_of::<RawSuperblock>() == BLOCK);
+
+/// Where a section lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// Which one.
+    pub part: Part,
+    /// Its first byte, a multiple of [`BLOCK_BYTES`].
+    pub offset: u64,
+    /// Its bytes, without the padding after it.
+    pub length: u64,
+    /// CRC32C of them.
+    pub crc32c: u32,
+}
+
+/// What the superblock says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Length of the file, a multiple of [`BLOCK_BYTES`].
+    pub file_bytes: u64,
+    /// Number of samples.
+    pub samples: u64,
+    /// Number of classes.
+    pub classes: u32,
+    /// First byte of the sample region, a multiple of [`BLOCK_BYTES`].
+    pub data_offset: u64,
+    /// Bytes of the sample region, without the padding after it.
+    pub data_bytes: u64,
+    /// Digest of the index.
+    pub identity: Identity,
+    /// Identity of the source that was packed.
+    pub source_identity: Identity,
+    /// Kind of that source.
+    pub source_kind: String,
+    /// The sections.
+    pub sections: Vec<Section>,
+}
+
+/// What is wrong with a superblock; the reader adds the path.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum SuperblockProblem {
+    NotAPack,
+    Version(u32),
+    Length { expected: u64 },
+    Checksum { stored: u32, computed: u32 },
+    Malformed(String),
+}
+
+impl Layout {
+    /// The section of a part that every pack has.
+    ///
+    /// # Panics
+    /// For a part that is no section.
+    pub fn section(&self, part: Part) -> Section {
+        let found = self.sections.iter().find(|section| section.part == part);
+        *found.expect("parse refuses a pack without it")
+    }
+
+    /// The superblock for this layout.
+    pub(super) fn to_bytes(&self) -> [u8; BLOCK] {
+        let mut raw = RawSuperblock::new_zeroed();
+        raw.magic = MAGIC;
+        raw.version = VERSION.into();
+        raw.block_bytes = (BLOCK as u32).into();
+        raw.file_bytes = self.file_bytes.into();
+        raw.samples = self.samples.into();
+        raw.classes = self.classes.into();
+        raw.sections = (self.sections.len() as u32).into();
+        raw.data_offset = self.data_offset.into();
+        raw.data_bytes = self.data_bytes.into();
+        raw.identity = *self.identity.as_bytes();
+        raw.source_identity = *self.source_identity.as_bytes();
+        let kind = self.source_kind.as_bytes();
+        let kind = &kind[..kind.len().min(raw.source_kind.len())];
+        raw.source_kind[..kind.len()].copy_from_slice(kind);
+        for (entry, section) in raw.table.iter_mut().zip(&self.sections) {
+            entry.kind = section.part.code().into();
+            entry.flags = FLAG_REQUIRED.into();
+            entry.offset = section.offset.into();
+            entry.length = section.length.into();
+            entry.crc32c = section.crc32c.into();
+        }
+        let mut bytes = [0; BLOCK];
+        bytes.copy_from_slice(raw.as_bytes());
+        seal(&mut bytes, SUPERBLOCK_CRC_AT);
+        bytes
+    }
+
+    /// Reads a superblock. `file_bytes` is the length that the file has.
+    pub(super) fn parse(bytes: &[u8], file_bytes: u64) -> Result<Self, SuperblockProblem> {
+        if bytes.get(..MAGIC.len()) != Some(&MAGIC) {
+            return Err(SuperblockProblem::NotAPack);
+        }
+        let Ok(raw) = RawSuperblock::read_from_bytes(bytes) else {
+            return Err(SuperblockProblem::Length { expected: BLOCK_BYTES });
+        };
+        if raw.version.get() != VERSION {
+            return Err(SuperblockProblem::Version(raw.version.get()));
+        }
+        let (stored, computed) = (raw.crc32c.get(), crc32c::crc32c(&bytes[..SUPERBLOCK_CRC_AT]));
+        if stored != computed {
+            return Err(SuperblockProblem::Checksum { stored, computed });
+        }
+        if raw.file_bytes.get() != file_bytes {
+            return Err(SuperblockProblem::Length { expected: raw.file_bytes.get() });
+        }
+        Layout::from_raw(&raw).map_err(SuperblockProblem::Malformed)
+    }
+
+    fn from_raw(raw: &RawSuperblock) -> Result<Self, String> {
+        let count = raw.sections.get() as usize;
+        let table = raw.table.get(..count).ok_or_else(|| format!("{count} sections, at most {SECTIONS_MAX} fit"))?;
+        let kind = String::from_utf8_lossy(&raw.source_kind);
+        let layout = Layout {
+            file_bytes: raw.file_bytes.get(),
+            samples: raw.samples.get(),
+            classes: raw.classes.get(),
+            data_offset: raw.data_offset.get(),
+            data_bytes: raw.data_bytes.get(),
+            identity: Identity::from_bytes(raw.identity),
+            source_identity: Identity::from_bytes(raw.source_identity),
+            source_kind: kind.trim_end_matches('\0').to_owned(),
+            sections: table.iter().map(Section::from_raw).collect::<Result<_, _>>()?,
+        };
+        layout.check_extents()?;
+        layout.check_counts()?;
+        Ok(layout)
+    }
+
+    /// Nothing lies outside of the file or over something else.
+    fn check_extents(&self) -> Result<(), String> {
+        let mut extents = vec![("superblock".to_owned(), 0, BLOCK_BYTES)];
+        extents.extend(self.sections.iter().map(|s| (s.part.to_string(), s.offset, s.length)));
+        extents.push(("sample region".to_owned(), self.data_offset, self.data_bytes));
+        extents.sort_by_key(|&(_, offset, length)| (offset, length));
+        let mut free = 0u64;
+        for (name, offset, length) in &extents {
+            if offset % BLOCK_BYTES != 0 {
+                return Err(format!("{name} begins at {offset}, which is no multiple of {BLOCK_BYTES}"));
+            }
+            if *offset < free {
+                return Err(format!("{name} at {offset} overlaps what lies before it, up to {free}"));
+            }
+            free = match offset.checked_add(*length) {
+                Some(end) if end <= self.file_bytes => end,
+                _ => return Err(format!("{name} at {offset}, {length} bytes, ends after the file")),
+            };
+        }
+        if !self.file_bytes.is_multiple_of(BLOCK_BYTES) {
+            return Err(format!("length {} is no multiple of {BLOCK_BYTES}", self.file_bytes));
+        }
+        Ok(())
+    }
+
+    /// Counts agree with the lengths of the sections, which are bounded by the file.
+    fn check_counts(&self) -> Result<(), String> {
+        for part in Part::KNOWN {
+            let count = self.sections.iter().filter(|section| section.part == part).count();
+            if count != 1 {
+                return Err(format!("{count} times a {part}"));
+            }
+        }
+        let expect = |part: Part, each: u64| {
+            let length = self.section(part).length;
+            let expected = self.samples.checked_mul(each);
+            if expected == Some(length) {
+                Ok(())
+            } else {
+                Err(format!("{} samples, but a {part} of {length} bytes", self.samples))
+            }
+        };
+        expect(Part::Records, RECORD_BYTES as u64)?;
+        expect(Part::Labels, 4)?;
+        if self.samples == 0 {
+            return Err("no samples".to_owned());
+        }
+        if self.classes as usize > CLASSES_MAX || u64::from(self.classes) * 4 > self.section(Part::Classes).length {
+            return Err(format!("{} classes", self.classes));
+        }
+        Ok(())
+    }
+}
+
+impl Section {
+    fn from_raw(raw: &RawSection) -> Result<Self, String> {
+        let part = Part::from_code(raw.kind.get());
+        if matches!(part, Part::Unknown(_)) && raw.flags.get() & FLAG_REQUIRED != 0 {
+            return Err(format!("{part} is needed to read it, and this program does not know it"));
+        }
+        Ok(Self { part, offset: raw.offset.get(), length: raw.length.get(), crc32c: raw.crc32c.get() })
+    }
+}

@@ -1,0 +1,81 @@
+//! Counting what the index of a pack says, for a person to look at.
+
+use super::reader::Pack;
+use super::record::{StoredForm, StoredVerdict};
+use super::report::LISTED_MAX;
+use crate::{Dataset, ReadError};
+
+/// A sample that is not intact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerdictEntry {
+    /// Its index.
+    pub index: u64,
+    /// Its name.
+    pub name: String,
+    /// What the check at packing found.
+    pub verdict: StoredVerdict,
+}
+
+/// Counts over the whole index. It reads all records and no sample.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Samples of each class.
+    pub class_samples: Vec<u64>,
+    /// Samples stored as their source's file.
+    pub kept: u64,
+    /// Samples stored as planes.
+    pub planar: u64,
+    /// Intact samples.
+    pub intact: u64,
+    /// Repaired samples.
+    pub repaired: u64,
+    /// Rejected samples.
+    pub rejected: u64,
+    /// The first [`LISTED_MAX`] repaired or rejected samples.
+    pub listed: Vec<VerdictEntry>,
+    /// Bytes of all samples.
+    pub sample_bytes: u64,
+    /// Bytes of the smallest sample.
+    pub smallest_bytes: u32,
+    /// Bytes of the largest sample.
+    pub largest_bytes: u32,
+    /// Width of the widest sample, in pixels.
+    pub width_max: u32,
+    /// Height of the highest sample, in pixels.
+    pub height_max: u32,
+}
+
+impl Survey {
+    /// Goes through the index of `pack`.
+    pub fn of(pack: &Pack) -> Result<Self, ReadError> {
+        let class_samples = vec![0; pack.classes().len()];
+        let mut survey = Self { class_samples, smallest_bytes: u32::MAX, ..Self::default() };
+        for index in 0..pack.len() {
+            survey.count(pack, index)?;
+        }
+        Ok(survey)
+    }
+
+    fn count(&mut self, pack: &Pack, index: u64) -> Result<(), ReadError> {
+        let record = pack.record(index)?;
+        self.class_samples[pack.label(index) as usize] += 1;
+        match record.form {
+            StoredForm::Kept => self.kept += 1,
+            StoredForm::Planar => self.planar += 1,
+        }
+        match record.verdict {
+            StoredVerdict::Intact => self.intact += 1,
+            StoredVerdict::Repaired => self.repaired += 1,
+            StoredVerdict::Rejected(_) => self.rejected += 1,
+        }
+        if record.verdict != StoredVerdict::Intact && self.listed.len() < LISTED_MAX {
+            self.listed.push(VerdictEntry { index, name: pack.name(index), verdict: record.verdict });
+        }
+        self.sample_bytes += u64::from(record.length);
+        self.smallest_bytes = self.smallest_bytes.min(record.length);
+        self.largest_bytes = self.largest_bytes.max(record.length);
+        self.width_max = self.width_max.max(record.width);
+        self.height_max = self.height_max.max(record.height);
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! Doing the same to many things on a few threads.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Threads for work that waits for the file system more than it computes.
+const LISTING_THREADS_MAX: usize = 8;
+
+/// Applies `work` to each item on several threads; the results are in the order of the items.
+pub(crate) fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::with_capacity(items.len()));
+    let threads = thread::available_parallelism().map_or(1, |cores| cores.get()).min(LISTING_THREADS_MAX);
+    thread::scope(|scope| {
+        for _ in 0..threads.min(items.len()) {
+            scope.spawn(|| {
+                loop {
+                    let position = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(position) else { break };
+                    let result = work(item);
+                    done.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((position, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    done.sort_unstable_by_key(|&(position, _)| position);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn results_keep_the_order_of_the_items() {
+        let items: Vec<u64> = (0..1000).collect();
+        assert_eq!(super::map(&items, |item| item * 3), items.iter().map(|item| item * 3).collect::<Vec<_>>());
+        assert_eq!(super::map(&[], |item: &u64| *item), Vec::<u64>::new());
+    }
+}

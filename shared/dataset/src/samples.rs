@@ -1,0 +1,35 @@
+//! Images and datasets for this crate's tests.
+
+use crate::{Dataset, Form};
+use ddlp_pixels::encode::{JpegOptions, jpeg};
+use std::fs;
+use std::path::Path;
+
+/// A small JPEG that depends on `seed`.
+pub(crate) fn image(seed: u32) -> Vec<u8> {
+    let (width, height) = (24 + seed % 17, 16 + seed % 11);
+    let pixels: Vec<u8> = (0..width * height * 3).map(|at| (at.wrapping_mul(seed * 2 + 1) >> 3) as u8).collect();
+    jpeg(&pixels, width, height, &JpegOptions::default()).expect("the options are valid")
+}
+
+/// Writes an image folder of `classes` classes with `each` samples.
+pub(crate) fn write_folder(root: &Path, classes: u32, each: u32) {
+    for class in 0..classes {
+        let directory = root.join(format!("class{class}"));
+        fs::create_dir_all(&directory).unwrap();
+        for number in 0..each {
+            fs::write(directory.join(format!("{number:04}.jpg")), image(class * each + number)).unwrap();
+        }
+    }
+}
+
+/// All that a dataset says of its samples: name, label and bytes.
+pub(crate) fn contents(dataset: &dyn Dataset) -> Vec<(String, u32, Form, Vec<u8>)> {
+    let mut buf = Vec::new();
+    (0..dataset.len())
+        .map(|index| {
+            let form = dataset.read(index, &mut buf).unwrap();
+            (dataset.name(index), dataset.label(index), form, buf.clone())
+        })
+        .collect()
+}

@@ -1,0 +1,275 @@
+//! WebDataset shards: tar archives in which members of the same key, one behind the other, make a sample.
+//!
+//! - The key of a member is its path up to the first dot of its last component; the rest is its extension.
+//! - A sample has one image ([`IMAGE_EXTENSIONS`]) and one label, `.cls`, a number in ASCII. Other members are passed over; a
+//!   group that has neither is not a sample; one that has only one of them is an error that names the key.
+//! - Class names are the lines of `classes.txt` beside the shards; where it is missing, the numbers up to the largest label.
+//! - Samples keep the order of the archives (sorted by name) and their members.
+//!
+//! Opening goes through all headers and remembers where the images lie; images are then read in place. An archive must end
+//! with its end marker and nothing may follow it, so that one that was cut short is noticed.
+
+mod listing;
+mod members;
+
+use crate::extent::read_extent;
+use crate::sample::IdentityHasher;
+use crate::{Dataset, Form, Identity, Location, ReadError, SAMPLE_BYTES_MAX, parallel};
+use listing::{ListedSample, ShardListing, list_shard};
+use members::MemberError;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::{Mode, fstat};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use listing::IMAGE_EXTENSIONS;
+
+/// Why shards could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShardError {
+    /// A file or directory cannot be read.
+    #[error("cannot read {}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        #[source]
+        source: io::Error,
+    },
+    /// An archive is malformed or was cut short.
+    #[error("{}: {problem}", .path.display())]
+    Tar {
+        /// The shard.
+        path: PathBuf,
+        /// What is wrong, and at which byte.
+        problem: String,
+    },
+    /// The members of a key do not make a sample.
+    #[error("sample {key} in {} has {problem}", .path.display())]
+    Sample {
+        /// The shard.
+        path: PathBuf,
+        /// The key.
+        key: String,
+        /// What it has, or has not.
+        problem: String,
+    },
+    /// No samples in any shard.
+    #[error("{} holds no samples: a sample is an image and a .cls member of the same name", .path.display())]
+    Empty {
+        /// The shard or directory.
+        path: PathBuf,
+    },
+    /// A label that `classes.txt` does not name.
+    #[error("sample {name} has label {label}, and {} names {classes} classes", .path.display())]
+    Label {
+        /// The sample.
+        name: String,
+        /// Its label.
+        label: u32,
+        /// The list of classes.
+        path: PathBuf,
+        /// How many it names.
+        classes: usize,
+    },
+}
+
+impl ShardError {
+    fn tar(path: &Path, error: MemberError) -> Self {
+        match error {
+            MemberError::Io(source) => ShardError::Io { path: path.to_owned(), source },
+            other => ShardError::Tar { path: path.to_owned(), problem: other.to_string() },
+        }
+    }
+}
+
+/// WebDataset shards.
+pub struct Shards {
+    directory: PathBuf,
+    handle: File,
+    shards: Vec<Shard>,
+    classes: Vec<String>,
+    /// Paths of the members, shard by shard.
+    paths: Vec<u8>,
+    /// The samples; `path_end` counts over all shards.
+    samples: Vec<ListedSample>,
+    identity: Identity,
+}
+
+struct Shard {
+    name: OsString,
+    bytes: u64,
+    /// Index of the first sample after this shard.
+    end: u64,
+}
+
+impl Shards {
+    /// Whether a directory holds shards.
+    pub fn recognizes(directory: &Path) -> bool {
+        shard_names(directory).is_ok_and(|names| !names.is_empty())
+    }
+
+    /// Opens a single shard or all shards of a directory.
+    pub fn open(path: &Path) -> Result<Self, ShardError> {
+        let failed = |source| ShardError::Io { path: path.to_owned(), source };
+        let (directory, names) = match (path.is_dir(), path.file_name()) {
+            (false, Some(name)) => (path.parent().unwrap_or(Path::new("")), vec![name.to_owned()]),
+            _ => (path, shard_names(path).map_err(failed)?),
+        };
+        let directory = if directory == Path::new("") { Path::new(".") } else { directory };
+        let listings = parallel::map(&names, |name| {
+            let path = directory.join(name);
+            let file = File::open(&path).map_err(|source| ShardError::Io { path: path.clone(), source })?;
+            list_shard(&path, &file)
+        });
+        let mut shards = Self {
+            directory: directory.to_owned(),
+            handle: File::open(directory).map_err(failed)?,
+            shards: Vec::with_capacity(names.len()),
+            classes: Vec::new(),
+            paths: Vec::new(),
+            samples: Vec::new(),
+            identity: Identity::from_bytes([0; 32]),
+        };
+        for (name, listing) in names.into_iter().zip(listings) {
+            shards.append(name, listing?);
+        }
+        if shards.samples.is_empty() {
+            return Err(ShardError::Empty { path: path.to_owned() });
+        }
+        shards.classes = shards.class_names()?;
+        shards.identity = shards.digest();
+        Ok(shards)
+    }
+
+    fn append(&mut self, name: OsString, listing: ShardListing) {
+        let base = self.paths.len() as u64;
+        self.paths.extend_from_slice(&listing.paths);
+        self.samples.extend(listing.samples.iter().map(|s| ListedSample { path_end: base + s.path_end, ..*s }));
+        self.shards.push(Shard { name, bytes: listing.bytes, end: self.samples.len() as u64 });
+    }
+
+    fn class_names(&self) -> Result<Vec<String>, ShardError> {
+        let largest = self.samples.iter().map(|sample| sample.label).max().unwrap_or(0);
+        let path = self.directory.join("classes.txt");
+        if !path.is_file() {
+            return Ok((0..=largest).map(|class| class.to_string()).collect());
+        }
+        let text = fs::read_to_string(&path).map_err(|source| ShardError::Io { path: path.clone(), source })?;
+        let names: Vec<String> = text.lines().map(|line| line.trim().to_owned()).collect();
+        let unnamed = self.samples.iter().position(|sample| sample.label as usize >= names.len());
+        let Some(index) = unnamed else { return Ok(names) };
+        let (name, label) = (self.name(index as u64), self.samples[index].label);
+        Err(ShardError::Label { name, label, path, classes: names.len() })
+    }
+
+    fn digest(&self) -> Identity {
+        let mut hasher = IdentityHasher::new("ddlp tar 1");
+        hasher.number(self.classes.len() as u64);
+        self.classes.iter().for_each(|name| hasher.field(name.as_bytes()));
+        hasher.number(self.shards.len() as u64);
+        for shard in &self.shards {
+            hasher.field(shard.name.as_encoded_bytes());
+            hasher.number(shard.bytes);
+            hasher.number(shard.end);
+        }
+        for (index, sample) in (0..).zip(&self.samples) {
+            hasher.field(self.path(index));
+            hasher.number(sample.offset);
+            hasher.number(sample.length);
+            hasher.number(sample.label.into());
+        }
+        hasher.finish()
+    }
+
+    fn path(&self, index: u64) -> &[u8] {
+        let index = index as usize;
+        let start = if index == 0 { 0 } else { self.samples[index - 1].path_end };
+        &self.paths[start as usize..self.samples[index].path_end as usize]
+    }
+
+    fn shard(&self, index: u64) -> &Shard {
+        assert!(index < self.len(), "sample {index} of {}", self.len());
+        &self.shards[self.shards.partition_point(|shard| shard.end <= index)]
+    }
+}
+
+impl Dataset for Shards {
+    fn len(&self) -> u64 {
+        self.samples.len() as u64
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        self.samples[index as usize].label
+    }
+
+    fn name(&self, index: u64) -> String {
+        format!("{}:{}", self.shard(index).name.display(), String::from_utf8_lossy(self.path(index)))
+    }
+
+    fn location(&self, index: u64) -> Location {
+        let sample = &self.samples[index as usize];
+        let file = self.directory.join(&self.shard(index).name);
+        Location { file, offset: sample.offset, length: sample.length }
+    }
+
+    fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+        let samples = self.len();
+        if index >= samples {
+            return Err(ReadError::OutOfRange { index, samples });
+        }
+        let (sample, shard) = (self.samples[index as usize], self.shard(index));
+        if sample.length > SAMPLE_BYTES_MAX {
+            return Err(ReadError::TooLarge { name: self.name(index), location: self.location(index) });
+        }
+        let failed = |source| ReadError::Io { name: self.name(index), location: self.location(index), source };
+        let (file, found) = self.open_shard(&shard.name).map_err(failed)?;
+        if found != shard.bytes {
+            return Err(ReadError::Changed { name: self.name(index), location: self.location(index), found });
+        }
+        read_extent(&file, sample.offset, sample.length as usize, buf).map_err(failed)?;
+        Ok(Form::Encoded)
+    }
+
+    fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    fn kind(&self) -> &'static str {
+        "tar"
+    }
+}
+
+impl Shards {
+    /// Opens a shard and says how long it is. There may be more shards than a process may have open files, so none stays open.
+    fn open_shard(&self, name: &OsStr) -> io::Result<(File, u64)> {
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+        let file = openat(&self.handle, name, flags, Mode::empty())?;
+        let bytes = fstat(&file)?.st_size.unsigned_abs();
+        Ok((File::from(file), bytes))
+    }
+}
+
+/// Files in a directory whose names end in `.tar`, sorted.
+fn shard_names(directory: &Path) -> io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let path = entry.path();
+        if path.extension() == Some(OsStr::new("tar")) && path.is_file() {
+            names.push(entry.file_name());
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests;
