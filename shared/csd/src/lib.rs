@@ -1,1 +1,46 @@
-//! The contract of the compute namespace.
+//! The contract of the compute namespace: what host and drive say to each other above NVMe.
+//!
+//! - [`program`]: the preprocessing program that Load Program carries (pipeline, limits, corrupt-sample policy).
+//! - [`request`]: the data of one Execute Program: which batch, which samples, which generation of the slot.
+//! - [`slot`]: how a finished batch lies in a slot of the result namespace.
+//! - [`log`]: the vendor log pages: identity of the drive's dataset and pixel path, and counters.
+//! - [`prepare`]: one sample from dataset to pixels under the corrupt-sample policy. Both prongs call this, and nothing else.
+//!
+//! Everything a peer or a file supplies is parsed with checked lengths; checksums are CRC32C. Nothing here does I/O of its
+//! own.
+#![forbid(unsafe_code)]
+
+pub mod log;
+pub mod prepare;
+pub mod program;
+pub mod request;
+pub mod slot;
+
+/// Opcode of the vendor admin command that cancels the work of one (epoch, batch): CDW10 = batch, CDW11 = epoch.
+///
+/// Bits 1:0 are 00 (no data). NVMe Abort cannot serve here: user space above a kernel driver does not know command
+/// identifiers.
+pub const CANCEL_OPCODE: u8 = 0xC0;
+
+/// Program type of a [`program::Program`] in Load Program (PTYPE of C0h and above is vendor specific).
+pub const PROGRAM_TYPE: u8 = 0xC0;
+
+/// Namespace that exports the dataset, read-only.
+pub const DATASET_NSID: u32 = 1;
+/// Namespace whose blocks are the result slots.
+pub const RESULTS_NSID: u32 = 2;
+/// Computational Programs namespace.
+pub const COMPUTE_NSID: u32 = 3;
+
+/// Bytes of a logical block in the dataset and result namespaces.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// Largest number of samples in one request.
+pub const BATCH_SAMPLES_MAX: usize = 65_536;
+
+pub(crate) fn crc32c_without(bytes: &[u8], field: std::ops::Range<usize>) -> u32 {
+    let head = crc32c::crc32c(&bytes[..field.start]);
+    let zeros = [0u8; 8];
+    let middle = crc32c::crc32c_append(head, &zeros[..field.len()]);
+    crc32c::crc32c_append(middle, &bytes[field.end..])
+}

@@ -1,0 +1,299 @@
+//! Vendor log pages of the drive: what it holds and is (C1h), and what it has done (C0h).
+//!
+//! Both are one 4096-byte block: a fixed part in little-endian, zeros behind it, and a CRC32C of the whole block.
+
+use crate::{BLOCK_BYTES, crc32c_without};
+use zerocopy::little_endian::{I16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Log identifier of [`Counters`].
+pub const COUNTERS_LOG: u8 = 0xC0;
+/// Log identifier of [`DriveIdentity`].
+pub const IDENTITY_LOG: u8 = 0xC1;
+/// Bytes of each page.
+pub const LOG_BYTES: usize = BLOCK_BYTES;
+
+const IDENTITY_MAGIC: [u8; 4] = *b"DDID";
+const COUNTERS_MAGIC: [u8; 4] = *b"DDCT";
+const VERSION: u32 = 1;
+const CRC_FIELD: std::ops::Range<usize> = 8..12;
+
+/// Why a page cannot be read.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogError {
+    /// Not a full page.
+    #[error("log page of {0} bytes, {LOG_BYTES} expected")]
+    Length(usize),
+    /// Not this page, or another version of it.
+    #[error("log page has another format (magic {magic:02x?}, version {version})")]
+    Format {
+        /// First four bytes.
+        magic: [u8; 4],
+        /// Version field.
+        version: u32,
+    },
+    /// Checksum mismatch.
+    #[error("log page crc32c {actual:#010x}, {expected:#010x} expected")]
+    Checksum {
+        /// Checksum in the page.
+        expected: u32,
+        /// Checksum of the bytes.
+        actual: u32,
+    },
+}
+
+/// What a drive is: the host refuses one whose dataset or pixel path is another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriveIdentity {
+    /// Identity of the dataset in namespace 1.
+    pub dataset: [u8; 32],
+    /// Samples of that dataset.
+    pub dataset_samples: u64,
+    /// Fingerprint of the pixel path.
+    pub fingerprint: [u8; 32],
+    /// Bytes of one result slot.
+    pub slot_bytes: u64,
+    /// Number of result slots.
+    pub slots: u32,
+    /// Worker threads.
+    pub workers: u32,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct WireIdentity {
+    magic: [u8; 4],
+    version: U32,
+    crc: U32,
+    slots: U32,
+    dataset: [u8; 32],
+    fingerprint: [u8; 32],
+    dataset_samples: U64,
+    slot_bytes: U64,
+    workers: U32,
+    reserved: [u8; 28],
+}
+const _: () = assert!(size_of::<WireIdentity>() == 128);
+const _: () = assert!(std::mem::offset_of!(WireIdentity, crc) == CRC_FIELD.start);
+
+impl DriveIdentity {
+    /// The log page.
+    pub fn to_page(&self) -> [u8; LOG_BYTES] {
+        seal(
+            WireIdentity {
+                magic: IDENTITY_MAGIC,
+                version: VERSION.into(),
+                crc: 0.into(),
+                slots: self.slots.into(),
+                dataset: self.dataset,
+                fingerprint: self.fingerprint,
+                dataset_samples: self.dataset_samples.into(),
+                slot_bytes: self.slot_bytes.into(),
+                workers: self.workers.into(),
+                reserved: [0; 28],
+            }
+            .as_bytes(),
+        )
+    }
+
+    /// Parses the log page.
+    pub fn parse(page: &[u8]) -> Result<Self, LogError> {
+        let wire: &WireIdentity = open(page, IDENTITY_MAGIC)?;
+        Ok(Self {
+            dataset: wire.dataset,
+            dataset_samples: wire.dataset_samples.get(),
+            fingerprint: wire.fingerprint,
+            slot_bytes: wire.slot_bytes.get(),
+            slots: wire.slots.get(),
+            workers: wire.workers.get(),
+        })
+    }
+}
+
+/// What a drive has done since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Seconds since start.
+    pub uptime_s: u64,
+    /// Batches finished.
+    pub batches: u64,
+    /// Samples prepared.
+    pub samples: u64,
+    /// Batches cancelled, by command or because their association ended.
+    pub cancelled: u64,
+    /// Execute commands refused or failed.
+    pub errors: u64,
+    /// Samples that followed the corrupt-sample policy.
+    pub corrupt: u64,
+    /// Time workers spent reading samples.
+    pub read_us: u64,
+    /// Time workers spent on decoding and augmenting.
+    pub prepare_us: u64,
+    /// Time workers spent on checksums and finishing batches.
+    pub finish_us: u64,
+    /// Batches queued or running now.
+    pub outstanding: u32,
+    /// Temperature of the drive in tenths of a degree Celsius, when a sensor can be read.
+    pub temperature_dc: Option<i16>,
+    /// Power in milliwatts, when a sensor can be read.
+    pub power_mw: Option<u32>,
+    /// Energy since the agent started in millijoules, when a meter can be read.
+    pub energy_mj: Option<u64>,
+    /// Peak resident memory of the agent in bytes, mapped slots included.
+    pub peak_rss_bytes: u64,
+    /// CPU time of the agent in microseconds, user and system.
+    pub cpu_us: u64,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct WireCounters {
+    magic: [u8; 4],
+    version: U32,
+    crc: U32,
+    outstanding: U32,
+    uptime_s: U64,
+    batches: U64,
+    samples: U64,
+    cancelled: U64,
+    errors: U64,
+    corrupt: U64,
+    read_us: U64,
+    prepare_us: U64,
+    finish_us: U64,
+    energy_mj: U64,
+    peak_rss_bytes: U64,
+    cpu_us: U64,
+    power_mw: U32,
+    temperature_dc: I16,
+    /// Which of temperature (bit 0), power (bit 1) and energy (bit 2) were measured.
+    measured: u8,
+    reserved: [u8; 9],
+}
+const _: () = assert!(size_of::<WireCounters>() == 128);
+const _: () = assert!(std::mem::offset_of!(WireCounters, crc) == CRC_FIELD.start);
+
+impl Counters {
+    /// The log page.
+    pub fn to_page(&self) -> [u8; LOG_BYTES] {
+        let measured = u8::from(self.temperature_dc.is_some())
+            | u8::from(self.power_mw.is_some()) << 1
+            | u8::from(self.energy_mj.is_some()) << 2;
+        seal(
+            WireCounters {
+                magic: COUNTERS_MAGIC,
+                version: VERSION.into(),
+                crc: 0.into(),
+                outstanding: self.outstanding.into(),
+                uptime_s: self.uptime_s.into(),
+                batches: self.batches.into(),
+                samples: self.samples.into(),
+                cancelled: self.cancelled.into(),
+                errors: self.errors.into(),
+                corrupt: self.corrupt.into(),
+                read_us: self.read_us.into(),
+                prepare_us: self.prepare_us.into(),
+                finish_us: self.finish_us.into(),
+                energy_mj: self.energy_mj.unwrap_or(0).into(),
+                peak_rss_bytes: self.peak_rss_bytes.into(),
+                cpu_us: self.cpu_us.into(),
+                power_mw: self.power_mw.unwrap_or(0).into(),
+                temperature_dc: self.temperature_dc.unwrap_or(0).into(),
+                measured,
+                reserved: [0; 9],
+            }
+            .as_bytes(),
+        )
+    }
+
+    /// Parses the log page.
+    pub fn parse(page: &[u8]) -> Result<Self, LogError> {
+        let wire: &WireCounters = open(page, COUNTERS_MAGIC)?;
+        let measured = |bit: u8| wire.measured & (1 << bit) != 0;
+        Ok(Self {
+            uptime_s: wire.uptime_s.get(),
+            batches: wire.batches.get(),
+            samples: wire.samples.get(),
+            cancelled: wire.cancelled.get(),
+            errors: wire.errors.get(),
+            corrupt: wire.corrupt.get(),
+            read_us: wire.read_us.get(),
+            prepare_us: wire.prepare_us.get(),
+            finish_us: wire.finish_us.get(),
+            outstanding: wire.outstanding.get(),
+            temperature_dc: measured(0).then(|| wire.temperature_dc.get()),
+            power_mw: measured(1).then(|| wire.power_mw.get()),
+            energy_mj: measured(2).then(|| wire.energy_mj.get()),
+            peak_rss_bytes: wire.peak_rss_bytes.get(),
+            cpu_us: wire.cpu_us.get(),
+        })
+    }
+}
+
+fn seal(fixed: &[u8]) -> [u8; LOG_BYTES] {
+    let mut page = [0; LOG_BYTES];
+    page[..fixed.len()].copy_from_slice(fixed);
+    let crc = crc32c_without(&page, CRC_FIELD);
+    page[CRC_FIELD].copy_from_slice(&crc.to_le_bytes());
+    page
+}
+
+fn open<T: FromBytes + KnownLayout + Immutable + Unaligned>(page: &[u8], magic: [u8; 4]) -> Result<&T, LogError> {
+    if page.len() != LOG_BYTES {
+        return Err(LogError::Length(page.len()));
+    }
+    let word = |at: usize| [page[at], page[at + 1], page[at + 2], page[at + 3]];
+    let version = u32::from_le_bytes(word(4));
+    if word(0) != magic || version != VERSION {
+        return Err(LogError::Format { magic: word(0), version });
+    }
+    let expected = u32::from_le_bytes(word(CRC_FIELD.start));
+    let actual = crc32c_without(page, CRC_FIELD);
+    if actual != expected {
+        return Err(LogError::Checksum { expected, actual });
+    }
+    let (wire, _) = T::ref_from_prefix(page).map_err(|_| LogError::Length(page.len()))?;
+    Ok(wire)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> DriveIdentity {
+        DriveIdentity {
+            dataset: [1; 32],
+            dataset_samples: 1_281_167,
+            fingerprint: [2; 32],
+            slot_bytes: 38_539_264,
+            slots: 16,
+            workers: 4,
+        }
+    }
+
+    #[test]
+    fn round_trips() {
+        assert_eq!(DriveIdentity::parse(&identity().to_page()), Ok(identity()));
+        let counters = Counters {
+            batches: 5,
+            outstanding: 2,
+            temperature_dc: Some(-15),
+            energy_mj: Some(9),
+            cpu_us: 77,
+            ..Counters::default()
+        };
+        assert_eq!(Counters::parse(&counters.to_page()), Ok(counters));
+    }
+
+    #[test]
+    fn truncation_damage_and_the_other_page_are_errors() {
+        let page = identity().to_page();
+        assert_eq!(DriveIdentity::parse(&page[..4095]), Err(LogError::Length(4095)));
+        assert!(matches!(Counters::parse(&page), Err(LogError::Format { .. })));
+        for at in 0..LOG_BYTES {
+            let mut damaged = page;
+            damaged[at] ^= 1;
+            assert!(DriveIdentity::parse(&damaged).is_err(), "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The data of one Execute Program: which batch of which epoch, its samples, and the generation of the slot.
+//!
+//! Layout, little-endian: a 64-byte header, then one u64 sample id per sample. The header's CRC32C covers header and ids.
+
+use crate::{BATCH_SAMPLES_MAX, crc32c_without};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+const MAGIC: [u8; 4] = *b"DDBR";
+const VERSION: u32 = 1;
+
+/// Work order for one batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchRequest {
+    /// Seed of the run.
+    pub seed: u64,
+    /// Epoch the draws belong to.
+    pub epoch: u32,
+    /// Batch number within the epoch.
+    pub batch: u32,
+    /// Slot of the result namespace to fill.
+    pub slot: u32,
+    /// Generation of that slot: the finished slot repeats it, so that late work is told apart.
+    pub generation: u64,
+    /// Samples of an epoch. A dataset shorter than this is repeated: sample `i` is stored at `i % len`.
+    pub epoch_samples: u64,
+    /// Sample ids in the order of the batch.
+    pub sample_ids: Vec<u64>,
+}
+
+/// Why bytes are not a batch request.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// Too short, too long, or not as long as its count says.
+    #[error("batch request of {actual} bytes, {expected} expected")]
+    Length {
+        /// Bytes asked for.
+        expected: usize,
+        /// Bytes there are.
+        actual: usize,
+    },
+    /// Wrong magic or version.
+    #[error("not a batch request of version {VERSION} (magic {magic:02x?}, version {version})")]
+    Format {
+        /// First four bytes.
+        magic: [u8; 4],
+        /// Version field.
+        version: u32,
+    },
+    /// Checksum mismatch.
+    #[error("batch request crc32c {actual:#010x}, {expected:#010x} expected")]
+    Checksum {
+        /// Checksum in the header.
+        expected: u32,
+        /// Checksum of the bytes.
+        actual: u32,
+    },
+    /// No samples, or more than [`BATCH_SAMPLES_MAX`].
+    #[error("batch request of {0} samples, 1 to {BATCH_SAMPLES_MAX} allowed")]
+    Count(u32),
+    /// A sample id outside the epoch.
+    #[error("sample {id} at position {position}, epoch has {epoch_samples}")]
+    Sample {
+        /// Position in the batch.
+        position: usize,
+        /// The id.
+        id: u64,
+        /// Samples of the epoch.
+        epoch_samples: u64,
+    },
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Header {
+    magic: [u8; 4],
+    version: U32,
+    seed: U64,
+    epoch: U32,
+    batch: U32,
+    slot: U32,
+    count: U32,
+    generation: U64,
+    epoch_samples: U64,
+    crc: U32,
+    reserved: [u8; 12],
+}
+const HEADER_BYTES: usize = 64;
+const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
+const CRC_FIELD: std::ops::Range<usize> = 48..52;
+const _: () = assert!(std::mem::offset_of!(Header, crc) == CRC_FIELD.start);
+
+impl BatchRequest {
+    /// The bytes that Execute Program carries.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        assert!((1..=BATCH_SAMPLES_MAX).contains(&self.sample_ids.len()), "a batch has 1 to {BATCH_SAMPLES_MAX} samples");
+        let header = Header {
+            magic: MAGIC,
+            version: VERSION.into(),
+            seed: self.seed.into(),
+            epoch: self.epoch.into(),
+            batch: self.batch.into(),
+            slot: self.slot.into(),
+            count: (self.sample_ids.len() as u32).into(),
+            generation: self.generation.into(),
+            epoch_samples: self.epoch_samples.into(),
+            crc: 0.into(),
+            reserved: [0; 12],
+        };
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + self.sample_ids.len() * 8);
+        bytes.extend_from_slice(header.as_bytes());
+        for id in &self.sample_ids {
+            bytes.extend_from_slice(&id.to_le_bytes());
+        }
+        let crc = crc32c_without(&bytes, CRC_FIELD);
+        bytes[CRC_FIELD].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Parses and checks a request.
+    pub fn parse(bytes: &[u8]) -> Result<Self, RequestError> {
+        let (header, ids) = Header::ref_from_prefix(bytes)
+            .map_err(|_| RequestError::Length { expected: HEADER_BYTES, actual: bytes.len() })?;
+        if header.magic != MAGIC || header.version.get() != VERSION {
+            return Err(RequestError::Format { magic: header.magic, version: header.version.get() });
+        }
+        let count = header.count.get();
+        if count == 0 || count as usize > BATCH_SAMPLES_MAX {
+            return Err(RequestError::Count(count));
+        }
+        let expected = HEADER_BYTES + count as usize * 8;
+        if bytes.len() != expected {
+            return Err(RequestError::Length { expected, actual: bytes.len() });
+        }
+        let actual = crc32c_without(bytes, CRC_FIELD);
+        if actual != header.crc.get() {
+            return Err(RequestError::Checksum { expected: header.crc.get(), actual });
+        }
+        let epoch_samples = header.epoch_samples.get();
+        let mut sample_ids = Vec::with_capacity(count as usize);
+        for (position, id) in ids.chunks_exact(8).enumerate() {
+            let id = u64::from_le_bytes(id.try_into().expect("chunks of eight bytes"));
+            if id >= epoch_samples {
+                return Err(RequestError::Sample { position, id, epoch_samples });
+            }
+            sample_ids.push(id);
+        }
+        Ok(Self {
+            seed: header.seed.get(),
+            epoch: header.epoch.get(),
+            batch: header.batch.get(),
+            slot: header.slot.get(),
+            generation: header.generation.get(),
+            epoch_samples,
+            sample_ids,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn request() -> impl Strategy<Value = BatchRequest> {
+        (any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>(), any::<u64>(), 1u64..1 << 40).prop_flat_map(
+            |(seed, epoch, batch, slot, generation, epoch_samples)| {
+                proptest::collection::vec(0..epoch_samples, 1..40).prop_map(move |sample_ids| BatchRequest {
+                    seed,
+                    epoch,
+                    batch,
+                    slot,
+                    generation,
+                    epoch_samples,
+                    sample_ids,
+                })
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(request in request()) {
+            prop_assert_eq!(BatchRequest::parse(&request.to_bytes()), Ok(request));
+        }
+
+        #[test]
+        fn truncation_is_an_error(request in request(), cut in 0.0f64..1.0) {
+            let bytes = request.to_bytes();
+            let end = (bytes.len() as f64 * cut) as usize;
+            prop_assert!(BatchRequest::parse(&bytes[..end]).is_err());
+        }
+
+        #[test]
+        fn a_flipped_bit_is_an_error(request in request(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+            let mut bytes = request.to_bytes();
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+            prop_assert!(BatchRequest::parse(&bytes).is_err());
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = BatchRequest::parse(&bytes);
+        }
+    }
+
+    #[test]
+    fn ids_outside_the_epoch_are_refused() {
+        let mut request = BatchRequest {
+            seed: 1,
+            epoch: 2,
+            batch: 3,
+            slot: 4,
+            generation: 5,
+            epoch_samples: 10,
+            sample_ids: vec![9],
+        };
+        assert!(BatchRequest::parse(&request.to_bytes()).is_ok());
+        request.sample_ids = vec![1, 10];
+        assert_eq!(
+            BatchRequest::parse(&request.to_bytes()),
+            Err(RequestError::Sample { position: 1, id: 10, epoch_samples: 10 })
+        );
+    }
+}

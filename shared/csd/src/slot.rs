@@ -1,0 +1,481 @@
+//! How a finished batch lies in a slot of the result namespace.
+//!
+//! ```text
+//! 0        header, 4096 bytes (only the first 128 are used)
+//! 4096     sample table: one 24-byte record per requested sample
+//! aligned  payload: delivered rows of height × width × channels u8, NHWC, contiguous
+//! ```
+//!
+//! The payload starts at a multiple of 4096 bytes. The header is written last: a reader that finds a valid one finds the
+//! batch it names. The header's own checksum, the table's and the payload's are CRC32C.
+
+use crate::{BATCH_SAMPLES_MAX, BLOCK_BYTES, crc32c_without};
+use ddlp_pixels::{CorruptReason, Shape};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes of the header block.
+pub const HEADER_BYTES: usize = BLOCK_BYTES;
+/// Bytes of one sample's record.
+pub const RECORD_BYTES: usize = 24;
+/// Largest slot in bytes.
+pub const SLOT_BYTES_MAX: u64 = 16 << 30;
+
+const MAGIC: [u8; 8] = *b"DDLPSLOT";
+const VERSION: u32 = 1;
+const DTYPE_U8: u32 = 0;
+
+/// Where the parts of a batch lie within its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotLayout {
+    /// Requested samples.
+    pub samples: usize,
+    /// Bytes of one row (one prepared sample).
+    pub row_bytes: usize,
+    /// Start of the payload.
+    pub payload_offset: usize,
+    /// Bytes of the slot that the batch needs, a multiple of [`BLOCK_BYTES`].
+    pub total_bytes: usize,
+}
+
+impl SlotLayout {
+    /// Layout of a batch, or `None` when it is empty or beyond the limits.
+    pub fn new(samples: usize, shape: Shape) -> Option<Self> {
+        if samples == 0 || samples > BATCH_SAMPLES_MAX {
+            return None;
+        }
+        let row_bytes = shape.bytes();
+        let payload_offset = (HEADER_BYTES + samples * RECORD_BYTES).next_multiple_of(BLOCK_BYTES);
+        let payload_bytes = samples.checked_mul(row_bytes)?;
+        let total_bytes = payload_offset.checked_add(payload_bytes)?.checked_next_multiple_of(BLOCK_BYTES)?;
+        (total_bytes as u64 <= SLOT_BYTES_MAX).then_some(Self { samples, row_bytes, payload_offset, total_bytes })
+    }
+
+    /// Bytes of the sample table.
+    pub fn table_bytes(&self) -> usize {
+        self.samples * RECORD_BYTES
+    }
+}
+
+/// What became of one requested sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Prepared.
+    Prepared,
+    /// Left out of the batch.
+    Skipped(CorruptReason),
+    /// Another sample stands in for it.
+    Replaced(CorruptReason),
+    /// Corrupt under the policy `fail`, or no readable sample could stand in.
+    Failed(CorruptReason),
+}
+
+/// One sample's record: what was asked for, what became of it, and its label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SampleRecord {
+    /// Sample id as requested.
+    pub sample_id: u64,
+    /// Index in the dataset whose pixels and label are in the row.
+    pub index: u64,
+    /// Label of the row.
+    pub label: u32,
+    /// What became of the sample.
+    pub outcome: Outcome,
+    /// The decoder warned about the sample.
+    pub warned: bool,
+}
+
+impl SampleRecord {
+    /// True when the batch holds a row for this sample.
+    pub fn has_row(&self) -> bool {
+        matches!(self.outcome, Outcome::Prepared | Outcome::Replaced(_))
+    }
+
+    /// True when the corrupt-sample policy was applied.
+    pub fn is_corrupt(&self) -> bool {
+        self.outcome != Outcome::Prepared
+    }
+
+    fn to_wire(self) -> WireRecord {
+        let (outcome, reason) = match self.outcome {
+            Outcome::Prepared => (0, 0),
+            Outcome::Skipped(reason) => (1, reason as u8),
+            Outcome::Replaced(reason) => (2, reason as u8),
+            Outcome::Failed(reason) => (3, reason as u8),
+        };
+        WireRecord {
+            sample_id: self.sample_id.into(),
+            index: self.index.into(),
+            label: self.label.into(),
+            outcome,
+            reason,
+            warned: self.warned.into(),
+            reserved: 0,
+        }
+    }
+
+    fn from_wire(wire: &WireRecord) -> Option<Self> {
+        let outcome = match (wire.outcome, CorruptReason::from_code(wire.reason)) {
+            (0, None) if wire.reason == 0 => Outcome::Prepared,
+            (1, Some(reason)) => Outcome::Skipped(reason),
+            (2, Some(reason)) => Outcome::Replaced(reason),
+            (3, Some(reason)) => Outcome::Failed(reason),
+            _ => return None,
+        };
+        Some(Self {
+            sample_id: wire.sample_id.get(),
+            index: wire.index.get(),
+            label: wire.label.get(),
+            outcome,
+            warned: wire.warned != 0,
+        })
+    }
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct WireRecord {
+    sample_id: U64,
+    index: U64,
+    label: U32,
+    outcome: u8,
+    reason: u8,
+    warned: u8,
+    reserved: u8,
+}
+const _: () = assert!(size_of::<WireRecord>() == RECORD_BYTES);
+
+/// Encodes the sample table.
+pub fn table_to_bytes(records: &[SampleRecord]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(records.len() * RECORD_BYTES);
+    for record in records {
+        bytes.extend_from_slice(record.to_wire().as_bytes());
+    }
+    bytes
+}
+
+/// What a finished slot says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotHeader {
+    /// Epoch of the batch.
+    pub epoch: u32,
+    /// Batch number within the epoch.
+    pub batch: u32,
+    /// Generation given in the request.
+    pub generation: u64,
+    /// Samples asked for.
+    pub requested: u32,
+    /// Rows in the payload.
+    pub delivered: u32,
+    /// Shape of a row.
+    pub shape: Shape,
+    /// CRC32C of the sample table.
+    pub table_crc: u32,
+    /// CRC32C of the delivered rows.
+    pub payload_crc: u32,
+    /// Time the drive's workers spent on the batch, summed over workers.
+    pub busy_us: u64,
+}
+
+/// Why a slot does not hold the batch that was asked for.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SlotError {
+    /// Fewer bytes than a header.
+    #[error("slot of {0} bytes has no room for a header")]
+    TooShort(usize),
+    /// No header, or of another version.
+    #[error("slot holds no batch of format version {VERSION}")]
+    Format,
+    /// The header's own checksum does not match.
+    #[error("slot header crc32c {actual:#010x}, {expected:#010x} expected")]
+    HeaderChecksum {
+        /// Checksum in the header.
+        expected: u32,
+        /// Checksum of the bytes.
+        actual: u32,
+    },
+    /// Fields that contradict each other or the limits.
+    #[error("slot header is inconsistent: {0}")]
+    Inconsistent(&'static str),
+    /// The slot holds another batch, or another generation of the slot.
+    #[error("slot holds epoch {epoch} batch {batch} generation {generation}, not the one asked for")]
+    Other {
+        /// Epoch found.
+        epoch: u32,
+        /// Batch found.
+        batch: u32,
+        /// Generation found.
+        generation: u64,
+    },
+    /// The sample table is damaged.
+    #[error("slot's sample table is damaged")]
+    Table,
+    /// The sample table names other samples than the request did.
+    #[error("slot's sample table names sample {found} at position {position}, {expected} was asked for")]
+    Sample {
+        /// Position in the batch.
+        position: usize,
+        /// Sample found.
+        found: u64,
+        /// Sample asked for.
+        expected: u64,
+    },
+    /// The payload is damaged.
+    #[error("slot payload crc32c {actual:#010x}, {expected:#010x} expected")]
+    PayloadChecksum {
+        /// Checksum in the header.
+        expected: u32,
+        /// Checksum of the bytes.
+        actual: u32,
+    },
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct WireHeader {
+    magic: [u8; 8],
+    version: U32,
+    header_crc: U32,
+    epoch: U32,
+    batch: U32,
+    generation: U64,
+    requested: U32,
+    delivered: U32,
+    height: U32,
+    width: U32,
+    channels: U32,
+    dtype: U32,
+    payload_offset: U64,
+    payload_bytes: U64,
+    payload_crc: U32,
+    table_crc: U32,
+    busy_us: U64,
+    reserved: [u8; 40],
+}
+const USED_BYTES: usize = 128;
+const _: () = assert!(size_of::<WireHeader>() == USED_BYTES);
+const CRC_FIELD: std::ops::Range<usize> = 12..16;
+const _: () = assert!(std::mem::offset_of!(WireHeader, header_crc) == CRC_FIELD.start);
+
+impl SlotHeader {
+    /// Layout of the batch in its slot.
+    pub fn layout(&self) -> Option<SlotLayout> {
+        SlotLayout::new(self.requested as usize, self.shape)
+    }
+
+    /// Bytes of the delivered rows.
+    pub fn payload_bytes(&self) -> usize {
+        self.delivered as usize * self.shape.bytes()
+    }
+
+    /// The header block.
+    pub fn to_block(&self) -> [u8; HEADER_BYTES] {
+        let layout = self.layout().expect("a finished batch fits its slot");
+        let wire = WireHeader {
+            magic: MAGIC,
+            version: VERSION.into(),
+            header_crc: 0.into(),
+            epoch: self.epoch.into(),
+            batch: self.batch.into(),
+            generation: self.generation.into(),
+            requested: self.requested.into(),
+            delivered: self.delivered.into(),
+            height: self.shape.height.into(),
+            width: self.shape.width.into(),
+            channels: self.shape.channels.into(),
+            dtype: DTYPE_U8.into(),
+            payload_offset: (layout.payload_offset as u64).into(),
+            payload_bytes: (self.payload_bytes() as u64).into(),
+            payload_crc: self.payload_crc.into(),
+            table_crc: self.table_crc.into(),
+            busy_us: self.busy_us.into(),
+            reserved: [0; 40],
+        };
+        let mut block = [0; HEADER_BYTES];
+        block[..USED_BYTES].copy_from_slice(wire.as_bytes());
+        let crc = crc32c_without(&block, CRC_FIELD);
+        block[CRC_FIELD].copy_from_slice(&crc.to_le_bytes());
+        block
+    }
+
+    /// Parses and checks a header block.
+    pub fn parse(block: &[u8]) -> Result<Self, SlotError> {
+        let block = block.get(..HEADER_BYTES).ok_or(SlotError::TooShort(block.len()))?;
+        let (wire, _) = WireHeader::ref_from_prefix(block).map_err(|_| SlotError::TooShort(block.len()))?;
+        if wire.magic != MAGIC || wire.version.get() != VERSION {
+            return Err(SlotError::Format);
+        }
+        let actual = crc32c_without(block, CRC_FIELD);
+        if actual != wire.header_crc.get() {
+            return Err(SlotError::HeaderChecksum { expected: wire.header_crc.get(), actual });
+        }
+        let header = Self {
+            epoch: wire.epoch.get(),
+            batch: wire.batch.get(),
+            generation: wire.generation.get(),
+            requested: wire.requested.get(),
+            delivered: wire.delivered.get(),
+            shape: Shape { height: wire.height.get(), width: wire.width.get(), channels: wire.channels.get() },
+            table_crc: wire.table_crc.get(),
+            payload_crc: wire.payload_crc.get(),
+            busy_us: wire.busy_us.get(),
+        };
+        if wire.dtype.get() != DTYPE_U8 {
+            return Err(SlotError::Inconsistent("element type"));
+        }
+        if header.delivered > header.requested {
+            return Err(SlotError::Inconsistent("more rows than samples"));
+        }
+        let shape = header.shape;
+        let row = (shape.height as u64).checked_mul(shape.width as u64).and_then(|n| n.checked_mul(shape.channels as u64));
+        if row.is_none_or(|bytes| bytes == 0 || bytes > SLOT_BYTES_MAX) {
+            return Err(SlotError::Inconsistent("shape"));
+        }
+        let layout = header.layout().ok_or(SlotError::Inconsistent("sample count"))?;
+        if wire.payload_offset.get() != layout.payload_offset as u64
+            || wire.payload_bytes.get() != header.payload_bytes() as u64
+        {
+            return Err(SlotError::Inconsistent("payload extent"));
+        }
+        Ok(header)
+    }
+
+    /// Checks that the slot holds exactly the batch asked for.
+    pub fn check_is(&self, epoch: u32, batch: u32, generation: u64) -> Result<(), SlotError> {
+        if (self.epoch, self.batch, self.generation) == (epoch, batch, generation) {
+            return Ok(());
+        }
+        Err(SlotError::Other { epoch: self.epoch, batch: self.batch, generation: self.generation })
+    }
+
+    /// Decodes the sample table, checks it against its checksum and against the samples asked for.
+    pub fn parse_table(&self, table: &[u8], sample_ids: &[u64]) -> Result<Vec<SampleRecord>, SlotError> {
+        let expected_bytes = self.requested as usize * RECORD_BYTES;
+        if table.len() != expected_bytes
+            || self.requested as usize != sample_ids.len()
+            || crc32c::crc32c(table) != self.table_crc
+        {
+            return Err(SlotError::Table);
+        }
+        let mut records = Vec::with_capacity(sample_ids.len());
+        for (position, (bytes, &expected)) in table.chunks_exact(RECORD_BYTES).zip(sample_ids).enumerate() {
+            let wire = WireRecord::ref_from_bytes(bytes).map_err(|_| SlotError::Table)?;
+            let record = SampleRecord::from_wire(wire).ok_or(SlotError::Table)?;
+            if record.sample_id != expected {
+                return Err(SlotError::Sample { position, found: record.sample_id, expected });
+            }
+            records.push(record);
+        }
+        if records.iter().filter(|record| record.has_row()).count() != self.delivered as usize {
+            return Err(SlotError::Table);
+        }
+        Ok(records)
+    }
+
+    /// Checks the delivered rows against their checksum.
+    pub fn check_payload(&self, payload: &[u8]) -> Result<(), SlotError> {
+        let actual = crc32c::crc32c(payload);
+        if actual == self.payload_crc {
+            return Ok(());
+        }
+        Err(SlotError::PayloadChecksum { expected: self.payload_crc, actual })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn records() -> Vec<SampleRecord> {
+        let reasons = [
+            Outcome::Prepared,
+            Outcome::Skipped(CorruptReason::Truncated),
+            Outcome::Replaced(CorruptReason::Empty),
+            Outcome::Failed(CorruptReason::Io),
+        ];
+        (0..4)
+            .map(|i| SampleRecord {
+                sample_id: 100 + i as u64,
+                index: i as u64,
+                label: 7 * i as u32,
+                outcome: reasons[i],
+                warned: i == 0,
+            })
+            .collect()
+    }
+
+    fn header() -> SlotHeader {
+        SlotHeader {
+            epoch: 3,
+            batch: 9,
+            generation: 77,
+            requested: 4,
+            delivered: 2,
+            shape: Shape { height: 2, width: 3, channels: 3 },
+            table_crc: crc32c::crc32c(&table_to_bytes(&records())),
+            payload_crc: crc32c::crc32c(&[5; 36]),
+            busy_us: 1234,
+        }
+    }
+
+    #[test]
+    fn round_trip() {
+        let parsed = SlotHeader::parse(&header().to_block()).unwrap();
+        assert_eq!(parsed, header());
+        assert_eq!(parsed.parse_table(&table_to_bytes(&records()), &[100, 101, 102, 103]).unwrap(), records());
+        parsed.check_payload(&[5; 36]).unwrap();
+        parsed.check_is(3, 9, 77).unwrap();
+    }
+
+    #[test]
+    fn another_batch_or_generation_is_told_apart() {
+        for (epoch, batch, generation) in [(2, 9, 77), (3, 8, 77), (3, 9, 76)] {
+            assert!(header().check_is(epoch, batch, generation).is_err());
+        }
+    }
+
+    #[test]
+    fn damage_is_found() {
+        let mut table = table_to_bytes(&records());
+        assert!(matches!(header().parse_table(&table, &[100, 101, 102, 104]), Err(SlotError::Sample { .. })));
+        table[50] ^= 1;
+        assert_eq!(header().parse_table(&table, &[100, 101, 102, 103]), Err(SlotError::Table));
+        assert!(header().check_payload(&[6; 36]).is_err());
+    }
+
+    #[test]
+    fn a_table_whose_rows_disagree_with_the_header_is_refused() {
+        let wrong = SlotHeader { delivered: 3, ..header() };
+        assert_eq!(wrong.parse_table(&table_to_bytes(&records()), &[100, 101, 102, 103]), Err(SlotError::Table));
+    }
+
+    proptest! {
+        #[test]
+        fn a_flipped_bit_of_the_header_is_an_error(at in 0..HEADER_BYTES, bit in 0u8..8) {
+            let mut block = header().to_block();
+            block[at] ^= 1 << bit;
+            prop_assert!(SlotHeader::parse(&block).is_err());
+        }
+
+        #[test]
+        fn arbitrary_headers_never_panic(bytes in proptest::collection::vec(any::<u8>(), 116)) {
+            let mut block = [0u8; HEADER_BYTES];
+            block[..8].copy_from_slice(&MAGIC);
+            block[8] = VERSION as u8;
+            block[16..16 + 112].copy_from_slice(&bytes[..112]);
+            let crc = crc32c_without(&block, CRC_FIELD);
+            block[CRC_FIELD].copy_from_slice(&crc.to_le_bytes());
+            let _ = SlotHeader::parse(&block);
+        }
+
+        #[test]
+        fn layouts_do_not_overlap(samples in 1usize..5000, side in 1u32..300) {
+            let layout = SlotLayout::new(samples, Shape { height: side, width: side, channels: 3 }).unwrap();
+            prop_assert!(layout.payload_offset >= HEADER_BYTES + layout.table_bytes());
+            prop_assert!(layout.payload_offset.is_multiple_of(BLOCK_BYTES));
+            prop_assert!(layout.total_bytes >= layout.payload_offset + samples * layout.row_bytes);
+            prop_assert!(layout.total_bytes.is_multiple_of(BLOCK_BYTES));
+        }
+    }
+}
