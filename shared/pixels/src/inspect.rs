@@ -6,7 +6,8 @@
 //! from coefficients brought into range, and the rewritten one has to pass the same check.
 
 use crate::error::{CorruptReason, PixelError};
-use crate::jpeg::{self, ffi::Object};
+use crate::jpeg;
+use crate::jpeg::ffi::{BlockRow, Object};
 use crate::range;
 use crate::source::Limits;
 
@@ -90,12 +91,12 @@ fn read_whole(object: &mut Object, file: &[u8], limits: Limits) -> Result<Findin
     let mut clamped = 0u32;
     for component in 0..header.components.min(4) as usize {
         for row in 0..header.blocks_high[component] {
-            let (blocks, quant) = coefficients.block_row(component, row)?;
-            let Some(quant) = quant.copied() else {
+            let BlockRow { blocks, quant } = coefficients.block_row(component, row)?;
+            let Some(quant) = quant else {
                 return Err(PixelError::Malformed { message: format!("no scan holds component {component}") });
             };
             for block in blocks {
-                clamped = clamped.saturating_add(range::bring_into_range(block, &quant));
+                clamped = clamped.saturating_add(range::bring_into_range(block, quant));
             }
         }
     }

@@ -28,6 +28,7 @@ mod raster;
 mod resize;
 mod rows;
 mod source;
+pub mod synthetic;
 
 pub use draw::Draw;
 pub use error::{CorruptReason, PixelError};

@@ -72,7 +72,7 @@ fn planes<T: Copy>(table: &[[T; 256]; 3], nhwc: &[u8], shape: Shape, out: &mut [
     if nhwc.is_empty() {
         return;
     }
-    assert!(sample > 0 && nhwc.len() % sample == 0, "{} values are no whole samples of {sample}", nhwc.len());
+    assert!(sample > 0 && nhwc.len().is_multiple_of(sample), "{} values are no whole samples of {sample}", nhwc.len());
     let plane = sample / 3;
     let [reds, greens, blues] = table;
     for (pixels, planes) in nhwc.chunks_exact(sample).zip(out.chunks_exact_mut(sample)) {

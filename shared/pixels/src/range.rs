@@ -107,7 +107,7 @@ mod tests {
             assert_eq!(bring_into_range(&mut block, &[step; 64]), 0, "{dc} × {step}");
         }
         // A checkerboard of 0 and 255: all energy in the odd frequencies.
-        let sign = |i: usize| if i % 2 == 0 { 1.0 } else { -1.0 };
+        let sign = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -1.0 };
         let mut checkers = [0i16; 64];
         for v in 0..8 {
             for u in 0..8 {

@@ -77,3 +77,7 @@ fn options() -> ResizeOptions {
 fn refused(error: impl std::fmt::Display) -> PixelError {
     PixelError::Unsupported { message: format!("resizing: {error}") }
 }
+
+#[cfg(test)]
+#[path = "resize/tests.rs"]
+mod tests;

@@ -223,18 +223,21 @@ impl Drop for Opened<'_> {
 /// frequency.
 pub type Block<T> = [T; 64];
 
+/// One row of blocks of a component.
+pub struct BlockRow<'a> {
+    pub blocks: &'a mut [Block<i16>],
+    /// `None` for a component without a scan.
+    pub quant: Option<&'a Block<u16>>,
+}
+
 /// The quantised coefficients of a whole file.
 pub struct Coefficients<'a> {
     pub opened: Opened<'a>,
 }
 
 impl Coefficients<'_> {
-    /// One row of blocks of a component and its quantisation steps, which a component without a scan lacks.
-    pub fn block_row(
-        &mut self,
-        component: usize,
-        row: u32,
-    ) -> Result<(&mut [Block<i16>], Option<&Block<u16>>), PixelError> {
+    /// One row of blocks of a component, writable.
+    pub fn block_row(&mut self, component: usize, row: u32) -> Result<BlockRow<'_>, PixelError> {
         let header = &self.opened.header;
         assert!(component < header.components.min(4) as usize && row < header.blocks_high[component]);
         let (mut blocks, mut quant) = (ptr::null_mut(), ptr::null());
@@ -245,7 +248,8 @@ impl Coefficients<'_> {
         // same exclusive borrow; the quantisation table lives as long as the open object.
         unsafe {
             let wide = header.blocks_wide[component] as usize;
-            Ok((std::slice::from_raw_parts_mut(blocks.cast(), wide), quant.cast::<Block<u16>>().as_ref()))
+            let blocks = std::slice::from_raw_parts_mut(blocks.cast(), wide);
+            Ok(BlockRow { blocks, quant: quant.cast::<Block<u16>>().as_ref() })
         }
     }
 

@@ -1,0 +1,82 @@
+//! Boxes against torchvision's own functions (golden/make.py), and the draws against the distributions they claim.
+
+use ddlp_pixels::draw::Words;
+use ddlp_pixels::geometry::{Window, center_crop, random_crop, random_resized_crop, resize_short_side};
+
+/// splitmix64, as in make.py.
+struct SplitMix(u64);
+
+impl Words for SplitMix {
+    fn word(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+}
+
+struct Line<'a>(std::str::SplitAsciiWhitespace<'a>);
+
+impl Line<'_> {
+    fn next<T: std::str::FromStr<Err: std::fmt::Debug>>(&mut self) -> T {
+        self.0.next().unwrap().parse().unwrap()
+    }
+
+    fn pair<T: std::str::FromStr<Err: std::fmt::Debug>>(&mut self) -> (T, T) {
+        (self.next(), self.next())
+    }
+
+    fn window(&mut self) -> Window {
+        Window { x: self.next(), y: self.next(), width: self.next(), height: self.next() }
+    }
+}
+
+/// The golden lines of a kind.
+fn golden(kind: &str) -> impl Iterator<Item = (&'static str, Line<'static>)> {
+    let lines = include_str!("golden/boxes.txt").lines();
+    lines.filter_map(move |line| line.strip_prefix(kind).map(|rest| (line, Line(rest.split_ascii_whitespace()))))
+}
+
+#[test]
+fn random_resized_crop_is_torchvisions() {
+    let mut count = 0;
+    for (text, mut line) in golden("rrc ") {
+        let mut words = SplitMix(line.next());
+        let (size, scale, ratio) = (line.pair(), line.pair::<f64>(), line.pair::<f64>());
+        let found = random_resized_crop(&mut words, size, [scale.0, scale.1], [ratio.0, ratio.1]);
+        let mut expected = line.window();
+        if expected.width == 0 || expected.height == 0 {
+            // torchvision fails on a box without pixels; here it gets one row or column.
+            assert_eq!((found.width.min(found.height), expected.width.min(expected.height)), (1, 0), "{text}");
+            expected = found;
+        }
+        assert_eq!(found, expected, "{text}");
+        count += 1;
+    }
+    assert_eq!(count, 2400);
+}
+
+#[test]
+fn random_crop_is_torchvisions() {
+    for (text, mut line) in golden("crop ") {
+        let mut words = SplitMix(line.next());
+        let found = random_crop(&mut words, line.pair(), line.next(), line.next());
+        assert_eq!(found, Ok(line.window()), "{text}");
+    }
+    assert!(random_crop(&mut SplitMix(0), (30, 32), 33, 1).is_err());
+}
+
+#[test]
+fn center_crop_is_torchvisions() {
+    for (text, mut line) in golden("center ") {
+        assert_eq!(center_crop(line.pair(), line.next()), line.window(), "{text}");
+    }
+}
+
+#[test]
+fn resize_is_torchvisions() {
+    for (text, mut line) in golden("resize ") {
+        assert_eq!(resize_short_side(line.pair(), line.next()), Ok(line.pair()), "{text}");
+    }
+    assert!(resize_short_side((1, 60_000), 2).is_err(), "a side of 120000 pixels");
+}
