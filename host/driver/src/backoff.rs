@@ -1,0 +1,171 @@
+//! How long to wait before an association is tried again: exponential with a cap, with jitter from a seeded generator.
+
+use crate::error::DriverError;
+use std::time::Duration;
+
+/// Bounds of a [`Backoff`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackoffLimits {
+    /// Longest first delay.
+    pub first: Duration,
+    /// Longest delay at all.
+    pub cap: Duration,
+    /// Delays until giving up.
+    pub attempts_max: u32,
+}
+
+impl Default for BackoffLimits {
+    /// 100 ms, doubling up to 5 s, 30 times: about two minutes in all.
+    fn default() -> Self {
+        Self { first: Duration::from_millis(100), cap: Duration::from_secs(5), attempts_max: 30 }
+    }
+}
+
+/// The delays before each new attempt. Equal seeds give equal delays.
+///
+/// Each delay is drawn evenly from the upper half of `first`·2ⁿ, capped, so that hosts that lost the same drive at the same
+/// moment do not come back together.
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    limits: BackoffLimits,
+    attempt: u32,
+    state: u64,
+}
+
+impl Backoff {
+    /// Delays within `limits`, jitter from `seed`.
+    pub fn new(limits: BackoffLimits, seed: u64) -> Self {
+        Self { limits, attempt: 0, state: seed }
+    }
+
+    /// The next delay; `None` after `attempts_max` of them.
+    pub fn next_delay(&mut self) -> Option<Duration> {
+        if self.attempt >= self.limits.attempts_max {
+            return None;
+        }
+        let factor = 1u32.checked_shl(self.attempt).unwrap_or(u32::MAX);
+        let full = self.limits.first.saturating_mul(factor).min(self.limits.cap);
+        self.attempt += 1;
+        let half = full / 2;
+        let span = u64::try_from((full - half).as_nanos()).unwrap_or(u64::MAX);
+        // The bias of the remainder is far below what a delay can show.
+        Some(half + Duration::from_nanos(self.draw() % span.saturating_add(1)))
+    }
+
+    /// Number of delays given since the start or the last reset.
+    pub fn attempts(&self) -> u32 {
+        self.attempt
+    }
+
+    /// The attempt succeeded: the next delay is a first one again.
+    pub fn reset(&mut self) {
+        self.attempt = 0;
+    }
+
+    /// SplitMix64.
+    fn draw(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// Tries until an attempt succeeds, fails for good ([`DriverError::is_transient`] says no), `backoff` is used up, or `wait` says
+/// stop. `wait` sleeps for the delay, or less, and returns whether to go on. The error is that of the last attempt.
+pub fn retry<T>(
+    backoff: &mut Backoff,
+    mut wait: impl FnMut(Duration) -> bool,
+    mut attempt: impl FnMut() -> Result<T, DriverError>,
+) -> Result<T, DriverError> {
+    loop {
+        let error = match attempt() {
+            Ok(value) => {
+                backoff.reset();
+                return Ok(value);
+            }
+            Err(error) => error,
+        };
+        let Some(delay) = backoff.next_delay().filter(|_| error.is_transient()) else { return Err(error) };
+        tracing::debug!(%error, ?delay, attempt = backoff.attempts(), "trying again");
+        if !wait(delay) {
+            return Err(error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn lost() -> DriverError {
+        DriverError::Lost { peer: "p".into(), reason: "r".into() }
+    }
+
+    proptest! {
+        #[test]
+        fn delays_double_up_to_the_cap(seed: u64, first_ms in 0u64..1000, cap_ms in 0u64..10_000) {
+            let limits = BackoffLimits {
+                first: Duration::from_millis(first_ms),
+                cap: Duration::from_millis(cap_ms),
+                attempts_max: 80,
+            };
+            let mut backoff = Backoff::new(limits, seed);
+            for attempt in 0..limits.attempts_max {
+                let full = limits.first.saturating_mul(1u32.checked_shl(attempt).unwrap_or(u32::MAX)).min(limits.cap);
+                let delay = backoff.next_delay().unwrap();
+                prop_assert!(delay >= full / 2 && delay <= full, "attempt {}: {:?} of {:?}", attempt, delay, full);
+            }
+            prop_assert_eq!(backoff.next_delay(), None);
+        }
+    }
+
+    #[test]
+    fn seeds_decide_the_jitter() {
+        let delays = |seed| {
+            let mut backoff = Backoff::new(BackoffLimits::default(), seed);
+            std::iter::from_fn(move || backoff.next_delay()).collect::<Vec<_>>()
+        };
+        assert_eq!(delays(1), delays(1));
+        assert_ne!(delays(1), delays(2));
+    }
+
+    #[test]
+    fn retries_until_success() {
+        let mut backoff = Backoff::new(BackoffLimits::default(), 0);
+        let mut left = 3;
+        let outcome = retry(
+            &mut backoff,
+            |_| true,
+            || {
+                left -= 1;
+                if left == 0 { Ok(7) } else { Err(lost()) }
+            },
+        );
+        assert_eq!(outcome.unwrap(), 7);
+        assert_eq!(backoff.attempts(), 0, "success resets");
+    }
+
+    #[test]
+    fn stops_at_the_limit_when_told_and_for_good_errors() {
+        let limits = BackoffLimits { attempts_max: 2, ..BackoffLimits::default() };
+        let count = |wait: bool, error: fn() -> DriverError| {
+            let mut tries = 0;
+            let outcome = retry::<()>(
+                &mut Backoff::new(limits, 0),
+                |_| wait,
+                || {
+                    tries += 1;
+                    Err(error())
+                },
+            );
+            assert!(outcome.is_err());
+            tries
+        };
+        assert_eq!(count(true, lost), 3);
+        assert_eq!(count(false, lost), 1);
+        assert_eq!(count(true, || DriverError::Invalid("no".into())), 1);
+    }
+}

@@ -1,0 +1,76 @@
+//! Why a command got no completion.
+
+use ddlp_nvme::Status;
+use std::time::Duration;
+
+/// Why a command got no completion.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    /// The connection is gone; whatever was in flight may or may not have run.
+    #[error("connection to {peer} lost: {reason}")]
+    Lost {
+        /// Address or node.
+        peer: String,
+        /// What happened.
+        reason: String,
+    },
+    /// No answer within the time-out. The association is unusable afterwards, as under the kernel driver.
+    #[error("no answer from {peer} to {what} within {after:?}")]
+    TimedOut {
+        /// Address or node.
+        peer: String,
+        /// The command.
+        what: String,
+        /// The time-out.
+        after: Duration,
+    },
+    /// Other callers kept the admin queue busy for the whole time-out; the command was never sent and nothing is broken.
+    #[error("admin queue of {peer} busy for {after:?}, {what} not sent")]
+    Busy {
+        /// Address or node.
+        peer: String,
+        /// The command.
+        what: String,
+        /// The time-out.
+        after: Duration,
+    },
+    /// The peer broke the protocol.
+    #[error("{peer} broke the protocol: {what}")]
+    Protocol {
+        /// Address or node.
+        peer: String,
+        /// How.
+        what: String,
+    },
+    /// A command that had to succeed did not.
+    #[error("{peer} answered {what} with {status}")]
+    Status {
+        /// Address or node.
+        peer: String,
+        /// The command.
+        what: String,
+        /// Status with its name, "invalid field (sct 0 sc 02h)".
+        status: String,
+        /// Raw status field as in [`crate::Completion::status`].
+        code: u16,
+    },
+    /// The address or the options make no sense.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl DriverError {
+    /// The association is over after this error.
+    pub fn ends_association(&self) -> bool {
+        matches!(self, Self::Lost { .. } | Self::TimedOut { .. } | Self::Protocol { .. })
+    }
+
+    /// Connecting again later may succeed: the peer was not there, was silent, or did not say Do Not Retry.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Lost { .. } | Self::TimedOut { .. } | Self::Busy { .. } => true,
+            Self::Status { code, .. } => !Status(*code).is_do_not_retry(),
+            Self::Protocol { .. } | Self::Invalid(_) => false,
+        }
+    }
+}

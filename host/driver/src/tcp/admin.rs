@@ -1,0 +1,153 @@
+//! The admin queue: one command of a caller at a time, and the keep alive between and during them.
+
+use super::connection::Deadline;
+use super::engine::{Done, Engine, Step, Transfer};
+use super::link::Link;
+use crate::contract::{AdminData, Command, Completion, Ticket};
+use crate::error::DriverError;
+use ddlp_nvme::code::Direction;
+use ddlp_nvme::{AdminOpcode, SubmissionEntry};
+use std::time::{Duration, Instant};
+
+/// Commands in flight on the admin queue: a caller's and a keep alive.
+pub(super) const ADMIN_COMMANDS: usize = 2;
+/// Entries of the admin submission queue, 0's based: the least that a controller must support (32).
+pub(super) const ADMIN_ENTRIES_Z: u16 = 31;
+
+#[derive(Debug)]
+struct KeepAlive {
+    timeout: Duration,
+    due: Instant,
+    outstanding: Option<(Ticket, Instant)>,
+}
+
+#[derive(Debug)]
+pub(super) struct AdminQueue {
+    engine: Engine,
+    keep_alive: Option<KeepAlive>,
+}
+
+impl AdminQueue {
+    pub(super) fn new(engine: Engine) -> Self {
+        Self { engine, keep_alive: None }
+    }
+
+    /// Sends a Keep Alive every half `timeout` from now on, whenever the queue has a turn.
+    pub(super) fn start_keep_alive(&mut self, timeout: Duration) {
+        self.keep_alive = Some(KeepAlive { timeout, due: Instant::now() + timeout / 2, outstanding: None });
+    }
+
+    pub(super) fn link(&self) -> &Link {
+        self.engine.link()
+    }
+
+    pub(super) fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// Runs a caller's command.
+    pub(super) fn run(
+        &mut self,
+        command: &Command,
+        data: AdminData<'_>,
+        deadline: Deadline,
+    ) -> Result<Completion, DriverError> {
+        let entry = entry_of(command);
+        let what = AdminOpcode(command.opcode).to_string();
+        let direction = Direction::of(command.opcode);
+        let (transfer, sink) = match data {
+            AdminData::None => (Transfer::None, &mut [][..]),
+            AdminData::Write(data) if direction == Direction::Write => (Transfer::Write(data.to_vec()), &mut [][..]),
+            AdminData::Read(sink) if direction == Direction::Read => (Transfer::Read(0..sink.len()), sink),
+            _ => return Err(DriverError::Invalid(format!("{what} does not move data that way"))),
+        };
+        self.run_entry(entry, transfer, sink, &what, deadline).map(|done| done.completion)
+    }
+
+    /// Runs any command. Out of time, the association ends: the answer may still come.
+    pub(super) fn run_entry(
+        &mut self,
+        entry: SubmissionEntry,
+        transfer: Transfer,
+        sink: &mut [u8],
+        what: &str,
+        deadline: Deadline,
+    ) -> Result<Done, DriverError> {
+        let ticket = self.engine.submit(entry, transfer)?;
+        loop {
+            self.tend()?;
+            let wake = self.keep_alive.as_ref().map_or(deadline.at, |keep_alive| keep_alive.due.min(deadline.at));
+            match self.engine.step(sink, Deadline { at: wake, ..deadline })? {
+                Step::Done(done) if done.ticket == ticket => return Ok(done),
+                Step::Done(done) => self.kept_alive(done)?,
+                Step::Progress => {}
+                Step::Idle if Instant::now() >= deadline.at => {
+                    let error = deadline.timed_out(self.link().peer(), what);
+                    self.link().fail(&error.to_string());
+                    return Err(error);
+                }
+                Step::Idle => {}
+            }
+        }
+    }
+
+    /// Takes what has arrived while nobody waited, and keeps the association alive.
+    pub(super) fn tick(&mut self) -> Result<(), DriverError> {
+        let now = Deadline::after(Duration::ZERO);
+        loop {
+            match self.engine.step(&mut [], now)? {
+                Step::Idle => return self.tend(),
+                Step::Progress => {}
+                Step::Done(done) => self.kept_alive(done)?,
+            }
+        }
+    }
+
+    /// Sends a Keep Alive when one is due; fails when the last is unanswered for too long.
+    fn tend(&mut self) -> Result<(), DriverError> {
+        let now = Instant::now();
+        let Some(keep_alive) = &mut self.keep_alive else { return Ok(()) };
+        if now < keep_alive.due {
+            return Ok(());
+        }
+        let timeout = keep_alive.timeout;
+        keep_alive.due = now + timeout / 2;
+        match keep_alive.outstanding {
+            Some((_, sent)) if now.saturating_duration_since(sent) >= timeout => {
+                let error = Deadline { at: now, after: timeout }.timed_out(self.link().peer(), "keep alive");
+                self.link().fail(&error.to_string());
+                Err(error)
+            }
+            Some(_) => Ok(()),
+            None => {
+                let entry = SubmissionEntry { opcode: AdminOpcode::KEEP_ALIVE.0, ..SubmissionEntry::default() };
+                let ticket = self.engine.submit(entry, Transfer::None)?;
+                if let Some(keep_alive) = &mut self.keep_alive {
+                    keep_alive.outstanding = Some((ticket, now));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the answer to a Keep Alive.
+    fn kept_alive(&mut self, done: Done) -> Result<(), DriverError> {
+        if let Some(keep_alive) = &mut self.keep_alive {
+            keep_alive.outstanding = None;
+        }
+        let outcome = done.completion.success(self.link().peer(), "keep alive").map(drop);
+        outcome.inspect_err(|error| self.link().fail(&error.to_string()))
+    }
+}
+
+/// The entry of a command; identifier and data pointer are the engine's.
+pub(super) fn entry_of(command: &Command) -> SubmissionEntry {
+    let entry = SubmissionEntry {
+        opcode: command.opcode,
+        nsid: command.nsid.into(),
+        cdw2: command.cdw2.into(),
+        cdw3: command.cdw3.into(),
+        ..SubmissionEntry::default()
+    };
+    entry.with_dwords(command.cdw10_15)
+}

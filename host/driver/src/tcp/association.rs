@@ -1,0 +1,275 @@
+//! One association: its admin queue with keep alive, its I/O queues, its end.
+
+use super::READS_IN_FLIGHT;
+use super::admin::{ADMIN_COMMANDS, ADMIN_ENTRIES_Z, AdminQueue};
+use super::bringup::{Facts, bring_up, connect_queue, shut_down};
+use super::connection::{Connection, Deadline};
+use super::engine::{Engine, QueueRules};
+use super::link::{Gate, Link, lock};
+use super::queue::TcpQueue;
+use super::target::TcpTarget;
+use crate::contract::{AdminData, Command, Completion, Controller, Queue};
+use crate::error::DriverError;
+use crate::namespace::{Geometry, geometry};
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use ddlp_nvme::AdminOpcode;
+use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand};
+use ddlp_nvme::tcp::ADMIN_CAPSULE_BYTES;
+use std::collections::HashMap;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long an orderly shutdown may hold the last owner up.
+const SHUTDOWN_BOUND: Duration = Duration::from_secs(1);
+/// Shortest interval of the keep alive.
+const KEEP_ALIVE_INTERVAL_MIN: Duration = Duration::from_millis(5);
+
+/// I/O queues that were made; those that nobody uses wait for the next user, because a controller may take the end of a single
+/// connection for the end of the association.
+#[derive(Debug, Default)]
+struct Pool {
+    made: u16,
+    parked: Vec<(u16, Engine)>,
+}
+
+/// The state that queues share with their controller.
+pub(super) struct Association {
+    link: Arc<Link>,
+    admin: Gate<AdminQueue>,
+    target: TcpTarget,
+    addresses: Vec<SocketAddr>,
+    facts: Facts,
+    pool: Mutex<Pool>,
+    geometries: Mutex<HashMap<u32, Geometry>>,
+}
+
+/// The owner of an association; dropping it ends the association.
+pub(super) struct TcpController {
+    handle: Handle,
+    keeper: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+/// A reference to an association that is itself a controller.
+#[derive(Clone)]
+pub(super) struct Handle(Arc<Association>);
+
+impl TcpController {
+    pub(super) fn connect(target: &TcpTarget) -> Result<Self, DriverError> {
+        let deadline = Deadline::after(target.connect_timeout);
+        let link = Arc::new(Link::new(&format!("tcp://{}/{}", target.address, target.nqn)));
+        let addresses: Vec<SocketAddr> = match target.address.to_socket_addrs() {
+            Ok(addresses) => addresses.collect(),
+            Err(error) => return Err(link.lost(&error.to_string())),
+        };
+        let outcome = Self::establish(target, &link, addresses, deadline);
+        // A half-made association leaves no socket open.
+        outcome.inspect_err(|error| link.fail(&error.to_string()))
+    }
+
+    fn establish(
+        target: &TcpTarget,
+        link: &Arc<Link>,
+        addresses: Vec<SocketAddr>,
+        deadline: Deadline,
+    ) -> Result<Self, DriverError> {
+        let connection = Connection::open(&addresses, target, link, None, deadline)?;
+        let rules = QueueRules { capsule_bytes_max: ADMIN_CAPSULE_BYTES as usize, success_flag: false };
+        let mut admin = AdminQueue::new(Engine::new(connection, ADMIN_COMMANDS, rules));
+        let command = ConnectCommand::new(0, ADMIN_ENTRIES_Z, target.keep_alive_ms(), false);
+        let controller_id = connect_queue(admin.engine(), target, &command, CONTROLLER_ANY, rules, deadline)?;
+        let facts = bring_up(&mut admin, target, controller_id, deadline)?;
+        if facts.keep_alive {
+            admin.start_keep_alive(target.keep_alive);
+        }
+        let handle = Handle(Arc::new(Association {
+            link: Arc::clone(link),
+            admin: Gate::new(admin),
+            target: target.clone(),
+            addresses,
+            facts,
+            pool: Mutex::default(),
+            geometries: Mutex::default(),
+        }));
+        let mut controller = Self { handle: handle.clone(), keeper: None };
+        if facts.keep_alive {
+            let (stop, stopped) = bounded(0);
+            let interval = (target.keep_alive / 4).max(KEEP_ALIVE_INTERVAL_MIN);
+            let keeper = std::thread::Builder::new().name("nvme-keepalive".into());
+            let keeper = keeper.spawn(move || keep_alive(&handle, &stopped, interval));
+            let keeper = keeper.map_err(|error| DriverError::Invalid(format!("no keep alive thread: {error}")))?;
+            controller.keeper = Some((stop, keeper));
+        }
+        Ok(controller)
+    }
+}
+
+impl Drop for TcpController {
+    fn drop(&mut self) {
+        let association = &self.handle.0;
+        if association.link.is_alive()
+            && let Err(error) = association.shut_down(Deadline::after(SHUTDOWN_BOUND))
+        {
+            tracing::debug!(%error, "shutdown was not orderly");
+        }
+        association.link.fail("closed by this host");
+        if let Some((stop, keeper)) = self.keeper.take() {
+            drop(stop);
+            // A keeper that panicked has nothing left to do.
+            let _ = keeper.join();
+        }
+    }
+}
+
+/// The keep alive thread: looks in a few times per keep alive time-out. A caller who holds the queue for longer does the same.
+fn keep_alive(handle: &Handle, stopped: &Receiver<()>, interval: Duration) {
+    while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(interval) {
+        let Some(mut turn) = handle.0.admin.take(Instant::now()) else { continue };
+        if let Err(error) = turn.get().tick() {
+            tracing::debug!(%error, "keep alive ends");
+            return;
+        }
+    }
+}
+
+impl Association {
+    fn shut_down(&self, deadline: Deadline) -> Result<(), DriverError> {
+        match self.admin.take(deadline.at) {
+            Some(mut turn) => shut_down(turn.get(), deadline),
+            None => Err(deadline.timed_out(self.link.peer(), "a turn at the admin queue")),
+        }
+    }
+
+    /// Gives an I/O queue back that its user needs no more.
+    pub(super) fn park(&self, queue_id: u16, engine: Engine) {
+        if self.link.is_alive() {
+            lock(&self.pool).parked.push((queue_id, engine));
+        }
+    }
+
+    /// A parked queue that has room for `commands`.
+    fn unpark(&self, commands: usize) -> Option<(u16, Engine)> {
+        let mut pool = lock(&self.pool);
+        let index = pool.parked.iter().position(|(_, engine)| engine.free() >= commands)?;
+        Some(pool.parked.swap_remove(index))
+    }
+
+    /// The number of a queue that has not been made yet.
+    fn next_queue_id(&self) -> Result<u16, DriverError> {
+        let mut pool = lock(&self.pool);
+        if pool.made >= self.facts.io_queues_max {
+            let most = self.facts.io_queues_max;
+            return Err(DriverError::Invalid(format!("{} grants {most} i/o queues, all in use", self.link.peer())));
+        }
+        pool.made += 1;
+        Ok(pool.made)
+    }
+
+    /// Connects a new I/O queue. A failure ends the association: what the controller made of it is not known.
+    fn make_queue(&self, commands: usize) -> Result<(u16, Engine), DriverError> {
+        let queue_id = self.next_queue_id()?;
+        let deadline = Deadline::after(self.target.connect_timeout);
+        let buffer = Some(self.target.receive_buffer_bytes);
+        let made =
+            Connection::open(&self.addresses, &self.target, &self.link, buffer, deadline).and_then(|connection| {
+                // Fabrics commands bring their data in the capsule, whatever the limit of other commands is.
+                let rules = QueueRules { capsule_bytes_max: ADMIN_CAPSULE_BYTES as usize, success_flag: false };
+                let mut engine = Engine::new(connection, commands, rules);
+                let rules = QueueRules { capsule_bytes_max: self.facts.capsule_bytes_max, ..rules };
+                let command = ConnectCommand::new(queue_id, commands as u16, 0, true);
+                let controller_id = self.facts.controller_id;
+                let connected = connect_queue(&mut engine, &self.target, &command, controller_id, rules, deadline)?;
+                if connected != controller_id {
+                    return Err(self.link.protocol(format!("queue {queue_id} joined controller {connected}")));
+                }
+                Ok((queue_id, engine))
+            });
+        made.inspect_err(|error| self.link.fail(&error.to_string()))
+    }
+}
+
+impl Handle {
+    /// Geometry of a namespace, asked for once.
+    pub(super) fn geometry(&self, nsid: u32, timeout: Duration) -> Result<Geometry, DriverError> {
+        if let Some(&known) = lock(&self.0.geometries).get(&nsid) {
+            return Ok(known);
+        }
+        let found = geometry(self, nsid, timeout)?;
+        lock(&self.0.geometries).insert(nsid, found);
+        Ok(found)
+    }
+
+    pub(super) fn association(&self) -> &Association {
+        &self.0
+    }
+}
+
+impl Controller for Handle {
+    fn peer(&self) -> &str {
+        self.0.link.peer()
+    }
+
+    fn transfer_bytes_max(&self) -> usize {
+        self.0.facts.transfer_bytes_max
+    }
+
+    fn admin(&self, command: &Command, data: AdminData<'_>, timeout: Duration) -> Result<Completion, DriverError> {
+        let bytes = match &data {
+            AdminData::None => 0,
+            AdminData::Write(data) => data.len(),
+            AdminData::Read(data) => data.len(),
+        };
+        if bytes > self.transfer_bytes_max() {
+            let most = self.transfer_bytes_max();
+            return Err(DriverError::Invalid(format!("transfer of {bytes} bytes, at most {most} allowed")));
+        }
+        self.0.link.check()?;
+        let deadline = Deadline::after(timeout);
+        let Some(mut turn) = self.0.admin.take(deadline.at) else {
+            let what = AdminOpcode(command.opcode).to_string();
+            return Err(DriverError::Busy { peer: self.peer().to_owned(), what, after: timeout });
+        };
+        turn.get().run(command, data, deadline)
+    }
+
+    fn open_queue(&self, depth: usize) -> Result<Box<dyn Queue>, DriverError> {
+        self.0.link.check()?;
+        let most = self.0.facts.commands_max.saturating_sub(READS_IN_FLIGHT);
+        if !(1..=most).contains(&depth) {
+            return Err(DriverError::Invalid(format!("queue depth {depth}, 1 to {most} possible at {}", self.peer())));
+        }
+        let commands = depth + READS_IN_FLIGHT;
+        let (queue_id, engine) = match self.0.unpark(commands) {
+            Some(parked) => parked,
+            None => self.0.make_queue(commands)?,
+        };
+        Ok(Box::new(TcpQueue::new(self.clone(), queue_id, engine, depth)))
+    }
+
+    fn is_alive(&self) -> bool {
+        self.0.link.is_alive()
+    }
+}
+
+impl Controller for TcpController {
+    fn peer(&self) -> &str {
+        self.handle.peer()
+    }
+
+    fn transfer_bytes_max(&self) -> usize {
+        self.handle.transfer_bytes_max()
+    }
+
+    fn admin(&self, command: &Command, data: AdminData<'_>, timeout: Duration) -> Result<Completion, DriverError> {
+        self.handle.admin(command, data, timeout)
+    }
+
+    fn open_queue(&self, depth: usize) -> Result<Box<dyn Queue>, DriverError> {
+        self.handle.open_queue(depth)
+    }
+
+    fn is_alive(&self) -> bool {
+        self.handle.is_alive()
+    }
+}

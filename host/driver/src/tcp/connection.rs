@@ -1,0 +1,281 @@
+//! One socket: PDUs out, PDU headers and data in, with digests and deadlines.
+
+use super::link::Link;
+use super::target::TcpTarget;
+use crate::error::DriverError;
+use ddlp_nvme::tcp::{
+    DIGEST_BYTES, DataDigest, Digests, FatalError, HeaderDecoder, IcReq, Incoming, Limits, Pdu, PduError, Phase, Role,
+};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, sendmsg, setsockopt, sockopt};
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Read};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Bytes received beyond what is being waited for: enough that a header seldom costs a system call of its own, little enough
+/// that what they hold of the payload is copied for nothing.
+const AHEAD_BYTES: usize = 512;
+
+/// A moment, and the time-out that it came from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadline {
+    pub(super) at: Instant,
+    pub(super) after: Duration,
+}
+
+impl Deadline {
+    /// Time-outs beyond this are this.
+    const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
+    pub(super) fn after(after: Duration) -> Self {
+        Self { at: Instant::now() + after.min(Self::LONGEST), after }
+    }
+
+    pub(super) fn timed_out(self, peer: &str, what: &str) -> DriverError {
+        DriverError::TimedOut { peer: peer.to_owned(), what: what.to_owned(), after: self.after }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: TcpStream,
+    link: Arc<Link>,
+    decoder: HeaderDecoder,
+    digests: Digests,
+    h2c_bytes_max: u32,
+    io_timeout: Duration,
+    /// Received and not yet consumed: `ahead[start..end]`.
+    ahead: [u8; AHEAD_BYTES],
+    start: usize,
+    end: usize,
+}
+
+impl Connection {
+    /// Connects to the first address that answers, and sets the connection up.
+    pub(super) fn open(
+        addresses: &[SocketAddr],
+        target: &TcpTarget,
+        link: &Arc<Link>,
+        receive_buffer_bytes: Option<usize>,
+        deadline: Deadline,
+    ) -> Result<Self, DriverError> {
+        let stream = dial(addresses, link, deadline)?;
+        let lost = |error: std::io::Error| link.lost(&error.to_string());
+        stream.set_nodelay(true).map_err(lost)?;
+        stream.set_nonblocking(true).map_err(lost)?;
+        if let Some(bytes) = receive_buffer_bytes {
+            size_receive_buffer(&stream, bytes);
+        }
+        link.register(&stream).map_err(lost)?;
+        let limits = Limits { capsule_bytes_max: 0, data_bytes_max: super::TRANSFER_BYTES_MAX as u32 };
+        let mut connection = Self {
+            stream,
+            link: Arc::clone(link),
+            decoder: HeaderDecoder::new(Role::Host, limits),
+            digests: Digests::NONE,
+            h2c_bytes_max: 0,
+            io_timeout: target.io_timeout,
+            ahead: [0; AHEAD_BYTES],
+            start: 0,
+            end: 0,
+        };
+        connection.set_up(target.digests(), deadline)?;
+        Ok(connection)
+    }
+
+    fn set_up(&mut self, digests: Digests, deadline: Deadline) -> Result<(), DriverError> {
+        self.send(&[&IcReq::new(digests).encode()], deadline)?;
+        let Some(incoming) = self.next_header(deadline.at)? else {
+            return Err(deadline.timed_out(self.link.peer(), "ICReq"));
+        };
+        match incoming.pdu {
+            Pdu::IcResp(response) => {
+                response.check(digests).map_err(|fatal| self.violation(fatal, format!("ICResp: {fatal}")))?;
+                self.h2c_bytes_max = response.data_bytes_max.get();
+                self.digests = digests;
+                self.decoder.set_phase(Phase::Ready(digests));
+                Ok(())
+            }
+            Pdu::Terminate(fatal) => Err(self.link.protocol(format!("it ended the connection: {fatal}"))),
+            _ => Err(self.link.protocol("no ICResp to ICReq".into())),
+        }
+    }
+
+    pub(super) fn link(&self) -> &Link {
+        &self.link
+    }
+
+    pub(super) fn digests(&self) -> Digests {
+        self.digests
+    }
+
+    /// Most data of one H2CData.
+    pub(super) fn h2c_bytes_max(&self) -> u32 {
+        self.h2c_bytes_max
+    }
+
+    /// How long the peer may take to take what is sent.
+    pub(super) fn send_deadline(&self) -> Deadline {
+        Deadline::after(self.io_timeout)
+    }
+
+    /// Tells the peer why the connection ends, if it can be told at once, and gives the error.
+    pub(super) fn violation(&mut self, fatal: FatalError, what: String) -> DriverError {
+        let request = fatal.encode(Role::Host, self.decoder.header());
+        // The connection ends either way.
+        let _ = sendmsg::<()>(
+            self.stream.as_raw_fd(),
+            &[IoSlice::new(&request)],
+            &[],
+            MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT,
+            None,
+        );
+        self.link.protocol(what)
+    }
+
+    /// Sends all parts.
+    pub(super) fn send(&mut self, parts: &[&[u8]], deadline: Deadline) -> Result<(), DriverError> {
+        let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let mut rest = &mut slices[..];
+        IoSlice::advance_slices(&mut rest, 0);
+        while !rest.is_empty() {
+            match sendmsg::<()>(self.stream.as_raw_fd(), rest, &[], MsgFlags::MSG_NOSIGNAL, None) {
+                Ok(count) => IoSlice::advance_slices(&mut rest, count),
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => {
+                    if !self.wait(PollFlags::POLLOUT, deadline.at)? {
+                        return Err(deadline.timed_out(self.link.peer(), "what was sent to it"));
+                    }
+                }
+                Err(errno) => return Err(self.broken(errno.desc())),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next header, `None` when it has not come whole by `at`; a part that came is kept.
+    pub(super) fn next_header(&mut self, at: Instant) -> Result<Option<Incoming>, DriverError> {
+        loop {
+            let mut bytes = &self.ahead[self.start..self.end];
+            let outcome = self.decoder.feed(&mut bytes);
+            self.start = self.end - bytes.len();
+            match outcome {
+                Ok(Some(incoming)) => return Ok(Some(incoming)),
+                Ok(None) => {}
+                Err(error) => return Err(self.bad_header(error)),
+            }
+            // All that was ahead is in the decoder now.
+            (self.start, self.end) = (0, 0);
+            match self.receive_some(&mut [], at)? {
+                Some(_) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+
+    fn bad_header(&mut self, error: PduError) -> DriverError {
+        self.violation(error.fatal(), error.to_string())
+    }
+
+    /// Receives exactly `into`; false when it has not come whole by `at`, and then the connection is of no more use.
+    pub(super) fn receive(&mut self, into: &mut [u8], at: Instant) -> Result<bool, DriverError> {
+        let count = into.len().min(self.end - self.start);
+        into[..count].copy_from_slice(&self.ahead[self.start..self.start + count]);
+        self.start += count;
+        let mut filled = count;
+        while filled < into.len() {
+            (self.start, self.end) = (0, 0);
+            match self.receive_some(&mut into[filled..], at)? {
+                Some(count) => filled += count,
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Receives the digest that follows `data`; `Some(false)` when it does not fit, `None` when it has not come by `at`.
+    pub(super) fn receive_digest(&mut self, data: &[u8], at: Instant) -> Result<Option<bool>, DriverError> {
+        let mut received = [0; DIGEST_BYTES];
+        if !self.receive(&mut received, at)? {
+            return Ok(None);
+        }
+        let mut digest = DataDigest::new();
+        digest.update(data);
+        Ok(Some(digest.wire() == received))
+    }
+
+    /// Receives at least one byte into `into` and, when that is full, ahead; gives the count that went into `into`.
+    /// Nothing may be ahead.
+    fn receive_some(&mut self, into: &mut [u8], at: Instant) -> Result<Option<usize>, DriverError> {
+        debug_assert_eq!(self.start, self.end, "what is ahead comes first");
+        let wanted = into.len();
+        loop {
+            let mut parts = [IoSliceMut::new(into), IoSliceMut::new(&mut self.ahead)];
+            match self.stream.read_vectored(&mut parts) {
+                Ok(0) => return Err(self.broken("closed by the peer")),
+                Ok(count) => {
+                    (self.start, self.end) = (0, count.saturating_sub(wanted));
+                    return Ok(Some(count.min(wanted)));
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if !self.wait(PollFlags::POLLIN, at)? {
+                        return Ok(None);
+                    }
+                }
+                Err(error) => return Err(self.broken(&error.to_string())),
+            }
+        }
+    }
+
+    /// Waits for the socket; false at the deadline.
+    fn wait(&self, events: PollFlags, at: Instant) -> Result<bool, DriverError> {
+        loop {
+            let left = at.saturating_duration_since(Instant::now());
+            // Rounded up, so that the last millisecond is not spent in a busy loop.
+            let left_ms = left.as_micros().div_ceil(1000);
+            let timeout = PollTimeout::try_from(left_ms).unwrap_or(PollTimeout::MAX);
+            match poll(&mut [PollFd::new(self.stream.as_fd(), events)], timeout) {
+                Ok(0) if Instant::now() >= at => return Ok(false),
+                Ok(0) | Err(Errno::EINTR) => {}
+                Ok(_) => return Ok(true),
+                Err(errno) => return Err(self.broken(errno.desc())),
+            }
+        }
+    }
+
+    /// `Lost`: for the reason that the association ended for, if it did, otherwise for this one.
+    fn broken(&self, reason: &str) -> DriverError {
+        self.link.check().err().unwrap_or_else(|| self.link.lost(reason))
+    }
+}
+
+fn dial(addresses: &[SocketAddr], link: &Link, deadline: Deadline) -> Result<TcpStream, DriverError> {
+    let mut last = link.lost("its name has no address");
+    for address in addresses {
+        let left = deadline.at.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(deadline.timed_out(link.peer(), "connecting"));
+        }
+        match TcpStream::connect_timeout(address, left) {
+            Ok(stream) => return Ok(stream),
+            Err(error) if error.kind() == ErrorKind::TimedOut => last = deadline.timed_out(link.peer(), "connecting"),
+            Err(error) => last = link.lost(&error.to_string()),
+        }
+    }
+    Err(last)
+}
+
+/// Sets the receive buffer when the system allows that much: a smaller fixed buffer is worse than one that the kernel tunes.
+fn size_receive_buffer(stream: &TcpStream, bytes: usize) {
+    let allowed = std::fs::read_to_string("/proc/sys/net/core/rmem_max").ok();
+    let allowed = allowed.and_then(|text| text.trim().parse::<usize>().ok()).unwrap_or(0);
+    if bytes <= allowed
+        && let Err(errno) = setsockopt(stream, sockopt::RcvBuf, &bytes)
+    {
+        tracing::debug!(%errno, bytes, "receive buffer keeps its size");
+    }
+}

@@ -1,0 +1,339 @@
+//! The commands in flight on one connection, and what the peer may say about them.
+//!
+//! A command's identifier is its slot (12 bits) and the slot's generation (4 bits), so that an answer to a command that has
+//! completed is recognised as one to nobody. Of the data of a command each byte moves once, in order: C2HData and R2T must
+//! go on where the last one ended, within the buffer. The peer gets one R2T at a time answered, at once.
+
+use super::connection::{Connection, Deadline};
+use super::link::Link;
+use crate::contract::{Completion, Ticket};
+use crate::error::DriverError;
+use ddlp_nvme::entry::FLAGS_SGL;
+use ddlp_nvme::tcp::encode::DataPiece;
+use ddlp_nvme::tcp::{CapsuleCommand, DataDigest, DataHeader, FatalError, FatalStatus, Incoming, Pdu, ReadyToTransfer};
+use ddlp_nvme::{CompletionEntry, SglDescriptor, Status, SubmissionEntry};
+use std::ops::Range;
+
+/// Bits of a command identifier that name the slot; the others are its generation.
+const SLOT_BITS: u32 = 12;
+const _: () = assert!(super::QUEUE_COMMANDS_MAX == 1 << SLOT_BITS);
+
+/// Data of a command.
+#[derive(Debug)]
+pub(super) enum Transfer {
+    None,
+    /// Host to controller.
+    Write(Vec<u8>),
+    /// Controller to host, into this part of the buffer that [`Engine::step`] is given.
+    Read(Range<usize>),
+}
+
+/// A command that completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Done {
+    pub(super) ticket: Ticket,
+    pub(super) completion: Completion,
+    /// The submission queue head, FFFFh where there is no flow control.
+    pub(super) sq_head: u16,
+}
+
+/// What a step brought.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Nothing until the deadline.
+    Idle,
+    /// Something, and no completion.
+    Progress,
+    Done(Done),
+}
+
+#[derive(Debug)]
+struct Outstanding {
+    ticket: Ticket,
+    transfer: Transfer,
+    /// Bytes of the data that have moved.
+    moved: usize,
+    /// A piece of the data came with a wrong digest.
+    damaged: bool,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u16,
+    outstanding: Option<Outstanding>,
+}
+
+/// How commands travel on a queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct QueueRules {
+    /// Most data in a command's capsule.
+    pub(super) capsule_bytes_max: usize,
+    /// Flow control is off: C2HData may stand for the response.
+    pub(super) success_flag: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Engine {
+    connection: Connection,
+    slots: Vec<Slot>,
+    free: Vec<u16>,
+    next_ticket: u64,
+    rules: QueueRules,
+}
+
+impl Engine {
+    /// Up to `commands` (at most [`super::QUEUE_COMMANDS_MAX`]) in flight.
+    pub(super) fn new(connection: Connection, commands: usize, rules: QueueRules) -> Self {
+        assert!((1..=super::QUEUE_COMMANDS_MAX).contains(&commands), "{commands} commands in flight");
+        Self {
+            connection,
+            slots: (0..commands).map(|_| Slot::default()).collect(),
+            free: (0..commands as u16).rev().collect(),
+            next_ticket: 0,
+            rules,
+        }
+    }
+
+    pub(super) fn set_rules(&mut self, rules: QueueRules) {
+        self.rules = rules;
+    }
+
+    pub(super) fn link(&self) -> &Link {
+        self.connection.link()
+    }
+
+    /// Number of commands that can be submitted now.
+    pub(super) fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// The ticket that the next command will get; earlier ones are smaller.
+    pub(super) fn next_ticket(&self) -> Ticket {
+        Ticket(self.next_ticket)
+    }
+
+    /// The identifier of a command in flight.
+    pub(super) fn command_id(&self, ticket: Ticket) -> Option<u16> {
+        let found = |slot: &Slot| slot.outstanding.as_ref().is_some_and(|outstanding| outstanding.ticket == ticket);
+        let index = self.slots.iter().position(found)?;
+        Some(identifier(index as u16, self.slots[index].generation))
+    }
+
+    /// Sends a command; data goes with it when it fits the capsule. The identifier and the data pointer are filled in.
+    pub(super) fn submit(&mut self, mut entry: SubmissionEntry, transfer: Transfer) -> Result<Ticket, DriverError> {
+        self.link().check()?;
+        let Some(&index) = self.free.last() else {
+            return Err(DriverError::Invalid(format!("{} commands are in flight already", self.slots.len())));
+        };
+        let length = match &transfer {
+            Transfer::None => Some(0),
+            Transfer::Write(data) => u32::try_from(data.len()).ok(),
+            Transfer::Read(range) => u32::try_from(range.len()).ok(),
+        };
+        let Some(length) = length else { return Err(DriverError::Invalid("transfer of 4 GiB or more".into())) };
+        let in_capsule =
+            matches!(&transfer, Transfer::Write(data) if (1..=self.rules.capsule_bytes_max).contains(&data.len()));
+        entry.flags = FLAGS_SGL;
+        entry.command_id = identifier(index, self.slots[usize::from(index)].generation).into();
+        entry.data = if in_capsule { SglDescriptor::in_capsule(length) } else { SglDescriptor::transport(length) };
+        let sent = match &transfer {
+            Transfer::Write(data) if in_capsule => self.send_capsule(&entry, data),
+            _ => self.send_capsule(&entry, &[]),
+        };
+        self.noted(sent)?;
+        self.free.pop();
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        let moved = if in_capsule { length as usize } else { 0 };
+        self.slots[usize::from(index)].outstanding = Some(Outstanding { ticket, transfer, moved, damaged: false });
+        Ok(ticket)
+    }
+
+    /// Takes the next PDU, and all of its data, in. Data of reads goes to their ranges of `sink`. Running out of time in the
+    /// middle of data is an error.
+    pub(super) fn step(&mut self, sink: &mut [u8], deadline: Deadline) -> Result<Step, DriverError> {
+        self.link().check()?;
+        let outcome = self.connection.next_header(deadline.at);
+        let outcome = outcome.and_then(|incoming| match incoming {
+            None => Ok(Step::Idle),
+            Some(incoming) => self.take(incoming, sink, deadline),
+        });
+        self.noted(outcome)
+    }
+
+    /// Ends the association for an error that is its end.
+    fn noted<T>(&self, outcome: Result<T, DriverError>) -> Result<T, DriverError> {
+        outcome.inspect_err(|error| {
+            if error.ends_association() {
+                self.link().fail(&error.to_string());
+            }
+        })
+    }
+
+    fn send_capsule(&mut self, entry: &SubmissionEntry, data: &[u8]) -> Result<(), DriverError> {
+        let header = CapsuleCommand::encode(entry, data.len() as u32, self.connection.digests());
+        self.send_with_data(&header, data)
+    }
+
+    fn send_with_data(&mut self, header: &[u8], data: &[u8]) -> Result<(), DriverError> {
+        let deadline = self.connection.send_deadline();
+        if !self.connection.digests().data || data.is_empty() {
+            return self.connection.send(&[header, data], deadline);
+        }
+        let mut digest = DataDigest::new();
+        digest.update(data);
+        self.connection.send(&[header, data, &digest.wire()], deadline)
+    }
+
+    fn take(&mut self, incoming: Incoming, sink: &mut [u8], deadline: Deadline) -> Result<Step, DriverError> {
+        match incoming.pdu {
+            Pdu::Response(entry) => self.complete(&entry).map(Step::Done),
+            Pdu::Data(header) => self.take_data(&header, incoming.data_digest, sink, deadline),
+            Pdu::ReadyToTransfer(request) => self.answer(&request).map(|()| Step::Progress),
+            Pdu::Terminate(fatal) => Err(self.link().protocol(format!("it ended the connection: {fatal}"))),
+            Pdu::IcReq(_) | Pdu::IcResp(_) | Pdu::Command(_) => {
+                unreachable!("the decoder gives a host no such pdu after set-up")
+            }
+        }
+    }
+
+    /// The slot of a command in flight.
+    fn find(&mut self, command_id: u16, what: &str) -> Result<usize, DriverError> {
+        let index = usize::from(command_id) % super::QUEUE_COMMANDS_MAX;
+        let slot = self.slots.get(index);
+        let matches = slot
+            .is_some_and(|slot| slot.outstanding.is_some() && identifier(index as u16, slot.generation) == command_id);
+        if matches {
+            return Ok(index);
+        }
+        let fatal = FatalError { status: FatalStatus::HEADER, info: 8 };
+        Err(self.connection.violation(fatal, format!("{what} for command {command_id:#06x}, which is not in flight")))
+    }
+
+    fn complete(&mut self, entry: &CompletionEntry) -> Result<Done, DriverError> {
+        let index = self.find(entry.command_id.get(), "response")?;
+        let completion = Completion { result: entry.result.get(), status: entry.status().0 };
+        self.finish(index, completion, entry.sq_head.get())
+    }
+
+    /// Frees a slot. Success means that all data has moved.
+    fn finish(&mut self, index: usize, mut completion: Completion, sq_head: u16) -> Result<Done, DriverError> {
+        let slot = &mut self.slots[index];
+        let Some(outstanding) = slot.outstanding.take() else { unreachable!("only found slots are finished") };
+        slot.generation = slot.generation.wrapping_add(1) & (u16::MAX >> SLOT_BITS);
+        self.free.push(index as u16);
+        let wanted = match &outstanding.transfer {
+            Transfer::None => 0,
+            Transfer::Write(data) => data.len(),
+            Transfer::Read(range) => range.len(),
+        };
+        if completion.status().is_success() {
+            if outstanding.moved != wanted {
+                let what = format!("success after {} of {wanted} bytes of data", outstanding.moved);
+                return Err(self.link().protocol(what));
+            }
+            if outstanding.damaged {
+                // NVMe/TCP, section "Data Digest": the command fails, the connection goes on.
+                completion.status = Status::TRANSIENT_TRANSPORT.0;
+            }
+        }
+        Ok(Done { ticket: outstanding.ticket, completion, sq_head })
+    }
+
+    fn take_data(
+        &mut self,
+        header: &DataHeader,
+        has_digest: bool,
+        sink: &mut [u8],
+        deadline: Deadline,
+    ) -> Result<Step, DriverError> {
+        let index = self.find(header.command_id.get(), "data")?;
+        let place = self.place_of(index, header)?;
+        let Some(into) = sink.get_mut(place) else { unreachable!("the buffer is that of the reads in flight") };
+        let timed_out = |link: &Link| deadline.timed_out(link.peer(), "the rest of its data");
+        if !self.connection.receive(into, deadline.at)? {
+            return Err(timed_out(self.link()));
+        }
+        let intact = match has_digest {
+            false => true,
+            true => self.connection.receive_digest(into, deadline.at)?.ok_or_else(|| timed_out(self.link()))?,
+        };
+        if let Some(outstanding) = &mut self.slots[index].outstanding {
+            outstanding.moved += into.len();
+            outstanding.damaged |= !intact;
+        }
+        if !header.is_success() {
+            return Ok(Step::Progress);
+        }
+        if !self.rules.success_flag {
+            let fatal = FatalError { status: FatalStatus::HEADER, info: 1 };
+            return Err(self.connection.violation(fatal, "success flag although flow control is on".into()));
+        }
+        self.finish(index, Completion::default(), u16::MAX).map(Step::Done)
+    }
+
+    /// Where a piece of data goes in the buffer of the reads.
+    fn place_of(&mut self, index: usize, header: &DataHeader) -> Result<Range<usize>, DriverError> {
+        let (offset, length) = (header.offset.get() as usize, header.length.get() as usize);
+        let outstanding = self.slots[index].outstanding.as_ref();
+        let what = match outstanding.map(|outstanding| (&outstanding.transfer, outstanding.moved)) {
+            Some((Transfer::Read(range), moved)) if offset == moved && length <= range.len() - moved => {
+                let from = range.start + moved;
+                return Ok(from..from + length);
+            }
+            Some((Transfer::Read(range), moved)) => {
+                format!("data at {offset}, {length} bytes, where {moved} of {} have come", range.len())
+            }
+            _ => "data for a command that reads none".to_owned(),
+        };
+        let fatal = FatalError { status: FatalStatus::DATA_RANGE, info: 0 };
+        Err(self.connection.violation(fatal, what))
+    }
+
+    /// Sends what an R2T asks for.
+    fn answer(&mut self, request: &ReadyToTransfer) -> Result<(), DriverError> {
+        let command_id = request.command_id.get();
+        let index = self.find(command_id, "R2T")?;
+        let (offset, length) = (request.offset.get() as usize, request.length.get() as usize);
+        let Some(mut outstanding) = self.slots[index].outstanding.take() else {
+            unreachable!("only found slots are answered for")
+        };
+        let wrong = match &outstanding.transfer {
+            Transfer::Write(data) if length > 0 && offset == outstanding.moved && length <= data.len() - offset => None,
+            Transfer::Write(data) => Some(format!(
+                "R2T at {offset}, {length} bytes, where {} of {} have gone",
+                outstanding.moved,
+                data.len()
+            )),
+            _ => Some("R2T for a command that writes nothing".to_owned()),
+        };
+        if let Some(what) = wrong {
+            let fatal = FatalError { status: FatalStatus::DATA_RANGE, info: 0 };
+            return Err(self.connection.violation(fatal, what));
+        }
+        if let Transfer::Write(data) = &outstanding.transfer {
+            self.send_pieces(command_id, request.tag.get(), &data[..offset + length], offset)?;
+        }
+        outstanding.moved += length;
+        self.slots[index].outstanding = Some(outstanding);
+        Ok(())
+    }
+
+    /// Sends `data` from `offset` on as H2CData, none larger than the controller takes.
+    fn send_pieces(&mut self, command_id: u16, tag: u16, data: &[u8], mut offset: usize) -> Result<(), DriverError> {
+        let piece_max = self.connection.h2c_bytes_max() as usize;
+        while offset < data.len() {
+            let end = data.len().min(offset + piece_max);
+            let piece =
+                DataPiece { command_id, offset: offset as u32, length: (end - offset) as u32, last: end == data.len() };
+            let header = piece.encode_to_controller(tag, self.connection.digests());
+            self.send_with_data(&header, &data[offset..end])?;
+            offset = end;
+        }
+        Ok(())
+    }
+}
+
+fn identifier(slot: u16, generation: u16) -> u16 {
+    slot | generation << SLOT_BITS
+}

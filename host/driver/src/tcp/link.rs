@@ -1,0 +1,162 @@
+//! Whether an association lives, shared by all of its connections.
+
+use crate::error::DriverError;
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Locks, whether or not a thread panicked while it held the lock: every state behind these locks is whole at any time.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The life of one association. Once failed, it stays failed: all sockets are shut, so that whoever waits on one wakes.
+#[derive(Debug)]
+pub(super) struct Link {
+    peer: String,
+    alive: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    reason: Option<String>,
+    streams: Vec<TcpStream>,
+}
+
+impl Link {
+    pub(super) fn new(peer: &str) -> Self {
+        Self { peer: peer.to_owned(), alive: AtomicBool::new(true), state: Mutex::default() }
+    }
+
+    pub(super) fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Acquire)
+    }
+
+    /// `Lost` with the first reason, once failed.
+    pub(super) fn check(&self) -> Result<(), DriverError> {
+        if self.is_alive() {
+            return Ok(());
+        }
+        let reason = lock(&self.state).reason.clone();
+        Err(self.lost(&reason.unwrap_or_default()))
+    }
+
+    /// Takes a socket in, to be shut when the link fails.
+    pub(super) fn register(&self, stream: &TcpStream) -> io::Result<()> {
+        let stream = stream.try_clone()?;
+        let mut state = lock(&self.state);
+        if state.reason.is_some() {
+            shut(&stream);
+        }
+        state.streams.push(stream);
+        Ok(())
+    }
+
+    /// Ends the association; the first reason counts.
+    pub(super) fn fail(&self, reason: &str) {
+        let mut state = lock(&self.state);
+        if state.reason.is_some() {
+            return;
+        }
+        tracing::debug!(peer = self.peer, reason, "association ends");
+        state.reason = Some(reason.to_owned());
+        self.alive.store(false, Ordering::Release);
+        state.streams.drain(..).for_each(|stream| shut(&stream));
+    }
+
+    pub(super) fn lost(&self, reason: &str) -> DriverError {
+        DriverError::Lost { peer: self.peer.clone(), reason: reason.to_owned() }
+    }
+
+    pub(super) fn protocol(&self, what: String) -> DriverError {
+        DriverError::Protocol { peer: self.peer.clone(), what }
+    }
+}
+
+/// A socket that is shut already is as good.
+fn shut(stream: &TcpStream) {
+    let _ = stream.shutdown(Shutdown::Both);
+}
+
+/// A thing that threads use by turns, with a bound on the wait for a turn.
+#[derive(Debug)]
+pub(super) struct Gate<T> {
+    slot: Mutex<Option<T>>,
+    freed: Condvar,
+}
+
+/// A turn at a [`Gate`].
+#[derive(Debug)]
+pub(super) struct Turn<'a, T> {
+    gate: &'a Gate<T>,
+    /// There until dropped.
+    thing: Option<T>,
+}
+
+impl<T> Gate<T> {
+    pub(super) fn new(thing: T) -> Self {
+        Self { slot: Mutex::new(Some(thing)), freed: Condvar::new() }
+    }
+
+    /// A turn, or `None` when there is none by `at`.
+    pub(super) fn take(&self, at: Instant) -> Option<Turn<'_, T>> {
+        let mut slot = lock(&self.slot);
+        loop {
+            if let Some(thing) = slot.take() {
+                return Some(Turn { gate: self, thing: Some(thing) });
+            }
+            let left = at.checked_duration_since(Instant::now())?;
+            slot = self.freed.wait_timeout(slot, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl<T> Turn<'_, T> {
+    pub(super) fn get(&mut self) -> &mut T {
+        let Some(thing) = self.thing.as_mut() else { unreachable!("a turn has its thing until it is dropped") };
+        thing
+    }
+}
+
+impl<T> Drop for Turn<'_, T> {
+    fn drop(&mut self) {
+        *lock(&self.gate.slot) = self.thing.take();
+        self.gate.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_first_reason_counts() {
+        let link = Link::new("peer");
+        assert!(link.check().is_ok());
+        link.fail("one");
+        link.fail("two");
+        assert_eq!(link.check().unwrap_err().to_string(), "connection to peer lost: one");
+    }
+
+    #[test]
+    fn turns_are_exclusive_and_bounded() {
+        let gate = Gate::new(1);
+        let mut turn = gate.take(Instant::now()).unwrap();
+        *turn.get() += 1;
+        assert!(gate.take(Instant::now()).is_none());
+        std::thread::scope(|scope| {
+            let waiter =
+                scope.spawn(|| gate.take(Instant::now() + Duration::from_secs(60)).map(|mut turn| *turn.get()));
+            drop(turn);
+            assert_eq!(waiter.join().unwrap(), Some(2));
+        });
+    }
+}

@@ -1,0 +1,175 @@
+//! An I/O queue: commands in flight, and reads straight into the caller's buffer.
+
+use super::admin::entry_of;
+use super::association::Handle;
+use super::connection::Deadline;
+use super::engine::{Engine, Step, Transfer};
+use super::{READ_PIECE_BYTES, READS_IN_FLIGHT};
+use crate::contract::{AbortOutcome, AdminData, Command, Completion, Controller, Queue, Ticket};
+use crate::error::DriverError;
+use ddlp_nvme::admin::Abort;
+use ddlp_nvme::code::Direction;
+use ddlp_nvme::io::BlockRange;
+use ddlp_nvme::{AdminOpcode, IoOpcode, Status};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+pub(super) struct TcpQueue {
+    handle: Handle,
+    queue_id: u16,
+    /// There until dropped.
+    engine: Option<Engine>,
+    depth: usize,
+    in_flight: usize,
+    /// Smaller tickets are those of an earlier user of the connection.
+    first: Ticket,
+    finished: VecDeque<(Ticket, Completion)>,
+}
+
+impl TcpQueue {
+    pub(super) fn new(handle: Handle, queue_id: u16, engine: Engine, depth: usize) -> Self {
+        let first = engine.next_ticket();
+        Self { handle, queue_id, engine: Some(engine), depth, in_flight: 0, first, finished: VecDeque::new() }
+    }
+
+    fn engine(&mut self) -> &mut Engine {
+        let Some(engine) = self.engine.as_mut() else { unreachable!("a queue has its engine until it is dropped") };
+        engine
+    }
+
+    /// Keeps the completion of a submitted command; those of an earlier user's are dropped.
+    fn keep(&mut self, ticket: Ticket, completion: Completion) {
+        if ticket >= self.first {
+            self.in_flight -= 1;
+            self.finished.push_back((ticket, completion));
+        }
+    }
+
+    /// Steps until all reads of `plan` are done, and gives the first status that was no success.
+    fn run_reads(&mut self, mut plan: ReadPlan, buf: &mut [u8], deadline: Deadline) -> Result<Status, DriverError> {
+        let mut reads: Vec<Ticket> = Vec::with_capacity(READS_IN_FLIGHT);
+        let mut status = Status::SUCCESS;
+        loop {
+            while reads.len() < READS_IN_FLIGHT && status.is_success() {
+                let Some((entry, transfer)) = plan.next() else { break };
+                reads.push(self.engine().submit(entry_of(&entry), transfer)?);
+            }
+            if reads.is_empty() {
+                return Ok(status);
+            }
+            match self.engine().step(buf, deadline)? {
+                Step::Progress => {}
+                Step::Idle => {
+                    let link = self.engine().link();
+                    let error = deadline.timed_out(link.peer(), "read");
+                    link.fail(&error.to_string());
+                    return Err(error);
+                }
+                Step::Done(done) => match reads.iter().position(|&read| read == done.ticket) {
+                    None => self.keep(done.ticket, done.completion),
+                    Some(index) => {
+                        reads.swap_remove(index);
+                        if status.is_success() {
+                            status = done.completion.status();
+                        }
+                    }
+                },
+            }
+        }
+    }
+}
+
+impl Drop for TcpQueue {
+    fn drop(&mut self) {
+        if let Some(engine) = self.engine.take() {
+            self.handle.association().park(self.queue_id, engine);
+        }
+    }
+}
+
+/// The reads of one [`Queue::read_blocks`], one after the other.
+struct ReadPlan {
+    nsid: u32,
+    lba: u64,
+    block_bytes: usize,
+    piece_bytes: usize,
+    offset: usize,
+    bytes: usize,
+}
+
+impl Iterator for ReadPlan {
+    type Item = (Command, Transfer);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let end = self.bytes.min(self.offset + self.piece_bytes);
+        let blocks = (end - self.offset) / self.block_bytes;
+        let range = BlockRange::new(self.lba, u32::try_from(blocks).ok()?)?;
+        let command =
+            Command { opcode: IoOpcode::READ.0, nsid: self.nsid, cdw10_15: range.dwords(), ..Command::default() };
+        let transfer = Transfer::Read(self.offset..end);
+        self.lba += u64::from(range.blocks());
+        self.offset = end;
+        Some((command, transfer))
+    }
+}
+
+impl Queue for TcpQueue {
+    fn submit(&mut self, command: &Command, data: Vec<u8>) -> Result<Ticket, DriverError> {
+        if self.in_flight >= self.depth {
+            return Err(DriverError::Invalid(format!("{} commands are in flight already", self.in_flight)));
+        }
+        let most = self.handle.transfer_bytes_max();
+        if data.len() > most {
+            let bytes = data.len();
+            return Err(DriverError::Invalid(format!("transfer of {bytes} bytes, at most {most} allowed")));
+        }
+        let direction = Direction::of(command.opcode);
+        if !data.is_empty() && direction != Direction::Write {
+            let opcode = command.opcode;
+            return Err(DriverError::Invalid(format!("opcode {opcode:02X}h takes no data from the host")));
+        }
+        let transfer = if data.is_empty() { Transfer::None } else { Transfer::Write(data) };
+        let ticket = self.engine().submit(entry_of(command), transfer)?;
+        self.in_flight += 1;
+        Ok(ticket)
+    }
+
+    fn poll(&mut self, deadline: Instant) -> Result<Option<(Ticket, Completion)>, DriverError> {
+        let deadline = Deadline { at: deadline, after: Duration::ZERO };
+        loop {
+            if let Some(finished) = self.finished.pop_front() {
+                return Ok(Some(finished));
+            }
+            match self.engine().step(&mut [], deadline)? {
+                Step::Idle => return Ok(None),
+                Step::Progress => {}
+                Step::Done(done) => self.keep(done.ticket, done.completion),
+            }
+        }
+    }
+
+    fn read_blocks(&mut self, nsid: u32, lba: u64, buf: &mut [u8], timeout: Duration) -> Result<(), DriverError> {
+        let deadline = Deadline::after(timeout);
+        let geometry = self.handle.geometry(nsid, timeout)?;
+        geometry.blocks_of(lba, buf.len())?;
+        let block_bytes = geometry.block_bytes as usize;
+        let most = self.handle.transfer_bytes_max().min(READ_PIECE_BYTES);
+        let piece_bytes = (most / block_bytes).max(1) * block_bytes;
+        let plan = ReadPlan { nsid, lba, block_bytes, piece_bytes, offset: 0, bytes: buf.len() };
+        let status = self.run_reads(plan, buf, deadline)?;
+        let what = format!("read of {} bytes at block {lba} of namespace {nsid}", buf.len());
+        Completion { result: 0, status: status.0 }.success(self.handle.peer(), &what).map(drop)
+    }
+
+    fn abort(&mut self, ticket: Ticket, timeout: Duration) -> Result<AbortOutcome, DriverError> {
+        let queue_id = self.queue_id;
+        let Some(command_id) = self.engine().command_id(ticket).filter(|_| ticket >= self.first) else {
+            return Ok(AbortOutcome::NotInFlight);
+        };
+        let request = Abort { queue_id, command_id };
+        let command = Command { opcode: AdminOpcode::ABORT.0, cdw10_15: request.dwords(), ..Command::default() };
+        let completion = self.handle.admin(&command, AdminData::None, timeout)?;
+        let result = completion.success(self.handle.peer(), "abort")?;
+        Ok(if Abort::was_aborted(result) { AbortOutcome::Aborted } else { AbortOutcome::NotAborted })
+    }
+}

@@ -1,0 +1,294 @@
+//! The driver against a peer that does what it should, over real sockets.
+
+mod peer;
+
+use ddlp_driver::program::{self, ProgramSlot};
+use ddlp_driver::tcp::{self, READ_PIECE_BYTES};
+use ddlp_driver::{AbortOutcome, AdminData, Command, Controller, DriverError, Queue, logpage, namespace};
+use ddlp_nvme::admin::Abort;
+use ddlp_nvme::{AdminOpcode, Csi, LogId, Status};
+use peer::{BLOCK, BLOCKS, Config, Event, Handled, LONG, NSID, Peer, log_page, pattern};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const SLOT: ProgramSlot = ProgramSlot { nsid: 3, index: 1 };
+
+fn soon() -> Instant {
+    Instant::now() + LONG
+}
+
+/// Every combination of digests.
+fn digests() -> impl Iterator<Item = (bool, bool)> {
+    [(false, false), (true, false), (false, true), (true, true)].into_iter()
+}
+
+#[test]
+fn blocks_arrive_whole_under_every_digest_setting_and_flow_control() {
+    for (header_digest, data_digest) in digests() {
+        for flow_control_can_be_off in [false, true] {
+            let peer = Peer::honest(Config { flow_control_can_be_off, ..Config::default() });
+            let mut target = peer.target();
+            (target.header_digest, target.data_digest) = (header_digest, data_digest);
+            let controller = tcp::connect(&target).unwrap();
+            let geometry = namespace::geometry(controller.as_ref(), NSID, LONG).unwrap();
+            assert_eq!((geometry.block_bytes as usize, geometry.blocks), (BLOCK, BLOCKS));
+            let mut queue = controller.open_queue(2).unwrap();
+            for (lba, blocks) in [(0, 1), (5, 0), (3, 700), (BLOCKS - 1, 1)] {
+                let mut buf = vec![0xEE; blocks * BLOCK];
+                queue.read_blocks(NSID, lba, &mut buf, LONG).unwrap();
+                assert!(buf == pattern(lba, blocks * BLOCK), "{blocks} blocks at {lba}");
+            }
+        }
+    }
+}
+
+#[test]
+fn reads_are_as_large_as_the_controller_allows() {
+    for (mdts, expected) in [(0, READ_PIECE_BYTES), (6, 256 << 10), (3, 32 << 10)] {
+        let peer = Peer::start(Config { mdts, ..Config::default() }, |wire, received| {
+            if received.is_read() {
+                wire.mark(received.entry.data.length.get().into());
+            }
+            Handled::No
+        });
+        let controller = tcp::connect(&peer.target()).unwrap();
+        let mut queue = controller.open_queue(1).unwrap();
+        let mut buf = vec![0; expected + BLOCK];
+        queue.read_blocks(NSID, 0, &mut buf, LONG).unwrap();
+        for bytes in [expected, BLOCK] {
+            assert_eq!(
+                peer.wait_for(|event| matches!(event, Event::Mark(_))),
+                Event::Mark(bytes as u64),
+                "mdts {mdts}"
+            );
+        }
+    }
+}
+
+#[test]
+fn reads_outside_the_namespace_are_not_sent() {
+    let peer = Peer::honest(Config::default());
+    let controller = tcp::connect(&peer.target()).unwrap();
+    let mut queue = controller.open_queue(1).unwrap();
+    for (lba, bytes) in [(BLOCKS, BLOCK), (u64::MAX, BLOCK), (0, 100)] {
+        let outcome = queue.read_blocks(NSID, lba, &mut vec![0; bytes], LONG);
+        assert!(matches!(outcome, Err(DriverError::Invalid(_))), "{outcome:?}");
+    }
+    assert!(controller.is_alive());
+}
+
+#[test]
+fn commands_bring_their_data_in_the_capsule_or_on_request() {
+    for (header_digest, data_digest) in digests() {
+        let peer = Peer::honest(Config::default());
+        let mut target = peer.target();
+        (target.header_digest, target.data_digest) = (header_digest, data_digest);
+        let controller = tcp::connect(&target).unwrap();
+        let mut queue = controller.open_queue(8).unwrap();
+        // Nothing; in the capsule up to 1024 bytes; by R2T, in one and in several H2CData.
+        for bytes in [0usize, 1, 1024, 1025, 8193, 100_000] {
+            let data: Vec<u8> = (0..bytes).map(|at| at as u8).collect();
+            let expected: u64 = data.iter().map(|&byte| u64::from(byte)).sum();
+            let ticket = queue.submit(&program::execute(SLOT, 1, 2), data).unwrap();
+            let (finished, completion) = queue.poll(soon()).unwrap().unwrap();
+            assert_eq!((finished, completion.status, completion.result), (ticket, 0, expected), "{bytes} bytes");
+        }
+    }
+}
+
+#[test]
+fn completions_that_arrive_during_a_read_are_kept() {
+    let peer = Peer::honest(Config::default());
+    let controller = tcp::connect(&peer.target()).unwrap();
+    let mut queue = controller.open_queue(2).unwrap();
+    let first = queue.submit(&program::execute(SLOT, 0, 0), vec![1]).unwrap();
+    let second = queue.submit(&program::execute(SLOT, 0, 0), vec![2; 2000]).unwrap();
+    let third = queue.submit(&program::execute(SLOT, 0, 0), vec![3]);
+    assert!(matches!(third, Err(DriverError::Invalid(_))), "two are in flight");
+    let mut buf = vec![0; 10 * BLOCK];
+    queue.read_blocks(NSID, 0, &mut buf, LONG).unwrap();
+    assert_eq!(buf, pattern(0, 10 * BLOCK));
+    let finished: Vec<_> = (0..2).map(|_| queue.poll(soon()).unwrap().unwrap()).collect();
+    assert_eq!(finished.iter().map(|(ticket, _)| *ticket).collect::<Vec<_>>(), [first, second]);
+    assert_eq!(queue.poll(Instant::now()).unwrap(), None);
+}
+
+#[test]
+fn a_failed_read_leaves_the_queue_usable() {
+    let failing = Arc::new(AtomicBool::new(true));
+    let switch = Arc::clone(&failing);
+    let peer = Peer::start(Config::default(), move |wire, received| {
+        if received.is_read() && received.entry.cdw(10) == 64 && switch.load(Ordering::SeqCst) {
+            wire.respond(received.cid(), Status::UNRECOVERED_READ, 0);
+            return Handled::Yes;
+        }
+        Handled::No
+    });
+    let controller = tcp::connect(&peer.target()).unwrap();
+    let mut queue = controller.open_queue(1).unwrap();
+    let mut buf = vec![0; 512 * BLOCK];
+    let error = queue.read_blocks(NSID, 0, &mut buf, LONG).unwrap_err();
+    assert!(error.to_string().ends_with("unrecovered read error (sct 2 sc 81h)"), "{error}");
+    failing.store(false, Ordering::SeqCst);
+    queue.read_blocks(NSID, 0, &mut buf, LONG).unwrap();
+    assert!(buf == pattern(0, 512 * BLOCK));
+}
+
+#[test]
+fn log_pages_come_in_pieces() {
+    let peer = Peer::honest(Config { mdts: 1, ..Config::default() });
+    let controller = tcp::connect(&peer.target()).unwrap();
+    assert_eq!(controller.transfer_bytes_max(), 8192);
+    let mut page = vec![0; 20_000];
+    logpage::read(controller.as_ref(), LogId(0xC0), Csi::NVM, &mut page, LONG).unwrap();
+    assert_eq!(page, log_page(0, 20_000));
+    assert!(logpage::read(controller.as_ref(), LogId(0xC0), Csi::NVM, &mut page[..3], LONG).is_err());
+}
+
+#[test]
+fn programs_are_loaded_in_pieces() {
+    let peer = Peer::honest(Config::default());
+    let controller = tcp::connect(&peer.target()).unwrap();
+    let program: Vec<u8> = (0..20_000u32).map(|at| (at / 7) as u8).collect();
+    program::load(controller.as_ref(), SLOT, 0xC0, &program, LONG).unwrap();
+    program::activate(controller.as_ref(), SLOT, LONG).unwrap();
+    assert_eq!(*peer.shared.program.lock().unwrap(), program);
+    assert!(program::load(controller.as_ref(), SLOT, 0xC0, &[], LONG).is_err());
+}
+
+#[test]
+fn refusals_are_completions_of_admin_commands() {
+    let peer = Peer::honest(Config::default());
+    let controller = tcp::connect(&peer.target()).unwrap();
+    let command = Command { opcode: 0xC0, ..Command::default() };
+    let completion = controller.admin(&command, AdminData::None, LONG).unwrap();
+    assert_eq!(completion.status(), Status::INVALID_OPCODE.do_not_retry());
+    let error = completion.success(controller.peer(), "cancel").unwrap_err();
+    assert!(!error.is_transient() && !error.ends_association());
+    let outcome = controller.admin(&command, AdminData::Read(&mut [0; 4]), LONG);
+    assert!(matches!(outcome, Err(DriverError::Invalid(_))), "c0h moves no data");
+    assert!(controller.is_alive());
+}
+
+#[test]
+fn a_command_in_flight_can_be_aborted() {
+    let peer = Peer::start(Config::default(), |wire, received| {
+        if received.is_execute() {
+            wire.mark(received.cid().into());
+            return Handled::Yes;
+        }
+        if received.is(AdminOpcode::ABORT) {
+            let request = Abort::parse(&received.entry);
+            assert_eq!(request.queue_id, 1);
+            wire.mark(request.command_id.into());
+            wire.respond(received.cid(), Status::SUCCESS, Abort::result(true));
+            return Handled::Yes;
+        }
+        Handled::No
+    });
+    let controller = tcp::connect(&peer.target()).unwrap();
+    let mut queue = controller.open_queue(1).unwrap();
+    let ticket = queue.submit(&program::execute(SLOT, 0, 0), vec![]).unwrap();
+    assert_eq!(queue.abort(ticket, LONG).unwrap(), AbortOutcome::Aborted);
+    let marks: Vec<Event> = (0..2).map(|_| peer.wait_for(|event| matches!(event, Event::Mark(_)))).collect();
+    assert_eq!(marks[0], marks[1], "the identifier is that of the command");
+    let other = ddlp_driver::Ticket(ticket.0 + 1);
+    assert_eq!(queue.abort(other, LONG).unwrap(), AbortOutcome::NotInFlight);
+}
+
+#[test]
+fn queues_are_bounded_and_used_again() {
+    let peer = Peer::honest(Config { io_queues: 2, ..Config::default() });
+    let controller = tcp::connect(&peer.target()).unwrap();
+    let first = controller.open_queue(4).unwrap();
+    let _second = controller.open_queue(4).unwrap();
+    assert!(matches!(controller.open_queue(4), Err(DriverError::Invalid(_))));
+    drop(first);
+    let mut again = controller.open_queue(4).unwrap();
+    let mut buf = vec![0; BLOCK];
+    again.read_blocks(NSID, 9, &mut buf, LONG).unwrap();
+    assert_eq!(buf, pattern(9, BLOCK));
+    assert!(matches!(controller.open_queue(0), Err(DriverError::Invalid(_))));
+    assert!(matches!(controller.open_queue(61), Err(DriverError::Invalid(_))), "64 commands, 4 of them for reads");
+}
+
+#[test]
+fn a_queue_used_again_does_not_show_older_completions() {
+    let held = Mutex::new(None);
+    let peer = Peer::start(Config { io_queues: 1, ..Config::default() }, move |wire, received| {
+        if received.is_execute() && received.entry.cdw(10) == 1 {
+            *held.lock().unwrap() = Some(received.cid());
+            return Handled::Yes;
+        }
+        if let Some(cid) = held.lock().unwrap().take_if(|_| received.is_execute()) {
+            wire.respond(cid, Status::SUCCESS, 1);
+        }
+        Handled::No
+    });
+    let controller = tcp::connect(&peer.target()).unwrap();
+    let mut first = controller.open_queue(4).unwrap();
+    let older = first.submit(&program::execute(SLOT, 1, 0), vec![]).unwrap();
+    drop(first);
+    assert!(matches!(controller.open_queue(4), Err(DriverError::Invalid(_))), "one of its slots is taken");
+    let mut second = controller.open_queue(3).unwrap();
+    let newer = second.submit(&program::execute(SLOT, 2, 0), vec![7]).unwrap();
+    assert_ne!(older, newer);
+    let (finished, completion) = second.poll(soon()).unwrap().unwrap();
+    assert_eq!((finished, completion.result), (newer, 7));
+    assert_eq!(second.abort(older, LONG).unwrap(), AbortOutcome::NotInFlight);
+}
+
+#[test]
+fn dropping_the_controller_shuts_it_down_and_wakes_its_queues() {
+    let peer = Peer::honest(Config::default());
+    let controller = tcp::connect(&peer.target()).unwrap();
+    let mut queue = controller.open_queue(1).unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(move || queue.poll(soon()));
+        drop(controller);
+        let error = waiter.join().unwrap().unwrap_err();
+        assert!(error.to_string().ends_with("closed by this host"), "{error}");
+    });
+    peer.wait_for(|event| *event == Event::ShutdownAsked);
+    peer.wait_for(|event| *event == Event::Closed(0));
+}
+
+#[test]
+fn the_association_is_kept_alive_while_nothing_happens_and_during_a_long_command() {
+    let peer = Peer::start(Config::default(), |wire, received| {
+        if received.is(AdminOpcode(0xC0)) {
+            wire.mark(received.cid().into());
+            return Handled::Yes;
+        }
+        Handled::No
+    });
+    let mut target = peer.target();
+    target.keep_alive = Duration::from_millis(400);
+    let controller = tcp::connect(&target).unwrap();
+    for _ in 0..3 {
+        peer.wait_for(|event| *event == Event::KeepAlive);
+    }
+    let command = Command { opcode: 0xC0, ..Command::default() };
+    std::thread::scope(|scope| {
+        let caller = Arc::clone(&controller);
+        let long = scope.spawn(move || caller.admin(&command, AdminData::None, Duration::from_secs(3)));
+        peer.wait_for(|event| matches!(event, Event::Mark(_)));
+        for _ in 0..3 {
+            peer.wait_for(|event| *event == Event::KeepAlive);
+        }
+        let busy = controller.admin(&command, AdminData::None, Duration::from_millis(1));
+        assert!(matches!(busy, Err(DriverError::Busy { .. })), "{busy:?}");
+        assert!(controller.is_alive());
+        assert!(matches!(long.join().unwrap(), Err(DriverError::TimedOut { .. })));
+        assert!(!controller.is_alive());
+    });
+}
+
+fn assert_send<T: Send + ?Sized>() {}
+
+#[test]
+fn queues_and_controllers_travel_between_threads() {
+    assert_send::<Arc<dyn Controller>>();
+    assert_send::<Box<dyn Queue>>();
+}
