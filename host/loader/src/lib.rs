@@ -1,1 +1,58 @@
-//! ddlp-host
+//! The loader for training code: one epoch, prepared from both ends.
+//!
+//! ```no_run
+//! use ddlp_host::{DriveSpec, Loader, LocalDrive, Strategy};
+//!
+//! let loader = Loader::builder()
+//!     .dataset_path("photos.ddlp")
+//!     .batch_size(256)
+//!     .epochs(2)
+//!     .strategy(Strategy::Ordered)
+//!     .drive(DriveSpec::Local(LocalDrive::default()))
+//!     .build()?;
+//! for batch in loader {
+//!     let batch = batch?;
+//!     println!("epoch {} batch {}: {} images", batch.epoch(), batch.index(), batch.len());
+//! }
+//! # Ok::<(), ddlp_host::LoaderError>(())
+//! ```
+//!
+//! - [`schedule`]: which prong prepares which batch, and what is delivered next. No threads, no clock, no I/O.
+//! - `engine`: what the threads share. `cpu`: the CPU prong. `drive`: a drive as a prong.
+//! - [`order`]: the order of samples. [`plan`], [`state`]: replay and resume.
+//! - [`report`]: what happened. [`digest`]: to compare runs.
+//!
+//! It does not decode, resize or checksum anything itself: samples are prepared by `ddlp_csd::prepare`, on the host as in
+//! the drive.
+#![deny(unsafe_code)]
+
+mod batch;
+mod buffers;
+mod config;
+mod cpu;
+pub mod digest;
+mod drive;
+mod engine;
+mod error;
+mod loader;
+pub mod order;
+pub mod plan;
+mod recorder;
+pub mod report;
+mod rows;
+pub mod schedule;
+pub mod state;
+pub mod usage;
+
+pub use batch::Batch;
+pub use config::LoaderBuilder;
+pub use ddlp_csd::program::CorruptPolicy;
+pub use digest::Digest;
+pub use drive::{DriveSpec, LocalDrive, LocalResults};
+pub use error::LoaderError;
+pub use loader::{Loader, Progress, ProgressHandle, ProngProgress, Stopper};
+pub use order::LastBatch;
+pub use plan::Plan;
+pub use report::Report;
+pub use schedule::Strategy;
+pub use state::LoaderState;

@@ -1,0 +1,96 @@
+//! A batch as the consumer gets it.
+
+use crate::buffers::PooledBuffer;
+use crate::drive::SlotLease;
+use crate::schedule::{BatchId, ProngId};
+use ddlp_csd::slot::SampleRecord;
+use ddlp_pixels::{Normalize, Shape};
+
+/// One batch: rows of u8 pixels, their sample ids and labels.
+///
+/// The pixels lie in a buffer of the loader's pool or in a result slot shared with a drive; both go back when the batch is
+/// dropped, so a consumer that keeps batches slows the loader down, and one that keeps all of them stops it.
+#[derive(Debug)]
+pub struct Batch {
+    id: BatchId,
+    prong: ProngId,
+    shape: Shape,
+    sample_ids: Vec<u64>,
+    labels: Vec<u32>,
+    records: Vec<SampleRecord>,
+    pixels: Pixels,
+}
+
+/// Where the pixels of a batch lie.
+#[derive(Debug)]
+pub(crate) enum Pixels {
+    Pooled(PooledBuffer),
+    Slot(SlotLease),
+}
+
+impl Batch {
+    pub(crate) fn new(id: BatchId, prong: ProngId, shape: Shape, records: Vec<SampleRecord>, pixels: Pixels) -> Self {
+        let rows = records.iter().filter(|record| record.has_row());
+        let (sample_ids, labels) = rows.map(|record| (record.sample_id, record.label)).unzip();
+        Self { id, prong, shape, sample_ids, labels, records, pixels }
+    }
+
+    /// Epoch of the batch.
+    pub fn epoch(&self) -> u32 {
+        self.id.epoch
+    }
+
+    /// Number of the batch within its epoch.
+    pub fn index(&self) -> u32 {
+        self.id.batch
+    }
+
+    /// The prong that made it: 0 is the host's CPU, the drives follow in the order of the builder.
+    pub fn prong(&self) -> usize {
+        self.prong
+    }
+
+    /// Number of rows. Less than the batch size in a short last batch or where corrupt samples were skipped.
+    pub fn len(&self) -> usize {
+        self.sample_ids.len()
+    }
+
+    /// True when every sample of the batch was skipped.
+    pub fn is_empty(&self) -> bool {
+        self.sample_ids.is_empty()
+    }
+
+    /// Sample id of each row.
+    pub fn sample_ids(&self) -> &[u64] {
+        &self.sample_ids
+    }
+
+    /// Label (class index) of each row.
+    pub fn labels(&self) -> &[u32] {
+        &self.labels
+    }
+
+    /// What became of each requested sample, rows or not.
+    pub fn records(&self) -> &[SampleRecord] {
+        &self.records
+    }
+
+    /// Height, width and channels of a row.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The rows, contiguous: `len × height × width × channels` u8 (NHWC).
+    pub fn pixels(&self) -> &[u8] {
+        let bytes = self.len() * self.shape.bytes();
+        match &self.pixels {
+            Pixels::Pooled(buffer) => &buffer[..bytes],
+            Pixels::Slot(lease) => &lease.payload()[..bytes],
+        }
+    }
+
+    /// The rows normalised, `len × channels × height × width` f32 (NCHW), into `out` of exactly that many elements.
+    pub fn normalize_into(&self, normalize: &Normalize, out: &mut [f32]) {
+        normalize.f32_nchw(self.pixels(), self.shape, out);
+    }
+}

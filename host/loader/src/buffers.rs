@@ -1,0 +1,98 @@
+//! The pool of batch buffers. Its size bounds what the loader prepares ahead: an empty pool stops the prongs.
+
+use memmap2::MmapMut;
+use std::sync::{Arc, Condvar, Mutex};
+
+/// A bounded number of page-aligned buffers of one size, made when first needed and reused.
+#[derive(Debug)]
+pub(crate) struct BufferPool {
+    bytes: usize,
+    state: Mutex<State>,
+    returned: Arc<Condvar>,
+}
+
+#[derive(Debug)]
+struct State {
+    idle: Vec<MmapMut>,
+    unmade: usize,
+}
+
+impl BufferPool {
+    /// `count` buffers of `bytes` bytes; `returned` is notified whenever one comes back.
+    pub fn new(count: usize, bytes: usize, returned: Arc<Condvar>) -> Self {
+        Self { bytes, state: Mutex::new(State { idle: Vec::new(), unmade: count }), returned }
+    }
+
+    /// Buffers that can be taken now.
+    pub fn free(&self) -> usize {
+        let state = self.state.lock().expect("no panic while the pool is locked");
+        state.idle.len() + state.unmade
+    }
+
+    /// A buffer, or `None` when all are out. Fails when memory is refused.
+    pub fn take(&self) -> std::io::Result<Option<MmapMut>> {
+        let mut state = self.state.lock().expect("no panic while the pool is locked");
+        if let Some(buffer) = state.idle.pop() {
+            return Ok(Some(buffer));
+        }
+        if state.unmade == 0 {
+            return Ok(None);
+        }
+        let buffer = MmapMut::map_anon(self.bytes)?;
+        state.unmade -= 1;
+        Ok(Some(buffer))
+    }
+
+    /// Takes a buffer back.
+    pub fn put(&self, buffer: MmapMut) {
+        self.state.lock().expect("no panic while the pool is locked").idle.push(buffer);
+        self.returned.notify_all();
+    }
+}
+
+/// A buffer on loan: it returns to its pool when dropped.
+#[derive(Debug)]
+pub(crate) struct PooledBuffer {
+    buffer: Option<MmapMut>,
+    pool: Arc<BufferPool>,
+}
+
+impl PooledBuffer {
+    pub fn new(buffer: MmapMut, pool: Arc<BufferPool>) -> Self {
+        Self { buffer: Some(buffer), pool }
+    }
+}
+
+impl std::ops::Deref for PooledBuffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.buffer.as_deref().expect("held until dropped")
+    }
+}
+
+impl Drop for PooledBuffer {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            self.pool.put(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pool_is_bounded_and_reuses_what_comes_back() {
+        let pool = Arc::new(BufferPool::new(2, 100, Arc::default()));
+        let mut first = pool.take().unwrap().unwrap();
+        first[0] = 7;
+        let _second = pool.take().unwrap().unwrap();
+        assert!(pool.take().unwrap().is_none());
+        assert_eq!(pool.free(), 0);
+        drop(PooledBuffer::new(first, pool.clone()));
+        assert_eq!(pool.free(), 1);
+        assert_eq!(pool.take().unwrap().unwrap()[0], 7, "the same memory");
+    }
+}

@@ -1,0 +1,266 @@
+//! The options of a loader, and their defaults.
+
+use crate::drive::DriveSpec;
+use crate::error::LoaderError;
+use crate::loader::Loader;
+use crate::order::LastBatch;
+use crate::plan::Plan;
+use crate::schedule::Strategy;
+use crate::state::LoaderState;
+use ddlp_csd::program::CorruptPolicy;
+use ddlp_dataset::Dataset;
+use ddlp_pixels::{Limits, Pipeline};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Most CPU threads, buffers and drives of one loader, and most batches in work of one drive.
+pub const THREADS_MAX: usize = 1024;
+/// Most batch buffers.
+pub const BUFFERS_MAX: usize = 4096;
+/// Most drives.
+pub const DRIVES_MAX: usize = 64;
+/// Most batches in work of one drive.
+pub const DEPTH_MAX: usize = 32;
+
+/// Collects the options of a [`Loader`].
+#[derive(Clone)]
+#[must_use]
+pub struct LoaderBuilder {
+    pub(crate) dataset: Option<Arc<dyn Dataset>>,
+    pub(crate) dataset_path: Option<PathBuf>,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) batch_size: usize,
+    pub(crate) epochs: u32,
+    pub(crate) strategy: Strategy,
+    pub(crate) drives: Vec<DriveSpec>,
+    pub(crate) drive_depth: usize,
+    pub(crate) drive_timeout: Duration,
+    pub(crate) threads: usize,
+    pub(crate) cores: Vec<usize>,
+    pub(crate) seed: u64,
+    pub(crate) policy: CorruptPolicy,
+    pub(crate) limits: Limits,
+    pub(crate) last: LastBatch,
+    pub(crate) rank: u32,
+    pub(crate) world: u32,
+    pub(crate) buffers: usize,
+    pub(crate) window: Option<usize>,
+    pub(crate) epoch_samples: Option<u64>,
+    pub(crate) stall_after: Duration,
+    pub(crate) replay: Option<Plan>,
+    pub(crate) resume: Option<LoaderState>,
+}
+
+impl Default for LoaderBuilder {
+    fn default() -> Self {
+        Self {
+            dataset: None,
+            dataset_path: None,
+            pipeline: Pipeline::imagenet_train(),
+            batch_size: 256,
+            epochs: 1,
+            strategy: Strategy::default(),
+            drives: Vec::new(),
+            drive_depth: 2,
+            drive_timeout: Duration::from_secs(30),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: Vec::new(),
+            seed: 0,
+            policy: CorruptPolicy::Fail,
+            limits: Limits::default(),
+            last: LastBatch::Short,
+            rank: 0,
+            world: 1,
+            buffers: 6,
+            window: None,
+            epoch_samples: None,
+            stall_after: Duration::from_secs(10),
+            replay: None,
+            resume: None,
+        }
+    }
+}
+
+impl LoaderBuilder {
+    /// An opened dataset. A local drive needs [`Self::dataset_path`] as well.
+    pub fn dataset(mut self, dataset: Arc<dyn Dataset>) -> Self {
+        self.dataset = Some(dataset);
+        self
+    }
+
+    /// Where the dataset lies: a pack, an ImageFolder, CIFAR-10's binary files or tar shards.
+    pub fn dataset_path(mut self, path: impl Into<PathBuf>) -> Self {
+        self.dataset_path = Some(path.into());
+        self
+    }
+
+    /// What is done with every sample. Default: ImageNet training at 224 × 224.
+    pub fn pipeline(mut self, pipeline: Pipeline) -> Self {
+        self.pipeline = pipeline;
+        self
+    }
+
+    /// Samples of a global batch (of all ranks together). Default 256.
+    pub fn batch_size(mut self, samples: usize) -> Self {
+        self.batch_size = samples;
+        self
+    }
+
+    /// Number of epochs. Default 1.
+    pub fn epochs(mut self, epochs: u32) -> Self {
+        self.epochs = epochs;
+        self
+    }
+
+    /// Order of delivery and who takes part. Default [`Strategy::Ordered`].
+    pub fn strategy(mut self, strategy: Strategy) -> Self {
+        self.strategy = strategy;
+        self
+    }
+
+    /// Adds a drive.
+    pub fn drive(mut self, drive: DriveSpec) -> Self {
+        self.drives.push(drive);
+        self
+    }
+
+    /// Batches in work of one drive at a time. Default 2: one in work, one queued behind it.
+    pub fn drive_depth(mut self, batches: usize) -> Self {
+        self.drive_depth = batches;
+        self
+    }
+
+    /// How long a drive may take for a batch before it counts as lost. It has ten times its expected time for what is
+    /// queued, if that is longer. Default 30 s.
+    pub fn drive_timeout(mut self, timeout: Duration) -> Self {
+        self.drive_timeout = timeout;
+        self
+    }
+
+    /// Threads of the CPU prong. Default: one per core.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Cores that the loader's threads run on. Default: any.
+    pub fn cores(mut self, cores: Vec<usize>) -> Self {
+        self.cores = cores;
+        self
+    }
+
+    /// Seed of the order and of all draws. Default 0.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// What happens to a corrupt sample. Default [`CorruptPolicy::Fail`].
+    pub fn policy(mut self, policy: CorruptPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Bounds on what one decode may cost.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// What becomes of the last batch of an epoch. Default [`LastBatch::Short`].
+    pub fn last(mut self, last: LastBatch) -> Self {
+        self.last = last;
+        self
+    }
+
+    /// This rank and the number of ranks. Each rank gets its share of every global batch.
+    pub fn rank(mut self, rank: u32, world: u32) -> Self {
+        (self.rank, self.world) = (rank, world);
+        self
+    }
+
+    /// Batch buffers on the host: how far the CPU prepares ahead. At least 2, default 6.
+    pub fn buffers(mut self, buffers: usize) -> Self {
+        self.buffers = buffers;
+        self
+    }
+
+    /// Look-ahead of the strategy `ordered` in batches. Default: as many as buffers and slots can hold.
+    pub fn window(mut self, batches: usize) -> Self {
+        self.window = Some(batches);
+        self
+    }
+
+    /// Samples of an epoch, if not those of the dataset. A smaller dataset is repeated.
+    pub fn epoch_samples(mut self, samples: u64) -> Self {
+        self.epoch_samples = Some(samples);
+        self
+    }
+
+    /// How long nothing may arrive before the loader says what it waits for. Default 10 s.
+    pub fn stall_after(mut self, time: Duration) -> Self {
+        self.stall_after = time;
+        self
+    }
+
+    /// Delivers the plan's epochs in its order, each batch by the prong it names as far as that works.
+    pub fn replay(mut self, plan: Plan) -> Self {
+        self.replay = Some(plan);
+        self
+    }
+
+    /// Goes on where a run stopped.
+    pub fn resume(mut self, state: LoaderState) -> Self {
+        self.resume = Some(state);
+        self
+    }
+
+    /// Opens the dataset, starts or reaches the drives and checks that they fit. Nothing is prepared before the first
+    /// batch is asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`LoaderError`] names the option, dataset or drive that does not fit.
+    pub fn build(self) -> Result<Loader, LoaderError> {
+        self.check()?;
+        Loader::start(self)
+    }
+
+    fn check(&self) -> Result<(), LoaderError> {
+        let within = |name: &str, value: usize, least: usize, most: usize| {
+            if (least..=most).contains(&value) {
+                return Ok(());
+            }
+            Err(LoaderError::Options(format!("{name} is {value}, {least} to {most} are possible")))
+        };
+        within("batch size", self.batch_size, 1, ddlp_csd::BATCH_SAMPLES_MAX)?;
+        within("number of threads", self.threads, 1, THREADS_MAX)?;
+        within("number of batch buffers", self.buffers, 2, BUFFERS_MAX)?;
+        within("number of drives", self.drives.len(), 0, DRIVES_MAX)?;
+        within("drive depth", self.drive_depth, 1, DEPTH_MAX)?;
+        within("window", self.window.unwrap_or(1), 1, u32::MAX as usize)?;
+        if self.rank >= self.world {
+            return Err(LoaderError::Options(format!("rank {} of {} ranks does not exist", self.rank, self.world)));
+        }
+        let needs_drive = matches!(self.strategy, Strategy::Csd);
+        if needs_drive && self.drives.is_empty() {
+            return Err(LoaderError::Options("strategy csd needs a drive".into()));
+        }
+        for drive in &self.drives {
+            if let DriveSpec::Local(local) = drive {
+                within("number of the drive's threads", local.threads, 1, THREADS_MAX)?;
+                if !(local.throttle > 0.0 && local.throttle <= 1.0) {
+                    return Err(LoaderError::Options(format!(
+                        "throttle is {}, above 0 to 1 is possible",
+                        local.throttle
+                    )));
+                }
+                if self.dataset_path.is_none() {
+                    return Err(LoaderError::Options("a local drive needs the path of the dataset".into()));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! Digests over what was delivered, to compare runs.
+
+use crate::batch::Batch;
+
+/// Digests over (sample id, pixel bytes): one that does not depend on the order of delivery, and one that does.
+///
+/// Each sample is hashed by BLAKE3 (id as u64 little-endian, then its row). The order-free digest is the sum of the first
+/// 128 bits modulo 2¹²⁸, so a sample that is lost or doubled changes it; the ordered digest is BLAKE3 over the samples'
+/// hashes in the order of delivery.
+#[derive(Clone, Debug, Default)]
+pub struct Digest {
+    sum: u128,
+    chain: blake3::Hasher,
+}
+
+impl Digest {
+    /// Adds the rows of a batch.
+    pub fn update(&mut self, batch: &Batch) {
+        self.update_rows(batch.sample_ids(), batch.pixels(), batch.shape().bytes());
+    }
+
+    fn update_rows(&mut self, ids: &[u64], pixels: &[u8], row_bytes: usize) {
+        for (id, row) in ids.iter().zip(pixels.chunks_exact(row_bytes)) {
+            let hash = *blake3::Hasher::new().update(&id.to_le_bytes()).update(row).finalize().as_bytes();
+            let (head, _) = hash.split_first_chunk::<16>().expect("a hash has 32 bytes");
+            self.sum = self.sum.wrapping_add(u128::from_le_bytes(*head));
+            self.chain.update(&hash);
+        }
+    }
+
+    /// The order-free digest, 32 hexadecimal digits.
+    pub fn unordered(&self) -> String {
+        format!("{:032x}", self.sum)
+    }
+
+    /// The ordered digest, 64 hexadecimal digits.
+    pub fn ordered(&self) -> String {
+        self.chain.finalize().to_hex().to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(rows: &[(u64, [u8; 3])]) -> Digest {
+        let mut digest = Digest::default();
+        for (id, row) in rows {
+            digest.update_rows(&[*id], row, 3);
+        }
+        digest
+    }
+
+    #[test]
+    fn order_matters_to_one_and_content_to_both() {
+        let a = digest(&[(1, [1, 2, 3]), (2, [4, 5, 6])]);
+        let swapped = digest(&[(2, [4, 5, 6]), (1, [1, 2, 3])]);
+        assert_eq!(a.unordered(), swapped.unordered());
+        assert_ne!(a.ordered(), swapped.ordered());
+        for other in [
+            vec![(1, [1, 2, 3])],
+            vec![(1, [1, 2, 3]), (2, [4, 5, 6]), (2, [4, 5, 6])],
+            vec![(2, [1, 2, 3]), (1, [4, 5, 6])],
+            vec![(1, [1, 2, 3]), (2, [4, 5, 7])],
+        ] {
+            assert_ne!(a.unordered(), digest(&other).unordered());
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! One association with a drive, from the connection to the activated program.
+
+use ddlp_csd::log::{COUNTERS_LOG, Counters, DriveIdentity, IDENTITY_LOG, LOG_BYTES};
+use ddlp_csd::program::Program;
+use ddlp_csd::request::BatchRequest;
+use ddlp_csd::{BLOCK_BYTES, CANCEL_OPCODE, COMPUTE_NSID, PROGRAM_TYPE, RESULTS_NSID};
+use ddlp_driver::program::ProgramSlot;
+use ddlp_driver::{AdminData, Command, Controller, DriverError, Queue, Ticket, logpage, program};
+use ddlp_nvme::{Csi, LogId};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::schedule::BatchId;
+
+/// Where the program goes; indices belong to the association.
+const PROGRAM: ProgramSlot = ProgramSlot { nsid: COMPUTE_NSID, index: 0 };
+/// Longest wait for an admin command.
+const ADMIN_WITHIN: Duration = Duration::from_secs(5);
+/// Longest wait for the answer to a cancel.
+const CANCEL_WITHIN: Duration = Duration::from_secs(1);
+
+/// What the host demands of a drive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected {
+    pub dataset: [u8; 32],
+    pub fingerprint: [u8; 32],
+    /// Bytes that a slot must have.
+    pub slot_bytes: usize,
+}
+
+/// Why a drive cannot be worked with.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LinkError {
+    /// It may work again later, if the error is transient.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// It will not get better by itself.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// An association that is ready to execute batches.
+pub(crate) struct Link {
+    controller: Arc<dyn Controller>,
+    execute: Box<dyn Queue>,
+    read: Box<dyn Queue>,
+    pub identity: DriveIdentity,
+}
+
+impl Link {
+    /// Checks that the drive is the one that is wanted, loads the program and opens the queues.
+    pub fn open(
+        controller: Arc<dyn Controller>,
+        expected: &Expected,
+        work: &Program,
+        depth: usize,
+    ) -> Result<Self, LinkError> {
+        let mut page = [0; LOG_BYTES];
+        logpage::read(&*controller, LogId(IDENTITY_LOG), Csi::NVM, &mut page, ADMIN_WITHIN)?;
+        let identity = DriveIdentity::parse(&page).map_err(|error| {
+            LinkError::Refused(format!("it is no drive of this kind, its identity log is unreadable: {error}"))
+        })?;
+        check_identity(&identity, expected)?;
+        let bytes = work.to_bytes().map_err(|error| LinkError::Refused(error.to_string()))?;
+        program::load(&*controller, PROGRAM, PROGRAM_TYPE, &bytes, ADMIN_WITHIN)?;
+        program::activate(&*controller, PROGRAM, ADMIN_WITHIN)?;
+        Ok(Self {
+            execute: controller.open_queue(depth)?,
+            read: controller.open_queue(ddlp_driver::tcp::READS_IN_FLIGHT)?,
+            controller,
+            identity,
+        })
+    }
+
+    pub fn execute(&mut self, request: &BatchRequest) -> Result<Ticket, DriverError> {
+        let batch = u64::from(request.epoch) << 32 | u64::from(request.batch);
+        let command = program::execute(PROGRAM, batch, u64::from(request.slot));
+        self.execute.submit(&command, request.to_bytes())
+    }
+
+    /// The queue on which Execute commands complete.
+    pub fn execute_queue(&mut self) -> &mut dyn Queue {
+        &mut *self.execute
+    }
+
+    /// Asks the drive to stop work on a batch; its Execute completes with an abort status.
+    pub fn cancel(&self, id: BatchId) -> Result<(), DriverError> {
+        let command =
+            Command { opcode: CANCEL_OPCODE, cdw10_15: [id.batch, id.epoch, 0, 0, 0, 0], ..Command::default() };
+        self.controller.admin(&command, AdminData::None, CANCEL_WITHIN).map(|_| ())
+    }
+
+    /// Reads bytes of a slot; `offset` and the length are multiples of the block size.
+    pub fn read_slot(
+        &mut self,
+        slot: u32,
+        offset: usize,
+        into: &mut [u8],
+        within: Duration,
+    ) -> Result<(), DriverError> {
+        let lba = (u64::from(slot) * self.identity.slot_bytes + offset as u64) / BLOCK_BYTES as u64;
+        self.read.read_blocks(RESULTS_NSID, lba, into, within)
+    }
+
+    /// What the drive has done.
+    pub fn counters(&self) -> Option<Counters> {
+        let mut page = [0; LOG_BYTES];
+        logpage::read(&*self.controller, LogId(COUNTERS_LOG), Csi::NVM, &mut page, CANCEL_WITHIN).ok()?;
+        Counters::parse(&page).ok()
+    }
+
+    pub fn is_alive(&self) -> bool {
+        self.controller.is_alive()
+    }
+}
+
+fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<(), LinkError> {
+    let hex = |bytes: &[u8; 32]| bytes[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    if identity.dataset != expected.dataset {
+        return Err(LinkError::Refused(format!(
+            "it holds another dataset: {} there, {} here; serve the same file on both sides",
+            hex(&identity.dataset),
+            hex(&expected.dataset)
+        )));
+    }
+    if identity.fingerprint != expected.fingerprint {
+        return Err(LinkError::Refused(format!(
+            "its pixel path is another one: fingerprint {} there, {} here; run the same version on both sides",
+            hex(&identity.fingerprint),
+            hex(&expected.fingerprint)
+        )));
+    }
+    if identity.slots == 0 || (identity.slot_bytes as usize) < expected.slot_bytes {
+        return Err(LinkError::Refused(format!(
+            "its {} result slots have {} bytes, a batch needs {}: start it with larger slots, or use smaller batches",
+            identity.slots, identity.slot_bytes, expected.slot_bytes
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! A drive that the loader starts itself: the agent as a child process on loopback, with result slots in memory that the
+//! loader makes and hands down.
+
+#![allow(unsafe_code)]
+
+use super::LocalDrive;
+use super::slots::SlotTable;
+use crate::LocalResults;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long the agent may take to say that it serves (it opens the dataset first).
+const READY_WITHIN: Duration = Duration::from_secs(30);
+/// How long it may take to leave after its pipe was closed.
+const LEAVE_WITHIN: Duration = Duration::from_secs(2);
+/// How often it is started again within one run.
+pub(super) const RESTARTS_MAX: u32 = 10;
+/// Lines of its log that are kept for messages.
+const LOG_LINES: usize = 12;
+
+/// The agent's process, and what is needed to start it again.
+pub(crate) struct LocalAgent {
+    program: PathBuf,
+    args: Vec<String>,
+    /// Result memory, inherited by the child under this very number.
+    memory: Option<OwnedFd>,
+    child: Option<Child>,
+    url: String,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+/// Why an agent does not serve.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AgentError {
+    #[error(
+        "its program ddlp-device is neither beside this program nor on the PATH: build it, or name it (LocalDrive::agent)"
+    )]
+    NotFound,
+    #[error("{program} cannot be started: {source}")]
+    Spawn { program: String, source: std::io::Error },
+    #[error("result memory of {bytes} bytes cannot be made: {source}")]
+    Memory { bytes: u64, source: std::io::Error },
+    #[error("its agent ended before it was ready ({status}){log}")]
+    Ended { status: String, log: String },
+    #[error("its agent was not ready within {0:?}")]
+    NotReady(Duration),
+    #[error("its agent said \"{0}\" instead of where it listens")]
+    Ready(String),
+}
+
+impl LocalAgent {
+    /// Starts an agent for `dataset` with `slots` slots of `slot_bytes` bytes, and returns it with the host's side of the
+    /// slots.
+    pub fn start(
+        drive: &LocalDrive,
+        dataset: &Path,
+        slots: u32,
+        slot_bytes: usize,
+    ) -> Result<(Self, SlotTable), AgentError> {
+        let program = find_agent(drive.agent.as_deref())?;
+        let total = u64::from(slots) * slot_bytes as u64;
+        let memory_error = |source| AgentError::Memory { bytes: total, source };
+        let memory = result_memory(&drive.results, total).map_err(memory_error)?;
+        let results = match &memory {
+            Some(memory) => format!("fd:{}", memory.as_raw_fd()),
+            None => "ram".to_string(),
+        };
+        let mut args: Vec<String> =
+            ["serve", "--listen", "127.0.0.1:0", "--ephemeral", "--parent-pipe", "0"].map(String::from).into();
+        let mut option = |name: &str, value: String| args.extend([name.to_string(), value]);
+        option("--dataset", dataset.display().to_string());
+        option("--results", results);
+        option("--slots", slots.to_string());
+        option("--slot-bytes", slot_bytes.to_string());
+        option("--threads", drive.threads.to_string());
+        option("--throttle", drive.throttle.to_string());
+        if !drive.cores.is_empty() {
+            option("--cores", drive.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(","));
+        }
+        let table = match &memory {
+            Some(memory) => SlotTable::shared(slots, slot_bytes, memory).map_err(memory_error)?,
+            None => SlotTable::remote(slots, slot_bytes),
+        };
+        let memory = memory.map(OwnedFd::from);
+        let mut agent = Self { program, args, memory, child: None, url: String::new(), log: Arc::default() };
+        agent.spawn()?;
+        Ok((agent, table))
+    }
+
+    /// Where it listens, `tcp://HOST:PORT/NQN`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Process id, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// True while its process exists (it may be stopped or hang).
+    pub fn is_running(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Kills what is left of it and starts it again on the same result memory.
+    pub fn restart(&mut self) -> Result<(), AgentError> {
+        self.kill();
+        self.spawn()
+    }
+
+    fn spawn(&mut self) -> Result<(), AgentError> {
+        let inherited = self.memory.as_ref().map(AsRawFd::as_raw_fd);
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        // SAFETY: between fork and exec only fcntl and prctl are called, which are async-signal-safe.
+        unsafe {
+            command.pre_exec(move || {
+                if let Some(fd) = inherited
+                    && libc::fcntl(fd, libc::F_SETFD, 0) < 0
+                {
+                    return Err(std::io::Error::last_os_error());
+                }
+                // The pipe tells a working agent that the loader is gone; this reaches a stopped one too.
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) < 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        let spawn_error = |source| AgentError::Spawn { program: self.program.display().to_string(), source };
+        let mut child = command.spawn().map_err(spawn_error)?;
+        let stdout = child.stdout.take().expect("piped above");
+        let stderr = child.stderr.take().expect("piped above");
+        let log = self.log.clone();
+        let keep_log = move || {
+            for line in BufReader::new(stderr.take(u64::MAX)).lines().map_while(Result::ok) {
+                tracing::info!(target: "ddlp_device", "{line}");
+                let mut log = log.lock().expect("no panic while the log is locked");
+                if log.len() == LOG_LINES {
+                    log.remove(0);
+                }
+                log.push(line);
+            }
+        };
+        std::thread::Builder::new().name("ddlp-agent-log".into()).spawn(keep_log).map_err(spawn_error)?;
+        self.child = Some(child);
+        self.url = self.wait_ready(stdout)?;
+        Ok(())
+    }
+
+    /// Waits for the line that says where the agent listens.
+    fn wait_ready(&mut self, stdout: ChildStdout) -> Result<String, AgentError> {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let read_line = move || {
+            let mut line = String::new();
+            let _ = BufReader::new(stdout).read_line(&mut line);
+            let _ = sender.send(line);
+        };
+        let spawn_error = |source| AgentError::Spawn { program: self.program.display().to_string(), source };
+        std::thread::Builder::new().name("ddlp-agent-ready".into()).spawn(read_line).map_err(spawn_error)?;
+        let line = receiver.recv_timeout(READY_WITHIN).map_err(|_| AgentError::NotReady(READY_WITHIN))?;
+        if line.is_empty() {
+            let status = self.child.as_mut().and_then(|child| child.wait().ok());
+            let log = self.log.lock().expect("no panic while the log is locked");
+            let log = log.iter().map(|line| format!("\n  {line}")).collect();
+            return Err(AgentError::Ended { status: status.map_or("?".into(), |status| status.to_string()), log });
+        }
+        let ready: Ready = serde_json::from_str(&line).map_err(|_| AgentError::Ready(line.trim().to_string()))?;
+        Ok(format!("tcp://{}/{}", ready.listen, ready.nqn))
+    }
+
+    /// Ends the agent: by closing its pipe, and after a while by force.
+    pub fn end(&mut self) {
+        let Some(child) = self.child.as_mut() else { return };
+        drop(child.stdin.take());
+        let until = Instant::now() + LEAVE_WITHIN;
+        while Instant::now() < until {
+            if !matches!(child.try_wait(), Ok(None)) {
+                self.child = None;
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.kill();
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // Both fail only when the process is gone already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for LocalAgent {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What the agent prints when it serves.
+#[derive(serde::Deserialize)]
+struct Ready {
+    listen: String,
+    nqn: String,
+}
+
+fn find_agent(named: Option<&Path>) -> Result<PathBuf, AgentError> {
+    if let Some(path) = named {
+        return Ok(path.to_path_buf());
+    }
+    let name = "ddlp-device";
+    let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join(name)));
+    let on_path = std::env::var_os("PATH")
+        .into_iter()
+        .flat_map(|path| std::env::split_paths(&path).map(|dir| dir.join(name)).collect::<Vec<_>>());
+    // Tests and examples lie one folder below the programs they belong to.
+    let above = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.parent()?.join(name)));
+    beside.into_iter().chain(above).chain(on_path).find(|path| path.is_file()).ok_or(AgentError::NotFound)
+}
+
+/// The memory that host and agent share, or `None` when slots are read over the link.
+fn result_memory(results: &LocalResults, bytes: u64) -> std::io::Result<Option<File>> {
+    let file = match results {
+        LocalResults::Read => return Ok(None),
+        LocalResults::Shared => {
+            let flags = nix::sys::memfd::MFdFlags::MFD_CLOEXEC;
+            File::from(nix::sys::memfd::memfd_create(c"ddlp-results", flags)?)
+        }
+        LocalResults::File(path) => {
+            std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?
+        }
+    };
+    file.set_len(bytes)?;
+    Ok(Some(file))
+}

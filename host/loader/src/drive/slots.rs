@@ -1,0 +1,86 @@
+//! The result slots of one drive as the host sees them: which are free, and, where drive and host share the memory, their
+//! bytes.
+
+#![allow(unsafe_code)]
+
+use memmap2::Mmap;
+use std::fs::File;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+/// The slots of one drive.
+#[derive(Debug)]
+pub(crate) struct SlotTable {
+    free: Mutex<Vec<u32>>,
+    slot_bytes: usize,
+    /// The drive's result memory, when it is shared.
+    map: Option<Mmap>,
+}
+
+impl SlotTable {
+    /// Slots that are read over the link.
+    pub fn remote(slots: u32, slot_bytes: usize) -> Self {
+        Self { free: Mutex::new((0..slots).rev().collect()), slot_bytes, map: None }
+    }
+
+    /// Slots in memory that the loader made and handed down to the drive's agent.
+    pub fn shared(slots: u32, slot_bytes: usize, memory: &File) -> std::io::Result<Self> {
+        // SAFETY: the file is ours and never truncated. The agent writes only into slots that this host named in a
+        // request and that no lease refers to; bytes are read after the agent completed the request.
+        let map = unsafe { Mmap::map(memory)? };
+        Ok(Self { map: Some(map), ..Self::remote(slots, slot_bytes) })
+    }
+
+    pub fn is_shared(&self) -> bool {
+        self.map.is_some()
+    }
+
+    pub fn take(&self) -> Option<u32> {
+        self.lock().pop()
+    }
+
+    pub fn put(&self, slot: u32) {
+        self.lock().push(slot);
+    }
+
+    pub fn free(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// The bytes of a slot in shared memory.
+    pub fn bytes(&self, slot: u32) -> Option<&[u8]> {
+        let start = slot as usize * self.slot_bytes;
+        self.map.as_ref()?.get(start..start + self.slot_bytes)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<u32>> {
+        self.free.lock().expect("no panic while the slots are locked")
+    }
+}
+
+/// A slot whose payload the consumer reads in place; it is free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct SlotLease {
+    table: Arc<SlotTable>,
+    slot: u32,
+    payload: Range<usize>,
+}
+
+impl SlotLease {
+    /// `payload` is the extent within the slot.
+    pub fn new(table: Arc<SlotTable>, slot: u32, payload: Range<usize>) -> Self {
+        Self { table, slot, payload }
+    }
+
+    /// The payload.
+    pub fn payload(&self) -> &[u8] {
+        let slot = self.table.bytes(self.slot).expect("leases are made of shared slots");
+        &slot[self.payload.clone()]
+    }
+}
+
+impl Drop for SlotLease {
+    fn drop(&mut self) {
+        self.table.put(self.slot);
+    }
+}

@@ -1,0 +1,203 @@
+//! The plan of a run: which batch was delivered when, and which prong made it. A later run can replay it.
+//!
+//! A plan file is a magic, a version, the body's length and CRC32C, then a bincode body; trailing bytes are refused.
+
+use crate::schedule::ProngId;
+use serde::{Deserialize, Serialize};
+
+/// Largest plan file in bytes.
+pub const PLAN_BYTES_MAX: usize = 256 << 20;
+
+const MAGIC: [u8; 4] = *b"DDPL";
+const VERSION: u32 = 1;
+const FRAME_BYTES: usize = 16;
+
+/// The deliveries of one epoch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanEpoch {
+    /// Number of the epoch.
+    pub epoch: u32,
+    /// Batches in the order of delivery, each with the prong that made it (0 is the CPU).
+    pub deliveries: Vec<(u32, ProngId)>,
+}
+
+/// The deliveries of a run, and what they belong to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Seed of the run.
+    pub seed: u64,
+    /// Identity of the dataset.
+    pub dataset: [u8; 32],
+    /// Samples of an epoch.
+    pub epoch_samples: u64,
+    /// Samples of a global batch.
+    pub batch_size: u64,
+    /// Batches of an epoch.
+    pub batches: u32,
+    /// Epochs that were delivered whole.
+    pub epochs: Vec<PlanEpoch>,
+}
+
+/// Why bytes are not a plan, or not a plan for this run.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// Not a plan file, or damaged.
+    #[error("not a plan of format version {VERSION}: {0}")]
+    Format(&'static str),
+    /// The body does not decode.
+    #[error("plan body does not decode")]
+    Body(#[source] bincode::error::DecodeError),
+    /// The plan does not encode.
+    #[error("plan does not encode")]
+    Encode(#[source] bincode::error::EncodeError),
+    /// An epoch of the plan is no permutation of the epoch's batches.
+    #[error("plan of epoch {epoch} does not name each of the {batches} batches once")]
+    NotAPermutation {
+        /// The epoch.
+        epoch: u32,
+        /// Batches of an epoch.
+        batches: u32,
+    },
+    /// Recorded for another run.
+    #[error("plan was recorded with {field} {recorded}, this run has {actual}")]
+    OtherRun {
+        /// What differs.
+        field: &'static str,
+        /// In the plan.
+        recorded: String,
+        /// In this run.
+        actual: String,
+    },
+}
+
+fn codec() -> impl bincode::config::Config {
+    bincode::config::standard().with_limit::<PLAN_BYTES_MAX>()
+}
+
+impl Plan {
+    /// The bytes of a plan file.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, PlanError> {
+        let body = bincode::serde::encode_to_vec(self, codec()).map_err(PlanError::Encode)?;
+        let mut bytes = Vec::with_capacity(FRAME_BYTES + body.len());
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        let length = u32::try_from(body.len()).map_err(|_| PlanError::Format("body too long"))?;
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(&crc32c::crc32c(&body).to_le_bytes());
+        bytes.extend_from_slice(&body);
+        Ok(bytes)
+    }
+
+    /// Parses a plan file; every epoch in it names each batch exactly once.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, PlanError> {
+        let (frame, body) = bytes.split_at_checked(FRAME_BYTES).ok_or(PlanError::Format("too short"))?;
+        let word = |at: usize| u32::from_le_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
+        if frame[..4] != MAGIC || word(4) != VERSION {
+            return Err(PlanError::Format("other magic or version"));
+        }
+        if word(8) as usize != body.len() {
+            return Err(PlanError::Format("length disagrees"));
+        }
+        if word(12) != crc32c::crc32c(body) {
+            return Err(PlanError::Format("checksum disagrees"));
+        }
+        let (plan, used): (Self, usize) = bincode::serde::decode_from_slice(body, codec()).map_err(PlanError::Body)?;
+        if used != body.len() {
+            return Err(PlanError::Format("bytes behind the body"));
+        }
+        for epoch in &plan.epochs {
+            epoch.check(plan.batches)?;
+        }
+        Ok(plan)
+    }
+
+    /// Checks that the plan was recorded for the same batches as `run` (whose epochs do not matter).
+    pub fn check_is_for(&self, run: &Self) -> Result<(), PlanError> {
+        let hex = |bytes: &[u8; 32]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let fields = [
+            ("seed", self.seed.to_string(), run.seed.to_string()),
+            ("dataset", hex(&self.dataset), hex(&run.dataset)),
+            ("samples per epoch", self.epoch_samples.to_string(), run.epoch_samples.to_string()),
+            ("batch size", self.batch_size.to_string(), run.batch_size.to_string()),
+            ("batches per epoch", self.batches.to_string(), run.batches.to_string()),
+        ];
+        for (field, recorded, actual) in fields {
+            if recorded != actual {
+                return Err(PlanError::OtherRun { field, recorded, actual });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl PlanEpoch {
+    fn check(&self, batches: u32) -> Result<(), PlanError> {
+        let error = PlanError::NotAPermutation { epoch: self.epoch, batches };
+        if self.deliveries.len() != batches as usize {
+            return Err(error);
+        }
+        let mut named = vec![false; batches as usize];
+        for &(batch, _) in &self.deliveries {
+            match named.get_mut(batch as usize) {
+                Some(seen) if !*seen => *seen = true,
+                _ => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn plan() -> impl Strategy<Value = Plan> {
+        (any::<u64>(), any::<[u8; 32]>(), 1u32..20, 0usize..4).prop_flat_map(|(seed, dataset, batches, epochs)| {
+            let order = Just((0..batches).map(|batch| (batch, batch as usize % 3)).collect::<Vec<_>>()).prop_shuffle();
+            proptest::collection::vec(order, epochs).prop_map(move |epochs| Plan {
+                seed,
+                dataset,
+                epoch_samples: u64::from(batches) * 8,
+                batch_size: 8,
+                batches,
+                epochs: (0..).zip(epochs).map(|(epoch, deliveries)| PlanEpoch { epoch, deliveries }).collect(),
+            })
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(plan in plan()) {
+            prop_assert_eq!(Plan::from_bytes(&plan.to_bytes().unwrap()).unwrap(), plan);
+        }
+
+        #[test]
+        fn truncation_and_damage_are_errors(plan in plan(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+            let bytes = plan.to_bytes().unwrap();
+            let at = at.index(bytes.len());
+            prop_assert!(Plan::from_bytes(&bytes[..at]).is_err());
+            let mut damaged = bytes;
+            damaged[at] ^= 1 << bit;
+            prop_assert!(Plan::from_bytes(&damaged).is_err());
+        }
+    }
+
+    #[test]
+    fn a_batch_named_twice_is_refused() {
+        let plan = Plan {
+            batches: 2,
+            epochs: vec![PlanEpoch { epoch: 0, deliveries: vec![(0, 0), (0, 1)] }],
+            ..Plan::default()
+        };
+        let refused = Plan::from_bytes(&plan.to_bytes().unwrap());
+        assert!(matches!(refused, Err(PlanError::NotAPermutation { epoch: 0, batches: 2 })));
+    }
+
+    #[test]
+    fn a_plan_of_another_run_is_named() {
+        let run = Plan { seed: 1, ..Plan::default() };
+        let error = Plan { seed: 2, ..Plan::default() }.check_is_for(&run).unwrap_err();
+        assert_eq!(error.to_string(), "plan was recorded with seed 2, this run has 1");
+    }
+}

@@ -1,0 +1,310 @@
+//! Keeps the figures of a run while it goes on, and makes the report of them.
+
+use crate::report::{
+    CorruptReport, Delivery, EpochReport, FaultReport, ProngReport, Report, Span, TIMELINE_ENTRIES_MAX, Timeline,
+};
+use crate::schedule::{BatchId, ProngId};
+use crate::usage;
+use std::collections::HashMap;
+use std::time::Instant;
+
+/// Largest number of corrupt samples and of faults that are listed one by one; all are counted.
+pub const LISTED_MAX: usize = 10_000;
+/// Shortest time between two looks at the memory of the process.
+const MEMORY_SAMPLE_S: f64 = 0.02;
+
+#[derive(Debug, Default)]
+struct ProngRecord {
+    report: ProngReport,
+    working: HashMap<BatchId, f64>,
+    busy_since: f64,
+}
+
+/// The figures of a run.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    start: Option<Instant>,
+    start_cpu_s: f64,
+    energy: Option<usage::EnergyMeter>,
+    prongs: Vec<ProngRecord>,
+    report: Report,
+    spans: Thinned<Span>,
+    deliveries: Thinned<Delivery>,
+    end_s: f64,
+    peak_bytes: u64,
+    memory_sampled_s: f64,
+    faults: usize,
+    corrupt: usize,
+}
+
+impl Recorder {
+    /// `report` has the fields that are known before the run.
+    pub fn new(report: Report, prongs: Vec<String>) -> Self {
+        let prongs = prongs
+            .into_iter()
+            .map(|name| ProngRecord {
+                report: ProngReport { name, ..ProngReport::default() },
+                ..ProngRecord::default()
+            })
+            .collect();
+        Self {
+            start: None,
+            start_cpu_s: 0.0,
+            energy: None,
+            prongs,
+            report,
+            spans: Thinned::new(),
+            deliveries: Thinned::new(),
+            end_s: 0.0,
+            peak_bytes: 0,
+            memory_sampled_s: f64::NEG_INFINITY,
+            faults: 0,
+            corrupt: 0,
+        }
+    }
+
+    /// The clock starts with the first call.
+    pub fn start(&mut self) {
+        if self.start.is_none() {
+            self.start = Some(Instant::now());
+            self.start_cpu_s = usage::cpu_s();
+            self.energy = usage::EnergyMeter::start();
+        }
+    }
+
+    /// Seconds since the start.
+    pub fn now(&self) -> f64 {
+        self.start.map_or(0.0, |start| start.elapsed().as_secs_f64())
+    }
+
+    pub fn claimed(&mut self, prong: ProngId, id: BatchId) {
+        let now = self.now();
+        let record = &mut self.prongs[prong];
+        if record.working.is_empty() {
+            record.busy_since = now;
+        }
+        record.working.insert(id, now);
+    }
+
+    /// The prong's processor is done with the batch, or gave it up.
+    pub fn released(&mut self, prong: ProngId, id: BatchId, used: bool) {
+        let now = self.now();
+        let record = &mut self.prongs[prong];
+        let Some(start_s) = record.working.remove(&id) else { return };
+        if record.working.is_empty() {
+            record.report.busy_s += now - record.busy_since;
+        }
+        record.report.wasted_batches += u64::from(!used);
+        self.spans.push(Span { prong, epoch: id.epoch, batch: id.batch, start_s, end_s: now, used });
+    }
+
+    pub fn delivered(&mut self, prong: ProngId, id: BatchId, images: usize, asked_s: f64, met: Option<u32>) {
+        let now = self.now();
+        self.end_s = now;
+        self.report.batches += 1;
+        self.report.images += images as u64;
+        self.report.consumer_wait_s += now - asked_s;
+        if self.report.batches == 1 {
+            self.report.first_batch_s = now;
+        }
+        let record = &mut self.prongs[prong].report;
+        record.batches += 1;
+        record.images += images as u64;
+        self.deliveries.push(Delivery {
+            prong,
+            epoch: id.epoch,
+            batch: id.batch,
+            images: images as u32,
+            asked_s,
+            at_s: now,
+        });
+        self.count_in_epoch(prong, id, images, asked_s, met);
+        self.sample_memory();
+    }
+
+    fn count_in_epoch(&mut self, prong: ProngId, id: BatchId, images: usize, asked_s: f64, met: Option<u32>) {
+        let now = self.now();
+        if self.report.epochs.last().is_none_or(|epoch| epoch.epoch != id.epoch) {
+            self.report.epochs.push(EpochReport {
+                epoch: id.epoch,
+                start_s: asked_s,
+                first_batch_s: now - asked_s,
+                batches_by_prong: vec![0; self.prongs.len()],
+                ..EpochReport::default()
+            });
+        }
+        let epoch = self.report.epochs.last_mut().expect("pushed above");
+        epoch.batches += 1;
+        epoch.images += images as u64;
+        epoch.end_s = now;
+        epoch.meeting_point = met.or(epoch.meeting_point);
+        epoch.batches_by_prong[prong] += 1;
+    }
+
+    pub fn sample_memory(&mut self) {
+        let now = self.now();
+        if now - self.memory_sampled_s >= MEMORY_SAMPLE_S {
+            self.memory_sampled_s = now;
+            self.peak_bytes = self.peak_bytes.max(usage::anonymous_bytes().unwrap_or(0));
+        }
+    }
+
+    pub fn fault(&mut self, prong: ProngId, batch: Option<BatchId>, kind: &'static str, what: String) {
+        let name = self.prongs[prong].report.name.clone();
+        tracing::warn!(prong = name, kind, "{what}");
+        self.faults += 1;
+        if self.report.faults.len() < LISTED_MAX {
+            let batch = batch.map(|id| (id.epoch, id.batch));
+            self.report.faults.push(FaultReport { at_s: self.now(), prong: name, batch, kind, what });
+        }
+    }
+
+    pub fn corrupt(&mut self, sample: CorruptReport) {
+        self.corrupt += 1;
+        if self.report.corrupt.len() < LISTED_MAX {
+            self.report.corrupt.push(sample);
+        }
+    }
+
+    pub fn warned(&mut self, samples: usize) {
+        self.report.warned += samples as u64;
+    }
+
+    /// Adds a note, once.
+    pub fn note(&mut self, note: String) {
+        if !self.report.notes.contains(&note) {
+            self.report.notes.push(note);
+        }
+    }
+
+    /// What a drive says of itself at the end.
+    pub fn drive_usage(
+        &mut self,
+        prong: ProngId,
+        cpu_s: Option<f64>,
+        peak_memory_mb: Option<f64>,
+        energy_j: Option<f64>,
+    ) {
+        let report = &mut self.prongs[prong].report;
+        (report.cpu_s, report.peak_memory_mb, report.energy_j) = (cpu_s, peak_memory_mb, energy_j);
+    }
+
+    /// Images delivered, by prong.
+    pub fn images_by_prong(&self) -> Vec<(String, u64, f64)> {
+        let now = self.now();
+        let rate = |record: &ProngRecord| {
+            let open = if record.working.is_empty() { 0.0 } else { now - record.busy_since };
+            record.report.images as f64 / (record.report.busy_s + open).max(1e-9)
+        };
+        self.prongs.iter().map(|record| (record.report.name.clone(), record.report.images, rate(record))).collect()
+    }
+
+    pub fn images(&self) -> u64 {
+        self.report.images
+    }
+
+    pub fn fault_count(&self) -> usize {
+        self.faults
+    }
+
+    pub fn corrupt_count(&self) -> usize {
+        self.corrupt
+    }
+
+    /// The report as of now.
+    pub fn report(&self) -> Report {
+        let mut report = self.report.clone();
+        report.seconds = self.end_s;
+        report.images_per_s = if self.end_s > 0.0 { report.images as f64 / self.end_s } else { 0.0 };
+        report.host_cpu_s = if self.start.is_some() { usage::cpu_s() - self.start_cpu_s } else { 0.0 };
+        report.host_energy_j = self.energy.as_ref().and_then(usage::EnergyMeter::joules);
+        report.peak_memory_mb = self.peak_bytes as f64 / 1e6;
+        report.meeting_point = report.epochs.last().and_then(|epoch| epoch.meeting_point);
+        report.prongs = self
+            .prongs
+            .iter()
+            .map(|record| {
+                let mut prong = record.report.clone();
+                if !record.working.is_empty() {
+                    prong.busy_s += self.now() - record.busy_since;
+                }
+                prong.images_per_s = if prong.busy_s > 0.0 { prong.images as f64 / prong.busy_s } else { 0.0 };
+                prong
+            })
+            .collect();
+        let unlisted = self.faults - report.faults.len();
+        if unlisted > 0 {
+            report.notes.push(format!("{unlisted} more faults are not listed"));
+        }
+        let unlisted = self.corrupt - report.corrupt.len();
+        if unlisted > 0 {
+            report.notes.push(format!("{unlisted} more corrupt samples are not listed"));
+        }
+        report.timeline = Timeline {
+            kept_every: self.spans.every.max(self.deliveries.every),
+            spans: self.spans.kept.clone(),
+            deliveries: self.deliveries.kept.clone(),
+        };
+        report
+    }
+}
+
+/// A list that drops every other entry, and from then on records half as often, whenever it is full.
+#[derive(Debug)]
+struct Thinned<T> {
+    kept: Vec<T>,
+    every: usize,
+    seen: usize,
+}
+
+impl<T> Thinned<T> {
+    fn new() -> Self {
+        Self { kept: Vec::new(), every: 1, seen: 0 }
+    }
+
+    fn push(&mut self, entry: T) {
+        if self.seen.is_multiple_of(self.every) {
+            if self.kept.len() == TIMELINE_ENTRIES_MAX {
+                let mut at = 0;
+                self.kept.retain(|_| {
+                    at += 1;
+                    at % 2 == 1
+                });
+                self.every *= 2;
+            }
+            self.kept.push(entry);
+        }
+        self.seen += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_list_is_thinned_evenly() {
+        let mut list = Thinned::new();
+        for entry in 0..3 * TIMELINE_ENTRIES_MAX {
+            list.push(entry);
+        }
+        assert!(list.kept.len() <= TIMELINE_ENTRIES_MAX);
+        assert_eq!(list.every, 4);
+        assert_eq!(list.kept[..3], [0, 4, 8]);
+    }
+
+    #[test]
+    fn busy_time_is_the_union_of_overlapping_batches() {
+        let mut recorder = Recorder::new(Report::default(), vec!["cpu".into()]);
+        recorder.start();
+        let id = |batch| BatchId { epoch: 0, batch };
+        recorder.claimed(0, id(0));
+        recorder.claimed(0, id(1));
+        recorder.released(0, id(0), true);
+        recorder.released(0, id(1), false);
+        let report = recorder.report();
+        let (first, second) = (report.timeline.spans[0], report.timeline.spans[1]);
+        assert!((report.prongs[0].busy_s - (second.end_s - first.start_s)).abs() < 1e-9);
+        assert_eq!(report.prongs[0].wasted_batches, 1);
+    }
+}

@@ -1,0 +1,185 @@
+//! What happened in a run: the figures of the JSON report and the time line that the HTML report draws.
+//!
+//! All times are seconds since the first batch was asked for. A figure that was not measured is absent (`null`), never
+//! estimated.
+
+use serde::Serialize;
+
+/// Largest number of spans and of deliveries kept; a longer run keeps every k-th ([`Timeline::kept_every`]).
+pub const TIMELINE_ENTRIES_MAX: usize = 20_000;
+
+/// A run, as `ddlp run --json` writes it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// Strategy by name.
+    pub strategy: String,
+    /// What the dataset is called.
+    pub dataset: String,
+    /// Samples of an epoch.
+    pub epoch_samples: u64,
+    /// Samples of a full global batch.
+    pub batch_size: u64,
+    /// Seed of the run.
+    pub seed: u64,
+    /// CPU prong's threads.
+    pub threads: usize,
+    /// Images delivered.
+    pub images: u64,
+    /// Batches delivered.
+    pub batches: u64,
+    /// From the first request to the last delivery.
+    pub seconds: f64,
+    /// `images / seconds`.
+    pub images_per_s: f64,
+    /// Until the first batch was delivered.
+    pub first_batch_s: f64,
+    /// CPU time of the host process, user and system.
+    pub host_cpu_s: f64,
+    /// Peak of anonymous memory and of shared memory other than mapped slots, in 10⁶ bytes.
+    pub peak_memory_mb: f64,
+    /// Where the prongs met in the last epoch: batches 0 to m − 1 came from the head.
+    pub meeting_point: Option<u32>,
+    /// One entry per prong; the first is the host's CPU.
+    pub prongs: Vec<ProngReport>,
+    /// Time the consumer waited for batches.
+    pub consumer_wait_s: f64,
+    /// Share of the time in which the accelerator had work (simulated by `--step-ms`, or the time between requests).
+    pub accelerator_utilisation: Option<f64>,
+    /// Energy of the host's processors in joules, where a meter can be read.
+    pub host_energy_j: Option<f64>,
+    /// Samples that followed the corrupt-sample policy.
+    pub corrupt: Vec<CorruptReport>,
+    /// Samples whose decoder warned.
+    pub warned: u64,
+    /// What went wrong and was survived.
+    pub faults: Vec<FaultReport>,
+    /// What bounded the run, in words ("the tail was limited by 8 result slots").
+    pub notes: Vec<String>,
+    /// Order-free digest over (sample id, pixel bytes), when asked for.
+    pub digest: Option<String>,
+    /// Digest over the samples in the order of delivery, when asked for.
+    pub ordered_digest: Option<String>,
+    /// Per epoch.
+    pub epochs: Vec<EpochReport>,
+    /// What happened when.
+    pub timeline: Timeline,
+}
+
+/// One prong's part.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ProngReport {
+    /// `cpu`, or the drive's address.
+    pub name: String,
+    /// Batches of it that were delivered.
+    pub batches: u64,
+    /// Images of it that were delivered.
+    pub images: u64,
+    /// Time in which it had at least one batch in work.
+    pub busy_s: f64,
+    /// `images / busy_s`.
+    pub images_per_s: f64,
+    /// Batches it prepared in vain (the other prong was first, or the result was refused).
+    pub wasted_batches: u64,
+    /// CPU time the drive's agent reports.
+    pub cpu_s: Option<f64>,
+    /// Peak resident memory the drive's agent reports, in 10⁶ bytes, mapped slots included.
+    pub peak_memory_mb: Option<f64>,
+    /// Energy in joules, where the drive can measure it.
+    pub energy_j: Option<f64>,
+}
+
+/// One corrupt sample.
+#[derive(Clone, Debug, Serialize)]
+pub struct CorruptReport {
+    /// Name in the dataset.
+    pub sample: String,
+    /// Sample id.
+    pub sample_id: u64,
+    /// Epoch.
+    pub epoch: u32,
+    /// Why it could not be used.
+    pub reason: String,
+    /// `skipped`, or `replaced by NAME`.
+    pub action: String,
+}
+
+/// One fault that the run survived.
+#[derive(Clone, Debug, Serialize)]
+pub struct FaultReport {
+    /// When.
+    pub at_s: f64,
+    /// Which prong.
+    pub prong: String,
+    /// Epoch and batch, when the fault hit one.
+    pub batch: Option<(u32, u32)>,
+    /// Kind in one word: `lost`, `timeout`, `status`, `damaged`, `restart`, `rejoined`, `stall`, `refused`.
+    pub kind: &'static str,
+    /// In words.
+    pub what: String,
+}
+
+/// One epoch.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct EpochReport {
+    /// Number of the epoch.
+    pub epoch: u32,
+    /// Batches delivered.
+    pub batches: u64,
+    /// Images delivered.
+    pub images: u64,
+    /// When its first batch was asked for.
+    pub start_s: f64,
+    /// When its last batch was delivered.
+    pub end_s: f64,
+    /// From the request for its first batch to its delivery.
+    pub first_batch_s: f64,
+    /// Where the prongs met.
+    pub meeting_point: Option<u32>,
+    /// Batches by prong, in the order of [`Report::prongs`].
+    pub batches_by_prong: Vec<u64>,
+}
+
+/// What happened when.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Timeline {
+    /// 1 when complete; k when only every k-th entry was kept.
+    pub kept_every: usize,
+    /// Work of the prongs.
+    pub spans: Vec<Span>,
+    /// Deliveries to the consumer.
+    pub deliveries: Vec<Delivery>,
+}
+
+/// A batch in the work of a prong.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Span {
+    /// Index in [`Report::prongs`].
+    pub prong: usize,
+    /// Epoch.
+    pub epoch: u32,
+    /// Batch.
+    pub batch: u32,
+    /// Claimed.
+    pub start_s: f64,
+    /// Finished or given up.
+    pub end_s: f64,
+    /// The result was used.
+    pub used: bool,
+}
+
+/// A batch handed to the consumer.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Delivery {
+    /// Index in [`Report::prongs`].
+    pub prong: usize,
+    /// Epoch.
+    pub epoch: u32,
+    /// Batch.
+    pub batch: u32,
+    /// Images in it.
+    pub images: u32,
+    /// When the consumer asked.
+    pub asked_s: f64,
+    /// When it got the batch.
+    pub at_s: f64,
+}

@@ -1,0 +1,163 @@
+//! The buffer of a batch while several threads fill it: rows are handed out once, and the buffer comes back when the last
+//! row that was handed out has been returned.
+
+#![allow(unsafe_code)]
+
+use memmap2::MmapMut;
+use std::ops::Range;
+use std::sync::Mutex;
+
+/// A buffer whose rows are handed out to threads.
+pub struct RowClaims {
+    base: *mut u8,
+    row_bytes: usize,
+    rows: usize,
+    state: Mutex<State>,
+}
+
+struct State {
+    next: usize,
+    out: usize,
+    closed: bool,
+    buffer: Option<MmapMut>,
+}
+
+// SAFETY: `base` points into the mapping that `state` owns. Threads reach it only through `RowsTaken`, whose ranges are
+// disjoint, and the mapping is given back only when none of them is left.
+unsafe impl Send for RowClaims {}
+// SAFETY: as above; everything else is behind the mutex.
+unsafe impl Sync for RowClaims {}
+
+/// Rows that one thread may write. They must be returned by [`RowClaims::put_back`].
+pub struct RowsTaken<'a> {
+    claims: &'a RowClaims,
+    range: Range<usize>,
+}
+
+/// What became of a buffer when its last rows came back.
+pub enum PutBack {
+    /// Other rows are still out, or not handed out yet.
+    Pending,
+    /// All rows were handed out and returned.
+    Complete(MmapMut),
+    /// The claims were closed before all rows were handed out.
+    Closed(MmapMut),
+}
+
+impl RowClaims {
+    /// Hands out `rows` rows of `row_bytes` bytes each of `buffer`.
+    pub fn new(mut buffer: MmapMut, rows: usize, row_bytes: usize) -> Self {
+        assert!(rows.checked_mul(row_bytes).is_some_and(|bytes| bytes <= buffer.len()), "rows fit the buffer");
+        Self {
+            base: buffer.as_mut_ptr(),
+            row_bytes,
+            rows,
+            state: Mutex::new(State { next: 0, out: 0, closed: false, buffer: Some(buffer) }),
+        }
+    }
+
+    /// Up to `most` rows that nobody had yet.
+    pub fn take(&self, most: usize) -> Option<RowsTaken<'_>> {
+        let mut state = self.state.lock().expect("no panic while the claims are locked");
+        if state.closed || state.next == self.rows {
+            return None;
+        }
+        let range = state.next..self.rows.min(state.next + most.max(1));
+        state.next = range.end;
+        state.out += range.len();
+        Some(RowsTaken { claims: self, range })
+    }
+
+    /// True when no row is left to hand out.
+    pub fn is_exhausted(&self) -> bool {
+        let state = self.state.lock().expect("no panic while the claims are locked");
+        state.closed || state.next == self.rows
+    }
+
+    /// Returns rows; the caller that returns the last ones gets the buffer.
+    pub fn put_back(&self, taken: RowsTaken<'_>) -> PutBack {
+        assert!(std::ptr::eq(taken.claims, self), "rows go back where they came from");
+        let mut state = self.state.lock().expect("no panic while the claims are locked");
+        state.out -= taken.range.len();
+        if state.out > 0 || !(state.closed || state.next == self.rows) {
+            return PutBack::Pending;
+        }
+        match state.buffer.take() {
+            Some(buffer) if state.closed => PutBack::Closed(buffer),
+            Some(buffer) => PutBack::Complete(buffer),
+            None => PutBack::Pending,
+        }
+    }
+
+    /// Hands out nothing more. Returns the buffer when no row is out.
+    pub fn close(&self) -> Option<MmapMut> {
+        let mut state = self.state.lock().expect("no panic while the claims are locked");
+        state.closed = true;
+        if state.out == 0 { state.buffer.take() } else { None }
+    }
+}
+
+impl RowsTaken<'_> {
+    /// Numbers of the rows.
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    /// Each row with its number.
+    pub fn rows(&mut self) -> impl Iterator<Item = (usize, &mut [u8])> {
+        let bytes = self.range.len() * self.claims.row_bytes;
+        // SAFETY: the rows `range` were handed out to this value alone, lie within the mapping (checked in `new`), and
+        // the mapping is not given back before they are returned.
+        let all = unsafe {
+            std::slice::from_raw_parts_mut(self.claims.base.add(self.range.start * self.claims.row_bytes), bytes)
+        };
+        self.range.clone().zip(all.chunks_exact_mut(self.claims.row_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claims(rows: usize) -> RowClaims {
+        RowClaims::new(MmapMut::map_anon(4096).unwrap(), rows, 8)
+    }
+
+    #[test]
+    fn threads_fill_every_row_once_and_one_gets_the_buffer() {
+        let claims = claims(200);
+        let buffers: Vec<MmapMut> = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut buffer = None;
+                        while let Some(mut taken) = claims.take(3) {
+                            for (number, row) in taken.rows() {
+                                assert_eq!(row, [0; 8], "row {number} is written once");
+                                row.fill(number as u8 + 1);
+                            }
+                            if let PutBack::Complete(whole) = claims.put_back(taken) {
+                                buffer = Some(whole);
+                            }
+                        }
+                        buffer
+                    })
+                })
+                .collect();
+            workers.into_iter().filter_map(|worker| worker.join().unwrap()).collect()
+        });
+        assert_eq!(buffers.len(), 1);
+        let expected: Vec<u8> = (0..200u32).flat_map(|number| [number as u8 + 1; 8]).collect();
+        assert_eq!(buffers[0][..1600], expected);
+    }
+
+    #[test]
+    fn a_closed_buffer_comes_back_with_the_last_row() {
+        let open = claims(10);
+        let taken = open.take(4).unwrap();
+        assert!(open.close().is_none(), "rows are out");
+        assert!(open.take(1).is_none());
+        assert!(matches!(open.put_back(taken), PutBack::Closed(_)));
+        assert!(claims(10).close().is_some());
+    }
+}

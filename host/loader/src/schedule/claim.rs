@@ -1,0 +1,188 @@
+//! Which batch a prong prepares next.
+//!
+//! The CPU works from the head of what it may claim, drives from the tail. Near the end of an epoch a prong declines a
+//! batch that another one would finish sooner; with nothing to claim, it takes over the outstanding batch of another
+//! prong that would take longest, if it is likely to be faster.
+
+use super::epoch::{BatchState, Epoch, Order};
+use super::{BatchId, CPU, ProngId, Room, Schedule, Strategy};
+
+impl Schedule {
+    /// Claims a batch for a prong, or nothing when there is nothing for it to do now. `now` in seconds.
+    pub fn claim(&mut self, prong: ProngId, now: f64, room: Room) -> Option<BatchId> {
+        if !self.prongs[prong].up {
+            return None;
+        }
+        let id = self.open_batch(prong, now, room).or_else(|| self.takeover(prong, now, room))?;
+        let epoch = self.epoch_mut(id.epoch).expect("candidates belong to active epochs");
+        let by = match epoch.state(id.batch) {
+            BatchState::Working(by) => by.iter().copied().chain([prong]).collect(),
+            _ => vec![prong],
+        };
+        epoch.set(id.batch, BatchState::Working(by));
+        self.prongs[prong].claim(id, now);
+        self.turn_round();
+        Some(id)
+    }
+
+    fn open_batch(&mut self, prong: ProngId, now: f64, room: Room) -> Option<BatchId> {
+        let mut look_ahead = self.config.window;
+        let mut at = 0;
+        while at < self.epochs.len() || self.open_epoch() {
+            let epoch = &self.epochs[at];
+            if let Some(batch) = self.candidate(epoch, prong, look_ahead, room) {
+                let id = BatchId { epoch: epoch.number, batch };
+                if self.is_awaited(id) || !self.declines(epoch, batch, prong, now) {
+                    return Some(id);
+                }
+            }
+            look_ahead = look_ahead.saturating_sub(epoch.batches() - epoch.first());
+            at += 1;
+        }
+        None
+    }
+
+    /// The open batch of an epoch that the prong would take.
+    fn candidate(&self, epoch: &Epoch, prong: ProngId, look_ahead: u32, room: Room) -> Option<u32> {
+        if room == Room::Critical {
+            return self.critical_candidate(epoch, prong);
+        }
+        let end = match self.config.strategy {
+            Strategy::Ordered => epoch.first().saturating_add(look_ahead),
+            _ => u32::MAX,
+        };
+        if let Order::Planned(deliveries) = &epoch.order {
+            return deliveries.iter().copied().find_map(|(batch, planned)| {
+                let (_, failed) = epoch.open_at(batch)?;
+                (self.planned_for(planned, failed) == prong).then_some(batch)
+            });
+        }
+        let mut up = epoch.open_up(end).filter(|&(_, failed)| self.may_take(prong, failed));
+        let mut down = epoch.open_down(end).filter(|&(_, failed)| self.may_take(prong, failed));
+        let found = match (self.config.strategy, prong) {
+            (Strategy::Csd, _) => up.next(),
+            (_, CPU) if epoch.meeting_point().is_none() => up.next(),
+            _ => down.next(),
+        };
+        found.map(|(batch, _)| batch)
+    }
+
+    fn critical_candidate(&self, epoch: &Epoch, prong: ProngId) -> Option<u32> {
+        let is_critical = |batch: u32| self.is_critical(BatchId { epoch: epoch.number, batch });
+        epoch
+            .open_up(u32::MAX)
+            .find(|&(batch, failed)| is_critical(batch) && self.may_take(prong, failed))
+            .map(|(batch, _)| batch)
+    }
+
+    /// Whether the strategy lets the prong prepare a batch that did or did not fail before.
+    fn may_take(&self, prong: ProngId, failed: bool) -> bool {
+        match (self.config.strategy, prong) {
+            (Strategy::Cpu, prong) => prong == CPU,
+            (Strategy::Csd, CPU) => failed || !self.any_drive_up(),
+            (_, CPU) => true,
+            _ => !failed,
+        }
+    }
+
+    fn planned_for(&self, planned: ProngId, failed: bool) -> ProngId {
+        let is_usable = self.prongs.get(planned).is_some_and(|prong| prong.up);
+        if failed || !is_usable { CPU } else { planned }
+    }
+
+    fn any_drive_up(&self) -> bool {
+        self.prongs[1..].iter().any(|prong| prong.up)
+    }
+
+    /// Whether the prong had better leave the batch to others. Not asked for a batch that is awaited: the others may lack
+    /// room.
+    fn declines(&self, epoch: &Epoch, batch: u32, prong: ProngId, now: f64) -> bool {
+        match epoch.order {
+            Order::Planned(_) => false,
+            _ => self.is_sooner_elsewhere(epoch, batch, prong, now) || self.is_too_late(epoch, batch, prong, now),
+        }
+    }
+
+    /// `ordered`: whether delivery would reach the batch before a drive has finished it.
+    fn is_too_late(&self, epoch: &Epoch, batch: u32, prong: ProngId, now: f64) -> bool {
+        if self.config.strategy != Strategy::Ordered || prong == CPU {
+            return false;
+        }
+        let Some(own) = self.finish_s(prong, 1, now) else { return false };
+        let batches_per_s: f64 = self
+            .prongs
+            .iter()
+            .filter(|prong| prong.up)
+            .filter_map(|prong| prong.batch_s)
+            .map(|batch_s| 1.0 / batch_s)
+            .sum();
+        let before: u32 =
+            self.epochs
+                .iter()
+                .map(|active| {
+                    if active.number == epoch.number {
+                        batch - epoch.first()
+                    } else {
+                        active.batches() - active.first()
+                    }
+                })
+                .take(if self.epochs.front().is_some_and(|front| front.number == epoch.number) { 1 } else { 2 })
+                .sum();
+        own * batches_per_s > f64::from(before)
+    }
+
+    /// Whether another prong would be done with everything that is left of the epoch before this one is done with
+    /// `batch`.
+    fn is_sooner_elsewhere(&self, epoch: &Epoch, batch: u32, prong: ProngId, now: f64) -> bool {
+        let Some(own) = self.finish_s(prong, 1, now) else { return false };
+        let failed = matches!(epoch.state(batch), BatchState::Open { failed: true });
+        let open = epoch.open_count();
+        (0..self.prongs.len())
+            .filter(|&other| other != prong && self.prongs[other].up && self.may_take(other, failed))
+            .filter_map(|other| self.finish_s(other, open, now))
+            .any(|others| others < own)
+    }
+
+    /// Seconds until the prong has done what it has and `more` batches.
+    fn finish_s(&self, prong: ProngId, more: u32, now: f64) -> Option<f64> {
+        let prong = &self.prongs[prong];
+        Some(prong.backlog_s(now)? + f64::from(more) * prong.batch_s?)
+    }
+
+    /// The outstanding batch of another prong that is worth doing twice.
+    fn takeover(&self, prong: ProngId, now: f64, room: Room) -> Option<BatchId> {
+        let own = self.prongs[prong].batch_s?;
+        // The CPU asks when a thread of it is idle; a drive is idle when it has nothing queued.
+        if prong != CPU && !self.prongs[prong].outstanding.is_empty() {
+            return None;
+        }
+        let mut slowest: Option<(f64, BatchId)> = None;
+        for other in (0..self.prongs.len()).filter(|&other| other != prong) {
+            for (position, work) in self.prongs[other].outstanding.iter().enumerate() {
+                let waits = self.expected_wait_s(other, position, work.since, own, now);
+                let is_single = self.epoch(work.id.epoch).is_some_and(
+                    |epoch| matches!(epoch.state(work.id.batch), BatchState::Working(by) if by.len() == 1),
+                );
+                if is_single
+                    && self.may_take(prong, prong == CPU)
+                    && (room == Room::Any || self.is_critical(work.id))
+                    && waits > own
+                    && slowest.is_none_or(|(longest, _)| waits > longest)
+                {
+                    slowest = Some((waits, work.id));
+                }
+            }
+        }
+        slowest.map(|(_, id)| id)
+    }
+
+    /// How long an outstanding batch is likely to take still. An overdue one is expected to take as long again as it is
+    /// overdue; one of a prong without a measured rate counts as overdue after four batches of the asking prong.
+    fn expected_wait_s(&self, prong: ProngId, position: usize, since: f64, own: f64, now: f64) -> f64 {
+        match self.prongs[prong].remaining_s(position, now) {
+            Some(remaining) if remaining >= 0.0 => remaining,
+            Some(overdue) => -overdue,
+            None => now - since - 4.0 * own,
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Who prepares which batch, and which batch is delivered next. No threads, no clock, no I/O.
+//!
+//! The engine tells the schedule what happened (with the time, in seconds); the schedule answers what to do. At most two
+//! epochs are active: the one that drains and the one that begins.
+//!
+//! - [`epoch`]: the batches of one epoch and their states.
+//! - [`prong`]: what is known of a prong: rate, outstanding work.
+//! - `claim`: which batch a prong prepares next, the epoch's end, and taking over another prong's batch.
+//! - `deliver`: the order in which the consumer gets batches.
+//!
+//! Invariants: a batch is delivered exactly once; every batch that is neither delivered nor ready is open or in the
+//! work of a prong that is up; a batch that failed on a drive is prepared by the CPU.
+
+mod claim;
+mod deliver;
+mod epoch;
+mod prong;
+#[cfg(test)]
+mod simulation;
+
+use crate::plan::PlanEpoch;
+use epoch::{BatchState, Epoch};
+use prong::Prong;
+use std::collections::VecDeque;
+
+/// Index of a prong: 0 is the host's CPU, the drives follow.
+pub type ProngId = usize;
+/// The host's CPU.
+pub const CPU: ProngId = 0;
+
+/// Names a batch of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BatchId {
+    /// Epoch.
+    pub epoch: u32,
+    /// Batch within the epoch.
+    pub batch: u32,
+}
+
+/// The order of delivery and who takes part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Strategy {
+    /// The CPU alone, in order.
+    Cpu,
+    /// The drives alone, in order; the CPU helps out with what they fail at.
+    Csd,
+    /// Moving towards each other: the head in order, then the tail from the end.
+    Mte,
+    /// Weighted round robin between what the prongs have ready.
+    Wrr,
+    /// Exactly the epoch's order; a look-ahead window is worked from both of its ends.
+    #[default]
+    Ordered,
+}
+
+impl Strategy {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Cpu, Self::Csd, Self::Mte, Self::Wrr, Self::Ordered];
+
+    /// True when batches are delivered in the epoch's order.
+    pub fn is_sequential(self) -> bool {
+        matches!(self, Self::Cpu | Self::Csd | Self::Ordered)
+    }
+}
+
+impl std::fmt::Display for Strategy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Cpu => "cpu",
+            Self::Csd => "csd",
+            Self::Mte => "mte",
+            Self::Wrr => "wrr",
+            Self::Ordered => "ordered",
+        })
+    }
+}
+
+/// A name that is no strategy.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no strategy \"{0}\": cpu, csd, mte, wrr and ordered exist")]
+pub struct UnknownStrategy(String);
+
+impl std::str::FromStr for Strategy {
+    type Err = UnknownStrategy;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::ALL.into_iter().find(|strategy| strategy.to_string() == name).ok_or_else(|| UnknownStrategy(name.into()))
+    }
+}
+
+/// What a schedule is made for.
+#[derive(Clone, Debug)]
+pub struct ScheduleConfig {
+    /// Order of delivery.
+    pub strategy: Strategy,
+    /// Batches of an epoch.
+    pub batches: u32,
+    /// Epochs to run: from the first to before the second.
+    pub epochs: std::ops::Range<u32>,
+    /// Look-ahead of `ordered` in batches.
+    pub window: u32,
+    /// Number of drives.
+    pub drives: usize,
+    /// Batches of the first epoch that were delivered before (resume).
+    pub delivered: Vec<u32>,
+    /// Epochs to replay instead of following the strategy; others follow it.
+    pub replay: Vec<PlanEpoch>,
+}
+
+/// What a prong has room for when it claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// For any batch.
+    Any,
+    /// Only for a batch without which delivery cannot go on.
+    Critical,
+}
+
+/// What a finished batch is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finished {
+    /// It will be delivered.
+    Used,
+    /// Another prong was first: it is to be thrown away.
+    Late,
+}
+
+/// Where the prongs of an epoch stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EpochProgress {
+    /// The epoch.
+    pub epoch: u32,
+    /// Batches claimed by the CPU.
+    pub head: u32,
+    /// Batches claimed by drives.
+    pub tail: u32,
+    /// Batches delivered.
+    pub delivered: u32,
+}
+
+/// The state of a run's batches and prongs.
+#[derive(Debug)]
+pub struct Schedule {
+    config: ScheduleConfig,
+    epochs: VecDeque<Epoch>,
+    next_epoch: u32,
+    prongs: Vec<Prong>,
+    credits: Vec<f64>,
+}
+
+/// Epochs whose batches may be claimed at the same time.
+const ACTIVE_EPOCHS_MAX: usize = 2;
+
+impl Schedule {
+    /// A schedule at its beginning. All prongs are up.
+    pub fn new(config: ScheduleConfig) -> Self {
+        let prongs = (0..=config.drives).map(|_| Prong::default()).collect::<Vec<_>>();
+        let mut schedule = Self {
+            next_epoch: config.epochs.start,
+            epochs: VecDeque::new(),
+            credits: vec![0.0; prongs.len()],
+            prongs,
+            config,
+        };
+        schedule.open_epoch();
+        let delivered = std::mem::take(&mut schedule.config.delivered);
+        if let Some(epoch) = schedule.epochs.front_mut() {
+            epoch.resume(&delivered);
+        }
+        schedule.close_epochs();
+        schedule
+    }
+
+    /// True when everything was delivered.
+    pub fn is_done(&self) -> bool {
+        self.epochs.is_empty()
+    }
+
+    /// The epoch that is delivered now.
+    pub fn current_epoch(&self) -> Option<u32> {
+        self.epochs.front().map(|epoch| epoch.number)
+    }
+
+    /// Batches delivered of the current epoch.
+    pub fn delivered(&self) -> Vec<u32> {
+        self.epochs.front().map(Epoch::delivered).unwrap_or_default()
+    }
+
+    /// Where the prongs met in the current epoch, once they have.
+    pub fn meeting_point(&self) -> Option<u32> {
+        self.epochs.front().and_then(|epoch| epoch.meeting_point())
+    }
+
+    /// Where the prongs of the current epoch stand.
+    pub fn progress(&self) -> EpochProgress {
+        self.epochs.front().map(Epoch::progress).unwrap_or_default()
+    }
+
+    /// Measured seconds per batch of a prong.
+    pub fn batch_s(&self, prong: ProngId) -> Option<f64> {
+        self.prongs[prong].batch_s
+    }
+
+    /// Number of batches a prong has in work.
+    pub fn outstanding(&self, prong: ProngId) -> usize {
+        self.prongs[prong].outstanding.len()
+    }
+
+    /// False while a prong is lost.
+    pub fn is_up(&self, prong: ProngId) -> bool {
+        self.prongs[prong].up
+    }
+
+    /// What every prong has in work, in words.
+    pub fn describe_outstanding(&self) -> String {
+        let describe = |(number, prong): (usize, &Prong)| {
+            let name = if number == CPU { "the CPU".to_string() } else { format!("drive {number}") };
+            if !prong.up {
+                return format!("{name} is away");
+            }
+            let batches: Vec<String> =
+                prong.outstanding.iter().map(|work| format!("{}/{}", work.id.epoch, work.id.batch)).collect();
+            match batches.len() {
+                0 => format!("{name} has no batch in work"),
+                _ => format!("{name} has epoch/batch {} in work", batches.join(", ")),
+            }
+        };
+        self.prongs.iter().enumerate().map(describe).collect::<Vec<_>>().join("; ")
+    }
+
+    /// A prong can work again.
+    pub fn prong_up(&mut self, prong: ProngId) {
+        self.prongs[prong].up = true;
+    }
+
+    /// A prong is lost: what it had in work, and what it had finished without handing it over, is open again.
+    pub fn prong_down(&mut self, prong: ProngId) {
+        self.prongs[prong].up = false;
+        let ids: Vec<BatchId> = self.prongs[prong].outstanding.iter().map(|work| work.id).collect();
+        for id in ids {
+            self.failed(prong, id);
+        }
+        self.prongs[prong].cancels.clear();
+        for epoch in &mut self.epochs {
+            epoch.reopen_held(prong);
+        }
+        self.turn_round();
+    }
+
+    /// The prong's processor is done with a batch, which may still have to be fetched ([`Self::finished`] follows).
+    /// Returns whether it is wanted.
+    pub fn executed(&mut self, prong: ProngId, id: BatchId, now: f64) -> Finished {
+        self.prongs[prong].done(id, now);
+        let Some(epoch) = self.epoch_mut(id.epoch) else { return Finished::Late };
+        let by = match epoch.state(id.batch) {
+            BatchState::Working(by) if by.contains(&prong) => by.clone(),
+            _ => return Finished::Late,
+        };
+        epoch.set(id.batch, BatchState::Held(prong));
+        for loser in by.into_iter().filter(|&other| other != prong) {
+            self.prongs[loser].cancels.push(id);
+        }
+        self.turn_round();
+        Finished::Used
+    }
+
+    /// A batch that [`Self::executed`] called wanted lies ready for delivery.
+    pub fn finished(&mut self, prong: ProngId, id: BatchId) {
+        if let Some(epoch) = self.epoch_mut(id.epoch)
+            && *epoch.state(id.batch) == BatchState::Held(prong)
+        {
+            epoch.set(id.batch, BatchState::Ready(prong));
+        }
+    }
+
+    /// A prong gave a batch up, while it worked on it or with the result unusable. The CPU prepares it again.
+    pub fn failed(&mut self, prong: ProngId, id: BatchId) {
+        self.prongs[prong].forget(id);
+        if let Some(epoch) = self.epoch_mut(id.epoch) {
+            epoch.give_up(prong, id.batch);
+        }
+        self.turn_round();
+    }
+
+    /// A prong stopped work on a batch that another one finished.
+    pub fn cancelled(&mut self, prong: ProngId, id: BatchId) {
+        self.prongs[prong].forget(id);
+    }
+
+    /// Batches this prong works on in vain, since another prong finished them. Each is named once.
+    pub fn take_cancels(&mut self, prong: ProngId) -> Vec<BatchId> {
+        std::mem::take(&mut self.prongs[prong].cancels)
+    }
+
+    /// True while some prong works on the batch or holds it.
+    pub fn is_wanted(&self, prong: ProngId, id: BatchId) -> bool {
+        self.epoch(id.epoch).is_some_and(|epoch| match epoch.state(id.batch) {
+            BatchState::Working(by) => by.contains(&prong),
+            BatchState::Held(holder) => *holder == prong,
+            _ => false,
+        })
+    }
+
+    fn epoch(&self, number: u32) -> Option<&Epoch> {
+        self.epochs.iter().find(|epoch| epoch.number == number)
+    }
+
+    fn epoch_mut(&mut self, number: u32) -> Option<&mut Epoch> {
+        self.epochs.iter_mut().find(|epoch| epoch.number == number)
+    }
+
+    /// Makes the next epoch active; false when there is none, or two are.
+    fn open_epoch(&mut self) -> bool {
+        if self.next_epoch >= self.config.epochs.end || self.epochs.len() >= ACTIVE_EPOCHS_MAX {
+            return false;
+        }
+        let number = self.next_epoch;
+        let plan = self.config.replay.iter().find(|plan| plan.epoch == number);
+        self.epochs.push_back(Epoch::new(number, self.config.batches, self.config.strategy, plan));
+        self.next_epoch += 1;
+        true
+    }
+
+    /// Drops epochs whose batches are all delivered, and opens the next one when none is left.
+    fn close_epochs(&mut self) {
+        while self.epochs.front().is_some_and(Epoch::is_done) {
+            self.epochs.pop_front();
+            if self.epochs.is_empty() {
+                self.open_epoch();
+            }
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! The schedule under a virtual clock: prongs of any speed, drives that die, answer late or fail, consumers of any speed.
+//! Every batch must be delivered exactly once, in the strategy's order, without a deadlock.
+
+use super::*;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use std::collections::BTreeMap;
+
+/// What a simulated run is made of.
+#[derive(Clone, Debug)]
+struct World {
+    strategy: Strategy,
+    batches: u32,
+    epochs: u32,
+    buffers: usize,
+    slots: usize,
+    /// Results are read from the slots into buffers, rather than delivered out of the slots.
+    read: bool,
+    /// Seconds per batch of every prong.
+    batch_s: Vec<f64>,
+    step_s: f64,
+    window: u32,
+    /// One in `n` drive batches fails.
+    fail_one_in: Option<u32>,
+    /// The first drive is down between these times.
+    outage: Option<(f64, f64)>,
+    replay: Vec<PlanEpoch>,
+    delivered: Vec<u32>,
+}
+
+struct Outcome {
+    order: Vec<(BatchId, ProngId)>,
+    seconds: f64,
+    met: Option<u32>,
+}
+
+struct Simulation {
+    world: World,
+    schedule: Schedule,
+    rng: ChaCha8Rng,
+    now: f64,
+    /// Per prong: batches in work with their time of completion.
+    work: Vec<Vec<(BatchId, f64)>>,
+    /// Finished batches, each with the prong that made it.
+    stored: BTreeMap<BatchId, ProngId>,
+    /// Finished batches that lie in slots and wait to be read.
+    held: BTreeMap<BatchId, ProngId>,
+    executed: u32,
+}
+
+impl Simulation {
+    fn new(world: World, seed: u64) -> Self {
+        let config = ScheduleConfig {
+            strategy: world.strategy,
+            batches: world.batches,
+            epochs: 0..world.epochs,
+            window: world.window,
+            drives: world.batch_s.len() - 1,
+            delivered: world.delivered.clone(),
+            replay: world.replay.clone(),
+        };
+        Self {
+            schedule: Schedule::new(config),
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            now: 0.0,
+            work: vec![Vec::new(); world.batch_s.len()],
+            stored: BTreeMap::new(),
+            held: BTreeMap::new(),
+            executed: 0,
+            world,
+        }
+    }
+
+    fn is_out(&self, prong: ProngId) -> bool {
+        prong == 1 && self.world.outage.is_some_and(|(from, to)| (from..to).contains(&self.now))
+    }
+
+    fn buffer_room(&self) -> Option<Room> {
+        let finished = self.stored.values().filter(|&&maker| self.world.read || maker == CPU).count();
+        match self.world.buffers.saturating_sub(self.work[CPU].len() + finished) {
+            0 => None,
+            1 if self.schedule.must_reserve() => Some(Room::Critical),
+            _ => Some(Room::Any),
+        }
+    }
+
+    fn room(&self, prong: ProngId) -> Option<Room> {
+        if prong == CPU {
+            return self.buffer_room();
+        }
+        let finished = if self.world.read { &self.held } else { &self.stored };
+        let used = self.work[prong].len() + finished.values().filter(|&&maker| maker == prong).count();
+        (used < self.world.slots).then_some(Room::Any)
+    }
+
+    fn fetch(&mut self, prong: ProngId) {
+        let held: Vec<BatchId> = self.held.iter().filter(|&(_, &maker)| maker == prong).map(|(&id, _)| id).collect();
+        for id in held {
+            let room = self.buffer_room();
+            if !self.schedule.is_wanted(prong, id) {
+                self.held.remove(&id);
+            } else if room == Some(Room::Any) || (room.is_some() && self.schedule.is_critical(id)) {
+                self.held.remove(&id);
+                self.schedule.finished(prong, id);
+                self.stored.insert(id, prong);
+            }
+        }
+    }
+
+    fn claim(&mut self, prong: ProngId) {
+        let depth = if prong == CPU { 1 } else { 2 };
+        while self.work[prong].len() < depth
+            && let Some(room) = self.room(prong)
+            && let Some(id) = self.schedule.claim(prong, self.now, room)
+        {
+            let start = self.work[prong].last().map_or(self.now, |&(_, end)| end);
+            let jitter = 0.9 + 0.2 * f64::from(self.rng.next_u32()) / f64::from(u32::MAX);
+            self.work[prong].push((id, start + self.world.batch_s[prong] * jitter));
+        }
+    }
+
+    fn complete(&mut self, prong: ProngId) {
+        while let Some(&(id, end)) = self.work[prong].first()
+            && end <= self.now
+        {
+            self.work[prong].remove(0);
+            self.executed += 1;
+            let fails = prong != CPU && self.world.fail_one_in.is_some_and(|n| self.executed.is_multiple_of(n));
+            if fails {
+                self.schedule.failed(prong, id);
+            } else if self.schedule.executed(prong, id, self.now) == Finished::Used {
+                if self.world.read && prong != CPU {
+                    self.held.insert(id, prong);
+                } else {
+                    self.schedule.finished(prong, id);
+                    self.stored.insert(id, prong);
+                }
+            }
+        }
+        for id in self.schedule.take_cancels(prong) {
+            self.work[prong].retain(|&(other, _)| other != id);
+            self.schedule.cancelled(prong, id);
+        }
+    }
+
+    fn run(mut self) -> Outcome {
+        let mut order = Vec::new();
+        let mut consumer_free = 0.0;
+        let mut was_out = false;
+        let mut met = None;
+        let step = self.world.batch_s.iter().fold(f64::INFINITY, |least, &s| least.min(s)) / 20.0;
+        let bound =
+            40.0 * self.world.batch_s[CPU].max(self.world.step_s) * f64::from(self.world.batches * self.world.epochs)
+                + 100.0;
+        while !self.schedule.is_done() {
+            assert!(self.now < bound, "stuck after {} deliveries: {:?}", order.len(), self.schedule);
+            let is_out = self.is_out(1);
+            if is_out && !was_out {
+                self.schedule.prong_down(1);
+                self.work[1].clear();
+                self.held.retain(|_, &mut maker| maker != 1);
+            } else if was_out && !is_out {
+                self.schedule.prong_up(1);
+            }
+            was_out = is_out;
+            for prong in 0..self.work.len() {
+                if !self.is_out(prong) {
+                    self.complete(prong);
+                    self.fetch(prong);
+                    self.claim(prong);
+                }
+            }
+            while self.now >= consumer_free
+                && let Some((id, prong)) = self.schedule.deliverable()
+            {
+                met = self.schedule.meeting_point().or(met);
+                self.schedule.deliver(id, prong);
+                assert_eq!(self.stored.remove(&id), Some(prong));
+                order.push((id, prong));
+                consumer_free = self.now + self.world.step_s;
+            }
+            self.now += step;
+        }
+        Outcome { order, seconds: self.now, met }
+    }
+}
+
+fn world(strategy: Strategy) -> World {
+    World {
+        strategy,
+        batches: 40,
+        epochs: 1,
+        buffers: 6,
+        slots: 64,
+        read: false,
+        batch_s: vec![1.0, 1.0],
+        step_s: 0.0,
+        window: 24,
+        fail_one_in: None,
+        outage: None,
+        replay: Vec::new(),
+        delivered: Vec::new(),
+    }
+}
+
+fn assert_exactly_once(world: &World, outcome: &Outcome) {
+    let mut ids: Vec<BatchId> = outcome.order.iter().map(|&(id, _)| id).collect();
+    if world.strategy.is_sequential() && world.replay.is_empty() {
+        assert!(ids.is_sorted(), "delivered in order");
+    }
+    let epochs: Vec<u32> = ids.iter().map(|id| id.epoch).collect();
+    assert!(epochs.is_sorted(), "an epoch ends before the next is delivered");
+    ids.sort();
+    let all: Vec<BatchId> = (0..world.epochs)
+        .flat_map(|epoch| (0..world.batches).map(move |batch| BatchId { epoch, batch }))
+        .filter(|id| id.epoch > 0 || !world.delivered.contains(&id.batch))
+        .collect();
+    assert_eq!(ids, all);
+}
+
+#[test]
+fn every_batch_once_for_thousands_of_worlds() {
+    for seed in 0..3000u64 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut below = |n: u32| rng.next_u32() % n;
+        let drives = 1 + below(2) as usize;
+        let mut world = World {
+            strategy: Strategy::ALL[below(5) as usize],
+            batches: below(30),
+            epochs: 1 + below(3),
+            buffers: 2 + below(6) as usize,
+            slots: 1 + below(12) as usize,
+            read: below(2) == 0,
+            batch_s: (0..=drives).map(|_| [0.2, 1.0, 1.1, 4.0][below(4) as usize]).collect(),
+            step_s: [0.0, 0.3, 2.0][below(3) as usize],
+            window: 1 + below(20),
+            fail_one_in: [None, Some(1), Some(3)][below(3) as usize],
+            outage: [None, Some((3.0, 9.0)), Some((2.0, 1e9))][below(3) as usize],
+            ..world(Strategy::Cpu)
+        };
+        if below(4) == 0 && world.strategy.is_sequential() && world.batches > 0 {
+            world.delivered = (0..below(world.batches)).collect();
+        }
+        let outcome = std::panic::catch_unwind(|| Simulation::new(world.clone(), seed).run());
+        let outcome = outcome.unwrap_or_else(|_| panic!("seed {seed}: {world:?}"));
+        assert_exactly_once(&world, &outcome);
+    }
+}
+
+#[test]
+fn mte_delivers_the_head_then_the_tail_from_the_end() {
+    let outcome = Simulation::new(world(Strategy::Mte), 1).run();
+    let met = outcome.met.expect("the prongs met");
+    assert!((17..=23).contains(&met), "equal prongs meet in the middle, not at {met}");
+    let batches: Vec<u32> = outcome.order.iter().map(|&(id, _)| id.batch).collect();
+    let expected: Vec<u32> = (0..met).chain((met..40).rev()).collect();
+    assert_eq!(batches, expected);
+}
+
+#[test]
+fn few_slots_bound_the_tail_of_mte() {
+    let outcome = Simulation::new(World { slots: 4, ..world(Strategy::Mte) }, 1).run();
+    assert_eq!(outcome.met, Some(36));
+}
+
+#[test]
+fn equal_prongs_nearly_double_the_rate() {
+    for strategy in [Strategy::Mte, Strategy::Wrr, Strategy::Ordered] {
+        let outcome = Simulation::new(world(strategy), 1).run();
+        let efficiency = 40.0 / outcome.seconds / 2.0;
+        assert!(efficiency > 0.95, "{strategy}: {efficiency:.3}");
+    }
+}
+
+#[test]
+fn a_slow_drive_adds_what_it_can() {
+    for strategy in [Strategy::Mte, Strategy::Wrr, Strategy::Ordered] {
+        let world = World { batches: 100, batch_s: vec![1.0, 4.0], ..world(strategy) };
+        let outcome = Simulation::new(world, 1).run();
+        let factor = 100.0 / outcome.seconds;
+        assert!(factor > 1.25 * 0.96, "{strategy}: {factor:.3}");
+    }
+}
+
+#[test]
+fn a_drive_ten_times_slower_than_it_was_costs_at_most_its_share() {
+    for strategy in [Strategy::Mte, Strategy::Wrr, Strategy::Ordered] {
+        let slow = World { batch_s: vec![1.0, 10.0], ..world(strategy) };
+        let outcome = Simulation::new(slow, 1).run();
+        assert!(outcome.seconds < 41.0, "{strategy}: {}", outcome.seconds);
+    }
+}
+
+#[test]
+fn a_plan_is_replayed_in_its_order_at_other_speeds() {
+    for strategy in [Strategy::Mte, Strategy::Wrr] {
+        let recorded = Simulation::new(world(strategy), 1).run();
+        let deliveries = recorded.order.iter().map(|&(id, prong)| (id.batch, prong)).collect();
+        let other_speeds =
+            World { batch_s: vec![0.5, 2.0], replay: vec![PlanEpoch { epoch: 0, deliveries }], ..world(strategy) };
+        let replayed = Simulation::new(other_speeds, 2).run();
+        let batches = |outcome: &Outcome| outcome.order.iter().map(|&(id, _)| id).collect::<Vec<_>>();
+        assert_eq!(batches(&replayed), batches(&recorded));
+    }
+}
+
+#[test]
+fn a_plan_gives_each_prong_its_batches() {
+    let deliveries: Vec<(u32, ProngId)> = (0..40).map(|batch| (batch, (batch % 2) as usize)).collect();
+    let replay = vec![PlanEpoch { epoch: 0, deliveries: deliveries.clone() }];
+    let outcome = Simulation::new(World { replay, ..world(Strategy::Mte) }, 2).run();
+    let order: Vec<(u32, ProngId)> = outcome.order.iter().map(|&(id, prong)| (id.batch, prong)).collect();
+    assert_eq!(order[..36], deliveries[..36], "the last ones may be taken over");
+}
+
+#[test]
+fn the_next_epoch_begins_while_this_one_drains() {
+    let two = World { epochs: 2, step_s: 0.0, ..world(Strategy::Wrr) };
+    let outcome = Simulation::new(two, 1).run();
+    assert!(80.0 / outcome.seconds / 2.0 > 0.97, "{}", outcome.seconds);
+}

@@ -1,0 +1,147 @@
+//! Where a run stands: enough to go on at the next batch, in another process, with another number of threads or ranks.
+
+use crate::order::LastBatch;
+use crate::schedule::Strategy;
+use serde::{Deserialize, Serialize};
+
+/// The position of a loader between two batches (its `state_dict`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoaderState {
+    /// Version of this description.
+    pub version: u32,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Identity of the dataset, hexadecimal.
+    pub dataset: String,
+    /// Samples of an epoch.
+    pub epoch_samples: u64,
+    /// Samples of a global batch.
+    pub batch_size: u64,
+    /// What becomes of the last batch.
+    pub last: LastBatch,
+    /// Strategy of the run.
+    pub strategy: Strategy,
+    /// Number of ranks of the run.
+    pub world: u32,
+    /// The epoch that is being delivered; the number of epochs when the run is over.
+    pub epoch: u32,
+    /// Batches of that epoch that were delivered, in ascending order.
+    pub delivered: Vec<u32>,
+}
+
+/// Version of [`LoaderState`].
+pub const STATE_VERSION: u32 = 1;
+
+/// Why a run cannot go on from a state.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StateError {
+    /// Another version of the format.
+    #[error("loader state of version {0}, version {STATE_VERSION} understood")]
+    Version(u32),
+    /// Taken from another run.
+    #[error("loader state was taken with {field} {saved}, this run has {actual}")]
+    OtherRun {
+        /// What differs.
+        field: &'static str,
+        /// In the state.
+        saved: String,
+        /// In this run.
+        actual: String,
+    },
+    /// Batches that the epoch does not have, twice the same, or not ascending.
+    #[error("loader state names impossible batches of epoch {epoch}")]
+    Batches {
+        /// The epoch.
+        epoch: u32,
+    },
+    /// Ranks were at different places, so another number of ranks cannot go on.
+    #[error(
+        "the run had {saved} ranks and delivered out of order ({strategy}), so {actual} ranks cannot go on in the middle of \
+         an epoch: resume on {saved}, or use the strategy ordered"
+    )]
+    Ranks {
+        /// Ranks of the run.
+        saved: u32,
+        /// Ranks now.
+        actual: u32,
+        /// Strategy of the run.
+        strategy: Strategy,
+    },
+}
+
+impl LoaderState {
+    /// Checks that a run that would save `fresh` at its start can go on from here.
+    pub(crate) fn check_fits(&self, fresh: &Self, batches: u32) -> Result<(), StateError> {
+        if self.version != STATE_VERSION {
+            return Err(StateError::Version(self.version));
+        }
+        let fields = [
+            ("seed", self.seed.to_string(), fresh.seed.to_string()),
+            ("dataset", self.dataset.clone(), fresh.dataset.clone()),
+            ("samples per epoch", self.epoch_samples.to_string(), fresh.epoch_samples.to_string()),
+            ("batch size", self.batch_size.to_string(), fresh.batch_size.to_string()),
+            ("last batch", format!("{:?}", self.last), format!("{:?}", fresh.last)),
+        ];
+        for (field, saved, actual) in fields {
+            if saved != actual {
+                return Err(StateError::OtherRun { field, saved, actual });
+            }
+        }
+        let ascending = self.delivered.windows(2).all(|pair| pair[0] < pair[1]);
+        if !ascending || self.delivered.last().is_some_and(|&last| last >= batches) {
+            return Err(StateError::Batches { epoch: self.epoch });
+        }
+        let is_prefix = self.delivered.last().is_none_or(|&last| last as usize + 1 == self.delivered.len());
+        if self.world != fresh.world && !is_prefix {
+            return Err(StateError::Ranks { saved: self.world, actual: fresh.world, strategy: self.strategy });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> LoaderState {
+        LoaderState {
+            version: STATE_VERSION,
+            seed: 1,
+            dataset: "ab".into(),
+            epoch_samples: 100,
+            batch_size: 10,
+            last: LastBatch::Short,
+            strategy: Strategy::Ordered,
+            world: 2,
+            epoch: 1,
+            delivered: vec![0, 1, 2],
+        }
+    }
+
+    #[test]
+    fn another_number_of_ranks_may_go_on_from_a_prefix_only() {
+        let fresh = LoaderState { world: 1, delivered: vec![], ..state() };
+        assert_eq!(state().check_fits(&fresh, 10), Ok(()));
+        let scattered = LoaderState { delivered: vec![0, 9], strategy: Strategy::Mte, ..state() };
+        assert!(matches!(scattered.check_fits(&fresh, 10), Err(StateError::Ranks { saved: 2, actual: 1, .. })));
+        assert_eq!(scattered.check_fits(&LoaderState { world: 2, ..fresh }, 10), Ok(()));
+    }
+
+    #[test]
+    fn other_runs_and_impossible_batches_are_refused() {
+        let fresh = state();
+        let others = [
+            LoaderState { version: 9, ..state() },
+            LoaderState { seed: 2, ..state() },
+            LoaderState { dataset: "cd".into(), ..state() },
+            LoaderState { epoch_samples: 99, ..state() },
+            LoaderState { batch_size: 9, ..state() },
+            LoaderState { last: LastBatch::Drop, ..state() },
+            LoaderState { delivered: vec![10], ..state() },
+            LoaderState { delivered: vec![1, 1], ..state() },
+        ];
+        for other in others {
+            assert!(other.check_fits(&fresh, 10).is_err(), "{other:?}");
+        }
+    }
+}
