@@ -98,3 +98,24 @@ fn compute() -> Fingerprint {
     }
     Fingerprint(*hasher.finalize().as_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every machine has to find this one. A change here is a change of pixels: drives and hosts of both sides of it
+    /// refuse each other.
+    #[test]
+    fn it_is_the_one_of_every_machine() {
+        assert_eq!(fingerprint().to_string(), "6e4c9ba86a6306b01c23802f97750a1483ce372d892cbf6c028b383f145cf8b0");
+        assert_eq!(Fingerprint::from_bytes(*fingerprint().as_bytes()), fingerprint());
+    }
+
+    #[test]
+    fn every_image_takes_part() {
+        let mut preparer = Preparer::new(Limits::default());
+        for image in IMAGES {
+            assert_eq!(preparer.inspect(image), crate::Verdict::Intact);
+        }
+    }
+}

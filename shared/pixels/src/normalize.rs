@@ -86,3 +86,54 @@ fn planes<T: Copy>(table: &[[T; 256]; 3], nhwc: &[u8], shape: Shape, out: &mut [
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every value in every channel: 256 × 1 pixels of gray.
+    fn every_value() -> (Shape, Vec<u8>) {
+        let shape = Shape { height: 2, width: 128, channels: 3 };
+        (shape, (0..=255).flat_map(|value| [value; 3]).collect())
+    }
+
+    #[test]
+    fn all_768_inputs_are_the_exact_value_rounded_once() {
+        let (shape, pixels) = every_value();
+        let normalize = Normalize::imagenet();
+        let (mut single, mut half) = (vec![0.0; 768], vec![f16::ZERO; 768]);
+        normalize.f32_nchw(&pixels, shape, &mut single);
+        normalize.f16_nchw(&pixels, shape, &mut half);
+        for channel in 0..3 {
+            for value in 0..256 {
+                let exact = (value as f64 / 255.0 - IMAGENET_MEAN[channel]) / IMAGENET_STD[channel];
+                let at = channel * 256 + value;
+                assert_eq!(single[at].to_bits(), (exact as f32).to_bits());
+                // The nearest f16: neither neighbour is nearer.
+                let apart = |bits: u16| (f16::from_bits(bits).to_f64() - exact).abs();
+                let bits = half[at].to_bits();
+                assert!(apart(bits) <= apart(bits + 1) && apart(bits) <= apart(bits - 1));
+                assert_eq!(normalize.table_f32()[channel][value], single[at]);
+                assert_eq!(normalize.table_f16()[channel][value], half[at]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_batch_is_its_samples() {
+        let shape = Shape { height: 1, width: 2, channels: 3 };
+        let normalize = Normalize::new([0.0; 3], [1.0 / 255.0; 3]);
+        let batch = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+        let mut out = [0.0; 12];
+        normalize.f32_nchw(&batch, shape, &mut out);
+        assert_eq!(out, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0, 7.0, 10.0, 8.0, 11.0, 9.0, 12.0]);
+        normalize.f32_nchw(&[], shape, &mut []);
+    }
+
+    #[test]
+    #[should_panic(expected = "no whole samples")]
+    fn a_part_of_a_sample_is_refused() {
+        let shape = Shape { height: 1, width: 2, channels: 3 };
+        Normalize::imagenet().f32_nchw(&[0; 9], shape, &mut [0.0; 9]);
+    }
+}

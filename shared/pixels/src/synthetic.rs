@@ -49,3 +49,11 @@ fn hash(x: u32, y: u32, channel: u32, k: u32, seed: u32) -> u32 {
     let mixed = (sum ^ (sum >> 13)).wrapping_mul(1_274_126_177);
     (mixed ^ (mixed >> 16)) & 0xFF
 }
+
+/// CRC-32 as zlib has it.
+#[cfg(test)]
+pub(crate) fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xEDB8_8320 } else { crc >> 1 })
+    })
+}

@@ -140,3 +140,6 @@ fn rgb_from_stored_cmyk(pixels: &mut [u8]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

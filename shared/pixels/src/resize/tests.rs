@@ -8,14 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::rows::Interleaved;
-use crate::synthetic;
-
-/// CRC-32 as zlib has it.
-fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0, |crc, &byte| {
-        (0..8).fold(crc ^ u32::from(byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xEDB8_8320 } else { crc >> 1 })
-    })
-}
+use crate::synthetic::{self, crc32};
 
 /// Pillow's weights (libImaging/Resample.c): for each output its first input and 22-bit weights.
 fn weights(length: u32, from: f64, to: f64, outputs: u32) -> Vec<(usize, Vec<i64>)> {

@@ -8,6 +8,7 @@ boxes.txt   boxes of torchvision's own RandomResizedCrop.get_params, RandomCrop.
             word; upper half of word times n), their tensors by f64, so that a box depends on the formula alone. PyTorch is
             not needed: a stub stands in for it. TORCHVISION_PACKAGE is the folder torchvision/ of an unpacked wheel.
 pillow.txt  300 boxes on the picture of synthetic.rs, and the CRC-32 of Pillow's crop(box).resize((n, n), BILINEAR).
+decode.txt  CRC-32 of Pillow's decoding of the fingerprint's images to RGB.
 cmyk.txt    CRC-32 of Pillow's CMYK to RGB conversion of all pairs of ink and black.
 
 Needs numpy and Pillow.
@@ -193,6 +194,13 @@ def pillow():
     (HERE / "pillow.txt").write_text("\n".join(lines) + "\n")
 
 
+def decode():
+    lines = []
+    for path in sorted((HERE / "../../src/fingerprint").iterdir()):
+        lines.append(f"{path.name} {zlib.crc32(Image.open(path).convert('RGB').tobytes())}")
+    (HERE / "decode.txt").write_text("\n".join(lines) + "\n")
+
+
 def cmyk():
     inks = bytes(value for black in range(256) for ink in range(256) for value in (ink, 255 - ink, ink ^ black, black))
     # A JPEG's inks are inverted on the way in.
@@ -203,4 +211,5 @@ def cmyk():
 if __name__ == "__main__":
     boxes(sys.argv[1])
     pillow()
+    decode()
     cmyk()
