@@ -74,7 +74,7 @@ fn samples() -> impl Strategy<Value = Sample> {
 /// A box within an image: two corners in 65536ths.
 fn rect_of(corners: [u16; 4], (width, height): (u32, u32)) -> Rect {
     let span = |a: u16, b: u16, length: u32| {
-        let at = |share: u16| (u64::from(share) * u64::from(length) >> 16) as u32;
+        let at = |share: u16| ((u64::from(share) * u64::from(length)) >> 16) as u32;
         let (first, last) = (at(a.min(b)), at(a.max(b)));
         (first, last - first + 1)
     };
@@ -130,7 +130,7 @@ proptest! {
         let file = sample.file();
         // The last byte of image data may hold nothing but padding.
         for place in places {
-            let length = usize::from(place) * (file.len() - 3) >> 16;
+            let length = (usize::from(place) * (file.len() - 3)) >> 16;
             match decode(&file[..length], None) {
                 Err(PixelError::Truncated { .. }) => {}
                 other => prop_assert!(false, "{} of {} bytes: {:?}", length, file.len(), other.map(|d| d.warnings)),

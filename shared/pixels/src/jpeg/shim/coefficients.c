@@ -92,9 +92,11 @@ int ddlp_rewrite(struct ddlp_jpeg *jpeg, uint8_t **out, size_t *len)
     ddlp_sink_attach(&writer->sink, &writer->cinfo);
     jpeg_copy_critical_parameters(&jpeg->cinfo, &writer->cinfo);
     writer->cinfo.optimize_coding = TRUE;
-    writer->cinfo.restart_interval = jpeg->cinfo.restart_interval;
+    /* The scans of a progressive file have intervals of their own. */
     if (jpeg->cinfo.progressive_mode)
         jpeg_simple_progression(&writer->cinfo);
+    else
+        writer->cinfo.restart_interval = jpeg->cinfo.restart_interval;
     jpeg_write_coefficients(&writer->cinfo, jpeg->coefficients);
     for (jpeg_saved_marker_ptr marker = jpeg->cinfo.marker_list; marker; marker = marker->next)
         if (!written_by_encoder(&writer->cinfo, marker))

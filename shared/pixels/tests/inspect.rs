@@ -1,0 +1,163 @@
+//! The verdict on a whole file: intact and repaired ones have the same pixels in the SIMD and in the portable code.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use ddlp_pixels::draw::Rng;
+use ddlp_pixels::encode::{self, JpegOptions, Layout};
+use ddlp_pixels::{CorruptReason, Draw, Limits, Pipeline, Preparer, Source, Stage, Verdict, synthetic};
+
+const SIDE: u32 = 96;
+const DAMAGED: u64 = 1500;
+
+fn file(layout: Layout, progressive: bool, seed: u32) -> Vec<u8> {
+    let rgb = synthetic::photo(SIDE, SIDE, seed);
+    let pixels = match layout.channels() {
+        1 => rgb.iter().copied().step_by(3).collect(),
+        4 => rgb.chunks_exact(3).flat_map(|pixel| [pixel[0], pixel[1], pixel[2], pixel[1]]).collect(),
+        _ => rgb,
+    };
+    let options = JpegOptions { layout, progressive, quality: 75, ..JpegOptions::default() };
+    encode::jpeg(&pixels, SIDE, SIDE, &options).unwrap()
+}
+
+/// A file with a few flipped bits behind its headers, or in its quantisation tables.
+fn damaged(number: u64) -> Vec<u8> {
+    let mut rng = Rng::from_key([0xDA, number, 0, 0]);
+    let layout = Layout::ALL[rng.below(Layout::ALL.len() as u64) as usize];
+    let mut file = file(layout, rng.below(3) == 0, number as u32 % 5);
+    let scan = file.windows(2).position(|two| two == [0xFF, 0xDA]).unwrap() as u64 + 10;
+    for _ in 0..=rng.below(3) {
+        let at = if rng.below(8) == 0 { 20 + rng.below(120) } else { scan + rng.below(file.len() as u64 - scan - 2) };
+        file[at as usize] ^= 1 << rng.below(8);
+    }
+    file
+}
+
+/// A digest of the whole image's pixels, or the error's code.
+fn pixels_of(preparer: &mut Preparer, file: &[u8]) -> String {
+    let pipeline = Pipeline { exif_orientation: false, stages: vec![Stage::CenterCrop { size: SIDE }] };
+    let mut out = vec![0; pipeline.output().bytes()];
+    match preparer.prepare(Source::Encoded(file), &pipeline, Draw::default(), &mut out) {
+        Ok(_) => blake3::hash(&out).to_hex()[..16].to_owned(),
+        Err(error) => error.reason().to_string(),
+    }
+}
+
+/// What a pack would hold of each damaged file, and the pixels of it and of the file as it is.
+fn report() -> Vec<String> {
+    let mut preparer = Preparer::new(Limits::default());
+    let one = |number| {
+        let file = damaged(number);
+        let raw = pixels_of(&mut preparer, &file);
+        let kept = match preparer.inspect(&file) {
+            Verdict::Intact => format!("intact {}", pixels_of(&mut preparer, &file)),
+            Verdict::Repaired { bytes, warnings, clamped } => {
+                assert!(warnings > 0 || clamped > 0);
+                assert_eq!(preparer.inspect(&bytes), Verdict::Intact, "file {number}");
+                format!("repaired {} {}", blake3::hash(&bytes).to_hex(), pixels_of(&mut preparer, &bytes))
+            }
+            Verdict::Rejected { reason, .. } => format!("rejected {reason}"),
+            other => panic!("{other:?}"),
+        };
+        format!("file {number}: {kept} | {raw}")
+    };
+    (0..DAMAGED).map(one).collect()
+}
+
+const CHILD: &str = "DDLP_REPORT_OF_PORTABLE_CODE";
+
+/// The other half of the test below; alone it has nothing to compare with.
+#[test]
+fn report_of_this_process() {
+    if std::env::var_os(CHILD).is_some() {
+        println!("fingerprint {}", ddlp_pixels::fingerprint());
+        report().iter().for_each(|line| println!("{line}"));
+    }
+}
+
+#[test]
+fn simd_and_portable_code_agree_on_what_is_kept() {
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "report_of_this_process", "--nocapture"])
+        .env("JSIMD_FORCENONE", "1")
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
+    let text = String::from_utf8(child.stdout).unwrap();
+    assert!(text.contains(&format!("fingerprint {}", ddlp_pixels::fingerprint())));
+    let portable: Vec<&str> = text.lines().filter(|line| line.starts_with("file ")).collect();
+    let simd = report();
+    assert_eq!(simd.len(), portable.len());
+    let mut verdicts = BTreeMap::new();
+    let mut raw_differ = 0;
+    for (simd, portable) in simd.iter().zip(portable) {
+        let ((kept, raw), (portable_kept, portable_raw)) =
+            (simd.split_once(" | ").unwrap(), portable.split_once(" | ").unwrap());
+        assert_eq!(kept, portable_kept);
+        raw_differ += usize::from(raw != portable_raw);
+        *verdicts.entry(kept.split(' ').nth(2).unwrap()).or_insert(0) += 1;
+    }
+    println!("{verdicts:?}, {raw_differ} files as they are differ");
+    assert!(["intact", "repaired", "rejected"].iter().all(|verdict| verdicts[verdict] > 10), "{verdicts:?}");
+    if cfg!(target_arch = "x86_64") {
+        assert!(raw_differ > 0, "without a check nothing differs: the test proves nothing");
+    }
+}
+
+#[test]
+fn what_an_encoder_makes_is_intact() {
+    let mut preparer = Preparer::new(Limits::default());
+    for layout in Layout::ALL {
+        for progressive in [false, true] {
+            assert_eq!(preparer.inspect(&file(layout, progressive, 1)), Verdict::Intact, "{layout:?}");
+        }
+    }
+    for quality in [1, 5, 30, 100] {
+        let noise: Vec<u8> = {
+            let mut rng = Rng::from_key([u64::from(quality), 0, 0, 0]);
+            (0..SIDE * SIDE * 3).map(|_| if rng.below(2) == 0 { 0 } else { 255 }).collect()
+        };
+        let options = JpegOptions { quality, ..JpegOptions::default() };
+        let file = encode::jpeg(&noise, SIDE, SIDE, &options).unwrap();
+        assert_eq!(preparer.inspect(&file), Verdict::Intact, "noise of quality {quality}");
+    }
+}
+
+#[test]
+fn repairing_keeps_orientation_and_coding() {
+    let mut preparer = Preparer::new(Limits::default());
+    for progressive in [false, true] {
+        let restart_rows = if progressive { 0 } else { 2 };
+        let options = JpegOptions { progressive, orientation: Some(6), restart_rows, ..JpegOptions::default() };
+        let good = encode::jpeg(&synthetic::photo(SIDE, SIDE, 1), SIDE, SIDE, &options).unwrap();
+        // Bytes between two markers are passed over with a warning.
+        let scan = good.windows(2).position(|two| two == [0xFF, 0xDA]).unwrap();
+        let warned = [&good[..scan], &[0, 0, 0], &good[scan..]].concat();
+        let Verdict::Repaired { bytes, warnings, clamped: 0 } = preparer.inspect(&warned) else { panic!() };
+        assert!(warnings > 0);
+        let info = preparer.info(&bytes).unwrap();
+        assert_eq!(info, preparer.info(&good).unwrap());
+        assert_eq!(info.orientation, 6);
+        assert_eq!(pixels_of(&mut preparer, &bytes), pixels_of(&mut preparer, &good));
+    }
+}
+
+#[test]
+fn what_does_not_decode_is_rejected() {
+    let mut preparer = Preparer::new(Limits::default());
+    let good = file(Layout::Yuv420, false, 1);
+    let mut reason = |bytes: &[u8]| match preparer.inspect(bytes) {
+        Verdict::Rejected { reason, message } => {
+            assert!(!message.is_empty());
+            Some(reason)
+        }
+        _ => None,
+    };
+    assert_eq!(reason(&[]), Some(CorruptReason::Empty));
+    assert_eq!(reason(b"not an image"), Some(CorruptReason::UnknownFormat));
+    assert_eq!(reason(&good[..good.len() / 2]), Some(CorruptReason::Truncated));
+    assert_eq!(reason(&good[..20]), Some(CorruptReason::Truncated));
+    assert_eq!(reason(&good), None);
+}
