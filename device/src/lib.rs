@@ -1,1 +1,22 @@
-//! ddlp-device
+//! The drive's agent: an NVMe/TCP controller whose compute namespace preprocesses images.
+//!
+//! - [`controller`]: the NVMe subsystem, sans I/O. [`tcp`]: the network under it.
+//! - [`workers`]: the pool that decodes and augments. [`slots`]: where finished batches lie. [`job`]: what passes between them.
+//! - [`identity`]: who the agent is, over restarts. [`agent`]: settings, sensors, and the agent's life. [`inherit`]:
+//!   descriptors from a parent process.
+//!
+//! Data flows one way: `tcp` → `controller` → `workers` → `slots`, completions back by events. `controller` knows neither
+//! sockets nor pixels, `tcp` no pixels, `workers` no commands. Unsafe code is in [`slots::memory`] and [`inherit`] only.
+#![deny(unsafe_code)]
+
+pub mod agent;
+pub mod controller;
+pub mod identity;
+pub mod inherit;
+pub mod job;
+pub mod slots;
+pub mod tcp;
+pub mod workers;
+
+#[cfg(test)]
+mod test_support;

@@ -1,0 +1,221 @@
+//! The agent's life: start, serve, drain.
+
+use super::gauges::LiveGauges;
+use super::settings::{IdentitySource, Settings};
+use crate::controller::{Config, Subsystem};
+use crate::identity::Held;
+use crate::slots::Slots;
+use crate::tcp::hub::Hub;
+use crate::tcp::media::Media;
+use crate::tcp::server;
+use crate::workers::Pool;
+use anyhow::{Context, Result, ensure};
+use ddlp_csd::log::DriveIdentity;
+use ddlp_dataset::Dataset;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use serde::Serialize;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+/// How long a draining agent waits for running batches.
+pub const DRAIN_TIME: Duration = Duration::from_secs(30);
+/// How long it then waits for connections to take their last bytes.
+const CLOSE_TIME: Duration = Duration::from_secs(2);
+/// How often a draining agent looks whether it is done.
+const DRAIN_LOOK: Duration = Duration::from_millis(20);
+/// Threads that wait for files.
+const FILE_THREADS: usize = 4;
+
+/// The line that tells whoever started the agent where it is.
+#[derive(Serialize)]
+struct Ready<'a> {
+    listen: SocketAddr,
+    nqn: &'a str,
+}
+
+/// A serving agent.
+pub struct Agent {
+    hub: Arc<Hub>,
+    address: SocketAddr,
+    nqn: String,
+    tasks: [JoinHandle<()>; 2],
+    _identity: Held,
+}
+
+impl Agent {
+    /// Opens everything and begins to serve, on the current tokio runtime.
+    pub async fn start(settings: &Settings) -> Result<Self> {
+        let path = settings.dataset.display();
+        let dataset =
+            ddlp_dataset::open(&settings.dataset).with_context(|| format!("cannot open the dataset {path}"))?;
+        ensure!(!dataset.is_empty(), "the dataset {path} has no samples");
+        Self::start_with(settings, dataset.into()).await
+    }
+
+    /// The same with a dataset that is open already.
+    pub async fn start_with(settings: &Settings, dataset: Arc<dyn Dataset>) -> Result<Self> {
+        let slots = Slots::open(&settings.results, settings.geometry).context("cannot set up the result slots")?;
+        let identity = match &settings.identity {
+            IdentitySource::Ephemeral => Held::ephemeral(),
+            IdentitySource::Directory(directory) => Held::persistent(directory),
+        };
+        let identity =
+            identity.context("the agent has no identity (another --state DIR or --name, or --ephemeral, may help)")?;
+        let (events, received) = unbounded_channel();
+        let notify = events.clone();
+        // Once nobody receives, the agent is ending and nobody wants to know.
+        let notify = Box::new(move |event| notify.send(event).unwrap_or_default());
+        let pool = Pool::start(dataset.clone(), settings.threads, settings.throttle, notify);
+        let pool = Arc::new(pool.with_context(|| format!("cannot start {} workers", settings.threads))?);
+        let drive = DriveIdentity {
+            dataset: *dataset.identity().as_bytes(),
+            dataset_samples: dataset.len(),
+            fingerprint: *ddlp_pixels::fingerprint().as_bytes(),
+            slot_bytes: settings.geometry.slot_bytes,
+            slots: settings.geometry.slots,
+            workers: settings.threads as u32,
+        };
+        let subsystem = Subsystem::new(Config {
+            identity: identity.identity.clone(),
+            allowed_hosts: settings.allowed_hosts.clone(),
+            dataset_blocks: Media::dataset_blocks(&*dataset),
+            geometry: settings.geometry,
+            drive,
+            gauges: Arc::new(LiveGauges::start(pool.clone())),
+        });
+        let media = Arc::new(Media::new(dataset, drive.to_page(), Arc::new(slots)));
+        let listener = TcpListener::bind(settings.listen).await;
+        let listener = listener.with_context(|| format!("cannot listen at {}", settings.listen))?;
+        let address = listener.local_addr().context("cannot tell the address that was taken")?;
+        let hub = Arc::new(Hub::new(subsystem, pool, media, events));
+        let tasks = [
+            tokio::spawn(server::accept(listener, hub.clone())),
+            tokio::spawn(server::clockwork(hub.clone(), received)),
+        ];
+        Ok(Self { hub, address, nqn: identity.identity.nqn.clone(), tasks, _identity: identity })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// NQN of the subsystem.
+    pub fn nqn(&self) -> &str {
+        &self.nqn
+    }
+
+    /// Refuses new work, lets running batches finish within `limit`, then closes all connections.
+    pub async fn drain(self, limit: Duration) {
+        let [accepting, clockwork] = &self.tasks;
+        accepting.abort();
+        self.hub.drain();
+        if !until(limit, || self.hub.is_idle()).await {
+            tracing::warn!(?limit, "running batches did not finish in time and are given up");
+        }
+        self.hub.close_all();
+        until(CLOSE_TIME, || self.hub.connections() == 0).await;
+        clockwork.abort();
+    }
+}
+
+async fn until(limit: Duration, done: impl Fn() -> bool) -> bool {
+    let deadline = Instant::now() + limit;
+    while !done() {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        sleep(DRAIN_LOOK).await;
+    }
+    true
+}
+
+/// Runs the agent until a signal or the parent's end.
+pub fn serve(settings: &Settings) -> Result<()> {
+    // Before any thread starts: all of them inherit it.
+    pin(&settings.cores)?;
+    let parent = settings.parent_pipe.map(|fd| watch_parent(fd).context("--parent-pipe")).transpose()?;
+    let ready: Box<dyn Write> = match settings.ready_fd {
+        Some(fd) => Box::new(File::from(crate::inherit::take(fd).with_context(|| format!("--ready-fd {fd}"))?)),
+        None => Box::new(std::io::stdout()),
+    };
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(FILE_THREADS).build();
+    let runtime = runtime.context("cannot start the network side")?;
+    runtime.block_on(live(settings, parent, ready))?;
+    // Workers may still be in the middle of a sample; nothing they hold outlives the process.
+    runtime.shutdown_background();
+    Ok(())
+}
+
+/// Serves until told to stop, then drains.
+async fn live(settings: &Settings, parent: Option<UnboundedReceiver<()>>, ready: Box<dyn Write>) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot handle SIGINT")?;
+    let agent = Agent::start(settings).await?;
+    tracing::info!(listen = %agent.address(), nqn = agent.nqn(), "serving");
+    announce(ready, &agent).context("cannot tell that the agent is ready")?;
+    let limit = tokio::select! {
+        _ = terminate.recv() => DRAIN_TIME,
+        _ = interrupt.recv() => DRAIN_TIME,
+        // Nobody is left to take the results.
+        () = gone(parent) => Duration::ZERO,
+    };
+    tracing::info!(?limit, "draining");
+    tokio::select! {
+        () = agent.drain(limit) => {}
+        _ = terminate.recv() => tracing::warn!("second signal: leaving at once"),
+        _ = interrupt.recv() => tracing::warn!("second signal: leaving at once"),
+    }
+    Ok(())
+}
+
+fn announce(mut to: Box<dyn Write>, agent: &Agent) -> Result<()> {
+    let mut line = serde_json::to_string(&Ready { listen: agent.address(), nqn: agent.nqn() })?;
+    line.push('\n');
+    to.write_all(line.as_bytes())?;
+    Ok(to.flush()?)
+}
+
+fn pin(cores: &[usize]) -> Result<()> {
+    if cores.is_empty() {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    for &core in cores {
+        set.set(core).with_context(|| format!("--cores: there is no core {core}"))?;
+    }
+    sched_setaffinity(Pid::from_raw(0), &set)
+        .with_context(|| format!("--cores: this machine does not let the agent run on cores {cores:?}"))
+}
+
+/// Something is received, or the channel closes, when the pipe's other end is closed.
+fn watch_parent(fd: RawFd) -> Result<UnboundedReceiver<()>> {
+    let mut pipe = File::from(crate::inherit::take(fd).with_context(|| format!("descriptor {fd}"))?);
+    let (sender, receiver) = unbounded_channel();
+    let watch = move || {
+        let mut byte = [0];
+        while let Ok(1..) = pipe.read(&mut byte) {}
+        drop(sender);
+    };
+    std::thread::Builder::new().name("parent".into()).spawn(watch)?;
+    Ok(receiver)
+}
+
+async fn gone(parent: Option<UnboundedReceiver<()>>) {
+    match parent {
+        // Nothing is ever sent: this waits for the channel's end.
+        Some(mut parent) => drop(parent.recv().await),
+        None => std::future::pending().await,
+    }
+}

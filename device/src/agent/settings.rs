@@ -1,0 +1,326 @@
+//! What the agent is told: command line over configuration file over defaults.
+
+use crate::slots::{Backing, Geometry};
+use crate::workers::{THREADS_MAX, Throttle};
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use ddlp_csd::BLOCK_BYTES;
+use ddlp_csd::slot::SlotLayout;
+use ddlp_pixels::Shape;
+use serde::Deserialize;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
+
+/// Largest number of result slots.
+pub const SLOTS_MAX: u32 = 4096;
+/// Batch that a slot holds unless told otherwise: samples, height and width.
+const DEFAULT_BATCH: (usize, u32, u32) = (256, 224, 224);
+const DEFAULT_SLOTS: u32 = 4;
+const DEFAULT_LISTEN: &str = "127.0.0.1:4420";
+const DEFAULT_NAME: &str = "default";
+/// Largest configuration file.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
+
+const EXAMPLES: &str = "\
+Examples:
+  Serve a pack on loopback, results in memory:
+    ddlp-device serve --dataset train.ddlp
+  Eight slots in a file on flash, four workers on cores 4 to 7:
+    ddlp-device serve --dataset train.ddlp --results /var/lib/ddlp/slots --slots 8 --threads 4 --cores 4-7
+  A drive four times slower than it could be, for experiments:
+    ddlp-device serve --dataset train.ddlp --throttle 0.25
+  On the network; drive.toml has `allowed-hosts = [\"nqn.2014-08.org.nvmexpress:uuid:...\"]`:
+    ddlp-device serve --config drive.toml --listen 192.0.2.7:4420
+
+The configuration file is TOML with the names of the options as keys (slot-bytes = 38539264), and allowed-hosts.";
+
+/// Options of `ddlp-device serve`.
+#[derive(Args, Clone, Debug, Default)]
+#[command(after_long_help = EXAMPLES)]
+pub struct ServeArgs {
+    /// Dataset to preprocess: a pack, an image folder, CIFAR binary files or tar shards.
+    ///
+    /// Namespace 1 exports a pack's bytes. The other kinds have none to export: there it is a single block that holds
+    /// the drive's identity page.
+    #[arg(long, value_name = "PATH")]
+    pub dataset: Option<PathBuf>,
+    /// Address to listen at; port 0 takes a free one. [default: 127.0.0.1:4420]
+    ///
+    /// An address that other machines can reach is refused unless the configuration file names allowed hosts.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: Option<String>,
+    /// Where finished batches lie: `ram`, a file, or `fd:N` for an inherited descriptor. [default: ram]
+    #[arg(long, value_name = "PATH|ram|fd:N")]
+    pub results: Option<String>,
+    /// Number of result slots; each holds one finished batch. [default: 4]
+    #[arg(long, value_name = "N")]
+    pub slots: Option<u32>,
+    /// Bytes of a slot, rounded up to 4096. [default: enough for 256 samples of 224 × 224]
+    #[arg(long, value_name = "N")]
+    pub slot_bytes: Option<u64>,
+    /// Worker threads that decode and augment. [default: one per usable core]
+    #[arg(long, value_name = "T")]
+    pub threads: Option<usize>,
+    /// Cores the agent may run on, for example `0,2-3`. [default: all]
+    #[arg(long, value_name = "LIST")]
+    pub cores: Option<String>,
+    /// Fraction of full speed, above 0 and at most 1: workers rest after each sample. [default: 1]
+    #[arg(long, value_name = "X")]
+    pub throttle: Option<f64>,
+    /// Configuration file; options on the command line win over it.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Directory of the agent's persistent identity (NQN, serial number, namespace identifiers).
+    ///
+    /// One agent at a time may use it. [default: $XDG_STATE_HOME/ddlp-device/NAME or ~/.local/state/ddlp-device/NAME]
+    #[arg(long, value_name = "DIR", conflicts_with = "ephemeral")]
+    pub state: Option<PathBuf>,
+    /// Name of the identity within the default directory. [default: default]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["state", "ephemeral"])]
+    pub name: Option<String>,
+    /// Take a new identity for this run and store nothing.
+    #[arg(long)]
+    pub ephemeral: bool,
+    /// Leave when the other end of this inherited pipe is closed: the process that started the agent is gone.
+    #[arg(long, value_name = "FD")]
+    pub parent_pipe: Option<RawFd>,
+    /// Write the line that tells address and NQN to this inherited descriptor instead of standard output.
+    #[arg(long, value_name = "FD")]
+    pub ready_fd: Option<RawFd>,
+}
+
+/// The configuration file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+struct ConfigFile {
+    dataset: Option<PathBuf>,
+    listen: Option<String>,
+    results: Option<String>,
+    slots: Option<u32>,
+    slot_bytes: Option<u64>,
+    threads: Option<usize>,
+    cores: Option<String>,
+    throttle: Option<f64>,
+    state: Option<PathBuf>,
+    name: Option<String>,
+    ephemeral: bool,
+    allowed_hosts: Vec<String>,
+}
+
+/// Where the identity comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IdentitySource {
+    /// New for this run.
+    Ephemeral,
+    /// Kept in this directory.
+    Directory(PathBuf),
+}
+
+/// Everything decided.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Dataset to preprocess.
+    pub dataset: PathBuf,
+    /// Address to listen at.
+    pub listen: SocketAddr,
+    /// Where the slots live.
+    pub results: Backing,
+    /// Number and size of the slots.
+    pub geometry: Geometry,
+    /// Worker threads.
+    pub threads: usize,
+    /// Cores to run on; empty for all.
+    pub cores: Vec<usize>,
+    /// Fraction of full speed.
+    pub throttle: Throttle,
+    /// Where the identity comes from.
+    pub identity: IdentitySource,
+    /// Host NQNs that may connect; empty for any.
+    pub allowed_hosts: Vec<String>,
+    /// Pipe whose end of file ends the agent.
+    pub parent_pipe: Option<RawFd>,
+    /// Where the ready line goes; standard output when `None`.
+    pub ready_fd: Option<RawFd>,
+}
+
+impl Settings {
+    /// Reads the configuration file, if one is named, and decides.
+    pub fn from_args(args: ServeArgs) -> Result<Self> {
+        let file = args.config.as_deref().map(read_config).transpose()?.unwrap_or_default();
+        let dataset = args.dataset.or(file.dataset).context("no dataset: give --dataset PATH")?;
+        let listen = address(args.listen.or(file.listen).as_deref().unwrap_or(DEFAULT_LISTEN))?;
+        for nqn in &file.allowed_hosts {
+            ddlp_nvme::text::check_nqn(nqn).map_err(|error| anyhow::anyhow!("allowed-hosts: `{nqn}`: {error}"))?;
+        }
+        if !listen.ip().is_loopback() && file.allowed_hosts.is_empty() {
+            bail!(
+                "refusing to listen at {listen}: other machines can reach it. Name the hosts that may connect \
+                 (allowed-hosts = [\"nqn...\"] in the file given to --config), or listen at 127.0.0.1"
+            );
+        }
+        let results = args.results.or(file.results).as_deref().unwrap_or("ram").parse();
+        let throttle = args.throttle.or(file.throttle).unwrap_or(1.0);
+        let identity = identity((args.ephemeral, args.state, args.name), (file.ephemeral, file.state, file.name))?;
+        Ok(Self {
+            dataset,
+            listen,
+            results: results.map_err(anyhow::Error::msg).context("--results")?,
+            geometry: geometry(args.slots.or(file.slots), args.slot_bytes.or(file.slot_bytes))?,
+            threads: threads(args.threads.or(file.threads))?,
+            cores: args.cores.or(file.cores).as_deref().map(cores).transpose()?.unwrap_or_default(),
+            throttle: Throttle::new(throttle)
+                .with_context(|| format!("--throttle {throttle}: from 0.001 to 1, for example 0.25"))?,
+            identity,
+            allowed_hosts: file.allowed_hosts,
+            parent_pipe: args.parent_pipe,
+            ready_fd: args.ready_fd,
+        })
+    }
+}
+
+fn read_config(path: &Path) -> Result<ConfigFile> {
+    let what = || format!("cannot read the configuration {}", path.display());
+    let bytes = std::fs::metadata(path).with_context(what)?.len();
+    ensure!(bytes <= CONFIG_BYTES_MAX, "{} has {bytes} bytes: that is no configuration", path.display());
+    let text = std::fs::read_to_string(path).with_context(what)?;
+    toml::from_str(&text).with_context(|| format!("{} is not a configuration", path.display()))
+}
+
+fn address(text: &str) -> Result<SocketAddr> {
+    let found = text.to_socket_addrs().with_context(|| format!("--listen {text}: expected ADDRESS:PORT"))?;
+    found.into_iter().next().with_context(|| format!("--listen {text}: the name has no address"))
+}
+
+fn geometry(slots: Option<u32>, slot_bytes: Option<u64>) -> Result<Geometry> {
+    let slots = slots.unwrap_or(DEFAULT_SLOTS);
+    ensure!((1..=SLOTS_MAX).contains(&slots), "--slots {slots}: from 1 to {SLOTS_MAX}");
+    let (samples, height, width) = DEFAULT_BATCH;
+    let default = SlotLayout::new(samples, Shape { height, width, channels: 3 });
+    let default = default.map_or(BLOCK_BYTES, |layout| layout.total_bytes) as u64;
+    let asked = slot_bytes.unwrap_or(default);
+    let most = ddlp_csd::slot::SLOT_BYTES_MAX;
+    ensure!((1..=most).contains(&asked), "--slot-bytes {asked}: from 1 to {most}");
+    Ok(Geometry { slots, slot_bytes: asked.next_multiple_of(BLOCK_BYTES as u64) })
+}
+
+fn threads(asked: Option<usize>) -> Result<usize> {
+    let threads = match asked {
+        Some(threads) => threads,
+        None => available_parallelism().map_or(1, |cores| cores.get().min(THREADS_MAX)),
+    };
+    ensure!((1..=THREADS_MAX).contains(&threads), "--threads {threads}: from 1 to {THREADS_MAX}");
+    Ok(threads)
+}
+
+/// `0,2-3` as 0, 2, 3.
+fn cores(list: &str) -> Result<Vec<usize>> {
+    let mut cores = Vec::new();
+    for part in list.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.trim().parse::<usize>().ok().filter(|&core| core < libc::CPU_SETSIZE as usize);
+        match (number(first), number(last)) {
+            (Some(first), Some(last)) if first <= last => cores.extend(first..=last),
+            _ => bail!("--cores {list}: `{part}` is neither a core nor a range of cores such as 2-3"),
+        }
+    }
+    cores.sort_unstable();
+    cores.dedup();
+    Ok(cores)
+}
+
+type IdentityChoice = (bool, Option<PathBuf>, Option<String>);
+
+/// The command line decides as a whole when it says anything about the identity.
+fn identity(line: IdentityChoice, file: IdentityChoice) -> Result<IdentitySource> {
+    let (ephemeral, state, name) = if line == (false, None, None) { file } else { line };
+    if ephemeral {
+        return Ok(IdentitySource::Ephemeral);
+    }
+    if let Some(directory) = state {
+        return Ok(IdentitySource::Directory(directory));
+    }
+    let name = name.unwrap_or_else(|| DEFAULT_NAME.into());
+    let plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    ensure!(plain, "--name {name}: letters, digits, - and _ only");
+    let set = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")));
+    let base = base.context("neither XDG_STATE_HOME nor HOME is set: give --state DIR or --ephemeral")?;
+    Ok(IdentitySource::Directory(base.join("ddlp-device").join(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(change: impl FnOnce(&mut ServeArgs)) -> Result<Settings> {
+        let mut args = ServeArgs { dataset: Some("d".into()), ephemeral: true, ..ServeArgs::default() };
+        change(&mut args);
+        Settings::from_args(args)
+    }
+
+    #[test]
+    fn defaults() {
+        let settings = args(|_| {}).unwrap();
+        assert_eq!(settings.listen.to_string(), DEFAULT_LISTEN);
+        assert_eq!(settings.results, Backing::Memory);
+        assert_eq!(settings.geometry, Geometry { slots: 4, slot_bytes: 38_547_456 });
+        assert_eq!(settings.throttle, Throttle::FULL);
+    }
+
+    #[test]
+    fn cores_are_lists_of_ranges() {
+        assert_eq!(cores("3,0,5-7,6").unwrap(), [0, 3, 5, 6, 7]);
+        for wrong in ["", "a", "3-1", "1,", "9999999", "1-"] {
+            assert!(cores(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn other_machines_need_allowed_hosts() {
+        let error = args(|args| args.listen = Some("0.0.0.0:4420".into())).unwrap_err().to_string();
+        assert!(error.contains("allowed-hosts"), "{error}");
+        let directory = tempfile::tempdir().unwrap();
+        let config = directory.path().join("c.toml");
+        std::fs::write(&config, "listen = \"0.0.0.0:4420\"\nallowed-hosts = [\"nqn.a\"]\nslots = 7").unwrap();
+        let settings = args(|args| args.config = Some(config.clone())).unwrap();
+        assert_eq!((settings.geometry.slots, settings.allowed_hosts.len()), (7, 1));
+        let settings = args(|args| (args.config, args.slots) = (Some(config.clone()), Some(9))).unwrap();
+        assert_eq!(settings.geometry.slots, 9, "the command line wins");
+        std::fs::write(&config, "allowed-hosts = [\"host\"]").unwrap();
+        assert!(args(|args| args.config = Some(config.clone())).is_err());
+        std::fs::write(&config, "lisen = \"127.0.0.1:1\"").unwrap();
+        assert!(args(|args| args.config = Some(config.clone())).is_err(), "unknown keys are refused");
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused() {
+        type Change = fn(&mut ServeArgs);
+        let changes: [Change; 8] = [
+            |args| args.throttle = Some(0.0),
+            |args| args.throttle = Some(1.5),
+            |args| args.throttle = Some(f64::NAN),
+            |args| args.slots = Some(0),
+            |args| args.slot_bytes = Some(0),
+            |args| args.threads = Some(0),
+            |args| args.results = Some("fd:x".into()),
+            |args| args.dataset = None,
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            assert!(args(change).is_err(), "case {number}");
+        }
+    }
+
+    #[test]
+    fn names_stay_within_the_state_directory() {
+        for name in ["..", "a/b", ""] {
+            let choice = (false, None, Some(name.to_owned()));
+            assert!(identity(choice, (false, None, None)).is_err(), "{name}");
+        }
+        let file = (true, None, None);
+        assert_eq!(identity((false, None, None), file.clone()).unwrap(), IdentitySource::Ephemeral);
+        let line = (false, Some("s".into()), None);
+        assert_eq!(identity(line, file).unwrap(), IdentitySource::Directory("s".into()));
+    }
+}

@@ -1,0 +1,64 @@
+//! I/O commands of the block namespaces: Read, Flush; writes are refused.
+//!
+//! Namespace 1 is the dataset, namespace 2 the result slots. Both are write protected for hosts: a slot is written by
+//! the workers alone, so nothing a host sends can damage a batch that another one waits for.
+
+use super::identify::command_set;
+use super::{Answer, Outcome, Payload, Region, Subsystem, TRANSFER_BYTES_MAX};
+use ddlp_csd::{BLOCK_BYTES, DATASET_NSID, RESULTS_NSID};
+use ddlp_nvme::io::BlockRange;
+use ddlp_nvme::{Csi, IoOpcode, NSID_ALL, Status, SubmissionEntry};
+
+/// I/O commands of the block namespaces, for the effects log.
+pub const SUPPORTED: [u8; 2] = [IoOpcode::FLUSH.0, IoOpcode::READ.0];
+
+impl Subsystem {
+    /// Blocks of a namespace of the NVM set, 0 for any other.
+    pub(super) fn blocks(&self, nsid: u32) -> u64 {
+        match nsid {
+            DATASET_NSID => self.config.dataset_blocks,
+            RESULTS_NSID => self.config.geometry.total_bytes() / BLOCK_BYTES as u64,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn block(&mut self, command: &SubmissionEntry) -> Outcome {
+        let nsid = command.nsid.get();
+        let opcode = IoOpcode(command.opcode);
+        if opcode == IoOpcode::FLUSH && nsid == NSID_ALL {
+            return Answer::DONE;
+        }
+        if command_set(nsid) != Some(Csi::NVM) {
+            return Err(Status::INVALID_NAMESPACE.do_not_retry());
+        }
+        match opcode {
+            IoOpcode::READ => self.read(nsid, command),
+            IoOpcode::FLUSH => Answer::DONE,
+            IoOpcode::WRITE | IoOpcode::WRITE_UNCORRECTABLE | IoOpcode::WRITE_ZEROES | IoOpcode::DATASET_MANAGEMENT => {
+                Err(Status::WRITE_PROTECTED.do_not_retry())
+            }
+            _ => Err(Status::INVALID_OPCODE.do_not_retry()),
+        }
+    }
+
+    fn read(&mut self, nsid: u32, command: &SubmissionEntry) -> Outcome {
+        let range = BlockRange::parse(command);
+        if range.protection != 0 {
+            return Err(Status::INVALID_FIELD.do_not_retry());
+        }
+        if range.end().is_none_or(|end| end > self.blocks(nsid)) {
+            return Err(Status::LBA_OUT_OF_RANGE.do_not_retry());
+        }
+        let bytes = range.blocks() as usize * BLOCK_BYTES;
+        if bytes > TRANSFER_BYTES_MAX {
+            return Err(Status::INVALID_FIELD.do_not_retry());
+        }
+        if command.data.length.get() as usize != bytes {
+            return Err(Status::SGL_DATA_LENGTH.do_not_retry());
+        }
+        self.usage.reads += 1;
+        self.usage.read_bytes += bytes as u64;
+        let region = if nsid == DATASET_NSID { Region::Dataset } else { Region::Results };
+        Ok(Answer::Now(0, Payload::Blocks { region, offset: range.lba * BLOCK_BYTES as u64, bytes }))
+    }
+}

@@ -1,0 +1,254 @@
+//! Execute Program: jobs, their slots, and giving them up.
+//!
+//! A slot is idle, or has one job. A job that is cancelled, or whose connection ended, keeps its slot until the workers have let
+//! go of it; one later Execute into that slot may wait for this. Its completion belongs to the host only while the job is
+//! live: a late one meets nobody.
+
+use super::association::{Association, QueuePair};
+use super::{Answer, ConnId, Outcome, Output, Payload, Subsystem};
+use crate::job::{Job, JobEvent, JobId};
+use crate::slots::Geometry;
+use ddlp_csd::program::Program;
+use ddlp_csd::request::BatchRequest;
+use ddlp_csd::slot::SlotLayout;
+use ddlp_csd::{BATCH_SAMPLES_MAX, COMPUTE_NSID};
+use ddlp_nvme::cp::ExecuteProgram;
+use ddlp_nvme::{CpOpcode, Status, SubmissionEntry};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Bytes of a request without its sample ids.
+const REQUEST_HEADER_BYTES: usize = 64;
+/// Largest data of an Execute.
+pub const REQUEST_BYTES_MAX: usize = REQUEST_HEADER_BYTES + BATCH_SAMPLES_MAX * 8;
+
+/// Most data that an I/O command takes from the host.
+pub fn data_bytes_max(command: &SubmissionEntry) -> usize {
+    let execute = command.nsid.get() == COMPUTE_NSID && CpOpcode(command.opcode) == CpOpcode::EXECUTE_PROGRAM;
+    if execute { REQUEST_BYTES_MAX } else { 0 }
+}
+
+/// One accepted Execute.
+pub(super) struct Work {
+    pub(super) conn: ConnId,
+    pub(super) command_id: u16,
+    pub(super) controller_id: u16,
+    program_index: u16,
+    epoch: u32,
+    batch: u32,
+    slot: u32,
+    stage: Stage,
+}
+
+enum Stage {
+    /// The workers have it.
+    Live,
+    /// Waits until the slot's old job is let go.
+    Parked(Box<Job>),
+    /// Given up; the workers may still be at it.
+    Draining,
+}
+
+#[derive(Clone, Copy, Default)]
+struct SlotState {
+    holder: Option<JobId>,
+    parked: Option<JobId>,
+}
+
+/// All accepted Executes and the state of the slots.
+pub(super) struct Works {
+    works: BTreeMap<JobId, Work>,
+    slots: Vec<SlotState>,
+    last_job: u64,
+}
+
+impl Works {
+    pub(super) fn new(slots: u32) -> Self {
+        Self { works: BTreeMap::new(), slots: vec![SlotState::default(); slots as usize], last_job: 0 }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.works.is_empty()
+    }
+
+    /// Executes that a host waits for.
+    pub(super) fn outstanding(&self) -> usize {
+        self.works.values().filter(|work| !matches!(work.stage, Stage::Draining)).count()
+    }
+
+    pub(super) fn uses_program(&self, controller_id: u16, index: u16) -> bool {
+        let live = |work: &&Work| !matches!(work.stage, Stage::Draining);
+        let mut works = self.works.values().filter(live);
+        works.any(|work| work.controller_id == controller_id && work.program_index == index)
+    }
+
+    fn matching(&self, wanted: impl Fn(&Work) -> bool) -> Vec<JobId> {
+        let live = |work: &Work| !matches!(work.stage, Stage::Draining);
+        self.works.iter().filter(|(_, work)| live(work) && wanted(work)).map(|(&id, _)| id).collect()
+    }
+}
+
+impl Subsystem {
+    pub(super) fn execute(&mut self, conn: ConnId, queue: QueuePair, entry: &SubmissionEntry, data: &[u8]) -> Outcome {
+        if CpOpcode(entry.opcode) != CpOpcode::EXECUTE_PROGRAM {
+            return Err(Status::INVALID_OPCODE.do_not_retry());
+        }
+        if self.draining {
+            return Err(Status::NAMESPACE_NOT_READY.do_not_retry());
+        }
+        let command = ExecuteProgram::parse(entry);
+        let program = self.program(queue, command.index).map_err(Status::do_not_retry)?;
+        let (request, layout) =
+            order(entry, &command, &program, data, self.config.geometry).map_err(Status::do_not_retry)?;
+        let id = JobId(self.works.last_job + 1);
+        let slot = &mut self.works.slots[request.slot as usize];
+        let work = |stage| Work {
+            conn,
+            command_id: entry.command_id.get(),
+            controller_id: queue.controller_id,
+            program_index: command.index,
+            epoch: request.epoch,
+            batch: request.batch,
+            slot: request.slot,
+            stage,
+        };
+        let holder_is_live = slot.holder.is_some_and(|holder| {
+            self.works.works.get(&holder).is_some_and(|work| !matches!(work.stage, Stage::Draining))
+        });
+        if holder_is_live || slot.parked.is_some() {
+            return Err(Status::INSUFFICIENT_RESOURCES);
+        }
+        self.works.last_job += 1;
+        if slot.holder.is_some() {
+            slot.parked = Some(id);
+            let parked = work(Stage::Parked(Box::new(Job { id, program, request: request.clone(), layout })));
+            self.works.works.insert(id, parked);
+        } else {
+            slot.holder = Some(id);
+            self.works.works.insert(id, work(Stage::Live));
+            self.outputs.push(Output::Start(Box::new(Job { id, program, request, layout })));
+        }
+        Ok(Answer::Later)
+    }
+
+    /// The active program at an index: the association's own, else that of another association of the same host.
+    fn program(&self, queue: QueuePair, index: u16) -> Result<Arc<Program>, Status> {
+        let own = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?;
+        match own.programs.active(index) {
+            Err(status) if status == Status::NO_PROGRAM => {
+                let same_host = |other: &&Association| other.host == own.host;
+                let others = self.associations.values().filter(same_host);
+                others.flat_map(|other| other.programs.active(index)).next().ok_or(status)
+            }
+            found => found,
+        }
+    }
+
+    /// Vendor admin command: cancels a batch of this host, on whichever of its associations it runs.
+    pub(super) fn cancel_batch(&mut self, queue: QueuePair, entry: &SubmissionEntry) -> Outcome {
+        let [batch, epoch, reserved, ..] = entry.dwords();
+        if reserved != 0 {
+            return Err(Status::INVALID_FIELD.do_not_retry());
+        }
+        let own = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?;
+        let same_host = self.associations.values().filter(|other| other.host == own.host);
+        let controllers: Vec<u16> = same_host.map(|association| association.controller_id).collect();
+        let cancelled =
+            self.cancel(|work| controllers.contains(&work.controller_id) && (work.epoch, work.batch) == (epoch, batch));
+        Answer::result(cancelled as u64)
+    }
+
+    /// Gives up the matching jobs and completes their Executes. Returns how many.
+    pub(super) fn cancel(&mut self, wanted: impl Fn(&Work) -> bool) -> usize {
+        let ids = self.works.matching(wanted);
+        for &id in &ids {
+            if let Some((conn, command_id)) = self.give_up(id) {
+                self.complete_id(conn, command_id, Status::ABORT_REQUESTED, 0, Payload::None);
+            }
+        }
+        ids.len()
+    }
+
+    /// Gives up the matching jobs whose host is gone.
+    pub(super) fn abandon(&mut self, wanted: impl Fn(&Work) -> bool) {
+        for id in self.works.matching(wanted) {
+            self.give_up(id);
+        }
+    }
+
+    fn give_up(&mut self, id: JobId) -> Option<(ConnId, u16)> {
+        let work = self.works.works.get_mut(&id)?;
+        let answer_to = (work.conn, work.command_id);
+        self.usage.cancelled += 1;
+        match work.stage {
+            Stage::Live => {
+                work.stage = Stage::Draining;
+                self.outputs.push(Output::Cancel(id));
+            }
+            Stage::Parked(_) => {
+                self.works.slots[work.slot as usize].parked = None;
+                self.works.works.remove(&id);
+            }
+            Stage::Draining => return None,
+        }
+        Some(answer_to)
+    }
+
+    /// The workers let go of a job's slot, finished or not.
+    pub fn job_event(&mut self, event: JobEvent) -> Vec<Output> {
+        let (id, corrupt) = match event {
+            JobEvent::Done { id, corrupt } => (id, Some(corrupt)),
+            JobEvent::Released { id } => (id, None),
+        };
+        let work = self.works.works.remove(&id).expect("workers report each job once");
+        match (work.stage, corrupt) {
+            (Stage::Draining, _) => {}
+            (_, Some(corrupt)) => {
+                self.complete_id(work.conn, work.command_id, Status::SUCCESS, corrupt.into(), Payload::None);
+            }
+            // Nobody asked for it: the workers are stopping.
+            (_, None) => {
+                self.usage.errors += 1;
+                self.complete_id(work.conn, work.command_id, Status::INTERNAL, 0, Payload::None);
+            }
+        }
+        self.next_for_slot(work.slot as usize);
+        std::mem::take(&mut self.outputs)
+    }
+
+    fn next_for_slot(&mut self, slot: usize) {
+        let state = &mut self.works.slots[slot];
+        state.holder = state.parked.take();
+        let Some(work) = state.holder.and_then(|id| self.works.works.get_mut(&id)) else { return };
+        if let Stage::Parked(job) = std::mem::replace(&mut work.stage, Stage::Live) {
+            self.outputs.push(Output::Start(job));
+        }
+    }
+}
+
+/// Checks an Execute against program and slots.
+fn order(
+    entry: &SubmissionEntry,
+    command: &ExecuteProgram,
+    program: &Program,
+    data: &[u8],
+    geometry: Geometry,
+) -> Result<(BatchRequest, SlotLayout), Status> {
+    if command.set_id != 0 || command.ranges != 0 {
+        // No memory range sets: a program addresses the result namespace by slot.
+        return Err(Status::INVALID_FIELD);
+    }
+    let request = BatchRequest::parse(data).map_err(|error| {
+        tracing::debug!(%error, command_id = entry.command_id.get(), "batch request refused");
+        Status::INVALID_PROGRAM_DATA
+    })?;
+    let parameters = (u64::from(request.epoch) << 32 | u64::from(request.batch), u64::from(request.slot));
+    if parameters != (command.parameter1, command.parameter2) || request.slot >= geometry.slots {
+        return Err(Status::INVALID_FIELD);
+    }
+    let layout = SlotLayout::new(request.sample_ids.len(), program.pipeline.output()).ok_or(Status::INVALID_FIELD)?;
+    if layout.total_bytes as u64 > geometry.slot_bytes {
+        return Err(Status::INVALID_FIELD);
+    }
+    Ok((request, layout))
+}

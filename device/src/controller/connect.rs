@@ -1,0 +1,190 @@
+//! Connect and Disconnect. Base 2.1, section "Fabrics Command Set".
+
+use super::association::{Association, Host, QueuePair, keep_alive_rounded};
+use super::features::Features;
+use super::programs::ProgramTable;
+use super::property::Properties;
+use super::{ASSOCIATIONS_MAX, Answer, ConnId, IO_QUEUES_MAX, Outcome, Output, Payload, QUEUE_ENTRIES_MAX, Subsystem};
+use ddlp_nvme::fabrics::{
+    CONTROLLER_ANY, ConnectCommand, ConnectData, ConnectFault, ConnectResult, PropertyGet, PropertySet, fabrics_type,
+};
+use ddlp_nvme::{FABRICS_OPCODE, FabricsType, Status, SubmissionEntry};
+use std::collections::BTreeMap;
+use std::mem::offset_of;
+use std::time::Instant;
+
+/// Bytes of Connect's data.
+pub const DATA_BYTES: usize = size_of::<ConnectData>();
+
+/// Entries of the smallest queue. Base 2.1: a queue has at least two.
+const QUEUE_ENTRIES_MIN: u16 = 2;
+
+enum Refusal {
+    Status(Status),
+    Field(ConnectFault),
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        Self::Status(status.do_not_retry())
+    }
+}
+
+fn in_command(offset: usize) -> Refusal {
+    Refusal::Field(ConnectFault { offset: offset as u16, in_data: false })
+}
+
+fn in_data(offset: usize) -> Refusal {
+    Refusal::Field(ConnectFault { offset: offset as u16, in_data: true })
+}
+
+impl Subsystem {
+    /// First command of a connection: anything but Connect is out of sequence.
+    pub(super) fn connect(&mut self, conn: ConnId, entry: &SubmissionEntry, data: &[u8], now: Instant) -> Outcome {
+        if entry.opcode != FABRICS_OPCODE || fabrics_type(entry) != FabricsType::CONNECT {
+            return Err(Status::COMMAND_SEQUENCE.do_not_retry());
+        }
+        match self.try_connect(conn, entry, data, now) {
+            Ok(result) => Answer::result(result),
+            Err(Refusal::Status(status)) => Err(status),
+            Err(Refusal::Field(fault)) => {
+                self.refuse(conn, entry, Status::CONNECT_PARAMETERS.do_not_retry(), fault.result());
+                Ok(Answer::Later)
+            }
+        }
+    }
+
+    fn try_connect(
+        &mut self,
+        conn: ConnId,
+        entry: &SubmissionEntry,
+        data: &[u8],
+        now: Instant,
+    ) -> Result<u64, Refusal> {
+        let command = ConnectCommand::view(entry);
+        let data = ConnectData::parse(data).map_err(|_| Status::SGL_DATA_LENGTH)?;
+        if command.record_format.get() != 0 {
+            return Err(Status::CONNECT_FORMAT.into());
+        }
+        // The discovery subsystem's name would be told apart here; this agent has none.
+        if data.subsystem_nqn() != Ok(&self.config.identity.nqn) {
+            return Err(in_data(offset_of!(ConnectData, subsystem_nqn)));
+        }
+        let host_nqn = data.host_nqn().map_err(|_| in_data(offset_of!(ConnectData, host_nqn)))?;
+        let allowed = &self.config.allowed_hosts;
+        if !allowed.is_empty() && !allowed.iter().any(|nqn| nqn == host_nqn) {
+            return Err(Status::CONNECT_INVALID_HOST.into());
+        }
+        let entries = command.sq_size_z.get().saturating_add(1);
+        if !(QUEUE_ENTRIES_MIN..=QUEUE_ENTRIES_MAX).contains(&entries) {
+            return Err(in_command(offset_of!(ConnectCommand, sq_size_z)));
+        }
+        let host = Host { nqn: host_nqn.to_owned(), id: data.host_id };
+        let controller_id = match command.queue_id.get() {
+            0 => self.new_association(conn, command, data, host, now)?,
+            _ => self.join_association(conn, command, data, &host, now)?,
+        };
+        let flow_control = !command.no_flow_control();
+        let queue = QueuePair { controller_id, id: command.queue_id.get(), entries, flow_control, head: 0 };
+        self.queues.insert(conn, queue);
+        if let Some(queue) = self.queues.get_mut(&conn) {
+            queue.advance();
+        }
+        self.outputs.push(Output::Accepted { conn, entries, flow_control });
+        Ok(ConnectResult { controller_id, authentication_required: false }.result())
+    }
+
+    fn new_association(
+        &mut self,
+        conn: ConnId,
+        command: &ConnectCommand,
+        data: &ConnectData,
+        host: Host,
+        now: Instant,
+    ) -> Result<u16, Refusal> {
+        if data.controller_id.get() != CONTROLLER_ANY {
+            return Err(in_data(offset_of!(ConnectData, controller_id)));
+        }
+        if self.draining || self.associations.len() >= ASSOCIATIONS_MAX {
+            // To be tried again: another association may end meanwhile.
+            return Err(Refusal::Status(Status::CONTROLLER_BUSY));
+        }
+        let controller_id = self.free_controller_id();
+        let features = Features::new(keep_alive_rounded(command.keep_alive_ms.get()));
+        self.associations.insert(
+            controller_id,
+            Association {
+                controller_id,
+                host,
+                admin: conn,
+                io_queues: BTreeMap::new(),
+                properties: Properties::default(),
+                features,
+                programs: ProgramTable::default(),
+                event_requests: Vec::new(),
+                event_masked: false,
+                heard: now,
+            },
+        );
+        Ok(controller_id)
+    }
+
+    /// The next identifier after the last one given, so that a stale one meets nobody.
+    fn free_controller_id(&mut self) -> u16 {
+        loop {
+            // FFF0h and above are reserved.
+            self.last_controller_id = if self.last_controller_id >= 0xFFEF { 1 } else { self.last_controller_id + 1 };
+            if !self.associations.contains_key(&self.last_controller_id) {
+                return self.last_controller_id;
+            }
+        }
+    }
+
+    fn join_association(
+        &mut self,
+        conn: ConnId,
+        command: &ConnectCommand,
+        data: &ConnectData,
+        host: &Host,
+        now: Instant,
+    ) -> Result<u16, Refusal> {
+        let controller_id = data.controller_id.get();
+        let Some(association) = self.associations.get_mut(&controller_id) else {
+            return Err(in_data(offset_of!(ConnectData, controller_id)));
+        };
+        if association.host.nqn != host.nqn {
+            return Err(in_data(offset_of!(ConnectData, host_nqn)));
+        }
+        if association.host.id != host.id {
+            return Err(in_data(offset_of!(ConnectData, host_id)));
+        }
+        if !association.properties.is_ready() {
+            return Err(Status::COMMAND_SEQUENCE.into());
+        }
+        let id = command.queue_id.get();
+        if id > IO_QUEUES_MAX || association.io_queues.contains_key(&id) {
+            return Err(in_command(offset_of!(ConnectCommand, queue_id)));
+        }
+        association.io_queues.insert(id, conn);
+        association.heard = now;
+        Ok(controller_id)
+    }
+
+    /// Fabrics commands of a connected queue.
+    pub(super) fn fabrics(&mut self, conn: ConnId, queue: QueuePair, entry: &SubmissionEntry) -> Outcome {
+        match (fabrics_type(entry), queue.id) {
+            (FabricsType::PROPERTY_GET, 0) => self.property_get(queue, PropertyGet::view(entry)),
+            (FabricsType::PROPERTY_SET, 0) => self.property_set(queue, PropertySet::view(entry)),
+            (FabricsType::DISCONNECT, 1..) => {
+                self.complete(conn, entry, Status::SUCCESS, 0, Payload::None);
+                self.outputs.push(Output::Close(conn));
+                Ok(Answer::Later)
+            }
+            (FabricsType::CONNECT, _) => Err(Status::COMMAND_SEQUENCE.do_not_retry()),
+            (FabricsType::PROPERTY_GET | FabricsType::PROPERTY_SET | FabricsType::DISCONNECT, _) => {
+                Err(Status::INVALID_FIELD.do_not_retry())
+            }
+            _ => Err(Status::INVALID_OPCODE.do_not_retry()),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Identify, as an unmodified Linux wants it for block and Computational Programs namespaces.
+
+use super::association::{KEEP_ALIVE_GRANULARITY_MS, QueuePair};
+use super::features::WARNING_TEMPERATURE_K;
+use super::programs::{PROGRAM_MIB_MAX, PROGRAMS_MAX};
+use super::{ASYNC_EVENTS_MAX, Answer, IN_CAPSULE_BYTES_MAX, MDTS, Outcome, QUEUE_ENTRIES_MAX, Subsystem, logs};
+use ddlp_csd::{BLOCK_BYTES, COMPUTE_NSID, DATASET_NSID, RESULTS_NSID};
+use ddlp_nvme::admin::Identify;
+use ddlp_nvme::cp::CpIdentifyNamespace;
+use ddlp_nvme::identify::{
+    Descriptor, IdentifyController, IdentifyNamespace, IndependentIdentifyNamespace, LbaFormat, command_set_vector,
+    namespace_list,
+};
+use ddlp_nvme::property::VERSION_2_1;
+use ddlp_nvme::text::{nqn_field, padded};
+use ddlp_nvme::{Cns, Csi, IDENTIFY_BYTES, NSID_ALL, Status, SubmissionEntry};
+use zerocopy::{FromZeros, IntoBytes};
+
+/// Model number.
+pub const MODEL: &str = "DDLP computational storage";
+/// Firmware revision.
+pub const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
+/// All namespaces, ascending.
+pub const NSIDS: [u32; 3] = [DATASET_NSID, RESULTS_NSID, COMPUTE_NSID];
+
+/// CMIC bit 1: the subsystem may have several controllers.
+const SEVERAL_CONTROLLERS: u8 = 1 << 1;
+/// NMIC bit 0: the namespace may be attached to several controllers.
+const SHARED: u8 = 1;
+/// CTRATT bit 0: host identifiers have 128 bits.
+const WIDE_HOST_ID: u32 = 1;
+/// LPA: effects log (bit 1), offsets and long lengths (bit 2).
+const LOG_ATTRIBUTES: u8 = 1 << 1 | 1 << 2;
+/// SGLS: supported (1), in-capsule offsets (bit 20).
+const SGL_SUPPORT: u32 = 1 | 1 << 20;
+/// OFCS bit 0: Disconnect.
+const DISCONNECT: u16 = 1;
+/// OAES bit 8: namespace attribute notices. With it Linux arms asynchronous events.
+const EVENTS: u32 = 1 << 8;
+/// Preferred read granularity of the result namespace: Linux takes NOIOB as its chunk size, none is given.
+const BLOCK_LOG2: u8 = BLOCK_BYTES.trailing_zeros() as u8;
+/// A temperature that no sensor here reaches: Critical composite temperature, 100 °C.
+const CRITICAL_TEMPERATURE_K: u16 = 373;
+/// Bytes of the SGL unit of IOCCSZ.
+const SUBMISSION_ENTRY_BYTES: usize = 64;
+/// Abort commands at once, 0's based.
+const ABORT_LIMIT_Z: u8 = 3;
+
+/// The command set of a namespace.
+pub fn command_set(nsid: u32) -> Option<Csi> {
+    match nsid {
+        DATASET_NSID | RESULTS_NSID => Some(Csi::NVM),
+        COMPUTE_NSID => Some(Csi::COMPUTE),
+        _ => None,
+    }
+}
+
+impl Subsystem {
+    pub(super) fn identify(&self, queue: QueuePair, command: &SubmissionEntry) -> Outcome {
+        if (command.data.length.get() as usize) < IDENTIFY_BYTES {
+            return Err(Status::SGL_DATA_LENGTH.do_not_retry());
+        }
+        let identify = Identify::parse(command);
+        let nsid = command.nsid.get();
+        let page = match identify.cns {
+            Cns::NAMESPACE => self.nvm_namespace(nsid)?,
+            Cns::CONTROLLER => self.controller(queue.controller_id).as_bytes().to_vec(),
+            Cns::ACTIVE_NAMESPACES => namespaces_after(nsid, |_| true)?,
+            Cns::NAMESPACE_DESCRIPTORS => self.descriptors(nsid)?,
+            Cns::CSI_NAMESPACE => csi_namespace(nsid, identify.csi)?,
+            Cns::CSI_CONTROLLER if is_supported(identify.csi) => vec![0; IDENTIFY_BYTES],
+            Cns::CSI_ACTIVE_NAMESPACES if is_supported(identify.csi) => {
+                namespaces_after(nsid, |nsid| command_set(nsid) == Some(identify.csi))?
+            }
+            Cns::CSI_CONTROLLER | Cns::CSI_ACTIVE_NAMESPACES => {
+                return Err(Status::IO_COMMAND_SET_UNSUPPORTED.do_not_retry());
+            }
+            Cns::INDEPENDENT_NAMESPACE => independent_namespace(nsid)?,
+            Cns::IO_COMMAND_SETS => command_set_vector(&[Csi::NVM, Csi::COMPUTE]).to_vec(),
+            _ => return Err(Status::INVALID_FIELD.do_not_retry()),
+        };
+        Answer::data(page)
+    }
+
+    fn controller(&self, controller_id: u16) -> IdentifyController {
+        let mut page = IdentifyController::zeroed();
+        page.serial = padded(&self.config.identity.serial);
+        page.model = padded(MODEL);
+        page.firmware = padded(FIRMWARE);
+        page.multipath = SEVERAL_CONTROLLERS;
+        page.mdts = MDTS;
+        page.controller_id = controller_id.into();
+        page.version = VERSION_2_1.into();
+        page.async_events = EVENTS.into();
+        page.attributes = WIDE_HOST_ID.into();
+        page.controller_type = IdentifyController::TYPE_IO;
+        page.abort_limit_z = ABORT_LIMIT_Z;
+        page.async_event_limit_z = ASYNC_EVENTS_MAX as u8 - 1;
+        page.log_attributes = LOG_ATTRIBUTES;
+        page.error_entries_z = logs::ERROR_ENTRIES_MAX as u8 - 1;
+        page.warning_temperature_k = WARNING_TEMPERATURE_K.into();
+        page.critical_temperature_k = CRITICAL_TEMPERATURE_K.into();
+        page.keep_alive_granularity = (KEEP_ALIVE_GRANULARITY_MS as u16 / 100).into();
+        page.submission_entry = IdentifyController::SUBMISSION_ENTRY_64;
+        page.completion_entry = IdentifyController::COMPLETION_ENTRY_16;
+        page.commands_max = QUEUE_ENTRIES_MAX.into();
+        page.namespaces = (NSIDS.len() as u32).into();
+        page.namespaces_max = (NSIDS.len() as u32).into();
+        page.sgl = SGL_SUPPORT.into();
+        // An NQN from the identity was checked when it was read or made.
+        page.subsystem_nqn = nqn_field(&self.config.identity.nqn).unwrap_or([0; 256]);
+        let capsule = SUBMISSION_ENTRY_BYTES + IN_CAPSULE_BYTES_MAX;
+        page.command_capsule = ((capsule / IdentifyController::CAPSULE_UNIT) as u32).into();
+        page.response_capsule = 1.into();
+        page.sgl_descriptors_max = 1;
+        page.optional_fabrics = DISCONNECT.into();
+        page
+    }
+
+    fn nvm_namespace(&self, nsid: u32) -> Result<Vec<u8>, Status> {
+        let mut page = IdentifyNamespace::zeroed();
+        page.formats[0] = LbaFormat { data_size_log2: BLOCK_LOG2, ..LbaFormat::default() };
+        if nsid == NSID_ALL {
+            // What is common to all namespaces of the set.
+            return Ok(page.as_bytes().to_vec());
+        }
+        match command_set(nsid) {
+            Some(Csi::NVM) => {}
+            Some(_) => return Err(Status::IO_COMMAND_SET_UNSUPPORTED.do_not_retry()),
+            None => return Err(Status::INVALID_NAMESPACE.do_not_retry()),
+        }
+        let blocks = self.blocks(nsid);
+        page.blocks = blocks.into();
+        page.capacity = blocks.into();
+        page.utilization = blocks.into();
+        page.sharing = SHARED;
+        page.attributes = IdentifyNamespace::WRITE_PROTECTED;
+        page.nguid = self.config.identity.namespaces[nsid as usize - 1].nguid;
+        Ok(page.as_bytes().to_vec())
+    }
+
+    fn descriptors(&self, nsid: u32) -> Result<Vec<u8>, Status> {
+        let csi = command_set(nsid).ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
+        let identity = self.config.identity.namespaces[nsid as usize - 1];
+        let list = [
+            Descriptor::Nguid(identity.nguid),
+            Descriptor::Uuid(identity.uuid),
+            // On every namespace, or Linux takes it for one of the NVM set.
+            Descriptor::CommandSet(csi),
+        ];
+        let mut page = vec![0; IDENTIFY_BYTES];
+        Descriptor::encode(&list, &mut page).map_err(|_| Status::INTERNAL)?;
+        Ok(page)
+    }
+}
+
+fn is_supported(csi: Csi) -> bool {
+    [Csi::NVM, Csi::COMPUTE].contains(&csi)
+}
+
+fn namespaces_after(nsid: u32, wanted: impl Fn(u32) -> bool) -> Result<Vec<u8>, Status> {
+    if nsid >= NSID_ALL - 1 {
+        return Err(Status::INVALID_NAMESPACE.do_not_retry());
+    }
+    let nsids: Vec<u32> = NSIDS.into_iter().filter(|&nsid| wanted(nsid)).collect();
+    Ok(namespace_list(&nsids, nsid).to_vec())
+}
+
+fn csi_namespace(nsid: u32, csi: Csi) -> Result<Vec<u8>, Status> {
+    let own = command_set(nsid).ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
+    if own != csi {
+        return Err(Status::IO_COMMAND_SET_UNSUPPORTED.do_not_retry());
+    }
+    if csi != Csi::COMPUTE {
+        return Ok(vec![0; IDENTIFY_BYTES]);
+    }
+    let mut page = CpIdentifyNamespace::new_zeroed();
+    page.programs_active_max = (PROGRAMS_MAX as u16).into();
+    page.program_mib_max = PROGRAM_MIB_MAX.into();
+    Ok(page.as_bytes().to_vec())
+}
+
+fn independent_namespace(nsid: u32) -> Result<Vec<u8>, Status> {
+    let csi = command_set(nsid).ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
+    let mut page = IndependentIdentifyNamespace::zeroed();
+    page.sharing = SHARED;
+    if csi == Csi::NVM {
+        page.attributes = IdentifyNamespace::WRITE_PROTECTED;
+    }
+    page.status = IndependentIdentifyNamespace::READY;
+    Ok(page.as_bytes().to_vec())
+}

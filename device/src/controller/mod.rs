@@ -1,0 +1,341 @@
+//! The NVMe subsystem as a sans-IO state machine: commands and events in, [`Output`]s out.
+//!
+//! - [`connect`]: Connect and what an association is; [`property`]: controller properties.
+//! - [`admin`]: dispatch of admin commands, Abort, asynchronous events; [`features`], [`identify`], [`logs`].
+//! - [`programs`]: Load Program and Program Activation; [`compute`]: Execute Program, slots and cancelling.
+//! - [`block`]: Read and its neighbours on the block namespaces.
+//!
+//! It knows queues and commands with their data. PDUs, R2T and digests stay below ([`crate::tcp`]), pixels above
+//! ([`crate::workers`]). Several hosts may have several associations each; every association is a controller of its own.
+//!
+//! Decisions that the specification leaves open: program indices belong to the association that loaded them (another
+//! association of the same host finds them too, so that a multipath host may execute on either path), both block namespaces are
+//! write protected for hosts, and any command counts as a sign of life beside Keep Alive.
+
+pub mod admin;
+pub mod association;
+pub mod block;
+pub mod compute;
+pub mod connect;
+pub mod features;
+pub mod identify;
+pub mod logs;
+pub mod programs;
+pub mod property;
+
+use crate::identity::Identity;
+use crate::job::{Job, JobId};
+use crate::slots::Geometry;
+use association::{Association, QueuePair};
+use compute::Works;
+use ddlp_csd::log::{Counters, DriveIdentity};
+use ddlp_nvme::code::Direction;
+use ddlp_nvme::fabrics::fabrics_type;
+use ddlp_nvme::{CompletionEntry, FABRICS_OPCODE, FabricsType, Status, SubmissionEntry};
+use logs::ErrorLog;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Associations at once; each is a controller.
+pub const ASSOCIATIONS_MAX: usize = 32;
+/// I/O queues of one association.
+pub const IO_QUEUES_MAX: u16 = 16;
+/// Entries of a queue.
+pub const QUEUE_ENTRIES_MAX: u16 = 128;
+/// Asynchronous event requests outstanding.
+pub const ASYNC_EVENTS_MAX: usize = 4;
+/// Largest transfer as a power of two of 4 KiB pages (MDTS): 1 MiB.
+pub const MDTS: u8 = 8;
+/// Largest transfer in bytes.
+pub const TRANSFER_BYTES_MAX: usize = 4096 << MDTS;
+/// In-capsule data that every queue takes.
+pub const IN_CAPSULE_BYTES_MAX: usize = 16 * 1024;
+
+/// Names a transport connection; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId(pub u64);
+
+/// Whose blocks a Read returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Region {
+    /// Namespace 1.
+    Dataset,
+    /// Namespace 2.
+    Results,
+}
+
+/// Data that goes with a completion to the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// No data.
+    None,
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// Bytes of a namespace, to be read when they are sent. If that fails, the completion is an unrecovered read error.
+    Blocks {
+        /// Which namespace.
+        region: Region,
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        bytes: usize,
+    },
+}
+
+/// What the subsystem wants done.
+#[derive(Debug)]
+pub enum Output {
+    /// The connection is a queue from here on.
+    Accepted {
+        /// The connection.
+        conn: ConnId,
+        /// Commands that may be outstanding.
+        entries: u16,
+        /// Submission queue flow control is on.
+        flow_control: bool,
+    },
+    /// Answer a command.
+    Complete {
+        /// The connection it came on.
+        conn: ConnId,
+        /// The completion.
+        completion: CompletionEntry,
+        /// Its data.
+        payload: Payload,
+    },
+    /// Give a job to the workers.
+    Start(Box<Job>),
+    /// Ask the workers to give up a job.
+    Cancel(JobId),
+    /// Send what is queued, then close.
+    Close(ConnId),
+}
+
+/// Live numbers from outside the state machine.
+pub trait Gauges: Send + Sync {
+    /// Everything but `cancelled`, `errors` and `outstanding`.
+    fn counters(&self) -> Counters;
+}
+
+/// What the subsystem is made from.
+pub struct Config {
+    /// Who the agent is.
+    pub identity: Identity,
+    /// Host NQNs that may connect; empty for any.
+    pub allowed_hosts: Vec<String>,
+    /// Blocks of namespace 1.
+    pub dataset_blocks: u64,
+    /// The result slots.
+    pub geometry: Geometry,
+    /// The vendor identity page.
+    pub drive: DriveIdentity,
+    /// Live numbers.
+    pub gauges: Arc<dyn Gauges>,
+}
+
+/// The subsystem.
+pub struct Subsystem {
+    config: Config,
+    associations: BTreeMap<u16, Association>,
+    queues: BTreeMap<ConnId, QueuePair>,
+    works: Works,
+    errors: ErrorLog,
+    usage: Usage,
+    last_controller_id: u16,
+    draining: bool,
+    outputs: Vec<Output>,
+}
+
+/// What hosts asked for so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usage {
+    reads: u64,
+    read_bytes: u64,
+    cancelled: u64,
+    errors: u64,
+}
+
+/// How a command ends: at once with a result and data, or later.
+enum Answer {
+    Now(u64, Payload),
+    Later,
+}
+
+type Outcome = Result<Answer, Status>;
+
+impl Answer {
+    const DONE: Outcome = Ok(Self::Now(0, Payload::None));
+
+    fn result(result: u64) -> Outcome {
+        Ok(Self::Now(result, Payload::None))
+    }
+
+    fn data(bytes: Vec<u8>) -> Outcome {
+        Ok(Self::Now(0, Payload::Bytes(bytes)))
+    }
+}
+
+impl Subsystem {
+    /// A subsystem without associations.
+    pub fn new(config: Config) -> Self {
+        let works = Works::new(config.geometry.slots);
+        Self {
+            config,
+            associations: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            works,
+            errors: ErrorLog::default(),
+            usage: Usage::default(),
+            last_controller_id: 0,
+            draining: false,
+            outputs: Vec::new(),
+        }
+    }
+
+    /// Bytes of host data to collect before [`Self::command`] is called; an error is the command's status.
+    ///
+    /// Commands that take no data get none, however much the host offers: their own status says what is wrong.
+    pub fn data_wanted(&self, conn: ConnId, command: &SubmissionEntry) -> Result<usize, Status> {
+        let fabrics = command.opcode == FABRICS_OPCODE;
+        let code = if fabrics { fabrics_type(command).0 } else { command.opcode };
+        if Direction::of(code) != Direction::Write {
+            return Ok(0);
+        }
+        let most = match self.queues.get(&conn) {
+            _ if fabrics => usize::from(fabrics_type(command) == FabricsType::CONNECT) * connect::DATA_BYTES,
+            None => 0,
+            Some(queue) if queue.id == 0 => admin::data_bytes_max(command),
+            Some(_) => compute::data_bytes_max(command),
+        };
+        if most == 0 {
+            return Ok(0);
+        }
+        let sgl = &command.data;
+        if !sgl.is_in_capsule() && !sgl.is_transport() {
+            return Err(Status::SGL_DESCRIPTOR_TYPE.do_not_retry());
+        }
+        if sgl.is_in_capsule() && sgl.address.get() != 0 {
+            return Err(Status::SGL_OFFSET.do_not_retry());
+        }
+        let bytes = sgl.length.get() as usize;
+        let fits = bytes <= most && !(sgl.is_in_capsule() && bytes > IN_CAPSULE_BYTES_MAX);
+        if fits { Ok(bytes) } else { Err(Status::SGL_DATA_LENGTH.do_not_retry()) }
+    }
+
+    /// Runs a command with the data that [`Self::data_wanted`] asked for.
+    pub fn command(&mut self, conn: ConnId, command: &SubmissionEntry, data: &[u8], now: Instant) -> Vec<Output> {
+        if let Some(queue) = self.queues.get_mut(&conn) {
+            queue.advance();
+            if let Some(association) = self.associations.get_mut(&queue.controller_id) {
+                association.heard = now;
+            }
+        }
+        let outcome = match self.queues.get(&conn).copied() {
+            None => self.connect(conn, command, data, now),
+            Some(queue) if command.opcode == FABRICS_OPCODE => self.fabrics(conn, queue, command),
+            Some(queue) if queue.id == 0 => self.admin(queue, command, data),
+            Some(queue) => self.io(conn, queue, command, data),
+        };
+        match outcome {
+            Ok(Answer::Now(result, payload)) => self.complete(conn, command, Status::SUCCESS, result, payload),
+            Ok(Answer::Later) => {}
+            Err(status) => self.refuse(conn, command, status, 0),
+        }
+        self.after_command(conn, command);
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// Refuses a command before it ran: [`Self::data_wanted`] said no, or its data did not arrive intact.
+    pub fn reject(&mut self, conn: ConnId, command: &SubmissionEntry, status: Status) -> Vec<Output> {
+        if let Some(queue) = self.queues.get_mut(&conn) {
+            queue.advance();
+        }
+        self.refuse(conn, command, status, 0);
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// The connection is gone. On an admin queue that ends the association.
+    pub fn disconnected(&mut self, conn: ConnId) -> Vec<Output> {
+        if let Some(queue) = self.queues.remove(&conn) {
+            if queue.id == 0 {
+                self.end_association(queue.controller_id);
+            } else if let Some(association) = self.associations.get_mut(&queue.controller_id) {
+                association.io_queues.remove(&queue.id);
+                self.abandon(|work| work.conn == conn);
+            }
+        }
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// Time has passed: ends associations whose keep alive ran out, and reports a temperature above its threshold.
+    pub fn tick(&mut self, now: Instant) -> Vec<Output> {
+        let expired = self.associations.values().filter(|association| association.expired(now));
+        for controller_id in expired.map(|association| association.controller_id).collect::<Vec<_>>() {
+            tracing::warn!(controller_id, "keep alive expired, association ended");
+            self.end_association(controller_id);
+        }
+        self.watch_temperature();
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// No new Executes and associations from here on.
+    pub fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// True when no Execute is queued or running.
+    pub fn is_idle(&self) -> bool {
+        self.works.is_empty()
+    }
+
+    /// Associations there are.
+    pub fn associations(&self) -> usize {
+        self.associations.len()
+    }
+
+    /// Ends the association: drops its queued work, stops its running work, closes its connections.
+    fn end_association(&mut self, controller_id: u16) {
+        let Some(association) = self.associations.remove(&controller_id) else { return };
+        self.abandon(|work| work.controller_id == controller_id);
+        for conn in association.connections() {
+            self.queues.remove(&conn);
+            self.outputs.push(Output::Close(conn));
+        }
+    }
+
+    fn io(&mut self, conn: ConnId, queue: QueuePair, command: &SubmissionEntry, data: &[u8]) -> Outcome {
+        let Some(association) = self.associations.get(&queue.controller_id) else {
+            return Err(Status::COMMAND_SEQUENCE);
+        };
+        if !association.properties.is_ready() {
+            return Err(Status::COMMAND_SEQUENCE.do_not_retry());
+        }
+        match command.nsid.get() {
+            ddlp_csd::COMPUTE_NSID => self.execute(conn, queue, command, data),
+            _ => self.block(command),
+        }
+    }
+
+    fn complete(&mut self, conn: ConnId, command: &SubmissionEntry, status: Status, result: u64, payload: Payload) {
+        self.complete_id(conn, command.command_id.get(), status, result, payload);
+    }
+
+    fn complete_id(&mut self, conn: ConnId, command_id: u16, status: Status, result: u64, payload: Payload) {
+        let mut completion = CompletionEntry::new(command_id, status, result);
+        if let Some(queue) = self.queues.get(&conn) {
+            completion.sq_head = queue.head_reported().into();
+            completion.sq_id = queue.id.into();
+        }
+        self.outputs.push(Output::Complete { conn, completion, payload });
+    }
+
+    fn refuse(&mut self, conn: ConnId, command: &SubmissionEntry, status: Status, result: u64) {
+        let queue_id = self.queues.get(&conn).map_or(0, |queue| queue.id);
+        self.errors.record(queue_id, command, status);
+        if queue_id > 0 && command.nsid.get() == ddlp_csd::COMPUTE_NSID {
+            self.usage.errors += 1;
+        }
+        self.complete(conn, command, status, result, Payload::None);
+    }
+}

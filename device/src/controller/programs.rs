@@ -1,0 +1,284 @@
+//! Load Program and Program Activation Management. CP 1.1.
+//!
+//! An index goes empty → loading (pieces, in order) → loaded → active, and back by deactivating and unloading. Jobs keep the
+//! program they started with.
+
+use super::association::QueuePair;
+use super::{Answer, Outcome, Subsystem};
+use ddlp_csd::program::{PROGRAM_BYTES_MAX, Program};
+use ddlp_csd::{COMPUTE_NSID, PROGRAM_TYPE};
+use ddlp_nvme::cp::{LoadProgram, ProgramActivation};
+use ddlp_nvme::{Status, SubmissionEntry};
+use std::sync::Arc;
+
+/// Program indices of an association.
+pub const PROGRAMS_MAX: usize = 8;
+/// Most bytes of all programs together, in MiB (MAXPB).
+pub const PROGRAM_MIB_MAX: u64 = 1;
+const _: () = assert!(PROGRAMS_MAX * PROGRAM_BYTES_MAX <= (PROGRAM_MIB_MAX as usize) << 20);
+
+/// Largest value of PIT: a program unique identifier.
+const ID_KIND_MAX: u8 = 1;
+
+/// One index.
+#[derive(Clone, Debug, Default)]
+enum Entry {
+    #[default]
+    Empty,
+    Loading {
+        total: usize,
+        id: u64,
+        bytes: Vec<u8>,
+    },
+    Loaded {
+        program: Arc<Program>,
+        bytes: usize,
+        id: u64,
+        active: bool,
+    },
+}
+
+/// One loaded program, for the program list log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its index.
+    pub index: u16,
+    /// Its size.
+    pub bytes: u32,
+    /// Its identifier.
+    pub id: u64,
+    /// It may be executed.
+    pub active: bool,
+}
+
+/// The programs of one association.
+#[derive(Clone, Debug, Default)]
+pub struct ProgramTable {
+    entries: [Entry; PROGRAMS_MAX],
+}
+
+impl ProgramTable {
+    fn entry(&mut self, index: u16) -> Result<&mut Entry, Status> {
+        self.entries.get_mut(usize::from(index)).ok_or(Status::INVALID_PROGRAM_INDEX)
+    }
+
+    /// The active program at an index.
+    pub fn active(&self, index: u16) -> Result<Arc<Program>, Status> {
+        match self.entries.get(usize::from(index)).ok_or(Status::INVALID_PROGRAM_INDEX)? {
+            Entry::Loaded { program, active: true, .. } => Ok(program.clone()),
+            Entry::Loaded { .. } => Err(Status::PROGRAM_NOT_ACTIVATED),
+            Entry::Loading { .. } | Entry::Empty => Err(Status::NO_PROGRAM),
+        }
+    }
+
+    /// All loaded programs.
+    pub fn listed(&self) -> Vec<Listed> {
+        let listed = |(index, entry): (usize, &Entry)| match *entry {
+            Entry::Loaded { bytes, id, active, .. } => {
+                Some(Listed { index: index as u16, bytes: bytes as u32, id, active })
+            }
+            _ => None,
+        };
+        self.entries.iter().enumerate().filter_map(listed).collect()
+    }
+
+    /// Takes one piece. The last one makes the program.
+    fn load(&mut self, command: &LoadProgram, data: &[u8]) -> Result<(), Status> {
+        let entry = self.entry(command.index)?;
+        if matches!(entry, Entry::Loaded { active: true, .. }) {
+            return Err(Status::PROGRAM_IN_USE);
+        }
+        if command.kind != PROGRAM_TYPE {
+            return Err(Status::INVALID_PROGRAM_TYPE);
+        }
+        let total = command.program_bytes as usize;
+        if total > PROGRAM_BYTES_MAX {
+            return Err(Status::PROGRAM_TOO_BIG);
+        }
+        let (offset, length) = (command.offset as usize, command.bytes as usize);
+        let within = offset.checked_add(length).is_some_and(|end| end <= total);
+        if command.id_kind > ID_KIND_MAX || length == 0 || length != data.len() || !within {
+            return Err(Status::INVALID_FIELD);
+        }
+        if offset == 0 {
+            *entry = Entry::Loading { total, id: command.id, bytes: Vec::with_capacity(total) };
+        }
+        let Entry::Loading { total: expected, id, bytes } = entry else { return Err(Status::INVALID_FIELD) };
+        if *expected != total || bytes.len() != offset {
+            return Err(Status::INVALID_FIELD);
+        }
+        bytes.extend_from_slice(data);
+        if bytes.len() < total {
+            return Ok(());
+        }
+        let id = *id;
+        match Program::from_bytes(bytes) {
+            Ok(program) => {
+                *entry = Entry::Loaded { program: Arc::new(program), bytes: total, id, active: false };
+                Ok(())
+            }
+            Err(error) => {
+                tracing::debug!(%error, index = command.index, "program refused");
+                *entry = Entry::Empty;
+                Err(Status::INVALID_PROGRAM_DATA)
+            }
+        }
+    }
+
+    fn unload(&mut self, index: u16) -> Result<(), Status> {
+        let entry = self.entry(index)?;
+        match entry {
+            Entry::Empty => Err(Status::NO_PROGRAM),
+            Entry::Loaded { active: true, .. } => Err(Status::PROGRAM_IN_USE),
+            Entry::Loaded { .. } | Entry::Loading { .. } => {
+                *entry = Entry::Empty;
+                Ok(())
+            }
+        }
+    }
+
+    fn set_active(&mut self, index: u16, activate: bool) -> Result<(), Status> {
+        match self.entry(index)? {
+            Entry::Loaded { active, .. } => {
+                *active = activate;
+                Ok(())
+            }
+            Entry::Empty | Entry::Loading { .. } => Err(Status::NO_PROGRAM),
+        }
+    }
+}
+
+impl Subsystem {
+    pub(super) fn load_program(&mut self, queue: QueuePair, entry: &SubmissionEntry, data: &[u8]) -> Outcome {
+        let command = LoadProgram::parse(entry);
+        let table = self.programs_of(queue, entry)?;
+        let done = if command.unload { table.unload(command.index) } else { table.load(&command, data) };
+        done.map_err(Status::do_not_retry)?;
+        Answer::DONE
+    }
+
+    pub(super) fn activate_program(&mut self, queue: QueuePair, entry: &SubmissionEntry) -> Outcome {
+        let command = ProgramActivation::parse(entry);
+        let activate = match command.select {
+            ProgramActivation::ACTIVATE => true,
+            ProgramActivation::DEACTIVATE => false,
+            _ => return Err(Status::INVALID_FIELD.do_not_retry()),
+        };
+        if !activate && self.works.uses_program(queue.controller_id, command.index) {
+            return Err(Status::PROGRAM_IN_USE);
+        }
+        self.programs_of(queue, entry)?.set_active(command.index, activate).map_err(Status::do_not_retry)?;
+        Answer::DONE
+    }
+
+    fn programs_of(&mut self, queue: QueuePair, entry: &SubmissionEntry) -> Result<&mut ProgramTable, Status> {
+        if entry.nsid.get() != COMPUTE_NSID {
+            return Err(Status::INVALID_NAMESPACE.do_not_retry());
+        }
+        let association = self.associations.get_mut(&queue.controller_id);
+        association.map(|association| &mut association.programs).ok_or(Status::COMMAND_SEQUENCE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ddlp_csd::program::CorruptPolicy;
+    use ddlp_csd::program::Program;
+
+    fn bytes() -> Vec<u8> {
+        crate::test_support::program("imagenet-val", CorruptPolicy::Skip).to_bytes().unwrap()
+    }
+
+    fn piece(index: u16, program: &[u8], range: std::ops::Range<usize>) -> (LoadProgram, &[u8]) {
+        let command = LoadProgram {
+            index,
+            kind: PROGRAM_TYPE,
+            program_bytes: program.len() as u32,
+            bytes: range.len() as u32,
+            offset: range.start as u32,
+            ..LoadProgram::default()
+        };
+        (command, &program[range])
+    }
+
+    fn loaded() -> ProgramTable {
+        let (mut table, program) = (ProgramTable::default(), bytes());
+        let (command, data) = piece(3, &program, 0..program.len());
+        table.load(&command, data).unwrap();
+        table
+    }
+
+    #[test]
+    fn pieces_in_order_make_a_program() {
+        let (mut table, program) = (ProgramTable::default(), bytes());
+        for range in [0..10, 10..11, 11..program.len()] {
+            assert_eq!(table.active(3).unwrap_err(), Status::NO_PROGRAM);
+            let (command, data) = piece(3, &program, range);
+            table.load(&command, data).unwrap();
+        }
+        assert_eq!(table.active(3).unwrap_err(), Status::PROGRAM_NOT_ACTIVATED);
+        table.set_active(3, true).unwrap();
+        assert_eq!(*table.active(3).unwrap(), Program::from_bytes(&program).unwrap());
+    }
+
+    #[test]
+    fn a_gap_an_overlap_or_another_total_is_refused() {
+        let program = bytes();
+        for (range, total) in [(11..20, program.len()), (9..20, program.len()), (10..20, program.len() - 1)] {
+            let mut table = ProgramTable::default();
+            let (command, data) = piece(0, &program, 0..10);
+            table.load(&command, data).unwrap();
+            let (mut command, data) = piece(0, &program, range);
+            command.program_bytes = total as u32;
+            assert_eq!(table.load(&command, data), Err(Status::INVALID_FIELD));
+        }
+    }
+
+    #[test]
+    fn each_wrong_field_has_its_status() {
+        type Change = fn(&mut LoadProgram);
+        let cases: [(Change, Status); 8] = [
+            (|load| load.index = 8, Status::INVALID_PROGRAM_INDEX),
+            (|load| load.kind = 0xC1, Status::INVALID_PROGRAM_TYPE),
+            (|load| load.program_bytes = u32::MAX, Status::PROGRAM_TOO_BIG),
+            (|load| load.id_kind = 2, Status::INVALID_FIELD),
+            (|load| load.bytes -= 1, Status::INVALID_FIELD),
+            (|load| load.offset = u32::MAX, Status::INVALID_FIELD),
+            (|load| load.offset = 1, Status::INVALID_FIELD),
+            (|load| load.program_bytes -= 1, Status::INVALID_FIELD),
+        ];
+        let program = bytes();
+        for (number, (change, status)) in cases.into_iter().enumerate() {
+            let (mut command, data) = piece(0, &program, 0..program.len());
+            change(&mut command);
+            assert_eq!(ProgramTable::default().load(&command, data), Err(status), "case {number}");
+        }
+    }
+
+    #[test]
+    fn damaged_programs_leave_the_index_empty() {
+        let mut program = bytes();
+        *program.last_mut().unwrap() ^= 1;
+        let mut table = ProgramTable::default();
+        let (command, data) = piece(0, &program, 0..program.len());
+        assert_eq!(table.load(&command, data), Err(Status::INVALID_PROGRAM_DATA));
+        assert_eq!(table.active(0).unwrap_err(), Status::NO_PROGRAM);
+    }
+
+    #[test]
+    fn active_programs_are_neither_replaced_nor_unloaded() {
+        let mut table = loaded();
+        table.set_active(3, true).unwrap();
+        let program = bytes();
+        let (command, data) = piece(3, &program, 0..program.len());
+        assert_eq!(table.load(&command, data), Err(Status::PROGRAM_IN_USE));
+        assert_eq!(table.unload(3), Err(Status::PROGRAM_IN_USE));
+        table.set_active(3, false).unwrap();
+        table.load(&command, data).unwrap();
+        table.unload(3).unwrap();
+        assert_eq!(table.unload(3), Err(Status::NO_PROGRAM));
+        assert_eq!(table.set_active(3, true), Err(Status::NO_PROGRAM));
+        assert!(table.listed().is_empty());
+    }
+}

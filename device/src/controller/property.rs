@@ -1,0 +1,143 @@
+//! Controller properties. Base 2.1, section "Controller Properties".
+
+use super::association::QueuePair;
+use super::{Answer, Outcome, QUEUE_ENTRIES_MAX, Subsystem};
+use ddlp_nvme::Status;
+use ddlp_nvme::fabrics::{PropertyGet, PropertySet};
+use ddlp_nvme::property::{Capabilities, Configuration, ControllerStatus, VERSION_2_1, is_wide, offset};
+
+/// CAP.TO in units of 500 ms: the agent is ready at once; the host need not wait longer than this.
+const READY_TIMEOUT: u8 = 20;
+
+/// CC and CSTS of one controller.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Properties {
+    configuration: Configuration,
+    status: ControllerStatus,
+}
+
+/// What a write to CC brings about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing that concerns queues.
+    None,
+    /// The controller was disabled or shut down: its work ends.
+    Stopped,
+}
+
+impl Properties {
+    /// Enabled, and not shut down.
+    pub fn is_ready(&self) -> bool {
+        self.status.ready() && self.status.shutdown() == ControllerStatus::SHUTDOWN_NONE
+    }
+
+    /// CAP.
+    pub fn capabilities() -> Capabilities {
+        Capabilities::default()
+            .with_queue_entries_max_z(QUEUE_ENTRIES_MAX - 1)
+            .with_contiguous_queues(true)
+            .with_timeout(READY_TIMEOUT)
+            .with_nvm_command_set(true)
+            .with_io_command_sets(true)
+    }
+
+    fn get(&self, at: u32) -> Option<u64> {
+        match at {
+            offset::CAP => Some(Self::capabilities().0),
+            offset::VS => Some(VERSION_2_1.into()),
+            // Exactly what was written: Linux 6.1 reads it back and goes on from the answer.
+            offset::CC => Some(self.configuration.0.into()),
+            offset::CSTS => Some(self.status.0.into()),
+            _ => None,
+        }
+    }
+
+    fn set_configuration(&mut self, value: u32) -> Result<Change, Status> {
+        let (old, new) = (self.configuration, Configuration(value));
+        if new.enabled() && !old.enabled() {
+            let sets = [Configuration::CSS_NVM, Configuration::CSS_ALL];
+            // Entry sizes may still be 0: they matter to I/O queues only, and Fabrics fixes them.
+            let entries = (new.submission_entry(), new.completion_entry());
+            if !sets.contains(&new.command_sets()) || new.page() != 0 || ![(6, 4), (0, 0)].contains(&entries) {
+                return Err(Status::INVALID_FIELD.do_not_retry());
+            }
+        }
+        self.configuration = new;
+        let mut change = Change::None;
+        if old.enabled() && !new.enabled() {
+            self.status = ControllerStatus::default();
+            change = Change::Stopped;
+        } else if new.enabled() && !old.enabled() {
+            self.status = ControllerStatus::default().with_ready(true);
+        }
+        if new.shutdown() != 0 && old.shutdown() == 0 {
+            self.status = self.status.with_shutdown(ControllerStatus::SHUTDOWN_COMPLETE);
+            change = Change::Stopped;
+        }
+        Ok(change)
+    }
+}
+
+impl Subsystem {
+    pub(super) fn property_get(&self, queue: QueuePair, command: &PropertyGet) -> Outcome {
+        let invalid = Status::INVALID_FIELD.do_not_retry();
+        let at = command.offset.get();
+        let association = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?;
+        let wide = command.bytes().ok_or(invalid)? == 8;
+        let value = association.properties.get(at).filter(|_| wide == is_wide(at)).ok_or(invalid)?;
+        Answer::result(value)
+    }
+
+    pub(super) fn property_set(&mut self, queue: QueuePair, command: &PropertySet) -> Outcome {
+        let id = queue.controller_id;
+        let association = self.associations.get_mut(&id).ok_or(Status::COMMAND_SEQUENCE)?;
+        if command.offset.get() != offset::CC || command.bytes() != Some(4) {
+            return Err(Status::INVALID_FIELD.do_not_retry());
+        }
+        if association.properties.set_configuration(command.value.get() as u32)? == Change::Stopped {
+            association.features.reset();
+            association.event_requests.clear();
+            association.event_masked = false;
+            association.programs = Default::default();
+            self.abandon(|work| work.controller_id == id);
+        }
+        Answer::DONE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configuration_is_read_back_and_status_follows() {
+        let mut properties = Properties::default();
+        // The two writes of Linux at bring-up, then shutdown, then disable.
+        for (value, csts, change) in [
+            (0x0046_0060, 0b0000, Change::None),
+            (0x0046_0061, 0b0001, Change::None),
+            (0x0046_4061, 0b1001, Change::Stopped),
+            (0x0046_4060, 0b0000, Change::Stopped),
+        ] {
+            assert_eq!(properties.set_configuration(value), Ok(change), "{value:#x}");
+            assert_eq!(properties.get(offset::CC), Some(value.into()));
+            assert_eq!(properties.get(offset::CSTS), Some(csts), "{value:#x}");
+        }
+    }
+
+    #[test]
+    fn unsupported_configurations_do_not_enable() {
+        for value in [0x0046_0011, 0x0046_00E1, 0x0055_0061] {
+            let mut properties = Properties::default();
+            assert!(properties.set_configuration(value).is_err(), "{value:#x}");
+            assert!(!properties.is_ready());
+        }
+    }
+
+    #[test]
+    fn capabilities_are_what_linux_needs_for_a_compute_namespace() {
+        let cap = Properties::capabilities();
+        assert!(cap.io_command_sets() && cap.nvm_command_set() && cap.contiguous_queues());
+        assert_eq!((cap.page_min(), cap.ready_modes()), (0, 0));
+    }
+}

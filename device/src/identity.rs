@@ -1,0 +1,282 @@
+//! Identity of the agent instance: generated once, kept over restarts, never derived from the dataset.
+//!
+//! Linux removes a namespace whose identifiers change over a reconnect and ignores the namespaces of a second agent
+//! with the same ones, so the identity lives in a state directory that one agent at a time may use.
+
+use serde::{Deserialize, Serialize};
+use std::fs::{DirBuilder, File, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Number of namespaces that carry identifiers.
+pub const NAMESPACES: usize = 3;
+/// Longest NQN in bytes (NVMe Base, "NVMe Qualified Names").
+pub const NQN_BYTES_MAX: usize = 223;
+/// Largest identity file that is read.
+const FILE_BYTES_MAX: u64 = 16 * 1024;
+
+const FILE: &str = "identity.toml";
+const LOCK: &str = "lock";
+
+/// Identifiers of one namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamespaceIdentity {
+    /// Namespace globally unique identifier.
+    pub nguid: [u8; 16],
+    /// Namespace UUID.
+    pub uuid: [u8; 16],
+}
+
+/// Who the agent is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// NQN of the subsystem.
+    pub nqn: String,
+    /// Serial number, at most 20 ASCII characters.
+    pub serial: String,
+    /// Identifiers of namespaces 1 to 3.
+    pub namespaces: [NamespaceIdentity; NAMESPACES],
+}
+
+/// An identity and the lock that keeps others from using it.
+#[derive(Debug)]
+pub struct Held {
+    /// The identity.
+    pub identity: Identity,
+    _lock: Option<File>,
+}
+
+/// Why there is no identity.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// The directory or a file in it cannot be used.
+    #[error("cannot use {path} for the agent's identity")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// Another agent holds it.
+    #[error("another running agent has the identity in {0}")]
+    InUse(PathBuf),
+    /// The file is not an identity.
+    #[error("{path} is not an identity: {what}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// No random numbers.
+    #[error("the system gives no random numbers: {0}")]
+    Random(getrandom::Error),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    nqn: String,
+    serial: String,
+    namespaces: Vec<StoredNamespace>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredNamespace {
+    nguid: String,
+    uuid: String,
+}
+
+impl Identity {
+    /// A new identity from random numbers.
+    pub fn generate() -> Result<Self, IdentityError> {
+        let subsystem = random_uuid()?;
+        let serial: [u8; 8] = random()?;
+        let mut namespaces = [NamespaceIdentity { nguid: [0; 16], uuid: [0; 16] }; NAMESPACES];
+        for namespace in &mut namespaces {
+            *namespace = NamespaceIdentity { nguid: random()?, uuid: random_uuid()? };
+        }
+        Ok(Self {
+            nqn: format!("nqn.2014-08.org.nvmexpress:uuid:{}", uuid_text(&subsystem)),
+            serial: hex(&serial),
+            namespaces,
+        })
+    }
+
+    fn to_stored(&self) -> Stored {
+        let namespaces = self.namespaces.iter();
+        Stored {
+            nqn: self.nqn.clone(),
+            serial: self.serial.clone(),
+            namespaces: namespaces
+                .map(|ns| StoredNamespace { nguid: hex(&ns.nguid), uuid: uuid_text(&ns.uuid) })
+                .collect(),
+        }
+    }
+
+    fn from_stored(stored: Stored) -> Result<Self, String> {
+        if !stored.nqn.starts_with("nqn.") || stored.nqn.len() > NQN_BYTES_MAX {
+            return Err(format!("`{}` is no NQN of at most {NQN_BYTES_MAX} bytes", stored.nqn));
+        }
+        let printable = |text: &str| text.bytes().all(|byte| (0x20..0x7F).contains(&byte));
+        if stored.serial.is_empty() || stored.serial.len() > 20 || !printable(&stored.serial) {
+            return Err(format!("`{}` is no serial number of 1 to 20 ASCII characters", stored.serial));
+        }
+        let found = stored.namespaces.len();
+        let parsed: Vec<_> = stored
+            .namespaces
+            .iter()
+            .map(|ns| Some(NamespaceIdentity { nguid: unhex(&ns.nguid)?, uuid: unhex(&ns.uuid.replace('-', ""))? }))
+            .collect::<Option<_>>()
+            .ok_or("an NGUID or UUID is not 16 bytes in hexadecimal")?;
+        let namespaces = parsed.try_into().map_err(|_| format!("{found} namespaces, {NAMESPACES} expected"))?;
+        Ok(Self { nqn: stored.nqn, serial: stored.serial, namespaces })
+    }
+}
+
+impl Held {
+    /// An identity that lives as long as the process, for agents that a loader starts.
+    pub fn ephemeral() -> Result<Self, IdentityError> {
+        Ok(Self { identity: Identity::generate()?, _lock: None })
+    }
+
+    /// The identity in a directory; generated when there is none yet. Holds the directory's lock.
+    pub fn persistent(directory: &Path) -> Result<Self, IdentityError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| IdentityError::Io { path, source }
+        };
+        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed(directory))?;
+        let lock_path = directory.join(LOCK);
+        let mut options = File::options();
+        options.create(true).truncate(false).write(true).mode(0o600);
+        let lock = options.open(&lock_path).map_err(failed(&lock_path))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(IdentityError::InUse(directory.to_owned())),
+            Err(TryLockError::Error(source)) => return Err(failed(&lock_path)(source)),
+        }
+        let path = directory.join(FILE);
+        let identity = match read(&path)? {
+            Some(identity) => identity,
+            None => {
+                let identity = Identity::generate()?;
+                store(directory, &path, &identity).map_err(failed(&path))?;
+                identity
+            }
+        };
+        Ok(Self { identity, _lock: Some(lock) })
+    }
+}
+
+fn read(path: &Path) -> Result<Option<Identity>, IdentityError> {
+    let failed = |source| IdentityError::Io { path: path.to_owned(), source };
+    let damaged = |what: String| IdentityError::Damaged { path: path.to_owned(), what };
+    let metadata = match std::fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(failed)?,
+    };
+    if metadata.len() > FILE_BYTES_MAX {
+        return Err(damaged(format!("it has {} bytes", metadata.len())));
+    }
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    let stored: Stored = toml::from_str(&text).map_err(|error| damaged(error.message().to_owned()))?;
+    Identity::from_stored(stored).map(Some).map_err(damaged)
+}
+
+/// Writes beside the final name, then renames: a crash leaves the old file, the new one, or none, never half of one.
+fn store(directory: &Path, path: &Path, identity: &Identity) -> io::Result<()> {
+    let text = toml::to_string(&identity.to_stored()).map_err(io::Error::other)?;
+    let fresh = path.with_extension("toml.new");
+    let mut file = File::options().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&fresh, path)?;
+    File::open(directory)?.sync_all()
+}
+
+fn random<const N: usize>() -> Result<[u8; N], IdentityError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(IdentityError::Random)?;
+    Ok(bytes)
+}
+
+/// Version 4, variant 1 (RFC 9562).
+fn random_uuid() -> Result<[u8; 16], IdentityError> {
+    let mut uuid: [u8; 16] = random()?;
+    uuid[6] = uuid[6] & 0x0F | 0x40;
+    uuid[8] = uuid[8] & 0x3F | 0x80;
+    Ok(uuid)
+}
+
+fn uuid_text(uuid: &[u8; 16]) -> String {
+    let digits = hex(uuid);
+    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<[u8; 16]> {
+    if text.len() != 32 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    Some(u128::from_str_radix(text, 16).ok()?.to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn survives_a_restart_and_is_held_by_one() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("a/b");
+        let first = Held::persistent(&directory).unwrap();
+        assert!(matches!(Held::persistent(&directory), Err(IdentityError::InUse(_))));
+        let identity = first.identity.clone();
+        drop(first);
+        assert_eq!(Held::persistent(&directory).unwrap().identity, identity);
+        assert!(!directory.join("identity.toml.new").exists());
+    }
+
+    #[test]
+    fn two_identities_differ_in_every_part() {
+        let (a, b) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+        assert_ne!(a.nqn, b.nqn);
+        assert_ne!(a.serial, b.serial);
+        let mut ids: Vec<_> = [&a, &b].iter().flat_map(|id| id.namespaces).flat_map(|ns| [ns.nguid, ns.uuid]).collect();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), 12);
+        assert!(a.serial.len() <= 20);
+    }
+
+    #[test]
+    fn a_damaged_file_is_named_and_kept() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join(FILE);
+        let good = toml::to_string(&Identity::generate().unwrap().to_stored()).unwrap();
+        let serial = good.lines().find(|line| line.starts_with("serial")).unwrap();
+        let damaged = [
+            "nqn = 3".to_owned(),
+            good.replacen("nqn.", "nqm.", 1),
+            good.replace(serial, "serial = \"123456789012345678901\""),
+            good.replacen("[[namespaces]]", "[[other]]", 1),
+            good.rsplit_once("[[namespaces]]").unwrap().0.to_owned(),
+            good.replacen("nguid = \"", "nguid = \"x", 1),
+        ];
+        for text in damaged {
+            std::fs::write(&path, &text).unwrap();
+            let error = Held::persistent(root.path()).unwrap_err();
+            assert!(matches!(error, IdentityError::Damaged { .. }), "{text}: {error}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+        std::fs::write(&path, good).unwrap();
+        Held::persistent(root.path()).unwrap();
+    }
+}

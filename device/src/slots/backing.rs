@@ -1,0 +1,229 @@
+//! Where the result slots live: anonymous memory, a file on flash, or a file or memfd handed down by the loader.
+
+use super::Geometry;
+use ddlp_csd::BLOCK_BYTES;
+use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, SealFlag, fallocate, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use std::fs::File;
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Where the slots live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// Anonymous memory (a memfd).
+    Memory,
+    /// A file at this path, made when missing; its space is reserved up front.
+    File(PathBuf),
+    /// A descriptor inherited from the parent process: a regular file or memfd of sufficient size.
+    Inherited(RawFd),
+}
+
+impl FromStr for Backing {
+    type Err = String;
+
+    /// `ram`, `fd:N`, or a path.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.strip_prefix("fd:")) {
+            ("ram", _) => Ok(Self::Memory),
+            ("", _) => Err("an empty path cannot hold results: give `ram`, `fd:N` or a file".into()),
+            (_, Some(number)) => match number.parse() {
+                Ok(fd) if fd > 2 => Ok(Self::Inherited(fd)),
+                _ => Err(format!("`{text}` names no inherited descriptor: expected fd:N with N of 3 or more")),
+            },
+            (path, None) => Ok(Self::File(path.into())),
+        }
+    }
+}
+
+/// Why the slots cannot live there.
+#[derive(Debug, thiserror::Error)]
+pub enum BackingError {
+    /// The geometry makes no sense.
+    #[error("{slots} slots of {slot_bytes} bytes: at least one slot, each a multiple of {BLOCK_BYTES} bytes")]
+    Geometry {
+        /// Number of slots.
+        slots: u32,
+        /// Bytes of one slot.
+        slot_bytes: u64,
+    },
+    /// No memory for the slots.
+    #[error("cannot make {bytes} bytes of anonymous memory for the slots")]
+    Memory {
+        /// Bytes asked for.
+        bytes: u64,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The file cannot be opened or made.
+    #[error("cannot open {path} for the result slots")]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The file system has no room.
+    #[error("cannot reserve {bytes} bytes for the result slots in {path}")]
+    Reserve {
+        /// The file.
+        path: PathBuf,
+        /// Bytes asked for.
+        bytes: u64,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The file holds something that is no result slot.
+    #[error("{0} exists and does not hold result slots: it would be overwritten, so name another file or remove it")]
+    Foreign(PathBuf),
+    /// Another agent uses the file.
+    #[error("{0} holds the result slots of another running agent: name another file")]
+    InUse(PathBuf),
+    /// The inherited descriptor does not exist.
+    #[error("descriptor {fd} was not inherited")]
+    Descriptor {
+        /// The number.
+        fd: RawFd,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The inherited descriptor is no file that can be mapped for writing.
+    #[error("descriptor {fd} cannot hold result slots: {what}")]
+    Unfit {
+        /// The number.
+        fd: RawFd,
+        /// What is wrong.
+        what: String,
+    },
+    /// The mapping failed.
+    #[error("cannot map {bytes} bytes of result slots")]
+    Map {
+        /// Bytes asked for.
+        bytes: u64,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A file that can hold the slots.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) file: File,
+    pub(super) in_memory: bool,
+}
+
+/// Opens the backing and makes sure that every byte of the slots exists: a hole found missing later would be a fatal
+/// signal in the middle of a batch.
+pub(super) fn open(backing: &Backing, geometry: Geometry) -> Result<Opened, BackingError> {
+    let Geometry { slots, slot_bytes } = geometry;
+    let total = u64::from(slots).checked_mul(slot_bytes);
+    let fits = total.is_some_and(|bytes| bytes > 0 && i64::try_from(bytes).is_ok());
+    if !fits || !slot_bytes.is_multiple_of(BLOCK_BYTES as u64) {
+        return Err(BackingError::Geometry { slots, slot_bytes });
+    }
+    match backing {
+        Backing::Memory => anonymous(geometry.total_bytes()),
+        Backing::File(path) => on_flash(path, geometry),
+        Backing::Inherited(fd) => inherited(*fd, geometry.total_bytes()),
+    }
+}
+
+fn anonymous(bytes: u64) -> Result<Opened, BackingError> {
+    let make = || -> io::Result<File> {
+        let fd = memfd_create(c"ddlp-slots", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
+        let file = File::from(fd);
+        file.set_len(bytes)?;
+        seal(&file)?;
+        Ok(file)
+    };
+    let file = make().map_err(|source| BackingError::Memory { bytes, source })?;
+    Ok(Opened { file, in_memory: true })
+}
+
+/// Keeps anybody from shrinking a mapped memfd, which would be a fatal signal here.
+fn seal(file: &File) -> io::Result<()> {
+    fcntl(file, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK))?;
+    Ok(())
+}
+
+fn on_flash(path: &Path, geometry: Geometry) -> Result<Opened, BackingError> {
+    let bytes = geometry.total_bytes();
+    let failed = |source| BackingError::Open { path: path.to_owned(), source };
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(OFlag::O_CLOEXEC.bits())
+        .open(path)
+        .map_err(failed)?;
+    let kind = file.metadata().map_err(failed)?.file_type();
+    if !kind.is_file() {
+        let what = if kind.is_block_device() { "a block device" } else { "not a regular file" };
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, what)));
+    }
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(std::fs::TryLockError::WouldBlock) => return Err(BackingError::InUse(path.to_owned())),
+        Err(std::fs::TryLockError::Error(source)) => return Err(failed(source)),
+    }
+    if !holds_slots(&file).map_err(failed)? {
+        return Err(BackingError::Foreign(path.to_owned()));
+    }
+    file.set_len(bytes).map_err(failed)?;
+    match fallocate(&file, FallocateFlags::empty(), 0, bytes as i64) {
+        // A file system without reservation: writing is as good as it gets there.
+        Ok(()) | Err(nix::Error::EOPNOTSUPP) => {}
+        Err(errno) => {
+            return Err(BackingError::Reserve { path: path.to_owned(), bytes, source: errno.into() });
+        }
+    }
+    Ok(Opened { file, in_memory: false })
+}
+
+/// True for an empty file and for one that begins like a slot: valid, or invalidated.
+fn holds_slots(file: &File) -> io::Result<bool> {
+    let mut start = [0u8; 12];
+    if file.metadata()?.len() == 0 {
+        return Ok(true);
+    }
+    match file.read_exact_at(&mut start, 0) {
+        Ok(()) => Ok(start.starts_with(b"DDLPSLOT") || start.starts_with(&[0; 8])),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn inherited(fd: RawFd, bytes: u64) -> Result<Opened, BackingError> {
+    let unfit = |what: String| BackingError::Unfit { fd, what };
+    let gone = |source: io::Error| BackingError::Descriptor { fd, source };
+    let file = File::from(crate::inherit::take(fd).map_err(gone)?);
+    let metadata = file.metadata().map_err(gone)?;
+    if !metadata.file_type().is_file() {
+        return Err(unfit("it is no regular file".into()));
+    }
+    if metadata.size() < bytes {
+        return Err(unfit(format!("it has {} bytes, {bytes} are needed", metadata.size())));
+    }
+    let flags = fcntl(&file, FcntlArg::F_GETFL).map_err(|errno| gone(errno.into()))?;
+    if OFlag::from_bits_truncate(flags) & OFlag::O_ACCMODE != OFlag::O_RDWR {
+        return Err(unfit("it is not open for reading and writing".into()));
+    }
+    let seals = fcntl(&file, FcntlArg::F_GET_SEALS).ok().map(SealFlag::from_bits_truncate);
+    if let Some(seals) = seals
+        && !seals.intersects(SealFlag::F_SEAL_SEAL | SealFlag::F_SEAL_SHRINK)
+    {
+        seal(&file).map_err(|error| unfit(error.to_string()))?;
+    }
+    // Only files in memory (memfd, tmpfs) know about seals.
+    Ok(Opened { file, in_memory: seals.is_some() })
+}

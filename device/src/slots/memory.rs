@@ -1,0 +1,199 @@
+//! The mapped result slots and the leases that write them. All unsafe code of the agent is here.
+//!
+//! Soundness rests on three facts, each held at run time:
+//!
+//! 1. a slot has at most one [`SlotLease`] (a flag per slot, taken and released atomically);
+//! 2. a row of a lease is handed out at most once (a flag per row, never reset), so rows never alias;
+//! 3. the whole payload is handed out only when every row was handed out and given back, and at most once.
+//!
+//! Other processes may map the same file. They can change bytes at any time; the agent takes no decision on bytes it
+//! reads back from a slot, and such a change shows up as a checksum mismatch at the reader.
+#![allow(unsafe_code)]
+
+use super::Geometry;
+use ddlp_csd::slot::{HEADER_BYTES, SlotLayout};
+use memmap2::{MmapOptions, MmapRaw};
+use std::fs::File;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// Bytes at the start of a header whose being zero makes it invalid (the slot's magic).
+const MAGIC_BYTES: usize = size_of::<u64>();
+
+/// The mapping of all slots.
+#[derive(Debug)]
+pub(super) struct SlotMemory {
+    map: MmapRaw,
+    slot_bytes: usize,
+    leased: Box<[AtomicBool]>,
+}
+
+impl SlotMemory {
+    /// Maps the slots and invalidates every header.
+    pub(super) fn map(file: &File, geometry: Geometry) -> io::Result<Self> {
+        let too_big = || io::Error::new(io::ErrorKind::InvalidInput, "slots exceed the address space");
+        let total = usize::try_from(geometry.total_bytes()).map_err(|_| too_big())?;
+        let slot_bytes = usize::try_from(geometry.slot_bytes).map_err(|_| too_big())?;
+        assert!(slot_bytes >= HEADER_BYTES && slot_bytes.is_multiple_of(HEADER_BYTES), "slots are whole blocks");
+        let map = MmapOptions::new().len(total).map_raw(file)?;
+        let leased = (0..geometry.slots).map(|_| AtomicBool::new(false)).collect();
+        let memory = Self { map, slot_bytes, leased };
+        for slot in 0..geometry.slots as usize {
+            memory.magic(slot).store(0, Ordering::Release);
+        }
+        Ok(memory)
+    }
+
+    fn base(&self, slot: usize) -> *mut u8 {
+        assert!(slot < self.leased.len(), "slot {slot} of {}", self.leased.len());
+        // SAFETY: the mapping has slots × slot_bytes bytes and `slot` was checked, so the offset stays inside it.
+        unsafe { self.map.as_mut_ptr().add(slot * self.slot_bytes) }
+    }
+
+    fn magic(&self, slot: usize) -> &AtomicU64 {
+        let start = self.base(slot).cast::<u64>();
+        // SAFETY: slots start at multiples of the page size, so the pointer is aligned; it is valid as long as the
+        // mapping, which `self` owns; this process touches these 8 bytes only through this atomic.
+        unsafe { AtomicU64::from_ptr(start) }
+    }
+}
+
+/// Exclusive right to write one slot. Dropping it gives the slot back.
+#[derive(Debug)]
+pub struct SlotLease {
+    memory: Arc<SlotMemory>,
+    slot: usize,
+    layout: SlotLayout,
+    taken: Box<[AtomicBool]>,
+    rows_out: AtomicUsize,
+    payload_taken: AtomicBool,
+    published: AtomicBool,
+}
+
+impl SlotLease {
+    pub(super) fn take(memory: &Arc<SlotMemory>, slot: u32, layout: SlotLayout) -> Option<Self> {
+        let slot = slot as usize;
+        let flag = memory.leased.get(slot)?;
+        assert!(layout.total_bytes <= memory.slot_bytes, "batch of {} bytes in a slot", layout.total_bytes);
+        if flag.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        memory.magic(slot).store(0, Ordering::Release);
+        // Orders the invalid header before every later payload byte, also for readers in other processes.
+        std::sync::atomic::fence(Ordering::SeqCst);
+        Some(Self {
+            memory: memory.clone(),
+            slot,
+            layout,
+            taken: (0..layout.samples).map(|_| AtomicBool::new(false)).collect(),
+            rows_out: AtomicUsize::new(0),
+            payload_taken: AtomicBool::new(false),
+            published: AtomicBool::new(false),
+        })
+    }
+
+    /// Where the parts of the batch lie.
+    pub fn layout(&self) -> SlotLayout {
+        self.layout
+    }
+
+    /// Row `index` of the payload, for writing. Each row is handed out once; `None` the second time.
+    pub fn row(&self, index: usize) -> Option<RowMut<'_>> {
+        let taken = self.taken.get(index)?;
+        // Counted before the flag is set: whoever sees all flags set also sees every row that is still out.
+        let out = RowCount::of(&self.rows_out);
+        if taken.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        let offset = self.layout.payload_offset + index * self.layout.row_bytes;
+        // SAFETY: the layout fits the slot (checked in `take`) and `index < samples`, so the range lies inside it. The
+        // flag just set is never reset, so no other reference to these bytes exists or will be made by `row`;
+        // `payload` makes one only when all rows are back. The lease is the only writer of the slot and outlives
+        // the reference.
+        let bytes =
+            unsafe { std::slice::from_raw_parts_mut(self.memory.base(self.slot).add(offset), self.layout.row_bytes) };
+        Some(RowMut { bytes, _out: out })
+    }
+
+    /// The whole payload, once every row has been handed out and given back. Handed out once.
+    #[allow(clippy::mut_from_ref)]
+    pub fn payload(&self) -> Option<&mut [u8]> {
+        let complete =
+            self.taken.iter().all(|taken| taken.load(Ordering::Acquire)) && self.rows_out.load(Ordering::Acquire) == 0;
+        if !complete || self.payload_taken.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        let bytes = self.layout.samples * self.layout.row_bytes;
+        // SAFETY: the range lies inside the slot as in `row`. Every row was taken, so `row` hands out no further one, and
+        // none is out; the flag just set keeps this from happening twice.
+        Some(unsafe {
+            std::slice::from_raw_parts_mut(self.memory.base(self.slot).add(self.layout.payload_offset), bytes)
+        })
+    }
+
+    /// Writes the sample table and then the header, its magic last: from here on readers find the batch.
+    ///
+    /// # Panics
+    /// When called twice, or with a table of the wrong length: only the agent itself can do that.
+    pub fn publish(&self, header: &[u8; HEADER_BYTES], table: &[u8]) {
+        assert_eq!(table.len(), self.layout.table_bytes(), "one record per sample");
+        assert!(!self.published.swap(true, Ordering::AcqRel), "a batch is published once");
+        let base = self.memory.base(self.slot);
+        // SAFETY: header block and table lie before the payload inside the slot; no reference to them is ever made,
+        // and the flag above makes this thread their only writer. The first 8 bytes are left to the atomic.
+        unsafe {
+            std::ptr::copy_nonoverlapping(table.as_ptr(), base.add(HEADER_BYTES), table.len());
+            let rest = HEADER_BYTES - MAGIC_BYTES;
+            std::ptr::copy_nonoverlapping(header.as_ptr().add(MAGIC_BYTES), base.add(MAGIC_BYTES), rest);
+        }
+        let mut magic = [0; MAGIC_BYTES];
+        magic.copy_from_slice(&header[..MAGIC_BYTES]);
+        self.memory.magic(self.slot).store(u64::from_ne_bytes(magic), Ordering::Release);
+    }
+}
+
+impl Drop for SlotLease {
+    fn drop(&mut self) {
+        self.memory.leased[self.slot].store(false, Ordering::Release);
+    }
+}
+
+/// Counts one row as handed out while it lives.
+#[derive(Debug)]
+struct RowCount<'a>(&'a AtomicUsize);
+
+impl<'a> RowCount<'a> {
+    fn of(rows_out: &'a AtomicUsize) -> Self {
+        rows_out.fetch_add(1, Ordering::AcqRel);
+        Self(rows_out)
+    }
+}
+
+impl Drop for RowCount<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// One row of a batch, exclusively held.
+#[derive(Debug)]
+pub struct RowMut<'a> {
+    bytes: &'a mut [u8],
+    _out: RowCount<'a>,
+}
+
+impl Deref for RowMut<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+impl DerefMut for RowMut<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.bytes
+    }
+}

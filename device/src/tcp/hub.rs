@@ -1,0 +1,234 @@
+//! Where connections, the subsystem and the workers meet.
+//!
+//! One lock covers the subsystem and the list of connections, so that what the subsystem wants done is done in the order in
+//! which it wanted it. Nothing waits while it is held.
+
+use super::media::Media;
+use crate::controller::{ConnId, Output, Payload, Subsystem};
+use crate::job::{Job, JobEvent};
+use crate::workers::Pool;
+use ddlp_nvme::tcp::{Encoded, FatalError, FatalStatus};
+use ddlp_nvme::{CompletionEntry, Status, SubmissionEntry};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// Something to send. The queue of these is bounded by the commands that may be outstanding.
+#[derive(Debug)]
+pub enum Outgoing {
+    /// A PDU without data.
+    Pdu(Encoded),
+    /// A completion and its data.
+    Response(CompletionEntry, Payload),
+    /// Nothing more: close.
+    Close,
+}
+
+/// A connection as the hub sees it.
+#[derive(Debug)]
+pub struct Line {
+    sender: UnboundedSender<Outgoing>,
+    in_flight: Mutex<InFlight>,
+    connected: AtomicBool,
+    flow_control: AtomicBool,
+}
+
+#[derive(Debug)]
+struct InFlight {
+    commands: usize,
+    limit: usize,
+    ids: BTreeSet<u16>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Line {
+    fn new(sender: UnboundedSender<Outgoing>) -> Self {
+        // Before it is a queue, a connection has one command: Connect.
+        let in_flight = InFlight { commands: 0, limit: 1, ids: BTreeSet::new() };
+        Self {
+            sender,
+            in_flight: Mutex::new(in_flight),
+            connected: AtomicBool::new(false),
+            flow_control: AtomicBool::new(true),
+        }
+    }
+
+    /// The connection is a queue.
+    pub fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
+    }
+
+    /// Submission queue flow control is on.
+    pub fn flow_control(&self) -> bool {
+        self.flow_control.load(Ordering::Relaxed)
+    }
+
+    /// Queues something to send. After the connection's end it is dropped.
+    pub fn send(&self, item: Outgoing) {
+        let _ = self.sender.send(item);
+    }
+
+    /// A command came. An outer error: more than the queue holds.
+    fn begin(&self, command_id: u16) -> Result<Result<(), Status>, FatalError> {
+        let mut in_flight = lock(&self.in_flight);
+        if in_flight.commands >= in_flight.limit {
+            return Err(FatalError { status: FatalStatus::SEQUENCE, info: 0 });
+        }
+        in_flight.commands += 1;
+        let fresh = in_flight.ids.insert(command_id);
+        Ok(if fresh { Ok(()) } else { Err(Status::COMMAND_ID_CONFLICT.do_not_retry()) })
+    }
+
+    /// The command is about to be answered: from here on the host may use its place again.
+    pub fn end(&self, command_id: u16) {
+        let mut in_flight = lock(&self.in_flight);
+        in_flight.commands = in_flight.commands.saturating_sub(1);
+        in_flight.ids.remove(&command_id);
+    }
+}
+
+struct Inner {
+    subsystem: Subsystem,
+    lines: BTreeMap<ConnId, Arc<Line>>,
+    last_conn: u64,
+}
+
+/// The meeting place.
+pub struct Hub {
+    inner: Mutex<Inner>,
+    pool: Arc<Pool>,
+    media: Arc<Media>,
+    events: UnboundedSender<JobEvent>,
+}
+
+impl Hub {
+    /// A hub. `events` is where the pool's notifications go too.
+    pub fn new(subsystem: Subsystem, pool: Arc<Pool>, media: Arc<Media>, events: UnboundedSender<JobEvent>) -> Self {
+        let inner = Inner { subsystem, lines: BTreeMap::new(), last_conn: 0 };
+        Self { inner: Mutex::new(inner), pool, media, events }
+    }
+
+    /// Bytes of the block namespaces.
+    pub fn media(&self) -> &Arc<Media> {
+        &self.media
+    }
+
+    /// A new connection.
+    pub fn open(&self) -> (ConnId, Arc<Line>, UnboundedReceiver<Outgoing>) {
+        let (sender, receiver) = unbounded_channel();
+        let mut inner = lock(&self.inner);
+        inner.last_conn += 1;
+        let (conn, line) = (ConnId(inner.last_conn), Arc::new(Line::new(sender)));
+        inner.lines.insert(conn, line.clone());
+        (conn, line, receiver)
+    }
+
+    /// The connection is gone.
+    pub fn closed(&self, conn: ConnId) {
+        let mut inner = lock(&self.inner);
+        let outputs = inner.subsystem.disconnected(conn);
+        inner.lines.remove(&conn);
+        self.carry_out(&mut inner, outputs);
+    }
+
+    /// A command came: see [`super::session::Above::begin`].
+    pub fn begin(
+        &self,
+        conn: ConnId,
+        line: &Line,
+        command: &SubmissionEntry,
+    ) -> Result<Result<usize, Status>, FatalError> {
+        let admitted = line.begin(command.command_id.get())?;
+        Ok(admitted.and_then(|()| lock(&self.inner).subsystem.data_wanted(conn, command)))
+    }
+
+    /// Runs a command.
+    pub fn run(&self, conn: ConnId, command: &SubmissionEntry, data: &[u8]) {
+        self.drive(|subsystem| subsystem.command(conn, command, data, Instant::now()));
+    }
+
+    /// Fails a command before it ran.
+    pub fn reject(&self, conn: ConnId, command: &SubmissionEntry, status: Status) {
+        self.drive(|subsystem| subsystem.reject(conn, command, status));
+    }
+
+    /// A job is finished or let go.
+    pub fn job_event(&self, event: JobEvent) {
+        self.drive(|subsystem| subsystem.job_event(event));
+    }
+
+    /// Time has passed.
+    pub fn tick(&self) {
+        self.drive(|subsystem| subsystem.tick(Instant::now()));
+    }
+
+    /// No new Executes and associations from here on.
+    pub fn drain(&self) {
+        lock(&self.inner).subsystem.drain();
+    }
+
+    /// True when no Execute is queued or running.
+    pub fn is_idle(&self) -> bool {
+        lock(&self.inner).subsystem.is_idle()
+    }
+
+    /// Closes every connection once what is queued for it has been sent.
+    pub fn close_all(&self) {
+        for line in lock(&self.inner).lines.values() {
+            line.send(Outgoing::Close);
+        }
+    }
+
+    /// Connections there are.
+    pub fn connections(&self) -> usize {
+        lock(&self.inner).lines.len()
+    }
+
+    fn drive(&self, step: impl FnOnce(&mut Subsystem) -> Vec<Output>) {
+        let mut inner = lock(&self.inner);
+        let outputs = step(&mut inner.subsystem);
+        self.carry_out(&mut inner, outputs);
+    }
+
+    fn carry_out(&self, inner: &mut Inner, outputs: Vec<Output>) {
+        for output in outputs {
+            match output {
+                Output::Accepted { conn, entries, flow_control } => {
+                    if let Some(line) = inner.lines.get(&conn) {
+                        lock(&line.in_flight).limit = usize::from(entries);
+                        line.flow_control.store(flow_control, Ordering::Relaxed);
+                        line.connected.store(true, Ordering::Relaxed);
+                    }
+                }
+                Output::Complete { conn, completion, payload } => {
+                    if let Some(line) = inner.lines.get(&conn) {
+                        line.send(Outgoing::Response(completion, payload));
+                    }
+                }
+                Output::Start(job) => self.start(*job),
+                Output::Cancel(id) => self.pool.cancel(id),
+                Output::Close(conn) => {
+                    if let Some(line) = inner.lines.get(&conn) {
+                        line.send(Outgoing::Close);
+                    }
+                }
+            }
+        }
+    }
+
+    fn start(&self, job: Job) {
+        match self.media.slots().lease(job.request.slot, job.layout) {
+            Some(lease) => self.pool.submit(job, lease),
+            None => {
+                // The subsystem gives a slot to one job at a time: this is a defect, and fails one command.
+                tracing::error!(slot = job.request.slot, "slot is still leased");
+                let _ = self.events.send(JobEvent::Released { id: job.id });
+            }
+        }
+    }
+}

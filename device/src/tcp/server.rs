@@ -1,0 +1,88 @@
+//! Accepting connections, and the clockwork beside them.
+
+use super::connection::serve_shared;
+use super::hub::Hub;
+use super::writer::Buffers;
+use super::{CONNECTIONS_MAX, SEND_TIME};
+use crate::job::JobEvent;
+use nix::sys::socket::{setsockopt, sockopt};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+/// How often keep alives and the temperature are looked at.
+const TICK: Duration = Duration::from_millis(500);
+/// Pause after accepting failed (no descriptors left, for example).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Idle time after which the kernel asks a silent peer whether it is there, the pause between tries and their number.
+const PROBE_IDLE_S: u32 = 30;
+const PROBE_PAUSE_S: u32 = 10;
+const PROBES: u32 = 3;
+
+/// Accepts connections until it is dropped.
+pub async fn accept(listener: TcpListener, hub: Arc<Hub>) {
+    let buffers = Arc::new(Buffers::default());
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                if may_log() {
+                    tracing::warn!(%error, "cannot accept a connection");
+                }
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            if may_log() {
+                tracing::warn!(%peer, limit = CONNECTIONS_MAX, "connection refused: too many");
+            }
+            continue;
+        };
+        if let Err(error) = configure(&stream) {
+            tracing::debug!(%peer, %error, "connection closed before it began");
+            continue;
+        }
+        let serving = serve_shared(stream, peer, hub.clone(), buffers.clone());
+        tokio::spawn(async move {
+            serving.await;
+            drop(place);
+        });
+    }
+}
+
+/// Socket buffers stay with the kernel's autotuning: it goes further than what may be set without privilege.
+fn configure(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    setsockopt(stream, sockopt::KeepAlive, &true)?;
+    setsockopt(stream, sockopt::TcpKeepIdle, &PROBE_IDLE_S)?;
+    setsockopt(stream, sockopt::TcpKeepInterval, &PROBE_PAUSE_S)?;
+    setsockopt(stream, sockopt::TcpKeepCount, &PROBES)?;
+    setsockopt(stream, sockopt::TcpUserTimeout, &(SEND_TIME.as_millis() as u32))?;
+    Ok(())
+}
+
+/// Hands job events to the hub, and the passing of time. Runs until it is dropped.
+pub async fn clockwork(hub: Arc<Hub>, mut events: UnboundedReceiver<JobEvent>) {
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            Some(event) = events.recv() => hub.job_event(event),
+            _ = tick.tick() => hub.tick(),
+        }
+    }
+}
+
+/// One message a second of those that a peer can cause.
+pub(super) fn may_log() -> bool {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    LAST.swap(now, Ordering::Relaxed) != now
+}

@@ -1,0 +1,296 @@
+//! The protocol of one connection, sans I/O: received bytes in; commands with their data and PDUs to send out.
+//!
+//! A command's data arrives in its capsule, or is asked for by one R2T and arrives in H2CData. A damaged header ends the
+//! connection, damaged data fails its command only (status Transient Transport Error).
+
+use super::{H2C_DATA_BYTES_MAX, TRANSFER_BYTES_MAX};
+use crate::controller::IN_CAPSULE_BYTES_MAX;
+use ddlp_nvme::tcp::{
+    DIGEST_BYTES, DataDigest, DataHeader, Digests, Encoded, FatalError, FatalStatus, HeaderDecoder, IcResp, Incoming,
+    Limits, Pdu, Phase, ReadyToTransfer, Role,
+};
+use ddlp_nvme::{Status, SubmissionEntry};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Offset of CCCID and TTAG in H2CData, for error information.
+const OFFSET_COMMAND_ID: u32 = 8;
+const OFFSET_TAG: u32 = 10;
+const OFFSET_DATA: u32 = 12;
+
+/// What lies above and below the session.
+pub trait Above {
+    /// A command has come: how many bytes of its data to collect. An inner error is its status; an outer one ends the connection.
+    fn begin(&mut self, command: &SubmissionEntry) -> Result<Result<usize, Status>, FatalError>;
+    /// The command is complete with its data.
+    fn run(&mut self, command: &SubmissionEntry, data: &[u8]);
+    /// The command fails before it ran.
+    fn reject(&mut self, command: &SubmissionEntry, status: Status);
+    /// Set up: these digests are in force from the next PDU on.
+    fn ready(&mut self, digests: Digests);
+    /// A PDU for the host.
+    fn send(&mut self, pdu: Encoded);
+}
+
+/// Why a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The host says so (H2CTermReq).
+    Host(FatalError),
+    /// The host broke the protocol.
+    Violation(FatalError),
+}
+
+/// Data asked for by R2T.
+#[derive(Debug)]
+struct Transfer {
+    command: SubmissionEntry,
+    wanted: usize,
+    data: Vec<u8>,
+    damaged: bool,
+}
+
+/// Data that follows the header just decoded.
+#[derive(Debug)]
+struct Receiving {
+    to: Destination,
+    left: usize,
+    computed: DataDigest,
+    /// Digest bytes as far as they came; `None` without digests.
+    digest: Option<Vec<u8>>,
+}
+
+#[derive(Debug)]
+enum Destination {
+    Capsule { command: SubmissionEntry, wanted: Result<usize, Status>, data: Vec<u8> },
+    Transfer { tag: u16, last: bool },
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Session {
+    decoder: HeaderDecoder,
+    digests: Digests,
+    receiving: Option<Receiving>,
+    transfers: BTreeMap<u16, Transfer>,
+    waiting: VecDeque<(SubmissionEntry, usize)>,
+    asked_bytes: usize,
+    last_tag: u16,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        let limits = Limits { capsule_bytes_max: IN_CAPSULE_BYTES_MAX as u32, data_bytes_max: H2C_DATA_BYTES_MAX };
+        Self {
+            decoder: HeaderDecoder::new(Role::Controller, limits),
+            digests: Digests::NONE,
+            receiving: None,
+            transfers: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            asked_bytes: 0,
+            last_tag: 0,
+        }
+    }
+}
+
+fn violation(status: FatalStatus, info: u32) -> End {
+    End::Violation(FatalError { status, info })
+}
+
+impl Session {
+    /// True between two PDUs.
+    pub fn is_idle(&self) -> bool {
+        self.decoder.is_idle() && self.receiving.is_none()
+    }
+
+    /// The header that a TermReq quotes.
+    pub fn header(&self) -> &[u8] {
+        self.decoder.header()
+    }
+
+    /// Takes received bytes. After an error the session must not be used any more.
+    pub fn feed(&mut self, mut bytes: &[u8], above: &mut impl Above) -> Result<(), End> {
+        loop {
+            if self.receiving.is_some() {
+                if !self.receive(&mut bytes, above)? {
+                    return Ok(());
+                }
+            } else {
+                let incoming = self.decoder.feed(&mut bytes).map_err(|error| End::Violation(error.fatal()))?;
+                let Some(incoming) = incoming else { return Ok(()) };
+                self.incoming(incoming, above)?;
+            }
+        }
+    }
+
+    fn incoming(&mut self, incoming: Incoming, above: &mut impl Above) -> Result<(), End> {
+        match incoming.pdu {
+            Pdu::IcReq(request) => {
+                request.check().map_err(End::Violation)?;
+                self.digests = request.digests();
+                above.ready(self.digests);
+                above.send(IcResp::new(self.digests, H2C_DATA_BYTES_MAX).encode());
+                self.decoder.set_phase(Phase::Ready(self.digests));
+                Ok(())
+            }
+            Pdu::Terminate(reason) => Err(End::Host(reason)),
+            Pdu::Command(command) => {
+                let wanted = above.begin(&command).map_err(End::Violation)?;
+                if incoming.data_bytes == 0 {
+                    self.without_capsule_data(command, wanted, above);
+                    return Ok(());
+                }
+                let data = Vec::with_capacity(incoming.data_bytes as usize);
+                self.expect(&incoming, Destination::Capsule { command, wanted, data });
+                Ok(())
+            }
+            Pdu::Data(header) => {
+                let to = self.data_header(&header)?;
+                self.expect(&incoming, to);
+                Ok(())
+            }
+            // The decoder refuses what only a host receives.
+            Pdu::IcResp(_) | Pdu::Response(_) | Pdu::ReadyToTransfer(_) => Err(violation(FatalStatus::HEADER, 0)),
+        }
+    }
+
+    fn expect(&mut self, incoming: &Incoming, to: Destination) {
+        let digest = incoming.data_digest.then(|| Vec::with_capacity(DIGEST_BYTES));
+        let left = incoming.data_bytes as usize;
+        self.receiving = Some(Receiving { to, left, computed: DataDigest::new(), digest });
+    }
+
+    fn without_capsule_data(
+        &mut self,
+        command: SubmissionEntry,
+        wanted: Result<usize, Status>,
+        above: &mut impl Above,
+    ) {
+        match wanted {
+            Err(status) => above.reject(&command, status),
+            Ok(0) => above.run(&command, &[]),
+            Ok(_) if !command.data.is_transport() => {
+                above.reject(&command, Status::SGL_DATA_LENGTH.do_not_retry());
+            }
+            Ok(wanted) => {
+                self.waiting.push_back((command, wanted));
+                self.ask(above);
+            }
+        }
+    }
+
+    /// Sends R2Ts while the bound on outstanding data allows. One R2T covers all data of its command.
+    fn ask(&mut self, above: &mut impl Above) {
+        while let Some(&(command, wanted)) = self.waiting.front() {
+            if self.asked_bytes > 0 && self.asked_bytes + wanted > TRANSFER_BYTES_MAX {
+                return;
+            }
+            self.waiting.pop_front();
+            self.asked_bytes += wanted;
+            let tag = self.free_tag();
+            self.transfers.insert(tag, Transfer { command, wanted, data: Vec::new(), damaged: false });
+            above.send(ReadyToTransfer::encode(command.command_id.get(), tag, 0, wanted as u32, self.digests));
+        }
+    }
+
+    /// A tag that no transfer has; there are far fewer transfers than tags.
+    fn free_tag(&mut self) -> u16 {
+        loop {
+            self.last_tag = self.last_tag.wrapping_add(1);
+            if !self.transfers.contains_key(&self.last_tag) {
+                return self.last_tag;
+            }
+        }
+    }
+
+    fn data_header(&self, header: &DataHeader) -> Result<Destination, End> {
+        let tag = header.tag.get();
+        let transfer = self.transfers.get(&tag).ok_or(violation(FatalStatus::HEADER, OFFSET_TAG))?;
+        if transfer.command.command_id != header.command_id {
+            return Err(violation(FatalStatus::HEADER, OFFSET_COMMAND_ID));
+        }
+        let (have, length) = (transfer.data.len(), header.length.get() as usize);
+        if header.offset.get() as usize != have || length > transfer.wanted - have {
+            return Err(violation(FatalStatus::DATA_RANGE, OFFSET_DATA));
+        }
+        let last = have + length == transfer.wanted;
+        if header.is_last() != last {
+            return Err(violation(FatalStatus::SEQUENCE, 1));
+        }
+        Ok(Destination::Transfer { tag, last })
+    }
+
+    /// Takes data and digest from the front of `bytes`. False when more is to come.
+    fn receive(&mut self, bytes: &mut &[u8], above: &mut impl Above) -> Result<bool, End> {
+        let Some(receiving) = &mut self.receiving else { return Ok(true) };
+        let (piece, rest) = bytes.split_at(bytes.len().min(receiving.left));
+        let target = match &mut receiving.to {
+            Destination::Capsule { data, .. } => Some(data),
+            Destination::Transfer { tag, .. } => self.transfers.get_mut(tag).map(|transfer| &mut transfer.data),
+        };
+        if let Some(data) = target {
+            data.extend_from_slice(piece);
+        }
+        receiving.left -= piece.len();
+        *bytes = rest;
+        let mut damaged = false;
+        if let Some(digest) = &mut receiving.digest {
+            receiving.computed.update(piece);
+            if receiving.left == 0 {
+                let (piece, rest) = bytes.split_at(bytes.len().min(DIGEST_BYTES - digest.len()));
+                digest.extend_from_slice(piece);
+                *bytes = rest;
+                damaged = digest[..] != receiving.computed.wire();
+                if digest.len() < DIGEST_BYTES {
+                    return Ok(false);
+                }
+            }
+        }
+        if receiving.left > 0 {
+            return Ok(false);
+        }
+        if let Some(Receiving { to, .. }) = self.receiving.take() {
+            self.received(to, damaged, above);
+        }
+        Ok(true)
+    }
+
+    fn received(&mut self, to: Destination, damaged: bool, above: &mut impl Above) {
+        match to {
+            Destination::Capsule { command, wanted, .. } if damaged && wanted.is_ok() => {
+                above.reject(&command, Status::TRANSIENT_TRANSPORT);
+            }
+            Destination::Capsule { command, wanted: Ok(wanted), data }
+                if wanted > 0 && command.data.is_in_capsule() =>
+            {
+                match data.get(..wanted) {
+                    Some(data) => above.run(&command, data),
+                    None => above.reject(&command, Status::SGL_DATA_LENGTH.do_not_retry()),
+                }
+            }
+            Destination::Capsule { command, wanted, .. } => self.without_capsule_data(command, wanted, above),
+            Destination::Transfer { tag, last } => self.transferred(tag, last, damaged, above),
+        }
+    }
+
+    fn transferred(&mut self, tag: u16, last: bool, damaged: bool, above: &mut impl Above) {
+        if let Some(transfer) = self.transfers.get_mut(&tag) {
+            transfer.damaged |= damaged;
+        }
+        if !last {
+            return;
+        }
+        if let Some(transfer) = self.transfers.remove(&tag) {
+            self.asked_bytes -= transfer.wanted;
+            if transfer.damaged {
+                above.reject(&transfer.command, Status::TRANSIENT_TRANSPORT);
+            } else {
+                above.run(&transfer.command, &transfer.data);
+            }
+        }
+        self.ask(above);
+    }
+}
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

@@ -1,0 +1,242 @@
+//! What goes out on one connection.
+//!
+//! Small PDUs that are ready together go out in one write. Blocks of in-memory slots go from the page cache to the socket
+//! by sendfile, without passing through this process; blocks of files on a storage device, and all blocks under data digests, are
+//! read into a pooled buffer first.
+
+use super::hub::{Line, Outgoing};
+use super::media::Media;
+use super::{C2H_DATA_BYTES_MAX, READ_BYTES_MAX, SEND_TIME};
+use crate::controller::{Payload, Region, TRANSFER_BYTES_MAX};
+use ddlp_nvme::tcp::encode::DataPiece;
+use ddlp_nvme::tcp::{CapsuleResponse, DataDigest, Digests};
+use ddlp_nvme::{CompletionEntry, Status};
+use nix::sys::sendfile::sendfile64;
+use nix::sys::socket::{MsgFlags, Shutdown, send, shutdown};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::timeout;
+
+/// Staged bytes above which they are sent before more are staged.
+const STAGED_BYTES_MAX: usize = 64 * 1024;
+/// Data up to this size is copied behind its header, larger data is sent from where it lies.
+const COPY_BYTES_MAX: usize = 16 * 1024;
+
+/// Buffers for blocks on their way to hosts.
+pub struct Buffers {
+    permits: Semaphore,
+    free: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Default for Buffers {
+    fn default() -> Self {
+        Self { permits: Semaphore::new(READ_BYTES_MAX / TRANSFER_BYTES_MAX), free: Mutex::default() }
+    }
+}
+
+impl Buffers {
+    fn take(&self, bytes: usize) -> Vec<u8> {
+        let mut buffer = self.free.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).pop().unwrap_or_default();
+        buffer.resize(bytes, 0);
+        buffer
+    }
+
+    fn give_back(&self, buffer: Vec<u8>) {
+        self.free.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(buffer);
+    }
+}
+
+/// The sending half of a connection.
+pub struct Writer<'a> {
+    /// The socket.
+    pub stream: &'a TcpStream,
+    /// The connection.
+    pub line: &'a Line,
+    /// Bytes of the block namespaces.
+    pub media: &'a Arc<Media>,
+    /// Buffers shared by all connections.
+    pub buffers: &'a Buffers,
+    /// Digests in force; set up before anything but ICResp is sent.
+    pub digests: &'a std::sync::OnceLock<Digests>,
+    /// Bytes to be sent next.
+    pub staged: Vec<u8>,
+}
+
+impl Writer<'_> {
+    /// Sends what comes, until [`Outgoing::Close`]; then shuts the sending direction down.
+    pub async fn run(&mut self, queue: &mut UnboundedReceiver<Outgoing>) -> io::Result<()> {
+        while let Some(item) = queue.recv().await {
+            let mut next = Some(item);
+            while let Some(item) = next {
+                if matches!(item, Outgoing::Close) {
+                    self.flush(false).await?;
+                    return Ok(shutdown(self.stream.as_raw_fd(), Shutdown::Write)?);
+                }
+                self.stage(item).await?;
+                if self.staged.len() >= STAGED_BYTES_MAX {
+                    self.flush(false).await?;
+                }
+                next = queue.try_recv().ok();
+            }
+            self.flush(false).await?;
+        }
+        Ok(())
+    }
+
+    fn digests(&self) -> Digests {
+        self.digests.get().copied().unwrap_or_default()
+    }
+
+    async fn stage(&mut self, item: Outgoing) -> io::Result<()> {
+        match item {
+            Outgoing::Pdu(pdu) => self.staged.extend_from_slice(&pdu),
+            Outgoing::Response(completion, Payload::None) => self.stage_response(&completion),
+            Outgoing::Response(completion, Payload::Bytes(bytes)) => self.send_data(&completion, &bytes).await?,
+            Outgoing::Response(completion, Payload::Blocks { region, offset, bytes }) => {
+                self.send_blocks(&completion, region, offset, bytes).await?;
+            }
+            Outgoing::Close => {}
+        }
+        Ok(())
+    }
+
+    fn stage_response(&mut self, completion: &CompletionEntry) {
+        self.line.end(completion.command_id.get());
+        let digests = self.digests();
+        self.staged.extend_from_slice(&CapsuleResponse::encode(completion, digests));
+    }
+
+    /// Header of the piece of data from `offset` on. The last piece stands for the response where that is allowed.
+    fn stage_piece(&mut self, completion: &CompletionEntry, offset: usize, length: usize, total: usize) {
+        let last = offset + length == total;
+        let success = last && self.success_in_data(completion);
+        if success {
+            self.line.end(completion.command_id.get());
+        }
+        let piece =
+            DataPiece { command_id: completion.command_id.get(), offset: offset as u32, length: length as u32, last };
+        let digests = self.digests();
+        self.staged.extend_from_slice(&piece.encode_to_host(success, digests));
+    }
+
+    fn success_in_data(&self, completion: &CompletionEntry) -> bool {
+        !self.line.flow_control() && completion.result.get() == 0 && completion.status() == Status::SUCCESS
+    }
+
+    fn finish_data(&mut self, completion: &CompletionEntry) {
+        if !self.success_in_data(completion) {
+            self.stage_response(completion);
+        }
+    }
+
+    async fn send_data(&mut self, completion: &CompletionEntry, data: &[u8]) -> io::Result<()> {
+        let digests = self.digests();
+        let mut offset = 0;
+        for piece in data.chunks(C2H_DATA_BYTES_MAX) {
+            self.stage_piece(completion, offset, piece.len(), data.len());
+            offset += piece.len();
+            if piece.len() <= COPY_BYTES_MAX {
+                self.staged.extend_from_slice(piece);
+            } else {
+                self.flush(true).await?;
+                self.write(piece, digests.data || offset < data.len()).await?;
+            }
+            if digests.data {
+                let mut digest = DataDigest::new();
+                digest.update(piece);
+                self.staged.extend_from_slice(&digest.wire());
+            }
+        }
+        self.finish_data(completion);
+        Ok(())
+    }
+
+    async fn send_blocks(
+        &mut self,
+        completion: &CompletionEntry,
+        region: Region,
+        offset: u64,
+        bytes: usize,
+    ) -> io::Result<()> {
+        if region == Region::Results && self.media.slots().in_memory() && !self.digests().data {
+            return self.send_mapped(completion, offset, bytes).await;
+        }
+        let buffers = self.buffers;
+        let _permit = buffers.permits.acquire().await.map_err(io::Error::other)?;
+        let (media, mut buffer) = (self.media.clone(), buffers.take(bytes));
+        let read = move || {
+            let read = media.read(region, offset, &mut buffer);
+            (read, buffer)
+        };
+        let (read, buffer) = tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?;
+        match read {
+            Ok(()) => self.send_data(completion, &buffer).await?,
+            Err(error) => {
+                tracing::error!(%error, ?region, offset, bytes, "blocks cannot be read");
+                let mut failed = *completion;
+                failed.status_field = Status::UNRECOVERED_READ.to_wire().into();
+                self.stage_response(&failed);
+            }
+        }
+        buffers.give_back(buffer);
+        Ok(())
+    }
+
+    /// Slots in memory: page cache to socket.
+    async fn send_mapped(&mut self, completion: &CompletionEntry, start: u64, bytes: usize) -> io::Result<()> {
+        let mut offset = 0;
+        while offset < bytes {
+            let length = (bytes - offset).min(C2H_DATA_BYTES_MAX);
+            self.stage_piece(completion, offset, length, bytes);
+            self.flush(true).await?;
+            self.send_file(start + offset as u64, length).await?;
+            offset += length;
+        }
+        self.finish_data(completion);
+        Ok(())
+    }
+
+    async fn send_file(&self, start: u64, length: usize) -> io::Result<()> {
+        let file = self.media.slots().file();
+        let too_far = |_| io::Error::from(io::ErrorKind::InvalidInput);
+        let mut at = i64::try_from(start).map_err(too_far)?;
+        let mut left = length;
+        while left > 0 {
+            let sent = self.writable(|| Ok(sendfile64(self.stream, file, Some(&mut at), left)?)).await?;
+            if sent == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            left -= sent;
+        }
+        Ok(())
+    }
+
+    /// Sends what is staged; `more` says that data follows at once.
+    async fn flush(&mut self, more: bool) -> io::Result<()> {
+        let staged = std::mem::take(&mut self.staged);
+        self.write(&staged, more).await?;
+        self.staged = staged;
+        self.staged.clear();
+        Ok(())
+    }
+
+    async fn write(&self, mut bytes: &[u8], more: bool) -> io::Result<()> {
+        let more = if more { MsgFlags::from_bits_retain(libc::MSG_MORE) } else { MsgFlags::empty() };
+        let flags = MsgFlags::MSG_NOSIGNAL | more;
+        while !bytes.is_empty() {
+            let sent = self.writable(|| Ok(send(self.stream.as_raw_fd(), bytes, flags)?)).await?;
+            bytes = &bytes[sent..];
+        }
+        Ok(())
+    }
+
+    async fn writable<R>(&self, step: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+        let sent = timeout(SEND_TIME, self.stream.async_io(Interest::WRITABLE, step)).await;
+        sent.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    }
+}

@@ -1,0 +1,251 @@
+//! Queue of jobs: which sample is next, and when a job is finished or let go.
+//!
+//! A job leaves the queue once, finished or released. Its lease is gone before anybody is told, so the slot can be
+//! leased again right away.
+
+use super::bench::Made;
+use super::row_crc::RowCrc;
+use crate::job::{Job, JobId};
+use crate::slots::SlotLease;
+use ddlp_csd::prepare::close_gaps;
+use ddlp_csd::slot::{HEADER_BYTES, SampleRecord, SlotHeader, table_to_bytes};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// One sample to prepare.
+pub struct Task {
+    pub(super) job: Arc<Job>,
+    pub(super) lease: Arc<SlotLease>,
+    pub(super) position: usize,
+}
+
+impl Task {
+    /// The job it belongs to.
+    pub fn id(&self) -> JobId {
+        self.job.id
+    }
+}
+
+struct Entry {
+    job: Arc<Job>,
+    lease: Arc<SlotLease>,
+    cancelled: bool,
+    /// First position nobody has started.
+    next: usize,
+    /// Workers that hold a task of this job or finish it.
+    holders: usize,
+    done: usize,
+    made: Vec<Option<(SampleRecord, u32)>>,
+    busy: Duration,
+}
+
+#[derive(Default)]
+struct State {
+    entries: VecDeque<Entry>,
+    stopping: bool,
+}
+
+impl State {
+    fn position(&self, id: JobId) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.job.id == id)
+    }
+}
+
+/// The queue shared by all workers.
+#[derive(Default)]
+pub struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// What follows from a recorded sample.
+pub enum Recorded {
+    /// Other samples of the job are outstanding.
+    More,
+    /// That was the last one: finish the batch.
+    Complete(Box<Finishing>),
+    /// The job was cancelled and nobody is at it any more.
+    Released(JobId),
+}
+
+/// A job all of whose samples are recorded.
+pub struct Finishing {
+    job: Arc<Job>,
+    lease: Arc<SlotLease>,
+    records: Vec<SampleRecord>,
+    row_crcs: Vec<u32>,
+    busy: Duration,
+}
+
+/// The blocks that make a slot valid.
+pub struct Finished {
+    header: [u8; HEADER_BYTES],
+    table: Vec<u8>,
+}
+
+impl Finishing {
+    /// The job.
+    pub fn id(&self) -> JobId {
+        self.job.id
+    }
+
+    /// Bytes of one row.
+    pub fn row_bytes(&self) -> usize {
+        self.lease.layout().row_bytes
+    }
+
+    /// Samples that followed the corrupt-sample policy.
+    pub fn corrupt(&self) -> u32 {
+        self.records.iter().filter(|record| record.is_corrupt()).count() as u32
+    }
+
+    /// Closes the gaps of left-out samples and makes table and header.
+    pub fn finish(&self, row_crc: &RowCrc, start: Instant) -> Finished {
+        let rows = self.lease.payload().expect("every row is back, and a job is finished once");
+        let delivered = close_gaps(&self.records, rows, self.row_bytes());
+        let kept = self.records.iter().zip(&self.row_crcs).filter(|(record, _)| record.has_row());
+        let payload_crc = row_crc.of_rows(kept.map(|(_, &crc)| crc));
+        let table = table_to_bytes(&self.records);
+        let request = &self.job.request;
+        let busy = self.busy + start.elapsed();
+        let header = SlotHeader {
+            epoch: request.epoch,
+            batch: request.batch,
+            generation: request.generation,
+            requested: self.records.len() as u32,
+            delivered: delivered as u32,
+            shape: self.job.program.pipeline.output(),
+            table_crc: crc32c::crc32c(&table),
+            payload_crc,
+            busy_us: u64::try_from(busy.as_micros()).unwrap_or(u64::MAX),
+        };
+        Finished { header: header.to_block(), table }
+    }
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Queues a job behind the others.
+    pub fn push(&self, job: Job, lease: SlotLease) {
+        let samples = job.request.sample_ids.len();
+        assert_eq!(samples, lease.layout().samples, "the lease is for this batch");
+        self.state().entries.push_back(Entry {
+            job: Arc::new(job),
+            lease: Arc::new(lease),
+            cancelled: false,
+            next: 0,
+            holders: 0,
+            done: 0,
+            made: vec![None; samples],
+            busy: Duration::ZERO,
+        });
+        self.changed.notify_all();
+    }
+
+    /// Next sample to prepare: of the oldest job that has an unstarted one. Waits; `None` when the pool stops.
+    pub fn next(&self) -> Option<Task> {
+        let mut state = self.state();
+        loop {
+            if state.stopping {
+                return None;
+            }
+            let open = |entry: &&mut Entry| !entry.cancelled && entry.next < entry.made.len();
+            if let Some(entry) = state.entries.iter_mut().find(open) {
+                let position = entry.next;
+                entry.next += 1;
+                entry.holders += 1;
+                return Some(Task { job: entry.job.clone(), lease: entry.lease.clone(), position });
+            }
+            state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+    }
+
+    /// Waits for `time`, less when the job is cancelled or the pool stops.
+    pub fn rest(&self, id: JobId, time: Duration) {
+        let deadline = Instant::now() + time;
+        let mut state = self.state();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let given_up = state.position(id).is_none_or(|at| state.entries[at].cancelled);
+            if left.is_zero() || state.stopping || given_up {
+                return;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+        }
+    }
+
+    /// Records a prepared sample.
+    pub fn record(&self, task: Task, made: Made, busy: Duration) -> Recorded {
+        let (id, position) = (task.id(), task.position);
+        // The worker lets go of the slot before it says so.
+        drop(task);
+        let mut state = self.state();
+        let at = state.position(id).expect("a job stays queued while a worker holds a task of it");
+        let entry = &mut state.entries[at];
+        entry.holders -= 1;
+        entry.done += 1;
+        entry.busy += busy;
+        entry.made[position] = Some((made.record, made.row_crc));
+        if entry.cancelled {
+            return Self::release_if_idle(state, at).map_or(Recorded::More, Recorded::Released);
+        }
+        if entry.done < entry.made.len() {
+            return Recorded::More;
+        }
+        entry.holders += 1;
+        let (records, row_crcs) = std::mem::take(&mut entry.made).into_iter().flatten().unzip();
+        Recorded::Complete(Box::new(Finishing {
+            job: entry.job.clone(),
+            lease: entry.lease.clone(),
+            records,
+            row_crcs,
+            busy: entry.busy,
+        }))
+    }
+
+    /// Makes the slot valid unless the job was cancelled meanwhile, and takes the job off the queue. False when it was
+    /// cancelled.
+    pub fn publish(&self, finishing: Finishing, finished: &Finished) -> bool {
+        let id = finishing.id();
+        drop(finishing);
+        let mut state = self.state();
+        let at = state.position(id).expect("a job stays queued while a worker finishes it");
+        let entry = state.entries.remove(at).expect("position was just found");
+        if !entry.cancelled {
+            // Under the lock: a cancel that returned before this point is never followed by a valid header.
+            entry.lease.publish(&finished.header, &finished.table);
+        }
+        drop(state);
+        !entry.cancelled
+    }
+
+    /// Marks a job as cancelled. True when that released it at once.
+    pub fn cancel(&self, id: JobId) -> bool {
+        let mut state = self.state();
+        let Some(at) = state.position(id) else { return false };
+        state.entries[at].cancelled = true;
+        let released = Self::release_if_idle(state, at).is_some();
+        self.changed.notify_all();
+        released
+    }
+
+    fn release_if_idle(mut state: MutexGuard<'_, State>, at: usize) -> Option<JobId> {
+        if state.entries[at].holders > 0 {
+            return None;
+        }
+        let entry = state.entries.remove(at)?;
+        drop(state);
+        Some(entry.job.id)
+    }
+
+    /// Lets every worker leave at its next sample boundary.
+    pub fn stop(&self) {
+        self.state().stopping = true;
+        self.changed.notify_all();
+    }
+}

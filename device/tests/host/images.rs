@@ -1,0 +1,154 @@
+//! Datasets for tests: real images in a folder, and one whose reads wait for the test.
+
+use ddlp_csd::prepare::{EpochContext, SamplePreparer, close_gaps};
+use ddlp_csd::program::{CorruptPolicy, Program};
+use ddlp_csd::request::BatchRequest;
+use ddlp_csd::slot::{SampleRecord, SlotHeader, SlotLayout};
+use ddlp_dataset::{Dataset, Form, Identity, Location, ReadError};
+use ddlp_pixels::encode::{JpegOptions, jpeg};
+use ddlp_pixels::synthetic::photo;
+use ddlp_pixels::{Limits, Pipeline};
+use std::path::Path;
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+/// Writes `count` photographs in two classes below `root`; `broken` of them are no images.
+pub fn folder(root: &Path, count: u32, broken: &[u32]) {
+    for number in 0..count {
+        let class = root.join(if number % 2 == 0 { "even" } else { "odd" });
+        std::fs::create_dir_all(&class).unwrap();
+        let (width, height) = (40 + number % 7 * 9, 36 + number % 5 * 11);
+        let bytes = jpeg(&photo(width, height, number), width, height, &JpegOptions::default()).unwrap();
+        let bytes = if broken.contains(&number) { b"no image".to_vec() } else { bytes };
+        std::fs::write(class.join(format!("{number:04}.jpg")), bytes).unwrap();
+    }
+}
+
+pub fn program(policy: CorruptPolicy) -> Program {
+    Program { pipeline: Pipeline::cifar_train(), limits: Limits::default(), policy }
+}
+
+pub fn request(batch: u32, slot: u32, sample_ids: Vec<u64>) -> BatchRequest {
+    let epoch_samples = sample_ids.iter().max().unwrap() + 1;
+    let generation = 1000 + u64::from(batch);
+    BatchRequest { seed: 7, epoch: 3, batch, slot, generation, epoch_samples, sample_ids }
+}
+
+/// What a slot has to hold: records, and rows without gaps.
+pub fn expected(dataset: &dyn Dataset, program: &Program, request: &BatchRequest) -> (Vec<SampleRecord>, Vec<u8>) {
+    let row_bytes = program.pipeline.output().bytes();
+    let context = EpochContext { seed: request.seed, epoch: request.epoch };
+    let mut preparer = SamplePreparer::new(program);
+    let mut rows = vec![0; request.sample_ids.len() * row_bytes];
+    let ids = request.sample_ids.iter().zip(rows.chunks_exact_mut(row_bytes));
+    let records: Vec<_> = ids.map(|(&id, row)| preparer.prepare(dataset, program, context, id, row)).collect();
+    let delivered = close_gaps(&records, &mut rows, row_bytes);
+    rows.truncate(delivered * row_bytes);
+    (records, rows)
+}
+
+/// Checks a slot's bytes against what it has to hold.
+pub fn check_slot(slot: &[u8], dataset: &dyn Dataset, program: &Program, request: &BatchRequest) {
+    let header = SlotHeader::parse(slot).unwrap();
+    header.check_is(request.epoch, request.batch, request.generation).unwrap();
+    let layout = SlotLayout::new(request.sample_ids.len(), program.pipeline.output()).unwrap();
+    let table = &slot[4096..4096 + layout.table_bytes()];
+    let (records, rows) = expected(dataset, program, request);
+    assert_eq!(header.parse_table(table, &request.sample_ids).unwrap(), records);
+    let payload = &slot[layout.payload_offset..][..header.payload_bytes()];
+    header.check_payload(payload).unwrap();
+    assert!(payload == rows, "pixels differ");
+}
+
+/// A dataset whose reads wait until the test lets them pass. Every sample is the same 32 × 32 image.
+pub struct Gated {
+    gate: Mutex<Gate>,
+    changed: Condvar,
+    classes: Vec<String>,
+}
+
+#[derive(Default)]
+struct Gate {
+    open: bool,
+    waiting: usize,
+    passes: usize,
+    read: usize,
+}
+
+impl Default for Gated {
+    fn default() -> Self {
+        Self { gate: Mutex::default(), changed: Condvar::new(), classes: vec!["only".into()] }
+    }
+}
+
+impl Gated {
+    /// Waits until `count` reads wait.
+    pub fn wait_for_readers(&self, count: usize) {
+        let gate = self.gate.lock().unwrap();
+        let limit = super::PATIENCE;
+        let (_gate, late) = self.changed.wait_timeout_while(gate, limit, |gate| gate.waiting < count).unwrap();
+        assert!(!late.timed_out(), "no reader came");
+    }
+
+    /// Lets `count` reads pass.
+    pub fn pass(&self, count: usize) {
+        self.gate.lock().unwrap().passes += count;
+        self.changed.notify_all();
+    }
+
+    /// Lets every read pass from now on.
+    pub fn open(&self) {
+        self.gate.lock().unwrap().open = true;
+        self.changed.notify_all();
+    }
+
+    /// Reads that have passed.
+    pub fn reads(&self) -> usize {
+        self.gate.lock().unwrap().read
+    }
+}
+
+impl Dataset for Gated {
+    fn len(&self) -> u64 {
+        1000
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn label(&self, _index: u64) -> u32 {
+        0
+    }
+
+    fn name(&self, index: u64) -> String {
+        index.to_string()
+    }
+
+    fn location(&self, _index: u64) -> Location {
+        Location { file: "memory".into(), offset: 0, length: 3072 }
+    }
+
+    fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+        let mut gate = self.gate.lock().unwrap();
+        gate.waiting += 1;
+        self.changed.notify_all();
+        while !gate.open && gate.passes == 0 {
+            gate = self.changed.wait_timeout(gate, Duration::from_secs(1)).unwrap().0;
+        }
+        gate.passes = gate.passes.saturating_sub(1);
+        gate.waiting -= 1;
+        gate.read += 1;
+        buf.clear();
+        buf.resize(3072, index as u8);
+        Ok(Form::Planar { width: 32, height: 32 })
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::from_bytes([9; 32])
+    }
+
+    fn kind(&self) -> &'static str {
+        "gated"
+    }
+}
