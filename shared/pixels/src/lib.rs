@@ -14,6 +14,7 @@ pub mod draw;
 pub mod encode;
 mod error;
 mod fingerprint;
+pub mod fuzz;
 pub mod geometry;
 mod inspect;
 mod jpeg;

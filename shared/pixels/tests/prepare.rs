@@ -1,19 +1,288 @@
-//! A sample goes in, a sample comes out.
+//! Samples go in, samples come out: formats, purity, padding, orientation, hostile bytes.
 
-use ddlp_pixels::encode::{self, JpegOptions};
-use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, Source};
+use std::io::Cursor;
+
+use ddlp_pixels::draw::Rng;
+use ddlp_pixels::encode::{self, JpegOptions, Layout};
+use ddlp_pixels::{
+    CorruptReason, Draw, Format, Limits, Pipeline, PixelError, Prepared, Preparer, Source, Stage, fuzz, synthetic,
+};
+use image::{DynamicImage, ImageFormat};
+use proptest::prelude::*;
+
+fn pipeline(stages: impl Into<Vec<Stage>>) -> Pipeline {
+    Pipeline { exif_orientation: false, stages: stages.into() }
+}
+
+/// The image as it is, where it is a square of this side.
+fn as_it_is(side: u32) -> Pipeline {
+    pipeline([Stage::CenterCrop { size: side }])
+}
+
+fn prepare(source: Source<'_>, pipeline: &Pipeline, draw: Draw) -> Result<Vec<u8>, PixelError> {
+    let mut out = vec![0xA5; pipeline.output().bytes()];
+    Preparer::new(Limits::default()).prepare(source, pipeline, draw, &mut out).map(|_| out)
+}
+
+fn whole(file: &[u8], side: u32) -> Result<Vec<u8>, PixelError> {
+    prepare(Source::Encoded(file), &as_it_is(side), Draw::default())
+}
+
+fn written(image: &DynamicImage, format: ImageFormat) -> Vec<u8> {
+    let mut file = Cursor::new(Vec::new());
+    image.write_to(&mut file, format).unwrap();
+    file.into_inner()
+}
+
+fn planes(rgb: &[u8]) -> Vec<u8> {
+    (0..3).flat_map(|channel| rgb.iter().skip(channel).step_by(3).copied()).collect()
+}
+
+const SIDE: u32 = 40;
+
+fn rgb() -> DynamicImage {
+    image::RgbImage::from_raw(SIDE, SIDE, synthetic::photo(SIDE, SIDE, 9)).unwrap().into()
+}
 
 #[test]
-fn smoke() {
-    let pixels = vec![77; 300 * 200 * 3];
-    let file = encode::jpeg(&pixels, 300, 200, &JpegOptions::default()).unwrap();
-    let mut preparer = Preparer::new(Limits::default());
-    for pipeline in [Pipeline::imagenet_train(), Pipeline::imagenet_val(), Pipeline::cifar_train()] {
-        let mut out = vec![0; pipeline.output().bytes()];
-        let prepared = preparer.prepare(Source::Encoded(&file), &pipeline, Draw::default(), &mut out);
-        assert_eq!(prepared.unwrap().warnings, 0);
-        assert!(out.iter().filter(|&&v| v == 77).count() > out.len() / 2);
+fn lossless_formats_keep_every_pixel() {
+    let expected = rgb().into_bytes();
+    let kinds = [
+        (ImageFormat::Png, Format::Png),
+        (ImageFormat::WebP, Format::WebP),
+        (ImageFormat::Bmp, Format::Bmp),
+        (ImageFormat::Pnm, Format::Pnm),
+    ];
+    for (written_as, format) in kinds {
+        let file = written(&rgb(), written_as);
+        assert_eq!(whole(&file, SIDE), Ok(expected.clone()), "{format:?}");
+        let info = Preparer::new(Limits::default()).info(&file).unwrap();
+        assert_eq!((info.format, info.width, info.height, info.components), (format, SIDE, SIDE, 3));
     }
-    println!("{:?} {:?}", preparer.info(&file), preparer.inspect(&file));
-    println!("{}", ddlp_pixels::fingerprint());
+    let gif = written(&rgb(), ImageFormat::Gif);
+    let apart = whole(&gif, SIDE).unwrap().into_iter().zip(&expected).map(|(a, b)| u64::from(a.abs_diff(*b)));
+    assert!(apart.sum::<u64>() / expected.len() as u64 <= 12, "256 colours come near");
+}
+
+#[test]
+fn sixteen_bits_alpha_and_gray_become_rgb_as_pillow_does() {
+    let wide = |value: u16| [value, value.wrapping_mul(7), 65535 - value];
+    let values: Vec<u16> = (0..SIDE * SIDE).flat_map(|i| wide((i * 41) as u16)).collect();
+    let upper: Vec<u8> = values.iter().map(|value| (value >> 8) as u8).collect();
+    let rgb16: DynamicImage = DynamicImage::ImageRgb16(image::ImageBuffer::from_raw(SIDE, SIDE, values).unwrap());
+    assert_eq!(whole(&written(&rgb16, ImageFormat::Png), SIDE), Ok(upper));
+
+    let mut clear = rgb().to_rgba8();
+    clear.pixels_mut().enumerate().for_each(|(i, pixel)| pixel[3] = i as u8);
+    assert_eq!(whole(&written(&clear.into(), ImageFormat::Png), SIDE), Ok(rgb().into_bytes()));
+
+    let gray = rgb().to_luma8();
+    let repeated: Vec<u8> = gray.as_raw().iter().flat_map(|&value| [value; 3]).collect();
+    assert_eq!(whole(&written(&gray.clone().into(), ImageFormat::Png), SIDE), Ok(repeated.clone()));
+    assert_eq!(
+        whole(&written(&DynamicImage::from(gray).to_luma_alpha8().into(), ImageFormat::Png), SIDE),
+        Ok(repeated)
+    );
+}
+
+#[test]
+fn all_ways_in_lead_to_the_same_pixels() {
+    let (width, height) = (210, 170);
+    for (layout, progressive) in [(Layout::Yuv420, false), (Layout::Yuv444, true), (Layout::Ycck420, false)] {
+        let options = JpegOptions { layout, progressive, ..JpegOptions::default() };
+        let channels = layout.channels() as usize;
+        let pixels = synthetic::photo(width, height * 2, 4)[..(width * height) as usize * channels].to_vec();
+        let jpeg = encode::jpeg(&pixels, width, height, &options).unwrap();
+        // The whole image by way of a crop that is larger than it.
+        let large = prepare(Source::Encoded(&jpeg), &as_it_is(210), Draw::default()).unwrap();
+        let stored = &large[20 * 210 * 3..][..(width * height * 3) as usize];
+        let png = image::RgbImage::from_raw(width, height, stored.to_vec()).unwrap();
+        let png = written(&png.into(), ImageFormat::Png);
+        let planar = planes(stored);
+        for pipeline in [Pipeline::imagenet_train(), Pipeline::imagenet_val(), Pipeline::cifar_train()] {
+            for sample_id in 0..12 {
+                let draw = Draw { seed: 5, epoch: 1, sample_id };
+                let direct = prepare(Source::Encoded(&jpeg), &pipeline, draw).unwrap();
+                let source = Source::Planar { width, height, bytes: &planar };
+                assert!(prepare(source, &pipeline, draw).unwrap() == direct);
+                assert!(prepare(Source::Encoded(&png), &pipeline, draw).unwrap() == direct);
+            }
+        }
+    }
+}
+
+#[test]
+fn outputs_differ_by_every_part_of_the_draw() {
+    let source = synthetic::photo(64, 64, 1);
+    let source = Source::Planar { width: 64, height: 64, bytes: &source };
+    let draw = Draw { seed: 1, epoch: 1, sample_id: 1 };
+    let out = |draw| prepare(source, &Pipeline::imagenet_train(), draw).unwrap();
+    assert!(out(draw) == out(draw));
+    assert!(out(draw) != out(Draw { seed: 2, ..draw }));
+    assert!(out(draw) != out(Draw { epoch: 2, ..draw }));
+    assert!(out(draw) != out(Draw { sample_id: 2, ..draw }));
+}
+
+#[test]
+fn crops_that_reach_out_of_the_image_are_surrounded_by_zeros() {
+    let image = [255; 2 * 2 * 3];
+    let source = Source::Planar { width: 2, height: 2, bytes: &image };
+    let out = prepare(source, &as_it_is(5), Draw::default()).unwrap();
+    let lit: Vec<usize> = (0..25).filter(|&at| out[at * 3] == 255).collect();
+    assert_eq!(lit, [6, 7, 11, 12]);
+    let far = pipeline([Stage::RandomCrop { size: 1, padding: 60 }]);
+    assert_eq!(prepare(source, &far, Draw::default()), Ok(vec![0; 3]));
+    // The zeros take part in what follows.
+    let resized = pipeline([Stage::CenterCrop { size: 6 }, Stage::Resize { size: 3 }]);
+    let out = prepare(source, &resized, Draw::default()).unwrap();
+    assert!(out[0] < 64 && out[4 * 3] > 100);
+}
+
+#[test]
+fn a_crop_that_does_not_fit_is_the_samples_fault() {
+    let image = [1; 2 * 3 * 3];
+    let crop = pipeline([Stage::RandomCrop { size: 3, padding: 0 }]);
+    let error = prepare(Source::Planar { width: 2, height: 3, bytes: &image }, &crop, Draw::default()).unwrap_err();
+    assert_eq!(error.reason(), CorruptReason::Unsupported);
+}
+
+#[test]
+fn planes_of_another_length_are_refused() {
+    let reason = |width, height, length: usize| {
+        let bytes = vec![0; length];
+        prepare(Source::Planar { width, height, bytes: &bytes }, &as_it_is(4), Draw::default()).unwrap_err().reason()
+    };
+    assert_eq!(reason(4, 4, 47), CorruptReason::Truncated);
+    assert_eq!(reason(4, 4, 49), CorruptReason::Malformed);
+    assert_eq!(reason(4, 4, 0), CorruptReason::Empty);
+    assert_eq!(reason(0, 4, 3), CorruptReason::Malformed);
+    assert_eq!(reason(u32::MAX, u32::MAX, 3), CorruptReason::TooManyPixels);
+}
+
+#[test]
+fn orientation_is_applied_only_when_asked_for() {
+    let pixels = synthetic::photo(48, 32, 2);
+    let options = JpegOptions { orientation: Some(6), layout: Layout::Yuv444, ..JpegOptions::default() };
+    let turned = encode::jpeg(&pixels, 48, 32, &options).unwrap();
+    let plain = encode::jpeg(&pixels, 48, 32, &JpegOptions { orientation: None, ..options }).unwrap();
+    let stored = as_it_is(48);
+    let upright = Pipeline { exif_orientation: true, ..stored.clone() };
+    let out = |file: &[u8], pipeline| prepare(Source::Encoded(file), pipeline, Draw::default()).unwrap();
+    assert!(out(&turned, &stored) == out(&plain, &stored));
+    assert!(out(&plain, &upright) == out(&plain, &stored));
+    let (before, after) = (out(&plain, &stored), out(&turned, &upright));
+    let at = |image: &[u8], x: usize, y: usize| image[(y * 48 + x) * 3..][..3].to_vec();
+    for y in 0..48 {
+        for x in 0..48 {
+            // Orientation 6: the stored image is seen a quarter turn clockwise.
+            assert_eq!(at(&after, 47 - y, x), at(&before, x, y));
+        }
+    }
+}
+
+#[test]
+fn a_preparer_has_no_memory() {
+    let mut used = Preparer::new(Limits::default());
+    let mut rng = Rng::from_key([8, 8, 8, 8]);
+    let good = encode::jpeg(&synthetic::photo(90, 70, 1), 90, 70, &JpegOptions::default()).unwrap();
+    let png = written(&rgb(), ImageFormat::Png);
+    for sample_id in 0..300 {
+        let mut file = if sample_id % 3 == 0 { png.clone() } else { good.clone() };
+        for _ in 0..rng.below(3) {
+            let at = rng.below(file.len() as u64) as usize;
+            file[at] ^= rng.below(256) as u8;
+        }
+        let named = Pipeline::NAMES[sample_id as usize % 3];
+        let pipeline = Pipeline::named(named).unwrap();
+        let draw = Draw { seed: 0, epoch: 0, sample_id };
+        let (mut first, mut second) = (vec![1; pipeline.output().bytes()], vec![2; pipeline.output().bytes()]);
+        let found = used.prepare(Source::Encoded(&file), &pipeline, draw, &mut first);
+        let fresh = Preparer::new(Limits::default()).prepare(Source::Encoded(&file), &pipeline, draw, &mut second);
+        assert_eq!(found, fresh, "sample {sample_id}");
+        assert!(found.is_err() || first == second, "sample {sample_id}");
+    }
+}
+
+#[test]
+fn limits_hold_for_every_format() {
+    let few = Limits { pixels: u64::from(SIDE * SIDE) - 1, ..Limits::default() };
+    let little = Limits { memory_bytes: 1000, ..Limits::default() };
+    for format in [ImageFormat::Png, ImageFormat::WebP, ImageFormat::Bmp, ImageFormat::Pnm, ImageFormat::Gif] {
+        let file = written(&rgb(), format);
+        let reason = |limits| {
+            let mut out = vec![0; (SIDE * SIDE * 3) as usize];
+            let outcome =
+                Preparer::new(limits).prepare(Source::Encoded(&file), &as_it_is(SIDE), Draw::default(), &mut out);
+            outcome.unwrap_err().reason()
+        };
+        assert_eq!(reason(few), CorruptReason::TooManyPixels, "{format:?}");
+        assert_eq!(reason(little), CorruptReason::TooMuchMemory, "{format:?}");
+    }
+}
+
+#[test]
+fn a_header_that_claims_gigapixels_costs_nothing() {
+    let mut bmp = written(&rgb(), ImageFormat::Bmp);
+    bmp[18..22].copy_from_slice(&60_000i32.to_le_bytes());
+    bmp[22..26].copy_from_slice(&60_000i32.to_le_bytes());
+    assert_eq!(whole(&bmp, SIDE).unwrap_err().reason(), CorruptReason::TooManyPixels);
+    let mut jpeg = encode::jpeg(&synthetic::photo(16, 16, 1), 16, 16, &JpegOptions::default()).unwrap();
+    let frame = jpeg.windows(2).position(|two| two == [0xFF, 0xC0]).unwrap();
+    jpeg[frame + 5..frame + 9].copy_from_slice(&[0xFF, 0xDC, 0xFF, 0xDC]);
+    assert_eq!(whole(&jpeg, SIDE).unwrap_err().reason(), CorruptReason::TooManyPixels);
+}
+
+#[test]
+fn files_cut_short_are_errors() {
+    for format in [ImageFormat::Png, ImageFormat::WebP, ImageFormat::Bmp, ImageFormat::Pnm, ImageFormat::Gif] {
+        let file = written(&rgb(), format);
+        for length in 0..file.len() * 9 / 10 {
+            assert!(whole(&file[..length], SIDE).is_err(), "{format:?}: {length} of {} bytes", file.len());
+        }
+    }
+}
+
+#[test]
+fn warnings_are_counted() {
+    let good = encode::jpeg(&synthetic::photo(64, 64, 1), 64, 64, &JpegOptions::default()).unwrap();
+    let scan = good.windows(2).position(|two| two == [0xFF, 0xDA]).unwrap();
+    let odd = [&good[..scan], &[0; 5], &good[scan..]].concat();
+    let mut out = vec![0; as_it_is(64).output().bytes()];
+    let mut preparer = Preparer::new(Limits::default());
+    let mut warnings = |file: &[u8]| preparer.prepare(Source::Encoded(file), &as_it_is(64), Draw::default(), &mut out);
+    assert_eq!(warnings(&good), Ok(Prepared { warnings: 0 }));
+    assert_eq!(warnings(&odd), Ok(Prepared { warnings: 1 }));
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    let small = synthetic::photo(33, 21, 3);
+    let jpeg = |options| encode::jpeg(&small, 33, 21, &options).unwrap();
+    let formats = [ImageFormat::Png, ImageFormat::WebP, ImageFormat::Bmp, ImageFormat::Pnm, ImageFormat::Gif];
+    let image: DynamicImage = image::RgbImage::from_raw(33, 21, small.clone()).unwrap().into();
+    let mut files: Vec<_> = formats.map(|format| written(&image, format)).into();
+    files.push(jpeg(JpegOptions { orientation: Some(7), ..JpegOptions::default() }));
+    files.push(jpeg(JpegOptions { progressive: true, ..JpegOptions::default() }));
+    files.push(jpeg(JpegOptions { arithmetic: true, restart_rows: 1, ..JpegOptions::default() }));
+    files
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        rng_seed: proptest::test_runner::RngSeed::Fixed(23),
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(4000)
+    })]
+
+    #[test]
+    fn hostile_bytes_break_no_promise(seed in 0usize..8, edits in prop::collection::vec((any::<u32>(), any::<u8>()), 0..6), cut: u16) {
+        let mut file = seeds().swap_remove(seed);
+        for (place, byte) in edits {
+            let at = place as usize % file.len();
+            file[at] = byte;
+        }
+        if cut % 4 == 0 {
+            file.truncate(file.len() * usize::from(cut) >> 16);
+        }
+        fuzz::decode(&file);
+    }
 }

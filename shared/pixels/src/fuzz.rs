@@ -1,0 +1,48 @@
+//! What a fuzzer calls: everything that foreign bytes can reach, with the promises about it as assertions.
+
+use crate::draw::Draw;
+use crate::inspect::Verdict;
+use crate::pipeline::{Pipeline, Stage};
+use crate::preparer::Preparer;
+use crate::source::{Limits, Source};
+
+/// Small enough that one input costs milliseconds.
+pub const LIMITS: Limits = Limits { pixels: 1 << 20, scans: 20, memory_bytes: 16 << 20 };
+
+/// Describes, inspects and prepares `bytes` as a file, a pipeline from the first of them.
+///
+/// # Panics
+/// Where a promise of this crate is broken.
+pub fn decode(bytes: &[u8]) {
+    let mut preparer = Preparer::new(LIMITS);
+    let described = preparer.info(bytes);
+    let verdict = preparer.inspect(bytes);
+    if let Verdict::Repaired { bytes, .. } = &verdict {
+        assert_eq!(preparer.inspect(bytes), Verdict::Intact, "a repaired file is intact");
+    }
+    let draw = Draw { seed: bytes.len() as u64, epoch: 0, sample_id: u64::from(bytes.last().copied().unwrap_or(0)) };
+    let stages = match bytes.first().copied().unwrap_or(0) % 4 {
+        0 => vec![Stage::RandomResizedCrop { size: 24, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }],
+        1 => vec![Stage::Resize { size: 20 }, Stage::CenterCrop { size: 32 }],
+        2 => vec![Stage::RandomCrop { size: 16, padding: 8 }, Stage::RandomHorizontalFlip { p: 1.0 }],
+        _ => vec![Stage::CenterCrop { size: 17 }],
+    };
+    let pipeline = Pipeline { exif_orientation: bytes.len().is_multiple_of(2), stages };
+    let mut outs = [0, 255].map(|fill| vec![fill; pipeline.output().bytes()]);
+    let outcomes = outs.each_mut().map(|out| preparer.prepare(Source::Encoded(bytes), &pipeline, draw, out));
+    assert_eq!(outcomes[0], outcomes[1], "an outcome does not depend on what came before");
+    if outcomes[0].is_ok() {
+        assert!(outs[0] == outs[1], "every pixel is written, and from the sample alone");
+        assert!(described.is_ok(), "what decodes has a header");
+    }
+}
+
+/// Reads `text` as a pipeline's description.
+///
+/// # Panics
+/// Where a description that is accepted has no output.
+pub fn describe(text: &str) {
+    if let Ok(pipeline) = Pipeline::from_toml(text) {
+        assert!(pipeline.output().bytes() > 0);
+    }
+}
