@@ -1,1 +1,155 @@
+//! Order, tolerance and refusals of image folders.
 
+use super::{Folder, FolderError};
+use crate::{Dataset, Form, ReadError};
+use ddlp_pixels::CorruptReason;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use tempfile::TempDir;
+
+fn folder_of(files: &[&str]) -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for file in files {
+        let path = root.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, file).unwrap();
+    }
+    root
+}
+
+fn names(folder: &Folder) -> Vec<String> {
+    (0..folder.len()).map(|index| folder.name(index)).collect()
+}
+
+fn open(root: &TempDir) -> Result<Folder, FolderError> {
+    Folder::open(root.path())
+}
+
+#[test]
+fn classes_and_files_come_in_torchvisions_order() {
+    // Directories compare as whole paths, in which '-' comes before '/'; files compare by name within theirs.
+    let root = folder_of(&[
+        "zebra/1.jpg",
+        "Zoo/1.jpg",
+        "ant/b/2.jpg",
+        "ant/b-c/1.jpg",
+        "ant/b/10.jpg",
+        "ant/b/d/0.jpg",
+        "ant/z.png",
+        "ant/a.jpg",
+        "stray.jpg",
+    ]);
+    let folder = open(&root).unwrap();
+    assert_eq!(folder.classes(), ["Zoo", "ant", "zebra"]);
+    let expected = [
+        "Zoo/1.jpg",
+        "ant/a.jpg",
+        "ant/z.png",
+        "ant/b/10.jpg",
+        "ant/b/2.jpg",
+        "ant/b-c/1.jpg",
+        "ant/b/d/0.jpg",
+        "zebra/1.jpg",
+    ];
+    assert_eq!(names(&folder), expected.map(|name| name.to_owned()));
+    let labels: Vec<u32> = (0..8).map(|index| folder.label(index)).collect();
+    assert_eq!(labels, [0, 1, 1, 1, 1, 1, 1, 2]);
+    let mut buf = Vec::new();
+    for (index, name) in (0..).zip(expected) {
+        assert_eq!(folder.read(index, &mut buf).unwrap(), Form::Encoded);
+        assert_eq!(buf, name.as_bytes());
+        let location = folder.location(index);
+        assert_eq!((location.file, location.length), (root.path().join(name), name.len() as u64));
+    }
+}
+
+#[test]
+fn extensions_count_in_any_case_and_nothing_else_does() {
+    let root = folder_of(&["a/1.JPG", "a/2.JpEg", "a/3.webp", "a/4.txt", "a/5.jpg.bak", "a/.tiff", "a/jpg", "a/6.gif"]);
+    assert_eq!(names(&open(&root).unwrap()), ["a/.tiff", "a/1.JPG", "a/2.JpEg", "a/3.webp"]);
+}
+
+#[test]
+fn links_are_followed_and_loops_entered_once() {
+    let root = folder_of(&["a/1.jpg", "a/sub/2.jpg"]);
+    let elsewhere = folder_of(&["x/3.jpg"]);
+    symlink(root.path().join("a"), root.path().join("a/sub/up")).unwrap();
+    symlink(".", root.path().join("a/here")).unwrap();
+    symlink(elsewhere.path().join("x"), root.path().join("b")).unwrap();
+    symlink(elsewhere.path().join("x/3.jpg"), root.path().join("a/4.jpg")).unwrap();
+    let folder = open(&root).unwrap();
+    assert_eq!(folder.classes(), ["a", "b"]);
+    assert_eq!(names(&folder), ["a/1.jpg", "a/4.jpg", "a/sub/2.jpg", "b/3.jpg"]);
+    let mut buf = Vec::new();
+    folder.read(1, &mut buf).unwrap();
+    assert_eq!(buf, b"x/3.jpg");
+}
+
+#[test]
+fn what_is_no_file_keeps_its_place_and_fails_when_read() {
+    let root = folder_of(&["a/2.jpg"]);
+    symlink("nowhere", root.path().join("a/1.jpg")).unwrap();
+    mkfifo(&root.path().join("a/3.jpg"), Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    let folder = open(&root).unwrap();
+    assert_eq!(names(&folder), ["a/1.jpg", "a/2.jpg", "a/3.jpg"]);
+    let mut buf = Vec::new();
+    for index in [0, 2] {
+        let error = folder.read(index, &mut buf).unwrap_err();
+        assert!(matches!(error, ReadError::Io { .. }), "{error}");
+        assert_eq!(error.reason(), CorruptReason::Io);
+        assert!(error.to_string().contains(&folder.name(index)), "{error}");
+    }
+    folder.read(1, &mut buf).unwrap();
+}
+
+#[test]
+fn a_file_that_changed_its_size_is_refused() {
+    let root = folder_of(&["a/1.jpg"]);
+    let folder = open(&root).unwrap();
+    fs::write(root.path().join("a/1.jpg"), b"longer than before").unwrap();
+    let error = folder.read(0, &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, ReadError::Changed { found: 18, .. }), "{error}");
+    let error = folder.read(1, &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, ReadError::OutOfRange { index: 1, samples: 1 }), "{error}");
+}
+
+#[test]
+fn a_file_beyond_the_limit_is_refused_before_anything_is_allocated() {
+    let root = folder_of(&["a/1.jpg"]);
+    let file = fs::OpenOptions::new().write(true).open(root.path().join("a/1.jpg")).unwrap();
+    file.set_len(crate::SAMPLE_BYTES_MAX + 1).unwrap();
+    let mut buf = Vec::new();
+    let error = open(&root).unwrap().read(0, &mut buf).unwrap_err();
+    assert!(matches!(error, ReadError::TooLarge { .. }), "{error}");
+    assert_eq!((error.reason(), buf.capacity()), (CorruptReason::TooMuchMemory, 0));
+}
+
+#[test]
+fn empty_folders_and_classes_say_what_to_do() {
+    let root = folder_of(&["stray.jpg"]);
+    let error = open(&root).err().unwrap();
+    assert!(matches!(error, FolderError::NoClasses { .. }), "{error}");
+    let root = folder_of(&["full/1.jpg", "notes/readme.txt", "void/x/y.md"]);
+    let error = open(&root).err().unwrap();
+    assert!(matches!(&error, FolderError::EmptyClasses { count: 2, classes, .. } if classes == &["notes", "void"]));
+    let message = error.to_string();
+    assert!(message.contains("notes, void") && message.contains(".jpeg") && message.contains("remove"), "{message}");
+    let error = Folder::open(Path::new("/nowhere/at/all")).err().unwrap();
+    assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
+}
+
+#[test]
+fn the_identity_follows_names_and_sizes() {
+    let identity = |files: &[&str]| open(&folder_of(files)).unwrap().identity();
+    let one = identity(&["a/1.jpg", "b/1.jpg"]);
+    assert_eq!(one, identity(&["b/1.jpg", "a/1.jpg"]));
+    assert_ne!(one, identity(&["a/1.jpg", "b/2.jpg"]));
+    assert_ne!(one, identity(&["a/1.jpg", "b/1.jpg", "b/2.jpg"]));
+    let root = folder_of(&["a/1.jpg", "b/1.jpg"]);
+    fs::write(root.path().join("b/1.jpg"), b"another size").unwrap();
+    assert_ne!(one, open(&root).unwrap().identity());
+    assert_eq!(one.to_string().len(), 64);
+}

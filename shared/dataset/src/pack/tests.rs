@@ -1,37 +1,48 @@
 //! Packing, reading, verifying.
 
+mod faults;
+mod hostile;
+mod large;
 mod making;
+mod verifying;
 
 use super::{PackError, PackOptions, PackSummary, pack};
-use crate::Dataset;
 use crate::folder::Folder;
 use crate::samples::write_folder;
+use crate::{Dataset, Form, Identity, Location, ReadError};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// A directory with an image folder in `source` and room for packs.
-pub(super) struct Bench {
-    pub(super) directory: tempfile::TempDir,
+struct Bench {
+    directory: tempfile::TempDir,
 }
 
 impl Bench {
-    pub(super) fn new(classes: u32, each: u32) -> Self {
+    fn new(classes: u32, each: u32) -> Self {
         let directory = tempfile::tempdir().unwrap();
         write_folder(&directory.path().join("source"), classes, each);
         Self { directory }
     }
 
-    pub(super) fn source(&self) -> Folder {
-        Folder::open(&self.directory.path().join("source")).unwrap()
+    fn source(&self) -> Folder {
+        Folder::open(&self.path("source")).unwrap()
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
+    /// Packs the folder and returns where.
+    fn packed(&self) -> PathBuf {
+        let out = self.path("out.ddlp");
+        quietly(&self.source(), &out, &PackOptions::default()).unwrap();
+        out
+    }
+
     /// What lies in the directory.
-    pub(super) fn names(&self) -> Vec<String> {
+    fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.directory.path()).unwrap();
         let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
@@ -39,6 +50,60 @@ impl Bench {
     }
 }
 
-pub(super) fn quietly(source: &dyn Dataset, out: &Path, options: &PackOptions) -> Result<PackSummary, PackError> {
+fn quietly(source: &dyn Dataset, out: &Path, options: &PackOptions) -> Result<PackSummary, PackError> {
     pack(source, out, options, &mut |_| ControlFlow::Continue(()))
+}
+
+/// A source of planar samples of one pixel: sample `i` is `[i, i >> 8, i >> 16]` and has label `i % 3`.
+struct Pixels {
+    samples: u64,
+    classes: Vec<String>,
+    /// What is said of each sample's length, whatever it has.
+    listed_bytes: u64,
+    /// Called before a sample is read.
+    before_read: Box<dyn Fn(u64) + Send + Sync>,
+}
+
+impl Pixels {
+    fn new(samples: u64) -> Self {
+        let classes = ["red", "green", "blue"].map(str::to_owned).to_vec();
+        Self { samples, classes, listed_bytes: 3, before_read: Box::new(|_| {}) }
+    }
+}
+
+impl Dataset for Pixels {
+    fn len(&self) -> u64 {
+        self.samples
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        (index % 3) as u32
+    }
+
+    fn name(&self, index: u64) -> String {
+        format!("pixel#{index}")
+    }
+
+    fn location(&self, _: u64) -> Location {
+        Location { file: PathBuf::from("memory"), offset: 0, length: self.listed_bytes }
+    }
+
+    fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+        (self.before_read)(index);
+        buf.clear();
+        buf.extend_from_slice(&(index as u32).to_le_bytes()[..3]);
+        Ok(Form::Planar { width: 1, height: 1 })
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::from_bytes([7; 32])
+    }
+
+    fn kind(&self) -> &'static str {
+        "pixels"
+    }
 }

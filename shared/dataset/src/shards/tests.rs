@@ -1,1 +1,240 @@
+//! Grouping, long names and hostile archives.
 
+use super::{ShardError, Shards};
+use crate::samples::image;
+use crate::{Dataset, Form, ReadError};
+use proptest::prelude::*;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tar::{Builder, EntryType, Header};
+
+/// Path and content of a member.
+type Entry<'a> = (&'a str, &'a [u8]);
+
+fn archive(members: &[Entry<'_>]) -> Vec<u8> {
+    let mut builder = Builder::new(Vec::new());
+    for (path, content) in members {
+        append(&mut builder, path, content);
+    }
+    builder.into_inner().unwrap()
+}
+
+fn append(builder: &mut Builder<Vec<u8>>, path: &str, content: &[u8]) {
+    let mut header = Header::new_gnu();
+    header.set_size(content.len() as u64);
+    header.set_mode(0o644);
+    builder.append_data(&mut header, path, content).unwrap();
+}
+
+fn write(directory: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = directory.join(name);
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn open_bytes(bytes: &[u8]) -> Result<Shards, ShardError> {
+    let directory = tempfile::tempdir().unwrap();
+    Shards::open(&write(directory.path(), "s.tar", bytes))
+}
+
+fn refusal(bytes: &[u8]) -> String {
+    let error = open_bytes(bytes).err().expect("such an archive is refused");
+    error.to_string()
+}
+
+#[test]
+fn samples_keep_the_order_of_shards_and_members() {
+    let directory = tempfile::tempdir().unwrap();
+    let (first, second) = (image(1), image(2));
+    let members: [Entry<'_>; 5] =
+        [("d/0.cls", b"3\n"), ("d/0.JPG", &first), ("d/0.json", b"{}"), ("d/README", b""), ("x.txt", b"no sample")];
+    write(directory.path(), "b.tar", &archive(&members));
+    write(directory.path(), "a.tar", &archive(&[("7.jpg", &second), ("7.seg.png", b"mask"), ("7.cls", b"0")]));
+    write(directory.path(), "notes.txt", b"passed over");
+    let shards = Shards::open(directory.path()).unwrap();
+    assert_eq!((shards.len(), shards.classes()), (2, ["0", "1", "2", "3"].map(str::to_owned).as_slice()));
+    assert_eq!((shards.name(0), shards.label(0)), ("a.tar:7.jpg".to_owned(), 0));
+    assert_eq!((shards.name(1), shards.label(1)), ("b.tar:d/0.JPG".to_owned(), 3));
+    let mut buf = Vec::new();
+    for (index, expected) in [(0, &second), (1, &first)] {
+        assert_eq!(shards.read(index, &mut buf).unwrap(), Form::Encoded);
+        assert_eq!(&buf, expected);
+        let location = shards.location(index);
+        let file = fs::read(&location.file).unwrap();
+        assert_eq!(&file[location.offset as usize..][..location.length as usize], expected.as_slice());
+    }
+    assert_eq!(Shards::open(&directory.path().join("a.tar")).unwrap().len(), 1);
+}
+
+#[test]
+fn class_names_come_from_the_list_beside_the_shards() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write(directory.path(), "a.tar", &archive(&[("7.jpg", b"x"), ("7.cls", b"1")]));
+    write(directory.path(), "classes.txt", b"cat\ndog\n");
+    assert_eq!(Shards::open(&path).unwrap().classes(), ["cat", "dog"]);
+    write(directory.path(), "classes.txt", b"cat\n");
+    let error = Shards::open(&path).err().unwrap();
+    assert!(matches!(&error, ShardError::Label { name, label: 1, classes: 1, .. } if name == "a.tar:7.jpg"), "{error}");
+}
+
+#[test]
+fn long_names_of_both_kinds_are_read() {
+    let long = format!("{}/{}", "directory".repeat(20), "0001.jpg");
+    let label = long.replace(".jpg", ".cls");
+    let shards = open_bytes(&archive(&[(&long, b"x"), (&label, b"5")])).unwrap();
+    assert_eq!(shards.name(0), format!("s.tar:{long}"));
+    let mut builder = Builder::new(Vec::new());
+    builder.append_pax_extensions([("path", long.as_bytes()), ("size", b"3")]).unwrap();
+    append(&mut builder, "short.jpg", b"abc");
+    builder.append_pax_extensions([("path", label.as_bytes())]).unwrap();
+    append(&mut builder, "short.cls", b"5");
+    let shards = open_bytes(&builder.into_inner().unwrap()).unwrap();
+    assert_eq!((shards.name(0), shards.label(0)), (format!("s.tar:{long}"), 5));
+}
+
+#[test]
+fn directories_and_links_hold_no_data() {
+    let mut builder = Builder::new(Vec::new());
+    for (kind, path) in [(EntryType::Directory, "d/"), (EntryType::Symlink, "d/1.jpg"), (EntryType::Link, "d/2.jpg")] {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_path(path).unwrap();
+        // Some writers give the size of what the link leads to.
+        header.set_size(77_000);
+        header.set_cksum();
+        builder.append(&header, &b""[..]).unwrap();
+    }
+    append(&mut builder, "d/3.jpg", b"x");
+    append(&mut builder, "d/3.cls", b"1");
+    assert_eq!(open_bytes(&builder.into_inner().unwrap()).unwrap().name(0), "s.tar:d/3.jpg");
+}
+
+#[test]
+fn incomplete_samples_are_named() {
+    let cases: [(&[Entry<'_>], &str); 7] = [
+        (&[("a/1.jpg", b"x")], "sample a/1 in"),
+        (&[("1.jpg", b"x"), ("2.cls", b"1"), ("2.jpg", b"x"), ("1.cls", b"1")], "sample 1 in"),
+        (&[("1.cls", b"1"), ("1.txt", b"x")], "a label and no image"),
+        (&[("1.jpg", b"x"), ("1.png", b"x"), ("1.cls", b"1")], "two images"),
+        (&[("1.jpg", b"x"), ("1.cls", b"1"), ("1.CLS", b"1")], "two labels"),
+        (&[("1.jpg", b"x"), ("1.cls", b"-1")], "\"-1\""),
+        (&[("1.jpg", b"x"), ("1.cls", b"1048576")], "no number below 1048576"),
+    ];
+    for (members, expected) in cases {
+        let message = refusal(&archive(members));
+        assert!(message.contains(expected) && message.contains("s.tar"), "{message}");
+    }
+    let message = refusal(&archive(&[("1.jpg", b"x"), ("1.cls", &[b'1'; 33])]));
+    assert!(message.contains("a label of 33 bytes"), "{message}");
+    assert!(refusal(&archive(&[("README", b"x")])).contains("no samples"));
+    assert!(refusal(&archive(&[])).contains("no samples"));
+}
+
+#[test]
+fn every_truncation_is_an_error() {
+    let whole = archive(&[("1.jpg", &image(1)), ("1.cls", b"1"), ("2.jpg", &image(2)), ("2.cls", b"1")]);
+    assert_eq!(open_bytes(&whole).unwrap().len(), 2);
+    let marker = whole.len() - 1024;
+    for length in (0..=marker).step_by(61).chain([marker, marker + 1, marker + 511]) {
+        let message = refusal(&whole[..length]);
+        assert!(message.contains("cut short"), "{length}: {message}");
+    }
+}
+
+#[test]
+fn archives_behind_one_another_are_noticed() {
+    let one = archive(&[("1.jpg", b"x"), ("1.cls", b"1")]);
+    let message = refusal(&[one.clone(), one.clone()].concat());
+    assert!(message.contains(&format!("byte {}", one.len())), "{message}");
+    assert_eq!(open_bytes(&[one, vec![0; 100_000]].concat()).unwrap().len(), 1);
+}
+
+/// An archive of one header that claims `size` bytes.
+fn header_alone(kind: EntryType, size: u64) -> Vec<u8> {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_path("1.jpg").unwrap();
+    header.set_size(size);
+    header.set_cksum();
+    [header.as_bytes().as_slice(), &[0; 4096]].concat()
+}
+
+#[test]
+fn lengths_beyond_the_archive_are_refused() {
+    for size in [4097, 1 << 40, u64::MAX - 600, u64::MAX] {
+        let message = refusal(&header_alone(EntryType::Regular, size));
+        assert!(message.contains("cut short"), "{size}: {message}");
+    }
+    let mut builder = Builder::new(Vec::new());
+    builder.append_pax_extensions([("size", u64::MAX.to_string().as_bytes())]).unwrap();
+    append(&mut builder, "1.jpg", b"x");
+    assert!(refusal(&builder.into_inner().unwrap()).contains("cut short"));
+}
+
+#[test]
+fn an_extended_header_beyond_its_limit_is_refused() {
+    let size = super::members::EXTENDED_BYTES_MAX + 1;
+    for kind in [EntryType::GNULongName, EntryType::XHeader] {
+        let mut bytes = header_alone(kind, size);
+        bytes.resize(3 << 20, 0);
+        assert!(refusal(&bytes).contains("more than the limit"), "{kind:?}");
+    }
+}
+
+#[test]
+fn what_is_no_archive_and_sparse_files_are_refused() {
+    assert!(refusal(&[b'x'; 2048]).contains("header at byte 0"));
+    assert!(refusal(&header_alone(EntryType::GNUSparse, 0)).contains("sparse"));
+    let mut damaged = archive(&[("1.jpg", b"x"), ("1.cls", b"1")]);
+    damaged[2] ^= 1;
+    assert!(refusal(&damaged).contains("is this a tar file?"));
+}
+
+#[test]
+fn a_shard_that_changed_its_size_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write(directory.path(), "s.tar", &archive(&[("1.jpg", b"x"), ("1.cls", b"1")]));
+    let shards = Shards::open(&path).unwrap();
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(512).unwrap();
+    let error = shards.read(0, &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, ReadError::Changed { found: 512, .. }), "{error}");
+    assert!(matches!(shards.read(1, &mut Vec::new()), Err(ReadError::OutOfRange { .. })));
+}
+
+#[test]
+fn the_identity_follows_members_and_labels() {
+    let identity = |members: &[Entry<'_>]| open_bytes(&archive(members)).unwrap().identity();
+    let one = identity(&[("1.jpg", b"x"), ("1.cls", b"1")]);
+    assert_eq!(one, identity(&[("1.jpg", b"x"), ("1.cls", b"1")]));
+    assert_ne!(one, identity(&[("1.jpg", b"xy"), ("1.cls", b"1")]));
+    assert_ne!(one, identity(&[("1.png", b"x"), ("1.cls", b"1")]));
+    assert_ne!(one, identity(&[("1.jpg", b"x"), ("1.cls", b"0")]));
+}
+
+proptest! {
+    /// Whatever is done to an archive, opening it ends, and what it lists lies within the file.
+    #[test]
+    fn damaged_archives_never_list_what_is_not_there(
+        changes in prop::collection::vec((0usize..4096, any::<u8>()), 1..8),
+        fix_sums in any::<bool>(),
+    ) {
+        let mut bytes = archive(&[("1.jpg", b"picture"), ("1.cls", b"1"), ("2.jpg", b"picture"), ("2.cls", b"0")]);
+        for (at, value) in changes {
+            let at = at % bytes.len();
+            bytes[at] = value;
+        }
+        if fix_sums {
+            for at in [0, 1024, 2048, 3072] {
+                let mut header = Header::from_byte_slice(&bytes[at..at + 512]).clone();
+                header.set_cksum();
+                bytes[at..at + 512].copy_from_slice(header.as_bytes());
+            }
+        }
+        if let Ok(shards) = open_bytes(&bytes) {
+            for index in 0..shards.len() {
+                let location = shards.location(index);
+                prop_assert!(location.offset + location.length <= bytes.len() as u64);
+            }
+        }
+    }
+}

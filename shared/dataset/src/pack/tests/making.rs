@@ -1,10 +1,14 @@
 //! What a pack of a source is.
 
-use super::{Bench, quietly};
-use crate::pack::{Pack, PackOptions};
-use crate::samples::contents;
-use crate::{Dataset, open};
+use super::{Bench, Pixels, quietly};
+use crate::pack::{
+    JpegForm, Pack, PackError, PackOptions, Phase, StoredForm, StoredVerdict, Survey, VerdictEntry, pack, verify,
+};
+use crate::samples::{contents, image};
+use crate::{Dataset, Form, Identity, Location, ReadError, open};
+use ddlp_pixels::CorruptReason;
 use std::fs;
+use std::ops::ControlFlow;
 
 #[test]
 fn a_pack_holds_what_its_source_holds() {
@@ -22,4 +26,206 @@ fn a_pack_holds_what_its_source_holds() {
     assert_eq!(bench.names(), ["out.ddlp", "source"]);
     let opened = Pack::open(&out).unwrap();
     assert_eq!((opened.layout().source_identity, opened.layout().source_kind.as_str()), (source.identity(), "folder"));
+}
+
+#[test]
+fn the_number_of_threads_does_not_show_in_the_file() {
+    let bench = Bench::new(2, 300);
+    let bytes = |threads: usize| {
+        let out = bench.path(&format!("{threads}.ddlp"));
+        quietly(&bench.source(), &out, &PackOptions { threads, ..PackOptions::default() }).unwrap();
+        fs::read(out).unwrap()
+    };
+    let one = bytes(1);
+    assert_eq!(one, bytes(2));
+    assert_eq!(one, bytes(5));
+    assert_eq!(one, bytes(0));
+}
+
+#[test]
+fn a_pack_of_a_pack_is_the_same_pack() {
+    let bench = Bench::new(2, 5);
+    let first = Pack::open(&bench.packed()).unwrap();
+    let again = bench.path("again.ddlp");
+    let summary = quietly(&first, &again, &PackOptions::default()).unwrap();
+    assert_eq!(summary.identity, first.identity());
+    assert_eq!(contents(&Pack::open(&again).unwrap()), contents(&first));
+}
+
+#[test]
+fn the_identity_follows_content_names_and_labels() {
+    let bench = Bench::new(2, 3);
+    let identity = || {
+        let out = bench.path("id.ddlp");
+        let options = PackOptions { overwrite: true, ..PackOptions::default() };
+        quietly(&bench.source(), &out, &options).unwrap().identity
+    };
+    let one = identity();
+    assert_eq!(one, identity());
+    let (old, new) = (bench.path("source/class0/0001.jpg"), bench.path("source/class0/0001a.jpg"));
+    let original = fs::read(&old).unwrap();
+    // Same length, other content.
+    let mut other = original.clone();
+    let last = other.len() - 3;
+    other[last] ^= 0x10;
+    fs::write(&old, &other).unwrap();
+    assert_ne!(one, identity());
+    fs::write(&old, &original).unwrap();
+    assert_eq!(one, identity());
+    fs::rename(&old, &new).unwrap();
+    assert_ne!(one, identity());
+    fs::rename(&new, &old).unwrap();
+    fs::rename(bench.path("source/class0"), bench.path("source/renamed")).unwrap();
+    assert_ne!(one, identity());
+}
+
+/// A JPEG with bytes between two of its markers: it decodes with a warning.
+fn image_that_warns() -> Vec<u8> {
+    let mut bytes = image(5);
+    let scan = bytes.windows(2).position(|two| two == [0xFF, 0xDA]).unwrap();
+    bytes.splice(scan..scan, [0; 3]);
+    bytes
+}
+
+#[test]
+fn what_was_repaired_or_rejected_is_named_and_keeps_its_place() {
+    let bench = Bench::new(2, 4);
+    let write = |name: &str, bytes: &[u8]| fs::write(bench.path("source").join(name), bytes).unwrap();
+    write("class0/0001.jpg", &image_that_warns());
+    write("class0/0002.jpg", b"this is no image");
+    write("class0/0003.jpg", b"");
+    write("class1/0000.jpg", b"gone when it is read");
+    let source = bench.source();
+    fs::remove_file(bench.path("source/class1/0000.jpg")).unwrap();
+    let out = bench.path("out.ddlp");
+    let summary = quietly(&source, &out, &PackOptions { verify: true, ..PackOptions::default() }).unwrap();
+    assert_eq!((summary.samples, summary.repaired_count, summary.rejected_count), (8, 1, 3));
+    assert_eq!((summary.repaired[0].index, summary.repaired[0].name.as_str()), (1, "class0/0001.jpg"));
+    assert!(summary.repaired[0].warnings > 0);
+    let rejected: Vec<_> = summary.rejected.iter().map(|r| (r.index, r.name.as_str(), r.reason)).collect();
+    let expected = [
+        (2, "class0/0002.jpg", CorruptReason::UnknownFormat),
+        (3, "class0/0003.jpg", CorruptReason::Empty),
+        (4, "class1/0000.jpg", CorruptReason::Io),
+    ];
+    assert_eq!(rejected, expected);
+    assert!(summary.rejected.iter().all(|rejected| !rejected.message.is_empty()));
+    check_verdicts(&Pack::open(&out).unwrap());
+}
+
+fn check_verdicts(pack: &Pack) {
+    let mut buf = Vec::new();
+    assert_eq!(pack.record(0).unwrap().verdict, StoredVerdict::Intact);
+    assert_eq!((pack.record(0).unwrap().width, pack.record(0).unwrap().height), (24, 16));
+    // The repaired one reads, and is intact when it is looked at again.
+    assert_eq!(pack.read(1, &mut buf).unwrap(), Form::Encoded);
+    assert_ne!(buf, image_that_warns());
+    let again = ddlp_pixels::Preparer::new(Default::default()).inspect(&buf);
+    assert_eq!(again, ddlp_pixels::Verdict::Intact);
+    for (index, reason) in [(2, CorruptReason::UnknownFormat), (3, CorruptReason::Empty), (4, CorruptReason::Io)] {
+        let error = pack.read(index, &mut buf).unwrap_err();
+        assert!(matches!(error, ReadError::Rejected { .. }), "{error}");
+        assert_eq!((error.reason(), pack.record(index).unwrap().verdict), (reason, StoredVerdict::Rejected(reason)));
+        assert!(error.to_string().contains(&pack.name(index)), "{error}");
+    }
+    // Its bytes are kept all the same.
+    let location = pack.location(2);
+    let file = fs::read(&location.file).unwrap();
+    assert_eq!(&file[location.offset as usize..][..location.length as usize], b"this is no image");
+    let survey = Survey::of(pack).unwrap();
+    assert_eq!((survey.intact, survey.repaired, survey.rejected, survey.kept), (4, 1, 3, 8));
+    assert_eq!((survey.class_samples, survey.smallest_bytes), (vec![4, 4], 0));
+    let entry = |index, verdict| VerdictEntry { index, name: pack.name(index), verdict };
+    assert_eq!(survey.listed[0], entry(1, StoredVerdict::Repaired));
+    assert_eq!(survey.listed[3], entry(4, StoredVerdict::Rejected(CorruptReason::Io)));
+}
+
+#[test]
+fn planar_samples_stay_planar_and_unpadded() {
+    let bench = Bench::new(1, 1);
+    let source = Pixels::new(1000);
+    let out = bench.path("out.ddlp");
+    quietly(&source, &out, &PackOptions { threads: 3, jpeg: JpegForm::Kept, ..PackOptions::default() }).unwrap();
+    let packed = Pack::open(&out).unwrap();
+    assert_eq!(contents(&packed), contents(&source));
+    assert_eq!((packed.record(7).unwrap().form, packed.layout().data_bytes), (StoredForm::Planar, 3000));
+    assert_eq!(packed.record(7).unwrap().offset, packed.layout().data_offset + 21);
+}
+
+/// A source that says of its only sample something that is not so.
+struct Liar;
+
+impl Dataset for Liar {
+    fn len(&self) -> u64 {
+        1
+    }
+
+    fn classes(&self) -> &[String] {
+        &[]
+    }
+
+    fn label(&self, _: u64) -> u32 {
+        0
+    }
+
+    fn name(&self, _: u64) -> String {
+        "x".repeat(70_000)
+    }
+
+    fn location(&self, _: u64) -> Location {
+        Location { file: "memory".into(), offset: 0, length: 4 }
+    }
+
+    fn read(&self, _: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+        *buf = vec![1; 4];
+        Ok(Form::Planar { width: u32::MAX, height: u32::MAX })
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::from_bytes([0; 32])
+    }
+
+    fn kind(&self) -> &'static str {
+        "liar"
+    }
+}
+
+#[test]
+fn a_name_that_is_too_long_is_refused() {
+    let bench = Bench::new(1, 1);
+    let error = quietly(&Liar, &bench.path("out.ddlp"), &PackOptions::default()).unwrap_err();
+    assert!(matches!(error, PackError::NameTooLong { index: 0, bytes: 70_000 }), "{error}");
+    assert_eq!(bench.names(), ["source"]);
+}
+
+#[test]
+fn progress_is_told_and_ends_at_everything() {
+    let bench = Bench::new(2, 200);
+    let mut seen = Vec::new();
+    let options = PackOptions { threads: 2, verify: true, ..PackOptions::default() };
+    let summary = pack(&bench.source(), &bench.path("out.ddlp"), &options, &mut |progress| {
+        seen.push(progress);
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    let of = |phase| seen.iter().filter(move |progress| progress.phase == phase).collect::<Vec<_>>();
+    for phase in [Phase::Packing, Phase::Verifying] {
+        assert!(of(phase).windows(2).all(|pair| pair[0].samples <= pair[1].samples), "{phase:?}");
+        assert_eq!(of(phase).last().unwrap().samples, 400, "{phase:?}");
+    }
+    assert_eq!(of(Phase::Packing).last().unwrap().bytes, summary.source_bytes);
+    assert_eq!(of(Phase::Syncing).len(), 1);
+}
+
+#[test]
+fn an_existing_file_is_replaced_only_when_asked() {
+    let bench = Bench::new(1, 2);
+    let out = bench.path("out.ddlp");
+    fs::write(&out, b"precious").unwrap();
+    let error = quietly(&bench.source(), &out, &PackOptions::default()).unwrap_err();
+    assert!(matches!(error, PackError::Exists { .. }), "{error}");
+    assert_eq!(fs::read(&out).unwrap(), b"precious");
+    quietly(&bench.source(), &out, &PackOptions { overwrite: true, ..PackOptions::default() }).unwrap();
+    assert!(verify(&out, 1, &mut |_| ControlFlow::Continue(())).unwrap().is_intact());
+    assert_eq!(bench.names(), ["out.ddlp", "source"]);
 }

@@ -1,0 +1,181 @@
+//! What goes wrong while packing. It leaves nothing behind: after cancellation, panic, a full disk, and SIGKILL.
+//!
+//! Two of the tests start this test program once more, as the process that is to suffer.
+
+use super::{Bench, Pixels, quietly};
+use crate::pack::inspection::{Event, inspect_all};
+use crate::pack::{Pack, PackError, PackOptions, Phase, pack};
+use std::collections::HashSet;
+use std::env;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+
+/// Names the file that a child process is to pack into.
+const CHILD_OUT: &str = "DDLP_TEST_PACK_OUT";
+
+#[test]
+fn cancelling_leaves_nothing_at_any_time() {
+    let bench = Bench::new(2, 300);
+    for (threads, calls) in [(1, 0), (1, 1), (3, 1), (3, 2)] {
+        let mut seen = 0;
+        let options = PackOptions { threads, ..PackOptions::default() };
+        let error = pack(&bench.source(), &bench.path("out.ddlp"), &options, &mut |_| {
+            seen += 1;
+            if seen > calls { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+        .unwrap_err();
+        assert!(matches!(error, PackError::Cancelled), "{error}");
+        assert_eq!(bench.names(), ["source"], "{threads} threads, {calls} calls");
+    }
+    for last in [Phase::Verifying, Phase::Syncing] {
+        let options = PackOptions { verify: true, ..PackOptions::default() };
+        let error = pack(&bench.source(), &bench.path("out.ddlp"), &options, &mut |progress| {
+            if progress.phase == last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+        .unwrap_err();
+        assert!(matches!(error, PackError::Cancelled), "{error}");
+        assert_eq!(bench.names(), ["source"], "{last:?}");
+    }
+}
+
+#[test]
+fn a_source_that_panics_stalls_nothing_and_leaves_nothing() {
+    let bench = Bench::new(1, 1);
+    let mut source = Pixels::new(100_000);
+    source.before_read = Box::new(|index| assert_ne!(index, 50_000, "as planned"));
+    let options = PackOptions { threads: 3, ..PackOptions::default() };
+    let out = bench.path("out.ddlp");
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| quietly(&source, &out, &options)));
+    assert!(result.is_err());
+    assert_eq!(bench.names(), ["source"]);
+}
+
+#[test]
+fn what_cannot_fit_is_refused_before_anything_is_read() {
+    let bench = Bench::new(1, 1);
+    let mut source = Pixels::new(1 << 20);
+    source.listed_bytes = 1 << 30;
+    source.before_read = Box::new(|index| panic!("sample {index} is read"));
+    let error = quietly(&source, &bench.path("out.ddlp"), &PackOptions::default()).unwrap_err();
+    let PackError::NoSpace { needed, available: Some(available), .. } = &error else { panic!("{error}") };
+    assert!(*needed > 1 << 50 && available < needed, "{error}");
+    let message = error.to_string();
+    assert!(message.contains("out.ddlp") && message.contains("free some space"), "{message}");
+    assert_eq!(bench.names(), ["source"]);
+}
+
+#[test]
+fn a_directory_that_does_not_exist_is_named() {
+    let bench = Bench::new(1, 1);
+    let error = quietly(&bench.source(), &bench.path("none/out.ddlp"), &PackOptions::default()).unwrap_err();
+    assert!(matches!(error, PackError::Create { .. }), "{error}");
+    assert!(error.to_string().contains("none/out.ddlp"), "{error}");
+}
+
+/// What is under way, counted in samples of 1 MiB.
+#[derive(Default)]
+struct UnderWay {
+    read: HashSet<u64>,
+    consumed: u64,
+    most: u64,
+}
+
+#[test]
+fn a_slow_sample_does_not_let_the_others_run_away() {
+    let threads = 4;
+    // The first sample waits until as many others have been read as may be in flight beside it.
+    let bound = 8 * threads as u64;
+    let state = Arc::new((Mutex::new(UnderWay::default()), Condvar::new()));
+    let mut source = Pixels::new(500);
+    source.listed_bytes = 1 << 20;
+    let shared = Arc::clone(&state);
+    source.before_read = Box::new(move |index| {
+        let (under_way, changed) = &*shared;
+        let mut guard = under_way.lock().unwrap();
+        guard.read.insert(index);
+        guard.most = guard.most.max(guard.read.len() as u64 - guard.consumed);
+        changed.notify_all();
+        if index == 0 {
+            drop(changed.wait_while(guard, |under_way| (under_way.read.len() as u64) < bound).unwrap());
+        }
+    });
+    let mut order = Vec::new();
+    let result: Result<(), ()> = inspect_all(&source, threads, Default::default(), |event| {
+        if let Event::Run(run) = event {
+            state.0.lock().unwrap().consumed += run.samples.len() as u64;
+            order.extend(run.first..run.first + run.samples.len() as u64);
+        }
+        Ok(())
+    });
+    result.unwrap();
+    assert_eq!(order, (0..500).collect::<Vec<u64>>());
+    assert_eq!(state.0.lock().unwrap().most, bound);
+}
+
+/// The command that runs one test of this program in another process.
+fn child(test: &str, out: &PathBuf) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture", "--test-threads", "1"]).env(CHILD_OUT, out);
+    command
+}
+
+#[test]
+fn sigkill_leaves_no_file_under_the_final_name() {
+    if let Ok(out) = env::var(CHILD_OUT) {
+        pack_until_killed(out.into());
+    }
+    let bench = Bench::new(1, 1);
+    let out = bench.path("out.ddlp");
+    let mut command = child("pack::tests::faults::sigkill_leaves_no_file_under_the_final_name", &out);
+    let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("half way")), "the child packs");
+    process.kill().unwrap();
+    process.wait().unwrap();
+    // Where files without a name exist there is nothing; elsewhere what is left is taken over by the next one.
+    let names = bench.names();
+    assert!(names.iter().all(|name| name == "source" || name == ".out.ddlp.partial"), "{names:?}");
+    quietly(&Pixels::new(10), &out, &PackOptions::default()).unwrap();
+    assert_eq!(bench.names(), ["out.ddlp", "source"]);
+    Pack::open(&out).unwrap();
+}
+
+/// Packs, says so when samples have been written, and waits for its end.
+fn pack_until_killed(out: PathBuf) -> ! {
+    let result = pack(&Pixels::new(100_000), &out, &PackOptions::default(), &mut |progress| {
+        if progress.samples > 1000 {
+            println!("half way");
+            std::io::stdout().flush().unwrap();
+            // Nobody writes: this ends with the process, or with the parent.
+            let _ = std::io::stdin().read(&mut [0]);
+            std::process::exit(1);
+        }
+        ControlFlow::Continue(())
+    });
+    panic!("packing ended: {result:?}");
+}
+
+#[test]
+fn a_full_disk_says_what_is_needed_and_leaves_nothing() {
+    if let Ok(out) = env::var(CHILD_OUT) {
+        let error = quietly(&Pixels::new(100_000), &PathBuf::from(out), &PackOptions::default()).unwrap_err();
+        assert!(matches!(error, PackError::NoSpace { source: Some(_), .. }), "{error:?}");
+        println!("refused: {error}");
+        std::process::exit(0);
+    }
+    let bench = Bench::new(1, 1);
+    let command =
+        child("pack::tests::faults::a_full_disk_says_what_is_needed_and_leaves_nothing", &bench.path("out.ddlp"));
+    // The limit on a file's size stands in for the disk's: past it, writing fails in the same place.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' XFSZ; ulimit -f 1000; exec \"$0\" \"$@\""]).arg(command.get_program());
+    shell.args(command.get_args()).envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    let output = shell.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("refused: no space for") && said.contains("bytes"), "{said}");
+    assert_eq!(bench.names(), ["source"]);
+}

@@ -1,0 +1,326 @@
+//! Packs that lie. Each test forges one field, with checksums that fit, as an attacker would.
+
+use super::Bench;
+use crate::pack::{FormatError, Layout, Pack, Part};
+use crate::{Dataset, ReadError};
+use std::fs;
+use std::path::PathBuf;
+
+/// Byte offsets in the superblock, as `docs/pack.md` gives them.
+const VERSION: usize = 8;
+const FILE_BYTES: usize = 16;
+const SAMPLES: usize = 24;
+const CLASSES: usize = 32;
+const SECTIONS: usize = 36;
+const DATA_OFFSET: usize = 40;
+const DATA_BYTES: usize = 48;
+const TABLE: usize = 256;
+/// Fields of an entry of the section table.
+const KIND: usize = 0;
+const FLAGS: usize = 4;
+const OFFSET: usize = 8;
+const LENGTH: usize = 16;
+/// Fields of a record.
+const RECORD_LENGTH: usize = 8;
+const WIDTH: usize = 16;
+const FORM: usize = 24;
+const VERDICT: usize = 25;
+const REASON: usize = 26;
+const RECORD_FLAGS: usize = 27;
+const NAME_LENGTH: usize = 28;
+const NAME_OFFSET: usize = 32;
+const DETAIL_OFFSET: usize = 40;
+
+/// A pack of eight samples to be forged.
+struct Forgery {
+    _bench: Bench,
+    path: PathBuf,
+    layout: Layout,
+    bytes: Vec<u8>,
+}
+
+impl Forgery {
+    fn new() -> Self {
+        let bench = Bench::new(2, 4);
+        let path = bench.packed();
+        let layout = Pack::open(&path).unwrap().layout().clone();
+        let bytes = fs::read(&path).unwrap();
+        Self { _bench: bench, path, layout, bytes }
+    }
+
+    fn put(&mut self, at: usize, value: &[u8]) {
+        self.bytes[at..at + value.len()].copy_from_slice(value);
+    }
+
+    fn entry(&self, part: Part) -> usize {
+        TABLE + 32 * self.layout.sections.iter().position(|section| section.part == part).unwrap()
+    }
+
+    fn record(&self, index: usize) -> usize {
+        self.layout.section(Part::Records).offset as usize + 64 * index
+    }
+
+    /// Makes the checksums of records, sections and superblock fit what has been forged, and opens the pack.
+    fn open(&mut self) -> Result<Pack, FormatError> {
+        for index in 0..8 {
+            let at = self.record(index);
+            let crc = crc32c::crc32c(&self.bytes[at..at + 60]);
+            self.put(at + 60, &crc.to_le_bytes());
+        }
+        for (position, section) in self.layout.sections.clone().iter().enumerate() {
+            let crc = crc32c::crc32c(&self.bytes[section.offset as usize..][..section.length as usize]);
+            self.put(TABLE + 32 * position + 24, &crc.to_le_bytes());
+        }
+        let crc = crc32c::crc32c(&self.bytes[..4092]);
+        self.put(4092, &crc.to_le_bytes());
+        fs::write(&self.path, &self.bytes).unwrap();
+        Pack::open(&self.path)
+    }
+}
+
+/// Forges a pack and returns what is said of it.
+fn malformed(part: Part, forge: impl Fn(&mut Forgery)) -> String {
+    let mut forgery = Forgery::new();
+    forge(&mut forgery);
+    match forgery.open() {
+        Err(FormatError::Malformed { part: found, problem, .. }) => {
+            assert_eq!(found, part, "{problem}");
+            problem
+        }
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it opens"),
+    }
+}
+
+fn superblock(forge: impl Fn(&mut Forgery)) -> String {
+    malformed(Part::Superblock, forge)
+}
+
+fn records(forge: impl Fn(&mut Forgery)) -> String {
+    malformed(Part::Records, forge)
+}
+
+#[track_caller]
+fn says(problem: String, expected: &str) {
+    assert!(problem.contains(expected), "{problem}");
+}
+
+#[test]
+fn without_a_forgery_it_opens() {
+    assert_eq!(Forgery::new().open().unwrap().len(), 8);
+}
+
+#[test]
+fn another_magic() {
+    let mut forgery = Forgery::new();
+    forgery.put(0, b"DDLPPACX");
+    assert!(matches!(forgery.open(), Err(FormatError::NotAPack { .. })));
+}
+
+#[test]
+fn another_version() {
+    let mut forgery = Forgery::new();
+    forgery.put(VERSION, &2u32.to_le_bytes());
+    assert!(matches!(forgery.open(), Err(FormatError::Version { found: 2, .. })));
+}
+
+#[test]
+fn another_length() {
+    let mut forgery = Forgery::new();
+    forgery.put(FILE_BYTES, &u64::MAX.to_le_bytes());
+    assert!(matches!(forgery.open(), Err(FormatError::Length { expected: u64::MAX, .. })));
+}
+
+#[test]
+fn a_length_that_is_no_whole_number_of_blocks() {
+    let mut forgery = Forgery::new();
+    forgery.bytes.push(0);
+    let length = forgery.bytes.len() as u64;
+    forgery.put(FILE_BYTES, &length.to_le_bytes());
+    assert!(matches!(forgery.open(), Err(FormatError::Malformed { .. })));
+}
+
+#[test]
+fn more_samples_than_the_records_hold() {
+    says(superblock(|f| f.put(SAMPLES, &9u64.to_le_bytes())), "9 samples");
+    says(superblock(|f| f.put(SAMPLES, &(u64::MAX / 32).to_le_bytes())), "samples, but");
+}
+
+#[test]
+fn no_samples() {
+    says(
+        superblock(|f| {
+            f.put(SAMPLES, &0u64.to_le_bytes());
+            for part in [Part::Records, Part::Labels] {
+                f.put(f.entry(part) + LENGTH, &0u64.to_le_bytes());
+            }
+        }),
+        "no samples",
+    );
+}
+
+#[test]
+fn more_classes_than_their_section_holds() {
+    says(superblock(|f| f.put(CLASSES, &u32::MAX.to_le_bytes())), "4294967295 classes");
+    says(superblock(|f| f.put(CLASSES, &1000u32.to_le_bytes())), "1000 classes");
+}
+
+#[test]
+fn more_sections_than_the_table_holds() {
+    says(superblock(|f| f.put(SECTIONS, &65u32.to_le_bytes())), "65 sections");
+    says(superblock(|f| f.put(SECTIONS, &u32::MAX.to_le_bytes())), "at most 64");
+}
+
+#[test]
+fn a_section_that_is_missing_or_there_twice() {
+    says(superblock(|f| f.put(SECTIONS, &3u32.to_le_bytes())), "0 times a classes section");
+    says(superblock(|f| f.put(f.entry(Part::Classes) + KIND, &2u32.to_le_bytes())), "2 times a labels section");
+}
+
+#[test]
+fn a_section_outside_of_the_file() {
+    let end = |f: &Forgery| f.layout.file_bytes;
+    says(superblock(|f| f.put(f.entry(Part::Names) + OFFSET, &end(f).to_le_bytes())), "ends after the file");
+    says(superblock(|f| f.put(f.entry(Part::Names) + LENGTH, &u64::MAX.to_le_bytes())), "ends after the file");
+    let far = (u64::MAX - 4095).to_le_bytes();
+    says(superblock(|f| f.put(f.entry(Part::Names) + OFFSET, &far)), "ends after the file");
+}
+
+#[test]
+fn a_section_that_is_not_aligned() {
+    says(superblock(|f| f.put(f.entry(Part::Names) + OFFSET, &12_289u64.to_le_bytes())), "no multiple");
+}
+
+#[test]
+fn sections_that_overlap() {
+    says(superblock(|f| f.put(f.entry(Part::Names) + OFFSET, &4096u64.to_le_bytes())), "overlaps");
+    says(superblock(|f| f.put(f.entry(Part::Names) + OFFSET, &0u64.to_le_bytes())), "overlaps");
+    says(superblock(|f| f.put(f.entry(Part::Names) + LENGTH, &4097u64.to_le_bytes())), "overlaps");
+}
+
+#[test]
+fn a_sample_region_outside_of_the_file_or_over_a_section() {
+    says(superblock(|f| f.put(DATA_BYTES, &u64::MAX.to_le_bytes())), "ends after the file");
+    says(superblock(|f| f.put(DATA_OFFSET, &4096u64.to_le_bytes())), "overlaps");
+}
+
+/// A further section between the others and the samples, of a kind from the future.
+fn with_a_further_section(flags: u32) -> Forgery {
+    let mut forgery = Forgery::new();
+    let entry = TABLE + 32 * forgery.layout.sections.len();
+    let offset = forgery.layout.data_offset;
+    forgery.put(SECTIONS, &5u32.to_le_bytes());
+    forgery.put(entry + KIND, &77u32.to_le_bytes());
+    forgery.put(entry + FLAGS, &flags.to_le_bytes());
+    forgery.put(entry + OFFSET, &offset.to_le_bytes());
+    forgery
+}
+
+#[test]
+fn an_unknown_section_is_passed_over_unless_it_must_be_known() {
+    assert_eq!(with_a_further_section(0).open().unwrap().len(), 8);
+    let Err(FormatError::Malformed { problem, .. }) = with_a_further_section(1).open() else { panic!("it opens") };
+    says(problem, "section 77 is needed");
+}
+
+#[test]
+fn a_label_beyond_the_classes() {
+    let problem = malformed(Part::Labels, |f| {
+        let labels = f.layout.section(Part::Labels).offset as usize;
+        f.put(labels + 4 * 5, &2u32.to_le_bytes());
+    });
+    says(problem, "sample 5 has label 2");
+}
+
+#[test]
+fn class_names_that_lie_about_their_length() {
+    let classes = |forge: fn(&mut Forgery, usize)| {
+        malformed(Part::Classes, move |f| {
+            let at = f.layout.section(Part::Classes).offset as usize;
+            forge(f, at);
+        })
+    };
+    says(classes(|f, at| f.put(at, &u32::MAX.to_le_bytes())), "class 0 of 2 is cut short");
+    says(classes(|f, at| f.put(at + 10, &7u32.to_le_bytes())), "class 1 of 2 is cut short");
+    says(classes(|f, at| f.put(at + 10, &5u32.to_le_bytes())), "1 bytes follow");
+    says(classes(|f, at| f.put(at + 5, &[0xFF])), "not UTF-8");
+}
+
+#[test]
+fn a_sample_outside_of_the_sample_region() {
+    says(records(|f| f.put(f.record(3), &u64::MAX.to_le_bytes())), "outside of the sample region");
+    says(records(|f| f.put(f.record(3), &0u64.to_le_bytes())), "sample 3");
+    says(records(|f| f.put(f.record(7) + RECORD_LENGTH, &100_000u32.to_le_bytes())), "outside of the sample region");
+}
+
+#[test]
+fn samples_that_overlap() {
+    let problem = records(|f| {
+        let second = f.record(1);
+        let before = f.layout.data_offset + 1;
+        f.put(second, &before.to_le_bytes());
+    });
+    says(problem, "sample 1: its bytes at");
+}
+
+#[test]
+fn a_name_outside_of_the_names() {
+    says(records(|f| f.put(f.record(2) + NAME_OFFSET, &u64::MAX.to_le_bytes())), "not in the names section");
+    says(records(|f| f.put(f.record(2) + NAME_LENGTH, &100_000u32.to_le_bytes())), "not in the names section");
+}
+
+#[test]
+fn codes_that_mean_nothing() {
+    says(records(|f| f.put(f.record(0) + FORM, &[9])), "form 9");
+    says(records(|f| f.put(f.record(0) + VERDICT, &[9])), "verdict 9");
+    says(records(|f| f.put(f.record(0) + REASON, &[1])), "verdict 0 with reason 1");
+    says(records(|f| f.put(f.record(0) + VERDICT, &[2, 200])), "unknown reason 200");
+    says(records(|f| f.put(f.record(0) + RECORD_FLAGS, &[1])), "must be 0");
+    says(records(|f| f.put(f.record(0) + DETAIL_OFFSET, &[1])), "must be 0");
+}
+
+#[test]
+fn planes_of_another_size() {
+    let planar = |width: u32| {
+        records(move |f| {
+            f.put(f.record(0) + FORM, &[1]);
+            f.put(f.record(0) + WIDTH, &[width.to_le_bytes(), width.to_le_bytes()].concat());
+        })
+    };
+    says(planar(4), "not three planes of 4 x 4");
+    says(planar(u32::MAX), "not three planes");
+}
+
+#[test]
+fn every_truncation_is_an_error() {
+    let bench = Bench::new(2, 4);
+    let path = bench.packed();
+    let layout = Pack::open(&path).unwrap().layout().clone();
+    let whole = fs::read(&path).unwrap();
+    let mut lengths = vec![0, 1, 7, 8, 255, 4095, 4096, whole.len() - 1, whole.len() - 4096];
+    for section in &layout.sections {
+        lengths.extend([section.offset, section.offset + 1, section.offset + section.length].map(|at| at as usize));
+    }
+    lengths.extend([layout.data_offset, layout.data_offset + layout.data_bytes / 2].map(|at| at as usize));
+    for length in lengths {
+        fs::write(&path, &whole[..length]).unwrap();
+        let error = Pack::open(&path).err().unwrap_or_else(|| panic!("{length} bytes open"));
+        let named = matches!(error, FormatError::Length { .. } | FormatError::NotAPack { .. });
+        assert!(named, "{length}: {error}");
+        assert!(error.to_string().contains("out.ddlp"), "{error}");
+    }
+    fs::write(&path, [whole.clone(), vec![0; 4096]].concat()).unwrap();
+    assert!(matches!(Pack::open(&path), Err(FormatError::Length { .. })));
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_open_is_a_read_error() {
+    let bench = Bench::new(2, 4);
+    let path = bench.packed();
+    let pack = Pack::open(&path).unwrap();
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(pack.layout().data_offset).unwrap();
+    let error = pack.read(3, &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, ReadError::Io { .. }), "{error}");
+    let mut block = [0; 4096];
+    assert!(pack.export().unwrap().read_at(pack.layout().data_offset, &mut block).is_err());
+}

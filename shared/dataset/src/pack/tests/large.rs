@@ -1,0 +1,44 @@
+//! A pack whose records do not stay in memory.
+
+use super::{Bench, Pixels, quietly};
+use crate::pack::{Broken, Pack, PackOptions, Part, RECORD_BYTES, RESIDENT_RECORD_BYTES_MAX, Survey, verify};
+use crate::{Dataset, Form, ReadError};
+use std::fs;
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
+
+#[test]
+fn records_are_fetched_and_checked_one_by_one() {
+    let bench = Bench::new(1, 1);
+    let out = bench.path("out.ddlp");
+    let samples = RESIDENT_RECORD_BYTES_MAX / RECORD_BYTES as u64 + 1000;
+    let source = Pixels::new(samples);
+    quietly(&source, &out, &PackOptions::default()).unwrap();
+    let pack = Pack::open(&out).unwrap();
+    let (mut buf, mut expected) = (Vec::new(), Vec::new());
+    for index in (0..samples).step_by(997) {
+        assert_eq!(pack.read(index, &mut buf).unwrap(), Form::Planar { width: 1, height: 1 });
+        source.read(index, &mut expected).unwrap();
+        assert_eq!((&buf, pack.label(index), pack.name(index)), (&expected, source.label(index), source.name(index)));
+    }
+    assert_eq!(Survey::of(&pack).unwrap().class_samples.iter().sum::<u64>(), samples);
+    let report = verify(&out, 2, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!((report.samples, report.broken_count), (samples, 0));
+    damaged_record(&pack, &out, 70_000);
+}
+
+/// Damages a record behind the back of the open pack.
+fn damaged_record(pack: &Pack, out: &std::path::Path, index: u64) {
+    let at = pack.layout().section(Part::Records).offset + index * RECORD_BYTES as u64;
+    fs::OpenOptions::new().write(true).open(out).unwrap().write_all_at(&[0xFF], at).unwrap();
+    let error = pack.read(index, &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, ReadError::Record { .. }), "{error}");
+    assert_eq!(pack.name(index), format!("#{index} (its record is damaged)"));
+    assert!(pack.read(index + 1, &mut Vec::new()).is_ok());
+    // Opening does not look at it; checking does.
+    let report = verify(out, 2, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(report.samples, pack.len());
+    let named = |broken: &Broken| matches!(broken, Broken::Record { index: found, .. } if *found == index);
+    assert!(report.broken.iter().any(named), "{:?}", report.broken);
+    assert!(Pack::open(out).is_ok());
+}

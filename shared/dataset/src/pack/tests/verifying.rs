@@ -1,0 +1,151 @@
+//! `verify` notices every change and names what it hit.
+
+use super::Bench;
+use crate::Dataset;
+use crate::pack::{Broken, Pack, Part, VerifyError, VerifyReport, verify};
+use proptest::prelude::*;
+use std::fs;
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+use std::sync::OnceLock;
+
+fn report(path: &Path) -> VerifyReport {
+    verify(path, 2, &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+#[test]
+fn a_whole_pack_is_intact() {
+    let bench = Bench::new(2, 90);
+    let mut last = 0;
+    let report = verify(&bench.packed(), 3, &mut |progress| {
+        assert!((last..=180).contains(&progress.samples));
+        last = progress.samples;
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert!(report.is_intact(), "{:?}", report.broken);
+    assert_eq!((report.samples, last), (180, 180));
+}
+
+#[test]
+fn it_can_be_cancelled() {
+    let bench = Bench::new(2, 90);
+    let error = verify(&bench.packed(), 2, &mut |_| ControlFlow::Break(())).unwrap_err();
+    assert!(matches!(error, VerifyError::Cancelled));
+}
+
+#[test]
+fn a_file_that_is_not_there_or_no_pack_is_said_to_be_so() {
+    let bench = Bench::new(1, 1);
+    let missing = verify(&bench.path("none.ddlp"), 1, &mut |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(missing.to_string().contains("none.ddlp"));
+    let path = bench.path("text.ddlp");
+    fs::write(&path, b"hello").unwrap();
+    let report = report(&path);
+    assert_eq!((report.broken_count, report.samples), (1, 0));
+    assert!(report.broken[0].to_string().contains("is not a pack"), "{}", report.broken[0]);
+}
+
+#[test]
+fn samples_that_share_bytes_are_noticed_though_all_checksums_fit() {
+    let bench = Bench::new(1, 3);
+    let path = bench.packed();
+    let mut bytes = fs::read(&path).unwrap();
+    // The second record becomes a copy of the first: same extent, same name, same checksums.
+    let records = Pack::open(&path).unwrap().layout().section(Part::Records);
+    let (first, second) = (records.offset as usize, records.offset as usize + 64);
+    bytes.copy_within(first..first + 64, second);
+    let crc = crc32c::crc32c(&bytes[records.offset as usize..][..records.length as usize]);
+    bytes[256 + 24..256 + 28].copy_from_slice(&crc.to_le_bytes());
+    let crc = crc32c::crc32c(&bytes[..4092]);
+    bytes[4092..4096].copy_from_slice(&crc.to_le_bytes());
+    fs::write(&path, bytes).unwrap();
+    let report = report(&path);
+    assert!(report.broken.iter().any(|broken| matches!(broken, Broken::Overlap { index: 1, .. })), "{report:?}");
+    assert!(report.broken.iter().any(|broken| matches!(broken, Broken::Identity { .. })), "{report:?}");
+}
+
+#[test]
+fn several_broken_samples_are_listed_in_order() {
+    let bench = Bench::new(2, 80);
+    let path = bench.packed();
+    let mut bytes = fs::read(&path).unwrap();
+    let pack = Pack::open(&path).unwrap();
+    let broken = [3u64, 70, 71, 159];
+    for index in broken {
+        bytes[pack.location(index).offset as usize + 5] ^= 0x80;
+    }
+    fs::write(&path, bytes).unwrap();
+    let report = report(&path);
+    let found: Vec<u64> = report
+        .broken
+        .iter()
+        .map(|broken| match broken {
+            Broken::Sample { index, .. } => *index,
+            other => panic!("{other}"),
+        })
+        .collect();
+    assert_eq!((found.as_slice(), report.broken_count), (broken.as_slice(), 4));
+    let error = Pack::open(&path).unwrap().read(70, &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, crate::ReadError::Checksum { .. }), "{error}");
+    assert!(error.to_string().contains("class0/0070.jpg"), "{error}");
+}
+
+/// A pack that is made once and damaged in copies.
+struct Original {
+    bytes: Vec<u8>,
+    data_offset: u64,
+    /// Name and extent of each sample.
+    samples: Vec<(String, Range<u64>)>,
+}
+
+fn original() -> &'static Original {
+    static ORIGINAL: OnceLock<Original> = OnceLock::new();
+    ORIGINAL.get_or_init(|| {
+        let bench = Bench::new(2, 3);
+        let path = bench.packed();
+        let pack = Pack::open(&path).unwrap();
+        let place = |index| {
+            let location = pack.location(index);
+            (pack.name(index), location.offset..location.offset + location.length)
+        };
+        let samples = (0..pack.len()).map(place).collect();
+        Original { bytes: fs::read(&path).unwrap(), data_offset: pack.layout().data_offset, samples }
+    })
+}
+
+/// Flips a bit and makes sure that it is noticed: by the sample's name where it hit a sample.
+fn flipped_bit_is_named(at: usize, bit: u32) -> Result<(), TestCaseError> {
+    let Original { bytes, data_offset, samples } = original();
+    let mut bytes = bytes.clone();
+    bytes[at] ^= 1 << bit;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("damaged.ddlp");
+    fs::write(&path, bytes).unwrap();
+    let report = report(&path);
+    prop_assert!(!report.is_intact(), "a flipped bit {bit} of byte {at} is not noticed");
+    let hit = samples.iter().find(|(_, extent)| extent.contains(&(at as u64)));
+    match (hit, &report.broken[0]) {
+        (Some((name, _)), Broken::Sample { name: found, .. }) => prop_assert_eq!(name, found),
+        (Some(_), other) => prop_assert!(false, "{}", other),
+        (None, Broken::Padding { offset }) => prop_assert_eq!(*offset, at as u64),
+        (None, other) => prop_assert!((at as u64) < *data_offset, "{}", other),
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn any_flipped_bit_is_noticed(place in any::<prop::sample::Index>(), bit in 0u32..8) {
+        flipped_bit_is_named(place.index(original().bytes.len()), bit)?;
+    }
+
+    /// Most of a small pack is padding: this one hits what is not.
+    #[test]
+    fn any_flipped_bit_of_something_is_noticed(place in any::<prop::sample::Index>(), bit in 0u32..8) {
+        let filled: Vec<usize> = original().bytes.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(at, _)| at).collect();
+        flipped_bit_is_named(*place.get(&filled), bit)?;
+    }
+}

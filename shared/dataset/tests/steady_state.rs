@@ -1,0 +1,135 @@
+//! Reading samples into a buffer that is used again allocates nothing.
+//!
+//! An allocator that counts stands in for the system's, for this test program alone.
+
+use ddlp_dataset::pack::{PackOptions, RESIDENT_RECORD_BYTES_MAX, pack};
+use ddlp_dataset::{Dataset, Form, Identity, Location, ReadError, open};
+use ddlp_pixels::encode::{JpegOptions, jpeg};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call is passed on to the system's allocator as it came; counting touches a thread-local without a destructor and
+// allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller keeps the contract of `realloc`.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn allocations_of_a_second_pass(dataset: &dyn Dataset) -> u64 {
+    let mut buf = Vec::new();
+    let mut pass = || {
+        for index in 0..dataset.len() {
+            dataset.read(index, &mut buf).unwrap();
+        }
+    };
+    pass();
+    let before = ALLOCATIONS.get();
+    pass();
+    ALLOCATIONS.get() - before
+}
+
+fn image(seed: u32) -> Vec<u8> {
+    let (width, height) = (32 + seed, 48);
+    let pixels: Vec<u8> = (0..width * height * 3).map(|at| (at * seed) as u8).collect();
+    jpeg(&pixels, width, height, &JpegOptions::default()).unwrap()
+}
+
+fn pack_into(source: &dyn Dataset, out: &Path) -> Box<dyn Dataset> {
+    pack(source, out, &PackOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+    open(out).unwrap()
+}
+
+#[test]
+fn no_kind_of_dataset_allocates_in_steady_state() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    for class in ["a class", "b"] {
+        fs::create_dir_all(path("folder").join(class)).unwrap();
+        (1..20)
+            .for_each(|seed| fs::write(path("folder").join(class).join(format!("{seed}.jpg")), image(seed)).unwrap());
+    }
+    let folder = open(&path("folder")).unwrap();
+    fs::create_dir(path("cifar")).unwrap();
+    fs::write(path("cifar/data_batch_1.bin"), vec![1; 3073 * 10]).unwrap();
+    let cifar = open(&path("cifar")).unwrap();
+    let mut archive = tar::Builder::new(fs::File::create(path("shard.tar")).unwrap());
+    for seed in 1..20 {
+        for (extension, content) in [("jpg", image(seed)), ("cls", b"1".to_vec())] {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(content.len() as u64);
+            archive.append_data(&mut header, format!("{seed}.{extension}"), content.as_slice()).unwrap();
+        }
+    }
+    archive.into_inner().unwrap();
+    let shards = open(&path("shard.tar")).unwrap();
+    let small = pack_into(&*folder, &path("small.ddlp"));
+    let large = pack_into(&Many(RESIDENT_RECORD_BYTES_MAX / 64 + 1), &path("large.ddlp"));
+    for dataset in [folder, cifar, shards, small, large] {
+        assert_eq!(allocations_of_a_second_pass(&*dataset), 0, "{} of {}", dataset.kind(), dataset.len());
+    }
+}
+
+/// So many samples that a pack of them does not keep its records in memory.
+struct Many(u64);
+
+impl Dataset for Many {
+    fn len(&self) -> u64 {
+        self.0
+    }
+
+    fn classes(&self) -> &[String] {
+        const { &[String::new()] }
+    }
+
+    fn label(&self, _: u64) -> u32 {
+        0
+    }
+
+    fn name(&self, index: u64) -> String {
+        index.to_string()
+    }
+
+    fn location(&self, _: u64) -> Location {
+        Location { file: "memory".into(), offset: 0, length: 3 }
+    }
+
+    fn read(&self, _: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+        buf.clear();
+        buf.extend([1, 2, 3]);
+        Ok(Form::Planar { width: 1, height: 1 })
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::from_bytes([1; 32])
+    }
+
+    fn kind(&self) -> &'static str {
+        "many"
+    }
+}
