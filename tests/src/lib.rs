@@ -1,1 +1,11 @@
-//! ddlp-tests
+//! What the tests across crates share: photographs, agents as processes, and a proxy that injects faults.
+//!
+//! - [`photos`]: an ImageFolder of JPEG files of every kind, and its pack.
+//! - [`agent`]: `ddlp-device` as a child process that a test can kill, stop and start again.
+//! - [`proxy`]: a relay between loader and agent that follows a fault plan, PDU by PDU.
+//! - [`runs`]: a run of the loader, reduced to what tests compare.
+
+pub mod agent;
+pub mod photos;
+pub mod proxy;
+pub mod runs;

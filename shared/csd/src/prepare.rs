@@ -58,7 +58,13 @@ impl SamplePreparer {
         let samples = dataset.len();
         let own = sample_id % samples;
         let draw = Draw { seed: context.seed, epoch: context.epoch, sample_id };
-        let mut record = SampleRecord { sample_id, index: own, label: dataset.label(own), outcome: Outcome::Prepared, warned: false };
+        let mut record = SampleRecord {
+            sample_id,
+            index: own,
+            label: dataset.label(own),
+            outcome: Outcome::Prepared,
+            warned: false,
+        };
         let reason = match self.attempt(dataset, program, own, draw, row) {
             Ok(warned) => {
                 record.warned = warned;

@@ -93,7 +93,10 @@ const _: () = assert!(std::mem::offset_of!(Header, crc) == CRC_FIELD.start);
 impl BatchRequest {
     /// The bytes that Execute Program carries.
     pub fn to_bytes(&self) -> Vec<u8> {
-        assert!((1..=BATCH_SAMPLES_MAX).contains(&self.sample_ids.len()), "a batch has 1 to {BATCH_SAMPLES_MAX} samples");
+        assert!(
+            (1..=BATCH_SAMPLES_MAX).contains(&self.sample_ids.len()),
+            "a batch has 1 to {BATCH_SAMPLES_MAX} samples"
+        );
         let header = Header {
             magic: MAGIC,
             version: VERSION.into(),

@@ -327,7 +327,8 @@ impl SlotHeader {
             return Err(SlotError::Inconsistent("more rows than samples"));
         }
         let shape = header.shape;
-        let row = (shape.height as u64).checked_mul(shape.width as u64).and_then(|n| n.checked_mul(shape.channels as u64));
+        let row =
+            (shape.height as u64).checked_mul(shape.width as u64).and_then(|n| n.checked_mul(shape.channels as u64));
         if row.is_none_or(|bytes| bytes == 0 || bytes > SLOT_BYTES_MAX) {
             return Err(SlotError::Inconsistent("shape"));
         }

@@ -1,0 +1,117 @@
+//! `ddlp-device` as a child process.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+/// A program of this workspace, built for the profile of the tests.
+pub fn program(name: &str) -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let folder = BUILT.get_or_init(|| {
+        // Tests lie in PROFILE/deps, programs in PROFILE.
+        let exe = std::env::current_exe().expect("the test has a path");
+        let folder = exe.parent().and_then(Path::parent).expect("tests lie in deps").to_path_buf();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "-p", "ddlp-device", "--bins"]);
+        if folder.ends_with("release") {
+            cargo.arg("--release");
+        }
+        cargo.env("CARGO_TARGET_DIR", folder.parent().expect("profiles lie in the target folder"));
+        assert!(cargo.status().expect("cargo runs").success(), "the programs build");
+        folder
+    });
+    folder.join(name)
+}
+
+/// A running agent; killed when dropped.
+pub struct Agent {
+    args: Vec<String>,
+    child: Child,
+    address: String,
+    nqn: String,
+}
+
+impl Agent {
+    /// Serves a dataset with `slots` slots for batches of at most `batch` samples of 224 × 224, on a port of its choice,
+    /// with a lasting identity in `state`.
+    pub fn start(dataset: &Path, state: &Path, extra: &[&str]) -> Self {
+        let mut args: Vec<String> = ["serve", "--dataset", &dataset.display().to_string(), "--state"].map(String::from).into();
+        args.push(state.display().to_string());
+        args.extend(extra.iter().map(|arg| arg.to_string()));
+        let (child, address, nqn) = spawn(&args, "127.0.0.1:0");
+        Self { args, child, address, nqn }
+    }
+
+    /// Its address for the loader.
+    pub fn url(&self) -> String {
+        self.url_by(&self.address)
+    }
+
+    /// The same agent, reached through a relay at `address`.
+    pub fn url_by(&self, address: &str) -> String {
+        format!("tcp://{address}/{}", self.nqn)
+    }
+
+    /// `HOST:PORT` where it listens.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).expect("the agent can be signalled");
+    }
+
+    /// Kills it at once.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("the agent can be killed");
+        self.child.wait().expect("the agent is reaped");
+    }
+
+    /// Starts it again where it was.
+    pub fn restart(&mut self) {
+        let (child, address, nqn) = spawn(&self.args, &self.address.clone());
+        assert_eq!((&address, &nqn), (&self.address, &self.nqn), "an agent keeps its identity over a restart");
+        self.child = child;
+    }
+
+    /// Largest resident memory it had, in bytes, mapped slots included.
+    pub fn peak_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("a live process");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux tells the peak");
+        line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).expect("in KiB") * 1024
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // A stopped process is killed as well; both fail only when it is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(args: &[String], listen: &str) -> (Child, String, String) {
+    let mut child = Command::new(program("ddlp-device"))
+        .args(args)
+        .args(["--listen", listen])
+        .env("RUST_LOG", "warn")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the agent starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("the agent says where it listens");
+    let ready: serde_json::Value =
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("the agent printed {line:?} instead of its address"));
+    let text = |key: &str| ready[key].as_str().expect("a text").to_string();
+    (child, text("listen"), text("nqn"))
+}

@@ -1,0 +1,173 @@
+//! A relay between loader and agent that follows a fault plan.
+//!
+//! It passes PDUs on one by one; the plan sees each and may change it, hold it back, drop it or cut the connection in the
+//! middle of it. It is the network's side of the faults: nothing in loader or agent knows of it.
+
+use ddlp_nvme::tcp::COMMON_BYTES;
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Which way a PDU goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the loader to the agent.
+    ToAgent,
+    /// From the agent to the loader.
+    ToLoader,
+}
+
+/// What the plan makes of a PDU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is passed on (as the plan may have changed it).
+    Pass,
+    /// It never arrives.
+    Drop,
+    /// It arrives later; what follows on the connection waits behind it.
+    Delay(Duration),
+    /// Only its first bytes arrive, then the connection is gone.
+    Cut(usize),
+}
+
+/// PDU types that plans look for.
+pub const CAPSULE_COMMAND: u8 = 4;
+/// Completion.
+pub const CAPSULE_RESPONSE: u8 = 5;
+/// Data towards the loader.
+pub const C2H_DATA: u8 = 7;
+
+/// One PDU and the connection it is on.
+pub struct Pdu<'a> {
+    /// Its way.
+    pub way: Way,
+    /// Number of the connection.
+    pub connection: u64,
+    /// All of it.
+    pub bytes: &'a mut Vec<u8>,
+    commands: &'a Mutex<HashMap<u16, [u8; 64]>>,
+}
+
+impl Pdu<'_> {
+    /// PDU type.
+    pub fn kind(&self) -> u8 {
+        self.bytes[0]
+    }
+
+    /// The submission queue entry of a command, or the one that a completion or data PDU answers.
+    pub fn command(&self) -> Option<[u8; 64]> {
+        match self.kind() {
+            CAPSULE_COMMAND => self.bytes.get(8..72)?.try_into().ok(),
+            CAPSULE_RESPONSE => self.lookup(20),
+            C2H_DATA => self.lookup(8),
+            _ => None,
+        }
+    }
+
+    fn lookup(&self, at: usize) -> Option<[u8; 64]> {
+        let id = u16::from_le_bytes(self.bytes.get(at..at + 2)?.try_into().ok()?);
+        self.commands.lock().expect("no panic while the commands are locked").get(&id).copied()
+    }
+
+    /// True for an Execute Program and what answers it.
+    pub fn is_execute(&self) -> bool {
+        self.command().is_some_and(|entry| entry[0] == 0x01 && entry[4..8] == 3u32.to_le_bytes())
+    }
+
+    /// True for a read of the result namespace and what answers it.
+    pub fn is_result_read(&self) -> bool {
+        self.command().is_some_and(|entry| entry[0] == 0x02 && entry[4..8] == 2u32.to_le_bytes())
+    }
+
+    /// Makes a completion carry this status (SCT and SC, without the phase tag).
+    pub fn set_status(&mut self, status: u16) {
+        assert_eq!(self.kind(), CAPSULE_RESPONSE);
+        self.bytes[22..24].copy_from_slice(&(status << 1).to_le_bytes());
+    }
+}
+
+type Plan = dyn FnMut(&mut Pdu<'_>) -> Fate + Send;
+
+/// The running relay. Connections end with the process.
+pub struct Proxy {
+    address: SocketAddr,
+}
+
+impl Proxy {
+    /// Relays to the agent at `agent` by the plan.
+    pub fn start(agent: &str, plan: impl FnMut(&mut Pdu<'_>) -> Fate + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (agent, plan) = (agent.to_string(), Arc::new(Mutex::new(plan)));
+        std::thread::spawn(move || {
+            static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
+            for loader in listener.incoming().map_while(Result::ok) {
+                let Ok(upstream) = TcpStream::connect(&agent) else { continue };
+                relay(loader, upstream, CONNECTIONS.fetch_add(1, Ordering::Relaxed), plan.clone());
+            }
+        });
+        Self { address }
+    }
+
+    /// Where the loader connects.
+    pub fn address(&self) -> String {
+        self.address.to_string()
+    }
+}
+
+fn relay(loader: TcpStream, agent: TcpStream, connection: u64, plan: Arc<Mutex<Plan>>) {
+    for socket in [&loader, &agent] {
+        socket.set_nodelay(true).expect("a TCP socket");
+    }
+    let commands = Arc::new(Mutex::new(HashMap::new()));
+    let clone = |socket: &TcpStream| socket.try_clone().expect("a socket can be shared");
+    let ways = [(Way::ToAgent, clone(&loader), clone(&agent)), (Way::ToLoader, agent, loader)];
+    for (way, from, to) in ways {
+        let (commands, plan) = (commands.clone(), plan.clone());
+        std::thread::spawn(move || {
+            pump(way, &from, &to, connection, &commands, &plan);
+            let _ = from.shutdown(Shutdown::Both);
+            let _ = to.shutdown(Shutdown::Both);
+        });
+    }
+}
+
+/// Passes PDUs on until either side is gone or the plan cuts.
+fn pump(
+    way: Way,
+    mut from: &TcpStream,
+    mut to: &TcpStream,
+    connection: u64,
+    commands: &Mutex<HashMap<u16, [u8; 64]>>,
+    plan: &Mutex<Plan>,
+) -> Option<()> {
+    loop {
+        let mut bytes = vec![0; COMMON_BYTES];
+        from.read_exact(&mut bytes).ok()?;
+        let total = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]) as usize;
+        bytes.resize(total.max(COMMON_BYTES), 0);
+        from.read_exact(&mut bytes[COMMON_BYTES..]).ok()?;
+        if bytes[0] == CAPSULE_COMMAND && bytes.len() >= 72 {
+            let entry: [u8; 64] = bytes[8..72].try_into().ok()?;
+            let id = u16::from_le_bytes([entry[2], entry[3]]);
+            commands.lock().expect("no panic while the commands are locked").insert(id, entry);
+        }
+        let fate = {
+            let mut plan = plan.lock().expect("a plan does not panic");
+            plan(&mut Pdu { way, connection, bytes: &mut bytes, commands })
+        };
+        match fate {
+            Fate::Pass => {}
+            Fate::Drop => continue,
+            Fate::Delay(time) => std::thread::sleep(time),
+            Fate::Cut(first) => {
+                let _ = to.write_all(&bytes[..first.min(bytes.len())]);
+                return None;
+            }
+        }
+        to.write_all(&bytes).ok()?;
+    }
+}

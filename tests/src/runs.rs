@@ -1,0 +1,95 @@
+//! A run of the loader, reduced to what tests compare.
+
+use crate::agent::program;
+use ddlp_host::{Batch, Digest, DriveSpec, Loader, LoaderBuilder, LocalDrive, LocalResults, Report};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What a run delivered.
+pub struct Run {
+    /// Order-free digest over (sample id, pixels).
+    pub digest: String,
+    /// The same in the order of delivery.
+    pub ordered_digest: String,
+    /// Batches as delivered: epoch, batch, prong.
+    pub order: Vec<(u32, u32, usize)>,
+    /// Sample ids of each batch as delivered.
+    pub batches: Vec<Vec<u64>>,
+    /// How often each (epoch, sample id) came.
+    pub counts: BTreeMap<(u32, u64), u32>,
+    /// The loader's report.
+    pub report: Report,
+    /// Its plan.
+    pub plan: ddlp_host::Plan,
+}
+
+impl Run {
+    /// Runs to the end; `each` sees every batch.
+    pub fn with(builder: LoaderBuilder, mut each: impl FnMut(&Batch, &Loader)) -> Self {
+        let mut loader = builder.build().unwrap_or_else(|error| panic!("the loader builds: {}", chain(&error)));
+        let mut digest = Digest::default();
+        let (mut order, mut batches, mut counts) = (Vec::new(), Vec::new(), BTreeMap::new());
+        while let Some(batch) = loader.next() {
+            let batch = batch.unwrap_or_else(|error| panic!("every batch comes: {}", chain(&error)));
+            digest.update(&batch);
+            order.push((batch.epoch(), batch.index(), batch.prong()));
+            for &id in batch.sample_ids() {
+                *counts.entry((batch.epoch(), id)).or_insert(0) += 1;
+            }
+            each(&batch, &loader);
+            batches.push(batch.sample_ids().to_vec());
+        }
+        Self {
+            digest: digest.unordered(),
+            ordered_digest: digest.ordered(),
+            order,
+            batches,
+            counts,
+            report: loader.report(),
+            plan: loader.plan(),
+        }
+    }
+
+    /// Runs to the end.
+    pub fn of(builder: LoaderBuilder) -> Self {
+        Self::with(builder, |_, _| ())
+    }
+
+    /// Asserts that each of `samples` samples came once in each of `epochs` epochs.
+    pub fn assert_exactly_once(&self, epochs: u32, samples: u64) {
+        assert_eq!(self.counts.len() as u64, u64::from(epochs) * samples, "every sample came");
+        let doubled: Vec<_> = self.counts.iter().filter(|&(_, &count)| count != 1).collect();
+        assert!(doubled.is_empty(), "no sample came twice: {doubled:?}");
+    }
+
+    /// Number of faults of a kind.
+    pub fn faults(&self, kind: &str) -> usize {
+        self.report.faults.iter().filter(|fault| fault.kind == kind).count()
+    }
+
+    /// Batches that drives made.
+    pub fn drive_batches(&self) -> usize {
+        self.order.iter().filter(|&&(_, _, prong)| prong > 0).count()
+    }
+}
+
+/// An error with its causes.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text += &format!(": {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// A loader over a dataset with small batches.
+pub fn loader(dataset: &Path) -> LoaderBuilder {
+    Loader::builder().dataset_path(dataset).batch_size(8).threads(2).seed(7)
+}
+
+/// A local drive with shared or read slots.
+pub fn local(results: LocalResults) -> DriveSpec {
+    DriveSpec::Local(LocalDrive { agent: Some(program("ddlp-device")), results, ..LocalDrive::default() })
+}
