@@ -1,1 +1,136 @@
-fn main() {}
+//! `ddlp`: packs datasets, runs epochs from both ends, measures.
+//!
+//! - [`pack`], [`inspect`], [`verify`]: packs.
+//! - [`mod@run`]: the main job, its live display and its summary; [`report`]: its HTML page.
+//! - What [`mod@bench`] measures is printed with machine and revision.
+//! - [`sample_data`]: a photographic dataset to try things on.
+//!
+//! Exit status: 0 done, 1 an error (said on standard error), 2 a wrong command line, 130 after Ctrl-C.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod cores;
+mod inspect;
+mod interrupt;
+mod machine;
+mod output;
+mod pack;
+mod progress;
+mod report;
+mod run;
+mod sample_data;
+mod text;
+mod verify;
+
+use clap::{Parser, Subcommand};
+use interrupt::Interrupt;
+use std::process::ExitCode;
+
+/// How a command ended, when it did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// As asked.
+    Done,
+    /// What was looked at is not as it should be; that has been said.
+    Wrong,
+    /// By Ctrl-C.
+    Interrupted,
+}
+
+/// Prepare training images from both ends: on the host's CPU and inside a computational storage drive, at the same time.
+#[derive(Parser)]
+#[command(version, after_help = EXAMPLES, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Try it without any data of your own:
+  ddlp sample-data photos --images 600
+  ddlp pack photos photos.ddlp
+  ddlp run photos.ddlp --strategy mte --batch 32 --report report.html
+
+`ddlp COMMAND --help` explains each command with examples. RUST_LOG=ddlp=debug shows what happens inside.";
+
+#[derive(Subcommand)]
+enum Command {
+    Pack(pack::PackArgs),
+    Inspect(inspect::InspectArgs),
+    Verify(verify::VerifyArgs),
+    Run(Box<run::RunArgs>),
+    /// Measure this machine.
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
+    SampleData(sample_data::SampleDataArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_log();
+    match dispatch(cli.command) {
+        Ok(Ending::Done) => ExitCode::SUCCESS,
+        Ok(Ending::Wrong) => ExitCode::FAILURE,
+        Ok(Ending::Interrupted) => ExitCode::from(interrupt::EXIT_STATUS),
+        Err(error) => {
+            eprint!("{}", error_text(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: Command) -> anyhow::Result<Ending> {
+    let interrupt = Interrupt::install()?;
+    match command {
+        Command::Pack(args) => pack::pack(&args, &interrupt),
+        Command::Inspect(args) => inspect::inspect(&args),
+        Command::Verify(args) => verify::verify(&args, &interrupt),
+        Command::Run(args) => run::run(&args, &interrupt),
+        Command::Bench(command) => bench::bench(&command, &interrupt),
+        Command::SampleData(args) => sample_data::sample_data(&args, &interrupt),
+    }
+}
+
+/// What the libraries report goes to standard error when RUST_LOG asks for it. The live display says itself what matters.
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::builder()
+        .with_default_directive(tracing_subscriber::filter::LevelFilter::OFF.into())
+        .from_env_lossy();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}
+
+/// An error and its causes, one per line. A cause that the line above already ends with is left out.
+fn error_text(error: &anyhow::Error) -> String {
+    let mut lines = Vec::<String>::new();
+    for cause in error.chain() {
+        let line = cause.to_string();
+        if !lines.last().is_some_and(|above| above.ends_with(&line)) {
+            lines.push(line);
+        }
+    }
+    let mut text = String::new();
+    for (depth, line) in lines.iter().enumerate() {
+        let head = if depth == 0 { "error: " } else { "  because: " };
+        let body = line.lines().map(text::printable).collect::<Vec<_>>().join("\n    ");
+        text.push_str(&format!("{head}{body}\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn errors_name_their_causes_once_and_cannot_steer_the_terminal() {
+        let error =
+            anyhow::anyhow!("no such file").context("cannot open \u{1b}[2Jx: no such file").context("cannot run");
+        assert_eq!(error_text(&error), "error: cannot run\n  because: cannot open \u{fffd}[2Jx: no such file\n");
+    }
+}

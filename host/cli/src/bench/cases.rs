@@ -1,0 +1,165 @@
+//! What `ddlp bench dual` runs, and on which cores.
+
+use crate::cores::CoreList;
+use clap::ValueEnum;
+use serde::Serialize;
+use std::fs;
+
+/// How the host gets the drive's results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Slots {
+    /// Both map the same memory
+    Shared,
+    /// Read by NVMe/TCP
+    Read,
+}
+
+impl Slots {
+    /// As `ddlp run --results` names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Read => "read",
+        }
+    }
+}
+
+/// One kind of run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// As `ddlp run --strategy` names it.
+    pub strategy: &'static str,
+    /// Nothing for the CPU alone, which has no slots.
+    pub slots: Option<Slots>,
+}
+
+/// The CPU alone.
+pub const CPU: Case = Case { strategy: "cpu", slots: None };
+/// Strategies of both prongs together.
+pub const DUAL: [&str; 3] = ["mte", "wrr", "ordered"];
+
+/// The runs of a round, in their order.
+pub fn round(slots: &[Slots]) -> Vec<Case> {
+    let mut cases = vec![CPU];
+    for slots in slots {
+        for strategy in ["csd"].into_iter().chain(DUAL) {
+            cases.push(Case { strategy, slots: Some(*slots) });
+        }
+    }
+    cases
+}
+
+/// Where both sides work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cores {
+    /// The host's.
+    pub host: CoreList,
+    /// The drive's.
+    pub drive: CoreList,
+    /// Why the figures say little, when the cores do not suffice.
+    pub warning: Option<String>,
+}
+
+impl Cores {
+    /// Takes what is named and otherwise one core for each side, not two threads of the same core if that can be avoided.
+    pub fn choose(
+        available: &[usize],
+        host: Option<CoreList>,
+        drive: Option<CoreList>,
+        siblings: impl Fn(usize) -> Vec<usize>,
+    ) -> Self {
+        let taken = drive.as_ref().map_or(&[][..], |list| &list.0);
+        let free = |core: &&usize| !taken.contains(*core);
+        let first = available.iter().find(free).or(available.first()).copied().unwrap_or(0);
+        let host = host.unwrap_or_else(|| CoreList(vec![first]));
+        let beside: Vec<usize> = host.0.iter().flat_map(|core| siblings(*core)).collect();
+        let others: Vec<usize> = available.iter().copied().filter(|core| !host.0.contains(core)).collect();
+        let apart = others.iter().find(|core| !beside.contains(core)).or(others.first()).copied();
+        let drive = drive.unwrap_or_else(|| CoreList(vec![apart.unwrap_or(host.0.first().copied().unwrap_or(0))]));
+        let warning = warning(&host, &drive, &beside);
+        Self { host, drive, warning }
+    }
+}
+
+fn warning(host: &CoreList, drive: &CoreList, beside: &[usize]) -> Option<String> {
+    if drive.0.iter().any(|core| host.0.contains(core)) {
+        return Some(
+            "too few cores: host and drive share a core, so both together cannot be faster than one alone, and the efficiency \
+             below says nothing about the product"
+                .to_string(),
+        );
+    }
+    drive.0.iter().any(|core| beside.contains(core)).then(|| {
+        "too few cores: host and drive work on two hardware threads of one core, so each slows the other down and the \
+         efficiency below is too low"
+            .to_string()
+    })
+}
+
+/// The hardware threads that share a core with this one, by what Linux says; itself left out.
+pub fn siblings(core: usize) -> Vec<usize> {
+    let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
+    let listed = fs::read_to_string(path).ok().and_then(|text| crate::cores::parse(text.trim()).ok());
+    listed.unwrap_or_default().0.into_iter().filter(|other| *other != core).collect()
+}
+
+/// Result slots that hold the whole tail of an epoch under `mte`, as far as `memory_bytes` (of which at most a third) go. The
+/// drive's share of the work follows from its number of cores and its throttle.
+pub fn tail_slots(
+    batches: u64,
+    host: usize,
+    drive: usize,
+    throttle: f64,
+    slot_bytes: u64,
+    memory_bytes: Option<u64>,
+) -> u32 {
+    let ratio = throttle * drive as f64 / host.max(1) as f64;
+    let tail = (batches as f64 * ratio / (1.0 + ratio) * 1.2).ceil() as u64 + 4;
+    let room = memory_bytes.map_or(u64::MAX, |bytes| bytes / 3 / slot_bytes.max(1));
+    tail.min(room).clamp(4, 4096) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_has_each_case_once_and_the_cpu_first() {
+        let cases = round(&[Slots::Shared, Slots::Read]);
+        assert_eq!(cases.len(), 9);
+        assert_eq!(cases[0], CPU);
+        assert_eq!(cases[4], Case { strategy: "ordered", slots: Some(Slots::Shared) });
+        assert_eq!(cases[5], Case { strategy: "csd", slots: Some(Slots::Read) });
+    }
+
+    fn chosen(available: &[usize], host: Option<usize>, drive: Option<usize>) -> (usize, usize, bool) {
+        // Threads 0 and 1, 2 and 3, … share a core.
+        let list = |core: Option<usize>| core.map(|core| CoreList(vec![core]));
+        let cores = Cores::choose(available, list(host), list(drive), |core| vec![core ^ 1]);
+        (cores.host.0[0], cores.drive.0[0], cores.warning.is_some())
+    }
+
+    #[test]
+    fn both_sides_get_cores_of_their_own() {
+        assert_eq!(chosen(&[0, 1, 2, 3], None, None), (0, 2, false));
+        assert_eq!(chosen(&[0, 1, 2, 3], None, Some(0)), (1, 0, true));
+        assert_eq!(chosen(&[0, 1, 2, 3], Some(3), None), (3, 0, false));
+    }
+
+    #[test]
+    fn too_few_cores_are_said() {
+        assert_eq!(chosen(&[5], None, None), (5, 5, true));
+        assert_eq!(chosen(&[4, 5], None, None), (4, 5, true));
+        let cores = Cores::choose(&[0, 1], None, None, |_| Vec::new());
+        assert_eq!((cores.drive.0[0], cores.warning), (1, None));
+    }
+
+    #[test]
+    fn slots_hold_the_tail_or_what_memory_allows() {
+        assert_eq!(tail_slots(157, 1, 1, 1.0, 10_000_000, None), 99);
+        assert_eq!(tail_slots(157, 1, 1, 0.25, 10_000_000, None), 42);
+        assert_eq!(tail_slots(157, 1, 1, 1.0, 10_000_000, Some(600_000_000)), 20);
+        assert_eq!(tail_slots(1, 1, 1, 1.0, 10_000_000, Some(0)), 4);
+    }
+}

@@ -1,0 +1,119 @@
+//! One run of a measurement: `ddlp run` as a process of its own, so that CPU time and memory are of that run alone.
+
+use super::cases::Case;
+use crate::interrupt::{EXIT_STATUS, Interrupt};
+use anyhow::{Context, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde::Deserialize;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What a run's JSON report says, as far as it is needed here.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct RunFigures {
+    pub images: u64,
+    pub images_per_s: f64,
+    pub first_batch_s: f64,
+    pub host_cpu_s: f64,
+    pub peak_memory_mb: f64,
+    pub meeting_point: Option<u32>,
+    pub prongs: Vec<ProngFigures>,
+    pub faults: Vec<serde_json::Value>,
+    pub notes: Vec<String>,
+}
+
+/// One prong of it.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct ProngFigures {
+    pub images: u64,
+    pub wasted_batches: u64,
+    pub peak_memory_mb: Option<f64>,
+}
+
+/// What all runs of a measurement have in common.
+pub struct Setting<'a> {
+    /// The dataset.
+    pub dataset: &'a Path,
+    /// Options of every run.
+    pub common: Vec<String>,
+    /// Options of a run with a drive.
+    pub drive: Vec<String>,
+    /// Result slots for `mte`.
+    pub tail_slots: u32,
+}
+
+impl Setting<'_> {
+    /// The options of one run.
+    pub fn options(&self, case: Case, samples: u64) -> Vec<String> {
+        let mut options = self.common.clone();
+        let mut option = |name: &str, value: String| options.extend([format!("--{name}"), value]);
+        option("strategy", case.strategy.to_string());
+        option("samples", samples.to_string());
+        if let Some(slots) = case.slots {
+            option("results", slots.name().to_string());
+            if case.strategy == "mte" {
+                option("slots", self.tail_slots.to_string());
+            }
+            options.extend(self.drive.iter().cloned());
+        }
+        options
+    }
+
+    /// Does one run. Nothing when it was interrupted.
+    pub fn run(&self, case: Case, samples: u64, interrupt: &Interrupt) -> anyhow::Result<Option<RunFigures>> {
+        let program = std::env::current_exe().context("cannot find out which program this is")?;
+        let figures = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
+        let mut child = Command::new(program)
+            .arg("run")
+            .arg(self.dataset)
+            .args(self.options(case, samples))
+            .arg("--quiet")
+            .arg("--json")
+            .arg(figures.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .context("cannot start a run")?;
+        let id = Pid::from_raw(child.id().cast_signed());
+        // On a terminal the run has had its Ctrl-C already; a second one would cut it short.
+        let handling = interrupt.handle(move || {
+            if nix::unistd::getpgrp() != nix::unistd::getpgid(Some(id)).unwrap_or(id) {
+                let _ = kill(id, Signal::SIGINT);
+            }
+        });
+        let status = child.wait().context("cannot wait for a run")?;
+        drop(handling);
+        if interrupt.requested() || status.code() == Some(EXIT_STATUS.into()) {
+            return Ok(None);
+        }
+        if !status.success() {
+            bail!("the run with strategy {} failed ({status}); its message is above", case.strategy);
+        }
+        let json = fs::read(figures.path()).context("cannot read the figures of a run")?;
+        Ok(Some(serde_json::from_slice(&json).context("the figures of a run are not what was expected")?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::{CPU, Slots};
+    use super::*;
+
+    #[test]
+    fn a_cpu_run_has_no_drive_and_mte_has_slots_for_its_tail() {
+        let setting = Setting {
+            dataset: Path::new("x.ddlp"),
+            common: vec!["--batch".into(), "64".into()],
+            drive: vec!["--throttle".into(), "0.25".into()],
+            tail_slots: 40,
+        };
+        assert_eq!(setting.options(CPU, 100).join(" "), "--batch 64 --strategy cpu --samples 100");
+        let mte = Case { strategy: "mte", slots: Some(Slots::Read) };
+        assert_eq!(
+            setting.options(mte, 100).join(" "),
+            "--batch 64 --strategy mte --samples 100 --results read --slots 40 --throttle 0.25"
+        );
+    }
+}

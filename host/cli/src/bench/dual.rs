@@ -1,0 +1,221 @@
+//! `ddlp bench dual`: both prongs together against each alone.
+
+use super::cases::{self, Cores, Slots};
+use super::child::Setting;
+use super::figures::{self, CaseFigures, Measured, PUBLISHED_FACTOR, SlotFigures};
+use super::table;
+use crate::cores::{self, CoreList};
+use crate::interrupt::Interrupt;
+use crate::run::{parse_throttle, pipeline};
+use crate::{Ending, machine, output, text};
+use anyhow::Context;
+use clap::Args;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Measure both prongs together against each alone.
+///
+/// Runs the CPU alone, the drive alone and each strategy in turn, round after round, host and drive pinned to cores of their own,
+/// with result slots that both map and with slots read by NVMe/TCP. Efficiency is the rate of both together ÷ (rate of the CPU
+/// alone + rate of the drive alone), the end of the epoch included.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ddlp bench dual photos.ddlp
+  ddlp bench dual photos.ddlp --throttle 0.25 --results shared --json dual.json
+  ddlp bench dual photos.ddlp --samples 2000 --rounds 3        a quick look")]
+pub struct DualArgs {
+    /// A pack; also an image folder, CIFAR-10's binary files or tar shards
+    dataset: PathBuf,
+    /// imagenet-train, imagenet-val, cifar-train, or a TOML file
+    #[arg(long, value_name = "NAME|FILE", default_value = "imagenet-train")]
+    pipeline: String,
+    /// Samples of a batch
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    batch: u32,
+    /// Samples of a run; a smaller dataset is repeated
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    samples: u64,
+    /// Rounds; medians are taken over them
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    rounds: u64,
+    /// Slows the drive down to this share of its speed
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = parse_throttle)]
+    throttle: f64,
+    /// How the host gets the drive's results [default: both, one after the other]
+    #[arg(long, value_enum)]
+    results: Vec<Slots>,
+    /// Cores of the host, one thread each [default: one]
+    #[arg(long, value_name = "LIST", value_parser = cores::parse)]
+    host_cores: Option<CoreList>,
+    /// Cores of the drive, one thread each [default: another one]
+    #[arg(long, value_name = "LIST", value_parser = cores::parse)]
+    drive_cores: Option<CoreList>,
+    /// Result slots for mte [default: enough for the tail, as far as a third of the free memory goes]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    slots: Option<u32>,
+    /// Seed
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+    /// The drive's program [default: ddlp-device beside this program, or in PATH]
+    #[arg(long, value_name = "FILE")]
+    agent: Option<PathBuf>,
+    /// Write the figures as JSON (- for standard output)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// What was measured, as the JSON output has it.
+#[derive(Debug, Serialize)]
+pub struct Outcome {
+    pub version: String,
+    pub machine: String,
+    pub dataset: String,
+    pub dataset_samples: u64,
+    pub pipeline: String,
+    /// Bytes of a prepared image.
+    pub image_bytes: u64,
+    pub batch: u32,
+    pub samples: u64,
+    pub rounds: u64,
+    pub throttle: f64,
+    pub host_cores: String,
+    pub drive_cores: String,
+    /// Why the figures say little, when the cores do not suffice.
+    pub too_few_cores: Option<String>,
+    pub published_factor: f64,
+    /// The CPU alone.
+    pub cpu: CaseFigures,
+    /// The strategies with the first kind of slots.
+    pub strategies: Vec<CaseFigures>,
+    /// Everything, by kind of slots.
+    pub slots: Vec<SlotFigures>,
+}
+
+/// Runs the command.
+pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
+    if let Some(path) = &args.json {
+        output::check_writable(path, "the JSON report")?;
+    }
+    let dataset = ddlp_dataset::open(&args.dataset)?;
+    let image_bytes = pipeline(&args.pipeline)?.output().bytes() as u64;
+    let cores = Cores::choose(&cores::available()?, args.host_cores.clone(), args.drive_cores.clone(), cases::siblings);
+    if let Some(warning) = &cores.warning {
+        eprintln!("warning: {warning}");
+    }
+    pin_to(&cores.host)?;
+    let setting = setting(args, &cores, image_bytes);
+    let Some(measured) = measure(args, &setting, dataset.len(), interrupt)? else {
+        eprintln!("stopped: nothing was measured");
+        return Ok(Ending::Interrupted);
+    };
+    let cpu = figures::cpu_figures(&measured).context("the CPU alone was not measured")?;
+    let slots: Vec<SlotFigures> =
+        kinds(args).iter().filter_map(|slots| figures::slot_figures(&measured, *slots)).collect();
+    let strategies = slots.first().map(|slots| slots.cases.clone()).unwrap_or_default();
+    let outcome = Outcome {
+        version: machine::revision(),
+        machine: machine::describe(),
+        dataset: args.dataset.display().to_string(),
+        dataset_samples: dataset.len(),
+        pipeline: args.pipeline.clone(),
+        image_bytes,
+        batch: args.batch,
+        samples: args.samples,
+        rounds: args.rounds,
+        throttle: args.throttle,
+        host_cores: cores.host.to_string(),
+        drive_cores: cores.drive.to_string(),
+        too_few_cores: cores.warning,
+        published_factor: PUBLISHED_FACTOR,
+        strategies: [cpu.clone()].into_iter().chain(strategies).collect(),
+        cpu,
+        slots,
+    };
+    say(args, &outcome)?;
+    Ok(Ending::Done)
+}
+
+fn kinds(args: &DualArgs) -> Vec<Slots> {
+    if args.results.is_empty() { vec![Slots::Shared, Slots::Read] } else { args.results.clone() }
+}
+
+/// This process and the runs it starts stay on the host's cores; the drive moves itself to its own.
+fn pin_to(list: &CoreList) -> anyhow::Result<()> {
+    let mut set = CpuSet::new();
+    for core in &list.0 {
+        set.set(*core).with_context(|| format!("there is no core {core}"))?;
+    }
+    sched_setaffinity(Pid::from_raw(0), &set).with_context(|| format!("cannot move to cores {list}"))
+}
+
+fn setting<'a>(args: &'a DualArgs, cores: &Cores, image_bytes: u64) -> Setting<'a> {
+    let options = |pairs: &[(&str, String)]| -> Vec<String> {
+        pairs.iter().flat_map(|(name, value)| [format!("--{name}"), value.clone()]).collect()
+    };
+    let common = options(&[
+        ("pipeline", args.pipeline.clone()),
+        ("batch", args.batch.to_string()),
+        ("seed", args.seed.to_string()),
+        ("policy", "skip".to_string()),
+        ("threads", cores.host.0.len().to_string()),
+        ("cores", cores.host.to_string()),
+    ]);
+    let mut drive = options(&[
+        ("drive", "local".to_string()),
+        ("drive-threads", cores.drive.0.len().to_string()),
+        ("drive-cores", cores.drive.to_string()),
+        ("throttle", args.throttle.to_string()),
+    ]);
+    if let Some(agent) = &args.agent {
+        drive.extend(["--agent".to_string(), agent.display().to_string()]);
+    }
+    let slot_bytes = u64::from(args.batch) * image_bytes;
+    let batches = args.samples.div_ceil(args.batch.into());
+    let tail = || {
+        let memory = machine::available_memory_bytes();
+        cases::tail_slots(batches, cores.host.0.len(), cores.drive.0.len(), args.throttle, slot_bytes, memory)
+    };
+    Setting { dataset: &args.dataset, common, drive, tail_slots: args.slots.unwrap_or_else(tail) }
+}
+
+/// All rounds. Nothing when interrupted.
+fn measure(
+    args: &DualArgs,
+    setting: &Setting<'_>,
+    dataset_samples: u64,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Option<Vec<Measured>>> {
+    let cases = cases::round(&kinds(args));
+    let mut measured: Vec<Measured> = cases.iter().map(|case| Measured { case: *case, runs: Vec::new() }).collect();
+    eprintln!("warming up: every sample once");
+    if setting.run(cases::CPU, dataset_samples.min(args.samples), interrupt)?.is_none() {
+        return Ok(None);
+    }
+    for round in 1..=args.rounds {
+        for (case, measured) in cases.iter().zip(&mut measured) {
+            let Some(run) = setting.run(*case, args.samples, interrupt)? else { return Ok(None) };
+            let slots = case.slots.map_or(String::new(), |slots| format!(", slots {}", slots.name()));
+            eprintln!("round {round}/{}: {}{slots}: {}", args.rounds, case.strategy, text::rate(run.images_per_s));
+            measured.runs.push(run);
+        }
+    }
+    Ok(Some(measured))
+}
+
+fn say(args: &DualArgs, outcome: &Outcome) -> anyhow::Result<()> {
+    let said = table::describe(outcome);
+    match &args.json {
+        Some(path) => {
+            output::write(path, &serde_json::to_vec_pretty(outcome)?, "the JSON report")?;
+            if path.as_os_str() == output::STDOUT {
+                eprint!("{said}");
+                return Ok(());
+            }
+            output::print(&said)
+        }
+        None => output::print(&said),
+    }
+}

@@ -1,0 +1,217 @@
+//! What follows from the runs of a measurement.
+
+use super::cases::{CPU, Case, DUAL, Slots};
+use super::child::RunFigures;
+use serde::Serialize;
+
+/// The factor by which DDLP's authors saw learning on ImageNet sped up (arXiv 2407.00005), for comparison.
+pub const PUBLISHED_FACTOR: f64 = 1.235;
+
+/// The middle value; the mean of the two middle ones; nothing for nothing.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let half = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(sorted[half]),
+        _ => Some((sorted[half - 1] + sorted[half]) / 2.0),
+    }
+}
+
+/// Largest minus smallest value, as a share of the median.
+pub fn spread(values: &[f64]) -> Option<f64> {
+    let largest = values.iter().copied().fold(f64::MIN, f64::max);
+    let smallest = values.iter().copied().fold(f64::MAX, f64::min);
+    median(values).filter(|median| *median > 0.0).map(|median| (largest - smallest) / median)
+}
+
+/// The runs of one case.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Which case.
+    pub case: Case,
+    /// One entry per round.
+    pub runs: Vec<RunFigures>,
+}
+
+/// The figures of one case, as the JSON output has them. Medians over the rounds, unless said otherwise.
+#[derive(Clone, Debug, Serialize)]
+pub struct CaseFigures {
+    /// `cpu`, `csd`, `mte`, `wrr` or `ordered`.
+    pub strategy: &'static str,
+    /// Images per second.
+    pub images_per_s: f64,
+    /// Of both prongs together ÷ (of the CPU alone + of the drive alone). Nothing for one prong alone.
+    pub efficiency: Option<f64>,
+    /// Images per second of each round.
+    pub images_per_s_rounds: Vec<f64>,
+    /// Largest minus smallest of them, as a share of the median.
+    pub spread: f64,
+    /// Share of the images that the drive made.
+    pub drive_share: f64,
+    /// Host CPU time for 1000 images in seconds.
+    pub host_cpu_s_per_1000_images: f64,
+    /// By how much less host CPU an image costs than by the CPU alone, as a share of that, ÷ the drive's share.
+    pub host_cpu_saved_over_drive_share: Option<f64>,
+    /// Images per second ÷ those of the CPU alone.
+    pub factor_over_cpu: f64,
+    /// That factor ÷ (1 + rate of the drive alone ÷ rate of the CPU alone).
+    pub factor_over_ideal: Option<f64>,
+    /// Until the first batch, in seconds.
+    pub first_batch_s: f64,
+    /// Where the prongs met, in the last round.
+    pub meeting_point: Option<u32>,
+    /// Largest of all rounds, in 10⁶ bytes.
+    pub host_peak_memory_mb: f64,
+    /// Largest of all rounds, mapped slots included.
+    pub drive_peak_memory_mb: Option<f64>,
+    /// Batches made in vain, all rounds.
+    pub wasted_batches: u64,
+    /// Faults, all rounds.
+    pub faults: usize,
+    /// What bounded a run, in words.
+    pub notes: Vec<String>,
+}
+
+/// Everything that follows for one way of getting results.
+#[derive(Clone, Debug, Serialize)]
+pub struct SlotFigures {
+    /// How results were got.
+    pub results: Slots,
+    /// Drive alone, then the strategies.
+    pub cases: Vec<CaseFigures>,
+    /// Host CPU time for an image that the drive made, in microseconds: from the drive alone.
+    pub host_cpu_us_per_drive_image: f64,
+}
+
+impl Measured {
+    fn of(&self, figure: impl Fn(&RunFigures) -> f64) -> Vec<f64> {
+        self.runs.iter().map(figure).collect()
+    }
+
+    fn rate(&self) -> f64 {
+        median(&self.of(|run| run.images_per_s)).unwrap_or(0.0)
+    }
+
+    fn host_cpu_s_per_image(&self) -> f64 {
+        median(&self.of(|run| run.host_cpu_s / run.images.max(1) as f64)).unwrap_or(0.0)
+    }
+
+    fn drive_share(&self) -> f64 {
+        let share = |run: &RunFigures| {
+            let drives: u64 = run.prongs.iter().skip(1).map(|prong| prong.images).sum();
+            drives as f64 / run.images.max(1) as f64
+        };
+        median(&self.of(share)).unwrap_or(0.0)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> = self.runs.iter().flat_map(|run| run.notes.iter().cloned()).collect();
+        notes.sort();
+        notes.dedup();
+        notes
+    }
+
+    /// The figures of this case beside those of each prong alone.
+    pub fn figures(&self, cpu: &Measured, csd: Option<&Measured>) -> CaseFigures {
+        let rates = self.of(|run| run.images_per_s);
+        let (rate, share) = (self.rate(), self.drive_share());
+        let dual = csd.filter(|_| DUAL.contains(&self.case.strategy));
+        let saved = 1.0 - self.host_cpu_s_per_image() / cpu.host_cpu_s_per_image();
+        let memory =
+            |run: &RunFigures| run.prongs.iter().skip(1).filter_map(|prong| prong.peak_memory_mb).reduce(f64::max);
+        CaseFigures {
+            strategy: self.case.strategy,
+            images_per_s: rate,
+            efficiency: dual.map(|csd| rate / (cpu.rate() + csd.rate())),
+            spread: spread(&rates).unwrap_or(0.0),
+            images_per_s_rounds: rates,
+            drive_share: share,
+            host_cpu_s_per_1000_images: self.host_cpu_s_per_image() * 1000.0,
+            host_cpu_saved_over_drive_share: dual.filter(|_| share > 0.0).map(|_| saved / share),
+            factor_over_cpu: rate / cpu.rate(),
+            factor_over_ideal: dual.map(|csd| rate / cpu.rate() / (1.0 + csd.rate() / cpu.rate())),
+            first_batch_s: median(&self.of(|run| run.first_batch_s)).unwrap_or(0.0),
+            meeting_point: self.runs.last().and_then(|run| run.meeting_point),
+            host_peak_memory_mb: self.of(|run| run.peak_memory_mb).into_iter().fold(0.0, f64::max),
+            drive_peak_memory_mb: self.runs.iter().filter_map(memory).reduce(f64::max),
+            wasted_batches: self.runs.iter().flat_map(|run| &run.prongs).map(|prong| prong.wasted_batches).sum(),
+            faults: self.runs.iter().map(|run| run.faults.len()).sum(),
+            notes: self.notes(),
+        }
+    }
+}
+
+fn find(measured: &[Measured], case: Case) -> Option<&Measured> {
+    measured.iter().find(|measured| measured.case == case)
+}
+
+/// The figures of the CPU alone.
+pub fn cpu_figures(measured: &[Measured]) -> Option<CaseFigures> {
+    let cpu = find(measured, CPU)?;
+    Some(cpu.figures(cpu, None))
+}
+
+/// The figures for one way of getting results; nothing when it was not measured.
+pub fn slot_figures(measured: &[Measured], slots: Slots) -> Option<SlotFigures> {
+    let cpu = find(measured, CPU)?;
+    let csd = find(measured, Case { strategy: "csd", slots: Some(slots) })?;
+    let cases = measured.iter().filter(|measured| measured.case.slots == Some(slots));
+    Some(SlotFigures {
+        results: slots,
+        cases: cases.map(|measured| measured.figures(cpu, Some(csd))).collect(),
+        host_cpu_us_per_drive_image: csd.host_cpu_s_per_image() * 1e6,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::child::ProngFigures;
+    use super::*;
+
+    #[test]
+    fn medians_and_spread() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(spread(&[90.0, 100.0, 110.0]), Some(0.2));
+        assert_eq!(spread(&[]), None);
+    }
+
+    fn measured(strategy: &'static str, rates: &[f64], cpu_s: f64, drive_images: u64) -> Measured {
+        let prong = |images| ProngFigures { images, peak_memory_mb: Some(50.0), ..ProngFigures::default() };
+        let run = |rate: &f64| RunFigures {
+            images: 1000,
+            images_per_s: *rate,
+            host_cpu_s: cpu_s,
+            prongs: vec![prong(1000 - drive_images), prong(drive_images)],
+            notes: vec!["bound".into()],
+            ..RunFigures::default()
+        };
+        let slots = (strategy != "cpu").then_some(Slots::Shared);
+        Measured { case: Case { strategy, slots }, runs: rates.iter().map(run).collect() }
+    }
+
+    #[test]
+    fn efficiency_and_factors_follow_from_medians() {
+        let all = [
+            measured("cpu", &[600.0, 610.0, 590.0], 1.6, 0),
+            measured("csd", &[400.0, 300.0, 410.0], 0.02, 1000),
+            measured("wrr", &[950.0, 980.0, 990.0], 0.96, 400),
+        ];
+        let figures = slot_figures(&all, Slots::Shared).unwrap();
+        assert_eq!(figures.host_cpu_us_per_drive_image.round(), 20.0);
+        let wrr = figures.cases.iter().find(|case| case.strategy == "wrr").unwrap();
+        assert_eq!(wrr.efficiency, Some(0.98));
+        assert!((wrr.factor_over_cpu - 980.0 / 600.0).abs() < 1e-12);
+        assert!((wrr.factor_over_ideal.unwrap() - 0.98).abs() < 1e-12);
+        // 40 % less host CPU at a share of 40 %.
+        assert!((wrr.host_cpu_saved_over_drive_share.unwrap() - 1.0).abs() < 1e-12);
+        assert_eq!((wrr.drive_share, wrr.notes.len()), (0.4, 1));
+        let csd = figures.cases.iter().find(|case| case.strategy == "csd").unwrap();
+        assert_eq!(csd.efficiency, None);
+        assert!(slot_figures(&all, Slots::Read).is_none());
+        assert_eq!(cpu_figures(&all).unwrap().drive_share, 0.0);
+    }
+}

@@ -1,0 +1,27 @@
+//! `ddlp bench …`: measurements that print machine, revision, medians and spread.
+//!
+//! - [`dual`]: both prongs against each alone; [`cases`]: what it runs, [`child`]: one run, [`figures`]: what follows from the
+//!   runs, [`table`]: how it is said.
+
+mod cases;
+mod child;
+mod dual;
+mod figures;
+mod table;
+
+use crate::Ending;
+use crate::interrupt::Interrupt;
+use clap::Subcommand;
+
+/// Measurements.
+#[derive(Subcommand)]
+pub enum BenchCommand {
+    Dual(dual::DualArgs),
+}
+
+/// Runs the command.
+pub fn bench(command: &BenchCommand, interrupt: &Interrupt) -> anyhow::Result<Ending> {
+    match command {
+        BenchCommand::Dual(args) => dual::dual(args, interrupt),
+    }
+}

@@ -1,0 +1,77 @@
+//! Lists of processor cores, as `taskset` writes them, and which cores this process may use.
+
+use anyhow::{Context, bail};
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::Pid;
+
+/// Largest number of a core that the operating system's sets can hold.
+const CORES_MAX: usize = 1024;
+
+/// A list of cores: `0,2-3`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CoreList(pub Vec<usize>);
+
+/// Parses `0,2-3`.
+pub fn parse(text: &str) -> Result<CoreList, String> {
+    let number = |part: &str| match part.trim().parse::<usize>() {
+        Ok(core) if core < CORES_MAX => Ok(core),
+        _ => Err(format!("'{part}' is no core: a list such as 0,2-3 is wanted")),
+    };
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        match part.split_once('-') {
+            None => cores.push(number(part)?),
+            Some((first, last)) => {
+                let (first, last) = (number(first)?, number(last)?);
+                if first > last {
+                    return Err(format!("'{part}' counts backwards"));
+                }
+                cores.extend(first..=last);
+            }
+        }
+    }
+    cores.sort_unstable();
+    cores.dedup();
+    Ok(CoreList(cores))
+}
+
+impl std::fmt::Display for CoreList {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let parts: Vec<String> = self.0.iter().map(usize::to_string).collect();
+        f.write_str(&parts.join(","))
+    }
+}
+
+/// The cores this process may run on.
+pub fn available() -> anyhow::Result<Vec<usize>> {
+    let set = sched_getaffinity(Pid::from_raw(0)).context("cannot ask which cores this process may use")?;
+    let cores: Vec<usize> = (0..CpuSet::count()).filter(|core| set.is_set(*core).unwrap_or(false)).collect();
+    if cores.is_empty() {
+        bail!("the operating system names no core that this process may use");
+    }
+    Ok(cores)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_and_ranges() {
+        assert_eq!(parse("0"), Ok(CoreList(vec![0])));
+        assert_eq!(parse("3, 0-1,1"), Ok(CoreList(vec![0, 1, 3])));
+        assert_eq!(parse("0-2").unwrap().to_string(), "0,1,2");
+    }
+
+    #[test]
+    fn wrong_lists_are_named() {
+        for wrong in ["", "a", "1-", "-1", "5-3", "1,,2", "99999", "0-4294967295"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn some_core_is_available() {
+        assert!(!available().unwrap().is_empty());
+    }
+}

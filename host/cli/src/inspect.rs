@@ -1,0 +1,386 @@
+//! `ddlp inspect`: what is in a dataset.
+
+use crate::{Ending, output, text};
+use anyhow::{Context, anyhow, bail};
+use clap::Args;
+use ddlp_dataset::Dataset;
+use ddlp_dataset::pack::{IndexRecord, Pack, StoredForm, StoredVerdict, Survey};
+use ddlp_pixels::{ImageInfo, Limits, Preparer};
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Classes and listed samples shown without `--all`.
+const SHOWN_MAX: usize = 20;
+
+/// Show what is in a pack, or in any other dataset: sizes, classes, verdicts, one sample's record.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ddlp inspect train.ddlp
+  ddlp inspect train.ddlp --sample 17
+  ddlp inspect train.ddlp --sample n01440764/n01440764_10026.JPEG
+  ddlp inspect train.ddlp --json | jq .classes")]
+pub struct InspectArgs {
+    /// A pack; also an image folder, CIFAR-10's binary files or tar shards
+    file: PathBuf,
+    /// Show one sample, by its number or its name
+    #[arg(long, value_name = "N|NAME")]
+    sample: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Show all classes and all repaired and rejected samples, not only the first 20
+    #[arg(long)]
+    all: bool,
+}
+
+/// Runs the command.
+pub fn inspect(args: &InspectArgs) -> anyhow::Result<Ending> {
+    let dataset = ddlp_dataset::open(&args.file)?;
+    let pack = match dataset.kind() {
+        "pack" => Some(Pack::open(&args.file)?),
+        _ => None,
+    };
+    let shown = match &args.sample {
+        Some(sample) => {
+            let described = describe_sample(&*dataset, pack.as_ref(), find(&*dataset, sample)?)?;
+            if args.json { to_json(&described)? } else { described.to_text() }
+        }
+        None => {
+            let described = Described::new(&args.file, &*dataset, pack.as_ref())?;
+            if args.json { to_json(&described)? } else { described.to_text(args.all) }
+        }
+    };
+    output::print(&shown)?;
+    Ok(Ending::Done)
+}
+
+fn to_json(value: &impl Serialize) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
+}
+
+/// A sample by number or name.
+fn find(dataset: &dyn Dataset, wanted: &str) -> anyhow::Result<u64> {
+    let samples = dataset.len();
+    if let Ok(index) = wanted.parse::<u64>() {
+        if index < samples {
+            return Ok(index);
+        }
+        bail!("there is no sample {index}: the last one is {}", samples - 1);
+    }
+    let found = (0..samples).find(|index| dataset.name(*index) == wanted);
+    found.ok_or_else(|| {
+        let first = text::printable(&dataset.name(0));
+        anyhow!("there is no sample named '{}': names look like '{first}'", text::printable(wanted))
+    })
+}
+
+#[derive(Serialize)]
+struct Class {
+    name: String,
+    samples: u64,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    sample: u64,
+    name: String,
+    verdict: String,
+}
+
+/// What only a pack has.
+#[derive(Serialize)]
+struct PackPart {
+    file_bytes: u64,
+    sample_bytes: u64,
+    smallest_sample_bytes: u32,
+    largest_sample_bytes: u32,
+    widest_pixels: u32,
+    highest_pixels: u32,
+    kept: u64,
+    planar: u64,
+    intact: u64,
+    repaired: u64,
+    rejected: u64,
+    source_kind: String,
+    source_identity: String,
+    listed: Vec<Listed>,
+}
+
+/// A dataset.
+#[derive(Serialize)]
+struct Described {
+    file: PathBuf,
+    kind: &'static str,
+    samples: u64,
+    identity: String,
+    classes: Vec<Class>,
+    pack: Option<PackPart>,
+}
+
+impl Described {
+    fn new(file: &Path, dataset: &dyn Dataset, pack: Option<&Pack>) -> anyhow::Result<Self> {
+        let survey = pack.map(Survey::of).transpose().context("the index is damaged: `ddlp verify` says where")?;
+        let counts = match &survey {
+            Some(survey) => survey.class_samples.clone(),
+            None => count_classes(dataset),
+        };
+        let classes = dataset.classes().iter().zip(counts);
+        Ok(Self {
+            file: file.to_owned(),
+            kind: dataset.kind(),
+            samples: dataset.len(),
+            identity: dataset.identity().to_string(),
+            classes: classes.map(|(name, samples)| Class { name: name.clone(), samples }).collect(),
+            pack: pack.zip(survey).map(|(pack, survey)| PackPart::new(pack, survey)),
+        })
+    }
+
+    fn to_text(&self, all: bool) -> String {
+        let shown = if all { usize::MAX } else { SHOWN_MAX };
+        let mut out = String::new();
+        let samples = text::plural(self.samples, "sample");
+        let classes = text::plural(self.classes.len() as u64, "class");
+        let _ = writeln!(out, "{}: {}, {samples} in {classes}", self.file.display(), self.kind);
+        row(&mut out, "identity", &self.identity);
+        if let Some(pack) = &self.pack {
+            pack.to_text(&mut out, self.samples, shown);
+        }
+        let _ = writeln!(out, "\nclasses");
+        for (label, class) in self.classes.iter().enumerate().take(shown) {
+            let _ =
+                writeln!(out, "  {label:>5}  {:<32} {:>9}", text::printable(&class.name), text::count(class.samples));
+        }
+        rest(&mut out, self.classes.len(), shown, "classes");
+        out
+    }
+}
+
+fn count_classes(dataset: &dyn Dataset) -> Vec<u64> {
+    let mut counts = vec![0; dataset.classes().len()];
+    for index in 0..dataset.len() {
+        if let Some(count) = counts.get_mut(dataset.label(index) as usize) {
+            *count += 1;
+        }
+    }
+    counts
+}
+
+fn row(out: &mut String, name: &str, value: &str) {
+    let _ = writeln!(out, "  {name:<18}{value}");
+}
+
+fn rest(out: &mut String, count: usize, shown: usize, what: &str) {
+    if count > shown {
+        let _ = writeln!(out, "  … and {} more {what} (--all shows them)", text::count((count - shown) as u64));
+    }
+}
+
+impl PackPart {
+    fn new(pack: &Pack, survey: Survey) -> Self {
+        let layout = pack.layout();
+        let listed = survey.listed.iter().map(|entry| Listed {
+            sample: entry.index,
+            name: entry.name.clone(),
+            verdict: verdict_text(entry.verdict),
+        });
+        Self {
+            file_bytes: layout.file_bytes,
+            sample_bytes: survey.sample_bytes,
+            smallest_sample_bytes: survey.smallest_bytes,
+            largest_sample_bytes: survey.largest_bytes,
+            widest_pixels: survey.width_max,
+            highest_pixels: survey.height_max,
+            kept: survey.kept,
+            planar: survey.planar,
+            intact: survey.intact,
+            repaired: survey.repaired,
+            rejected: survey.rejected,
+            source_kind: layout.source_kind.clone(),
+            source_identity: layout.source_identity.to_string(),
+            listed: listed.collect(),
+        }
+    }
+
+    fn to_text(&self, out: &mut String, samples: u64, shown: usize) {
+        row(out, "packed from", &format!("{}, identity {}", text::printable(&self.source_kind), self.source_identity));
+        let share = self.sample_bytes as f64 / (self.file_bytes.max(1)) as f64;
+        row(out, "size", &format!("{}, {} of it samples", text::bytes(self.file_bytes), text::percent(share)));
+        row(
+            out,
+            "a sample",
+            &format!(
+                "{} to {}, {} on average; at most {} × {} pixels",
+                text::bytes(self.smallest_sample_bytes.into()),
+                text::bytes(self.largest_sample_bytes.into()),
+                text::bytes(self.sample_bytes / samples.max(1)),
+                self.widest_pixels,
+                self.highest_pixels
+            ),
+        );
+        row(out, "stored", &format!("{} as they were, {} as planes", text::count(self.kept), text::count(self.planar)));
+        row(
+            out,
+            "verdicts",
+            &format!(
+                "{} intact, {} repaired, {} rejected",
+                text::count(self.intact),
+                text::count(self.repaired),
+                text::count(self.rejected)
+            ),
+        );
+        for listed in self.listed.iter().take(shown) {
+            let _ = writeln!(out, "  {:>8}  {}: {}", listed.sample, text::printable(&listed.name), listed.verdict);
+        }
+        rest(out, (self.repaired + self.rejected) as usize, shown, "repaired or rejected samples");
+    }
+}
+
+fn verdict_text(verdict: StoredVerdict) -> String {
+    match verdict {
+        StoredVerdict::Intact => "intact".to_string(),
+        StoredVerdict::Repaired => "repaired".to_string(),
+        StoredVerdict::Rejected(reason) => format!("rejected: {reason}"),
+    }
+}
+
+/// A sample.
+#[derive(Serialize)]
+struct DescribedSample {
+    sample: u64,
+    name: String,
+    label: u32,
+    class: String,
+    file: PathBuf,
+    offset: u64,
+    length: u64,
+    record: Option<RecordPart>,
+    /// What the image says of itself.
+    image: Option<ImagePart>,
+    /// Why it cannot be read.
+    problem: Option<String>,
+}
+
+/// What only a pack's index has.
+#[derive(Serialize)]
+struct RecordPart {
+    crc32c: String,
+    width: u32,
+    height: u32,
+    form: &'static str,
+    verdict: String,
+}
+
+#[derive(Serialize)]
+struct ImagePart {
+    format: String,
+    width: u32,
+    height: u32,
+    components: u32,
+    orientation: u8,
+    subsampling: Option<&'static str>,
+    progressive: Option<bool>,
+    restart_interval: Option<u32>,
+}
+
+impl From<IndexRecord> for RecordPart {
+    fn from(record: IndexRecord) -> Self {
+        Self {
+            crc32c: format!("{:08x}", record.crc32c),
+            width: record.width,
+            height: record.height,
+            form: match record.form {
+                StoredForm::Kept => "kept",
+                StoredForm::Planar => "planar",
+                _ => "another",
+            },
+            verdict: verdict_text(record.verdict),
+        }
+    }
+}
+
+impl From<ImageInfo> for ImagePart {
+    fn from(info: ImageInfo) -> Self {
+        let jpeg = info.jpeg.as_ref();
+        Self {
+            format: info.format.name().to_string(),
+            width: info.width,
+            height: info.height,
+            components: info.components,
+            orientation: info.orientation,
+            subsampling: jpeg.and_then(|jpeg| jpeg.subsampling()),
+            progressive: jpeg.map(|jpeg| jpeg.progressive),
+            restart_interval: jpeg.map(|jpeg| jpeg.restart_interval),
+        }
+    }
+}
+
+fn describe_sample(dataset: &dyn Dataset, pack: Option<&Pack>, index: u64) -> anyhow::Result<DescribedSample> {
+    let record = pack.map(|pack| pack.record(index)).transpose()?;
+    let label = dataset.label(index);
+    let location = dataset.location(index);
+    let mut bytes = Vec::new();
+    let (image, problem) = match dataset.read(index, &mut bytes) {
+        Ok(ddlp_dataset::Form::Encoded) => match Preparer::new(Limits::default()).info(&bytes) {
+            Ok(info) => (Some(info.into()), None),
+            Err(error) => (None, Some(error.to_string())),
+        },
+        Ok(_) => (None, None),
+        Err(error) => (None, Some(format!("{:#}", anyhow::Error::from(error)))),
+    };
+    Ok(DescribedSample {
+        sample: index,
+        name: dataset.name(index),
+        label,
+        class: dataset.classes().get(label as usize).cloned().unwrap_or_default(),
+        file: location.file,
+        offset: location.offset,
+        length: location.length,
+        record: record.map(RecordPart::from),
+        image,
+        problem,
+    })
+}
+
+impl DescribedSample {
+    fn to_text(&self) -> String {
+        let mut out = String::new();
+        let _ = writeln!(out, "sample {}: {}", self.sample, text::printable(&self.name));
+        row(&mut out, "class", &format!("{} (label {})", text::printable(&self.class), self.label));
+        let place =
+            format!("{}, {} bytes at {}", self.file.display(), text::count(self.length), text::count(self.offset));
+        row(&mut out, "place", &place);
+        if let Some(record) = &self.record {
+            row(&mut out, "verdict", &record.verdict);
+            row(&mut out, "form", &format!("{}, {} × {} pixels", record.form, record.width, record.height));
+            row(&mut out, "crc32c", &record.crc32c);
+        }
+        if let Some(image) = &self.image {
+            row(&mut out, "image", &image.to_text());
+        }
+        if let Some(problem) = &self.problem {
+            row(&mut out, "problem", &text::printable(problem));
+        }
+        out
+    }
+}
+
+impl ImagePart {
+    fn to_text(&self) -> String {
+        let mut text = format!("{}, {} × {}, {} components", self.format, self.width, self.height, self.components);
+        if let Some(subsampling) = self.subsampling {
+            let _ = write!(text, ", {subsampling}");
+        }
+        if self.progressive == Some(true) {
+            text.push_str(", progressive");
+        }
+        if let Some(interval) = self.restart_interval.filter(|interval| *interval > 0) {
+            let _ = write!(text, ", a restart marker every {interval} MCUs");
+        }
+        if self.orientation > 1 {
+            let _ = write!(text, ", EXIF orientation {}", self.orientation);
+        }
+        text
+    }
+}

@@ -1,0 +1,110 @@
+//! Writing what was asked for: files whole or not at all, standard output without a fuss when its reader has gone.
+
+use anyhow::{Context, bail};
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Name that means standard output.
+pub const STDOUT: &str = "-";
+
+/// Writes `bytes` under the name `path` ("-": to standard output). A regular file appears whole or not at all; a device or a
+/// pipe is written to as it is.
+pub fn write(path: &Path, bytes: &[u8], what: &str) -> anyhow::Result<()> {
+    let place = || format!("cannot write {what} to {}", path.display());
+    if path.as_os_str() == STDOUT {
+        return print_bytes(bytes).with_context(place);
+    }
+    match fs::metadata(path) {
+        Ok(there) if !there.is_file() => fs::write(path, bytes).with_context(place),
+        _ => write_file(path, bytes).with_context(place),
+    }
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // A link keeps pointing to where it did.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file =
+        tempfile::Builder::new().prefix(".ddlp-").permissions(Permissions::from_mode(0o666)).tempfile_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(&path)?;
+    Ok(())
+}
+
+/// Fails when `path` cannot be written later: better now than after a long run.
+pub fn check_writable(path: &Path, what: &str) -> anyhow::Result<()> {
+    if path.as_os_str() == STDOUT {
+        return Ok(());
+    }
+    if path.is_dir() {
+        bail!("{what} cannot go to {}: it is a directory, name a file in it", path.display());
+    }
+    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return Ok(());
+    }
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    tempfile::tempfile_in(folder)
+        .map(drop)
+        .with_context(|| format!("{what} cannot go to {}: its directory is missing or not writable", path.display()))
+}
+
+/// Prints to standard output. A reader that has gone (`| head`) is no error.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    print_bytes(text.as_bytes()).context("cannot write to standard output")
+}
+
+fn print_bytes(bytes: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_nothing_else_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.json");
+        write(&path, b"first", "the report").unwrap();
+        write(&path, b"second", "the report").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_missing_folder_is_found_before_the_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("no/such/out.json");
+        let error = check_writable(&path, "the JSON report").unwrap_err().to_string();
+        assert!(error.contains("the JSON report") && error.contains("no/such/out.json"), "{error}");
+        assert!(check_writable(folder.path(), "the JSON report").is_err());
+        assert!(check_writable(&folder.path().join("out.json"), "the JSON report").is_ok());
+        assert!(write(&path, b"", "the JSON report").is_err());
+    }
+
+    #[test]
+    fn devices_are_written_to_and_not_replaced() {
+        let device = Path::new("/dev/null");
+        write(device, b"text", "the report").unwrap();
+        assert!(!fs::metadata(device).unwrap().is_file());
+        assert!(check_writable(device, "the report").is_ok());
+    }
+
+    #[test]
+    fn a_link_keeps_pointing_where_it_did() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, target) = (folder.path().join("link"), folder.path().join("target"));
+        fs::write(&target, b"old").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        write(&link, b"new", "the report").unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    }
+}

@@ -1,0 +1,139 @@
+//! `ddlp pack`: a dataset into one file.
+
+use crate::interrupt::Interrupt;
+use crate::progress::SampleProgress;
+use crate::{Ending, output, text};
+use anyhow::Context;
+use clap::Args;
+use ddlp_dataset::pack::{PackError, PackOptions, PackProgress, PackSummary, Phase};
+use std::fmt::Write;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+/// Repaired and rejected samples named without `--all`.
+const NAMED_MAX: usize = 20;
+
+/// Pack a dataset into one file that host and drive read.
+///
+/// Every image is decoded whole once. One that only warns is stored repaired, one that does not decode is kept and marked as
+/// rejected; both are named here and by `ddlp inspect`. Classes, order and names stay as they are in the source. The file
+/// appears under its name only when it is complete.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ddlp pack imagenet/train train.ddlp         an image folder, one directory per class
+  ddlp pack cifar-10-batches-bin cifar.ddlp   CIFAR-10's binary files
+  ddlp pack shards/ train.ddlp --verify       WebDataset tar shards; read back and checked before it gets its name")]
+pub struct PackArgs {
+    /// Image folder, CIFAR-10's binary files, WebDataset tar shards, or another pack
+    source: PathBuf,
+    /// The file to make, usually ending in .ddlp
+    out: PathBuf,
+    /// Replace a file of that name
+    #[arg(long)]
+    force: bool,
+    /// Read the finished file back and check every byte before it gets its name
+    #[arg(long)]
+    verify: bool,
+    /// Threads that read and decode [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Name every repaired and rejected sample, not only the first 20 of each
+    #[arg(long)]
+    all: bool,
+    /// No progress, no summary; only errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Runs the command.
+pub fn pack(args: &PackArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
+    let source = ddlp_dataset::open(&args.source)?;
+    let options = PackOptions {
+        threads: args.threads.map_or(0, usize::from),
+        overwrite: args.force,
+        verify: args.verify,
+        ..PackOptions::default()
+    };
+    let mut progress = SampleProgress::new("packing", args.quiet);
+    let begun = std::time::Instant::now();
+    let handling = interrupt.handle(|| {});
+    let mut show = |now: PackProgress| {
+        progress.phase(phase_name(now.phase));
+        progress.update(now.samples, now.samples_total, now.bytes, &remark(now.repaired, now.rejected));
+        if interrupt.requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let packed = ddlp_dataset::pack::pack(&*source, &args.out, &options, &mut show);
+    drop(handling);
+    progress.clear();
+    match packed {
+        Ok(summary) => {
+            if !args.quiet {
+                let seconds = begun.elapsed().as_secs_f64();
+                output::print(&describe(args, source.kind(), source.classes().len(), &summary, seconds))?;
+            }
+            Ok(Ending::Done)
+        }
+        Err(PackError::Cancelled) => {
+            eprintln!("stopped: {} was not written, nothing is left behind", args.out.display());
+            Ok(Ending::Interrupted)
+        }
+        Err(error @ PackError::Exists { .. }) => Err(error).context("nothing was packed (--force overwrites)"),
+        Err(error) => Err(error).with_context(|| format!("{} was not packed", args.source.display())),
+    }
+}
+
+fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Packing => "packing",
+        Phase::Verifying => "verifying",
+        _ => "syncing",
+    }
+}
+
+fn remark(repaired: u64, rejected: u64) -> String {
+    match (repaired, rejected) {
+        (0, 0) => String::new(),
+        (_, 0) => format!("{repaired} repaired"),
+        (0, _) => format!("{rejected} rejected"),
+        _ => format!("{repaired} repaired, {rejected} rejected"),
+    }
+}
+
+fn describe(args: &PackArgs, kind: &str, classes: usize, summary: &PackSummary, seconds: f64) -> String {
+    let mut out = String::new();
+    let shown = if args.all { usize::MAX } else { NAMED_MAX };
+    for sample in summary.repaired.iter().take(shown) {
+        let name = text::printable(&sample.name);
+        let warnings = text::plural(sample.warnings.into(), "warning");
+        let clamped = text::plural(sample.clamped.into(), "coefficient");
+        let _ = writeln!(out, "repaired  {name}: {warnings}, {clamped} out of range");
+    }
+    rest(&mut out, summary.repaired_count, summary.repaired.len().min(shown), "repaired");
+    for sample in summary.rejected.iter().take(shown) {
+        let _ = writeln!(out, "rejected  {}: {}", text::printable(&sample.name), text::printable(&sample.message));
+    }
+    rest(&mut out, summary.rejected_count, summary.rejected.len().min(shown), "rejected");
+    let _ = writeln!(
+        out,
+        "{}: {} in {}, {} (source: {kind}, {}), in {}{}",
+        args.out.display(),
+        text::plural(summary.samples, "sample"),
+        text::plural(classes as u64, "class"),
+        text::bytes(summary.file_bytes),
+        text::bytes(summary.source_bytes),
+        text::seconds(seconds),
+        if args.verify { ", read back and checked" } else { "" },
+    );
+    if summary.rejected_count > 0 {
+        let _ = writeln!(out, "`ddlp run` treats rejected samples as its --policy says: fail, skip or replace.");
+    }
+    out
+}
+
+fn rest(out: &mut String, count: u64, shown: usize, what: &str) {
+    let left = count.saturating_sub(shown as u64);
+    if left > 0 {
+        let _ = writeln!(out, "… and {} more {what} (--all names them)", text::count(left));
+    }
+}

@@ -1,0 +1,124 @@
+//! The bar that jobs over samples show, and what is written instead when standard error is no terminal.
+
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+/// How often a line is written when there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// Shows how far a job over samples is.
+pub struct SampleProgress {
+    bar: ProgressBar,
+    doing: &'static str,
+    bytes: u64,
+    lines: Option<Lines>,
+}
+
+struct Lines {
+    last: Instant,
+    begun: Instant,
+}
+
+impl SampleProgress {
+    /// A bar on standard error; lines every few seconds when that is no terminal; nothing when `quiet`.
+    pub fn new(doing: &'static str, quiet: bool) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let target =
+            if quiet || !terminal { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(10) };
+        let bar = ProgressBar::with_draw_target(None, target).with_message(doing);
+        bar.set_style(style());
+        let now = Instant::now();
+        let lines = (!quiet && !terminal).then_some(Lines { last: now, begun: now });
+        Self { bar, doing, bytes: 0, lines }
+    }
+
+    /// Begins another part of the job.
+    pub fn phase(&mut self, doing: &'static str) {
+        if self.doing != doing {
+            self.doing = doing;
+            self.bar.set_message(doing);
+            self.bar.reset();
+        }
+    }
+
+    /// `samples` of `total` and `bytes` are done.
+    pub fn update(&mut self, samples: u64, total: u64, bytes: u64, remark: &str) {
+        self.bytes = bytes;
+        self.bar.set_length(total);
+        self.bar.set_position(samples);
+        let seconds = self.bar.elapsed().as_secs_f64();
+        let mut prefix = String::new();
+        if seconds > 0.05 && bytes > 0 {
+            let _ = write!(prefix, "{}/s", crate::text::bytes((bytes as f64 / seconds) as u64));
+        }
+        if !remark.is_empty() {
+            let _ = write!(prefix, "  {remark}");
+        }
+        self.bar.set_prefix(prefix);
+        self.line(samples, total, remark);
+    }
+
+    fn line(&mut self, samples: u64, total: u64, remark: &str) {
+        let Some(lines) = &mut self.lines else { return };
+        if lines.last.elapsed() < LINE_EVERY {
+            return;
+        }
+        lines.last = Instant::now();
+        let rate = samples as f64 / lines.begun.elapsed().as_secs_f64();
+        let counted = format!("{} of {}", crate::text::count(samples), crate::text::plural(total, "sample"));
+        let remark = if remark.is_empty() { String::new() } else { format!(", {remark}") };
+        eprintln!("{}: {counted}, {} samples/s{remark}", self.doing, crate::text::figure(rate));
+    }
+
+    /// Time since the beginning of this part.
+    pub fn elapsed(&self) -> Duration {
+        self.bar.elapsed()
+    }
+
+    /// Takes the bar away.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Drop for SampleProgress {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+fn style() -> ProgressStyle {
+    let template = "{msg:10} [{bar:34.cyan}] {human_pos}/{human_len} samples  {prefix}  {left}";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.progress_chars("█▉▊▋▌▍▎▏ ").with_key("left", |state: &ProgressState, out: &mut dyn Write| {
+        let eta = state.eta();
+        if state.pos() > 0 && !eta.is_zero() {
+            let _ = write!(out, "{} left", HumanDuration(eta));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_template_is_valid() {
+        assert!(
+            ProgressStyle::with_template("{msg:10} [{bar:34.cyan}] {human_pos}/{human_len} samples  {prefix}  {left}")
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn a_quiet_bar_takes_every_update() {
+        let mut progress = SampleProgress::new("packing", true);
+        progress.update(0, 0, 0, "");
+        progress.update(5, 10, 1000, "1 repaired");
+        progress.phase("verifying");
+        progress.update(10, 10, 1000, "");
+        assert!(progress.lines.is_none());
+    }
+}

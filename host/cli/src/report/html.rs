@@ -1,0 +1,88 @@
+//! Writing HTML and SVG: escaping, coordinates, tables.
+
+use std::fmt::{self, Display, Write};
+
+/// Text that is shown as it is, whatever it contains.
+pub struct Escaped<'a>(pub &'a str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '&' => f.write_str("&amp;")?,
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '"' => f.write_str("&quot;")?,
+                '\'' => f.write_str("&#39;")?,
+                c if c.is_control() => f.write_char('\u{fffd}')?,
+                c => f.write_char(c)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A coordinate: two decimals at most, never anything that is not a number.
+pub struct Px(pub f64);
+
+impl Display for Px {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rounded = if self.0.is_finite() { (self.0 * 100.0).round() / 100.0 } else { 0.0 };
+        write!(f, "{}", rounded + 0.0)
+    }
+}
+
+/// A table. Cells are text and get escaped; columns from `numbers_from` on are right-aligned.
+pub struct Table {
+    /// Heads of the columns.
+    pub heads: Vec<&'static str>,
+    /// First column that holds numbers.
+    pub numbers_from: usize,
+    /// Rows, each as long as `heads`.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let class = |column: usize| if column >= self.numbers_from { " class=\"n\"" } else { "" };
+        f.write_str("<div class=\"scroll\"><table><thead><tr>")?;
+        for (column, head) in self.heads.iter().enumerate() {
+            write!(f, "<th{}>{}</th>", class(column), Escaped(head))?;
+        }
+        f.write_str("</tr></thead><tbody>\n")?;
+        for row in &self.rows {
+            f.write_str("<tr>")?;
+            for (column, cell) in row.iter().enumerate() {
+                write!(f, "<td{}>{}</td>", class(column), Escaped(cell))?;
+            }
+            f.write_str("</tr>\n")?;
+        }
+        f.write_str("</tbody></table></div>\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_and_control_characters_are_escaped() {
+        assert_eq!(Escaped("<a href='x'>&\"\u{0}").to_string(), "&lt;a href=&#39;x&#39;&gt;&amp;&quot;\u{fffd}");
+    }
+
+    #[test]
+    fn coordinates_are_short_and_finite() {
+        assert_eq!(Px(1.0).to_string(), "1");
+        assert_eq!(Px(1.23456).to_string(), "1.23");
+        assert_eq!(Px(-0.0).to_string(), "0");
+        assert_eq!(Px(f64::NAN).to_string(), "0");
+        assert_eq!(Px(f64::INFINITY).to_string(), "0");
+    }
+
+    #[test]
+    fn tables_escape_cells() {
+        let table = Table { heads: vec!["a", "b"], numbers_from: 1, rows: vec![vec!["<x>".into(), "1".into()]] };
+        let html = table.to_string();
+        assert!(html.contains("<td>&lt;x&gt;</td><td class=\"n\">1</td>"), "{html}");
+    }
+}

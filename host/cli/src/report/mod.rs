@@ -1,0 +1,183 @@
+//! The report as one HTML page: inline SVG, no scripts, nothing loaded from elsewhere, light and dark.
+//!
+//! - [`timeline`]: where each batch was made and when it was delivered.
+//! - [`rates`]: images per second over time.
+//! - [`tables`]: epochs, prongs, stalls, faults, corrupt samples.
+//!
+//! The page stays small whatever the length of the run: drawings merge marks to pixels, tables show the first rows and say
+//! how many there are. What was not measured is shown as «unknown».
+
+mod axis;
+mod html;
+mod rates;
+mod tables;
+mod timeline;
+
+use crate::text;
+use ddlp_host::report::Report;
+use html::{Escaped, Px};
+use std::fmt::Write;
+
+const STYLE: &str = include_str!("style.css");
+
+/// What the page says about a run beside its figures.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    /// The command as it was given.
+    pub command: String,
+    /// Version of this program.
+    pub version: String,
+    /// Processor and number of cores.
+    pub machine: String,
+    /// When the run ended early: why.
+    pub ended_early: Option<String>,
+}
+
+/// The page.
+pub fn render(report: &Report, context: &Context) -> String {
+    let mut page = head(report);
+    early_end(&mut page, context);
+    tiles(&mut page, report);
+    split(&mut page, report);
+    time_line(&mut page, report);
+    rates_over_time(&mut page, report);
+    tables::write(&mut page, report);
+    about(&mut page, report, context);
+    page.push_str("</main></body></html>\n");
+    page
+}
+
+fn head(report: &Report) -> String {
+    let dataset = Escaped(&report.dataset);
+    let epochs = text::plural(report.epochs.len() as u64, "epoch");
+    let samples = text::plural(report.epoch_samples, "sample");
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>DDLP: {dataset}</title>\n<style>\n{STYLE}</style></head>\n<body><main>\n\
+         <h1>{dataset}</h1>\n<p class=\"sub\">DDLP run: strategy <strong>{strategy}</strong>, {epochs} of {samples} in batches of {batch}, \
+         seed {seed}</p>\n",
+        strategy = Escaped(&report.strategy),
+        batch = text::count(report.batch_size),
+        seed = report.seed,
+    )
+}
+
+fn early_end(page: &mut String, context: &Context) {
+    if let Some(why) = &context.ended_early {
+        let _ =
+            writeln!(page, "<section class=\"bad\"><h2>The run ended early</h2><div>{}</div></section>", Escaped(why));
+    }
+}
+
+/// One figure at the top of the page: value, unit, what it is.
+fn tile(page: &mut String, value: Option<(String, &str)>, what: &str) {
+    let shown = match value {
+        Some((value, "")) => format!("<b>{}</b>", Escaped(&value)),
+        Some((value, unit)) => format!("<b>{} <small>{unit}</small></b>", Escaped(&value)),
+        None => "<b class=\"unknown\">unknown</b>".to_string(),
+    };
+    let _ = writeln!(page, "<div class=\"tile\">{shown}<span>{}</span></div>", Escaped(what));
+}
+
+fn tiles(page: &mut String, report: &Report) {
+    page.push_str("<div class=\"tiles\">\n");
+    tile(page, Some((text::figure(report.images_per_s), "images/s")), "delivered");
+    let what = format!("for {} in {}", text::plural(report.images, "image"), text::plural(report.batches, "batch"));
+    tile(page, Some((text::seconds(report.seconds), "")), &what);
+    tile(page, Some((text::seconds(report.first_batch_s), "")), "to the first batch");
+    let waited = if report.seconds > 0.0 { report.consumer_wait_s / report.seconds } else { 0.0 };
+    tile(page, Some((text::percent(waited), "")), "of the time the consumer waited");
+    tile(page, report.accelerator_utilisation.map(|share| (text::percent(share), "")), "accelerator busy");
+    let cpu = (report.images > 0).then(|| report.host_cpu_s * 1000.0 / report.images as f64);
+    tile(page, cpu.map(|cpu| (text::seconds(cpu), "")), "host CPU time per 1,000 images");
+    tile(page, Some((text::figure(report.peak_memory_mb), "MB")), "peak memory of the host");
+    tile(page, report.host_energy_j.map(|joules| (text::figure(joules), "J")), "energy of the host's processors");
+    page.push_str("</div>\n");
+}
+
+fn split(page: &mut String, report: &Report) {
+    let total: u64 = report.prongs.iter().map(|prong| prong.images).sum();
+    if total == 0 {
+        return;
+    }
+    page.push_str("<section><h2>Who made the images</h2>\n<div class=\"share\">");
+    for (index, prong) in report.prongs.iter().enumerate().filter(|(_, prong)| prong.images > 0) {
+        let share = prong.images as f64 / total as f64;
+        let name = timeline::short_name(&prong.name);
+        let label = if share > 0.07 { format!("{name} {}", text::percent(share)) } else { String::new() };
+        let _ = write!(
+            page,
+            "<div class=\"b{}\" style=\"flex:{}\">{}</div>",
+            index % 6,
+            Px(share * 1000.0),
+            Escaped(&label)
+        );
+    }
+    page.push_str("</div>\n");
+    tables::prongs(page, report);
+    page.push_str("</section>\n");
+}
+
+fn legend(page: &mut String, report: &Report, extra: &str) {
+    page.push_str("<ul class=\"legend\">");
+    for (index, prong) in report.prongs.iter().enumerate() {
+        let _ = write!(page, "<li><i class=\"b{}\"></i>{}</li>", index % 6, Escaped(&prong.name));
+    }
+    let _ = writeln!(page, "{extra}</ul>");
+}
+
+fn time_line(page: &mut String, report: &Report) {
+    page.push_str(
+        "<section><h2>Time line</h2>\n<p>Each bar is a batch in the work of a prong, at its place in the epoch: the CPU works from batch 0 \
+         upwards, a drive from the last batch downwards. Dots are deliveries to the consumer.</p>\n",
+    );
+    let mut extra = String::from("<li><i class=\"dot\"></i>delivered</li><li><i class=\"bw\"></i>consumer waits</li>");
+    if report.prongs.iter().any(|prong| prong.wasted_batches > 0) {
+        extra.push_str("<li><i class=\"hollow\"></i>made in vain</li>");
+    }
+    if !report.faults.is_empty() {
+        extra.push_str("<li><i class=\"bf\"></i>fault</li>");
+    }
+    legend(page, report, &extra);
+    let _ = writeln!(page, "<div class=\"scroll\">{}</div>", timeline::draw(report));
+    if report.timeline.kept_every > 1 {
+        let _ = writeln!(page, "<p>One batch in {} is drawn.</p>", text::count(report.timeline.kept_every as u64));
+    }
+    page.push_str("</section>\n");
+}
+
+fn rates_over_time(page: &mut String, report: &Report) {
+    page.push_str("<section><h2>Images per second</h2>\n<p>Coloured: made by each prong, one on the other. Line: delivered.</p>\n");
+    let rates = rates::Rates::of(report);
+    let bursts =
+        rates::cut_off(&rates).map(|most| format!(", in bursts of up to {}", text::rate(most))).unwrap_or_default();
+    legend(page, report, &format!("<li><i class=\"bar\"></i>delivered{bursts}</li>"));
+    let _ = writeln!(page, "<div class=\"scroll\">{}</div></section>", rates::draw(report, &rates));
+}
+
+fn about(page: &mut String, report: &Report, context: &Context) {
+    page.push_str("<section><h2>About this run</h2>\n<dl>");
+    let mut entry = |name: &str, value: &str, code: bool| {
+        let value = Escaped(value);
+        let _ = if code {
+            writeln!(page, "<dt>{name}</dt><dd><code>{value}</code></dd>")
+        } else {
+            writeln!(page, "<dt>{name}</dt><dd>{value}</dd>")
+        };
+    };
+    entry("Command", &context.command, true);
+    entry("Version", &context.version, false);
+    entry("Machine", &context.machine, false);
+    entry("CPU threads", &report.threads.to_string(), false);
+    entry("Host CPU time", &text::seconds(report.host_cpu_s), false);
+    if let Some(digest) = &report.digest {
+        entry("Digest (order-free)", digest, true);
+    }
+    if let Some(digest) = &report.ordered_digest {
+        entry("Digest (in order)", digest, true);
+    }
+    page.push_str("</dl></section>\n");
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! The page holds together for runs of every size, and nothing in it can break out of its text.
+
+use super::*;
+use ddlp_host::report::{CorruptReport, Delivery, EpochReport, FaultReport, ProngReport, Span, Timeline};
+
+/// A run of `batches` per epoch in which the CPU makes six of ten batches.
+fn run(epochs: u32, batches: u32) -> Report {
+    let mut report = Report {
+        strategy: "mte".into(),
+        dataset: "photos.ddlp".into(),
+        epoch_samples: u64::from(batches) * 64,
+        batch_size: 64,
+        seed: 7,
+        threads: 1,
+        seconds: f64::from(epochs),
+        images: u64::from(epochs * batches) * 64,
+        batches: u64::from(epochs * batches),
+        images_per_s: f64::from(batches) * 64.0,
+        first_batch_s: 0.06,
+        host_cpu_s: 0.9,
+        peak_memory_mb: 140.0,
+        meeting_point: Some(batches * 6 / 10),
+        prongs: vec![prong("cpu"), prong("local drive")],
+        ..Report::default()
+    };
+    for epoch in 0..epochs {
+        add_epoch(&mut report, epoch, batches);
+    }
+    report
+}
+
+fn prong(name: &str) -> ProngReport {
+    ProngReport { name: name.into(), batches: 1, images: 64, busy_s: 1.0, images_per_s: 64.0, ..ProngReport::default() }
+}
+
+fn add_epoch(report: &mut Report, epoch: u32, batches: u32) {
+    let meeting = (batches * 6 / 10).max(1);
+    let start = f64::from(epoch);
+    report.timeline.kept_every = 1;
+    for batch in 0..batches {
+        let (prong, place, count) =
+            if batch < meeting { (0, batch, meeting) } else { (1, batches - 1 - batch, batches - meeting) };
+        let width = 1.0 / f64::from(count.max(1));
+        let start_s = start + f64::from(place) * width;
+        report.timeline.spans.push(Span { prong, epoch, batch, start_s, end_s: start_s + width, used: true });
+        let at_s = start + f64::from(batch + 1) / f64::from(batches);
+        let asked_s = at_s - 0.5 / f64::from(batches);
+        report.timeline.deliveries.push(Delivery { prong, epoch, batch, images: 64, asked_s, at_s });
+    }
+    report.epochs.push(EpochReport {
+        epoch,
+        batches: u64::from(batches),
+        images: u64::from(batches) * 64,
+        start_s: start,
+        end_s: start + 1.0,
+        first_batch_s: 0.06,
+        meeting_point: Some(meeting),
+        batches_by_prong: vec![u64::from(meeting), u64::from(batches - meeting)],
+    });
+}
+
+/// Every element is closed in the order it was opened.
+fn assert_well_formed(page: &str) {
+    let body = &page[page.find("<body>").expect("a body")..];
+    let mut open: Vec<&str> = vec!["html"];
+    for tag in body.split('<').skip(1) {
+        let (inside, _) = tag.split_once('>').expect("every tag ends");
+        let name = inside.trim_start_matches('/').split([' ', '/']).next().unwrap_or_default();
+        if inside.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "in {inside}");
+        } else if !inside.ends_with('/') {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+#[test]
+fn runs_of_every_size_give_a_small_well_formed_page() {
+    for (epochs, batches) in [(1, 1), (1, 3), (2, 157), (1, 20_000), (50, 400)] {
+        let page = render(&run(epochs, batches), &Context::default());
+        assert_well_formed(&page);
+        assert!(page.len() < 1_500_000, "{epochs} × {batches}: {} bytes", page.len());
+        assert!(!page.contains("NaN") && !page.contains("inf\""), "{epochs} × {batches}");
+    }
+}
+
+#[test]
+fn an_empty_run_and_figures_that_are_no_numbers_give_a_page() {
+    assert_well_formed(&render(&Report::default(), &Context::default()));
+    let mut report = run(1, 3);
+    report.seconds = f64::NAN;
+    report.images_per_s = f64::INFINITY;
+    report.timeline.spans[0].end_s = f64::NAN;
+    report.timeline.deliveries[1].at_s = f64::NEG_INFINITY;
+    report.timeline.spans[1].prong = 99;
+    let page = render(&report, &Context::default());
+    assert_well_formed(&page);
+    assert!(!page.contains("NaN"));
+}
+
+#[test]
+fn names_cannot_break_out() {
+    const HOSTILE: &str = "</title></svg><script>alert('x')</script>\"&\u{1b}";
+    let mut report = run(1, 3);
+    report.dataset = HOSTILE.into();
+    report.strategy = HOSTILE.into();
+    report.prongs[1].name = HOSTILE.into();
+    report.notes.push(HOSTILE.into());
+    report.digest = Some(HOSTILE.into());
+    report.corrupt.push(CorruptReport {
+        sample: HOSTILE.into(),
+        sample_id: 1,
+        epoch: 0,
+        reason: HOSTILE.into(),
+        action: HOSTILE.into(),
+    });
+    report.faults.push(FaultReport {
+        at_s: 0.5,
+        prong: HOSTILE.into(),
+        batch: Some((0, 1)),
+        kind: "lost",
+        what: HOSTILE.into(),
+    });
+    let context = Context { command: HOSTILE.into(), ended_early: Some(HOSTILE.into()), ..Context::default() };
+    let page = render(&report, &context);
+    assert_well_formed(&page);
+    assert!(!page.contains("<script") && !page.contains('\u{1b}'));
+}
+
+#[test]
+fn what_was_not_measured_is_unknown() {
+    let mut report = run(1, 3);
+    let page = render(&report, &Context::default());
+    assert!(page.contains("<b class=\"unknown\">unknown</b><span>energy of the host&#39;s processors</span>"));
+    report.host_energy_j = Some(41.5);
+    let page = render(&report, &Context::default());
+    assert!(page.contains("<b>41.5 <small>J</small></b>"));
+}
+
+#[test]
+fn faults_are_listed_and_drawn() {
+    let mut report = run(1, 10);
+    report.faults.push(FaultReport {
+        at_s: 0.4,
+        prong: "local drive".into(),
+        batch: None,
+        kind: "lost",
+        what: "connection closed".into(),
+    });
+    let page = render(&report, &Context::default());
+    assert!(page.contains("Faults survived") && page.contains("class=\"faultmark\""));
+}
+
+#[test]
+fn the_page_needs_nothing_from_elsewhere() {
+    let page = render(&run(1, 3), &Context::default());
+    assert!(
+        !page.contains("http://") && !page.contains("https://") && !page.contains("@import") && !page.contains("src=")
+    );
+}
+
+#[test]
+fn a_thinned_time_line_says_so() {
+    let mut report = run(1, 20);
+    report.timeline = Timeline { kept_every: 4, ..report.timeline };
+    assert!(render(&report, &Context::default()).contains("One batch in 4 is drawn."));
+}

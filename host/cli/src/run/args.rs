@@ -1,0 +1,302 @@
+//! The command line of `ddlp run`.
+
+use crate::cores::{self, CoreList};
+use clap::{Args, ValueEnum};
+use ddlp_csd::program::CorruptPolicy;
+use ddlp_host::{LastBatch, Strategy};
+use std::path::PathBuf;
+
+/// Run epochs over a dataset: the CPU works from the head, a drive from the tail, each batch is delivered exactly once.
+///
+/// DATASET is a pack (`ddlp pack`), an image folder, CIFAR-10's binary files or WebDataset tar shards. Without further options
+/// the embedded drive is started on this machine and takes half of the cores.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct RunArgs {
+    /// Pack, image folder, CIFAR-10's binary files or tar shards
+    pub dataset: PathBuf,
+
+    /// What is done to each sample: imagenet-train, imagenet-val, cifar-train, or a TOML file
+    #[arg(long, value_name = "NAME|FILE", default_value = "imagenet-train", help_heading = "Job")]
+    pub pipeline: String,
+    /// Samples of a batch (of a global batch, when there are several ranks)
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Job")]
+    pub batch: u32,
+    /// Number of epochs
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Job")]
+    pub epochs: u32,
+    /// Order of delivery: ordered = 0,1,2,…; mte = head batches, then tail batches; wrr = from whoever is ready, by rate; cpu or
+    /// csd = one prong alone
+    #[arg(long, value_name = "NAME", default_value = "ordered", value_parser = parse_strategy, help_heading = "Job")]
+    pub strategy: Strategy,
+    /// Seed of the order and of all random draws
+    #[arg(long, value_name = "S", default_value_t = 0, help_heading = "Job")]
+    pub seed: u64,
+    /// What happens to a sample that cannot be read or decoded: end the run, leave it out, or take its neighbour instead
+    #[arg(long, value_enum, default_value_t = Policy::Fail, help_heading = "Job")]
+    pub policy: Policy,
+    /// What becomes of a last batch that the samples do not fill
+    #[arg(long, value_enum, default_value_t = Last::Short, help_heading = "Job")]
+    pub last: Last,
+    /// Samples of an epoch, when not all once: the dataset is repeated or cut to this number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Job")]
+    pub samples: Option<u64>,
+    /// Simulate an accelerator that needs this many milliseconds for a batch
+    #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = parse_milliseconds, help_heading = "Job")]
+    pub step_ms: f64,
+
+    /// A drive: local (the embedded drive, started here), tcp://HOST:PORT/NQN, or none; repeatable
+    #[arg(long, value_name = "DRIVE", value_parser = parse_drive, help_heading = "Drives")]
+    pub drive: Vec<Drive>,
+    /// Seconds after which a drive that does not answer is given up and asked again later
+    #[arg(long, value_name = "S", value_parser = parse_seconds, help_heading = "Drives")]
+    pub drive_timeout: Option<f64>,
+    /// Worker threads of the local drive [default: half of the cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Drives")]
+    pub drive_threads: Option<u16>,
+    /// Cores the local drive is pinned to, such as 2-3
+    #[arg(long, value_name = "LIST", value_parser = cores::parse, help_heading = "Drives")]
+    pub drive_cores: Option<CoreList>,
+    /// Result slots of the local drive: batches it may have finished and not handed over
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Drives")]
+    pub slots: Option<u32>,
+    /// Where the local drive's results lie: shared (memory that both map), read (its own memory, read by NVMe/TCP), or a file
+    #[arg(long, value_name = "shared|read|FILE", default_value = "shared", help_heading = "Drives")]
+    pub results: PathBuf,
+    /// Slows the local drive down to this share of its speed, for experiments
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = parse_throttle, help_heading = "Drives")]
+    pub throttle: f64,
+    /// The local drive's program [default: ddlp-device beside this program, or in PATH]
+    #[arg(long, value_name = "FILE", help_heading = "Drives")]
+    pub agent: Option<PathBuf>,
+
+    /// Threads of the CPU prong [default: the cores that the local drive leaves]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Host")]
+    pub threads: Option<u16>,
+    /// Cores the CPU prong is pinned to, such as 0-1
+    #[arg(long, value_name = "LIST", value_parser = cores::parse, help_heading = "Host")]
+    pub cores: Option<CoreList>,
+    /// Batches held in the host's memory at most
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..), help_heading = "Host")]
+    pub buffers: Option<u16>,
+    /// Batches that `ordered` looks ahead
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Host")]
+    pub window: Option<u16>,
+
+    /// This process's rank; it takes its share of each global batch
+    #[arg(long, value_name = "R", default_value_t = 0, requires = "world_size", help_heading = "Ranks and resuming")]
+    pub rank: u32,
+    /// Number of ranks
+    #[arg(long, value_name = "W", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Ranks and resuming")]
+    pub world_size: u32,
+    /// Stop after this many batches
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Ranks and resuming")]
+    pub stop_after: Option<u64>,
+    /// Write where the run stopped, for --resume
+    #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
+    pub state_out: Option<PathBuf>,
+    /// Go on where a run stopped that wrote this state
+    #[arg(long, value_name = "FILE", conflicts_with = "plan_in", help_heading = "Ranks and resuming")]
+    pub resume: Option<PathBuf>,
+    /// Write which prong made which batch, and the order of delivery
+    #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
+    pub plan_out: Option<PathBuf>,
+    /// Repeat a run exactly as its plan says
+    #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
+    pub plan_in: Option<PathBuf>,
+
+    /// Write the figures as JSON (- for standard output)
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub json: Option<PathBuf>,
+    /// Write a report as one HTML page
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub report: Option<PathBuf>,
+    /// Print digests over all delivered pixels: an order-free and an ordered one
+    #[arg(long, help_heading = "Output")]
+    pub digest: bool,
+    /// No progress and no summary
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  ddlp run photos.ddlp                                    both prongs on this machine
+  ddlp run photos.ddlp --strategy mte --report out.html   the same, drawn
+  ddlp run imagenet/train --drive none --threads 8        a plain CPU loader over an image folder
+  ddlp run photos.ddlp --throttle 0.25 --step-ms 20       a drive four times slower, an accelerator of 20 ms a batch
+  ddlp run photos.ddlp --drive tcp://10.0.0.7:4420/nqn.2024-01.example:drive
+  ddlp run photos.ddlp --stop-after 100 --state-out at.json
+  ddlp run photos.ddlp --resume at.json
+
+A pipeline file lists its stages in order:
+  [[stages]]
+  random_resized_crop = { size = 224, scale = [0.25, 1.0] }
+  [[stages]]
+  random_horizontal_flip = { p = 0.5 }";
+
+/// A drive as the command line names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Drive {
+    /// Started here.
+    Local,
+    /// No drive.
+    None,
+    /// `tcp://HOST:PORT/NQN`.
+    Tcp(String),
+}
+
+fn parse_drive(text: &str) -> Result<Drive, String> {
+    match text {
+        "local" => Ok(Drive::Local),
+        "none" => Ok(Drive::None),
+        address if address.starts_with("tcp://") => {
+            let (place, name) = address["tcp://".len()..].split_once('/').unwrap_or((address, ""));
+            let port = place.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+            match (port, name) {
+                (Some(_), name) if name.starts_with("nqn.") => Ok(Drive::Tcp(address.to_string())),
+                _ => Err("an address looks like tcp://10.0.0.7:4420/nqn.2024-01.example:drive".to_string()),
+            }
+        }
+        _ => Err("a drive is local, none, or tcp://HOST:PORT/NQN".to_string()),
+    }
+}
+
+fn parse_strategy(text: &str) -> Result<Strategy, String> {
+    text.parse().map_err(|_| "a strategy is cpu, csd, mte, wrr or ordered".to_string())
+}
+
+fn parse_milliseconds(text: &str) -> Result<f64, String> {
+    parse_number(text, 0.0, 86_400_000.0, "milliseconds")
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    parse_number(text, 0.01, 86_400.0, "seconds")
+}
+
+/// A share of a drive's speed.
+pub fn parse_throttle(text: &str) -> Result<f64, String> {
+    parse_number(text, 0.001, 1.0, "a share of the speed, such as 0.25")
+}
+
+fn parse_number(text: &str, least: f64, most: f64, what: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| format!("{what} are wanted"))?;
+    if (least..=most).contains(&number) { Ok(number) } else { Err(format!("{least} to {most} is possible")) }
+}
+
+/// What happens to a corrupt sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Policy {
+    /// End the run with an error that names the sample
+    Fail,
+    /// Leave it out and count it
+    Skip,
+    /// The next readable sample takes its place
+    Replace,
+}
+
+impl From<Policy> for CorruptPolicy {
+    fn from(policy: Policy) -> Self {
+        match policy {
+            Policy::Fail => Self::Fail,
+            Policy::Skip => Self::Skip,
+            Policy::Replace => Self::Replace,
+        }
+    }
+}
+
+/// What becomes of the last batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Last {
+    /// Delivered with the samples there are
+    Short,
+    /// Left out
+    Drop,
+    /// Filled with samples from the beginning of the epoch
+    Pad,
+}
+
+impl From<Last> for LastBatch {
+    fn from(last: Last) -> Self {
+        match last {
+            Last::Short => Self::Short,
+            Last::Drop => Self::Drop,
+            Last::Pad => Self::Pad,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    fn parse(line: &[&str]) -> Result<RunArgs, String> {
+        let words = ["run", "x.ddlp"].into_iter().chain(line.iter().copied());
+        Line::try_parse_from(words).map(|line| line.run).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_dataset_is_enough() {
+        let args = parse(&[]).unwrap();
+        assert_eq!((args.batch, args.epochs, args.strategy), (256, 1, Strategy::Ordered));
+        assert!(args.drive.is_empty() && !args.digest);
+    }
+
+    #[test]
+    fn drives_are_local_none_or_an_address() {
+        let args = parse(&["--drive", "local", "--drive", "tcp://[::1]:4420/nqn.2024-01.a:b"]).unwrap();
+        assert_eq!(args.drive, [Drive::Local, Drive::Tcp("tcp://[::1]:4420/nqn.2024-01.a:b".into())]);
+        for wrong in [
+            "usb",
+            "tcp://",
+            "tcp://host",
+            "tcp://host:4420",
+            "tcp://host/nqn.x",
+            "tcp://host:99999/nqn.x",
+            "tcp://h:1/x",
+        ] {
+            let error = parse(&["--drive", wrong]).unwrap_err();
+            assert!(error.contains("tcp://"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused() {
+        for wrong in [
+            ["--batch", "0"],
+            ["--batch", "70000"],
+            ["--epochs", "0"],
+            ["--threads", "0"],
+            ["--throttle", "0"],
+            ["--throttle", "1.5"],
+            ["--throttle", "NaN"],
+            ["--step-ms", "-1"],
+            ["--step-ms", "inf"],
+            ["--slots", "0"],
+            ["--drive-timeout", "0"],
+            ["--samples", "0"],
+            ["--stop-after", "0"],
+            ["--world-size", "0"],
+            ["--cores", "3-1"],
+            ["--policy", "ignore"],
+            ["--last", "half"],
+            ["--strategy", "fast"],
+            ["--rank", "1"],
+        ] {
+            assert!(parse(&wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_plan_and_a_state_exclude_each_other() {
+        assert!(parse(&["--resume", "a", "--plan-in", "b"]).is_err());
+        assert!(parse(&["--rank", "1", "--world-size", "2"]).is_ok());
+    }
+}

@@ -1,0 +1,264 @@
+//! `ddlp run`: the main job.
+//!
+//! - [`args`]: the command line; [`placement`]: which drives and how many threads it means.
+//! - [`live`]: the display while it runs; [`summary`]: what is said afterwards.
+//! - [`products`]: the files that were asked for.
+
+mod args;
+mod live;
+mod placement;
+mod products;
+mod summary;
+
+pub use args::{RunArgs, parse_throttle};
+
+use crate::interrupt::Interrupt;
+use crate::{Ending, cores, output, text};
+use anyhow::{Context, bail};
+use ddlp_dataset::Dataset;
+use ddlp_host::report::Report;
+use ddlp_host::{Digest, Loader, LoaderState, Plan};
+use ddlp_pixels::Pipeline;
+use placement::Placement;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a simulated step sleeps before it looks for Ctrl-C.
+const STEP_PIECE: Duration = Duration::from_millis(50);
+
+/// How the epochs ended.
+enum Delivered {
+    All,
+    /// `--stop-after`.
+    Stopped,
+    Interrupted,
+    Failed(anyhow::Error),
+}
+
+/// Runs the command.
+pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
+    products::check_writable(args)?;
+    let placement = Placement::new(args, args_cores()?)?;
+    let pipeline = pipeline(&args.pipeline)?;
+    let dataset: Arc<dyn Dataset> = Arc::from(ddlp_dataset::open(&args.dataset)?);
+    let mut loader = build(args, &placement, pipeline, dataset)?;
+    let stopper = loader.stopper();
+    let handling = interrupt.handle(move || stopper.stop());
+    let live = (!args.quiet).then(|| live::Live::start(loader.progress()));
+    let mut digest = args.digest.then(Digest::default);
+    let delivered = deliver(&mut loader, args, interrupt, digest.as_mut());
+    drop(live);
+    let (report, state, plan) = finish(loader, digest.as_ref());
+    drop(handling);
+    let written = products::write(args, &report, &state, &plan, ended_early(&delivered).as_deref());
+    conclude(args, &report, delivered, written)
+}
+
+fn args_cores() -> anyhow::Result<usize> {
+    Ok(cores::available()?.len())
+}
+
+/// A pipeline by name or from a file.
+pub fn pipeline(name: &str) -> anyhow::Result<Pipeline> {
+    if let Some(pipeline) = Pipeline::named(name) {
+        return Ok(pipeline);
+    }
+    let path = Path::new(name);
+    if !path.exists() && path.extension().is_none() {
+        bail!("there is no pipeline '{name}': the names are {}, or give a TOML file", Pipeline::NAMES.join(", "));
+    }
+    let description = fs::read_to_string(path).with_context(|| format!("cannot read pipeline {name}"))?;
+    Pipeline::from_toml(&description)
+        .with_context(|| format!("{name} is no valid pipeline (`ddlp run --help` shows one)"))
+}
+
+fn build(
+    args: &RunArgs,
+    placement: &Placement,
+    pipeline: Pipeline,
+    dataset: Arc<dyn Dataset>,
+) -> anyhow::Result<Loader> {
+    let mut builder = Loader::builder()
+        .dataset(dataset)
+        .dataset_path(&args.dataset)
+        .pipeline(pipeline)
+        .batch_size(args.batch as usize)
+        .epochs(args.epochs)
+        .strategy(args.strategy)
+        .threads(placement.threads)
+        .seed(args.seed)
+        .policy(args.policy.into())
+        .last(args.last.into())
+        .rank(args.rank, args.world_size);
+    for drive in placement.specs(args) {
+        builder = builder.drive(drive);
+    }
+    if let Some(list) = &args.cores {
+        builder = builder.cores(list.0.clone());
+    }
+    if let Some(buffers) = args.buffers {
+        builder = builder.buffers(buffers.into());
+    }
+    if let Some(window) = args.window {
+        builder = builder.window(window.into());
+    }
+    if let Some(samples) = args.samples {
+        builder = builder.epoch_samples(samples);
+    }
+    if let Some(seconds) = args.drive_timeout {
+        builder = builder.drive_timeout(Duration::from_secs_f64(seconds));
+    }
+    if let Some(path) = &args.plan_in {
+        builder = builder.replay(read_plan(path)?);
+    }
+    if let Some(path) = &args.resume {
+        builder = builder.resume(read_state(path)?);
+    }
+    builder.build().context("the run could not start")
+}
+
+fn read_plan(path: &Path) -> anyhow::Result<Plan> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read plan {}", path.display()))?;
+    Plan::from_bytes(&bytes).with_context(|| format!("{} is no plan (--plan-out writes one)", path.display()))
+}
+
+fn read_state(path: &Path) -> anyhow::Result<LoaderState> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read state {}", path.display()))?;
+    serde_json::from_slice(&bytes).with_context(|| format!("{} is no state (--state-out writes one)", path.display()))
+}
+
+fn deliver(loader: &mut Loader, args: &RunArgs, interrupt: &Interrupt, mut digest: Option<&mut Digest>) -> Delivered {
+    let step = Duration::from_secs_f64(args.step_ms / 1000.0);
+    let mut batches = 0;
+    for batch in loader.by_ref() {
+        let batch = match batch {
+            Ok(batch) => batch,
+            Err(error) => return Delivered::Failed(error.into()),
+        };
+        if let Some(digest) = &mut digest {
+            digest.update(&batch);
+        }
+        drop(batch);
+        batches += 1;
+        if interrupt.requested() {
+            return Delivered::Interrupted;
+        }
+        if args.stop_after == Some(batches) {
+            return Delivered::Stopped;
+        }
+        pretend_to_train(step, interrupt);
+    }
+    if interrupt.requested() { Delivered::Interrupted } else { Delivered::All }
+}
+
+/// The accelerator's part of a step.
+fn pretend_to_train(step: Duration, interrupt: &Interrupt) {
+    let begun = Instant::now();
+    while let Some(left) = step.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
+        if interrupt.requested() {
+            return;
+        }
+        thread::sleep(left.min(STEP_PIECE));
+    }
+}
+
+/// Ends the loader: its threads and a local drive are gone when this returns.
+fn finish(loader: Loader, digest: Option<&Digest>) -> (Report, LoaderState, Plan) {
+    let mut report = loader.report();
+    report.digest = digest.map(Digest::unordered);
+    report.ordered_digest = digest.map(Digest::ordered);
+    (report, loader.state(), loader.plan())
+}
+
+fn ended_early(delivered: &Delivered) -> Option<String> {
+    match delivered {
+        Delivered::All => None,
+        Delivered::Stopped => Some("--stop-after: the number of batches was reached".to_string()),
+        Delivered::Interrupted => Some("Ctrl-C".to_string()),
+        Delivered::Failed(error) => Some(format!("{error:#}")),
+    }
+}
+
+fn conclude(
+    args: &RunArgs,
+    report: &Report,
+    delivered: Delivered,
+    written: anyhow::Result<()>,
+) -> anyhow::Result<Ending> {
+    let mut said = String::new();
+    if !args.quiet {
+        said = summary::describe(report);
+        if let Some(path) = &args.report {
+            said.push_str(&format!("  {:<22}{}\n", "report", path.display()));
+        }
+    }
+    if let (Some(digest), Some(ordered)) = (&report.digest, &report.ordered_digest) {
+        said.push_str(&format!("digest {digest}\nordered_digest {ordered}\n"));
+    }
+    let json_on_stdout = args.json.as_deref().is_some_and(|path| path.as_os_str() == output::STDOUT);
+    if json_on_stdout {
+        eprint!("{said}")
+    } else {
+        output::print(&said)?
+    }
+    match delivered {
+        Delivered::Failed(error) => {
+            if let Err(also) = written {
+                eprintln!("error: {also:#}");
+            }
+            let done = text::plural(report.batches, "batch");
+            Err(error.context(format!("the run ended after {done}")))
+        }
+        Delivered::Interrupted => {
+            written?;
+            eprintln!("stopped by Ctrl-C after {}", text::plural(report.batches, "batch"));
+            Ok(Ending::Interrupted)
+        }
+        Delivered::All | Delivered::Stopped => written.map(|()| Ending::Done),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pipelines_come_by_name_or_from_a_file() {
+        for name in Pipeline::NAMES {
+            assert!(pipeline(name).is_ok(), "{name}");
+        }
+        let error = format!("{:#}", pipeline("imagenet").unwrap_err());
+        assert!(error.contains("imagenet-train") && error.contains("TOML"), "{error}");
+        let error = format!("{:#}", pipeline("no/such.toml").unwrap_err());
+        assert!(error.contains("no/such.toml"), "{error}");
+    }
+
+    #[test]
+    fn the_pipeline_of_the_help_text_is_valid() {
+        let example = "[[stages]]\nrandom_resized_crop = { size = 224, scale = [0.25, 1.0] }\n\
+                       [[stages]]\nrandom_horizontal_flip = { p = 0.5 }\n";
+        Pipeline::from_toml(example).unwrap();
+    }
+
+    #[test]
+    fn a_wrong_pipeline_file_is_named_with_what_is_wrong() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p.toml");
+        fs::write(&path, "[[stages]]\nresize = { side = 3 }\n").unwrap();
+        let error = format!("{:#}", pipeline(path.to_str().unwrap()).unwrap_err());
+        assert!(error.contains("p.toml") && error.contains("side"), "{error}");
+    }
+
+    #[test]
+    fn ctrl_c_ends_a_long_step() {
+        let interrupt = Interrupt::default();
+        let _handling = interrupt.handle(|| {});
+        interrupt.press();
+        let begun = Instant::now();
+        pretend_to_train(Duration::from_secs(3600), &interrupt);
+        assert!(begun.elapsed() < Duration::from_secs(60));
+    }
+}

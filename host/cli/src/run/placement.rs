@@ -1,0 +1,144 @@
+//! Which drives a run uses, and how the machine's cores are divided between the CPU prong and a local drive.
+
+use super::args::{Drive, RunArgs};
+use anyhow::bail;
+use ddlp_host::{DriveSpec, LocalDrive, LocalResults, Strategy};
+use std::path::Path;
+
+/// Who works where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Drives in the order of the command line.
+    pub drives: Vec<Drive>,
+    /// Threads of the CPU prong.
+    pub threads: usize,
+    /// Worker threads of each local drive.
+    pub drive_threads: usize,
+}
+
+impl Placement {
+    /// Fills in what the command line leaves open for a machine of `cores` cores.
+    pub fn new(args: &RunArgs, cores: usize) -> anyhow::Result<Self> {
+        let drives = drives(args)?;
+        let locals = drives.iter().filter(|drive| **drive == Drive::Local).count();
+        let cores = cores.max(1);
+        let for_drives = match (locals, args.strategy) {
+            (0, _) => 0,
+            (_, Strategy::Csd) => cores,
+            _ => (cores / 2).max(1),
+        };
+        let host = args.cores.as_ref().map_or(cores.saturating_sub(for_drives).max(1), |list| list.0.len());
+        let drive = args.drive_cores.as_ref().map_or((for_drives / locals.max(1)).max(1), |list| list.0.len());
+        Ok(Self {
+            drives,
+            threads: args.threads.map_or(host, usize::from),
+            drive_threads: args.drive_threads.map_or(drive, usize::from),
+        })
+    }
+
+    /// The drives as the loader takes them.
+    pub fn specs(&self, args: &RunArgs) -> Vec<DriveSpec> {
+        let local = || LocalDrive {
+            agent: args.agent.clone(),
+            threads: self.drive_threads,
+            cores: args.drive_cores.clone().unwrap_or_default().0,
+            throttle: args.throttle,
+            slots: args.slots,
+            results: results(&args.results),
+        };
+        let spec = |drive: &Drive| match drive {
+            Drive::Local => Some(DriveSpec::Local(local())),
+            Drive::Tcp(address) => Some(DriveSpec::Tcp(address.clone())),
+            Drive::None => None,
+        };
+        self.drives.iter().filter_map(spec).collect()
+    }
+}
+
+fn drives(args: &RunArgs) -> anyhow::Result<Vec<Drive>> {
+    let named = !args.drive.is_empty();
+    let none = args.drive.contains(&Drive::None);
+    if none && args.drive.len() > 1 {
+        bail!("--drive none goes with no other --drive");
+    }
+    match args.strategy {
+        Strategy::Cpu if named && !none => {
+            bail!("strategy cpu uses no drive: leave --drive out, or choose another strategy")
+        }
+        Strategy::Cpu => Ok(Vec::new()),
+        strategy if none && strategy == Strategy::Csd => {
+            bail!("strategy csd needs a drive: leave --drive none out, or choose strategy cpu")
+        }
+        _ if none => Ok(Vec::new()),
+        _ if named => Ok(args.drive.clone()),
+        _ => Ok(vec![Drive::Local]),
+    }
+}
+
+fn results(place: &Path) -> LocalResults {
+    match place.to_str() {
+        Some("shared") => LocalResults::Shared,
+        Some("read") => LocalResults::Read,
+        _ => LocalResults::File(place.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    fn placement(line: &[&str], cores: usize) -> Result<(usize, usize, usize), String> {
+        let words = ["run", "x.ddlp"].into_iter().chain(line.iter().copied());
+        let args = Line::try_parse_from(words).unwrap().run;
+        let placed = Placement::new(&args, cores).map_err(|error| error.to_string())?;
+        Ok((placed.specs(&args).len(), placed.threads, placed.drive_threads))
+    }
+
+    #[test]
+    fn a_local_drive_gets_half_of_the_cores() {
+        assert_eq!(placement(&[], 8), Ok((1, 4, 4)));
+        assert_eq!(placement(&[], 3), Ok((1, 2, 1)));
+        assert_eq!(placement(&[], 1), Ok((1, 1, 1)));
+        assert_eq!(placement(&["--drive", "local", "--drive", "local"], 8), Ok((2, 4, 2)));
+    }
+
+    #[test]
+    fn one_prong_alone_gets_all_cores() {
+        assert_eq!(placement(&["--strategy", "cpu"], 8), Ok((0, 8, 1)));
+        assert_eq!(placement(&["--strategy", "csd"], 8), Ok((1, 1, 8)));
+        assert_eq!(placement(&["--drive", "none"], 8), Ok((0, 8, 1)));
+        assert_eq!(placement(&["--drive", "tcp://h:1/nqn.x"], 8), Ok((1, 8, 1)));
+    }
+
+    #[test]
+    fn what_is_named_is_taken() {
+        let line = ["--threads", "3", "--drive-threads", "2", "--cores", "0", "--drive-cores", "1"];
+        assert_eq!(placement(&line, 8), Ok((1, 3, 2)));
+        assert_eq!(placement(&["--cores", "0-2", "--drive-cores", "3"], 8), Ok((1, 3, 1)));
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        for line in [
+            &["--strategy", "cpu", "--drive", "local"][..],
+            &["--strategy", "csd", "--drive", "none"],
+            &["--drive", "none", "--drive", "local"],
+        ] {
+            assert!(placement(line, 4).unwrap_err().contains("--drive"), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn results_are_shared_read_or_a_file() {
+        assert!(matches!(results(Path::new("shared")), LocalResults::Shared));
+        assert!(matches!(results(Path::new("read")), LocalResults::Read));
+        assert!(matches!(results(Path::new("./shared")), LocalResults::File(_)));
+    }
+}

@@ -1,0 +1,135 @@
+//! The files a run was asked for: figures, page, plan, state.
+
+use super::args::RunArgs;
+use crate::report::{self, Context};
+use crate::{machine, output};
+use anyhow::anyhow;
+use ddlp_host::report::Report;
+use ddlp_host::{LoaderState, Plan};
+use serde::Serialize;
+use std::path::Path;
+
+const JSON: &str = "the JSON report";
+const PAGE: &str = "the report";
+const PLAN: &str = "the plan";
+const STATE: &str = "the state";
+
+/// Fails when one of the files cannot be written: better now than after the run.
+pub fn check_writable(args: &RunArgs) -> anyhow::Result<()> {
+    let wanted = [(&args.json, JSON), (&args.report, PAGE), (&args.plan_out, PLAN), (&args.state_out, STATE)];
+    for (path, what) in wanted {
+        if let Some(path) = path {
+            output::check_writable(path, what)?;
+        }
+    }
+    Ok(())
+}
+
+/// The JSON report: the loader's figures, and what they were made by.
+#[derive(Serialize)]
+struct Figures<'a> {
+    version: String,
+    command: String,
+    machine: String,
+    /// Why the run ended before its last batch.
+    ended_early: Option<&'a str>,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+/// Writes all of them. One that fails does not keep the others from being written.
+pub fn write(
+    args: &RunArgs,
+    report: &Report,
+    state: &LoaderState,
+    plan: &Plan,
+    ended_early: Option<&str>,
+) -> anyhow::Result<()> {
+    let context = Context {
+        command: command_line(std::env::args()),
+        version: machine::revision(),
+        machine: machine::describe(),
+        ended_early: ended_early.map(str::to_string),
+    };
+    let figures = Figures {
+        version: context.version.clone(),
+        command: context.command.clone(),
+        machine: context.machine.clone(),
+        ended_early,
+        report,
+    };
+    let results = [
+        one(&args.json, JSON, || Ok(serde_json::to_vec_pretty(&figures)?)),
+        one(&args.report, PAGE, || Ok(report::render(report, &context).into_bytes())),
+        one(&args.plan_out, PLAN, || Ok(plan.to_bytes()?)),
+        one(&args.state_out, STATE, || Ok(serde_json::to_vec_pretty(state)?)),
+    ];
+    let failed: Vec<String> = results.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
+    if failed.is_empty() { Ok(()) } else { Err(anyhow!(failed.join("\n"))) }
+}
+
+fn one(
+    path: &Option<impl AsRef<Path>>,
+    what: &str,
+    bytes: impl FnOnce() -> anyhow::Result<Vec<u8>>,
+) -> anyhow::Result<()> {
+    match path {
+        Some(path) => output::write(path.as_ref(), &bytes()?, what),
+        None => Ok(()),
+    }
+}
+
+/// The command as a shell takes it, without the program's folder.
+fn command_line(words: impl Iterator<Item = String>) -> String {
+    let quoted = words.enumerate().map(|(index, word)| {
+        let word = if index == 0 { "ddlp".to_string() } else { word };
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_can_be_pasted_into_a_shell() {
+        let words = ["/x/y/ddlp", "run", "my photos", "--json", "it's.json", ""].map(str::to_string);
+        assert_eq!(command_line(words.into_iter()), r"ddlp run 'my photos' --json 'it'\''s.json' ''");
+    }
+
+    #[test]
+    fn the_json_report_has_the_promised_keys() {
+        let report = Report::default();
+        let figures = Figures {
+            version: String::new(),
+            command: String::new(),
+            machine: String::new(),
+            ended_early: None,
+            report: &report,
+        };
+        let json = serde_json::to_value(&figures).unwrap();
+        for key in [
+            "images",
+            "batches",
+            "seconds",
+            "images_per_s",
+            "first_batch_s",
+            "host_cpu_s",
+            "peak_memory_mb",
+            "strategy",
+            "meeting_point",
+            "prongs",
+            "consumer_wait_s",
+            "corrupt",
+            "faults",
+            "digest",
+            "ordered_digest",
+            "accelerator_utilisation",
+            "ended_early",
+        ] {
+            assert!(json.get(key).is_some(), "{key}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! `ddlp sample-data`: an image folder of photographs to try things on, made without a download.
+
+mod photos;
+mod recipe;
+
+use crate::interrupt::Interrupt;
+use crate::progress::SampleProgress;
+use crate::{Ending, output, text};
+use anyhow::{Context, bail};
+use clap::Args;
+use recipe::Recipe;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use tempfile::TempDir;
+
+/// Make an image folder of photographs to try things on.
+///
+/// The images are random windows of a few photographs that are part of this program, encoded in the mix of sizes, qualities and
+/// layouts that photographic training sets have. The same options give the same files on every machine.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ddlp sample-data photos                           600 images in 10 classes
+  ddlp sample-data photos --images 5000 --bad 20    the last 20 are not readable")]
+pub struct SampleDataArgs {
+    /// The folder to make; it must not exist, or be empty
+    out: PathBuf,
+    /// Number of images
+    #[arg(long, value_name = "N", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    images: u64,
+    /// Number of classes
+    #[arg(long, value_name = "K", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    classes: u64,
+    /// Seed
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+    /// How many of the images are to be unreadable (cut short, empty, text)
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    bad: u64,
+    /// No progress, no summary; only errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Runs the command.
+pub fn sample_data(args: &SampleDataArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
+    let out = args.out.as_path();
+    if fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) || (out.exists() && !out.is_dir()) {
+        bail!("{} exists and is not empty: name another folder, or remove it first", out.display());
+    }
+    if args.bad > args.images {
+        bail!("{} of {} images cannot be bad", args.bad, args.images);
+    }
+    let handling = interrupt.handle(|| {});
+    let made = make_folder(args, out, interrupt);
+    drop(handling);
+    let Some((bytes, seconds)) = made? else {
+        eprintln!("stopped: {} was not made, nothing is left behind", out.display());
+        return Ok(Ending::Interrupted);
+    };
+    if !args.quiet {
+        output::print(&format!(
+            "{}: {} in {}, {} on average, in {}\n",
+            out.display(),
+            text::plural(args.images, "image"),
+            text::plural(args.classes.min(args.images), "class"),
+            text::bytes(bytes / args.images),
+            text::seconds(seconds)
+        ))?;
+    }
+    Ok(Ending::Done)
+}
+
+/// Makes the folder beside its place and moves it there when it is complete. Bytes and seconds; nothing after Ctrl-C.
+fn make_folder(args: &SampleDataArgs, out: &Path, interrupt: &Interrupt) -> anyhow::Result<Option<(u64, f64)>> {
+    let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = tempfile::Builder::new()
+        .prefix(".ddlp-sample-data-")
+        .permissions(Permissions::from_mode(0o777))
+        .tempdir_in(parent)
+        .with_context(|| format!("cannot make a folder in {}", parent.display()))?;
+    let mut progress = SampleProgress::new("encoding", args.quiet);
+    let bytes = make_images(args, &folder, interrupt, &mut progress)?;
+    let seconds = progress.elapsed().as_secs_f64();
+    let Some(bytes) = bytes else { return Ok(None) };
+    fs::rename(folder.path(), out).with_context(|| format!("cannot make {}", out.display()))?;
+    // Moved: there is nothing to remove any more.
+    let _ = folder.keep();
+    Ok(Some((bytes, seconds)))
+}
+
+/// Makes all images on all cores. Their bytes; nothing after Ctrl-C.
+fn make_images(
+    args: &SampleDataArgs,
+    folder: &TempDir,
+    interrupt: &Interrupt,
+    progress: &mut SampleProgress,
+) -> anyhow::Result<Option<u64>> {
+    for class in 0..args.classes.min(args.images) {
+        let path = class_folder(folder.path(), class);
+        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    }
+    let threads = thread::available_parallelism().map_or(1, |threads| threads.get());
+    let next = AtomicU64::new(0);
+    let (sender, made) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                let mut recipe = Recipe::new(args.seed);
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let over = number >= args.images || interrupt.requested();
+                    if over || sender.send(make_image(args, folder.path(), &mut recipe, number)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let (mut images, mut bytes) = (0, 0);
+        for size in made {
+            bytes += size?;
+            images += 1;
+            progress.update(images, args.images, bytes, "");
+        }
+        Ok((images == args.images).then_some(bytes))
+    })
+}
+
+fn class_folder(folder: &Path, class: u64) -> PathBuf {
+    folder.join(format!("class_{class:03}"))
+}
+
+fn make_image(args: &SampleDataArgs, folder: &Path, recipe: &mut Recipe, number: u64) -> anyhow::Result<u64> {
+    let bad = number >= args.images - args.bad;
+    let made = if bad { recipe.bad(number) } else { recipe.image(number) };
+    let bytes = made.with_context(|| format!("image {number} cannot be made"))?;
+    let path = class_folder(folder, number % args.classes).join(format!("{number:06}.jpg"));
+    fs::write(&path, &bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(bytes.len() as u64)
+}

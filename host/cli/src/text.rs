@@ -1,0 +1,159 @@
+//! Figures as people read them: grouped, rounded to what matters, with their unit.
+
+/// `1234567` as `1,234,567`.
+pub fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `1 image`, `2 images`.
+pub fn plural(value: u64, noun: &str) -> String {
+    let ending = if value == 1 {
+        ""
+    } else if noun.ends_with('s') || noun.ends_with("tch") {
+        "es"
+    } else {
+        "s"
+    };
+    format!("{} {noun}{ending}", count(value))
+}
+
+/// A figure with about three significant digits and no unit.
+pub fn figure(value: f64) -> String {
+    match value.abs() {
+        _ if !value.is_finite() => "–".to_string(),
+        size if size >= 100.0 => {
+            format!("{}{}", if value < 0.0 { "-" } else { "" }, count(size.round() as u64))
+        }
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// Images per second.
+pub fn rate(value: f64) -> String {
+    format!("{} images/s", figure(value))
+}
+
+/// A share of 1 in per cent.
+pub fn percent(share: f64) -> String {
+    match share * 100.0 {
+        value if !value.is_finite() => "–".to_string(),
+        value if value == 0.0 || value.abs() >= 9.95 => format!("{value:.0} %"),
+        value => format!("{value:.1} %"),
+    }
+}
+
+/// A span of time: `340 ms`, `2.05 s`, `3 min 07 s`, `2 h 05 min`.
+pub fn seconds(value: f64) -> String {
+    if !value.is_finite() || value < 0.0 {
+        return "–".to_string();
+    }
+    if value < 0.9995 {
+        let ms = value * 1000.0;
+        return if ms >= 9.95 || ms == 0.0 { format!("{ms:.0} ms") } else { format!("{ms:.1} ms") };
+    }
+    if value < 99.95 {
+        return if value < 9.995 { format!("{value:.2} s") } else { format!("{value:.1} s") };
+    }
+    let whole = value.round() as u64;
+    if whole < 3600 {
+        format!("{} min {:02} s", whole / 60, whole % 60)
+    } else {
+        format!("{} h {:02} min", whole / 3600, whole % 3600 / 60)
+    }
+}
+
+/// Bytes in decimal units.
+pub fn bytes(value: u64) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    if value < 1000 {
+        return format!("{value} B");
+    }
+    let mut scaled = value as f64 / 1e3;
+    let mut unit = 0;
+    while scaled >= 999.5 && unit + 1 < UNITS.len() {
+        scaled /= 1e3;
+        unit += 1;
+    }
+    format!("{} {}", figure(scaled), UNITS[unit])
+}
+
+/// Text of a foreign origin (file names, drive names) without control characters, so that it cannot steer a terminal.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_grouped() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1_000), "1,000");
+        assert_eq!(count(12_345_678), "12,345,678");
+    }
+
+    #[test]
+    fn nouns_follow_their_number() {
+        assert_eq!(plural(1, "batch"), "1 batch");
+        assert_eq!(plural(2, "batch"), "2 batches");
+        assert_eq!(plural(2, "epoch"), "2 epochs");
+        assert_eq!(plural(1200, "image"), "1,200 images");
+        assert_eq!(plural(0, "class"), "0 classes");
+    }
+
+    #[test]
+    fn figures_keep_three_digits() {
+        assert_eq!(figure(0.1234), "0.12");
+        assert_eq!(figure(12.34), "12.3");
+        assert_eq!(figure(1234.6), "1,235");
+        assert_eq!(figure(-1234.6), "-1,235");
+        assert_eq!(figure(f64::NAN), "–");
+    }
+
+    #[test]
+    fn times_choose_their_unit() {
+        assert_eq!(seconds(0.0), "0 ms");
+        assert_eq!(seconds(0.0042), "4.2 ms");
+        assert_eq!(seconds(0.34), "340 ms");
+        assert_eq!(seconds(0.9999), "1.00 s");
+        assert_eq!(seconds(2.049), "2.05 s");
+        assert_eq!(seconds(59.96), "60.0 s");
+        assert_eq!(seconds(187.0), "3 min 07 s");
+        assert_eq!(seconds(7500.0), "2 h 05 min");
+        assert_eq!(seconds(f64::INFINITY), "–");
+    }
+
+    #[test]
+    fn sizes_choose_their_unit() {
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(1_500), "1.50 kB");
+        assert_eq!(bytes(999_999), "1.00 MB");
+        assert_eq!(bytes(150_000_000_000), "150 GB");
+        assert!(bytes(u64::MAX).ends_with("PB"));
+    }
+
+    #[test]
+    fn shares_are_per_cent() {
+        assert_eq!(percent(0.0), "0 %");
+        assert_eq!(percent(0.056), "5.6 %");
+        assert_eq!(percent(0.5), "50 %");
+        assert_eq!(percent(1.0), "100 %");
+        assert_eq!(percent(f64::NAN), "–");
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_a_terminal() {
+        assert_eq!(printable("a\x1b[2Jb\nc"), "a\u{fffd}[2Jb\u{fffd}c");
+    }
+}

@@ -1,0 +1,81 @@
+//! `ddlp verify`: every checksum of a pack.
+
+use crate::interrupt::Interrupt;
+use crate::progress::SampleProgress;
+use crate::{Ending, output, text};
+use clap::Args;
+use ddlp_dataset::pack::{self, VerifyError, VerifyProgress};
+use std::fmt::Write;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+/// Broken places named without `--all`.
+const NAMED_MAX: usize = 20;
+
+/// Check every byte of a pack and name what is broken.
+///
+/// Exit status 0 when the pack is intact, 1 when it is not or cannot be read.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ddlp verify train.ddlp
+  ddlp verify train.ddlp --quiet && echo intact")]
+pub struct VerifyArgs {
+    /// The pack
+    file: PathBuf,
+    /// Threads that read [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Name everything that is broken, not only the first 20
+    #[arg(long)]
+    all: bool,
+    /// No progress and no text; only the exit status
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Runs the command.
+pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
+    let mut progress = SampleProgress::new("verifying", args.quiet);
+    let handling = interrupt.handle(|| {});
+    let mut show = |now: VerifyProgress| {
+        progress.update(now.samples, now.samples_total, now.bytes, "");
+        if interrupt.requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let verified = pack::verify(&args.file, args.threads.map_or(0, usize::from), &mut show);
+    drop(handling);
+    let seconds = progress.elapsed().as_secs_f64();
+    progress.clear();
+    let report = match verified {
+        Ok(report) => report,
+        Err(VerifyError::Cancelled) => {
+            eprintln!("stopped before the end: nothing is known about the rest of {}", args.file.display());
+            return Ok(Ending::Interrupted);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if !args.quiet {
+        output::print(&describe(args, &report, seconds))?;
+    }
+    Ok(if report.is_intact() { Ending::Done } else { Ending::Wrong })
+}
+
+fn describe(args: &VerifyArgs, report: &pack::VerifyReport, seconds: f64) -> String {
+    let mut out = String::new();
+    let shown = if args.all { usize::MAX } else { NAMED_MAX };
+    for broken in report.broken.iter().take(shown) {
+        let _ = writeln!(out, "broken  {}", text::printable(&broken.to_string()));
+    }
+    let left = report.broken_count.saturating_sub(report.broken.len().min(shown) as u64);
+    if left > 0 {
+        let _ = writeln!(out, "… and {} more (--all names them)", text::count(left));
+    }
+    let samples = text::plural(report.samples, "sample");
+    let checked = format!("{samples}, {}, checked in {}", text::bytes(report.bytes), text::seconds(seconds));
+    let found = match report.broken_count {
+        0 => "intact".to_string(),
+        count => format!("{} broken: pack it again from its source", text::plural(count, "place")),
+    };
+    let _ = writeln!(out, "{}: {found} ({checked})", args.file.display());
+    out
+}
