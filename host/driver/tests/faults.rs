@@ -10,7 +10,7 @@ use ddlp_driver::{AdminData, Command, Controller, DriverError, Queue};
 use ddlp_nvme::tcp::{Digests, FatalStatus, IcResp};
 use ddlp_nvme::{AdminOpcode, CompletionEntry, Status};
 use peer::{BLOCK, Config, Event, Handled, LONG, NSID, Peer, Received, Wire, pattern};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Answers the command with this identifier.
@@ -117,6 +117,20 @@ fn a_response_to_nobody() {
 #[test]
 fn a_response_to_an_earlier_command_of_the_slot() {
     executing(|wire, cid| wire.respond(cid ^ 0x1000, Status::SUCCESS, 0)).execute_breaks(vec![], "not in flight", None);
+}
+
+#[test]
+fn a_response_to_an_earlier_command_while_another_has_its_slot() {
+    let earlier = Mutex::new(None);
+    let mut bench = executing(move |wire, cid| {
+        let known = *earlier.lock().unwrap().get_or_insert(cid);
+        wire.respond(known, Status::SUCCESS, 0);
+    });
+    bench.queue.submit(&program::execute(SLOT, 0, 0), vec![]).unwrap();
+    assert!(bench.queue.poll(soon()).unwrap().is_some());
+    bench.queue.submit(&program::execute(SLOT, 0, 0), vec![]).unwrap();
+    let outcome = bench.queue.poll(soon()).map(drop);
+    bench.broken(outcome, "not in flight", Some(FatalStatus::HEADER));
 }
 
 #[test]
@@ -452,7 +466,7 @@ fn nobody_there() {
 #[test]
 fn a_peer_that_takes_nothing() {
     let (sender, gate) = std::sync::mpsc::channel::<()>();
-    let gate = std::sync::Mutex::new(gate);
+    let gate = Mutex::new(gate);
     let peer = Peer::start(Config { h2c_bytes_max: 4 << 20, mdts: 10, ..Config::default() }, move |wire, received| {
         if received.is_execute() {
             wire.r2t(received.cid(), 0, 0, received.entry.data.length.get() as usize);

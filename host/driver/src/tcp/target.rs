@@ -61,7 +61,7 @@ pub struct TcpTarget {
 
 impl TcpTarget {
     /// Default of [`TcpTarget::receive_buffer_bytes`].
-    pub const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
+    pub const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
 
     /// A subsystem at an address, with a new host identity and defaults: no digests, keep alive 10 s, 10 s to connect, 30 s to
     /// send, 16 I/O queues.

@@ -282,7 +282,7 @@ pub fn pattern(lba: u64, bytes: usize) -> Vec<u8> {
 
 /// Bytes of the log page.
 pub fn log_page(offset: u64, bytes: usize) -> Vec<u8> {
-    (offset..offset + bytes as u64).map(|at| (at / 4) as u8).collect()
+    (offset..offset + bytes as u64).map(|at| (at ^ (at >> 8)) as u8).collect()
 }
 
 fn serve(stream: TcpStream, config: Config, events: Sender<Event>, script: &Script, shared: &Shared) {
