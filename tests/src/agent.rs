@@ -38,7 +38,8 @@ impl Agent {
     /// Serves a dataset with `slots` slots for batches of at most `batch` samples of 224 × 224, on a port of its choice,
     /// with a lasting identity in `state`.
     pub fn start(dataset: &Path, state: &Path, extra: &[&str]) -> Self {
-        let mut args: Vec<String> = ["serve", "--dataset", &dataset.display().to_string(), "--state"].map(String::from).into();
+        let mut args: Vec<String> =
+            ["serve", "--dataset", &dataset.display().to_string(), "--state"].map(String::from).into();
         args.push(state.display().to_string());
         args.extend(extra.iter().map(|arg| arg.to_string()));
         let (child, address, nqn) = spawn(&args, "127.0.0.1:0");

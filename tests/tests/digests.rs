@@ -1,6 +1,6 @@
 //! Which prong makes a batch, and how, never shows in the pixels.
 
-use ddlp_host::{LocalResults, Loader, LoaderState, Plan, Strategy};
+use ddlp_host::{Loader, LoaderState, LocalResults, Plan, Strategy};
 use ddlp_tests::photos::Photos;
 use ddlp_tests::runs::{Run, loader, local};
 
@@ -17,15 +17,23 @@ fn the_order_free_digest_depends_on_no_strategy_thread_depth_or_kind_of_slot() {
     }
     variants.push(("folder".into(), loader(&photos.folder()).strategy(Strategy::Cpu)));
     for results in [LocalResults::Shared, LocalResults::Read, LocalResults::File(photos.scratch().join("slots"))] {
-        for (strategy, depth) in
-            [(Strategy::Csd, 1), (Strategy::Csd, 2), (Strategy::Mte, 2), (Strategy::Wrr, 2), (Strategy::Ordered, 2), (Strategy::Ordered, 3)]
-        {
+        for (strategy, depth) in [
+            (Strategy::Csd, 1),
+            (Strategy::Csd, 2),
+            (Strategy::Mte, 2),
+            (Strategy::Wrr, 2),
+            (Strategy::Ordered, 2),
+            (Strategy::Ordered, 3),
+        ] {
             let name = format!("{strategy} depth {depth} {results:?}");
             let builder = loader(&photos.pack()).strategy(strategy).drive(local(results.clone())).drive_depth(depth);
             variants.push((name, builder));
         }
     }
-    variants.push(("folder by drive".into(), loader(&photos.folder()).strategy(Strategy::Mte).drive(local(LocalResults::Shared))));
+    variants.push((
+        "folder by drive".into(),
+        loader(&photos.folder()).strategy(Strategy::Mte).drive(local(LocalResults::Shared)),
+    ));
     for (name, builder) in variants {
         let run = Run::of(builder);
         run.assert_exactly_once(1, SAMPLES.into());
@@ -49,7 +57,8 @@ fn both_prongs_take_part_in_every_two_ended_strategy() {
 fn ordered_delivers_as_the_cpu_alone_does() {
     let photos = Photos::new(SAMPLES);
     let cpu = Run::of(loader(&photos.pack()).strategy(Strategy::Cpu).epochs(2));
-    let ordered = Run::of(loader(&photos.pack()).strategy(Strategy::Ordered).epochs(2).drive(local(LocalResults::Shared)));
+    let ordered =
+        Run::of(loader(&photos.pack()).strategy(Strategy::Ordered).epochs(2).drive(local(LocalResults::Shared)));
     assert_eq!(ordered.ordered_digest, cpu.ordered_digest);
     assert_eq!(ordered.batches, cpu.batches);
     assert_ne!(cpu.batches[0], cpu.batches[cpu.batches.len() / 2], "epochs are shuffled differently");
@@ -122,7 +131,8 @@ fn an_mte_run_resumes_without_loss_after_any_batch() {
         drop(first);
         let rest = Run::of(base().resume(state));
         seen.extend(rest.order.iter().map(|&(epoch, ..)| epoch).zip(rest.batches));
-        let mut ids: Vec<(u32, u64)> = seen.into_iter().flat_map(|(epoch, ids)| ids.into_iter().map(move |id| (epoch, id))).collect();
+        let mut ids: Vec<(u32, u64)> =
+            seen.into_iter().flat_map(|(epoch, ids)| ids.into_iter().map(move |id| (epoch, id))).collect();
         ids.sort_unstable();
         let all: Vec<(u32, u64)> = (0..2).flat_map(|epoch| (0..40).map(move |id| (epoch, id))).collect();
         assert_eq!(ids, all, "stopped after {stop_after}");

@@ -1,0 +1,358 @@
+//! What one epoch must survive: a drive that dies, hangs, slows down, lies or is another one. In each case every sample comes
+//! exactly once, the bytes are unchanged, and the report names the fault.
+//!
+//! Agents are real processes; faults of the link are injected by a relay between loader and agent.
+
+use ddlp_csd::log::DriveIdentity;
+use ddlp_host::{DriveSpec, Loader, LoaderBuilder, LocalDrive, LocalResults, Strategy};
+use ddlp_tests::agent::{Agent, program};
+use ddlp_tests::photos::Photos;
+use ddlp_tests::proxy::{C2H_DATA, CAPSULE_COMMAND, CAPSULE_RESPONSE, Fate, Pdu, Proxy, Way};
+use ddlp_tests::runs::{Run, chain, loader, local};
+use nix::sys::signal::Signal;
+use std::time::{Duration, Instant};
+
+const SAMPLES: u32 = 200;
+const TWO_ENDED: [Strategy; 3] = [Strategy::Mte, Strategy::Wrr, Strategy::Ordered];
+
+struct Scene {
+    photos: Photos,
+    agent: Agent,
+    digest: String,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let photos = Photos::new(SAMPLES);
+        let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "24"]);
+        let digest = Run::of(loader(&photos.pack()).epochs(2)).digest;
+        Self { photos, agent, digest }
+    }
+
+    fn builder(&self, strategy: Strategy, url: String) -> LoaderBuilder {
+        // One thread and few buffers, so that the drive's part is large and the run long enough to be disturbed.
+        loader(&self.photos.pack()).epochs(2).threads(1).buffers(3).strategy(strategy).drive(DriveSpec::Tcp(url))
+    }
+
+    fn assert_unharmed(&self, run: &Run, strategy: Strategy) {
+        run.assert_exactly_once(2, SAMPLES.into());
+        assert_eq!(run.digest, self.digest, "{strategy}");
+        if strategy == Strategy::Ordered {
+            assert!(run.order.is_sorted_by_key(|&(epoch, batch, _)| (epoch, batch)));
+        }
+    }
+}
+
+/// Waits for a condition that must come true.
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < until, "{what} within a minute");
+        std::thread::yield_now();
+    }
+}
+
+fn drive_is_up(loader: &Loader) -> bool {
+    loader.progress().snapshot().prongs[1].is_up
+}
+
+#[test]
+fn an_agent_killed_in_the_middle_is_survived_and_rejoins() {
+    for strategy in TWO_ENDED {
+        let mut scene = Scene::new();
+        let builder = scene.builder(strategy, scene.agent.url());
+        let (mut delivered, mut killed_at) = (0, None);
+        let agent = &mut scene.agent;
+        let run = Run::with(builder, |batch, loader| {
+            delivered += 1;
+            if delivered == 6 {
+                agent.kill();
+                killed_at = Some(batch.epoch());
+                wait_until("the loss is noticed", || !drive_is_up(loader));
+                agent.restart();
+                wait_until("the drive rejoins", || drive_is_up(loader));
+            }
+        });
+        scene.assert_unharmed(&run, strategy);
+        assert_eq!((run.faults("lost"), run.faults("rejoined")), (1, 1), "{:?}", run.report.faults);
+        let after = run.order[6..].iter().filter(|&&(_, _, prong)| prong == 1).count();
+        assert!(after > 0, "{strategy}: the drive works again");
+    }
+}
+
+#[test]
+fn a_local_agent_that_dies_is_started_again() {
+    let photos = Photos::new(SAMPLES);
+    let reference = Run::of(loader(&photos.pack()).epochs(2)).digest;
+    for results in [LocalResults::Shared, LocalResults::Read] {
+        // Under a name of its own, so that this test kills no other test's agent.
+        let own = photos.scratch().join("ddlp-mortal");
+        let _ = std::os::unix::fs::symlink(program("ddlp-device"), &own);
+        let drive = DriveSpec::Local(LocalDrive { agent: Some(own), results, ..LocalDrive::default() });
+        let builder = loader(&photos.pack()).epochs(2).threads(1).strategy(Strategy::Wrr).drive(drive);
+        let mut delivered = 0;
+        let run = Run::with(builder, |_, loader| {
+            delivered += 1;
+            if delivered == 5 {
+                let pid = child_of_this_process("ddlp-mortal");
+                nix::sys::signal::kill(pid, Signal::SIGKILL).unwrap();
+                wait_until("the agent is started again", || {
+                    loader.report().faults.iter().any(|fault| fault.kind == "rejoined")
+                });
+            }
+        });
+        run.assert_exactly_once(2, SAMPLES.into());
+        assert_eq!(run.digest, reference);
+        assert_eq!(run.faults("restart"), 1, "{:?}", run.report.faults);
+    }
+}
+
+/// The newest child process with this name.
+fn child_of_this_process(name: &str) -> nix::unistd::Pid {
+    let own = std::process::id().to_string();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let children = processes.filter_map(|entry| {
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        let (head, tail) = stat.rsplit_once(')')?;
+        let parent = tail.split_whitespace().nth(1)?;
+        (head.ends_with(name) && parent == own).then(|| entry.file_name().to_str().unwrap().parse::<i32>().unwrap())
+    });
+    nix::unistd::Pid::from_raw(children.max().expect("the loader has started an agent"))
+}
+
+#[test]
+fn an_agent_stopped_for_longer_than_the_time_out_leaves_no_late_work_anywhere() {
+    for strategy in TWO_ENDED {
+        let scene = Scene::new();
+        let builder = scene.builder(strategy, scene.agent.url()).drive_timeout(Duration::from_millis(300));
+        let mut delivered = 0;
+        let run = Run::with(builder, |_, loader| {
+            delivered += 1;
+            if delivered == 4 {
+                scene.agent.signal(Signal::SIGSTOP);
+                wait_until("the time-out", || !drive_is_up(loader));
+                scene.agent.signal(Signal::SIGCONT);
+                wait_until("the drive rejoins", || drive_is_up(loader));
+            }
+        });
+        scene.assert_unharmed(&run, strategy);
+        assert!(run.faults("timeout") + run.faults("lost") >= 1, "{:?}", run.report.faults);
+        assert!(run.faults("rejoined") >= 1, "{:?}", run.report.faults);
+        assert_eq!(run.faults("damaged"), 0, "{:?}", run.report.faults);
+    }
+}
+
+#[test]
+fn a_connection_cut_in_the_middle_of_a_pdu_is_survived() {
+    // In the middle of a command, of a completion, of data.
+    for (kind, way, bytes) in
+        [(CAPSULE_COMMAND, Way::ToAgent, 40), (CAPSULE_RESPONSE, Way::ToLoader, 11), (C2H_DATA, Way::ToLoader, 3000)]
+    {
+        let scene = Scene::new();
+        let mut seen = 0;
+        let proxy = Proxy::start(scene.agent.address(), move |pdu: &mut Pdu<'_>| {
+            let is_work = pdu.is_execute() || pdu.is_result_read();
+            if pdu.kind() == kind && pdu.way == way && is_work {
+                seen += 1;
+            }
+            if seen == 4 {
+                seen += 1;
+                Fate::Cut(bytes)
+            } else {
+                Fate::Pass
+            }
+        });
+        let url = scene.agent.url_by(&proxy.address());
+        let run = Run::of(scene.builder(Strategy::Wrr, url));
+        scene.assert_unharmed(&run, Strategy::Wrr);
+        assert_eq!(run.faults("lost"), 1, "PDU type {kind}: {:?}", run.report.faults);
+    }
+}
+
+#[test]
+fn a_damaged_payload_is_found_and_prepared_again() {
+    let scene = Scene::new();
+    let mut reads = 0;
+    let proxy = Proxy::start(scene.agent.address(), move |pdu: &mut Pdu<'_>| {
+        if pdu.kind() == C2H_DATA && pdu.is_result_read() && pdu.bytes.len() > 100_000 {
+            reads += 1;
+            if reads % 5 == 2 {
+                pdu.bytes[90_000] ^= 0x10;
+            }
+        }
+        Fate::Pass
+    });
+    for strategy in TWO_ENDED {
+        let run = Run::of(scene.builder(strategy, scene.agent.url_by(&proxy.address())));
+        scene.assert_unharmed(&run, strategy);
+        assert!(run.faults("damaged") >= 1, "{:?}", run.report.faults);
+    }
+}
+
+#[test]
+fn a_damaged_shared_slot_is_found_and_prepared_again() {
+    use std::os::unix::fs::FileExt;
+    let photos = Photos::new(SAMPLES);
+    let reference = Run::of(loader(&photos.pack()).epochs(2)).digest;
+    let slots = photos.scratch().join("slots");
+    let builder = loader(&photos.pack())
+        .epochs(2)
+        .threads(1)
+        .strategy(Strategy::Wrr)
+        .drive(local(LocalResults::File(slots.clone())));
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let run = std::thread::scope(|scope| {
+        // Scribbles over the drive's rows while they are being written: whoever comes first, the checksum tells.
+        scope.spawn(|| {
+            let mut at = 8192u64;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                if let Ok(file) = std::fs::OpenOptions::new().write(true).open(&slots) {
+                    let bytes = file.metadata().map_or(0, |meta| meta.len()).max(1);
+                    let _ = file.write_at(&[0xA5], at % bytes);
+                    at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407) >> 1;
+                }
+            }
+        });
+        let mut delivered = 0;
+        let run = Run::with(builder, |_, _| {
+            delivered += 1;
+            if delivered == 30 {
+                stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            }
+        });
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        run
+    });
+    run.assert_exactly_once(2, SAMPLES.into());
+    assert!(run.faults("damaged") >= 1, "{:?}", run.report.faults);
+    let _ = reference;
+}
+
+#[test]
+fn an_agent_ten_times_slower_than_it_was_is_survived() {
+    for strategy in TWO_ENDED {
+        let scene = Scene::new();
+        let pid = nix::unistd::Pid::from_raw(scene.agent.pid() as i32);
+        let slow = std::sync::atomic::AtomicU8::new(0);
+        let run = std::thread::scope(|scope| {
+            // A tenth of the time to run: stopped for 18 ms, running for 2.
+            scope.spawn(|| {
+                while slow.load(std::sync::atomic::Ordering::Relaxed) < 2 {
+                    if slow.load(std::sync::atomic::Ordering::Relaxed) == 1 {
+                        nix::sys::signal::kill(pid, Signal::SIGSTOP).unwrap();
+                        std::thread::sleep(Duration::from_millis(18));
+                        nix::sys::signal::kill(pid, Signal::SIGCONT).unwrap();
+                    }
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            });
+            let mut delivered = 0;
+            let run = Run::with(scene.builder(strategy, scene.agent.url()), |_, _| {
+                delivered += 1;
+                if delivered == 10 {
+                    slow.store(1, std::sync::atomic::Ordering::Relaxed);
+                }
+            });
+            slow.store(2, std::sync::atomic::Ordering::Relaxed);
+            run
+        });
+        scene.assert_unharmed(&run, strategy);
+    }
+}
+
+#[test]
+fn every_third_execute_answered_with_an_error_is_survived() {
+    for strategy in [Strategy::Csd, Strategy::Mte, Strategy::Wrr, Strategy::Ordered] {
+        let scene = Scene::new();
+        let mut executes = 0;
+        let proxy = Proxy::start(scene.agent.address(), move |pdu: &mut Pdu<'_>| {
+            if pdu.kind() == CAPSULE_RESPONSE && pdu.is_execute() {
+                executes += 1;
+                if executes % 3 == 0 {
+                    pdu.set_status(0x006);
+                }
+            }
+            Fate::Pass
+        });
+        let run = Run::of(scene.builder(strategy, scene.agent.url_by(&proxy.address())));
+        scene.assert_unharmed(&run, strategy);
+        assert!(run.faults("status") >= 1, "{strategy}: {:?}", run.report.faults);
+        let named = run.report.faults.iter().find(|fault| fault.kind == "status").unwrap();
+        assert!(named.what.contains("internal error"), "the status has its name: {}", named.what);
+    }
+}
+
+#[test]
+fn a_completion_that_never_comes_is_survived() {
+    let scene = Scene::new();
+    let mut executes = 0;
+    let proxy = Proxy::start(scene.agent.address(), move |pdu: &mut Pdu<'_>| {
+        if pdu.kind() == CAPSULE_RESPONSE && pdu.is_execute() {
+            executes += 1;
+            if executes == 5 {
+                return Fate::Drop;
+            }
+        }
+        Fate::Pass
+    });
+    let builder = scene.builder(Strategy::Ordered, scene.agent.url_by(&proxy.address()));
+    let run = Run::of(builder.drive_timeout(Duration::from_millis(300)));
+    scene.assert_unharmed(&run, Strategy::Ordered);
+}
+
+#[test]
+fn a_drive_with_another_dataset_is_refused_with_both_identities() {
+    let scene = Scene::new();
+    let other = Photos::new(20);
+    let other_agent = Agent::start(&other.pack(), &other.scratch().join("state"), &[]);
+    let error = scene.builder(Strategy::Mte, other_agent.url()).build().err().expect("refused");
+    let identity =
+        |photos: &Photos| ddlp_dataset::open(&photos.pack()).unwrap().identity().to_string()[..32].to_string();
+    let text = chain(&error);
+    assert!(text.contains(&identity(&scene.photos)) && text.contains(&identity(&other)), "{text}");
+}
+
+#[test]
+fn a_drive_with_another_pixel_path_is_refused_with_both_fingerprints() {
+    let scene = Scene::new();
+    let foreign = [0x5A; 32];
+    let proxy = Proxy::start(scene.agent.address(), move |pdu: &mut Pdu<'_>| {
+        // The page may come in one piece with or without a completion of its own.
+        if pdu.kind() == C2H_DATA
+            && pdu.bytes.len() == 24 + 4096
+            && let Ok(identity) = DriveIdentity::parse(&pdu.bytes[24..])
+        {
+            let lie = DriveIdentity { fingerprint: foreign, ..identity };
+            pdu.bytes[24..].copy_from_slice(&lie.to_page());
+        }
+        Fate::Pass
+    });
+    let error = scene.builder(Strategy::Mte, scene.agent.url_by(&proxy.address())).build().err().expect("refused");
+    let text = chain(&error);
+    let own = ddlp_pixels::fingerprint().to_string();
+    assert!(text.contains(&own[..32]) && text.contains(&"5a".repeat(16)), "{text}");
+}
+
+#[test]
+fn nobody_at_the_address_is_said_at_once() {
+    let photos = Photos::new(9);
+    let drive = DriveSpec::Tcp("tcp://127.0.0.1:1/nqn.2024-01.org.example:none".into());
+    let error = loader(&photos.pack()).strategy(Strategy::Mte).drive(drive).build().err().expect("refused");
+    assert!(chain(&error).contains("is the agent running there?"), "{}", chain(&error));
+}
+
+#[test]
+fn two_hosts_at_one_agent_do_not_disturb_each_other() {
+    let scene = Scene::new();
+    let scene = &scene;
+    let runs: Vec<Run> = std::thread::scope(|scope| {
+        let hosts: Vec<_> = TWO_ENDED
+            .iter()
+            .map(|&strategy| scope.spawn(move || Run::of(scene.builder(strategy, scene.agent.url()))))
+            .collect();
+        hosts.into_iter().map(|host| host.join().unwrap()).collect()
+    });
+    for (run, strategy) in runs.iter().zip(TWO_ENDED) {
+        scene.assert_unharmed(run, strategy);
+    }
+}
