@@ -281,7 +281,7 @@ proptest! {
             file[at] = byte;
         }
         if cut % 4 == 0 {
-            file.truncate(file.len() * usize::from(cut) >> 16);
+            file.truncate((file.len() * usize::from(cut)) >> 16);
         }
         fuzz::decode(&file);
     }
