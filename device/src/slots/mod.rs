@@ -72,3 +72,6 @@ impl Slots {
         SlotLease::take(&self.memory, slot, layout)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+use super::*;
+use ddlp_csd::slot::{HEADER_BYTES, SlotLayout};
+use ddlp_pixels::Shape;
+use std::os::fd::{IntoRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+const GEOMETRY: Geometry = Geometry { slots: 3, slot_bytes: 16384 };
+
+fn layout() -> SlotLayout {
+    SlotLayout::new(5, Shape { height: 3, width: 4, channels: 3 }).unwrap()
+}
+
+fn slots() -> Slots {
+    Slots::open(&Backing::Memory, GEOMETRY).unwrap()
+}
+
+fn bytes(slots: &Slots, offset: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    slots.file().read_exact_at(&mut bytes, offset).unwrap();
+    bytes
+}
+
+#[test]
+fn a_slot_has_one_lease_at_a_time() {
+    let slots = slots();
+    let lease = slots.lease(1, layout()).unwrap();
+    assert!(slots.lease(1, layout()).is_none());
+    assert!(slots.lease(2, layout()).is_some());
+    assert!(slots.lease(3, layout()).is_none(), "there is no slot 3");
+    drop(lease);
+    assert!(slots.lease(1, layout()).is_some());
+}
+
+#[test]
+fn rows_are_handed_out_once_and_the_payload_after_all_of_them() {
+    let slots = slots();
+    let lease = slots.lease(0, layout()).unwrap();
+    let first = lease.row(0).unwrap();
+    assert_eq!(first.len(), 36);
+    assert!(lease.row(0).is_none(), "taken");
+    assert!(lease.row(5).is_none(), "beyond the batch");
+    for index in 1..5 {
+        drop(lease.row(index).unwrap());
+    }
+    assert!(lease.payload().is_none(), "a row is still out");
+    drop(first);
+    assert!(lease.row(0).is_none(), "given back is not free again");
+    assert_eq!(lease.payload().unwrap().len(), 5 * 36);
+    assert!(lease.payload().is_none(), "handed out once");
+}
+
+#[test]
+fn rows_written_by_many_threads_lie_where_readers_look() {
+    let slots = slots();
+    let lease = slots.lease(2, layout()).unwrap();
+    std::thread::scope(|scope| {
+        for index in 0..5 {
+            let lease = &lease;
+            scope.spawn(move || lease.row(index).unwrap().fill(index as u8 + 1));
+        }
+    });
+    let payload = bytes(&slots, 2 * 16384 + layout().payload_offset as u64, 5 * 36);
+    for (index, row) in payload.chunks(36).enumerate() {
+        assert!(row.iter().all(|&byte| byte == index as u8 + 1));
+    }
+}
+
+#[test]
+fn the_magic_is_there_from_publishing_to_the_next_lease() {
+    let slots = slots();
+    let header = std::array::from_fn::<u8, HEADER_BYTES, _>(|index| index as u8 | 1);
+    let table = vec![7; layout().table_bytes()];
+    let lease = slots.lease(1, layout()).unwrap();
+    assert_eq!(bytes(&slots, 16384, 8), [0; 8]);
+    lease.publish(&header, &table);
+    drop(lease);
+    assert_eq!(bytes(&slots, 16384, HEADER_BYTES), header);
+    assert_eq!(bytes(&slots, 16384 + HEADER_BYTES as u64, table.len()), table);
+    let _lease = slots.lease(1, layout()).unwrap();
+    assert_eq!(bytes(&slots, 16384, 8), [0; 8], "invalid before the first row is written");
+}
+
+#[test]
+fn a_file_is_reserved_locked_and_invalidated() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("slots");
+    let backing = Backing::File(path.clone());
+    let slots = Slots::open(&backing, GEOMETRY).unwrap();
+    assert!(!slots.in_memory());
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), GEOMETRY.total_bytes());
+    assert!(matches!(Slots::open(&backing, GEOMETRY), Err(BackingError::InUse(_))));
+    drop(slots);
+    let mut old = vec![0; GEOMETRY.total_bytes() as usize];
+    for slot in old.chunks_mut(16384) {
+        slot[..8].copy_from_slice(b"DDLPSLOT");
+    }
+    std::fs::write(&path, old).unwrap();
+    let slots = Slots::open(&backing, GEOMETRY).unwrap();
+    for slot in 0..3 {
+        assert_eq!(bytes(&slots, slot * 16384, 8), [0; 8], "what an earlier agent left is invalid");
+    }
+}
+
+#[test]
+fn a_file_with_other_content_is_not_overwritten() {
+    let directory = tempfile::tempdir().unwrap();
+    for content in [&b"precious"[..], b"a longer text that is no result slot"] {
+        let path = directory.path().join("photo");
+        std::fs::write(&path, content).unwrap();
+        let error = Slots::open(&Backing::File(path.clone()), GEOMETRY).unwrap_err();
+        assert!(matches!(error, BackingError::Foreign(_)), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), content);
+    }
+    assert!(matches!(Slots::open(&Backing::File(directory.path().into()), GEOMETRY), Err(BackingError::Open { .. })));
+}
+
+/// A descriptor as one that came through exec: not close-on-exec.
+fn inheritable(file: std::fs::File) -> Backing {
+    let duplicate = nix::unistd::dup(OwnedFd::from(file)).unwrap();
+    Backing::Inherited(duplicate.into_raw_fd())
+}
+
+fn memfd(bytes: u64) -> std::fs::File {
+    let flags = nix::sys::memfd::MFdFlags::MFD_ALLOW_SEALING;
+    let file = std::fs::File::from(nix::sys::memfd::memfd_create(c"test", flags).unwrap());
+    file.set_len(bytes).unwrap();
+    file
+}
+
+#[test]
+fn an_inherited_memfd_is_shared_and_cannot_shrink() {
+    let file = memfd(GEOMETRY.total_bytes());
+    let slots = Slots::open(&inheritable(file.try_clone().unwrap()), GEOMETRY).unwrap();
+    assert!(slots.in_memory());
+    slots.lease(0, layout()).unwrap().row(0).unwrap().fill(9);
+    let mut row = [0; 36];
+    file.read_exact_at(&mut row, layout().payload_offset as u64).unwrap();
+    assert_eq!(row, [9; 36]);
+    assert!(file.set_len(1).is_err(), "sealed");
+}
+
+#[test]
+fn unfit_descriptors_are_refused() {
+    let small = inheritable(memfd(GEOMETRY.total_bytes() - 1));
+    let read_only = inheritable(std::fs::File::open("/proc/self/exe").unwrap());
+    let device = inheritable(std::fs::File::options().read(true).write(true).open("/dev/null").unwrap());
+    for backing in [small, read_only, device] {
+        let error = Slots::open(&backing, Geometry { slots: 3, slot_bytes: 16384 }).unwrap_err();
+        assert!(matches!(error, BackingError::Unfit { .. }), "{error}");
+    }
+    let error = Slots::open(&Backing::Inherited(876_543), GEOMETRY).unwrap_err();
+    assert!(matches!(error, BackingError::Descriptor { .. }), "{error}");
+}
+
+#[test]
+fn geometries_that_make_no_sense_are_refused() {
+    for (slots, slot_bytes) in [(0, 4096), (1, 0), (1, 4095), (u32::MAX, !4095)] {
+        let error = Slots::open(&Backing::Memory, Geometry { slots, slot_bytes }).unwrap_err();
+        assert!(matches!(error, BackingError::Geometry { .. }), "{error}");
+    }
+}
+
+#[test]
+fn backings_are_parsed() {
+    assert_eq!("ram".parse(), Ok(Backing::Memory));
+    assert_eq!("fd:7".parse(), Ok(Backing::Inherited(7)));
+    assert_eq!("/a/b".parse(), Ok(Backing::File("/a/b".into())));
+    for wrong in ["", "fd:", "fd:2", "fd:-1", "fd:x"] {
+        assert!(wrong.parse::<Backing>().is_err(), "{wrong}");
+    }
+}

@@ -1,0 +1,252 @@
+//! The real program: ready line, signals, refusals, identity over restarts, the parent's end.
+
+mod host;
+
+use ddlp_csd::program::CorruptPolicy;
+use ddlp_nvme::Status;
+use ddlp_nvme::tcp::Digests;
+use host::images::{folder, program, request};
+use host::{Association, Received, execute, in_capsule};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+struct Process {
+    child: Child,
+    address: SocketAddr,
+    nqn: String,
+}
+
+fn program_command(dataset: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ddlp-device"));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--slots", "2", "--slot-bytes", "1000000", "--threads", "1"]);
+    command.arg("--dataset").arg(dataset);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+impl Process {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let (address, nqn) = ready(&line).unwrap_or_else(|| {
+            let mut said = String::new();
+            let _ = child.stderr.as_mut().unwrap().read_to_string(&mut said);
+            panic!("no ready line but {line:?}, and {said}")
+        });
+        Self { child, address, nqn }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
+    fn code(&mut self) -> Option<i32> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(start.elapsed() < host::PATIENCE, "the program does not end");
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Address and NQN of a ready line, whose keys have a fixed order.
+fn ready(line: &str) -> Option<(SocketAddr, String)> {
+    let rest = line.strip_prefix("{\"listen\":\"")?;
+    let (address, rest) = rest.split_once("\",\"nqn\":\"")?;
+    Some((address.parse().ok()?, rest.strip_suffix("\"}\n")?.to_owned()))
+}
+
+fn dataset() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    folder(root.path(), 8, &[]);
+    root
+}
+
+fn failure(mut command: Command) -> String {
+    let Output { status, stderr, .. } = command.output().unwrap();
+    assert!(!status.success());
+    String::from_utf8(stderr).unwrap()
+}
+
+#[test]
+fn an_address_that_others_reach_is_refused() {
+    let dataset = dataset();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ddlp-device"));
+    command.args(["serve", "--ephemeral", "--listen", "0.0.0.0:0", "--dataset"]).arg(dataset.path());
+    let said = failure(command);
+    assert!(said.contains("0.0.0.0:0") && said.contains("allowed-hosts"), "{said}");
+}
+
+#[test]
+fn a_dataset_that_is_not_there_is_named() {
+    let mut command = program_command(Path::new("/nonexistent/train.ddlp"));
+    command.arg("--ephemeral");
+    let said = failure(command);
+    assert!(said.contains("/nonexistent/train.ddlp"), "{said}");
+}
+
+#[test]
+fn sigterm_lets_running_batches_finish_and_leaves_with_0() {
+    let dataset = dataset();
+    let mut command = program_command(dataset.path());
+    // Slow enough that the signal finds the batch running.
+    command.args(["--ephemeral", "--throttle", "0.002"]);
+    let mut process = Process::start(command);
+    let mut association = Association::new((process.address, &process.nqn), 1, Digests::NONE);
+    association.load(0, &program(CorruptPolicy::Fail).to_bytes().unwrap(), 4096);
+    let mut queue = association.open_queue(1, 8, true);
+    let (mut entry, data) = execute(&request(1, 0, (0..8).collect()), 0);
+    entry.command_id = 77.into();
+    queue.submit(&in_capsule(entry), &data);
+    // The next answer on this connection shows that the Execute was taken.
+    queue.submit(&host::read(2, 0, 1), &[]);
+    assert!(matches!(queue.receive(), Received::Data(..)));
+    assert!(matches!(queue.receive(), Received::Response(_)));
+    process.signal(Signal::SIGTERM);
+    match queue.receive() {
+        Received::Response(entry) => assert_eq!((entry.command_id.get(), entry.status()), (77, Status::SUCCESS)),
+        other => panic!("{other:?}"),
+    }
+    assert!(queue.ends());
+    assert_eq!(process.code(), Some(0));
+}
+
+#[test]
+fn an_idle_agent_leaves_on_sigint_at_once() {
+    let dataset = dataset();
+    let mut command = program_command(dataset.path());
+    command.arg("--ephemeral");
+    let mut process = Process::start(command);
+    process.signal(Signal::SIGINT);
+    assert_eq!(process.code(), Some(0));
+}
+
+#[test]
+fn a_second_signal_does_not_wait_for_batches() {
+    let dataset = dataset();
+    let mut command = program_command(dataset.path());
+    command.args(["--ephemeral", "--throttle", "0.001"]);
+    let mut process = Process::start(command);
+    let mut association = Association::new((process.address, &process.nqn), 1, Digests::NONE);
+    association.load(0, &program(CorruptPolicy::Fail).to_bytes().unwrap(), 4096);
+    let mut queue = association.open_queue(1, 8, true);
+    let (entry, data) = execute(&request(1, 0, (0..200).collect()), 0);
+    queue.submit(&in_capsule(entry), &data);
+    queue.submit(&host::read(2, 0, 1), &[]);
+    queue.receive();
+    let start = Instant::now();
+    process.signal(Signal::SIGTERM);
+    // The drain has begun once an Execute is refused for it.
+    let (probe, data) = execute(&request(2, 1, vec![0]), 7);
+    while queue.run(in_capsule(probe), &data).0.status().same_code(Status::NO_PROGRAM) {
+        assert!(start.elapsed() < host::PATIENCE, "the agent does not drain");
+    }
+    process.signal(Signal::SIGTERM);
+    assert_eq!(process.code(), Some(0));
+    assert!(start.elapsed() < Duration::from_secs(25), "it waited for the batch");
+}
+
+#[test]
+fn the_identity_is_kept_and_held_by_one() {
+    let (dataset, state) = (dataset(), tempfile::tempdir().unwrap());
+    let with_state = || {
+        let mut command = program_command(dataset.path());
+        command.arg("--state").arg(state.path());
+        command
+    };
+    let mut first = Process::start(with_state());
+    let said = failure(with_state());
+    assert!(said.contains(state.path().to_str().unwrap()) && said.contains("another running agent"), "{said}");
+    first.signal(Signal::SIGTERM);
+    assert_eq!(first.code(), Some(0));
+    let second = Process::start(with_state());
+    assert_eq!(second.nqn, first.nqn);
+    let mut command = program_command(dataset.path());
+    command.arg("--ephemeral");
+    assert_ne!(Process::start(command).nqn, first.nqn);
+}
+
+/// Both ends of a pipe; the first is inherited by children.
+fn pipe() -> (OwnedFd, OwnedFd) {
+    let (read, write) = nix::unistd::pipe().unwrap();
+    let flags = nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC);
+    nix::fcntl::fcntl(&write, flags).unwrap();
+    (read, write)
+}
+
+#[test]
+fn an_agent_does_not_outlive_its_parent() {
+    let dataset = dataset();
+    let (read, write) = pipe();
+    let mut command = program_command(dataset.path());
+    command.args(["--ephemeral", "--parent-pipe", &read.as_raw_fd().to_string()]);
+    let mut process = Process::start(command);
+    drop(read);
+    let _association = Association::new((process.address, &process.nqn), 1, Digests::NONE);
+    drop(write);
+    assert_eq!(process.code(), Some(0));
+}
+
+#[test]
+fn inherited_slots_are_shared_with_the_parent() {
+    let dataset = dataset();
+    let flags = nix::sys::memfd::MFdFlags::MFD_ALLOW_SEALING;
+    let slots = std::fs::File::from(nix::sys::memfd::memfd_create(c"slots", flags).unwrap());
+    slots.set_len(2 << 20).unwrap();
+    let mut command = program_command(dataset.path());
+    command.args(["--ephemeral", "--results", &format!("fd:{}", slots.as_raw_fd())]);
+    let process = Process::start(command);
+    let mut association = Association::new((process.address, &process.nqn), 1, Digests::NONE);
+    let program = program(CorruptPolicy::Fail);
+    association.load(0, &program.to_bytes().unwrap(), 4096);
+    let mut queue = association.open_queue(1, 8, true);
+    let request = request(1, 1, (0..8).collect());
+    let (entry, data) = execute(&request, 0);
+    queue.ok(in_capsule(entry), &data);
+    // 1 000 000 bytes are rounded up to whole blocks.
+    let slot_bytes = 1_000_000usize.next_multiple_of(4096);
+    let mut slot = vec![0; slot_bytes];
+    std::os::unix::fs::FileExt::read_exact_at(&slots, &mut slot, slot_bytes as u64).unwrap();
+    host::images::check_slot(&slot, &*ddlp_dataset::open(dataset.path()).unwrap(), &program, &request);
+}
+
+#[test]
+fn the_ready_line_can_go_to_a_descriptor() {
+    let dataset = dataset();
+    let (read, write) = nix::unistd::pipe().unwrap();
+    let mut command = program_command(dataset.path());
+    command.args(["--ephemeral", "--ready-fd", &write.as_raw_fd().to_string()]);
+    let mut child = command.spawn().unwrap();
+    drop(write);
+    let mut line = String::new();
+    BufReader::new(std::fs::File::from(read)).read_line(&mut line).unwrap();
+    let _ = child.kill();
+    let _ = child.wait();
+    assert!(ready(&line).is_some(), "{line:?}");
+}
+
+#[test]
+fn help_has_examples() {
+    let output = Command::new(env!("CARGO_BIN_EXE_ddlp-device")).args(["serve", "--help"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    for wanted in ["Examples:", "--throttle 0.25", "--parent-pipe", "fd:N", "allowed-hosts"] {
+        assert!(text.contains(wanted), "{wanted} is missing in\n{text}");
+    }
+}
