@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct RunFigures {
     pub images: u64,
+    pub batches: u64,
     pub images_per_s: f64,
     pub first_batch_s: f64,
     pub host_cpu_s: f64,

@@ -1,6 +1,6 @@
 //! `ddlp bench dual`: both prongs together against each alone.
 
-use super::cases::{self, Cores, Slots};
+use super::cases::{self, Case, Cores, Slots};
 use super::child::Setting;
 use super::figures::{self, CaseFigures, Measured, PUBLISHED_FACTOR, SlotFigures};
 use super::table;
@@ -99,6 +99,8 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     if let Some(path) = &args.json {
         output::check_writable(path, "the JSON report")?;
     }
+    // Before this process confines itself to the host's cores.
+    let machine = machine::describe();
     let dataset = ddlp_dataset::open(&args.dataset)?;
     let image_bytes = pipeline(&args.pipeline)?.output().bytes() as u64;
     let cores = Cores::choose(&cores::available()?, args.host_cores.clone(), args.drive_cores.clone(), cases::siblings);
@@ -117,7 +119,7 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let strategies = slots.first().map(|slots| slots.cases.clone()).unwrap_or_default();
     let outcome = Outcome {
         version: machine::revision(),
-        machine: machine::describe(),
+        machine,
         dataset: args.dataset.display().to_string(),
         dataset_samples: dataset.len(),
         pipeline: args.pipeline.clone(),
@@ -189,7 +191,11 @@ fn measure(
     interrupt: &Interrupt,
 ) -> anyhow::Result<Option<Vec<Measured>>> {
     let cases = cases::round(&kinds(args));
-    let mut measured: Vec<Measured> = cases.iter().map(|case| Measured { case: *case, runs: Vec::new() }).collect();
+    let empty = |case: &Case| {
+        let tail_slots = (case.strategy == "mte").then_some(setting.tail_slots);
+        Measured { case: *case, tail_slots, runs: Vec::new() }
+    };
+    let mut measured: Vec<Measured> = cases.iter().map(empty).collect();
     eprintln!("warming up: every sample once");
     if setting.run(cases::CPU, dataset_samples.min(args.samples), interrupt)?.is_none() {
         return Ok(None);

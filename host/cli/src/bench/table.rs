@@ -116,6 +116,14 @@ fn factors(out: &mut String, outcome: &Outcome) {
 fn remarks(out: &mut String, outcome: &Outcome) {
     for slots in &outcome.slots {
         for figures in &slots.cases {
+            if let Some(tail) = figures.tail_slots.filter(|_| figures.bounded_by_slots) {
+                let _ = writeln!(
+                    out,
+                    "WARNING: {} with slots {} was bounded by its {tail} result slots; --slots asks for more",
+                    figures.strategy,
+                    slots_name(slots)
+                );
+            }
             for note in &figures.notes {
                 let _ = writeln!(
                     out,

@@ -151,7 +151,12 @@ fn eta_s(now: &Progress) -> Option<f64> {
 }
 
 fn eta_text(now: &Progress) -> String {
-    eta_s(now).map(|left| format!("  {} left", text::seconds(left.round()))).unwrap_or_default()
+    let shown = |left: f64| match left.ceil() {
+        left if left < 60.0 => format!("  {left:.0} s left"),
+        left if left < 3600.0 => format!("  {} min {:02} s left", left as u64 / 60, left as u64 % 60),
+        left => format!("  {} left", text::seconds(left)),
+    };
+    eta_s(now).map(shown).unwrap_or_default()
 }
 
 /// The state of a run in one line without colours.
@@ -227,7 +232,7 @@ mod tests {
     #[test]
     fn the_line_says_everything() {
         let expected = "epoch 2/2: 30 of 100 batches delivered, cpu 612 images/s, lo\u{fffd}cal 575 images/s (away), \
-                        1 fault, 4 corrupt, 2.00 s left";
+                        1 fault, 4 corrupt, 2 s left";
         assert_eq!(line(&progress()), expected);
     }
 
@@ -235,6 +240,14 @@ mod tests {
     fn the_time_left_counts_all_epochs() {
         assert_eq!(eta_s(&progress()), Some(2.0));
         assert_eq!(eta_s(&Progress { elapsed_s: 0.0, ..progress() }), None);
+    }
+
+    #[test]
+    fn the_time_left_is_said_in_whole_seconds() {
+        let left = |elapsed_s| eta_text(&Progress { elapsed_s, ..progress() });
+        assert_eq!(left(8.0), "  2 s left");
+        assert_eq!(left(300.0), "  1 min 15 s left");
+        assert_eq!(left(36_000.0), "  2 h 30 min left");
     }
 
     #[test]

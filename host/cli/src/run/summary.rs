@@ -43,7 +43,7 @@ pub fn describe(report: &Report) -> String {
 
 fn prongs(out: &mut String, report: &Report) {
     let total: u64 = report.prongs.iter().map(|prong| prong.images).sum();
-    for prong in &report.prongs {
+    for prong in report.prongs.iter().filter(|prong| prong.images > 0 || prong.wasted_batches > 0) {
         let name = text::printable(&prong.name);
         let share = if total > 0 { prong.images as f64 / total as f64 } else { 0.0 };
         let _ = write!(
