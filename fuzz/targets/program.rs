@@ -1,0 +1,27 @@
+//! What crosses the compute namespace, and plans: programs, batch requests, slots, log pages.
+#![no_main]
+
+use ddlp_csd::log::{Counters, DriveIdentity};
+use ddlp_csd::program::Program;
+use ddlp_csd::request::BatchRequest;
+use ddlp_csd::slot::{HEADER_BYTES, SlotHeader};
+use ddlp_host::Plan;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(program) = Program::from_bytes(bytes) {
+        assert!(program.pipeline.output().bytes() > 0);
+        assert_eq!(Program::from_bytes(&program.to_bytes().expect("encodes")).expect("round trip"), program);
+    }
+    if let Ok(request) = BatchRequest::parse(bytes) {
+        assert_eq!(request.to_bytes(), bytes);
+    }
+    if let Ok(header) = SlotHeader::parse(bytes) {
+        let ids = vec![0; header.requested as usize];
+        let _ = header.parse_table(bytes.get(HEADER_BYTES..).unwrap_or_default(), &ids);
+    }
+    let _ = (DriveIdentity::parse(bytes), Counters::parse(bytes));
+    if let Ok(plan) = Plan::from_bytes(bytes) {
+        assert_eq!(Plan::from_bytes(&plan.to_bytes().expect("encodes")).expect("round trip"), plan);
+    }
+});
