@@ -1,0 +1,131 @@
+# shellcheck shell=bash
+# Installs what building needs and this machine lacks. Sourced by ./demo, ./check and .ci/run, which then have `cargo` in PATH.
+#
+#   setup [--yes]     --yes: install without asking
+#
+# It says what it is about to do and asks first; without a terminal to ask on, and without --yes, it names the command and ends.
+
+RUST_NEEDED=1.95
+
+say() { printf '\n== %s\n' "$*"; }
+fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# Asks whether to go on; with --yes the answer is yes.
+agree() {
+    [ "$SETUP_YES" = 1 ] && return 0
+    [ -t 0 ] || fail "there is no terminal to ask on: run the command above yourself, or give --yes"
+    printf '%s [y/N] ' "$1"
+    read -r answer
+    case $answer in y | Y | yes) return 0 ;; *) fail "not installed, so nothing was built" ;; esac
+}
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# True when version $1 is at least $2.
+at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+missing_tools() {
+    have cc || have gcc || have clang || echo compiler
+    have make || echo make
+    have cmake || echo cmake
+    # libjpeg-turbo's SIMD code for x86 is written for nasm; elsewhere it is compiled as C.
+    case $(uname -m) in x86_64 | amd64) have nasm || echo nasm ;; esac
+    if ! rust_is_ready && ! have rustup; then
+        have curl || have wget || echo curl
+        [ -e /etc/ssl/certs ] || echo certificates
+    fi
+}
+
+# The packages of a package manager for the tools that are named.
+packages_for() {
+    local manager=$1 tool
+    shift
+    for tool in "$@"; do
+        case $tool:$manager in
+            compiler:apt) echo gcc libc6-dev ;;
+            compiler:apk) echo gcc musl-dev ;;
+            compiler:dnf | compiler:zypper) echo gcc glibc-devel ;;
+            compiler:*) echo gcc ;;
+            certificates:*) echo ca-certificates ;;
+            *) echo "$tool" ;;
+        esac
+    done
+}
+
+install_tools() {
+    local manager='' update=() install=() sudo=() packages
+    if have apt-get; then manager=apt update=(apt-get update) install=(apt-get install -y --no-install-recommends)
+    elif have dnf; then manager=dnf install=(dnf install -y)
+    elif have pacman; then manager=pacman install=(pacman -S --needed --noconfirm)
+    elif have zypper; then manager=zypper install=(zypper --non-interactive install)
+    elif have apk; then manager=apk install=(apk add)
+    elif have brew; then manager=brew install=(brew install)
+    else fail "these are missing and no known package manager is here to install them: $*"
+    fi
+    mapfile -t packages < <(packages_for "$manager" "$@" | tr ' ' '\n')
+    if [ "$manager" != brew ] && [ "$(id -u)" != 0 ]; then
+        have sudo || fail "run as root: ${install[*]} ${packages[*]}"
+        sudo=(sudo)
+    fi
+    say "Missing: $*. They are to be installed by:"
+    [ ${#update[@]} = 0 ] || printf '   %s\n' "${sudo[*]} ${update[*]}"
+    printf '   %s\n' "${sudo[*]} ${install[*]} ${packages[*]}"
+    agree "Install them?"
+    if [ ${#update[@]} != 0 ]; then
+        "${sudo[@]}" "${update[@]}" || fail "${update[*]} failed"
+    fi
+    DEBIAN_FRONTEND=noninteractive "${sudo[@]}" "${install[@]}" "${packages[@]}" || fail "${install[*]} failed"
+}
+
+rust_is_ready() { have cargo && at_least "$(cargo --version 2>/dev/null | cut -d ' ' -f 2)" "$RUST_NEEDED"; }
+
+fetch() { if have curl; then curl -fsSL --retry 3 -o "$2" "$1"; else wget -q -O "$2" "$1"; fi; }
+
+# rustup itself, from the Rust project, checked against its checksum.
+install_rustup() {
+    local libc=gnu folder triple url
+    if [ -e /etc/alpine-release ]; then libc=musl; fi
+    triple=$(uname -m)-unknown-linux-$libc
+    url=${RUSTUP_UPDATE_ROOT:-https://static.rust-lang.org/rustup}/dist/$triple/rustup-init
+    say "Rust $RUST_NEEDED or newer is missing. rustup is to install it for this user, in ~/.rustup and ~/.cargo, from"
+    printf '   %s\n' "$url"
+    agree "Install Rust?"
+    folder=$(mktemp -d)
+    fetch "$url" "$folder/rustup-init" || fail "cannot fetch $url"
+    fetch "$url.sha256" "$folder/sum" || fail "cannot fetch $url.sha256"
+    [ "$(cut -d ' ' -f 1 "$folder/sum")" = "$(sha256sum "$folder/rustup-init" | cut -d ' ' -f 1)" ] ||
+        fail "$url is damaged: its checksum is another one"
+    chmod +x "$folder/rustup-init"
+    "$folder/rustup-init" -y --no-modify-path --profile minimal --component clippy --component rustfmt || fail "rustup failed"
+    rm -r "$folder"
+}
+
+install_rust() {
+    if have rustup; then
+        say "Rust $RUST_NEEDED or newer is missing. It is to be installed by:"
+        printf '   rustup toolchain install stable --profile minimal --component clippy --component rustfmt\n'
+        agree "Install it?"
+        rustup toolchain install stable --profile minimal --component clippy --component rustfmt || fail "rustup failed"
+        export RUSTUP_TOOLCHAIN=stable
+    else
+        install_rustup
+        export RUSTUP_TOOLCHAIN=stable
+    fi
+    hash -r
+    rust_is_ready || fail "cargo is still older than $RUST_NEEDED: $(cargo --version 2>&1)"
+}
+
+# Where cargo puts what it builds.
+target_dir() { cargo metadata --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p'; }
+
+setup() {
+    local tools
+    SETUP_YES=0
+    [ "${1:-}" = --yes ] && SETUP_YES=1
+    [ "$(uname -s)" = Linux ] || fail "DDLP runs on Linux; on another system, use a virtual machine or a container"
+    # rustup's folder may be missing in the PATH of this shell.
+    case ":$PATH:" in *":${CARGO_HOME:-$HOME/.cargo}/bin:"*) ;; *) PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin ;; esac
+    mapfile -t tools < <(missing_tools)
+    if [ ${#tools[@]} != 0 ]; then install_tools "${tools[@]}"; fi
+    rust_is_ready || install_rust
+}
