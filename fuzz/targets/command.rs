@@ -21,7 +21,7 @@ impl Gauges for Still {
 
 fn identity() -> Identity {
     static IDENTITY: OnceLock<Identity> = OnceLock::new();
-    IDENTITY.get_or_init(|| Identity::ephemeral().expect("random bytes")).clone()
+    IDENTITY.get_or_init(|| Identity::generate().expect("random bytes")).clone()
 }
 
 fn subsystem() -> Subsystem {
