@@ -148,15 +148,15 @@ impl Epoch {
         }
     }
 
-    /// A prong gives up its claim or its result.
-    pub fn give_up(&mut self, prong: ProngId, batch: u32) {
+    /// A prong gives up its claim or its result. `failed`: it is not to try the batch again.
+    pub fn give_up(&mut self, prong: ProngId, batch: u32, failed: bool) {
         match self.state(batch).clone() {
             BatchState::Working(mut by) if by.contains(&prong) => {
                 by.retain(|&other| other != prong);
-                let left = if by.is_empty() { BatchState::Open { failed: true } } else { BatchState::Working(by) };
+                let left = if by.is_empty() { BatchState::Open { failed } } else { BatchState::Working(by) };
                 self.set(batch, left);
             }
-            BatchState::Held(holder) if holder == prong => self.set(batch, BatchState::Open { failed: true }),
+            BatchState::Held(holder) if holder == prong => self.set(batch, BatchState::Open { failed }),
             _ => {}
         }
     }

@@ -275,9 +275,18 @@ impl Schedule {
 
     /// A prong gave a batch up, while it worked on it or with the result unusable. The CPU prepares it again.
     pub fn failed(&mut self, prong: ProngId, id: BatchId) {
+        self.give_up(prong, id, true);
+    }
+
+    /// A prong had no place for a batch that it claimed: any prong may claim it again.
+    pub fn returned(&mut self, prong: ProngId, id: BatchId) {
+        self.give_up(prong, id, false);
+    }
+
+    fn give_up(&mut self, prong: ProngId, id: BatchId, failed: bool) {
         self.prongs[prong].forget(id);
         if let Some(epoch) = self.epoch_mut(id.epoch) {
-            epoch.give_up(prong, id.batch);
+            epoch.give_up(prong, id.batch, failed);
         }
         self.turn_round();
     }

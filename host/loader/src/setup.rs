@@ -1,0 +1,192 @@
+//! From options to a run: opens the dataset, starts or reaches the drives, and checks that everything fits.
+
+use crate::config::LoaderBuilder;
+use crate::drive::{self, DriveSpec, Endpoint, Expected, Link, LinkError, LocalAgent, SlotTable};
+use crate::error::LoaderError;
+use crate::order::Cut;
+use crate::plan::Plan;
+use crate::recorder::Recorder;
+use crate::report::Report;
+use crate::schedule::Strategy;
+use crate::state::{LoaderState, STATE_VERSION};
+use crate::usage;
+use ddlp_csd::program::Program;
+use ddlp_csd::slot::SlotLayout;
+use ddlp_dataset::Dataset;
+use std::sync::Arc;
+
+/// Result slots of a local drive, unless the strategy can use more.
+const LOCAL_SLOTS: u32 = 16;
+/// Share of the available memory that a local drive's slots may take by default.
+const LOCAL_SLOTS_SHARE: u64 = 4;
+
+/// What the options come to.
+pub(crate) struct Setup {
+    pub dataset: Arc<dyn Dataset>,
+    pub program: Program,
+    pub cut: Cut,
+    pub batches: u32,
+    pub layout: SlotLayout,
+    pub expected: Expected,
+    pub fresh: LoaderState,
+    pub first_epoch: u32,
+}
+
+/// A drive that was reached and fits.
+pub(crate) struct OpenDrive {
+    pub name: String,
+    pub endpoint: Endpoint,
+    pub link: Link,
+    pub slots: SlotTable,
+}
+
+impl Setup {
+    pub fn new(options: &LoaderBuilder) -> Result<Self, LoaderError> {
+        let shape = options.pipeline.validate().map_err(LoaderError::Pipeline)?;
+        let dataset: Arc<dyn Dataset> = match (&options.dataset, &options.dataset_path) {
+            (Some(dataset), _) => dataset.clone(),
+            (None, Some(path)) => ddlp_dataset::open(path).map_err(LoaderError::Dataset)?.into(),
+            (None, None) => return Err(LoaderError::Options("no dataset is given".into())),
+        };
+        let samples = options.epoch_samples.unwrap_or(dataset.len());
+        if samples == 0 || dataset.is_empty() {
+            return Err(LoaderError::Options("the epoch has no samples".into()));
+        }
+        if samples > u64::from(u32::MAX) {
+            return Err(LoaderError::Options(format!("an epoch of {samples} samples, {} are possible", u32::MAX)));
+        }
+        let cut = Cut {
+            samples,
+            batch: options.batch_size as u64,
+            last: options.last,
+            rank: u64::from(options.rank),
+            world: u64::from(options.world),
+        };
+        let batches = u32::try_from(cut.batches()).expect("not more batches than samples");
+        let rows = options.batch_size.div_ceil(options.world as usize);
+        let layout = SlotLayout::new(rows, shape)
+            .ok_or_else(|| LoaderError::Options(format!("a batch of {rows} samples of {shape:?} is too large")))?;
+        let program = Program { pipeline: options.pipeline.clone(), limits: options.limits, policy: options.policy };
+        let fresh = LoaderState {
+            version: STATE_VERSION,
+            seed: options.seed,
+            dataset: dataset.identity().to_string(),
+            epoch_samples: samples,
+            batch_size: cut.batch,
+            last: cut.last,
+            strategy: options.strategy,
+            world: options.world,
+            epoch: 0,
+            delivered: Vec::new(),
+        };
+        let expected = Expected {
+            dataset: *dataset.identity().as_bytes(),
+            fingerprint: *ddlp_pixels::fingerprint().as_bytes(),
+            slot_bytes: layout.total_bytes,
+        };
+        let setup = Self { dataset, program, cut, batches, layout, expected, fresh, first_epoch: 0 };
+        setup.with_history(options)
+    }
+
+    /// Checks what an earlier run left: a state to resume from, a plan to replay.
+    fn with_history(mut self, options: &LoaderBuilder) -> Result<Self, LoaderError> {
+        if let Some(state) = &options.resume {
+            state.check_fits(&self.fresh, self.batches).map_err(LoaderError::State)?;
+            self.first_epoch = state.epoch;
+        }
+        if let Some(plan) = &options.replay {
+            let task = Plan {
+                seed: options.seed,
+                dataset: self.expected.dataset,
+                epoch_samples: self.cut.samples,
+                batch_size: self.cut.batch,
+                batches: self.batches,
+                epochs: Vec::new(),
+            };
+            plan.check_is_for(&task).map_err(LoaderError::Plan)?;
+        }
+        Ok(self)
+    }
+
+    pub fn recorder(&self, options: &LoaderBuilder, drives: &[OpenDrive]) -> Recorder {
+        let report = Report {
+            strategy: options.strategy.to_string(),
+            dataset: options
+                .dataset_path
+                .as_ref()
+                .map_or(self.dataset.kind().into(), |path| path.display().to_string()),
+            epoch_samples: self.cut.samples,
+            batch_size: self.cut.batch,
+            seed: options.seed,
+            threads: options.threads,
+            ..Report::default()
+        };
+        let names = std::iter::once("cpu".to_string()).chain(drives.iter().map(|drive| drive.name.clone())).collect();
+        let mut recorder = Recorder::new(report, names);
+        let slots: usize = drives.iter().map(|drive| drive.slots.free()).sum();
+        if options.strategy == Strategy::Mte && !drives.is_empty() && slots < self.batches as usize {
+            recorder.note(format!("the tail is at most {slots} batches long, as many as the drives have result slots"));
+        }
+        recorder
+    }
+
+    pub fn open_drives(&self, options: &LoaderBuilder) -> Result<Vec<OpenDrive>, LoaderError> {
+        if options.strategy == Strategy::Cpu {
+            return Ok(Vec::new());
+        }
+        let many = options.drives.len() > 1;
+        (1..)
+            .zip(&options.drives)
+            .map(|(number, spec)| {
+                let name = match spec {
+                    DriveSpec::Tcp(url) => url.clone(),
+                    DriveSpec::Local(_) if many => format!("csd {number}"),
+                    DriveSpec::Local(_) => "csd".to_string(),
+                };
+                self.open_drive(options, spec, &name)
+                    .map_err(|reason| LoaderError::Drive { drive: name.clone(), reason })
+                    .map(|(endpoint, link, slots)| OpenDrive { name, endpoint, link, slots })
+            })
+            .collect()
+    }
+
+    fn open_drive(
+        &self,
+        options: &LoaderBuilder,
+        spec: &DriveSpec,
+        name: &str,
+    ) -> Result<(Endpoint, Link, SlotTable), String> {
+        let (endpoint, local_slots) = match spec {
+            DriveSpec::Tcp(url) => (Endpoint::remote(url).map_err(|error| error.to_string())?, None),
+            DriveSpec::Local(local) => {
+                let slots = local.slots.unwrap_or_else(|| self.local_slots(options));
+                let path = options.dataset_path.as_ref().expect("checked with the options");
+                let (agent, table) = LocalAgent::start(local, path, slots, self.layout.total_bytes)
+                    .map_err(|error| error.to_string())?;
+                tracing::debug!(drive = name, pid = agent.pid(), "agent started");
+                (Endpoint::local(agent).map_err(|error| error.to_string())?, Some(table))
+            }
+        };
+        let link =
+            drive::connect(&endpoint, &self.expected, &self.program, options.drive_depth).map_err(
+                |error| match error {
+                    LinkError::Driver(error) => format!("{error}; is the agent running there?"),
+                    LinkError::Refused(reason) => reason,
+                },
+            )?;
+        let slots = match local_slots {
+            Some(table) => table,
+            None => SlotTable::remote(link.identity.slots, link.identity.slot_bytes as usize),
+        };
+        Ok((endpoint, link, slots))
+    }
+
+    /// Slots for a local drive: for `mte` the whole tail, as far as memory allows.
+    fn local_slots(&self, options: &LoaderBuilder) -> u32 {
+        let drives = options.drives.len().max(1) as u64;
+        let memory = usage::available_bytes().unwrap_or(1 << 30) / LOCAL_SLOTS_SHARE / drives;
+        let fitting = u32::try_from(memory / self.layout.total_bytes as u64).unwrap_or(u32::MAX);
+        let useful = if options.strategy == Strategy::Mte { self.batches } else { LOCAL_SLOTS.min(self.batches) };
+        useful.min(fitting).max(options.drive_depth as u32 + 1)
+    }
+}
