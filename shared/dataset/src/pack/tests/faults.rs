@@ -28,6 +28,7 @@ fn cancelling_leaves_nothing_at_any_time() {
         })
         .unwrap_err();
         assert!(matches!(error, PackError::Cancelled), "{error}");
+        assert_eq!(seen, calls + 1, "it stops at once");
         assert_eq!(bench.names(), ["source"], "{threads} threads, {calls} calls");
     }
     for last in [Phase::Verifying, Phase::Syncing] {

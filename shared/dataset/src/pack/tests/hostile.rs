@@ -267,6 +267,8 @@ fn samples_that_overlap() {
 fn a_name_outside_of_the_names() {
     says(records(|f| f.put(f.record(2) + NAME_OFFSET, &u64::MAX.to_le_bytes())), "not in the names section");
     says(records(|f| f.put(f.record(2) + NAME_LENGTH, &100_000u32.to_le_bytes())), "not in the names section");
+    let end = |f: &Forgery| f.layout.section(Part::Names).length;
+    says(records(|f| f.put(f.record(2) + NAME_OFFSET, &end(f).to_le_bytes())), "not in the names section");
 }
 
 #[test]

@@ -46,23 +46,50 @@ fn a_file_that_is_not_there_or_no_pack_is_said_to_be_so() {
     assert!(report.broken[0].to_string().contains("is not a pack"), "{}", report.broken[0]);
 }
 
-#[test]
-fn samples_that_share_bytes_are_noticed_though_all_checksums_fit() {
-    let bench = Bench::new(1, 3);
-    let path = bench.packed();
-    let mut bytes = fs::read(&path).unwrap();
-    // The second record becomes a copy of the first: same extent, same name, same checksums.
-    let records = Pack::open(&path).unwrap().layout().section(Part::Records);
-    let (first, second) = (records.offset as usize, records.offset as usize + 64);
-    bytes.copy_within(first..first + 64, second);
+/// Changes the record of a sample and makes all checksums of the index fit.
+fn forge_record(path: &Path, index: usize, forge: impl FnOnce(&mut [u8; 64])) {
+    let mut bytes = fs::read(path).unwrap();
+    let records = Pack::open(path).unwrap().layout().section(Part::Records);
+    let record: &mut [u8; 64] = (&mut bytes[records.offset as usize + 64 * index..][..64]).try_into().unwrap();
+    forge(record);
+    let crc = crc32c::crc32c(&record[..60]);
+    record[60..].copy_from_slice(&crc.to_le_bytes());
     let crc = crc32c::crc32c(&bytes[records.offset as usize..][..records.length as usize]);
     bytes[256 + 24..256 + 28].copy_from_slice(&crc.to_le_bytes());
     let crc = crc32c::crc32c(&bytes[..4092]);
     bytes[4092..4096].copy_from_slice(&crc.to_le_bytes());
-    fs::write(&path, bytes).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn samples_that_share_bytes_are_noticed_though_all_checksums_fit() {
+    let bench = Bench::new(1, 3);
+    let path = bench.packed();
+    let at = Pack::open(&path).unwrap().layout().section(Part::Records).offset as usize;
+    let first: [u8; 64] = fs::read(&path).unwrap()[at..at + 64].try_into().unwrap();
+    forge_record(&path, 1, |second| *second = first);
     let report = report(&path);
     assert!(report.broken.iter().any(|broken| matches!(broken, Broken::Overlap { index: 1, .. })), "{report:?}");
     assert!(report.broken.iter().any(|broken| matches!(broken, Broken::Identity { .. })), "{report:?}");
+}
+
+#[test]
+fn bytes_between_samples_must_be_zero() {
+    for index in [1, 2] {
+        let bench = Bench::new(1, 3);
+        let path = bench.packed();
+        let record = Pack::open(&path).unwrap().record(index).unwrap();
+        let bytes = fs::read(&path).unwrap()[record.offset as usize..record.end() as usize].to_vec();
+        // A JPEG's last byte is D9: the sample gives it up, and it belongs to nothing.
+        let shorter = &bytes[..bytes.len() - 1];
+        forge_record(&path, index as usize, |record| {
+            record[8..12].copy_from_slice(&(shorter.len() as u32).to_le_bytes());
+            record[12..16].copy_from_slice(&crc32c::crc32c(shorter).to_le_bytes());
+        });
+        let (report, gap) = (report(&path), record.end() - 1);
+        let named = |broken: &Broken| matches!(broken, Broken::Padding { offset } if *offset == gap);
+        assert!(report.broken.iter().any(named), "{report:?}");
+    }
 }
 
 #[test]
