@@ -1,9 +1,9 @@
 //! The pack: a dataset in one file, which a drive exports and both sides read.
 //!
-//! - [`pack`] makes one from any [`Dataset`](crate::Dataset): each encoded sample is decoded whole once, and the verdict goes
+//! - [`pack`](pack()) makes one from any [`Dataset`](crate::Dataset): each encoded sample is decoded whole once, and the verdict goes
 //!   into the index.
 //! - [`Pack`] reads samples; [`PackFile`] is the same file as a run of blocks.
-//! - [`verify`] checks every byte; [`Survey`] counts what the index says.
+//! - [`verify`](verify()) checks every byte; [`Survey`] counts what the index says.
 //!
 //! The layout is described in `docs/pack.md`. It has room for further forms of samples and further sections: a reader
 //! refuses what it must know and does not, and passes over the rest.

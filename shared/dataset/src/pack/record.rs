@@ -80,7 +80,7 @@ const _: () = assert!(size_of::<RawRecord>() == RECORD_BYTES);
 const _: () = assert!((BLOCK_BYTES as usize).is_multiple_of(RECORD_BYTES));
 
 impl IndexRecord {
-    /// End of the sample's bytes. [`parse`](Self::parse) has made sure that it lies in the file.
+    /// End of the sample's bytes: no record is handed out whose end lies outside of the sample region.
     pub fn end(&self) -> u64 {
         self.offset + u64::from(self.length)
     }

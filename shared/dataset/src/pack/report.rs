@@ -1,4 +1,4 @@
-//! What is said to and by [`pack`](super::pack): options, progress, summary, errors.
+//! What is said to and by `pack`: options, progress, summary, errors.
 
 use super::format::NAME_BYTES_MAX;
 use super::verification::Broken;
@@ -34,7 +34,7 @@ pub struct PackOptions {
     pub limits: Limits,
 }
 
-/// What [`pack`] is doing.
+/// What [`pack`](super::pack()) is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
@@ -46,7 +46,7 @@ pub enum Phase {
     Syncing,
 }
 
-/// How far [`pack`] is.
+/// How far [`pack`](super::pack()) is.
 #[derive(Clone, Copy, Debug)]
 pub struct PackProgress {
     /// What is being done.
@@ -91,7 +91,7 @@ pub struct RejectedSample {
     pub message: String,
 }
 
-/// What [`pack`] made.
+/// What [`pack`](super::pack()) made.
 #[derive(Clone, Debug)]
 pub struct PackSummary {
     /// Number of samples.

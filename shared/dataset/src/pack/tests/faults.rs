@@ -4,7 +4,7 @@
 
 use super::{Bench, Pixels, quietly};
 use crate::pack::inspection::{Event, inspect_all};
-use crate::pack::{Pack, PackError, PackOptions, Phase, pack};
+use crate::pack::{Pack, PackError, PackOptions, PackProgress, Phase, pack};
 use std::collections::HashSet;
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -49,8 +49,16 @@ fn a_source_that_panics_stalls_nothing_and_leaves_nothing() {
     source.before_read = Box::new(|index| assert_ne!(index, 50_000, "as planned"));
     let options = PackOptions { threads: 3, ..PackOptions::default() };
     let out = bench.path("out.ddlp");
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| quietly(&source, &out, &options)));
-    assert!(result.is_err());
+    // The callback comes every 100 ms although nothing happens: a minute of that is a stall.
+    let (mut last, mut idle) = (0, 0);
+    let mut watch = |progress: PackProgress| {
+        idle = if progress.samples == last { idle + 1 } else { 0 };
+        last = progress.samples;
+        if idle > 600 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let packing = std::panic::AssertUnwindSafe(|| pack(&source, &out, &options, &mut watch));
+    let result = std::panic::catch_unwind(packing);
+    assert!(result.is_err(), "{result:?}");
     assert_eq!(bench.names(), ["source"]);
 }
 
