@@ -1,22 +1,22 @@
 //! The worker pool: prepares the samples of queued batches straight into their slots.
 //!
 //! - [`queue`]: which sample is next, and when a batch is finished or let go.
-//! - [`bench`]: one worker's tools; where a sample becomes a row.
+//! - [`kit`]: one worker's tools; where a sample becomes a row.
 //! - [`row_crc`]: the batch's checksum from its rows' checksums.
 //! - [`stats`]: counters for the vendor log.
 //!
 //! Workers take samples of the oldest batch first and go on to the next queued batch when no unstarted sample is left: with two
 //! batches queued nobody idles at a batch's end, and one slow sample holds up its own batch alone.
 
-pub mod bench;
+pub mod kit;
 pub mod queue;
 pub mod row_crc;
 pub mod stats;
 
 use crate::job::{Job, JobEvent, JobId};
 use crate::slots::SlotLease;
-use bench::Bench;
 use ddlp_dataset::Dataset;
+use kit::Kit;
 use queue::{Finishing, Queue};
 use row_crc::RowCrc;
 use stats::Stats;
@@ -114,26 +114,26 @@ impl Drop for Pool {
 
 impl Shared {
     fn work(&self) {
-        let mut bench = Bench::default();
+        let mut kit = Kit::default();
         while let Some(task) = self.queue.next() {
             let start = Instant::now();
-            let made = bench.prepare(&*self.dataset, &task);
+            let made = kit.prepare(&*self.dataset, &task);
             let busy = start.elapsed();
             self.stats.sample(&made, busy);
             self.queue.rest(task.id(), self.throttle.rest(busy));
             match self.queue.record(task, made, busy) {
                 queue::Recorded::More => {}
-                queue::Recorded::Complete(finishing) => self.finish(*finishing, &mut bench),
+                queue::Recorded::Complete(finishing) => self.finish(*finishing, &mut kit),
                 queue::Recorded::Released(id) => self.released(id),
             }
         }
     }
 
-    fn finish(&self, finishing: Finishing, bench: &mut Bench) {
+    fn finish(&self, finishing: Finishing, kit: &mut Kit) {
         let start = Instant::now();
         let id = finishing.id();
         let corrupt = finishing.corrupt();
-        let finished = finishing.finish(bench.row_crc(finishing.row_bytes()), start);
+        let finished = finishing.finish(kit.row_crc(finishing.row_bytes()), start);
         let published = self.queue.publish(finishing, &finished);
         self.stats.finish(start.elapsed());
         if published {

@@ -3,7 +3,7 @@
 //! A job leaves the queue once, finished or released. Its lease is gone before anybody is told, so the slot can be
 //! leased again right away.
 
-use super::bench::Made;
+use super::kit::Made;
 use super::row_crc::RowCrc;
 use crate::job::{Job, JobId};
 use crate::slots::SlotLease;

@@ -1,6 +1,6 @@
 //! Counters of the worker pool.
 
-use super::bench::Made;
+use super::kit::Made;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 

@@ -20,12 +20,12 @@ pub struct Made {
 
 /// A worker's tools.
 #[derive(Default)]
-pub struct Bench {
+pub struct Kit {
     preparer: Option<(Arc<Program>, SamplePreparer)>,
     row_crc: Option<RowCrc>,
 }
 
-impl Bench {
+impl Kit {
     /// Prepares one sample into its row and takes the row's checksum.
     pub(super) fn prepare(&mut self, dataset: &dyn Dataset, task: &Task) -> Made {
         let job = &task.job;
