@@ -3,8 +3,11 @@
 //! A slot is idle, or has one job. A job that is cancelled, or whose connection ended, keeps its slot until the workers have let
 //! go of it; one later Execute into that slot may wait for this. Its completion belongs to the host only while the job is
 //! live: a late one meets nobody.
+//!
+//! Several hosts share the slots without knowing of each other: a slot belongs to the host that used it last, until that host
+//! has no association any more. An Execute of another host into it is refused (Insufficient Resources).
 
-use super::association::{Association, QueuePair};
+use super::association::{Association, Host, QueuePair};
 use super::{Answer, ConnId, Outcome, Output, Payload, Subsystem};
 use crate::job::{Job, JobEvent, JobId};
 use crate::slots::Geometry;
@@ -49,10 +52,12 @@ enum Stage {
     Draining,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct SlotState {
     holder: Option<JobId>,
     parked: Option<JobId>,
+    /// The host that used the slot last: what lies in it is that host's as long as it has an association.
+    owner: Option<Host>,
 }
 
 /// All accepted Executes and the state of the slots.
@@ -100,8 +105,12 @@ impl Subsystem {
         let program = self.program(queue, command.index).map_err(Status::do_not_retry)?;
         let (request, layout) =
             order(entry, &command, &program, data, self.config.geometry).map_err(Status::do_not_retry)?;
+        let host = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?.host.clone();
         let id = JobId(self.works.last_job + 1);
         let slot = &mut self.works.slots[request.slot as usize];
+        let is_foreign = slot.owner.as_ref().is_some_and(|owner| {
+            *owner != host && self.associations.values().any(|association| association.host == *owner)
+        });
         let work = |stage| Work {
             conn,
             command_id: entry.command_id.get(),
@@ -115,9 +124,10 @@ impl Subsystem {
         let holder_is_live = slot.holder.is_some_and(|holder| {
             self.works.works.get(&holder).is_some_and(|work| !matches!(work.stage, Stage::Draining))
         });
-        if holder_is_live || slot.parked.is_some() {
+        if is_foreign || holder_is_live || slot.parked.is_some() {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
+        slot.owner = Some(host);
         self.works.last_job += 1;
         if slot.holder.is_some() {
             slot.parked = Some(id);

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod agent;
+pub mod bench;
 pub mod images;
 
 use ddlp_csd::request::BatchRequest;

@@ -1,0 +1,169 @@
+//! Several hosts, their work and their ends: the subsystem alone.
+
+mod host;
+
+use ddlp_device::controller::ConnId;
+use ddlp_device::job::{JobEvent, JobId};
+use ddlp_nvme::event::AsyncEvent;
+use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand, ConnectData, PropertySet};
+use ddlp_nvme::log::SmartLog;
+use ddlp_nvme::property::offset;
+use ddlp_nvme::{AdminOpcode, Csi, FeatureId, LogId, NSID_ALL, Status};
+use host::bench::{Bench, OTHER_HOST, activation, feature, log_page};
+use host::{HOST_NQN, cancel, command, execute, images, read};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use zerocopy::IntoBytes;
+
+/// Starts a batch; its job.
+fn start(bench: &mut Bench, queue: ConnId, batch: u32, slot: u32) -> JobId {
+    let (entry, data) = execute(&images::request(batch, slot, vec![0]), 0);
+    assert_eq!(bench.send(queue, entry, &data), None);
+    *bench.started.last().unwrap()
+}
+
+#[test]
+fn hosts_stay_apart() {
+    let mut bench = Bench::new(&[]);
+    let (admin_a, a) = bench.host(HOST_NQN, 1, 0);
+    let (admin_b, b) = bench.host(OTHER_HOST, 2, 0);
+    assert_ne!(a, b);
+    bench.load(admin_a, 0);
+    let (queue_a, queue_b) = (bench.io(a, HOST_NQN, 1, 1), bench.io(b, OTHER_HOST, 2, 1));
+    let (entry, data) = execute(&images::request(5, 1, vec![0]), 0);
+    assert!(bench.status(queue_b, entry, &data).same_code(Status::NO_PROGRAM), "programs are the host's own");
+    bench.load(admin_b, 0);
+    let job_a = start(&mut bench, queue_a, 5, 0);
+    let job_b = start(&mut bench, queue_b, 5, 1);
+    assert_eq!(bench.ok(admin_b, cancel(3, 5), &[]), 1, "only its own");
+    assert_eq!(bench.cancelled, [job_b]);
+    // One association ends; the other goes on.
+    let outputs = bench.subsystem.disconnected(admin_b);
+    bench.take(outputs);
+    assert_eq!(bench.closed, [queue_b, admin_b]);
+    bench.answers.clear();
+    let outputs = bench.subsystem.job_event(JobEvent::Released { id: job_b });
+    bench.take(outputs);
+    assert!(bench.answers.is_empty(), "nobody waits for it");
+    let outputs = bench.subsystem.job_event(JobEvent::Done { id: job_a, corrupt: 4 });
+    bench.take(outputs);
+    assert_eq!((bench.answers[0].0, bench.answers[0].2, bench.answers[0].3), (queue_a, Status::SUCCESS, 4));
+    assert!(bench.subsystem.is_idle());
+}
+
+#[test]
+fn a_slot_stays_with_its_host_until_the_host_is_gone() {
+    let mut bench = Bench::new(&[]);
+    let (admin_a, a) = bench.host(HOST_NQN, 1, 0);
+    let (admin_b, b) = bench.host(OTHER_HOST, 2, 0);
+    bench.load(admin_a, 0);
+    bench.load(admin_b, 0);
+    let (queue_a, queue_b) = (bench.io(a, HOST_NQN, 1, 1), bench.io(b, OTHER_HOST, 2, 1));
+    let job = start(&mut bench, queue_a, 5, 0);
+    let outputs = bench.subsystem.job_event(JobEvent::Done { id: job, corrupt: 0 });
+    bench.take(outputs);
+    let (entry, data) = execute(&images::request(6, 0, vec![0]), 0);
+    assert_eq!(
+        bench.status(queue_b, entry, &data),
+        Status::INSUFFICIENT_RESOURCES,
+        "the batch in it is not fetched yet"
+    );
+    let again = start(&mut bench, queue_a, 7, 0);
+    let outputs = bench.subsystem.job_event(JobEvent::Done { id: again, corrupt: 0 });
+    bench.take(outputs);
+    let outputs = bench.subsystem.disconnected(admin_a);
+    bench.take(outputs);
+    start(&mut bench, queue_b, 6, 0);
+}
+
+#[test]
+fn a_multipath_host_executes_on_either_association() {
+    let mut bench = Bench::new(&[]);
+    let (admin_a, _) = bench.host(HOST_NQN, 1, 0);
+    let (_, b) = bench.host(HOST_NQN, 1, 0);
+    bench.load(admin_a, 0);
+    let queue_b = bench.io(b, HOST_NQN, 1, 1);
+    let job = start(&mut bench, queue_b, 5, 0);
+    assert_eq!(bench.ok(admin_a, cancel(3, 5), &[]), 1, "cancelled through the other one");
+    assert_eq!(bench.cancelled, [job]);
+}
+
+#[test]
+fn a_reset_gives_up_work_and_programs() {
+    let mut bench = Bench::new(&[]);
+    let (admin, id) = bench.host(HOST_NQN, 1, 0);
+    bench.load(admin, 0);
+    let queue = bench.io(id, HOST_NQN, 1, 1);
+    let job = start(&mut bench, queue, 1, 0);
+    assert!(bench.status(admin, activation(0, 0), &[]).same_code(Status::PROGRAM_IN_USE));
+    bench.ok(admin, PropertySet::new(offset::CC, 0x0046_0060).entry(), &[]);
+    assert_eq!(bench.cancelled, [job]);
+    assert!(bench.status(queue, read(1, 0, 1), &[]).same_code(Status::COMMAND_SEQUENCE), "disabled");
+    bench.ok(admin, PropertySet::new(offset::CC, 0x0046_0061).entry(), &[]);
+    assert!(bench.status(admin, activation(0, 1), &[]).same_code(Status::NO_PROGRAM));
+}
+
+#[test]
+fn keep_alive_ends_silent_associations_only() {
+    let mut bench = Bench::new(&[]);
+    let (silent, silent_id) = bench.host(HOST_NQN, 1, 1500);
+    let (talking, talking_id) = bench.host(OTHER_HOST, 2, 1500);
+    let (patient, _) = bench.host(OTHER_HOST, 3, 0);
+    let (queue, busy) = (bench.io(silent_id, HOST_NQN, 1, 1), bench.io(talking_id, OTHER_HOST, 2, 1));
+    bench.now += Duration::from_millis(1900);
+    bench.ok(busy, command(0x00, NSID_ALL, [0; 6], 0), &[]);
+    let outputs = bench.subsystem.tick(bench.now);
+    assert!(outputs.is_empty(), "the time-out is rounded up to whole seconds");
+    bench.now += Duration::from_millis(200);
+    let outputs = bench.subsystem.tick(bench.now);
+    bench.take(outputs);
+    assert_eq!(bench.closed, [queue, silent]);
+    bench.now += Duration::from_secs(3600);
+    let outputs = bench.subsystem.tick(bench.now);
+    bench.take(outputs);
+    assert_eq!(bench.closed[2..], [busy, talking]);
+    bench.ok(patient, command(0x18, 0, [0; 6], 0), &[]);
+}
+
+#[test]
+fn a_hot_drive_says_so_once_until_its_log_is_read() {
+    let mut bench = Bench::new(&[]);
+    let (admin, _) = bench.host(HOST_NQN, 1, 0);
+    bench.ok(admin, feature(AdminOpcode::SET_FEATURES, FeatureId::ASYNC_EVENT_CONFIGURATION, 2), &[]);
+    for _ in 0..4 {
+        assert_eq!(bench.send(admin, command(0x0C, 0, [0; 6], 0), &[]), None);
+    }
+    let fifth = bench.status(admin, command(0x0C, 0, [0; 6], 0), &[]);
+    assert!(fifth.same_code(Status::ASYNC_EVENT_LIMIT));
+    bench.answers.clear();
+    bench.thermometer.0.store(901, Ordering::Relaxed);
+    for _ in 0..2 {
+        let outputs = bench.subsystem.tick(bench.now);
+        bench.take(outputs);
+    }
+    assert_eq!(bench.answers.len(), 1);
+    let event = AsyncEvent::from_result(bench.answers[0].3);
+    assert_eq!((event.kind, event.info, event.log), (AsyncEvent::SMART, 1, LogId::SMART));
+    bench.ok(admin, log_page(LogId::SMART.0, Csi::NVM, 512, true), &[]);
+    let smart = *SmartLog::parse(&bench.data).unwrap();
+    assert_eq!((smart.temperature_k.get(), smart.critical_warning), (363, 2));
+    let outputs = bench.subsystem.tick(bench.now);
+    assert!(outputs.is_empty(), "read with the event retained");
+    bench.ok(admin, log_page(LogId::SMART.0, Csi::NVM, 512, false), &[]);
+    bench.answers.clear();
+    let outputs = bench.subsystem.tick(bench.now);
+    bench.take(outputs);
+    assert_eq!(bench.answers.len(), 1, "armed again");
+}
+
+#[test]
+fn the_number_of_associations_is_bounded() {
+    let mut bench = Bench::new(&[]);
+    for _ in 0..ddlp_device::controller::ASSOCIATIONS_MAX {
+        bench.host(HOST_NQN, 1, 0);
+    }
+    let conn = bench.conn();
+    let data = ConnectData::new([1; 16], CONTROLLER_ANY, &bench.nqn, HOST_NQN).unwrap();
+    let status = bench.status(conn, ConnectCommand::new(0, 31, 0, false).entry(), data.as_bytes());
+    assert_eq!(status, Status::CONTROLLER_BUSY, "to be tried again");
+}
