@@ -3,6 +3,7 @@
 use anyhow::{Context, bail};
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
+use std::fs;
 
 /// Largest number of a core that the operating system's sets can hold.
 const CORES_MAX: usize = 1024;
@@ -52,9 +53,33 @@ pub fn available() -> anyhow::Result<Vec<usize>> {
     Ok(cores)
 }
 
+/// Fails when a list names a core that is not among `there`.
+pub fn check(list: &CoreList, there: &[usize], what: &str) -> anyhow::Result<()> {
+    match list.0.iter().find(|core| !there.contains(core)) {
+        Some(core) => bail!("{what} cannot work on core {core}: there are {}", CoreList(there.to_vec())),
+        None => Ok(()),
+    }
+}
+
+/// The cores that this machine has switched on, whether this process may use them or not.
+pub fn online() -> anyhow::Result<Vec<usize>> {
+    let listed = fs::read_to_string("/sys/devices/system/cpu/online").ok().and_then(|text| parse(text.trim()).ok());
+    listed.map_or_else(available, |list| Ok(list.0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_core_that_is_not_there_is_named() {
+        let list = parse("0,7").unwrap();
+        assert!(check(&list, &[0, 1, 7], "the host").is_ok());
+        let error = check(&list, &[0, 1], "the host").unwrap_err().to_string();
+        assert_eq!(error, "the host cannot work on core 7: there are 0,1");
+        let online = online().unwrap();
+        assert!(available().unwrap().iter().all(|core| online.contains(core)));
+    }
 
     #[test]
     fn lists_and_ranges() {

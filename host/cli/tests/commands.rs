@@ -194,6 +194,7 @@ fn errors_say_what_and_where() {
         ("run photos --drive none --resume text.txt", "--state-out"),
         ("run photos --drive none --plan-in text.txt", "--plan-out"),
         ("run photos --drive none --rank 2 --world-size 2", "rank"),
+        ("run photos --drive none --cores 1023", "1023"),
         ("pack missing p.ddlp", "missing"),
         ("pack photos no/such/p.ddlp", "no/such/p.ddlp"),
         ("inspect missing.ddlp", "missing.ddlp"),

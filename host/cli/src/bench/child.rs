@@ -7,6 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::Deserialize;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -75,14 +76,13 @@ impl Setting<'_> {
             .arg(figures.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
+            // Ctrl-C on the terminal reaches this process alone, which passes it on once.
+            .process_group(0)
             .spawn()
             .context("cannot start a run")?;
         let id = Pid::from_raw(child.id().cast_signed());
-        // On a terminal the run has had its Ctrl-C already; a second one would cut it short.
         let handling = interrupt.handle(move || {
-            if nix::unistd::getpgrp() != nix::unistd::getpgid(Some(id)).unwrap_or(id) {
-                let _ = kill(id, Signal::SIGINT);
-            }
+            let _ = kill(id, Signal::SIGINT);
         });
         let status = child.wait().context("cannot wait for a run")?;
         drop(handling);

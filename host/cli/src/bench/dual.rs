@@ -103,7 +103,10 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let machine = machine::describe();
     let dataset = ddlp_dataset::open(&args.dataset)?;
     let image_bytes = pipeline(&args.pipeline)?.output().bytes() as u64;
-    let cores = Cores::choose(&cores::available()?, args.host_cores.clone(), args.drive_cores.clone(), cases::siblings);
+    let available = cores::available()?;
+    let cores = Cores::choose(&available, args.host_cores.clone(), args.drive_cores.clone(), cases::siblings);
+    cores::check(&cores.host, &available, "the host")?;
+    cores::check(&cores.drive, &cores::online()?, "the drive")?;
     if let Some(warning) = &cores.warning {
         eprintln!("warning: {warning}");
     }

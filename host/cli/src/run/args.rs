@@ -61,7 +61,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Drives")]
     pub slots: Option<u32>,
     /// Where the local drive's results lie: shared (memory that both map), read (its own memory, read by NVMe/TCP), or a file
-    #[arg(long, value_name = "shared|read|FILE", default_value = "shared", help_heading = "Drives")]
+    #[arg(long, value_name = "shared|read|FILE", default_value = "shared", value_parser = parse_results, help_heading = "Drives")]
     pub results: PathBuf,
     /// Slows the local drive down to this share of its speed, for experiments
     #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = parse_throttle, help_heading = "Drives")]
@@ -159,6 +159,14 @@ fn parse_drive(text: &str) -> Result<Drive, String> {
             }
         }
         _ => Err("a drive is local, none, or tcp://HOST:PORT/NQN".to_string()),
+    }
+}
+
+fn parse_results(text: &str) -> Result<PathBuf, String> {
+    match text {
+        "shared" | "read" => Ok(text.into()),
+        file if file.contains('/') => Ok(file.into()),
+        _ => Err(format!("shared or read is possible, or a file by a path such as ./{text}")),
     }
 }
 
@@ -289,6 +297,7 @@ mod tests {
             ["--last", "half"],
             ["--strategy", "fast"],
             ["--rank", "1"],
+            ["--results", "Shared"],
         ] {
             assert!(parse(&wrong).is_err(), "{wrong:?}");
         }

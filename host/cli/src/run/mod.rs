@@ -41,7 +41,14 @@ enum Delivered {
 /// Runs the command.
 pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     products::check_writable(args)?;
-    let placement = Placement::new(args, args_cores()?)?;
+    let available = cores::available()?;
+    if let Some(list) = &args.cores {
+        cores::check(list, &available, "the host")?;
+    }
+    if let Some(list) = &args.drive_cores {
+        cores::check(list, &cores::online()?, "the drive")?;
+    }
+    let placement = Placement::new(args, available.len())?;
     let pipeline = pipeline(&args.pipeline)?;
     let dataset: Arc<dyn Dataset> = Arc::from(ddlp_dataset::open(&args.dataset)?);
     let mut loader = build(args, &placement, pipeline, dataset)?;
@@ -55,10 +62,6 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     drop(handling);
     let written = products::write(args, &report, &state, &plan, ended_early(&delivered).as_deref());
     conclude(args, &report, delivered, written)
-}
-
-fn args_cores() -> anyhow::Result<usize> {
-    Ok(cores::available()?.len())
 }
 
 /// A pipeline by name or from a file.
