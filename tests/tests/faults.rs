@@ -354,5 +354,6 @@ fn two_hosts_at_one_agent_do_not_disturb_each_other() {
     });
     for (run, strategy) in runs.iter().zip(TWO_ENDED) {
         scene.assert_unharmed(run, strategy);
+        assert!(run.report.faults.is_empty(), "slots of one host are not given to another: {:?}", run.report.faults);
     }
 }
