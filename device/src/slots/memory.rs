@@ -13,9 +13,11 @@
 use super::Geometry;
 use ddlp_csd::slot::{HEADER_BYTES, SlotLayout};
 use memmap2::{MmapOptions, MmapRaw};
+use nix::errno::Errno;
 use std::fs::File;
 use std::io;
 use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -44,6 +46,18 @@ impl SlotMemory {
             memory.magic(slot).store(0, Ordering::Release);
         }
         Ok(memory)
+    }
+
+    /// Hands up to `bytes` bytes from `offset` on to a socket; as `send`, it may take fewer. The kernel copies straight from the
+    /// slots, whoever writes to them meanwhile.
+    pub(super) fn send(&self, socket: BorrowedFd<'_>, offset: u64, bytes: usize, flags: i32) -> io::Result<usize> {
+        let start = usize::try_from(offset).ok().filter(|&start| start <= self.map.len());
+        let start = start.ok_or(io::ErrorKind::InvalidInput)?;
+        let bytes = bytes.min(self.map.len() - start);
+        // SAFETY: the range was just cut to the mapping. Only the kernel reads it; no reference is made, so that a worker or
+        // another process writing there at the same time is no data race of this program.
+        let sent = unsafe { libc::send(socket.as_raw_fd(), self.map.as_ptr().add(start).cast(), bytes, flags) };
+        Ok(Errno::result(sent)? as usize)
     }
 
     fn base(&self, slot: usize) -> *mut u8 {

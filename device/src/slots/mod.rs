@@ -15,6 +15,8 @@ pub use memory::SlotLease;
 
 use memory::SlotMemory;
 use std::fs::File;
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// Number and size of the result slots.
@@ -54,6 +56,12 @@ impl Slots {
     /// The file behind the slots, for reads by offset.
     pub fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Sends up to `bytes` bytes from `offset` on, without a copy in this process; `more` says that data follows at once.
+    pub fn send(&self, socket: BorrowedFd<'_>, offset: u64, bytes: usize, more: bool) -> io::Result<usize> {
+        let more = if more { libc::MSG_MORE } else { 0 };
+        self.memory.send(socket, offset, bytes, libc::MSG_NOSIGNAL | more)
     }
 
     /// True when reading the file never waits for a storage device.
