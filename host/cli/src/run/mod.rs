@@ -217,7 +217,9 @@ fn conclude(
         }
         Delivered::Interrupted => {
             written?;
-            eprintln!("stopped by Ctrl-C after {}", text::plural(report.batches, "batch"));
+            if !args.quiet {
+                eprintln!("stopped by Ctrl-C after {}", text::plural(report.batches, "batch"));
+            }
             Ok(Ending::Interrupted)
         }
         Delivered::All | Delivered::Stopped => written.map(|()| Ending::Done),
