@@ -3,8 +3,8 @@
 //! The engine tells the schedule what happened (with the time, in seconds); the schedule answers what to do. At most two
 //! epochs are active: the one that drains and the one that begins.
 //!
-//! - [`epoch`]: the batches of one epoch and their states.
-//! - [`prong`]: what is known of a prong: rate, outstanding work.
+//! - `epoch`: the batches of one epoch and their states.
+//! - `prong`: what is known of a prong: rate, outstanding work.
 //! - `claim`: which batch a prong prepares next, the epoch's end, and taking over another prong's batch.
 //! - `deliver`: the order in which the consumer gets batches.
 //!
