@@ -249,3 +249,103 @@ impl Queue {
         self.changed.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slots::{Backing, Geometry, Slots};
+    use ddlp_csd::program::CorruptPolicy;
+    use ddlp_csd::request::BatchRequest;
+    use ddlp_csd::slot::{Outcome, SlotLayout};
+    use std::os::unix::fs::FileExt;
+
+    const ID: JobId = JobId(1);
+
+    fn slots() -> Slots {
+        Slots::open(&Backing::Memory, Geometry { slots: 1, slot_bytes: 1 << 20 }).unwrap()
+    }
+
+    /// A queue with one job of `samples` samples into slot 0.
+    fn queue(slots: &Slots, samples: u64) -> Queue {
+        let program = Arc::new(crate::test_support::program("cifar-train", CorruptPolicy::Fail));
+        let layout = SlotLayout::new(samples as usize, program.pipeline.output()).unwrap();
+        let request = BatchRequest {
+            seed: 1,
+            epoch: 2,
+            batch: 3,
+            slot: 0,
+            generation: 4,
+            epoch_samples: samples,
+            sample_ids: (0..samples).collect(),
+        };
+        let queue = Queue::default();
+        queue.push(Job { id: ID, program, request, layout }, slots.lease(0, layout).unwrap());
+        queue
+    }
+
+    /// Takes the next sample and does as if it had been prepared.
+    fn step(queue: &Queue) -> Recorded {
+        let task = queue.next().unwrap();
+        let sample_id = task.position as u64;
+        drop(task.lease.row(task.position).unwrap());
+        let record = SampleRecord { sample_id, index: 0, label: 0, outcome: Outcome::Prepared, warned: false };
+        queue.record(task, Made { record, row_crc: 0, times: Default::default() }, Duration::ZERO)
+    }
+
+    fn finish(recorded: Recorded) -> (Finishing, Finished) {
+        let Recorded::Complete(finishing) = recorded else { panic!("the last sample completes the job") };
+        let finished = finishing.finish(&RowCrc::new(finishing.row_bytes()), Instant::now());
+        (*finishing, finished)
+    }
+
+    fn is_valid(slots: &Slots) -> bool {
+        let mut block = vec![0; HEADER_BYTES];
+        slots.file().read_exact_at(&mut block, 0).unwrap();
+        SlotHeader::parse(&block).is_ok()
+    }
+
+    fn is_free(slots: &Slots) -> bool {
+        slots.lease(0, SlotLayout::new(1, ddlp_pixels::Shape { height: 1, width: 1, channels: 3 }).unwrap()).is_some()
+    }
+
+    #[test]
+    fn a_batch_becomes_visible_when_it_is_published() {
+        let slots = slots();
+        let queue = queue(&slots, 2);
+        assert!(matches!(step(&queue), Recorded::More));
+        let (finishing, finished) = finish(step(&queue));
+        assert!(!is_valid(&slots));
+        assert!(queue.publish(finishing, &finished));
+        assert!(is_valid(&slots));
+        assert!(!queue.cancel(ID), "too late, and harmless");
+        assert!(is_valid(&slots) && is_free(&slots));
+    }
+
+    #[test]
+    fn a_batch_cancelled_while_it_is_finished_never_becomes_visible() {
+        let slots = slots();
+        let queue = queue(&slots, 1);
+        let (finishing, finished) = finish(step(&queue));
+        assert!(!queue.cancel(ID), "a worker is at it");
+        assert!(!is_free(&slots));
+        assert!(!queue.publish(finishing, &finished));
+        assert!(!is_valid(&slots) && is_free(&slots));
+    }
+
+    #[test]
+    fn a_queued_batch_is_released_at_once_and_a_running_one_by_its_last_worker() {
+        let slots = slots();
+        assert!(queue(&slots, 2).cancel(ID));
+        assert!(is_free(&slots));
+        let queue = queue(&slots, 3);
+        let running = [queue.next().unwrap(), queue.next().unwrap()];
+        assert!(!queue.cancel(ID));
+        let record = SampleRecord { sample_id: 0, index: 0, label: 0, outcome: Outcome::Prepared, warned: false };
+        let ends = running.map(|task| {
+            let recorded = queue.record(task, Made { record, row_crc: 0, times: Default::default() }, Duration::ZERO);
+            matches!(recorded, Recorded::Released(ID))
+        });
+        assert_eq!(ends, [false, true]);
+        assert!(is_free(&slots) && !is_valid(&slots));
+    }
+}

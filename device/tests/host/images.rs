@@ -10,7 +10,6 @@ use ddlp_pixels::synthetic::photo;
 use ddlp_pixels::{Limits, Pipeline};
 use std::path::Path;
 use std::sync::{Condvar, Mutex};
-use std::time::Duration;
 
 /// Writes `count` photographs in two classes below `root`; `broken` of them are no images.
 pub fn folder(root: &Path, count: u32, broken: &[u32]) {
@@ -133,9 +132,9 @@ impl Dataset for Gated {
         let mut gate = self.gate.lock().unwrap();
         gate.waiting += 1;
         self.changed.notify_all();
-        while !gate.open && gate.passes == 0 {
-            gate = self.changed.wait_timeout(gate, Duration::from_secs(1)).unwrap().0;
-        }
+        // A test that fails does not open the gate: bounded, or the agent could not end.
+        let closed = |gate: &mut Gate| !gate.open && gate.passes == 0;
+        gate = self.changed.wait_timeout_while(gate, super::PATIENCE, closed).unwrap().0;
         gate.passes = gate.passes.saturating_sub(1);
         gate.waiting -= 1;
         gate.read += 1;
