@@ -15,7 +15,7 @@ pub fn program(name: &str) -> PathBuf {
         let exe = std::env::current_exe().expect("the test has a path");
         let folder = exe.parent().and_then(Path::parent).expect("tests lie in deps").to_path_buf();
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "-p", "ddlp-device", "--bins"]);
+        cargo.args(["build", "--quiet", "-p", "ddlp-device", "-p", "ddlp", "--bins"]);
         if folder.ends_with("release") {
             cargo.arg("--release");
         }
