@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Installs what building needs and this machine lacks. Sourced by ./demo, ./check and .ci/run, which then have `cargo` in PATH.
 #
-#   setup [--yes]     --yes: install without asking
+#   setup [--yes] [c++]     --yes: install without asking; c++: a C++ compiler is needed as well
 #
 # It says what it is about to do and asks first; without a terminal to ask on, and without --yes, it names the command and ends.
 
@@ -26,6 +26,7 @@ at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; 
 
 missing_tools() {
     have cc || have gcc || have clang || echo compiler
+    [ "$SETUP_CXX" = 0 ] || have c++ || have g++ || have clang++ || echo c++
     have make || echo make
     have cmake || echo cmake
     # libjpeg-turbo's SIMD code for x86 is written for nasm; elsewhere it is compiled as C.
@@ -46,6 +47,9 @@ packages_for() {
             compiler:apk) echo gcc musl-dev ;;
             compiler:dnf | compiler:zypper) echo gcc glibc-devel ;;
             compiler:*) echo gcc ;;
+            c++:apt | c++:apk) echo g++ ;;
+            c++:dnf | c++:zypper) echo gcc-c++ ;;
+            c++:*) echo gcc ;;
             certificates:*) echo ca-certificates ;;
             *) echo "$tool" ;;
         esac
@@ -119,9 +123,11 @@ install_rust() {
 target_dir() { cargo metadata --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p'; }
 
 setup() {
-    local tools
-    SETUP_YES=0
-    [ "${1:-}" = --yes ] && SETUP_YES=1
+    local tools word
+    SETUP_YES=0 SETUP_CXX=0
+    for word in "$@"; do
+        case $word in --yes) SETUP_YES=1 ;; c++) SETUP_CXX=1 ;; esac
+    done
     [ "$(uname -s)" = Linux ] || fail "DDLP runs on Linux; on another system, use a virtual machine or a container"
     # rustup's folder may be missing in the PATH of this shell.
     case ":$PATH:" in *":${CARGO_HOME:-$HOME/.cargo}/bin:"*) ;; *) PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin ;; esac
