@@ -94,52 +94,24 @@ impl Schedule {
         self.prongs[1..].iter().any(|prong| prong.up)
     }
 
-    /// Whether the prong had better leave the batch to others. Not asked for a batch that is awaited: the others may lack
-    /// room.
+    /// Whether the prong had better leave the batch to others: one of them would be done with it, and with all that it would
+    /// prepare before it, sooner. Not asked for a batch that is awaited: the others may lack room.
     fn declines(&self, epoch: &Epoch, batch: u32, prong: ProngId, now: f64) -> bool {
-        match epoch.order {
-            Order::Planned(_) => false,
-            _ => self.is_sooner_elsewhere(epoch, batch, prong, now) || self.is_too_late(epoch, batch, prong, now),
-        }
-    }
-
-    /// `ordered`: whether delivery would reach the batch before a drive has finished it.
-    fn is_too_late(&self, epoch: &Epoch, batch: u32, prong: ProngId, now: f64) -> bool {
-        if self.config.strategy != Strategy::Ordered || prong == CPU {
+        if matches!(epoch.order, Order::Planned(_)) {
             return false;
         }
         let Some(own) = self.finish_s(prong, 1, now) else { return false };
-        let batches_per_s: f64 = self
-            .prongs
-            .iter()
-            .filter(|prong| prong.up)
-            .filter_map(|prong| prong.batch_s)
-            .map(|batch_s| 1.0 / batch_s)
-            .sum();
-        let before: u32 =
-            self.epochs
-                .iter()
-                .map(|active| {
-                    if active.number == epoch.number {
-                        batch - epoch.first()
-                    } else {
-                        active.batches() - active.first()
-                    }
-                })
-                .take(if self.epochs.front().is_some_and(|front| front.number == epoch.number) { 1 } else { 2 })
-                .sum();
-        own * batches_per_s > f64::from(before)
-    }
-
-    /// Whether another prong would be done with everything that is left of the epoch before this one is done with
-    /// `batch`.
-    fn is_sooner_elsewhere(&self, epoch: &Epoch, batch: u32, prong: ProngId, now: f64) -> bool {
-        let Some(own) = self.finish_s(prong, 1, now) else { return false };
         let failed = matches!(epoch.state(batch), BatchState::Open { failed: true });
-        let open = epoch.open_count();
+        let earlier: u32 =
+            self.epochs.iter().take_while(|active| active.number < epoch.number).map(Epoch::open_count).sum();
+        // In the epoch's order the CPU comes to the batch once it has done the open ones before it.
+        let here = match self.config.strategy {
+            Strategy::Ordered if prong != CPU => epoch.open_up(batch + 1).count() as u32,
+            _ => epoch.open_count(),
+        };
         (0..self.prongs.len())
             .filter(|&other| other != prong && self.prongs[other].up && self.may_take(other, failed))
-            .filter_map(|other| self.finish_s(other, open, now))
+            .filter_map(|other| self.finish_s(other, earlier + here, now))
             .any(|others| others < own)
     }
 
