@@ -142,6 +142,7 @@ fn anonymous(bytes: u64) -> Result<Opened, BackingError> {
         let file = File::from(fd);
         file.set_len(bytes)?;
         seal(&file)?;
+        fallocate(&file, FallocateFlags::empty(), 0, bytes as i64)?;
         Ok(file)
     };
     let file = make().map_err(|source| BackingError::Memory { bytes, source })?;

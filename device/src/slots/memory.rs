@@ -33,13 +33,17 @@ pub(super) struct SlotMemory {
 }
 
 impl SlotMemory {
-    /// Maps the slots and invalidates every header.
-    pub(super) fn map(file: &File, geometry: Geometry) -> io::Result<Self> {
+    /// Maps the slots and invalidates every header. Slots in memory are populated: no worker waits for a page to be cleared.
+    pub(super) fn map(file: &File, in_memory: bool, geometry: Geometry) -> io::Result<Self> {
         let too_big = || io::Error::new(io::ErrorKind::InvalidInput, "slots exceed the address space");
         let total = usize::try_from(geometry.total_bytes()).map_err(|_| too_big())?;
         let slot_bytes = usize::try_from(geometry.slot_bytes).map_err(|_| too_big())?;
         assert!(slot_bytes >= HEADER_BYTES && slot_bytes.is_multiple_of(HEADER_BYTES), "slots are whole blocks");
-        let map = MmapOptions::new().len(total).map_raw(file)?;
+        let mut options = MmapOptions::new();
+        if in_memory {
+            options.populate();
+        }
+        let map = options.len(total).map_raw(file)?;
         let leased = (0..geometry.slots).map(|_| AtomicBool::new(false)).collect();
         let memory = Self { map, slot_bytes, leased };
         for slot in 0..geometry.slots as usize {

@@ -48,7 +48,7 @@ impl Slots {
     /// Makes or opens the slots and invalidates whatever they hold.
     pub fn open(backing: &Backing, geometry: Geometry) -> Result<Self, BackingError> {
         let opened = backing::open(backing, geometry)?;
-        let memory = SlotMemory::map(&opened.file, geometry)
+        let memory = SlotMemory::map(&opened.file, opened.in_memory, geometry)
             .map_err(|source| BackingError::Map { bytes: geometry.total_bytes(), source })?;
         Ok(Self { file: opened.file, memory: Arc::new(memory), geometry, in_memory: opened.in_memory })
     }

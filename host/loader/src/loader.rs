@@ -41,9 +41,10 @@ impl Loader {
     }
 
     pub(crate) fn start(options: LoaderBuilder) -> Result<Self, LoaderError> {
+        let begun = Instant::now();
         let setup = Setup::new(&options)?;
         let drives = setup.open_drives(&options)?;
-        let slots: usize = drives.iter().map(|drive| drive.slots.free()).sum();
+        let slots: usize = drives.iter().map(|drive| drive.slots.count() as usize).sum();
         let window = options.window.unwrap_or(options.buffers + slots);
         let schedule = Schedule::new(ScheduleConfig {
             strategy: options.strategy,
@@ -54,7 +55,7 @@ impl Loader {
             delivered: options.resume.as_ref().map(|state| state.delivered.clone()).unwrap_or_default(),
             replay: options.replay.clone().map(|plan| plan.epochs).unwrap_or_default(),
         });
-        let recorder = setup.recorder(&options, &drives);
+        let recorder = setup.recorder(&options, &drives, begun.elapsed().as_secs_f64());
         let task = Task {
             dataset: setup.dataset.clone(),
             program: setup.program.clone(),

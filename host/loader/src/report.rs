@@ -27,6 +27,8 @@ pub struct Report {
     pub images: u64,
     /// Batches delivered.
     pub batches: u64,
+    /// Before that: opening the dataset, starting or reaching the drives, allocating result slots.
+    pub setup_s: f64,
     /// From the first request to the last delivery.
     pub seconds: f64,
     /// `images / seconds`.

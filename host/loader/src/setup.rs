@@ -1,7 +1,7 @@
 //! From options to a run: opens the dataset, starts or reaches the drives, and checks that everything fits.
 
 use crate::config::LoaderBuilder;
-use crate::drive::{self, DriveSpec, Endpoint, Expected, Link, LinkError, LocalAgent, SlotTable};
+use crate::drive::{self, DriveSpec, Endpoint, Expected, Link, LinkError, LocalAgent, LocalDrive, SlotTable};
 use crate::error::LoaderError;
 use crate::order::Cut;
 use crate::plan::Plan;
@@ -18,7 +18,10 @@ use std::sync::Arc;
 /// Result slots of a local drive, unless the strategy can use more.
 const LOCAL_SLOTS: u32 = 16;
 /// Share of the available memory that a local drive's slots may take by default.
-const LOCAL_SLOTS_SHARE: u64 = 4;
+const LOCAL_SLOTS_SHARE: u64 = 8;
+
+/// How much longer the tail may be than the number of threads on both sides suggests.
+const TAIL_MARGIN: f64 = 1.25;
 
 /// What the options come to.
 pub(crate) struct Setup {
@@ -108,8 +111,9 @@ impl Setup {
         Ok(self)
     }
 
-    pub fn recorder(&self, options: &LoaderBuilder, drives: &[OpenDrive]) -> Recorder {
+    pub fn recorder(&self, options: &LoaderBuilder, drives: &[OpenDrive], setup_s: f64) -> Recorder {
         let report = Report {
+            setup_s,
             strategy: options.strategy.to_string(),
             dataset: options
                 .dataset_path
@@ -122,12 +126,7 @@ impl Setup {
             ..Report::default()
         };
         let names = std::iter::once("cpu".to_string()).chain(drives.iter().map(|drive| drive.name.clone())).collect();
-        let mut recorder = Recorder::new(report, names);
-        let slots: usize = drives.iter().map(|drive| drive.slots.free()).sum();
-        if options.strategy == Strategy::Mte && !drives.is_empty() && slots < self.batches as usize {
-            recorder.note(format!("the tail is at most {slots} batches long, as many as the drives have result slots"));
-        }
-        recorder
+        Recorder::new(report, names)
     }
 
     pub fn open_drives(&self, options: &LoaderBuilder) -> Result<Vec<OpenDrive>, LoaderError> {
@@ -159,7 +158,7 @@ impl Setup {
         let (endpoint, local_slots) = match spec {
             DriveSpec::Tcp(url) => (Endpoint::remote(url).map_err(|error| error.to_string())?, None),
             DriveSpec::Local(local) => {
-                let slots = local.slots.unwrap_or_else(|| self.local_slots(options));
+                let slots = local.slots.unwrap_or_else(|| self.local_slots(options, local));
                 let path = options.dataset_path.as_ref().expect("checked with the options");
                 let (agent, table) = LocalAgent::start(local, path, slots, self.layout.total_bytes)
                     .map_err(|error| error.to_string())?;
@@ -182,11 +181,19 @@ impl Setup {
     }
 
     /// Slots for a local drive: for `mte` the whole tail, as far as memory allows.
-    fn local_slots(&self, options: &LoaderBuilder) -> u32 {
-        let drives = options.drives.len().max(1) as u64;
+    fn local_slots(&self, options: &LoaderBuilder, drive: &LocalDrive) -> u32 {
+        let drives = options.drives.len() as u64;
         let memory = usage::available_bytes().unwrap_or(1 << 30) / LOCAL_SLOTS_SHARE / drives;
         let fitting = u32::try_from(memory / self.layout.total_bytes as u64).unwrap_or(u32::MAX);
-        let useful = if options.strategy == Strategy::Mte { self.batches } else { LOCAL_SLOTS.min(self.batches) };
-        useful.min(fitting).max(options.drive_depth as u32 + 1)
+        let spare = options.drive_depth as u32 + 1;
+        let useful = match options.strategy {
+            Strategy::Mte => {
+                let own = drive.threads as f64 * drive.throttle;
+                let share = own / (own + options.threads as f64);
+                (f64::from(self.batches) * share * TAIL_MARGIN).ceil() as u32 + spare
+            }
+            _ => LOCAL_SLOTS,
+        };
+        useful.min(self.batches).min(fitting).max(spare)
     }
 }

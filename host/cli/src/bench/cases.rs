@@ -104,22 +104,6 @@ pub fn siblings(core: usize) -> Vec<usize> {
     listed.unwrap_or_default().0.into_iter().filter(|other| *other != core).collect()
 }
 
-/// Result slots that hold the whole tail of an epoch under `mte`, as far as `memory_bytes` (of which at most a third) go. The
-/// drive's share of the work follows from its number of cores and its throttle.
-pub fn tail_slots(
-    batches: u64,
-    host: usize,
-    drive: usize,
-    throttle: f64,
-    slot_bytes: u64,
-    memory_bytes: Option<u64>,
-) -> u32 {
-    let ratio = throttle * drive as f64 / host.max(1) as f64;
-    let tail = (batches as f64 * ratio / (1.0 + ratio) * 1.2).ceil() as u64 + 4;
-    let room = memory_bytes.map_or(u64::MAX, |bytes| bytes / 3 / slot_bytes.max(1));
-    tail.min(room).clamp(4, 4096) as u32
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,13 +137,5 @@ mod tests {
         assert_eq!(chosen(&[4, 5], None, None), (4, 5, true));
         let cores = Cores::choose(&[0, 1], None, None, |_| Vec::new());
         assert_eq!((cores.drive.0[0], cores.warning), (1, None));
-    }
-
-    #[test]
-    fn slots_hold_the_tail_or_what_memory_allows() {
-        assert_eq!(tail_slots(157, 1, 1, 1.0, 10_000_000, None), 99);
-        assert_eq!(tail_slots(157, 1, 1, 0.25, 10_000_000, None), 42);
-        assert_eq!(tail_slots(157, 1, 1, 1.0, 10_000_000, Some(600_000_000)), 20);
-        assert_eq!(tail_slots(1, 1, 1, 1.0, 10_000_000, Some(0)), 4);
     }
 }

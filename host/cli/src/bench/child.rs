@@ -15,8 +15,8 @@ use std::process::{Command, Stdio};
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct RunFigures {
     pub images: u64,
-    pub batches: u64,
     pub images_per_s: f64,
+    pub setup_s: f64,
     pub first_batch_s: f64,
     pub host_cpu_s: f64,
     pub peak_memory_mb: f64,
@@ -42,8 +42,8 @@ pub struct Setting<'a> {
     pub common: Vec<String>,
     /// Options of a run with a drive.
     pub drive: Vec<String>,
-    /// Result slots for `mte`.
-    pub tail_slots: u32,
+    /// Result slots for `mte`, if not as many as the loader finds useful.
+    pub tail_slots: Option<u32>,
 }
 
 impl Setting<'_> {
@@ -55,8 +55,8 @@ impl Setting<'_> {
         option("samples", samples.to_string());
         if let Some(slots) = case.slots {
             option("results", slots.name().to_string());
-            if case.strategy == "mte" {
-                option("slots", self.tail_slots.to_string());
+            if let Some(slots) = self.tail_slots.filter(|_| case.strategy == "mte") {
+                option("slots", slots.to_string());
             }
             options.extend(self.drive.iter().cloned());
         }
@@ -108,7 +108,7 @@ mod tests {
             dataset: Path::new("x.ddlp"),
             common: vec!["--batch".into(), "64".into()],
             drive: vec!["--throttle".into(), "0.25".into()],
-            tail_slots: 40,
+            tail_slots: Some(40),
         };
         assert_eq!(setting.options(CPU, 100).join(" "), "--batch 64 --strategy cpu --samples 100");
         let mte = Case { strategy: "mte", slots: Some(Slots::Read) };

@@ -1,6 +1,6 @@
 //! `ddlp bench dual`: both prongs together against each alone.
 
-use super::cases::{self, Case, Cores, Slots};
+use super::cases::{self, Cores, Slots};
 use super::child::Setting;
 use super::figures::{self, CaseFigures, Measured, PUBLISHED_FACTOR, SlotFigures};
 use super::table;
@@ -53,7 +53,7 @@ pub struct DualArgs {
     /// Cores of the drive, one thread each [default: another one]
     #[arg(long, value_name = "LIST", value_parser = cores::parse)]
     drive_cores: Option<CoreList>,
-    /// Result slots for mte [default: enough for the tail, as far as a third of the free memory goes]
+    /// Result slots for mte [default: enough for the tail, as far as memory goes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     slots: Option<u32>,
     /// Seed
@@ -111,7 +111,7 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         eprintln!("warning: {warning}");
     }
     pin_to(&cores.host)?;
-    let setting = setting(args, &cores, image_bytes);
+    let setting = setting(args, &cores);
     let Some(measured) = measure(args, &setting, dataset.len(), interrupt)? else {
         eprintln!("stopped: nothing was measured");
         return Ok(Ending::Interrupted);
@@ -156,7 +156,7 @@ fn pin_to(list: &CoreList) -> anyhow::Result<()> {
     sched_setaffinity(Pid::from_raw(0), &set).with_context(|| format!("cannot move to cores {list}"))
 }
 
-fn setting<'a>(args: &'a DualArgs, cores: &Cores, image_bytes: u64) -> Setting<'a> {
+fn setting<'a>(args: &'a DualArgs, cores: &Cores) -> Setting<'a> {
     let options = |pairs: &[(&str, String)]| -> Vec<String> {
         pairs.iter().flat_map(|(name, value)| [format!("--{name}"), value.clone()]).collect()
     };
@@ -177,13 +177,7 @@ fn setting<'a>(args: &'a DualArgs, cores: &Cores, image_bytes: u64) -> Setting<'
     if let Some(agent) = &args.agent {
         drive.extend(["--agent".to_string(), agent.display().to_string()]);
     }
-    let slot_bytes = u64::from(args.batch) * image_bytes;
-    let batches = args.samples.div_ceil(args.batch.into());
-    let tail = || {
-        let memory = machine::available_memory_bytes();
-        cases::tail_slots(batches, cores.host.0.len(), cores.drive.0.len(), args.throttle, slot_bytes, memory)
-    };
-    Setting { dataset: &args.dataset, common, drive, tail_slots: args.slots.unwrap_or_else(tail) }
+    Setting { dataset: &args.dataset, common, drive, tail_slots: args.slots }
 }
 
 /// All rounds. Nothing when interrupted.
@@ -194,11 +188,7 @@ fn measure(
     interrupt: &Interrupt,
 ) -> anyhow::Result<Option<Vec<Measured>>> {
     let cases = cases::round(&kinds(args));
-    let empty = |case: &Case| {
-        let tail_slots = (case.strategy == "mte").then_some(setting.tail_slots);
-        Measured { case: *case, tail_slots, runs: Vec::new() }
-    };
-    let mut measured: Vec<Measured> = cases.iter().map(empty).collect();
+    let mut measured: Vec<Measured> = cases.iter().map(|case| Measured { case: *case, runs: Vec::new() }).collect();
     eprintln!("warming up: every sample once");
     if setting.run(cases::CPU, dataset_samples.min(args.samples), interrupt)?.is_none() {
         return Ok(None);

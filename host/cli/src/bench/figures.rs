@@ -31,8 +31,6 @@ pub fn spread(values: &[f64]) -> Option<f64> {
 pub struct Measured {
     /// Which case.
     pub case: Case,
-    /// Result slots that the tail of an epoch could use, where the drive's share is bounded by them.
-    pub tail_slots: Option<u32>,
     /// One entry per round.
     pub runs: Vec<RunFigures>,
 }
@@ -60,14 +58,12 @@ pub struct CaseFigures {
     pub factor_over_cpu: f64,
     /// That factor ÷ (1 + rate of the drive alone ÷ rate of the CPU alone).
     pub factor_over_ideal: Option<f64>,
+    /// Before the run: opening, starting the drive, allocating result slots, in seconds.
+    pub setup_s: f64,
     /// Until the first batch, in seconds.
     pub first_batch_s: f64,
     /// Where the prongs met, in the last round.
     pub meeting_point: Option<u32>,
-    /// Result slots that the tail of an epoch could use, where the drive's share is bounded by them.
-    pub tail_slots: Option<u32>,
-    /// Whether the tail of some round used all of them: with more slots the drive could have made more.
-    pub bounded_by_slots: bool,
     /// Largest of all rounds, in 10⁶ bytes.
     pub host_peak_memory_mb: f64,
     /// Largest of all rounds, mapped slots included.
@@ -112,11 +108,6 @@ impl Measured {
         median(&self.of(share)).unwrap_or(0.0)
     }
 
-    fn is_bounded(&self, run: &RunFigures) -> bool {
-        let tail = run.meeting_point.map(|meeting| run.batches.saturating_sub(meeting.into()));
-        self.tail_slots.zip(tail).is_some_and(|(slots, tail)| tail >= slots.into())
-    }
-
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.runs.iter().flat_map(|run| run.notes.iter().cloned()).collect();
         notes.sort();
@@ -143,10 +134,9 @@ impl Measured {
             host_cpu_saved_over_drive_share: dual.filter(|_| share > 0.0).map(|_| saved / share),
             factor_over_cpu: rate / cpu.rate(),
             factor_over_ideal: dual.map(|csd| rate / cpu.rate() / (1.0 + csd.rate() / cpu.rate())),
+            setup_s: median(&self.of(|run| run.setup_s)).unwrap_or(0.0),
             first_batch_s: median(&self.of(|run| run.first_batch_s)).unwrap_or(0.0),
             meeting_point: self.runs.last().and_then(|run| run.meeting_point),
-            tail_slots: self.tail_slots,
-            bounded_by_slots: self.runs.iter().any(|run| self.is_bounded(run)),
             host_peak_memory_mb: self.of(|run| run.peak_memory_mb).into_iter().fold(0.0, f64::max),
             drive_peak_memory_mb: self.runs.iter().filter_map(memory).reduce(f64::max),
             wasted_batches: self.runs.iter().flat_map(|run| &run.prongs).map(|prong| prong.wasted_batches).sum(),
@@ -203,18 +193,7 @@ mod tests {
             ..RunFigures::default()
         };
         let slots = (strategy != "cpu").then_some(Slots::Shared);
-        Measured { case: Case { strategy, slots }, tail_slots: None, runs: rates.iter().map(run).collect() }
-    }
-
-    #[test]
-    fn a_tail_that_fills_all_slots_is_bounded_by_them() {
-        let bounded = |meeting_point| {
-            let run = RunFigures { batches: 100, meeting_point, ..RunFigures::default() };
-            let case = Case { strategy: "mte", slots: Some(Slots::Shared) };
-            Measured { case, tail_slots: Some(40), runs: vec![run.clone()] }.is_bounded(&run)
-        };
-        assert!(bounded(Some(60)) && bounded(Some(50)));
-        assert!(!bounded(Some(61)) && !bounded(None));
+        Measured { case: Case { strategy, slots }, runs: rates.iter().map(run).collect() }
     }
 
     #[test]

@@ -11,13 +11,13 @@ pub fn describe(outcome: &Outcome) -> String {
     head(&mut out, outcome);
     let _ = writeln!(
         out,
-        "\n{:<12}{:>10}{:>9}{:>12}{:>13}{:>9}{:>12}{:>12}{:>9}",
-        "", "images/s", "spread", "efficiency", "host CPU s", "drive's", "host peak", "drive peak", "first"
+        "\n{:<12}{:>10}{:>9}{:>12}{:>13}{:>9}{:>12}{:>12}{:>9}{:>9}",
+        "", "images/s", "spread", "efficiency", "host CPU s", "drive's", "host peak", "drive peak", "set-up", "first"
     );
     let _ = writeln!(
         out,
-        "{:<12}{:>10}{:>9}{:>12}{:>13}{:>9}{:>12}{:>12}{:>9}",
-        "", "", "", "", "/1000 images", "share", "MB", "MB", "batch"
+        "{:<12}{:>10}{:>9}{:>12}{:>13}{:>9}{:>12}{:>12}{:>9}{:>9}",
+        "", "", "", "", "/1000 images", "share", "MB", "MB", "", "batch"
     );
     case(&mut out, "cpu alone", &outcome.cpu);
     for slots in &outcome.slots {
@@ -68,7 +68,7 @@ fn slots_name(slots: &SlotFigures) -> &'static str {
 fn case(out: &mut String, name: &str, figures: &CaseFigures) {
     let _ = writeln!(
         out,
-        "{name:<12}{:>10}{:>9}{:>12}{:>13}{:>9}{:>12}{:>12}{:>9}",
+        "{name:<12}{:>10}{:>9}{:>12}{:>13}{:>9}{:>12}{:>12}{:>9}{:>9}",
         text::figure(figures.images_per_s),
         text::percent(figures.spread),
         figures.efficiency.map_or("–".to_string(), |efficiency| format!("{efficiency:.3}")),
@@ -76,6 +76,7 @@ fn case(out: &mut String, name: &str, figures: &CaseFigures) {
         text::percent(figures.drive_share),
         text::figure(figures.host_peak_memory_mb),
         figures.drive_peak_memory_mb.map_or("–".to_string(), text::figure),
+        text::seconds(figures.setup_s),
         text::seconds(figures.first_batch_s),
     );
 }
@@ -116,14 +117,6 @@ fn factors(out: &mut String, outcome: &Outcome) {
 fn remarks(out: &mut String, outcome: &Outcome) {
     for slots in &outcome.slots {
         for figures in &slots.cases {
-            if let Some(tail) = figures.tail_slots.filter(|_| figures.bounded_by_slots) {
-                let _ = writeln!(
-                    out,
-                    "WARNING: {} with slots {} was bounded by its {tail} result slots; --slots asks for more",
-                    figures.strategy,
-                    slots_name(slots)
-                );
-            }
             for note in &figures.notes {
                 let _ = writeln!(
                     out,

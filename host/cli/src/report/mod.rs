@@ -84,7 +84,8 @@ fn tiles(page: &mut String, report: &Report) {
     tile(page, Some((text::figure(report.images_per_s), "images/s")), "delivered");
     let what = format!("for {} in {}", text::plural(report.images, "image"), text::plural(report.batches, "batch"));
     tile(page, Some((text::seconds(report.seconds), "")), &what);
-    tile(page, Some((text::seconds(report.first_batch_s), "")), "to the first batch");
+    let what = format!("to the first batch, after {} of set-up", text::seconds(report.setup_s));
+    tile(page, Some((text::seconds(report.first_batch_s), "")), &what);
     let waited = if report.seconds > 0.0 { report.consumer_wait_s / report.seconds } else { 0.0 };
     tile(page, Some((text::percent(waited), "")), "of the time the consumer waited");
     tile(page, report.accelerator_utilisation.map(|share| (text::percent(share), "")), "accelerator busy");

@@ -24,7 +24,10 @@ pub fn describe(report: &Report) -> String {
     let mut row = |name: &str, value: String| {
         let _ = writeln!(out, "  {name:<22}{value}");
     };
-    row("first batch after", text::seconds(report.first_batch_s));
+    row(
+        "first batch after",
+        format!("{} (set-up before it {})", text::seconds(report.first_batch_s), text::seconds(report.setup_s)),
+    );
     row("consumer waited", text::seconds(report.consumer_wait_s));
     if let Some(share) = report.accelerator_utilisation {
         row("accelerator busy", text::percent(share));

@@ -6,6 +6,8 @@
 use super::LocalDrive;
 use super::slots::SlotTable;
 use crate::LocalResults;
+use nix::fcntl::{FallocateFlags, FcntlArg, SealFlag, fallocate, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -46,6 +48,8 @@ pub(crate) enum AgentError {
     Spawn { program: String, source: std::io::Error },
     #[error("result memory of {bytes} bytes cannot be made: {source}")]
     Memory { bytes: u64, source: std::io::Error },
+    #[error("its result slots in {} cannot be mapped: {source}", path.display())]
+    File { path: PathBuf, source: std::io::Error },
     #[error("its agent ended before it was ready ({status}){log}")]
     Ended { status: String, log: String },
     #[error("its agent was not ready within {0:?}")]
@@ -66,10 +70,14 @@ impl LocalAgent {
         let program = find_agent(drive.agent.as_deref())?;
         let total = u64::from(slots) * slot_bytes as u64;
         let memory_error = |source| AgentError::Memory { bytes: total, source };
-        let memory = result_memory(&drive.results, total).map_err(memory_error)?;
-        let results = match &memory {
-            Some(memory) => format!("fd:{}", memory.as_raw_fd()),
-            None => "ram".to_string(),
+        let memory = match drive.results {
+            LocalResults::Shared => Some(result_memory(total).map_err(memory_error)?),
+            LocalResults::Read | LocalResults::File(_) => None,
+        };
+        let results = match (&memory, &drive.results) {
+            (Some(memory), _) => format!("fd:{}", memory.as_raw_fd()),
+            (None, LocalResults::File(path)) => path.display().to_string(),
+            (None, _) => "ram".to_string(),
         };
         let mut args: Vec<String> =
             ["serve", "--listen", "127.0.0.1:0", "--ephemeral", "--parent-pipe", "0"].map(String::from).into();
@@ -83,14 +91,17 @@ impl LocalAgent {
         if !drive.cores.is_empty() {
             option("--cores", drive.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(","));
         }
-        let table = match &memory {
-            Some(memory) => SlotTable::shared(slots, slot_bytes, memory).map_err(memory_error)?,
-            None => SlotTable::remote(slots, slot_bytes),
-        };
+        let table = memory.as_ref().map(|memory| SlotTable::shared(slots, slot_bytes, memory, true)).transpose();
+        let mut table = table.map_err(memory_error)?;
         let memory = memory.map(OwnedFd::from);
         let mut agent = Self { program, args, memory, child: None, url: String::new(), log: Arc::default() };
         agent.spawn()?;
-        Ok((agent, table))
+        if let LocalResults::File(path) = &drive.results {
+            // The agent has made sure that the file holds slots and nothing else.
+            let file = File::open(path).and_then(|file| SlotTable::shared(slots, slot_bytes, &file, false));
+            table = Some(file.map_err(|source| AgentError::File { path: path.clone(), source })?);
+        }
+        Ok((agent, table.unwrap_or_else(|| SlotTable::remote(slots, slot_bytes))))
     }
 
     /// Where it listens, `tcp://HOST:PORT/NQN`.
@@ -226,18 +237,18 @@ fn find_agent(named: Option<&Path>) -> Result<PathBuf, AgentError> {
     beside.into_iter().chain(above).chain(on_path).find(|path| path.is_file()).ok_or(AgentError::NotFound)
 }
 
-/// The memory that host and agent share, or `None` when slots are read over the link.
-fn result_memory(results: &LocalResults, bytes: u64) -> std::io::Result<Option<File>> {
-    let file = match results {
-        LocalResults::Read => return Ok(None),
-        LocalResults::Shared => {
-            let flags = nix::sys::memfd::MFdFlags::MFD_CLOEXEC;
-            File::from(nix::sys::memfd::memfd_create(c"ddlp-results", flags)?)
-        }
-        LocalResults::File(path) => {
-            std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?
-        }
-    };
+/// The memory that host and agent share. It is allocated here, where a lack of it is an error and costs the epoch no time, and
+/// nobody can shrink it under the mappings.
+fn result_memory(bytes: u64) -> std::io::Result<File> {
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    let file = File::from(memfd_create(c"ddlp-results", flags)?);
     file.set_len(bytes)?;
-    Ok(Some(file))
+    fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK))?;
+    let length = i64::try_from(bytes).map_err(|_| std::io::ErrorKind::InvalidInput)?;
+    loop {
+        match fallocate(&file, FallocateFlags::empty(), 0, length) {
+            Err(nix::Error::EINTR) => {}
+            done => return Ok(done.map(|()| file)?),
+        }
+    }
 }

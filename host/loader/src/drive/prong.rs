@@ -187,7 +187,10 @@ impl DriveProng {
 
     fn submit(&mut self) -> Result<(), DriverError> {
         while self.flights.len() < self.depth {
-            let Some(slot) = self.slots.take() else { return Ok(()) };
+            let Some(slot) = self.slots.take() else {
+                self.note_bounded_tail();
+                return Ok(());
+            };
             let Some((id, sample_ids)) = self.engine.claim_for_drive(self.prong) else {
                 self.slots.put(slot);
                 return Ok(());
@@ -217,6 +220,16 @@ impl DriveProng {
             submitted?;
         }
         Ok(())
+    }
+
+    fn note_bounded_tail(&self) {
+        let mut core = self.engine.lock();
+        if self.foreign.is_empty() && core.schedule.slots_bound_tail() {
+            let slots = self.slots.count();
+            core.recorder.note(format!(
+                "the drive waited for a result slot: the tail is at most {slots} batches long, as many as it has slots"
+            ));
+        }
     }
 
     /// How long an Execute may take that is submitted now.

@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)]
 
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapOptions};
 use std::fs::File;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 #[derive(Debug)]
 pub(crate) struct SlotTable {
     free: Mutex<Vec<u32>>,
+    count: u32,
     slot_bytes: usize,
     /// The drive's result memory, when it is shared.
     map: Option<Mmap>,
@@ -20,14 +21,20 @@ pub(crate) struct SlotTable {
 impl SlotTable {
     /// Slots that are read over the link.
     pub fn remote(slots: u32, slot_bytes: usize) -> Self {
-        Self { free: Mutex::new((0..slots).rev().collect()), slot_bytes, map: None }
+        Self { free: Mutex::new((0..slots).rev().collect()), count: slots, slot_bytes, map: None }
     }
 
-    /// Slots in memory that the loader made and handed down to the drive's agent.
-    pub fn shared(slots: u32, slot_bytes: usize, memory: &File) -> std::io::Result<Self> {
-        // SAFETY: the file is ours and never truncated. The agent writes only into slots that this host named in a
-        // request and that no lease refers to; bytes are read after the agent completed the request.
-        let map = unsafe { Mmap::map(memory)? };
+    /// Slots in memory or a file that the drive's agent maps too. With `populate` every page is there when this returns, so
+    /// that none is cleared while the epoch runs.
+    pub fn shared(slots: u32, slot_bytes: usize, memory: &File, populate: bool) -> std::io::Result<Self> {
+        let mut options = MmapOptions::new();
+        if populate {
+            options.populate();
+        }
+        // SAFETY: memory is sealed against shrinking, and a file is locked by the agent, which never truncates it. The agent
+        // writes only into slots that this host named in a request and that no lease refers to; bytes are read after the
+        // agent completed the request.
+        let map = unsafe { options.len(slots as usize * slot_bytes).map(memory)? };
         Ok(Self { map: Some(map), ..Self::remote(slots, slot_bytes) })
     }
 
@@ -43,8 +50,8 @@ impl SlotTable {
         self.lock().push(slot);
     }
 
-    pub fn free(&self) -> usize {
-        self.lock().len()
+    pub fn count(&self) -> u32 {
+        self.count
     }
 
     /// The bytes of a slot in shared memory.

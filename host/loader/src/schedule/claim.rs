@@ -1,11 +1,21 @@
 //! Which batch a prong prepares next.
 //!
-//! The CPU works from the head of what it may claim, drives from the tail. Near the end of an epoch a prong declines a
-//! batch that another one would finish sooner; with nothing to claim, it takes over the outstanding batch of another
-//! prong that would take longest, if it is likely to be faster.
+//! The CPU works from the head of what it may claim, drives from the tail. Under `ordered` everything that is finished waits
+//! for what comes before it, so a drive does not go to the tail but to the first batch that it can finish before the CPU would
+//! come to it: results wait shortly and in few slots, and delivery is even. Near the end of an epoch a prong declines a batch
+//! that another one would finish sooner; with nothing to claim, it takes over the outstanding batch of another prong that
+//! would take longest, if it is likely to be faster.
 
 use super::epoch::{BatchState, Epoch, Order};
 use super::{BatchId, CPU, ProngId, Room, Schedule, Strategy};
+
+/// An open batch that a prong might take.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    batch: u32,
+    /// Open batches of its epoch that another prong would do until it has done this one, itself included.
+    reach: u32,
+}
 
 impl Schedule {
     /// Claims a batch for a prong, or nothing when there is nothing for it to do now. `now` in seconds.
@@ -30,11 +40,17 @@ impl Schedule {
         let mut at = 0;
         while at < self.epochs.len() || self.open_epoch() {
             let epoch = &self.epochs[at];
-            if let Some(batch) = self.candidate(epoch, prong, look_ahead, room) {
-                let id = BatchId { epoch: epoch.number, batch };
-                if self.is_awaited(id) || !self.declines(epoch, batch, prong, now) {
-                    return Some(id);
-                }
+            let suits = |candidate: &Candidate| {
+                self.is_awaited(BatchId { epoch: epoch.number, batch: candidate.batch })
+                    || !self.declines(epoch, *candidate, prong, now)
+            };
+            let found = if self.goes_ahead(epoch, prong, room) {
+                self.window(epoch, prong, look_ahead).find(suits)
+            } else {
+                self.candidate(epoch, prong, look_ahead, room).filter(suits)
+            };
+            if let Some(Candidate { batch, .. }) = found {
+                return Some(BatchId { epoch: epoch.number, batch });
             }
             look_ahead = look_ahead.saturating_sub(epoch.batches() - epoch.first());
             at += 1;
@@ -42,21 +58,40 @@ impl Schedule {
         None
     }
 
+    /// True for a drive under `ordered` whose rate is known; before that the window's far end is the safe place to begin.
+    fn goes_ahead(&self, epoch: &Epoch, prong: ProngId, room: Room) -> bool {
+        self.config.strategy == Strategy::Ordered
+            && prong != CPU
+            && self.prongs[prong].batch_s.is_some()
+            && room == Room::Any
+            && !epoch.is_planned()
+    }
+
+    /// The open batches of the look-ahead window that the prong may take, upwards.
+    fn window(&self, epoch: &Epoch, prong: ProngId, look_ahead: u32) -> impl Iterator<Item = Candidate> {
+        (1..)
+            .zip(epoch.open_up(epoch.first().saturating_add(look_ahead)))
+            .filter(move |&(_, (_, failed))| self.may_take(prong, failed))
+            .map(|(reach, (batch, _))| Candidate { batch, reach })
+    }
+
     /// The open batch of an epoch that the prong would take.
-    fn candidate(&self, epoch: &Epoch, prong: ProngId, look_ahead: u32, room: Room) -> Option<u32> {
+    fn candidate(&self, epoch: &Epoch, prong: ProngId, look_ahead: u32, room: Room) -> Option<Candidate> {
+        let whole = |batch| Candidate { batch, reach: epoch.open_count() };
         if room == Room::Critical {
-            return self.critical_candidate(epoch, prong);
+            return self.critical_candidate(epoch, prong).map(whole);
+        }
+        if let Order::Planned(deliveries) = &epoch.order {
+            let planned = deliveries.iter().copied().find_map(|(batch, planned)| {
+                let (_, failed) = epoch.open_at(batch)?;
+                (self.planned_for(planned, failed) == prong).then_some(batch)
+            });
+            return planned.map(whole);
         }
         let end = match self.config.strategy {
             Strategy::Ordered => epoch.first().saturating_add(look_ahead),
             _ => u32::MAX,
         };
-        if let Order::Planned(deliveries) = &epoch.order {
-            return deliveries.iter().copied().find_map(|(batch, planned)| {
-                let (_, failed) = epoch.open_at(batch)?;
-                (self.planned_for(planned, failed) == prong).then_some(batch)
-            });
-        }
         let mut up = epoch.open_up(end).filter(|&(_, failed)| self.may_take(prong, failed));
         let mut down = epoch.open_down(end).filter(|&(_, failed)| self.may_take(prong, failed));
         let found = match (self.config.strategy, prong) {
@@ -64,7 +99,7 @@ impl Schedule {
             (_, CPU) if epoch.meeting_point().is_none() => up.next(),
             _ => down.next(),
         };
-        found.map(|(batch, _)| batch)
+        found.map(|(batch, _)| whole(batch))
     }
 
     fn critical_candidate(&self, epoch: &Epoch, prong: ProngId) -> Option<u32> {
@@ -96,22 +131,17 @@ impl Schedule {
 
     /// Whether the prong had better leave the batch to others: one of them would be done with it, and with all that it would
     /// prepare before it, sooner. Not asked for a batch that is awaited: the others may lack room.
-    fn declines(&self, epoch: &Epoch, batch: u32, prong: ProngId, now: f64) -> bool {
-        if matches!(epoch.order, Order::Planned(_)) {
+    fn declines(&self, epoch: &Epoch, candidate: Candidate, prong: ProngId, now: f64) -> bool {
+        if epoch.is_planned() {
             return false;
         }
         let Some(own) = self.finish_s(prong, 1, now) else { return false };
-        let failed = matches!(epoch.state(batch), BatchState::Open { failed: true });
+        let failed = matches!(epoch.state(candidate.batch), BatchState::Open { failed: true });
         let earlier: u32 =
             self.epochs.iter().take_while(|active| active.number < epoch.number).map(Epoch::open_count).sum();
-        // In the epoch's order the CPU comes to the batch once it has done the open ones before it.
-        let here = match self.config.strategy {
-            Strategy::Ordered if prong != CPU => epoch.open_up(batch + 1).count() as u32,
-            _ => epoch.open_count(),
-        };
         (0..self.prongs.len())
             .filter(|&other| other != prong && self.prongs[other].up && self.may_take(other, failed))
-            .filter_map(|other| self.finish_s(other, earlier + here, now))
+            .filter_map(|other| self.finish_s(other, earlier + candidate.reach, now))
             .any(|others| others < own)
     }
 

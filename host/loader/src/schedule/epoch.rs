@@ -181,6 +181,10 @@ impl Epoch {
         }
     }
 
+    pub fn is_planned(&self) -> bool {
+        matches!(self.order, Order::Planned(_))
+    }
+
     pub fn progress(&self) -> EpochProgress {
         let mut progress = EpochProgress { epoch: self.number, delivered: self.delivered, ..EpochProgress::default() };
         for state in &self.states {

@@ -48,7 +48,7 @@ pub enum Strategy {
     Mte,
     /// Weighted round robin between what the prongs have ready.
     Wrr,
-    /// Exactly the epoch's order; a look-ahead window is worked from both of its ends.
+    /// Exactly the epoch's order; within a look-ahead window drives go ahead of the CPU.
     #[default]
     Ordered,
 }
@@ -189,6 +189,13 @@ impl Schedule {
     /// Where the prongs met in the current epoch, once they have.
     pub fn meeting_point(&self) -> Option<u32> {
         self.epochs.front().and_then(|epoch| epoch.meeting_point())
+    }
+
+    /// True when a drive that has no free result slot could otherwise prepare more of the tail: under `mte` its results wait
+    /// until the head is delivered, so slots bound the tail.
+    pub fn slots_bound_tail(&self) -> bool {
+        self.config.strategy == Strategy::Mte
+            && self.epochs.front().is_some_and(|epoch| !epoch.is_planned() && epoch.open_count() > 0)
     }
 
     /// Where the prongs of the current epoch stand.

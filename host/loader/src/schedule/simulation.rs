@@ -143,12 +143,18 @@ impl Simulation {
         }
     }
 
+    /// When something ends next: a batch in work, or the consumer's step.
+    fn next_event(&self, consumer_free: f64) -> f64 {
+        let ends = self.work.iter().flatten().map(|&(_, end)| end).chain([consumer_free]);
+        ends.filter(|&end| end > self.now).fold(f64::INFINITY, f64::min)
+    }
+
     fn run(mut self) -> Outcome {
         let mut order = Vec::new();
         let mut consumer_free = 0.0;
         let mut was_out = false;
         let mut met = None;
-        let step = self.world.batch_s.iter().fold(f64::INFINITY, |least, &s| least.min(s)) / 20.0;
+        let look = self.world.batch_s.iter().fold(f64::INFINITY, |least, &s| least.min(s)) / 20.0;
         let bound =
             40.0 * self.world.batch_s[CPU].max(self.world.step_s) * f64::from(self.world.batches * self.world.epochs)
                 + 100.0;
@@ -179,7 +185,7 @@ impl Simulation {
                 order.push((id, prong));
                 consumer_free = self.now + self.world.step_s;
             }
-            self.now += step;
+            self.now = self.next_event(consumer_free).min(self.now + look);
         }
         Outcome { order, seconds: self.now, met }
     }
@@ -318,4 +324,27 @@ fn the_next_epoch_begins_while_this_one_drains() {
     let two = World { epochs: 2, step_s: 0.0, ..world(Strategy::Wrr) };
     let outcome = Simulation::new(two, 1).run();
     assert!(80.0 / outcome.seconds / 2.0 > 0.97, "{}", outcome.seconds);
+}
+
+#[test]
+fn in_order_both_prongs_stay_busy_with_few_slots_and_a_steady_consumer() {
+    for (slots, batch_s) in
+        [(16, [1.0, 1.0]), (5, [1.0, 1.0]), (6, [1.0, 4.0]), (8, [4.0, 1.0]), (16, [1.0, 1.3]), (16, [1.3, 1.0])]
+    {
+        let together_s = 1.0 / (1.0 / batch_s[0] + 1.0 / batch_s[1]);
+        for (seed, read, step_s) in [(1, false, 0.0), (2, true, 0.0), (3, false, 0.95 * together_s)] {
+            let world = World {
+                batches: 157,
+                slots,
+                read,
+                window: slots as u32 + 6,
+                batch_s: batch_s.into(),
+                step_s,
+                ..world(Strategy::Ordered)
+            };
+            let outcome = Simulation::new(world.clone(), seed).run();
+            let efficiency = 157.0 * together_s / outcome.seconds;
+            assert!(efficiency > 0.98, "{efficiency:.3}: {world:?}");
+        }
+    }
 }
