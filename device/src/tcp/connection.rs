@@ -10,9 +10,8 @@ use ddlp_nvme::{Status, SubmissionEntry};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 use tokio::net::TcpStream;
-use tokio::time::{timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 struct Port<'a> {
     hub: &'a Hub,
@@ -109,7 +108,7 @@ async fn receive(stream: &TcpStream, port: &mut Port<'_>) -> Ended {
     loop {
         let late = limit.next(&session, port);
         let ready = match late {
-            Some((deadline, what)) => match timeout_at(deadline.into(), stream.readable()).await {
+            Some((deadline, what)) => match timeout_at(deadline, stream.readable()).await {
                 Ok(ready) => ready,
                 Err(_) => return Ended::Late(what),
             },

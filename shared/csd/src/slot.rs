@@ -21,7 +21,10 @@ pub const RECORD_BYTES: usize = 24;
 /// Largest slot in bytes.
 pub const SLOT_BYTES_MAX: u64 = 16 << 30;
 
-const MAGIC: [u8; 8] = *b"DDLPSLOT";
+/// The first bytes of a slot that holds a batch.
+pub const MAGIC: [u8; 8] = *b"DDLPSLOT";
+/// The first bytes of a slot that holds none: what an agent leaves in every slot before it writes there.
+pub const MAGIC_FREE: [u8; 8] = *b"DDLPFREE";
 const VERSION: u32 = 1;
 const DTYPE_U8: u32 = 0;
 
