@@ -1,7 +1,12 @@
 //! Where the result slots live: anonymous memory, a file on flash, or a file or memfd handed down by the loader.
+//!
+//! A file is taken over only when it is empty or begins with the mark of a slot, so that nobody's data is overwritten; what is made
+//! here carries the mark before it is of any size. No file is ever made smaller: somebody may have mapped it, and would be killed by
+//! the bytes that are gone. Memory is sealed against that; a file on flash can still be cut by others, which ends the agent.
 
 use super::Geometry;
 use ddlp_csd::BLOCK_BYTES;
+use ddlp_csd::slot::{MAGIC, MAGIC_FREE};
 use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, SealFlag, fallocate, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
@@ -16,7 +21,7 @@ use std::str::FromStr;
 pub enum Backing {
     /// Anonymous memory (a memfd).
     Memory,
-    /// A file at this path, made when missing; its space is reserved up front.
+    /// A file at this path, made when missing; its space is reserved up front. A larger one keeps its size.
     File(PathBuf),
     /// A descriptor inherited from the parent process: a regular file or memfd of sufficient size.
     Inherited(RawFd),
@@ -177,10 +182,17 @@ fn on_flash(path: &Path, geometry: Geometry) -> Result<Opened, BackingError> {
         Err(std::fs::TryLockError::WouldBlock) => return Err(BackingError::InUse(path.to_owned())),
         Err(std::fs::TryLockError::Error(source)) => return Err(failed(source)),
     }
-    if !holds_slots(&file).map_err(failed)? {
+    let present = file.metadata().map_err(failed)?.len();
+    if present == 0 {
+        // First of all: a file whose making is cut short after this is known for what it is.
+        let no_room = |source| BackingError::Reserve { path: path.to_owned(), bytes, source };
+        file.write_all_at(&MAGIC_FREE, 0).map_err(no_room)?;
+    } else if !begins_like_a_slot(&file).map_err(failed)? {
         return Err(BackingError::Foreign(path.to_owned()));
     }
-    file.set_len(bytes).map_err(failed)?;
+    if present < bytes {
+        file.set_len(bytes).map_err(failed)?;
+    }
     match fallocate(&file, FallocateFlags::empty(), 0, bytes as i64) {
         // A file system without reservation: writing is as good as it gets there.
         Ok(()) | Err(nix::Error::EOPNOTSUPP) => {}
@@ -191,14 +203,11 @@ fn on_flash(path: &Path, geometry: Geometry) -> Result<Opened, BackingError> {
     Ok(Opened { file, in_memory: false })
 }
 
-/// True for an empty file and for one that begins like a slot: valid, or invalidated.
-fn holds_slots(file: &File) -> io::Result<bool> {
-    let mut start = [0u8; 12];
-    if file.metadata()?.len() == 0 {
-        return Ok(true);
-    }
+/// True for a file that begins like a slot, with a batch or without. Zeros are no mark: many files begin with them.
+fn begins_like_a_slot(file: &File) -> io::Result<bool> {
+    let mut start = [0; MAGIC.len()];
     match file.read_exact_at(&mut start, 0) {
-        Ok(()) => Ok(start.starts_with(b"DDLPSLOT") || start.starts_with(&[0; 8])),
+        Ok(()) => Ok(start == MAGIC || start == MAGIC_FREE),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
         Err(error) => Err(error),
     }

@@ -1,4 +1,4 @@
-//! The mapped result slots and the leases that write them. All unsafe code of the agent is here.
+//! The mapped result slots and the leases that write them.
 //!
 //! Soundness rests on three facts, each held at run time:
 //!
@@ -7,11 +7,12 @@
 //! 3. the whole payload is handed out only when every row was handed out and given back, and at most once.
 //!
 //! Other processes may map the same file. They can change bytes at any time; the agent takes no decision on bytes it
-//! reads back from a slot, and such a change shows up as a checksum mismatch at the reader.
+//! reads back from a slot, and such a change shows up as a checksum mismatch at the reader. That the mapped bytes stay there is up
+//! to the backing: it never shrinks a file.
 #![allow(unsafe_code)]
 
 use super::Geometry;
-use ddlp_csd::slot::{HEADER_BYTES, SlotLayout};
+use ddlp_csd::slot::{HEADER_BYTES, MAGIC, MAGIC_FREE, SlotLayout};
 use memmap2::{MmapOptions, MmapRaw};
 use nix::errno::Errno;
 use std::fs::File;
@@ -21,8 +22,11 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// Bytes at the start of a header whose being zero makes it invalid (the slot's magic).
+/// Bytes at the start of a slot that say whether it holds a batch. They are written as one.
 const MAGIC_BYTES: usize = size_of::<u64>();
+const _: () = assert!(MAGIC.len() == MAGIC_BYTES);
+/// The mark of a slot without a batch, as the number whose bytes it is in memory.
+const FREE: u64 = u64::from_ne_bytes(MAGIC_FREE);
 
 /// The mapping of all slots.
 #[derive(Debug)]
@@ -33,7 +37,7 @@ pub(super) struct SlotMemory {
 }
 
 impl SlotMemory {
-    /// Maps the slots and invalidates every header. Slots in memory are populated: no worker waits for a page to be cleared.
+    /// Maps the slots and marks every one as free. Slots in memory are populated: no worker waits for a page to be cleared.
     pub(super) fn map(file: &File, in_memory: bool, geometry: Geometry) -> io::Result<Self> {
         let too_big = || io::Error::new(io::ErrorKind::InvalidInput, "slots exceed the address space");
         let total = usize::try_from(geometry.total_bytes()).map_err(|_| too_big())?;
@@ -47,7 +51,7 @@ impl SlotMemory {
         let leased = (0..geometry.slots).map(|_| AtomicBool::new(false)).collect();
         let memory = Self { map, slot_bytes, leased };
         for slot in 0..geometry.slots as usize {
-            memory.magic(slot).store(0, Ordering::Release);
+            memory.magic(slot).store(FREE, Ordering::Release);
         }
         Ok(memory)
     }
@@ -98,7 +102,7 @@ impl SlotLease {
         if flag.swap(true, Ordering::Acquire) {
             return None;
         }
-        memory.magic(slot).store(0, Ordering::Release);
+        memory.magic(slot).store(FREE, Ordering::Release);
         // Orders the invalid header before every later payload byte, also for readers in other processes.
         std::sync::atomic::fence(Ordering::SeqCst);
         Some(Self {

@@ -1,14 +1,14 @@
 //! Result slots: the memory behind namespace 2.
 //!
-//! - [`backing`]: where the bytes live: anonymous memory, a file on flash, or a file that the loader handed down.
-//! - [`memory`]: the mapping and the leases through which workers write; the only unsafe code of the agent.
+//! - `backing`: where the bytes live: anonymous memory, a file on flash, or a file that the loader handed down.
+//! - `memory`: the mapping and the leases through which workers write; in unsafe code.
 //!
 //! A slot is written through exactly one [`SlotLease`] at a time. Taking the lease invalidates the slot's header,
 //! publishing makes it valid again, last of all. Readers (the network side, a loader that maps the same file) take no lease: they
 //! find out by header and checksums whether a slot holds what they expect.
 
-pub mod backing;
-pub mod memory;
+mod backing;
+mod memory;
 
 pub use backing::{Backing, BackingError};
 pub use memory::SlotLease;

@@ -1,5 +1,5 @@
 use super::*;
-use ddlp_csd::slot::{HEADER_BYTES, SlotLayout};
+use ddlp_csd::slot::{HEADER_BYTES, MAGIC, MAGIC_FREE, SlotLayout};
 use ddlp_pixels::Shape;
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -71,13 +71,13 @@ fn the_magic_is_there_from_publishing_to_the_next_lease() {
     let header = std::array::from_fn::<u8, HEADER_BYTES, _>(|index| index as u8 | 1);
     let table = vec![7; layout().table_bytes()];
     let lease = slots.lease(1, layout()).unwrap();
-    assert_eq!(bytes(&slots, 16384, 8), [0; 8]);
+    assert_eq!(bytes(&slots, 16384, 8), MAGIC_FREE);
     lease.publish(&header, &table);
     drop(lease);
     assert_eq!(bytes(&slots, 16384, HEADER_BYTES), header);
     assert_eq!(bytes(&slots, 16384 + HEADER_BYTES as u64, table.len()), table);
     let _lease = slots.lease(1, layout()).unwrap();
-    assert_eq!(bytes(&slots, 16384, 8), [0; 8], "invalid before the first row is written");
+    assert_eq!(bytes(&slots, 16384, 8), MAGIC_FREE, "invalid before the first row is written");
 }
 
 #[test]
@@ -92,26 +92,56 @@ fn a_file_is_reserved_locked_and_invalidated() {
     drop(slots);
     let mut old = vec![0; GEOMETRY.total_bytes() as usize];
     for slot in old.chunks_mut(16384) {
-        slot[..8].copy_from_slice(b"DDLPSLOT");
+        slot[..8].copy_from_slice(&MAGIC);
     }
     std::fs::write(&path, old).unwrap();
     let slots = Slots::open(&backing, GEOMETRY).unwrap();
     for slot in 0..3 {
-        assert_eq!(bytes(&slots, slot * 16384, 8), [0; 8], "what an earlier agent left is invalid");
+        assert_eq!(bytes(&slots, slot * 16384, 8), MAGIC_FREE, "what an earlier agent left is invalid");
     }
 }
 
 #[test]
 fn a_file_with_other_content_is_not_overwritten() {
     let directory = tempfile::tempdir().unwrap();
-    for content in [&b"precious"[..], b"a longer text that is no result slot"] {
+    let mut image = vec![0; 4096];
+    image[1080..1082].copy_from_slice(&[0x53, 0xEF]);
+    let preallocated = vec![0; GEOMETRY.total_bytes() as usize];
+    let text = b"a longer text that is no result slot".to_vec();
+    for content in [b"short".to_vec(), b"precious".to_vec(), text, image, preallocated] {
         let path = directory.path().join("photo");
-        std::fs::write(&path, content).unwrap();
+        std::fs::write(&path, &content).unwrap();
         let error = Slots::open(&Backing::File(path.clone()), GEOMETRY).unwrap_err();
         assert!(matches!(error, BackingError::Foreign(_)), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), content);
     }
     assert!(matches!(Slots::open(&Backing::File(directory.path().into()), GEOMETRY), Err(BackingError::Open { .. })));
+}
+
+#[test]
+fn a_file_of_slots_is_taken_again_and_grows_but_never_shrinks() {
+    let directory = tempfile::tempdir().unwrap();
+    let backing = Backing::File(directory.path().join("slots"));
+    let length = || std::fs::metadata(directory.path().join("slots")).unwrap().len();
+    let more = Geometry { slots: 5, ..GEOMETRY };
+    drop(Slots::open(&backing, GEOMETRY).unwrap());
+    let slots = Slots::open(&backing, more).unwrap();
+    assert_eq!(length(), more.total_bytes());
+    slots.file().write_all_at(b"mapped elsewhere", 4 * 16384 + 100).unwrap();
+    drop(slots);
+    let slots = Slots::open(&backing, GEOMETRY).unwrap();
+    assert_eq!(length(), more.total_bytes(), "an earlier loader may have mapped all of it");
+    assert_eq!(bytes(&slots, 4 * 16384 + 100, 16), b"mapped elsewhere");
+    assert_eq!(slots.geometry(), GEOMETRY);
+    assert!(slots.lease(3, layout()).is_none(), "what is beyond the geometry is left alone");
+}
+
+#[test]
+fn a_file_whose_making_was_cut_short_is_taken_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("slots");
+    std::fs::write(&path, MAGIC_FREE).unwrap();
+    Slots::open(&Backing::File(path), GEOMETRY).unwrap();
 }
 
 /// A descriptor as one that came through exec: not close-on-exec.
