@@ -1,11 +1,13 @@
 //! One sample, from the dataset to its row of a batch, under the corrupt-sample policy.
 //!
-//! Both prongs prepare through this module, so a batch does not depend on which of them made it.
+//! Both prongs prepare through this module, so a batch does not depend on which of them made it, nor does what happens to a
+//! sample that makes a dataset or a decoder panic: it is a corrupt sample like others.
 
 use crate::program::{CorruptPolicy, Program};
 use crate::slot::{Outcome, SampleRecord};
 use ddlp_dataset::Dataset;
 use ddlp_pixels::{CorruptReason, Draw, Preparer};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 /// How many neighbours are tried before a corrupt sample counts as irreplaceable.
@@ -46,7 +48,11 @@ impl SamplePreparer {
     /// row is valid exactly when [`SampleRecord::has_row`].
     ///
     /// A dataset shorter than the epoch is repeated: the sample is stored at `sample_id % dataset.len()`. The draws
-    /// depend on `sample_id`, also when a neighbour stands in.
+    /// depend on `sample_id`, also when a neighbour stands in. A sample that makes reading or decoding panic is corrupt
+    /// ([`CorruptReason::DecoderPanic`]); if its label cannot be told either, the record says 0.
+    ///
+    /// # Panics
+    /// When `row` is not as long as the pipeline's output.
     pub fn prepare(
         &mut self,
         dataset: &dyn Dataset,
@@ -55,17 +61,14 @@ impl SamplePreparer {
         sample_id: u64,
         row: &mut [u8],
     ) -> SampleRecord {
+        // Outside what is contained: that the row has its length is up to the caller, not to the sample.
+        assert_eq!(row.len(), program.pipeline.output().bytes(), "the row has the pipeline's shape");
         let samples = dataset.len();
         let own = sample_id % samples;
         let draw = Draw { seed: context.seed, epoch: context.epoch, sample_id };
-        let mut record = SampleRecord {
-            sample_id,
-            index: own,
-            label: dataset.label(own),
-            outcome: Outcome::Prepared,
-            warned: false,
-        };
-        let reason = match self.attempt(dataset, program, own, draw, row) {
+        let (label, attempted) = self.attempt(dataset, program, own, draw, row);
+        let mut record = SampleRecord { sample_id, index: own, label, outcome: Outcome::Prepared, warned: false };
+        let reason = match attempted {
             Ok(warned) => {
                 record.warned = warned;
                 return record;
@@ -78,9 +81,9 @@ impl SamplePreparer {
             CorruptPolicy::Replace => {
                 let neighbours = (1..samples.min(REPLACEMENTS_MAX + 1)).map(|step| (own + step) % samples);
                 for index in neighbours {
-                    if let Ok(warned) = self.attempt(dataset, program, index, draw, row) {
+                    if let (label, Ok(warned)) = self.attempt(dataset, program, index, draw, row) {
                         record.index = index;
-                        record.label = dataset.label(index);
+                        record.label = label;
                         record.warned = warned;
                         record.outcome = Outcome::Replaced(reason);
                         return record;
@@ -97,7 +100,30 @@ impl SamplePreparer {
         std::mem::take(&mut self.times)
     }
 
+    /// A stored sample's label, and whether decoding it gave warnings. Nothing panics out of here; what a panic left half done
+    /// is thrown away.
     fn attempt(
+        &mut self,
+        dataset: &dyn Dataset,
+        program: &Program,
+        index: u64,
+        draw: Draw,
+        row: &mut [u8],
+    ) -> (u32, Result<bool, CorruptReason>) {
+        let mut label = 0;
+        let attempted = catch_unwind(AssertUnwindSafe(|| {
+            label = dataset.label(index);
+            self.read_and_decode(dataset, program, index, draw, row)
+        }));
+        let outcome = attempted.unwrap_or_else(|_| {
+            self.preparer = Preparer::new(self.preparer.limits());
+            self.encoded = Vec::new();
+            Err(CorruptReason::DecoderPanic)
+        });
+        (label, outcome)
+    }
+
+    fn read_and_decode(
         &mut self,
         dataset: &dyn Dataset,
         program: &Program,
@@ -137,6 +163,88 @@ pub fn close_gaps(records: &[SampleRecord], rows: &mut [u8], row_bytes: usize) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ddlp_dataset::{Form, Identity, Location, ReadError};
+    use ddlp_pixels::{Limits, Pipeline};
+
+    /// Eight images; the label of 2 and the bytes of 4 and 5 make it panic.
+    struct Trapped;
+
+    impl Dataset for Trapped {
+        fn len(&self) -> u64 {
+            8
+        }
+
+        fn classes(&self) -> &[String] {
+            &[]
+        }
+
+        fn label(&self, index: u64) -> u32 {
+            assert_ne!(index, 2, "no label");
+            10 + index as u32
+        }
+
+        fn name(&self, index: u64) -> String {
+            index.to_string()
+        }
+
+        fn location(&self, _index: u64) -> Location {
+            Location { file: "memory".into(), offset: 0, length: 3072 }
+        }
+
+        fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+            buf.clear();
+            buf.push(0);
+            assert!(index != 4 && index != 5, "half read");
+            buf.resize(3072, index as u8);
+            Ok(Form::Planar { width: 32, height: 32 })
+        }
+
+        fn identity(&self) -> Identity {
+            Identity::from_bytes([0; 32])
+        }
+
+        fn kind(&self) -> &'static str {
+            "trapped"
+        }
+    }
+
+    fn program(policy: CorruptPolicy) -> Program {
+        Program { pipeline: Pipeline::cifar_train(), limits: Limits::default(), policy }
+    }
+
+    #[test]
+    fn a_panicking_sample_is_corrupt_and_the_next_one_is_not() {
+        let panicked = CorruptReason::DecoderPanic;
+        let (failed, skipped, replaced) =
+            (Outcome::Failed(panicked), Outcome::Skipped(panicked), Outcome::Replaced(panicked));
+        let cases = [
+            (CorruptPolicy::Fail, 4, (4, 14, failed)),
+            (CorruptPolicy::Fail, 2, (2, 0, failed)),
+            (CorruptPolicy::Skip, 4, (4, 14, skipped)),
+            (CorruptPolicy::Replace, 4, (6, 16, replaced)),
+            (CorruptPolicy::Replace, 2, (3, 13, replaced)),
+        ];
+        let context = EpochContext { seed: 1, epoch: 2 };
+        for (policy, id, expected) in cases {
+            let program = program(policy);
+            let mut row = vec![0; program.pipeline.output().bytes()];
+            let mut fresh = row.clone();
+            let mut preparer = SamplePreparer::new(&program);
+            let record = preparer.prepare(&Trapped, &program, context, id, &mut row);
+            assert_eq!((record.index, record.label, record.outcome), expected, "{policy:?} {id}");
+            let record = preparer.prepare(&Trapped, &program, context, 7, &mut row);
+            assert_eq!(record, SamplePreparer::new(&program).prepare(&Trapped, &program, context, 7, &mut fresh));
+            assert_eq!(record.outcome, Outcome::Prepared);
+            assert!(row == fresh, "{policy:?} {id}: a panic leaves nothing behind");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the row has the pipeline's shape")]
+    fn a_row_of_the_wrong_length_is_no_corrupt_sample() {
+        let program = program(CorruptPolicy::Skip);
+        SamplePreparer::new(&program).prepare(&Trapped, &program, EpochContext { seed: 1, epoch: 2 }, 0, &mut [0; 5]);
+    }
 
     fn record(outcome: Outcome) -> SampleRecord {
         SampleRecord { sample_id: 0, index: 0, label: 0, outcome, warned: false }
