@@ -22,7 +22,8 @@ pub struct Job {
     pub layout: SlotLayout,
 }
 
-/// What became of a job. Each submitted job gets exactly one of these, and only when no worker touches its slot any more.
+/// What became of a job. A job gets one of these, and only when no worker touches its slot any more; it gets none when the pool is
+/// dropped before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobEvent {
     /// The slot holds the batch.
@@ -32,7 +33,7 @@ pub enum JobEvent {
         /// Samples that followed the corrupt-sample policy.
         corrupt: u32,
     },
-    /// The job was cancelled; the slot's header is invalid.
+    /// The job was cancelled, or its worker panicked; the slot's header is invalid.
     Released {
         /// The job.
         id: JobId,

@@ -216,7 +216,7 @@ impl Subsystem {
             (_, Some(corrupt)) => {
                 self.complete_id(work.conn, work.command_id, Status::SUCCESS, corrupt.into(), Payload::None);
             }
-            // Nobody asked for it: the workers are stopping.
+            // Nobody asked for it: a worker panicked, or the slot could not be leased.
             (_, None) => {
                 self.usage.errors += 1;
                 self.complete_id(work.conn, work.command_id, Status::INTERNAL, 0, Payload::None);

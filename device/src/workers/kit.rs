@@ -4,10 +4,8 @@ use super::queue::Task;
 use super::row_crc::RowCrc;
 use ddlp_csd::prepare::{EpochContext, SamplePreparer, StageTimes};
 use ddlp_csd::program::Program;
-use ddlp_csd::slot::{Outcome, SampleRecord};
+use ddlp_csd::slot::SampleRecord;
 use ddlp_dataset::Dataset;
-use ddlp_pixels::CorruptReason;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// What a worker made of one sample.
@@ -27,30 +25,15 @@ pub struct Kit {
 
 impl Kit {
     /// Prepares one sample into its row and takes the row's checksum.
-    pub(super) fn prepare(&mut self, dataset: &dyn Dataset, task: &Task) -> Made {
+    pub(super) fn prepare(&mut self, dataset: &dyn Dataset, task: &Task<'_>) -> Made {
         let job = &task.job;
         let sample_id = job.request.sample_ids[task.position];
         let context = EpochContext { seed: job.request.seed, epoch: job.request.epoch };
         let mut row = task.lease.row(task.position).expect("each position of a job is started once");
         let preparer = self.preparer_for(&job.program);
-        // The decoders contain their own panics. One elsewhere must not take the batch's accounting with it.
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let record = preparer.prepare(dataset, &job.program, context, sample_id, &mut row);
-            (record, preparer.take_times())
-        }));
-        match outcome {
-            Ok((record, times)) => {
-                let row_crc = if record.has_row() { crc32c::crc32c(&row) } else { 0 };
-                Made { record, row_crc, times }
-            }
-            Err(_) => {
-                self.preparer = None;
-                let index = sample_id % dataset.len();
-                let outcome = Outcome::Failed(CorruptReason::DecoderPanic);
-                let record = SampleRecord { sample_id, index, label: dataset.label(index), outcome, warned: false };
-                Made { record, row_crc: 0, times: StageTimes::default() }
-            }
-        }
+        let record = preparer.prepare(dataset, &job.program, context, sample_id, &mut row);
+        let row_crc = if record.has_row() { crc32c::crc32c(&row) } else { 0 };
+        Made { record, row_crc, times: preparer.take_times() }
     }
 
     /// The checksum operator for rows of this length.

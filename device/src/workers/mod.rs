@@ -1,25 +1,29 @@
 //! The worker pool: prepares the samples of queued batches straight into their slots.
 //!
-//! - [`queue`]: which sample is next, and when a batch is finished or let go.
-//! - [`kit`]: one worker's tools; where a sample becomes a row.
-//! - [`row_crc`]: the batch's checksum from its rows' checksums.
-//! - [`stats`]: counters for the vendor log.
+//! - `queue`: which sample is next, and when a batch is finished or let go.
+//! - `kit`: one worker's tools; where a sample becomes a row.
+//! - `row_crc`: the batch's checksum from its rows' checksums.
+//! - `stats`: counters for the vendor log.
 //!
 //! Workers take samples of the oldest batch first and go on to the next queued batch when no unstarted sample is left: with two
 //! batches queued nobody idles at a batch's end, and one slow sample holds up its own batch alone.
+//!
+//! A sample that makes its decoder panic is a corrupt sample. A panic anywhere else is a defect: the batch is given up, its slot is
+//! let go, and the worker goes on.
 
-pub mod kit;
-pub mod queue;
-pub mod row_crc;
-pub mod stats;
+mod kit;
+mod queue;
+mod row_crc;
+mod stats;
 
 use crate::job::{Job, JobEvent, JobId};
 use crate::slots::SlotLease;
 use ddlp_dataset::Dataset;
 use kit::Kit;
-use queue::{Finishing, Queue};
+use queue::{Finishing, Queue, Recorded, Task};
 use row_crc::RowCrc;
 use stats::Stats;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -116,20 +120,31 @@ impl Shared {
     fn work(&self) {
         let mut kit = Kit::default();
         while let Some(task) = self.queue.next() {
-            let start = Instant::now();
-            let made = kit.prepare(&*self.dataset, &task);
-            let busy = start.elapsed();
-            self.stats.sample(&made, busy);
-            self.queue.rest(task.id(), self.throttle.rest(busy));
-            match self.queue.record(task, made, busy) {
-                queue::Recorded::More => {}
-                queue::Recorded::Complete(finishing) => self.finish(*finishing, &mut kit),
-                queue::Recorded::Released(id) => self.released(id),
+            let id = task.id();
+            if catch_unwind(AssertUnwindSafe(|| self.sample(task, &mut kit))).is_err() {
+                tracing::error!(job = id.0, "a worker panicked, its batch is given up: this is a defect");
+                kit = Kit::default();
+                if self.queue.cancel(id) {
+                    self.released(id);
+                }
             }
         }
     }
 
-    fn finish(&self, finishing: Finishing, kit: &mut Kit) {
+    fn sample(&self, task: Task<'_>, kit: &mut Kit) {
+        let start = Instant::now();
+        let made = kit.prepare(&*self.dataset, &task);
+        let busy = start.elapsed();
+        self.stats.sample(&made, busy);
+        self.queue.rest(task.id(), self.throttle.rest(busy));
+        match self.queue.record(task, made, busy) {
+            Recorded::More => {}
+            Recorded::Complete(finishing) => self.finish(*finishing, kit),
+            Recorded::Released(id) => self.released(id),
+        }
+    }
+
+    fn finish(&self, finishing: Finishing<'_>, kit: &mut Kit) {
         let start = Instant::now();
         let id = finishing.id();
         let corrupt = finishing.corrupt();
@@ -155,4 +170,84 @@ fn row_crc_for(cached: &mut Option<RowCrc>, row_bytes: usize) -> &RowCrc {
         *cached = None;
     }
     cached.get_or_insert_with(|| RowCrc::new(row_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slots::{Backing, Geometry, Slots};
+    use ddlp_csd::program::CorruptPolicy;
+    use ddlp_csd::request::BatchRequest;
+    use ddlp_csd::slot::SlotLayout;
+    use ddlp_dataset::{Form, Identity, Location, ReadError};
+    use ddlp_pixels::Shape;
+    use std::sync::mpsc::channel;
+
+    struct Grey;
+
+    impl Dataset for Grey {
+        fn len(&self) -> u64 {
+            10
+        }
+
+        fn classes(&self) -> &[String] {
+            &[]
+        }
+
+        fn label(&self, _index: u64) -> u32 {
+            0
+        }
+
+        fn name(&self, index: u64) -> String {
+            index.to_string()
+        }
+
+        fn location(&self, _index: u64) -> Location {
+            Location { file: "memory".into(), offset: 0, length: 3072 }
+        }
+
+        fn read(&self, _index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+            buf.clear();
+            buf.resize(3072, 128);
+            Ok(Form::Planar { width: 32, height: 32 })
+        }
+
+        fn identity(&self) -> Identity {
+            Identity::from_bytes([0; 32])
+        }
+
+        fn kind(&self) -> &'static str {
+            "grey"
+        }
+    }
+
+    /// A worker can be made to panic by a job whose rows have another shape than its program's: the controller makes none.
+    #[test]
+    fn a_worker_that_panics_releases_its_job_and_goes_on() {
+        let slots = Slots::open(&Backing::Memory, Geometry { slots: 1, slot_bytes: 1 << 20 }).unwrap();
+        let (events, received) = channel();
+        let notify = Box::new(move |event| events.send(event).unwrap());
+        let pool = Pool::start(Arc::new(Grey), 1, Throttle::FULL, notify).unwrap();
+        let program = Arc::new(crate::test_support::program("cifar-train", CorruptPolicy::Fail));
+        let good = program.pipeline.output();
+        for (number, shape) in
+            [Shape { height: 1, ..good }, good, Shape { height: 1, ..good }, good].into_iter().enumerate()
+        {
+            let layout = SlotLayout::new(4, shape).unwrap();
+            let request = BatchRequest {
+                seed: 1,
+                epoch: 2,
+                batch: number as u32,
+                slot: 0,
+                generation: 4,
+                epoch_samples: 10,
+                sample_ids: (0..4).collect(),
+            };
+            let id = JobId(number as u64);
+            let lease = slots.lease(0, layout).expect("the slot is free again");
+            pool.submit(Job { id, program: program.clone(), request, layout }, lease);
+            let expected = if shape == good { JobEvent::Done { id, corrupt: 0 } } else { JobEvent::Released { id } };
+            assert_eq!(received.recv_timeout(Duration::from_secs(60)), Ok(expected));
+        }
+    }
 }

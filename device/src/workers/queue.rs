@@ -1,7 +1,8 @@
 //! Queue of jobs: which sample is next, and when a job is finished or let go.
 //!
 //! A job leaves the queue once, finished or released. Its lease is gone before anybody is told, so the slot can be
-//! leased again right away.
+//! leased again right away. Whoever works for a job has a [`Hold`] on it; a worker that panics loses its hold, and with the
+//! sample that it does not bring back the job is given up.
 
 use super::kit::Made;
 use super::row_crc::RowCrc;
@@ -13,14 +14,40 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// One sample to prepare.
-pub struct Task {
+/// A worker's hold on a job: the job keeps its slot until the last one is gone. Dropping it, as a panic does, gives up the job.
+struct Hold<'a> {
+    queue: &'a Queue,
+    id: JobId,
+}
+
+impl Hold<'_> {
+    /// Ends in good order, while the queue is locked.
+    fn end(self, entry: &mut Entry) {
+        entry.holders -= 1;
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        let mut state = self.queue.state();
+        if let Some(at) = state.position(self.id) {
+            let entry = &mut state.entries[at];
+            entry.holders -= 1;
+            entry.cancelled = true;
+        }
+    }
+}
+
+/// One sample to prepare. Fields are dropped in this order: the slot is let go before the hold.
+pub struct Task<'a> {
     pub(super) job: Arc<Job>,
     pub(super) lease: Arc<SlotLease>,
     pub(super) position: usize,
+    hold: Hold<'a>,
 }
 
-impl Task {
+impl Task<'_> {
     /// The job it belongs to.
     pub fn id(&self) -> JobId {
         self.job.id
@@ -33,7 +60,7 @@ struct Entry {
     cancelled: bool,
     /// First position nobody has started.
     next: usize,
-    /// Workers that hold a task of this job or finish it.
+    /// [`Hold`]s there are: of workers that have a task of this job or finish it.
     holders: usize,
     done: usize,
     made: Vec<Option<(SampleRecord, u32)>>,
@@ -60,22 +87,23 @@ pub struct Queue {
 }
 
 /// What follows from a recorded sample.
-pub enum Recorded {
+pub enum Recorded<'a> {
     /// Other samples of the job are outstanding.
     More,
     /// That was the last one: finish the batch.
-    Complete(Box<Finishing>),
+    Complete(Box<Finishing<'a>>),
     /// The job was cancelled and nobody is at it any more.
     Released(JobId),
 }
 
-/// A job all of whose samples are recorded.
-pub struct Finishing {
+/// A job all of whose samples are recorded. Fields are dropped in this order: the slot is let go before the hold.
+pub struct Finishing<'a> {
     job: Arc<Job>,
     lease: Arc<SlotLease>,
     records: Vec<SampleRecord>,
     row_crcs: Vec<u32>,
     busy: Duration,
+    hold: Hold<'a>,
 }
 
 /// The blocks that make a slot valid.
@@ -84,7 +112,7 @@ pub struct Finished {
     table: Vec<u8>,
 }
 
-impl Finishing {
+impl Finishing<'_> {
     /// The job.
     pub fn id(&self) -> JobId {
         self.job.id
@@ -147,7 +175,7 @@ impl Queue {
     }
 
     /// Next sample to prepare: of the oldest job that has an unstarted one. Waits; `None` when the pool stops.
-    pub fn next(&self) -> Option<Task> {
+    pub fn next(&self) -> Option<Task<'_>> {
         let mut state = self.state();
         loop {
             if state.stopping {
@@ -158,7 +186,8 @@ impl Queue {
                 let position = entry.next;
                 entry.next += 1;
                 entry.holders += 1;
-                return Some(Task { job: entry.job.clone(), lease: entry.lease.clone(), position });
+                let hold = Hold { queue: self, id: entry.job.id };
+                return Some(Task { job: entry.job.clone(), lease: entry.lease.clone(), position, hold });
             }
             state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
@@ -180,24 +209,24 @@ impl Queue {
     }
 
     /// Records a prepared sample.
-    pub fn record(&self, task: Task, made: Made, busy: Duration) -> Recorded {
-        let (id, position) = (task.id(), task.position);
+    pub fn record<'a>(&self, task: Task<'a>, made: Made, busy: Duration) -> Recorded<'a> {
+        let Task { job, lease, position, hold } = task;
         // The worker lets go of the slot before it says so.
-        drop(task);
+        drop((job, lease));
         let mut state = self.state();
-        let at = state.position(id).expect("a job stays queued while a worker holds a task of it");
+        let at = state.position(hold.id).expect("a job stays queued while a worker holds a task of it");
         let entry = &mut state.entries[at];
-        entry.holders -= 1;
         entry.done += 1;
         entry.busy += busy;
         entry.made[position] = Some((made.record, made.row_crc));
         if entry.cancelled {
+            hold.end(entry);
             return Self::release_if_idle(state, at).map_or(Recorded::More, Recorded::Released);
         }
         if entry.done < entry.made.len() {
+            hold.end(entry);
             return Recorded::More;
         }
-        entry.holders += 1;
         let (records, row_crcs) = std::mem::take(&mut entry.made).into_iter().flatten().unzip();
         Recorded::Complete(Box::new(Finishing {
             job: entry.job.clone(),
@@ -205,17 +234,19 @@ impl Queue {
             records,
             row_crcs,
             busy: entry.busy,
+            hold,
         }))
     }
 
     /// Makes the slot valid unless the job was cancelled meanwhile, and takes the job off the queue. False when it was
     /// cancelled.
-    pub fn publish(&self, finishing: Finishing, finished: &Finished) -> bool {
-        let id = finishing.id();
-        drop(finishing);
+    pub fn publish(&self, finishing: Finishing<'_>, finished: &Finished) -> bool {
+        let Finishing { job, lease, hold, .. } = finishing;
+        drop((job, lease));
         let mut state = self.state();
-        let at = state.position(id).expect("a job stays queued while a worker finishes it");
-        let entry = state.entries.remove(at).expect("position was just found");
+        let at = state.position(hold.id).expect("a job stays queued while a worker finishes it");
+        let mut entry = state.entries.remove(at).expect("position was just found");
+        hold.end(&mut entry);
         if !entry.cancelled {
             // Under the lock: a cancel that returned before this point is never followed by a valid header.
             entry.lease.publish(&finished.header, &finished.table);
@@ -284,7 +315,7 @@ mod tests {
     }
 
     /// Takes the next sample and does as if it had been prepared.
-    fn step(queue: &Queue) -> Recorded {
+    fn step(queue: &Queue) -> Recorded<'_> {
         let task = queue.next().unwrap();
         let sample_id = task.position as u64;
         drop(task.lease.row(task.position).unwrap());
@@ -292,7 +323,7 @@ mod tests {
         queue.record(task, Made { record, row_crc: 0, times: Default::default() }, Duration::ZERO)
     }
 
-    fn finish(recorded: Recorded) -> (Finishing, Finished) {
+    fn finish(recorded: Recorded<'_>) -> (Finishing<'_>, Finished) {
         let Recorded::Complete(finishing) = recorded else { panic!("the last sample completes the job") };
         let finished = finishing.finish(&RowCrc::new(finishing.row_bytes()), Instant::now());
         (*finishing, finished)
@@ -346,6 +377,36 @@ mod tests {
             matches!(recorded, Recorded::Released(ID))
         });
         assert_eq!(ends, [false, true]);
+        assert!(is_free(&slots) && !is_valid(&slots));
+    }
+
+    #[test]
+    fn what_a_panicking_worker_held_is_let_go() {
+        let slots = slots();
+        let queue = queue(&slots, 3);
+        let other = queue.next().unwrap();
+        let panicked = std::thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                let task = queue.next().unwrap();
+                let _row = task.lease.row(task.position).unwrap();
+                panic!("a defect");
+            });
+            worker.join().is_err()
+        });
+        assert!(panicked && !is_free(&slots));
+        let record = SampleRecord { sample_id: 0, index: 0, label: 0, outcome: Outcome::Prepared, warned: false };
+        let recorded = queue.record(other, Made { record, row_crc: 0, times: Default::default() }, Duration::ZERO);
+        assert!(matches!(recorded, Recorded::Released(ID)), "no sample of it is started any more");
+        assert!(is_free(&slots) && !is_valid(&slots));
+    }
+
+    #[test]
+    fn a_job_whose_last_worker_panicked_while_it_finished_can_be_cancelled() {
+        let slots = slots();
+        let queue = queue(&slots, 1);
+        drop(finish(step(&queue)));
+        assert!(!is_free(&slots), "until somebody is there to say so");
+        assert!(queue.cancel(ID));
         assert!(is_free(&slots) && !is_valid(&slots));
     }
 }
