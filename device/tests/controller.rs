@@ -98,6 +98,7 @@ fn every_wrong_admin_command_has_its_status() {
         (activation(0, 2), Status::INVALID_FIELD),
         (command(0x88, 1, [0; 6], 0), Status::INVALID_NAMESPACE),
         (command(ddlp_csd::CANCEL_OPCODE, 0, [0, 0, 1, 0, 0, 0], 0), Status::INVALID_FIELD),
+        (command(ddlp_csd::CANCEL_OPCODE, 0, [0, 0, 0, 0, 0, 1], 0), Status::INVALID_FIELD),
         (PropertyGet::new(0x10).entry(), Status::INVALID_FIELD),
         (PropertySet::new(offset::VS, 1).entry(), Status::INVALID_FIELD),
         (Disconnect::new().entry(), Status::INVALID_FIELD),

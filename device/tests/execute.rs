@@ -142,7 +142,7 @@ fn a_cancelled_batch_is_answered_at_once_and_its_slot_waits_for_the_worker() {
     // The worker still holds a row of the slot: the next batch waits, a third one is refused.
     let next_id = submit(&mut queue, &next);
     let third = submit(&mut queue, &request(3, 0, vec![0]));
-    assert_eq!(completion(&mut queue), (third, Status::INSUFFICIENT_RESOURCES));
+    assert_eq!(completion(&mut queue), (third, Status::NAMESPACE_NOT_READY));
     dataset.open();
     assert_eq!(completion(&mut queue), (next_id, Status::SUCCESS));
     assert_eq!(dataset.reads(), 1 + 2, "the cancelled batch stops at its sample boundary");
@@ -174,7 +174,7 @@ fn a_slot_with_live_work_is_refused() {
     let first = submit(&mut queue, &request(1, 2, vec![0]));
     dataset.wait_for_readers(1);
     let second = submit(&mut queue, &request(2, 2, vec![1]));
-    assert_eq!(completion(&mut queue), (second, Status::INSUFFICIENT_RESOURCES));
+    assert_eq!(completion(&mut queue), (second, Status::NAMESPACE_NOT_READY));
     dataset.open();
     assert_eq!(completion(&mut queue), (first, Status::SUCCESS));
 }

@@ -77,6 +77,26 @@ fn a_slot_stays_with_its_host_until_the_host_is_gone() {
 }
 
 #[test]
+fn a_host_that_came_back_tries_its_slots_again_until_its_former_association_is_gone() {
+    let mut bench = Bench::new(&[]);
+    let (lost, a) = bench.host(HOST_NQN, 1, 0);
+    bench.load(lost, 0);
+    let queue = bench.io(a, HOST_NQN, 1, 1);
+    let old = start(&mut bench, queue, 5, 0);
+    let (admin, b) = bench.host(HOST_NQN, 1, 0);
+    bench.load(admin, 0);
+    let queue = bench.io(b, HOST_NQN, 1, 1);
+    let (entry, data) = execute(&images::request(6, 0, vec![0]), 0);
+    assert_eq!(bench.status(queue, entry, &data), Status::NAMESPACE_NOT_READY, "to be tried again");
+    let outputs = bench.subsystem.disconnected(lost);
+    bench.take(outputs);
+    assert_eq!((bench.send(queue, entry, &data), bench.cancelled.clone()), (None, vec![old]), "accepted, and waits");
+    let outputs = bench.subsystem.job_event(JobEvent::Released { id: old });
+    bench.take(outputs);
+    assert_eq!(bench.started.len(), 2);
+}
+
+#[test]
 fn a_multipath_host_executes_on_either_association() {
     let mut bench = Bench::new(&[]);
     let (admin_a, _) = bench.host(HOST_NQN, 1, 0);

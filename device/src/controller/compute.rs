@@ -5,25 +5,23 @@
 //! live: a late one meets nobody.
 //!
 //! Several hosts share the slots without knowing of each other: a slot belongs to the host that used it last, until that host
-//! has no association any more. An Execute of another host into it is refused (Insufficient Resources).
+//! has no association any more. An Execute of another host into it is refused (Insufficient Resources), and so is one of the same
+//! host while work of that host is live there (Namespace Not Ready, to be tried again): a host that has just come back may be faster than
+//! the news that its former association is lost. [`ddlp_csd::request`] lists every status.
 
 use super::association::{Association, Host, QueuePair};
 use super::{Answer, ConnId, Outcome, Output, Payload, Subsystem};
 use crate::job::{Job, JobEvent, JobId};
 use crate::slots::Geometry;
+use ddlp_csd::COMPUTE_NSID;
+use ddlp_csd::cancel::CancelBatch;
 use ddlp_csd::program::Program;
-use ddlp_csd::request::BatchRequest;
+use ddlp_csd::request::{BatchRequest, REQUEST_BYTES_MAX};
 use ddlp_csd::slot::SlotLayout;
-use ddlp_csd::{BATCH_SAMPLES_MAX, COMPUTE_NSID};
 use ddlp_nvme::cp::ExecuteProgram;
 use ddlp_nvme::{CpOpcode, Status, SubmissionEntry};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Bytes of a request without its sample ids.
-const REQUEST_HEADER_BYTES: usize = 64;
-/// Largest data of an Execute.
-pub const REQUEST_BYTES_MAX: usize = REQUEST_HEADER_BYTES + BATCH_SAMPLES_MAX * 8;
 
 /// Most data that an I/O command takes from the host.
 pub fn data_bytes_max(command: &SubmissionEntry) -> usize {
@@ -124,8 +122,12 @@ impl Subsystem {
         let holder_is_live = slot.holder.is_some_and(|holder| {
             self.works.works.get(&holder).is_some_and(|work| !matches!(work.stage, Stage::Draining))
         });
-        if is_foreign || holder_is_live || slot.parked.is_some() {
+        if is_foreign {
             return Err(Status::INSUFFICIENT_RESOURCES);
+        }
+        // Not Command Interrupted, which only hosts with Advanced Command Retry may be answered.
+        if holder_is_live || slot.parked.is_some() {
+            return Err(Status::NAMESPACE_NOT_READY);
         }
         slot.owner = Some(host);
         self.works.last_job += 1;
@@ -156,15 +158,14 @@ impl Subsystem {
 
     /// Vendor admin command: cancels a batch of this host, on whichever of its associations it runs.
     pub(super) fn cancel_batch(&mut self, queue: QueuePair, entry: &SubmissionEntry) -> Outcome {
-        let [batch, epoch, reserved, ..] = entry.dwords();
-        if reserved != 0 {
-            return Err(Status::INVALID_FIELD.do_not_retry());
-        }
+        let wanted = CancelBatch::from_dwords(entry.dwords()).ok_or(Status::INVALID_FIELD.do_not_retry())?;
         let own = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?;
         let same_host = self.associations.values().filter(|other| other.host == own.host);
         let controllers: Vec<u16> = same_host.map(|association| association.controller_id).collect();
-        let cancelled =
-            self.cancel(|work| controllers.contains(&work.controller_id) && (work.epoch, work.batch) == (epoch, batch));
+        let cancelled = self.cancel(|work| {
+            let of_batch = CancelBatch { epoch: work.epoch, batch: work.batch } == wanted;
+            of_batch && controllers.contains(&work.controller_id)
+        });
         Answer::result(cancelled as u64)
     }
 
@@ -252,8 +253,7 @@ fn order(
         tracing::debug!(%error, command_id = entry.command_id.get(), "batch request refused");
         Status::INVALID_PROGRAM_DATA
     })?;
-    let parameters = (u64::from(request.epoch) << 32 | u64::from(request.batch), u64::from(request.slot));
-    if parameters != (command.parameter1, command.parameter2) || request.slot >= geometry.slots {
+    if request.parameters() != (command.parameter1, command.parameter2) || request.slot >= geometry.slots {
         return Err(Status::INVALID_FIELD);
     }
     let layout = SlotLayout::new(request.sample_ids.len(), program.pipeline.output()).ok_or(Status::INVALID_FIELD)?;

@@ -5,6 +5,7 @@ pub mod agent;
 pub mod bench;
 pub mod images;
 
+use ddlp_csd::cancel::CancelBatch;
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::{COMPUTE_NSID, PROGRAM_TYPE};
 use ddlp_nvme::admin::GetLogPage;
@@ -213,12 +214,8 @@ pub fn in_capsule(mut entry: SubmissionEntry) -> SubmissionEntry {
 
 pub fn execute(request: &BatchRequest, index: u16) -> (SubmissionEntry, Vec<u8>) {
     let data = request.to_bytes();
-    let execute = ExecuteProgram {
-        index,
-        parameter1: u64::from(request.epoch) << 32 | u64::from(request.batch),
-        parameter2: request.slot.into(),
-        ..ExecuteProgram::default()
-    };
+    let (parameter1, parameter2) = request.parameters();
+    let execute = ExecuteProgram { index, parameter1, parameter2, ..ExecuteProgram::default() };
     let mut entry = command(CpOpcode::EXECUTE_PROGRAM.0, COMPUTE_NSID, execute.dwords(), data.len());
     entry.cdw2 = execute.cdw2().into();
     (entry, data)
@@ -230,7 +227,7 @@ pub fn read(nsid: u32, lba: u64, blocks: u32) -> SubmissionEntry {
 }
 
 pub fn cancel(epoch: u32, batch: u32) -> SubmissionEntry {
-    command(ddlp_csd::CANCEL_OPCODE, 0, [batch, epoch, 0, 0, 0, 0], 0)
+    command(ddlp_csd::CANCEL_OPCODE, 0, CancelBatch { epoch, batch }.dwords(), 0)
 }
 
 /// An association: an admin queue, and what is needed to open more.

@@ -1,25 +1,25 @@
 //! The contract of the compute namespace: what host and drive say to each other above NVMe.
 //!
 //! - [`program`]: the preprocessing program that Load Program carries (pipeline, limits, corrupt-sample policy).
-//! - [`request`]: the data of one Execute Program: which batch, which samples, which generation of the slot.
+//! - [`request`]: one Execute Program: which batch, which samples, which generation of the slot, and how it ends.
+//! - [`cancel`]: the command that gives up a batch.
 //! - [`slot`]: how a finished batch lies in a slot of the result namespace.
 //! - [`log`]: the vendor log pages: identity of the drive's dataset and pixel path, and counters.
 //! - [`prepare`]: one sample from dataset to pixels under the corrupt-sample policy. Both prongs call this, and nothing else.
+//!
 //!
 //! Everything a peer or a file supplies is parsed with checked lengths; checksums are CRC32C. Nothing here does I/O of its
 //! own.
 #![forbid(unsafe_code)]
 
+pub mod cancel;
 pub mod log;
 pub mod prepare;
 pub mod program;
 pub mod request;
 pub mod slot;
 
-/// Opcode of the vendor admin command that cancels the work of one (epoch, batch): CDW10 = batch, CDW11 = epoch.
-///
-/// Bits 1:0 are 00 (no data). NVMe Abort cannot serve here: user space above a kernel driver does not know command
-/// identifiers.
+/// Opcode of the vendor admin command whose dwords are a [`cancel::CancelBatch`]. Bits 1:0 are 00 (no data).
 pub const CANCEL_OPCODE: u8 = 0xC0;
 
 /// Program type of a [`program::Program`] in Load Program (PTYPE of C0h and above is vendor specific).

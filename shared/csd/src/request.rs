@@ -1,6 +1,26 @@
-//! The data of one Execute Program: which batch of which epoch, its samples, and the generation of the slot.
+//! One Execute Program: which batch of which epoch, its samples, and the generation of the slot.
 //!
-//! Layout, little-endian: a 64-byte header, then one u64 sample id per sample. The header's CRC32C covers header and ids.
+//! Layout of its data, little-endian: a 64-byte header, then one u64 sample id per sample. The header's CRC32C covers header and
+//! ids. Batch and slot are said once more in the command's parameters ([`BatchRequest::parameters`]), for whoever watches the
+//! link; the drive refuses a command whose parameters and data disagree. Memory range sets are not used.
+//!
+//! How the command ends, by status code type and code; DNR is Do Not Retry:
+//!
+//! - Successful Completion: the slot holds the batch. The result is the number of samples that followed the corrupt-sample policy.
+//! - Command Abort Requested (0/07h): given up, because the host asked for it ([`cancel`](crate::cancel), or Abort).
+//! - Namespace Not Ready (0/82h) without DNR: the slot has live work of this very host, perhaps of an association of which the
+//!   drive does not know yet that it is lost. To be tried again later.
+//! - Namespace Not Ready (0/82h) with DNR: the drive is about to end and takes no more work.
+//! - Insufficient Resources (1/89h): the slot is another host's, until that host has no association any more. Another slot may do.
+//! - Internal Error (0/06h): a defect in the drive; the slot holds no batch.
+//! - Invalid Program Data (1/8Eh, DNR): the data is no batch request.
+//! - Invalid Field in Command (0/02h, DNR): parameters and request disagree, there is no such slot, the batch does not fit it, or
+//!   memory ranges were named.
+//! - Invalid Program Index, No Program, Program Not Activated (1/8Fh, 96h, 98h, DNR): no active program at that index.
+//! - Command Sequence Error (0/0Ch): the controller is not enabled, or its association is ending.
+//! - Data Transfer Error (0/04h) and those of SGLs: the data did not come as announced.
+//!
+//! A slot whose work was given up is taken again at once: one Execute may wait there until the workers have let go.
 
 use crate::{BATCH_SAMPLES_MAX, crc32c_without};
 use zerocopy::little_endian::{U32, U64};
@@ -85,12 +105,20 @@ struct Header {
     crc: U32,
     reserved: [u8; 12],
 }
-const HEADER_BYTES: usize = 64;
+/// Bytes of a request without its sample ids.
+pub const HEADER_BYTES: usize = 64;
+/// Bytes of the largest request.
+pub const REQUEST_BYTES_MAX: usize = HEADER_BYTES + BATCH_SAMPLES_MAX * 8;
 const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
 const CRC_FIELD: std::ops::Range<usize> = 48..52;
 const _: () = assert!(std::mem::offset_of!(Header, crc) == CRC_FIELD.start);
 
 impl BatchRequest {
+    /// The parameters of the command, CPARAM1 (epoch in the upper half, batch in the lower) and CPARAM2 (slot).
+    pub fn parameters(&self) -> (u64, u64) {
+        (u64::from(self.epoch) << 32 | u64::from(self.batch), u64::from(self.slot))
+    }
+
     /// The bytes that Execute Program carries.
     pub fn to_bytes(&self) -> Vec<u8> {
         assert!(
@@ -220,6 +248,7 @@ mod tests {
             sample_ids: vec![9],
         };
         assert!(BatchRequest::parse(&request.to_bytes()).is_ok());
+        assert_eq!(request.parameters(), (0x2_0000_0003, 4));
         request.sample_ids = vec![1, 10];
         assert_eq!(
             BatchRequest::parse(&request.to_bytes()),

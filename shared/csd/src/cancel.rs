@@ -1,0 +1,46 @@
+//! The vendor admin command that gives up a batch ([`CANCEL_OPCODE`](crate::CANCEL_OPCODE)).
+//!
+//! NVMe Abort cannot serve here: user space above a kernel driver does not know command identifiers. The drive looks for the batch
+//! on all associations of the host. It answers with the number of Executes that it gave up, and completes each of them with
+//! Command Abort Requested; 0 is no error, the batch may just have been finished.
+
+/// The batch to give up, as the command's dwords say it: CDW10 = batch, CDW11 = epoch, CDW12 to CDW15 reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CancelBatch {
+    /// Epoch of the batch.
+    pub epoch: u32,
+    /// Batch number within the epoch.
+    pub batch: u32,
+}
+
+impl CancelBatch {
+    /// Dwords 10 to 15.
+    pub const fn dwords(self) -> [u32; 6] {
+        [self.batch, self.epoch, 0, 0, 0, 0]
+    }
+
+    /// Reads dwords 10 to 15; `None` when a reserved one is not 0.
+    pub const fn from_dwords(dwords: [u32; 6]) -> Option<Self> {
+        match dwords {
+            [batch, epoch, 0, 0, 0, 0] => Some(Self { epoch, batch }),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batch_and_epoch_have_their_places_and_the_rest_is_reserved() {
+        let cancel = CancelBatch { epoch: 3, batch: 9 };
+        assert_eq!(cancel.dwords(), [9, 3, 0, 0, 0, 0]);
+        assert_eq!(CancelBatch::from_dwords(cancel.dwords()), Some(cancel));
+        for reserved in 2..6 {
+            let mut dwords = cancel.dwords();
+            dwords[reserved] = 1;
+            assert_eq!(CancelBatch::from_dwords(dwords), None);
+        }
+    }
+}
