@@ -2,7 +2,7 @@
 //!
 //! - [`controller`]: the NVMe subsystem, sans I/O. [`tcp`]: the network under it.
 //! - [`workers`]: the pool that decodes and augments. [`slots`]: where finished batches lie. [`job`]: what passes between them.
-//! - [`identity`]: who the agent is, over restarts. [`agent`]: settings, sensors, and the agent's life. [`inherit`]:
+//! - [`identity`]: who the agent is, over restarts. [`agent`]: settings, sensors, and the agent's life. `inherit`:
 //!   descriptors from a parent process.
 //!
 //! Data flows one way: `tcp` → `controller` → `workers` → `slots`, completions back by events. `controller` knows neither
@@ -12,7 +12,7 @@
 pub mod agent;
 pub mod controller;
 pub mod identity;
-pub mod inherit;
+mod inherit;
 pub mod job;
 pub mod slots;
 pub mod tcp;

@@ -1,10 +1,10 @@
 //! The running agent: settings in, a drive that serves until it is told to stop.
 //!
-//! - [`settings`]: command line and configuration file. [`gauges`]: live numbers and sensors.
-//! - [`run`]: the agent's life: start, serve, drain.
+//! - [`settings`]: command line and configuration file. `gauges`: live numbers and sensors.
+//! - `run`: the agent's life: start, serve, drain.
 
-pub mod gauges;
-pub mod run;
+mod gauges;
+mod run;
 pub mod settings;
 
 pub use run::{Agent, serve};

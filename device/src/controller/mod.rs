@@ -1,9 +1,9 @@
 //! The NVMe subsystem as a sans-IO state machine: commands and events in, [`Output`]s out.
 //!
-//! - [`connect`]: Connect and what an association is; [`property`]: controller properties.
-//! - [`admin`]: dispatch of admin commands, Abort, asynchronous events; [`features`], [`identify`], [`logs`].
-//! - [`programs`]: Load Program and Program Activation; [`compute`]: Execute Program, slots and cancelling.
-//! - [`block`]: Read and its neighbours on the block namespaces.
+//! - `connect`: Connect and what an association is; `property`: controller properties.
+//! - `admin`: dispatch of admin commands, Abort, asynchronous events; `features`, `identify`, `logs`.
+//! - `programs`: Load Program and Program Activation; `compute`: Execute Program, slots and cancelling.
+//! - `block`: Read and its neighbours on the block namespaces.
 //!
 //! It knows queues and commands with their data. PDUs, R2T and digests stay below ([`crate::tcp`]), pixels above
 //! ([`crate::workers`]). Several hosts may have several associations each; every association is a controller of its own.
@@ -12,16 +12,16 @@
 //! association of the same host finds them too, so that a multipath host may execute on either path), both block namespaces are
 //! write protected for hosts, and any command counts as a sign of life beside Keep Alive.
 
-pub mod admin;
-pub mod association;
-pub mod block;
-pub mod compute;
-pub mod connect;
-pub mod features;
-pub mod identify;
-pub mod logs;
-pub mod programs;
-pub mod property;
+mod admin;
+mod association;
+mod block;
+mod compute;
+mod connect;
+mod features;
+mod identify;
+mod logs;
+mod programs;
+mod property;
 
 use crate::identity::Identity;
 use crate::job::{Job, JobId};

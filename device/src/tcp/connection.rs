@@ -9,7 +9,7 @@ use ddlp_nvme::tcp::{Digests, Encoded, FatalError, Role};
 use ddlp_nvme::{Status, SubmissionEntry};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -172,9 +172,4 @@ async fn linger(stream: &TcpStream) {
         }
     };
     let _ = timeout(LINGER_TIME, drain).await;
-}
-
-/// Serves a connection from a task of its own.
-pub async fn serve_shared(stream: TcpStream, peer: SocketAddr, hub: Arc<Hub>, buffers: Arc<Buffers>) {
-    serve(stream, peer, &hub, &buffers).await;
 }

@@ -1,19 +1,19 @@
 //! NVMe/TCP: from sockets to commands and back. NVMe/TCP Transport 1.1.
 //!
 //! - [`session`]: sans-IO protocol of one connection: PDUs in, commands with their data out; R2T, digests, violations.
-//! - [`hub`]: where connections, the subsystem and the workers meet.
-//! - [`connection`]: one socket: reads, time limits, orderly ends. [`writer`]: what goes out, and how with few copies.
-//! - [`media`]: bytes of the block namespaces. [`server`]: accepting, and the bounds on it.
+//! - `hub`: where connections, the subsystem and the workers meet.
+//! - `connection`: one socket: reads, time limits, orderly ends. `writer`: what goes out, and how with few copies.
+//! - `media`: bytes of the block namespaces. `server`: accepting, and the bounds on it.
 //!
 //! One thread runs all of it. It waits for sockets only: samples are prepared by the workers, and files on a storage
 //! device are read on a blocking thread.
 
-pub mod connection;
-pub mod hub;
-pub mod media;
-pub mod server;
+mod connection;
+pub(crate) mod hub;
+pub(crate) mod media;
+pub(crate) mod server;
 pub mod session;
-pub mod writer;
+mod writer;
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Accepting connections, and the clockwork beside them.
 
-use super::connection::serve_shared;
+use super::connection::serve;
 use super::hub::Hub;
 use super::writer::Buffers;
 use super::{CONNECTIONS_MAX, SEND_TIME};
@@ -49,9 +49,9 @@ pub async fn accept(listener: TcpListener, hub: Arc<Hub>) {
             tracing::debug!(%peer, %error, "connection closed before it began");
             continue;
         }
-        let serving = serve_shared(stream, peer, hub.clone(), buffers.clone());
+        let (hub, buffers) = (hub.clone(), buffers.clone());
         tokio::spawn(async move {
-            serving.await;
+            serve(stream, peer, &hub, &buffers).await;
             drop(place);
         });
     }
