@@ -5,6 +5,7 @@
 
 use crate::controller::Gauges;
 use crate::workers::Pool;
+use ddlp_csd::energy::{self, Meter};
 use ddlp_csd::log::Counters;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 
 /// How often sensors are read.
 const PERIOD: Duration = Duration::from_secs(2);
+const _: () = assert!(PERIOD.as_secs() < energy::READ_WITHIN.as_secs());
 
 /// What the sensors said last.
 #[derive(Clone, Copy, Debug, Default)]
@@ -93,31 +95,6 @@ struct Sensors {
     meters: Vec<Meter>,
 }
 
-/// An energy meter that counts microjoules and wraps.
-struct Meter {
-    file: PathBuf,
-    wrap_uj: Option<u64>,
-    last_uj: u64,
-    total_uj: u64,
-}
-
-impl Meter {
-    fn new(file: PathBuf, wrap: Option<PathBuf>) -> Option<Self> {
-        let last_uj = number(&file)?;
-        Some(Self { file, wrap_uj: wrap.and_then(|file| number(&file)), last_uj, total_uj: 0 })
-    }
-
-    fn advance(&mut self) {
-        let Some(now) = number::<u64>(&self.file) else { return };
-        let step = match now.checked_sub(self.last_uj) {
-            Some(step) => step,
-            None => self.wrap_uj.map_or(0, |wrap| wrap.saturating_sub(self.last_uj).saturating_add(now)),
-        };
-        self.total_uj = self.total_uj.saturating_add(step);
-        self.last_uj = now;
-    }
-}
-
 fn number<T: std::str::FromStr>(file: &Path) -> Option<T> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
@@ -144,14 +121,9 @@ impl Sensors {
             let fits = |path: &&PathBuf| named(path, prefix, suffix) && number::<i64>(path).is_some();
             files.iter().filter(fits).cloned().collect()
         };
-        let rapl = entries(&root.join("powercap")).into_iter().filter(|path| named(path, "intel-rapl:", ""));
-        let rapl = rapl.map(|domain| (domain.join("energy_uj"), Some(domain.join("max_energy_range_uj"))));
-        let hwmon = readable("energy", "_input").into_iter().map(|file| (file, None));
-        Self {
-            temperatures: readable("temp", "_input"),
-            powers: readable("power", "_input"),
-            meters: rapl.chain(hwmon).filter_map(|(file, wrap)| Meter::new(file, wrap)).collect(),
-        }
+        let mut meters = energy::packages(&root.join("powercap"));
+        meters.extend(readable("energy", "_input").into_iter().filter_map(|file| Meter::new(file, None)));
+        Self { temperatures: readable("temp", "_input"), powers: readable("power", "_input"), meters }
     }
 
     fn is_empty(&self) -> bool {
@@ -163,7 +135,7 @@ impl Sensors {
         let millidegrees = self.temperatures.iter().filter_map(|file| number::<i64>(file)).max();
         let microwatts: Vec<u64> = self.powers.iter().filter_map(|file| number(file)).collect();
         self.meters.iter_mut().for_each(Meter::advance);
-        let microjoules = self.meters.iter().fold(0u64, |sum, meter| sum.saturating_add(meter.total_uj));
+        let microjoules = self.meters.iter().fold(0u64, |sum, meter| sum.saturating_add(meter.microjoules()));
         let fresh = Readings {
             temperature_dc: millidegrees.and_then(|value| i16::try_from(value / 100).ok()),
             power_mw: (!microwatts.is_empty())

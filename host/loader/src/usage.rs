@@ -1,6 +1,8 @@
 //! What the host process uses: CPU time, memory, energy.
 
-use std::path::PathBuf;
+use ddlp_csd::energy::{self, Meter};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// CPU time of this process in seconds, user and system.
 pub fn cpu_s() -> f64 {
@@ -19,56 +21,46 @@ pub fn anonymous_bytes() -> Option<u64> {
     Some(kib * 1024)
 }
 
+/// How often the energy counters are read.
+const ENERGY_PERIOD: Duration = Duration::from_secs(10);
+const _: () = assert!(ENERGY_PERIOD.as_secs() < energy::READ_WITHIN.as_secs());
+
 /// The energy counters of the host's processor packages (RAPL through powercap).
 #[derive(Debug)]
 pub struct EnergyMeter {
-    packages: Vec<Package>,
-}
-
-#[derive(Debug)]
-struct Package {
-    counter: PathBuf,
-    wraps_at_uj: u64,
-    start_uj: u64,
+    packages: Vec<Meter>,
+    read_at: Instant,
 }
 
 impl EnergyMeter {
     /// Starts to measure, or `None` where no counter can be read.
     pub fn start() -> Option<Self> {
-        let zones = std::fs::read_dir("/sys/class/powercap").ok()?;
-        let packages: Vec<Package> = zones
-            .flatten()
-            .filter(|zone| {
-                // Packages are intel-rapl:N; what lies below them (intel-rapl:N:M) is part of them.
-                zone.file_name()
-                    .to_str()
-                    .is_some_and(|name| name.starts_with("intel-rapl:") && name.matches(':').count() == 1)
-            })
-            .filter_map(|zone| {
-                let counter = zone.path().join("energy_uj");
-                let wraps_at_uj = read_number(&zone.path().join("max_energy_range_uj"))?;
-                Some(Package { start_uj: read_number(&counter)?, counter, wraps_at_uj })
-            })
-            .collect();
-        (!packages.is_empty()).then_some(Self { packages })
+        Self::start_under(Path::new("/sys/class/powercap"))
     }
 
-    /// Joules since the start; `None` when a counter can no longer be read. A counter is taken to wrap at most once.
-    pub fn joules(&self) -> Option<f64> {
-        let mut total_uj = 0u64;
-        for package in &self.packages {
-            let now_uj = read_number(&package.counter)?;
-            total_uj += match now_uj.checked_sub(package.start_uj) {
-                Some(used) => used,
-                None => (package.wraps_at_uj + now_uj).saturating_sub(package.start_uj),
-            };
+    fn start_under(powercap: &Path) -> Option<Self> {
+        let packages = energy::packages(powercap);
+        (!packages.is_empty()).then(|| Self { packages, read_at: Instant::now() })
+    }
+
+    /// To be called again and again while measuring, at least once within [`energy::READ_WITHIN`]: the counters wrap. Cheap: it
+    /// reads them only when the last reading is some seconds old.
+    pub fn tick(&mut self) {
+        if self.read_at.elapsed() >= ENERGY_PERIOD {
+            self.read();
         }
-        Some(total_uj as f64 / 1e6)
     }
-}
 
-fn read_number(path: &std::path::Path) -> Option<u64> {
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    fn read(&mut self) {
+        self.packages.iter_mut().for_each(Meter::advance);
+        self.read_at = Instant::now();
+    }
+
+    /// Joules since the start; `None` when a counter can no longer be read.
+    pub fn joules(&self) -> Option<f64> {
+        let total_uj: Option<u64> = self.packages.iter().map(Meter::microjoules_now).sum();
+        total_uj.map(|total_uj| total_uj as f64 / 1e6)
+    }
 }
 
 /// Memory that can be had without swapping, in bytes.
@@ -88,5 +80,31 @@ mod tests {
         let before = anonymous_bytes().unwrap();
         let memory = std::hint::black_box(vec![1u8; 32 << 20]);
         assert!(anonymous_bytes().unwrap() >= before + (24 << 20), "{} bytes were touched", memory.len());
+    }
+
+    #[test]
+    fn energy_is_counted_over_wraps_of_packages_only() {
+        let root = std::env::temp_dir().join(format!("ddlp-energy-{}", std::process::id()));
+        std::fs::create_dir_all(&root).unwrap();
+        let set = |zone: &str, value: u64| {
+            let zone = root.join(zone);
+            std::fs::create_dir_all(&zone).unwrap();
+            std::fs::write(zone.join("energy_uj"), format!("{value}\n")).unwrap();
+            std::fs::write(zone.join("max_energy_range_uj"), "10000000\n").unwrap();
+        };
+        assert!(EnergyMeter::start_under(&root).is_none());
+        set("intel-rapl:0", 9_000_000);
+        set("intel-rapl:1", 500_000);
+        set("intel-rapl:0:0", 0);
+        let mut meter = EnergyMeter::start_under(&root).unwrap();
+        for value in [1_000_000, 9_500_000, 500_000] {
+            set("intel-rapl:0", value);
+            set("intel-rapl:0:0", value);
+            meter.read();
+        }
+        set("intel-rapl:1", 750_000);
+        assert_eq!(meter.joules(), Some(2.0 + 8.5 + 1.0 + 0.25));
+        std::fs::remove_dir_all(&root).unwrap();
+        assert_eq!(meter.joules(), None);
     }
 }

@@ -7,12 +7,14 @@
 //! - [`log`]: the vendor log pages: identity of the drive's dataset and pixel path, and counters.
 //! - [`prepare`]: one sample from dataset to pixels under the corrupt-sample policy. Both prongs call this, and nothing else.
 //!
+//! - [`energy`]: how both sides measure the energy that they report.
 //!
 //! Everything a peer or a file supplies is parsed with checked lengths; checksums are CRC32C. Nothing here does I/O of its
-//! own.
+//! own, but for the meters.
 #![forbid(unsafe_code)]
 
 pub mod cancel;
+pub mod energy;
 pub mod log;
 pub mod prepare;
 pub mod program;
