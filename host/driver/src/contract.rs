@@ -88,6 +88,8 @@ pub trait Controller: Send + Sync {
     fn open_queue(&self, depth: usize) -> Result<Box<dyn Queue>, DriverError>;
     /// False once the association is lost (keep alive unanswered, connection closed). It never comes back: connect anew.
     fn is_alive(&self) -> bool;
+    /// Ends the association at once: every thread that waits for the controller gets [`DriverError::Lost`].
+    fn close(&self);
 }
 
 /// One I/O queue pair, used by one thread at a time.

@@ -1,22 +1,22 @@
-//! Reaching a controller: the same commands by user-space NVMe/TCP and by kernel passthrough.
+//! Reaching a controller: the same commands, whichever way there is to it.
 //!
 //! A [`Controller`] is one association: its admin queue, its identity and its keep alive. A [`Queue`] is one I/O queue pair
 //! and belongs to one thread: that thread submits, and receives completions and data straight into its own buffers.
 //!
 //! - [`contract`]: the traits and what passes through them; [`error`]: why a command got no completion.
-//! - [`tcp`]: the user-space NVMe/TCP initiator.
+//! - [`target`]: where a controller is. [`tcp`]: the user-space NVMe/TCP initiator.
 //! - [`namespace`], [`logpage`], [`program`]: what a loader does with any controller, on top of the traits.
 //! - [`backoff`]: how long to wait before an association is tried again.
 //!
 //! Nothing here retries a command: whether a lost command ran is not known, and exactly-once is the loader's business.
 //!
 //! ```no_run
-//! use ddlp_driver::{namespace, tcp::{self, TcpTarget}};
+//! use ddlp_driver::{Target, namespace};
 //! use std::time::Duration;
 //!
 //! # fn main() -> Result<(), ddlp_driver::DriverError> {
-//! let target = TcpTarget::parse("tcp://127.0.0.1:4420/nqn.2024-01.org.example:drive")?;
-//! let controller = tcp::connect(&target)?;
+//! let target = Target::parse("tcp://127.0.0.1:4420/nqn.2024-01.org.example:drive")?;
+//! let controller = target.connect()?;
 //! let timeout = Duration::from_secs(5);
 //! let geometry = namespace::geometry(controller.as_ref(), 2, timeout)?;
 //! let mut queue = controller.open_queue(4)?;
@@ -33,8 +33,10 @@ pub mod error;
 pub mod logpage;
 pub mod namespace;
 pub mod program;
+pub mod target;
 pub mod tcp;
 
 pub use backoff::{Backoff, BackoffLimits};
 pub use contract::{AbortOutcome, AdminData, Command, Completion, Controller, Queue, Ticket};
 pub use error::DriverError;
+pub use target::Target;

@@ -41,20 +41,9 @@ pub fn load(
     Ok(())
 }
 
-/// Unloads a program.
-pub fn unload(controller: &dyn Controller, slot: ProgramSlot, kind: u8, timeout: Duration) -> Result<(), DriverError> {
-    let request = LoadProgram { index: slot.index, kind, unload: true, ..LoadProgram::default() };
-    run(controller, &admin(AdminOpcode::LOAD_PROGRAM, slot.nsid, request.dwords()), AdminData::None, timeout).map(drop)
-}
-
 /// Activates a loaded program.
 pub fn activate(controller: &dyn Controller, slot: ProgramSlot, timeout: Duration) -> Result<(), DriverError> {
     select(controller, slot, ProgramActivation::ACTIVATE, timeout)
-}
-
-/// Deactivates a program.
-pub fn deactivate(controller: &dyn Controller, slot: ProgramSlot, timeout: Duration) -> Result<(), DriverError> {
-    select(controller, slot, ProgramActivation::DEACTIVATE, timeout)
 }
 
 /// Execute Program, to be submitted on an I/O queue. Its data is the program's input; its result the program's value.

@@ -6,6 +6,7 @@ use ddlp_driver::program::{self, ProgramSlot};
 use ddlp_driver::tcp::{self, READ_PIECE_BYTES};
 use ddlp_driver::{AbortOutcome, AdminData, Command, Controller, DriverError, Queue, logpage, namespace};
 use ddlp_nvme::admin::Abort;
+use ddlp_nvme::tcp::encode::DataPiece;
 use ddlp_nvme::{AdminOpcode, Csi, LogId, Status};
 use peer::{BLOCK, BLOCKS, Config, Event, Handled, LONG, NSID, Peer, log_page, pattern};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -289,6 +290,50 @@ fn the_association_is_kept_alive_while_nothing_happens_and_during_a_long_command
         assert_eq!(long.join().unwrap().unwrap().result, 5);
     });
     assert!(controller.is_alive());
+}
+
+#[test]
+fn data_that_straddles_a_keep_alive_has_the_time_of_its_command() {
+    let peer = Peer::start(Config::default(), move |wire, received| {
+        if received.is(AdminOpcode::GET_LOG_PAGE) {
+            let piece = DataPiece { command_id: received.cid(), offset: 0, length: 4096, last: true };
+            let pdu = [&piece.encode_to_host(false, wire.digests)[..], &log_page(0, 4096)].concat();
+            let (first, rest) = pdu.split_at(1000);
+            wire.raw(first);
+            // Longer than the interval of the keep alive.
+            std::thread::sleep(Duration::from_millis(700));
+            wire.raw(rest);
+            wire.respond(received.cid(), Status::SUCCESS, 0);
+            return Handled::Yes;
+        }
+        Handled::No
+    });
+    let mut target = peer.target();
+    target.keep_alive = Duration::from_secs(1);
+    let controller = tcp::connect(&target).unwrap();
+    let mut page = vec![0; 4096];
+    logpage::read(controller.as_ref(), LogId(0xC0), Csi::NVM, &mut page, LONG).unwrap();
+    assert_eq!(page, log_page(0, 4096));
+}
+
+#[test]
+fn closing_wakes_whoever_waits_for_the_controller() {
+    let peer =
+        Peer::start(Config::default(), |_, received| if received.is_read() { Handled::Yes } else { Handled::No });
+    let controller = tcp::connect(&peer.target()).unwrap();
+    let mut queue = controller.open_queue(1).unwrap();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(move || queue.read_blocks(NSID, 0, &mut vec![0; BLOCK], LONG));
+        let waiter =
+            scope.spawn(|| controller.admin(&Command { opcode: 0xC0, ..Command::default() }, AdminData::None, LONG));
+        controller.close();
+        assert!(matches!(reader.join().unwrap(), Err(DriverError::Lost { .. })));
+        // It may have been answered before the end.
+        if let Err(error) = waiter.join().unwrap() {
+            assert!(matches!(error, DriverError::Lost { .. }), "{error}");
+        }
+    });
+    assert!(!controller.is_alive());
 }
 
 fn assert_send<T: Send + ?Sized>() {}

@@ -77,7 +77,7 @@ impl AdminQueue {
         loop {
             self.tend()?;
             let wake = self.keep_alive.as_ref().map_or(deadline.at, |keep_alive| keep_alive.due.min(deadline.at));
-            match self.engine.step(sink, Deadline { at: wake, ..deadline })? {
+            match self.engine.step(sink, wake, deadline)? {
                 Step::Done(done) if done.ticket == ticket => return Ok(done),
                 Step::Done(done) => self.kept_alive(done)?,
                 Step::Progress => {}
@@ -95,7 +95,7 @@ impl AdminQueue {
     pub(super) fn tick(&mut self) -> Result<(), DriverError> {
         let now = Deadline::after(Duration::ZERO);
         loop {
-            match self.engine.step(&mut [], now)? {
+            match self.engine.step(&mut [], now.at, now)? {
                 Step::Idle => return self.tend(),
                 Step::Progress => {}
                 Step::Done(done) => self.kept_alive(done)?,

@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// How long an orderly shutdown may hold the last owner up.
 const SHUTDOWN_BOUND: Duration = Duration::from_secs(1);
+/// Why an association ended that this side closed.
+const CLOSED: &str = "closed by this host";
 /// Shortest interval of the keep alive.
 const KEEP_ALIVE_INTERVAL_MIN: Duration = Duration::from_millis(5);
 
@@ -113,7 +115,7 @@ impl Drop for TcpController {
         {
             tracing::debug!(%error, "shutdown was not orderly");
         }
-        association.link.fail("closed by this host");
+        association.link.fail(CLOSED);
         if let Some((stop, keeper)) = self.keeper.take() {
             drop(stop);
             // A keeper that panicked has nothing left to do.
@@ -250,6 +252,10 @@ impl Controller for Handle {
     fn is_alive(&self) -> bool {
         self.0.link.is_alive()
     }
+
+    fn close(&self) {
+        self.0.link.fail(CLOSED);
+    }
 }
 
 impl Controller for TcpController {
@@ -271,5 +277,9 @@ impl Controller for TcpController {
 
     fn is_alive(&self) -> bool {
         self.handle.is_alive()
+    }
+
+    fn close(&self) {
+        self.handle.close();
     }
 }

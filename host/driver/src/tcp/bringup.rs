@@ -47,7 +47,7 @@ pub(super) fn connect_queue(
     let what = format!("connect of queue {}", command.queue_id);
     let ticket = engine.submit(command.entry(), Transfer::Write(data.as_bytes().to_vec()))?;
     let done = loop {
-        match engine.step(&mut [], deadline)? {
+        match engine.step(&mut [], deadline.at, deadline)? {
             Step::Done(done) if done.ticket == ticket => break done,
             Step::Idle => return Err(deadline.timed_out(engine.link().peer(), &what)),
             Step::Done(_) | Step::Progress => {}

@@ -13,6 +13,7 @@ use ddlp_nvme::tcp::encode::DataPiece;
 use ddlp_nvme::tcp::{CapsuleCommand, DataDigest, DataHeader, FatalError, FatalStatus, Incoming, Pdu, ReadyToTransfer};
 use ddlp_nvme::{CompletionEntry, SglDescriptor, Status, SubmissionEntry};
 use std::ops::Range;
+use std::time::Instant;
 
 /// Bits of a command identifier that name the slot; the others are its generation.
 const SLOT_BITS: u32 = 12;
@@ -40,7 +41,7 @@ pub(super) struct Done {
 /// What a step brought.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing until the deadline.
+    /// Nothing until the time to wake.
     Idle,
     /// Something, and no completion.
     Progress,
@@ -149,11 +150,11 @@ impl Engine {
         Ok(ticket)
     }
 
-    /// Takes the next PDU, and all of its data, in. Data of reads goes to their ranges of `sink`. Running out of time in the
-    /// middle of data is an error.
-    pub(super) fn step(&mut self, sink: &mut [u8], deadline: Deadline) -> Result<Step, DriverError> {
+    /// Takes the next PDU, if one has begun by `wake`, and all of its data in. Data of reads goes to their ranges of `sink`. Running
+    /// out of time in the middle of data is an error.
+    pub(super) fn step(&mut self, sink: &mut [u8], wake: Instant, deadline: Deadline) -> Result<Step, DriverError> {
         self.link().check()?;
-        let outcome = self.connection.next_header(deadline.at);
+        let outcome = self.connection.next_header(wake);
         let outcome = outcome.and_then(|incoming| match incoming {
             None => Ok(Step::Idle),
             Some(incoming) => self.take(incoming, sink, deadline),

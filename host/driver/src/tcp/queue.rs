@@ -57,7 +57,7 @@ impl TcpQueue {
             if reads.is_empty() {
                 return Ok(status);
             }
-            match self.engine().step(buf, deadline)? {
+            match self.engine().step(buf, deadline.at, deadline)? {
                 Step::Progress => {}
                 Step::Idle => {
                     let link = self.engine().link();
@@ -140,7 +140,7 @@ impl Queue for TcpQueue {
             if let Some(finished) = self.finished.pop_front() {
                 return Ok(Some(finished));
             }
-            match self.engine().step(&mut [], deadline)? {
+            match self.engine().step(&mut [], deadline.at, deadline)? {
                 Step::Idle => return Ok(None),
                 Step::Progress => {}
                 Step::Done(done) => self.keep(done.ticket, done.completion),
