@@ -2,9 +2,9 @@
 #![no_main]
 
 use ddlp_csd::log::{Counters, DriveIdentity};
-use ddlp_csd::program::Program;
+use ddlp_csd::program::{CorruptPolicy, Program};
 use ddlp_csd::request::BatchRequest;
-use ddlp_csd::slot::{HEADER_BYTES, SlotHeader};
+use ddlp_csd::slot::{HEADER_BYTES, SlotHeader, Wanted};
 use ddlp_host::Plan;
 use libfuzzer_sys::fuzz_target;
 
@@ -19,6 +19,18 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(header) = SlotHeader::parse(bytes) {
         let ids = vec![0; header.requested as usize];
         let _ = header.parse_table(bytes.get(HEADER_BYTES..).unwrap_or_default(), &ids);
+        let wanted = Wanted {
+            epoch: header.epoch,
+            batch: header.batch,
+            generation: header.generation,
+            sample_ids: &ids,
+            shape: header.shape,
+            dataset_samples: 1,
+            policy: CorruptPolicy::Replace,
+        };
+        if let Ok(found) = wanted.check(bytes) {
+            assert_eq!(found.payload.len(), header.payload_bytes());
+        }
     }
     let _ = (DriveIdentity::parse(bytes), Counters::parse(bytes));
     if let Ok(plan) = Plan::from_bytes(bytes) {

@@ -31,7 +31,7 @@ impl Scene {
 
     fn builder(&self, strategy: Strategy, url: String) -> LoaderBuilder {
         // One thread and few buffers, so that the drive's part is large and the run long enough to be disturbed.
-        loader(&self.photos.pack()).epochs(2).threads(1).buffers(3).strategy(strategy).drive(DriveSpec::Tcp(url))
+        loader(&self.photos.pack()).epochs(2).threads(1).buffers(3).strategy(strategy).drive(DriveSpec::Remote(url))
     }
 
     fn assert_unharmed(&self, run: &Run, strategy: Strategy) {
@@ -334,7 +334,7 @@ fn a_drive_with_another_pixel_path_is_refused_with_both_fingerprints() {
 #[test]
 fn nobody_at_the_address_is_said_at_once() {
     let photos = Photos::new(9);
-    let drive = DriveSpec::Tcp("tcp://127.0.0.1:1/nqn.2024-01.org.example:none".into());
+    let drive = DriveSpec::Remote("tcp://127.0.0.1:1/nqn.2024-01.org.example:none".into());
     let error = loader(&photos.pack()).strategy(Strategy::Mte).drive(drive).build().err().expect("refused");
     assert!(chain(&error).contains("is the agent running there?"), "{}", chain(&error));
 }

@@ -143,6 +143,7 @@ pub(super) fn open(backing: &Backing, geometry: Geometry) -> Result<Opened, Back
 
 fn anonymous(bytes: u64) -> Result<Opened, BackingError> {
     let make = || -> io::Result<File> {
+        ddlp_csd::memory::check_room(bytes)?;
         let fd = memfd_create(c"ddlp-slots", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
         let file = File::from(fd);
         file.set_len(bytes)?;

@@ -3,9 +3,11 @@
 //! Threads share batches by rows, so one slow sample holds up nothing but its own batch: the other threads finish the rest
 //! of it and go on to the next.
 
-use crate::engine::Engine;
+use crate::batch::Pixels;
+use crate::buffers::PooledBuffer;
+use crate::engine::{Engine, GivenUp};
 use crate::rows::{PutBack, RowClaims};
-use crate::schedule::BatchId;
+use crate::schedule::{BatchId, CPU};
 use ddlp_csd::prepare::{EpochContext, SamplePreparer, close_gaps};
 use ddlp_csd::slot::SampleRecord;
 use memmap2::MmapMut;
@@ -89,20 +91,21 @@ fn prepare(
         PutBack::Complete(buffer) => engine.pool.put(buffer),
         PutBack::Closed(buffer) => {
             engine.pool.put(buffer);
-            let mut core = engine.lock();
-            core.schedule.cancelled(crate::schedule::CPU, job.id);
-            core.recorder.released(crate::schedule::CPU, job.id, false);
+            engine.give_up(CPU, job.id, GivenUp::Cancelled);
         }
     }
 }
 
 fn finish(engine: &Engine, job: &CpuJob, mut buffer: MmapMut) {
     let records: Option<Vec<SampleRecord>> = job.records.iter().map(|record| record.get().copied()).collect();
-    let Some(records) = records else {
-        // The run was stopped while rows were out.
+    // A record is missing when the run was stopped while rows were out.
+    if let Some(records) = records
+        && engine.executed(CPU, job.id)
+    {
+        close_gaps(&records, &mut buffer, job.row_bytes);
+        let pixels = Pixels::Pooled(PooledBuffer::new(buffer, engine.pool.clone()));
+        engine.ready(CPU, job.id, records, pixels);
+    } else {
         engine.pool.put(buffer);
-        return;
-    };
-    close_gaps(&records, &mut buffer, job.row_bytes);
-    engine.finish_cpu(&mut engine.lock(), job.id, records, buffer);
+    }
 }

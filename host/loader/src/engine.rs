@@ -1,7 +1,8 @@
 //! What the threads of a loader share: the schedule, the batches that are ready, the figures, and how to wait for each other.
 //!
-//! One mutex guards the [`Core`]; it is held for the decisions only, never while a sample is prepared, a command waits or
-//! bytes move.
+//! One mutex guards the [`Core`]; it is held for decisions and their records only, never while a sample is prepared, a command
+//! waits or bytes move. The prongs change the schedule through the methods here alone, which keep it, the records and the
+//! waiting threads in step.
 
 use crate::batch::{Batch, Pixels};
 use crate::buffers::{BufferPool, PooledBuffer};
@@ -15,11 +16,12 @@ use crate::schedule::{BatchId, CPU, Finished, ProngId, Room, Schedule};
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::{Outcome, SampleRecord};
 use ddlp_dataset::Dataset;
+use ddlp_driver::Controller;
 use ddlp_pixels::Shape;
 use memmap2::MmapMut;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 /// How long an idle CPU thread sleeps at most before it looks whether another prong's batch is worth taking over.
@@ -32,12 +34,36 @@ pub(crate) struct Task {
     pub seed: u64,
     pub cut: Cut,
     pub shape: Shape,
+    /// Epochs of the run: the last one's number plus one.
+    pub epochs: u32,
 }
 
 /// A batch that waits for delivery.
 pub(crate) struct ReadyBatch {
     pub records: Vec<SampleRecord>,
     pub pixels: Pixels,
+}
+
+/// Why a prong gives up a batch that it claimed.
+#[derive(Debug)]
+pub(crate) enum GivenUp {
+    /// It cannot make it, so the CPU prepares it; with the kind of fault and what happened.
+    Failed { kind: &'static str, what: String },
+    /// It has no place for it: any prong may claim it again.
+    Returned,
+    /// Another prong was first.
+    Cancelled,
+}
+
+/// A place for a finished batch that lies in a drive's slot.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// Read it into this.
+    Buffer(MmapMut),
+    /// There is none now.
+    Later,
+    /// Nobody wants the batch any more.
+    Unwanted,
 }
 
 /// What the mutex guards.
@@ -61,6 +87,8 @@ pub(crate) struct Engine {
     /// The CPU prong may have work.
     work: Arc<Condvar>,
     stop: AtomicBool,
+    /// The associations with drives, by prong.
+    links: Mutex<BTreeMap<ProngId, Weak<dyn Controller>>>,
 }
 
 impl Engine {
@@ -82,6 +110,7 @@ impl Engine {
             delivery: Condvar::new(),
             work,
             stop: AtomicBool::new(false),
+            links: Mutex::default(),
         }
     }
 
@@ -102,9 +131,15 @@ impl Engine {
         self.work.notify_all();
     }
 
-    /// Tells the CPU prong that there may be work for it.
-    pub fn wake_workers(&self) {
-        self.work.notify_all();
+    /// Remembers a drive's association, for [`Self::close_links`].
+    pub fn watch(&self, prong: ProngId, controller: Weak<dyn Controller>) {
+        self.links.lock().expect("no panic while the links are locked").insert(prong, controller);
+    }
+
+    /// Ends all associations at once: no thread waits for a drive any longer.
+    pub fn close_links(&self) {
+        let links = self.links.lock().expect("no panic while the links are locked");
+        links.values().filter_map(Weak::upgrade).for_each(|controller| controller.close());
     }
 
     /// Waits for a delivery or the timeout.
@@ -113,7 +148,7 @@ impl Engine {
     }
 
     /// The room for another batch in the pool of buffers.
-    pub fn buffer_room(&self, core: &Core) -> Option<Room> {
+    fn buffer_room(&self, core: &Core) -> Option<Room> {
         match self.pool.free() {
             0 => None,
             1 if core.schedule.must_reserve() => Some(Room::Critical),
@@ -134,16 +169,10 @@ impl Engine {
             if let Some(job) = core.jobs.front() {
                 return Some(job.clone());
             }
-            match self.claim_for_cpu(&mut core) {
-                Ok(Some(job)) => {
-                    core.jobs.push_back(job.clone());
-                    self.work.notify_all();
-                    return Some(job);
-                }
-                Ok(None) => {}
-                Err(source) => {
-                    core.recorder.fault(CPU, None, "status", format!("no memory for a batch buffer: {source}"));
-                }
+            if let Some(job) = self.claim_for_cpu(&mut core) {
+                core.jobs.push_back(job.clone());
+                self.work.notify_all();
+                return Some(job);
             }
             core = self.work.wait_timeout(core, IDLE_LOOK).expect("no thread panics while it holds the core").0;
         }
@@ -155,31 +184,34 @@ impl Engine {
             let Some(job) = core.jobs.iter().find(|job| job.id == id).cloned() else { continue };
             if let Some(buffer) = job.rows.close() {
                 self.pool.put(buffer);
-                core.schedule.cancelled(CPU, id);
-                core.recorder.released(CPU, id, false);
+                core.give_up(CPU, id, GivenUp::Cancelled);
             }
         }
     }
 
-    fn claim_for_cpu(&self, core: &mut Core) -> std::io::Result<Option<Arc<CpuJob>>> {
-        let Some(room) = self.buffer_room(core) else { return Ok(None) };
+    fn claim_for_cpu(&self, core: &mut Core) -> Option<Arc<CpuJob>> {
+        let room = self.buffer_room(core)?;
         let now = core.recorder.now();
-        let Some(id) = core.schedule.claim(CPU, now, room) else { return Ok(None) };
+        let id = core.schedule.claim(CPU, now, room)?;
+        core.recorder.claimed(CPU, id);
         let buffer = match self.pool.take() {
             Ok(buffer) => buffer.expect("buffers are taken under the core's lock only"),
-            Err(error) => {
-                core.schedule.failed(CPU, id);
-                return Err(error);
+            Err(source) => {
+                // Nobody can prepare it without memory: the run ends with this.
+                core.executed(CPU, id);
+                self.make_ready(core, CPU, id, Err(LoaderError::System { what: "a batch buffer", source }));
+                return None;
             }
         };
-        core.recorder.claimed(CPU, id);
         let sample_ids = self.sample_ids(core, id);
         if sample_ids.is_empty() {
             // A rank's share of a short last batch can be empty.
-            self.finish_cpu(core, id, Vec::new(), buffer);
-            return Ok(None);
+            core.executed(CPU, id);
+            let pixels = Pixels::Pooled(PooledBuffer::new(buffer, self.pool.clone()));
+            self.make_ready(core, CPU, id, Ok(ReadyBatch { records: Vec::new(), pixels }));
+            return None;
         }
-        Ok(Some(Arc::new(CpuJob::new(id, sample_ids, buffer, self.task.shape.bytes()))))
+        Some(Arc::new(CpuJob::new(id, sample_ids, buffer, self.task.shape.bytes())))
     }
 
     /// Claims a batch for a drive that has a free slot. `None`: nothing to do now.
@@ -187,9 +219,10 @@ impl Engine {
         let mut core = self.lock();
         let now = core.recorder.now();
         let id = core.schedule.claim(prong, now, Room::Any)?;
-        let sample_ids = self.sample_ids(&mut core, id);
         core.recorder.claimed(prong, id);
+        let sample_ids = self.sample_ids(&mut core, id);
         if sample_ids.is_empty() {
+            // The CPU delivers it, as it does a batch that failed.
             core.recorder.released(prong, id, false);
             core.schedule.failed(prong, id);
             self.work.notify_all();
@@ -198,29 +231,79 @@ impl Engine {
         Some((id, sample_ids))
     }
 
-    /// A CPU thread returned the last rows of a batch.
-    pub fn finish_cpu(&self, core: &mut Core, id: BatchId, records: Vec<SampleRecord>, buffer: MmapMut) {
-        let now = core.recorder.now();
-        let used = core.schedule.executed(CPU, id, now) == Finished::Used;
-        core.recorder.released(CPU, id, used);
-        if used {
-            let pixels = Pixels::Pooled(PooledBuffer::new(buffer, self.pool.clone()));
-            self.make_ready(core, CPU, id, records, pixels);
-        } else {
-            self.pool.put(buffer);
-        }
+    /// A prong's processor is done with a batch; false when another prong was first.
+    pub fn executed(&self, prong: ProngId, id: BatchId) -> bool {
+        self.lock().executed(prong, id)
     }
 
-    /// A batch that the schedule wants is at hand.
-    pub fn make_ready(&self, core: &mut Core, prong: ProngId, id: BatchId, records: Vec<SampleRecord>, pixels: Pixels) {
-        core.schedule.finished(prong, id);
+    /// A batch that [`Self::executed`] called wanted is at hand.
+    pub fn ready(&self, prong: ProngId, id: BatchId, records: Vec<SampleRecord>, pixels: Pixels) {
         let failed = records.iter().find_map(|record| match record.outcome {
             Outcome::Failed(reason) => Some(self.corrupt_error(id, record, reason)),
             _ => None,
         });
-        core.ready.insert(id, failed.map_or(Ok(ReadyBatch { records, pixels }), Err));
+        let ready = failed.map_or(Ok(ReadyBatch { records, pixels }), Err);
+        self.make_ready(&mut self.lock(), prong, id, ready);
+    }
+
+    fn make_ready(&self, core: &mut Core, prong: ProngId, id: BatchId, ready: Result<ReadyBatch, LoaderError>) {
+        core.schedule.finished(prong, id);
+        core.ready.insert(id, ready);
         self.delivery.notify_all();
         self.work.notify_all();
+    }
+
+    /// A prong gives up a batch that it claimed, whether it worked on it or holds an unusable result.
+    pub fn give_up(&self, prong: ProngId, id: BatchId, why: GivenUp) {
+        self.lock().give_up(prong, id, why);
+        self.work.notify_all();
+    }
+
+    /// A drive is away, and with it what it had in work (`flights`) or finished without handing it over.
+    pub fn lose(&self, prong: ProngId, flights: &[BatchId], kind: &'static str, what: String) {
+        let mut core = self.lock();
+        for &id in flights {
+            core.recorder.released(prong, id, false);
+        }
+        core.schedule.prong_down(prong);
+        core.recorder.fault(prong, flights.first().copied(), kind, what);
+        drop(core);
+        self.work.notify_all();
+    }
+
+    /// A drive works again.
+    pub fn regain(&self, prong: ProngId) {
+        let mut core = self.lock();
+        core.schedule.prong_up(prong);
+        core.recorder.fault(prong, None, "rejoined", "the drive works again".into());
+    }
+
+    /// Something went wrong that changes nothing in the schedule.
+    pub fn fault(&self, prong: ProngId, kind: &'static str, what: String) {
+        self.lock().recorder.fault(prong, None, kind, what);
+    }
+
+    /// A place for a finished batch of a drive.
+    pub fn place_for(&self, prong: ProngId, id: BatchId) -> Place {
+        let mut core = self.lock();
+        if !core.schedule.is_wanted(prong, id) {
+            return Place::Unwanted;
+        }
+        let has_room = match self.buffer_room(&core) {
+            Some(Room::Any) => true,
+            Some(Room::Critical) => core.schedule.is_critical(id),
+            None => false,
+        };
+        if !has_room {
+            return Place::Later;
+        }
+        match self.pool.take() {
+            Ok(buffer) => Place::Buffer(buffer.expect("buffers are taken under the core's lock only")),
+            Err(source) => {
+                core.give_up(prong, id, failed("memory", format!("no memory for a batch buffer: {source}")));
+                Place::Unwanted
+            }
+        }
     }
 
     /// Takes the next batch out for the consumer, when it is ready.
@@ -233,38 +316,35 @@ impl Engine {
             Err(error) => return Some(Err(error)),
         };
         core.schedule.deliver(id, prong);
-        self.record_plan(core, id, prong);
-        self.record_samples(core, id, &ready.records);
+        core.record_plan(id, prong);
         let batch = Batch::new(id, prong, self.task.shape, ready.records, ready.pixels);
         core.recorder.delivered(prong, id, batch.len(), asked_s, met);
         self.work.notify_all();
         Some(Ok(batch))
     }
 
-    fn record_plan(&self, core: &mut Core, id: BatchId, prong: ProngId) {
-        if core.plan.last().is_none_or(|plan| plan.epoch != id.epoch) {
-            core.plan.push(PlanEpoch { epoch: id.epoch, deliveries: Vec::new() });
-        }
-        core.plan.last_mut().expect("pushed above").deliveries.push((id.batch, prong));
-    }
-
-    fn record_samples(&self, core: &mut Core, id: BatchId, records: &[SampleRecord]) {
-        core.recorder.warned(records.iter().filter(|record| record.warned).count());
-        for record in records {
+    /// Takes down what became of the samples of a delivered batch, and gets the next epoch's order ready. Without the lock:
+    /// names are read from the dataset, and an order may be long.
+    pub fn delivered(&self, batch: &Batch) {
+        let epoch = batch.epoch();
+        let mut corrupt = Vec::new();
+        for record in batch.records() {
             let (reason, action) = match record.outcome {
                 Outcome::Prepared => continue,
                 Outcome::Skipped(reason) => (reason, "skipped".to_string()),
                 Outcome::Replaced(reason) => (reason, format!("replaced by {}", self.task.dataset.name(record.index))),
                 Outcome::Failed(_) => unreachable!("a batch with a failed sample is delivered as an error"),
             };
-            core.recorder.corrupt(CorruptReport {
-                sample: self.own_name(record),
-                sample_id: record.sample_id,
-                epoch: id.epoch,
-                reason: reason.to_string(),
-                action,
-            });
+            let (sample, reason) = (self.own_name(record), reason.to_string());
+            corrupt.push(CorruptReport { sample, sample_id: record.sample_id, epoch, reason, action });
         }
+        let warned = batch.records().iter().filter(|record| record.warned).count();
+        if warned > 0 || !corrupt.is_empty() {
+            let recorder = &mut self.lock().recorder;
+            recorder.warned(warned);
+            corrupt.into_iter().for_each(|sample| recorder.corrupt(sample));
+        }
+        self.prepare_order(epoch + 1);
     }
 
     fn own_name(&self, record: &SampleRecord) -> String {
@@ -281,17 +361,23 @@ impl Engine {
         }
     }
 
-    /// Sample ids of this rank's share of a batch; orders of the active epochs are kept.
+    /// Makes the order of an epoch that will be claimed from, unless it is there.
+    pub fn prepare_order(&self, epoch: u32) {
+        if epoch < self.task.epochs && self.lock().order(epoch).is_none() {
+            let order = Arc::new(EpochOrder::new(self.task.seed, epoch, self.task.cut));
+            self.lock().keep_order(epoch, order);
+        }
+    }
+
+    /// Sample ids of this rank's share of a batch. The order is made here only when the prongs are ahead of the consumer by a
+    /// whole epoch.
     fn sample_ids(&self, core: &mut Core, id: BatchId) -> Vec<u64> {
-        if let Some((_, order)) = core.orders.iter().find(|(epoch, _)| *epoch == id.epoch) {
+        if let Some(order) = core.order(id.epoch) {
             return order.sample_ids(id.batch);
         }
         let order = Arc::new(EpochOrder::new(self.task.seed, id.epoch, self.task.cut));
-        let ids = order.sample_ids(id.batch);
-        let current = core.schedule.current_epoch().unwrap_or(id.epoch);
-        core.orders.retain(|(epoch, _)| *epoch >= current);
-        core.orders.push((id.epoch, order));
-        ids
+        core.keep_order(id.epoch, order.clone());
+        order.sample_ids(id.batch)
     }
 
     /// Waits until the run is stopped or the time is over; true when stopped.
@@ -307,4 +393,47 @@ impl Engine {
         }
         true
     }
+}
+
+impl Core {
+    fn executed(&mut self, prong: ProngId, id: BatchId) -> bool {
+        let now = self.recorder.now();
+        let used = self.schedule.executed(prong, id, now) == Finished::Used;
+        self.recorder.released(prong, id, used);
+        used
+    }
+
+    fn give_up(&mut self, prong: ProngId, id: BatchId, why: GivenUp) {
+        self.recorder.released(prong, id, false);
+        match why {
+            GivenUp::Failed { kind, what } => {
+                self.schedule.failed(prong, id);
+                self.recorder.fault(prong, Some(id), kind, what);
+            }
+            GivenUp::Returned => self.schedule.returned(prong, id),
+            GivenUp::Cancelled => self.schedule.cancelled(prong, id),
+        }
+    }
+
+    fn record_plan(&mut self, id: BatchId, prong: ProngId) {
+        if self.plan.last().is_none_or(|plan| plan.epoch != id.epoch) {
+            self.plan.push(PlanEpoch { epoch: id.epoch, deliveries: Vec::new() });
+        }
+        self.plan.last_mut().expect("pushed above").deliveries.push((id.batch, prong));
+    }
+
+    fn order(&self, epoch: u32) -> Option<&Arc<EpochOrder>> {
+        self.orders.iter().find(|(number, _)| *number == epoch).map(|(_, order)| order)
+    }
+
+    /// Keeps an order; those of epochs that were delivered whole are dropped.
+    fn keep_order(&mut self, epoch: u32, order: Arc<EpochOrder>) {
+        let current = self.schedule.current_epoch().unwrap_or(epoch);
+        self.orders.retain(|(number, _)| *number >= current && *number != epoch);
+        self.orders.push((epoch, order));
+    }
+}
+
+fn failed(kind: &'static str, what: String) -> GivenUp {
+    GivenUp::Failed { kind, what }
 }

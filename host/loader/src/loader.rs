@@ -12,9 +12,17 @@ use crate::report::Report;
 use crate::schedule::{CPU, Schedule, ScheduleConfig};
 use crate::setup::Setup;
 use crate::state::LoaderState;
+use crate::usage;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// How long drives have for an orderly end of a run before their associations are cut.
+const LEAVE_WITHIN: Duration = Duration::from_millis(500);
+/// Shortest time between two looks at the memory of the process.
+const MEMORY_LOOK: Duration = Duration::from_millis(20);
+/// How often it is looked whether they have.
+const LEAVE_LOOK: Duration = Duration::from_millis(1);
 
 /// Delivers the batches of a run, prepared by the host's CPU and by drives.
 ///
@@ -31,6 +39,7 @@ pub struct Loader {
     doing: Arc<DoingBoard>,
     waiting: Vec<DriveProng>,
     running: Vec<JoinHandle<()>>,
+    memory_sampled: Instant,
     is_over: bool,
 }
 
@@ -62,6 +71,7 @@ impl Loader {
             seed: options.seed,
             cut: setup.cut,
             shape: setup.program.pipeline.output(),
+            epochs: options.epochs,
         };
         let engine = Arc::new(Engine::new(task, schedule, recorder, options.buffers));
         let waiting = (1..)
@@ -82,6 +92,7 @@ impl Loader {
             doing: Arc::new((0..options.threads).map(|_| Mutex::new(None)).collect()),
             waiting,
             running: Vec::new(),
+            memory_sampled: begun,
             is_over: false,
         })
     }
@@ -131,6 +142,8 @@ impl Loader {
         if !self.running.is_empty() || self.is_over {
             return Ok(());
         }
+        let first_epoch = self.engine.lock().schedule.current_epoch().unwrap_or(self.epochs);
+        self.engine.prepare_order(first_epoch);
         self.engine.lock().recorder.start();
         for drive in self.waiting.drain(..) {
             self.running.push(spawn("ddlp-drive".into(), &self.cores, move || drive.run())?);
@@ -143,7 +156,16 @@ impl Loader {
         Ok(())
     }
 
-    fn wait(&self) -> Option<Result<Batch, LoaderError>> {
+    /// Looks at the memory of the process now and then, without the lock.
+    fn sample_memory(&mut self) {
+        if self.memory_sampled.elapsed() >= MEMORY_LOOK {
+            self.memory_sampled = Instant::now();
+            let bytes = usage::anonymous_bytes().unwrap_or(0);
+            self.engine.lock().recorder.memory(bytes);
+        }
+    }
+
+    fn wait(&mut self) -> Option<Result<Batch, LoaderError>> {
         let asked = Instant::now();
         let mut warned_at = asked;
         let mut core = self.engine.lock();
@@ -152,14 +174,20 @@ impl Loader {
             if self.engine.is_stopped() {
                 return None;
             }
-            if let Some(batch) = self.engine.deliver(&mut core, asked_s) {
-                return Some(batch);
+            if let Some(delivered) = self.engine.deliver(&mut core, asked_s) {
+                drop(core);
+                self.sample_memory();
+                if let Ok(batch) = &delivered {
+                    self.engine.delivered(batch);
+                }
+                return Some(delivered);
             }
             if core.schedule.is_done() {
                 return None;
             }
-            core = self.engine.wait_for_delivery(core, self.stall_after.min(Duration::from_secs(1)));
-            core.recorder.sample_memory();
+            drop(self.engine.wait_for_delivery(core, self.stall_after.min(Duration::from_secs(1))));
+            self.sample_memory();
+            core = self.engine.lock();
             if warned_at.elapsed() >= self.stall_after {
                 warned_at = Instant::now();
                 self.name_stall(&mut core, asked.elapsed());
@@ -193,6 +221,11 @@ impl Loader {
     fn shut_down(&mut self) {
         self.is_over = true;
         self.engine.stop();
+        let until = Instant::now() + LEAVE_WITHIN;
+        while self.running.iter().any(|thread| !thread.is_finished()) && Instant::now() < until {
+            std::thread::sleep(LEAVE_LOOK);
+        }
+        self.engine.close_links();
         for thread in self.running.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a thread of the loader panicked");

@@ -10,8 +10,6 @@ use std::time::Instant;
 
 /// Largest number of corrupt samples and of faults that are listed one by one; all are counted.
 pub const LISTED_MAX: usize = 10_000;
-/// Shortest time between two looks at the memory of the process.
-const MEMORY_SAMPLE_S: f64 = 0.02;
 
 #[derive(Debug, Default)]
 struct ProngRecord {
@@ -32,7 +30,6 @@ pub(crate) struct Recorder {
     deliveries: Thinned<Delivery>,
     end_s: f64,
     peak_bytes: u64,
-    memory_sampled_s: f64,
     faults: usize,
     corrupt: usize,
 }
@@ -57,7 +54,6 @@ impl Recorder {
             deliveries: Thinned::new(),
             end_s: 0.0,
             peak_bytes: 0,
-            memory_sampled_s: f64::NEG_INFINITY,
             faults: 0,
             corrupt: 0,
         }
@@ -119,7 +115,6 @@ impl Recorder {
             at_s: now,
         });
         self.count_in_epoch(prong, id, images, asked_s, met);
-        self.sample_memory();
     }
 
     fn count_in_epoch(&mut self, prong: ProngId, id: BatchId, images: usize, asked_s: f64, met: Option<u32>) {
@@ -141,11 +136,11 @@ impl Recorder {
         epoch.batches_by_prong[prong] += 1;
     }
 
-    pub fn sample_memory(&mut self) {
-        let now = self.now();
-        if now - self.memory_sampled_s >= MEMORY_SAMPLE_S {
-            self.memory_sampled_s = now;
-            self.peak_bytes = self.peak_bytes.max(usage::anonymous_bytes().unwrap_or(0));
+    /// The process has this much memory of its own now. To be called often enough for energy counters that wrap.
+    pub fn memory(&mut self, bytes: u64) {
+        self.peak_bytes = self.peak_bytes.max(bytes);
+        if let Some(energy) = &mut self.energy {
+            energy.tick();
         }
     }
 

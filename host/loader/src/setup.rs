@@ -9,7 +9,7 @@ use crate::recorder::Recorder;
 use crate::report::Report;
 use crate::schedule::Strategy;
 use crate::state::{LoaderState, STATE_VERSION};
-use crate::usage;
+use ddlp_csd::memory;
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::SlotLayout;
 use ddlp_dataset::Dataset;
@@ -69,6 +69,10 @@ impl Setup {
         let rows = options.batch_size.div_ceil(options.world as usize);
         let layout = SlotLayout::new(rows, shape)
             .ok_or_else(|| LoaderError::Options(format!("a batch of {rows} samples of {shape:?} is too large")))?;
+        let buffers = (options.buffers * rows * shape.bytes()) as u64;
+        memory::check_room(buffers).map_err(|error| {
+            LoaderError::Options(format!("no room for {} buffers of {rows} samples: {error}", options.buffers))
+        })?;
         let program = Program { pipeline: options.pipeline.clone(), limits: options.limits, policy: options.policy };
         let fresh = LoaderState {
             version: STATE_VERSION,
@@ -138,7 +142,7 @@ impl Setup {
             .zip(&options.drives)
             .map(|(number, spec)| {
                 let name = match spec {
-                    DriveSpec::Tcp(url) => url.clone(),
+                    DriveSpec::Remote(url) => url.clone(),
                     DriveSpec::Local(_) if many => format!("csd {number}"),
                     DriveSpec::Local(_) => "csd".to_string(),
                 };
@@ -156,7 +160,7 @@ impl Setup {
         name: &str,
     ) -> Result<(Endpoint, Link, SlotTable), String> {
         let (endpoint, local_slots) = match spec {
-            DriveSpec::Tcp(url) => (Endpoint::remote(url).map_err(|error| error.to_string())?, None),
+            DriveSpec::Remote(url) => (Endpoint::remote(url).map_err(|error| error.to_string())?, None),
             DriveSpec::Local(local) => {
                 let slots = local.slots.unwrap_or_else(|| self.local_slots(options, local));
                 let path = options.dataset_path.as_ref().expect("checked with the options");
@@ -183,7 +187,7 @@ impl Setup {
     /// Slots for a local drive: for `mte` the whole tail, as far as memory allows.
     fn local_slots(&self, options: &LoaderBuilder, drive: &LocalDrive) -> u32 {
         let drives = options.drives.len() as u64;
-        let memory = usage::available_bytes().unwrap_or(1 << 30) / LOCAL_SLOTS_SHARE / drives;
+        let memory = memory::available_bytes().unwrap_or(1 << 30) / LOCAL_SLOTS_SHARE / drives;
         let fitting = u32::try_from(memory / self.layout.total_bytes as u64).unwrap_or(u32::MAX);
         let spare = options.drive_depth as u32 + 1;
         let useful = match options.strategy {

@@ -16,6 +16,7 @@
 pub mod cancel;
 pub mod energy;
 pub mod log;
+pub mod memory;
 pub mod prepare;
 pub mod program;
 pub mod request;

@@ -9,8 +9,10 @@
 //! The payload starts at a multiple of 4096 bytes. The header is written last: a reader that finds a valid one finds the
 //! batch it names. The header's own checksum, the table's and the payload's are CRC32C.
 
+use crate::program::CorruptPolicy;
 use crate::{BATCH_SAMPLES_MAX, BLOCK_BYTES, crc32c_without};
 use ddlp_pixels::{CorruptReason, Shape};
+use std::ops::Range;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -200,6 +202,14 @@ pub enum SlotError {
     /// Fields that contradict each other or the limits.
     #[error("slot header is inconsistent: {0}")]
     Inconsistent(&'static str),
+    /// Rows of another shape.
+    #[error("slot holds rows of {found:?}, {expected:?} was asked for")]
+    Shape {
+        /// Shape found.
+        found: Shape,
+        /// Shape asked for.
+        expected: Shape,
+    },
     /// The slot holds another batch, or another generation of the slot.
     #[error("slot holds epoch {epoch} batch {batch} generation {generation}, not the one asked for")]
     Other {
@@ -222,6 +232,16 @@ pub enum SlotError {
         found: u64,
         /// Sample asked for.
         expected: u64,
+    },
+    /// An outcome that the policy does not allow, or that a drive has no right to decide: whoever sees it prepares the batch.
+    #[error("slot's sample {sample_id} has outcome {outcome:?} of index {index}")]
+    Outcome {
+        /// Sample.
+        sample_id: u64,
+        /// Index that its row is said to be of.
+        index: u64,
+        /// Outcome found.
+        outcome: Outcome,
     },
     /// The payload is damaged.
     #[error("slot payload crc32c {actual:#010x}, {expected:#010x} expected")]
@@ -262,7 +282,7 @@ const _: () = assert!(std::mem::offset_of!(WireHeader, header_crc) == CRC_FIELD.
 
 impl SlotHeader {
     /// Layout of the batch in its slot.
-    pub fn layout(&self) -> Option<SlotLayout> {
+    fn layout(&self) -> Option<SlotLayout> {
         SlotLayout::new(self.requested as usize, self.shape)
     }
 
@@ -344,19 +364,10 @@ impl SlotHeader {
         Ok(header)
     }
 
-    /// Checks that the slot holds exactly the batch asked for.
-    pub fn check_is(&self, epoch: u32, batch: u32, generation: u64) -> Result<(), SlotError> {
-        if (self.epoch, self.batch, self.generation) == (epoch, batch, generation) {
-            return Ok(());
-        }
-        Err(SlotError::Other { epoch: self.epoch, batch: self.batch, generation: self.generation })
-    }
-
     /// Decodes the sample table, checks it against its checksum and against the samples asked for.
     pub fn parse_table(&self, table: &[u8], sample_ids: &[u64]) -> Result<Vec<SampleRecord>, SlotError> {
-        let expected_bytes = self.requested as usize * RECORD_BYTES;
-        if table.len() != expected_bytes
-            || self.requested as usize != sample_ids.len()
+        if self.requested as usize != sample_ids.len()
+            || table.len() != sample_ids.len() * RECORD_BYTES
             || crc32c::crc32c(table) != self.table_crc
         {
             return Err(SlotError::Table);
@@ -375,7 +386,81 @@ impl SlotHeader {
         }
         Ok(records)
     }
+}
 
+/// The batch that a reader expects in a slot.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Epoch of the batch.
+    pub epoch: u32,
+    /// Batch number within the epoch.
+    pub batch: u32,
+    /// Generation given in the request.
+    pub generation: u64,
+    /// Samples asked for; at least one, at most [`BATCH_SAMPLES_MAX`].
+    pub sample_ids: &'a [u64],
+    /// Shape of a row.
+    pub shape: Shape,
+    /// Samples in the dataset: sample `id` is index `id` modulo this.
+    pub dataset_samples: u64,
+    /// What becomes of corrupt samples.
+    pub policy: CorruptPolicy,
+}
+
+/// What a slot with the wanted batch says, its payload apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// One record per sample asked for, in their order.
+    pub records: Vec<SampleRecord>,
+    /// Where the delivered rows lie in the slot.
+    pub payload: Range<usize>,
+    payload_crc: u32,
+}
+
+impl Wanted<'_> {
+    /// Layout of the batch in its slot.
+    pub fn layout(&self) -> SlotLayout {
+        SlotLayout::new(self.sample_ids.len(), self.shape).expect("a batch that was asked for fits a slot")
+    }
+
+    /// Checks header and sample table. `head` has at least the bytes before the payload ([`SlotLayout::payload_offset`]); what
+    /// is beyond them is not looked at.
+    ///
+    /// Everything a drive could say that the host would have to believe is checked or refused here. In particular a drive does
+    /// not decide that a sample cannot be prepared (it may be the drive that cannot read it): such a batch is for the host.
+    pub fn check(&self, head: &[u8]) -> Result<Found, SlotError> {
+        let header = SlotHeader::parse(head)?;
+        if (header.epoch, header.batch, header.generation) != (self.epoch, self.batch, self.generation) {
+            let SlotHeader { epoch, batch, generation, .. } = header;
+            return Err(SlotError::Other { epoch, batch, generation });
+        }
+        if header.shape != self.shape {
+            return Err(SlotError::Shape { found: header.shape, expected: self.shape });
+        }
+        let layout = self.layout();
+        let table = head.get(HEADER_BYTES..HEADER_BYTES + layout.table_bytes()).ok_or(SlotError::Table)?;
+        let records = header.parse_table(table, self.sample_ids)?;
+        if let Some(&SampleRecord { sample_id, index, outcome, .. }) =
+            records.iter().find(|record| !self.is_credible(record))
+        {
+            return Err(SlotError::Outcome { sample_id, index, outcome });
+        }
+        let payload = layout.payload_offset..layout.payload_offset + header.payload_bytes();
+        Ok(Found { records, payload, payload_crc: header.payload_crc })
+    }
+
+    fn is_credible(&self, record: &SampleRecord) -> bool {
+        let own = record.sample_id % self.dataset_samples;
+        match record.outcome {
+            Outcome::Prepared => record.index == own,
+            Outcome::Skipped(CorruptReason::Io) | Outcome::Replaced(CorruptReason::Io) | Outcome::Failed(_) => false,
+            Outcome::Skipped(_) => self.policy == CorruptPolicy::Skip,
+            Outcome::Replaced(_) => self.policy == CorruptPolicy::Replace && record.index < self.dataset_samples,
+        }
+    }
+}
+
+impl Found {
     /// Checks the delivered rows against their checksum.
     pub fn check_payload(&self, payload: &[u8]) -> Result<(), SlotError> {
         let actual = crc32c::crc32c(payload);
@@ -392,12 +477,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn records() -> Vec<SampleRecord> {
-        let reasons = [
-            Outcome::Prepared,
-            Outcome::Skipped(CorruptReason::Truncated),
-            Outcome::Replaced(CorruptReason::Empty),
-            Outcome::Failed(CorruptReason::Io),
-        ];
+        let reasons =
+            [Outcome::Prepared, Outcome::Skipped(CorruptReason::Truncated), Outcome::Prepared, Outcome::Prepared];
         (0..4)
             .map(|i| SampleRecord {
                 sample_id: 100 + i as u64,
@@ -415,43 +496,88 @@ mod tests {
             batch: 9,
             generation: 77,
             requested: 4,
-            delivered: 2,
+            delivered: 3,
             shape: Shape { height: 2, width: 3, channels: 3 },
             table_crc: crc32c::crc32c(&table_to_bytes(&records())),
-            payload_crc: crc32c::crc32c(&[5; 36]),
+            payload_crc: crc32c::crc32c(&[5; 54]),
             busy_us: 1234,
         }
     }
 
-    #[test]
-    fn round_trip() {
-        let parsed = SlotHeader::parse(&header().to_block()).unwrap();
-        assert_eq!(parsed, header());
-        assert_eq!(parsed.parse_table(&table_to_bytes(&records()), &[100, 101, 102, 103]).unwrap(), records());
-        parsed.check_payload(&[5; 36]).unwrap();
-        parsed.check_is(3, 9, 77).unwrap();
-    }
+    const IDS: [u64; 4] = [100, 101, 102, 103];
 
-    #[test]
-    fn another_batch_or_generation_is_told_apart() {
-        for (epoch, batch, generation) in [(2, 9, 77), (3, 8, 77), (3, 9, 76)] {
-            assert!(header().check_is(epoch, batch, generation).is_err());
+    fn wanted() -> Wanted<'static> {
+        Wanted {
+            epoch: 3,
+            batch: 9,
+            generation: 77,
+            sample_ids: &IDS,
+            shape: header().shape,
+            dataset_samples: 100,
+            policy: CorruptPolicy::Skip,
         }
     }
 
-    #[test]
-    fn damage_is_found() {
-        let mut table = table_to_bytes(&records());
-        assert!(matches!(header().parse_table(&table, &[100, 101, 102, 104]), Err(SlotError::Sample { .. })));
-        table[50] ^= 1;
-        assert_eq!(header().parse_table(&table, &[100, 101, 102, 103]), Err(SlotError::Table));
-        assert!(header().check_payload(&[6; 36]).is_err());
+    fn head_of(header: SlotHeader, records: &[SampleRecord]) -> Vec<u8> {
+        let table = table_to_bytes(records);
+        [&SlotHeader { table_crc: crc32c::crc32c(&table), ..header }.to_block()[..], &table].concat()
     }
 
     #[test]
-    fn a_table_whose_rows_disagree_with_the_header_is_refused() {
-        let wrong = SlotHeader { delivered: 3, ..header() };
-        assert_eq!(wrong.parse_table(&table_to_bytes(&records()), &[100, 101, 102, 103]), Err(SlotError::Table));
+    fn the_wanted_batch_is_found() {
+        assert_eq!(SlotHeader::parse(&header().to_block()).unwrap(), header());
+        let found = wanted().check(&head_of(header(), &records())).unwrap();
+        assert_eq!((found.records.clone(), found.payload.clone()), (records(), 8192..8246));
+        found.check_payload(&[5; 54]).unwrap();
+        assert!(found.check_payload(&[6; 54]).is_err());
+    }
+
+    #[test]
+    fn anything_else_in_the_slot_is_refused() {
+        let good = header();
+        let turned = Shape { height: 3, width: 2, channels: 3 };
+        for wrong in [
+            SlotHeader { epoch: 2, ..good },
+            SlotHeader { batch: 8, ..good },
+            SlotHeader { generation: 76, ..good },
+            SlotHeader { shape: turned, ..good },
+            SlotHeader { shape: Shape { height: 1, width: 3, channels: 3 }, ..good },
+            SlotHeader { delivered: 2, ..good },
+        ] {
+            assert!(wanted().check(&head_of(wrong, &records())).is_err(), "{wrong:?}");
+        }
+        let mut other_sample = records();
+        other_sample[3].sample_id = 104;
+        assert!(matches!(wanted().check(&head_of(good, &other_sample)), Err(SlotError::Sample { .. })));
+        let mut damaged = head_of(good, &records());
+        damaged[HEADER_BYTES + 50] ^= 1;
+        assert_eq!(wanted().check(&damaged), Err(SlotError::Table));
+        assert_eq!(wanted().check(&damaged[..HEADER_BYTES + 95]), Err(SlotError::Table));
+    }
+
+    #[test]
+    fn a_drive_is_not_believed_what_only_the_host_can_decide() {
+        let with = |index: u64, outcome: Outcome, policy: CorruptPolicy| {
+            let mut records = records();
+            (records[1].index, records[1].outcome) = (index, outcome);
+            let delivered = records.iter().filter(|record| record.has_row()).count() as u32;
+            Wanted { policy, ..wanted() }.check(&head_of(SlotHeader { delivered, ..header() }, &records)).is_ok()
+        };
+        let skipped = |reason| with(1, Outcome::Skipped(reason), CorruptPolicy::Skip);
+        assert!(skipped(CorruptReason::Truncated) && !skipped(CorruptReason::Io));
+        assert!(!with(2, Outcome::Prepared, CorruptPolicy::Skip), "the pixels of another sample");
+        assert!(!with(1, Outcome::Failed(CorruptReason::Truncated), CorruptPolicy::Skip));
+        assert!(!with(2, Outcome::Replaced(CorruptReason::Truncated), CorruptPolicy::Skip));
+        assert!(with(1, Outcome::Prepared, CorruptPolicy::Fail));
+        assert!(!with(1, Outcome::Skipped(CorruptReason::Truncated), CorruptPolicy::Fail));
+        let replaced = |index| {
+            let record = SampleRecord { index, outcome: Outcome::Replaced(CorruptReason::Empty), ..records()[0] };
+            let header = SlotHeader { requested: 1, delivered: 1, ..header() };
+            Wanted { sample_ids: &IDS[..1], policy: CorruptPolicy::Replace, ..wanted() }
+                .check(&head_of(header, &[record]))
+                .is_ok()
+        };
+        assert!(replaced(99) && !replaced(100));
     }
 
     proptest! {

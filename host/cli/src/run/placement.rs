@@ -48,7 +48,7 @@ impl Placement {
         };
         let spec = |drive: &Drive| match drive {
             Drive::Local => Some(DriveSpec::Local(local())),
-            Drive::Tcp(address) => Some(DriveSpec::Tcp(address.clone())),
+            Drive::Tcp(address) => Some(DriveSpec::Remote(address.clone())),
             Drive::None => None,
         };
         self.drives.iter().filter_map(spec).collect()

@@ -1,14 +1,15 @@
 //! One association with a drive, from the connection to the activated program.
 
+use ddlp_csd::cancel::CancelBatch;
 use ddlp_csd::log::{COUNTERS_LOG, Counters, DriveIdentity, IDENTITY_LOG, LOG_BYTES};
 use ddlp_csd::program::Program;
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::{BLOCK_BYTES, CANCEL_OPCODE, COMPUTE_NSID, PROGRAM_TYPE, RESULTS_NSID};
 use ddlp_driver::program::ProgramSlot;
-use ddlp_driver::{AdminData, Command, Controller, DriverError, Queue, Ticket, logpage, program};
+use ddlp_driver::{AdminData, Command, Completion, Controller, DriverError, Queue, Ticket, logpage, program};
 use ddlp_nvme::{Csi, LogId};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use crate::schedule::BatchId;
 
@@ -42,13 +43,12 @@ pub(crate) enum LinkError {
 /// An association that is ready to execute batches.
 pub(crate) struct Link {
     controller: Arc<dyn Controller>,
-    execute: Box<dyn Queue>,
-    read: Box<dyn Queue>,
+    queue: Box<dyn Queue>,
     pub identity: DriveIdentity,
 }
 
 impl Link {
-    /// Checks that the drive is the one that is wanted, loads the program and opens the queues.
+    /// Checks that the drive is the one that is wanted, loads the program and opens a queue for `depth` batches in work.
     pub fn open(
         controller: Arc<dyn Controller>,
         expected: &Expected,
@@ -64,29 +64,29 @@ impl Link {
         let bytes = work.to_bytes().map_err(|error| LinkError::Refused(error.to_string()))?;
         program::load(&*controller, PROGRAM, PROGRAM_TYPE, &bytes, ADMIN_WITHIN)?;
         program::activate(&*controller, PROGRAM, ADMIN_WITHIN)?;
-        Ok(Self {
-            execute: controller.open_queue(depth)?,
-            read: controller.open_queue(ddlp_driver::tcp::READS_IN_FLIGHT)?,
-            controller,
-            identity,
-        })
+        Ok(Self { queue: controller.open_queue(depth)?, controller, identity })
     }
 
     pub fn execute(&mut self, request: &BatchRequest) -> Result<Ticket, DriverError> {
-        let batch = u64::from(request.epoch) << 32 | u64::from(request.batch);
-        let command = program::execute(PROGRAM, batch, u64::from(request.slot));
-        self.execute.submit(&command, request.to_bytes())
+        let (batch, slot) = request.parameters();
+        let command = program::execute(PROGRAM, batch, slot);
+        self.queue.submit(&command, request.to_bytes())
     }
 
-    /// The queue on which Execute commands complete.
-    pub fn execute_queue(&mut self) -> &mut dyn Queue {
-        &mut *self.execute
+    /// The next Execute that completed, or nothing by `until`.
+    pub fn poll(&mut self, until: Instant) -> Result<Option<(Ticket, Completion)>, DriverError> {
+        self.queue.poll(until)
+    }
+
+    /// To end the association from another thread.
+    pub fn controller(&self) -> Weak<dyn Controller> {
+        Arc::downgrade(&self.controller)
     }
 
     /// Asks the drive to stop work on a batch; its Execute completes with an abort status.
     pub fn cancel(&self, id: BatchId) -> Result<(), DriverError> {
-        let command =
-            Command { opcode: CANCEL_OPCODE, cdw10_15: [id.batch, id.epoch, 0, 0, 0, 0], ..Command::default() };
+        let cancel = CancelBatch { epoch: id.epoch, batch: id.batch };
+        let command = Command { opcode: CANCEL_OPCODE, cdw10_15: cancel.dwords(), ..Command::default() };
         self.controller.admin(&command, AdminData::None, CANCEL_WITHIN).map(|_| ())
     }
 
@@ -99,7 +99,7 @@ impl Link {
         within: Duration,
     ) -> Result<(), DriverError> {
         let lba = (u64::from(slot) * self.identity.slot_bytes + offset as u64) / BLOCK_BYTES as u64;
-        self.read.read_blocks(RESULTS_NSID, lba, into, within)
+        self.queue.read_blocks(RESULTS_NSID, lba, into, within)
     }
 
     /// What the drive has done.

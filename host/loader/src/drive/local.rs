@@ -13,7 +13,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,12 @@ use std::time::{Duration, Instant};
 const READY_WITHIN: Duration = Duration::from_secs(30);
 /// How long it may take to leave after its pipe was closed.
 const LEAVE_WITHIN: Duration = Duration::from_secs(2);
-/// How often it is started again within one run.
+/// How often it is started again without having finished a batch in between.
 pub(super) const RESTARTS_MAX: u32 = 10;
+/// How often a thread that waits for it looks whether the run was stopped.
+const STOP_LOOK: Duration = Duration::from_millis(50);
+/// Longest line that it is taken to print.
+const LINE_BYTES: u64 = 4096;
 /// Lines of its log that are kept for messages.
 const LOG_LINES: usize = 12;
 
@@ -46,8 +50,8 @@ pub(crate) enum AgentError {
     NotFound,
     #[error("{program} cannot be started: {source}")]
     Spawn { program: String, source: std::io::Error },
-    #[error("result memory of {bytes} bytes cannot be made: {source}")]
-    Memory { bytes: u64, source: std::io::Error },
+    #[error("there is no memory for its result slots ({source}): use fewer slots, smaller batches, or a file")]
+    Memory { source: std::io::Error },
     #[error("its result slots in {} cannot be mapped: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
     #[error("its agent ended before it was ready ({status}){log}")]
@@ -69,7 +73,7 @@ impl LocalAgent {
     ) -> Result<(Self, SlotTable), AgentError> {
         let program = find_agent(drive.agent.as_deref())?;
         let total = u64::from(slots) * slot_bytes as u64;
-        let memory_error = |source| AgentError::Memory { bytes: total, source };
+        let memory_error = |source| AgentError::Memory { source };
         let memory = match drive.results {
             LocalResults::Shared => Some(result_memory(total).map_err(memory_error)?),
             LocalResults::Read | LocalResults::File(_) => None,
@@ -95,7 +99,7 @@ impl LocalAgent {
         let mut table = table.map_err(memory_error)?;
         let memory = memory.map(OwnedFd::from);
         let mut agent = Self { program, args, memory, child: None, url: String::new(), log: Arc::default() };
-        agent.spawn()?;
+        agent.spawn(&|| false)?;
         if let LocalResults::File(path) = &drive.results {
             // The agent has made sure that the file holds slots and nothing else.
             let file = File::open(path).and_then(|file| SlotTable::shared(slots, slot_bytes, &file, false));
@@ -120,12 +124,12 @@ impl LocalAgent {
     }
 
     /// Kills what is left of it and starts it again on the same result memory.
-    pub fn restart(&mut self) -> Result<(), AgentError> {
+    pub fn restart(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<(), AgentError> {
         self.kill();
-        self.spawn()
+        self.spawn(is_stopped)
     }
 
-    fn spawn(&mut self) -> Result<(), AgentError> {
+    fn spawn(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<(), AgentError> {
         let inherited = self.memory.as_ref().map(AsRawFd::as_raw_fd);
         let mut command = Command::new(&self.program);
         command.args(&self.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
@@ -145,37 +149,47 @@ impl LocalAgent {
             });
         }
         let spawn_error = |source| AgentError::Spawn { program: self.program.display().to_string(), source };
-        let mut child = command.spawn().map_err(spawn_error)?;
-        let stdout = child.stdout.take().expect("piped above");
-        let stderr = child.stderr.take().expect("piped above");
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let log = self.log.clone();
-        let keep_log = move || {
-            for line in BufReader::new(stderr.take(u64::MAX)).lines().map_while(Result::ok) {
-                tracing::info!(target: "ddlp_device", "{line}");
-                let mut log = log.lock().expect("no panic while the log is locked");
-                if log.len() == LOG_LINES {
-                    log.remove(0);
+        // The agent is a child of this thread, which lives as long as its log does: the kernel takes the end of the thread that
+        // started a process for the end of its parent.
+        let attend = move || {
+            let started = command.spawn().map(|mut child| (child.stderr.take().expect("piped above"), child));
+            match started {
+                Ok((stderr, child)) => {
+                    if sender.send(Ok(child)).is_ok() {
+                        keep_log(stderr, &log);
+                    }
                 }
-                log.push(line);
+                Err(error) => drop(sender.send(Err(error))),
             }
         };
-        std::thread::Builder::new().name("ddlp-agent-log".into()).spawn(keep_log).map_err(spawn_error)?;
+        std::thread::Builder::new().name("ddlp-agent".into()).spawn(attend).map_err(spawn_error)?;
+        let mut child = receiver.recv().expect("the thread sends before it ends").map_err(spawn_error)?;
+        let stdout = child.stdout.take().expect("piped above");
         self.child = Some(child);
-        self.url = self.wait_ready(stdout)?;
+        self.url = self.wait_ready(stdout, is_stopped)?;
         Ok(())
     }
 
     /// Waits for the line that says where the agent listens.
-    fn wait_ready(&mut self, stdout: ChildStdout) -> Result<String, AgentError> {
+    fn wait_ready(&mut self, stdout: ChildStdout, is_stopped: &dyn Fn() -> bool) -> Result<String, AgentError> {
         let (sender, receiver) = std::sync::mpsc::channel();
         let read_line = move || {
             let mut line = String::new();
-            let _ = BufReader::new(stdout).read_line(&mut line);
+            let _ = BufReader::new(stdout.take(LINE_BYTES)).read_line(&mut line);
             let _ = sender.send(line);
         };
         let spawn_error = |source| AgentError::Spawn { program: self.program.display().to_string(), source };
         std::thread::Builder::new().name("ddlp-agent-ready".into()).spawn(read_line).map_err(spawn_error)?;
-        let line = receiver.recv_timeout(READY_WITHIN).map_err(|_| AgentError::NotReady(READY_WITHIN))?;
+        let until = Instant::now() + READY_WITHIN;
+        let line = loop {
+            match receiver.recv_timeout(STOP_LOOK) {
+                Ok(line) => break line,
+                Err(_) if is_stopped() || Instant::now() >= until => return Err(AgentError::NotReady(READY_WITHIN)),
+                Err(_) => {}
+            }
+        };
         if line.is_empty() {
             let status = self.child.as_mut().and_then(|child| child.wait().ok());
             let log = self.log.lock().expect("no panic while the log is locked");
@@ -216,6 +230,22 @@ impl Drop for LocalAgent {
     }
 }
 
+/// Passes the agent's log on, and keeps its last lines for messages, until the agent closes it.
+fn keep_log(stderr: ChildStderr, log: &Mutex<Vec<String>>) {
+    let mut stderr = BufReader::new(stderr);
+    let mut line = Vec::new();
+    while let Ok(1..) = stderr.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line) {
+        let text = String::from_utf8_lossy(&line).trim_end().to_string();
+        line.clear();
+        tracing::info!(target: "ddlp_device", "{text}");
+        let mut log = log.lock().expect("no panic while the log is locked");
+        if log.len() == LOG_LINES {
+            log.remove(0);
+        }
+        log.push(text);
+    }
+}
+
 /// What the agent prints when it serves.
 #[derive(serde::Deserialize)]
 struct Ready {
@@ -240,6 +270,7 @@ fn find_agent(named: Option<&Path>) -> Result<PathBuf, AgentError> {
 /// The memory that host and agent share. It is allocated here, where a lack of it is an error and costs the epoch no time, and
 /// nobody can shrink it under the mappings.
 fn result_memory(bytes: u64) -> std::io::Result<File> {
+    ddlp_csd::memory::check_room(bytes)?;
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     let file = File::from(memfd_create(c"ddlp-results", flags)?);
     file.set_len(bytes)?;

@@ -1,6 +1,7 @@
 //! A drive as a prong: how it is reached, and the thread that keeps it at work.
 //!
-//! - `prong`: the thread: Execute commands in flight, results out of the slots, survival of whatever happens to the drive.
+//! - `prong`: the thread: Execute commands in flight. `results`: what comes out of the slots. `rejoin`: survival of whatever
+//!   happens to the drive.
 //! - `link`: one association, from the connection to the activated program.
 //! - `local`: the agent as a child process, with shared result memory.
 //! - `slots`: which slots are free, leases of shared ones.
@@ -8,10 +9,11 @@
 mod link;
 mod local;
 mod prong;
+mod rejoin;
+mod results;
 mod slots;
 
-use ddlp_driver::DriverError;
-use ddlp_driver::tcp::TcpTarget;
+use ddlp_driver::{DriverError, Target};
 pub(crate) use link::{Expected, Link, LinkError};
 pub(crate) use local::{AgentError, LocalAgent};
 pub(crate) use prong::{DriveProng, DriveSetup};
@@ -24,7 +26,7 @@ pub enum DriveSpec {
     /// An agent that the loader starts itself.
     Local(LocalDrive),
     /// An agent that runs already: `tcp://HOST:PORT/NQN`.
-    Tcp(String),
+    Remote(String),
 }
 
 /// How the loader starts an agent of its own.
@@ -65,33 +67,34 @@ pub enum LocalResults {
 pub(crate) struct Endpoint {
     /// The agent, if it is the loader's own.
     pub agent: Option<LocalAgent>,
-    pub target: TcpTarget,
+    target: Target,
 }
 
 impl Endpoint {
     pub fn local(agent: LocalAgent) -> Result<Self, DriverError> {
-        Ok(Self { target: TcpTarget::parse(agent.url())?, agent: Some(agent) })
+        Ok(Self { target: Target::parse(agent.url())?, agent: Some(agent) })
     }
 
-    pub fn remote(url: &str) -> Result<Self, DriverError> {
-        Ok(Self { target: TcpTarget::parse(url)?, agent: None })
+    pub fn remote(address: &str) -> Result<Self, DriverError> {
+        Ok(Self { target: Target::parse(address)?, agent: None })
     }
 
-    /// Starts the loader's own agent again; it may listen elsewhere afterwards.
-    fn restart(agent: &mut LocalAgent, target: &mut TcpTarget) -> Result<(), AgentError> {
-        agent.restart()?;
-        let fresh = TcpTarget::parse(agent.url()).map_err(|error| AgentError::Ready(error.to_string()))?;
-        (target.address, target.nqn) = (fresh.address, fresh.nqn);
+    /// Starts the loader's own agent again, if it has one; it may listen elsewhere afterwards.
+    fn restart(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<(), AgentError> {
+        if let Some(agent) = &mut self.agent {
+            agent.restart(is_stopped)?;
+            self.target = self.target.moved_to(agent.url()).map_err(|error| AgentError::Ready(error.to_string()))?;
+        }
         Ok(())
     }
 }
 
-/// Connects to a drive for the first time.
+/// Connects to a drive, checks it and gets it ready for work.
 pub(crate) fn connect(
     endpoint: &Endpoint,
     expected: &Expected,
     program: &ddlp_csd::program::Program,
     depth: usize,
 ) -> Result<Link, LinkError> {
-    Link::open(ddlp_driver::tcp::connect(&endpoint.target)?, expected, program, depth)
+    Link::open(endpoint.target.connect()?, expected, program, depth)
 }

@@ -4,17 +4,14 @@
 //! A batch whose Execute fails, whose result is damaged, or whose association is lost goes back to the schedule; nothing
 //! that a drive does can lose a sample.
 
-use super::local::RESTARTS_MAX;
-use super::{Endpoint, Expected, Link, LinkError, SlotLease, SlotTable, connect};
-use crate::batch::Pixels;
-use crate::buffers::PooledBuffer;
-use crate::engine::Engine;
-use crate::schedule::{BatchId, Finished, ProngId, Room};
-use ddlp_csd::BLOCK_BYTES;
+use super::rejoin::Tries;
+use super::results::Held;
+use super::{Endpoint, Expected, Link, SlotTable};
+use crate::engine::{Engine, GivenUp};
+use crate::schedule::{BatchId, ProngId};
 use ddlp_csd::log::Counters;
 use ddlp_csd::request::BatchRequest;
-use ddlp_csd::slot::{HEADER_BYTES, SampleRecord, SlotError, SlotHeader, SlotLayout};
-use ddlp_driver::{Backoff, BackoffLimits, Completion, DriverError, Ticket};
+use ddlp_driver::{Completion, DriverError, Ticket};
 use ddlp_nvme::Status;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,58 +23,43 @@ const POLL_SLICE: Duration = Duration::from_millis(5);
 const POLL_SLICE_FULL: Duration = Duration::from_millis(20);
 /// A drive has this many times its expected time for what is queued, if that is longer than the configured time-out.
 const PATIENCE: f64 = 10.0;
-/// A local agent that is running but cannot be reached for this long is started again.
-const UNREACHABLE: Duration = Duration::from_secs(10);
 /// How long a slot that another host has is left alone.
 const FOREIGN_LOOK: Duration = Duration::from_secs(1);
-/// How often a drive is tried again: the first delays double up to two seconds; a run that lasts goes on trying.
-const BACKOFF: BackoffLimits =
-    BackoffLimits { first: Duration::from_millis(100), cap: Duration::from_secs(2), attempts_max: u32::MAX };
+/// How much less an agent may have been up than the time since it was asked first, before it counts as another process.
+const UPTIME_SLACK: Duration = Duration::from_secs(2);
 
 /// An Execute in flight.
-struct Flight {
+pub(super) struct Flight {
     ticket: Ticket,
-    id: BatchId,
-    slot: u32,
+    pub id: BatchId,
+    pub slot: u32,
     generation: u64,
     sample_ids: Vec<u64>,
+    patience: Duration,
     deadline: Instant,
     cancelled: bool,
 }
 
-/// A finished batch that lies in its slot and waits for a buffer.
-struct Held {
-    id: BatchId,
-    slot: u32,
-    generation: u64,
-    sample_ids: Vec<u64>,
-}
-
-/// Why a result cannot be used.
-#[derive(Debug, thiserror::Error)]
-enum ResultError {
-    #[error(transparent)]
-    Slot(#[from] SlotError),
-    #[error(transparent)]
-    Driver(#[from] DriverError),
-}
-
 /// One drive and its thread's state.
 pub(crate) struct DriveProng {
-    engine: Arc<Engine>,
-    prong: ProngId,
-    endpoint: Endpoint,
-    expected: Expected,
-    link: Option<Link>,
-    slots: Arc<SlotTable>,
-    flights: Vec<Flight>,
-    held: VecDeque<Held>,
-    /// Slots that another host has, and when that was seen.
-    foreign: Vec<(u32, Instant)>,
+    pub(super) engine: Arc<Engine>,
+    pub(super) prong: ProngId,
+    /// Before the endpoint: the association ends before its agent does.
+    pub(super) link: Option<Link>,
+    pub(super) endpoint: Endpoint,
+    pub(super) expected: Expected,
+    pub(super) slots: Arc<SlotTable>,
+    pub(super) flights: Vec<Flight>,
+    /// Finished batches that wait for a buffer.
+    pub(super) held: VecDeque<Held>,
+    /// Slots that the drive keeps for somebody else, and since when that is known.
+    pub(super) foreign: Vec<(u32, Instant)>,
+    pub(super) tries: Tries,
+    pub(super) depth: usize,
+    pub(super) timeout: Duration,
     generation: u64,
-    depth: usize,
-    timeout: Duration,
-    first_counters: Option<Counters>,
+    /// What the agent had used before the run, and when it was asked.
+    before: Option<(Counters, Instant)>,
 }
 
 /// What a drive prong is made of.
@@ -100,17 +82,19 @@ impl DriveProng {
         let generation = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .map_or(0, |since| since.as_nanos() as u64);
+        engine.watch(setup.prong, link.controller());
         Self {
             engine,
             prong: setup.prong,
             endpoint,
             expected,
-            first_counters: link.counters(),
+            before: link.counters().map(|counters| (counters, Instant::now())),
             link: Some(link),
             slots: Arc::new(slots),
             flights: Vec::new(),
             held: VecDeque::new(),
             foreign: Vec::new(),
+            tries: Tries::new(setup.prong as u64),
             generation,
             depth: setup.depth,
             timeout: setup.timeout,
@@ -129,11 +113,9 @@ impl DriveProng {
             }
         }
         self.report_usage();
-        // The association ends before its agent does.
-        self.link = None;
     }
 
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.engine.is_stopped() || self.engine.lock().schedule.is_done()
     }
 
@@ -155,19 +137,24 @@ impl DriveProng {
                 reason: "keep alive unanswered or connection closed".into(),
             });
         }
-        if let Some((ticket, completion)) = link.execute_queue().poll(until)? {
-            self.complete(ticket, completion);
+        if let Some((ticket, completion)) = link.poll(until)? {
+            self.complete(ticket, completion)?;
         }
         self.check_deadlines()
     }
 
-    /// Tells the drive to stop work on batches that another prong finished first.
+    /// Tells the drive to stop work on batches that another prong finished first. That saves time and nothing else, so only an
+    /// error that is the association's end matters.
     fn cancel_lost(&mut self) -> Result<(), DriverError> {
         let lost = self.engine.lock().schedule.take_cancels(self.prong);
         for id in lost {
             if let Some(flight) = self.flights.iter_mut().find(|flight| flight.id == id) {
                 flight.cancelled = true;
-                self.link.as_ref().expect("served only with a link").cancel(id)?;
+                match self.link.as_ref().expect("served only with a link").cancel(id) {
+                    Err(error) if error.ends_association() => return Err(error),
+                    Err(error) => tracing::debug!("batch not cancelled: {error}"),
+                    Ok(()) => {}
+                }
             }
         }
         Ok(())
@@ -207,17 +194,31 @@ impl DriveProng {
                 sample_ids,
             };
             let submitted = self.link.as_mut().expect("served only with a link").execute(&request);
-            let flight = Flight {
-                ticket: *submitted.as_ref().unwrap_or(&Ticket(u64::MAX)),
+            let ticket = match submitted {
+                Ok(ticket) => ticket,
+                Err(error) if error.ends_association() => {
+                    self.slots.put(slot);
+                    self.engine.give_up(self.prong, id, GivenUp::Returned);
+                    return Err(error);
+                }
+                Err(error) => {
+                    self.slots.put(slot);
+                    let what = format!("the drive cannot be asked for it: {error}");
+                    self.engine.give_up(self.prong, id, GivenUp::Failed { kind: "status", what });
+                    continue;
+                }
+            };
+            let patience = self.patience();
+            self.flights.push(Flight {
+                ticket,
                 id,
                 slot,
                 generation: self.generation,
                 sample_ids: request.sample_ids,
-                deadline: Instant::now() + self.patience(),
+                patience,
+                deadline: Instant::now() + patience,
                 cancelled: false,
-            };
-            self.flights.push(flight);
-            submitted?;
+            });
         }
         Ok(())
     }
@@ -246,236 +247,66 @@ impl DriveProng {
             Some(flight) => Err(DriverError::TimedOut {
                 peer: "drive".into(),
                 what: format!("Execute of epoch {} batch {}", flight.id.epoch, flight.id.batch),
-                after: self.timeout,
+                after: flight.patience,
             }),
         }
     }
 
-    fn complete(&mut self, ticket: Ticket, completion: Completion) {
-        let Some(at) = self.flights.iter().position(|flight| flight.ticket == ticket) else { return };
+    fn complete(&mut self, ticket: Ticket, completion: Completion) -> Result<(), DriverError> {
+        let Some(at) = self.flights.iter().position(|flight| flight.ticket == ticket) else { return Ok(()) };
+        let status = Status(completion.status);
+        if status.same_code(Status::NAMESPACE_NOT_READY) && status.is_do_not_retry() {
+            return Err(DriverError::Lost { peer: "drive".into(), reason: "it is about to end".into() });
+        }
         let flight = self.flights.swap_remove(at);
-        if completion.status != 0 {
-            return self.give_up(flight, completion.status);
+        if !status.is_success() {
+            self.give_up(flight, status);
+            return Ok(());
         }
-        let mut core = self.engine.lock();
-        let now = core.recorder.now();
-        let used = core.schedule.executed(self.prong, flight.id, now) == Finished::Used;
-        core.recorder.released(self.prong, flight.id, used);
-        drop(core);
-        let held =
-            Held { id: flight.id, slot: flight.slot, generation: flight.generation, sample_ids: flight.sample_ids };
-        if !used {
-            self.slots.put(held.slot);
-        } else if self.slots.is_shared() {
-            self.hand_over_shared(held);
+        let Flight { id, slot, generation, sample_ids, .. } = flight;
+        if self.engine.executed(self.prong, id) {
+            self.tries = Tries::new(self.prong as u64);
+            self.take_result(Held { id, slot, generation, sample_ids });
         } else {
-            self.held.push_back(held);
-        }
-    }
-
-    /// An Execute that did not succeed.
-    fn give_up(&mut self, flight: Flight, status: u16) {
-        let mut core = self.engine.lock();
-        core.recorder.released(self.prong, flight.id, false);
-        if Status(status).same_code(Status::INSUFFICIENT_RESOURCES) {
-            // Another host of this drive has the slot.
-            core.schedule.returned(self.prong, flight.id);
-            core.recorder.note("the drive's result slots are shared with another host".into());
-            self.foreign.push((flight.slot, Instant::now()));
-            return;
-        }
-        self.slots.put(flight.slot);
-        if flight.cancelled && Status(status).same_code(Status::ABORT_REQUESTED) {
-            core.schedule.cancelled(self.prong, flight.id);
-        } else {
-            core.schedule.failed(self.prong, flight.id);
-            let status = Status(status);
-            core.recorder.fault(self.prong, Some(flight.id), "status", format!("Execute was answered with {status}"));
-        }
-        drop(core);
-        self.engine.wake_workers();
-    }
-
-    /// Checks a result in shared memory and makes it ready in place.
-    fn hand_over_shared(&mut self, held: Held) {
-        let checked = self.slots.bytes(held.slot).ok_or(SlotError::TooShort(0)).and_then(|slot| {
-            let (header, records) = check_head(slot, &held)?;
-            let offset = header.layout().map_or(slot.len(), |layout| layout.payload_offset);
-            let payload = offset..offset + header.payload_bytes();
-            header.check_payload(slot.get(payload.clone()).ok_or(SlotError::Inconsistent("payload extent"))?)?;
-            Ok((records, payload))
-        });
-        match checked {
-            Ok((records, payload)) => {
-                let lease = SlotLease::new(self.slots.clone(), held.slot, payload);
-                self.engine.make_ready(&mut self.engine.lock(), self.prong, held.id, records, Pixels::Slot(lease));
-            }
-            Err(error) => self.refuse_result(held, &error),
-        }
-    }
-
-    fn refuse_result(&mut self, held: Held, error: &SlotError) {
-        self.slots.put(held.slot);
-        let mut core = self.engine.lock();
-        core.schedule.failed(self.prong, held.id);
-        core.recorder.fault(self.prong, Some(held.id), "damaged", error.to_string());
-        drop(core);
-        self.engine.wake_workers();
-    }
-
-    /// Reads finished batches out of their slots, as far as there are buffers for them.
-    fn fetch_held(&mut self) -> Result<(), DriverError> {
-        let mut at = 0;
-        while at < self.held.len() {
-            let id = self.held[at].id;
-            let mut core = self.engine.lock();
-            let is_wanted = core.schedule.is_wanted(self.prong, id);
-            let has_room = match self.engine.buffer_room(&core) {
-                Some(Room::Any) => true,
-                Some(Room::Critical) => core.schedule.is_critical(id),
-                None => false,
-            };
-            if is_wanted && !has_room {
-                at += 1;
-                continue;
-            }
-            let buffer = if is_wanted { self.engine.pool.take() } else { Ok(None) };
-            drop(core);
-            let held = self.held.remove(at).expect("checked above");
-            match buffer {
-                Ok(Some(mut buffer)) => match self.read_result(&held, &mut buffer) {
-                    Ok(records) => {
-                        self.slots.put(held.slot);
-                        let pixels = Pixels::Pooled(PooledBuffer::new(buffer, self.engine.pool.clone()));
-                        core = self.engine.lock();
-                        self.engine.make_ready(&mut core, self.prong, held.id, records, pixels);
-                    }
-                    Err(error) => {
-                        self.engine.pool.put(buffer);
-                        match error {
-                            ResultError::Slot(error) => self.refuse_result(held, &error),
-                            ResultError::Driver(error) => {
-                                self.held.push_back(held);
-                                return Err(error);
-                            }
-                        }
-                    }
-                },
-                // Another prong was first, or memory was refused: the schedule's state tells.
-                Ok(None) | Err(_) => {
-                    self.slots.put(held.slot);
-                    self.engine.lock().schedule.failed(self.prong, held.id);
-                }
-            }
+            self.slots.put(slot);
         }
         Ok(())
     }
 
-    fn read_result(&mut self, held: &Held, buffer: &mut [u8]) -> Result<Vec<SampleRecord>, ResultError> {
-        let link = self.link.as_mut().expect("served only with a link");
-        let samples = held.sample_ids.len();
-        let layout = SlotLayout::new(samples, self.engine.task.shape).expect("the builder checked the batch");
-        let mut head = vec![0; layout.payload_offset];
-        link.read_slot(held.slot, 0, &mut head, self.timeout)?;
-        let (header, records) = check_head(&head, held)?;
-        let padded = header.payload_bytes().next_multiple_of(BLOCK_BYTES);
-        let target = buffer.get_mut(..padded).ok_or(SlotError::Inconsistent("payload larger than the batch"))?;
-        link.read_slot(held.slot, layout.payload_offset, target, self.timeout)?;
-        header.check_payload(&target[..header.payload_bytes()])?;
-        Ok(records)
-    }
-
-    /// The association is gone: everything in flight goes back to the schedule.
-    fn lose_link(&mut self, error: &DriverError) {
-        self.link = None;
-        let kind = if matches!(error, DriverError::TimedOut { .. }) { "timeout" } else { "lost" };
-        let batch = self.flights.first().map(|flight| flight.id);
-        let mut core = self.engine.lock();
-        for flight in self.flights.drain(..) {
-            core.recorder.released(self.prong, flight.id, false);
+    /// An Execute that did not succeed.
+    fn give_up(&mut self, flight: Flight, status: Status) {
+        let is_foreign = status.same_code(Status::INSUFFICIENT_RESOURCES);
+        if is_foreign {
+            self.engine.lock().recorder.note("the drive's result slots are shared with another host".into());
+        }
+        // Otherwise its own host has it still, from an association that the drive does not know to be lost.
+        let why = if is_foreign || status.same_code(Status::NAMESPACE_NOT_READY) {
+            self.foreign.push((flight.slot, Instant::now()));
+            GivenUp::Returned
+        } else {
             self.slots.put(flight.slot);
-        }
-        for held in self.held.drain(..) {
-            self.slots.put(held.slot);
-        }
-        for (slot, _) in self.foreign.drain(..) {
-            self.slots.put(slot);
-        }
-        core.schedule.prong_down(self.prong);
-        core.recorder.fault(self.prong, batch, kind, error.to_string());
-        drop(core);
-        self.engine.wake_workers();
+            if flight.cancelled && status.same_code(Status::ABORT_REQUESTED) {
+                GivenUp::Cancelled
+            } else {
+                GivenUp::Failed { kind: "status", what: format!("Execute was answered with {status}") }
+            }
+        };
+        self.engine.give_up(self.prong, flight.id, why);
     }
 
-    /// Tries until the drive works again; false when it never will, or the run is over.
-    fn rejoin(&mut self) -> bool {
-        let mut backoff = Backoff::new(BACKOFF, self.prong as u64);
-        let unreachable_since = Instant::now();
-        let mut restarts = 0;
-        while !self.is_over() {
-            if let Some(agent) = &mut self.endpoint.agent {
-                let is_hung = unreachable_since.elapsed() > UNREACHABLE * (restarts + 1);
-                if !agent.is_running() || is_hung {
-                    restarts += 1;
-                    if restarts > RESTARTS_MAX {
-                        self.fault("refused", format!("its agent was started {} times in vain", RESTARTS_MAX));
-                        return false;
-                    }
-                    let restarted = Endpoint::restart(agent, &mut self.endpoint.target);
-                    match restarted {
-                        Ok(()) => self.fault("restart", "its agent was started again".into()),
-                        Err(error) => self.fault("restart", format!("its agent cannot be started again: {error}")),
-                    }
-                }
-            }
-            match connect(&self.endpoint, &self.expected, &self.engine.task.program, self.depth) {
-                Ok(link) => {
-                    self.link = Some(link);
-                    self.engine.lock().schedule.prong_up(self.prong);
-                    self.fault("rejoined", "the drive works again".into());
-                    return true;
-                }
-                Err(LinkError::Refused(reason)) => {
-                    self.fault("refused", reason);
-                    return false;
-                }
-                Err(LinkError::Driver(error)) if error.is_transient() => tracing::debug!("drive still away: {error}"),
-                Err(LinkError::Driver(error)) => {
-                    self.fault("refused", error.to_string());
-                    return false;
-                }
-            }
-            if self.engine.sleep(backoff.next_delay().unwrap_or(BACKOFF.cap)) {
-                return false;
-            }
-        }
-        false
-    }
-
-    fn fault(&self, kind: &'static str, what: String) {
-        self.engine.lock().recorder.fault(self.prong, None, kind, what);
-    }
-
-    /// What the agent used during the run.
+    /// What the agent used during the run; nothing when it is not the process that it was at the start.
     fn report_usage(&mut self) {
-        let Some(counters) = self.link.as_ref().and_then(Link::counters) else { return };
-        let first = self.first_counters.unwrap_or_default();
-        let cpu_s = counters.cpu_us.saturating_sub(first.cpu_us) as f64 / 1e6;
-        let energy_j = match (counters.energy_mj, first.energy_mj) {
+        let Some(now) = self.link.as_ref().and_then(Link::counters) else { return };
+        let Some((before, asked)) = self.before else { return };
+        if Duration::from_secs(now.uptime_s) + UPTIME_SLACK < Duration::from_secs(before.uptime_s) + asked.elapsed() {
+            return;
+        }
+        let cpu_s = now.cpu_us.saturating_sub(before.cpu_us) as f64 / 1e6;
+        let energy_j = match (now.energy_mj, before.energy_mj) {
             (Some(end), Some(start)) => Some(end.saturating_sub(start) as f64 / 1e3),
             _ => None,
         };
-        let peak_mb = counters.peak_rss_bytes as f64 / 1e6;
+        let peak_mb = now.peak_rss_bytes as f64 / 1e6;
         self.engine.lock().recorder.drive_usage(self.prong, Some(cpu_s), Some(peak_mb), energy_j);
     }
-}
-
-/// Checks header and sample table against what was asked for. `head` holds at least both.
-fn check_head(head: &[u8], held: &Held) -> Result<(SlotHeader, Vec<SampleRecord>), SlotError> {
-    let header = SlotHeader::parse(head)?;
-    header.check_is(held.id.epoch, held.id.batch, held.generation)?;
-    let layout = header.layout().ok_or(SlotError::Inconsistent("sample count"))?;
-    let table = head.get(HEADER_BYTES..HEADER_BYTES + layout.table_bytes()).ok_or(SlotError::Table)?;
-    let records = header.parse_table(table, &held.sample_ids)?;
-    Ok((header, records))
 }

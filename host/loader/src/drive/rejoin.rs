@@ -1,0 +1,98 @@
+//! A drive that went away: what it had goes back to the schedule, and it is tried again until it works.
+
+use super::local::RESTARTS_MAX;
+use super::prong::DriveProng;
+use super::{LinkError, connect};
+use crate::schedule::BatchId;
+use ddlp_driver::{Backoff, BackoffLimits, DriverError};
+use std::time::{Duration, Instant};
+
+/// A local agent that is running but cannot be reached for this long is started again.
+const UNREACHABLE: Duration = Duration::from_secs(10);
+/// How often a drive is tried again: the first delays double up to two seconds; a run that lasts goes on trying.
+const BACKOFF: BackoffLimits =
+    BackoffLimits { first: Duration::from_millis(100), cap: Duration::from_secs(2), attempts_max: u32::MAX };
+
+/// The tries since a drive was of use last.
+pub(super) struct Tries {
+    backoff: Backoff,
+    /// Starts of the loader's own agent.
+    restarts: u32,
+}
+
+impl Tries {
+    pub fn new(seed: u64) -> Self {
+        Self { backoff: Backoff::new(BACKOFF, seed), restarts: 0 }
+    }
+}
+
+impl DriveProng {
+    /// The association is gone: everything in flight goes back to the schedule.
+    pub(super) fn lose_link(&mut self, error: &DriverError) {
+        self.link = None;
+        let flights: Vec<BatchId> = self.flights.iter().map(|flight| flight.id).collect();
+        for slot in self.flights.drain(..).map(|flight| flight.slot) {
+            self.slots.put(slot);
+        }
+        for slot in self.held.drain(..).map(|held| held.slot) {
+            self.slots.put(slot);
+        }
+        for (slot, _) in self.foreign.drain(..) {
+            self.slots.put(slot);
+        }
+        let kind = if matches!(error, DriverError::TimedOut { .. }) { "timeout" } else { "lost" };
+        self.engine.lose(self.prong, &flights, kind, error.to_string());
+    }
+
+    /// Tries until the drive works again; false when it never will, or the run is over.
+    pub(super) fn rejoin(&mut self) -> bool {
+        let mut unreachable_since = Instant::now();
+        while !self.is_over() {
+            // A drive that comes back and fails again at once has to wait as well.
+            let delay = self.tries.backoff.next_delay().unwrap_or(BACKOFF.cap);
+            if self.engine.sleep(delay) || !self.revive_agent(&mut unreachable_since) {
+                return false;
+            }
+            match connect(&self.endpoint, &self.expected, &self.engine.task.program, self.depth) {
+                Ok(link) => {
+                    self.engine.watch(self.prong, link.controller());
+                    self.link = Some(link);
+                    self.engine.regain(self.prong);
+                    return true;
+                }
+                Err(LinkError::Driver(error)) if error.is_transient() => tracing::debug!("drive still away: {error}"),
+                Err(error) => {
+                    self.engine.fault(self.prong, "refused", error.to_string());
+                    return false;
+                }
+            }
+        }
+        false
+    }
+
+    /// Starts the loader's own agent again when it is gone, or runs without being reachable. False when that has been in vain too
+    /// often.
+    fn revive_agent(&mut self, unreachable_since: &mut Instant) -> bool {
+        let Some(agent) = &mut self.endpoint.agent else { return true };
+        if agent.is_running() && unreachable_since.elapsed() < UNREACHABLE {
+            return true;
+        }
+        if self.tries.restarts == RESTARTS_MAX {
+            self.engine.fault(self.prong, "refused", format!("its agent was started {RESTARTS_MAX} times in vain"));
+            return false;
+        }
+        self.tries.restarts += 1;
+        *unreachable_since = Instant::now();
+        let engine = self.engine.clone();
+        let restarted = self.endpoint.restart(&|| engine.is_stopped());
+        self.engine.fault(
+            self.prong,
+            "restart",
+            match restarted {
+                Ok(()) => "its agent was started again".into(),
+                Err(error) => format!("its agent cannot be started again: {error}"),
+            },
+        );
+        true
+    }
+}

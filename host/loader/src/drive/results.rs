@@ -1,0 +1,123 @@
+//! Results of a drive: checked, and made ready for delivery, where they lie or in a buffer that they are read into.
+
+use super::prong::DriveProng;
+use super::slots::SlotLease;
+use crate::batch::Pixels;
+use crate::buffers::PooledBuffer;
+use crate::engine::{GivenUp, Place};
+use crate::schedule::BatchId;
+use ddlp_csd::BLOCK_BYTES;
+use ddlp_csd::slot::{SampleRecord, SlotError, Wanted};
+use ddlp_driver::DriverError;
+
+/// A finished batch that lies in its slot.
+pub(super) struct Held {
+    pub id: BatchId,
+    pub slot: u32,
+    pub generation: u64,
+    pub sample_ids: Vec<u64>,
+}
+
+/// Why a result cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum ResultError {
+    #[error(transparent)]
+    Slot(#[from] SlotError),
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+}
+
+impl DriveProng {
+    /// What a slot has to hold.
+    fn wanted<'a>(&self, held: &'a Held) -> Wanted<'a> {
+        let task = &self.engine.task;
+        Wanted {
+            epoch: held.id.epoch,
+            batch: held.id.batch,
+            generation: held.generation,
+            sample_ids: &held.sample_ids,
+            shape: task.shape,
+            dataset_samples: task.dataset.len(),
+            policy: task.program.policy,
+        }
+    }
+
+    /// Makes a batch that the drive finished ready, or keeps it until there is a buffer for it.
+    pub(super) fn take_result(&mut self, held: Held) {
+        if self.slots.is_shared() { self.hand_over_shared(held) } else { self.held.push_back(held) }
+    }
+
+    /// Makes a result in shared memory ready in place.
+    fn hand_over_shared(&mut self, held: Held) {
+        let slot = self.slots.bytes(held.slot).expect("shared slots lie in the mapping");
+        let checked = self.wanted(&held).check(slot).and_then(|found| {
+            let payload = slot.get(found.payload.clone()).ok_or(SlotError::Inconsistent("payload extent"))?;
+            found.check_payload(payload)?;
+            Ok(found)
+        });
+        match checked {
+            Ok(found) => {
+                let lease = SlotLease::new(self.slots.clone(), held.slot, found.payload);
+                self.engine.ready(self.prong, held.id, found.records, Pixels::Slot(lease));
+            }
+            Err(error) => self.refuse(&held, "damaged", &error),
+        }
+    }
+
+    /// Reads finished batches out of their slots, as far as there are buffers for them.
+    pub(super) fn fetch_held(&mut self) -> Result<(), DriverError> {
+        for _ in 0..self.held.len() {
+            let held = self.held.pop_front().expect("counted above");
+            let mut buffer = match self.engine.place_for(self.prong, held.id) {
+                Place::Buffer(buffer) => buffer,
+                Place::Later => {
+                    self.held.push_back(held);
+                    continue;
+                }
+                Place::Unwanted => {
+                    self.slots.put(held.slot);
+                    continue;
+                }
+            };
+            match self.read_result(&held, &mut buffer) {
+                Ok(records) => {
+                    self.slots.put(held.slot);
+                    let pixels = Pixels::Pooled(PooledBuffer::new(buffer, self.engine.pool.clone()));
+                    self.engine.ready(self.prong, held.id, records, pixels);
+                    continue;
+                }
+                Err(ResultError::Driver(error)) if error.ends_association() => {
+                    self.engine.pool.put(buffer);
+                    self.held.push_back(held);
+                    return Err(error);
+                }
+                Err(error) => {
+                    self.engine.pool.put(buffer);
+                    let kind = if matches!(error, ResultError::Slot(_)) { "damaged" } else { "status" };
+                    self.refuse(&held, kind, &error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_result(&mut self, held: &Held, buffer: &mut [u8]) -> Result<Vec<SampleRecord>, ResultError> {
+        let wanted = self.wanted(held);
+        let timeout = self.timeout;
+        let link = self.link.as_mut().expect("served only with a link");
+        let mut head = vec![0; wanted.layout().payload_offset];
+        link.read_slot(held.slot, 0, &mut head, timeout)?;
+        let found = wanted.check(&head)?;
+        let bytes = found.payload.len();
+        let target = buffer.get_mut(..bytes.next_multiple_of(BLOCK_BYTES)).expect("a buffer has room for a batch");
+        link.read_slot(held.slot, found.payload.start, target, timeout)?;
+        found.check_payload(&target[..bytes])?;
+        Ok(found.records)
+    }
+
+    /// A result that is not what was asked for: the CPU prepares the batch.
+    fn refuse(&mut self, held: &Held, kind: &'static str, error: &dyn std::error::Error) {
+        self.slots.put(held.slot);
+        self.engine.give_up(self.prong, held.id, GivenUp::Failed { kind, what: error.to_string() });
+    }
+}
