@@ -17,10 +17,10 @@
 //! # Ok::<(), ddlp_host::LoaderError>(())
 //! ```
 //!
-//! - [`schedule`]: which prong prepares which batch, and what is delivered next. No threads, no clock, no I/O.
+//! - `schedule`: which prong prepares which batch, and what is delivered next. No threads, no clock, no I/O.
 //! - `engine`: what the threads share. `cpu`: the CPU prong. `drive`: a drive as a prong.
-//! - [`order`]: the order of samples. [`plan`], [`state`]: replay and resume.
-//! - [`report`]: what happened. [`digest`]: to compare runs.
+//! - `order`: the order of samples. `plan`, `state`: replay and resume.
+//! - [`report`]: what happened. `digest`: to compare runs.
 //!
 //! It does not decode, resize or checksum anything itself: samples are prepared by `ddlp_csd::prepare`, on the host as in
 //! the drive.
@@ -30,21 +30,21 @@ mod batch;
 mod buffers;
 mod config;
 mod cpu;
-pub mod digest;
+mod digest;
 mod drive;
 mod engine;
 mod error;
 mod loader;
-pub mod order;
-pub mod plan;
+mod order;
+mod plan;
 mod progress;
 mod recorder;
 pub mod report;
 mod rows;
-pub mod schedule;
+mod schedule;
 mod setup;
-pub mod state;
-pub mod usage;
+mod state;
+mod usage;
 
 pub use batch::Batch;
 pub use config::LoaderBuilder;
@@ -54,8 +54,8 @@ pub use drive::{DriveSpec, LocalDrive, LocalResults};
 pub use error::LoaderError;
 pub use loader::{Loader, Stopper};
 pub use order::LastBatch;
-pub use plan::Plan;
+pub use plan::{Plan, PlanEpoch, PlanError};
 pub use progress::{Progress, ProgressHandle, ProngProgress};
 pub use report::Report;
-pub use schedule::Strategy;
-pub use state::LoaderState;
+pub use schedule::{Strategy, UnknownStrategy};
+pub use state::{LoaderState, StateError};

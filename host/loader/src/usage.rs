@@ -43,8 +43,8 @@ impl EnergyMeter {
         (!packages.is_empty()).then(|| Self { packages, read_at: Instant::now() })
     }
 
-    /// To be called again and again while measuring, at least once within [`energy::READ_WITHIN`]: the counters wrap. Cheap: it
-    /// reads them only when the last reading is some seconds old.
+    /// To be called again and again while measuring, at least once within [`energy::READ_WITHIN`]: the counters wrap.
+    /// Cheap: it reads them only when the last reading is some seconds old.
     pub fn tick(&mut self) {
         if self.read_at.elapsed() >= ENERGY_PERIOD {
             self.read();
