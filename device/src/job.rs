@@ -22,8 +22,8 @@ pub struct Job {
     pub layout: SlotLayout,
 }
 
-/// What became of a job. A job gets one of these, and only when no worker touches its slot any more; it gets none when the pool is
-/// dropped before.
+/// What became of a job. A job gets one of these, and only when no worker touches its slot any more; it gets none when
+/// the pool is dropped before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobEvent {
     /// The slot holds the batch.

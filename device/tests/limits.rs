@@ -22,8 +22,8 @@ use zerocopy::IntoBytes;
 
 /// So long before its limit a connection is open.
 const BEFORE: Duration = Duration::from_millis(100);
-/// So long after its limit it is closed. The agent may take what was sent last only once its clock is stopped, and the clock goes
-/// on by up to half a second for each look at a socket.
+/// So long after its limit it is closed. The agent may take what was sent last only once its clock is stopped, and the
+/// clock goes on by up to half a second for each look at a socket.
 const AFTER: Duration = Duration::from_secs(2);
 
 /// An agent whose clock can be stopped.
@@ -51,7 +51,8 @@ impl Clocked {
                 }
                 pause();
                 done.send(()).unwrap();
-                // A stopped clock goes on when the runtime has nothing to do. Waiting for the next step holds up the runtime.
+                // A stopped clock goes on when the runtime has nothing to do. Waiting for the next step holds up the
+                // runtime.
                 while let Ok(step) = wanted.recv() {
                     sleep(step).await;
                     done.send(()).unwrap();

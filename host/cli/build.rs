@@ -6,7 +6,11 @@ use std::process::Command;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     if let Some(commit) = git(&["rev-parse", "--short", "HEAD"]) {
-        println!("cargo::rustc-env=DDLP_REVISION={commit}");
+        let is_changed = git(&["status", "--porcelain", "--untracked-files=no"]).is_some();
+        println!("cargo::rustc-env=DDLP_REVISION={commit}{}", if is_changed { ", changed" } else { "" });
+    }
+    for part in ["Cargo.lock", "device", "host", "shared"] {
+        println!("cargo::rerun-if-changed=../../{part}");
     }
     // The log of HEAD grows with every commit and checkout.
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]).filter(|log| Path::new(log).exists()) {

@@ -4,10 +4,11 @@
 //! go of it; one later Execute into that slot may wait for this. Its completion belongs to the host only while the job is
 //! live: a late one meets nobody.
 //!
-//! Several hosts share the slots without knowing of each other: a slot belongs to the host that used it last, until that host
-//! has no association any more. An Execute of another host into it is refused (Insufficient Resources), and so is one of the same
-//! host while work of that host is live there (Namespace Not Ready, to be tried again): a host that has just come back may be faster than
-//! the news that its former association is lost. [`ddlp_csd::request`] lists every status.
+//! Several hosts share the slots without knowing of each other: a slot belongs to the host that used it last, until
+//! that host has no association any more. An Execute of another host into it is refused (Insufficient Resources), and
+//! so is one of the same host while work of that host is live there (Namespace Not Ready, to be tried again): a host
+//! that has just come back may be faster than the news that its former association is lost. [`ddlp_csd::request`] lists
+//! every status.
 
 use super::association::{Association, Host, QueuePair};
 use super::{Answer, ConnId, Outcome, Output, Payload, Subsystem};

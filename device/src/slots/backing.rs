@@ -1,8 +1,9 @@
 //! Where the result slots live: anonymous memory, a file on flash, or a file or memfd handed down by the loader.
 //!
-//! A file is taken over only when it is empty or begins with the mark of a slot, so that nobody's data is overwritten; what is made
-//! here carries the mark before it is of any size. No file is ever made smaller: somebody may have mapped it, and would be killed by
-//! the bytes that are gone. Memory is sealed against that; a file on flash can still be cut by others, which ends the agent.
+//! A file is taken over only when it is empty or begins with the mark of a slot, so that nobody's data is overwritten;
+//! what is made here carries the mark before it is of any size. No file is ever made smaller: somebody may have mapped
+//! it, and would be killed by the bytes that are gone. Memory is sealed against that; a file on flash can still be cut
+//! by others, which ends the agent.
 
 use super::Geometry;
 use ddlp_csd::BLOCK_BYTES;

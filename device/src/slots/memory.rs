@@ -7,8 +7,8 @@
 //! 3. the whole payload is handed out only when every row was handed out and given back, and at most once.
 //!
 //! Other processes may map the same file. They can change bytes at any time; the agent takes no decision on bytes it
-//! reads back from a slot, and such a change shows up as a checksum mismatch at the reader. That the mapped bytes stay there is up
-//! to the backing: it never shrinks a file.
+//! reads back from a slot, and such a change shows up as a checksum mismatch at the reader. That the mapped bytes stay
+//! there is up to the backing: it never shrinks a file.
 #![allow(unsafe_code)]
 
 use super::Geometry;
@@ -37,7 +37,8 @@ pub(super) struct SlotMemory {
 }
 
 impl SlotMemory {
-    /// Maps the slots and marks every one as free. Slots in memory are populated: no worker waits for a page to be cleared.
+    /// Maps the slots and marks every one as free. Slots in memory are populated: no worker waits for a page to be
+    /// cleared.
     pub(super) fn map(file: &File, in_memory: bool, geometry: Geometry) -> io::Result<Self> {
         let too_big = || io::Error::new(io::ErrorKind::InvalidInput, "slots exceed the address space");
         let total = usize::try_from(geometry.total_bytes()).map_err(|_| too_big())?;

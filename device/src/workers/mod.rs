@@ -8,8 +8,8 @@
 //! Workers take samples of the oldest batch first and go on to the next queued batch when no unstarted sample is left: with two
 //! batches queued nobody idles at a batch's end, and one slow sample holds up its own batch alone.
 //!
-//! A sample that makes its decoder panic is a corrupt sample. A panic anywhere else is a defect: the batch is given up, its slot is
-//! let go, and the worker goes on.
+//! A sample that makes its decoder panic is a corrupt sample. A panic anywhere else is a defect: the batch is given up,
+//! its slot is let go, and the worker goes on.
 
 mod kit;
 mod queue;
@@ -221,7 +221,8 @@ mod tests {
         }
     }
 
-    /// A worker can be made to panic by a job whose rows have another shape than its program's: the controller makes none.
+    /// A worker can be made to panic by a job whose rows have another shape than its program's: the controller makes
+    /// none.
     #[test]
     fn a_worker_that_panics_releases_its_job_and_goes_on() {
         let slots = Slots::open(&Backing::Memory, Geometry { slots: 1, slot_bytes: 1 << 20 }).unwrap();

@@ -1,8 +1,8 @@
 //! Queue of jobs: which sample is next, and when a job is finished or let go.
 //!
 //! A job leaves the queue once, finished or released. Its lease is gone before anybody is told, so the slot can be
-//! leased again right away. Whoever works for a job has a [`Hold`] on it; a worker that panics loses its hold, and with the
-//! sample that it does not bring back the job is given up.
+//! leased again right away. Whoever works for a job has a [`Hold`] on it; a worker that panics loses its hold, and with
+//! the sample that it does not bring back the job is given up.
 
 use super::kit::Made;
 use super::row_crc::RowCrc;
@@ -14,7 +14,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// A worker's hold on a job: the job keeps its slot until the last one is gone. Dropping it, as a panic does, gives up the job.
+/// A worker's hold on a job: the job keeps its slot until the last one is gone. Dropping it, as a panic does, gives up
+/// the job.
 struct Hold<'a> {
     queue: &'a Queue,
     id: JobId,

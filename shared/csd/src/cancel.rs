@@ -1,8 +1,8 @@
 //! The vendor admin command that gives up a batch ([`CANCEL_OPCODE`](crate::CANCEL_OPCODE)).
 //!
-//! NVMe Abort cannot serve here: user space above a kernel driver does not know command identifiers. The drive looks for the batch
-//! on all associations of the host. It answers with the number of Executes that it gave up, and completes each of them with
-//! Command Abort Requested; 0 is no error, the batch may just have been finished.
+//! NVMe Abort cannot serve here: user space above a kernel driver does not know command identifiers. The drive looks
+//! for the batch on all associations of the host. It answers with the number of Executes that it gave up, and completes
+//! each of them with Command Abort Requested; 0 is no error, the batch may just have been finished.
 
 /// The batch to give up, as the command's dwords say it: CDW10 = batch, CDW11 = epoch, CDW12 to CDW15 reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

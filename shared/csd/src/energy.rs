@@ -16,8 +16,8 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Begins to count at the present value of `file`; `range` is the file that says at which value it begins at 0 again. `None`
-    /// when the meter cannot be read.
+    /// Begins to count at the present value of `file`; `range` is the file that says at which value it begins at 0
+    /// again. `None` when the meter cannot be read.
     pub fn new(file: PathBuf, range: Option<&Path>) -> Option<Self> {
         let last_uj = number(&file)?;
         Some(Self { count: Count { wraps_at_uj: range.and_then(number), last_uj, total_uj: 0 }, file })
@@ -64,7 +64,8 @@ struct Count {
 }
 
 impl Count {
-    /// Takes a reading. One below the last is a wrap, or, for a counter whose range is unknown, a new start of which nothing is counted.
+    /// Takes a reading. One below the last is a wrap, or, for a counter whose range is unknown, a new start of which
+    /// nothing is counted.
     fn advance(&mut self, now_uj: u64) {
         let step_uj = match now_uj.checked_sub(self.last_uj) {
             Some(step_uj) => step_uj,

@@ -1,7 +1,7 @@
 //! One sample, from the dataset to its row of a batch, under the corrupt-sample policy.
 //!
-//! Both prongs prepare through this module, so a batch does not depend on which of them made it, nor does what happens to a
-//! sample that makes a dataset or a decoder panic: it is a corrupt sample like others.
+//! Both prongs prepare through this module, so a batch does not depend on which of them made it, nor does what happens
+//! to a sample that makes a dataset or a decoder panic: it is a corrupt sample like others.
 
 use crate::program::{CorruptPolicy, Program};
 use crate::slot::{Outcome, SampleRecord};
@@ -100,8 +100,8 @@ impl SamplePreparer {
         std::mem::take(&mut self.times)
     }
 
-    /// A stored sample's label, and whether decoding it gave warnings. Nothing panics out of here; what a panic left half done
-    /// is thrown away.
+    /// A stored sample's label, and whether decoding it gave warnings. Nothing panics out of here; what a panic left
+    /// half done is thrown away.
     fn attempt(
         &mut self,
         dataset: &dyn Dataset,

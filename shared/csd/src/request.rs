@@ -1,21 +1,24 @@
 //! One Execute Program: which batch of which epoch, its samples, and the generation of the slot.
 //!
-//! Layout of its data, little-endian: a 64-byte header, then one u64 sample id per sample. The header's CRC32C covers header and
-//! ids. Batch and slot are said once more in the command's parameters ([`BatchRequest::parameters`]), for whoever watches the
-//! link; the drive refuses a command whose parameters and data disagree. Memory range sets are not used.
+//! Layout of its data, little-endian: a 64-byte header, then one u64 sample id per sample. The header's CRC32C covers
+//! header and ids. Batch and slot are said once more in the command's parameters ([`BatchRequest::parameters`]), for
+//! whoever watches the link; the drive refuses a command whose parameters and data disagree. Memory range sets are not
+//! used.
 //!
 //! How the command ends, by status code type and code; DNR is Do Not Retry:
 //!
-//! - Successful Completion: the slot holds the batch. The result is the number of samples that followed the corrupt-sample policy.
+//! - Successful Completion: the slot holds the batch. The result is the number of samples that followed the
+//!   corrupt-sample policy.
 //! - Command Abort Requested (0/07h): given up, because the host asked for it ([`cancel`](crate::cancel), or Abort).
-//! - Namespace Not Ready (0/82h) without DNR: the slot has live work of this very host, perhaps of an association of which the
-//!   drive does not know yet that it is lost. To be tried again later.
+//! - Namespace Not Ready (0/82h) without DNR: the slot has live work of this very host, perhaps of an association of
+//!   which the drive does not know yet that it is lost. To be tried again later.
 //! - Namespace Not Ready (0/82h) with DNR: the drive is about to end and takes no more work.
-//! - Insufficient Resources (1/89h): the slot is another host's, until that host has no association any more. Another slot may do.
+//! - Insufficient Resources (1/89h): the slot is another host's, until that host has no association any more. Another
+//!   slot may do.
 //! - Internal Error (0/06h): a defect in the drive; the slot holds no batch.
 //! - Invalid Program Data (1/8Eh, DNR): the data is no batch request.
-//! - Invalid Field in Command (0/02h, DNR): parameters and request disagree, there is no such slot, the batch does not fit it, or
-//!   memory ranges were named.
+//! - Invalid Field in Command (0/02h, DNR): parameters and request disagree, there is no such slot, the batch does not
+//!   fit it, or memory ranges were named.
 //! - Invalid Program Index, No Program, Program Not Activated (1/8Fh, 96h, 98h, DNR): no active program at that index.
 //! - Command Sequence Error (0/0Ch): the controller is not enabled, or its association is ending.
 //! - Data Transfer Error (0/04h) and those of SGLs: the data did not come as announced.
