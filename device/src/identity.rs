@@ -191,10 +191,13 @@ fn read(path: &Path) -> Result<Option<Identity>, IdentityError> {
 fn store(directory: &Path, path: &Path, identity: &Identity) -> io::Result<()> {
     let text = toml::to_string(&identity.to_stored()).map_err(io::Error::other)?;
     let fresh = path.with_extension("toml.new");
-    let mut file = File::options().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&fresh, path)?;
+    let write = || {
+        let mut file = File::options().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&fresh, path)
+    };
+    write().inspect_err(|_| drop(std::fs::remove_file(&fresh)))?;
     File::open(directory)?.sync_all()
 }
 

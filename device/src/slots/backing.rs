@@ -185,24 +185,33 @@ fn on_flash(path: &Path, geometry: Geometry) -> Result<Opened, BackingError> {
         Err(std::fs::TryLockError::Error(source)) => return Err(failed(source)),
     }
     let present = file.metadata().map_err(failed)?.len();
-    if present == 0 {
-        // First of all: a file whose making is cut short after this is known for what it is.
-        let no_room = |source| BackingError::Reserve { path: path.to_owned(), bytes, source };
-        file.write_all_at(&MAGIC_FREE, 0).map_err(no_room)?;
-    } else if !begins_like_a_slot(&file).map_err(failed)? {
+    if present > 0 && !begins_like_a_slot(&file).map_err(failed)? {
         return Err(BackingError::Foreign(path.to_owned()));
     }
-    if present < bytes {
-        file.set_len(bytes).map_err(failed)?;
-    }
-    match fallocate(&file, FallocateFlags::empty(), 0, bytes as i64) {
-        // A file system without reservation: writing is as good as it gets there.
-        Ok(()) | Err(nix::Error::EOPNOTSUPP) => {}
-        Err(errno) => {
-            return Err(BackingError::Reserve { path: path.to_owned(), bytes, source: errno.into() });
+    if let Err(source) = reserve(&file, present, bytes) {
+        if present == 0 {
+            // Nobody has anything of it. If it cannot be removed, it is recognised later.
+            let _ = std::fs::remove_file(path);
         }
+        return Err(BackingError::Reserve { path: path.to_owned(), bytes, source });
     }
     Ok(Opened { file, in_memory: false })
+}
+
+/// Makes sure that a file of `present` bytes has room for `bytes`.
+fn reserve(file: &File, present: u64, bytes: u64) -> io::Result<()> {
+    if present == 0 {
+        // First of all: a file whose making is cut short after this is known for what it is.
+        file.write_all_at(&MAGIC_FREE, 0)?;
+    }
+    if present < bytes {
+        file.set_len(bytes)?;
+    }
+    match fallocate(file, FallocateFlags::empty(), 0, bytes as i64) {
+        // A file system without reservation: writing is as good as it gets there.
+        Ok(()) | Err(nix::Error::EOPNOTSUPP) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 /// True for a file that begins like a slot, with a batch or without. Zeros are no mark: many files begin with them.
