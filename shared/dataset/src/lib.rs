@@ -79,6 +79,12 @@ pub trait Dataset: Send + Sync {
     /// `"folder"`, `"pack"`, `"cifar"` or `"tar"`.
     fn kind(&self) -> &'static str;
 
+    /// Files of the source that are no samples: in an image folder those in no class directory, and those that are not named as
+    /// images are.
+    fn left_out(&self) -> u64 {
+        0
+    }
+
     /// The file that a drive exports block by block. Only a pack has one.
     fn export(&self) -> Option<&PackFile> {
         None

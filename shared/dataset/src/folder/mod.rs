@@ -87,6 +87,7 @@ pub struct Folder {
     /// End of each path in `paths`.
     path_ends: Vec<u64>,
     sizes: Vec<u64>,
+    left_out: u64,
     identity: Identity,
 }
 
@@ -95,7 +96,7 @@ impl Folder {
     pub fn open(root: &Path) -> Result<Self, FolderError> {
         let unreadable = |source| FolderError::Unreadable { path: root.to_owned(), source };
         let root_handle = File::open(root).map_err(unreadable)?;
-        let names = scan::class_names(root)?;
+        let (names, beside) = scan::class_names(root)?;
         let listings = scan::list_classes(root, &names)?;
         let mut folder = Self {
             root: root.to_owned(),
@@ -105,6 +106,7 @@ impl Folder {
             paths: Vec::new(),
             path_ends: Vec::new(),
             sizes: Vec::new(),
+            left_out: beside + listings.iter().map(|listing| listing.left_out).sum::<u64>(),
             identity: Identity::from_bytes([0; 32]),
         };
         for listing in listings {
@@ -192,6 +194,10 @@ impl Dataset for Folder {
 
     fn identity(&self) -> Identity {
         self.identity
+    }
+
+    fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     fn kind(&self) -> &'static str {

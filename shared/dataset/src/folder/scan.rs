@@ -18,6 +18,8 @@ pub(super) struct ClassListing {
     paths: Vec<u8>,
     /// End of the path in `paths`, and size of the file.
     files: Vec<(usize, u64)>,
+    /// Files that are no samples.
+    pub(super) left_out: u64,
 }
 
 impl ClassListing {
@@ -32,17 +34,19 @@ impl ClassListing {
     }
 }
 
-/// Names of the class directories, sorted.
-pub(super) fn class_names(root: &Path) -> Result<Vec<OsString>, FolderError> {
+/// Names of the class directories, sorted, and the number of files beside them.
+pub(super) fn class_names(root: &Path) -> Result<(Vec<OsString>, u64), FolderError> {
     let unreadable = |path: &Path| {
         let path = path.to_owned();
         move |source| FolderError::Unreadable { path, source }
     };
-    let mut names = Vec::new();
+    let (mut names, mut beside) = (Vec::new(), 0);
     for entry in fs::read_dir(root).map_err(unreadable(root))? {
         let entry = entry.map_err(unreadable(root))?;
         if is_directory(&entry).map_err(unreadable(&entry.path()))? {
             names.push(entry.file_name());
+        } else {
+            beside += 1;
         }
     }
     if names.is_empty() {
@@ -52,7 +56,7 @@ pub(super) fn class_names(root: &Path) -> Result<Vec<OsString>, FolderError> {
         return Err(FolderError::TooManyClasses { root: root.to_owned(), count: names.len() });
     }
     names.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
-    Ok(names)
+    Ok((names, beside))
 }
 
 /// Lists all classes, several at a time. The first error in the order of the classes counts, then empty classes.
@@ -78,9 +82,9 @@ struct Directory {
 }
 
 fn list_class(root: &Path, class: &OsString) -> Result<ClassListing, FolderError> {
-    let mut directories = walk(root, class)?;
+    let (mut directories, left_out) = walk(root, class)?;
     directories.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-    let mut listing = ClassListing { paths: Vec::new(), files: Vec::new() };
+    let mut listing = ClassListing { paths: Vec::new(), files: Vec::new(), left_out };
     for directory in &mut directories {
         directory.files.sort_unstable_by(|a, b| a.0.as_bytes().cmp(b.0.as_bytes()));
         for (name, size) in &directory.files {
@@ -94,9 +98,9 @@ fn list_class(root: &Path, class: &OsString) -> Result<ClassListing, FolderError
 }
 
 /// Visits every directory of a class, parents before children. `ancestors` are the directories that are being visited, so
-/// a link back to one of them is seen.
-fn walk(root: &Path, class: &OsString) -> Result<Vec<Directory>, FolderError> {
-    let mut found = Vec::new();
+/// a link back to one of them is seen. Counts the files that are no samples, too.
+fn walk(root: &Path, class: &OsString) -> Result<(Vec<Directory>, u64), FolderError> {
+    let (mut found, mut left_out) = (Vec::new(), 0);
     let mut ancestors: Vec<(u64, u64)> = Vec::new();
     let mut pending: Vec<(PathBuf, usize)> = vec![(PathBuf::from(class), 0)];
     let mut visited = 0;
@@ -121,13 +125,15 @@ fn walk(root: &Path, class: &OsString) -> Result<Vec<Directory>, FolderError> {
                 pending.push((relative.join(entry.file_name()), depth + 1));
             } else if is_image(entry.file_name().as_bytes()) {
                 files.push((entry.file_name(), size(&entry)));
+            } else {
+                left_out += 1;
             }
         }
         if !files.is_empty() {
             found.push(Directory { path: relative.into_os_string().into_vec(), files });
         }
     }
-    Ok(found)
+    Ok((found, left_out))
 }
 
 /// Whether an entry is a directory or leads to one. A link that leads nowhere does not.

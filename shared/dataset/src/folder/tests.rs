@@ -29,6 +29,13 @@ fn open(root: &TempDir) -> Result<Folder, FolderError> {
 }
 
 #[test]
+fn files_that_are_no_samples_are_counted() {
+    let root = folder_of(&["a/1.jpg", "a/notes.txt", "a/b/noext", "a/b/2.png", "stray.jpg"]);
+    let folder = open(&root).unwrap();
+    assert_eq!((folder.len(), folder.left_out()), (2, 3));
+}
+
+#[test]
 fn classes_and_files_come_in_torchvisions_order() {
     // Directories compare as whole paths, in which '-' comes before '/'; files compare by name within theirs.
     let root = folder_of(&[
