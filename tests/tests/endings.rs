@@ -160,3 +160,23 @@ fn a_full_disk_ends_a_run_with_a_message_and_no_half_report() {
     assert_eq!(status, 1, "{said}");
     assert!(said.contains("No space left on device") && said.contains("left: \n"), "{said}");
 }
+
+#[test]
+fn a_file_of_results_is_gone_after_the_run_and_a_foreign_file_is_left_alone() {
+    let photos = Photos::new(40);
+    let run = |results: &Path| {
+        let mut run = Command::new(program("ddlp"));
+        run.arg("run").arg(photos.pack()).args(["--batch", "8", "--strategy", "csd", "--results"]).arg(results);
+        run.output().expect("ddlp starts")
+    };
+    let results = photos.scratch().join("results");
+    let output = run(&results);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!results.exists());
+    let precious = photos.scratch().join("precious");
+    std::fs::write(&precious, [0; 5000]).expect("a file");
+    let output = run(&precious);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("does not hold result slots"), "{said}");
+    assert_eq!(std::fs::read(&precious).expect("a file"), [0; 5000]);
+}

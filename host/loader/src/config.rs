@@ -243,6 +243,17 @@ impl LoaderBuilder {
         if self.rank >= self.world {
             return Err(LoaderError::Options(format!("rank {} of {} ranks does not exist", self.rank, self.world)));
         }
+        if self.batch_size < self.world as usize {
+            let (batch, world) = (self.batch_size, self.world);
+            return Err(LoaderError::Options(format!("a batch of {batch} samples has none for some of {world} ranks")));
+        }
+        for (at, drive) in self.drives.iter().enumerate() {
+            if let DriveSpec::Remote(address) = drive
+                && self.drives[..at].contains(drive)
+            {
+                return Err(LoaderError::Options(format!("drive {address} is named twice")));
+            }
+        }
         let needs_drive = matches!(self.strategy, Strategy::Csd);
         if needs_drive && self.drives.is_empty() {
             return Err(LoaderError::Options("strategy csd needs a drive".into()));

@@ -248,6 +248,10 @@ impl Engine {
 
     fn make_ready(&self, core: &mut Core, prong: ProngId, id: BatchId, ready: Result<ReadyBatch, LoaderError>) {
         core.schedule.finished(prong, id);
+        if let Ok(batch) = &ready {
+            let images = batch.records.iter().filter(|record| record.has_row()).count();
+            core.recorder.prepared(prong, images);
+        }
         core.ready.insert(id, ready);
         self.delivery.notify_all();
         self.work.notify_all();

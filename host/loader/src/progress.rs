@@ -32,7 +32,7 @@ pub struct Progress {
     pub elapsed_s: f64,
     /// One entry per prong.
     pub prongs: Vec<ProngProgress>,
-    /// Faults so far.
+    /// Faults so far; recoveries are none.
     pub faults: usize,
     /// Corrupt samples so far.
     pub corrupt: usize,
@@ -45,7 +45,9 @@ pub struct ProngProgress {
     pub name: String,
     /// Images of it that were delivered.
     pub images: u64,
-    /// Images delivered per second of its work.
+    /// Images of it that were prepared, delivered or not.
+    pub prepared: u64,
+    /// Images prepared per second of its work.
     pub images_per_s: f64,
     /// Batches in its work.
     pub outstanding: usize,
@@ -58,16 +60,14 @@ impl ProgressHandle {
     pub fn snapshot(&self) -> Progress {
         let core = self.engine.lock();
         let epoch = core.schedule.progress();
-        let prongs =
-            core.recorder.images_by_prong().into_iter().enumerate().map(|(prong, (name, images, images_per_s))| {
-                ProngProgress {
-                    name,
-                    images,
-                    images_per_s,
-                    outstanding: core.schedule.outstanding(prong),
-                    is_up: core.schedule.is_up(prong),
-                }
-            });
+        let prongs = core.recorder.prongs().into_iter().enumerate().map(|(prong, report)| ProngProgress {
+            name: report.name,
+            images: report.images,
+            prepared: report.prepared,
+            images_per_s: report.images_per_s,
+            outstanding: core.schedule.outstanding(prong),
+            is_up: core.schedule.is_up(prong),
+        });
         Progress {
             epoch: epoch.epoch,
             epochs: self.epochs,

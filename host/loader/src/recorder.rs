@@ -30,7 +30,10 @@ pub(crate) struct Recorder {
     deliveries: Thinned<Delivery>,
     end_s: f64,
     peak_bytes: u64,
+    /// Recoveries apart.
     faults: usize,
+    /// Recoveries included.
+    unlisted_faults: usize,
     corrupt: usize,
 }
 
@@ -55,6 +58,7 @@ impl Recorder {
             end_s: 0.0,
             peak_bytes: 0,
             faults: 0,
+            unlisted_faults: 0,
             corrupt: 0,
         }
     }
@@ -92,6 +96,11 @@ impl Recorder {
         }
         record.report.wasted_batches += u64::from(!used);
         self.spans.push(Span { prong, epoch: id.epoch, batch: id.batch, start_s, end_s: now, used });
+    }
+
+    /// A batch of the prong lies ready with this many images.
+    pub fn prepared(&mut self, prong: ProngId, images: usize) {
+        self.prongs[prong].report.prepared += images as u64;
     }
 
     pub fn delivered(&mut self, prong: ProngId, id: BatchId, images: usize, asked_s: f64, met: Option<u32>) {
@@ -147,10 +156,13 @@ impl Recorder {
     pub fn fault(&mut self, prong: ProngId, batch: Option<BatchId>, kind: &'static str, what: String) {
         let name = self.prongs[prong].report.name.clone();
         tracing::warn!(prong = name, kind, "{what}");
-        self.faults += 1;
+        let batch = batch.map(|id| (id.epoch, id.batch));
+        let fault = FaultReport { at_s: self.now(), prong: name, batch, kind, what };
+        self.faults += usize::from(!fault.is_recovery());
         if self.report.faults.len() < LISTED_MAX {
-            let batch = batch.map(|id| (id.epoch, id.batch));
-            self.report.faults.push(FaultReport { at_s: self.now(), prong: name, batch, kind, what });
+            self.report.faults.push(fault);
+        } else {
+            self.unlisted_faults += 1;
         }
     }
 
@@ -184,14 +196,18 @@ impl Recorder {
         (report.cpu_s, report.peak_memory_mb, report.energy_j) = (cpu_s, peak_memory_mb, energy_j);
     }
 
-    /// Images delivered, by prong.
-    pub fn images_by_prong(&self) -> Vec<(String, u64, f64)> {
+    /// The prongs as of now.
+    pub fn prongs(&self) -> Vec<ProngReport> {
         let now = self.now();
-        let rate = |record: &ProngRecord| {
-            let open = if record.working.is_empty() { 0.0 } else { now - record.busy_since };
-            record.report.images as f64 / (record.report.busy_s + open).max(1e-9)
+        let as_of_now = |record: &ProngRecord| {
+            let mut prong = record.report.clone();
+            if !record.working.is_empty() {
+                prong.busy_s += now - record.busy_since;
+            }
+            prong.images_per_s = if prong.busy_s > 0.0 { prong.prepared as f64 / prong.busy_s } else { 0.0 };
+            prong
         };
-        self.prongs.iter().map(|record| (record.report.name.clone(), record.report.images, rate(record))).collect()
+        self.prongs.iter().map(as_of_now).collect()
     }
 
     pub fn images(&self) -> u64 {
@@ -215,21 +231,9 @@ impl Recorder {
         report.host_energy_j = self.energy.as_ref().and_then(usage::EnergyMeter::joules);
         report.peak_memory_mb = self.peak_bytes as f64 / 1e6;
         report.meeting_point = report.epochs.last().and_then(|epoch| epoch.meeting_point);
-        report.prongs = self
-            .prongs
-            .iter()
-            .map(|record| {
-                let mut prong = record.report.clone();
-                if !record.working.is_empty() {
-                    prong.busy_s += self.now() - record.busy_since;
-                }
-                prong.images_per_s = if prong.busy_s > 0.0 { prong.images as f64 / prong.busy_s } else { 0.0 };
-                prong
-            })
-            .collect();
-        let unlisted = self.faults - report.faults.len();
-        if unlisted > 0 {
-            report.notes.push(format!("{unlisted} more faults are not listed"));
+        report.prongs = self.prongs();
+        if self.unlisted_faults > 0 {
+            report.notes.push(format!("{} more faults are not listed", self.unlisted_faults));
         }
         let unlisted = self.corrupt - report.corrupt.len();
         if unlisted > 0 {

@@ -39,6 +39,8 @@ pub struct Report {
     pub host_cpu_s: f64,
     /// Peak of anonymous memory and of shared memory other than mapped slots, in 10⁶ bytes.
     pub peak_memory_mb: f64,
+    /// Result slots that this process and drives share, in 10⁶ bytes; they are no part of the peak.
+    pub slot_memory_mb: f64,
     /// Where the prongs met in the last epoch: batches 0 to m − 1 came from the head.
     pub meeting_point: Option<u32>,
     /// One entry per prong; the first is the host's CPU.
@@ -76,9 +78,11 @@ pub struct ProngReport {
     pub batches: u64,
     /// Images of it that were delivered.
     pub images: u64,
+    /// Images of it that were prepared, delivered or not.
+    pub prepared: u64,
     /// Time in which it had at least one batch in work.
     pub busy_s: f64,
-    /// `images / busy_s`.
+    /// `prepared / busy_s`.
     pub images_per_s: f64,
     /// Batches it prepared in vain (the other prong was first, or the result was refused).
     pub wasted_batches: u64,
@@ -118,6 +122,13 @@ pub struct FaultReport {
     pub kind: &'static str,
     /// In words.
     pub what: String,
+}
+
+impl FaultReport {
+    /// True for what made up for a fault and is none itself.
+    pub fn is_recovery(&self) -> bool {
+        matches!(self.kind, "restart" | "rejoined")
+    }
 }
 
 /// One epoch.

@@ -13,6 +13,8 @@ use ddlp_csd::memory;
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::SlotLayout;
 use ddlp_dataset::Dataset;
+use ddlp_driver::DriverError;
+use ddlp_nvme::Status;
 use std::sync::Arc;
 
 /// Result slots of a local drive, unless the strategy can use more.
@@ -66,6 +68,12 @@ impl Setup {
             world: u64::from(options.world),
         };
         let batches = u32::try_from(cut.batches()).expect("not more batches than samples");
+        if batches == 0 {
+            return Err(LoaderError::Options(format!(
+                "an epoch of {samples} samples has no whole batch of {}, and the last one is dropped",
+                cut.batch
+            )));
+        }
         let rows = options.batch_size.div_ceil(options.world as usize);
         let layout = SlotLayout::new(rows, shape)
             .ok_or_else(|| LoaderError::Options(format!("a batch of {rows} samples of {shape:?} is too large")))?;
@@ -78,6 +86,8 @@ impl Setup {
             version: STATE_VERSION,
             seed: options.seed,
             dataset: dataset.identity().to_string(),
+            program: blake3::hash(&program.to_bytes().map_err(LoaderError::Program)?).to_hex()[..32].to_string(),
+            epochs: options.epochs,
             epoch_samples: samples,
             batch_size: cut.batch,
             last: cut.last,
@@ -118,6 +128,7 @@ impl Setup {
     pub fn recorder(&self, options: &LoaderBuilder, drives: &[OpenDrive], setup_s: f64) -> Recorder {
         let report = Report {
             setup_s,
+            slot_memory_mb: drives.iter().map(|drive| drive.slots.shared_bytes()).sum::<usize>() as f64 / 1e6,
             strategy: options.strategy.to_string(),
             dataset: options
                 .dataset_path
@@ -130,7 +141,14 @@ impl Setup {
             ..Report::default()
         };
         let names = std::iter::once("cpu".to_string()).chain(drives.iter().map(|drive| drive.name.clone())).collect();
-        Recorder::new(report, names)
+        let mut recorder = Recorder::new(report, names);
+        match self.dataset.left_out() {
+            0 => {}
+            files => recorder.note(format!(
+                "{files} files of the folder were left out: they lie in no class directory or are not named as images are"
+            )),
+        }
+        recorder
     }
 
     pub fn open_drives(&self, options: &LoaderBuilder) -> Result<Vec<OpenDrive>, LoaderError> {
@@ -170,13 +188,7 @@ impl Setup {
                 (Endpoint::local(agent).map_err(|error| error.to_string())?, Some(table))
             }
         };
-        let link =
-            drive::connect(&endpoint, &self.expected, &self.program, options.drive_depth).map_err(
-                |error| match error {
-                    LinkError::Driver(error) => format!("{error}; is the agent running there?"),
-                    LinkError::Refused(reason) => reason,
-                },
-            )?;
+        let link = drive::connect(&endpoint, &self.expected, &self.program, options.drive_depth).map_err(unusable)?;
         let slots = match local_slots {
             Some(table) => table,
             None => SlotTable::remote(link.identity.slots, link.identity.slot_bytes as usize),
@@ -200,4 +212,18 @@ impl Setup {
         };
         useful.min(self.batches).min(fitting).max(spare)
     }
+}
+
+/// Why a drive cannot be used, and what to do.
+fn unusable(error: LinkError) -> String {
+    let hint = match &error {
+        LinkError::Refused(_) | LinkError::Driver(DriverError::Busy { .. } | DriverError::Invalid(_)) => "",
+        LinkError::Driver(DriverError::Status { code, .. }) if Status(*code).same_code(Status::CONNECT_PARAMETERS) => {
+            "; no drive of that name is there: ddlp-device prints its address and its NQN when it starts"
+        }
+        LinkError::Driver(DriverError::Status { .. }) => "",
+        LinkError::Driver(DriverError::Protocol { .. }) => "; is it a drive (NVMe/TCP) that listens there?",
+        LinkError::Driver(DriverError::Lost { .. } | DriverError::TimedOut { .. }) => "; is the agent running there?",
+    };
+    format!("{error}{hint}")
 }

@@ -13,6 +13,8 @@ pub struct LoaderState {
     pub seed: u64,
     /// Identity of the dataset, hexadecimal.
     pub dataset: String,
+    /// Digest of pipeline, limits and corrupt-sample policy, hexadecimal.
+    pub program: String,
     /// Samples of an epoch.
     pub epoch_samples: u64,
     /// Samples of a global batch.
@@ -23,6 +25,8 @@ pub struct LoaderState {
     pub strategy: Strategy,
     /// Number of ranks of the run.
     pub world: u32,
+    /// Epochs of the run. Another run may have more.
+    pub epochs: u32,
     /// The epoch that is being delivered; the number of epochs when the run is over.
     pub epoch: u32,
     /// Batches of that epoch that were delivered, in ascending order.
@@ -30,7 +34,7 @@ pub struct LoaderState {
 }
 
 /// Version of [`LoaderState`].
-pub const STATE_VERSION: u32 = 1;
+pub const STATE_VERSION: u32 = 2;
 
 /// Why a run cannot go on from a state.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +43,9 @@ pub enum StateError {
     #[error("loader state of version {0}, version {STATE_VERSION} understood")]
     Version(u32),
     /// Taken from another run.
-    #[error("loader state was taken with {field} {saved}, this run has {actual}")]
+    #[error(
+        "loader state was taken with {field} {saved}, this run has {actual}: a run goes on with what it began with"
+    )]
     OtherRun {
         /// What differs.
         field: &'static str,
@@ -48,6 +54,11 @@ pub enum StateError {
         /// In this run.
         actual: String,
     },
+    /// Taken from a run that prepares samples in another way.
+    #[error(
+        "loader state was taken with another pipeline or corrupt-sample policy: a run goes on with what it began with"
+    )]
+    OtherProgram,
     /// Batches that the epoch does not have, twice the same, or not ascending.
     #[error("loader state names impossible batches of epoch {epoch}")]
     Batches {
@@ -87,6 +98,9 @@ impl LoaderState {
                 return Err(StateError::OtherRun { field, saved, actual });
             }
         }
+        if self.program != fresh.program {
+            return Err(StateError::OtherProgram);
+        }
         let ascending = self.delivered.windows(2).all(|pair| pair[0] < pair[1]);
         if !ascending || self.delivered.last().is_some_and(|&last| last >= batches) {
             return Err(StateError::Batches { epoch: self.epoch });
@@ -108,6 +122,8 @@ mod tests {
             version: STATE_VERSION,
             seed: 1,
             dataset: "ab".into(),
+            program: "12".into(),
+            epochs: 3,
             epoch_samples: 100,
             batch_size: 10,
             last: LastBatch::Short,
@@ -134,6 +150,7 @@ mod tests {
             LoaderState { version: 9, ..state() },
             LoaderState { seed: 2, ..state() },
             LoaderState { dataset: "cd".into(), ..state() },
+            LoaderState { program: "34".into(), ..state() },
             LoaderState { epoch_samples: 99, ..state() },
             LoaderState { batch_size: 9, ..state() },
             LoaderState { last: LastBatch::Drop, ..state() },

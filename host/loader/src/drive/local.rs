@@ -14,6 +14,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -36,9 +37,13 @@ pub(crate) struct LocalAgent {
     args: Vec<String>,
     /// Result memory, inherited by the child under this very number.
     memory: Option<OwnedFd>,
+    /// The file with the results, if there was none before.
+    made_file: Option<PathBuf>,
     child: Option<Child>,
     url: String,
     log: Arc<Mutex<Vec<String>>>,
+    /// Nothing more will come.
+    log_ended: Arc<AtomicBool>,
 }
 
 /// Why an agent does not serve.
@@ -98,7 +103,20 @@ impl LocalAgent {
         let table = memory.as_ref().map(|memory| SlotTable::shared(slots, slot_bytes, memory, true)).transpose();
         let mut table = table.map_err(memory_error)?;
         let memory = memory.map(OwnedFd::from);
-        let mut agent = Self { program, args, memory, child: None, url: String::new(), log: Arc::default() };
+        let made_file = match &drive.results {
+            LocalResults::File(path) if !path.exists() => Some(path.clone()),
+            _ => None,
+        };
+        let mut agent = Self {
+            program,
+            args,
+            memory,
+            made_file,
+            child: None,
+            url: String::new(),
+            log: Arc::default(),
+            log_ended: Arc::default(),
+        };
         agent.spawn(&|| false)?;
         if let LocalResults::File(path) = &drive.results {
             // The agent has made sure that the file holds slots and nothing else.
@@ -150,16 +168,18 @@ impl LocalAgent {
         }
         let spawn_error = |source| AgentError::Spawn { program: self.program.display().to_string(), source };
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        let log = self.log.clone();
+        let (log, log_ends) = (self.log.clone(), self.log_ended.clone());
         // The agent is a child of this thread, which lives as long as its log does: the kernel takes the end of the thread that
         // started a process for the end of its parent.
         let attend = move || {
             let started = command.spawn().map(|mut child| (child.stderr.take().expect("piped above"), child));
             match started {
                 Ok((stderr, child)) => {
+                    log_ends.store(false, Ordering::Release);
                     if sender.send(Ok(child)).is_ok() {
                         keep_log(stderr, &log);
                     }
+                    log_ends.store(true, Ordering::Release);
                 }
                 Err(error) => drop(sender.send(Err(error))),
             }
@@ -191,13 +211,23 @@ impl LocalAgent {
             }
         };
         if line.is_empty() {
-            let status = self.child.as_mut().and_then(|child| child.wait().ok());
-            let log = self.log.lock().expect("no panic while the log is locked");
-            let log = log.iter().map(|line| format!("\n  {line}")).collect();
-            return Err(AgentError::Ended { status: status.map_or("?".into(), |status| status.to_string()), log });
+            return Err(self.died(until.min(Instant::now() + LEAVE_WITHIN)));
         }
         let ready: Ready = serde_json::from_str(&line).map_err(|_| AgentError::Ready(line.trim().to_string()))?;
         Ok(format!("tcp://{}/{}", ready.listen, ready.nqn))
+    }
+
+    /// Why an agent closed its output without having said anything: its status, and the end of its log.
+    fn died(&mut self, until: Instant) -> AgentError {
+        let mut status = None;
+        while Instant::now() < until && (status.is_none() || !self.log_ended.load(Ordering::Acquire)) {
+            status = status.or_else(|| self.child.as_mut().and_then(|child| child.try_wait().ok().flatten()));
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let Some(status) = status else { return AgentError::Ready(String::new()) };
+        let log = self.log.lock().expect("no panic while the log is locked");
+        let log = log.iter().map(|line| format!("\n  {line}")).collect();
+        AgentError::Ended { status: status.to_string(), log }
     }
 
     /// Ends the agent: by closing its pipe, and after a while by force.
@@ -227,6 +257,10 @@ impl LocalAgent {
 impl Drop for LocalAgent {
     fn drop(&mut self) {
         self.end();
+        if let Some(path) = &self.made_file {
+            // Batches that the consumer keeps have it mapped still, and go on to.
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 

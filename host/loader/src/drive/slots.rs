@@ -42,6 +42,11 @@ impl SlotTable {
         self.map.is_some()
     }
 
+    /// Bytes of shared memory or of a shared file.
+    pub fn shared_bytes(&self) -> usize {
+        self.map.as_ref().map_or(0, |map| map.len())
+    }
+
     pub fn take(&self) -> Option<u32> {
         self.lock().pop()
     }
