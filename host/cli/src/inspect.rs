@@ -219,7 +219,16 @@ impl PackPart {
                 self.highest_pixels
             ),
         );
-        row(out, "stored", &format!("{} as they were, {} as planes", text::count(self.kept), text::count(self.planar)));
+        row(
+            out,
+            "stored",
+            &format!(
+                "{} as they were, {} rewritten, {} as planes",
+                text::count(self.kept.saturating_sub(self.repaired)),
+                text::count(self.repaired),
+                text::count(self.planar)
+            ),
+        );
         row(
             out,
             "verdicts",
@@ -269,6 +278,8 @@ struct RecordPart {
     width: u32,
     height: u32,
     form: &'static str,
+    /// Its bytes are not those of the source: it was repaired.
+    is_rewritten: bool,
     verdict: String,
 }
 
@@ -295,6 +306,7 @@ impl From<IndexRecord> for RecordPart {
                 StoredForm::Planar => "planar",
                 _ => "another",
             },
+            is_rewritten: record.verdict == StoredVerdict::Repaired,
             verdict: verdict_text(record.verdict),
         }
     }
@@ -353,7 +365,8 @@ impl DescribedSample {
         row(&mut out, "place", &place);
         if let Some(record) = &self.record {
             row(&mut out, "verdict", &record.verdict);
-            row(&mut out, "form", &format!("{}, {} × {} pixels", record.form, record.width, record.height));
+            let form = if record.is_rewritten { "rewritten when it was packed" } else { record.form };
+            row(&mut out, "form", &format!("{form}, {} × {} pixels", record.width, record.height));
             row(&mut out, "crc32c", &record.crc32c);
         }
         if let Some(image) = &self.image {

@@ -5,7 +5,7 @@
 //! - What [`mod@bench`] measures is printed with machine and revision.
 //! - [`sample_data`]: a photographic dataset to try things on.
 //!
-//! Exit status: 0 done, 1 an error (said on standard error), 2 a wrong command line, 130 after Ctrl-C.
+//! Exit status: 0 done, 1 an error (said on standard error), 2 a wrong command line, 130 after Ctrl-C, SIGTERM or SIGHUP.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -22,7 +22,7 @@ mod sample_data;
 mod text;
 mod verify;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use interrupt::Interrupt;
 use std::process::ExitCode;
 
@@ -66,7 +66,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::from_arg_matches(&with_negative_numbers(Cli::command()).get_matches()) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
     start_log();
     match dispatch(cli.command) {
         Ok(Ending::Done) => ExitCode::SUCCESS,
@@ -77,6 +80,16 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// A value below zero is a value, so that its option says what is possible, and no unknown option.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    command
+        .mut_args(|arg| {
+            let has_value = !arg.is_positional() && arg.get_action().takes_values();
+            if has_value { arg.allow_negative_numbers(true) } else { arg }
+        })
+        .mut_subcommands(with_negative_numbers)
 }
 
 fn dispatch(command: Command) -> anyhow::Result<Ending> {
@@ -120,11 +133,10 @@ fn error_text(error: &anyhow::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        with_negative_numbers(Cli::command()).debug_assert();
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::interrupt::Interrupt;
 use crate::progress::SampleProgress;
 use crate::{Ending, output, text};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use ddlp_dataset::pack::{PackError, PackOptions, PackProgress, PackSummary, Phase};
 use std::fmt::Write;
@@ -58,10 +58,13 @@ pub fn pack(args: &PackArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let mut progress = SampleProgress::new("packing", args.quiet);
     let begun = std::time::Instant::now();
     let handling = interrupt.handle(|| {});
+    let mut is_useless = false;
     let mut show = |now: PackProgress| {
         progress.phase(phase_name(now.phase));
         progress.update(now.samples, now.samples_total, now.bytes, &remark(now.repaired, now.rejected));
-        if interrupt.requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        // Before the file gets its name.
+        is_useless = now.phase == Phase::Syncing && now.rejected == now.samples_total;
+        if is_useless || interrupt.requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let packed = ddlp_dataset::pack::pack(&*source, &args.out, &options, &mut show);
     drop(handling);
@@ -74,6 +77,11 @@ pub fn pack(args: &PackArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
             }
             Ok(Ending::Done)
         }
+        Err(PackError::Cancelled) if is_useless => bail!(
+            "{} was not packed: not one of its {} can be decoded",
+            args.source.display(),
+            text::plural(source.len(), "sample")
+        ),
         Err(PackError::Cancelled) => {
             eprintln!("stopped: {} was not written, nothing is left behind", args.out.display());
             Ok(Ending::Interrupted)

@@ -3,11 +3,14 @@
 use crate::interrupt::Interrupt;
 use crate::progress::SampleProgress;
 use crate::{Ending, output, text};
+use anyhow::bail;
 use clap::Args;
 use ddlp_dataset::pack::{self, VerifyError, VerifyProgress};
 use std::fmt::Write;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Broken places named without `--all`.
 const NAMED_MAX: usize = 20;
@@ -36,6 +39,7 @@ pub struct VerifyArgs {
 
 /// Runs the command.
 pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
+    check_kind(&args.file)?;
     let mut progress = SampleProgress::new("verifying", args.quiet);
     let handling = interrupt.handle(|| {});
     let mut show = |now: VerifyProgress| {
@@ -58,6 +62,20 @@ pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> anyhow::Result<Ending
         output::print(&describe(args, &report, seconds))?;
     }
     Ok(if report.is_intact() { Ending::Done } else { Ending::Wrong })
+}
+
+/// What is no pack has nothing in it to verify. A file that cannot be read is left to [`pack::verify`].
+fn check_kind(path: &Path) -> anyhow::Result<()> {
+    if path.is_dir() {
+        bail!("{} is a directory and no pack: `ddlp pack` makes one of it, which can be verified", path.display());
+    }
+    let mut head = [0; pack::MAGIC.len()];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    let is_short = read.as_ref().is_err_and(|error| error.kind() == ErrorKind::UnexpectedEof);
+    if is_short || (read.is_ok() && head != pack::MAGIC) {
+        bail!("{} is no pack: it does not begin with {}", path.display(), pack::MAGIC.escape_ascii());
+    }
+    Ok(())
 }
 
 fn describe(args: &VerifyArgs, report: &pack::VerifyReport, seconds: f64) -> String {
