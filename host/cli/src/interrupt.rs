@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Exit status after Ctrl-C.
 pub const EXIT_STATUS: u8 = 130;
+/// What stopped the work, for a person: which of the signals it was is not known.
+pub const WHAT: &str = "Ctrl-C or another signal";
 
 type Action = Box<dyn Fn() + Send>;
 

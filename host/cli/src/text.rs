@@ -91,9 +91,56 @@ pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
+/// Name of a prong as it is shown: of a drive elsewhere, `tcp://HOST:PORT/NQN`, only HOST:PORT.
+pub fn prong_name(name: &str) -> String {
+    let place = name.strip_prefix("tcp://").map_or(name, |place| place.split('/').next().unwrap_or(place));
+    printable(place)
+}
+
+/// The end of `text` in at most `chars` characters; what is left out in front is marked.
+pub fn ending(text: &str, chars: usize) -> String {
+    let count = text.chars().count();
+    if count <= chars {
+        return text.to_string();
+    }
+    let end: String = text.chars().skip(count + 1 - chars.max(1)).collect();
+    format!("…{end}")
+}
+
+/// What a fault was, without the drive's address: its name is said beside it.
+pub fn fault(what: &str) -> String {
+    let mut words = Vec::<&str>::new();
+    for word in what.split(' ') {
+        if !word.starts_with("tcp://") {
+            words.push(word);
+        } else if words.last().is_some_and(|word| ["to", "from", "of", "at"].contains(word)) {
+            words.pop();
+        }
+    }
+    printable(&words.join(" "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_drive_is_called_by_its_place() {
+        assert_eq!(prong_name("tcp://127.0.0.1:44231/nqn.2014-08.org.nvmexpress:uuid:x"), "127.0.0.1:44231");
+        assert_eq!(prong_name("tcp://[::1]:4420/nqn.x"), "[::1]:4420");
+        assert_eq!(prong_name("cs\u{1b}d 2"), "cs\u{fffd}d 2");
+        assert_eq!(ending("127.0.0.1:44231", 15), "127.0.0.1:44231");
+        assert_eq!(ending("127.0.0.1:44231", 8), "…1:44231");
+    }
+
+    #[test]
+    fn a_fault_leaves_the_address_to_the_name_beside_it() {
+        let at = "tcp://127.0.0.1:4420/nqn.2014-08.x:uuid:1";
+        assert_eq!(fault(&format!("connection to {at} lost: reset")), "connection lost: reset");
+        assert_eq!(fault(&format!("no answer from {at} to Execute within 30s")), "no answer to Execute within 30s");
+        assert_eq!(fault(&format!("{at} broke the protocol: x")), "broke the protocol: x");
+        assert_eq!(fault("its agent cannot be started again"), "its agent cannot be started again");
+    }
 
     #[test]
     fn counts_are_grouped() {

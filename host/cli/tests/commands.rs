@@ -164,10 +164,52 @@ fn a_stopped_run_goes_on_where_it_stopped() {
 }
 
 #[test]
+fn a_resumed_run_needs_no_options_and_a_finished_one_says_so() {
+    let home = photos(0);
+    let folder = home.path();
+    let first =
+        "run photos --strategy cpu --batch 5 --epochs 2 --seed 3 --stop-after 7 --state-out at.json --quiet --json -";
+    assert_eq!(json(&succeed(folder, first))["batches"], 7);
+    let rest = "run photos --resume at.json --state-out end.json --quiet --json -";
+    let rest = json(&succeed(folder, rest));
+    assert_eq!((&rest["batches"], &rest["strategy"], &rest["seed"]), (&3.into(), &"cpu".into(), &3.into()));
+    let message = fail(folder, "run photos --resume end.json");
+    assert!(message.contains("this run was finished: 2 of 2 epochs; --epochs 3 goes on"), "{message}");
+    let third = json(&succeed(folder, "run photos --resume end.json --epochs 3 --quiet --json -"));
+    assert_eq!((&third["batches"], &third["images"]), (&5.into(), &24.into()));
+    let message = fail(folder, "run photos --resume at.json --batch 6");
+    assert!(message.contains("batch size 5, this run has 6"), "{message}");
+}
+
+#[test]
+fn a_run_without_an_image_is_an_error() {
+    let home = photos(24);
+    let folder = home.path();
+    let message = fail(folder, "pack photos p.ddlp");
+    assert!(message.contains("not one of its 24 samples"), "{message}");
+    assert_eq!(names(folder), ["photos"]);
+    let message = fail(folder, "run photos --strategy cpu --policy skip --quiet");
+    assert!(message.contains("not one image was delivered") && message.contains("24 corrupt samples"), "{message}");
+}
+
+#[test]
+fn a_report_is_named_only_when_it_is_there() {
+    let home = photos(0);
+    let said = succeed(home.path(), "run photos --strategy cpu --report o.html");
+    assert!(said.contains("report") && said.contains("o.html"), "{said}");
+    let output = run(home.path(), "run photos --strategy cpu --report /dev/full");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!stdout(&output).contains("/dev/full") && stderr(&output).contains("/dev/full"), "{output:?}");
+}
+
+#[test]
 fn a_corrupt_sample_ends_the_run_or_follows_the_policy() {
     let home = photos(2);
     let message = fail(home.path(), "run photos --strategy cpu --batch 8 --quiet --json o.json");
-    assert!(message.contains("class_00") && message.contains("the run ended after"), "{message}");
+    assert!(
+        message.contains("class_00") && message.contains("the run ended after") && message.contains("--policy skip"),
+        "{message}"
+    );
     let figures = json(&fs::read_to_string(home.path().join("o.json")).unwrap());
     assert!(figures["ended_early"].as_str().unwrap().contains("class_00"));
     let skipped = json(&succeed(home.path(), "run photos --strategy cpu --batch 8 --policy skip --quiet --json -"));
@@ -201,6 +243,10 @@ fn errors_say_what_and_where() {
         ("inspect photos --sample 24", "24"),
         ("inspect photos --sample nobody.jpg", "nobody.jpg"),
         ("verify missing.ddlp", "missing.ddlp"),
+        ("verify photos", "ddlp pack"),
+        ("verify junk.ddlp", "is no pack"),
+        ("run photos --drive tcp://127.0.0.1:1/nqn.x --slots 4", "--slots"),
+        ("run photos --drive tcp://127.0.0.1:1/nqn.x --drive tcp://127.0.0.1:1/nqn.x", "twice"),
         ("sample-data photos", "photos"),
         ("sample-data more --images 2 --bad 3", "3"),
         ("bench dual missing.ddlp", "missing.ddlp"),
@@ -208,9 +254,6 @@ fn errors_say_what_and_where() {
         let message = fail(folder, line);
         assert!(message.contains(expected), "{line}: {message}");
     }
-    let junk = run(folder, "verify junk.ddlp");
-    assert_eq!(junk.status.code(), Some(1));
-    assert!(stdout(&junk).contains("junk.ddlp"));
 }
 
 #[test]
@@ -220,6 +263,18 @@ fn a_wrong_command_line_has_status_2_and_help_has_examples() {
         ["", "unknown", "run", "run x --strategy fast", "run x --drive usb", "pack x", "run x --batch 0", "bench"]
     {
         assert_eq!(run(folder.path(), line).status.code(), Some(2), "{line}");
+    }
+    for (line, expected) in [
+        ("run x --batch -1", "1..=65536"),
+        ("run x --step-ms -3", "is possible"),
+        ("run x --drive-timeout -1", "is possible"),
+        ("bench dual x --samples -1", "-1"),
+        ("run x --drive tcp://nohost.invalid:4420/x", "NQN"),
+    ] {
+        let output = run(folder.path(), line);
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(message.contains(expected) && !message.contains("-- -"), "{line}: {message}");
     }
     for command in ["pack", "inspect", "verify", "run", "bench dual", "sample-data"] {
         let help = succeed(folder.path(), &format!("{command} --help"));
@@ -279,7 +334,7 @@ fn ctrl_c_in_a_run_writes_what_there_is() {
     running.press_ctrl_c();
     assert_eq!(running.status(), Some(130));
     let figures = json(&fs::read_to_string(home.path().join("o.json")).unwrap());
-    assert_eq!((&figures["batches"], &figures["ended_early"]), (&1.into(), &"Ctrl-C".into()));
+    assert_eq!((&figures["batches"], &figures["ended_early"]), (&1.into(), &"Ctrl-C or another signal".into()));
     let rest = json(&succeed(home.path(), "run photos --strategy cpu --batch 4 --resume o.state --quiet --json -"));
     assert_eq!(rest["batches"], 5);
 }

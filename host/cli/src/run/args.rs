@@ -6,10 +6,11 @@ use ddlp_csd::program::CorruptPolicy;
 use ddlp_host::{LastBatch, Strategy};
 use std::path::PathBuf;
 
-/// Run epochs over a dataset: the CPU works from the head, a drive from the tail, each batch is delivered exactly once.
+/// Run epochs over a dataset: the CPU and a drive prepare its batches, each batch is delivered exactly once.
 ///
 /// DATASET is a pack (`ddlp pack`), an image folder, CIFAR-10's binary files or WebDataset tar shards. Without further options
-/// the embedded drive is started on this machine and takes half of the cores.
+/// the embedded drive is started on this machine and takes half of the cores. Under the strategy `mte` the CPU works from the head
+/// of an epoch and the drive from its tail; under `ordered`, the default, the drive goes ahead of the CPU.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct RunArgs {
@@ -19,25 +20,25 @@ pub struct RunArgs {
     /// What is done to each sample: imagenet-train, imagenet-val, cifar-train, or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "imagenet-train", help_heading = "Job")]
     pub pipeline: String,
-    /// Samples of a batch (of a global batch, when there are several ranks)
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Job")]
-    pub batch: u32,
-    /// Number of epochs
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Job")]
-    pub epochs: u32,
+    /// Samples of a batch (of a global batch, when there are several ranks) [default: 256]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Job")]
+    pub batch: Option<u32>,
+    /// Number of epochs, those before --resume included [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Job")]
+    pub epochs: Option<u32>,
     /// Order of delivery: ordered = 0,1,2,…; mte = head batches, then tail batches; wrr = from whoever is ready, by rate; cpu or
-    /// csd = one prong alone
-    #[arg(long, value_name = "NAME", default_value = "ordered", value_parser = parse_strategy, help_heading = "Job")]
-    pub strategy: Strategy,
-    /// Seed of the order and of all random draws
-    #[arg(long, value_name = "S", default_value_t = 0, help_heading = "Job")]
-    pub seed: u64,
+    /// csd = one prong alone [default: ordered]
+    #[arg(long, value_name = "NAME", value_parser = parse_strategy, help_heading = "Job")]
+    pub strategy: Option<Strategy>,
+    /// Seed of the order and of all random draws [default: 0]
+    #[arg(long, value_name = "S", help_heading = "Job")]
+    pub seed: Option<u64>,
     /// What happens to a sample that cannot be read or decoded: end the run, leave it out, or take its neighbour instead
     #[arg(long, value_enum, default_value_t = Policy::Fail, help_heading = "Job")]
     pub policy: Policy,
-    /// What becomes of a last batch that the samples do not fill
-    #[arg(long, value_enum, default_value_t = Last::Short, help_heading = "Job")]
-    pub last: Last,
+    /// What becomes of a last batch that the samples do not fill [default: short]
+    #[arg(long, value_enum, help_heading = "Job")]
+    pub last: Option<Last>,
     /// Samples of an epoch, when not all once: the dataset is repeated or cut to this number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Job")]
     pub samples: Option<u64>,
@@ -61,11 +62,12 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Drives")]
     pub slots: Option<u32>,
     /// Where the local drive's results lie: shared (memory that both map), read (its own memory, read by NVMe/TCP), or a file
-    #[arg(long, value_name = "shared|read|FILE", default_value = "shared", value_parser = parse_results, help_heading = "Drives")]
-    pub results: PathBuf,
-    /// Slows the local drive down to this share of its speed, for experiments
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = parse_throttle, help_heading = "Drives")]
-    pub throttle: f64,
+    /// [default: shared]
+    #[arg(long, value_name = "shared|read|FILE", value_parser = parse_results, help_heading = "Drives")]
+    pub results: Option<PathBuf>,
+    /// Slows the local drive down to this share of its speed, for experiments [default: 1]
+    #[arg(long, value_name = "SHARE", value_parser = parse_throttle, help_heading = "Drives")]
+    pub throttle: Option<f64>,
     /// The local drive's program [default: ddlp-device beside this program, or in PATH]
     #[arg(long, value_name = "FILE", help_heading = "Drives")]
     pub agent: Option<PathBuf>,
@@ -95,7 +97,8 @@ pub struct RunArgs {
     /// Write where the run stopped, for --resume
     #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
     pub state_out: Option<PathBuf>,
-    /// Go on where a run stopped that wrote this state
+    /// Go on where a run stopped that wrote this state; batch, epochs, strategy, seed, last and samples are those of that run,
+    /// unless they are given
     #[arg(long, value_name = "FILE", conflicts_with = "plan_in", help_heading = "Ranks and resuming")]
     pub resume: Option<PathBuf>,
     /// Write which prong made which batch, and the order of delivery
@@ -126,7 +129,7 @@ Examples:
   ddlp run imagenet/train --drive none --threads 8        a plain CPU loader over an image folder
   ddlp run photos.ddlp --throttle 0.25 --step-ms 20       a drive four times slower, an accelerator of 20 ms a batch
   ddlp run photos.ddlp --drive tcp://10.0.0.7:4420/nqn.2024-01.example:drive
-  ddlp run photos.ddlp --stop-after 100 --state-out at.json
+  ddlp run photos.ddlp --batch 32 --stop-after 10 --state-out at.json
   ddlp run photos.ddlp --resume at.json
 
 A pipeline file lists its stages in order:
@@ -155,6 +158,11 @@ fn parse_drive(text: &str) -> Result<Drive, String> {
             let port = place.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
             match (port, name) {
                 (Some(_), name) if name.starts_with("nqn.") => Ok(Drive::Tcp(address.to_string())),
+                (Some(_), _) => {
+                    Err("after tcp://HOST:PORT/ comes the drive's NQN, which begins with nqn. and which its agent \
+                                     prints (ddlp-device serve)"
+                        .to_string())
+                }
                 _ => Err("an address looks like tcp://10.0.0.7:4420/nqn.2024-01.example:drive".to_string()),
             }
         }
@@ -253,7 +261,7 @@ mod tests {
     #[test]
     fn a_dataset_is_enough() {
         let args = parse(&[]).unwrap();
-        assert_eq!((args.batch, args.epochs, args.strategy), (256, 1, Strategy::Ordered));
+        assert_eq!((args.batch, args.epochs, args.strategy), (None, None, None));
         assert!(args.drive.is_empty() && !args.digest);
     }
 

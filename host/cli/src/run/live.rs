@@ -1,10 +1,13 @@
 //! The live display: both prongs moving towards each other in one bar.
 //!
+//! The bar shows what the prongs have taken of the epoch; percentage and time left follow what was delivered of all epochs, since
+//! a consumer that is slower than the prongs has the last word.
+//!
 //! On a terminal it is drawn in place ten times a second; elsewhere a line is written every few seconds.
 
 use crate::text;
 use console::{Style, Term};
-use ddlp_host::{Progress, ProgressHandle};
+use ddlp_host::{Progress, ProgressHandle, ProngProgress};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -14,6 +17,10 @@ use std::time::Duration;
 
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 const LINE_EVERY: Duration = Duration::from_secs(5);
+/// Columns left free at the end of a line: a terminal writes ^C there, and a line that it wraps would not be cleared.
+const ECHO: usize = 4;
+/// Longest and shortest form in which a prong's name is shown.
+const NAME_CHARS: (usize, usize) = (40, 6);
 
 /// The display of a run; it goes away when this is dropped.
 pub struct Live {
@@ -29,11 +36,12 @@ impl Live {
         let show = move || {
             let every = if terminal { DRAW_EVERY } else { LINE_EVERY };
             let drawing = terminal.then(Drawing::new);
+            let mut course = Course::new(progress.snapshot());
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(every) {
-                let now = progress.snapshot();
+                course.follow(progress.snapshot());
                 match &drawing {
-                    Some(drawing) => drawing.show(&now),
-                    None => eprintln!("{}", line(&now)),
+                    Some(drawing) => drawing.show(&course),
+                    None => eprintln!("{}", line(&course)),
                 }
             }
             if let Some(drawing) = drawing {
@@ -55,6 +63,52 @@ impl Drop for Live {
     }
 }
 
+/// How far the deliveries of a run are.
+struct Course {
+    now: Progress,
+    /// Batches of all epochs that were delivered before this run: it went on from a state.
+    before: u64,
+}
+
+impl Course {
+    fn new(now: Progress) -> Self {
+        Self { before: delivered(&now), now }
+    }
+
+    /// After its last batch a run has no epoch any more: it stays at its end.
+    fn follow(&mut self, next: Progress) {
+        if delivered(&next) >= delivered(&self.now) {
+            self.now = next;
+            return;
+        }
+        let (epoch, batches) = (next.epochs.saturating_sub(1), next.batches);
+        let (head, tail) = (self.now.head, batches.saturating_sub(self.now.head));
+        self.now = Progress { epoch, delivered: batches, head, tail, ..next };
+    }
+
+    fn all(&self) -> u64 {
+        u64::from(self.now.batches) * u64::from(self.now.epochs)
+    }
+
+    /// Share of all epochs' batches that was delivered.
+    fn share(&self) -> f64 {
+        (delivered(&self.now) as f64 / self.all().max(1) as f64).min(1.0)
+    }
+
+    /// Seconds until the last epoch is over, by the mean speed of delivery so far.
+    fn left_s(&self) -> Option<f64> {
+        let done = delivered(&self.now);
+        let here = done.saturating_sub(self.before);
+        let left = self.all().saturating_sub(done) as f64;
+        (here > 0 && self.now.elapsed_s > 0.2).then(|| left * self.now.elapsed_s / here as f64)
+    }
+}
+
+/// Batches delivered of all epochs.
+fn delivered(now: &Progress) -> u64 {
+    u64::from(now.epoch) * u64::from(now.batches) + u64::from(now.delivered)
+}
+
 struct Drawing {
     bar: ProgressBar,
     prongs: ProgressBar,
@@ -64,20 +118,25 @@ struct Drawing {
 impl Drawing {
     fn new() -> Self {
         let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(15));
-        let style = ProgressStyle::with_template("{wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
+        let style = ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
         let row = || all.add(ProgressBar::new_spinner().with_style(style.clone()));
         Self { bar: row(), prongs: row(), all }
     }
 
-    fn show(&self, now: &Progress) {
+    fn show(&self, course: &Course) {
         let (_, columns) = Term::stderr().size();
-        self.bar.set_message(bar_line(now, usize::from(columns)));
-        self.prongs.set_message(prong_line(now));
+        let columns = usize::from(columns).saturating_sub(ECHO);
+        self.bar.set_message(fit(&bar_line(course, columns), columns));
+        self.prongs.set_message(fit(&prong_line(&course.now, columns), columns));
     }
 
     fn clear(&self) {
         let _ = self.all.clear();
     }
+}
+
+fn fit(line: &str, columns: usize) -> String {
+    console::truncate_str(line, columns, "…").into_owned()
 }
 
 /// Cells of a bar that are done from the left, not done, and done from the right. What is done shows at least one cell, and
@@ -102,13 +161,12 @@ fn colours() -> [Style; 2] {
     [Style::new().for_stderr().blue().bright(), Style::new().for_stderr().yellow()]
 }
 
-fn bar_line(now: &Progress, columns: usize) -> String {
+fn bar_line(course: &Course, columns: usize) -> String {
+    let now = &course.now;
     let epoch = format!("epoch {}/{}", now.epoch + 1, now.epochs);
-    let done = u64::from(now.head) + u64::from(now.tail);
-    let share = done as f64 / f64::from(now.batches.max(1));
     let rate = if now.elapsed_s > 0.0 { now.images as f64 / now.elapsed_s } else { 0.0 };
-    let tail = format!("{:>4}  {}{}", text::percent(share.min(1.0)), text::rate(rate), eta_text(now));
-    let width = columns.saturating_sub(epoch.len() + tail.chars().count() + 6).clamp(10, 80);
+    let tail = format!("{:>4} delivered, {}{}", text::percent(course.share()), text::rate(rate), left_text(course));
+    let width = columns.saturating_sub(epoch.len() + tail.chars().count() + 4).clamp(10, 80);
     let (left, open, right) = cells(now.head.into(), now.tail.into(), now.batches.into(), width);
     let [host, drive] = colours();
     let head = host.apply_to("█".repeat(left));
@@ -116,19 +174,45 @@ fn bar_line(now: &Progress, columns: usize) -> String {
     format!("{epoch}  {head}{}{back}  {tail}", "·".repeat(open))
 }
 
-fn prong_line(now: &Progress) -> String {
+/// What the prongs do, in at most `columns`: names and the unit give way first, then the drives are counted together.
+fn prong_line(now: &Progress, columns: usize) -> String {
+    let (longest, shortest) = NAME_CHARS;
+    let fits = |line: &String| console::measure_text_width(line) <= columns;
+    let forms =
+        [" images/s", "/s"].into_iter().flat_map(|unit| (shortest..=longest).rev().map(move |chars| (chars, unit)));
+    let mut lines = forms.map(|(chars, unit)| named_prongs(now, chars, unit));
+    lines.find(fits).unwrap_or_else(|| counted_prongs(now))
+}
+
+fn named_prongs(now: &Progress, chars: usize, unit: &str) -> String {
     let [host, drive] = colours();
     let mut line = String::from("  ");
     for (index, prong) in now.prongs.iter().enumerate() {
         let mark = if index == 0 { host.apply_to("▶") } else { drive.apply_to("◀") };
-        let name = text::printable(&prong.name);
-        let _ = write!(line, "{mark} {name} {}", text::rate(prong.images_per_s));
-        if !prong.is_up {
-            line.push_str(" (away)");
-        }
-        line.push_str("   ");
+        let _ = write!(line, "{mark} {}  ", prong_text(prong, chars, unit));
     }
     line + &troubles(now)
+}
+
+fn counted_prongs(now: &Progress) -> String {
+    let [host, drive] = colours();
+    let (hosts, drives) = now.prongs.split_at(1.min(now.prongs.len()));
+    let of_host = hosts.first().map(|prong| prong_text(prong, NAME_CHARS.1, "/s")).unwrap_or_default();
+    let of_drives = text::figure(drives.iter().map(|prong| prong.images_per_s).sum());
+    let count = text::plural(drives.len() as u64, "drive");
+    let away = match drives.iter().filter(|prong| !prong.is_up).count() {
+        0 => String::new(),
+        away => format!(" ({away} away)"),
+    };
+    let (up, down) = (host.apply_to("▶"), drive.apply_to("◀"));
+    format!("  {up} {of_host}  {down} {count} {of_drives}/s{away}  {}", troubles(now))
+}
+
+/// Name, rate and whether it is away. A prong has a rate from its first batch on.
+fn prong_text(prong: &ProngProgress, chars: usize, unit: &str) -> String {
+    let name = text::ending(&text::prong_name(&prong.name), chars);
+    let rate = if prong.prepared > 0 { text::figure(prong.images_per_s) } else { "–".to_string() };
+    format!("{name} {rate}{unit}{}", if prong.is_up { "" } else { " (away)" })
 }
 
 fn troubles(now: &Progress) -> String {
@@ -142,25 +226,18 @@ fn troubles(now: &Progress) -> String {
     parts.join(", ")
 }
 
-/// Seconds until the last epoch is over, by the mean speed so far.
-fn eta_s(now: &Progress) -> Option<f64> {
-    let batches = f64::from(now.batches);
-    let all = batches * f64::from(now.epochs);
-    let done = batches * f64::from(now.epoch) + f64::from(now.head) + f64::from(now.tail);
-    (done > 0.0 && now.elapsed_s > 0.2).then(|| (all - done).max(0.0) * now.elapsed_s / done)
-}
-
-fn eta_text(now: &Progress) -> String {
+fn left_text(course: &Course) -> String {
     let shown = |left: f64| match left.ceil() {
-        left if left < 60.0 => format!("  {left:.0} s left"),
-        left if left < 3600.0 => format!("  {} min {:02} s left", left as u64 / 60, left as u64 % 60),
-        left => format!("  {} left", text::seconds(left)),
+        left if left < 60.0 => format!(", {left:.0} s left"),
+        left if left < 3600.0 => format!(", {} min {:02} s left", left as u64 / 60, left as u64 % 60),
+        left => format!(", {} left", text::seconds(left)),
     };
-    eta_s(now).map(shown).unwrap_or_default()
+    course.left_s().map(shown).unwrap_or_default()
 }
 
 /// The state of a run in one line without colours.
-fn line(now: &Progress) -> String {
+fn line(course: &Course) -> String {
+    let now = &course.now;
     let mut line = format!(
         "epoch {}/{}: {} of {} delivered",
         now.epoch + 1,
@@ -169,16 +246,13 @@ fn line(now: &Progress) -> String {
         text::plural(now.batches.into(), "batch")
     );
     for prong in &now.prongs {
-        let _ = write!(line, ", {} {}", text::printable(&prong.name), text::rate(prong.images_per_s));
-        if !prong.is_up {
-            line.push_str(" (away)");
-        }
+        let _ = write!(line, ", {}", prong_text(prong, NAME_CHARS.0, " images/s"));
     }
     let troubles = troubles(now);
     if !troubles.is_empty() {
         let _ = write!(line, ", {troubles}");
     }
-    line + &eta_text(now).replace("  ", ", ")
+    line + &left_text(course)
 }
 
 #[cfg(test)]
@@ -210,6 +284,7 @@ mod tests {
         let prong = |name: &str, images_per_s, is_up| ProngProgress {
             name: name.into(),
             images: 640,
+            prepared: 700,
             images_per_s,
             outstanding: 2,
             is_up,
@@ -219,8 +294,8 @@ mod tests {
             epochs: 2,
             batches: 100,
             delivered: 30,
-            head: 35,
-            tail: 25,
+            head: 60,
+            tail: 40,
             images: 8320,
             elapsed_s: 8.0,
             prongs: vec![prong("cpu", 612.0, true), prong("lo\u{1b}cal", 575.0, false)],
@@ -229,31 +304,91 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_line_says_everything() {
-        let expected = "epoch 2/2: 30 of 100 batches delivered, cpu 612 images/s, lo\u{fffd}cal 575 images/s (away), \
-                        1 fault, 4 corrupt, 2 s left";
-        assert_eq!(line(&progress()), expected);
+    fn course(now: Progress) -> Course {
+        Course { now, before: 0 }
     }
 
     #[test]
-    fn the_time_left_counts_all_epochs() {
-        assert_eq!(eta_s(&progress()), Some(2.0));
-        assert_eq!(eta_s(&Progress { elapsed_s: 0.0, ..progress() }), None);
+    fn the_line_says_everything() {
+        let expected = "epoch 2/2: 30 of 100 batches delivered, cpu 612 images/s, lo\u{fffd}cal 575 images/s (away), \
+                        1 fault, 4 corrupt, 5 s left";
+        assert_eq!(line(&course(progress())), expected);
+    }
+
+    #[test]
+    fn share_and_time_left_follow_what_was_delivered_of_all_epochs() {
+        // All of the second epoch is prepared already.
+        let course = course(progress());
+        assert_eq!(course.share(), 0.65);
+        assert_eq!(course.left_s(), Some(70.0 * 8.0 / 130.0));
+        let bar = bar_line(&course, 80);
+        assert!(bar.contains("65 % delivered, 1,040 images/s, 5 s left") && !bar.contains('·'), "{bar}");
+        let begun = Progress { elapsed_s: 0.0, ..progress() };
+        assert_eq!(Course { now: begun, before: 0 }.left_s(), None);
+    }
+
+    #[test]
+    fn what_an_earlier_run_delivered_is_no_speed_of_this_one() {
+        let mut course = Course::new(Progress { delivered: 20, elapsed_s: 0.0, ..progress() });
+        course.follow(progress());
+        assert_eq!((course.share(), course.left_s()), (0.65, Some(70.0 * 8.0 / 10.0)));
+    }
+
+    #[test]
+    fn a_run_whose_last_batch_was_delivered_is_whole() {
+        let mut course = course(progress());
+        course.follow(Progress { epoch: 0, delivered: 0, head: 0, tail: 0, ..progress() });
+        assert_eq!((course.share(), course.left_s().unwrap()), (1.0, 0.0));
+        assert!(line(&course).starts_with("epoch 2/2: 100 of 100 batches delivered"));
     }
 
     #[test]
     fn the_time_left_is_said_in_whole_seconds() {
-        let left = |elapsed_s| eta_text(&Progress { elapsed_s, ..progress() });
-        assert_eq!(left(8.0), "  2 s left");
-        assert_eq!(left(300.0), "  1 min 15 s left");
-        assert_eq!(left(36_000.0), "  2 h 30 min left");
+        let left = |elapsed_s| left_text(&course(Progress { delivered: 100, epochs: 3, elapsed_s, ..progress() }));
+        assert_eq!(left(8.0), ", 4 s left");
+        assert_eq!(left(300.0), ", 2 min 30 s left");
+        assert_eq!(left(36_000.0), ", 5 h 00 min left");
+    }
+
+    /// A run with drives elsewhere, all of which are away.
+    fn far(drives: usize) -> Progress {
+        let mut now = progress();
+        now.prongs.truncate(1);
+        for drive in 0..drives {
+            now.prongs.push(ProngProgress {
+                name: format!("tcp://192.168.100.1{drive}:44231/nqn.2014-08.org.nvmexpress:uuid:9e17b6d2-0000-0000"),
+                prepared: 64,
+                images_per_s: 1575.0,
+                is_up: false,
+                ..ProngProgress::default()
+            });
+        }
+        now
     }
 
     #[test]
-    fn the_drawing_fits_a_narrow_terminal() {
-        let shown = bar_line(&progress(), 80);
-        assert!(console::measure_text_width(&shown) <= 80, "{shown}");
-        assert!(shown.contains("60 %") && shown.contains("1,040 images/s"), "{shown}");
+    fn both_lines_fit_a_narrow_terminal_and_lose_only_names() {
+        for columns in [76, 96] {
+            for drives in [1, 2, 3, 12] {
+                let now = far(drives);
+                let shown = prong_line(&now, columns);
+                assert!(console::measure_text_width(&shown) <= columns, "{columns}: {shown}");
+                for part in ["cpu 612", "away)", "1 fault, 4 corrupt", "/s"] {
+                    assert!(shown.contains(part), "{columns}, {drives}: {shown}");
+                }
+                assert!(!shown.contains("nqn") && !shown.contains("tcp://"), "{shown}");
+                let bar = bar_line(&course(now), columns);
+                assert!(console::measure_text_width(&bar) <= columns, "{bar}");
+            }
+        }
+        assert!(prong_line(&far(1), 96).contains("192.168.100.10:44231 1,575 images/s (away)"));
+        assert!(prong_line(&far(12), 76).contains("12 drives 18,900/s (12 away)"));
+    }
+
+    #[test]
+    fn a_prong_without_a_batch_has_no_rate() {
+        let mut now = progress();
+        now.prongs[1].prepared = 0;
+        assert!(line(&course(now)).contains("cal – images/s (away)"));
     }
 }

@@ -1,10 +1,11 @@
 //! `ddlp run`: the main job.
 //!
-//! - [`args`]: the command line; [`placement`]: which drives and how many threads it means.
+//! - [`args`]: the command line; [`job`]: the batches that it means; [`placement`]: which drives and how many threads.
 //! - [`live`]: the display while it runs; [`summary`]: what is said afterwards.
 //! - [`products`]: the files that were asked for.
 
 mod args;
+mod job;
 mod live;
 mod placement;
 mod products;
@@ -12,14 +13,16 @@ mod summary;
 
 pub use args::{RunArgs, parse_throttle};
 
-use crate::interrupt::Interrupt;
+use crate::interrupt::{self, Interrupt};
 use crate::{Ending, cores, output, text};
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use ddlp_dataset::Dataset;
 use ddlp_host::report::Report;
-use ddlp_host::{Digest, Loader, LoaderState, Plan};
+use ddlp_host::{Digest, Loader, LoaderError, LoaderState, Plan};
 use ddlp_pixels::Pipeline;
+use job::Job;
 use placement::Placement;
+use products::Written;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -48,10 +51,12 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     if let Some(list) = &args.drive_cores {
         cores::check(list, &cores::online()?, "the drive")?;
     }
-    let placement = Placement::new(args, available.len())?;
+    let resumed = args.resume.as_deref().map(read_state).transpose()?;
+    let job = Job::new(args, resumed.as_ref())?;
+    let placement = Placement::new(args, job.strategy, available.len())?;
     let pipeline = pipeline(&args.pipeline)?;
     let dataset: Arc<dyn Dataset> = Arc::from(ddlp_dataset::open(&args.dataset)?);
-    let mut loader = build(args, &placement, pipeline, dataset)?;
+    let mut loader = build(args, &job, &placement, pipeline, dataset, resumed)?;
     let stopper = loader.stopper();
     let handling = interrupt.handle(move || stopper.stop());
     let live = (!args.quiet).then(|| live::Live::start(loader.progress()));
@@ -80,21 +85,23 @@ pub fn pipeline(name: &str) -> anyhow::Result<Pipeline> {
 
 fn build(
     args: &RunArgs,
+    job: &Job,
     placement: &Placement,
     pipeline: Pipeline,
     dataset: Arc<dyn Dataset>,
+    resumed: Option<LoaderState>,
 ) -> anyhow::Result<Loader> {
     let mut builder = Loader::builder()
         .dataset(dataset)
         .dataset_path(&args.dataset)
         .pipeline(pipeline)
-        .batch_size(args.batch as usize)
-        .epochs(args.epochs)
-        .strategy(args.strategy)
+        .batch_size(usize::try_from(job.batch).unwrap_or(usize::MAX))
+        .epochs(job.epochs)
+        .strategy(job.strategy)
         .threads(placement.threads)
-        .seed(args.seed)
+        .seed(job.seed)
         .policy(args.policy.into())
-        .last(args.last.into())
+        .last(job.last)
         .rank(args.rank, args.world_size);
     for drive in placement.specs(args) {
         builder = builder.drive(drive);
@@ -108,7 +115,7 @@ fn build(
     if let Some(window) = args.window {
         builder = builder.window(window.into());
     }
-    if let Some(samples) = args.samples {
+    if let Some(samples) = job.samples {
         builder = builder.epoch_samples(samples);
     }
     if let Some(seconds) = args.drive_timeout {
@@ -117,10 +124,14 @@ fn build(
     if let Some(path) = &args.plan_in {
         builder = builder.replay(read_plan(path)?);
     }
-    if let Some(path) = &args.resume {
-        builder = builder.resume(read_state(path)?);
+    if let Some(state) = resumed {
+        builder = builder.resume(state);
     }
-    builder.build().context("the run could not start")
+    builder.build().map_err(|error| match error {
+        LoaderError::State(_) => anyhow::Error::from(error)
+            .context("the run could not start: give --resume the options of the run that it goes on with"),
+        _ => anyhow::Error::from(error).context("the run could not start"),
+    })
 }
 
 fn read_plan(path: &Path) -> anyhow::Result<Plan> {
@@ -139,7 +150,7 @@ fn deliver(loader: &mut Loader, args: &RunArgs, interrupt: &Interrupt, mut diges
     for batch in loader.by_ref() {
         let batch = match batch {
             Ok(batch) => batch,
-            Err(error) => return Delivered::Failed(error.into()),
+            Err(error) => return Delivered::Failed(failure(error)),
         };
         if let Some(digest) = &mut digest {
             digest.update(&batch);
@@ -155,6 +166,16 @@ fn deliver(loader: &mut Loader, args: &RunArgs, interrupt: &Interrupt, mut diges
         pretend_to_train(step, interrupt);
     }
     if interrupt.requested() { Delivered::Interrupted } else { Delivered::All }
+}
+
+/// What ends a run, with what can be done about it.
+fn failure(error: LoaderError) -> anyhow::Error {
+    let LoaderError::CorruptSample { sample, sample_id, location, reason, .. } = &error else { return error.into() };
+    anyhow!(
+        "sample {sample} (id {sample_id}, {location}) cannot be used: {reason}\n\
+         --policy skip leaves such samples out, --policy replace takes others instead; `ddlp pack` finds them all, and `ddlp \
+         inspect PACK` lists them"
+    )
 }
 
 /// The accelerator's part of a step.
@@ -180,24 +201,17 @@ fn ended_early(delivered: &Delivered) -> Option<String> {
     match delivered {
         Delivered::All => None,
         Delivered::Stopped => Some("--stop-after: the number of batches was reached".to_string()),
-        Delivered::Interrupted => Some("Ctrl-C".to_string()),
+        Delivered::Interrupted => Some(interrupt::WHAT.to_string()),
         Delivered::Failed(error) => Some(format!("{error:#}")),
     }
 }
 
-fn conclude(
-    args: &RunArgs,
-    report: &Report,
-    delivered: Delivered,
-    written: anyhow::Result<()>,
-) -> anyhow::Result<Ending> {
+fn conclude(args: &RunArgs, report: &Report, delivered: Delivered, written: Written) -> anyhow::Result<Ending> {
     let mut said = String::new();
     if !args.quiet {
-        said = summary::describe(report);
-        if let Some(path) = &args.report {
-            said.push_str(&format!("  {:<22}{}\n", "report", path.display()));
-        }
+        said = summary::describe(report, args.report.as_deref().filter(|_| written.page));
     }
+    let written = written.all;
     if let (Some(digest), Some(ordered)) = (&report.digest, &report.ordered_digest) {
         said.push_str(&format!("digest {digest}\nordered_digest {ordered}\n"));
     }
@@ -218,9 +232,15 @@ fn conclude(
         Delivered::Interrupted => {
             written?;
             if !args.quiet {
-                eprintln!("stopped by Ctrl-C after {}", text::plural(report.batches, "batch"));
+                eprintln!("stopped by {} after {}", interrupt::WHAT, text::plural(report.batches, "batch"));
             }
             Ok(Ending::Interrupted)
+        }
+        Delivered::All if report.images == 0 => {
+            written?;
+            let batches = text::plural(report.batches, "batch");
+            let corrupt = text::plural(report.corrupt.len() as u64, "corrupt sample");
+            bail!("not one image was delivered: {batches} with {corrupt} and nothing else (`ddlp inspect` says more)")
         }
         Delivered::All | Delivered::Stopped => written.map(|()| Ending::Done),
     }

@@ -18,11 +18,14 @@ pub struct Placement {
 
 impl Placement {
     /// Fills in what the command line leaves open for a machine of `cores` cores.
-    pub fn new(args: &RunArgs, cores: usize) -> anyhow::Result<Self> {
-        let drives = drives(args)?;
+    pub fn new(args: &RunArgs, strategy: Strategy, cores: usize) -> anyhow::Result<Self> {
+        let drives = drives(args, strategy)?;
         let locals = drives.iter().filter(|drive| **drive == Drive::Local).count();
+        if locals == 0 {
+            refuse_local_options(args, &drives)?;
+        }
         let cores = cores.max(1);
-        let for_drives = match (locals, args.strategy) {
+        let for_drives = match (locals, strategy) {
             (0, _) => 0,
             (_, Strategy::Csd) => cores,
             _ => (cores / 2).max(1),
@@ -42,9 +45,9 @@ impl Placement {
             agent: args.agent.clone(),
             threads: self.drive_threads,
             cores: args.drive_cores.clone().unwrap_or_default().0,
-            throttle: args.throttle,
+            throttle: args.throttle.unwrap_or(1.0),
             slots: args.slots,
-            results: results(&args.results),
+            results: args.results.as_deref().map_or(LocalResults::Shared, results),
         };
         let spec = |drive: &Drive| match drive {
             Drive::Local => Some(DriveSpec::Local(local())),
@@ -55,13 +58,43 @@ impl Placement {
     }
 }
 
-fn drives(args: &RunArgs) -> anyhow::Result<Vec<Drive>> {
+/// Options of a local drive have no effect on another one.
+fn refuse_local_options(args: &RunArgs, drives: &[Drive]) -> anyhow::Result<()> {
+    let given = [
+        ("--drive-threads", args.drive_threads.is_some()),
+        ("--drive-cores", args.drive_cores.is_some()),
+        ("--slots", args.slots.is_some()),
+        ("--results", args.results.is_some()),
+        ("--throttle", args.throttle.is_some()),
+        ("--agent", args.agent.is_some()),
+    ];
+    let named: Vec<&str> = given.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
+    if named.is_empty() {
+        return Ok(());
+    }
+    let (options, go) = (named.join(", "), if named.len() == 1 { "goes" } else { "go" });
+    if drives.is_empty() {
+        bail!("{options} {go} with a local drive, and this run has no drive");
+    }
+    bail!(
+        "{options} {go} with a local drive; a drive at tcp:// has what its own agent was started with (ddlp-device serve)"
+    )
+}
+
+fn drives(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Vec<Drive>> {
+    for (at, drive) in args.drive.iter().enumerate() {
+        if let Drive::Tcp(address) = drive
+            && args.drive[..at].contains(drive)
+        {
+            bail!("--drive {address} is there twice: one drive cannot be two");
+        }
+    }
     let named = !args.drive.is_empty();
     let none = args.drive.contains(&Drive::None);
     if none && args.drive.len() > 1 {
         bail!("--drive none goes with no other --drive");
     }
-    match args.strategy {
+    match strategy {
         Strategy::Cpu if named && !none => {
             bail!("strategy cpu uses no drive: leave --drive out, or choose another strategy")
         }
@@ -97,7 +130,8 @@ mod tests {
     fn placement(line: &[&str], cores: usize) -> Result<(usize, usize, usize), String> {
         let words = ["run", "x.ddlp"].into_iter().chain(line.iter().copied());
         let args = Line::try_parse_from(words).unwrap().run;
-        let placed = Placement::new(&args, cores).map_err(|error| error.to_string())?;
+        let strategy = args.strategy.unwrap_or_default();
+        let placed = Placement::new(&args, strategy, cores).map_err(|error| error.to_string())?;
         Ok((placed.specs(&args).len(), placed.threads, placed.drive_threads))
     }
 
@@ -133,6 +167,31 @@ mod tests {
         ] {
             assert!(placement(line, 4).unwrap_err().contains("--drive"), "{line:?}");
         }
+    }
+
+    #[test]
+    fn options_without_effect_are_refused() {
+        let tcp = "tcp://h:1/nqn.x";
+        for option in [
+            ["--throttle", "1"],
+            ["--drive-threads", "2"],
+            ["--drive-cores", "0"],
+            ["--slots", "4"],
+            ["--results", "read"],
+        ] {
+            for drive in [&["--drive", tcp][..], &["--drive", "none"], &["--strategy", "cpu"]] {
+                let error = placement(&[&option[..], drive].concat(), 4).unwrap_err();
+                assert!(error.contains(option[0]) && error.contains("local drive"), "{error}");
+            }
+            assert!(placement(&[&option[..], &["--drive", tcp, "--drive", "local"]].concat(), 4).is_ok());
+        }
+    }
+
+    #[test]
+    fn one_drive_is_not_two() {
+        let error = placement(&["--drive", "tcp://h:1/nqn.x", "--drive", "tcp://h:1/nqn.x"], 4).unwrap_err();
+        assert!(error.contains("twice"), "{error}");
+        assert!(placement(&["--drive", "tcp://h:1/nqn.x", "--drive", "tcp://h:2/nqn.x"], 4).is_ok());
     }
 
     #[test]

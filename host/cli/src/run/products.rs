@@ -1,6 +1,7 @@
 //! The files a run was asked for: figures, page, plan, state.
 
 use super::args::RunArgs;
+use super::summary;
 use crate::report::{self, Context};
 use crate::{machine, output};
 use anyhow::anyhow;
@@ -33,18 +34,22 @@ struct Figures<'a> {
     machine: String,
     /// Why the run ended before its last batch.
     ended_early: Option<&'a str>,
+    /// Faults that the run survived; the list of them has recoveries as well.
+    fault_count: usize,
     #[serde(flatten)]
     report: &'a Report,
 }
 
+/// How writing went.
+pub struct Written {
+    /// The page is there.
+    pub page: bool,
+    /// Everything that failed.
+    pub all: anyhow::Result<()>,
+}
+
 /// Writes all of them. One that fails does not keep the others from being written.
-pub fn write(
-    args: &RunArgs,
-    report: &Report,
-    state: &LoaderState,
-    plan: &Plan,
-    ended_early: Option<&str>,
-) -> anyhow::Result<()> {
+pub fn write(args: &RunArgs, report: &Report, state: &LoaderState, plan: &Plan, ended_early: Option<&str>) -> Written {
     let context = Context {
         command: command_line(std::env::args()),
         version: machine::revision(),
@@ -56,16 +61,20 @@ pub fn write(
         command: context.command.clone(),
         machine: context.machine.clone(),
         ended_early,
+        fault_count: summary::fault_count(report),
         report,
     };
+    let page = one(&args.report, PAGE, || Ok(report::render(report, &context).into_bytes()));
+    let page_is_there = args.report.is_some() && page.is_ok();
     let results = [
         one(&args.json, JSON, || Ok(serde_json::to_vec_pretty(&figures)?)),
-        one(&args.report, PAGE, || Ok(report::render(report, &context).into_bytes())),
+        page,
         one(&args.plan_out, PLAN, || Ok(plan.to_bytes()?)),
         one(&args.state_out, STATE, || Ok(serde_json::to_vec_pretty(state)?)),
     ];
     let failed: Vec<String> = results.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
-    if failed.is_empty() { Ok(()) } else { Err(anyhow!(failed.join("\n"))) }
+    let all = if failed.is_empty() { Ok(()) } else { Err(anyhow!(failed.join("\n"))) };
+    Written { page: page_is_there, all }
 }
 
 fn one(
@@ -107,6 +116,7 @@ mod tests {
             command: String::new(),
             machine: String::new(),
             ended_early: None,
+            fault_count: 0,
             report: &report,
         };
         let json = serde_json::to_value(&figures).unwrap();
@@ -128,6 +138,8 @@ mod tests {
             "ordered_digest",
             "accelerator_utilisation",
             "ended_early",
+            "fault_count",
+            "slot_memory_mb",
         ] {
             assert!(json.get(key).is_some(), "{key}");
         }

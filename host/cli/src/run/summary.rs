@@ -1,14 +1,39 @@
 //! What a run says when it is over.
 
 use crate::text;
-use ddlp_host::report::Report;
+use ddlp_host::report::{ProngReport, Report};
 use std::fmt::Write;
+use std::path::Path;
 
 /// Corrupt samples and faults named.
 const NAMED_MAX: usize = 5;
 
-/// The summary for a person.
-pub fn describe(report: &Report) -> String {
+/// Columns of the names in front, when no drive's name is longer.
+const NAME_COLUMNS: usize = 22;
+
+/// Faults, without what made up for them.
+pub fn fault_count(report: &Report) -> usize {
+    report.faults.iter().filter(|fault| !fault.is_recovery()).count()
+}
+
+/// Host CPU time for 1,000 images, by the images that were prepared: a run that ended early did not deliver them all.
+pub fn host_cpu_s_per_1000_images(report: &Report) -> Option<f64> {
+    let prepared: u64 = report.prongs.iter().map(|prong| prong.prepared).sum();
+    (prepared > 0).then(|| report.host_cpu_s * 1000.0 / prepared as f64)
+}
+
+/// Peak memory of the host, and the result slots beside it, which drives write into.
+pub fn host_memory(report: &Report) -> String {
+    let own = format!("{} MB", text::figure(report.peak_memory_mb));
+    if report.slot_memory_mb > 0.0 {
+        format!("{own}, and {} MB of result slots", text::figure(report.slot_memory_mb))
+    } else {
+        own
+    }
+}
+
+/// The summary for a person; `page`: where the HTML report was written to.
+pub fn describe(report: &Report, page: Option<&Path>) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
@@ -20,10 +45,12 @@ pub fn describe(report: &Report) -> String {
         text::seconds(report.seconds),
         report.strategy,
     );
-    prongs(&mut out, report);
+    let longest = report.prongs.iter().map(|prong| text::prong_name(&prong.name).chars().count()).max().unwrap_or(0);
+    let columns = NAME_COLUMNS.max(longest + 2);
     let mut row = |name: &str, value: String| {
-        let _ = writeln!(out, "  {name:<22}{value}");
+        let _ = writeln!(out, "  {name:<columns$}{value}");
     };
+    prongs(&mut row, report);
     row(
         "first batch after",
         format!("{} (set-up before it {})", text::seconds(report.first_batch_s), text::seconds(report.setup_s)),
@@ -32,60 +59,62 @@ pub fn describe(report: &Report) -> String {
     if let Some(share) = report.accelerator_utilisation {
         row("accelerator busy", text::percent(share));
     }
-    if report.images > 0 {
-        let cpu = report.host_cpu_s * 1000.0 / report.images as f64;
+    if let Some(cpu) = host_cpu_s_per_1000_images(report) {
         row("host CPU", format!("{} for 1,000 images", text::seconds(cpu)));
     }
-    row("host memory, peak", format!("{} MB", text::figure(report.peak_memory_mb)));
+    row("host memory, peak", host_memory(report));
     if let Some(joules) = report.host_energy_j {
         row("host energy", format!("{} J", text::figure(joules)));
+    }
+    if let Some(page) = page {
+        row("report", page.display().to_string());
     }
     troubles(&mut out, report);
     out
 }
 
-fn prongs(out: &mut String, report: &Report) {
+fn prongs(row: &mut impl FnMut(&str, String), report: &Report) {
     let total: u64 = report.prongs.iter().map(|prong| prong.images).sum();
-    for prong in report.prongs.iter().filter(|prong| prong.images > 0 || prong.wasted_batches > 0) {
-        let name = text::printable(&prong.name);
+    let worked = |prong: &&ProngReport| prong.images > 0 || prong.prepared > 0 || prong.wasted_batches > 0;
+    for prong in report.prongs.iter().filter(worked) {
         let share = if total > 0 { prong.images as f64 / total as f64 } else { 0.0 };
-        let _ = write!(
-            out,
-            "  {name:<22}{} ({}), {} while busy",
-            text::plural(prong.images, "image"),
-            text::percent(share),
-            text::rate(prong.images_per_s)
-        );
-        if prong.wasted_batches > 0 {
-            let _ = write!(out, ", {} in vain", text::plural(prong.wasted_batches, "batch"));
+        let images = text::plural(prong.images, "image");
+        let mut line = format!("{images} ({}), {} while busy", text::percent(share), text::rate(prong.images_per_s));
+        if prong.prepared > prong.images {
+            let _ = write!(line, ", {} more not delivered", text::count(prong.prepared - prong.images));
         }
-        out.push('\n');
+        if prong.wasted_batches > 0 {
+            let _ = write!(line, ", {} in vain", text::plural(prong.wasted_batches, "batch"));
+        }
+        row(&text::prong_name(&prong.name), line);
     }
     if let Some(meeting) = report.meeting_point.filter(|_| report.prongs.len() > 1) {
-        let _ = writeln!(out, "  {:<22}at batch {}", "met", text::count(meeting.into()));
+        row("met", format!("at batch {}", text::count(meeting.into())));
     }
 }
 
 fn troubles(out: &mut String, report: &Report) {
     for fault in report.faults.iter().take(NAMED_MAX) {
-        let prong = text::printable(&fault.prong);
-        let _ = writeln!(out, "  fault after {}: {prong}: {}", text::seconds(fault.at_s), text::printable(&fault.what));
+        let kind = if fault.is_recovery() { "recovery" } else { "fault" };
+        let (prong, what) = (text::prong_name(&fault.prong), text::fault(&fault.what));
+        let _ = writeln!(out, "  {kind} after {}: {prong}: {what}", text::seconds(fault.at_s));
     }
-    more(out, report.faults.len(), "faults");
+    let named = report.faults.iter().take(NAMED_MAX).filter(|fault| !fault.is_recovery()).count();
+    more(out, fault_count(report) - named, "faults");
     for sample in report.corrupt.iter().take(NAMED_MAX) {
         let name = text::printable(&sample.sample);
         let action = text::printable(&sample.action);
         let _ = writeln!(out, "  corrupt {name}: {}, {action}", text::printable(&sample.reason));
     }
-    more(out, report.corrupt.len(), "corrupt samples");
+    more(out, report.corrupt.len().saturating_sub(NAMED_MAX), "corrupt samples");
     for note in &report.notes {
         let _ = writeln!(out, "  note: {}", text::printable(note));
     }
 }
 
-fn more(out: &mut String, count: usize, what: &str) {
-    if count > NAMED_MAX {
-        let left = text::count((count - NAMED_MAX) as u64);
+fn more(out: &mut String, left: usize, what: &str) {
+    if left > 0 {
+        let left = text::count(left as u64);
         let _ = writeln!(out, "  … and {left} more {what} (--json and --report list them)");
     }
 }
@@ -93,7 +122,7 @@ fn more(out: &mut String, count: usize, what: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ddlp_host::report::{CorruptReport, ProngReport};
+    use ddlp_host::report::{CorruptReport, FaultReport};
 
     #[test]
     fn the_summary_names_what_matters_and_no_more_than_a_few() {
@@ -114,16 +143,58 @@ mod tests {
             host_cpu_s: 1.0,
             meeting_point: Some(16),
             prongs: vec![
-                ProngReport { name: "cpu".into(), images: 1000, ..ProngReport::default() },
-                ProngReport { name: "local".into(), images: 1000, wasted_batches: 1, ..ProngReport::default() },
+                ProngReport { name: "cpu".into(), images: 1000, prepared: 1000, ..ProngReport::default() },
+                ProngReport {
+                    name: "local".into(),
+                    images: 1000,
+                    prepared: 1000,
+                    wasted_batches: 1,
+                    ..ProngReport::default()
+                },
             ],
             corrupt: (0..7).map(corrupt).collect(),
             ..Report::default()
         };
-        let text = describe(&report);
+        let text = describe(&report, None);
         assert!(text.starts_with("x.ddlp: 2,000 images in 32 batches, 1,000 images/s in 2.00 s (mte)\n"), "{text}");
         assert!(text.contains("500 ms for 1,000 images") && text.contains("at batch 16"), "{text}");
         assert!(text.contains("1 batch in vain") && text.contains("… and 2 more corrupt samples"), "{text}");
         assert!(!text.contains('\u{7}'));
+    }
+
+    #[test]
+    fn a_drive_elsewhere_has_its_place_for_a_name_and_its_column() {
+        let prong = |name: &str| ProngReport { name: name.into(), images: 5, prepared: 5, ..ProngReport::default() };
+        let far = "tcp://drive-17.cluster.example.org:44231/nqn.2014-08.org.nvmexpress:uuid:9e17b6d2";
+        let report = Report { prongs: vec![prong("cpu"), prong(far)], ..Report::default() };
+        let text = describe(&report, Some(Path::new("out.html")));
+        let starts = |line: &str| text.lines().any(|there| there.starts_with(line));
+        assert!(starts("  drive-17.cluster.example.org:44231  5 images (50 %)"), "{text}");
+        assert!(starts("  cpu                                 5 images") && starts("  report          "), "{text}");
+        assert!(!text.contains("nqn") && !describe(&report, None).contains("out.html"));
+    }
+
+    #[test]
+    fn recoveries_are_no_faults_and_slots_are_named_beside_the_memory() {
+        let at = "tcp://127.0.0.1:4420/nqn.x";
+        let fault = |kind, what: String| FaultReport { at_s: 1.0, prong: at.into(), batch: None, kind, what };
+        let report = Report {
+            images: 10,
+            host_cpu_s: 1.0,
+            peak_memory_mb: 0.68,
+            slot_memory_mb: 617.0,
+            faults: vec![
+                fault("lost", format!("connection to {at} lost: reset")),
+                fault("rejoined", "the drive works again".into()),
+            ],
+            prongs: vec![ProngReport { images: 10, prepared: 500, ..ProngReport::default() }],
+            ..Report::default()
+        };
+        assert_eq!(fault_count(&report), 1);
+        let text = describe(&report, None);
+        assert!(text.contains("fault after 1.00 s: 127.0.0.1:4420: connection lost: reset\n"), "{text}");
+        assert!(text.contains("recovery after 1.00 s: 127.0.0.1:4420: the drive works again\n"), "{text}");
+        assert!(text.contains("0.68 MB, and 617 MB of result slots"), "{text}");
+        assert!(text.contains("2.00 s for 1,000 images") && text.contains("490 more not delivered"), "{text}");
     }
 }
