@@ -20,9 +20,10 @@ pub struct RunFigures {
     pub first_batch_s: f64,
     pub host_cpu_s: f64,
     pub peak_memory_mb: f64,
+    pub slot_memory_mb: f64,
     pub meeting_point: Option<u32>,
     pub prongs: Vec<ProngFigures>,
-    pub faults: Vec<serde_json::Value>,
+    pub fault_count: usize,
     pub notes: Vec<String>,
 }
 

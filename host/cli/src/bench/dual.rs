@@ -5,7 +5,7 @@ use super::child::Setting;
 use super::figures::{self, CaseFigures, Measured, PUBLISHED_FACTOR, SlotFigures};
 use super::table;
 use crate::cores::{self, CoreList};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{self, Interrupt};
 use crate::run::{parse_throttle, pipeline};
 use crate::{Ending, machine, output, text};
 use anyhow::Context;
@@ -79,7 +79,10 @@ pub struct Outcome {
     pub image_bytes: u64,
     pub batch: u32,
     pub samples: u64,
+    /// Whole rounds that were measured; 1 as well when the first one was stopped.
     pub rounds: u64,
+    /// False when it was stopped before its last round was over.
+    pub is_complete: bool,
     pub throttle: f64,
     pub host_cores: String,
     pub drive_cores: String,
@@ -112,11 +115,13 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     }
     pin_to(&cores.host)?;
     let setting = setting(args, &cores);
-    let Some(measured) = measure(args, &setting, dataset.len(), interrupt)? else {
-        eprintln!("stopped: nothing was measured");
+    let mut measured = measure(args, &cores, &setting, dataset.len(), interrupt)?;
+    let is_complete = measured.iter().all(|measured| measured.runs.len() as u64 == args.rounds);
+    let rounds = figures::whole_rounds(&mut measured);
+    let Some(cpu) = figures::cpu_figures(&measured) else {
+        eprintln!("stopped by {}: no run was complete, so there is nothing to say", interrupt::WHAT);
         return Ok(Ending::Interrupted);
     };
-    let cpu = figures::cpu_figures(&measured).context("the CPU alone was not measured")?;
     let slots: Vec<SlotFigures> =
         kinds(args).iter().filter_map(|slots| figures::slot_figures(&measured, *slots)).collect();
     let strategies = slots.first().map(|slots| slots.cases.clone()).unwrap_or_default();
@@ -129,7 +134,8 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         image_bytes,
         batch: args.batch,
         samples: args.samples,
-        rounds: args.rounds,
+        rounds,
+        is_complete,
         throttle: args.throttle,
         host_cores: cores.host.to_string(),
         drive_cores: cores.drive.to_string(),
@@ -140,7 +146,11 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         slots,
     };
     say(args, &outcome)?;
-    Ok(Ending::Done)
+    if is_complete {
+        return Ok(Ending::Done);
+    }
+    eprintln!("stopped by {} before the end of {}", interrupt::WHAT, text::plural(args.rounds, "round"));
+    Ok(Ending::Interrupted)
 }
 
 fn kinds(args: &DualArgs) -> Vec<Slots> {
@@ -180,28 +190,38 @@ fn setting<'a>(args: &'a DualArgs, cores: &Cores) -> Setting<'a> {
     Setting { dataset: &args.dataset, common, drive, tail_slots: args.slots }
 }
 
-/// All rounds. Nothing when interrupted.
+/// All rounds; what there is of them when interrupted.
 fn measure(
     args: &DualArgs,
+    cores: &Cores,
     setting: &Setting<'_>,
     dataset_samples: u64,
     interrupt: &Interrupt,
-) -> anyhow::Result<Option<Vec<Measured>>> {
+) -> anyhow::Result<Vec<Measured>> {
     let cases = cases::round(&kinds(args));
     let mut measured: Vec<Measured> = cases.iter().map(|case| Measured { case: *case, runs: Vec::new() }).collect();
     eprintln!("warming up: every sample once");
-    if setting.run(cases::CPU, dataset_samples.min(args.samples), interrupt)?.is_none() {
-        return Ok(None);
-    }
+    let Some(warm) = setting.run(cases::CPU, dataset_samples.min(args.samples), interrupt)? else {
+        return Ok(measured);
+    };
+    let drive_share = args.throttle * cores.drive.0.len() as f64 / cores.host.0.len() as f64;
+    let round_s = cases::round_s(&cases, args.samples, warm.images_per_s, drive_share);
+    eprintln!(
+        "measuring: {} of {} each, at {} of the CPU alone; all of it takes about {}",
+        text::plural(args.rounds, "round"),
+        text::plural(cases.len() as u64, "run"),
+        text::rate(warm.images_per_s),
+        text::seconds(round_s * args.rounds as f64)
+    );
     for round in 1..=args.rounds {
-        for (case, measured) in cases.iter().zip(&mut measured) {
-            let Some(run) = setting.run(*case, args.samples, interrupt)? else { return Ok(None) };
+        for (at, case) in cases.iter().enumerate() {
+            let Some(run) = setting.run(*case, args.samples, interrupt)? else { return Ok(measured) };
             let slots = case.slots.map_or(String::new(), |slots| format!(", slots {}", slots.name()));
             eprintln!("round {round}/{}: {}{slots}: {}", args.rounds, case.strategy, text::rate(run.images_per_s));
-            measured.runs.push(run);
+            measured[at].runs.push(run);
         }
     }
-    Ok(Some(measured))
+    Ok(measured)
 }
 
 fn say(args: &DualArgs, outcome: &Outcome) -> anyhow::Result<()> {

@@ -19,8 +19,11 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Largest minus smallest value, as a share of the median.
+/// Largest minus smallest value, as a share of the median; one value alone has none.
 pub fn spread(values: &[f64]) -> Option<f64> {
+    if values.len() < 2 {
+        return None;
+    }
     let largest = values.iter().copied().fold(f64::MIN, f64::max);
     let smallest = values.iter().copied().fold(f64::MAX, f64::min);
     median(values).filter(|median| *median > 0.0).map(|median| (largest - smallest) / median)
@@ -46,8 +49,8 @@ pub struct CaseFigures {
     pub efficiency: Option<f64>,
     /// Images per second of each round.
     pub images_per_s_rounds: Vec<f64>,
-    /// Largest minus smallest of them, as a share of the median.
-    pub spread: f64,
+    /// Largest minus smallest of them, as a share of the median. Nothing for one round.
+    pub spread: Option<f64>,
     /// Share of the images that the drive made.
     pub drive_share: f64,
     /// Host CPU time for 1000 images in seconds.
@@ -66,6 +69,8 @@ pub struct CaseFigures {
     pub meeting_point: Option<u32>,
     /// Largest of all rounds, in 10⁶ bytes.
     pub host_peak_memory_mb: f64,
+    /// Result slots that host and drive share, in 10⁶ bytes; no part of the host's peak.
+    pub slot_memory_mb: f64,
     /// Largest of all rounds, mapped slots included.
     pub drive_peak_memory_mb: Option<f64>,
     /// Batches made in vain, all rounds.
@@ -127,7 +132,7 @@ impl Measured {
             strategy: self.case.strategy,
             images_per_s: rate,
             efficiency: dual.map(|csd| rate / (cpu.rate() + csd.rate())),
-            spread: spread(&rates).unwrap_or(0.0),
+            spread: spread(&rates),
             images_per_s_rounds: rates,
             drive_share: share,
             host_cpu_s_per_1000_images: self.host_cpu_s_per_image() * 1000.0,
@@ -138,12 +143,25 @@ impl Measured {
             first_batch_s: median(&self.of(|run| run.first_batch_s)).unwrap_or(0.0),
             meeting_point: self.runs.last().and_then(|run| run.meeting_point),
             host_peak_memory_mb: self.of(|run| run.peak_memory_mb).into_iter().fold(0.0, f64::max),
+            slot_memory_mb: self.of(|run| run.slot_memory_mb).into_iter().fold(0.0, f64::max),
             drive_peak_memory_mb: self.runs.iter().filter_map(memory).reduce(f64::max),
             wasted_batches: self.runs.iter().flat_map(|run| &run.prongs).map(|prong| prong.wasted_batches).sum(),
-            faults: self.runs.iter().map(|run| run.faults.len()).sum(),
+            faults: self.runs.iter().map(|run| run.fault_count).sum(),
             notes: self.notes(),
         }
     }
+}
+
+/// Leaves only whole rounds, so that all cases have as many runs; when not even the first round is whole, the cases that were
+/// measured in it. Returns the number of rounds that is left.
+pub fn whole_rounds(measured: &mut Vec<Measured>) -> u64 {
+    let whole = measured.iter().map(|measured| measured.runs.len()).min().unwrap_or(0);
+    let kept = whole.max(1);
+    for measured in measured.iter_mut() {
+        measured.runs.truncate(kept);
+    }
+    measured.retain(|measured| !measured.runs.is_empty());
+    kept as u64
 }
 
 fn find(measured: &[Measured], case: Case) -> Option<&Measured> {
@@ -179,7 +197,7 @@ mod tests {
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
         assert_eq!(spread(&[90.0, 100.0, 110.0]), Some(0.2));
-        assert_eq!(spread(&[]), None);
+        assert_eq!((spread(&[]), spread(&[3.0])), (None, None));
     }
 
     fn measured(strategy: &'static str, rates: &[f64], cpu_s: f64, drive_images: u64) -> Measured {
@@ -194,6 +212,21 @@ mod tests {
         };
         let slots = (strategy != "cpu").then_some(Slots::Shared);
         Measured { case: Case { strategy, slots }, runs: rates.iter().map(run).collect() }
+    }
+
+    #[test]
+    fn what_was_stopped_is_left_with_whole_rounds() {
+        let mut all = vec![measured("cpu", &[1.0, 2.0], 1.0, 0), measured("csd", &[1.0], 1.0, 0)];
+        assert_eq!(whole_rounds(&mut all), 1);
+        assert!(all.iter().all(|measured| measured.runs.len() == 1));
+        // Stopped in the first round, before the strategies.
+        let mut first =
+            vec![measured("cpu", &[1.0], 1.0, 0), measured("csd", &[1.0], 1.0, 0), measured("wrr", &[], 1.0, 0)];
+        assert_eq!((whole_rounds(&mut first), first.len()), (1, 2));
+        assert_eq!(slot_figures(&first, Slots::Shared).unwrap().cases.len(), 1);
+        let mut nothing = vec![measured("cpu", &[], 1.0, 0)];
+        whole_rounds(&mut nothing);
+        assert!(cpu_figures(&nothing).is_none());
     }
 
     #[test]

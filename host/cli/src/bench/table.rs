@@ -9,16 +9,25 @@ use std::fmt::Write;
 pub fn describe(outcome: &Outcome) -> String {
     let mut out = String::new();
     head(&mut out, outcome);
-    let _ = writeln!(
-        out,
-        "\n{:<12}{:>10}{:>9}{:>12}{:>13}{:>9}{:>12}{:>12}{:>9}{:>9}",
-        "", "images/s", "spread", "efficiency", "host CPU s", "drive's", "host peak", "drive peak", "set-up", "first"
+    out.push('\n');
+    row(
+        &mut out,
+        "",
+        [
+            "images/s",
+            "spread",
+            "× CPU",
+            "efficiency",
+            "host CPU s",
+            "drive's",
+            "host peak",
+            "drive peak",
+            "set-up",
+            "first",
+        ]
+        .map(String::from),
     );
-    let _ = writeln!(
-        out,
-        "{:<12}{:>10}{:>9}{:>12}{:>13}{:>9}{:>12}{:>12}{:>9}{:>9}",
-        "", "", "", "", "/1000 images", "share", "MB", "MB", "", "batch"
-    );
+    row(&mut out, "", ["", "", "alone", "", "/1000 images", "share", "MB", "MB", "", "batch"].map(String::from));
     case(&mut out, "cpu alone", &outcome.cpu);
     for slots in &outcome.slots {
         let _ = writeln!(out, "slots {}", slots_name(slots));
@@ -30,6 +39,7 @@ pub fn describe(outcome: &Outcome) -> String {
     out.push('\n');
     for slots in &outcome.slots {
         cost(&mut out, outcome, slots);
+        slot_memory(&mut out, slots);
     }
     if outcome.throttle < 1.0 {
         factors(&mut out, outcome);
@@ -39,9 +49,10 @@ pub fn describe(outcome: &Outcome) -> String {
 }
 
 fn head(out: &mut String, outcome: &Outcome) {
+    let stopped = if outcome.is_complete { "" } else { ", stopped before the end" };
     let _ = writeln!(
         out,
-        "dual: {} a run in batches of {}, {}, medians of {}",
+        "dual: {} a run in batches of {}, {}, medians of {}{stopped}",
         text::plural(outcome.samples, "sample"),
         outcome.batch,
         outcome.pipeline,
@@ -65,20 +76,41 @@ fn slots_name(slots: &SlotFigures) -> &'static str {
     }
 }
 
+fn row(out: &mut String, name: &str, cells: [String; 10]) {
+    const COLUMNS: [usize; 10] = [10, 8, 8, 12, 13, 9, 11, 12, 9, 9];
+    let mut line = format!("{name:<12}");
+    for (cell, columns) in cells.iter().zip(COLUMNS) {
+        let _ = write!(line, "{cell:>columns$}");
+    }
+    let _ = writeln!(out, "{}", line.trim_end());
+}
+
 fn case(out: &mut String, name: &str, figures: &CaseFigures) {
-    let _ = writeln!(
-        out,
-        "{name:<12}{:>10}{:>9}{:>12}{:>13}{:>9}{:>12}{:>12}{:>9}{:>9}",
+    let or_none = |value: Option<String>| value.unwrap_or_else(|| "–".to_string());
+    let cells = [
         text::figure(figures.images_per_s),
-        text::percent(figures.spread),
-        figures.efficiency.map_or("–".to_string(), |efficiency| format!("{efficiency:.3}")),
+        or_none(figures.spread.map(text::percent)),
+        format!("{:.3}", figures.factor_over_cpu),
+        or_none(figures.efficiency.map(|efficiency| format!("{efficiency:.3}"))),
         format!("{:.3}", figures.host_cpu_s_per_1000_images),
         text::percent(figures.drive_share),
         text::figure(figures.host_peak_memory_mb),
-        figures.drive_peak_memory_mb.map_or("–".to_string(), text::figure),
+        or_none(figures.drive_peak_memory_mb.map(text::figure)),
         text::seconds(figures.setup_s),
         text::seconds(figures.first_batch_s),
-    );
+    ];
+    row(out, name, cells);
+}
+
+/// The host's peak leaves out what it shares with the drive.
+fn slot_memory(out: &mut String, slots: &SlotFigures) {
+    let shared = slots.cases.iter().filter(|figures| figures.slot_memory_mb > 0.0);
+    let shared: Vec<String> =
+        shared.map(|figures| format!("{} {} MB", figures.strategy, text::figure(figures.slot_memory_mb))).collect();
+    if !shared.is_empty() {
+        let _ =
+            writeln!(out, "result slots, which host and drive share, beside the host's peak: {}", shared.join(", "));
+    }
 }
 
 fn cost(out: &mut String, outcome: &Outcome, slots: &SlotFigures) {
@@ -94,7 +126,10 @@ fn cost(out: &mut String, outcome: &Outcome, slots: &SlotFigures) {
         Some(format!("{} {saved:.2}", figures.strategy))
     });
     let saved: Vec<String> = saved.collect();
-    let _ = writeln!(out, "; host CPU saved ÷ drive's share: {}", saved.join(", "));
+    if !saved.is_empty() {
+        let _ = write!(out, "; host CPU saved ÷ drive's share: {}", saved.join(", "));
+    }
+    out.push('\n');
 }
 
 fn factors(out: &mut String, outcome: &Outcome) {
@@ -136,5 +171,52 @@ fn remarks(out: &mut String, outcome: &Outcome) {
                 );
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::{CPU, Case, Slots};
+    use super::super::child::RunFigures;
+    use super::super::figures::{Measured, cpu_figures, slot_figures};
+    use super::*;
+
+    #[test]
+    fn the_table_has_the_factor_and_no_spread_of_one_round() {
+        let measured = |case, images_per_s, slot_memory_mb| Measured {
+            case,
+            runs: vec![RunFigures { images: 10, images_per_s, slot_memory_mb, ..RunFigures::default() }],
+        };
+        let shared = |strategy| Case { strategy, slots: Some(Slots::Shared) };
+        let all =
+            [measured(CPU, 100.0, 0.0), measured(shared("csd"), 50.0, 617.0), measured(shared("mte"), 123.5, 617.0)];
+        let outcome = Outcome {
+            version: String::new(),
+            machine: String::new(),
+            dataset: "x.ddlp".into(),
+            dataset_samples: 10,
+            pipeline: "p".into(),
+            image_bytes: 1,
+            batch: 2,
+            samples: 10,
+            rounds: 1,
+            is_complete: false,
+            throttle: 1.0,
+            host_cores: "0".into(),
+            drive_cores: "1".into(),
+            too_few_cores: None,
+            published_factor: PUBLISHED_FACTOR,
+            cpu: cpu_figures(&all).unwrap(),
+            strategies: Vec::new(),
+            slots: slot_figures(&all, Slots::Shared).into_iter().collect(),
+        };
+        let text = describe(&outcome);
+        let words = |name: &str| {
+            let line = text.lines().find(|line| line.trim_start().starts_with(name)).expect(name);
+            line.split_whitespace().map(str::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(words("mte")[1..5], ["124", "–", "1.235", "0.823"]);
+        assert_eq!(words("cpu alone")[2..6], ["100", "–", "1.000", "–"]);
+        assert!(text.contains("csd 617 MB, mte 617 MB") && text.contains("stopped before the end"), "{text}");
     }
 }

@@ -32,6 +32,9 @@ impl Display for Px {
     }
 }
 
+/// A cell of text up to this length stays on one line.
+const SHORT_CHARS: usize = 24;
+
 /// A table. Cells are text and get escaped; columns from `numbers_from` on are right-aligned.
 pub struct Table {
     /// Heads of the columns.
@@ -45,15 +48,19 @@ pub struct Table {
 impl Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let class = |column: usize| if column >= self.numbers_from { " class=\"n\"" } else { "" };
+        let class = |column: usize, cell: &str| match class(column) {
+            "" if cell.chars().count() <= SHORT_CHARS => " class=\"s\"",
+            class => class,
+        };
         f.write_str("<div class=\"scroll\"><table><thead><tr>")?;
         for (column, head) in self.heads.iter().enumerate() {
-            write!(f, "<th{}>{}</th>", class(column), Escaped(head))?;
+            write!(f, "<th{}>{}</th>", class(column, head), Escaped(head))?;
         }
         f.write_str("</tr></thead><tbody>\n")?;
         for row in &self.rows {
             f.write_str("<tr>")?;
             for (column, cell) in row.iter().enumerate() {
-                write!(f, "<td{}>{}</td>", class(column), Escaped(cell))?;
+                write!(f, "<td{}>{}</td>", class(column, cell), Escaped(cell))?;
             }
             f.write_str("</tr>\n")?;
         }
@@ -83,6 +90,6 @@ mod tests {
     fn tables_escape_cells() {
         let table = Table { heads: vec!["a", "b"], numbers_from: 1, rows: vec![vec!["<x>".into(), "1".into()]] };
         let html = table.to_string();
-        assert!(html.contains("<td>&lt;x&gt;</td><td class=\"n\">1</td>"), "{html}");
+        assert!(html.contains("<td class=\"s\">&lt;x&gt;</td><td class=\"n\">1</td>"), "{html}");
     }
 }

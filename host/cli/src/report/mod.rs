@@ -13,6 +13,7 @@ mod rates;
 mod tables;
 mod timeline;
 
+use crate::run::{fault_count, host_cpu_s_per_1000_images};
 use crate::text;
 use ddlp_host::report::Report;
 use html::{Escaped, Px};
@@ -89,9 +90,15 @@ fn tiles(page: &mut String, report: &Report) {
     let waited = if report.seconds > 0.0 { report.consumer_wait_s / report.seconds } else { 0.0 };
     tile(page, Some((text::percent(waited), "")), "of the time the consumer waited");
     tile(page, report.accelerator_utilisation.map(|share| (text::percent(share), "")), "accelerator busy");
-    let cpu = (report.images > 0).then(|| report.host_cpu_s * 1000.0 / report.images as f64);
+    let cpu = host_cpu_s_per_1000_images(report);
     tile(page, cpu.map(|cpu| (text::seconds(cpu), "")), "host CPU time per 1,000 images");
-    tile(page, Some((text::figure(report.peak_memory_mb), "MB")), "peak memory of the host");
+    let slots = match report.slot_memory_mb {
+        mb if mb > 0.0 => {
+            format!("peak memory of the host, and {} MB of result slots shared with drives", text::figure(mb))
+        }
+        _ => "peak memory of the host".to_string(),
+    };
+    tile(page, Some((text::figure(report.peak_memory_mb), "MB")), &slots);
     tile(page, report.host_energy_j.map(|joules| (text::figure(joules), "J")), "energy of the host's processors");
     page.push_str("</div>\n");
 }
@@ -122,21 +129,43 @@ fn split(page: &mut String, report: &Report) {
 fn legend(page: &mut String, report: &Report, extra: &str) {
     page.push_str("<ul class=\"legend\">");
     for (index, prong) in report.prongs.iter().enumerate() {
-        let _ = write!(page, "<li><i class=\"b{}\"></i>{}</li>", index % 6, Escaped(&prong.name));
+        let _ = write!(page, "<li><i class=\"b{}\"></i>{}</li>", index % 6, Escaped(&text::prong_name(&prong.name)));
     }
     let _ = writeln!(page, "{extra}</ul>");
 }
 
+/// What one sees, in words: it depends on the strategy.
+fn way_through_epoch(report: &Report) -> &'static str {
+    match report.strategy.as_str() {
+        _ if report.prongs.len() < 2 => "The CPU works alone, from batch 0 upwards.",
+        "mte" => {
+            "The CPU works from batch 0 upwards, drives from the last batch downwards, until they meet; the CPU's batches are \
+             delivered first, then those of the drives, from the last one down."
+        }
+        "wrr" => {
+            "The CPU works from batch 0 upwards, drives from the last batch downwards; what is ready is delivered, from either \
+             side by its rate."
+        }
+        "ordered" => {
+            "Delivery is in order, so all work lies in a window that climbs through the epoch: drives go ahead of the CPU within it, \
+             each to the first batch that it finishes before the CPU would come to it, and the batches of both interleave."
+        }
+        "csd" => "Drives work alone, from batch 0 upwards; the CPU prepares only what they fail at.",
+        _ => "",
+    }
+}
+
 fn time_line(page: &mut String, report: &Report) {
     page.push_str(
-        "<section><h2>Time line</h2>\n<p>Each bar is a batch in the work of a prong, at its place in the epoch: the CPU works from batch 0 \
-         upwards, a drive from the last batch downwards. Dots are deliveries to the consumer.</p>\n",
+        "<section><h2>Time line</h2>\n<p>Each bar is a batch in the work of a prong, at its place in the epoch. Dots are deliveries \
+         to the consumer. ",
     );
+    let _ = writeln!(page, "{}</p>", way_through_epoch(report));
     let mut extra = String::from("<li><i class=\"dot\"></i>delivered</li><li><i class=\"bw\"></i>consumer waits</li>");
     if report.prongs.iter().any(|prong| prong.wasted_batches > 0) {
         extra.push_str("<li><i class=\"hollow\"></i>made in vain</li>");
     }
-    if !report.faults.is_empty() {
+    if fault_count(report) > 0 {
         extra.push_str("<li><i class=\"bf\"></i>fault</li>");
     }
     legend(page, report, &extra);

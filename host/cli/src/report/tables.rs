@@ -1,6 +1,7 @@
 //! The tables of the page.
 
 use super::html::{Escaped, Table};
+use crate::run::host_memory;
 use crate::text;
 use ddlp_host::report::{Delivery, Report};
 use std::fmt::Write;
@@ -30,17 +31,18 @@ pub fn prongs(page: &mut String, report: &Report) {
     let rows = report.prongs.iter().enumerate().map(|(index, prong)| {
         let host = index == 0;
         let cpu = if host { Some(report.host_cpu_s) } else { prong.cpu_s };
-        let memory = if host { Some(report.peak_memory_mb) } else { prong.peak_memory_mb };
+        let of_drive = prong.peak_memory_mb.map(|mb| format!("{} MB", text::figure(mb)));
+        let memory = if host { Some(host_memory(report)) } else { of_drive };
         let energy = if host { report.host_energy_j } else { prong.energy_j };
         vec![
-            prong.name.clone(),
+            text::prong_name(&prong.name),
             text::count(prong.batches),
             text::count(prong.images),
             text::figure(prong.images_per_s),
             text::seconds(prong.busy_s),
             text::count(prong.wasted_batches),
             unknown(cpu.map(text::seconds)),
-            unknown(memory.map(|mb| format!("{} MB", text::figure(mb)))),
+            unknown(memory),
             unknown(energy.map(|joules| format!("{} J", text::figure(joules)))),
         ]
     });
@@ -66,35 +68,36 @@ fn epochs(page: &mut String, report: &Report) {
     if report.epochs.is_empty() {
         return;
     }
+    // Only some strategies have prongs that meet.
+    let met = report.epochs.iter().any(|epoch| epoch.meeting_point.is_some());
     let rows = report.epochs.iter().take(ROWS_MAX).map(|epoch| {
         let took = epoch.end_s - epoch.start_s;
         let by_prong: Vec<String> = epoch.batches_by_prong.iter().map(|batches| text::count(*batches)).collect();
-        vec![
-            epoch.epoch.to_string(),
+        let mut cells = vec![
+            counted_epoch(epoch.epoch),
             text::count(epoch.batches),
             text::count(epoch.images),
             text::seconds(took),
             if took > 0.0 { text::figure(epoch.images as f64 / took) } else { "–".to_string() },
             text::seconds(epoch.first_batch_s),
-            epoch.meeting_point.map_or("–".to_string(), |batch| text::count(u64::from(batch))),
             by_prong.join(" + "),
-        ]
+        ];
+        if met {
+            cells.push(epoch.meeting_point.map_or("–".to_string(), |batch| text::count(u64::from(batch))));
+        }
+        cells
     });
-    let table = Table {
-        heads: vec![
-            "epoch",
-            "batches",
-            "images",
-            "time",
-            "images/s",
-            "first batch after",
-            "prongs met at batch",
-            "batches by prong",
-        ],
-        numbers_from: 1,
-        rows: rows.collect(),
-    };
+    let mut heads = vec!["epoch", "batches", "images", "time", "images/s", "first batch after", "batches by prong"];
+    if met {
+        heads.push("prongs met at batch");
+    }
+    let table = Table { heads, numbers_from: 1, rows: rows.collect() };
     section(page, "Epochs", false, report.epochs.len(), &table);
+}
+
+/// An epoch as people count, from 1; the JSON report counts from 0.
+fn counted_epoch(epoch: u32) -> String {
+    (u64::from(epoch) + 1).to_string()
 }
 
 /// The longest waits of the consumer, longest first.
@@ -113,8 +116,8 @@ fn stalls(page: &mut String, report: &Report) {
     }
     let rows = stalls.iter().map(|delivery| {
         vec![
-            report.prongs.get(delivery.prong).map_or("?".to_string(), |prong| prong.name.clone()),
-            delivery.epoch.to_string(),
+            report.prongs.get(delivery.prong).map_or("?".to_string(), |prong| text::prong_name(&prong.name)),
+            counted_epoch(delivery.epoch),
             text::count(u64::from(delivery.batch)),
             text::seconds(delivery.asked_s),
             text::seconds(delivery.at_s - delivery.asked_s),
@@ -129,19 +132,22 @@ fn faults(page: &mut String, report: &Report) {
     if report.faults.is_empty() {
         return;
     }
-    let rows = report.faults.iter().take(ROWS_MAX).enumerate().map(|(index, fault)| {
+    let mut number = 0;
+    let rows = report.faults.iter().take(ROWS_MAX).map(|fault| {
+        number += u32::from(!fault.is_recovery());
+        let place = |(epoch, batch)| format!("{} / {}", counted_epoch(epoch), text::count(u64::from(batch)));
         vec![
-            (index + 1).to_string(),
+            if fault.is_recovery() { String::new() } else { number.to_string() },
             text::seconds(fault.at_s),
-            fault.prong.clone(),
-            fault.batch.map_or(String::new(), |(epoch, batch)| format!("{epoch} / {}", text::count(u64::from(batch)))),
+            text::prong_name(&fault.prong),
+            fault.batch.map_or(String::new(), place),
             fault.kind.to_string(),
-            fault.what.clone(),
+            text::fault(&fault.what),
         ]
     });
     let heads = vec!["", "at", "prong", "epoch / batch", "kind", "what happened"];
     let table = Table { numbers_from: heads.len(), heads, rows: rows.collect() };
-    section(page, "Faults survived", true, report.faults.len(), &table);
+    section(page, "Faults survived, and recoveries", true, report.faults.len(), &table);
 }
 
 fn corrupt(page: &mut String, report: &Report) {
@@ -149,7 +155,7 @@ fn corrupt(page: &mut String, report: &Report) {
         return;
     }
     let rows = report.corrupt.iter().take(ROWS_MAX).map(|sample| {
-        vec![sample.sample.clone(), sample.epoch.to_string(), sample.reason.clone(), sample.action.clone()]
+        vec![sample.sample.clone(), counted_epoch(sample.epoch), sample.reason.clone(), sample.action.clone()]
     });
     let heads = vec!["sample", "epoch", "reason", "action"];
     let table = Table { numbers_from: heads.len(), heads, rows: rows.collect() };

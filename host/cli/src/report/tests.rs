@@ -166,3 +166,26 @@ fn a_thinned_time_line_says_so() {
     report.timeline = Timeline { kept_every: 4, ..report.timeline };
     assert!(render(&report, &Context::default()).contains("One batch in 4 is drawn."));
 }
+
+#[test]
+fn what_one_sees_is_said_by_strategy() {
+    let page = |strategy: &str| render(&Report { strategy: strategy.into(), ..run(2, 10) }, &Context::default());
+    assert!(page("mte").contains("drives from the last batch downwards, until they meet"));
+    assert!(page("ordered").contains("interleave") && !page("ordered").contains("downwards"));
+    let mut unmet = run(2, 10);
+    assert!(render(&unmet, &Context::default()).contains("prongs met at batch"));
+    unmet.epochs.iter_mut().for_each(|epoch| epoch.meeting_point = None);
+    assert!(!render(&unmet, &Context::default()).contains("prongs met at batch"));
+}
+
+#[test]
+fn epochs_are_counted_from_1_and_drives_are_called_by_their_place() {
+    let mut report = run(2, 10);
+    report.prongs[1].name = "tcp://10.0.0.7:4420/nqn.2014-08.org.nvmexpress:uuid:9e17".into();
+    report.slot_memory_mb = 617.0;
+    let page = render(&report, &Context::default());
+    assert!(page.contains(">epoch 1</text>") && page.contains(">epoch 2</text>") && !page.contains(">epoch 0<"));
+    assert!(page.contains("<td class=\"s\">1</td>") && !page.contains("<td class=\"s\">0</td>"));
+    assert!(page.contains("10.0.0.7:4420") && !page.contains("nqn."));
+    assert!(page.contains("and 617 MB of result slots"));
+}

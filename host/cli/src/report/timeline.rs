@@ -104,8 +104,12 @@ impl<'a> Drawing<'a> {
                 Px(bottom)
             );
             if x >= label_end {
-                let _ =
-                    writeln!(svg, "<text x=\"{}\" y=\"18\" class=\"strong\">epoch {}</text>", Px(x + 2.0), epoch.epoch);
+                let _ = writeln!(
+                    svg,
+                    "<text x=\"{}\" y=\"18\" class=\"strong\">epoch {}</text>",
+                    Px(x + 2.0),
+                    u64::from(epoch.epoch) + 1
+                );
                 label_end = x + 74.0;
             }
         }
@@ -135,7 +139,7 @@ impl<'a> Drawing<'a> {
 
     fn detailed_span(&self, svg: &mut String, span: &Span, height: f64) {
         let (from, to) = (self.time.at(span.start_s), self.time.at(span.end_s));
-        let name = self.report.prongs.get(span.prong).map_or("?", |prong| prong.name.as_str());
+        let name = self.report.prongs.get(span.prong).map_or("?".to_string(), |prong| text::prong_name(&prong.name));
         let fate = if span.used { "" } else { ", in vain" };
         let took = text::seconds((span.end_s - span.start_s).max(0.0));
         let class = if span.used { colour(span.prong) } else { format!("{} idle", colour(span.prong)) };
@@ -146,9 +150,9 @@ impl<'a> Drawing<'a> {
             Px(self.row_at(f64::from(span.batch)) - height / 2.0),
             Px((to - from).max(1.5)),
             Px(height),
-            span.epoch,
+            u64::from(span.epoch) + 1,
             span.batch,
-            Escaped(name),
+            Escaped(&name),
         );
     }
 
@@ -274,7 +278,8 @@ impl<'a> Drawing<'a> {
 
     fn faults(&self, svg: &mut String) {
         let mut label_end = 0.0;
-        for (number, fault) in self.report.faults.iter().enumerate().take(FAULT_LINES_MAX) {
+        let faults = self.report.faults.iter().filter(|fault| !fault.is_recovery());
+        for (number, fault) in faults.enumerate().take(FAULT_LINES_MAX) {
             let x = self.time.at(fault.at_s);
             let bottom = self.height - 28.0;
             let _ = writeln!(
@@ -282,7 +287,7 @@ impl<'a> Drawing<'a> {
                 "<line x1=\"{0}\" y1=\"{TOP}\" x2=\"{0}\" y2=\"{1}\" class=\"fault\"><title>{2}</title></line>",
                 Px(x),
                 Px(bottom),
-                Escaped(&fault.what)
+                Escaped(&text::fault(&fault.what))
             );
             if x >= label_end {
                 let y = TOP + MAP_HEIGHT + 8.0;
@@ -340,11 +345,7 @@ pub fn occupancy(intervals: impl Iterator<Item = (f64, f64)>, end: f64, columns:
 /// A prong's name, short enough for the margin.
 pub fn short_name(name: &str) -> String {
     const LONGEST: usize = 17;
-    if name.chars().count() <= LONGEST {
-        return name.to_string();
-    }
-    let head: String = name.chars().take(LONGEST - 1).collect();
-    format!("{head}…")
+    text::ending(&text::prong_name(name), LONGEST)
 }
 
 #[cfg(test)]
@@ -365,6 +366,7 @@ mod tests {
     #[test]
     fn long_names_are_cut() {
         assert_eq!(short_name("cpu"), "cpu");
-        assert_eq!(short_name("tcp://10.0.0.1:4420/nqn.2014").chars().count(), 17);
+        assert_eq!(short_name("tcp://10.0.0.1:4420/nqn.2014"), "10.0.0.1:4420");
+        assert_eq!(short_name("tcp://255.255.255.255:4420/nqn.2014"), "…255.255.255:4420");
     }
 }
