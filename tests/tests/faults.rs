@@ -355,3 +355,19 @@ fn two_hosts_at_one_agent_do_not_disturb_each_other() {
         assert!(run.report.faults.is_empty(), "slots of one host are not given to another: {:?}", run.report.faults);
     }
 }
+
+#[test]
+fn a_drive_all_of_whose_slots_another_host_keeps_does_not_hold_a_run_up_for_ever() {
+    let photos = Photos::new(SAMPLES);
+    let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "2"]);
+    let drive = || DriveSpec::Remote(agent.url());
+    let csd = || loader(&photos.pack()).strategy(Strategy::Csd).buffers(2).drive(drive());
+    // It takes one batch and keeps it: buffers and slots stay full.
+    let mut keeper = csd().build().expect("builds");
+    let _kept: Vec<_> = keeper.by_ref().take(1).collect();
+    let run = Run::of(csd());
+    run.assert_exactly_once(1, SAMPLES.into());
+    assert_eq!(run.digest, Run::of(loader(&photos.pack())).digest);
+    let faults = &run.report.faults;
+    assert!(faults.iter().any(|fault| fault.kind == "lost" && fault.what.contains("no result slot")), "{faults:?}");
+}

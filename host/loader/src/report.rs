@@ -118,7 +118,8 @@ pub struct FaultReport {
     pub prong: String,
     /// Epoch and batch, when the fault hit one.
     pub batch: Option<(u32, u32)>,
-    /// Kind in one word: `lost`, `timeout`, `status`, `damaged`, `restart`, `rejoined`, `stall`, `refused`.
+    /// Kind in one word: `lost`, `timeout`, `status`, `damaged`, `restart`, `rejoined`, `stall`, `refused`,
+    /// `defect`.
     pub kind: &'static str,
     /// In words.
     pub what: String,

@@ -43,7 +43,12 @@ fn groups_of(cgroup: &str) -> Vec<PathBuf> {
 /// What a control group's limit leaves; `None` without a limit.
 fn left_in(group: &Path) -> Option<u64> {
     let number = |name: &str| -> Option<u64> { fs::read_to_string(group.join(name)).ok()?.trim().parse().ok() };
-    Some(number("memory.max")?.saturating_sub(number("memory.current")?))
+    // Pages of files that nobody has used lately make room when it is needed.
+    let cached = fs::read_to_string(group.join("memory.stat"))
+        .ok()
+        .and_then(|text| text.lines().find_map(|line| line.strip_prefix("inactive_file ")?.trim().parse::<u64>().ok()));
+    let used = number("memory.current")?.saturating_sub(cached.unwrap_or(0));
+    Some(number("memory.max")?.saturating_sub(used))
 }
 
 #[cfg(test)]
@@ -69,6 +74,8 @@ mod tests {
         assert_eq!(left_in(folder.path()), None);
         write("memory.max", "1000\n");
         assert_eq!(left_in(folder.path()), Some(700));
+        write("memory.stat", "anon 100\ninactive_file 200\n");
+        assert_eq!(left_in(folder.path()), Some(900));
     }
 
     #[test]

@@ -6,7 +6,9 @@ use ddlp_csd::program::Program;
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::{BLOCK_BYTES, CANCEL_OPCODE, COMPUTE_NSID, PROGRAM_TYPE, RESULTS_NSID};
 use ddlp_driver::program::ProgramSlot;
-use ddlp_driver::{AdminData, Command, Completion, Controller, DriverError, Queue, Ticket, logpage, program};
+use ddlp_driver::{
+    AdminData, Command, Completion, Controller, DriverError, Queue, Ticket, logpage, namespace, program,
+};
 use ddlp_nvme::{Csi, LogId};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -61,6 +63,8 @@ impl Link {
             LinkError::Refused(format!("it is no drive of this kind, its identity log is unreadable: {error}"))
         })?;
         check_identity(&identity, expected)?;
+        let results = namespace::geometry(&*controller, RESULTS_NSID, ADMIN_WITHIN)?;
+        check_capacity(&identity, u128::from(results.blocks) * u128::from(results.block_bytes))?;
         let bytes = work.to_bytes().map_err(|error| LinkError::Refused(error.to_string()))?;
         program::load(&*controller, PROGRAM, PROGRAM_TYPE, &bytes, ADMIN_WITHIN)?;
         program::activate(&*controller, PROGRAM, ADMIN_WITHIN)?;
@@ -114,6 +118,17 @@ impl Link {
     }
 }
 
+/// Checks that the slots that a drive says it has lie in its result namespace.
+fn check_capacity(identity: &DriveIdentity, namespace_bytes: u128) -> Result<(), LinkError> {
+    let (slots, slot_bytes) = (identity.slots, identity.slot_bytes);
+    if slot_bytes.is_multiple_of(BLOCK_BYTES as u64) && u128::from(slots) * u128::from(slot_bytes) <= namespace_bytes {
+        return Ok(());
+    }
+    Err(LinkError::Refused(format!(
+        "it says that it has {slots} result slots of {slot_bytes} bytes, which its result namespace of {namespace_bytes} bytes cannot hold"
+    )))
+}
+
 fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<(), LinkError> {
     let hex = |bytes: &[u8; 32]| bytes[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     if identity.dataset != expected.dataset {
@@ -137,4 +152,25 @@ fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<(), L
         )));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_that_the_namespace_cannot_hold_are_refused() {
+        let identity = |slots, slot_bytes| DriveIdentity {
+            dataset: [0; 32],
+            dataset_samples: 1,
+            fingerprint: [0; 32],
+            slot_bytes,
+            slots,
+            workers: 1,
+        };
+        assert!(check_capacity(&identity(4, 8192), 4 * 8192).is_ok());
+        for (slots, slot_bytes) in [(5, 8192), (4, 8193), (u32::MAX, 1 << 63), (2, u64::MAX)] {
+            assert!(check_capacity(&identity(slots, slot_bytes), 4 * 8192).is_err(), "{slots} of {slot_bytes}");
+        }
+    }
 }

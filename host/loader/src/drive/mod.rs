@@ -57,7 +57,8 @@ impl Default for LocalDrive {
 pub enum LocalResults {
     /// In memory that the loader makes and shares with the agent; batches are delivered out of it without a copy.
     Shared,
-    /// In a file that is shared the same way.
+    /// In a file that is shared the same way, and removed afterwards if it was not there before. Host and drive map it: whoever
+    /// cuts it short while the run goes on ends both by SIGBUS.
     File(PathBuf),
     /// In the agent's own memory, read over NVMe/TCP.
     Read,

@@ -14,6 +14,7 @@ use ddlp_csd::request::BatchRequest;
 use ddlp_driver::{Completion, DriverError, Ticket};
 use ddlp_nvme::Status;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ const POLL_SLICE_FULL: Duration = Duration::from_millis(20);
 const PATIENCE: f64 = 10.0;
 /// How long a slot that another host has is left alone.
 const FOREIGN_LOOK: Duration = Duration::from_secs(1);
+/// How long a drive may refuse every slot before it counts as lost, and how long it then does.
+pub(super) const SLOTLESS_MAX: Duration = Duration::from_secs(10);
 /// How much less an agent may have been up than the time since it was asked first, before it counts as another process.
 const UPTIME_SLACK: Duration = Duration::from_secs(2);
 
@@ -54,6 +57,8 @@ pub(crate) struct DriveProng {
     pub(super) held: VecDeque<Held>,
     /// Slots that the drive keeps for somebody else, and since when that is known.
     pub(super) foreign: Vec<(u32, Instant)>,
+    /// Since when the drive has refused every slot.
+    pub(super) without_slots: Option<Instant>,
     pub(super) tries: Tries,
     pub(super) depth: usize,
     pub(super) timeout: Duration,
@@ -94,6 +99,7 @@ impl DriveProng {
             flights: Vec::new(),
             held: VecDeque::new(),
             foreign: Vec::new(),
+            without_slots: None,
             tries: Tries::new(setup.prong as u64),
             generation,
             depth: setup.depth,
@@ -101,8 +107,15 @@ impl DriveProng {
         }
     }
 
-    /// The thread of the prong; returns when the run is over.
-    pub fn run(mut self) {
+    /// The thread of the prong; returns when the run is over. Should it panic, the drive counts as lost: its batches are not.
+    pub fn run(self) {
+        let (engine, prong) = (self.engine.clone(), self.prong);
+        if catch_unwind(AssertUnwindSafe(|| self.work())).is_err() {
+            engine.lose(prong, &[], "defect", "its thread panicked, which is a defect of this program".into());
+        }
+    }
+
+    fn work(mut self) {
         while !self.is_over() {
             if self.link.is_some() {
                 if let Err(error) = self.serve() {
@@ -261,11 +274,19 @@ impl DriveProng {
         let flight = self.flights.swap_remove(at);
         if !status.is_success() {
             self.give_up(flight, status);
-            return Ok(());
+            // Whatever the strategy, the run does not wait for another host's end.
+            return match self.without_slots {
+                Some(since) if since.elapsed() > SLOTLESS_MAX => {
+                    let reason = format!("it has given no result slot for {SLOTLESS_MAX:?}");
+                    Err(DriverError::Lost { peer: "drive".into(), reason })
+                }
+                _ => Ok(()),
+            };
         }
         let Flight { id, slot, generation, sample_ids, .. } = flight;
         if self.engine.executed(self.prong, id) {
             self.tries = Tries::new(self.prong as u64);
+            self.without_slots = None;
             self.take_result(Held { id, slot, generation, sample_ids });
         } else {
             self.slots.put(slot);
@@ -282,6 +303,7 @@ impl DriveProng {
         // Otherwise its own host has it still, from an association that the drive does not know to be lost.
         let why = if is_foreign || status.same_code(Status::NAMESPACE_NOT_READY) {
             self.foreign.push((flight.slot, Instant::now()));
+            self.without_slots.get_or_insert_with(Instant::now);
             GivenUp::Returned
         } else {
             self.slots.put(flight.slot);

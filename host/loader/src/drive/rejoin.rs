@@ -1,7 +1,7 @@
 //! A drive that went away: what it had goes back to the schedule, and it is tried again until it works.
 
 use super::local::RESTARTS_MAX;
-use super::prong::DriveProng;
+use super::prong::{DriveProng, SLOTLESS_MAX};
 use super::{LinkError, connect};
 use crate::schedule::BatchId;
 use ddlp_driver::{Backoff, BackoffLimits, DriverError};
@@ -46,6 +46,9 @@ impl DriveProng {
 
     /// Tries until the drive works again; false when it never will, or the run is over.
     pub(super) fn rejoin(&mut self) -> bool {
+        if self.without_slots.take().is_some() && self.engine.sleep(SLOTLESS_MAX) {
+            return false;
+        }
         let mut unreachable_since = Instant::now();
         while !self.is_over() {
             // A drive that comes back and fails again at once has to wait as well.

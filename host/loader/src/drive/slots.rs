@@ -8,6 +8,9 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
+/// Slots of a drive that are used at most.
+const SLOTS_USED_MAX: u32 = 65_536;
+
 /// The slots of one drive.
 #[derive(Debug)]
 pub(crate) struct SlotTable {
@@ -21,6 +24,7 @@ pub(crate) struct SlotTable {
 impl SlotTable {
     /// Slots that are read over the link.
     pub fn remote(slots: u32, slot_bytes: usize) -> Self {
+        let slots = slots.min(SLOTS_USED_MAX);
         Self { free: Mutex::new((0..slots).rev().collect()), count: slots, slot_bytes, map: None }
     }
 
