@@ -1,12 +1,67 @@
 //! The bar that jobs over samples show, and what is written instead when standard error is no terminal.
 
-use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use console::Term;
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike};
 use std::fmt::Write;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 /// How often a line is written when there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// Standard error for a bar that is cleared.
+fn terminal_target() -> ProgressDrawTarget {
+    ProgressDrawTarget::term_like_with_hz(Box::new(Terminal(Term::stderr())), 15)
+}
+
+/// Columns that a bar leaves free: a terminal writes ^C behind it, and a line that this wraps would not be cleared.
+const ECHO: u16 = 4;
+
+/// A terminal that is narrower by [`ECHO`]. Good for one line only: several are joined by filling the first ones up.
+#[derive(Debug)]
+struct Terminal(Term);
+
+impl TermLike for Terminal {
+    fn width(&self) -> u16 {
+        self.0.size().1.saturating_sub(ECHO).max(1)
+    }
+
+    fn height(&self) -> u16 {
+        self.0.size().0
+    }
+
+    fn move_cursor_up(&self, lines: usize) -> io::Result<()> {
+        self.0.move_cursor_up(lines)
+    }
+
+    fn move_cursor_down(&self, lines: usize) -> io::Result<()> {
+        self.0.move_cursor_down(lines)
+    }
+
+    fn move_cursor_right(&self, columns: usize) -> io::Result<()> {
+        self.0.move_cursor_right(columns)
+    }
+
+    fn move_cursor_left(&self, columns: usize) -> io::Result<()> {
+        self.0.move_cursor_left(columns)
+    }
+
+    fn write_line(&self, line: &str) -> io::Result<()> {
+        self.0.write_line(line)
+    }
+
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        self.0.write_str(text)
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.0.clear_line()
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
 
 /// Shows how far a job over samples is.
 pub struct SampleProgress {
@@ -25,8 +80,7 @@ impl SampleProgress {
     /// A bar on standard error; lines every few seconds when that is no terminal; nothing when `quiet`.
     pub fn new(doing: &'static str, quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
-        let target =
-            if quiet || !terminal { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(10) };
+        let target = if quiet || !terminal { ProgressDrawTarget::hidden() } else { terminal_target() };
         let bar = ProgressBar::with_draw_target(None, target).with_message(doing);
         bar.set_style(style());
         let now = Instant::now();
@@ -90,7 +144,7 @@ impl Drop for SampleProgress {
 }
 
 fn style() -> ProgressStyle {
-    let template = "{msg:10} [{bar:34.cyan}] {human_pos}/{human_len} samples  {prefix}  {left}";
+    let template = "{msg:10} [{wide_bar:.cyan}] {human_pos}/{human_len} samples  {prefix}  {left}";
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     style.progress_chars("█▉▊▋▌▍▎▏ ").with_key("left", |state: &ProgressState, out: &mut dyn Write| {
         let eta = state.eta();
@@ -107,8 +161,10 @@ mod tests {
     #[test]
     fn the_template_is_valid() {
         assert!(
-            ProgressStyle::with_template("{msg:10} [{bar:34.cyan}] {human_pos}/{human_len} samples  {prefix}  {left}")
-                .is_ok()
+            ProgressStyle::with_template(
+                "{msg:10} [{wide_bar:.cyan}] {human_pos}/{human_len} samples  {prefix}  {left}"
+            )
+            .is_ok()
         );
     }
 

@@ -211,7 +211,7 @@ fn measure(
         text::plural(args.rounds, "round"),
         text::plural(cases.len() as u64, "run"),
         text::rate(warm.images_per_s),
-        text::seconds(round_s * args.rounds as f64)
+        about(round_s * args.rounds as f64)
     );
     for round in 1..=args.rounds {
         for (at, case) in cases.iter().enumerate() {
@@ -222,6 +222,11 @@ fn measure(
         }
     }
     Ok(measured)
+}
+
+/// A time that is only estimated.
+fn about(seconds: f64) -> String {
+    if seconds < 100.0 { format!("{:.0} s", seconds.ceil()) } else { text::seconds(seconds) }
 }
 
 fn say(args: &DualArgs, outcome: &Outcome) -> anyhow::Result<()> {

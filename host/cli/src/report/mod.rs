@@ -148,7 +148,8 @@ fn way_through_epoch(report: &Report) -> &'static str {
         }
         "ordered" => {
             "Delivery is in order, so all work lies in a window that climbs through the epoch: drives go ahead of the CPU within it, \
-             each to the first batch that it finishes before the CPU would come to it, and the batches of both interleave."
+             each to the first batch that it finishes before the CPU would come to it, and the batches of both interleave. While \
+             a drive's rate is not known yet, it begins at the window's far end."
         }
         "csd" => "Drives work alone, from batch 0 upwards; the CPU prepares only what they fail at.",
         _ => "",

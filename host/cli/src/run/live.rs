@@ -8,7 +8,6 @@
 use crate::text;
 use console::{Style, Term};
 use ddlp_host::{Progress, ProgressHandle, ProngProgress};
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -17,8 +16,11 @@ use std::time::Duration;
 
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 const LINE_EVERY: Duration = Duration::from_secs(5);
-/// Columns left free at the end of a line: a terminal writes ^C there, and a line that it wraps would not be cleared.
-const ECHO: usize = 4;
+/// Room for the figures behind the bar, which keeps its width when they change theirs.
+const FIGURES_CHARS: usize = 46;
+/// Moves the cursor up a line; clears from the cursor to the end of the line.
+const UP: &str = "\u{1b}[1A";
+const CLEAR_REST: &str = "\u{1b}[K";
 /// Longest and shortest form in which a prong's name is shown.
 const NAME_CHARS: (usize, usize) = (40, 6);
 
@@ -35,11 +37,11 @@ impl Live {
         let terminal = std::io::stderr().is_terminal();
         let show = move || {
             let every = if terminal { DRAW_EVERY } else { LINE_EVERY };
-            let drawing = terminal.then(Drawing::new);
+            let mut drawing = terminal.then(Drawing::new);
             let mut course = Course::new(progress.snapshot());
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(every) {
                 course.follow(progress.snapshot());
-                match &drawing {
+                match &mut drawing {
                     Some(drawing) => drawing.show(&course),
                     None => eprintln!("{}", line(&course)),
                 }
@@ -109,29 +111,32 @@ fn delivered(now: &Progress) -> u64 {
     u64::from(now.epoch) * u64::from(now.batches) + u64::from(now.delivered)
 }
 
+/// Two lines that are drawn in place. The cursor rests at the beginning of the second one, so that what a terminal writes there
+/// by itself, such as ^C, moves nothing.
 struct Drawing {
-    bar: ProgressBar,
-    prongs: ProgressBar,
-    all: MultiProgress,
+    terminal: Term,
+    is_there: bool,
 }
 
 impl Drawing {
     fn new() -> Self {
-        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(15));
-        let style = ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
-        let row = || all.add(ProgressBar::new_spinner().with_style(style.clone()));
-        Self { bar: row(), prongs: row(), all }
+        Self { terminal: Term::stderr(), is_there: false }
     }
 
-    fn show(&self, course: &Course) {
-        let (_, columns) = Term::stderr().size();
-        let columns = usize::from(columns).saturating_sub(ECHO);
-        self.bar.set_message(fit(&bar_line(course, columns), columns));
-        self.prongs.set_message(fit(&prong_line(&course.now, columns), columns));
+    fn show(&mut self, course: &Course) {
+        let columns = usize::from(self.terminal.size().1).saturating_sub(1);
+        let bar = fit(&bar_line(course, columns), columns);
+        let prongs = fit(&prong_line(&course.now, columns), columns);
+        let back = if self.is_there { UP } else { "" };
+        self.is_there = true;
+        // Where this cannot be written there is nobody to see it.
+        let _ = self.terminal.write_str(&format!("{back}\r{bar}{CLEAR_REST}\n\r{prongs}{CLEAR_REST}\r"));
     }
 
     fn clear(&self) {
-        let _ = self.all.clear();
+        if self.is_there {
+            let _ = self.terminal.write_str(&format!("\r{CLEAR_REST}{UP}{CLEAR_REST}"));
+        }
     }
 }
 
@@ -166,7 +171,7 @@ fn bar_line(course: &Course, columns: usize) -> String {
     let epoch = format!("epoch {}/{}", now.epoch + 1, now.epochs);
     let rate = if now.elapsed_s > 0.0 { now.images as f64 / now.elapsed_s } else { 0.0 };
     let tail = format!("{:>4} delivered, {}{}", text::percent(course.share()), text::rate(rate), left_text(course));
-    let width = columns.saturating_sub(epoch.len() + tail.chars().count() + 4).clamp(10, 80);
+    let width = columns.saturating_sub(epoch.len() + tail.chars().count().max(FIGURES_CHARS) + 4).clamp(10, 80);
     let (left, open, right) = cells(now.head.into(), now.tail.into(), now.batches.into(), width);
     let [host, drive] = colours();
     let head = host.apply_to("█".repeat(left));
