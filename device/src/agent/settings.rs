@@ -8,6 +8,8 @@ use ddlp_csd::BLOCK_BYTES;
 use ddlp_csd::slot::SlotLayout;
 use ddlp_pixels::Shape;
 use serde::Deserialize;
+use std::fs::File;
+use std::io::Read;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
@@ -182,9 +184,14 @@ impl Settings {
 
 fn read_config(path: &Path) -> Result<ConfigFile> {
     let what = || format!("cannot read the configuration {}", path.display());
-    let bytes = std::fs::metadata(path).with_context(what)?.len();
-    ensure!(bytes <= CONFIG_BYTES_MAX, "{} has {bytes} bytes: that is no configuration", path.display());
-    let text = std::fs::read_to_string(path).with_context(what)?;
+    // Before it is opened: opening a pipe would wait for its other end.
+    let is_file = std::fs::metadata(path).with_context(what)?.is_file();
+    ensure!(is_file, "the configuration {} is not a regular file", path.display());
+    let mut text = String::new();
+    // The size that a file tells of itself need not be what it gives.
+    let bytes = File::open(path).and_then(|file| file.take(CONFIG_BYTES_MAX + 1).read_to_string(&mut text));
+    let is_small = bytes.with_context(what)? as u64 <= CONFIG_BYTES_MAX;
+    ensure!(is_small, "{} has more than {CONFIG_BYTES_MAX} bytes: that is no configuration", path.display());
     toml::from_str(&text).with_context(|| format!("{} is not a configuration", path.display()))
 }
 
@@ -292,6 +299,22 @@ mod tests {
         assert!(args(|args| args.config = Some(config.clone())).is_err());
         std::fs::write(&config, "lisen = \"127.0.0.1:1\"").unwrap();
         assert!(args(|args| args.config = Some(config.clone())).is_err(), "unknown keys are refused");
+    }
+
+    #[test]
+    fn a_configuration_is_a_regular_file_of_bounded_size() {
+        let refused = |path: &Path| format!("{:#}", args(|args| args.config = Some(path.into())).unwrap_err());
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for path in [Path::new("/dev/zero"), &pipe, directory.path()] {
+            assert!(refused(path).contains("not a regular file"), "{}", path.display());
+        }
+        let config = directory.path().join("c.toml");
+        std::fs::write(&config, "#".repeat(CONFIG_BYTES_MAX as usize)).unwrap();
+        args(|args| args.config = Some(config.clone())).unwrap();
+        std::fs::write(&config, "#".repeat(CONFIG_BYTES_MAX as usize + 1)).unwrap();
+        assert!(refused(&config).contains("more than 1048576 bytes"));
     }
 
     #[test]
