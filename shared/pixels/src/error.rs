@@ -121,8 +121,8 @@ pub enum PixelError {
         /// [`Limits::scans`](crate::Limits::scans).
         limit: u32,
     },
-    /// More memory than the limit.
-    #[error("decoding needs more than {limit} bytes of memory")]
+    /// More memory than the limit, or than there is.
+    #[error("preparing needs more memory than there is, or than {limit} bytes")]
     TooMuchMemory {
         /// [`Limits::memory_bytes`](crate::Limits::memory_bytes).
         limit: u64,

@@ -36,7 +36,7 @@ pub use error::{CorruptReason, PixelError};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use inspect::Verdict;
 pub use normalize::{IMAGENET_MEAN, IMAGENET_STD, Normalize};
-pub use pipeline::{MAX_SAMPLE_BYTES, MAX_SIDE, MAX_STAGES, Pipeline, PipelineError, Shape, Stage};
+pub use pipeline::{MAX_SAMPLE_BYTES, MAX_SIDE, MAX_STAGE_BYTES, MAX_STAGES, Pipeline, PipelineError, Shape, Stage};
 pub use preparer::{Prepared, Preparer};
 pub use source::{Format, ImageInfo, JpegColor, JpegInfo, Limits, Source};
 

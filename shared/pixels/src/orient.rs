@@ -56,9 +56,7 @@ impl Rows for Upright<'_> {
             width: stored_across,
             height: stored_down,
         };
-        let bytes = u64::from(across) * u64::from(down) * 3;
-        self.limits.check_memory(bytes)?;
-        self.pixels.resize(bytes as usize, 0);
+        self.limits.resize(self.pixels, u64::from(across) * u64::from(down) * 3)?;
         let (pixels, _) = self.pixels.as_chunks_mut::<3>();
         self.stored.read(stored, &mut |band| {
             for row in 0..band.rows {

@@ -42,12 +42,13 @@ impl Passes {
         out: &mut [u8],
     ) -> Result<(), PixelError> {
         let steps = geometry::steps(pipeline, image.size(), draw)?;
+        limits.check_memory(bytes_between(&steps, image.size()))?;
         let last = steps.len() - 1;
         let mut size = image.size();
         for (index, step) in steps.iter().enumerate() {
             let mut before = mem::take(&mut self.before);
             let mut after = mem::take(&mut self.after);
-            let target = if index == last { &mut *out } else { sized(&mut after, step.size(), limits)? };
+            let target = if index == last { &mut *out } else { limits.resize(&mut after, image_bytes(step.size()))? };
             if index == 0 {
                 self.step(image, step, limits, target)?;
             } else {
@@ -66,12 +67,12 @@ impl Passes {
         match step.resize {
             None => cut(image, window, out)?,
             Some(target) => {
-                limits.check_memory(u64::from(target.0) * u64::from(window.height) * 3)?;
+                self.scaler.make_room(image_bytes((target.0, window.height)), limits)?;
                 if let Some(rect) = visible(window, image.size()).filter(|_| window.lies_within(image.size())) {
                     self.scaler.resize(image, rect, target, out)?;
                 } else {
                     let (width, height) = (window.width, window.height);
-                    let pixels = sized(&mut self.padded, (width, height), limits)?;
+                    let pixels = limits.resize(&mut self.padded, image_bytes((width, height)))?;
                     cut(image, window, pixels)?;
                     let rect = Rect { x: 0, y: 0, width, height };
                     self.scaler.resize(&mut Interleaved { width, height, pixels }, rect, target, out)?;
@@ -85,11 +86,26 @@ impl Passes {
     }
 }
 
-fn sized(buffer: &mut Vec<u8>, (width, height): (u32, u32), limits: Limits) -> Result<&mut [u8], PixelError> {
-    let bytes = u64::from(width) * u64::from(height) * 3;
-    limits.check_memory(bytes)?;
-    buffer.resize(bytes as usize, 0);
-    Ok(buffer)
+fn image_bytes((width, height): (u32, u32)) -> u64 {
+    (u64::from(width) * u64::from(height)).saturating_mul(3)
+}
+
+/// Bytes of all images that the steps make between the image and the output.
+fn bytes_between(steps: &[Step], mut size: (u32, u32)) -> u64 {
+    let mut total = 0u64;
+    for (index, step) in steps.iter().enumerate() {
+        if let Some((width, _)) = step.resize {
+            total = total.saturating_add(image_bytes((width, step.window.height)));
+            if !step.window.lies_within(size) {
+                total = total.saturating_add(image_bytes((step.window.width, step.window.height)));
+            }
+        }
+        size = step.size();
+        if index + 1 < steps.len() {
+            total = total.saturating_add(image_bytes(size));
+        }
+    }
+    total
 }
 
 /// The part of a window that lies within an image.

@@ -8,6 +8,8 @@ pub const MAX_SIDE: u32 = 65_535;
 pub const MAX_STAGES: usize = 16;
 /// Most bytes that a prepared sample may have.
 pub const MAX_SAMPLE_BYTES: u64 = 1 << 28;
+/// Most bytes of an image between two stages, where the stages alone decide on its size.
+pub const MAX_STAGE_BYTES: u64 = 1 << 30;
 
 /// Height, width and channels of a prepared sample: u8, height × width × channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -182,16 +184,21 @@ impl Pipeline {
         if self.stages.len() > MAX_STAGES {
             return Err(PipelineError::TooManyStages { stages: self.stages.len(), limit: MAX_STAGES });
         }
-        let mut side = None;
+        let bytes = |side: u32| u64::from(side) * u64::from(side) * 3;
+        let (mut side, mut large) = (None, None);
         for (index, stage) in self.stages.iter().enumerate() {
             let fault = |message: String| PipelineError::Parameter { stage: index, message };
             stage.check().map_err(fault)?;
             side = stage.side_after(side).map_err(fault)?;
+            large = large.or(side.filter(|&side| bytes(side) > MAX_STAGE_BYTES).map(|side| (index, side)));
         }
         let side = side.ok_or(PipelineError::OpenSize)?;
-        let bytes = u64::from(side) * u64::from(side) * 3;
-        if bytes > MAX_SAMPLE_BYTES {
-            return Err(PipelineError::TooLarge { bytes, limit: MAX_SAMPLE_BYTES });
+        if bytes(side) > MAX_SAMPLE_BYTES {
+            return Err(PipelineError::TooLarge { bytes: bytes(side), limit: MAX_SAMPLE_BYTES });
+        }
+        if let Some((stage, side)) = large {
+            let message = format!("an image of {side}x{side} has more than {MAX_STAGE_BYTES} bytes");
+            return Err(PipelineError::Parameter { stage, message });
         }
         Ok(Shape { height: side, width: side, channels: 3 })
     }
@@ -302,6 +309,9 @@ mod tests {
             ("{ random_resized_crop = { size = 8, ratio = [0.0, 1.0] } }", 0),
             ("{ random_resized_crop = { size = 8, ratio = [1.0, inf] } }", 0),
             ("{ center_crop = { size = 8 } }, { random_horizontal_flip = { p = 1.5 } }", 1),
+            ("{ random_resized_crop = { size = 18919 } }, { center_crop = { size = 8 } }", 0),
+            ("{ center_crop = { size = 8 } }, { resize = { size = 65535 } }, { center_crop = { size = 8 } }", 1),
+            ("{ random_crop = { size = 65535, padding = 65535 } }, { center_crop = { size = 8 } }", 0),
         ] {
             match Pipeline::from_toml(&format!("stages = [{text}]")) {
                 Err(PipelineError::Parameter { stage: found, .. }) => assert_eq!(found, stage, "{text}"),

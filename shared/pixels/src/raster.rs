@@ -97,14 +97,18 @@ impl Job for Decode<'_> {
             return Ok(Err(PixelError::Malformed { message: format!("an image of {width}x{height} pixels") }));
         }
         decoder.set_limits(image_limits(self.limits))?;
+        // Decoders may leave out pixels: those are zero, not the last image's.
         self.raw.clear();
-        self.raw.resize(raw_bytes as usize, 0);
+        let room = self.limits.resize(self.raw, raw_bytes).map(|_| ());
+        if let Err(error) = room.and_then(|()| self.limits.make_room(self.pixels, count * 3)) {
+            return Ok(Err(error));
+        }
         decoder.read_image(self.raw)?;
         Ok(rgb_from(color, self.raw, self.pixels).map(|()| (width, height)))
     }
 }
 
-/// 16-bit components are in the machine's byte order.
+/// `pixels` has room. 16-bit components are in the machine's byte order.
 fn rgb_from(color: ColorType, raw: &[u8], pixels: &mut Vec<u8>) -> Result<(), PixelError> {
     let upper = if cfg!(target_endian = "little") { 1 } else { 0 };
     let (stride, channels) = match color {
@@ -119,7 +123,6 @@ fn rgb_from(color: ColorType, raw: &[u8], pixels: &mut Vec<u8>) -> Result<(), Pi
         other => return Err(PixelError::Unsupported { message: format!("pixels of {other:?}") }),
     };
     pixels.clear();
-    pixels.reserve_exact(raw.len() / stride * 3);
     for pixel in raw.chunks_exact(stride) {
         pixels.extend_from_slice(&channels.map(|at| pixel[at]));
     }

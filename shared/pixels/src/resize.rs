@@ -9,6 +9,7 @@ use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 
 use crate::error::PixelError;
 use crate::rows::{Band, Rect, Rows};
+use crate::source::Limits;
 
 /// Reusable scratch of the resizer.
 #[derive(Default)]
@@ -27,6 +28,11 @@ impl Scaler {
         if self.resizer.size_of_internal_buffers() > kept {
             self.resizer.reset_internal_buffers();
         }
+    }
+
+    /// Makes room for the rows between the passes, so that [`resize`](Self::resize) need not.
+    pub fn make_room(&mut self, bytes: u64, limits: Limits) -> Result<(), PixelError> {
+        if (self.narrow.len() as u64) < bytes { limits.resize(&mut self.narrow, bytes).map(|_| ()) } else { Ok(()) }
     }
 
     /// Resizes a rectangle of an image into `out`, `width` × `height` RGB.

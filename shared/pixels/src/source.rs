@@ -29,7 +29,8 @@ pub struct Limits {
     pub pixels: u64,
     /// Scans of a JPEG: each may cost a pass over the image for a few bytes of the file.
     pub scans: u32,
-    /// Bytes for the decoder's own image-sized buffers and for the pixels cut out, each.
+    /// Bytes for the decoder's own image-sized buffers, and as many for all images between the first stage and the last
+    /// together: so it bounds the work of the stages, too.
     pub memory_bytes: u64,
 }
 
@@ -41,6 +42,11 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Whether none of them is above that of `most`.
+    pub fn is_within(&self, most: &Self) -> bool {
+        self.pixels <= most.pixels && self.scans <= most.scans && self.memory_bytes <= most.memory_bytes
+    }
+
     pub(crate) fn check_pixels(&self, width: u32, height: u32) -> Result<(), PixelError> {
         if u64::from(width) * u64::from(height) > self.pixels {
             return Err(PixelError::TooManyPixels { width, height, limit: self.pixels });
@@ -49,10 +55,30 @@ impl Limits {
     }
 
     pub(crate) fn check_memory(&self, bytes: u64) -> Result<(), PixelError> {
-        if bytes > self.memory_bytes {
-            return Err(PixelError::TooMuchMemory { limit: self.memory_bytes });
+        if bytes > self.memory_bytes { Err(self.too_much_memory()) } else { Ok(()) }
+    }
+
+    /// Empties a buffer and makes room for `bytes`. Memory that is not there is an error like memory that is not allowed.
+    pub(crate) fn make_room(&self, buffer: &mut Vec<u8>, bytes: u64) -> Result<(), PixelError> {
+        self.check_memory(bytes)?;
+        buffer.clear();
+        let reserved = usize::try_from(bytes).ok().and_then(|bytes| buffer.try_reserve_exact(bytes).ok());
+        reserved.ok_or(self.too_much_memory())
+    }
+
+    /// Makes a buffer `bytes` long, whatever is in it: see [`make_room`](Self::make_room).
+    pub(crate) fn resize<'b>(&self, buffer: &'b mut Vec<u8>, bytes: u64) -> Result<&'b mut [u8], PixelError> {
+        self.check_memory(bytes)?;
+        if (buffer.capacity() as u64) < bytes {
+            self.make_room(buffer, bytes)?;
         }
-        Ok(())
+        // There is room now, so that this does not allocate.
+        buffer.resize(bytes as usize, 0);
+        Ok(buffer)
+    }
+
+    fn too_much_memory(&self) -> PixelError {
+        PixelError::TooMuchMemory { limit: self.memory_bytes }
     }
 }
 
@@ -176,5 +202,33 @@ impl JpegInfo {
             },
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_not_there_is_an_error() {
+        let limits = Limits { memory_bytes: u64::MAX, ..Limits::default() };
+        let mut buffer = vec![1; 10];
+        for bytes in [u64::MAX, i64::MAX as u64] {
+            assert_eq!(limits.resize(&mut buffer, bytes), Err(PixelError::TooMuchMemory { limit: u64::MAX }));
+        }
+        for bytes in [10, 3, 2000] {
+            assert_eq!(limits.resize(&mut buffer, bytes).unwrap().len(), bytes as usize);
+        }
+        let little = Limits { memory_bytes: 9, ..limits };
+        assert_eq!(little.resize(&mut buffer, 10), Err(PixelError::TooMuchMemory { limit: 9 }));
+    }
+
+    #[test]
+    fn limits_lie_within_others_when_each_does() {
+        let most = Limits::default();
+        assert!(most.is_within(&most) && Limits { pixels: 0, scans: 0, memory_bytes: 0 }.is_within(&most));
+        assert!(!Limits { pixels: most.pixels + 1, ..most }.is_within(&most));
+        assert!(!Limits { scans: most.scans + 1, ..most }.is_within(&most));
+        assert!(!Limits { memory_bytes: most.memory_bytes + 1, ..most }.is_within(&most));
     }
 }

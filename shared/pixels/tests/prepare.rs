@@ -221,6 +221,43 @@ fn limits_hold_for_every_format() {
 }
 
 #[test]
+fn the_images_between_the_stages_count_together() {
+    // Of 200 x 200, 100 x 100 and 300 x 300 pixels; before the first and the third the rows between the passes; the window
+    // of the second lies in its image, that of the third reaches out of it.
+    let crop = |size| Stage::CenterCrop { size };
+    let grown = Stage::RandomResizedCrop { size: 200, scale: [1.0, 1.0], ratio: [1.0, 1.0] };
+    let stages = vec![grown, crop(100), crop(150), Stage::Resize { size: 300 }, crop(8)];
+    let pipeline = pipeline(stages);
+    let side = u64::from(SIDE);
+    let needed = 3 * (200 * side + 200 * 200 + 100 * 100 + 300 * 150 + 150 * 150 + 300 * 300);
+    let pixels = synthetic::photo(SIDE, SIDE, 9);
+    let planar = Source::Planar { width: SIDE, height: SIDE, bytes: &pixels };
+    let within = |memory_bytes| {
+        let limits = Limits { memory_bytes, ..Limits::default() };
+        let mut out = vec![0; pipeline.output().bytes()];
+        Preparer::new(limits).prepare(planar, &pipeline, Draw::default(), &mut out).map(|_| out)
+    };
+    assert_eq!(within(needed - 1), Err(PixelError::TooMuchMemory { limit: needed - 1 }));
+    assert_eq!(within(needed), within(u64::MAX), "the limit changes no pixel");
+    assert!(within(needed).is_ok());
+}
+
+/// Sixteen passes over a gigabyte each would keep a worker for half a minute.
+#[test]
+fn many_large_stages_are_refused_before_any_work() {
+    let grown = |size| Stage::RandomResizedCrop { size, scale: [1.0, 1.0], ratio: [1.0, 1.0] };
+    let mut stages: Vec<Stage> = (0..15).map(|number| grown(18_000 - number)).collect();
+    stages.push(Stage::CenterCrop { size: 32 });
+    let pipeline = pipeline(stages);
+    let pixels = synthetic::photo(SIDE, SIDE, 9);
+    let planar = Source::Planar { width: SIDE, height: SIDE, bytes: &pixels };
+    let start = std::time::Instant::now();
+    let outcome = Preparer::new(Limits::default()).prepare(planar, &pipeline, Draw::default(), &mut [0; 32 * 32 * 3]);
+    assert_eq!(outcome.unwrap_err().reason(), CorruptReason::TooMuchMemory);
+    assert!(start.elapsed() < std::time::Duration::from_secs(1));
+}
+
+#[test]
 fn a_header_that_claims_gigapixels_costs_nothing() {
     let mut bmp = written(&rgb(), ImageFormat::Bmp);
     bmp[18..22].copy_from_slice(&60_000i32.to_le_bytes());
