@@ -9,6 +9,7 @@ use ddlp_csd::program::{PROGRAM_BYTES_MAX, Program};
 use ddlp_csd::{COMPUTE_NSID, PROGRAM_TYPE};
 use ddlp_nvme::cp::{LoadProgram, ProgramActivation};
 use ddlp_nvme::{Status, SubmissionEntry};
+use ddlp_pixels::Limits;
 use std::sync::Arc;
 
 /// Program indices of an association.
@@ -16,6 +17,10 @@ pub const PROGRAMS_MAX: usize = 8;
 /// Most bytes of all programs together, in MiB (MAXPB).
 pub const PROGRAM_MIB_MAX: u64 = 1;
 const _: () = assert!(PROGRAMS_MAX * PROGRAM_BYTES_MAX <= (PROGRAM_MIB_MAX as usize) << 20);
+
+/// The most that a program may allow one sample to cost. Every worker may use this much memory once for decoding and once
+/// between the stages, and a cancelled batch waits for a sample of this cost.
+pub const PROGRAM_LIMITS_MAX: Limits = Limits { pixels: 1 << 28, scans: 1000, memory_bytes: 1 << 30 };
 
 /// Largest value of PIT: a program unique identifier.
 const ID_KIND_MAX: u8 = 1;
@@ -113,6 +118,11 @@ impl ProgramTable {
         }
         let id = *id;
         match Program::from_bytes(bytes) {
+            Ok(program) if !program.limits.is_within(&PROGRAM_LIMITS_MAX) => {
+                tracing::debug!(limits = ?program.limits, index = command.index, "program allows a sample too much");
+                *entry = Entry::Empty;
+                Err(Status::INVALID_PROGRAM_DATA)
+            }
             Ok(program) => {
                 *entry = Entry::Loaded { program: Arc::new(program), bytes: total, id, active: false };
                 Ok(())
@@ -264,6 +274,28 @@ mod tests {
         let (command, data) = piece(0, &program, 0..program.len());
         assert_eq!(table.load(&command, data), Err(Status::INVALID_PROGRAM_DATA));
         assert_eq!(table.active(0).unwrap_err(), Status::NO_PROGRAM);
+    }
+
+    #[test]
+    fn programs_that_allow_a_sample_too_much_are_refused() {
+        let most = PROGRAM_LIMITS_MAX;
+        let load = |limits| {
+            let program = Program { limits, ..crate::test_support::program("imagenet-val", CorruptPolicy::Skip) };
+            let (mut table, program) = (ProgramTable::default(), program.to_bytes().unwrap());
+            let (command, data) = piece(0, &program, 0..program.len());
+            let loaded = table.load(&command, data);
+            assert_eq!(table.listed().len(), usize::from(loaded.is_ok()));
+            loaded
+        };
+        assert_eq!(load(Limits::default()), Ok(()));
+        assert_eq!(load(most), Ok(()));
+        for limits in [
+            Limits { pixels: most.pixels + 1, ..most },
+            Limits { scans: u32::MAX, ..most },
+            Limits { memory_bytes: u64::MAX, ..most },
+        ] {
+            assert_eq!(load(limits), Err(Status::INVALID_PROGRAM_DATA), "{limits:?}");
+        }
     }
 
     #[test]
