@@ -10,6 +10,8 @@ pub const SGL_IN_CAPSULE: u8 = 0x01;
 pub const SGL_TRANSPORT: u8 = 0x5A;
 /// Value of [`SubmissionEntry::flags`] on Fabrics: not fused, data described by an SGL (PSDT 01b).
 pub const FLAGS_SGL: u8 = 0x40;
+/// FUSE and PSDT within [`SubmissionEntry::flags`]; the bits between are reserved.
+const FLAGS_DEFINED: u8 = 0xC3;
 
 /// One SGL descriptor. Base 2.1, figure "SGL Descriptor Format".
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,6 +81,11 @@ impl SubmissionEntry {
         self.cdw10_15.map(U32::get)
     }
 
+    /// On its own and with its data described by an SGL: all that NVMe over Fabrics knows without metadata.
+    pub fn is_plain(&self) -> bool {
+        self.flags & FLAGS_DEFINED == FLAGS_SGL
+    }
+
     /// The entry with these dwords 10 to 15.
     pub fn with_dwords(mut self, dwords: [u32; 6]) -> Self {
         self.cdw10_15 = dwords.map(U32::new);
@@ -138,6 +145,15 @@ mod tests {
         assert_eq!(offset_of!(SubmissionEntry, cdw10_15), 40);
         assert_eq!(offset_of!(CompletionEntry, sq_head), 8);
         assert_eq!(offset_of!(CompletionEntry, command_id), 12);
+    }
+
+    #[test]
+    fn plain_commands_are_neither_fused_nor_described_by_a_page_list() {
+        let plain = |flags| SubmissionEntry { flags, ..SubmissionEntry::default() }.is_plain();
+        assert!(plain(FLAGS_SGL) && plain(FLAGS_SGL | 0x3C));
+        for flags in [0x00, 0x80, 0xC0, 0x41, 0x42, 0x43] {
+            assert!(!plain(flags), "{flags:#x}");
+        }
     }
 
     #[test]
