@@ -9,7 +9,8 @@ use crate::job::{Job, JobEvent};
 use crate::workers::Pool;
 use ddlp_nvme::tcp::{Encoded, FatalError, FatalStatus};
 use ddlp_nvme::{CompletionEntry, Status, SubmissionEntry};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
@@ -39,7 +40,9 @@ pub struct Line {
 struct InFlight {
     commands: usize,
     limit: usize,
-    ids: BTreeSet<u16>,
+    /// Commands under each identifier. More than one: all but the first are being refused, and none is taken before the
+    /// last of them is answered.
+    ids: BTreeMap<u16, usize>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -49,7 +52,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Line {
     fn new(sender: UnboundedSender<Outgoing>) -> Self {
         // Before it is a queue, a connection has one command: Connect.
-        let in_flight = InFlight { commands: 0, limit: 1, ids: BTreeSet::new() };
+        let in_flight = InFlight { commands: 0, limit: 1, ids: BTreeMap::new() };
         Self {
             sender,
             in_flight: Mutex::new(in_flight),
@@ -80,15 +83,21 @@ impl Line {
             return Err(FatalError { status: FatalStatus::SEQUENCE, info: 0 });
         }
         in_flight.commands += 1;
-        let fresh = in_flight.ids.insert(command_id);
-        Ok(if fresh { Ok(()) } else { Err(Status::COMMAND_ID_CONFLICT.do_not_retry()) })
+        let under_id = in_flight.ids.entry(command_id).or_default();
+        *under_id += 1;
+        Ok(if *under_id == 1 { Ok(()) } else { Err(Status::COMMAND_ID_CONFLICT.do_not_retry()) })
     }
 
     /// The command is about to be answered: from here on the host may use its place again.
     pub fn end(&self, command_id: u16) {
         let mut in_flight = lock(&self.in_flight);
         in_flight.commands = in_flight.commands.saturating_sub(1);
-        in_flight.ids.remove(&command_id);
+        if let Entry::Occupied(mut under_id) = in_flight.ids.entry(command_id) {
+            *under_id.get_mut() -= 1;
+            if *under_id.get() == 0 {
+                under_id.remove();
+            }
+        }
     }
 }
 
@@ -230,5 +239,27 @@ impl Hub {
                 let _ = self.events.send(JobEvent::Released { id: job.id });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_command_does_not_free_the_identifier_of_the_one_it_meets() {
+        let line = Line::new(unbounded_channel().0);
+        lock(&line.in_flight).limit = 4;
+        assert_eq!(line.begin(7), Ok(Ok(())));
+        for _ in 0..3 {
+            assert_eq!(line.begin(7), Ok(Err(Status::COMMAND_ID_CONFLICT.do_not_retry())));
+            line.end(7);
+        }
+        line.end(7);
+        assert_eq!(line.begin(7), Ok(Ok(())), "free again");
+        for id in 8..11 {
+            assert_eq!(line.begin(id), Ok(Ok(())), "the refused ones take no place");
+        }
+        assert!(line.begin(11).is_err());
     }
 }
