@@ -2,7 +2,7 @@
 
 mod host;
 
-use ddlp_device::controller::{IO_QUEUES_MAX, QUEUE_ENTRIES_MAX};
+use ddlp_device::controller::{IO_QUEUES_MAX, Output, Payload, QUEUE_ENTRIES_MAX};
 use ddlp_nvme::admin::{GetLogPage, SetFeatures};
 use ddlp_nvme::fabrics::{
     CONTROLLER_ANY, ConnectCommand, ConnectData, ConnectFault, Disconnect, PropertyGet, PropertySet,
@@ -93,6 +93,7 @@ fn every_wrong_admin_command_has_its_status() {
         (command(AdminOpcode::SET_FEATURES.0, 0, save.dwords(), 0), Status::FEATURE_NOT_SAVEABLE),
         (feature(AdminOpcode::SET_FEATURES, FeatureId::NUMBER_OF_QUEUES, 0xFFFF), Status::INVALID_FIELD),
         (feature(AdminOpcode::GET_FEATURES, FeatureId(0x7F), 0), Status::INVALID_FIELD),
+        (feature(AdminOpcode::GET_FEATURES, FeatureId::HOST_BEHAVIOR, 0), Status::SGL_DATA_LENGTH),
         (activation(9, 1), Status::INVALID_PROGRAM_INDEX),
         (activation(0, 1), Status::NO_PROGRAM),
         (activation(0, 2), Status::INVALID_FIELD),
@@ -176,6 +177,54 @@ fn every_wrong_io_command_has_its_status() {
     assert!(bench.status(queue, entry, &data).same_code(Status::INVALID_FIELD));
     assert!(bench.started.is_empty());
     assert_eq!(bench.subsystem.counters().errors, 2 + 9 + 2);
+}
+
+#[test]
+fn data_is_described_by_one_sgl_of_the_transports() {
+    let mut bench = Bench::new(&[]);
+    let (admin, controller_id) = bench.host(HOST_NQN, 1, 0);
+    let queue = bench.io(controller_id, HOST_NQN, 1, 1);
+    bench.load(admin, 0);
+    let (execute, data) = execute(&images::request(1, 1, vec![0, 1]), 0);
+    let commands = [
+        (admin, identify(Cns::CONTROLLER, 0, Csi::NVM)),
+        (admin, log_page(LogId::SMART.0, Csi::NVM, 512, true)),
+        (admin, command(AdminOpcode::KEEP_ALIVE.0, 0, [0; 6], 0)),
+        (queue, read(1, 0, 1)),
+        (queue, execute),
+    ];
+    for (conn, good) in commands {
+        // Fused, and every PSDT but that of an SGL without metadata.
+        for flags in [0x00, 0x80, 0xC0, 0x41, 0x42, 0x43] {
+            let found = bench.status(conn, SubmissionEntry { flags, ..good }, &data);
+            assert_eq!(found, Status::INVALID_FIELD.do_not_retry(), "{good:?} with flags {flags:#x}");
+        }
+        let to_host = good.opcode & 0b11 == 0b10;
+        for kind in [0x00, 0x0A, 0x01, 0x11, 0x40, 0x50, 0x5F, 0xF0] {
+            let mut entry = good;
+            entry.data.kind = kind;
+            if good.data.length.get() > 0 && (to_host || kind != 0x01) {
+                let found = bench.status(conn, entry, &data);
+                assert_eq!(found, Status::SGL_DESCRIPTOR_TYPE.do_not_retry(), "{good:?} with type {kind:#x}");
+            }
+        }
+    }
+    assert!(bench.started.is_empty());
+}
+
+#[test]
+fn an_answer_is_no_larger_than_its_page() {
+    let mut bench = Bench::new(&[]);
+    let (admin, _) = bench.host(HOST_NQN, 1, 0);
+    let asked = 1 << 20;
+    for log in [LogId::SUPPORTED.0, LogId::ERROR.0, LogId::SMART.0, LogId::EFFECTS.0, 0xC0, 0xC1] {
+        let outputs = bench.subsystem.command(admin, &log_page(log, Csi::NVM, asked, true), &[], bench.now);
+        let [Output::Complete { payload: Payload::Page { bytes, zeros }, .. }] = &outputs[..] else {
+            panic!("{outputs:?}")
+        };
+        assert!(bytes.len() <= 4096, "log {log:#x}: {} bytes are held", bytes.len());
+        assert_eq!(bytes.len() + zeros, asked as usize);
+    }
 }
 
 #[test]

@@ -171,12 +171,12 @@ fn replay(text: &str) {
                 compare(&command, recorded, &entry, events.get(&pdu.conn).copied().unwrap_or(0));
                 let bytes = match &payload {
                     Payload::None => 0,
-                    Payload::Bytes(bytes) => bytes.len(),
+                    Payload::Page { bytes, zeros } => bytes.len() + zeros,
                     Payload::Blocks { bytes, .. } => *bytes,
                 };
                 assert_eq!(bytes, read_bytes.remove(&key).unwrap_or(0), "{command:?}");
-                if let Payload::Bytes(page) = payload {
-                    check_page(&command, &page);
+                if let Payload::Page { bytes, .. } = payload {
+                    check_page(&command, &bytes);
                 }
                 compared += 1;
             }

@@ -5,15 +5,18 @@ mod host;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::slot::SlotHeader;
 use ddlp_csd::{DATASET_NSID, RESULTS_NSID};
+use ddlp_device::slots::Backing;
 use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand, ConnectData, ConnectResult};
 use ddlp_nvme::tcp::{CapsuleCommand, Digests, FatalStatus, IcReq, ReadyToTransfer};
-use ddlp_nvme::{AdminOpcode, Status};
+use ddlp_nvme::{AdminOpcode, LogId, Status};
 use host::agent::{TestAgent, settings};
 use host::images::{Gated, check_slot, program, request};
 use host::{Association, BOTH, HOST_NQN, Line, Received, command, execute, read};
+use nix::sys::socket::{setsockopt, sockopt};
 use std::io::Write;
 use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 use zerocopy::IntoBytes;
 
 fn start() -> (TestAgent, Arc<Gated>) {
@@ -126,19 +129,69 @@ fn a_command_identifier_in_use_is_refused() {
     let mut association = Association::new(agent.at(), 1, Digests::NONE);
     association.load(0, &program(CorruptPolicy::Fail).to_bytes().unwrap(), 4096);
     let mut queue = association.open_queue(1, 8, true);
-    for slot in 0..2 {
+    let submit = |queue: &mut Line, slot| {
         let (mut entry, data) = execute(&request(slot, slot, vec![0]), 0);
         entry.command_id = 5.into();
         queue.submit(&host::in_capsule(entry), &data);
-    }
-    match queue.receive() {
-        Received::Response(entry) => assert!(entry.status().same_code(Status::COMMAND_ID_CONFLICT)),
-        other => panic!("{other:?}"),
+    };
+    submit(&mut queue, 0);
+    // That one was refused does not make room for the next one.
+    for slot in 1..4 {
+        submit(&mut queue, slot);
+        match queue.receive() {
+            Received::Response(entry) => assert!(entry.status().same_code(Status::COMMAND_ID_CONFLICT)),
+            other => panic!("{other:?}"),
+        }
     }
     dataset.open();
     match queue.receive() {
         Received::Response(entry) => assert_eq!(entry.status(), Status::SUCCESS),
         other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_page_is_filled_up_by_zeros() {
+    let (agent, _dataset) = start();
+    for digests in [Digests::NONE, BOTH, Digests { header: false, data: true }] {
+        let mut association = Association::new(agent.at(), 1, digests);
+        let page = association.log(LogId::FIRMWARE_SLOT.0, 512);
+        assert!(page.iter().any(|&byte| byte != 0));
+        for bytes in [4, 516, 70_000, 600_000, 1 << 20] {
+            let filled = association.log(LogId::FIRMWARE_SLOT.0, bytes);
+            let (said, zeros) = filled.split_at(page.len().min(filled.len()));
+            assert_eq!(filled.len(), bytes as usize);
+            assert!(page.starts_with(said) && zeros.iter().all(|&byte| byte == 0), "{bytes} bytes");
+        }
+    }
+}
+
+/// Hosts that ask for blocks and take none, on more connections than there ever were buffers in common.
+#[test]
+fn a_host_that_takes_no_blocks_keeps_them_from_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let dataset = Arc::new(Gated::default());
+    let mut settings = settings();
+    settings.results = Backing::File(directory.path().join("slots"));
+    let agent = TestAgent::start(settings, dataset);
+    let association = Association::new(agent.at(), 1, Digests::NONE);
+    let other = Association::new(agent.at(), 2, Digests::NONE);
+    let of = |association: &Association, id| association.open_queue(id, 64, true);
+    let mut stalled: Vec<Line> = (1..=16).map(|id| of(&association, id)).chain([of(&other, 1)]).collect();
+    for line in &mut stalled {
+        setsockopt(&line.stream, sockopt::RcvBuf, &4096).unwrap();
+        for id in 0..32 {
+            let mut entry = read(RESULTS_NSID, 0, 256);
+            entry.command_id = id.into();
+            line.submit(&entry, &[]);
+        }
+    }
+    let third = Association::new(agent.at(), 3, Digests::NONE);
+    let mut queue = of(&third, 1);
+    // Less than SEND_TIME, which ends the others.
+    queue.stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    for _ in 0..64 {
+        assert_eq!(queue.ok(read(RESULTS_NSID, 0, 256), &[]).1.len(), 1 << 20);
     }
 }
 

@@ -164,7 +164,10 @@ impl Subsystem {
             return Answer::result(SUPPORTED.into());
         }
         match command.feature {
-            FeatureId::HOST_BEHAVIOR => Answer::data(features.host_behavior.to_vec()),
+            FeatureId::HOST_BEHAVIOR if (entry.data.length.get() as usize) < HOST_BEHAVIOR_BYTES => {
+                Err(Status::SGL_DATA_LENGTH.do_not_retry())
+            }
+            FeatureId::HOST_BEHAVIOR => Answer::data(features.host_behavior.to_vec(), 0),
             _ => Answer::result(value.into()),
         }
     }

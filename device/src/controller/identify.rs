@@ -79,7 +79,7 @@ impl Subsystem {
             Cns::IO_COMMAND_SETS => command_set_vector(&[Csi::NVM, Csi::COMPUTE]).to_vec(),
             _ => return Err(Status::INVALID_FIELD.do_not_retry()),
         };
-        Answer::data(page)
+        Answer::data(page, 0)
     }
 
     fn controller(&self, controller_id: u16) -> IdentifyController {

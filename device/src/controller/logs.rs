@@ -88,9 +88,8 @@ impl Subsystem {
             return Err(Status::SGL_DATA_LENGTH.do_not_retry());
         }
         let page = self.page(queue, entry, &command)?;
-        let mut data = window(&page, command.offset, asked).ok_or(invalid)?.to_vec();
-        data.resize(asked as usize, 0);
-        Answer::data(data)
+        let data = window(&page, command.offset, asked).ok_or(invalid)?;
+        Answer::data(data.to_vec(), asked as usize - data.len())
     }
 
     fn page(&self, queue: QueuePair, entry: &SubmissionEntry, command: &GetLogPage) -> Result<Vec<u8>, Status> {

@@ -70,8 +70,14 @@ pub enum Region {
 pub enum Payload {
     /// No data.
     None,
-    /// These bytes.
-    Bytes(Vec<u8>),
+    /// A page, filled up by zeros to what the host asked for. They are made when they are sent, so that answers that a
+    /// host does not take are no larger than what there is to say.
+    Page {
+        /// The page.
+        bytes: Vec<u8>,
+        /// Zeros behind it.
+        zeros: usize,
+    },
     /// Bytes of a namespace, to be read when they are sent. If that fails, the completion is an unrecovered read error.
     Blocks {
         /// Which namespace.
@@ -171,8 +177,8 @@ impl Answer {
         Ok(Self::Now(result, Payload::None))
     }
 
-    fn data(bytes: Vec<u8>) -> Outcome {
-        Ok(Self::Now(0, Payload::Bytes(bytes)))
+    fn data(bytes: Vec<u8>, zeros: usize) -> Outcome {
+        Ok(Self::Now(0, Payload::Page { bytes, zeros }))
     }
 }
 
@@ -198,10 +204,24 @@ impl Subsystem {
     /// Commands that take no data get none, however much the host offers: their own status says what is wrong.
     pub fn data_wanted(&self, conn: ConnId, command: &SubmissionEntry) -> Result<usize, Status> {
         let fabrics = command.opcode == FABRICS_OPCODE;
-        let code = if fabrics { fabrics_type(command).0 } else { command.opcode };
-        if Direction::of(code) != Direction::Write {
-            return Ok(0);
+        // Earlier editions reserve the byte in Fabrics commands.
+        if !fabrics && !command.is_plain() {
+            return Err(Status::INVALID_FIELD.do_not_retry());
         }
+        let code = if fabrics { fabrics_type(command).0 } else { command.opcode };
+        match Direction::of(code) {
+            Direction::Write => self.host_data(conn, command),
+            // Only the transport moves data to the host.
+            Direction::Read if command.data.length.get() > 0 && !command.data.is_transport() => {
+                Err(Status::SGL_DESCRIPTOR_TYPE.do_not_retry())
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// [`Self::data_wanted`] of a command whose data goes to the controller.
+    fn host_data(&self, conn: ConnId, command: &SubmissionEntry) -> Result<usize, Status> {
+        let fabrics = command.opcode == FABRICS_OPCODE;
         let most = match self.queues.get(&conn) {
             _ if fabrics => usize::from(fabrics_type(command) == FabricsType::CONNECT) * connect::DATA_BYTES,
             None => 0,

@@ -7,7 +7,7 @@
 use super::hub::{Line, Outgoing};
 use super::media::Media;
 use super::{C2H_DATA_BYTES_MAX, READ_BYTES_MAX, SEND_TIME};
-use crate::controller::{Payload, Region, TRANSFER_BYTES_MAX};
+use crate::controller::{Payload, Region};
 use ddlp_nvme::tcp::encode::DataPiece;
 use ddlp_nvme::tcp::{CapsuleResponse, DataDigest, Digests};
 use ddlp_nvme::{CompletionEntry, Status};
@@ -17,7 +17,6 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
 
@@ -25,17 +24,16 @@ use tokio::time::timeout;
 const STAGED_BYTES_MAX: usize = 64 * 1024;
 /// Data up to this size is copied behind its header, larger data is sent from where it lies.
 const COPY_BYTES_MAX: usize = 16 * 1024;
+/// Buffers that are kept for the next blocks.
+const FREE_BUFFERS_MAX: usize = 16;
+/// What fills up pages.
+static ZEROS: [u8; COPY_BYTES_MAX] = [0; COPY_BYTES_MAX];
 
-/// Buffers for blocks on their way to hosts.
+/// Buffers for blocks on their way to hosts. A connection has one at most: a host that does not take its blocks keeps
+/// that one from nobody else.
+#[derive(Default)]
 pub struct Buffers {
-    permits: Semaphore,
     free: Mutex<Vec<Vec<u8>>>,
-}
-
-impl Default for Buffers {
-    fn default() -> Self {
-        Self { permits: Semaphore::new(READ_BYTES_MAX / TRANSFER_BYTES_MAX), free: Mutex::default() }
-    }
 }
 
 impl Buffers {
@@ -46,7 +44,10 @@ impl Buffers {
     }
 
     fn give_back(&self, buffer: Vec<u8>) {
-        self.free.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(buffer);
+        let mut free = self.free.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if free.len() < FREE_BUFFERS_MAX {
+            free.push(buffer);
+        }
     }
 }
 
@@ -95,7 +96,9 @@ impl Writer<'_> {
         match item {
             Outgoing::Pdu(pdu) => self.staged.extend_from_slice(&pdu),
             Outgoing::Response(completion, Payload::None) => self.stage_response(&completion),
-            Outgoing::Response(completion, Payload::Bytes(bytes)) => self.send_data(&completion, &bytes).await?,
+            Outgoing::Response(completion, Payload::Page { bytes, zeros }) => {
+                self.send_page(&completion, &bytes, zeros).await?
+            }
             Outgoing::Response(completion, Payload::Blocks { region, offset, bytes }) => {
                 self.send_blocks(&completion, region, offset, bytes).await?;
             }
@@ -133,56 +136,92 @@ impl Writer<'_> {
         }
     }
 
-    async fn send_data(&mut self, completion: &CompletionEntry, data: &[u8]) -> io::Result<()> {
-        let digests = self.digests();
+    async fn send_page(&mut self, completion: &CompletionEntry, page: &[u8], zeros: usize) -> io::Result<()> {
+        let total = page.len() + zeros;
         let mut offset = 0;
-        for piece in data.chunks(C2H_DATA_BYTES_MAX) {
-            self.stage_piece(completion, offset, piece.len(), data.len());
-            offset += piece.len();
-            if piece.len() <= COPY_BYTES_MAX {
-                self.staged.extend_from_slice(piece);
-            } else {
-                self.flush(true).await?;
-                self.write(piece, digests.data || offset < data.len()).await?;
-            }
-            if digests.data {
-                let mut digest = DataDigest::new();
-                digest.update(piece);
-                self.staged.extend_from_slice(&digest.wire());
-            }
+        while offset < total {
+            let length = (total - offset).min(C2H_DATA_BYTES_MAX);
+            let here = &page[offset.min(page.len())..(offset + length).min(page.len())];
+            self.send_piece(completion, offset, (here, length - here.len()), total).await?;
+            offset += length;
         }
         self.finish_data(completion);
         Ok(())
     }
 
+    /// One C2HData: some bytes, and zeros behind them.
+    async fn send_piece(
+        &mut self,
+        completion: &CompletionEntry,
+        offset: usize,
+        (data, zeros): (&[u8], usize),
+        total: usize,
+    ) -> io::Result<()> {
+        let (digests, length) = (self.digests(), data.len() + zeros);
+        self.stage_piece(completion, offset, length, total);
+        let mut digest = DataDigest::new();
+        let mut left = length;
+        while left > 0 {
+            let part = if left > zeros { data } else { &ZEROS[..left.min(ZEROS.len())] };
+            left -= part.len();
+            let more = left > 0 || digests.data || offset + length < total;
+            if part.len() > COPY_BYTES_MAX {
+                self.flush(true).await?;
+                self.write(part, more).await?;
+            } else {
+                self.staged.extend_from_slice(part);
+                if self.staged.len() >= STAGED_BYTES_MAX {
+                    self.flush(more).await?;
+                }
+            }
+            if digests.data {
+                digest.update(part);
+            }
+        }
+        if digests.data {
+            self.staged.extend_from_slice(&digest.wire());
+        }
+        Ok(())
+    }
+
+    /// Blocks that are read in pieces: only what is about to be sent is in memory.
     async fn send_blocks(
         &mut self,
         completion: &CompletionEntry,
         region: Region,
-        offset: u64,
+        start: u64,
         bytes: usize,
     ) -> io::Result<()> {
         if region == Region::Results && self.media.slots().in_memory() && !self.digests().data {
-            return self.send_mapped(completion, offset, bytes).await;
+            return self.send_mapped(completion, start, bytes).await;
         }
         let buffers = self.buffers;
-        let _permit = buffers.permits.acquire().await.map_err(io::Error::other)?;
-        let (media, mut buffer) = (self.media.clone(), buffers.take(bytes));
-        let read = move || {
-            let read = media.read(region, offset, &mut buffer);
-            (read, buffer)
-        };
-        let (read, buffer) = tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?;
-        match read {
-            Ok(()) => self.send_data(completion, &buffer).await?,
-            Err(error) => {
-                tracing::error!(%error, ?region, offset, bytes, "blocks cannot be read");
+        let mut offset = 0;
+        while offset < bytes {
+            let length = (bytes - offset).min(READ_BYTES_MAX);
+            let (media, mut buffer) = (self.media.clone(), buffers.take(length));
+            let at = start + offset as u64;
+            let read = move || {
+                let read = media.read(region, at, &mut buffer);
+                (read, buffer)
+            };
+            let (read, buffer) = tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?;
+            let sent = match &read {
+                Ok(()) => self.send_piece(completion, offset, (&buffer, 0), bytes).await,
+                Err(_) => Ok(()),
+            };
+            buffers.give_back(buffer);
+            sent?;
+            if let Err(error) = read {
+                tracing::error!(%error, ?region, at, length, "blocks cannot be read");
                 let mut failed = *completion;
                 failed.status_field = Status::UNRECOVERED_READ.to_wire().into();
                 self.stage_response(&failed);
+                return Ok(());
             }
+            offset += length;
         }
-        buffers.give_back(buffer);
+        self.finish_data(completion);
         Ok(())
     }
 

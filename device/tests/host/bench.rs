@@ -84,7 +84,7 @@ impl Bench {
                 Output::Complete { conn, completion, payload } => {
                     let id = completion.command_id.get();
                     self.answers.push((conn, id, completion.status(), completion.result.get()));
-                    self.data = if let Payload::Bytes(bytes) = payload { bytes } else { Vec::new() };
+                    self.data = page(payload).unwrap_or_default();
                 }
                 Output::Start(job) => self.started.push(job.id),
                 Output::Cancel(id) => self.cancelled.push(id),
@@ -157,6 +157,13 @@ impl Bench {
         self.ok(admin, command(0x85, 3, load.dwords(), program.len()), &program);
         self.ok(admin, activation(index, 1), &[]);
     }
+}
+
+/// A page with the zeros behind it.
+pub fn page(payload: Payload) -> Option<Vec<u8>> {
+    let Payload::Page { mut bytes, zeros } = payload else { return None };
+    bytes.resize(bytes.len() + zeros, 0);
+    Some(bytes)
 }
 
 pub fn activation(index: u16, select: u8) -> SubmissionEntry {
