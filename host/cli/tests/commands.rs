@@ -119,6 +119,26 @@ fn bad_images_are_named_by_pack_and_inspect() {
 }
 
 #[test]
+fn a_repaired_sample_is_said_to_be_rewritten() {
+    let home = photos(0);
+    let folder = home.path();
+    let path = folder.join("photos/class_001/000001.jpg");
+    let mut bytes = fs::read(&path).unwrap();
+    // A decoder passes over bytes between two markers with a warning.
+    let scan = bytes.windows(2).position(|two| two == [0xff, 0xda]).unwrap();
+    bytes.splice(scan..scan, [0; 4]);
+    fs::write(&path, bytes).unwrap();
+    let said = succeed(folder, "pack photos p.ddlp");
+    assert!(said.contains("repaired  class_001/000001.jpg"), "{said}");
+    let said = succeed(folder, "inspect p.ddlp");
+    assert!(said.contains("23 as they were, 1 rewritten") && said.contains("1 repaired"), "{said}");
+    let said = succeed(folder, "inspect p.ddlp --sample class_001/000001.jpg");
+    assert!(said.contains("rewritten when it was packed"), "{said}");
+    let said = succeed(folder, "inspect p.ddlp --sample 0");
+    assert!(said.contains("kept") && !said.contains("rewritten"), "{said}");
+}
+
+#[test]
 fn a_pack_is_not_overwritten_unasked() {
     let home = photos(0);
     let folder = home.path();

@@ -145,12 +145,13 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         cpu,
         slots,
     };
-    say(args, &outcome)?;
-    if is_complete {
-        return Ok(Ending::Done);
+    if !is_complete {
+        let asked = text::plural(args.rounds, "round");
+        // A terminal has written ^C.
+        eprintln!("\nstopped by {} before the end of {asked}; whole runs were measured of this:", interrupt::WHAT);
     }
-    eprintln!("stopped by {} before the end of {}", interrupt::WHAT, text::plural(args.rounds, "round"));
-    Ok(Ending::Interrupted)
+    say(args, &outcome)?;
+    Ok(if is_complete { Ending::Done } else { Ending::Interrupted })
 }
 
 fn kinds(args: &DualArgs) -> Vec<Slots> {
