@@ -195,6 +195,25 @@ fn a_host_that_takes_no_blocks_keeps_them_from_nobody() {
     }
 }
 
+/// The medium fails in the middle of a read: data that was sent before is followed by a status.
+#[test]
+fn blocks_that_cannot_be_read_fail_their_command_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut settings = settings();
+    let file = directory.path().join("slots");
+    settings.results = Backing::File(file.clone());
+    let agent = TestAgent::start(settings, Arc::new(Gated::default()));
+    let association = Association::new(agent.at(), 1, Digests::NONE);
+    // Without flow control success may be said in the data: it must not be.
+    for (number, flow_control) in [(1, true), (2, false)] {
+        let mut queue = association.open_queue(number, 8, flow_control);
+        std::fs::File::options().write(true).open(&file).unwrap().set_len(600 << 10).unwrap();
+        let (entry, data) = queue.run(read(RESULTS_NSID, 0, 256), &[]);
+        assert_eq!((entry.status(), data.len()), (Status::UNRECOVERED_READ, 512 << 10));
+        assert_eq!(queue.ok(read(RESULTS_NSID, 0, 128), &[]).1.len(), 512 << 10);
+    }
+}
+
 #[test]
 fn violations_are_answered_by_a_term_req() {
     let (agent, _dataset) = start();
