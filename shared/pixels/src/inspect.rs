@@ -8,6 +8,7 @@
 use crate::error::{CorruptReason, PixelError};
 use crate::jpeg;
 use crate::jpeg::ffi::{BlockRow, Object};
+use crate::large;
 use crate::range;
 use crate::source::Limits;
 
@@ -75,7 +76,9 @@ fn check(object: &mut Object, file: &[u8], limits: Limits) -> Result<Verdict, Pi
 }
 
 fn start_pixels(object: &mut Object, file: &[u8], limits: Limits) -> Result<u32, PixelError> {
+    let _turn;
     let mut opened = jpeg::open(object, file, limits, false)?;
+    _turn = large::turn(opened.header.whole_bytes());
     let width = opened.header.width;
     opened.start(0, width, 0)?;
     let mut row = vec![0; width as usize * opened.channels()];
@@ -87,6 +90,7 @@ fn read_whole(object: &mut Object, file: &[u8], limits: Limits) -> Result<Findin
     let opened = jpeg::open(object, file, limits, true)?;
     let header = opened.header;
     limits.check_memory(header.coefficient_bytes)?;
+    let _turn = large::turn(header.coefficient_bytes);
     let mut coefficients = opened.into_coefficients()?;
     let mut clamped = 0u32;
     for component in 0..header.components.min(4) as usize {

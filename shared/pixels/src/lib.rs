@@ -18,6 +18,7 @@ pub mod fuzz;
 pub mod geometry;
 mod inspect;
 mod jpeg;
+mod large;
 mod normalize;
 mod orient;
 mod panics;

@@ -4,6 +4,7 @@ use crate::draw::Draw;
 use crate::error::PixelError;
 use crate::inspect::{self, Verdict};
 use crate::jpeg::{self, JpegRows, exif, ffi::Object};
+use crate::large;
 use crate::orient::Upright;
 use crate::passes::Passes;
 use crate::pipeline::Pipeline;
@@ -40,7 +41,7 @@ struct Scratch {
 }
 
 /// Scratch that is larger than this is given back after the sample that needed it.
-const KEPT_SCRATCH_BYTES: usize = 16 << 20;
+const KEPT_SCRATCH_BYTES: usize = 2 << 20;
 
 impl Preparer {
     /// A decoder with these limits.
@@ -100,7 +101,10 @@ impl Preparer {
         out: &mut [u8],
     ) -> Result<Prepared, PixelError> {
         let Scratch { band, upright, passes, .. } = &mut self.scratch;
+        // Before the open file, which holds the memory: it is dropped after it.
+        let _turn;
         let opened = jpeg::open(&mut self.jpeg, file, self.limits, false)?;
+        _turn = large::turn(opened.header.whole_bytes());
         let mut rows = JpegRows::new(opened, band);
         match if pipeline.exif_orientation { exif::orientation(file) } else { 1 } {
             1 => passes.run(&mut rows, pipeline, draw, self.limits, out)?,
@@ -121,8 +125,8 @@ impl Preparer {
         out: &mut [u8],
     ) -> Result<Prepared, PixelError> {
         let Scratch { whole, raw, passes, .. } = &mut self.scratch;
-        let (width, height) = raster::decode(file, format, self.limits, raw, whole)?;
-        let mut image = Interleaved { width, height, pixels: whole };
+        let decoded = raster::decode(file, format, self.limits, raw, whole)?;
+        let mut image = Interleaved { width: decoded.width, height: decoded.height, pixels: whole };
         passes.run(&mut image, pipeline, draw, self.limits, out)?;
         Ok(Prepared::default())
     }

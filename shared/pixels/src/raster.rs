@@ -10,6 +10,7 @@ use image::error::{ImageError, LimitErrorKind};
 use image::{ColorType, ImageDecoder};
 
 use crate::error::PixelError;
+use crate::large;
 use crate::panics;
 use crate::source::{Format, ImageInfo, Limits};
 
@@ -20,7 +21,7 @@ pub(crate) fn decode(
     limits: Limits,
     raw: &mut Vec<u8>,
     pixels: &mut Vec<u8>,
-) -> Result<(u32, u32), PixelError> {
+) -> Result<Decoded, PixelError> {
     panics::contained(|| with_decoder(file, format, limits, Decode { limits, raw, pixels }))??
 }
 
@@ -72,6 +73,13 @@ impl Job for Describe {
     }
 }
 
+/// A decoded image; its pixels lie where the caller wanted them.
+pub(crate) struct Decoded {
+    pub width: u32,
+    pub height: u32,
+    _turn: Option<large::Turn>,
+}
+
 struct Decode<'a> {
     limits: Limits,
     raw: &'a mut Vec<u8>,
@@ -79,7 +87,7 @@ struct Decode<'a> {
 }
 
 impl Job for Decode<'_> {
-    type Output = Result<(u32, u32), PixelError>;
+    type Output = Result<Decoded, PixelError>;
 
     fn run(self, mut decoder: impl ImageDecoder) -> Result<Self::Output, ImageError> {
         let (width, height) = decoder.dimensions();
@@ -96,6 +104,7 @@ impl Job for Decode<'_> {
         if count == 0 {
             return Ok(Err(PixelError::Malformed { message: format!("an image of {width}x{height} pixels") }));
         }
+        let turn = large::turn(raw_bytes.saturating_add(count * 3));
         decoder.set_limits(image_limits(self.limits))?;
         // Decoders may leave out pixels: those are zero, not the last image's.
         self.raw.clear();
@@ -104,7 +113,7 @@ impl Job for Decode<'_> {
             return Ok(Err(error));
         }
         decoder.read_image(self.raw)?;
-        Ok(rgb_from(color, self.raw, self.pixels).map(|()| (width, height)))
+        Ok(rgb_from(color, self.raw, self.pixels).map(|()| Decoded { width, height, _turn: turn }))
     }
 }
 

@@ -46,6 +46,13 @@ pub struct Header {
     pub coefficient_bytes: u64,
 }
 
+impl Header {
+    /// Bytes that decoding to pixels needs for the whole image at once: none, unless it comes in several scans.
+    pub fn whole_bytes(&self) -> u64 {
+        if self.multiple_scans != 0 { self.coefficient_bytes } else { 0 }
+    }
+}
+
 /// `struct ddlp_encode_params`.
 #[repr(C)]
 pub struct EncodeParams {

@@ -1,0 +1,68 @@
+//! A bound on the memory of large images that a process decodes at the same time.
+//!
+//! Most images are decoded in bands and need little. Progressive JPEG needs all coefficients, and other formats are decoded whole:
+//! with a thread per core, images of some megapixels would add up. Those take turns; small ones never wait.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// An image that needs no more than this does not count.
+const SMALL_BYTES: u64 = 4 << 20;
+/// Memory of large images at once. One that needs more is decoded alone.
+const AT_ONCE_BYTES: u64 = 32 << 20;
+
+static IN_USE: Mutex<u64> = Mutex::new(0);
+static GIVEN_BACK: Condvar = Condvar::new();
+
+/// The right to use memory for a large image, until it is dropped.
+pub(crate) struct Turn {
+    bytes: u64,
+}
+
+/// Waits until an image of `bytes` may be decoded. Not to be called while a turn is held.
+pub(crate) fn turn(bytes: u64) -> Option<Turn> {
+    if bytes <= SMALL_BYTES {
+        return None;
+    }
+    let in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_full = |in_use: &mut u64| *in_use > 0 && in_use.saturating_add(bytes) > AT_ONCE_BYTES;
+    let mut in_use = GIVEN_BACK.wait_while(in_use, is_full).unwrap_or_else(PoisonError::into_inner);
+    *in_use += bytes;
+    Some(Turn { bytes })
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *IN_USE.lock().unwrap_or_else(PoisonError::into_inner) -= self.bytes;
+        GIVEN_BACK.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    fn large_images_take_turns_and_small_ones_do_not() {
+        assert!(turn(SMALL_BYTES).is_none());
+        let (now, most) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for thread in 0..8u64 {
+                let (now, most) = (&now, &most);
+                scope.spawn(move || {
+                    for round in 0..200 {
+                        // Some of them larger than the bound.
+                        let bytes = SMALL_BYTES * (2 + (thread + round) % 9);
+                        let _turn = turn(bytes);
+                        let counted = bytes.min(AT_ONCE_BYTES);
+                        most.fetch_max(now.fetch_add(counted, Ordering::SeqCst) + counted, Ordering::SeqCst);
+                        std::thread::yield_now();
+                        now.fetch_sub(counted, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        let most = most.into_inner();
+        assert!((SMALL_BYTES..=AT_ONCE_BYTES).contains(&most), "{most} bytes at once");
+    }
+}
