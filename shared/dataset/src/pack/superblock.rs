@@ -119,9 +119,8 @@ impl Layout {
         raw.data_bytes = self.data_bytes.into();
         raw.identity = *self.identity.as_bytes();
         raw.source_identity = *self.source_identity.as_bytes();
-        let kind = self.source_kind.as_bytes();
-        let kind = &kind[..kind.len().min(raw.source_kind.len())];
-        raw.source_kind[..kind.len()].copy_from_slice(kind);
+        let kind_bytes = self.source_kind.floor_char_boundary(raw.source_kind.len());
+        raw.source_kind[..kind_bytes].copy_from_slice(&self.source_kind.as_bytes()[..kind_bytes]);
         for (entry, section) in raw.table.iter_mut().zip(&self.sections) {
             entry.kind = section.part.code().into();
             entry.flags = FLAG_REQUIRED.into();
@@ -157,9 +156,15 @@ impl Layout {
     }
 
     fn from_raw(raw: &RawSuperblock) -> Result<Self, String> {
-        let count = raw.sections.get() as usize;
-        let table = raw.table.get(..count).ok_or_else(|| format!("{count} sections, at most {SECTIONS_MAX} fit"))?;
-        let kind = String::from_utf8_lossy(&raw.source_kind);
+        let (block_bytes, count) = (raw.block_bytes.get(), raw.sections.get() as usize);
+        if u64::from(block_bytes) != BLOCK_BYTES {
+            return Err(format!("blocks of {block_bytes} bytes, only {BLOCK_BYTES} are possible"));
+        }
+        let too_many = || format!("{count} sections, at most {SECTIONS_MAX} fit");
+        let (table, unused) = raw.table.split_at_checked(count).ok_or_else(too_many)?;
+        if [&raw.reserved[..], unused.as_bytes(), &raw.reserved_tail].concat().iter().any(|&byte| byte != 0) {
+            return Err("bytes that must be 0 are not".to_owned());
+        }
         let layout = Layout {
             file_bytes: raw.file_bytes.get(),
             samples: raw.samples.get(),
@@ -168,7 +173,7 @@ impl Layout {
             data_bytes: raw.data_bytes.get(),
             identity: Identity::from_bytes(raw.identity),
             source_identity: Identity::from_bytes(raw.source_identity),
-            source_kind: kind.trim_end_matches('\0').to_owned(),
+            source_kind: source_kind(&raw.source_kind)?,
             sections: table.iter().map(Section::from_raw).collect::<Result<_, _>>()?,
         };
         layout.check_extents()?;
@@ -230,11 +235,25 @@ impl Layout {
     }
 }
 
+/// The text before the padding.
+fn source_kind(bytes: &[u8]) -> Result<String, String> {
+    match str::from_utf8(bytes).map(|text| text.trim_end_matches('\0')) {
+        Ok(kind) if !kind.contains('\0') => Ok(kind.to_owned()),
+        _ => Err(format!("the kind of its source, \"{}\", is no text", bytes.escape_ascii())),
+    }
+}
+
 impl Section {
     fn from_raw(raw: &RawSection) -> Result<Self, String> {
-        let part = Part::from_code(raw.kind.get());
-        if matches!(part, Part::Unknown(_)) && raw.flags.get() & FLAG_REQUIRED != 0 {
+        let (part, flags) = (Part::from_code(raw.kind.get()), raw.flags.get());
+        if flags & !FLAG_REQUIRED != 0 {
+            return Err(format!("flags {flags:#x} of the {part}, of which this program knows bit 0 only"));
+        }
+        if matches!(part, Part::Unknown(_)) && flags & FLAG_REQUIRED != 0 {
             return Err(format!("{part} is needed to read it, and this program does not know it"));
+        }
+        if raw.reserved.get() != 0 {
+            return Err(format!("a reserved field of the {part} is not 0"));
         }
         Ok(Self { part, offset: raw.offset.get(), length: raw.length.get(), crc32c: raw.crc32c.get() })
     }

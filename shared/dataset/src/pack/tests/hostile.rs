@@ -8,18 +8,23 @@ use std::path::PathBuf;
 
 /// Byte offsets in the superblock, as `docs/pack.md` gives them.
 const VERSION: usize = 8;
+const BLOCK_SIZE: usize = 12;
 const FILE_BYTES: usize = 16;
 const SAMPLES: usize = 24;
 const CLASSES: usize = 32;
 const SECTIONS: usize = 36;
 const DATA_OFFSET: usize = 40;
 const DATA_BYTES: usize = 48;
+const SOURCE_KIND: usize = 120;
+const RESERVED: std::ops::Range<usize> = 128..256;
 const TABLE: usize = 256;
+const RESERVED_TAIL: std::ops::Range<usize> = 2304..4092;
 /// Fields of an entry of the section table.
 const KIND: usize = 0;
 const FLAGS: usize = 4;
 const OFFSET: usize = 8;
 const LENGTH: usize = 16;
+const SECTION_RESERVED: usize = 28;
 /// Fields of a record.
 const RECORD_LENGTH: usize = 8;
 const WIDTH: usize = 16;
@@ -67,7 +72,8 @@ impl Forgery {
             let crc = crc32c::crc32c(&self.bytes[at..at + 60]);
             self.put(at + 60, &crc.to_le_bytes());
         }
-        for (position, section) in self.layout.sections.clone().iter().enumerate() {
+        let count = u32::from_le_bytes(self.bytes[SECTIONS..SECTIONS + 4].try_into().unwrap()) as usize;
+        for (position, section) in self.layout.sections.clone().iter().enumerate().take(count) {
             let crc = crc32c::crc32c(&self.bytes[section.offset as usize..][..section.length as usize]);
             self.put(TABLE + 32 * position + 24, &crc.to_le_bytes());
         }
@@ -147,6 +153,43 @@ fn more_samples_than_the_records_hold() {
 }
 
 #[test]
+fn another_block_size() {
+    says(superblock(|f| f.put(BLOCK_SIZE, &0u32.to_le_bytes())), "blocks of 0 bytes");
+    says(superblock(|f| f.put(BLOCK_SIZE, &512u32.to_le_bytes())), "blocks of 512 bytes");
+}
+
+#[test]
+fn bytes_of_the_superblock_that_must_be_zero() {
+    let unused = TABLE + 32 * 4;
+    for at in
+        [RESERVED.start, RESERVED.end - 1, unused, RESERVED_TAIL.start - 1, RESERVED_TAIL.start, RESERVED_TAIL.end - 1]
+    {
+        says(superblock(|f| f.put(at, &[1])), "must be 0");
+    }
+}
+
+#[test]
+fn fields_of_a_section_that_mean_nothing() {
+    for flags in [2u32, 3, 1 << 31, 0xFFFF_FFFE] {
+        says(superblock(|f| f.put(f.entry(Part::Names) + FLAGS, &flags.to_le_bytes())), "flags");
+        let Err(FormatError::Malformed { problem, .. }) = with_a_further_section(flags).open() else {
+            panic!("it opens")
+        };
+        says(problem, "of the section 77");
+    }
+    says(superblock(|f| f.put(f.entry(Part::Labels) + SECTION_RESERVED, &[9])), "reserved field of the labels section");
+}
+
+#[test]
+fn a_kind_of_source_that_is_no_text() {
+    says(superblock(|f| f.put(SOURCE_KIND, &[0xFF; 8])), "is no text");
+    says(superblock(|f| f.put(SOURCE_KIND, b"tar\0x\0\0\0")), "is no text");
+    let mut forgery = Forgery::new();
+    forgery.put(SOURCE_KIND, b"eightbit");
+    assert_eq!(forgery.open().unwrap().layout().source_kind, "eightbit");
+}
+
+#[test]
 fn no_samples() {
     says(
         superblock(|f| {
@@ -173,7 +216,11 @@ fn more_sections_than_the_table_holds() {
 
 #[test]
 fn a_section_that_is_missing_or_there_twice() {
-    says(superblock(|f| f.put(SECTIONS, &3u32.to_le_bytes())), "0 times a classes section");
+    let without_classes = superblock(|f| {
+        f.put(SECTIONS, &3u32.to_le_bytes());
+        f.put(TABLE + 32 * 3, &[0; 32]);
+    });
+    says(without_classes, "0 times a classes section");
     says(superblock(|f| f.put(f.entry(Part::Classes) + KIND, &2u32.to_le_bytes())), "2 times a labels section");
 }
 
