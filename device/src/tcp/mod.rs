@@ -25,8 +25,8 @@ pub const H2C_DATA_BYTES_MAX: u32 = 128 * 1024;
 pub const C2H_DATA_BYTES_MAX: usize = 512 * 1024;
 /// Host data of one connection that has been asked for by R2T and not arrived; further commands wait for their R2T.
 pub const TRANSFER_BYTES_MAX: usize = 1 << 20;
-/// Blocks of one connection that are in memory on their way to its host: 32 MiB over all connections.
-pub const READ_BYTES_MAX: usize = 256 * 1024;
+/// Blocks of one connection that are in memory on their way to its host: 64 MiB over all connections.
+pub const READ_BYTES_MAX: usize = 512 * 1024;
 const _: () = assert!(READ_BYTES_MAX <= C2H_DATA_BYTES_MAX);
 /// Bytes taken from a socket at once.
 pub const RECEIVE_BYTES: usize = 32 * 1024;
