@@ -3,6 +3,7 @@
 //! `docs/pack.md` describes the same in prose. All numbers are little endian.
 
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// First bytes of a pack.
@@ -15,6 +16,13 @@ pub const BLOCK_BYTES: u64 = 4096;
 pub const RECORD_BYTES: usize = 64;
 /// Largest number of bytes in the name of a sample.
 pub const NAME_BYTES_MAX: u32 = 1 << 16;
+/// Largest number of samples: their labels have 4 GiB, their records 64 GiB.
+pub const SAMPLES_MAX: u64 = 1 << 30;
+/// Largest number of bytes in the name of a class: four times what a directory's name can have.
+pub const CLASS_NAME_BYTES_MAX: u32 = 1 << 10;
+/// Bytes of a section or of padding that are read at a time: whole blocks.
+const PIECE_BYTES: u64 = 1 << 20;
+const _: () = assert!(PIECE_BYTES.is_multiple_of(BLOCK_BYTES));
 
 /// Why a file is no valid pack.
 #[derive(Debug, thiserror::Error)]
@@ -137,24 +145,16 @@ pub(super) fn classes_to_bytes(classes: &[String]) -> Vec<u8> {
     bytes
 }
 
-/// Reads the classes section.
-pub(super) fn classes_from_bytes(mut bytes: &[u8], count: u32) -> Result<Vec<String>, String> {
-    let mut classes = Vec::new();
-    for index in 0..count {
-        let missing = || format!("class {index} of {count} is cut short");
-        let (length, rest) = bytes.split_first_chunk::<4>().ok_or_else(missing)?;
-        let (name, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or_else(missing)?;
-        let name = std::str::from_utf8(name).map_err(|_| format!("the name of class {index} is not UTF-8"))?;
-        classes.push(name.to_owned());
-        bytes = rest;
-    }
-    if bytes.is_empty() { Ok(classes) } else { Err(format!("{} bytes follow the last class", bytes.len())) }
-}
-
 /// Writes the checksum of what lies before `at` to `at`, the last four bytes.
 pub(super) fn seal(bytes: &mut [u8], at: usize) {
     let (body, crc) = bytes.split_at_mut(at);
     crc.copy_from_slice(&crc32c::crc32c(body).to_le_bytes());
+}
+
+/// Cuts an extent into what is read at a time: offset and length of each piece.
+pub(super) fn pieces(extent: Range<u64>) -> impl Iterator<Item = (u64, usize)> {
+    let end = extent.end;
+    extent.step_by(PIECE_BYTES as usize).map(move |at| (at, (end - at).min(PIECE_BYTES) as usize))
 }
 
 /// `bytes` rounded up to whole blocks, unless that exceeds a `u64`.

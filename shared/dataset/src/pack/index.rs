@@ -58,6 +58,11 @@ impl Index {
         self.name(record).unwrap_or_else(|_| format!("#{index} (its name is damaged)"))
     }
 
+    /// The error for what a part says though its checksum fits.
+    pub(super) fn malformed(&self, part: Part, problem: String) -> FormatError {
+        FormatError::Malformed { path: self.file.path().to_owned(), part, problem }
+    }
+
     pub(super) fn location(&self, record: &IndexRecord) -> Location {
         Location { file: self.file.path().to_owned(), offset: record.offset, length: record.length.into() }
     }

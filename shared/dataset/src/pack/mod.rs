@@ -8,6 +8,7 @@
 //! The layout is described in `docs/pack.md`. It has room for further forms of samples and further sections: a reader
 //! refuses what it must know and does not, and passes over the rest.
 
+mod contents;
 mod file;
 mod format;
 mod index;
@@ -23,7 +24,9 @@ mod verification;
 mod writer;
 
 pub use file::PackFile;
-pub use format::{BLOCK_BYTES, FormatError, MAGIC, NAME_BYTES_MAX, Part, RECORD_BYTES, VERSION};
+pub use format::{
+    BLOCK_BYTES, CLASS_NAME_BYTES_MAX, FormatError, MAGIC, NAME_BYTES_MAX, Part, RECORD_BYTES, SAMPLES_MAX, VERSION,
+};
 pub use reader::{Pack, RESIDENT_RECORD_BYTES_MAX};
 pub use record::{IndexRecord, StoredForm, StoredVerdict};
 pub use report::{

@@ -1,21 +1,20 @@
 //! Reading samples from a pack.
 
+use super::contents::{ClassNames, LabelCheck, Labels};
 use super::file::PackFile;
-use super::format::{FormatError, Part, RECORD_BYTES, classes_from_bytes};
+use super::format::{FormatError, Part, RECORD_BYTES, pieces};
 use super::index::Index;
 use super::record::{IndexRecord, StoredForm, StoredVerdict};
-use super::superblock::{Layout, Section};
+use super::superblock::Layout;
 use crate::extent::read_extent;
 use crate::{Dataset, Form, Identity, Location, ReadError};
 use std::fs::File;
+use std::io;
 use std::path::Path;
 
 /// A records section up to this size is kept in memory; of a larger one, each read fetches its own record. So a pack of
-/// any length opens at once and costs 4 bytes of memory a sample.
+/// any length opens at once and costs at most 4 bytes of memory a sample.
 pub const RESIDENT_RECORD_BYTES_MAX: u64 = 8 << 20;
-
-/// Bytes of the labels section that are read at a time: a multiple of a label's.
-const PIECE_BYTES: u64 = 1 << 20;
 
 /// An open pack.
 ///
@@ -23,7 +22,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// rest is checked when it is used; [`verify`](super::verify) checks everything.
 pub struct Pack {
     index: Index,
-    labels: Vec<u32>,
+    labels: Labels,
     classes: Vec<String>,
     /// The records section, where it is small enough to stay.
     resident: Option<Vec<u8>>,
@@ -42,9 +41,8 @@ impl Pack {
         let labels = read_labels(&index)?;
         let classes = read_classes(&index)?;
         let mut pack = Self { index, labels, classes, resident: None };
-        let records = pack.layout().section(Part::Records);
-        if records.length <= RESIDENT_RECORD_BYTES_MAX {
-            pack.resident = Some(section_bytes(&pack.index.file, records)?);
+        if pack.layout().section(Part::Records).length <= RESIDENT_RECORD_BYTES_MAX {
+            pack.resident = Some(resident_records(&pack.index)?);
             pack.check_order()?;
         }
         Ok(pack)
@@ -77,11 +75,7 @@ impl Pack {
 
     /// Samples lie in the order of their indices and do not overlap.
     fn check_order(&self) -> Result<(), FormatError> {
-        let malformed = |index, problem| FormatError::Malformed {
-            path: self.index.file.path().to_owned(),
-            part: Part::Records,
-            problem: format!("sample {index}: {problem}"),
-        };
+        let malformed = |index, problem| self.index.malformed(Part::Records, format!("sample {index}: {problem}"));
         let mut free = self.layout().data_offset;
         for index in 0..self.layout().samples {
             let record = self.parsed(index).map_err(|problem| malformed(index, problem))?;
@@ -104,7 +98,7 @@ impl Dataset for Pack {
     }
 
     fn label(&self, index: u64) -> u32 {
-        self.labels[index as usize]
+        self.labels.get(index)
     }
 
     fn name(&self, index: u64) -> String {
@@ -154,45 +148,47 @@ impl Dataset for Pack {
     }
 }
 
-/// Reads a whole section and checks it. The superblock's check has bounded its length by the file's.
-fn section_bytes(file: &PackFile, section: Section) -> Result<Vec<u8>, FormatError> {
-    let path = || file.path().to_owned();
-    let mut bytes = Vec::new();
-    read_extent(file.file(), section.offset, section.length as usize, &mut bytes)
-        .map_err(|source| FormatError::Io { path: path(), source })?;
-    let (stored, computed) = (section.crc32c, crc32c::crc32c(&bytes));
-    if stored != computed {
-        return Err(FormatError::Checksum { path: path(), part: section.part, stored, computed });
-    }
-    Ok(bytes)
+/// Reads the whole records section, which is known to be small, and checks it.
+fn resident_records(index: &Index) -> Result<Vec<u8>, FormatError> {
+    let mut records = Vec::new();
+    read_section(index, Part::Records, |piece| {
+        records.try_reserve(piece.len())?;
+        records.extend_from_slice(piece);
+        Ok(())
+    })?;
+    Ok(records)
 }
 
-/// The labels, read piece by piece: there is never a second copy of all of them.
-pub(super) fn read_labels(index: &Index) -> Result<Vec<u32>, FormatError> {
-    let (layout, path) = (&index.layout, || index.file.path().to_owned());
-    let section = layout.section(Part::Labels);
-    let (mut labels, mut piece) = (Vec::with_capacity(layout.samples as usize), Vec::new());
-    let (mut at, mut computed) = (0, 0);
-    while at < section.length {
-        let bytes = (section.length - at).min(PIECE_BYTES);
-        read_extent(index.file.file(), section.offset + at, bytes as usize, &mut piece)
-            .map_err(|source| FormatError::Io { path: path(), source })?;
-        computed = crc32c::crc32c_append(computed, &piece);
-        labels.extend(piece.as_chunks().0.iter().map(|&label| u32::from_le_bytes(label)));
-        at += bytes;
-    }
-    if section.crc32c != computed {
-        return Err(FormatError::Checksum { path: path(), part: Part::Labels, stored: section.crc32c, computed });
-    }
-    let wrong = labels.iter().position(|&label| label >= layout.classes);
-    let Some(wrong) = wrong else { return Ok(labels) };
-    let problem = format!("sample {wrong} has label {}, and there are {} classes", labels[wrong], layout.classes);
-    Err(FormatError::Malformed { path: path(), part: Part::Labels, problem })
+pub(super) fn read_labels(index: &Index) -> Result<Labels, FormatError> {
+    let (mut labels, mut check) = (Labels::default(), LabelCheck::new(index.layout.classes));
+    read_section(index, Part::Labels, |piece| {
+        check.take(piece);
+        Ok(labels.append(piece)?)
+    })?;
+    check.finish().map_err(|problem| index.malformed(Part::Labels, problem))?;
+    Ok(labels)
 }
 
 pub(super) fn read_classes(index: &Index) -> Result<Vec<String>, FormatError> {
-    let bytes = section_bytes(&index.file, index.layout.section(Part::Classes))?;
-    let malformed =
-        |problem| FormatError::Malformed { path: index.file.path().to_owned(), part: Part::Classes, problem };
-    classes_from_bytes(&bytes, index.layout.classes).map_err(malformed)
+    let mut classes = ClassNames::new(index.layout.classes);
+    read_section(index, Part::Classes, |piece| {
+        classes.take(piece);
+        Ok(())
+    })?;
+    classes.finish().map_err(|problem| index.malformed(Part::Classes, problem))
+}
+
+/// Hands a section over piece by piece. Whether its checksum fits is known at the end only, and an error if not.
+fn read_section(index: &Index, part: Part, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> Result<(), FormatError> {
+    let path = || index.file.path().to_owned();
+    let section = index.layout.section(part);
+    let (mut piece, mut computed) = (Vec::new(), 0);
+    for (offset, length) in pieces(section.extent()) {
+        read_extent(index.file.file(), offset, length, &mut piece)
+            .and_then(|()| take(&piece))
+            .map_err(|source| FormatError::Io { path: path(), source })?;
+        computed = crc32c::crc32c_append(computed, &piece);
+    }
+    let stored = section.crc32c;
+    if stored == computed { Ok(()) } else { Err(FormatError::Checksum { path: path(), part, stored, computed }) }
 }

@@ -1,8 +1,8 @@
 //! What is said to and by `pack`: options, progress, summary, errors.
 
-use super::format::NAME_BYTES_MAX;
+use super::format::{CLASS_NAME_BYTES_MAX, NAME_BYTES_MAX, SAMPLES_MAX};
 use super::verification::Broken;
-use crate::Identity;
+use crate::{CLASSES_MAX, Identity};
 use ddlp_pixels::{CorruptReason, Limits};
 use std::io;
 use std::path::PathBuf;
@@ -166,6 +166,22 @@ pub enum PackError {
         index: u64,
         /// Bytes of its name.
         bytes: usize,
+    },
+    /// The name of a class is longer than a pack can hold.
+    #[error("the name of class {class} has {bytes} bytes, at most {CLASS_NAME_BYTES_MAX} are possible")]
+    ClassNameTooLong {
+        /// The class.
+        class: usize,
+        /// Bytes of its name.
+        bytes: usize,
+    },
+    /// More samples or classes than a pack can hold.
+    #[error("a source of {samples} samples in {classes} classes: a pack has at most {SAMPLES_MAX} and {CLASSES_MAX}")]
+    TooMany {
+        /// Number of samples.
+        samples: u64,
+        /// Number of classes.
+        classes: usize,
     },
     /// The source is larger than any file.
     #[error("a source of {samples} samples does not fit into a file")]

@@ -1,12 +1,16 @@
 //! The first block of a pack: what the file holds, and where.
 
-use super::format::{BLOCK_BYTES, MAGIC, Part, RECORD_BYTES, VERSION, seal};
+use super::format::{BLOCK_BYTES, CLASS_NAME_BYTES_MAX, MAGIC, Part, RECORD_BYTES, SAMPLES_MAX, VERSION, seal};
 use crate::{CLASSES_MAX, Identity};
+use std::ops::Range;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Entries in the section table.
 pub const SECTIONS_MAX: usize = 64;
+
+/// Largest number of bytes that a class takes in its section.
+const CLASS_BYTES_MAX: u64 = 4 + CLASS_NAME_BYTES_MAX as u64;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 const SUPERBLOCK_CRC_AT: usize = BLOCK - 4;
@@ -228,8 +232,15 @@ impl Layout {
         if self.samples == 0 {
             return Err("no samples".to_owned());
         }
-        if self.classes as usize > CLASSES_MAX || u64::from(self.classes) * 4 > self.section(Part::Classes).length {
-            return Err(format!("{} classes", self.classes));
+        if self.samples > SAMPLES_MAX {
+            return Err(format!("{} samples, at most {SAMPLES_MAX} are possible", self.samples));
+        }
+        let (classes, length) = (u64::from(self.classes), self.section(Part::Classes).length);
+        if self.classes as usize > CLASSES_MAX {
+            return Err(format!("{classes} classes, at most {CLASSES_MAX} are possible"));
+        }
+        if !(classes * 4..=classes * CLASS_BYTES_MAX).contains(&length) {
+            return Err(format!("{classes} classes, but a {} of {length} bytes", Part::Classes));
         }
         Ok(())
     }
@@ -244,6 +255,11 @@ fn source_kind(bytes: &[u8]) -> Result<String, String> {
 }
 
 impl Section {
+    /// Its first byte, and the one behind its last.
+    pub(super) fn extent(&self) -> Range<u64> {
+        self.offset..self.offset + self.length
+    }
+
     fn from_raw(raw: &RawSection) -> Result<Self, String> {
         let (part, flags) = (Part::from_code(raw.kind.get()), raw.flags.get());
         if flags & !FLAG_REQUIRED != 0 {

@@ -4,6 +4,7 @@ mod faults;
 mod hostile;
 mod large;
 mod making;
+mod sparse;
 mod verifying;
 
 use super::{PackError, PackOptions, PackSummary, pack};

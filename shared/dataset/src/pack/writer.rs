@@ -1,6 +1,8 @@
 //! Making a pack.
 
-use super::format::{BLOCK_BYTES, NAME_BYTES_MAX, Part, RECORD_BYTES, classes_to_bytes, round_up};
+use super::format::{
+    BLOCK_BYTES, CLASS_NAME_BYTES_MAX, NAME_BYTES_MAX, Part, RECORD_BYTES, SAMPLES_MAX, classes_to_bytes, round_up,
+};
 use super::inspection::{Event, Inspected, Note, Run, inspect_all};
 use super::record::{IndexRecord, StoredVerdict};
 use super::report::{
@@ -10,7 +12,7 @@ use super::sections::{SectionWriter, pack_identity};
 use super::staging::{Staging, Unnamed, directory};
 use super::superblock::Layout;
 use super::verification::{VerifyError, VerifyProgress, verify_file};
-use crate::{Dataset, Identity, SAMPLE_BYTES_MAX};
+use crate::{CLASSES_MAX, Dataset, Identity, SAMPLE_BYTES_MAX};
 use nix::fcntl::{FallocateFlags, PosixFadviseAdvice, fallocate, posix_fadvise};
 use nix::sys::statvfs::statvfs;
 use std::fs::File;
@@ -79,6 +81,7 @@ struct Plan {
 
 impl Plan {
     fn new(source: &dyn Dataset) -> Result<Self, PackError> {
+        check_counts(source)?;
         let (mut names_bytes, mut source_bytes) = (0u64, 0u64);
         for index in 0..source.len() {
             let bytes = source.name(index).len();
@@ -123,6 +126,18 @@ impl Plan {
             }),
             _ => Ok(()),
         }
+    }
+}
+
+/// Refuses what a reader would refuse.
+fn check_counts(source: &dyn Dataset) -> Result<(), PackError> {
+    let (samples, classes) = (source.len(), source.classes());
+    if samples > SAMPLES_MAX || classes.len() > CLASSES_MAX {
+        return Err(PackError::TooMany { samples, classes: classes.len() });
+    }
+    match classes.iter().map(String::len).enumerate().find(|&(_, bytes)| bytes > CLASS_NAME_BYTES_MAX as usize) {
+        Some((class, bytes)) => Err(PackError::ClassNameTooLong { class, bytes }),
+        None => Ok(()),
     }
 }
 

@@ -287,7 +287,8 @@ fn class_names_that_lie_about_their_length() {
             forge(f, at);
         })
     };
-    says(classes(|f, at| f.put(at, &u32::MAX.to_le_bytes())), "class 0 of 2 is cut short");
+    says(classes(|f, at| f.put(at, &u32::MAX.to_le_bytes())), "class 0 has 4294967295 bytes");
+    says(classes(|f, at| f.put(at, &1000u32.to_le_bytes())), "class 0 of 2 is cut short");
     says(classes(|f, at| f.put(at + 10, &7u32.to_le_bytes())), "class 1 of 2 is cut short");
     says(classes(|f, at| f.put(at + 10, &5u32.to_le_bytes())), "1 bytes follow");
     says(classes(|f, at| f.put(at + 5, &[0xFF])), "not UTF-8");

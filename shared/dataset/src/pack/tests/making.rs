@@ -2,10 +2,11 @@
 
 use super::{Bench, Pixels, quietly};
 use crate::pack::{
-    JpegForm, Pack, PackError, PackOptions, Phase, StoredForm, StoredVerdict, Survey, VerdictEntry, pack, verify,
+    JpegForm, Pack, PackError, PackOptions, Phase, SAMPLES_MAX, StoredForm, StoredVerdict, Survey, VerdictEntry, pack,
+    verify,
 };
 use crate::samples::{contents, image};
-use crate::{Dataset, Form, Identity, Location, ReadError, open};
+use crate::{CLASSES_MAX, Dataset, Form, Identity, Location, ReadError, open};
 use ddlp_pixels::CorruptReason;
 use std::fs;
 use std::ops::ControlFlow;
@@ -196,6 +197,22 @@ fn a_name_that_is_too_long_is_refused() {
     let error = quietly(&Liar, &bench.path("out.ddlp"), &PackOptions::default()).unwrap_err();
     assert!(matches!(error, PackError::NameTooLong { index: 0, bytes: 70_000 }), "{error}");
     assert_eq!(bench.names(), ["source"]);
+}
+
+#[test]
+fn what_a_reader_would_refuse_is_not_packed() {
+    let bench = Bench::new(1, 1);
+    let error = |source: &Pixels| quietly(source, &bench.path("out.ddlp"), &PackOptions::default()).unwrap_err();
+    let many = error(&Pixels::new(SAMPLES_MAX + 1));
+    assert!(matches!(many, PackError::TooMany { samples: 1_073_741_825, classes: 3 }), "{many}");
+    let mut source = Pixels::new(3);
+    source.classes = vec![String::new(); CLASSES_MAX + 1];
+    assert!(matches!(error(&source), PackError::TooMany { samples: 3, classes: 1_048_577 }));
+    source.classes = vec!["short".to_owned(), "x".repeat(1025), "short".to_owned()];
+    assert!(matches!(error(&source), PackError::ClassNameTooLong { class: 1, bytes: 1025 }));
+    source.classes[1].pop();
+    quietly(&source, &bench.path("out.ddlp"), &PackOptions { verify: true, ..PackOptions::default() }).unwrap();
+    assert_eq!(Pack::open(&bench.path("out.ddlp")).unwrap().classes(), source.classes);
 }
 
 #[test]
