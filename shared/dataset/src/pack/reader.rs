@@ -159,7 +159,7 @@ fn resident_records(index: &Index) -> Result<Vec<u8>, FormatError> {
     Ok(records)
 }
 
-pub(super) fn read_labels(index: &Index) -> Result<Labels, FormatError> {
+fn read_labels(index: &Index) -> Result<Labels, FormatError> {
     let (mut labels, mut check) = (Labels::default(), LabelCheck::new(index.layout.classes));
     read_section(index, Part::Labels, |piece| {
         check.take(piece);
@@ -169,7 +169,7 @@ pub(super) fn read_labels(index: &Index) -> Result<Labels, FormatError> {
     Ok(labels)
 }
 
-pub(super) fn read_classes(index: &Index) -> Result<Vec<String>, FormatError> {
+fn read_classes(index: &Index) -> Result<Vec<String>, FormatError> {
     let mut classes = ClassNames::new(index.layout.classes);
     read_section(index, Part::Classes, |piece| {
         classes.take(piece);

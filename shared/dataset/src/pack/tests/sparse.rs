@@ -4,9 +4,10 @@
 
 use crate::pack::format::round_up;
 use crate::pack::index::Index;
-use crate::pack::{BLOCK_BYTES, FormatError, Layout, Pack, Part, SAMPLES_MAX, Section};
+use crate::pack::{BLOCK_BYTES, FormatError, Layout, Pack, Part, SAMPLES_MAX, Section, VerifyError, verify};
 use crate::{CLASSES_MAX, Dataset, Identity};
 use std::fs::File;
+use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -129,4 +130,24 @@ fn a_hole_of_class_names_is_refused_by_what_it_says() {
         panic!("it opens")
     };
     assert_eq!(problem, "4194304 bytes follow the last class");
+}
+
+#[test]
+fn verifying_can_be_stopped_in_a_section_and_in_padding() {
+    let hole = 32 << 20;
+    for claim in [Claim { names_bytes: hole, ..SMALL }, Claim { padding: hole, ..SMALL }] {
+        let sparse = Sparse::new(claim);
+        let calls_of = |calls_max: u32| {
+            let mut calls = 0;
+            let result = verify(&sparse.path, 1, &mut |_| {
+                calls += 1;
+                if calls == calls_max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            (calls, result)
+        };
+        let (calls, result) = calls_of(u32::MAX);
+        assert!(calls > 32 && result.is_ok(), "{calls} calls for {hole} bytes");
+        let (calls, result) = calls_of(20);
+        assert!(matches!((calls, result), (20, Err(VerifyError::Cancelled))));
+    }
 }
