@@ -3,6 +3,7 @@
 //! Most images are decoded in bands and need little. Progressive JPEG needs all coefficients, and other formats are decoded whole:
 //! with a thread per core, images of some megapixels would add up. Those take turns; small ones never wait.
 
+use crate::jpeg::ffi::trim_memory;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// An image that needs no more than this does not count.
@@ -13,7 +14,7 @@ const AT_ONCE_BYTES: u64 = 32 << 20;
 static IN_USE: Mutex<u64> = Mutex::new(0);
 static GIVEN_BACK: Condvar = Condvar::new();
 
-/// The right to use memory for a large image, until it is dropped.
+/// The right to use memory for a large image, until it is dropped. To be dropped after the memory.
 pub(crate) struct Turn {
     bytes: u64,
 }
@@ -32,6 +33,8 @@ pub(crate) fn turn(bytes: u64) -> Option<Turn> {
 
 impl Drop for Turn {
     fn drop(&mut self) {
+        // Its memory is free by now, but not yet there for the next one.
+        trim_memory();
         *IN_USE.lock().unwrap_or_else(PoisonError::into_inner) -= self.bytes;
         GIVEN_BACK.notify_all();
     }

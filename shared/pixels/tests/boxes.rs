@@ -57,6 +57,23 @@ fn random_resized_crop_is_torchvisions() {
 }
 
 #[test]
+fn sides_that_end_on_a_half_are_rounded_to_even_as_python_does() {
+    let side = |side: u32| {
+        let found = random_resized_crop(&mut SplitMix(1), (side, side), [0.25, 0.25], [1.0, 1.0]);
+        (found.width, found.height)
+    };
+    // 2.5 and 3.5.
+    assert_eq!((side(5), side(7)), ((2, 2), (4, 4)));
+    // Ten tries fail, as the box is wider than the image: the central box of full width is 2.5 or 3.5 high, or wide.
+    let central = |size, ratio| {
+        let found = random_resized_crop(&mut SplitMix(1), size, [3.0, 3.0], [ratio, ratio]);
+        (found.width, found.height)
+    };
+    assert_eq!((central((1, 5), 0.4), central((5, 1), 2.5)), ((1, 2), (2, 1)));
+    assert_eq!((central((2, 9), 4.0 / 7.0), central((9, 2), 1.75)), ((2, 4), (4, 2)));
+}
+
+#[test]
 fn random_crop_is_torchvisions() {
     for (text, mut line) in golden("crop ") {
         let mut words = SplitMix(line.next());

@@ -46,6 +46,12 @@ pub struct Header {
     pub coefficient_bytes: u64,
 }
 
+/// Gives memory that was freed back to the system, where the allocator would keep it.
+pub fn trim_memory() {
+    // SAFETY: it takes nothing and may be called by any thread at any time.
+    unsafe { ddlp_trim() }
+}
+
 impl Header {
     /// Bytes that decoding to pixels needs for the whole image at once: none, unless it comes in several scans.
     pub fn whole_bytes(&self) -> u64 {
@@ -78,6 +84,7 @@ struct Raw {
 
 unsafe extern "C" {
     fn ddlp_version() -> u32;
+    fn ddlp_trim();
     fn ddlp_new() -> *mut Raw;
     fn ddlp_free(jpeg: *mut Raw);
     fn ddlp_close(jpeg: *mut Raw);

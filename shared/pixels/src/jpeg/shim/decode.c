@@ -2,6 +2,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "shim.h"
 
@@ -13,6 +16,14 @@
 #if BITS_IN_JSAMPLE != 8 || JPEG_LIB_VERSION != 62
 #error "the 8-bit interface with the structures of libjpeg 6b is needed"
 #endif
+
+/* glibc keeps what was freed, in an arena per thread. */
+void ddlp_trim(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
 
 uint32_t ddlp_version(void) { return LIBJPEG_TURBO_VERSION_NUMBER; }
 
