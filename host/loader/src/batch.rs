@@ -5,6 +5,7 @@ use crate::drive::SlotLease;
 use crate::schedule::{BatchId, ProngId};
 use ddlp_csd::slot::SampleRecord;
 use ddlp_pixels::{Normalize, Shape};
+use half::f16;
 
 /// One batch: rows of u8 pixels, their sample ids and labels.
 ///
@@ -92,5 +93,10 @@ impl Batch {
     /// The rows normalised, `len × channels × height × width` f32 (NCHW), into `out` of exactly that many elements.
     pub fn normalize_into(&self, normalize: &Normalize, out: &mut [f32]) {
         normalize.f32_nchw(self.pixels(), self.shape, out);
+    }
+
+    /// The same as f16.
+    pub fn normalize_f16_into(&self, normalize: &Normalize, out: &mut [f16]) {
+        normalize.f16_nchw(self.pixels(), self.shape, out);
     }
 }

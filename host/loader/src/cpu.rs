@@ -82,6 +82,7 @@ fn prepare(
         *doing.lock().expect("no panic while the board is locked") =
             Some(Doing { id: job.id, sample_id, since: Instant::now() });
         let record = preparer.prepare(&*task.dataset, &task.program, context, sample_id, row);
+        engine.memory.look();
         job.records[number].set(record).expect("each row is handed out once");
     }
     *doing.lock().expect("no panic while the board is locked") = None;

@@ -13,6 +13,7 @@ use crate::plan::PlanEpoch;
 use crate::recorder::Recorder;
 use crate::report::CorruptReport;
 use crate::schedule::{BatchId, CPU, Finished, ProngId, Room, Schedule};
+use crate::usage::MemoryPeak;
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::{Outcome, SampleRecord};
 use ddlp_dataset::Dataset;
@@ -87,6 +88,8 @@ pub(crate) struct Engine {
     /// The CPU prong may have work.
     work: Arc<Condvar>,
     stop: AtomicBool,
+    /// Of the process.
+    pub memory: MemoryPeak,
     /// The associations with drives, by prong.
     links: Mutex<BTreeMap<ProngId, Weak<dyn Controller>>>,
 }
@@ -110,6 +113,7 @@ impl Engine {
             delivery: Condvar::new(),
             work,
             stop: AtomicBool::new(false),
+            memory: MemoryPeak::new(),
             links: Mutex::default(),
         }
     }

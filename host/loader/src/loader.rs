@@ -12,15 +12,12 @@ use crate::report::Report;
 use crate::schedule::{CPU, Schedule, ScheduleConfig};
 use crate::setup::Setup;
 use crate::state::LoaderState;
-use crate::usage;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long drives have for an orderly end of a run before their associations are cut.
 const LEAVE_WITHIN: Duration = Duration::from_millis(500);
-/// Shortest time between two looks at the memory of the process.
-const MEMORY_LOOK: Duration = Duration::from_millis(20);
 /// How often it is looked whether they have.
 const LEAVE_LOOK: Duration = Duration::from_millis(1);
 
@@ -39,7 +36,6 @@ pub struct Loader {
     doing: Arc<DoingBoard>,
     waiting: Vec<DriveProng>,
     running: Vec<JoinHandle<()>>,
-    memory_sampled: Instant,
     is_over: bool,
 }
 
@@ -92,7 +88,6 @@ impl Loader {
             doing: Arc::new((0..options.threads).map(|_| Mutex::new(None)).collect()),
             waiting,
             running: Vec::new(),
-            memory_sampled: begun,
             is_over: false,
         })
     }
@@ -125,7 +120,10 @@ impl Loader {
 
     /// The figures of the run up to now.
     pub fn report(&self) -> Report {
-        self.engine.lock().recorder.report()
+        self.engine.memory.look();
+        let mut report = self.engine.lock().recorder.report();
+        report.peak_memory_mb = self.engine.memory.bytes() as f64 / 1e6;
+        report
     }
 
     /// A handle that shows from another thread how far the run is.
@@ -156,16 +154,7 @@ impl Loader {
         Ok(())
     }
 
-    /// Looks at the memory of the process now and then, without the lock.
-    fn sample_memory(&mut self) {
-        if self.memory_sampled.elapsed() >= MEMORY_LOOK {
-            self.memory_sampled = Instant::now();
-            let bytes = usage::anonymous_bytes().unwrap_or(0);
-            self.engine.lock().recorder.memory(bytes);
-        }
-    }
-
-    fn wait(&mut self) -> Option<Result<Batch, LoaderError>> {
+    fn wait(&self) -> Option<Result<Batch, LoaderError>> {
         let asked = Instant::now();
         let mut warned_at = asked;
         let mut core = self.engine.lock();
@@ -176,7 +165,7 @@ impl Loader {
             }
             if let Some(delivered) = self.engine.deliver(&mut core, asked_s) {
                 drop(core);
-                self.sample_memory();
+                self.engine.memory.look();
                 if let Ok(batch) = &delivered {
                     self.engine.delivered(batch);
                 }
@@ -186,7 +175,7 @@ impl Loader {
                 return None;
             }
             drop(self.engine.wait_for_delivery(core, self.stall_after.min(Duration::from_secs(1))));
-            self.sample_memory();
+            self.engine.memory.look();
             core = self.engine.lock();
             if warned_at.elapsed() >= self.stall_after {
                 warned_at = Instant::now();

@@ -29,7 +29,6 @@ pub(crate) struct Recorder {
     spans: Thinned<Span>,
     deliveries: Thinned<Delivery>,
     end_s: f64,
-    peak_bytes: u64,
     /// Recoveries apart.
     faults: usize,
     /// Recoveries included.
@@ -56,7 +55,6 @@ impl Recorder {
             spans: Thinned::new(),
             deliveries: Thinned::new(),
             end_s: 0.0,
-            peak_bytes: 0,
             faults: 0,
             unlisted_faults: 0,
             corrupt: 0,
@@ -124,6 +122,7 @@ impl Recorder {
             at_s: now,
         });
         self.count_in_epoch(prong, id, images, asked_s, met);
+        self.tick();
     }
 
     fn count_in_epoch(&mut self, prong: ProngId, id: BatchId, images: usize, asked_s: f64, met: Option<u32>) {
@@ -145,9 +144,8 @@ impl Recorder {
         epoch.batches_by_prong[prong] += 1;
     }
 
-    /// The process has this much memory of its own now. To be called often enough for energy counters that wrap.
-    pub fn memory(&mut self, bytes: u64) {
-        self.peak_bytes = self.peak_bytes.max(bytes);
+    /// To be called often enough for energy counters that wrap.
+    pub fn tick(&mut self) {
         if let Some(energy) = &mut self.energy {
             energy.tick();
         }
@@ -229,7 +227,6 @@ impl Recorder {
         report.images_per_s = if self.end_s > 0.0 { report.images as f64 / self.end_s } else { 0.0 };
         report.host_cpu_s = if self.start.is_some() { usage::cpu_s() - self.start_cpu_s } else { 0.0 };
         report.host_energy_j = self.energy.as_ref().and_then(usage::EnergyMeter::joules);
-        report.peak_memory_mb = self.peak_bytes as f64 / 1e6;
         report.meeting_point = report.epochs.last().and_then(|epoch| epoch.meeting_point);
         report.prongs = self.prongs();
         if self.unlisted_faults > 0 {

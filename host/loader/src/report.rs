@@ -47,7 +47,7 @@ pub struct Report {
     pub prongs: Vec<ProngReport>,
     /// Time the consumer waited for batches.
     pub consumer_wait_s: f64,
-    /// Share of the time in which the accelerator had work (simulated by `--step-ms`, or the time between requests).
+    /// Share of the time in which the accelerator had work, where the consumer knows it (`ddlp run --step-ms` simulates one).
     pub accelerator_utilisation: Option<f64>,
     /// Energy of the host's processors in joules, where a meter can be read.
     pub host_energy_j: Option<f64>,
@@ -95,7 +95,7 @@ pub struct ProngReport {
 }
 
 /// One corrupt sample.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct CorruptReport {
     /// Name in the dataset.
     pub sample: String,
@@ -110,7 +110,7 @@ pub struct CorruptReport {
 }
 
 /// One fault that the run survived.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct FaultReport {
     /// When.
     pub at_s: f64,
@@ -118,7 +118,7 @@ pub struct FaultReport {
     pub prong: String,
     /// Epoch and batch, when the fault hit one.
     pub batch: Option<(u32, u32)>,
-    /// Kind in one word: `lost`, `timeout`, `status`, `damaged`, `restart`, `rejoined`, `stall`, `refused`,
+    /// Kind in one word: `lost`, `timeout`, `status`, `damaged`, `slow`, `start`, `restart`, `rejoined`, `stall`, `refused`,
     /// `defect`.
     pub kind: &'static str,
     /// In words.

@@ -2,6 +2,7 @@
 
 use ddlp_csd::energy::{self, Meter};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// CPU time of this process in seconds, user and system.
@@ -19,6 +20,40 @@ pub fn anonymous_bytes() -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kib * 1024)
+}
+
+/// Shortest time between two looks at the memory of the process.
+const MEMORY_PERIOD: Duration = Duration::from_millis(20);
+
+/// The peak of the process's memory, from looks now and then by whichever thread comes by.
+#[derive(Debug)]
+pub struct MemoryPeak {
+    start: Instant,
+    /// Milliseconds since the start of the last look.
+    looked_ms: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl MemoryPeak {
+    /// Nothing seen yet.
+    pub fn new() -> Self {
+        Self { start: Instant::now(), looked_ms: AtomicU64::new(0), bytes: AtomicU64::new(0) }
+    }
+
+    /// Looks, unless somebody has just done so.
+    pub fn look(&self) {
+        let now_ms = self.start.elapsed().as_millis() as u64;
+        let last_ms = self.looked_ms.load(Ordering::Relaxed);
+        let is_due = now_ms >= last_ms + MEMORY_PERIOD.as_millis() as u64;
+        if is_due && self.looked_ms.compare_exchange(last_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.bytes.fetch_max(anonymous_bytes().unwrap_or(0), Ordering::Relaxed);
+        }
+    }
+
+    /// The largest seen.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
 }
 
 /// How often the energy counters are read.

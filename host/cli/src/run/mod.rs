@@ -64,7 +64,11 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let mut digest = args.digest.then(Digest::default);
     let delivered = deliver(&mut loader, args, interrupt, digest.as_mut());
     drop(live);
-    let (report, state, plan) = finish(loader, digest.as_ref());
+    let (mut report, state, plan) = finish(loader, digest.as_ref());
+    if args.step_ms > 0.0 && report.seconds > 0.0 {
+        // What is not waiting is the accelerator's work: this process does nothing else between two batches.
+        report.accelerator_utilisation = Some(1.0 - report.consumer_wait_s / report.seconds);
+    }
     drop(handling);
     let written = products::write(args, &report, &state, &plan, ended_early(&delivered).as_deref());
     conclude(args, &report, delivered, written)

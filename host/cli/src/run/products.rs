@@ -101,6 +101,7 @@ fn command_line(words: impl Iterator<Item = String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ddlp_host::report::{CorruptReport, FaultReport, ProngReport};
 
     #[test]
     fn a_command_can_be_pasted_into_a_shell() {
@@ -110,7 +111,12 @@ mod tests {
 
     #[test]
     fn the_json_report_has_the_promised_keys() {
-        let report = Report::default();
+        let report = Report {
+            prongs: vec![ProngReport::default()],
+            corrupt: vec![CorruptReport::default()],
+            faults: vec![FaultReport::default()],
+            ..Report::default()
+        };
         let figures = Figures {
             version: String::new(),
             command: String::new(),
@@ -142,6 +148,15 @@ mod tests {
             "slot_memory_mb",
         ] {
             assert!(json.get(key).is_some(), "{key}");
+        }
+        for (list, keys) in [
+            ("prongs", &["name", "batches", "images", "prepared", "busy_s", "images_per_s"][..]),
+            ("corrupt", &["sample", "reason", "action"]),
+            ("faults", &["at_s", "prong", "batch", "kind", "what"]),
+        ] {
+            for key in keys {
+                assert!(json[list][0].get(key).is_some(), "{list}[].{key}");
+            }
         }
     }
 }

@@ -24,6 +24,9 @@ const POLL_SLICE: Duration = Duration::from_millis(5);
 const POLL_SLICE_FULL: Duration = Duration::from_millis(20);
 /// A drive has this many times its expected time for what is queued, if that is longer than the configured time-out.
 const PATIENCE: f64 = 10.0;
+/// A batch that takes this many times what was expected is a fault, if it takes long enough to matter.
+const SLOW: f64 = 5.0;
+const SLOW_LEAST: Duration = Duration::from_millis(200);
 /// How long a slot that another host has is left alone.
 const FOREIGN_LOOK: Duration = Duration::from_secs(1);
 /// How long a drive may refuse every slot before it counts as lost, and how long it then does.
@@ -38,6 +41,9 @@ pub(super) struct Flight {
     pub slot: u32,
     generation: u64,
     sample_ids: Vec<u64>,
+    /// Seconds until its end by the drive's rate, when that is known.
+    expected_s: Option<f64>,
+    submitted: Instant,
     patience: Duration,
     deadline: Instant,
     cancelled: bool,
@@ -221,13 +227,16 @@ impl DriveProng {
                     continue;
                 }
             };
-            let patience = self.patience();
+            let expected_s = self.expected_s();
+            let patience = self.patience(expected_s);
             self.flights.push(Flight {
                 ticket,
                 id,
                 slot,
                 generation: self.generation,
                 sample_ids: request.sample_ids,
+                expected_s,
+                submitted: Instant::now(),
                 patience,
                 deadline: Instant::now() + patience,
                 cancelled: false,
@@ -246,11 +255,31 @@ impl DriveProng {
         }
     }
 
-    /// How long an Execute may take that is submitted now.
-    fn patience(&self) -> Duration {
-        let batch_s = self.engine.lock().schedule.batch_s(self.prong).unwrap_or(0.0);
-        let expected_s = batch_s * (self.flights.len() + 1) as f64;
+    /// How long an Execute that is submitted now is likely to take.
+    fn expected_s(&self) -> Option<f64> {
+        let batch_s = self.engine.lock().schedule.batch_s(self.prong)?;
+        Some(batch_s * (self.flights.len() + 1) as f64)
+    }
+
+    /// How long it may take.
+    fn patience(&self, expected_s: Option<f64>) -> Duration {
+        let expected_s = expected_s.unwrap_or(0.0);
         self.timeout.max(Duration::try_from_secs_f64(expected_s * PATIENCE).unwrap_or(Duration::MAX / 4))
+    }
+
+    /// A drive that has become much slower is a fault to name; the rate that is expected of it follows.
+    fn note_slowness(&self, flight: &Flight) {
+        let took = flight.submitted.elapsed();
+        if let Some(expected_s) = flight.expected_s
+            && took > SLOW_LEAST
+            && took.as_secs_f64() > SLOW * expected_s
+        {
+            let times = took.as_secs_f64() / expected_s;
+            let BatchId { epoch, batch } = flight.id;
+            let what =
+                format!("epoch {epoch} batch {batch} took {took:.1?}, {times:.0} times what was measured before");
+            self.engine.fault(self.prong, "slow", what);
+        }
     }
 
     fn check_deadlines(&self) -> Result<(), DriverError> {
@@ -283,6 +312,7 @@ impl DriveProng {
                 _ => Ok(()),
             };
         }
+        self.note_slowness(&flight);
         let Flight { id, slot, generation, sample_ids, .. } = flight;
         if self.engine.executed(self.prong, id) {
             self.tries = Tries::new(self.prong as u64);

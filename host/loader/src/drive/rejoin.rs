@@ -88,14 +88,10 @@ impl DriveProng {
         *unreachable_since = Instant::now();
         let engine = self.engine.clone();
         let restarted = self.endpoint.restart(&|| engine.is_stopped());
-        self.engine.fault(
-            self.prong,
-            "restart",
-            match restarted {
-                Ok(()) => "its agent was started again".into(),
-                Err(error) => format!("its agent cannot be started again: {error}"),
-            },
-        );
+        match restarted {
+            Ok(()) => self.engine.fault(self.prong, "restart", "its agent was started again".into()),
+            Err(error) => self.engine.fault(self.prong, "start", format!("its agent does not start: {error}")),
+        }
         true
     }
 }

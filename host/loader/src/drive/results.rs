@@ -8,6 +8,7 @@ use crate::engine::{GivenUp, Place};
 use crate::schedule::BatchId;
 use ddlp_csd::BLOCK_BYTES;
 use ddlp_csd::slot::{SampleRecord, SlotError, Wanted};
+use ddlp_dataset::Dataset;
 use ddlp_driver::DriverError;
 
 /// A finished batch that lies in its slot.
@@ -51,6 +52,7 @@ impl DriveProng {
     fn hand_over_shared(&mut self, held: Held) {
         let slot = self.slots.bytes(held.slot).expect("shared slots lie in the mapping");
         let checked = self.wanted(&held).check(slot).and_then(|found| {
+            check_labels(&*self.engine.task.dataset, &found.records)?;
             let payload = slot.get(found.payload.clone()).ok_or(SlotError::Inconsistent("payload extent"))?;
             found.check_payload(payload)?;
             Ok(found)
@@ -108,6 +110,7 @@ impl DriveProng {
         let mut head = vec![0; wanted.layout().payload_offset];
         link.read_slot(held.slot, 0, &mut head, timeout)?;
         let found = wanted.check(&head)?;
+        check_labels(&*self.engine.task.dataset, &found.records)?;
         let bytes = found.payload.len();
         let target = buffer.get_mut(..bytes.next_multiple_of(BLOCK_BYTES)).expect("a buffer has room for a batch");
         link.read_slot(held.slot, found.payload.start, target, timeout)?;
@@ -119,5 +122,15 @@ impl DriveProng {
     fn refuse(&mut self, held: &Held, kind: &'static str, error: &dyn std::error::Error) {
         self.slots.put(held.slot);
         self.engine.give_up(self.prong, held.id, GivenUp::Failed { kind, what: error.to_string() });
+    }
+}
+
+/// Labels are the dataset's, whoever prepared the rows.
+fn check_labels(dataset: &dyn Dataset, records: &[SampleRecord]) -> Result<(), SlotError> {
+    let is_right = |record: &SampleRecord| !record.has_row() || record.label == dataset.label(record.index);
+    if records.iter().all(is_right) {
+        Ok(())
+    } else {
+        Err(SlotError::Inconsistent("a row's label is not its sample's"))
     }
 }

@@ -321,9 +321,25 @@ fn a_plan_gives_each_prong_its_batches() {
 
 #[test]
 fn the_next_epoch_begins_while_this_one_drains() {
-    let two = World { epochs: 2, step_s: 0.0, ..world(Strategy::Wrr) };
-    let outcome = Simulation::new(two, 1).run();
-    assert!(80.0 / outcome.seconds / 2.0 > 0.97, "{}", outcome.seconds);
+    // An odd number of batches: one prong is idle for half of every epoch that ends before the next one begins.
+    for (strategy, batches) in [(Strategy::Wrr, 3), (Strategy::Ordered, 3), (Strategy::Wrr, 5), (Strategy::Ordered, 5)]
+    {
+        let short = World { batches, epochs: 40, ..world(strategy) };
+        let outcome = Simulation::new(short, 1).run();
+        let efficiency = f64::from(batches * 40) / outcome.seconds / 2.0;
+        assert!(efficiency > 0.97, "{strategy}, epochs of {batches}: {efficiency:.3}");
+    }
+}
+
+#[test]
+fn wrr_delivers_by_the_rates_when_the_consumer_is_the_bottleneck() {
+    // Both prongs are so far ahead that each always has something ready: the order is the weights' alone.
+    for (batch_s, share) in [([1.0, 3.0], 0.75), ([3.0, 1.0], 0.25), ([1.0, 1.0], 0.5)] {
+        let world = World { batches: 200, slots: 6, batch_s: batch_s.into(), step_s: 4.0, ..world(Strategy::Wrr) };
+        let outcome = Simulation::new(world, 1).run();
+        let by_cpu = outcome.order[40..160].iter().filter(|&&(_, prong)| prong == CPU).count() as f64 / 120.0;
+        assert!((by_cpu - share).abs() < 0.04, "{batch_s:?}: {by_cpu:.3} of the batches are the CPU's, not {share}");
+    }
 }
 
 #[test]
