@@ -1,8 +1,8 @@
 //! What sections say, taken in piece by piece: memory is spent on what a section holds, never on what it claims.
 //!
-//! A sparse file may be larger than any memory. What is kept of it is bounded by what lies on its disk: a block of labels
-//! that are all the same, as those of a hole are, is kept as one number, and no name of a class is longer than a quarter of
-//! a block.
+//! A sparse file may be larger than any memory. What is kept of it is bounded by what lies on its disk: a block of
+//! labels that are all the same, as those of a hole are, is kept as one number, and no name of a class is longer than a
+//! quarter of a block.
 
 use super::format::{BLOCK_BYTES, CLASS_NAME_BYTES_MAX};
 use std::collections::TryReserveError;
@@ -220,7 +220,10 @@ mod tests {
         }
 
         #[test]
-        fn class_names_do_not_depend_on_the_pieces(names in prop::collection::vec(".{0,40}", 0..20), piece in 1usize..100) {
+        fn class_names_do_not_depend_on_the_pieces(
+            names in prop::collection::vec(".{0,40}", 0..20),
+            piece in 1usize..100,
+        ) {
             let bytes = classes_to_bytes(&names);
             let parse = |bytes: &[u8], count| {
                 let mut classes = ClassNames::new(count);

@@ -3,7 +3,7 @@
 //! What the file says of itself is followed only where it has been checked: superblock, then sections, then records, then
 //! samples. Bytes that belong to nothing must be zero, so there is no bit that could change unnoticed.
 //!
-//! Everything is read in pieces of a MiB, and between two of them it can be stopped: what a sparse file claims costs time, no
+//! Everything is read in pieces of a MiB, and between two of them it can be stopped: what a sparse file claims costs no
 //! memory, and no more time than the caller wants to spend.
 
 mod samples;
@@ -151,9 +151,9 @@ pub enum VerifyError {
     Cancelled,
 }
 
-/// Checks every byte of a pack on `threads` threads (0 means one per core) and names what is broken. `progress` is called on
-/// this thread before every MiB of a section or of padding, and at least every 100 ms while samples are checked; a `Break` ends the
-/// work.
+/// Checks every byte of a pack on `threads` threads (0 means one per core) and names what is broken. `progress` is
+/// called on this thread for every MiB of a section or of padding, and at least every 100 ms while samples are checked;
+/// a `Break` ends the work.
 pub fn verify(
     path: &Path,
     threads: usize,
