@@ -270,6 +270,9 @@ fn errors_say_what_and_where() {
         ("sample-data photos", "photos"),
         ("sample-data more --images 2 --bad 3", "3"),
         ("bench dual missing.ddlp", "missing.ddlp"),
+        ("run photos --pipeline /dev/zero", "it has more than"),
+        ("run photos --plan-in /dev/zero", "it has more than"),
+        ("run photos --resume /dev/zero", "it has more than"),
     ] {
         let message = fail(folder, line);
         assert!(message.contains(expected), "{line}: {message}");

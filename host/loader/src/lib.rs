@@ -54,7 +54,7 @@ pub use drive::{DriveSpec, LocalDrive, LocalResults};
 pub use error::LoaderError;
 pub use loader::{Loader, Stopper};
 pub use order::LastBatch;
-pub use plan::{Plan, PlanEpoch, PlanError};
+pub use plan::{PLAN_BYTES_MAX, Plan, PlanEpoch, PlanError};
 pub use progress::{Progress, ProgressHandle, ProngProgress};
 pub use report::Report;
 pub use schedule::{Strategy, UnknownStrategy};

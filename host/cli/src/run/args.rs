@@ -62,7 +62,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Drives")]
     pub slots: Option<u32>,
     /// Where the local drive's results lie: shared (memory that both map), read (its own memory, read by NVMe/TCP), or a file
-    /// [default: shared]
+    /// (that both map: nobody else may shorten it meanwhile) [default: shared]
     #[arg(long, value_name = "shared|read|FILE", value_parser = parse_results, help_heading = "Drives")]
     pub results: Option<PathBuf>,
     /// Slows the local drive down to this share of its speed, for experiments [default: 1]

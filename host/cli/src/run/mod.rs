@@ -19,17 +19,22 @@ use crate::{Ending, cores, output, text};
 use anyhow::{Context, anyhow, bail};
 use ddlp_dataset::Dataset;
 use ddlp_host::report::Report;
-use ddlp_host::{Digest, Loader, LoaderError, LoaderState, Plan};
+use ddlp_host::{Digest, Loader, LoaderError, LoaderState, PLAN_BYTES_MAX, Plan};
 use ddlp_pixels::Pipeline;
 use job::Job;
 use placement::Placement;
 use products::Written;
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Largest description of a pipeline.
+const PIPELINE_BYTES_MAX: usize = 1 << 20;
+/// Largest state: it names each batch of an epoch.
+const STATE_BYTES_MAX: usize = 256 << 20;
 /// How long a simulated step sleeps before it looks for Ctrl-C.
 const STEP_PIECE: Duration = Duration::from_millis(50);
 
@@ -83,7 +88,8 @@ pub fn pipeline(name: &str) -> anyhow::Result<Pipeline> {
     if !path.exists() && path.extension().is_none() {
         bail!("there is no pipeline '{name}': the names are {}, or give a TOML file", Pipeline::NAMES.join(", "));
     }
-    let description = fs::read_to_string(path).with_context(|| format!("cannot read pipeline {name}"))?;
+    let description = read_file(path, PIPELINE_BYTES_MAX).with_context(|| format!("cannot read pipeline {name}"))?;
+    let description = String::from_utf8(description).with_context(|| format!("{name} is no text"))?;
     Pipeline::from_toml(&description)
         .with_context(|| format!("{name} is no valid pipeline (`ddlp run --help` shows one)"))
 }
@@ -139,13 +145,23 @@ fn build(
     })
 }
 
+/// Reads a file of at most so many bytes.
+fn read_file(path: &Path, most: usize) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > most {
+        bail!("it has more than {}", text::bytes(most as u64));
+    }
+    Ok(bytes)
+}
+
 fn read_plan(path: &Path) -> anyhow::Result<Plan> {
-    let bytes = fs::read(path).with_context(|| format!("cannot read plan {}", path.display()))?;
+    let bytes = read_file(path, PLAN_BYTES_MAX).with_context(|| format!("cannot read plan {}", path.display()))?;
     Plan::from_bytes(&bytes).with_context(|| format!("{} is no plan (--plan-out writes one)", path.display()))
 }
 
 fn read_state(path: &Path) -> anyhow::Result<LoaderState> {
-    let bytes = fs::read(path).with_context(|| format!("cannot read state {}", path.display()))?;
+    let bytes = read_file(path, STATE_BYTES_MAX).with_context(|| format!("cannot read state {}", path.display()))?;
     serde_json::from_slice(&bytes).with_context(|| format!("{} is no state (--state-out writes one)", path.display()))
 }
 
