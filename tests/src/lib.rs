@@ -3,9 +3,11 @@
 //! - [`photos`]: an ImageFolder of JPEG files of every kind, and its pack.
 //! - [`agent`]: `ddlp-device` as a child process that a test can kill, stop and start again.
 //! - [`proxy`]: a relay between loader and agent that follows a fault plan, PDU by PDU.
+//! - [`stand_in`]: programs that a loader starts in place of its own agent.
 //! - [`runs`]: a run of the loader, reduced to what tests compare.
 
 pub mod agent;
 pub mod photos;
 pub mod proxy;
 pub mod runs;
+pub mod stand_in;

@@ -40,6 +40,12 @@ fn options(index: u32) -> JpegOptions {
     }
 }
 
+/// The scene of a number as a JPEG file.
+pub fn image(number: u32, (width, height): (u32, u32), options: &JpegOptions) -> Vec<u8> {
+    let pixels = scene(width, height, options.layout.channels(), number);
+    jpeg(&pixels, width, height, options).expect("a scene is encodable")
+}
+
 impl Photos {
     /// `count` good images in three classes.
     pub fn new(count: u32) -> Self {
@@ -48,13 +54,14 @@ impl Photos {
 
     /// `count` images whose sizes are given by their number.
     pub fn with_sizes(count: u32, size: impl Fn(u32) -> (u32, u32)) -> Self {
+        Self::of(count, |index| image(index, size(index), &options(index)))
+    }
+
+    /// `count` files whose bytes are given by their number.
+    pub fn of(count: u32, bytes: impl Fn(u32) -> Vec<u8>) -> Self {
         let photos = Self { dir: tempfile::tempdir().expect("a folder for images") };
         for index in 0..count {
-            let (width, height) = size(index);
-            let options = options(index);
-            let pixels = scene(width, height, options.layout.channels(), index);
-            let bytes = jpeg(&pixels, width, height, &options).expect("a scene is encodable");
-            photos.write(index, &bytes);
+            photos.write(index, &bytes(index));
         }
         photos
     }

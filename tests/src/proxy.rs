@@ -3,6 +3,7 @@
 //! It passes PDUs on one by one; the plan sees each and may change it, hold it back, drop it or cut the connection in the
 //! middle of it. It is the network's side of the faults: nothing in loader or agent knows of it.
 
+use ddlp_nvme::cp::ExecuteProgram;
 use ddlp_nvme::tcp::COMMON_BYTES;
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -77,6 +78,18 @@ impl Pdu<'_> {
         self.command().is_some_and(|entry| entry[0] == 0x01 && entry[4..8] == 3u32.to_le_bytes())
     }
 
+    /// The slot that an Execute Program, or the one that this answers, is to fill.
+    pub fn slot(&self) -> Option<u64> {
+        let command = self.command().filter(|_| self.is_execute())?;
+        Some(ExecuteProgram::parse(zerocopy::transmute_ref!(&command)).parameter2)
+    }
+
+    /// True for a completion that says success.
+    pub fn is_success(&self) -> bool {
+        self.kind() == CAPSULE_RESPONSE
+            && self.bytes.get(22..24).is_some_and(|status| status[0] >> 1 == 0 && status[1] == 0)
+    }
+
     /// True for a read of the result namespace and what answers it.
     pub fn is_result_read(&self) -> bool {
         self.command().is_some_and(|entry| entry[0] == 0x02 && entry[4..8] == 2u32.to_le_bytes())
@@ -99,13 +112,22 @@ pub struct Proxy {
 impl Proxy {
     /// Relays to the agent at `agent` by the plan.
     pub fn start(agent: &str, plan: impl FnMut(&mut Pdu<'_>) -> Fate + Send + 'static) -> Self {
+        let agent = agent.to_string();
+        Self::start_to(move || agent.clone(), plan)
+    }
+
+    /// Relays by the plan to wherever the agent is when the loader connects.
+    pub fn start_to(
+        agent: impl Fn() -> String + Send + 'static,
+        plan: impl FnMut(&mut Pdu<'_>) -> Fate + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        let (agent, plan) = (agent.to_string(), Arc::new(Mutex::new(plan)));
+        let plan = Arc::new(Mutex::new(plan));
         std::thread::spawn(move || {
             static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
             for loader in listener.incoming().map_while(Result::ok) {
-                let Ok(upstream) = TcpStream::connect(&agent) else { continue };
+                let Ok(upstream) = TcpStream::connect(agent()) else { continue };
                 relay(loader, upstream, CONNECTIONS.fetch_add(1, Ordering::Relaxed), plan.clone());
             }
         });

@@ -1,9 +1,11 @@
 //! A run of the loader, reduced to what tests compare.
 
 use crate::agent::program;
+use ddlp_host::report::FaultReport;
 use ddlp_host::{Batch, Digest, DriveSpec, Loader, LoaderBuilder, LocalDrive, LocalResults, Report};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// What a run delivered.
 pub struct Run {
@@ -25,8 +27,12 @@ pub struct Run {
 
 impl Run {
     /// Runs to the end; `each` sees every batch.
-    pub fn with(builder: LoaderBuilder, mut each: impl FnMut(&Batch, &Loader)) -> Self {
-        let mut loader = builder.build().unwrap_or_else(|error| panic!("the loader builds: {}", chain(&error)));
+    pub fn with(builder: LoaderBuilder, each: impl FnMut(&Batch, &Loader)) -> Self {
+        Self::over(builder.build().unwrap_or_else(|error| panic!("the loader builds: {}", chain(&error))), each)
+    }
+
+    /// Runs a loader that is built to the end.
+    pub fn over(mut loader: Loader, mut each: impl FnMut(&Batch, &Loader)) -> Self {
         let mut digest = Digest::default();
         let (mut order, mut batches, mut counts) = (Vec::new(), Vec::new(), BTreeMap::new());
         while let Some(batch) = loader.next() {
@@ -67,10 +73,29 @@ impl Run {
         self.report.faults.iter().filter(|fault| fault.kind == kind).count()
     }
 
+    /// Faults, but for a drive that took its time: on a busy machine any may.
+    pub fn troubles(&self) -> Vec<&FaultReport> {
+        self.report.faults.iter().filter(|fault| fault.kind != "slow").collect()
+    }
+
     /// Batches that drives made.
     pub fn drive_batches(&self) -> usize {
         self.order.iter().filter(|&&(_, _, prong)| prong > 0).count()
     }
+}
+
+/// Waits for a condition that must come true, a minute at most.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < until, "{what} within a minute");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// False while the first drive is lost.
+pub fn drive_is_up(loader: &Loader) -> bool {
+    loader.progress().snapshot().prongs[1].is_up
 }
 
 /// An error with its causes.
@@ -91,5 +116,10 @@ pub fn loader(dataset: &Path) -> LoaderBuilder {
 
 /// A local drive with shared or read slots.
 pub fn local(results: LocalResults) -> DriveSpec {
-    DriveSpec::Local(LocalDrive { agent: Some(program("ddlp-device")), results, ..LocalDrive::default() })
+    local_by(program("ddlp-device"), results)
+}
+
+/// A local drive whose agent is this program.
+pub fn local_by(agent: PathBuf, results: LocalResults) -> DriveSpec {
+    DriveSpec::Local(LocalDrive { agent: Some(agent), results, ..LocalDrive::default() })
 }

@@ -38,7 +38,7 @@ fn the_order_free_digest_depends_on_no_strategy_thread_depth_or_kind_of_slot() {
         let run = Run::of(builder);
         run.assert_exactly_once(1, SAMPLES.into());
         assert_eq!(run.digest, reference.digest, "{name}");
-        assert!(run.report.faults.is_empty(), "{name}: {:?}", run.report.faults);
+        assert!(run.troubles().is_empty(), "{name}: {:?}", run.report.faults);
     }
 }
 

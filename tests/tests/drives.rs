@@ -1,0 +1,58 @@
+//! Several drives in one run, and several ranks with a drive each.
+
+use ddlp_host::{LocalResults, Strategy};
+use ddlp_tests::photos::Photos;
+use ddlp_tests::runs::{Run, loader, local};
+
+const SAMPLES: u32 = 160;
+
+#[test]
+fn two_drives_share_the_work_in_every_strategy() {
+    let photos = Photos::new(SAMPLES);
+    let reference = Run::of(loader(&photos.pack()).epochs(2));
+    let mut made = [0, 0];
+    for strategy in [Strategy::Csd, Strategy::Mte, Strategy::Wrr, Strategy::Ordered] {
+        for results in [LocalResults::Shared, LocalResults::Read] {
+            let name = format!("{strategy} {results:?}");
+            let builder = loader(&photos.pack()).epochs(2).threads(1).strategy(strategy);
+            let run = Run::of(builder.drive(local(results.clone())).drive(local(results)));
+            run.assert_exactly_once(2, SAMPLES.into());
+            assert_eq!(run.digest, reference.digest, "{name}");
+            if strategy.is_sequential() {
+                assert_eq!(run.ordered_digest, reference.ordered_digest, "{name}");
+            }
+            assert!(run.troubles().is_empty(), "{name}: {:?}", run.report.faults);
+            let names: Vec<&str> = run.report.prongs.iter().map(|prong| prong.name.as_str()).collect();
+            assert_eq!(names, ["cpu", "csd 1", "csd 2"], "{name}");
+            for (drive, made) in (1..).zip(&mut made) {
+                let batches = run.order.iter().filter(|&&(_, _, prong)| prong == drive).count();
+                assert_eq!(run.report.prongs[drive].batches, batches as u64, "{name}");
+                *made += batches;
+            }
+        }
+    }
+    assert!(made.iter().all(|&batches| batches > 0), "each drive took part: {made:?}");
+}
+
+#[test]
+fn two_ranks_with_a_drive_each_give_the_global_batches_of_one() {
+    let photos = Photos::new(SAMPLES);
+    let one = Run::of(loader(&photos.pack()).epochs(2));
+    for strategy in [Strategy::Csd, Strategy::Ordered] {
+        let rank = |rank| {
+            let builder = loader(&photos.pack()).epochs(2).threads(1).strategy(strategy).rank(rank, 2);
+            Run::of(builder.drive(local(LocalResults::Shared)))
+        };
+        let (rank, first) = std::thread::scope(|scope| {
+            let first = scope.spawn(|| rank(0));
+            (rank(1), first.join().expect("rank 0 ends well"))
+        });
+        let joined: Vec<Vec<u64>> =
+            first.batches.iter().zip(&rank.batches).map(|(first, second)| [&first[..], second].concat()).collect();
+        assert_eq!(joined, one.batches, "{strategy}");
+        let sum = |digest: &str| u128::from_str_radix(digest, 16).expect("hexadecimal");
+        let together = sum(&first.digest).wrapping_add(sum(&rank.digest));
+        assert_eq!(together, sum(&one.digest), "{strategy}: the order-free digest is a sum over samples");
+        assert!(first.drive_batches() > 0 && rank.drive_batches() > 0, "{strategy}: each has its drive");
+    }
+}

@@ -1,0 +1,169 @@
+//! What one epoch must survive of a drive that the loader starts itself, with slots that both map: an agent that dies, one
+//! that dies again and again, one that is stopped, memory that does not hold what was written.
+
+use ddlp_csd::slot::SlotLayout;
+use ddlp_host::{LocalResults, Strategy};
+use ddlp_pixels::Shape;
+use ddlp_tests::photos::Photos;
+use ddlp_tests::proxy::{CAPSULE_RESPONSE, Fate, Pdu};
+use ddlp_tests::runs::{Run, drive_is_up, loader, local_by, wait_until};
+use ddlp_tests::stand_in;
+use nix::sys::signal::{Signal, kill};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const SAMPLES: u32 = 200;
+const TWO_ENDED: [Strategy; 3] = [Strategy::Mte, Strategy::Wrr, Strategy::Ordered];
+
+/// What the CPU alone delivers of two epochs.
+fn reference(photos: &Photos) -> String {
+    Run::of(loader(&photos.pack()).epochs(2)).digest
+}
+
+#[test]
+fn an_agent_that_dies_is_started_again() {
+    let photos = Photos::new(SAMPLES);
+    let reference = reference(&photos);
+    for results in [LocalResults::Shared, LocalResults::Read] {
+        let drive = local_by(stand_in::named(photos.scratch(), "ddlp-mortal"), results);
+        let builder = loader(&photos.pack()).epochs(2).threads(1).strategy(Strategy::Wrr).drive(drive);
+        let mut delivered = 0;
+        let run = Run::with(builder, |_, loader| {
+            delivered += 1;
+            if delivered == 5 {
+                kill(stand_in::process("ddlp-mortal"), Signal::SIGKILL).expect("it runs");
+                wait_until("the agent is started again", || {
+                    loader.report().faults.iter().any(|fault| fault.kind == "rejoined")
+                });
+            }
+        });
+        run.assert_exactly_once(2, SAMPLES.into());
+        assert_eq!(run.digest, reference);
+        assert_eq!(run.faults("restart"), 1, "{:?}", run.report.faults);
+    }
+}
+
+#[test]
+fn an_agent_that_dies_again_at_each_start_is_given_up_and_the_cpu_goes_on() {
+    let photos = Photos::new(SAMPLES);
+    let (photos, reference) = (&photos, &reference(&photos));
+    std::thread::scope(|scope| {
+        for strategy in [Strategy::Csd, Strategy::Mte] {
+            scope.spawn(move || assert_is_given_up(photos, strategy, reference));
+        }
+    });
+}
+
+fn assert_is_given_up(photos: &Photos, strategy: Strategy, reference: &str) {
+    let name = format!("ddlp-once-{strategy}");
+    let agent = stand_in::named(photos.scratch(), &name);
+    let starts = photos.scratch().join(format!("{name}.starts"));
+    let body = format!(
+        "echo start >> '{0}'; if [ $(wc -l < '{0}') = 1 ]; then exec '{1}' \"$@\"; fi; exit 3",
+        starts.display(),
+        agent.display()
+    );
+    let script = stand_in::script(photos.scratch(), &format!("{name}.sh"), &body);
+    let drive = local_by(script, LocalResults::Shared);
+    let builder = loader(&photos.pack()).epochs(2).threads(1).strategy(strategy).drive(drive);
+    let (mut delivered, mut given_up_at) = (0, 0);
+    let run = Run::with(builder, |_, loader| {
+        delivered += 1;
+        if delivered == 5 {
+            kill(stand_in::process(&name), Signal::SIGKILL).expect("it runs");
+            wait_until("the agent is given up", || {
+                loader.report().faults.iter().any(|fault| fault.kind == "refused" && fault.what.contains("in vain"))
+            });
+            given_up_at = loader.report().prongs[1].prepared;
+        }
+    });
+    run.assert_exactly_once(2, SAMPLES.into());
+    assert_eq!(run.digest, reference, "{strategy}");
+    assert_eq!(run.report.prongs[1].prepared, given_up_at, "{strategy}: nothing comes of a drive that was given up");
+    assert_eq!(run.order.last().map(|&(_, _, prong)| prong), Some(0), "{strategy}: the CPU goes on");
+    let starts_named = run.report.faults.iter().filter(|fault| fault.kind == "start");
+    let said: Vec<&str> = starts_named.map(|fault| fault.what.as_str()).collect();
+    assert!(said.iter().all(|what| what.contains("exit status: 3")), "{said:?}");
+    let started = std::fs::read_to_string(&starts).expect("a file of starts").lines().count();
+    assert_eq!((said.len(), started), (10, 11), "{strategy}: a bounded number of starts");
+    let refused = run.report.faults.iter().find(|fault| fault.kind == "refused").expect("waited for");
+    assert_eq!(refused.prong, "csd");
+}
+
+#[test]
+fn an_agent_stopped_for_longer_than_the_time_out_writes_nothing_late_into_shared_slots() {
+    let photos = Photos::new(SAMPLES);
+    let reference = reference(&photos);
+    for strategy in TWO_ENDED {
+        let drive = local_by(stand_in::named(photos.scratch(), "ddlp-stopped"), LocalResults::Shared);
+        let builder = loader(&photos.pack()).epochs(2).threads(1).buffers(3).strategy(strategy).drive(drive);
+        let mut delivered = 0;
+        let run = Run::with(builder.drive_timeout(Duration::from_millis(300)), |_, loader| {
+            delivered += 1;
+            if delivered == 4 {
+                let agent = stand_in::process("ddlp-stopped");
+                kill(agent, Signal::SIGSTOP).expect("it runs");
+                wait_until("the time-out", || !drive_is_up(loader));
+                kill(agent, Signal::SIGCONT).expect("it is there");
+                wait_until("the drive rejoins", || drive_is_up(loader));
+            }
+        });
+        run.assert_exactly_once(2, SAMPLES.into());
+        assert_eq!(run.digest, reference, "{strategy}");
+        let faults = &run.report.faults;
+        assert!(
+            run.faults("timeout") + run.faults("lost") >= 1 && run.faults("rejoined") >= 1,
+            "{strategy}: {faults:?}"
+        );
+        assert_eq!((run.faults("damaged"), run.faults("restart")), (0, 0), "{strategy}: {faults:?}");
+    }
+}
+
+#[test]
+fn a_damaged_shared_slot_is_found_and_prepared_again() {
+    let photos = Photos::new(SAMPLES);
+    let reference = reference(&photos);
+    for strategy in [Strategy::Csd, Strategy::Mte, Strategy::Wrr, Strategy::Ordered] {
+        let slots = photos.scratch().join(format!("slots-{strategy}"));
+        let damaged = Arc::new(AtomicUsize::new(0));
+        let (own_slots, own_damaged) = (slots.clone(), damaged.clone());
+        let mut completions = 0;
+        // The drive is done with the slot, the loader has not heard of it yet: one bit of a row turns over.
+        let agent = stand_in::relayed(photos.scratch(), &format!("relayed-{strategy}"), move |pdu: &mut Pdu<'_>| {
+            if pdu.kind() == CAPSULE_RESPONSE && pdu.is_execute() && pdu.is_success() {
+                completions += 1;
+                if completions % 3 == 2 {
+                    turn_a_bit(&own_slots, pdu.slot().expect("an Execute names a slot"), completions);
+                    own_damaged.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            Fate::Pass
+        });
+        let drive = local_by(agent, LocalResults::File(slots));
+        let run = Run::of(loader(&photos.pack()).epochs(2).threads(1).buffers(3).strategy(strategy).drive(drive));
+        run.assert_exactly_once(2, SAMPLES.into());
+        assert_eq!(run.digest, reference, "{strategy}");
+        let (found, injected) = (run.faults("damaged"), damaged.load(Ordering::Relaxed));
+        // A result that came too late is thrown away unread.
+        assert!((1..=injected).contains(&found), "{strategy}: {injected} damaged, {:?}", run.report.faults);
+        let named = run.report.faults.iter().filter(|fault| fault.kind == "damaged");
+        for fault in named {
+            assert!(fault.what.contains("payload crc32c") && fault.batch.is_some(), "{strategy}: {fault:?}");
+        }
+    }
+}
+
+/// Damages one of the pixels in a slot for eight samples of 224 × 224.
+fn turn_a_bit(slots: &Path, slot: u64, salt: u64) {
+    let layout = SlotLayout::new(8, Shape { height: 224, width: 224, channels: 3 }).expect("a small batch");
+    let file = std::fs::File::options().read(true).write(true).open(slots).expect("the file of slots");
+    let within = salt * 104_729 % (8 * layout.row_bytes as u64);
+    let at = slot * layout.total_bytes as u64 + layout.payload_offset as u64 + within;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).expect("within the file");
+    byte[0] ^= 1 << (salt % 8);
+    file.write_all_at(&byte, at).expect("within the file");
+}

@@ -1,0 +1,156 @@
+//! A run in which nothing arrives says what it waits for.
+
+use ddlp_dataset::{Dataset, Form, Identity, Location, ReadError};
+use ddlp_host::report::FaultReport;
+use ddlp_host::{DriveSpec, Loader, ProgressHandle, Strategy};
+use ddlp_tests::agent::Agent;
+use ddlp_tests::photos::Photos;
+use ddlp_tests::runs::{Run, loader, wait_until};
+use nix::sys::signal::Signal;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+const SAMPLES: u32 = 40;
+/// So short that every run stalls; only what is said while something is known to hang is looked at.
+const STALL_AFTER: Duration = Duration::from_millis(50);
+
+/// A dataset one of whose samples cannot be read until it is let go.
+struct Gated {
+    dataset: Box<dyn Dataset>,
+    held: u64,
+    gate: Mutex<Gate>,
+    moved: Condvar,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Gate {
+    Closed,
+    Waiting,
+    Open,
+}
+
+impl Gated {
+    fn step(&self, gate: Gate) {
+        *self.gate.lock().expect("no panic at the gate") = gate;
+        self.moved.notify_all();
+    }
+
+    fn wait_for(&self, wanted: Gate) {
+        let gate = self.gate.lock().expect("no panic at the gate");
+        let minute = Duration::from_secs(60);
+        let (_gate, timeout) =
+            self.moved.wait_timeout_while(gate, minute, |gate| *gate != wanted).expect("no panic at the gate");
+        assert!(!timeout.timed_out(), "the gate moves within a minute");
+    }
+}
+
+impl Dataset for Gated {
+    fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+        if index == self.held && *self.gate.lock().expect("no panic at the gate") == Gate::Closed {
+            self.step(Gate::Waiting);
+            self.wait_for(Gate::Open);
+        }
+        self.dataset.read(index, buf)
+    }
+
+    fn len(&self) -> u64 {
+        self.dataset.len()
+    }
+
+    fn classes(&self) -> &[String] {
+        self.dataset.classes()
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        self.dataset.label(index)
+    }
+
+    fn name(&self, index: u64) -> String {
+        self.dataset.name(index)
+    }
+
+    fn location(&self, index: u64) -> Location {
+        self.dataset.location(index)
+    }
+
+    fn identity(&self) -> Identity {
+        self.dataset.identity()
+    }
+
+    fn kind(&self) -> &'static str {
+        self.dataset.kind()
+    }
+}
+
+/// Does it when dropped, so that a run that hangs goes on however the test fares.
+struct Finally<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for Finally<F> {
+    fn drop(&mut self) {
+        self.0();
+    }
+}
+
+/// Runs to the end while another thread waits for `hangs`, then for one more fault, and then calls `let_go`.
+fn stalled(
+    loader: Loader,
+    hangs: impl FnOnce(&ProgressHandle) + Send,
+    let_go: impl FnMut() + Send,
+) -> (FaultReport, Run) {
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    let progress = loader.progress();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let _let_go = Finally(let_go);
+            hangs(&progress);
+            let before = progress.snapshot().faults;
+            wait_until("the stall is named", || progress.snapshot().faults > before);
+            sender.send(before).expect("the test waits for it");
+        });
+        let run = Run::over(loader, |_, _| ());
+        let before = receiver.recv().expect("the stall was named");
+        (run.report.faults[before].clone(), run)
+    })
+}
+
+#[test]
+fn a_stall_on_the_cpu_names_the_sample_and_its_batch() {
+    let photos = Photos::new(SAMPLES);
+    let base = || loader(&photos.pack()).strategy(Strategy::Cpu).threads(1).stall_after(STALL_AFTER);
+    // The fourth sample of the third batch.
+    let (batch, id) = (2, Run::of(base()).batches[2][3]);
+    let dataset = ddlp_dataset::open(&photos.pack()).expect("the pack opens");
+    let name = dataset.name(id);
+    let gated = Arc::new(Gated { dataset, held: id, gate: Mutex::new(Gate::Closed), moved: Condvar::new() });
+    let hangs = |_: &ProgressHandle| gated.wait_for(Gate::Waiting);
+    let (stall, run) =
+        stalled(base().dataset(gated.clone()).build().expect("the loader builds"), hangs, || gated.step(Gate::Open));
+    run.assert_exactly_once(1, SAMPLES.into());
+    assert_eq!((stall.kind, stall.prong.as_str()), ("stall", "cpu"));
+    for part in
+        [format!("{name} (id {id})"), format!("epoch 0 batch {batch}"), format!("the CPU has epoch/batch 0/{batch}")]
+    {
+        assert!(stall.what.contains(&part), "{part}: {}", stall.what);
+    }
+}
+
+#[test]
+fn a_stall_on_a_drive_names_the_drive_and_its_batches() {
+    let photos = Photos::new(SAMPLES);
+    let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "24"]);
+    let builder = loader(&photos.pack()).strategy(Strategy::Csd).drive(DriveSpec::Remote(agent.url()));
+    let builder = builder.stall_after(STALL_AFTER);
+    let reference = Run::of(loader(&photos.pack())).digest;
+    let agent = &agent;
+    let hangs = |progress: &ProgressHandle| {
+        wait_until("the drive has work", || progress.snapshot().prongs[1].outstanding > 0);
+    };
+    // Stopped before it has been given anything.
+    let built = builder.build().expect("the loader builds");
+    agent.signal(Signal::SIGSTOP);
+    let (stall, run) = stalled(built, hangs, || agent.signal(Signal::SIGCONT));
+    run.assert_exactly_once(1, SAMPLES.into());
+    assert_eq!(run.digest, reference);
+    assert_eq!(stall.kind, "stall");
+    assert!(stall.what.contains("drive 1 has epoch/batch 0/"), "{}", stall.what);
+}
