@@ -1,0 +1,64 @@
+//! What a batch says beside its pixels: labels of the dataset, values that follow the formula; on every prong.
+
+use ddlp_host::{LoaderBuilder, LocalResults, Strategy};
+use ddlp_pixels::Normalize;
+use ddlp_tests::photos::Photos;
+use ddlp_tests::runs::{Run, loader, local};
+use std::collections::BTreeSet;
+
+const SAMPLES: u32 = 45;
+
+/// One run by the CPU alone, and one by a drive alone for each kind of slots.
+fn by_each_prong(photos: &Photos) -> Vec<(&'static str, LoaderBuilder)> {
+    let csd = |results| loader(&photos.pack()).strategy(Strategy::Csd).drive(local(results));
+    vec![
+        ("cpu", loader(&photos.pack()).strategy(Strategy::Cpu)),
+        ("shared slots", csd(LocalResults::Shared)),
+        ("read slots", csd(LocalResults::Read)),
+    ]
+}
+
+#[test]
+fn labels_are_those_of_the_dataset_on_every_prong() {
+    let photos = Photos::new(SAMPLES);
+    let dataset = ddlp_dataset::open(&photos.pack()).expect("the pack opens");
+    for (name, builder) in by_each_prong(&photos) {
+        let mut labels = BTreeSet::new();
+        // More samples than the dataset has: ids go on beyond its end.
+        let run = Run::with(builder.epoch_samples(2 * u64::from(SAMPLES)), |batch, _| {
+            assert_eq!(batch.labels().len(), batch.len(), "{name}");
+            for (&id, &label) in batch.sample_ids().iter().zip(batch.labels()) {
+                let index = id % dataset.len();
+                assert_eq!(label, dataset.label(index), "{name}: sample {id}");
+                assert!(dataset.name(index).starts_with(&dataset.classes()[label as usize]), "{name}: sample {id}");
+                labels.insert(label);
+            }
+        });
+        run.assert_exactly_once(1, 2 * u64::from(SAMPLES));
+        assert_eq!(labels.len(), 3, "{name}: every class came");
+    }
+}
+
+#[test]
+fn normalised_values_follow_the_formula_on_every_prong() {
+    let photos = Photos::new(SAMPLES);
+    let (mean, std) = ([0.485, 0.4, 0.31], [0.229, 0.5, 0.125]);
+    let normalize = Normalize::new(mean, std);
+    for (name, builder) in by_each_prong(&photos) {
+        let mut values = 0;
+        Run::with(builder, |batch, _| {
+            let mut out = vec![f32::NAN; batch.pixels().len()];
+            batch.normalize_into(&normalize, &mut out);
+            let shape = batch.shape();
+            let (plane, channels) = ((shape.height * shape.width) as usize, shape.channels as usize);
+            for (at, &value) in out.iter().enumerate() {
+                let (row, channel, pixel) = (at / plane / channels, at / plane % channels, at % plane);
+                let stored = batch.pixels()[(row * plane + pixel) * channels + channel];
+                let expected = (f64::from(stored) / 255.0 - mean[channel]) / std[channel];
+                assert!((f64::from(value) - expected).abs() < 1e-6, "{name}: {value} at {at}, {expected} expected");
+            }
+            values += out.len();
+        });
+        assert_eq!(values, SAMPLES as usize * 224 * 224 * 3, "{name}");
+    }
+}
