@@ -1,6 +1,5 @@
 //! How long to wait before an association is tried again: exponential with a cap, with jitter from a seeded generator.
 
-use crate::error::DriverError;
 use std::time::Duration;
 
 /// Bounds of a [`Backoff`].
@@ -52,16 +51,6 @@ impl Backoff {
         Some(half + Duration::from_nanos(self.draw() % span.saturating_add(1)))
     }
 
-    /// Number of delays given since the start or the last reset.
-    pub fn attempts(&self) -> u32 {
-        self.attempt
-    }
-
-    /// The attempt succeeded: the next delay is a first one again.
-    pub fn reset(&mut self) {
-        self.attempt = 0;
-    }
-
     /// SplitMix64.
     fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -72,37 +61,10 @@ impl Backoff {
     }
 }
 
-/// Tries until an attempt succeeds, fails for good ([`DriverError::is_transient`] says no), `backoff` is used up, or `wait` says
-/// stop. `wait` sleeps for the delay, or less, and returns whether to go on. The error is that of the last attempt.
-pub fn retry<T>(
-    backoff: &mut Backoff,
-    mut wait: impl FnMut(Duration) -> bool,
-    mut attempt: impl FnMut() -> Result<T, DriverError>,
-) -> Result<T, DriverError> {
-    loop {
-        let error = match attempt() {
-            Ok(value) => {
-                backoff.reset();
-                return Ok(value);
-            }
-            Err(error) => error,
-        };
-        let Some(delay) = backoff.next_delay().filter(|_| error.is_transient()) else { return Err(error) };
-        tracing::debug!(%error, ?delay, attempt = backoff.attempts(), "trying again");
-        if !wait(delay) {
-            return Err(error);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    fn lost() -> DriverError {
-        DriverError::Lost { peer: "p".into(), reason: "r".into() }
-    }
 
     proptest! {
         #[test]
@@ -130,42 +92,5 @@ mod tests {
         };
         assert_eq!(delays(1), delays(1));
         assert_ne!(delays(1), delays(2));
-    }
-
-    #[test]
-    fn retries_until_success() {
-        let mut backoff = Backoff::new(BackoffLimits::default(), 0);
-        let mut left = 3;
-        let outcome = retry(
-            &mut backoff,
-            |_| true,
-            || {
-                left -= 1;
-                if left == 0 { Ok(7) } else { Err(lost()) }
-            },
-        );
-        assert_eq!(outcome.unwrap(), 7);
-        assert_eq!(backoff.attempts(), 0, "success resets");
-    }
-
-    #[test]
-    fn stops_at_the_limit_when_told_and_for_good_errors() {
-        let limits = BackoffLimits { attempts_max: 2, ..BackoffLimits::default() };
-        let count = |wait: bool, error: fn() -> DriverError| {
-            let mut tries = 0;
-            let outcome = retry::<()>(
-                &mut Backoff::new(limits, 0),
-                |_| wait,
-                || {
-                    tries += 1;
-                    Err(error())
-                },
-            );
-            assert!(outcome.is_err());
-            tries
-        };
-        assert_eq!(count(true, lost), 3);
-        assert_eq!(count(false, lost), 1);
-        assert_eq!(count(true, || DriverError::Invalid("no".into())), 1);
     }
 }
