@@ -83,7 +83,8 @@ fn assert_is_given_up(photos: &Photos, strategy: Strategy, reference: &str) {
     run.assert_exactly_once(2, SAMPLES.into());
     assert_eq!(run.digest, reference, "{strategy}");
     assert_eq!(run.report.prongs[1].prepared, given_up_at, "{strategy}: nothing comes of a drive that was given up");
-    assert_eq!(run.order.last().map(|&(_, _, prong)| prong), Some(0), "{strategy}: the CPU goes on");
+    // What the drive had finished before is delivered still.
+    assert!(run.order[5..].iter().any(|&(_, _, prong)| prong == 0), "{strategy}: the CPU goes on");
     let starts_named = run.report.faults.iter().filter(|fault| fault.kind == "start");
     let said: Vec<&str> = starts_named.map(|fault| fault.what.as_str()).collect();
     assert!(said.iter().all(|what| what.contains("exit status: 3")), "{said:?}");

@@ -1,39 +1,101 @@
-//! Memory stays bounded with large images and a slow consumer, and one slow sample holds up nothing but its batch.
+//! Memory stays bounded with large images and a slow consumer, however large the dataset is, and one slow sample holds
+//! up nothing but its batch.
 
-use ddlp_host::Strategy;
+use ddlp_host::{DriveSpec, Strategy};
 use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
-use ddlp_tests::agent::program;
-use ddlp_tests::photos::Photos;
+use ddlp_tests::agent::{Agent, program};
+use ddlp_tests::photos::{Photos, image};
 use ddlp_tests::runs::{Run, loader};
 use std::process::Command;
 
-/// One image in eight has 4 megapixels.
-fn mixed_photos() -> Photos {
-    Photos::with_sizes(48, |index| if index.is_multiple_of(8) { (2300, 1740) } else { (120, 90) })
+/// One image in so many has 4 megapixels.
+const LARGE_EVERY: u32 = 16;
+const BATCH: usize = 256;
+/// What a batch of 224 × 224 takes, in 10⁶ bytes.
+const BATCH_MB: f64 = (BATCH * 224 * 224 * 3) as f64 / 1e6;
+
+/// Small images, and among them large ones: three of four are progressive, with all colours or as CMYK, so that their
+/// coefficients take 24 or 32 MB.
+fn mixed_photos(count: u32) -> Photos {
+    let large = |layout, progressive| {
+        image(1, (2300, 1740), &JpegOptions { layout, progressive, quality: 60, ..JpegOptions::default() })
+    };
+    let yuv444 = large(Layout::Yuv444, true);
+    let large = [yuv444.clone(), large(Layout::Cmyk, true), large(Layout::Yuv420, false), yuv444];
+    let small: Vec<Vec<u8>> = (0..7).map(|number| image(number, (120, 90), &JpegOptions::default())).collect();
+    Photos::of(count, |number| {
+        let is_large = number.is_multiple_of(LARGE_EVERY);
+        let (files, at) = if is_large { (&large[..], number / LARGE_EVERY) } else { (&small[..], number) };
+        files[at as usize % files.len()].clone()
+    })
 }
 
-#[test]
-fn host_and_agent_stay_within_their_memory() {
-    let photos = mixed_photos();
+/// Peaks of host and agent in 10⁶ bytes, when the consumer is so slow that all eight buffers and all four slots fill up.
+fn peaks_mb(photos: &Photos) -> (f64, f64) {
     let json = photos.scratch().join("run.json");
-    // The consumer is slow enough that all eight buffers and all slots fill up.
     let status = Command::new(program("ddlp"))
         .arg("run")
         .arg(photos.pack())
-        .args(["--batch", "256", "--threads", "4", "--buffers", "8", "--strategy", "ordered", "--drive", "local"])
-        .args(["--slots", "4", "--samples", "3072", "--step-ms", "400", "--quiet", "--json"])
+        .args([
+            "--batch",
+            &BATCH.to_string(),
+            "--threads",
+            "4",
+            "--drive-threads",
+            "4",
+            "--buffers",
+            "8",
+            "--slots",
+            "4",
+        ])
+        .args([
+            "--strategy",
+            "ordered",
+            "--drive",
+            "local",
+            "--samples",
+            "3072",
+            "--step-ms",
+            "400",
+            "--quiet",
+            "--json",
+        ])
         .arg(&json)
         .status()
         .expect("the command runs");
     assert!(status.success());
     let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).expect("a report")).expect("JSON");
     assert_eq!(report["images"], 3072);
-    let host_mb = report["peak_memory_mb"].as_f64().expect("measured");
-    let batch_mb = 256.0 * 224.0 * 224.0 * 3.0 / 1e6;
-    assert!(host_mb > 2.0 * batch_mb, "the buffers were in use: {host_mb} MB");
-    assert!(host_mb < 400.0, "{host_mb} MB");
-    let agent_mb = report["prongs"][1]["peak_memory_mb"].as_f64().expect("the agent reports it");
-    assert!(agent_mb < 64.0 + 4.0 * (batch_mb + 0.1), "{agent_mb} MB with four slots of {batch_mb} MB");
+    let mb = |value: &serde_json::Value| value.as_f64().expect("measured");
+    (mb(&report["peak_memory_mb"]), mb(&report["prongs"][1]["peak_memory_mb"]))
+}
+
+#[test]
+fn host_and_agent_stay_within_their_memory_however_large_the_dataset_is() {
+    for count in [32, 320] {
+        let (host_mb, agent_mb) = peaks_mb(&mixed_photos(count));
+        let what = format!("{count} images: host {host_mb} MB, agent {agent_mb} MB, a batch has {BATCH_MB} MB");
+        println!("{what}");
+        assert!(host_mb > 2.0 * BATCH_MB, "the buffers were in use: {what}");
+        assert!(host_mb < 400.0, "{what}");
+        assert!(agent_mb < 64.0 + 4.0 * (BATCH_MB + 0.1), "{what}");
+    }
+}
+
+#[test]
+fn what_an_agent_says_of_its_memory_is_what_the_kernel_says() {
+    let photos = mixed_photos(32);
+    let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "4", "--threads", "4"]);
+    let before = agent.peak_bytes();
+    let builder = loader(&photos.pack()).strategy(Strategy::Csd).epochs(4).drive(DriveSpec::Remote(agent.url()));
+    let run = Run::of(builder);
+    run.assert_exactly_once(4, 32);
+    let said = run.report.prongs[1].peak_memory_mb.expect("an agent on Linux tells it") * 1e6;
+    let peak = agent.peak_bytes();
+    println!("{before} bytes before, {peak} after, {said} are said");
+    assert!(before < peak, "large images take memory: {before} before, {peak} after");
+    // It may have grown after it was asked.
+    assert!(before as f64 <= said && said <= peak as f64, "{said} bytes are said; {before} before, {peak} after");
 }
 
 #[test]
