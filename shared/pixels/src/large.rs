@@ -3,8 +3,8 @@
 //! Most images are decoded in bands and need little. Progressive JPEG needs all coefficients, and other formats are decoded whole:
 //! with a thread per core, images of some megapixels would add up. Those take turns; small ones never wait.
 
-use crate::jpeg::ffi::trim_memory;
-use std::sync::{Condvar, Mutex, PoisonError};
+use crate::jpeg::ffi::map_large_blocks;
+use std::sync::{Condvar, Mutex, Once, PoisonError};
 
 /// An image that needs no more than this does not count.
 const SMALL_BYTES: u64 = 4 << 20;
@@ -24,6 +24,8 @@ pub(crate) fn turn(bytes: u64) -> Option<Turn> {
     if bytes <= SMALL_BYTES {
         return None;
     }
+    static MAPPED: Once = Once::new();
+    MAPPED.call_once(map_large_blocks);
     let in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
     let is_full = |in_use: &mut u64| *in_use > 0 && in_use.saturating_add(bytes) > AT_ONCE_BYTES;
     let mut in_use = GIVEN_BACK.wait_while(in_use, is_full).unwrap_or_else(PoisonError::into_inner);
@@ -33,8 +35,6 @@ pub(crate) fn turn(bytes: u64) -> Option<Turn> {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        // Its memory is free by now, but not yet there for the next one.
-        trim_memory();
         *IN_USE.lock().unwrap_or_else(PoisonError::into_inner) -= self.bytes;
         GIVEN_BACK.notify_all();
     }

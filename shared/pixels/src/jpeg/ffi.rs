@@ -46,10 +46,10 @@ pub struct Header {
     pub coefficient_bytes: u64,
 }
 
-/// Gives memory that was freed back to the system, where the allocator would keep it.
-pub fn trim_memory() {
+/// From here on, blocks of a megabyte or more go back to the system when they are freed.
+pub fn map_large_blocks() {
     // SAFETY: it takes nothing and may be called by any thread at any time.
-    unsafe { ddlp_trim() }
+    unsafe { ddlp_map_large_blocks() }
 }
 
 impl Header {
@@ -84,7 +84,7 @@ struct Raw {
 
 unsafe extern "C" {
     fn ddlp_version() -> u32;
-    fn ddlp_trim();
+    fn ddlp_map_large_blocks();
     fn ddlp_new() -> *mut Raw;
     fn ddlp_free(jpeg: *mut Raw);
     fn ddlp_close(jpeg: *mut Raw);

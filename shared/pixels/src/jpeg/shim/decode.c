@@ -17,11 +17,11 @@
 #error "the 8-bit interface with the structures of libjpeg 6b is needed"
 #endif
 
-/* glibc keeps what was freed, in an arena per thread. */
-void ddlp_trim(void)
+/* Without a fixed threshold, glibc takes ever larger blocks from an arena per thread, and keeps what was freed there. */
+void ddlp_map_large_blocks(void)
 {
 #ifdef __GLIBC__
-    malloc_trim(0);
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
 #endif
 }
 
