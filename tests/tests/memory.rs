@@ -42,7 +42,7 @@ fn peaks_mb(photos: &Photos) -> (f64, f64) {
             "--threads",
             "4",
             "--drive-threads",
-            "4",
+            "1",
             "--buffers",
             "8",
             "--slots",

@@ -29,7 +29,7 @@ const MEMORY_PERIOD: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct MemoryPeak {
     start: Instant,
-    /// Milliseconds since the start of the last look.
+    /// When the last look was, in milliseconds since the start; `u64::MAX` before the first.
     looked_ms: AtomicU64,
     bytes: AtomicU64,
 }
@@ -37,14 +37,14 @@ pub struct MemoryPeak {
 impl MemoryPeak {
     /// Nothing seen yet.
     pub fn new() -> Self {
-        Self { start: Instant::now(), looked_ms: AtomicU64::new(0), bytes: AtomicU64::new(0) }
+        Self { start: Instant::now(), looked_ms: AtomicU64::new(u64::MAX), bytes: AtomicU64::new(0) }
     }
 
     /// Looks, unless somebody has just done so.
     pub fn look(&self) {
         let now_ms = self.start.elapsed().as_millis() as u64;
         let last_ms = self.looked_ms.load(Ordering::Relaxed);
-        let is_due = now_ms >= last_ms + MEMORY_PERIOD.as_millis() as u64;
+        let is_due = last_ms == u64::MAX || now_ms >= last_ms + MEMORY_PERIOD.as_millis() as u64;
         if is_due && self.looked_ms.compare_exchange(last_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.bytes.fetch_max(anonymous_bytes().unwrap_or(0), Ordering::Relaxed);
         }

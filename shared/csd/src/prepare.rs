@@ -31,6 +31,9 @@ pub struct StageTimes {
     pub prepare: Duration,
 }
 
+/// A buffer for encoded bytes that has become larger than this is given back after the sample that needed it.
+const KEPT_ENCODED_BYTES: usize = 1 << 20;
+
 /// One worker's means to prepare samples: a decoder and a buffer for encoded bytes, both reused.
 pub struct SamplePreparer {
     preparer: Preparer,
@@ -120,6 +123,9 @@ impl SamplePreparer {
             self.encoded = Vec::new();
             Err(CorruptReason::DecoderPanic)
         });
+        if self.encoded.capacity() > KEPT_ENCODED_BYTES {
+            self.encoded = Vec::new();
+        }
         (label, outcome)
     }
 
