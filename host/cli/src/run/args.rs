@@ -242,22 +242,21 @@ impl From<Last> for LastBatch {
     }
 }
 
+/// The options of `ddlp run x.ddlp` with these words behind it.
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
+pub fn parse(line: &[&str]) -> Result<RunArgs, String> {
+    #[derive(clap::Parser)]
     struct Line {
         #[command(flatten)]
         run: RunArgs,
     }
+    let words = ["run", "x.ddlp"].into_iter().chain(line.iter().copied());
+    <Line as clap::Parser>::try_parse_from(words).map(|line| line.run).map_err(|error| error.to_string())
+}
 
-    fn parse(line: &[&str]) -> Result<RunArgs, String> {
-        let words = ["run", "x.ddlp"].into_iter().chain(line.iter().copied());
-        Line::try_parse_from(words).map(|line| line.run).map_err(|error| error.to_string())
-    }
-
+#[cfg(test)]
+mod tests {
+    use super::*;
     #[test]
     fn a_dataset_is_enough() {
         let args = parse(&[]).unwrap();

@@ -46,17 +46,11 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        run: RunArgs,
-    }
+    use crate::run::args::parse;
 
     fn job(line: &str, resumed: Option<&LoaderState>) -> Result<Job, String> {
-        let words = ["run", "x.ddlp"].into_iter().chain(line.split_whitespace());
-        Job::new(&Line::try_parse_from(words).unwrap().run, resumed).map_err(|error| error.to_string())
+        let words: Vec<&str> = line.split_whitespace().collect();
+        Job::new(&parse(&words).unwrap(), resumed).map_err(|error| error.to_string())
     }
 
     fn state(epoch: u32) -> LoaderState {

@@ -82,13 +82,6 @@ fn refuse_local_options(args: &RunArgs, drives: &[Drive]) -> anyhow::Result<()> 
 }
 
 fn drives(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Vec<Drive>> {
-    for (at, drive) in args.drive.iter().enumerate() {
-        if let Drive::Tcp(address) = drive
-            && args.drive[..at].contains(drive)
-        {
-            bail!("--drive {address} is there twice: one drive cannot be two");
-        }
-    }
     let named = !args.drive.is_empty();
     let none = args.drive.contains(&Drive::None);
     if none && args.drive.len() > 1 {
@@ -119,17 +112,10 @@ fn results(place: &Path) -> LocalResults {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        run: RunArgs,
-    }
+    use crate::run::args::parse;
 
     fn placement(line: &[&str], cores: usize) -> Result<(usize, usize, usize), String> {
-        let words = ["run", "x.ddlp"].into_iter().chain(line.iter().copied());
-        let args = Line::try_parse_from(words).unwrap().run;
+        let args = parse(line).unwrap();
         let strategy = args.strategy.unwrap_or_default();
         let placed = Placement::new(&args, strategy, cores).map_err(|error| error.to_string())?;
         Ok((placed.specs(&args).len(), placed.threads, placed.drive_threads))
@@ -185,13 +171,6 @@ mod tests {
             }
             assert!(placement(&[&option[..], &["--drive", tcp, "--drive", "local"]].concat(), 4).is_ok());
         }
-    }
-
-    #[test]
-    fn one_drive_is_not_two() {
-        let error = placement(&["--drive", "tcp://h:1/nqn.x", "--drive", "tcp://h:1/nqn.x"], 4).unwrap_err();
-        assert!(error.contains("twice"), "{error}");
-        assert!(placement(&["--drive", "tcp://h:1/nqn.x", "--drive", "tcp://h:2/nqn.x"], 4).is_ok());
     }
 
     #[test]

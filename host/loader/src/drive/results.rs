@@ -86,7 +86,6 @@ impl DriveProng {
                     self.slots.put(held.slot);
                     let pixels = Pixels::Pooled(PooledBuffer::new(buffer, self.engine.pool.clone()));
                     self.engine.ready(self.prong, held.id, records, pixels);
-                    continue;
                 }
                 Err(ResultError::Driver(error)) if error.ends_association() => {
                     self.engine.pool.put(buffer);
