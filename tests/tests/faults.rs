@@ -170,6 +170,20 @@ fn an_agent_ten_times_slower_than_it_was_is_survived() {
 }
 
 #[test]
+fn a_drive_that_takes_much_longer_than_it_did_is_named() {
+    let scene = Scene::new();
+    let run = Run::with(scene.builder(Strategy::Csd, scene.agent.url()), |batch, _| {
+        if (batch.epoch(), batch.index()) == (0, 5) {
+            scene.agent.signal(Signal::SIGSTOP);
+            std::thread::sleep(Duration::from_secs(2));
+            scene.agent.signal(Signal::SIGCONT);
+        }
+    });
+    scene.assert_unharmed(&run, Strategy::Csd);
+    assert!(run.faults("slow") > 0, "{:?}", run.report.faults);
+}
+
+#[test]
 fn every_third_execute_answered_with_an_error_is_survived() {
     for strategy in [Strategy::Csd, Strategy::Mte, Strategy::Wrr, Strategy::Ordered] {
         let scene = Scene::new();
