@@ -47,6 +47,8 @@ pub struct RunArgs {
     pub step_ms: f64,
 
     /// A drive: local (the embedded drive, started here), tcp://HOST:PORT/NQN, or none; repeatable
+    ///
+    /// A drive on the network serves the hosts that its configuration names: this one by /etc/nvme/hostnqn, or by DDLP_HOST_NQN.
     #[arg(long, value_name = "DRIVE", value_parser = parse_drive, help_heading = "Drives")]
     pub drive: Vec<Drive>,
     /// Seconds after which a drive that does not answer is given up and asked again later

@@ -5,6 +5,11 @@ use ddlp_nvme::tcp::{Digests, IO_PORT};
 use ddlp_nvme::text::check_nqn;
 use std::time::Duration;
 
+/// Environment variable with this host's NQN.
+const HOST_NQN_VARIABLE: &str = "DDLP_HOST_NQN";
+/// File with this host's NQN.
+const HOST_NQN_FILE: &str = "/etc/nvme/hostnqn";
+
 /// Who this host is to a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostIdentity {
@@ -23,6 +28,26 @@ impl HostIdentity {
         Self { nqn: format!("nqn.2014-08.org.nvmexpress:uuid:{uuid}"), id }
     }
 
+    /// The identity by which a drive's list of allowed hosts knows this machine: `DDLP_HOST_NQN` where that is set, else
+    /// `/etc/nvme/hostnqn`, which nvme-cli has as well, else a new one.
+    ///
+    /// The identifier is the UUID within the NQN, else a new one.
+    pub fn of_this_machine() -> Result<Self, DriverError> {
+        let set = std::env::var(HOST_NQN_VARIABLE).ok().map(|nqn| (HOST_NQN_VARIABLE, nqn));
+        let kept = || std::fs::read_to_string(HOST_NQN_FILE).ok().map(|nqn| (HOST_NQN_FILE, nqn));
+        let found = set.or_else(kept).map(|(place, nqn)| (place, nqn.trim().to_owned()));
+        match found.filter(|(_, nqn)| !nqn.is_empty()) {
+            Some((place, nqn)) => Self::named(&nqn).map_err(|error| DriverError::Invalid(format!("{place}: {error}"))),
+            None => Self::random(),
+        }
+    }
+
+    fn named(nqn: &str) -> Result<Self, DriverError> {
+        check_nqn(nqn).map_err(|error| DriverError::Invalid(format!("{nqn:?}: {error}")))?;
+        let id = nqn.rsplit_once("uuid:").and_then(|(_, uuid)| uuid_bytes(uuid));
+        Ok(Self { nqn: nqn.to_owned(), id: id.map_or_else(|| Self::random().map(|host| host.id), Ok)? })
+    }
+
     /// A new identity (UUID version 4).
     pub fn random() -> Result<Self, DriverError> {
         let mut id = [0; 16];
@@ -31,6 +56,15 @@ impl HostIdentity {
         id[8] = (id[8] & 0x3F) | 0x80;
         Ok(Self::from_uuid(id))
     }
+}
+
+/// The bytes of `00112233-4455-6677-8899-aabbccddeeff`, unless all are zero.
+fn uuid_bytes(text: &str) -> Option<[u8; 16]> {
+    let digits: Vec<u8> =
+        text.chars().filter(|&letter| letter != '-').map_while(|c| Some(c.to_digit(16)? as u8)).collect();
+    let bytes: [u8; 16] =
+        digits.chunks(2).map(|pair| pair[0] << 4 | pair.get(1).unwrap_or(&0)).collect::<Vec<_>>().try_into().ok()?;
+    (digits.len() == 32 && text.len() == 36 && bytes != [0; 16]).then_some(bytes)
 }
 
 /// Options of an association.
@@ -63,14 +97,14 @@ impl TcpTarget {
     /// Default of [`TcpTarget::receive_buffer_bytes`].
     pub const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
 
-    /// A subsystem at an address, with a new host identity and defaults: no digests, keep alive 10 s, 10 s to connect, 30 s to
+    /// A subsystem at an address, with this machine's identity and defaults: no digests, keep alive 10 s, 10 s to connect, 30 s to
     /// send, 16 I/O queues.
     pub fn new(address: &str, nqn: &str) -> Result<Self, DriverError> {
         check_nqn(nqn).map_err(|error| DriverError::Invalid(format!("{nqn:?}: {error}")))?;
         Ok(Self {
             address: checked_address(address)?,
             nqn: nqn.to_owned(),
-            host: HostIdentity::random()?,
+            host: HostIdentity::of_this_machine()?,
             header_digest: false,
             data_digest: false,
             keep_alive: Duration::from_secs(10),
@@ -168,6 +202,18 @@ mod tests {
         let random = HostIdentity::random().unwrap();
         assert_eq!((random.id[6] >> 4, random.id[8] >> 6), (4, 2));
         assert_ne!(random, HostIdentity::random().unwrap());
+    }
+
+    #[test]
+    fn a_named_host_has_the_identifier_that_its_nqn_tells() {
+        let uuid = HostIdentity::from_uuid(*b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff");
+        assert_eq!(HostIdentity::named(&uuid.nqn).unwrap(), uuid);
+        let other = HostIdentity::named("nqn.2024-01.org.example:host").unwrap();
+        assert_eq!((other.nqn.as_str(), other.id == [0; 16]), ("nqn.2024-01.org.example:host", false));
+        assert!(matches!(HostIdentity::named("host"), Err(DriverError::Invalid(_))));
+        for none in ["", "00112233", "00112233-4455-6677-8899-aabbccddeefg", "00000000-0000-0000-0000-000000000000"] {
+            assert_eq!(uuid_bytes(none), None, "{none}");
+        }
     }
 
     proptest! {
