@@ -70,7 +70,7 @@ impl Machine {
         let mut command = Command::new(need("setpriv", "util-linux")?);
         command.args(["--pdeathsig", "KILL"]).arg(program).current_dir(sockets);
         let (machine, cpu, accel, console) = match self.arch {
-            Arch::Amd64 if kvm_works() => ("q35", "host", "kvm", "ttyS0"),
+            Arch::Amd64 if kvm_works(&self.kernel.image, &self.initramfs) => ("q35", "host", "kvm", "ttyS0"),
             // Without AVX2: the SSE2 code of libjpeg-turbo is run, where the machine outside has its AVX2 code.
             Arch::Amd64 => ("q35", "Nehalem", "tcg,thread=multi", "ttyS0"),
             Arch::Arm64 => ("virt", "cortex-a53", "tcg,thread=multi", "ttyAMA0"),

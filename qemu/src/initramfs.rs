@@ -12,6 +12,9 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+/// What the console shows in the end.
+pub(crate) const GUEST_IS_UP: &str = "guest is up";
+
 const BOOT: &str = "#!/bin/sh
 mount -t proc proc /proc
 mount -t sysfs sys /sys
@@ -39,7 +42,8 @@ while [ -z \"$port\" ]; do
 done
 cd /root
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin HOME=/root
-exec sh < $port > $port 2>&1
+# A port can be opened once.
+exec sh <> $port >&0 2>&1
 ";
 
 /// An archive that is being written.

@@ -126,6 +126,9 @@ impl Packages {
             format!("Dir::State={}", state.display()),
             format!("Dir::State::status={}", state.join("status").display()),
             format!("Dir::Cache={}", cache.display()),
+            // A system may have switched these off.
+            "Dir::Cache::pkgcache=pkgcache.bin".into(),
+            "Dir::Cache::srcpkgcache=srcpkgcache.bin".into(),
             "APT::Architectures::=amd64".into(),
             "APT::Architectures::=arm64".into(),
             "Acquire::Languages=none".into(),

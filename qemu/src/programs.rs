@@ -44,13 +44,14 @@ pub fn board(name: &str) -> Result<PathBuf> {
     static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
     let folder = crate::target_dir().join("board");
     let built = BUILT.get_or_init(|| {
-        let linker = need("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu").map_err(|error| error.to_string())?;
+        const COMPILER: &str = "aarch64-linux-gnu-gcc";
+        need(COMPILER, "gcc-aarch64-linux-gnu").map_err(|error| error.to_string())?;
         let mut cargo = Command::new(cargo());
         cargo.current_dir(workspace()).args(["build", "--quiet", "--locked", "--release", "-p", "ddlp", "-p", "ddlp-device"]);
         cargo.args(["--target", BOARD]).env("CARGO_TARGET_DIR", &folder);
-        cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", &linker);
+        cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", COMPILER);
         cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS", "-C target-feature=+crt-static");
-        cargo.env("CC_aarch64_unknown_linux_gnu", &linker);
+        cargo.env("CC_aarch64_unknown_linux_gnu", COMPILER);
         said(&mut cargo).map(drop).map_err(|error| format!("{error:#}"))
     });
     if let Err(error) = built {
