@@ -75,8 +75,15 @@ impl Drive {
         let scratch = Scratch::new()?;
         let kernel = Kernel::debian(&packages, "linux-image-arm64", Arch::Arm64)?;
         let busybox = packages.unpacked("busybox-static", Arch::Arm64)?.join("bin/busybox");
-        let modules =
-            kernel.modules(&["virtio_pci", "virtio_console", "virtio_net", "virtio_blk", "nvme", "crc32c_generic", "ext4"])?;
+        let modules = kernel.modules(&[
+            "virtio_pci",
+            "virtio_console",
+            "virtio_net",
+            "virtio_blk",
+            "nvme",
+            "crc32c_generic",
+            "ext4",
+        ])?;
         let initramfs = scratch.join("initramfs");
         let mut root = Initramfs::create(&initramfs, name, &busybox, &modules)?;
         let device = match bus {

@@ -129,11 +129,14 @@ impl Guest {
         let names: Vec<String> = (0..SHELLS).map(|shell| format!("shell{shell}")).chain(["monitor".into()]).collect();
         let listeners: Vec<UnixListener> = names
             .iter()
-            .map(|name| UnixListener::bind(sockets.join(name)).with_context(|| format!("cannot make a socket for {name}")))
+            .map(|name| {
+                UnixListener::bind(sockets.join(name)).with_context(|| format!("cannot make a socket for {name}"))
+            })
             .collect::<Result<_>>()?;
         let errors = OpenOptions::new().create(true).append(true).open(machine.log())?;
         let mut command = machine.command(sockets.path())?;
-        let qemu = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).spawn().context("cannot run QEMU")?;
+        let qemu =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).spawn().context("cannot run QEMU")?;
         let mut qemu = Killed(Some(qemu));
         let mut connected = Vec::new();
         for listener in &listeners {

@@ -67,7 +67,8 @@ impl Host {
         for program in ["ddlp", "ddlp-device"] {
             root.add_program(&format!("bin/{program}"), &native(program)?, &[])?;
         }
-        let folders = NVME_CLI.iter().map(|package| packages.unpacked(package, Arch::Amd64)).collect::<Result<Vec<_>>>()?;
+        let folders =
+            NVME_CLI.iter().map(|package| packages.unpacked(package, Arch::Amd64)).collect::<Result<Vec<_>>>()?;
         root.add_program("sbin/nvme", &folders[0].join("usr/sbin/nvme"), &library_folders(&folders))?;
         root.text("etc/nvme/hostnqn", &format!("{HOST_NQN}\n"))?;
         root.text("etc/nvme/hostid", &format!("{HOST_ID}\n"))?;

@@ -30,7 +30,16 @@ pub fn native(name: &str) -> Result<PathBuf> {
     static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
         let mut cargo = Command::new(cargo());
-        cargo.current_dir(workspace()).args(["build", "--quiet", "--locked", "--release", "-p", "ddlp", "-p", "ddlp-device"]);
+        cargo.current_dir(workspace()).args([
+            "build",
+            "--quiet",
+            "--locked",
+            "--release",
+            "-p",
+            "ddlp",
+            "-p",
+            "ddlp-device",
+        ]);
         said(cargo.env("CARGO_TARGET_DIR", crate::target_dir())).map(drop).map_err(|error| format!("{error:#}"))
     });
     if let Err(error) = built {
@@ -47,7 +56,16 @@ pub fn board(name: &str) -> Result<PathBuf> {
         const COMPILER: &str = "aarch64-linux-gnu-gcc";
         need(COMPILER, "gcc-aarch64-linux-gnu").map_err(|error| error.to_string())?;
         let mut cargo = Command::new(cargo());
-        cargo.current_dir(workspace()).args(["build", "--quiet", "--locked", "--release", "-p", "ddlp", "-p", "ddlp-device"]);
+        cargo.current_dir(workspace()).args([
+            "build",
+            "--quiet",
+            "--locked",
+            "--release",
+            "-p",
+            "ddlp",
+            "-p",
+            "ddlp-device",
+        ]);
         cargo.args(["--target", BOARD]).env("CARGO_TARGET_DIR", &folder);
         cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", COMPILER);
         cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS", "-C target-feature=+crt-static");
@@ -92,7 +110,8 @@ mod tests {
 
     #[test]
     fn ldd_names_libraries_and_the_loader() {
-        let text = "\tlinux-vdso.so.1 (0x1)\n\tlibm.so.6 => /lib/x/libm.so.6 (0x2)\n\t/lib64/ld-linux-x86-64.so.2 (0x3)\n";
+        let text =
+            "\tlinux-vdso.so.1 (0x1)\n\tlibm.so.6 => /lib/x/libm.so.6 (0x2)\n\t/lib64/ld-linux-x86-64.so.2 (0x3)\n";
         assert_eq!(parse_ldd(text).unwrap(), [Path::new("/lib/x/libm.so.6"), Path::new("/lib64/ld-linux-x86-64.so.2")]);
         let error = parse_ldd("\tlibnvme.so.1 => not found\n").unwrap_err().to_string();
         assert!(error.contains("libnvme.so.1"), "{error}");

@@ -85,7 +85,8 @@ impl Shell {
         match self.stream.read(&mut buffer) {
             Ok(0) => bail!("the guest is gone; its command had printed:\n{}", tail(&self.text(), 40)),
             Ok(bytes) => self.received.extend_from_slice(&buffer[..bytes]),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
             Err(error) => return Err(error).context("the guest's shell cannot be read"),
         }
         if self.received.len() > OUTPUT_BYTES_MAX {
