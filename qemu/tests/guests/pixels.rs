@@ -51,7 +51,7 @@ fn assert_every_kind(photos: &Photos) {
     let mut kinds = BTreeSet::new();
     for index in 0..IMAGES {
         let info = reader.info(&photos.read(index)).expect("a good image");
-        if info.width % 8 != 0 && info.height % 2 == 1 {
+        if !info.width.is_multiple_of(8) && !info.height.is_multiple_of(2) {
             kinds.insert("odd");
         }
         match info.jpeg {
