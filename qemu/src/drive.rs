@@ -94,7 +94,8 @@ impl Drive {
         root.finish()?;
         let disk = scratch.join("disk");
         make_disk(&disk, &scratch.join("content"), content)?;
-        let forwards = PORTS.iter().map(|&port| Ok((free_port()?, port))).collect::<Result<Vec<_>>>()?;
+        let inside = [PORTS[0], PORTS[1], PORTS[0]];
+        let forwards = inside.iter().map(|&port| Ok((free_port()?, port))).collect::<Result<Vec<_>>>()?;
         let machine = Machine {
             name: name.into(),
             arch: Arch::Arm64,
@@ -140,7 +141,8 @@ impl Drive {
         let log = format!("/tmp/{}.log", serve.name);
         let write = format!("cat > {config} << 'END'\n{}END", serve.config());
         self.guest().succeed(&write, Duration::from_secs(30))?;
-        let command = format!("exec /disk/bin/ddlp-device serve --config {config} 2>> {log}");
+        let pid = format!("/tmp/{}.pid", serve.name);
+        let command = format!("echo $$ > {pid}; exec /disk/bin/ddlp-device serve --config {config} 2>> {log}");
         let mut running = self.guest().start_command(&command)?;
         let said = running.wait_for("a line that says where it listens", SERVE_PATIENCE, |text| text.contains('\n'));
         let said = said.with_context(|| {
@@ -150,7 +152,7 @@ impl Drive {
         let line = said.lines().next().unwrap_or_default();
         let ready: Value = serde_json::from_str(line).with_context(|| format!("the agent printed {line:?}"))?;
         let nqn = ready["nqn"].as_str().context("the agent tells no NQN")?.to_string();
-        Ok(Agent { running, nqn, port: self.machine.forwards[serve.port].0, log, config, drive: self })
+        Ok(Agent { running, nqn, port: self.machine.forwards[serve.port].0, log, pid, drive: self })
     }
 
     /// Switches the power off.
@@ -165,9 +167,9 @@ impl Drive {
         Ok(())
     }
 
-    /// Port of this machine's loopback that leads to one of [`PORTS`].
-    pub fn port(&self, number: usize) -> u16 {
-        self.machine.forwards[number].0
+    /// Another port of this machine's loopback that leads to the first of [`PORTS`]: a second path to the first agent.
+    pub fn second_path(&self) -> u16 {
+        self.machine.forwards[2].0
     }
 }
 
@@ -179,7 +181,7 @@ pub struct Agent<'drive> {
     /// Port of this machine's loopback that leads to it.
     pub port: u16,
     log: String,
-    config: String,
+    pid: String,
     drive: &'drive Drive,
 }
 
@@ -201,7 +203,7 @@ impl Agent<'_> {
 
     /// Kills it without warning.
     pub fn kill(self) -> Result<()> {
-        self.drive.guest().succeed(&format!("pkill -9 -f {}", self.config), Duration::from_secs(20))?;
+        self.drive.guest().succeed(&format!("kill -9 $(cat {})", self.pid), Duration::from_secs(20))?;
         let output = self.running.finish(Duration::from_secs(20))?;
         ensure!(output.status != 0, "a killed agent ended as if asked to: {}", tail(&output.text, 10));
         Ok(())

@@ -79,8 +79,7 @@ impl<'guest> Underway<'guest> {
         let args = format!("{} --step-ms {step_ms}", two_ended(address, "mte", epochs));
         let mut running = host.start_command(&run_command("env RUST_LOG=ddlp_host=warn ddlp", &args))?;
         // The display writes a line every five seconds; the first one is there when both prongs have been at work.
-        running
-            .wait_for("a first line of its display", PATIENCE, |text| text.contains(" delivered"))?;
+        running.wait_for("a first line of its display", PATIENCE, |text| text.contains(" delivered"))?;
         Ok(Self { host, running, epochs })
     }
 

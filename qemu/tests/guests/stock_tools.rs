@@ -20,16 +20,14 @@ const NAMESPACES: [u32; 3] = [1, 2, 3];
 struct Connected<'guests> {
     guest: &'guests Guest,
     nqn: String,
-    port: u16,
     /// Name of its controller, such as `nvme1`.
     controller: String,
 }
 
 impl<'guests> Connected<'guests> {
     fn connect(guest: &'guests Guest, agent: &Agent<'_>) -> Result<Self> {
-        let (nqn, port) = (agent.nqn.clone(), agent.port);
-        let mut drive = Self { guest, nqn, port, controller: String::new() };
-        drive.connect_again("")?;
+        let mut drive = Self { guest, nqn: agent.nqn.clone(), controller: String::new() };
+        drive.connect_through(agent.port)?;
         let controllers = drive.controllers()?;
         ensure!(controllers.len() == 1, "one controller: {controllers:?}");
         drive.controller = controllers[0].clone();
@@ -37,12 +35,10 @@ impl<'guests> Connected<'guests> {
         Ok(drive)
     }
 
-    fn connect_again(&self, options: &str) -> Result<()> {
-        let Self { nqn, port, .. } = self;
-        self.tool(&format!(
-            "connect -t tcp -a 10.0.2.2 -s {port} -n {nqn} --reconnect-delay=1 --keep-alive-tmo=30 --nr-io-queues=2 {options}"
-        ))
-        .map(drop)
+    fn connect_through(&self, port: u16) -> Result<()> {
+        let nqn = &self.nqn;
+        let options = "--reconnect-delay=1 --keep-alive-tmo=30 --nr-io-queues=2";
+        self.tool(&format!("connect -t tcp -a 10.0.2.2 -s {port} -n {nqn} {options}")).map(drop)
     }
 
     fn tool(&self, args: &str) -> Result<String> {
@@ -155,9 +151,9 @@ fn pages(drive: &Connected<'_>) -> Result<()> {
     }
     assert_shows(&drive.tool(&format!("smart-log {controller}"))?, &["critical_warning", "temperature"]);
     assert_shows(&drive.tool(&format!("error-log {controller}"))?, &["Error Log Entries"]);
-    assert_shows(&drive.tool(&format!("effects-log {controller} --csi=0"))?, &["ACS133", "CSUPP"]);
-    assert_shows(&drive.tool(&format!("effects-log {controller} --csi=4"))?, &["IOCS1 ", "CSUPP"]);
-    assert_shows(&drive.tool(&format!("get-log {controller} --log-id=0xc0 --log-len=512"))?, &["0000:", "\"DDLP"]);
+    assert_shows(&drive.tool(&format!("effects-log {controller} --csi=0"))?, &["ACS133 ", "IOCS2 "]);
+    assert_shows(&drive.tool(&format!("effects-log {controller} --csi=4"))?, &["IOCS1 "]);
+    assert_shows(&drive.tool(&format!("get-log {controller} --log-id=0xc0 --log-len=512"))?, &["0000:", "\"DDCT"]);
     assert_shows(&drive.tool(&format!("id-ns {} -n 1", drive.generic_node(1)?))?, &["nsze"]);
     Ok(())
 }
@@ -182,9 +178,10 @@ fn endings<'drive>(
     Ok(agent)
 }
 
-/// A second connection to the same agent is a second path to the same namespaces.
-fn two_controllers(drive: &Connected<'_>, pack: &Path) -> Result<()> {
-    drive.connect_again("--duplicate-connect")?;
+/// A second connection to the same agent is a second path to the same namespaces. It goes through another port: nvme-cli 2.3
+/// refuses a second one to the same address, with `--duplicate-connect` as well.
+fn two_controllers(drive: &Connected<'_>, second_path: u16, pack: &Path) -> Result<()> {
+    drive.connect_through(second_path)?;
     wait_until("there are two controllers", || Ok(drive.controllers()?.len() == 2))?;
     for controller in drive.controllers()? {
         let path = format!("/sys/class/nvme/{controller}/state");
@@ -223,7 +220,7 @@ fn stock_tools_work(kernel: HostKernel) -> Result<()> {
 
     let _agent = endings(&drive, &device, &serve, agent)?;
     drive.assert_dataset_is(&pack)?;
-    two_controllers(&drive, &pack)?;
+    two_controllers(&drive, device.second_path(), &pack)?;
     assert_eq!(drive.controllers()?, Vec::<String>::new(), "nothing is left");
     let kernel_log = host.guest().succeed("dmesg", TOOL)?;
     for trouble in ["duplicate IDs", "WARNING:", "BUG:", "hung_task", "blocked for more than"] {
