@@ -1,6 +1,5 @@
 //! One association: its admin queue with keep alive, its I/O queues, its end.
 
-use super::READS_IN_FLIGHT;
 use super::admin::{ADMIN_COMMANDS, ADMIN_ENTRIES_Z, AdminQueue};
 use super::bringup::{Facts, bring_up, connect_queue, shut_down};
 use super::connection::{Connection, Deadline};
@@ -11,6 +10,7 @@ use super::target::TcpTarget;
 use crate::contract::{AdminData, Command, Completion, Controller, Queue};
 use crate::error::DriverError;
 use crate::namespace::{Geometry, geometry};
+use crate::reads::READS_IN_FLIGHT;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use ddlp_nvme::AdminOpcode;
 use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand};

@@ -31,10 +31,6 @@ use std::sync::Arc;
 
 /// Largest transfer of one command when the controller names no limit (MDTS 0), and the bound on any limit it names.
 pub const TRANSFER_BYTES_MAX: usize = 4 << 20;
-/// Reads in flight in one [`crate::Queue::read_blocks`].
-pub const READS_IN_FLIGHT: usize = 4;
-/// Bytes of one read, where the controller's largest transfer allows it.
-pub const READ_PIECE_BYTES: usize = 512 << 10;
 /// Commands in flight on one I/O queue at most, reads included: command identifiers have 12 bits of slot.
 pub const QUEUE_COMMANDS_MAX: usize = 4096;
 
