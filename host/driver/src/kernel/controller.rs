@@ -42,7 +42,7 @@ pub(super) struct KernelController(Arc<Association>);
 impl KernelController {
     pub(super) fn open(target: &KernelTarget) -> Result<Self, DriverError> {
         let nodes = Nodes::open(target)?;
-        let mut association = Association {
+        let association = Association {
             nodes,
             transfer_bytes_max: TRANSFER_BYTES_MAX,
             lost: AtomicBool::new(false),
@@ -50,19 +50,23 @@ impl KernelController {
             passthrough: target.passthrough,
         };
         association.nodes.check_live()?;
-        if target.passthrough == Passthrough::Auto {
-            association.passthrough = match Ring::new(1) {
-                Ok(_) => Passthrough::IoUring,
-                Err(error) => {
-                    tracing::info!(%error, "no io_uring for passthrough, commands go by ioctl");
-                    Passthrough::Ioctl
-                }
-            };
-        }
         let mut controller = Self(Arc::new(association));
-        let most = controller.mdts_bytes()?.min(TRANSFER_BYTES_MAX);
-        Arc::get_mut(&mut controller.0).expect("nobody else has it yet").transfer_bytes_max = most;
+        let most = match controller.mdts_bytes() {
+            // Linux 5.19 has io_uring for I/O commands alone, and a process may not be allowed to use it.
+            Err(error) if target.passthrough == Passthrough::Auto && !error.ends_association() => {
+                tracing::info!(%error, "no io_uring for passthrough, commands go by ioctl");
+                controller.get_mut().passthrough = Passthrough::Ioctl;
+                controller.mdts_bytes()?
+            }
+            most => most?,
+        };
+        controller.get_mut().transfer_bytes_max = most.min(TRANSFER_BYTES_MAX);
         Ok(controller)
+    }
+
+    /// While nobody else has it.
+    fn get_mut(&mut self) -> &mut Association {
+        Arc::get_mut(&mut self.0).expect("used while the controller is being opened")
     }
 
     /// Largest transfer by Identify Controller.
@@ -120,6 +124,16 @@ impl Association {
         DriverError::TimedOut { peer: self.peer().to_owned(), what: what.to_owned(), after }
     }
 
+    fn lane(&self, kind: Kind, commands: usize) -> Result<Lane, DriverError> {
+        if self.passthrough == Passthrough::Ioctl {
+            return Ok(Lane::Threads(Threads::new(kind)));
+        }
+        match Ring::new(kind, commands) {
+            Ok(ring) => Ok(Lane::Ring(Box::new(ring))),
+            Err(error) => Err(DriverError::Invalid(format!("{}: no io_uring for passthrough: {error}", self.peer()))),
+        }
+    }
+
     /// The next command of a lane that is over, or nothing by `until`. Ends early when the association is closed.
     pub(super) fn next(&self, lane: &mut Lane, until: Instant) -> Result<Option<Finished>, DriverError> {
         loop {
@@ -147,6 +161,9 @@ impl Association {
             Err(Errno::EINTR) => Err(self.lose(&format!("the kernel cancelled {what}, which may have run"))),
             Err(errno @ (Errno::EACCES | Errno::EPERM)) => {
                 Err(DriverError::Invalid(format!("{}: {what}: {}", self.peer(), no_right(errno))))
+            }
+            Err(errno @ (Errno::EOPNOTSUPP | Errno::ENOTTY)) => {
+                Err(DriverError::Invalid(format!("{}: the kernel has no passthrough for {what}: {errno}", self.peer())))
             }
             // With no path to the drive, the shared node of a namespace answers so, too.
             Err(errno @ (Errno::EINVAL | Errno::EAGAIN)) => match self.nodes.check_live() {
@@ -191,7 +208,8 @@ impl Controller for KernelController {
         }
         let node = association.nodes.controller();
         let request = Request { tag: 0, node, command: *command, data: owned, within: timeout + GRACE };
-        let mut lane = Lane::Threads(Threads::new(Kind::Admin));
+        // One of its own for each: a command whose caller has given up goes on in it.
+        let mut lane = association.lane(Kind::Admin, 1)?;
         association.start(&mut lane, request)?;
         let Some(finished) = association.next(&mut lane, Instant::now() + timeout)? else {
             return Err(association.timed_out(&what, timeout));
@@ -210,16 +228,7 @@ impl Controller for KernelController {
             return Err(DriverError::Invalid(format!("queue depth {depth}, 1 to {most} possible at {}", self.peer())));
         }
         self.0.nodes.hold()?;
-        let lane = match self.0.passthrough {
-            Passthrough::Ioctl => Lane::Threads(Threads::new(Kind::Io)),
-            Passthrough::IoUring | Passthrough::Auto => match Ring::new(depth + READS_IN_FLIGHT) {
-                Ok(ring) => Lane::Ring(Box::new(ring)),
-                Err(error) => {
-                    let what = format!("{}: no io_uring for passthrough: {error}", self.peer());
-                    return Err(DriverError::Invalid(what));
-                }
-            },
-        };
+        let lane = self.0.lane(Kind::Io, depth + READS_IN_FLIGHT)?;
         Ok(Box::new(KernelQueue::new(self.clone(), lane, depth)))
     }
 

@@ -9,7 +9,9 @@
 //! [`GRACE`], so that the caller gives up first. Nobody can name a command to Abort here ([`crate::AbortOutcome::Impossible`]), and
 //! dropping a controller ends nothing on the drive: who gives up cancels what runs there by a command of the drive's own.
 //!
-//! Passthrough needs CAP_SYS_ADMIN. Linux 5.13 is the oldest with generic nodes, 5.19 the oldest with io_uring for them.
+//! A process cannot end while one of its threads waits in an ioctl; commands in a ring do not hold it up.
+//!
+//! Passthrough needs CAP_SYS_ADMIN. Linux 5.13 is the oldest with generic nodes, 6.0 the oldest with io_uring for all commands.
 
 mod controller;
 mod lane;

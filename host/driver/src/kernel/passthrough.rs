@@ -122,8 +122,16 @@ pub(super) enum Kind {
     Io,
 }
 
-/// `NVME_URING_CMD_IO`.
-pub(super) const URING_IO: u32 = nix::request_code_readwrite!(b'N', 0x80, size_of::<UringCommand>()) as u32;
+impl Kind {
+    /// `NVME_URING_CMD_ADMIN` and `NVME_URING_CMD_IO`.
+    pub(super) const fn uring_operation(self) -> u32 {
+        let number = match self {
+            Self::Admin => 0x82,
+            Self::Io => 0x80,
+        };
+        nix::request_code_readwrite!(b'N', number, size_of::<UringCommand>()) as u32
+    }
+}
 
 mod raw {
     nix::ioctl_readwrite!(admin64, b'N', 0x47, super::PassthroughCommand);
@@ -163,7 +171,8 @@ mod tests {
     #[test]
     fn request_codes_are_those_of_the_kernel() {
         // Computed by a C program from linux/nvme_ioctl.h.
-        assert_eq!(URING_IO, 0xC048_4E80);
+        assert_eq!(Kind::Io.uring_operation(), 0xC048_4E80);
+        assert_eq!(Kind::Admin.uring_operation(), 0xC048_4E82);
         assert_eq!(nix::request_code_readwrite!(b'N', 0x47, size_of::<PassthroughCommand>()) as u32, 0xC050_4E47);
         assert_eq!(nix::request_code_readwrite!(b'N', 0x48, size_of::<PassthroughCommand>()) as u32, 0xC050_4E48);
     }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::lane::{Finished, Request};
-use super::passthrough::{URING_IO, UringCommand, completion};
+use super::passthrough::{Kind, UringCommand, completion};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 use nix::errno::Errno;
@@ -20,6 +20,7 @@ const REAP_LOOK: Duration = Duration::from_secs(1);
 pub(super) struct Ring(Option<Inner>);
 
 struct Inner {
+    kind: Kind,
     ring: IoUring<squeue::Entry128, cqueue::Entry32>,
     /// Commands in flight by user data; with them their nodes and buffers.
     requests: Vec<Option<Request>>,
@@ -29,7 +30,7 @@ struct Inner {
 impl Ring {
     /// A ring for `commands` in flight. An error where the kernel has no io_uring for passthrough (before 5.19), or does not let this
     /// process use it.
-    pub(super) fn new(commands: usize) -> io::Result<Self> {
+    pub(super) fn new(kind: Kind, commands: usize) -> io::Result<Self> {
         let entries = u32::try_from(commands.next_power_of_two()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let ring = IoUring::<squeue::Entry128, cqueue::Entry32>::builder().build(entries)?;
         let mut probe = Probe::new();
@@ -38,7 +39,7 @@ impl Ring {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let requests = (0..commands).map(|_| None).collect();
-        Ok(Self(Some(Inner { ring, requests, free: (0..commands).rev().collect() })))
+        Ok(Self(Some(Inner { kind, ring, requests, free: (0..commands).rev().collect() })))
     }
 
     fn inner(&mut self) -> &mut Inner {
@@ -64,7 +65,8 @@ impl Inner {
         let mut payload = [0; 80];
         payload[..size_of::<UringCommand>()].copy_from_slice(command.as_bytes());
         let node = Fd(request.node.as_raw_fd());
-        let entry = opcode::UringCmd80::new(node, URING_IO).cmd(payload).build().user_data(index as u64);
+        let entry =
+            opcode::UringCmd80::new(node, self.kind.uring_operation()).cmd(payload).build().user_data(index as u64);
         // SAFETY: node and buffer belong to the request, which stays in `requests` until the completion is taken, or with
         // the ring in the thread of `Drop`. The buffer's memory does not move with the request.
         let pushed = unsafe { self.ring.submission().push(&entry) };
