@@ -132,7 +132,10 @@ fn replay(text: &str) {
     let mut compared = 0;
     for line in text.lines() {
         let mut pdu = parse(line);
-        let session = sessions.entry(pdu.conn).or_default();
+        let session = sessions.entry(pdu.conn).or_insert_with(|| {
+            replay.subsystem.opened(ConnId(pdu.conn), ([127, 0, 0, 1], 4420).into());
+            Session::default()
+        });
         match (pdu.from_host, pdu.name) {
             (true, "EOF") => {
                 assert!(session.is_idle());
