@@ -47,7 +47,8 @@ fn event_request() -> SubmissionEntry {
     command(AdminOpcode::ASYNC_EVENT.0, 0, [0; 6], 0)
 }
 
-/// `nvme discover`: the kernel's bring-up, then the log as nvme-cli 2.3 reads it, then the kernel's way out.
+/// `nvme discover`: the kernel's bring-up, then the log as later versions of nvme-cli read it (head, entries, head again), then the
+/// kernel's way out. `replay.rs` has what version 2.3 does.
 #[test]
 fn a_host_discovers_the_namespaces_where_it_reached_the_agent() {
     let mut bench = Bench::new(&[]);
