@@ -243,10 +243,28 @@ fn the_ready_line_can_go_to_a_descriptor() {
 }
 
 #[test]
+fn the_discovery_port_is_told_and_no_other_is_taken_for_it() {
+    let dataset = dataset();
+    let mut command = program_command(dataset.path());
+    command.args(["--ephemeral", "--discovery", "0"]);
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split_once("\"discovery\":\"").and_then(|(_, rest)| rest.strip_suffix("\"}\n"));
+    let address: SocketAddr = address.unwrap_or_else(|| panic!("{line:?}")).parse().unwrap();
+    let mut command = program_command(dataset.path());
+    command.args(["--ephemeral", "--discovery", &address.port().to_string()]);
+    let said = failure(command);
+    assert!(said.contains("--discovery") && said.contains(&address.to_string()), "{said}");
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+#[test]
 fn help_has_examples() {
     let output = Command::new(env!("CARGO_BIN_EXE_ddlp-device")).args(["serve", "--help"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    for wanted in ["Examples:", "--throttle 0.25", "--parent-pipe", "fd:N", "allowed-hosts"] {
+    for wanted in ["Examples:", "--throttle 0.25", "--parent-pipe", "fd:N", "allowed-hosts", "nvme discover", "8009"] {
         assert!(text.contains(wanted), "{wanted} is missing in\n{text}");
     }
 }

@@ -1,8 +1,9 @@
 //! The running agent: settings in, a drive that serves until it is told to stop.
 //!
-//! - [`settings`]: command line and configuration file. `gauges`: live numbers and sensors.
+//! - [`settings`]: command line and configuration file, with [`discovery`]. `gauges`: live numbers and sensors.
 //! - `run`: the agent's life: start, serve, drain.
 
+pub mod discovery;
 mod gauges;
 mod run;
 pub mod settings;

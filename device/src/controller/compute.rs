@@ -106,10 +106,10 @@ impl Subsystem {
             order(entry, &command, &program, data, self.config.geometry).map_err(Status::do_not_retry)?;
         let host = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?.host.clone();
         let id = JobId(self.works.last_job + 1);
-        let slot = &mut self.works.slots[request.slot as usize];
-        let is_foreign = slot.owner.as_ref().is_some_and(|owner| {
-            *owner != host && self.associations.values().any(|association| association.host == *owner)
+        let is_foreign = self.works.slots[request.slot as usize].owner.as_ref().is_some_and(|owner| {
+            *owner != host && self.io_associations().any(|association| association.host == *owner)
         });
+        let slot = &mut self.works.slots[request.slot as usize];
         let work = |stage| Work {
             conn,
             command_id: entry.command_id.get(),

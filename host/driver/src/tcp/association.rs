@@ -16,7 +16,7 @@ use ddlp_nvme::AdminOpcode;
 use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand};
 use ddlp_nvme::tcp::ADMIN_CAPSULE_BYTES;
 use std::collections::HashMap;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -61,10 +61,7 @@ impl TcpController {
     pub(super) fn connect(target: &TcpTarget) -> Result<Self, DriverError> {
         let deadline = Deadline::after(target.connect_timeout);
         let link = Arc::new(Link::new(&format!("tcp://{}/{}", target.address, target.nqn)));
-        let addresses: Vec<SocketAddr> = match target.address.to_socket_addrs() {
-            Ok(addresses) => addresses.collect(),
-            Err(error) => return Err(link.lost(&error.to_string())),
-        };
+        let addresses = link.resolve(&target.address)?;
         let outcome = Self::establish(target, &link, addresses, deadline);
         // A half-made association leaves no socket open.
         outcome.inspect_err(|error| link.fail(&error.to_string()))
