@@ -4,7 +4,7 @@ use super::association::{KEEP_ALIVE_GRANULARITY_MS, QueuePair};
 use super::features::WARNING_TEMPERATURE_K;
 use super::programs::{PROGRAM_MIB_MAX, PROGRAMS_MAX};
 use super::{ASYNC_EVENTS_MAX, Answer, IN_CAPSULE_BYTES_MAX, MDTS, Outcome, QUEUE_ENTRIES_MAX, Subsystem, logs};
-use ddlp_csd::{BLOCK_BYTES, COMPUTE_NSID, DATASET_NSID, RESULTS_NSID};
+use ddlp_csd::{BLOCK_BYTES, COMPUTE_NSID, DATASET_NSID, MODEL, RESULTS_NSID};
 use ddlp_nvme::admin::Identify;
 use ddlp_nvme::cp::CpIdentifyNamespace;
 use ddlp_nvme::identify::{
@@ -16,8 +16,6 @@ use ddlp_nvme::text::{nqn_field, padded};
 use ddlp_nvme::{Cns, Csi, IDENTIFY_BYTES, NSID_ALL, Status, SubmissionEntry};
 use zerocopy::{FromZeros, IntoBytes};
 
-/// Model number.
-pub const MODEL: &str = "DDLP computational storage";
 /// Firmware revision.
 pub const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
 /// All namespaces, ascending.

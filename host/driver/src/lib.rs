@@ -6,6 +6,7 @@
 //! - [`contract`]: the traits and what passes through them; [`error`]: why a command got no completion.
 //! - [`target`]: where a controller is. [`tcp`]: the user-space NVMe/TCP initiator.
 //! - [`namespace`], [`logpage`], [`program`]: what a loader does with any controller, on top of the traits.
+//! - [`sysfs`]: the kernel's NVMe controllers and their nodes.
 //! - [`backoff`]: how long to wait before an association is tried again.
 //!
 //! Nothing here retries a command: whether a lost command ran is not known, and exactly-once is the loader's business.
@@ -33,6 +34,7 @@ pub mod error;
 pub mod logpage;
 pub mod namespace;
 pub mod program;
+pub mod sysfs;
 pub mod target;
 pub mod tcp;
 
