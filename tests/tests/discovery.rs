@@ -31,7 +31,7 @@ fn what_is_no_discovery_controller_is_named() {
     let (photos, state) = (Photos::new(8), tempfile::tempdir().expect("a folder"));
     let agent = Agent::start(&photos.pack(), state.path(), &[]);
     assert_eq!(agent.discovery(), None);
-    let Target::Tcp(drive) = Target::parse(&agent.url()).expect("an url");
+    let Ok(Target::Tcp(drive)) = Target::parse(&agent.url()) else { panic!("an agent is reached by tcp") };
     let error = discover(&drive).expect_err("it has namespaces");
     assert!(matches!(&error, DriverError::Invalid(what) if what.contains("not a discovery controller")), "{error}");
     let target = TcpTarget::discovery(agent.address()).expect("an address");
