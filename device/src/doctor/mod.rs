@@ -135,7 +135,7 @@ fn examine(args: &DoctorArgs, notes: &mut Notes) -> Result<Examination> {
     notes.add(cores.findings())?;
     let memory = memory::Memory::read(&system, &settings.results, settings.geometry);
     notes.add(memory.findings())?;
-    let pixels = pixels::Pixels::read(&system);
+    let pixels = pixels::Pixels::read();
     notes.add(pixels.findings())?;
     let slots = match &settings.results {
         // Where there is no place for them, that has been said.
