@@ -2,6 +2,7 @@
 
 use super::discovery::DiscoveryPort;
 use super::gauges::LiveGauges;
+use super::notify::{self, notify};
 use super::settings::{IdentitySource, Settings};
 use crate::controller::{Config, Subsystem};
 use crate::identity::Held;
@@ -199,6 +200,7 @@ async fn live(settings: &Settings, parent: Option<UnboundedReceiver<()>>, ready:
     let discovery = agent.discovery().map(tracing::field::display);
     tracing::info!(listen = %agent.address(), discovery, nqn = agent.nqn(), "serving");
     announce(ready, &agent).context("cannot tell that the agent is ready")?;
+    notify(notify::READY).context("cannot tell the service manager (NOTIFY_SOCKET) that the agent is ready")?;
     let limit = tokio::select! {
         _ = terminate.recv() => DRAIN_TIME,
         _ = interrupt.recv() => DRAIN_TIME,
@@ -206,6 +208,9 @@ async fn live(settings: &Settings, parent: Option<UnboundedReceiver<()>>, ready:
         () = gone(parent) => Duration::ZERO,
     };
     tracing::info!(?limit, "draining");
+    if let Err(error) = notify(notify::STOPPING) {
+        tracing::warn!(%error, "cannot tell the service manager that the agent is about to end");
+    }
     tokio::select! {
         () = agent.drain(limit) => {}
         _ = terminate.recv() => tracing::warn!("second signal: leaving at once"),
