@@ -78,6 +78,8 @@ pub struct KernelController {
     pub subsystem: Option<String>,
     /// Controller identifier.
     pub cntlid: Option<u16>,
+    /// `io`, `discovery` or `admin`; Linux 5.18 or newer tells.
+    pub cntrltype: Option<String>,
     /// Keep alive time-out in seconds; 0: none.
     pub kato: Option<u32>,
     /// Seconds after the loss of the path until commands fail. `None`: they wait for as long as the kernel tries to reconnect
@@ -144,6 +146,7 @@ impl Sysfs {
             subsysnqn: text("subsysnqn")?,
             subsystem,
             cntlid: read_number(&folder.join("cntlid"))?,
+            cntrltype: read_text(&folder.join("cntrltype"))?,
             kato: seconds("kato")?,
             fast_io_fail_tmo: seconds("fast_io_fail_tmo")?,
             ctrl_loss_tmo: seconds("ctrl_loss_tmo")?,
