@@ -20,11 +20,6 @@ pub fn identity(kernel: &Kernel, nqn: Option<&str>, id: Option<&str>) -> anyhow:
     if let Some(nqn) = nqn {
         return of(nqn, id, "--host-nqn", "give it by --host-id");
     }
-    let line = |path: &Path| match fs::read_to_string(path) {
-        Ok(text) => Ok(text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
-    };
     let (nqn_file, id_file, kept) = (kernel.path(NQN_FILE), kernel.path(ID_FILE), kernel.path(KEPT_FILE));
     if let Some(nqn) = line(&nqn_file)? {
         let put = format!("put it into {}", id_file.display());
@@ -33,6 +28,20 @@ pub fn identity(kernel: &Kernel, nqn: Option<&str>, id: Option<&str>) -> anyhow:
     match line(&kept)? {
         Some(nqn) => of(&nqn, None, &kept.display().to_string(), "remove the file, and another one is made"),
         None => make(&kept),
+    }
+}
+
+/// NQN of this machine; `None` when none has been made yet, or it cannot be read.
+pub fn known(kernel: &Kernel) -> Option<String> {
+    [NQN_FILE, KEPT_FILE].into_iter().find_map(|file| line(&kernel.path(file)).ok().flatten())
+}
+
+/// The first line of a file that has something in it; `None` when there is none, or no file.
+fn line(path: &Path) -> anyhow::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
 }
 
@@ -66,7 +75,7 @@ fn make(kept: &Path) -> anyhow::Result<HostIdentity> {
 }
 
 /// A UUID of 36 characters, not zero.
-pub fn uuid(text: &str) -> Option<[u8; 16]> {
+fn uuid(text: &str) -> Option<[u8; 16]> {
     let hex = text.replace('-', "");
     let dashes: Vec<usize> = text.match_indices('-').map(|(at, _)| at).collect();
     if dashes != [8, 13, 18, 23] || hex.len() != 32 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -100,7 +109,9 @@ mod tests {
     #[test]
     fn a_new_identity_is_kept() {
         let planted = kernel("", "6.1");
+        assert_eq!(known(&planted.kernel), None);
         let first = identity(&planted.kernel, None, None).unwrap();
+        assert_eq!(known(&planted.kernel).as_deref(), Some(&*first.nqn));
         assert_eq!(identity(&planted.kernel, None, None).unwrap(), first);
         assert_eq!(planted.read(KEPT_FILE), format!("{}\n", first.nqn));
         assert_eq!(first, HostIdentity::from_uuid(first.id));

@@ -5,7 +5,7 @@
 //! - [`settle`]: until the drive can be used.
 
 mod fabrics;
-mod host;
+pub mod host;
 mod peer;
 mod refusal;
 mod settle;
@@ -46,7 +46,7 @@ Then:
 The agent prints its NQN when it starts (`ddlp-device serve`). A run needs no kernel device to reach a drive:
 `ddlp run DATASET --drive tcp://HOST:PORT/NQN` works without root.")]
 pub struct ConnectArgs {
-    /// The drive: tcp://HOST:PORT/NQN, or HOST[:PORT] with --nqn; the port is 4420 unless given
+    /// The drive: tcp://HOST:PORT/NQN, or HOST:PORT with --nqn; the port is 4420 unless given
     #[arg(value_name = "ADDR")]
     address: String,
     /// NQN of the drive

@@ -155,8 +155,8 @@ fn closed_nodes(device: &Device) -> Option<Finding> {
     let closed: Vec<String> = nodes(device).filter(closed).map(path).collect();
     (!closed.is_empty()).then(|| {
         let what = format!("this user may not read and write {}", closed.join(", "));
-        let rule = "install packaging/udev/60-ddlp.rules to /etc/udev/rules.d, which opens a drive's nodes to a group, and \
-                    join that group";
+        let rule = "install packaging/udev/60-ddlp.rules to /etc/udev/rules.d, which opens a drive's nodes to the group ddlp, \
+                    and join it: sudo usermod -aG ddlp \"$USER\"";
         Finding::new(what, ["run as root".to_string(), rule.to_string()])
     })
 }

@@ -56,6 +56,9 @@ fn nothing(out: &mut String, kernel: &KernelPart) {
     if let Some(remedy) = advice::module_remedy(kernel.nvme_tcp, &kernel.release) {
         row(out, "to do", &remedy);
     }
+    if let Some(nqn) = &kernel.host_nqn {
+        row(out, "this host", &text::printable(nqn));
+    }
     out.push_str(
         "\nto get one:
   sudo ddlp connect HOST --nqn NQN               a drive on the network, as a device of this kernel

@@ -1,6 +1,7 @@
 //! What the kernel knows, and what this process may do with it.
 
 use super::advice::{self, Finding};
+use crate::connect::host;
 use crate::kernel::{IoUring, Kernel, Module, Node, is_ddlp};
 use ddlp_csd::{COMPUTE_NSID, DATASET_NSID, RESULTS_NSID};
 use ddlp_driver::sysfs::{ControllerState, KernelController, KernelNamespace};
@@ -25,6 +26,8 @@ pub struct KernelPart {
     pub sys_admin: bool,
     /// I/O commands need no CAP_SYS_ADMIN where the node may be written to.
     pub lets_io_through: bool,
+    /// NQN under which this machine connects drives; none before the first time.
+    pub host_nqn: Option<String>,
 }
 
 /// A controller.
@@ -109,6 +112,7 @@ impl KernelPart {
             io_uring: kernel.io_uring(),
             sys_admin: kernel.has_sys_admin(),
             lets_io_through: kernel.lets_io_through(),
+            host_nqn: host::known(kernel),
         }
     }
 }

@@ -82,7 +82,10 @@ fn without_a_drive_it_says_how_to_get_one() {
     assert!(text(&planted, false).contains("to do          sudo modprobe nvme-tcp\n"));
     planted.write("sys/module/nvme_tcp/refcnt", "0");
     assert!(!text(&planted, false).contains("modprobe"));
+    planted.write("etc/nvme/hostnqn", "nqn.2024-01.example:host\n");
+    assert!(text(&planted, false).contains("this host      nqn.2024-01.example:host\n"));
     let found = json(&planted);
+    assert_eq!(found["kernel"]["host_nqn"], "nqn.2024-01.example:host");
     assert_eq!((&found["drives"], &found["others"]), (&Value::Array(vec![]), &Value::Array(vec![])));
 }
 
