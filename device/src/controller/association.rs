@@ -2,7 +2,6 @@
 
 use super::ConnId;
 use super::features::Features;
-use super::programs::ProgramTable;
 use super::property::Properties;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,7 +17,7 @@ pub const KEEP_ALIVE_GRANULARITY_MS: u32 = 1000;
 pub const DISCOVERY_SILENCE_MAX: Duration = Duration::from_secs(120);
 
 /// A host as it names itself in Connect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Host {
     /// Host NQN.
     pub nqn: String,
@@ -85,8 +84,6 @@ pub struct Association {
     pub properties: Properties,
     /// Features.
     pub features: Features,
-    /// Programs loaded on this controller.
-    pub programs: ProgramTable,
     /// Outstanding asynchronous event requests.
     pub event_requests: Vec<u16>,
     /// An event was reported whose log page has not been read since.

@@ -2,7 +2,6 @@
 
 use super::association::{Association, Host, Kind, QueuePair, keep_alive_rounded};
 use super::features::Features;
-use super::programs::ProgramTable;
 use super::property::Properties;
 use super::{
     ASSOCIATIONS_MAX, Answer, ConnId, DISCOVERY_ASSOCIATIONS_MAX, IO_QUEUES_MAX, Outcome, Output, Payload,
@@ -130,7 +129,6 @@ impl Subsystem {
                 io_queues: BTreeMap::new(),
                 properties: Properties::new(kind),
                 features,
-                programs: ProgramTable::default(),
                 event_requests: Vec::new(),
                 event_masked: false,
                 heard: now,

@@ -146,8 +146,7 @@ impl Subsystem {
     }
 
     fn program_list(&self, queue: QueuePair) -> Vec<u8> {
-        let listed = self.associations.get(&queue.controller_id).map(|own| own.programs.listed());
-        list(listed.unwrap_or_default().into_iter().map(|program| {
+        list(self.listed_programs(queue).into_iter().map(|program| {
             let mut entry = [0; 16];
             entry[..2].copy_from_slice(&program.index.to_le_bytes());
             entry[2] = PROGRAM_TYPE;

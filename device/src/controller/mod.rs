@@ -8,8 +8,8 @@
 //! It knows queues and commands with their data. PDUs, R2T and digests stay below ([`crate::tcp`]), pixels above
 //! ([`crate::workers`]). Several hosts may have several associations each; every association is a controller of its own.
 //!
-//! Decisions that the specification leaves open: program indices belong to the association that loaded them (another
-//! association of the same host finds them too, so that a multipath host may execute on either path), both block namespaces are
+//! Decisions that the specification leaves open: program indices belong to the host that loaded them, as long as it has an
+//! association (a multipath host loads on one path and executes on either), both block namespaces are
 //! write protected for hosts, and any command counts as a sign of life beside Keep Alive.
 
 mod admin;
@@ -27,13 +27,14 @@ mod property;
 use crate::identity::Identity;
 use crate::job::{Job, JobId};
 use crate::slots::Geometry;
-use association::{Association, Kind, QueuePair};
+use association::{Association, Host, Kind, QueuePair};
 use compute::Works;
 use ddlp_csd::log::{Counters, DriveIdentity};
 use ddlp_nvme::code::Direction;
 use ddlp_nvme::fabrics::fabrics_type;
 use ddlp_nvme::{CompletionEntry, FABRICS_OPCODE, FabricsType, Status, SubmissionEntry};
 use logs::ErrorLog;
+use programs::ProgramTable;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -152,6 +153,7 @@ pub struct Subsystem {
     reached: BTreeMap<ConnId, SocketAddr>,
     queues: BTreeMap<ConnId, QueuePair>,
     works: Works,
+    programs: BTreeMap<Host, ProgramTable>,
     errors: ErrorLog,
     usage: Usage,
     last_controller_id: u16,
@@ -198,6 +200,7 @@ impl Subsystem {
             reached: BTreeMap::new(),
             queues: BTreeMap::new(),
             works,
+            programs: BTreeMap::new(),
             errors: ErrorLog::default(),
             usage: Usage::default(),
             last_controller_id: 0,
@@ -337,6 +340,7 @@ impl Subsystem {
     fn end_association(&mut self, controller_id: u16) {
         let Some(association) = self.associations.remove(&controller_id) else { return };
         self.abandon(|work| work.controller_id == controller_id);
+        self.forget_programs(&association.host, controller_id);
         for conn in association.connections() {
             self.queues.remove(&conn);
             self.outputs.push(Output::Close(conn));

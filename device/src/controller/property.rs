@@ -108,8 +108,9 @@ impl Subsystem {
             association.features.reset();
             association.event_requests.clear();
             association.event_masked = false;
-            association.programs = Default::default();
+            let host = association.host.clone();
             self.abandon(|work| work.controller_id == id);
+            self.forget_programs(&host, id);
         }
         Answer::DONE
     }

@@ -27,15 +27,12 @@ pub fn wait(kernel: &Kernel, name: &str, patience: Duration) -> anyhow::Result<K
     }
 }
 
-/// The controller is live and, if it is a drive, all its namespaces are there with their nodes.
+/// The controller is live and, if it is a drive, all its namespaces are there with the nodes for commands.
 pub fn is_settled(controller: &KernelController) -> bool {
-    let there = |node: &Option<std::path::PathBuf>| node.as_deref().is_some_and(Path::exists);
-    let usable = |nsid, needs_block: bool| {
-        controller
-            .namespace(nsid)
-            .is_some_and(|namespace| there(&namespace.generic) && (!needs_block || there(&namespace.block)))
+    let usable = |nsid| {
+        let node = controller.namespace(nsid).and_then(|namespace| namespace.generic.as_deref());
+        node.is_some_and(Path::exists)
     };
     controller.state == ControllerState::Live
-        && (!is_ddlp(controller)
-            || (usable(DATASET_NSID, true) && usable(RESULTS_NSID, true) && usable(COMPUTE_NSID, false)))
+        && (!is_ddlp(controller) || [DATASET_NSID, RESULTS_NSID, COMPUTE_NSID].into_iter().all(usable))
 }

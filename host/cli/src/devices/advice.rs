@@ -8,16 +8,19 @@ use serde::Serialize;
 /// Seconds for `fast_io_fail_tmo` where a person has not chosen others.
 pub const FAST_IO_FAIL_S: u32 = 5;
 
+/// Namespaces of a drive.
+const NSIDS: [u32; 3] = [DATASET_NSID, RESULTS_NSID, COMPUTE_NSID];
+
 /// Loading and activating the program that prepares images: admin commands, for which the kernel always wants CAP_SYS_ADMIN.
 const LOAD: &str = "load the program";
 /// Executing it for a batch.
 const EXECUTE: &str = "execute it";
-/// Reading results as blocks, straight into the batch.
-const READ_BLOCKS: &str = "read results as blocks";
-/// Reading results by command.
-const READ_COMMANDS: &str = "read results by command";
+/// Reading what it has prepared.
+const READ: &str = "read its results";
+/// Locking the nodes of all namespaces against other runs.
+const CLAIM: &str = "keep other runs away";
 /// Many commands in flight with one system call.
-const URING: &str = "commands by io_uring";
+const URING: &str = "use io_uring";
 
 /// Something to know, and what to do.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -36,13 +39,12 @@ impl Finding {
 /// Each thing that a run does with a drive, and whether this process could.
 pub fn ways(device: &Device, kernel: &KernelPart) -> Vec<Way> {
     let generic = |nsid| device.namespace(nsid).and_then(|namespace| namespace.generic.as_ref());
-    let block = |nsid| device.namespace(nsid).and_then(|namespace| namespace.block.as_ref());
     let io = kernel.sys_admin || kernel.lets_io_through;
     vec![
-        way(LOAD, lacks(Some(&device.node), Want::Commands).or_else(|| lacks_right(kernel.sys_admin))),
-        way(EXECUTE, lacks(generic(COMPUTE_NSID), Want::Commands).or_else(|| lacks_right(io))),
-        way(READ_BLOCKS, lacks(block(RESULTS_NSID), Want::Reading)),
-        way(READ_COMMANDS, lacks(generic(RESULTS_NSID), Want::Commands).or_else(|| lacks_right(io))),
+        way(LOAD, lacks(Some(&device.node)).or_else(|| lacks_right(kernel.sys_admin))),
+        way(EXECUTE, lacks(generic(COMPUTE_NSID)).or_else(|| lacks_right(io))),
+        way(READ, lacks(generic(RESULTS_NSID)).or_else(|| lacks_right(io))),
+        way(CLAIM, NSIDS.into_iter().find_map(|nsid| lacks(generic(nsid)))),
         way(URING, lacks_uring(kernel.io_uring)),
     ]
 }
@@ -51,25 +53,19 @@ fn way(way: &'static str, missing: Option<String>) -> Way {
     Way { way, usable: missing.is_none(), missing }
 }
 
-/// The program can be loaded and executed, and its results read in one of the two ways; io_uring is never needed.
+/// A run could do all that it has to; io_uring is only the faster way.
 pub fn suffice(ways: &[Way]) -> bool {
-    let can = |name| ways.iter().any(|way| way.way == name && way.usable);
-    can(LOAD) && can(EXECUTE) && (can(READ_BLOCKS) || can(READ_COMMANDS))
+    ways.iter().all(|way| way.usable || way.way == URING)
 }
 
-/// What is done with a node.
-enum Want {
-    Commands,
-    Reading,
-}
-
-fn lacks(node: Option<&Node>, want: Want) -> Option<String> {
+/// Commands go through a node that may be read and written.
+fn lacks(node: Option<&Node>) -> Option<String> {
     let Some(node) = node else { return Some("the kernel shows no node for it".to_string()) };
     let path = node.path.display();
-    match want {
+    match node {
         _ if !node.present => Some(format!("{path} does not exist")),
         _ if !node.readable => Some(format!("{path} may not be read by this user")),
-        Want::Commands if !node.writable => Some(format!("{path} may not be written by this user")),
+        _ if !node.writable => Some(format!("{path} may not be written by this user")),
         _ => None,
     }
 }
@@ -122,8 +118,7 @@ fn state(device: &Device) -> Option<Finding> {
 }
 
 fn missing_namespaces(device: &Device) -> Option<Finding> {
-    let wanted = [DATASET_NSID, RESULTS_NSID, COMPUTE_NSID];
-    let missing: Vec<String> = wanted
+    let missing: Vec<String> = NSIDS
         .into_iter()
         .filter(|nsid| device.namespace(*nsid).is_none())
         .map(|nsid| format!("{nsid} ({})", role(nsid).unwrap_or_default()))
@@ -163,8 +158,8 @@ fn closed_nodes(device: &Device) -> Option<Finding> {
 
 /// The nodes that a run uses.
 fn nodes(device: &Device) -> impl Iterator<Item = &Node> {
-    let used = device.namespaces.iter().filter(|namespace| [RESULTS_NSID, COMPUTE_NSID].contains(&namespace.nsid));
-    std::iter::once(&device.node).chain(used.flat_map(|namespace| namespace.block.iter().chain(&namespace.generic)))
+    let generic = device.namespaces.iter().filter_map(|namespace| namespace.generic.as_ref());
+    std::iter::once(&device.node).chain(generic)
 }
 
 fn path(node: &Node) -> String {

@@ -92,7 +92,7 @@ impl Drive {
                 None => "yes".to_string(),
                 Some(missing) => format!("no: {missing}"),
             };
-            row(out, name, &format!("{:<26}{answer}", way.way));
+            row(out, name, &format!("{:<23}{answer}", way.way));
         }
     }
 }

@@ -38,11 +38,11 @@ fn a_drive_and_a_disk_are_told_apart_and_described() {
   namespaces     1  dataset     134 MB   /dev/nvme1n3  /dev/ng1n3
                  2  results     268 MB   /dev/nvme1n1  /dev/ng1n1
                  3  compute          –   /dev/ng1n2
-  this user can  load the program          yes
-                 execute it                yes
-                 read results as blocks    yes
-                 read results by command   yes
-                 commands by io_uring      yes
+  this user can  load the program       yes
+                 execute it             yes
+                 read its results       yes
+                 keep other runs away   yes
+                 use io_uring           yes
 
 not DDLP drives:
   /dev/nvme0  QEMU NVMe Ctrl, pcie at 0000:00:04.0, live
@@ -95,10 +95,10 @@ fn a_user_is_told_which_right_is_missing_and_why() {
     as_a_user(&planted);
     let drive = &json(&planted)["drives"][0];
     assert_eq!(drive["usable"], false);
-    for name in ["load the program", "execute it", "read results by command"] {
+    for name in ["load the program", "execute it", "read its results"] {
         assert_eq!(way(drive, name), "needs root (CAP_SYS_ADMIN)", "{name}");
     }
-    assert_eq!(way(drive, "read results as blocks"), &Value::Null);
+    assert_eq!(way(drive, "keep other runs away"), &Value::Null);
     let remedies = &drive["problems"][0]["remedies"];
     assert_eq!(remedies[0], "run as root");
     assert!(remedies[1].as_str().unwrap().contains("sudo setcap cap_sys_admin+ep"), "{remedies}");
@@ -108,7 +108,7 @@ fn a_user_is_told_which_right_is_missing_and_why() {
     // A newer kernel lets I/O through, and admin commands never.
     planted.write("proc/sys/kernel/osrelease", NEW);
     let drive = &json(&planted)["drives"][0];
-    assert_eq!((way(drive, "execute it"), way(drive, "read results by command")), (&Value::Null, &Value::Null));
+    assert_eq!((way(drive, "execute it"), way(drive, "read its results")), (&Value::Null, &Value::Null));
     assert_eq!(way(drive, "load the program"), "needs root (CAP_SYS_ADMIN)");
     assert_eq!(drive["usable"], false);
 }
@@ -156,12 +156,28 @@ fn missing_nodes_and_namespaces_are_named() {
 }
 
 #[test]
-fn results_are_read_in_either_of_two_ways() {
+fn all_generic_nodes_are_needed_and_no_block_node() {
     let planted = kernel(trees::NO_MULTIPATH, OLD);
     fs::remove_file(planted.kernel.path("dev/nvme0n1")).unwrap();
+    fs::remove_file(planted.kernel.path("dev/nvme0n3")).unwrap();
     assert_eq!(json(&planted)["drives"][0]["usable"], true);
-    fs::remove_file(planted.kernel.path("dev/ng0n1")).unwrap();
-    assert_eq!(json(&planted)["drives"][0]["usable"], false);
+    // Of the dataset: it is locked like the others.
+    fs::remove_file(planted.kernel.path("dev/ng0n3")).unwrap();
+    let drive = &json(&planted)["drives"][0];
+    assert_eq!(
+        (&drive["usable"], way(drive, "keep other runs away")),
+        (&false.into(), &"/dev/ng0n3 does not exist".into())
+    );
+    assert_eq!(way(drive, "read its results"), &Value::Null);
+}
+
+#[test]
+fn io_uring_is_not_needed() {
+    let planted = kernel(trees::NO_MULTIPATH, NEW);
+    planted.write("proc/sys/kernel/io_uring_disabled", "2\n");
+    let drive = &json(&planted)["drives"][0];
+    assert_eq!(drive["usable"], true);
+    assert_eq!(way(drive, "use io_uring"), "kernel.io_uring_disabled is 2; ioctl is used instead");
 }
 
 #[test]
@@ -185,7 +201,7 @@ fn nodes_that_are_closed_to_this_user_are_named_with_the_udev_rule() {
     let drive = Drive::assess(device, vec![], &survey.kernel);
     assert!(!drive.usable);
     let problem = &drive.problems[0];
-    assert!(planted.rooted(&problem.what).ends_with("/dev/nvme0n1, /dev/ng0n1, /dev/ng0n2"), "{}", problem.what);
+    assert!(planted.rooted(&problem.what).ends_with(" /dev/ng0n3, /dev/ng0n1, /dev/ng0n2"), "{}", problem.what);
     assert!(problem.remedies[1].contains("packaging/udev/60-ddlp.rules"));
 }
 

@@ -141,7 +141,7 @@ impl Kernel {
 
 /// The controller is a DDLP drive, and not the discovery controller of one.
 pub fn is_ddlp(controller: &KernelController) -> bool {
-    controller.model == ddlp_csd::MODEL && controller.cntrltype.as_deref().is_none_or(|kind| kind == "io")
+    controller.model == ddlp_csd::MODEL && controller.serves_io()
 }
 
 impl Node {

@@ -235,6 +235,11 @@ impl KernelController {
         self.namespaces.iter().find(|namespace| namespace.nsid == nsid)
     }
 
+    /// It has I/O queues: a discovery controller, which may have the model of the drives that it tells of, has none.
+    pub fn serves_io(&self) -> bool {
+        self.cntrltype.as_deref().is_none_or(|kind| kind == "io")
+    }
+
     /// Over a network: the kernel reconnects, and `ctrl_loss_tmo`, `fast_io_fail_tmo` and `reconnect_delay` say how.
     pub fn is_fabric(&self) -> bool {
         self.hostnqn.is_some()

@@ -48,7 +48,7 @@ fn a_drive_is_read_whole() {
     assert_eq!(drive.state, ControllerState::Live);
     assert_eq!(drive.subsysnqn, "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-4333-8444-555555555555");
     assert_eq!((drive.subsystem.as_deref(), drive.cntlid), (Some("nvme-subsys1"), Some(1)));
-    assert_eq!(drive.cntrltype.as_deref(), Some("io"));
+    assert!(drive.cntrltype.as_deref() == Some("io") && drive.serves_io());
     assert_eq!((drive.kato, drive.reconnect_delay), (Some(10), Some(2)));
     assert_eq!((drive.fast_io_fail_tmo, drive.ctrl_loss_tmo), (Some(5), Some(600)));
     assert!(drive.is_fabric() && drive.hostnqn.unwrap().ends_with("6f6f1d2c3b4a"));
