@@ -10,7 +10,8 @@
 //!
 //! Decisions that the specification leaves open: program indices belong to the association that loaded them (another
 //! association of the same host finds them too, so that a multipath host may execute on either path), both block namespaces are
-//! write protected for hosts, and any command counts as a sign of life beside Keep Alive.
+//! write protected for hosts, any command counts as a sign of life beside Keep Alive, and there is no asymmetric namespace access
+//! (ANA): all paths end here and are equal, which is what Linux takes them for without it.
 
 mod admin;
 mod association;

@@ -4,7 +4,7 @@
 //! and belongs to one thread: that thread submits, and receives completions and data straight into its own buffers.
 //!
 //! - [`contract`]: the traits and what passes through them; [`error`]: why a command got no completion.
-//! - [`target`]: where a controller is. [`tcp`]: the user-space NVMe/TCP initiator.
+//! - [`target`]: where a controller is. [`tcp`]: the user-space NVMe/TCP initiator, and what a discovery controller says.
 //! - [`namespace`], [`logpage`], [`program`]: what a loader does with any controller, on top of the traits.
 //! - [`backoff`]: how long to wait before an association is tried again.
 //!
