@@ -94,8 +94,17 @@ impl Agent {
 
     /// Largest resident memory it had, in bytes, mapped slots included.
     pub fn peak_bytes(&self) -> u64 {
+        self.memory_bytes("VmHWM:")
+    }
+
+    /// Memory that it has of its own now, in bytes: neither slots in memory nor the program's file.
+    pub fn own_bytes(&self) -> u64 {
+        self.memory_bytes("RssAnon:")
+    }
+
+    fn memory_bytes(&self, what: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("a live process");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux tells the peak");
+        let line = status.lines().find_map(|line| line.strip_prefix(what)).expect("Linux tells it");
         line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).expect("in KiB") * 1024
     }
 }

@@ -9,8 +9,9 @@
 //! ([`crate::workers`]). Several hosts may have several associations each; every association is a controller of its own.
 //!
 //! Decisions that the specification leaves open: program indices belong to the host that loaded them, as long as it has an
-//! association (a multipath host loads on one path and executes on either), both block namespaces are
-//! write protected for hosts, and any command counts as a sign of life beside Keep Alive.
+//! association (a multipath host loads on one path and executes on either), both block namespaces are write protected for
+//! hosts, any command counts as a sign of life beside Keep Alive, and there is no asymmetric namespace access (ANA): all paths
+//! end here and are equal, which is what Linux takes them for without it.
 
 mod admin;
 mod association;
