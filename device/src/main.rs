@@ -21,7 +21,8 @@ enum Command {
     /// Serve a dataset until SIGTERM or SIGINT; running batches are finished first, a second signal leaves at once.
     ///
     /// Prints one JSON line with the address and the NQN when it is ready. Logs go to standard error; RUST_LOG sets how
-    /// much (error, warn, info, debug).
+    /// much (error, warn, info, debug). A service manager that waits for it (sd_notify) is told. Leaves with 78 when the options or the
+    /// configuration are wrong, with 1 when it fails otherwise.
     Serve(Box<ServeArgs>),
     /// Check this machine: cores, memory, storage, network, clock, heat, and the images per second to expect.
     ///

@@ -2,7 +2,7 @@
 
 use super::finding::{Finding, bytes};
 use super::system::System;
-use crate::slots::{Backing, Geometry};
+use crate::slots::{Backing, Geometry, is_foreign};
 use ddlp_csd::memory::{available_bytes, check_room};
 use nix::sys::statvfs::statvfs;
 use serde::Serialize;
@@ -97,7 +97,11 @@ fn room_for_file(path: &Path) -> Result<u64, String> {
     let folder = super::storage::folder_of(path);
     let kept = match path.metadata() {
         Ok(metadata) if !metadata.is_file() => return Err("that is no regular file".into()),
-        Ok(metadata) => metadata.blocks() * 512,
+        Ok(metadata) => match is_foreign(path) {
+            Ok(false) => metadata.blocks() * 512,
+            Ok(true) => return Err("the file holds something else, and is not overwritten".into()),
+            Err(error) => return Err(error.to_string()),
+        },
         Err(_) => 0,
     };
     let system = statvfs(folder).map_err(|errno| format!("{}: {}", folder.display(), errno.desc()))?;
@@ -132,6 +136,9 @@ mod tests {
         assert!(vast.obstacle.unwrap().contains("there is room for"));
         let nowhere = Backing::File(root.path().join("none/slots"));
         assert!(Memory::read(&system, &nowhere, geometry).obstacle.unwrap().contains("none"));
+        std::fs::write(root.path().join("letter"), "somebody's words").unwrap();
+        let foreign = Backing::File(root.path().join("letter"));
+        assert!(Memory::read(&system, &foreign, geometry).obstacle.unwrap().contains("something else"));
         let folder = Backing::File(root.path().into());
         assert!(Memory::read(&system, &folder, geometry).obstacle.unwrap().contains("no regular file"));
     }

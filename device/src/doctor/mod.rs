@@ -94,8 +94,7 @@ struct Notes {
 impl Notes {
     fn add(&mut self, findings: Vec<Finding>) -> Result<()> {
         if self.is_shown {
-            let mut out = std::io::stdout().lock();
-            write!(out, "{}", Lines(&findings)).and_then(|()| out.flush()).context("cannot write")?;
+            print(&Lines(&findings).to_string())?;
         }
         self.findings.extend(findings);
         Ok(())
@@ -110,20 +109,27 @@ impl Notes {
 pub fn doctor(args: &DoctorArgs) -> Result<bool> {
     let mut notes = Notes { findings: Vec::new(), is_shown: !args.json };
     if !args.json {
-        println!("ddlp-device {} on {}: this takes some seconds\n", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH);
+        let (version, architecture) = (env!("CARGO_PKG_VERSION"), std::env::consts::ARCH);
+        print(&format!("ddlp-device {version} on {architecture}: this takes some seconds\n\n"))?;
     }
     let examination = examine(args, &mut notes)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&examination)?);
-    } else {
-        let warnings = notes.count(Level::Warning);
-        let warned = if warnings == 1 { "1 warning".into() } else { format!("{warnings} warnings") };
-        match notes.count(Level::Failure) {
-            0 => println!("\nNothing keeps the drive from serving; {warned}."),
-            failures => println!("\nThe drive cannot serve: {failures} FAILURE above; {warned}."),
-        }
+        print(&format!("{}\n", serde_json::to_string_pretty(&examination)?))?;
+        return Ok(examination.can_serve);
     }
+    let warnings = notes.count(Level::Warning);
+    let warned = if warnings == 1 { "1 warning".into() } else { format!("{warnings} warnings") };
+    let verdict = match notes.count(Level::Failure) {
+        0 => "Nothing keeps the drive from serving".into(),
+        failures => format!("The drive cannot serve: {failures} FAILURE above"),
+    };
+    print(&format!("\n{verdict}; {warned}.\n"))?;
     Ok(examination.can_serve)
+}
+
+fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
 fn examine(args: &DoctorArgs, notes: &mut Notes) -> Result<Examination> {
