@@ -223,11 +223,11 @@ fn arm_name(implementer: &str, part: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::finding::Level;
-    use super::super::system::recorded;
+    use super::super::system::board_with;
     use super::*;
 
-    const RK3588: &str = include_str!("recorded/cpuinfo-rk3588.txt");
-    const X86: &str = include_str!("recorded/cpuinfo-x86.txt");
+    const RK3588: &str = include_str!("testdata/cpuinfo-rk3588.txt");
+    const X86: &str = include_str!("testdata/cpuinfo-x86.txt");
 
     fn board(governor: &'static str) -> (tempfile::TempDir, System) {
         let cpu = |core: usize, file: &str| format!("{CPUS}/cpu{core}/{file}");
@@ -239,7 +239,7 @@ mod tests {
             files.push((cpu(core, "cpufreq/scaling_max_freq"), if core < 4 { "1200000\n" } else { most }));
             files.push((cpu(core, "cpufreq/scaling_governor"), governor));
         }
-        recorded(&files.iter().map(|(file, text)| (file.as_str(), *text)).collect::<Vec<_>>())
+        board_with(&files.iter().map(|(file, text)| (file.as_str(), *text)).collect::<Vec<_>>())
     }
 
     #[test]
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn an_x86_has_a_model_name_and_may_lack_frequencies() {
-        let (_root, system) = recorded(&[("proc/cpuinfo", X86)]);
+        let (_root, system) = board_with(&[("proc/cpuinfo", X86)]);
         let found = kinds(&system);
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].name.as_str(), found[0].cores.len()), ("Some Xeon(R) Processor @ 2.10GHz", 2));
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn cores_that_are_not_there_are_a_failure() {
-        let (_root, system) = recorded(&[("proc/cpuinfo", X86)]);
+        let (_root, system) = board_with(&[("proc/cpuinfo", X86)]);
         let cores = Cores::read(&system, &[1000], 1);
         assert_eq!(cores.findings()[0].level, Level::Failure);
     }

@@ -109,12 +109,12 @@ fn zones(system: &System) -> Vec<Zone> {
 #[cfg(test)]
 mod tests {
     use super::super::finding::Level;
-    use super::super::system::recorded;
+    use super::super::system::board_with;
     use super::*;
 
     #[test]
     fn a_zone_near_its_limit_is_a_warning() {
-        let (_root, system) = recorded(&[
+        let (_root, system) = board_with(&[
             ("sys/class/thermal/thermal_zone0/type", "bigcore0-thermal\n"),
             ("sys/class/thermal/thermal_zone0/temp", "78500\n"),
             ("sys/class/thermal/thermal_zone0/trip_point_0_type", "passive\n"),
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_board_without_sensors_is_said_to_have_none() {
-        let (_root, system) = recorded(&[]);
+        let (_root, system) = board_with(&[]);
         assert!(Heat::read(&system).findings()[0].text.starts_with("no sensors"));
     }
 }

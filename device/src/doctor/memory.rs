@@ -111,12 +111,12 @@ fn room_for_file(path: &Path) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::super::finding::Level;
-    use super::super::system::recorded;
+    use super::super::system::board_with;
     use super::*;
 
     #[test]
     fn memory_is_told_and_slots_that_do_not_fit_are_a_failure() {
-        let (_root, system) = recorded(&[("proc/meminfo", "MemTotal:        8000000 kB\nMemFree: 1 kB\n")]);
+        let (_root, system) = board_with(&[("proc/meminfo", "MemTotal:        8000000 kB\nMemFree: 1 kB\n")]);
         let few = Memory::read(&system, &Backing::Memory, Geometry { slots: 2, slot_bytes: 4096 });
         assert_eq!(few.total_bytes, Some(8_192_000_000));
         assert!(few.findings().iter().all(|finding| finding.level == Level::Fine));
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_file_needs_a_folder_and_room() {
-        let (root, system) = recorded(&[]);
+        let (root, system) = board_with(&[]);
         let geometry = Geometry { slots: 1, slot_bytes: 4096 };
         let inside = Backing::File(root.path().join("slots"));
         assert_eq!(Memory::read(&system, &inside, geometry).obstacle, None);

@@ -155,12 +155,12 @@ fn interfaces(system: &System, addresses: &BTreeMap<String, Vec<IpAddr>>) -> Vec
 
 #[cfg(test)]
 mod tests {
-    use super::super::system::recorded;
+    use super::super::system::board_with;
     use super::*;
 
     #[test]
     fn interfaces_that_are_up_are_told_with_their_speed() {
-        let (_root, system) = recorded(&[
+        let (_root, system) = board_with(&[
             ("sys/class/net/eth0/operstate", "up\n"),
             ("sys/class/net/eth0/speed", "2500\n"),
             ("sys/class/net/eth0/mtu", "1500\n"),
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn an_address_of_another_machine_is_a_failure_and_a_taken_port_is_not() {
-        let (_root, system) = recorded(&[]);
+        let (_root, system) = board_with(&[]);
         let network = Network::read(&system, "192.0.2.1:4420".parse().unwrap());
         assert_eq!(network.findings()[0].level, Level::Failure);
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();

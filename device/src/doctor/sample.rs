@@ -5,7 +5,7 @@ use ddlp_pixels::encode::{self, JpegOptions, Layout};
 use ddlp_pixels::{Draw, Limits, Pipeline, PixelError, Preparer, Source, Stage};
 
 /// `assets/photos/README.md` names its source and terms.
-const PHOTO: &[u8] = include_bytes!("../../../assets/photos/aeroplane.jpg");
+const PHOTO: &[u8] = include_bytes!("../../../assets/photos/barn.jpg");
 
 /// Width and height.
 pub const SIZE: (u32, u32) = (500, 375);

@@ -49,7 +49,7 @@ impl System {
 
 /// A folder that looks like `/`, with these files.
 #[cfg(test)]
-pub fn recorded(files: &[(&str, &str)]) -> (tempfile::TempDir, System) {
+pub fn board_with(files: &[(&str, &str)]) -> (tempfile::TempDir, System) {
     let root = tempfile::tempdir().unwrap();
     for (file, text) in files {
         let path = root.path().join(file);
