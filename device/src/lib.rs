@@ -3,14 +3,15 @@
 //! - [`controller`]: the NVMe subsystem, sans I/O. [`tcp`]: the network under it.
 //! - [`workers`]: the pool that decodes and augments. [`slots`]: where finished batches lie. [`job`]: what passes between them.
 //! - [`identity`]: who the agent is, over restarts. [`agent`]: settings, sensors, and the agent's life. `inherit`:
-//!   descriptors from a parent process.
+//!   descriptors from a parent process. [`doctor`]: whether a board can serve, and how fast.
 //!
 //! Data flows one way: `tcp` → `controller` → `workers` → `slots`, completions back by events. `controller` knows neither
-//! sockets nor pixels, `tcp` no pixels, `workers` no commands. Unsafe code is in `slots::memory` and `inherit` only.
+//! sockets nor pixels, `tcp` no pixels, `workers` no commands. Unsafe code is in `slots::memory`, `inherit` and `doctor::clock` only.
 #![deny(unsafe_code)]
 
 pub mod agent;
 pub mod controller;
+pub mod doctor;
 pub mod identity;
 mod inherit;
 pub mod job;

@@ -3,6 +3,7 @@
 
 use clap::{Parser, Subcommand};
 use ddlp_device::agent::{ServeArgs, Settings, serve};
+use ddlp_device::doctor::{DoctorArgs, doctor};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -20,21 +21,48 @@ enum Command {
     /// Serve a dataset until SIGTERM or SIGINT; running batches are finished first, a second signal leaves at once.
     ///
     /// Prints one JSON line with the address and the NQN when it is ready. Logs go to standard error; RUST_LOG sets how
-    /// much (error, warn, info, debug).
+    /// much (error, warn, info, debug). A service manager that waits for it (sd_notify) is told. Leaves with 78 when the options or the
+    /// configuration are wrong, with 1 when it fails otherwise.
     Serve(Box<ServeArgs>),
+    /// Check this machine: cores, memory, storage, network, clock, heat, and the images per second to expect.
+    ///
+    /// Leaves with 0 when nothing keeps the agent from serving (warnings included), with 1 when something does.
+    Doctor(DoctorArgs),
 }
 
+/// The configuration is wrong (sysexits.h): starting again would not help, and the systemd unit does not.
+const EX_CONFIG: u8 = 78;
+
 fn main() -> ExitCode {
-    let Command::Serve(args) = Cli::parse().command;
+    match Cli::parse().command {
+        Command::Serve(args) => {
+            log();
+            let settings = match Settings::from_args(*args) {
+                Ok(settings) => settings,
+                Err(error) => return failed(&error, ExitCode::from(EX_CONFIG)),
+            };
+            match serve(&settings) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => failed(&error, ExitCode::FAILURE),
+            }
+        }
+        Command::Doctor(args) => match doctor(&args) {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::FAILURE,
+            Err(error) => failed(&error, ExitCode::FAILURE),
+        },
+    }
+}
+
+fn failed(error: &anyhow::Error, code: ExitCode) -> ExitCode {
+    eprintln!("error: {error:#}");
+    code
+}
+
+/// Logs go to standard error.
+fn log() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let has_colours =
         std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(has_colours).with_writer(std::io::stderr).init();
-    match Settings::from_args(*args).and_then(|settings| serve(&settings)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
 }

@@ -97,15 +97,28 @@ fn a_host_that_came_back_tries_its_slots_again_until_its_former_association_is_g
 }
 
 #[test]
-fn a_multipath_host_executes_on_either_association() {
+fn a_multipath_host_has_one_set_of_programs_on_all_its_associations() {
     let mut bench = Bench::new(&[]);
-    let (admin_a, _) = bench.host(HOST_NQN, 1, 0);
-    let (_, b) = bench.host(HOST_NQN, 1, 0);
+    let (admin_a, a) = bench.host(HOST_NQN, 1, 0);
+    let (admin_b, b) = bench.host(HOST_NQN, 1, 0);
     bench.load(admin_a, 0);
-    let queue_b = bench.io(b, HOST_NQN, 1, 1);
+    let (queue_a, queue_b) = (bench.io(a, HOST_NQN, 1, 1), bench.io(b, HOST_NQN, 1, 1));
     let job = start(&mut bench, queue_b, 5, 0);
+    assert!(bench.status(admin_a, activation(0, 0), &[]).same_code(Status::PROGRAM_IN_USE), "by the other one");
     assert_eq!(bench.ok(admin_a, cancel(3, 5), &[]), 1, "cancelled through the other one");
     assert_eq!(bench.cancelled, [job]);
+    bench.ok(admin_b, activation(0, 0), &[]);
+    let (entry, data) = execute(&images::request(6, 1, vec![0]), 0);
+    let (status, _) = bench.send(queue_a, entry, &data).unwrap();
+    assert!(status.same_code(Status::PROGRAM_NOT_ACTIVATED), "deactivated through the other one: {status}");
+    bench.ok(admin_b, activation(0, 1), &[]);
+    let outputs = bench.subsystem.disconnected(admin_a);
+    bench.take(outputs);
+    start(&mut bench, queue_b, 7, 1);
+    let outputs = bench.subsystem.disconnected(admin_b);
+    bench.take(outputs);
+    let (admin, _) = bench.host(HOST_NQN, 1, 0);
+    assert!(bench.status(admin, activation(0, 1), &[]).same_code(Status::NO_PROGRAM), "none outlives the last one");
 }
 
 #[test]

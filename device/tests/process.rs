@@ -95,6 +95,59 @@ fn an_address_that_others_reach_is_refused() {
 }
 
 #[test]
+fn a_wrong_configuration_is_told_by_the_status_from_what_may_pass() {
+    let code = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_ddlp-device")).args(arguments).output().unwrap();
+        output.status.code()
+    };
+    assert_eq!(code(&["serve", "--dataset", "d", "--ephemeral", "--slots", "0"]), Some(78));
+    assert_eq!(code(&["serve", "--dataset", "/nonexistent", "--ephemeral"]), Some(1));
+}
+
+#[test]
+fn the_service_manager_is_told() {
+    let dataset = dataset();
+    let folder = tempfile::tempdir().unwrap();
+    let socket = std::os::unix::net::UnixDatagram::bind(folder.path().join("notify")).unwrap();
+    socket.set_read_timeout(Some(host::PATIENCE)).unwrap();
+    let mut command = program_command(dataset.path());
+    command.arg("--ephemeral").env("NOTIFY_SOCKET", folder.path().join("notify"));
+    let mut process = Process::start(command);
+    let mut bytes = [0; 64];
+    let mut state = || socket.recv(&mut bytes).map(|count| String::from_utf8_lossy(&bytes[..count]).into_owned());
+    assert_eq!(state().unwrap(), "READY=1");
+    process.signal(Signal::SIGTERM);
+    assert_eq!(state().unwrap(), "STOPPING=1");
+    assert_eq!(process.code(), Some(0));
+}
+
+fn doctor(arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ddlp-device"));
+    let output = command.arg("doctor").args(arguments).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn a_doctor_says_what_to_expect_and_what_is_wrong() {
+    let dataset = dataset();
+    let path = dataset.path().to_str().unwrap();
+    let (code, said) = doctor(&["--dataset", path, "--json"]);
+    assert_eq!(code, Some(0), "{said}");
+    let found: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&found["can_serve"], &found["dataset"]["samples"]), (&true.into(), &8.into()));
+    assert_eq!(found["pixels"]["jpeg_uses_simd"], true);
+    assert!(found["storage"]["read"]["bytes"].as_u64() > Some(0), "{said}");
+    for rate in ["expected_images_per_s", "expected_of_dataset_images_per_s"] {
+        assert!(found["speed"][rate].as_f64() > Some(0.0), "{said}");
+    }
+    let (code, said) = doctor(&["--dataset", "/nonexistent/train.ddlp"]);
+    assert_eq!(code, Some(1));
+    let line = said.lines().find(|line| line.contains("/nonexistent/train.ddlp")).unwrap();
+    assert!(line.starts_with("dataset  FAILURE"), "{said}");
+    assert!(said.contains("cannot serve") && said.contains("images/s"), "{said}");
+}
+
+#[test]
 fn a_dataset_that_is_not_there_is_named() {
     let mut command = program_command(Path::new("/nonexistent/train.ddlp"));
     command.arg("--ephemeral");
@@ -243,10 +296,28 @@ fn the_ready_line_can_go_to_a_descriptor() {
 }
 
 #[test]
+fn the_discovery_port_is_told_and_no_other_is_taken_for_it() {
+    let dataset = dataset();
+    let mut command = program_command(dataset.path());
+    command.args(["--ephemeral", "--discovery", "0"]);
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split_once("\"discovery\":\"").and_then(|(_, rest)| rest.strip_suffix("\"}\n"));
+    let address: SocketAddr = address.unwrap_or_else(|| panic!("{line:?}")).parse().unwrap();
+    let mut command = program_command(dataset.path());
+    command.args(["--ephemeral", "--discovery", &address.port().to_string()]);
+    let said = failure(command);
+    assert!(said.contains("--discovery") && said.contains(&address.to_string()), "{said}");
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+#[test]
 fn help_has_examples() {
     let output = Command::new(env!("CARGO_BIN_EXE_ddlp-device")).args(["serve", "--help"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    for wanted in ["Examples:", "--throttle 0.25", "--parent-pipe", "fd:N", "allowed-hosts"] {
+    for wanted in ["Examples:", "--throttle 0.25", "--parent-pipe", "fd:N", "allowed-hosts", "nvme discover", "8009"] {
         assert!(text.contains(wanted), "{wanted} is missing in\n{text}");
     }
 }

@@ -1,4 +1,5 @@
-//! Commands of a host that says anything: a sequence of submission queue entries with data, on admin and I/O queues.
+//! Commands of a host that says anything: a sequence of submission queue entries with data, on admin and I/O queues of an I/O
+//! controller and on a discovery controller.
 #![no_main]
 
 use ddlp_csd::log::{Counters, DriveIdentity};
@@ -6,10 +7,16 @@ use ddlp_device::controller::{Config, ConnId, Gauges, Output, Subsystem};
 use ddlp_device::identity::Identity;
 use ddlp_device::slots::Geometry;
 use ddlp_nvme::SubmissionEntry;
+use ddlp_nvme::fabrics::PropertySet;
+use ddlp_nvme::property::offset;
+use ddlp_nvme::text::DISCOVERY_NQN;
 use libfuzzer_sys::fuzz_target;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use zerocopy::FromBytes;
+
+/// An admin queue and an I/O queue, a discovery controller's admin queue, and one without Connect.
+const CONNECTIONS: u64 = 4;
 
 struct Still;
 
@@ -39,8 +46,8 @@ fn subsystem() -> Subsystem {
     Subsystem::new(config)
 }
 
-/// A well-formed Connect on queue `qid`.
-fn connect(subsystem: &mut Subsystem, conn: ConnId, qid: u16, controller: u16) -> u16 {
+/// A well-formed Connect to a subsystem on queue `qid`.
+fn connect(subsystem: &mut Subsystem, conn: ConnId, nqn: &str, qid: u16, controller: u16) -> u16 {
     let mut entry = [0u8; 64];
     (entry[0], entry[1], entry[4]) = (0x7F, 0x40, 0x01);
     entry[32..36].copy_from_slice(&1024u32.to_le_bytes());
@@ -50,7 +57,6 @@ fn connect(subsystem: &mut Subsystem, conn: ConnId, qid: u16, controller: u16) -
     let mut data = vec![0u8; 1024];
     data[..16].fill(7);
     data[16..18].copy_from_slice(&controller.to_le_bytes());
-    let nqn = identity().nqn;
     data[256..256 + nqn.len()].copy_from_slice(nqn.as_bytes());
     let host = b"nqn.2014-08.org.nvmexpress:uuid:11111111-2222-4333-8444-555555555555";
     data[512..512 + host.len()].copy_from_slice(host);
@@ -67,7 +73,11 @@ fn connect(subsystem: &mut Subsystem, conn: ConnId, qid: u16, controller: u16) -
 
 fuzz_target!(|input: Vec<(u8, [u8; 64], Vec<u8>)>| {
     let mut subsystem = subsystem();
-    let controller = connect(&mut subsystem, ConnId(1), 0, 0xFFFF);
+    for conn in 0..CONNECTIONS {
+        subsystem.opened(ConnId(conn), ([192, 0, 2, 7], 4420).into());
+    }
+    let nqn = identity().nqn;
+    let controller = connect(&mut subsystem, ConnId(1), &nqn, 0, 0xFFFF);
     // Enable with all command sets, as a driver does, so that I/O queues can follow.
     let mut enable = [0u8; 64];
     (enable[0], enable[1], enable[4]) = (0x7F, 0x40, 0x00);
@@ -75,12 +85,15 @@ fuzz_target!(|input: Vec<(u8, [u8; 64], Vec<u8>)>| {
     enable[48..52].copy_from_slice(&0x0046_0061u32.to_le_bytes());
     let enable = SubmissionEntry::read_from_bytes(&enable).expect("64 bytes");
     subsystem.command(ConnId(1), &enable, &[], Instant::now());
-    connect(&mut subsystem, ConnId(2), 1, controller);
+    connect(&mut subsystem, ConnId(2), &nqn, 1, controller);
+    connect(&mut subsystem, ConnId(3), DISCOVERY_NQN, 0, 0xFFFF);
+    subsystem.command(ConnId(3), &PropertySet::new(offset::CC, 1).entry(), &[], Instant::now());
     for (choice, entry, mut data) in input {
         let entry = SubmissionEntry::read_from_bytes(&entry).expect("64 bytes");
-        let conn = ConnId(u64::from(choice % 4));
+        let conn = ConnId(u64::from(choice) % CONNECTIONS);
         if choice >= 250 {
             subsystem.disconnected(conn);
+            subsystem.opened(conn, ([192, 0, 2, 7], 4420).into());
             continue;
         }
         match subsystem.data_wanted(conn, &entry) {

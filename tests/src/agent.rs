@@ -31,6 +31,7 @@ pub struct Agent {
     args: Vec<String>,
     child: Child,
     address: String,
+    discovery: Option<String>,
     nqn: String,
 }
 
@@ -42,8 +43,9 @@ impl Agent {
             ["serve", "--dataset", &dataset.display().to_string(), "--state"].map(String::from).into();
         args.push(state.display().to_string());
         args.extend(extra.iter().map(|arg| arg.to_string()));
-        let (child, address, nqn) = spawn(&args, "127.0.0.1:0");
-        Self { args, child, address, nqn }
+        let (child, ready) = spawn(&args, "127.0.0.1:0");
+        let Ready { listen: address, discovery, nqn } = ready;
+        Self { args, child, address, discovery, nqn }
     }
 
     /// Its address for the loader.
@@ -59,6 +61,11 @@ impl Agent {
     /// `HOST:PORT` where it listens.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// `HOST:PORT` where it listens for discovery besides.
+    pub fn discovery(&self) -> Option<&str> {
+        self.discovery.as_deref()
     }
 
     /// Process id.
@@ -79,15 +86,25 @@ impl Agent {
 
     /// Starts it again where it was.
     pub fn restart(&mut self) {
-        let (child, address, nqn) = spawn(&self.args, &self.address.clone());
-        assert_eq!((&address, &nqn), (&self.address, &self.nqn), "an agent keeps its identity over a restart");
-        self.child = child;
+        let (child, ready) = spawn(&self.args, &self.address);
+        let same = (&ready.listen, &ready.nqn) == (&self.address, &self.nqn);
+        assert!(same, "an agent keeps its identity over a restart");
+        (self.child, self.discovery) = (child, ready.discovery);
     }
 
     /// Largest resident memory it had, in bytes, mapped slots included.
     pub fn peak_bytes(&self) -> u64 {
+        self.memory_bytes("VmHWM:")
+    }
+
+    /// Memory that it has of its own now, in bytes: neither slots in memory nor the program's file.
+    pub fn own_bytes(&self) -> u64 {
+        self.memory_bytes("RssAnon:")
+    }
+
+    fn memory_bytes(&self, what: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("a live process");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux tells the peak");
+        let line = status.lines().find_map(|line| line.strip_prefix(what)).expect("Linux tells it");
         line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).expect("in KiB") * 1024
     }
 }
@@ -100,7 +117,14 @@ impl Drop for Agent {
     }
 }
 
-fn spawn(args: &[String], listen: &str) -> (Child, String, String) {
+/// What an agent prints when it serves.
+struct Ready {
+    listen: String,
+    discovery: Option<String>,
+    nqn: String,
+}
+
+fn spawn(args: &[String], listen: &str) -> (Child, Ready) {
     let mut child = Command::new(program("ddlp-device"))
         .args(args)
         .args(["--listen", listen])
@@ -113,6 +137,7 @@ fn spawn(args: &[String], listen: &str) -> (Child, String, String) {
     BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("the agent says where it listens");
     let ready: serde_json::Value =
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("the agent printed {line:?} instead of its address"));
-    let text = |key: &str| ready[key].as_str().expect("a text").to_string();
-    (child, text("listen"), text("nqn"))
+    let text = |key: &str| ready[key].as_str().map(String::from);
+    let (listen, nqn) = (text("listen").expect("an address"), text("nqn").expect("a name"));
+    (child, Ready { listen, discovery: text("discovery"), nqn })
 }

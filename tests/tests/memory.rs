@@ -82,6 +82,19 @@ fn host_and_agent_stay_within_their_memory_however_large_the_dataset_is() {
     }
 }
 
+/// A board's agent has to get by with little: 16 MB with the program's file, of which a release build has 6 MB resident.
+#[test]
+fn an_idle_agent_has_little_memory_of_its_own_before_and_after_work() {
+    let photos = Photos::new(64);
+    let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "4", "--threads", "2"]);
+    let before = agent.own_bytes();
+    Run::of(loader(&photos.pack()).strategy(Strategy::Csd).drive(DriveSpec::Remote(agent.url())))
+        .assert_exactly_once(1, 64);
+    let after = agent.own_bytes();
+    println!("{before} bytes before, {after} after");
+    assert!(before < 2_000_000 && after < 10_000_000, "{before} bytes before, {after} after");
+}
+
 #[test]
 fn what_an_agent_says_of_its_memory_is_what_the_kernel_says() {
     let photos = mixed_photos(32);

@@ -21,10 +21,20 @@ const _: () = assert!(PERIOD.as_secs() < energy::READ_WITHIN.as_secs());
 
 /// What the sensors said last.
 #[derive(Clone, Copy, Debug, Default)]
-struct Readings {
-    temperature_dc: Option<i16>,
-    power_mw: Option<u32>,
-    energy_mj: Option<u64>,
+pub(crate) struct Readings {
+    /// The hottest temperature in tenths of a degree.
+    pub(crate) temperature_dc: Option<i16>,
+    /// The sum of all powers in mW.
+    pub(crate) power_mw: Option<u32>,
+    /// What the energy meters have counted, in mJ.
+    pub(crate) energy_mj: Option<u64>,
+}
+
+/// Reads the sensors below `class`, which is `/sys/class` but in tests, once.
+pub(crate) fn read_sensors(class: &Path) -> Readings {
+    let readings = Mutex::default();
+    Sensors::find(class).read_into(&readings);
+    readings.into_inner().unwrap_or_default()
 }
 
 /// Live numbers of the agent.

@@ -1,9 +1,11 @@
 //! The running agent: settings in, a drive that serves until it is told to stop.
 //!
-//! - [`settings`]: command line and configuration file. `gauges`: live numbers and sensors.
-//! - `run`: the agent's life: start, serve, drain.
+//! - [`settings`]: command line and configuration file, with [`discovery`]. `gauges`: live numbers and sensors.
+//! - `run`: the agent's life: start, serve, drain. `notify`: telling a service manager about it.
 
-mod gauges;
+pub mod discovery;
+pub(crate) mod gauges;
+mod notify;
 mod run;
 pub mod settings;
 

@@ -1,13 +1,15 @@
 //! The agent's life: start, serve, drain.
 
+use super::discovery::DiscoveryPort;
 use super::gauges::LiveGauges;
+use super::notify::{self, notify};
 use super::settings::{IdentitySource, Settings};
 use crate::controller::{Config, Subsystem};
 use crate::identity::Held;
 use crate::slots::Slots;
 use crate::tcp::hub::Hub;
 use crate::tcp::media::Media;
-use crate::tcp::server;
+use crate::tcp::server::{Server, clockwork};
 use crate::workers::Pool;
 use anyhow::{Context, Result, ensure};
 use ddlp_csd::log::DriveIdentity;
@@ -41,14 +43,19 @@ const FILE_THREADS: usize = 4;
 struct Ready<'a> {
     listen: SocketAddr,
     nqn: &'a str,
+    /// A further address for discovery.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    discovery: Option<SocketAddr>,
 }
 
 /// A serving agent.
 pub struct Agent {
     hub: Arc<Hub>,
     address: SocketAddr,
+    discovery: Option<SocketAddr>,
     nqn: String,
-    tasks: [JoinHandle<()>; 2],
+    accepting: Vec<JoinHandle<()>>,
+    clockwork: JoinHandle<()>,
     _identity: Held,
 }
 
@@ -94,20 +101,29 @@ impl Agent {
             gauges: Arc::new(LiveGauges::start(pool.clone())),
         });
         let media = Arc::new(Media::new(dataset, drive.to_page(), Arc::new(slots)));
-        let listener = TcpListener::bind(settings.listen).await;
-        let listener = listener.with_context(|| format!("cannot listen at {}", settings.listen))?;
-        let address = listener.local_addr().context("cannot tell the address that was taken")?;
+        let (listener, address) = listen(settings.listen).await?;
+        let discovery = match settings.discovery {
+            Some(port) => listen_for_discovery(address, port).await?,
+            None => None,
+        };
         let hub = Arc::new(Hub::new(subsystem, pool, media, events));
-        let tasks = [
-            tokio::spawn(server::accept(listener, hub.clone())),
-            tokio::spawn(server::clockwork(hub.clone(), received)),
-        ];
-        Ok(Self { hub, address, nqn: identity.identity.nqn.clone(), tasks, _identity: identity })
+        let server = Arc::new(Server::new(hub.clone(), address.port()));
+        let (discovery_listener, discovery) = discovery.unzip();
+        let listeners = [Some(listener), discovery_listener].into_iter().flatten();
+        let accepting = listeners.map(|listener| tokio::spawn(server.clone().accept(listener))).collect();
+        let clockwork = tokio::spawn(clockwork(hub.clone(), received));
+        let nqn = identity.identity.nqn.clone();
+        Ok(Self { hub, address, discovery, nqn, accepting, clockwork, _identity: identity })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where it listens for discovery besides, if anywhere.
+    pub fn discovery(&self) -> Option<SocketAddr> {
+        self.discovery
     }
 
     /// NQN of the subsystem.
@@ -117,15 +133,33 @@ impl Agent {
 
     /// Refuses new work, lets running batches finish within `limit`, then closes all connections.
     pub async fn drain(self, limit: Duration) {
-        let [accepting, clockwork] = &self.tasks;
-        accepting.abort();
+        self.accepting.iter().for_each(JoinHandle::abort);
         self.hub.drain();
         if !until(limit, || self.hub.is_idle()).await {
             tracing::warn!(?limit, "running batches did not finish in time and are given up");
         }
         self.hub.close_all();
         until(CLOSE_TIME, || self.hub.connections() == 0).await;
-        clockwork.abort();
+        self.clockwork.abort();
+    }
+}
+
+async fn listen(at: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(at).await.with_context(|| format!("cannot listen at {at}"))?;
+    let address = listener.local_addr().context("cannot tell the address that was taken")?;
+    Ok((listener, address))
+}
+
+/// A second listener at the same address. Without the usual port the agent serves all the same, unless it was asked for.
+async fn listen_for_discovery(io: SocketAddr, wanted: DiscoveryPort) -> Result<Option<(TcpListener, SocketAddr)>> {
+    match listen(SocketAddr::new(io.ip(), wanted.port)).await {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if wanted.required => Err(error.context("--discovery")),
+        Err(error) => {
+            let port = io.port();
+            tracing::info!("no discovery port ({error:#}): hosts discover this agent at port {port}");
+            Ok(None)
+        }
     }
 }
 
@@ -163,8 +197,10 @@ async fn live(settings: &Settings, parent: Option<UnboundedReceiver<()>>, ready:
     let mut terminate = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot handle SIGINT")?;
     let agent = Agent::start(settings).await?;
-    tracing::info!(listen = %agent.address(), nqn = agent.nqn(), "serving");
+    let discovery = agent.discovery().map(tracing::field::display);
+    tracing::info!(listen = %agent.address(), discovery, nqn = agent.nqn(), "serving");
     announce(ready, &agent).context("cannot tell that the agent is ready")?;
+    notify(notify::READY).context("cannot tell the service manager (NOTIFY_SOCKET) that the agent is ready")?;
     let limit = tokio::select! {
         _ = terminate.recv() => DRAIN_TIME,
         _ = interrupt.recv() => DRAIN_TIME,
@@ -172,6 +208,9 @@ async fn live(settings: &Settings, parent: Option<UnboundedReceiver<()>>, ready:
         () = gone(parent) => Duration::ZERO,
     };
     tracing::info!(?limit, "draining");
+    if let Err(error) = notify(notify::STOPPING) {
+        tracing::warn!(%error, "cannot tell the service manager that the agent is about to end");
+    }
     tokio::select! {
         () = agent.drain(limit) => {}
         _ = terminate.recv() => tracing::warn!("second signal: leaving at once"),
@@ -181,7 +220,8 @@ async fn live(settings: &Settings, parent: Option<UnboundedReceiver<()>>, ready:
 }
 
 fn announce(mut to: Box<dyn Write>, agent: &Agent) -> Result<()> {
-    let mut line = serde_json::to_string(&Ready { listen: agent.address(), nqn: agent.nqn() })?;
+    let mut line =
+        serde_json::to_string(&Ready { listen: agent.address(), nqn: agent.nqn(), discovery: agent.discovery() })?;
     line.push('\n');
     to.write_all(line.as_bytes())?;
     Ok(to.flush()?)
@@ -217,5 +257,22 @@ async fn gone(parent: Option<UnboundedReceiver<()>>) {
         // Nothing is ever sent: this waits for the channel's end.
         Some(mut parent) => drop(parent.recv().await),
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_a_discovery_port_that_was_asked_for_is_missed() {
+        let (taken, io) = listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let port = |required| DiscoveryPort { port: io.port(), required };
+        assert!(listen_for_discovery(io, port(false)).await.unwrap().is_none());
+        let error = listen_for_discovery(io, port(true)).await.unwrap_err();
+        assert!(format!("{error:#}").contains(&io.to_string()), "{error:#}");
+        drop(taken);
+        let (_, found) = listen_for_discovery(io, port(false)).await.unwrap().expect("the port is free");
+        assert_eq!(found, io);
     }
 }

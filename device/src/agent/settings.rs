@@ -1,5 +1,6 @@
 //! What the agent is told: command line over configuration file over defaults.
 
+use super::discovery::{DiscoveryChoice, DiscoveryPort};
 use crate::slots::{Backing, Geometry};
 use crate::workers::{THREADS_MAX, Throttle};
 use anyhow::{Context, Result, bail, ensure};
@@ -35,6 +36,7 @@ Examples:
     ddlp-device serve --dataset train.ddlp --throttle 0.25
   On the network; drive.toml has `allowed-hosts = [\"nqn.2014-08.org.nvmexpress:uuid:...\"]`:
     ddlp-device serve --config drive.toml --listen 192.0.2.7:4420
+    nvme discover -t tcp -a 192.0.2.7                  # on such a host
 
 The configuration file is TOML with the names of the options as keys (slot-bytes = 38539264), and allowed-hosts.";
 
@@ -53,6 +55,13 @@ pub struct ServeArgs {
     /// An address that other machines can reach is refused unless the configuration file names allowed hosts.
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: Option<String>,
+    /// A further port of that address at which hosts discover the agent, or `off`; 0 takes a free one.
+    ///
+    /// `nvme discover` asks at 8009 unless told otherwise (-s). Discovery is served at the port of --listen as well, so
+    /// that an agent without a further port is found by whoever knows that one. [default: 8009 if the agent listens at
+    /// port 4420 and no other program has it, else off]
+    #[arg(long, value_name = "PORT|off")]
+    pub discovery: Option<DiscoveryChoice>,
     /// Where finished batches lie: `ram`, a file, or `fd:N` for an inherited descriptor. [default: ram]
     #[arg(long, value_name = "PATH|ram|fd:N")]
     pub results: Option<String>,
@@ -99,6 +108,7 @@ pub struct ServeArgs {
 struct ConfigFile {
     dataset: Option<PathBuf>,
     listen: Option<String>,
+    discovery: Option<DiscoveryChoice>,
     results: Option<String>,
     slots: Option<u32>,
     slot_bytes: Option<u64>,
@@ -127,6 +137,8 @@ pub struct Settings {
     pub dataset: PathBuf,
     /// Address to listen at.
     pub listen: SocketAddr,
+    /// Where to listen for discovery besides.
+    pub discovery: Option<DiscoveryPort>,
     /// Where the slots live.
     pub results: Backing,
     /// Number and size of the slots.
@@ -168,6 +180,7 @@ impl Settings {
         Ok(Self {
             dataset,
             listen,
+            discovery: DiscoveryPort::decide(args.discovery.or(file.discovery), listen.port()),
             results: results.map_err(anyhow::Error::msg).context("--results")?,
             geometry: geometry(args.slots.or(file.slots), args.slot_bytes.or(file.slot_bytes))?,
             threads: threads(args.threads.or(file.threads))?,
@@ -271,6 +284,7 @@ mod tests {
     fn defaults() {
         let settings = args(|_| {}).unwrap();
         assert_eq!(settings.listen.to_string(), DEFAULT_LISTEN);
+        assert_eq!(settings.discovery, Some(DiscoveryPort { port: 8009, required: false }));
         assert_eq!(settings.results, Backing::Memory);
         assert_eq!(settings.geometry, Geometry { slots: 4, slot_bytes: 38_547_456 });
         assert_eq!(settings.throttle, Throttle::FULL);
@@ -290,11 +304,15 @@ mod tests {
         assert!(error.contains("allowed-hosts"), "{error}");
         let directory = tempfile::tempdir().unwrap();
         let config = directory.path().join("c.toml");
-        std::fs::write(&config, "listen = \"0.0.0.0:4420\"\nallowed-hosts = [\"nqn.a\"]\nslots = 7").unwrap();
+        std::fs::write(&config, "listen = \"0.0.0.0:4420\"\nallowed-hosts = [\"nqn.a\"]\nslots = 7\ndiscovery = 8010")
+            .unwrap();
         let settings = args(|args| args.config = Some(config.clone())).unwrap();
         assert_eq!((settings.geometry.slots, settings.allowed_hosts.len()), (7, 1));
-        let settings = args(|args| (args.config, args.slots) = (Some(config.clone()), Some(9))).unwrap();
-        assert_eq!(settings.geometry.slots, 9, "the command line wins");
+        assert_eq!(settings.discovery, Some(DiscoveryPort { port: 8010, required: true }));
+        let off = Some(DiscoveryChoice::Off);
+        let settings =
+            args(|args| (args.config, args.slots, args.discovery) = (Some(config.clone()), Some(9), off)).unwrap();
+        assert_eq!((settings.geometry.slots, settings.discovery), (9, None), "the command line wins");
         std::fs::write(&config, "allowed-hosts = [\"host\"]").unwrap();
         assert!(args(|args| args.config = Some(config.clone())).is_err());
         std::fs::write(&config, "lisen = \"127.0.0.1:1\"").unwrap();

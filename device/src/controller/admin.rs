@@ -1,7 +1,7 @@
 //! Admin commands: dispatch, Abort, asynchronous events, keep alive.
 
 use super::association::QueuePair;
-use super::{ASYNC_EVENTS_MAX, Answer, ConnId, Outcome, Payload, Subsystem, features};
+use super::{ASYNC_EVENTS_MAX, Answer, ConnId, Outcome, Payload, Subsystem, discovery, features};
 use ddlp_csd::CANCEL_OPCODE;
 use ddlp_csd::program::PROGRAM_BYTES_MAX;
 use ddlp_nvme::admin::{Abort, GetLogPage};
@@ -44,6 +44,9 @@ impl Subsystem {
         let opcode = AdminOpcode(command.opcode);
         if !association.properties.is_ready() && opcode != AdminOpcode::KEEP_ALIVE {
             return Err(Status::COMMAND_SEQUENCE.do_not_retry());
+        }
+        if association.kind.is_discovery() {
+            discovery::admit(command)?;
         }
         match opcode {
             AdminOpcode::IDENTIFY => self.identify(queue, command),
@@ -102,7 +105,9 @@ impl Subsystem {
         let mut due: Vec<(ConnId, u16)> = Vec::new();
         for association in self.associations.values_mut() {
             let features = &association.features;
-            let wanted = features.events.smart_warnings() & WARNING_TEMPERATURE != 0;
+            // A discovery controller has no log to read of it.
+            let wanted =
+                !association.kind.is_discovery() && features.events.smart_warnings() & WARNING_TEMPERATURE != 0;
             if !wanted || association.event_masked || kelvin < features.temperature_threshold_k {
                 continue;
             }

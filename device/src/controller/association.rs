@@ -2,9 +2,9 @@
 
 use super::ConnId;
 use super::features::Features;
-use super::programs::ProgramTable;
 use super::property::Properties;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Reported head when submission queue flow control is off.
@@ -12,13 +12,33 @@ const HEAD_RESERVED: u16 = 0xFFFF;
 /// Keep alive time-outs are rounded up to this (KAS × 100 ms).
 pub const KEEP_ALIVE_GRANULARITY_MS: u32 = 1000;
 
+/// Silence that ends a discovery controller whose host gave no keep alive time-out, as hosts do that ask once and leave.
+/// Base 2.1, section "Discovery Controller", lets the controller choose; Linux' own target waits as long.
+pub const DISCOVERY_SILENCE_MAX: Duration = Duration::from_secs(120);
+
 /// A host as it names itself in Connect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Host {
     /// Host NQN.
     pub nqn: String,
     /// Host identifier.
     pub id: [u8; 16],
+}
+
+/// What a host wants of a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The namespaces.
+    Io,
+    /// To be told that the NVM subsystem is at this address.
+    Discovery(SocketAddr),
+}
+
+impl Kind {
+    /// A discovery controller.
+    pub fn is_discovery(self) -> bool {
+        matches!(self, Self::Discovery(_))
+    }
 }
 
 /// One queue pair.
@@ -52,6 +72,8 @@ impl QueuePair {
 pub struct Association {
     /// Controller identifier.
     pub controller_id: u16,
+    /// What the host wants of it.
+    pub kind: Kind,
     /// The host.
     pub host: Host,
     /// Connection of the admin queue.
@@ -62,8 +84,6 @@ pub struct Association {
     pub properties: Properties,
     /// Features.
     pub features: Features,
-    /// Programs loaded on this controller.
-    pub programs: ProgramTable,
     /// Outstanding asynchronous event requests.
     pub event_requests: Vec<u16>,
     /// An event was reported whose log page has not been read since.
@@ -78,10 +98,17 @@ impl Association {
         self.io_queues.values().copied().chain([self.admin]).collect()
     }
 
-    /// The keep alive time-out ran out.
+    /// The host has been silent for longer than it may.
     pub fn expired(&self, now: Instant) -> bool {
-        let limit = Duration::from_millis(self.features.keep_alive_ms.into());
-        !limit.is_zero() && now.saturating_duration_since(self.heard) > limit
+        self.silence_max().is_some_and(|limit| now.saturating_duration_since(self.heard) > limit)
+    }
+
+    fn silence_max(&self) -> Option<Duration> {
+        match self.features.keep_alive_ms {
+            0 if self.kind.is_discovery() => Some(DISCOVERY_SILENCE_MAX),
+            0 => None,
+            milliseconds => Some(Duration::from_millis(milliseconds.into())),
+        }
     }
 }
 

@@ -10,7 +10,7 @@
 //! that has just come back may be faster than the news that its former association is lost. [`ddlp_csd::request`] lists
 //! every status.
 
-use super::association::{Association, Host, QueuePair};
+use super::association::{Host, QueuePair};
 use super::{Answer, ConnId, Outcome, Output, Payload, Subsystem};
 use crate::job::{Job, JobEvent, JobId};
 use crate::slots::Geometry;
@@ -22,7 +22,6 @@ use ddlp_csd::slot::SlotLayout;
 use ddlp_nvme::cp::ExecuteProgram;
 use ddlp_nvme::{CpOpcode, Status, SubmissionEntry};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Most data that an I/O command takes from the host.
 pub fn data_bytes_max(command: &SubmissionEntry) -> usize {
@@ -80,10 +79,10 @@ impl Works {
         self.works.values().filter(|work| !matches!(work.stage, Stage::Draining)).count()
     }
 
-    pub(super) fn uses_program(&self, controller_id: u16, index: u16) -> bool {
+    pub(super) fn uses_program(&self, controllers: &[u16], index: u16) -> bool {
         let live = |work: &&Work| !matches!(work.stage, Stage::Draining);
         let mut works = self.works.values().filter(live);
-        works.any(|work| work.controller_id == controller_id && work.program_index == index)
+        works.any(|work| controllers.contains(&work.controller_id) && work.program_index == index)
     }
 
     fn matching(&self, wanted: impl Fn(&Work) -> bool) -> Vec<JobId> {
@@ -106,10 +105,10 @@ impl Subsystem {
             order(entry, &command, &program, data, self.config.geometry).map_err(Status::do_not_retry)?;
         let host = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?.host.clone();
         let id = JobId(self.works.last_job + 1);
-        let slot = &mut self.works.slots[request.slot as usize];
-        let is_foreign = slot.owner.as_ref().is_some_and(|owner| {
-            *owner != host && self.associations.values().any(|association| association.host == *owner)
+        let is_foreign = self.works.slots[request.slot as usize].owner.as_ref().is_some_and(|owner| {
+            *owner != host && self.io_associations().any(|association| association.host == *owner)
         });
+        let slot = &mut self.works.slots[request.slot as usize];
         let work = |stage| Work {
             conn,
             command_id: entry.command_id.get(),
@@ -142,19 +141,6 @@ impl Subsystem {
             self.outputs.push(Output::Start(Box::new(Job { id, program, request, layout })));
         }
         Ok(Answer::Later)
-    }
-
-    /// The active program at an index: the association's own, else that of another association of the same host.
-    fn program(&self, queue: QueuePair, index: u16) -> Result<Arc<Program>, Status> {
-        let own = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?;
-        match own.programs.active(index) {
-            Err(status) if status == Status::NO_PROGRAM => {
-                let same_host = |other: &&Association| other.host == own.host;
-                let others = self.associations.values().filter(same_host);
-                others.flat_map(|other| other.programs.active(index)).next().ok_or(status)
-            }
-            found => found,
-        }
     }
 
     /// Vendor admin command: cancels a batch of this host, on whichever of its associations it runs.

@@ -1,13 +1,16 @@
 //! Connect and Disconnect. Base 2.1, section "Fabrics Command Set".
 
-use super::association::{Association, Host, QueuePair, keep_alive_rounded};
+use super::association::{Association, Host, Kind, QueuePair, keep_alive_rounded};
 use super::features::Features;
-use super::programs::ProgramTable;
 use super::property::Properties;
-use super::{ASSOCIATIONS_MAX, Answer, ConnId, IO_QUEUES_MAX, Outcome, Output, Payload, QUEUE_ENTRIES_MAX, Subsystem};
+use super::{
+    ASSOCIATIONS_MAX, Answer, ConnId, DISCOVERY_ASSOCIATIONS_MAX, IO_QUEUES_MAX, Outcome, Output, Payload,
+    QUEUE_ENTRIES_MAX, Subsystem,
+};
 use ddlp_nvme::fabrics::{
     CONTROLLER_ANY, ConnectCommand, ConnectData, ConnectFault, ConnectResult, PropertyGet, PropertySet, fabrics_type,
 };
+use ddlp_nvme::text::DISCOVERY_NQN;
 use ddlp_nvme::{FABRICS_OPCODE, FabricsType, Status, SubmissionEntry};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
@@ -66,10 +69,11 @@ impl Subsystem {
         if command.record_format.get() != 0 {
             return Err(Status::CONNECT_FORMAT.into());
         }
-        // The discovery subsystem's name would be told apart here; this agent has none.
-        if data.subsystem_nqn() != Ok(&self.config.identity.nqn) {
-            return Err(in_data(offset_of!(ConnectData, subsystem_nqn)));
-        }
+        let kind = match data.subsystem_nqn() {
+            Ok(nqn) if nqn == self.config.identity.nqn => Kind::Io,
+            Ok(DISCOVERY_NQN) => Kind::Discovery(*self.reached.get(&conn).expect("connections are opened first")),
+            _ => return Err(in_data(offset_of!(ConnectData, subsystem_nqn))),
+        };
         let host_nqn = data.host_nqn().map_err(|_| in_data(offset_of!(ConnectData, host_nqn)))?;
         let allowed = &self.config.allowed_hosts;
         if !allowed.is_empty() && !allowed.iter().any(|nqn| nqn == host_nqn) {
@@ -81,7 +85,9 @@ impl Subsystem {
         }
         let host = Host { nqn: host_nqn.to_owned(), id: data.host_id };
         let controller_id = match command.queue_id.get() {
-            0 => self.new_association(conn, command, data, host, now)?,
+            0 => self.new_association((conn, kind), command, data, host, now)?,
+            // A discovery controller has its admin queue alone.
+            _ if kind.is_discovery() => return Err(in_command(offset_of!(ConnectCommand, queue_id))),
             _ => self.join_association(conn, command, data, &host, now)?,
         };
         let flow_control = !command.no_flow_control();
@@ -96,7 +102,7 @@ impl Subsystem {
 
     fn new_association(
         &mut self,
-        conn: ConnId,
+        (conn, kind): (ConnId, Kind),
         command: &ConnectCommand,
         data: &ConnectData,
         host: Host,
@@ -105,7 +111,9 @@ impl Subsystem {
         if data.controller_id.get() != CONTROLLER_ANY {
             return Err(in_data(offset_of!(ConnectData, controller_id)));
         }
-        if self.draining || self.associations.len() >= ASSOCIATIONS_MAX {
+        let most = if kind.is_discovery() { DISCOVERY_ASSOCIATIONS_MAX } else { ASSOCIATIONS_MAX };
+        let same_kind = |other: &&Association| other.kind.is_discovery() == kind.is_discovery();
+        if self.draining || self.associations.values().filter(same_kind).count() >= most {
             // To be tried again: another association may end meanwhile.
             return Err(Refusal::Status(Status::CONTROLLER_BUSY));
         }
@@ -115,12 +123,12 @@ impl Subsystem {
             controller_id,
             Association {
                 controller_id,
+                kind,
                 host,
                 admin: conn,
                 io_queues: BTreeMap::new(),
-                properties: Properties::default(),
+                properties: Properties::new(kind),
                 features,
-                programs: ProgramTable::default(),
                 event_requests: Vec::new(),
                 event_masked: false,
                 heard: now,
@@ -149,7 +157,8 @@ impl Subsystem {
         now: Instant,
     ) -> Result<u16, Refusal> {
         let controller_id = data.controller_id.get();
-        let Some(association) = self.associations.get_mut(&controller_id) else {
+        let joined = self.associations.get_mut(&controller_id).filter(|association| association.kind == Kind::Io);
+        let Some(association) = joined else {
             return Err(in_data(offset_of!(ConnectData, controller_id)));
         };
         if association.host.nqn != host.nqn {

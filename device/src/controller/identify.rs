@@ -1,10 +1,12 @@
 //! Identify, as an unmodified Linux wants it for block and Computational Programs namespaces.
 
-use super::association::{KEEP_ALIVE_GRANULARITY_MS, QueuePair};
+use super::association::{KEEP_ALIVE_GRANULARITY_MS, Kind, QueuePair};
 use super::features::WARNING_TEMPERATURE_K;
 use super::programs::{PROGRAM_MIB_MAX, PROGRAMS_MAX};
-use super::{ASYNC_EVENTS_MAX, Answer, IN_CAPSULE_BYTES_MAX, MDTS, Outcome, QUEUE_ENTRIES_MAX, Subsystem, logs};
-use ddlp_csd::{BLOCK_BYTES, COMPUTE_NSID, DATASET_NSID, RESULTS_NSID};
+use super::{
+    ASYNC_EVENTS_MAX, Answer, IN_CAPSULE_BYTES_MAX, MDTS, Outcome, QUEUE_ENTRIES_MAX, Subsystem, discovery, logs,
+};
+use ddlp_csd::{BLOCK_BYTES, COMPUTE_NSID, DATASET_NSID, MODEL, RESULTS_NSID};
 use ddlp_nvme::admin::Identify;
 use ddlp_nvme::cp::CpIdentifyNamespace;
 use ddlp_nvme::identify::{
@@ -16,8 +18,6 @@ use ddlp_nvme::text::{nqn_field, padded};
 use ddlp_nvme::{Cns, Csi, IDENTIFY_BYTES, NSID_ALL, Status, SubmissionEntry};
 use zerocopy::{FromZeros, IntoBytes};
 
-/// Model number.
-pub const MODEL: &str = "DDLP computational storage";
 /// Firmware revision.
 pub const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
 /// All namespaces, ascending.
@@ -29,8 +29,10 @@ const SEVERAL_CONTROLLERS: u8 = 1 << 1;
 const SHARED: u8 = 1;
 /// CTRATT bit 0: host identifiers have 128 bits.
 const WIDE_HOST_ID: u32 = 1;
-/// LPA: effects log (bit 1), offsets and long lengths (bit 2).
-const LOG_ATTRIBUTES: u8 = 1 << 1 | 1 << 2;
+/// LPA bit 1: effects log.
+const EFFECTS_LOG: u8 = 1 << 1;
+/// LPA bit 2: offsets and long lengths.
+const LONG_LOGS: u8 = 1 << 2;
 /// SGLS: supported (1), in-capsule offsets (bit 20).
 const SGL_SUPPORT: u32 = 1 | 1 << 20;
 /// OFCS bit 0: Disconnect.
@@ -64,7 +66,7 @@ impl Subsystem {
         let nsid = command.nsid.get();
         let page = match identify.cns {
             Cns::NAMESPACE => self.nvm_namespace(nsid)?,
-            Cns::CONTROLLER => self.controller(queue.controller_id).as_bytes().to_vec(),
+            Cns::CONTROLLER => self.controller(queue)?.as_bytes().to_vec(),
             Cns::ACTIVE_NAMESPACES => namespaces_after(nsid, |_| true)?,
             Cns::NAMESPACE_DESCRIPTORS => self.descriptors(nsid)?,
             Cns::CSI_NAMESPACE => csi_namespace(nsid, identify.csi)?,
@@ -82,37 +84,53 @@ impl Subsystem {
         Answer::data(page, 0)
     }
 
-    fn controller(&self, controller_id: u16) -> IdentifyController {
+    fn controller(&self, queue: QueuePair) -> Result<IdentifyController, Status> {
+        let association = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?;
+        let page = self.any_controller(queue.controller_id);
+        Ok(match association.kind {
+            Kind::Io => self.io_controller(page),
+            Kind::Discovery(_) => discovery::controller(page),
+        })
+    }
+
+    /// What controllers of either kind say of themselves.
+    fn any_controller(&self, controller_id: u16) -> IdentifyController {
         let mut page = IdentifyController::zeroed();
         page.serial = padded(&self.config.identity.serial);
         page.model = padded(MODEL);
         page.firmware = padded(FIRMWARE);
-        page.multipath = SEVERAL_CONTROLLERS;
         page.mdts = MDTS;
         page.controller_id = controller_id.into();
         page.version = VERSION_2_1.into();
-        page.async_events = EVENTS.into();
         page.attributes = WIDE_HOST_ID.into();
-        page.controller_type = IdentifyController::TYPE_IO;
-        page.abort_limit_z = ABORT_LIMIT_Z;
         page.async_event_limit_z = ASYNC_EVENTS_MAX as u8 - 1;
-        page.log_attributes = LOG_ATTRIBUTES;
-        page.error_entries_z = logs::ERROR_ENTRIES_MAX as u8 - 1;
-        page.warning_temperature_k = WARNING_TEMPERATURE_K.into();
-        page.critical_temperature_k = CRITICAL_TEMPERATURE_K.into();
+        page.log_attributes = LONG_LOGS;
         page.keep_alive_granularity = (KEEP_ALIVE_GRANULARITY_MS as u16 / 100).into();
-        page.submission_entry = IdentifyController::SUBMISSION_ENTRY_64;
-        page.completion_entry = IdentifyController::COMPLETION_ENTRY_16;
         page.commands_max = QUEUE_ENTRIES_MAX.into();
-        page.namespaces = (NSIDS.len() as u32).into();
-        page.namespaces_max = (NSIDS.len() as u32).into();
         page.sgl = SGL_SUPPORT.into();
-        // An NQN from the identity was checked when it was read or made.
-        page.subsystem_nqn = nqn_field(&self.config.identity.nqn).unwrap_or([0; 256]);
+        // Some versions of Linux insist on capsules for I/O queues that a discovery controller does not have.
         let capsule = SUBMISSION_ENTRY_BYTES + IN_CAPSULE_BYTES_MAX;
         page.command_capsule = ((capsule / IdentifyController::CAPSULE_UNIT) as u32).into();
         page.response_capsule = 1.into();
         page.sgl_descriptors_max = 1;
+        page
+    }
+
+    fn io_controller(&self, mut page: IdentifyController) -> IdentifyController {
+        page.multipath = SEVERAL_CONTROLLERS;
+        page.async_events = EVENTS.into();
+        page.controller_type = IdentifyController::TYPE_IO;
+        page.abort_limit_z = ABORT_LIMIT_Z;
+        page.log_attributes |= EFFECTS_LOG;
+        page.error_entries_z = logs::ERROR_ENTRIES_MAX as u8 - 1;
+        page.warning_temperature_k = WARNING_TEMPERATURE_K.into();
+        page.critical_temperature_k = CRITICAL_TEMPERATURE_K.into();
+        page.submission_entry = IdentifyController::SUBMISSION_ENTRY_64;
+        page.completion_entry = IdentifyController::COMPLETION_ENTRY_16;
+        page.namespaces = (NSIDS.len() as u32).into();
+        page.namespaces_max = (NSIDS.len() as u32).into();
+        // An NQN from the identity was checked when it was read or made.
+        page.subsystem_nqn = nqn_field(&self.config.identity.nqn).unwrap_or([0; 256]);
         page.optional_fabrics = DISCONNECT.into();
         page
     }

@@ -4,10 +4,10 @@
 //! are provisional in public sources; here both are a count (u16), 14 reserved bytes, and 16-byte entries.
 
 use super::admin::{self, WARNING_TEMPERATURE};
-use super::association::QueuePair;
+use super::association::{Kind, QueuePair};
 use super::features::WARNING_TEMPERATURE_K;
 use super::identify::FIRMWARE;
-use super::{Answer, Outcome, Subsystem, TRANSFER_BYTES_MAX, block};
+use super::{Answer, Outcome, Subsystem, TRANSFER_BYTES_MAX, block, discovery};
 use ddlp_csd::PROGRAM_TYPE;
 use ddlp_csd::log::{COUNTERS_LOG, Counters, IDENTITY_LOG};
 use ddlp_nvme::admin::GetLogPage;
@@ -87,14 +87,18 @@ impl Subsystem {
         if u64::from(entry.data.length.get()) < asked {
             return Err(Status::SGL_DATA_LENGTH.do_not_retry());
         }
-        let page = self.page(queue, entry, &command)?;
+        let association = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?;
+        let page = match association.kind {
+            Kind::Io => self.page(queue, entry, &command)?,
+            Kind::Discovery(reached) => discovery::page(command.log, &self.config.identity.nqn, reached)?,
+        };
         let data = window(&page, command.offset, asked).ok_or(invalid)?;
         Answer::data(data.to_vec(), asked as usize - data.len())
     }
 
     fn page(&self, queue: QueuePair, entry: &SubmissionEntry, command: &GetLogPage) -> Result<Vec<u8>, Status> {
         Ok(match command.log {
-            LogId::SUPPORTED => supported(),
+            LogId::SUPPORTED => supported(&SUPPORTED),
             LogId::ERROR => self.errors.page(),
             // Of the controller only (LPA bit 0 is clear).
             LogId::SMART if ![0, NSID_ALL].contains(&entry.nsid.get()) => {
@@ -142,8 +146,7 @@ impl Subsystem {
     }
 
     fn program_list(&self, queue: QueuePair) -> Vec<u8> {
-        let listed = self.associations.get(&queue.controller_id).map(|own| own.programs.listed());
-        list(listed.unwrap_or_default().into_iter().map(|program| {
+        list(self.listed_programs(queue).into_iter().map(|program| {
             let mut entry = [0; 16];
             entry[..2].copy_from_slice(&program.index.to_le_bytes());
             entry[2] = PROGRAM_TYPE;
@@ -156,9 +159,9 @@ impl Subsystem {
 }
 
 /// Supported Log Pages (00h): one dword per page, bit 0 set where it is supported.
-fn supported() -> Vec<u8> {
+pub fn supported(logs: &[u8]) -> Vec<u8> {
     let mut page = vec![0; 1024];
-    for log in SUPPORTED {
+    for &log in logs {
         page[usize::from(log) * 4] = 1;
     }
     page

@@ -1,6 +1,6 @@
 //! The NVMe subsystem as a sans-IO state machine: commands and events in, [`Output`]s out.
 //!
-//! - `connect`: Connect and what an association is; `property`: controller properties.
+//! - `connect`: Connect and what an association is; `property`: controller properties; `discovery`: the discovery controller.
 //! - `admin`: dispatch of admin commands, Abort, asynchronous events; `features`, `identify`, `logs`.
 //! - `programs`: Load Program and Program Activation; `compute`: Execute Program, slots and cancelling.
 //! - `block`: Read and its neighbours on the block namespaces.
@@ -8,15 +8,17 @@
 //! It knows queues and commands with their data. PDUs, R2T and digests stay below ([`crate::tcp`]), pixels above
 //! ([`crate::workers`]). Several hosts may have several associations each; every association is a controller of its own.
 //!
-//! Decisions that the specification leaves open: program indices belong to the association that loaded them (another
-//! association of the same host finds them too, so that a multipath host may execute on either path), both block namespaces are
-//! write protected for hosts, and any command counts as a sign of life beside Keep Alive.
+//! Decisions that the specification leaves open: program indices belong to the host that loaded them, as long as it has an
+//! association (a multipath host loads on one path and executes on either), both block namespaces are write protected for
+//! hosts, any command counts as a sign of life beside Keep Alive, and there is no asymmetric namespace access (ANA): all paths
+//! end here and are equal, which is what Linux takes them for without it.
 
 mod admin;
 mod association;
 mod block;
 mod compute;
 mod connect;
+mod discovery;
 mod features;
 mod identify;
 mod logs;
@@ -26,19 +28,23 @@ mod property;
 use crate::identity::Identity;
 use crate::job::{Job, JobId};
 use crate::slots::Geometry;
-use association::{Association, QueuePair};
+use association::{Association, Host, Kind, QueuePair};
 use compute::Works;
 use ddlp_csd::log::{Counters, DriveIdentity};
 use ddlp_nvme::code::Direction;
 use ddlp_nvme::fabrics::fabrics_type;
 use ddlp_nvme::{CompletionEntry, FABRICS_OPCODE, FabricsType, Status, SubmissionEntry};
 use logs::ErrorLog;
+use programs::ProgramTable;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Associations at once; each is a controller.
+/// Associations with the namespaces at once; each is a controller.
 pub const ASSOCIATIONS_MAX: usize = 32;
+/// Discovery controllers at once, beside those: hosts that look around keep no host from its namespaces.
+pub const DISCOVERY_ASSOCIATIONS_MAX: usize = 8;
 /// I/O queues of one association.
 pub const IO_QUEUES_MAX: u16 = 16;
 /// Entries of a queue.
@@ -144,8 +150,11 @@ pub struct Config {
 pub struct Subsystem {
     config: Config,
     associations: BTreeMap<u16, Association>,
+    /// Open connections: where the host of each finds the NVM subsystem.
+    reached: BTreeMap<ConnId, SocketAddr>,
     queues: BTreeMap<ConnId, QueuePair>,
     works: Works,
+    programs: BTreeMap<Host, ProgramTable>,
     errors: ErrorLog,
     usage: Usage,
     last_controller_id: u16,
@@ -189,14 +198,22 @@ impl Subsystem {
         Self {
             config,
             associations: BTreeMap::new(),
+            reached: BTreeMap::new(),
             queues: BTreeMap::new(),
             works,
+            programs: BTreeMap::new(),
             errors: ErrorLog::default(),
             usage: Usage::default(),
             last_controller_id: 0,
             draining: false,
             outputs: Vec::new(),
         }
+    }
+
+    /// A connection was opened. `reached` is the address at which its host finds the NVM subsystem, which it is told if it asks
+    /// for the discovery controller: the one it connected to, with the port of the I/O service.
+    pub fn opened(&mut self, conn: ConnId, reached: SocketAddr) {
+        self.reached.insert(conn, reached);
     }
 
     /// Bytes of host data to collect before [`Self::command`] is called; an error is the command's status.
@@ -277,6 +294,7 @@ impl Subsystem {
 
     /// The connection is gone. On an admin queue that ends the association.
     pub fn disconnected(&mut self, conn: ConnId) -> Vec<Output> {
+        self.reached.remove(&conn);
         if let Some(queue) = self.queues.remove(&conn) {
             if queue.id == 0 {
                 self.end_association(queue.controller_id);
@@ -292,7 +310,7 @@ impl Subsystem {
     pub fn tick(&mut self, now: Instant) -> Vec<Output> {
         let expired = self.associations.values().filter(|association| association.expired(now));
         for controller_id in expired.map(|association| association.controller_id).collect::<Vec<_>>() {
-            tracing::warn!(controller_id, "keep alive expired, association ended");
+            tracing::warn!(controller_id, "host fell silent, association ended");
             self.end_association(controller_id);
         }
         self.watch_temperature();
@@ -309,7 +327,12 @@ impl Subsystem {
         self.works.is_empty()
     }
 
-    /// Associations there are.
+    /// The associations that have namespaces.
+    fn io_associations(&self) -> impl Iterator<Item = &Association> {
+        self.associations.values().filter(|association| association.kind == Kind::Io)
+    }
+
+    /// Associations there are, discovery included.
     pub fn associations(&self) -> usize {
         self.associations.len()
     }
@@ -318,6 +341,7 @@ impl Subsystem {
     fn end_association(&mut self, controller_id: u16) {
         let Some(association) = self.associations.remove(&controller_id) else { return };
         self.abandon(|work| work.controller_id == controller_id);
+        self.forget_programs(&association.host, controller_id);
         for conn in association.connections() {
             self.queues.remove(&conn);
             self.outputs.push(Output::Close(conn));

@@ -3,7 +3,7 @@
 //! An index goes empty → loading (pieces, in order) → loaded → active, and back by deactivating and unloading. Jobs keep the
 //! program they started with.
 
-use super::association::QueuePair;
+use super::association::{Association, Host, QueuePair};
 use super::{Answer, Outcome, Subsystem};
 use ddlp_csd::program::{PROGRAM_BYTES_MAX, Program};
 use ddlp_csd::{COMPUTE_NSID, PROGRAM_TYPE};
@@ -12,7 +12,7 @@ use ddlp_nvme::{Status, SubmissionEntry};
 use ddlp_pixels::Limits;
 use std::sync::Arc;
 
-/// Program indices of an association.
+/// Program indices of a host.
 pub const PROGRAMS_MAX: usize = 8;
 /// Most bytes of all programs together, in MiB (MAXPB).
 pub const PROGRAM_MIB_MAX: u64 = 1;
@@ -56,7 +56,7 @@ pub struct Listed {
     pub active: bool,
 }
 
-/// The programs of one association.
+/// The programs of one host.
 #[derive(Clone, Debug, Default)]
 pub struct ProgramTable {
     entries: [Entry; PROGRAMS_MAX],
@@ -174,7 +174,7 @@ impl Subsystem {
             ProgramActivation::DEACTIVATE => false,
             _ => return Err(Status::INVALID_FIELD.do_not_retry()),
         };
-        if !activate && self.works.uses_program(queue.controller_id, command.index) {
+        if !activate && self.uses_program(queue, command.index) {
             return Err(Status::PROGRAM_IN_USE);
         }
         self.programs_of(queue, entry)?.set_active(command.index, activate).map_err(Status::do_not_retry)?;
@@ -185,8 +185,36 @@ impl Subsystem {
         if entry.nsid.get() != COMPUTE_NSID {
             return Err(Status::INVALID_NAMESPACE.do_not_retry());
         }
-        let association = self.associations.get_mut(&queue.controller_id);
-        association.map(|association| &mut association.programs).ok_or(Status::COMMAND_SEQUENCE)
+        let association = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?;
+        Ok(self.programs.entry(association.host.clone()).or_default())
+    }
+
+    /// The active program at an index.
+    pub(super) fn program(&self, queue: QueuePair, index: u16) -> Result<Arc<Program>, Status> {
+        let association = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?;
+        self.programs.get(&association.host).ok_or(Status::NO_PROGRAM)?.active(index)
+    }
+
+    /// The programs of a queue's host.
+    pub(super) fn listed_programs(&self, queue: QueuePair) -> Vec<Listed> {
+        let host = self.associations.get(&queue.controller_id).map(|association| &association.host);
+        host.and_then(|host| self.programs.get(host)).map(ProgramTable::listed).unwrap_or_default()
+    }
+
+    /// An association of a host ends, or starts anew: with the host's last one its programs go.
+    pub(super) fn forget_programs(&mut self, host: &Host, controller_id: u16) {
+        let is_other = |other: &Association| other.host == *host && other.controller_id != controller_id;
+        if !self.io_associations().any(is_other) {
+            self.programs.remove(host);
+        }
+    }
+
+    /// Work of the queue's host that it waits for runs this program.
+    fn uses_program(&self, queue: QueuePair, index: u16) -> bool {
+        let Some(own) = self.associations.get(&queue.controller_id) else { return false };
+        let same_host = self.associations.values().filter(|other| other.host == own.host);
+        let controllers: Vec<u16> = same_host.map(|association| association.controller_id).collect();
+        self.works.uses_program(&controllers, index)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Controller properties. Base 2.1, section "Controller Properties".
 
-use super::association::QueuePair;
+use super::association::{Kind, QueuePair};
 use super::{Answer, Outcome, QUEUE_ENTRIES_MAX, Subsystem};
 use ddlp_nvme::Status;
 use ddlp_nvme::fabrics::{PropertyGet, PropertySet};
@@ -10,8 +10,9 @@ use ddlp_nvme::property::{Capabilities, Configuration, ControllerStatus, VERSION
 const READY_TIMEOUT: u8 = 20;
 
 /// CC and CSTS of one controller.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Properties {
+    is_discovery: bool,
     configuration: Configuration,
     status: ControllerStatus,
 }
@@ -26,24 +27,32 @@ pub enum Change {
 }
 
 impl Properties {
+    /// Those of a controller that is not enabled yet.
+    pub fn new(kind: Kind) -> Self {
+        let (configuration, status) = (Configuration::default(), ControllerStatus::default());
+        Self { is_discovery: kind.is_discovery(), configuration, status }
+    }
+
     /// Enabled, and not shut down.
     pub fn is_ready(&self) -> bool {
         self.status.ready() && self.status.shutdown() == ControllerStatus::SHUTDOWN_NONE
     }
 
     /// CAP.
-    pub fn capabilities() -> Capabilities {
+    fn capabilities(&self) -> Capabilities {
         Capabilities::default()
             .with_queue_entries_max_z(QUEUE_ENTRIES_MAX - 1)
             .with_contiguous_queues(true)
             .with_timeout(READY_TIMEOUT)
+            // On a discovery controller for hosts older than the bit that says that it has no command set at all.
             .with_nvm_command_set(true)
-            .with_io_command_sets(true)
+            .with_io_command_sets(!self.is_discovery)
+            .with_no_io_command_set(self.is_discovery)
     }
 
     fn get(&self, at: u32) -> Option<u64> {
         match at {
-            offset::CAP => Some(Self::capabilities().0),
+            offset::CAP => Some(self.capabilities().0),
             offset::VS => Some(VERSION_2_1.into()),
             // Exactly what was written: Linux 6.1 reads it back and goes on from the answer.
             offset::CC => Some(self.configuration.0.into()),
@@ -55,7 +64,8 @@ impl Properties {
     fn set_configuration(&mut self, value: u32) -> Result<Change, Status> {
         let (old, new) = (self.configuration, Configuration(value));
         if new.enabled() && !old.enabled() {
-            let sets = [Configuration::CSS_NVM, Configuration::CSS_ALL];
+            let most = if self.is_discovery { Configuration::CSS_ADMIN } else { Configuration::CSS_ALL };
+            let sets = [Configuration::CSS_NVM, most];
             // Entry sizes may still be 0: they matter to I/O queues only, and Fabrics fixes them.
             let entries = (new.submission_entry(), new.completion_entry());
             if !sets.contains(&new.command_sets()) || new.page() != 0 || ![(6, 4), (0, 0)].contains(&entries) {
@@ -98,8 +108,9 @@ impl Subsystem {
             association.features.reset();
             association.event_requests.clear();
             association.event_masked = false;
-            association.programs = Default::default();
+            let host = association.host.clone();
             self.abandon(|work| work.controller_id == id);
+            self.forget_programs(&host, id);
         }
         Answer::DONE
     }
@@ -111,7 +122,7 @@ mod tests {
 
     #[test]
     fn configuration_is_read_back_and_status_follows() {
-        let mut properties = Properties::default();
+        let mut properties = Properties::new(Kind::Io);
         // The two writes of Linux at bring-up, then shutdown, then disable.
         for (value, csts, change) in [
             (0x0046_0060, 0b0000, Change::None),
@@ -127,8 +138,11 @@ mod tests {
 
     #[test]
     fn unsupported_configurations_do_not_enable() {
-        for value in [0x0046_0011, 0x0046_00E1, 0x0055_0061] {
-            let mut properties = Properties::default();
+        let discovery = Kind::Discovery(([127, 0, 0, 1], 4420).into());
+        let cases =
+            [(Kind::Io, 0x0046_0011), (Kind::Io, 0x0046_0071), (Kind::Io, 0x0046_00E1), (Kind::Io, 0x0055_0061)];
+        for (kind, value) in cases.into_iter().chain([(discovery, 0x0046_0061), (discovery, 0x0055_0001)]) {
+            let mut properties = Properties::new(kind);
             assert!(properties.set_configuration(value).is_err(), "{value:#x}");
             assert!(!properties.is_ready());
         }
@@ -136,8 +150,18 @@ mod tests {
 
     #[test]
     fn capabilities_are_what_linux_needs_for_a_compute_namespace() {
-        let cap = Properties::capabilities();
-        assert!(cap.io_command_sets() && cap.nvm_command_set() && cap.contiguous_queues());
+        let cap = Properties::new(Kind::Io).capabilities();
+        assert!(cap.io_command_sets() && cap.nvm_command_set() && cap.contiguous_queues() && !cap.no_io_command_set());
         assert_eq!((cap.page_min(), cap.ready_modes()), (0, 0));
+    }
+
+    #[test]
+    fn a_discovery_controller_is_enabled_with_any_set_that_it_offers() {
+        for value in [0x0046_0001, 0x0046_0071] {
+            let mut properties = Properties::new(Kind::Discovery(([127, 0, 0, 1], 4420).into()));
+            assert!(properties.capabilities().no_io_command_set() && !properties.capabilities().io_command_sets());
+            properties.set_configuration(value).unwrap();
+            assert!(properties.is_ready(), "{value:#x}");
+        }
     }
 }

@@ -214,6 +214,15 @@ fn reserve(file: &File, present: u64, bytes: u64) -> io::Result<()> {
     }
 }
 
+/// True when there is something at `path` that is no file of result slots, and that [`open`] would not overwrite.
+pub(crate) fn is_foreign(path: &Path) -> io::Result<bool> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        opened => opened?,
+    };
+    Ok(file.metadata()?.len() > 0 && !begins_like_a_slot(&file)?)
+}
+
 /// True for a file that begins like a slot, with a batch or without. Zeros are no mark: many files begin with them.
 fn begins_like_a_slot(file: &File) -> io::Result<bool> {
     let mut start = [0; MAGIC.len()];

@@ -10,6 +10,7 @@
 mod backing;
 mod memory;
 
+pub(crate) use backing::is_foreign;
 pub use backing::{Backing, BackingError};
 pub use memory::SlotLease;
 

@@ -51,9 +51,9 @@ enum Ended {
     Session(End, Encoded),
 }
 
-/// Serves one connection until its end.
-pub async fn serve(stream: TcpStream, peer: SocketAddr, hub: &Hub, buffers: &Buffers) {
-    let (conn, line, mut queue) = hub.open();
+/// Serves one connection until its end. `reached`: see [`crate::controller::Subsystem::opened`].
+pub async fn serve(stream: TcpStream, peer: SocketAddr, reached: SocketAddr, hub: &Hub, buffers: &Buffers) {
+    let (conn, line, mut queue) = hub.open(reached);
     let digests = OnceLock::new();
     let mut writer =
         Writer { stream: &stream, line: &line, media: hub.media(), buffers, digests: &digests, staged: Vec::new() };

@@ -11,6 +11,7 @@ use ddlp_nvme::tcp::{Encoded, FatalError, FatalStatus};
 use ddlp_nvme::{CompletionEntry, Status, SubmissionEntry};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
@@ -127,12 +128,13 @@ impl Hub {
         &self.media
     }
 
-    /// A new connection.
-    pub fn open(&self) -> (ConnId, Arc<Line>, UnboundedReceiver<Outgoing>) {
+    /// A new connection; `reached`: see [`Subsystem::opened`].
+    pub fn open(&self, reached: SocketAddr) -> (ConnId, Arc<Line>, UnboundedReceiver<Outgoing>) {
         let (sender, receiver) = unbounded_channel();
         let mut inner = lock(&self.inner);
         inner.last_conn += 1;
         let (conn, line) = (ConnId(inner.last_conn), Arc::new(Line::new(sender)));
+        inner.subsystem.opened(conn, reached);
         inner.lines.insert(conn, line.clone());
         (conn, line, receiver)
     }

@@ -7,6 +7,7 @@ use super::{CONNECTIONS_MAX, SEND_TIME};
 use crate::job::JobEvent;
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,36 +25,54 @@ const PROBE_IDLE_S: u32 = 30;
 const PROBE_PAUSE_S: u32 = 10;
 const PROBES: u32 = 3;
 
-/// Accepts connections until it is dropped.
-pub async fn accept(listener: TcpListener, hub: Arc<Hub>) {
-    let buffers = Arc::new(Buffers::default());
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    loop {
-        let (stream, peer) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                if may_log() {
-                    tracing::warn!(%error, "cannot accept a connection");
+/// What the listeners of an agent have in common.
+pub struct Server {
+    hub: Arc<Hub>,
+    /// Port of the I/O service.
+    port: u16,
+    buffers: Buffers,
+    places: Arc<Semaphore>,
+}
+
+impl Server {
+    /// Connections for `hub`, whose namespaces hosts find at `port`.
+    pub fn new(hub: Arc<Hub>, port: u16) -> Self {
+        let (buffers, places) = (Buffers::default(), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+        Self { hub, port, buffers, places }
+    }
+
+    /// Accepts connections until it is dropped.
+    pub async fn accept(self: Arc<Self>, listener: TcpListener) {
+        loop {
+            let (stream, peer) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    if may_log() {
+                        tracing::warn!(%error, "cannot accept a connection");
+                    }
+                    sleep(ACCEPT_PAUSE).await;
+                    continue;
                 }
-                sleep(ACCEPT_PAUSE).await;
+            };
+            let Ok(place) = self.places.clone().try_acquire_owned() else {
+                if may_log() {
+                    tracing::warn!(%peer, limit = CONNECTIONS_MAX, "connection refused: too many");
+                }
                 continue;
-            }
-        };
-        let Ok(place) = places.clone().try_acquire_owned() else {
-            if may_log() {
-                tracing::warn!(%peer, limit = CONNECTIONS_MAX, "connection refused: too many");
-            }
-            continue;
-        };
-        if let Err(error) = configure(&stream) {
-            tracing::debug!(%peer, %error, "connection closed before it began");
-            continue;
+            };
+            let reached = match configure(&stream).and_then(|()| stream.local_addr()) {
+                Ok(local) => SocketAddr::new(local.ip(), self.port),
+                Err(error) => {
+                    tracing::debug!(%peer, %error, "connection closed before it began");
+                    continue;
+                }
+            };
+            let server = self.clone();
+            tokio::spawn(async move {
+                serve(stream, peer, reached, &server.hub, &server.buffers).await;
+                drop(place);
+            });
         }
-        let (hub, buffers) = (hub.clone(), buffers.clone());
-        tokio::spawn(async move {
-            serve(stream, peer, &hub, &buffers).await;
-            drop(place);
-        });
     }
 }
 

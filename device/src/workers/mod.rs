@@ -44,6 +44,11 @@ impl Throttle {
         (0.001..=1.0).contains(&fraction).then_some(Self(fraction))
     }
 
+    /// The fraction.
+    pub fn fraction(self) -> f64 {
+        self.0
+    }
+
     /// How long to rest after working for `busy`.
     fn rest(self, busy: Duration) -> Duration {
         busy.mul_f64(1.0 / self.0 - 1.0)

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 pub struct TestAgent {
     pub address: SocketAddr,
+    pub discovery: Option<SocketAddr>,
     pub nqn: String,
     stop: Option<oneshot::Sender<Duration>>,
     thread: Option<JoinHandle<()>>,
@@ -23,6 +24,7 @@ pub fn settings() -> Settings {
     Settings {
         dataset: "unused".into(),
         listen: "127.0.0.1:0".parse().unwrap(),
+        discovery: None,
         results: Backing::Memory,
         geometry: Geometry { slots: 4, slot_bytes: 1 << 20 },
         threads: 2,
@@ -43,13 +45,13 @@ impl TestAgent {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let agent = Agent::start_with(&settings, dataset).await.unwrap();
-                ready.send((agent.address(), agent.nqn().to_owned())).unwrap();
+                ready.send((agent.address(), agent.discovery(), agent.nqn().to_owned())).unwrap();
                 let limit = stopped.await.unwrap_or_default();
                 agent.drain(limit).await;
             });
         });
-        let (address, nqn) = started.recv().expect("the agent starts");
-        Self { address, nqn, stop: Some(stop), thread: Some(thread) }
+        let (address, discovery, nqn) = started.recv().expect("the agent starts");
+        Self { address, discovery, nqn, stop: Some(stop), thread: Some(thread) }
     }
 
     pub fn at(&self) -> (SocketAddr, &str) {

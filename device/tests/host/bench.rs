@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicI16, Ordering};
 use std::time::Instant;
 use zerocopy::IntoBytes;
 
+/// Where hosts reach the subsystem.
+pub const REACHED: &str = "192.0.2.7:4420";
 pub const OTHER_HOST: &str = "nqn.2014-08.org.example:other";
 
 #[derive(Default)]
@@ -96,6 +98,7 @@ impl Bench {
 
     pub fn conn(&mut self) -> ConnId {
         self.last_conn += 1;
+        self.subsystem.opened(ConnId(self.last_conn), REACHED.parse().unwrap());
         ConnId(self.last_conn)
     }
 

@@ -395,3 +395,22 @@ fn ctrl_c_while_packing_leaves_nothing() {
     assert_eq!(running.status(), Some(130));
     assert_eq!(names(folder), ["photos"]);
 }
+
+#[test]
+fn devices_are_listed_on_any_machine() {
+    let home = tempfile::tempdir().expect("a folder");
+    let found = json(&succeed(home.path(), "devices --json"));
+    assert!(found["drives"].is_array() && found["others"].is_array(), "{found}");
+    assert!(!found["kernel"]["release"].as_str().unwrap().is_empty());
+    let said = succeed(home.path(), "devices --all");
+    assert!(said.contains("DDLP drive") || said.contains("DDLP computational storage"), "{said}");
+}
+
+#[test]
+fn drives_that_cannot_be_meant_are_refused_before_anything_happens() {
+    let home = tempfile::tempdir().expect("a folder");
+    assert!(fail(home.path(), "connect 10.0.0.7").contains("tcp://10.0.0.7/NQN or by --nqn"));
+    assert!(fail(home.path(), "connect tcp://10.0.0.7:0/nqn.x").contains("port"));
+    assert!(fail(home.path(), "connect 10.0.0.7 --nqn nqn.x --ctrl-loss 1").contains("--fast-io-fail"));
+    assert!(fail(home.path(), "disconnect /dev/nvme999999").contains("there is no drive /dev/nvme999999"));
+}

@@ -88,14 +88,18 @@ pub trait Controller: Send + Sync {
     fn open_queue(&self, depth: usize) -> Result<Box<dyn Queue>, DriverError>;
     /// False once the association is lost (keep alive unanswered, connection closed). It never comes back: connect anew.
     fn is_alive(&self) -> bool;
-    /// Ends the association at once: every thread that waits for the controller gets [`DriverError::Lost`].
+    /// Ends the association at once as far as this side goes: every thread that waits for the controller gets
+    /// [`DriverError::Lost`]. The kernel's association goes on, and so do commands in flight there.
     fn close(&self);
 }
 
 /// One I/O queue pair, used by one thread at a time.
 pub trait Queue: Send {
     /// Submits a command with host-to-controller data (empty: none). Fails with `Invalid` when `depth` are in flight.
-    fn submit(&mut self, command: &Command, data: Vec<u8>) -> Result<Ticket, DriverError>;
+    ///
+    /// `within` is for a transport with a clock of its own that cannot be stopped: the kernel ends the association when it has
+    /// passed. It has to cover everything that the controller does before; the caller's own patience should end sooner.
+    fn submit(&mut self, command: &Command, data: Vec<u8>, within: Duration) -> Result<Ticket, DriverError>;
     /// Next completion of a submitted command, or `None` at the deadline. A deadline in the past takes what has arrived.
     fn poll(&mut self, deadline: Instant) -> Result<Option<(Ticket, Completion)>, DriverError>;
     /// Reads `buf.len()` bytes (a multiple of the block size) from logical block `lba` on, straight into `buf`, split into several

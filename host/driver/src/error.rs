@@ -34,6 +34,14 @@ pub enum DriverError {
         /// The time-out.
         after: Duration,
     },
+    /// Another process of this host uses the drive through the same controller.
+    #[error("{peer} is in use by another process of this host ({node} is locked)")]
+    InUse {
+        /// Address or node.
+        peer: String,
+        /// The node that is locked.
+        node: String,
+    },
     /// The peer broke the protocol.
     #[error("{peer} broke the protocol: {what}")]
     Protocol {
@@ -65,10 +73,15 @@ impl DriverError {
         matches!(self, Self::Lost { .. } | Self::TimedOut { .. } | Self::Protocol { .. })
     }
 
+    /// The controller answered with this status.
+    pub fn is_status(&self, status: Status) -> bool {
+        matches!(self, Self::Status { code, .. } if Status(*code).same_code(status))
+    }
+
     /// Connecting again later may succeed: the peer was not there, was silent, or did not say Do Not Retry.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Lost { .. } | Self::TimedOut { .. } | Self::Busy { .. } => true,
+            Self::Lost { .. } | Self::TimedOut { .. } | Self::Busy { .. } | Self::InUse { .. } => true,
             Self::Status { code, .. } => !Status(*code).is_do_not_retry(),
             Self::Protocol { .. } | Self::Invalid(_) => false,
         }

@@ -4,8 +4,10 @@
 //! and belongs to one thread: that thread submits, and receives completions and data straight into its own buffers.
 //!
 //! - [`contract`]: the traits and what passes through them; [`error`]: why a command got no completion.
-//! - [`target`]: where a controller is. [`tcp`]: the user-space NVMe/TCP initiator.
+//! - [`target`]: where a controller is. [`tcp`]: the user-space NVMe/TCP initiator, and what a discovery controller says.
+//!   [`kernel`]: passthrough through the kernel's driver. [`reads`]: one read as several commands.
 //! - [`namespace`], [`logpage`], [`program`]: what a loader does with any controller, on top of the traits.
+//! - [`sysfs`]: the kernel's NVMe controllers and their nodes.
 //! - [`backoff`]: how long to wait before an association is tried again.
 //!
 //! Nothing here retries a command: whether a lost command ran is not known, and exactly-once is the loader's business.
@@ -25,14 +27,17 @@
 //! # Ok(())
 //! # }
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod backoff;
 pub mod contract;
 pub mod error;
+pub mod kernel;
 pub mod logpage;
 pub mod namespace;
 pub mod program;
+pub mod reads;
+pub mod sysfs;
 pub mod target;
 pub mod tcp;
 

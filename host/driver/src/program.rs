@@ -3,11 +3,14 @@
 use crate::contract::{AdminData, Command, Completion, Controller};
 use crate::error::DriverError;
 use ddlp_nvme::cp::{ExecuteProgram, LoadProgram, ProgramActivation};
-use ddlp_nvme::{AdminOpcode, CpOpcode};
-use std::time::Duration;
+use ddlp_nvme::{AdminOpcode, CpOpcode, Status};
+use std::time::{Duration, Instant};
 
 /// Most bytes of one Load Program command: what every controller takes in the capsule of an admin command.
 pub const LOAD_PIECE_BYTES: usize = 8192;
+
+/// How often a program that is in use is looked at.
+const IN_USE_LOOK: Duration = Duration::from_millis(20);
 
 /// Where a program goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,33 @@ pub fn load(
         offset += bytes;
     }
     Ok(())
+}
+
+/// Loads and activates a program, in the place of whatever is there. A program that is being executed, by a host that has gone, is
+/// waited for until `timeout` is over.
+pub fn replace(
+    controller: &dyn Controller,
+    slot: ProgramSlot,
+    kind: u8,
+    program: &[u8],
+    timeout: Duration,
+) -> Result<(), DriverError> {
+    let until = Instant::now() + timeout;
+    loop {
+        let loaded = match load(controller, slot, kind, program, timeout) {
+            Err(error) if error.is_status(Status::PROGRAM_IN_USE) => {
+                select(controller, slot, ProgramActivation::DEACTIVATE, timeout)
+            }
+            Err(error) => return Err(error),
+            Ok(()) => return activate(controller, slot, timeout),
+        };
+        match loaded {
+            Err(error) if error.is_status(Status::PROGRAM_IN_USE) && Instant::now() < until => {
+                std::thread::sleep(IN_USE_LOOK);
+            }
+            done => done?,
+        }
+    }
 }
 
 /// Activates a loaded program.

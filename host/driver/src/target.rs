@@ -2,6 +2,7 @@
 
 use crate::contract::Controller;
 use crate::error::DriverError;
+use crate::kernel::{self, KernelTarget};
 use crate::tcp::{self, TcpTarget};
 use std::sync::Arc;
 
@@ -10,25 +11,33 @@ use std::sync::Arc;
 pub enum Target {
     /// By user-space NVMe/TCP.
     Tcp(TcpTarget),
+    /// Through the kernel's driver, which is connected already.
+    Kernel(KernelTarget),
 }
 
 impl Target {
-    /// Reads `tcp://HOST[:PORT]/NQN`. This host gets a new identity.
+    /// Reads `tcp://HOST[:PORT]/NQN`, for which this host gets a new identity, or `/dev/nvmeX` (see [`KernelTarget::parse`]).
     pub fn parse(address: &str) -> Result<Self, DriverError> {
+        if address.starts_with('/') {
+            return KernelTarget::parse(address).map(Self::Kernel);
+        }
         TcpTarget::parse(address).map(Self::Tcp)
     }
 
     /// The same host's way to another address.
     pub fn moved_to(&self, address: &str) -> Result<Self, DriverError> {
-        let Self::Tcp(old) = self;
-        Ok(Self::Tcp(TcpTarget { host: old.host.clone(), ..TcpTarget::parse(address)? }))
+        match (self, Self::parse(address)?) {
+            (Self::Tcp(old), Self::Tcp(new)) => Ok(Self::Tcp(TcpTarget { host: old.host.clone(), ..new })),
+            (_, new) => Ok(new),
+        }
     }
 
-    /// Connects and brings the controller up, which stays so until the last reference is dropped. For errors and time limits see
-    /// [`tcp::connect`].
+    /// Connects and brings the controller up, which stays so until the last reference is dropped; or opens the one that the kernel is
+    /// connected to. For errors and time limits see [`tcp::connect`] and [`kernel::open`].
     pub fn connect(&self) -> Result<Arc<dyn Controller>, DriverError> {
         match self {
             Self::Tcp(target) => tcp::connect(target),
+            Self::Kernel(target) => kernel::open(target),
         }
     }
 }
@@ -39,11 +48,16 @@ mod tests {
 
     #[test]
     fn a_host_that_follows_a_drive_to_another_port_stays_the_same_host() {
-        let Target::Tcp(first) = Target::parse("tcp://127.0.0.1:1/nqn.2024-01.org.example:a").unwrap();
-        let Target::Tcp(moved) =
-            Target::Tcp(first.clone()).moved_to("tcp://127.0.0.1:2/nqn.2024-01.org.example:b").unwrap();
+        let tcp = |target| match target {
+            Target::Tcp(target) => target,
+            Target::Kernel(_) => panic!("a kernel's controller"),
+        };
+        let first = Target::parse("tcp://127.0.0.1:1/nqn.2024-01.org.example:a").unwrap();
+        let moved = tcp(first.moved_to("tcp://127.0.0.1:2/nqn.2024-01.org.example:b").unwrap());
+        let first = tcp(first);
         assert_eq!((moved.address.as_str(), moved.nqn.as_str()), ("127.0.0.1:2", "nqn.2024-01.org.example:b"));
         assert_eq!(moved.host, first.host);
-        assert!(Target::parse("/dev/null").is_err());
+        assert!(matches!(Target::parse("/dev/nvme0"), Ok(Target::Kernel(_))));
+        assert!(Target::parse("/etc/nvme0").is_err());
     }
 }

@@ -3,7 +3,8 @@
 mod peer;
 
 use ddlp_driver::program::{self, ProgramSlot};
-use ddlp_driver::tcp::{self, READ_PIECE_BYTES};
+use ddlp_driver::reads::READ_PIECE_BYTES;
+use ddlp_driver::tcp;
 use ddlp_driver::{AbortOutcome, AdminData, Command, Controller, DriverError, Queue, logpage, namespace};
 use ddlp_nvme::admin::Abort;
 use ddlp_nvme::tcp::encode::DataPiece;
@@ -91,7 +92,7 @@ fn commands_bring_their_data_in_the_capsule_or_on_request() {
         for bytes in [0usize, 1, 1024, 1025, 8193, 100_000] {
             let data: Vec<u8> = (0..bytes).map(|at| at as u8).collect();
             let expected: u64 = data.iter().map(|&byte| u64::from(byte)).sum();
-            let ticket = queue.submit(&program::execute(SLOT, 1, 2), data).unwrap();
+            let ticket = queue.submit(&program::execute(SLOT, 1, 2), data, LONG).unwrap();
             let (finished, completion) = queue.poll(soon()).unwrap().unwrap();
             assert_eq!((finished, completion.status, completion.result), (ticket, 0, expected), "{bytes} bytes");
         }
@@ -103,9 +104,9 @@ fn completions_that_arrive_during_a_read_are_kept() {
     let peer = Peer::honest(Config::default());
     let controller = tcp::connect(&peer.target()).unwrap();
     let mut queue = controller.open_queue(2).unwrap();
-    let first = queue.submit(&program::execute(SLOT, 0, 0), vec![1]).unwrap();
-    let second = queue.submit(&program::execute(SLOT, 0, 0), vec![2; 2000]).unwrap();
-    let third = queue.submit(&program::execute(SLOT, 0, 0), vec![3]);
+    let first = queue.submit(&program::execute(SLOT, 0, 0), vec![1], LONG).unwrap();
+    let second = queue.submit(&program::execute(SLOT, 0, 0), vec![2; 2000], LONG).unwrap();
+    let third = queue.submit(&program::execute(SLOT, 0, 0), vec![3], LONG);
     assert!(matches!(third, Err(DriverError::Invalid(_))), "two are in flight");
     let mut buf = vec![0; 10 * BLOCK];
     queue.read_blocks(NSID, 0, &mut buf, LONG).unwrap();
@@ -190,7 +191,7 @@ fn a_command_in_flight_can_be_aborted() {
     });
     let controller = tcp::connect(&peer.target()).unwrap();
     let mut queue = controller.open_queue(1).unwrap();
-    let ticket = queue.submit(&program::execute(SLOT, 0, 0), vec![]).unwrap();
+    let ticket = queue.submit(&program::execute(SLOT, 0, 0), vec![], LONG).unwrap();
     assert_eq!(queue.abort(ticket, LONG).unwrap(), AbortOutcome::Aborted);
     let marks: Vec<Event> = (0..2).map(|_| peer.wait_for(|event| matches!(event, Event::Mark(_)))).collect();
     assert_eq!(marks[0], marks[1], "the identifier is that of the command");
@@ -229,12 +230,12 @@ fn a_queue_used_again_does_not_show_older_completions() {
     });
     let controller = tcp::connect(&peer.target()).unwrap();
     let mut first = controller.open_queue(4).unwrap();
-    let older = first.submit(&program::execute(SLOT, 1, 0), vec![]).unwrap();
+    let older = first.submit(&program::execute(SLOT, 1, 0), vec![], LONG).unwrap();
     drop(first);
     assert!(matches!(controller.open_queue(4), Err(DriverError::Invalid(_))), "one of its slots is taken");
     let mut second = controller.open_queue(3).unwrap();
     assert_eq!(second.abort(older, LONG).unwrap(), AbortOutcome::NotInFlight, "not this user's");
-    let newer = second.submit(&program::execute(SLOT, 2, 0), vec![7]).unwrap();
+    let newer = second.submit(&program::execute(SLOT, 2, 0), vec![7], LONG).unwrap();
     assert_ne!(older, newer);
     let (finished, completion) = second.poll(soon()).unwrap().unwrap();
     assert_eq!((finished, completion.result), (newer, 7));

@@ -82,7 +82,7 @@ impl Bench {
     }
 
     fn execute_breaks(mut self, data: Vec<u8>, what: &str, fatal: Option<FatalStatus>) {
-        let submitted = self.queue.submit(&program::execute(SLOT, 0, 0), data);
+        let submitted = self.queue.submit(&program::execute(SLOT, 0, 0), data, LONG);
         let outcome = submitted.and_then(|_| self.queue.poll(soon())).map(drop);
         self.broken(outcome, what, fatal);
     }
@@ -126,9 +126,9 @@ fn a_response_to_an_earlier_command_while_another_has_its_slot() {
         let known = *earlier.lock().unwrap().get_or_insert(cid);
         wire.respond(known, Status::SUCCESS, 0);
     });
-    bench.queue.submit(&program::execute(SLOT, 0, 0), vec![]).unwrap();
+    bench.queue.submit(&program::execute(SLOT, 0, 0), vec![], LONG).unwrap();
     assert!(bench.queue.poll(soon()).unwrap().is_some());
-    bench.queue.submit(&program::execute(SLOT, 0, 0), vec![]).unwrap();
+    bench.queue.submit(&program::execute(SLOT, 0, 0), vec![], LONG).unwrap();
     let outcome = bench.queue.poll(soon()).map(drop);
     bench.broken(outcome, "not in flight", Some(FatalStatus::HEADER));
 }
@@ -139,7 +139,7 @@ fn a_second_response() {
         wire.respond(cid, Status::SUCCESS, 0);
         wire.respond(cid, Status::SUCCESS, 0);
     });
-    bench.queue.submit(&program::execute(SLOT, 0, 0), vec![]).unwrap();
+    bench.queue.submit(&program::execute(SLOT, 0, 0), vec![], LONG).unwrap();
     assert!(bench.queue.poll(soon()).unwrap().is_some());
     let outcome = bench.queue.poll(soon()).map(drop);
     bench.broken(outcome, "not in flight", Some(FatalStatus::HEADER));
@@ -359,7 +359,7 @@ fn polling_past_the_deadline_loses_nothing() {
         late.wait();
         wire.raw(&pdu[13..]);
     });
-    let ticket = bench.queue.submit(&program::execute(SLOT, 0, 0), vec![]).unwrap();
+    let ticket = bench.queue.submit(&program::execute(SLOT, 0, 0), vec![], LONG).unwrap();
     gate.wait();
     assert_eq!(bench.queue.poll(Instant::now() + SHORT).unwrap(), None);
     assert_eq!(bench.queue.poll(Instant::now()).unwrap(), None, "a part of a header is no completion");
@@ -483,7 +483,7 @@ fn a_peer_that_takes_nothing() {
     let mut outcome = Ok(None);
     for _ in 0..8 {
         outcome = queue
-            .submit(&program::execute(SLOT, 0, 0), vec![1; 4 << 20])
+            .submit(&program::execute(SLOT, 0, 0), vec![1; 4 << 20], LONG)
             .and_then(|_| queue.poll(Instant::now() + SHORT));
         if outcome.is_err() {
             break;

@@ -14,6 +14,7 @@ use ddlp_csd::program::Program;
 use ddlp_csd::slot::SlotLayout;
 use ddlp_dataset::Dataset;
 use ddlp_driver::DriverError;
+use ddlp_driver::sysfs::Sysfs;
 use ddlp_nvme::Status;
 use std::sync::Arc;
 
@@ -159,41 +160,51 @@ impl Setup {
         (1..)
             .zip(&options.drives)
             .map(|(number, spec)| {
-                let name = match spec {
-                    DriveSpec::Remote(url) => url.clone(),
-                    DriveSpec::Local(_) if many => format!("csd {number}"),
-                    DriveSpec::Local(_) => "csd".to_string(),
+                let refused = |drive: &str, reason| LoaderError::Drive { drive: drive.to_string(), reason };
+                let (name, opened) = match spec {
+                    DriveSpec::Remote(address) => (address.clone(), self.open_remote(options, address)),
+                    DriveSpec::Auto => {
+                        let node = drive::find(&Sysfs::system()).map_err(|reason| refused("auto", reason))?;
+                        let opened = self.open_remote(options, &node);
+                        (node, opened)
+                    }
+                    DriveSpec::Local(local) => {
+                        let name = if many { format!("csd {number}") } else { "csd".to_string() };
+                        let opened = self.open_local(options, local, &name);
+                        (name, opened)
+                    }
                 };
-                self.open_drive(options, spec, &name)
-                    .map_err(|reason| LoaderError::Drive { drive: name.clone(), reason })
-                    .map(|(endpoint, link, slots)| OpenDrive { name, endpoint, link, slots })
+                let (endpoint, link, slots) = opened.map_err(|reason| refused(&name, reason))?;
+                Ok(OpenDrive { name, endpoint, link, slots })
             })
             .collect()
     }
 
-    fn open_drive(
+    fn open_remote(&self, options: &LoaderBuilder, address: &str) -> Result<(Endpoint, Link, SlotTable), String> {
+        let endpoint = Endpoint::remote(address).map_err(|error| error.to_string())?;
+        let link = self.connect(options, &endpoint)?;
+        let slots = SlotTable::remote(link.identity.slots, link.identity.slot_bytes as usize);
+        Ok((endpoint, link, slots))
+    }
+
+    fn open_local(
         &self,
         options: &LoaderBuilder,
-        spec: &DriveSpec,
+        local: &LocalDrive,
         name: &str,
     ) -> Result<(Endpoint, Link, SlotTable), String> {
-        let (endpoint, local_slots) = match spec {
-            DriveSpec::Remote(url) => (Endpoint::remote(url).map_err(|error| error.to_string())?, None),
-            DriveSpec::Local(local) => {
-                let slots = local.slots.unwrap_or_else(|| self.local_slots(options, local));
-                let path = options.dataset_path.as_ref().expect("checked with the options");
-                let (agent, table) = LocalAgent::start(local, path, slots, self.layout.total_bytes)
-                    .map_err(|error| error.to_string())?;
-                tracing::debug!(drive = name, pid = agent.pid(), "agent started");
-                (Endpoint::local(agent).map_err(|error| error.to_string())?, Some(table))
-            }
-        };
-        let link = drive::connect(&endpoint, &self.expected, &self.program, options.drive_depth).map_err(unusable)?;
-        let slots = match local_slots {
-            Some(table) => table,
-            None => SlotTable::remote(link.identity.slots, link.identity.slot_bytes as usize),
-        };
+        let slots = local.slots.unwrap_or_else(|| self.local_slots(options, local));
+        let path = options.dataset_path.as_ref().expect("checked with the options");
+        let (agent, slots) =
+            LocalAgent::start(local, path, slots, self.layout.total_bytes).map_err(|error| error.to_string())?;
+        tracing::debug!(drive = name, pid = agent.pid(), "agent started");
+        let endpoint = Endpoint::local(agent).map_err(|error| error.to_string())?;
+        let link = self.connect(options, &endpoint)?;
         Ok((endpoint, link, slots))
+    }
+
+    fn connect(&self, options: &LoaderBuilder, endpoint: &Endpoint) -> Result<Link, String> {
+        drive::connect(endpoint, &self.expected, &self.program, options.drive_depth).map_err(unusable)
     }
 
     /// Slots for a local drive: for `mte` the whole tail, as far as memory allows.
@@ -218,7 +229,8 @@ impl Setup {
 fn unusable(error: LinkError) -> String {
     let hint = match &error {
         LinkError::Refused(_) | LinkError::Driver(DriverError::Busy { .. } | DriverError::Invalid(_)) => "",
-        LinkError::Driver(DriverError::Status { code, .. }) if Status(*code).same_code(Status::CONNECT_PARAMETERS) => {
+        LinkError::Driver(DriverError::InUse { .. }) => "; one run at a time can use a drive of the kernel's",
+        LinkError::Driver(error) if error.is_status(Status::CONNECT_PARAMETERS) => {
             "; no drive of that name is there: ddlp-device prints its address and its NQN when it starts"
         }
         LinkError::Driver(DriverError::Status { .. }) => "",

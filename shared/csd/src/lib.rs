@@ -28,6 +28,9 @@ pub const CANCEL_OPCODE: u8 = 0xC0;
 /// Program type of a [`program::Program`] in Load Program (PTYPE of C0h and above is vendor specific).
 pub const PROGRAM_TYPE: u8 = 0xC0;
 
+/// Model number in Identify Controller, which tells drives apart from other NVMe controllers.
+pub const MODEL: &str = "DDLP computational storage";
+
 /// Namespace that exports the dataset, read-only.
 pub const DATASET_NSID: u32 = 1;
 /// Namespace whose blocks are the result slots.

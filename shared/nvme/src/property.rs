@@ -74,6 +74,8 @@ impl Capabilities {
         nvm_command_set, with_nvm_command_set, 37);
     flag!(/// One or more I/O command sets, to be selected by CC.CSS = 110b (CSS bit 6).
         io_command_sets, with_io_command_sets, 43);
+    flag!(/// No I/O command set: admin commands only (CSS bit 7).
+        no_io_command_set, with_no_io_command_set, 44);
     field!(/// Smallest memory page: 2^(12 + value) bytes (MPSMIN).
         page_min, with_page_min, 48, 4, u8);
     field!(/// Largest memory page: 2^(12 + value) bytes (MPSMAX).

@@ -45,3 +45,9 @@ pub use source::{Format, ImageInfo, JpegColor, JpegInfo, Limits, Source};
 pub fn libjpeg_turbo_version() -> u32 {
     jpeg::ffi::version()
 }
+
+/// Whether JPEGs are decoded with the processor's vector instructions (SSE2, AVX2, NEON). The pixels are the same without them, but
+/// take several times as long. libjpeg-turbo leaves them out when `JSIMD_FORCENONE=1` is in the environment.
+pub fn jpeg_uses_simd() -> bool {
+    jpeg::ffi::uses_simd()
+}

@@ -46,9 +46,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = parse_milliseconds, help_heading = "Job")]
     pub step_ms: f64,
 
-    /// A drive: local (the embedded drive, started here), tcp://HOST:PORT/NQN, or none; repeatable
+    /// A drive: local (the embedded drive, started here), tcp://HOST:PORT/NQN, /dev/nvmeX (which the kernel is connected to: see
+    /// ddlp connect), auto (the one that the kernel is connected to), or none; repeatable
     ///
-    /// A drive on the network serves the hosts that its configuration names: this one by /etc/nvme/hostnqn, or by DDLP_HOST_NQN.
+    /// A drive on the network serves the hosts that its configuration names: this one by the NQN in DDLP_HOST_NQN, else by that of
+    /// /etc/nvme/hostnqn or /var/lib/ddlp/hostnqn.
     #[arg(long, value_name = "DRIVE", value_parser = parse_drive, help_heading = "Drives")]
     pub drive: Vec<Drive>,
     /// Seconds after which a drive that does not answer is given up and asked again later
@@ -131,6 +133,7 @@ Examples:
   ddlp run imagenet/train --drive none --threads 8        a plain CPU loader over an image folder
   ddlp run photos.ddlp --throttle 0.25 --step-ms 20       a drive four times slower, an accelerator of 20 ms a batch
   ddlp run photos.ddlp --drive tcp://10.0.0.7:4420/nqn.2024-01.example:drive
+  ddlp run photos.ddlp --drive /dev/nvme0                 through the kernel's NVMe driver
   ddlp run photos.ddlp --batch 32 --stop-after 10 --state-out at.json
   ddlp run photos.ddlp --resume at.json
 
@@ -147,19 +150,26 @@ pub enum Drive {
     Local,
     /// No drive.
     None,
-    /// `tcp://HOST:PORT/NQN`.
-    Tcp(String),
+    /// The one that the kernel is connected to.
+    Auto,
+    /// `tcp://HOST:PORT/NQN`, or a controller of the kernel's, `/dev/nvme0`.
+    At(String),
 }
 
 fn parse_drive(text: &str) -> Result<Drive, String> {
     match text {
         "local" => Ok(Drive::Local),
         "none" => Ok(Drive::None),
+        "auto" => Ok(Drive::Auto),
+        node if node.starts_with('/') => match ddlp_driver::Target::parse(node) {
+            Ok(_) => Ok(Drive::At(node.to_string())),
+            Err(error) => Err(error.to_string()),
+        },
         address if address.starts_with("tcp://") => {
             let (place, name) = address["tcp://".len()..].split_once('/').unwrap_or((address, ""));
             let port = place.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
             match (port, name) {
-                (Some(_), name) if name.starts_with("nqn.") => Ok(Drive::Tcp(address.to_string())),
+                (Some(_), name) if name.starts_with("nqn.") => Ok(Drive::At(address.to_string())),
                 (Some(_), _) => {
                     Err("after tcp://HOST:PORT/ comes the drive's NQN, which begins with nqn. and which its agent \
                                      prints (ddlp-device serve)"
@@ -168,7 +178,7 @@ fn parse_drive(text: &str) -> Result<Drive, String> {
                 _ => Err("an address looks like tcp://10.0.0.7:4420/nqn.2024-01.example:drive".to_string()),
             }
         }
-        _ => Err("a drive is local, none, or tcp://HOST:PORT/NQN".to_string()),
+        _ => Err("a drive is local, none, auto, /dev/nvmeX, or tcp://HOST:PORT/NQN".to_string()),
     }
 }
 
@@ -269,7 +279,7 @@ mod tests {
     #[test]
     fn drives_are_local_none_or_an_address() {
         let args = parse(&["--drive", "local", "--drive", "tcp://[::1]:4420/nqn.2024-01.a:b"]).unwrap();
-        assert_eq!(args.drive, [Drive::Local, Drive::Tcp("tcp://[::1]:4420/nqn.2024-01.a:b".into())]);
+        assert_eq!(args.drive, [Drive::Local, Drive::At("tcp://[::1]:4420/nqn.2024-01.a:b".into())]);
         for wrong in [
             "usb",
             "tcp://",

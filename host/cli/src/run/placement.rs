@@ -51,7 +51,8 @@ impl Placement {
         };
         let spec = |drive: &Drive| match drive {
             Drive::Local => Some(DriveSpec::Local(local())),
-            Drive::Tcp(address) => Some(DriveSpec::Remote(address.clone())),
+            Drive::Auto => Some(DriveSpec::Auto),
+            Drive::At(address) => Some(DriveSpec::Remote(address.clone())),
             Drive::None => None,
         };
         self.drives.iter().filter_map(spec).collect()
@@ -76,9 +77,7 @@ fn refuse_local_options(args: &RunArgs, drives: &[Drive]) -> anyhow::Result<()> 
     if drives.is_empty() {
         bail!("{options} {go} with a local drive, and this run has no drive");
     }
-    bail!(
-        "{options} {go} with a local drive; a drive at tcp:// has what its own agent was started with (ddlp-device serve)"
-    )
+    bail!("{options} {go} with a local drive; another one has what its own agent was started with (ddlp-device serve)")
 }
 
 fn drives(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Vec<Drive>> {

@@ -1,6 +1,5 @@
 //! One association: its admin queue with keep alive, its I/O queues, its end.
 
-use super::READS_IN_FLIGHT;
 use super::admin::{ADMIN_COMMANDS, ADMIN_ENTRIES_Z, AdminQueue};
 use super::bringup::{Facts, bring_up, connect_queue, shut_down};
 use super::connection::{Connection, Deadline};
@@ -11,12 +10,13 @@ use super::target::TcpTarget;
 use crate::contract::{AdminData, Command, Completion, Controller, Queue};
 use crate::error::DriverError;
 use crate::namespace::{Geometry, geometry};
+use crate::reads::READS_IN_FLIGHT;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use ddlp_nvme::AdminOpcode;
 use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand};
 use ddlp_nvme::tcp::ADMIN_CAPSULE_BYTES;
 use std::collections::HashMap;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -61,10 +61,7 @@ impl TcpController {
     pub(super) fn connect(target: &TcpTarget) -> Result<Self, DriverError> {
         let deadline = Deadline::after(target.connect_timeout);
         let link = Arc::new(Link::new(&format!("tcp://{}/{}", target.address, target.nqn)));
-        let addresses: Vec<SocketAddr> = match target.address.to_socket_addrs() {
-            Ok(addresses) => addresses.collect(),
-            Err(error) => return Err(link.lost(&error.to_string())),
-        };
+        let addresses = link.resolve(&target.address)?;
         let outcome = Self::establish(target, &link, addresses, deadline);
         // A half-made association leaves no socket open.
         outcome.inspect_err(|error| link.fail(&error.to_string()))

@@ -70,13 +70,12 @@ pub(super) fn connect_queue(
     Ok(result.controller_id)
 }
 
-/// Enables the controller and learns its limits.
-pub(super) fn bring_up(
+/// Enables a controller of any type. Gives what it says of itself.
+pub(super) fn enable(
     admin: &mut AdminQueue,
-    target: &TcpTarget,
     controller_id: u16,
     deadline: Deadline,
-) -> Result<Facts, DriverError> {
+) -> Result<(Capabilities, Box<IdentifyController>), DriverError> {
     let capabilities = Capabilities(get_property(admin, offset::CAP, deadline)?);
     let sets = if capabilities.io_command_sets() { Configuration::CSS_ALL } else { Configuration::CSS_NVM };
     let configuration = Configuration::default()
@@ -88,20 +87,36 @@ pub(super) fn bring_up(
     await_status(admin, deadline, "enable", ControllerStatus::ready)?;
     let version = get_property(admin, offset::VS, deadline)?;
     let identify = identify_controller(admin, deadline)?;
-    check(admin, &identify, controller_id)?;
+    if identify.controller_id.get() != controller_id {
+        return Err(admin
+            .link()
+            .protocol(format!("controller {} answers for {controller_id}", identify.controller_id)));
+    }
+    tracing::debug!(
+        peer = admin.link().peer(),
+        version = format_args!("{version:#x}"),
+        kind = identify.controller_type,
+        model = identify.model(),
+        serial = identify.serial(),
+        "controller is up"
+    );
+    Ok((capabilities, identify))
+}
+
+/// Enables an I/O controller and learns its limits.
+pub(super) fn bring_up(
+    admin: &mut AdminQueue,
+    target: &TcpTarget,
+    controller_id: u16,
+    deadline: Deadline,
+) -> Result<Facts, DriverError> {
+    let (capabilities, identify) = enable(admin, controller_id, deadline)?;
+    check(admin, &identify)?;
     let io_queues_max = ask_for_queues(admin, target.io_queues_max, deadline)?;
     let commands_max = match identify.commands_max.get() {
         0 => capabilities.queue_entries_max_z(),
         most => capabilities.queue_entries_max_z().min(most),
     };
-    tracing::debug!(
-        peer = admin.link().peer(),
-        version = format_args!("{version:#x}"),
-        model = identify.model(),
-        serial = identify.serial(),
-        io_queues_max,
-        "controller is up"
-    );
     let limit = identify.transfer_bytes_max(capabilities.page_min()).and_then(|bytes| usize::try_from(bytes).ok());
     Ok(Facts {
         controller_id,
@@ -124,14 +139,11 @@ fn identify_controller(admin: &mut AdminQueue, deadline: Deadline) -> Result<Box
 }
 
 /// What this driver cannot do without.
-fn check(admin: &AdminQueue, identify: &IdentifyController, controller_id: u16) -> Result<(), DriverError> {
+fn check(admin: &AdminQueue, identify: &IdentifyController) -> Result<(), DriverError> {
     let protocol = |what: String| Err(admin.link().protocol(what));
     if identify.controller_type != IdentifyController::TYPE_IO {
         let (peer, kind) = (admin.link().peer(), identify.controller_type);
         return Err(DriverError::Invalid(format!("{peer} is not an i/o controller (type {kind})")));
-    }
-    if identify.controller_id.get() != controller_id {
-        return protocol(format!("controller {} answers for {controller_id}", identify.controller_id));
     }
     if identify.command_capsule.get() < 4 || identify.response_capsule.get() < 1 {
         let (command, response) = (identify.command_capsule, identify.response_capsule);

@@ -2,7 +2,7 @@
 
 use crate::error::DriverError;
 use std::io;
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -37,6 +37,12 @@ impl Link {
 
     pub(super) fn is_alive(&self) -> bool {
         self.alive.load(Ordering::Acquire)
+    }
+
+    /// All addresses of `HOST:PORT`.
+    pub(super) fn resolve(&self, address: &str) -> Result<Vec<SocketAddr>, DriverError> {
+        let addresses = address.to_socket_addrs().map_err(|error| self.lost(&error.to_string()))?;
+        Ok(addresses.collect())
     }
 
     /// `Lost` with the first reason, once failed.

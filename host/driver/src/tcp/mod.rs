@@ -4,6 +4,7 @@
 //! - `link`: whether the association lives; when one part fails, all sockets are shut and every waiting thread wakes.
 //! - `connection`: one socket with its digests: PDU headers through a small buffer, data straight to where it belongs.
 //! - `engine`: the commands in flight on one connection, and every rule about what the peer may say of them.
+//! - `discover`: what a discovery controller says.
 //! - `bringup`: from a fresh connection to a ready controller. `admin`, `association`, `queue`: the admin queue with keep
 //!   alive, what queues share, I/O queues.
 //!
@@ -18,11 +19,13 @@ mod admin;
 mod association;
 mod bringup;
 mod connection;
+mod discover;
 mod engine;
 mod link;
 mod queue;
 pub mod target;
 
+pub use discover::{DISCOVERY_ENTRIES_MAX, Discovered, DiscoveredKind, discover};
 pub use target::{HostIdentity, TcpTarget};
 
 use crate::contract::Controller;
@@ -31,10 +34,6 @@ use std::sync::Arc;
 
 /// Largest transfer of one command when the controller names no limit (MDTS 0), and the bound on any limit it names.
 pub const TRANSFER_BYTES_MAX: usize = 4 << 20;
-/// Reads in flight in one [`crate::Queue::read_blocks`].
-pub const READS_IN_FLIGHT: usize = 4;
-/// Bytes of one read, where the controller's largest transfer allows it.
-pub const READ_PIECE_BYTES: usize = 512 << 10;
 /// Commands in flight on one I/O queue at most, reads included: command identifiers have 12 bits of slot.
 pub const QUEUE_COMMANDS_MAX: usize = 4096;
 

@@ -4,13 +4,12 @@ use super::admin::entry_of;
 use super::association::Handle;
 use super::connection::Deadline;
 use super::engine::{Engine, Step, Transfer};
-use super::{READ_PIECE_BYTES, READS_IN_FLIGHT};
 use crate::contract::{AbortOutcome, AdminData, Command, Completion, Controller, Queue, Ticket};
 use crate::error::DriverError;
+use crate::reads::{READS_IN_FLIGHT, ReadPlan};
 use ddlp_nvme::admin::Abort;
 use ddlp_nvme::code::Direction;
-use ddlp_nvme::io::BlockRange;
-use ddlp_nvme::{AdminOpcode, IoOpcode, Status};
+use ddlp_nvme::{AdminOpcode, Status};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -51,8 +50,8 @@ impl TcpQueue {
         let mut status = Status::SUCCESS;
         loop {
             while reads.len() < READS_IN_FLIGHT && status.is_success() {
-                let Some((entry, transfer)) = plan.next() else { break };
-                reads.push(self.engine().submit(entry_of(&entry), transfer)?);
+                let Some((command, place)) = plan.next() else { break };
+                reads.push(self.engine().submit(entry_of(&command), Transfer::Read(place))?);
             }
             if reads.is_empty() {
                 return Ok(status);
@@ -87,34 +86,8 @@ impl Drop for TcpQueue {
     }
 }
 
-/// The reads of one [`Queue::read_blocks`], one after the other.
-struct ReadPlan {
-    nsid: u32,
-    lba: u64,
-    block_bytes: usize,
-    piece_bytes: usize,
-    offset: usize,
-    bytes: usize,
-}
-
-impl Iterator for ReadPlan {
-    type Item = (Command, Transfer);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let end = self.bytes.min(self.offset + self.piece_bytes);
-        let blocks = (end - self.offset) / self.block_bytes;
-        let range = BlockRange::new(self.lba, u32::try_from(blocks).ok()?)?;
-        let command =
-            Command { opcode: IoOpcode::READ.0, nsid: self.nsid, cdw10_15: range.dwords(), ..Command::default() };
-        let transfer = Transfer::Read(self.offset..end);
-        self.lba += u64::from(range.blocks());
-        self.offset = end;
-        Some((command, transfer))
-    }
-}
-
 impl Queue for TcpQueue {
-    fn submit(&mut self, command: &Command, data: Vec<u8>) -> Result<Ticket, DriverError> {
+    fn submit(&mut self, command: &Command, data: Vec<u8>, _within: Duration) -> Result<Ticket, DriverError> {
         if self.in_flight >= self.depth {
             return Err(DriverError::Invalid(format!("{} commands are in flight already", self.in_flight)));
         }
@@ -151,11 +124,7 @@ impl Queue for TcpQueue {
     fn read_blocks(&mut self, nsid: u32, lba: u64, buf: &mut [u8], timeout: Duration) -> Result<(), DriverError> {
         let deadline = Deadline::after(timeout);
         let geometry = self.handle.geometry(nsid, timeout)?;
-        geometry.blocks_of(lba, buf.len())?;
-        let block_bytes = geometry.block_bytes as usize;
-        let most = self.handle.transfer_bytes_max().min(READ_PIECE_BYTES);
-        let piece_bytes = (most / block_bytes).max(1) * block_bytes;
-        let plan = ReadPlan { nsid, lba, block_bytes, piece_bytes, offset: 0, bytes: buf.len() };
+        let plan = ReadPlan::new(nsid, geometry, lba, buf.len(), self.handle.transfer_bytes_max())?;
         let status = self.run_reads(plan, buf, deadline)?;
         let what = format!("read of {} bytes at block {lba} of namespace {nsid}", buf.len());
         Completion { result: 0, status: status.0 }.success(self.handle.peer(), &what).map(drop)

@@ -1,14 +1,14 @@
 //! Where an association goes, and how.
 
 use crate::error::DriverError;
-use ddlp_nvme::tcp::{Digests, IO_PORT};
-use ddlp_nvme::text::check_nqn;
+use ddlp_nvme::tcp::{DISCOVERY_PORT, Digests, IO_PORT};
+use ddlp_nvme::text::{DISCOVERY_NQN, check_nqn};
 use std::time::Duration;
 
 /// Environment variable with this host's NQN.
 const HOST_NQN_VARIABLE: &str = "DDLP_HOST_NQN";
-/// File with this host's NQN.
-const HOST_NQN_FILE: &str = "/etc/nvme/hostnqn";
+/// Files with this host's NQN: that of nvme-cli, and the one that `ddlp connect` makes where there is none.
+const HOST_NQN_FILES: [&str; 2] = ["/etc/nvme/hostnqn", "/var/lib/ddlp/hostnqn"];
 
 /// Who this host is to a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,12 +29,12 @@ impl HostIdentity {
     }
 
     /// The identity by which a drive's list of allowed hosts knows this machine: `DDLP_HOST_NQN` where that is set, else
-    /// `/etc/nvme/hostnqn`, which nvme-cli has as well, else a new one.
+    /// `/etc/nvme/hostnqn`, which nvme-cli has as well, or `/var/lib/ddlp/hostnqn`, which `ddlp connect` keeps, else a new one.
     ///
     /// The identifier is the UUID within the NQN, else a new one.
     pub fn of_this_machine() -> Result<Self, DriverError> {
         let set = std::env::var(HOST_NQN_VARIABLE).ok().map(|nqn| (HOST_NQN_VARIABLE, nqn));
-        let kept = || std::fs::read_to_string(HOST_NQN_FILE).ok().map(|nqn| (HOST_NQN_FILE, nqn));
+        let kept = || HOST_NQN_FILES.into_iter().find_map(|file| Some((file, std::fs::read_to_string(file).ok()?)));
         let found = set.or_else(kept).map(|(place, nqn)| (place, nqn.trim().to_owned()));
         match found.filter(|(_, nqn)| !nqn.is_empty()) {
             Some((place, nqn)) => Self::named(&nqn).map_err(|error| DriverError::Invalid(format!("{place}: {error}"))),
@@ -102,7 +102,7 @@ impl TcpTarget {
     pub fn new(address: &str, nqn: &str) -> Result<Self, DriverError> {
         check_nqn(nqn).map_err(|error| DriverError::Invalid(format!("{nqn:?}: {error}")))?;
         Ok(Self {
-            address: checked_address(address)?,
+            address: checked_address(address, IO_PORT)?,
             nqn: nqn.to_owned(),
             host: HostIdentity::of_this_machine()?,
             header_digest: false,
@@ -113,6 +113,12 @@ impl TcpTarget {
             io_queues_max: 16,
             receive_buffer_bytes: Self::RECEIVE_BUFFER_BYTES,
         })
+    }
+
+    /// The discovery service at `HOST[:PORT]`; the port is 8009 unless given. For [`super::discover`], with the defaults of
+    /// [`Self::new`].
+    pub fn discovery(address: &str) -> Result<Self, DriverError> {
+        Self::new(&checked_address(address, DISCOVERY_PORT)?, DISCOVERY_NQN)
     }
 
     /// Reads `tcp://HOST[:PORT]/NQN`; the port is 4420 unless given.
@@ -143,12 +149,12 @@ impl TcpTarget {
 }
 
 /// `HOST:PORT` with the port filled in.
-fn checked_address(address: &str) -> Result<String, DriverError> {
+fn checked_address(address: &str, default_port: u16) -> Result<String, DriverError> {
     let wrong = |why: &str| Err(DriverError::Invalid(format!("address {address:?}: {why}")));
     let (host, port) = match address.rsplit_once(':') {
         // The last colon of a bare IPv6 host in brackets is inside them.
         Some((host, port)) if !port.ends_with(']') => (host, port),
-        _ => return checked_address_with(address, IO_PORT),
+        _ => return checked_address_with(address, default_port),
     };
     match port.parse::<u16>() {
         Ok(0) | Err(_) => wrong("no port from 1 to 65535"),
@@ -175,6 +181,8 @@ mod tests {
         assert_eq!((target.address.as_str(), target.nqn.as_str()), ("localhost:1234", "nqn.x"));
         assert_eq!(TcpTarget::parse("tcp://10.0.0.1/nqn.x").unwrap().address, "10.0.0.1:4420");
         assert_eq!(TcpTarget::parse("tcp://[::1]:9/nqn.x").unwrap().address, "[::1]:9");
+        let discovery = |address| TcpTarget::discovery(address).unwrap().address;
+        assert_eq!((discovery("[::1]"), discovery("10.0.0.1:4420")), ("[::1]:8009".into(), "10.0.0.1:4420".into()));
     }
 
     #[test]

@@ -66,15 +66,17 @@ impl Link {
         let results = namespace::geometry(&*controller, RESULTS_NSID, ADMIN_WITHIN)?;
         check_capacity(&identity, u128::from(results.blocks) * u128::from(results.block_bytes))?;
         let bytes = work.to_bytes().map_err(|error| LinkError::Refused(error.to_string()))?;
-        program::load(&*controller, PROGRAM, PROGRAM_TYPE, &bytes, ADMIN_WITHIN)?;
-        program::activate(&*controller, PROGRAM, ADMIN_WITHIN)?;
-        Ok(Self { queue: controller.open_queue(depth)?, controller, identity })
+        // The queue comes first: whoever has it has the drive to itself, and may replace the program that is there.
+        let queue = controller.open_queue(depth)?;
+        program::replace(&*controller, PROGRAM, PROGRAM_TYPE, &bytes, ADMIN_WITHIN)?;
+        Ok(Self { queue, controller, identity })
     }
 
-    pub fn execute(&mut self, request: &BatchRequest) -> Result<Ticket, DriverError> {
+    /// `within`: see [`Queue::submit`].
+    pub fn execute(&mut self, request: &BatchRequest, within: Duration) -> Result<Ticket, DriverError> {
         let (batch, slot) = request.parameters();
         let command = program::execute(PROGRAM, batch, slot);
-        self.queue.submit(&command, request.to_bytes())
+        self.queue.submit(&command, request.to_bytes(), within)
     }
 
     /// The next Execute that completed, or nothing by `until`.

@@ -13,6 +13,7 @@ mod rejoin;
 mod results;
 mod slots;
 
+use ddlp_driver::sysfs::{ControllerState, Sysfs};
 use ddlp_driver::{DriverError, Target};
 pub(crate) use link::{Expected, Link, LinkError};
 pub(crate) use local::{AgentError, LocalAgent};
@@ -25,8 +26,10 @@ use std::path::PathBuf;
 pub enum DriveSpec {
     /// An agent that the loader starts itself.
     Local(LocalDrive),
-    /// An agent that runs already: `tcp://HOST:PORT/NQN`.
+    /// An agent that runs already: `tcp://HOST:PORT/NQN`, or `/dev/nvme0` where the kernel is connected to it.
     Remote(String),
+    /// The one drive that the kernel is connected to.
+    Auto,
 }
 
 /// How the loader starts an agent of its own.
@@ -87,6 +90,25 @@ impl Endpoint {
             self.target = self.target.moved_to(agent.url()).map_err(|error| AgentError::Ready(error.to_string()))?;
         }
         Ok(())
+    }
+}
+
+/// The node of the one drive that the kernel is connected to.
+pub(crate) fn find(sysfs: &Sysfs) -> Result<String, String> {
+    let controllers = sysfs.controllers().map_err(|error| format!("cannot look for it: {error}"))?;
+    let mut drives: Vec<_> = controllers
+        .into_iter()
+        .filter(|controller| controller.model == ddlp_csd::MODEL && controller.state == ControllerState::Live)
+        .collect();
+    // Several controllers of one subsystem are several ways to one drive.
+    drives.dedup_by(|next, first| next.subsysnqn == first.subsysnqn);
+    match &drives[..] {
+        [drive] => Ok(drive.node.display().to_string()),
+        [] => Err("the kernel is connected to none: ddlp connect tcp://HOST:PORT/NQN connects it".into()),
+        several => {
+            let nodes: Vec<String> = several.iter().map(|drive| drive.node.display().to_string()).collect();
+            Err(format!("the kernel is connected to several, name one of them: {}", nodes.join(", ")))
+        }
     }
 }
 

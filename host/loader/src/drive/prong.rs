@@ -131,7 +131,19 @@ impl DriveProng {
                 break;
             }
         }
+        self.cancel_flights();
         self.report_usage();
+    }
+
+    /// Asks the drive to stop work on everything in flight: an association that the kernel owns does not end with this thread.
+    pub(super) fn cancel_flights(&self) {
+        let Some(link) = self.link.as_ref().filter(|link| link.is_alive()) else { return };
+        for flight in &self.flights {
+            if let Err(error) = link.cancel(flight.id) {
+                tracing::debug!("batch not cancelled: {error}");
+                return;
+            }
+        }
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -212,7 +224,9 @@ impl DriveProng {
                 epoch_samples: task.cut.samples,
                 sample_ids,
             };
-            let submitted = self.link.as_mut().expect("served only with a link").execute(&request);
+            let expected_s = self.expected_s();
+            let patience = self.patience(expected_s);
+            let submitted = self.link.as_mut().expect("served only with a link").execute(&request, patience);
             let ticket = match submitted {
                 Ok(ticket) => ticket,
                 Err(error) if error.ends_association() => {
@@ -227,8 +241,6 @@ impl DriveProng {
                     continue;
                 }
             };
-            let expected_s = self.expected_s();
-            let patience = self.patience(expected_s);
             self.flights.push(Flight {
                 ticket,
                 id,
@@ -297,8 +309,13 @@ impl DriveProng {
     fn complete(&mut self, ticket: Ticket, completion: Completion) -> Result<(), DriverError> {
         let Some(at) = self.flights.iter().position(|flight| flight.ticket == ticket) else { return Ok(()) };
         let status = Status(completion.status);
+        let lost = |reason: &str| Err(DriverError::Lost { peer: "drive".into(), reason: reason.into() });
         if status.same_code(Status::NAMESPACE_NOT_READY) && status.is_do_not_retry() {
-            return Err(DriverError::Lost { peer: "drive".into(), reason: "it is about to end".into() });
+            return lost("it is about to end");
+        }
+        // The kernel reconnects by itself, and a program does not outlive its association.
+        if status.same_code(Status::NO_PROGRAM) || status.same_code(Status::PROGRAM_NOT_ACTIVATED) {
+            return lost("it has forgotten the program: the association is another one");
         }
         let flight = self.flights.swap_remove(at);
         if !status.is_success() {

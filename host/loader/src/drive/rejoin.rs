@@ -29,6 +29,8 @@ impl Tries {
 impl DriveProng {
     /// The association is gone: everything in flight goes back to the schedule.
     pub(super) fn lose_link(&mut self, error: &DriverError) {
+        // A batch that took too long may be at work still.
+        self.cancel_flights();
         self.link = None;
         let flights: Vec<BatchId> = self.flights.iter().map(|flight| flight.id).collect();
         for slot in self.flights.drain(..).map(|flight| flight.slot) {

@@ -45,7 +45,8 @@ pub struct DiscoveryEntry {
     pub address_family: u8,
     /// Kind of subsystem (SUBTYPE): see [`DiscoveryEntry::SUBSYSTEM_NVM`].
     pub subsystem_type: u8,
-    /// Transport requirements (TREQ).
+    /// Transport requirements (TREQ): bits 1:0 secure channel (0 not specified), bit 2 see
+    /// [`DiscoveryEntry::FLOW_CONTROL_OPTIONAL`].
     pub requirements: u8,
     /// Port (PORTID).
     pub port_id: U16,
@@ -65,7 +66,7 @@ pub struct DiscoveryEntry {
     pub subsystem_nqn: [u8; 256],
     /// Address as text (TRADDR), space padded.
     pub address: [u8; 256],
-    /// Transport-specific address subtype (TSAS).
+    /// Transport-specific address subtype (TSAS); for TCP the security of the transport in the first byte, 0 for none.
     pub transport_specific: [u8; 256],
 }
 const _: () = assert!(size_of::<DiscoveryEntry>() == 1024);
@@ -83,6 +84,9 @@ impl DiscoveryEntry {
     pub const SUBSYSTEM_NVM: u8 = 2;
     /// Value of `subsystem_type`: this discovery subsystem.
     pub const SUBSYSTEM_CURRENT: u8 = 3;
+
+    /// Bit of `requirements`: submission queue flow control may be off.
+    pub const FLOW_CONTROL_OPTIONAL: u8 = 1 << 2;
 
     /// An NVM subsystem that TCP reaches without security.
     ///

@@ -84,6 +84,7 @@ struct Raw {
 
 unsafe extern "C" {
     fn ddlp_version() -> u32;
+    fn ddlp_uses_simd() -> c_int;
     fn ddlp_map_large_blocks();
     fn ddlp_new() -> *mut Raw;
     fn ddlp_free(jpeg: *mut Raw);
@@ -119,6 +120,12 @@ unsafe extern "C" {
 pub fn version() -> u32 {
     // SAFETY: returns a constant.
     unsafe { ddlp_version() }
+}
+
+/// Whether libjpeg-turbo decodes with vector instructions on this machine.
+pub fn uses_simd() -> bool {
+    // SAFETY: it takes nothing; what it finds out about the processor is kept per thread.
+    unsafe { ddlp_uses_simd() != 0 }
 }
 
 /// A reusable decoder without a file.

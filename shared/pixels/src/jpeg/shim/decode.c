@@ -27,6 +27,11 @@ void ddlp_map_large_blocks(void)
 
 uint32_t ddlp_version(void) { return LIBJPEG_TURBO_VERSION_NUMBER; }
 
+/* Of libjpeg-turbo, in none of its installed headers: whether it takes vector instructions for the inverse DCT. */
+extern int jsimd_can_idct_islow(void);
+
+int ddlp_uses_simd(void) { return jsimd_can_idct_islow() != 0; }
+
 int ddlp_reason_of(int msg_code)
 {
     switch (msg_code) {

@@ -1,0 +1,98 @@
+//! The discovery controller: tells a host where the NVM subsystem is. Base 2.1, section "Discovery Controller".
+//!
+//! It has an admin queue, one log with one entry, and neither namespaces nor I/O queues. The entry names the address at which
+//! the asking host reached the agent, whatever the agent listens at. The log never changes while the agent runs: hosts that stay
+//! (a keep alive time-out other than 0) may ask for its change notice, which never comes, and find an agent that was started
+//! anew by connecting again.
+//!
+//! There is no entry for the discovery subsystem itself (subtype 3): it tells hosts of a discovery subsystem with a name of its
+//! own, or of further paths to it. This one has the well-known name, answers at every port the same, and `nvme-cli` passes
+//! such entries over. Nor is there Discovery Information Management (DCTYPE is not reported): nobody registers here.
+
+use super::{QUEUE_ENTRIES_MAX, logs};
+use ddlp_nvme::admin::{GetFeatures, Identify};
+use ddlp_nvme::event::AsyncEventConfiguration;
+use ddlp_nvme::identify::IdentifyController;
+use ddlp_nvme::log::{DiscoveryEntry, DiscoveryHeader};
+use ddlp_nvme::text::{DISCOVERY_NQN, nqn_field};
+use ddlp_nvme::{AdminOpcode, Cns, FeatureId, LogId, Status, SubmissionEntry};
+use std::net::SocketAddr;
+use zerocopy::IntoBytes;
+
+/// Generation of the log, which has one.
+const GENERATION: u64 = 1;
+/// The agent's only port in the sense of the specification; which address leads to it does not matter.
+const PORT_ID: u16 = 1;
+/// All pages, for the page that lists them.
+const LOGS: [u8; 2] = [LogId::SUPPORTED.0, LogId::DISCOVERY.0];
+
+/// Refuses the admin commands of I/O controllers that a discovery controller does not have.
+pub fn admit(command: &SubmissionEntry) -> Result<(), Status> {
+    let refused = match AdminOpcode(command.opcode) {
+        AdminOpcode::GET_LOG_PAGE | AdminOpcode::ASYNC_EVENT | AdminOpcode::KEEP_ALIVE => return Ok(()),
+        AdminOpcode::IDENTIFY if Identify::parse(command).cns == Cns::CONTROLLER => return Ok(()),
+        AdminOpcode::SET_FEATURES | AdminOpcode::GET_FEATURES => match GetFeatures::parse(command).feature {
+            FeatureId::ASYNC_EVENT_CONFIGURATION | FeatureId::KEEP_ALIVE_TIMER => return Ok(()),
+            _ => Status::INVALID_FIELD,
+        },
+        AdminOpcode::IDENTIFY => Status::INVALID_FIELD,
+        _ => Status::INVALID_OPCODE,
+    };
+    Err(refused.do_not_retry())
+}
+
+/// Identify Controller: what controllers of either kind say, and what this one adds.
+pub fn controller(mut page: IdentifyController) -> IdentifyController {
+    page.controller_type = IdentifyController::TYPE_DISCOVERY;
+    page.async_events = AsyncEventConfiguration::default().with_discovery_changed(true).0.into();
+    page.subsystem_nqn = nqn_field(DISCOVERY_NQN).expect("the well-known name is a name");
+    page
+}
+
+/// A log page. `reached` is where the asking host finds the NVM subsystem of this name.
+pub fn page(log: LogId, nqn: &str, reached: SocketAddr) -> Result<Vec<u8>, Status> {
+    match log {
+        LogId::SUPPORTED => Ok(logs::supported(&LOGS)),
+        LogId::DISCOVERY => {
+            let entry = entry(nqn, reached)?;
+            Ok([DiscoveryHeader::new(GENERATION, 1).as_bytes(), entry.as_bytes()].concat())
+        }
+        _ => Err(Status::INVALID_LOG_PAGE.do_not_retry()),
+    }
+}
+
+fn entry(nqn: &str, reached: SocketAddr) -> Result<DiscoveryEntry, Status> {
+    // An IPv4 host of an IPv6 socket knows nothing of mapped addresses.
+    let address = reached.ip().to_canonical();
+    let port = reached.port().to_string();
+    // An NQN from the identity was checked when it was read or made.
+    let mut entry = DiscoveryEntry::tcp(nqn, &address.to_string(), address.is_ipv6(), &port)
+        .map_err(|_| Status::INTERNAL.do_not_retry())?;
+    entry.requirements = DiscoveryEntry::FLOW_CONTROL_OPTIONAL;
+    entry.port_id = PORT_ID.into();
+    entry.admin_queue_entries_max = QUEUE_ENTRIES_MAX.into();
+    Ok(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_those_of_the_host_s_family() {
+        let cases = [
+            ("192.0.2.7:4420", 1, "192.0.2.7"),
+            ("[2001:db8::7]:4420", 2, "2001:db8::7"),
+            ("[::ffff:192.0.2.7]:4420", 1, "192.0.2.7"),
+            ("[fe80::1%3]:4420", 2, "fe80::1"),
+        ];
+        for (reached, family, address) in cases {
+            let entry = entry("nqn.2024-01.org.example:a", reached.parse().unwrap()).unwrap();
+            assert_eq!(
+                (entry.address_family, entry.address(), entry.service()),
+                (family, address, "4420"),
+                "{reached}"
+            );
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What the doctor has to say of one subject, and how it is shown.
+
+use serde::Serialize;
+use std::fmt::{self, Write as _};
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// As it should be, or merely worth knowing.
+    Fine,
+    /// The drive serves, but slower or less safely than it could.
+    Warning,
+    /// The drive cannot serve.
+    Failure,
+}
+
+/// One sentence about the board.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What it is about.
+    pub subject: &'static str,
+    /// How much it matters.
+    pub level: Level,
+    /// What was found.
+    pub text: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
+}
+
+impl Finding {
+    /// Something that is as it should be.
+    pub fn fine(subject: &'static str, text: impl Into<String>) -> Self {
+        Self { subject, level: Level::Fine, text: text.into(), advice: None }
+    }
+
+    /// Something that could be better.
+    pub fn warning(subject: &'static str, text: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { subject, level: Level::Warning, text: text.into(), advice: Some(advice.into()) }
+    }
+
+    /// Something that keeps the drive from serving.
+    pub fn failure(subject: &'static str, text: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { subject, level: Level::Failure, text: text.into(), advice: Some(advice.into()) }
+    }
+}
+
+/// The findings as lines: subject, mark, text; advice below it.
+pub struct Lines<'a>(pub &'a [Finding]);
+
+impl fmt::Display for Lines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut last = "";
+        for finding in self.0 {
+            let mark = match finding.level {
+                Level::Fine => "ok",
+                Level::Warning => "warning",
+                Level::Failure => "FAILURE",
+            };
+            let subject = if finding.subject == last { "" } else { finding.subject };
+            last = finding.subject;
+            writeln!(f, "{subject:<9}{mark:<9}{}", finding.text)?;
+            if let Some(advice) = &finding.advice {
+                writeln!(f, "{:<18}-> {advice}", "")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `1, 2 and 5-7`-like lists of numbers: `1-2,5-7`.
+pub fn ranges(numbers: &[usize]) -> String {
+    let mut text = String::new();
+    let mut rest = numbers;
+    while let Some(&first) = rest.first() {
+        let run = rest.iter().enumerate().take_while(|&(step, &number)| number == first + step).count();
+        let comma = if text.is_empty() { "" } else { "," };
+        // Writing to a string does not fail.
+        let _ = match run {
+            1 => write!(text, "{comma}{first}"),
+            _ => write!(text, "{comma}{first}-{}", first + run - 1),
+        };
+        rest = &rest[run..];
+    }
+    text
+}
+
+/// Bytes in decimal units, three digits or so.
+pub fn bytes(count: u64) -> String {
+    let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
+    match units.into_iter().find(|(unit, _)| count as f64 >= *unit) {
+        Some((unit, name)) if count as f64 / unit < 10.0 => format!("{:.1} {name}", count as f64 / unit),
+        Some((unit, name)) => format!("{:.0} {name}", count as f64 / unit),
+        None => format!("{count} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subject_is_named_once_and_advice_stands_below() {
+        let findings = [Finding::fine("cores", "four"), Finding::warning("cores", "slow", "hurry")];
+        let expected = "cores    ok       four\n         warning  slow\n                  -> hurry\n";
+        assert_eq!(Lines(&findings).to_string(), expected);
+    }
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+        assert_eq!(ranges(&[]), "");
+        assert_eq!(
+            [999, 1500, 38_547_456, 5_000_000_000].map(bytes),
+            ["999 bytes", "1.5 kB", "39 MB", "5.0 GB"].map(str::to_owned)
+        );
+    }
+}

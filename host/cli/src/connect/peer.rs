@@ -1,0 +1,146 @@
+//! Which drive to connect, and where it is.
+
+use anyhow::{Context, anyhow, bail};
+use ddlp_driver::tcp::TcpTarget;
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// Until an address answers.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// A drive as the command line names it.
+#[derive(Debug)]
+pub struct Peer {
+    target: TcpTarget,
+}
+
+/// An address as the kernel takes it: no host name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub address: String,
+    pub port: u16,
+}
+
+impl Peer {
+    /// Reads `tcp://HOST[:PORT]/NQN`, or `HOST[:PORT]` and an NQN beside it.
+    pub fn parse(address: &str, nqn: Option<&str>) -> anyhow::Result<Self> {
+        let (place, inside) = match address.strip_prefix("tcp://") {
+            Some(rest) => rest.split_once('/').map_or((rest, None), |(place, nqn)| (place, Some(nqn))),
+            None => (address, None),
+        };
+        let nqn = match (inside.filter(|nqn| !nqn.is_empty()), nqn) {
+            (Some(inside), Some(beside)) if inside != beside => {
+                bail!("the address names the drive {inside}, and --nqn names {beside}: leave one of them out")
+            }
+            (Some(nqn), _) | (None, Some(nqn)) => nqn,
+            (None, None) => bail!(
+                "which drive at {place}? Give its NQN, as tcp://{place}/NQN or by --nqn: `ddlp-device serve` prints it when it \
+                 starts"
+            ),
+        };
+        check_name(nqn, "the drive's NQN")?;
+        let target = TcpTarget::new(place, nqn)
+            .map_err(|error| anyhow!("{error}; a drive looks like tcp://10.0.0.7:4420/nqn.2024-01.example:drive"))?;
+        Ok(Self { target })
+    }
+
+    /// NQN of the drive.
+    pub fn nqn(&self) -> &str {
+        &self.target.nqn
+    }
+
+    /// The first of the host's addresses that answers. The kernel would try one alone, and for minutes.
+    pub fn reach(&self) -> anyhow::Result<Place> {
+        let asked = &self.target.address;
+        let addresses = asked.to_socket_addrs().with_context(|| format!("no address is known for {asked}"))?;
+        let mut failed = None;
+        for address in addresses {
+            match TcpStream::connect_timeout(&address, ANSWER_WITHIN) {
+                Ok(_) => return Ok(Place::from(address)),
+                Err(error) => failed = Some((address, error)),
+            }
+        }
+        let Some((address, error)) = failed else { bail!("no address is known for {asked}") };
+        let what = match error.kind() {
+            io::ErrorKind::ConnectionRefused => {
+                format!("nothing listens at {address}: does the agent run, with `--listen` on this address and port?")
+            }
+            io::ErrorKind::TimedOut => {
+                format!("{address} does not answer: is the machine on, and no firewall between?")
+            }
+            _ => format!("{address} cannot be reached"),
+        };
+        Err(anyhow::Error::new(error).context(what))
+    }
+}
+
+impl From<SocketAddr> for Place {
+    fn from(address: SocketAddr) -> Self {
+        let scope = match address {
+            SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("%{}", v6.scope_id()),
+            _ => String::new(),
+        };
+        Self { address: format!("{}{scope}", address.ip()), port: address.port() }
+    }
+}
+
+/// A name goes into a list that commas divide.
+pub fn check_name(name: &str, what: &str) -> anyhow::Result<()> {
+    match name.chars().find(|c| *c == ',' || c.is_whitespace() || c.is_control()) {
+        Some(c) => bail!("{what} {name:?} has {c:?} in it, which an NQN cannot have"),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn drives_are_named_in_two_ways() {
+        for (address, nqn, place) in [
+            ("tcp://10.0.0.7:4421/nqn.a", None, "10.0.0.7:4421"),
+            ("tcp://10.0.0.7/nqn.a", Some("nqn.a"), "10.0.0.7:4420"),
+            ("10.0.0.7", Some("nqn.a"), "10.0.0.7:4420"),
+            ("tcp://drive.local:9", Some("nqn.a"), "drive.local:9"),
+            ("[fd00::7]", Some("nqn.a"), "[fd00::7]:4420"),
+            ("tcp://[fd00::7]:9/", Some("nqn.a"), "[fd00::7]:9"),
+        ] {
+            let peer = Peer::parse(address, nqn).unwrap();
+            assert_eq!((peer.target.address.as_str(), peer.nqn()), (place, "nqn.a"), "{address}");
+        }
+    }
+
+    #[test]
+    fn wrong_names_are_explained() {
+        let error = |address, nqn| format!("{:#}", Peer::parse(address, nqn).unwrap_err());
+        assert!(error("10.0.0.7", None).contains("tcp://10.0.0.7/NQN or by --nqn"));
+        assert!(error("tcp://10.0.0.7:1/", None).contains("which drive"));
+        assert!(error("tcp://h/nqn.a", Some("nqn.b")).contains("leave one of them out"));
+        assert!(error("10.0.0.7:0", Some("nqn.a")).contains("port"));
+        assert!(error("fd00::7", Some("nqn.a")).contains("bracketed"));
+        assert!(error("10.0.0.7", Some("iqn.a")).contains("nqn."));
+        for sly in ["nqn.a,duplicate_connect", "nqn.a\nnqn=nqn.b", "nqn.a b"] {
+            assert!(error("10.0.0.7", Some(sly)).contains("cannot have"), "{sly}");
+        }
+    }
+
+    #[test]
+    fn hosts_are_resolved_to_what_answers() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let peer = Peer::parse(&format!("localhost:{port}"), Some("nqn.a")).unwrap();
+        assert_eq!(peer.reach().unwrap(), Place { address: "127.0.0.1".into(), port });
+        drop(listener);
+        let error = format!("{:#}", peer.reach().unwrap_err());
+        assert!(error.contains("nothing listens at 127.0.0.1:") && error.contains("--listen"), "{error}");
+    }
+
+    #[test]
+    fn scopes_of_local_addresses_are_kept() {
+        let address: SocketAddr = "[fe80::1%3]:4420".parse().unwrap();
+        assert_eq!(Place::from(address), Place { address: "fe80::1%3".into(), port: 4420 });
+    }
+}

@@ -1,0 +1,210 @@
+//! What a run would lack, and what to do about it.
+
+use super::survey::{Device, KernelPart, Way, role};
+use crate::kernel::{IoUring, Module, Node};
+use ddlp_csd::{COMPUTE_NSID, DATASET_NSID, RESULTS_NSID};
+use serde::Serialize;
+
+/// Seconds for `fast_io_fail_tmo` where a person has not chosen others.
+pub const FAST_IO_FAIL_S: u32 = 5;
+
+/// Namespaces of a drive.
+const NSIDS: [u32; 3] = [DATASET_NSID, RESULTS_NSID, COMPUTE_NSID];
+
+/// Loading and activating the program that prepares images: admin commands, for which the kernel always wants CAP_SYS_ADMIN.
+const LOAD: &str = "load the program";
+/// Executing it for a batch.
+const EXECUTE: &str = "execute it";
+/// Reading what it has prepared.
+const READ: &str = "read its results";
+/// Locking the nodes of all namespaces against other runs.
+const CLAIM: &str = "keep other runs away";
+/// Many commands in flight with one system call.
+const URING: &str = "use io_uring";
+
+/// Something to know, and what to do.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub what: String,
+    /// Any one of them helps.
+    pub remedies: Vec<String>,
+}
+
+impl Finding {
+    fn new<const N: usize>(what: impl Into<String>, remedies: [String; N]) -> Self {
+        Self { what: what.into(), remedies: remedies.into() }
+    }
+}
+
+/// Each thing that a run does with a drive, and whether this process could.
+pub fn ways(device: &Device, kernel: &KernelPart) -> Vec<Way> {
+    let generic = |nsid| device.namespace(nsid).and_then(|namespace| namespace.generic.as_ref());
+    let io = kernel.sys_admin || kernel.lets_io_through;
+    vec![
+        way(LOAD, lacks(Some(&device.node)).or_else(|| lacks_right(kernel.sys_admin))),
+        way(EXECUTE, lacks(generic(COMPUTE_NSID)).or_else(|| lacks_right(io))),
+        way(READ, lacks(generic(RESULTS_NSID)).or_else(|| lacks_right(io))),
+        way(CLAIM, NSIDS.into_iter().find_map(|nsid| lacks(generic(nsid)))),
+        way(URING, lacks_uring(kernel.io_uring)),
+    ]
+}
+
+fn way(way: &'static str, missing: Option<String>) -> Way {
+    Way { way, usable: missing.is_none(), missing }
+}
+
+/// A run could do all that it has to; io_uring is only the faster way.
+pub fn suffice(ways: &[Way]) -> bool {
+    ways.iter().all(|way| way.usable || way.way == URING)
+}
+
+/// Commands go through a node that may be read and written.
+fn lacks(node: Option<&Node>) -> Option<String> {
+    let Some(node) = node else { return Some("the kernel shows no node for it".to_string()) };
+    let path = node.path.display();
+    match node {
+        _ if !node.present => Some(format!("{path} does not exist")),
+        _ if !node.readable => Some(format!("{path} may not be read by this user")),
+        _ if !node.writable => Some(format!("{path} may not be written by this user")),
+        _ => None,
+    }
+}
+
+fn lacks_right(granted: bool) -> Option<String> {
+    (!granted).then(|| "needs root (CAP_SYS_ADMIN)".to_string())
+}
+
+fn lacks_uring(io_uring: IoUring) -> Option<String> {
+    match io_uring {
+        IoUring::Available => None,
+        IoUring::Restricted => Some("kernel.io_uring_disabled is 1; ioctl is used instead".to_string()),
+        IoUring::Disabled => Some("kernel.io_uring_disabled is 2; ioctl is used instead".to_string()),
+        IoUring::Unsupported => Some("Linux 5.19 or newer has it; ioctl is used instead".to_string()),
+    }
+}
+
+/// What keeps a run from using the drive.
+pub fn problems(device: &Device, ways: &[Way], kernel: &KernelPart) -> Vec<Finding> {
+    let mut found = Vec::new();
+    found.extend(state(device));
+    if device.is_live() {
+        found.extend(missing_namespaces(device));
+    }
+    if suffice(ways) {
+        return found;
+    }
+    found.extend(missing_nodes(device));
+    found.extend(closed_nodes(device));
+    if !kernel.sys_admin {
+        found
+            .push(Finding { what: "this process has no CAP_SYS_ADMIN".to_string(), remedies: rights_remedies(device) });
+    }
+    found
+}
+
+fn state(device: &Device) -> Option<Finding> {
+    let what = format!("it is {}, and takes no commands", device.state);
+    let wait = "wait until it is live".to_string();
+    Some(match device.state.as_str() {
+        "live" => return None,
+        "resetting" | "connecting" if device.is_fabric() => {
+            let mend = "start its agent again or mend the network: the kernel then reconnects by itself".to_string();
+            Finding::new(what, [mend, format!("give it up: sudo ddlp disconnect {}", device.node.path.display())])
+        }
+        "new" | "resetting" | "connecting" => Finding::new(what, [wait]),
+        "deleting" => Finding::new(what, ["wait until it is gone, then connect it again".to_string()]),
+        _ => Finding::new(what, ["read in the kernel's log (dmesg) why it was given up".to_string()]),
+    })
+}
+
+fn missing_namespaces(device: &Device) -> Option<Finding> {
+    let missing: Vec<String> = NSIDS
+        .into_iter()
+        .filter(|nsid| device.namespace(*nsid).is_none())
+        .map(|nsid| format!("{nsid} ({})", role(nsid).unwrap_or_default()))
+        .collect();
+    if missing.is_empty() {
+        return None;
+    }
+    Some(Finding::new(
+        format!("the kernel has not taken over namespace {}", missing.join(", ")),
+        ["read in the kernel's log (dmesg) why; \"duplicate IDs\": another drive has the same identifiers, as two agents \
+          have when the state of one was copied"
+            .to_string()],
+    ))
+}
+
+/// Nodes that the kernel has made and that are not there.
+fn missing_nodes(device: &Device) -> Option<Finding> {
+    let missing: Vec<String> = nodes(device).filter(|node| !node.present).map(path).collect();
+    (!missing.is_empty()).then(|| {
+        let what = format!("{} missing, though the kernel has the device", missing.join(", "));
+        let container = "in a container: hand the nodes in (docker run --device …)".to_string();
+        Finding::new(what, [container, "otherwise see that udev runs".to_string()])
+    })
+}
+
+/// Nodes that this user may not use.
+fn closed_nodes(device: &Device) -> Option<Finding> {
+    let closed = |node: &&Node| node.present && !(node.readable && node.writable);
+    let closed: Vec<String> = nodes(device).filter(closed).map(path).collect();
+    (!closed.is_empty()).then(|| {
+        let what = format!("this user may not read and write {}", closed.join(", "));
+        let rule = "install packaging/udev/60-ddlp.rules to /etc/udev/rules.d, which opens a drive's nodes to the group ddlp, \
+                    and join it: sudo usermod -aG ddlp \"$USER\"";
+        Finding::new(what, ["run as root".to_string(), rule.to_string()])
+    })
+}
+
+/// The nodes that a run uses.
+fn nodes(device: &Device) -> impl Iterator<Item = &Node> {
+    let generic = device.namespaces.iter().filter_map(|namespace| namespace.generic.as_ref());
+    std::iter::once(&device.node).chain(generic)
+}
+
+fn path(node: &Node) -> String {
+    node.path.display().to_string()
+}
+
+fn rights_remedies(device: &Device) -> Vec<String> {
+    let mut remedies = vec![
+        "run as root".to_string(),
+        "give the program the right: sudo setcap cap_sys_admin+ep \"$(command -v ddlp)\"".to_string(),
+    ];
+    if let (true, Some(traddr), Some(port)) = (device.transport == "tcp", &device.traddr, &device.trsvcid) {
+        let host = if traddr.contains(':') { format!("[{traddr}]") } else { traddr.clone() };
+        remedies.push(format!("go without the kernel: --drive tcp://{host}:{port}/{}", device.nqn));
+    }
+    remedies
+}
+
+/// What does not keep a run from using the drive, and may hurt it.
+pub fn warnings(device: &Device) -> Vec<Finding> {
+    if !device.is_fabric() || device.fast_io_fail_s.is_some() {
+        return Vec::new();
+    }
+    let wait = match device.ctrl_loss_s {
+        Some(seconds) => format!("for up to {seconds} s"),
+        None => "for as long as the drive is away".to_string(),
+    };
+    vec![Finding::new(
+        format!(
+            "fast_io_fail_tmo is off: when the drive goes away, reading its blocks waits {wait}, and nothing can stop a process \
+             that waits there"
+        ),
+        [format!("echo {FAST_IO_FAIL_S} | sudo tee /sys/class/nvme/{}/fast_io_fail_tmo", device.controller)],
+    )]
+}
+
+/// How to get the module `nvme-tcp`; none when it is loaded.
+pub fn module_remedy(module: Module, release: &str) -> Option<String> {
+    match module {
+        Module::Loaded => None,
+        Module::Available => Some("sudo modprobe nvme-tcp".to_string()),
+        Module::Missing => Some(format!(
+            "no module nvme-tcp is installed for this kernel ({}): some distributions have it in a package of extra modules, \
+             such as linux-modules-extra; `--drive tcp://HOST:PORT/NQN` reaches a drive without it",
+            if release.is_empty() { "of an unknown release" } else { release }
+        )),
+    }
+}

@@ -1,0 +1,44 @@
+//! `ddlp devices`: which drives the kernel of this machine knows, and whether a run could use them.
+//!
+//! - [`survey`]: what is there, as `--json` prints it. [`advice`]: what is missing, and what to do. [`show`]: for a person.
+
+pub mod advice;
+mod show;
+mod survey;
+#[cfg(test)]
+mod tests;
+
+use crate::kernel::Kernel;
+use crate::{Ending, output};
+use anyhow::Context;
+use clap::Args;
+use survey::Survey;
+
+/// List the DDLP drives that this machine's kernel knows, and say what a run would lack to use them.
+///
+/// Nothing is sent to a drive. A drive that runs on this machine as a part of `ddlp run`, and one that is reached by
+/// `--drive tcp://HOST:PORT/NQN`, need no kernel device and are not listed.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ddlp devices
+  sudo ddlp devices                        what root could do
+  ddlp devices --json | jq '.drives[] | select(.usable) | .node.path'
+
+`ddlp connect` makes the kernel know a drive on the network; one in a PCIe slot is known by itself.")]
+pub struct DevicesArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Describe other NVMe controllers as fully as DDLP drives
+    #[arg(long)]
+    all: bool,
+}
+
+/// Runs the command.
+pub fn devices(args: &DevicesArgs) -> anyhow::Result<Ending> {
+    let survey = Survey::of(&Kernel::system()).context("cannot read what the kernel says of its NVMe devices")?;
+    let shown = if args.json { serde_json::to_string_pretty(&survey)? + "\n" } else { survey.to_text(args.all) };
+    output::print(&shown)?;
+    Ok(Ending::Done)
+}

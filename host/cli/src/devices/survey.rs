@@ -1,0 +1,200 @@
+//! What the kernel knows, and what this process may do with it.
+
+use super::advice::{self, Finding};
+use crate::connect::host;
+use crate::kernel::{IoUring, Kernel, Module, Node, is_ddlp};
+use ddlp_csd::{COMPUTE_NSID, DATASET_NSID, RESULTS_NSID};
+use ddlp_driver::sysfs::{ControllerState, KernelController, KernelNamespace};
+use serde::Serialize;
+use std::io;
+
+/// All NVMe controllers of this machine. The field names are a part of the interface.
+#[derive(Serialize)]
+pub struct Survey {
+    pub kernel: KernelPart,
+    pub drives: Vec<Drive>,
+    pub others: Vec<Device>,
+}
+
+/// What all drives depend on.
+#[derive(Clone, Serialize)]
+pub struct KernelPart {
+    pub release: String,
+    pub nvme_tcp: Module,
+    pub io_uring: IoUring,
+    /// This process has CAP_SYS_ADMIN.
+    pub sys_admin: bool,
+    /// I/O commands need no CAP_SYS_ADMIN where the node may be written to.
+    pub lets_io_through: bool,
+    /// NQN under which this machine connects drives; none before the first time.
+    pub host_nqn: Option<String>,
+}
+
+/// A controller.
+#[derive(Serialize)]
+pub struct Device {
+    pub controller: String,
+    pub node: Node,
+    pub model: String,
+    pub firmware: String,
+    pub serial: String,
+    pub nqn: String,
+    pub subsystem: Option<String>,
+    pub transport: String,
+    pub address: String,
+    pub traddr: Option<String>,
+    pub trsvcid: Option<String>,
+    pub state: String,
+    pub host_nqn: Option<String>,
+    pub keep_alive_s: Option<u32>,
+    pub reconnect_delay_s: Option<u32>,
+    pub ctrl_loss_s: Option<u32>,
+    pub fast_io_fail_s: Option<u32>,
+    pub namespaces: Vec<Namespace>,
+}
+
+/// A namespace of a controller.
+#[derive(Serialize)]
+pub struct Namespace {
+    pub nsid: u32,
+    /// Of a DDLP drive: `dataset`, `results` or `compute`.
+    pub role: Option<&'static str>,
+    pub bytes: u64,
+    pub generic: Option<Node>,
+    pub block: Option<Node>,
+}
+
+/// A DDLP drive.
+#[derive(Serialize)]
+pub struct Drive {
+    #[serde(flatten)]
+    pub device: Device,
+    /// Nodes of other controllers of the same drive.
+    pub other_paths: Vec<String>,
+    /// A run could use it now.
+    pub usable: bool,
+    pub ways: Vec<Way>,
+    pub problems: Vec<Finding>,
+    pub warnings: Vec<Finding>,
+}
+
+/// One thing that a run does with a drive.
+#[derive(Serialize)]
+pub struct Way {
+    pub way: &'static str,
+    pub usable: bool,
+    /// Why not.
+    pub missing: Option<String>,
+}
+
+impl Survey {
+    /// Looks around. No command is sent to any controller.
+    pub fn of(kernel: &Kernel) -> io::Result<Self> {
+        let part = KernelPart::of(kernel);
+        let (drives, others) = kernel.controllers()?;
+        let paths = |drive: &KernelController| {
+            let others = drives.iter().filter(|other| other.name != drive.name && other.subsysnqn == drive.subsysnqn);
+            others.map(|other| other.node.display().to_string()).collect()
+        };
+        Ok(Self {
+            drives: drives.iter().map(|drive| Drive::new(drive, paths(drive), &part)).collect(),
+            others: others.iter().map(Device::of).collect(),
+            kernel: part,
+        })
+    }
+}
+
+impl KernelPart {
+    fn of(kernel: &Kernel) -> Self {
+        Self {
+            release: kernel.release(),
+            nvme_tcp: kernel.nvme_tcp(),
+            io_uring: kernel.io_uring(),
+            sys_admin: kernel.has_sys_admin(),
+            lets_io_through: kernel.lets_io_through(),
+            host_nqn: host::known(kernel),
+        }
+    }
+}
+
+impl Device {
+    fn of(controller: &KernelController) -> Self {
+        let of_ddlp = is_ddlp(controller);
+        Self {
+            controller: controller.name.clone(),
+            node: Node::look(&controller.node),
+            model: controller.model.clone(),
+            firmware: controller.firmware_rev.clone(),
+            serial: controller.serial.clone(),
+            nqn: controller.subsysnqn.clone(),
+            subsystem: controller.subsystem.clone(),
+            transport: controller.transport.clone(),
+            address: controller.address.clone(),
+            traddr: controller.traddr.clone(),
+            trsvcid: controller.trsvcid.clone(),
+            state: controller.state.as_str().to_owned(),
+            host_nqn: controller.hostnqn.clone(),
+            keep_alive_s: controller.kato.filter(|seconds| *seconds > 0),
+            reconnect_delay_s: controller.reconnect_delay,
+            ctrl_loss_s: controller.ctrl_loss_tmo,
+            fast_io_fail_s: controller.fast_io_fail_tmo,
+            namespaces: controller.namespaces.iter().map(|entry| Namespace::of(entry, of_ddlp)).collect(),
+        }
+    }
+
+    /// The namespace of an NSID.
+    pub fn namespace(&self, nsid: u32) -> Option<&Namespace> {
+        self.namespaces.iter().find(|namespace| namespace.nsid == nsid)
+    }
+
+    /// Takes commands.
+    pub fn is_live(&self) -> bool {
+        self.state == ControllerState::Live.as_str()
+    }
+
+    /// Reached over a network.
+    pub fn is_fabric(&self) -> bool {
+        self.host_nqn.is_some()
+    }
+}
+
+impl Namespace {
+    fn of(namespace: &KernelNamespace, of_ddlp: bool) -> Self {
+        Self {
+            nsid: namespace.nsid,
+            role: role(namespace.nsid).filter(|_| of_ddlp),
+            bytes: namespace.bytes,
+            generic: namespace.generic.as_deref().map(Node::look),
+            block: namespace.block.as_deref().map(Node::look),
+        }
+    }
+}
+
+/// What a drive uses a namespace for.
+pub fn role(nsid: u32) -> Option<&'static str> {
+    match nsid {
+        DATASET_NSID => Some("dataset"),
+        RESULTS_NSID => Some("results"),
+        COMPUTE_NSID => Some("compute"),
+        _ => None,
+    }
+}
+
+impl Drive {
+    fn new(controller: &KernelController, other_paths: Vec<String>, kernel: &KernelPart) -> Self {
+        Self::assess(Device::of(controller), other_paths, kernel)
+    }
+
+    /// What of a run would work.
+    pub fn assess(device: Device, other_paths: Vec<String>, kernel: &KernelPart) -> Self {
+        let ways = advice::ways(&device, kernel);
+        Self {
+            usable: device.is_live() && advice::suffice(&ways),
+            problems: advice::problems(&device, &ways, kernel),
+            warnings: advice::warnings(&device),
+            ways,
+            device,
+            other_paths,
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! What the kernel of this machine offers to a program that drives NVMe controllers: modules, rights, nodes.
+//!
+//! Everything is read below one root directory, [`Kernel::at`], so that it can be looked at without such a kernel.
+
+#[cfg(test)]
+pub mod planted;
+
+use ddlp_driver::sysfs::{KernelController, Sysfs};
+use nix::unistd::{AccessFlags, eaccess};
+use serde::Serialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Bit of CAP_SYS_ADMIN in a set of capabilities.
+const SYS_ADMIN: u32 = 21;
+/// From this version on, I/O commands are let through to who may write the node; before, all of them want CAP_SYS_ADMIN.
+const OPEN_IO_SINCE: (u32, u32) = (6, 2);
+/// From this version on, NVMe commands go through io_uring.
+const URING_COMMANDS_SINCE: (u32, u32) = (5, 19);
+
+/// The kernel of this machine.
+pub struct Kernel {
+    root: PathBuf,
+    /// Its NVMe controllers.
+    pub sysfs: Sysfs,
+}
+
+/// A module of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Module {
+    /// Loaded, or built in.
+    Loaded,
+    /// There to be loaded.
+    Available,
+    /// This kernel has none.
+    Missing,
+}
+
+/// Whether this process may keep many commands in flight by io_uring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IoUring {
+    /// It may.
+    Available,
+    /// Another user may: `kernel.io_uring_disabled` is 1.
+    Restricted,
+    /// Nobody may: `kernel.io_uring_disabled` is 2.
+    Disabled,
+    /// The kernel is too old for NVMe commands by io_uring.
+    Unsupported,
+}
+
+/// A device node, and what this process may do with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Node {
+    pub path: PathBuf,
+    pub present: bool,
+    pub readable: bool,
+    pub writable: bool,
+}
+
+impl Kernel {
+    /// The running one.
+    pub fn system() -> Self {
+        Self::at("/")
+    }
+
+    /// The one whose `/sys`, `/dev`, `/proc`, `/lib/modules`, `/etc` and `/var/lib` lie below `root`.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        let root = root.into();
+        Self { sysfs: Sysfs::at(root.join("sys"), root.join("dev")), root }
+    }
+
+    /// A path below the root: `dev/nvme-fabrics`.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+
+    /// The node by which controllers over a network are made.
+    pub fn fabrics(&self) -> PathBuf {
+        self.path("dev/nvme-fabrics")
+    }
+
+    /// `6.1.0-44-amd64`.
+    pub fn release(&self) -> String {
+        fs::read_to_string(self.path("proc/sys/kernel/osrelease")).unwrap_or_default().trim().to_owned()
+    }
+
+    fn is_at_least(&self, version: (u32, u32)) -> bool {
+        version_of(&self.release()).is_some_and(|this| this >= version)
+    }
+
+    /// I/O commands need no CAP_SYS_ADMIN where the node may be written to.
+    pub fn lets_io_through(&self) -> bool {
+        self.is_at_least(OPEN_IO_SINCE)
+    }
+
+    /// The module `nvme-tcp`.
+    pub fn nvme_tcp(&self) -> Module {
+        if self.path("sys/module/nvme_tcp").exists() {
+            return Module::Loaded;
+        }
+        let modules = self.path("lib/modules").join(self.release());
+        let lists = |list: &str| {
+            let text = fs::read_to_string(modules.join(list)).unwrap_or_default();
+            text.lines().any(|line| line.split(':').next().is_some_and(|path| path.contains("/nvme-tcp.ko")))
+        };
+        if lists("modules.builtin") {
+            Module::Loaded
+        } else if lists("modules.dep") {
+            Module::Available
+        } else {
+            Module::Missing
+        }
+    }
+
+    /// This process has CAP_SYS_ADMIN, as root usually has.
+    pub fn has_sys_admin(&self) -> bool {
+        let status = fs::read_to_string(self.path("proc/self/status")).unwrap_or_default();
+        let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).is_some_and(|set| set >> SYS_ADMIN & 1 == 1)
+    }
+
+    /// Whether commands can go through io_uring, by version and sysctl.
+    pub fn io_uring(&self) -> IoUring {
+        let disabled = fs::read_to_string(self.path("proc/sys/kernel/io_uring_disabled")).unwrap_or_default();
+        match disabled.trim() {
+            _ if !self.is_at_least(URING_COMMANDS_SINCE) => IoUring::Unsupported,
+            "2" => IoUring::Disabled,
+            "1" if !self.has_sys_admin() => IoUring::Restricted,
+            _ => IoUring::Available,
+        }
+    }
+
+    /// All DDLP drives, then all other controllers.
+    pub fn controllers(&self) -> std::io::Result<(Vec<KernelController>, Vec<KernelController>)> {
+        Ok(self.sysfs.controllers()?.into_iter().partition(is_ddlp))
+    }
+}
+
+/// The controller is a DDLP drive, and not the discovery controller of one.
+pub fn is_ddlp(controller: &KernelController) -> bool {
+    controller.model == ddlp_csd::MODEL && controller.serves_io()
+}
+
+impl Node {
+    /// Looks at a node without opening it.
+    pub fn look(path: &Path) -> Self {
+        let may = |mode| eaccess(path, mode).is_ok();
+        Self {
+            path: path.to_owned(),
+            present: may(AccessFlags::F_OK),
+            readable: may(AccessFlags::R_OK),
+            writable: may(AccessFlags::W_OK),
+        }
+    }
+}
+
+/// Version and patch level of a release's name.
+fn version_of(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::planted::{kernel, trees};
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_releases() {
+        assert_eq!(version_of("6.1.0-44-amd64"), Some((6, 1)));
+        assert_eq!(version_of("6.12.117+deb12-amd64\n"), Some((6, 12)));
+        assert_eq!(version_of("6.2"), Some((6, 2)));
+        assert_eq!((version_of(""), version_of("next")), (None, None));
+    }
+
+    #[test]
+    fn rights_depend_on_the_kernel() {
+        let (old, new) = (kernel("", "6.1.0-44-amd64"), kernel("", "6.12.117+deb12-amd64"));
+        assert!(!old.kernel.lets_io_through() && new.kernel.lets_io_through());
+        assert!(old.kernel.has_sys_admin());
+        old.write("proc/self/status", "CapEff:\t0000000000000000\n");
+        assert!(!old.kernel.has_sys_admin());
+    }
+
+    #[test]
+    fn modules_are_loaded_available_or_missing() {
+        let planted = kernel("", "6.1.0-44-amd64");
+        assert_eq!(planted.kernel.nvme_tcp(), Module::Missing);
+        let dep = "kernel/drivers/nvme/host/nvme-tcp.ko: kernel/drivers/nvme/host/nvme-fabrics.ko\n";
+        planted.write("lib/modules/6.1.0-9-amd64/modules.dep", dep);
+        assert_eq!(planted.kernel.nvme_tcp(), Module::Missing);
+        // Something that needs it is not it.
+        planted.write("lib/modules/6.1.0-44-amd64/modules.dep", "kernel/x.ko: kernel/drivers/nvme/host/nvme-tcp.ko\n");
+        assert_eq!(planted.kernel.nvme_tcp(), Module::Missing);
+        let packed = "kernel/drivers/nvme/host/nvme-tcp.ko.xz: kernel/drivers/nvme/host/nvme-fabrics.ko.xz\n";
+        planted.write("lib/modules/6.1.0-44-amd64/modules.dep", packed);
+        assert_eq!(planted.kernel.nvme_tcp(), Module::Available);
+        planted.write("lib/modules/6.1.0-44-amd64/modules.builtin", "kernel/drivers/nvme/host/nvme-tcp.ko\n");
+        assert_eq!(planted.kernel.nvme_tcp(), Module::Loaded);
+        assert_eq!(kernel(trees::NO_MULTIPATH, "6.1").kernel.nvme_tcp(), Module::Loaded);
+    }
+
+    #[test]
+    fn io_uring_is_as_the_sysctl_says() {
+        let planted = kernel("", "6.12.1");
+        assert_eq!(planted.kernel.io_uring(), IoUring::Available);
+        planted.write("proc/sys/kernel/io_uring_disabled", "1\n");
+        assert_eq!(planted.kernel.io_uring(), IoUring::Available);
+        planted.write("proc/self/status", "CapEff:\t0\n");
+        assert_eq!(planted.kernel.io_uring(), IoUring::Restricted);
+        planted.write("proc/sys/kernel/io_uring_disabled", "2\n");
+        assert_eq!(planted.kernel.io_uring(), IoUring::Disabled);
+        assert_eq!(kernel("", "5.10.0").kernel.io_uring(), IoUring::Unsupported);
+    }
+
+    #[test]
+    fn drives_are_told_apart_by_their_model() {
+        let (drives, others) = kernel(trees::DISK_AND_DRIVE, "6.12.1").kernel.controllers().unwrap();
+        assert_eq!((drives.len(), others.len()), (1, 1));
+        assert_eq!((&*drives[0].name, &*others[0].name), ("nvme1", "nvme0"));
+        let discovery = trees::NO_MULTIPATH.replace("cntrltype = io", "cntrltype = discovery");
+        assert!(kernel(&discovery, "6.1").kernel.controllers().unwrap().0.is_empty());
+    }
+
+    #[test]
+    fn nodes_are_looked_at() {
+        let planted = kernel(trees::DISK_AND_DRIVE, "6.12.1");
+        let node = Node::look(&planted.kernel.path("dev/nvme1"));
+        assert!(node.present && node.readable && node.writable);
+        assert!(!Node::look(&planted.kernel.path("dev/nvme9")).present);
+    }
+}

@@ -1,0 +1,43 @@
+//! Kernels for tests: trees of `/sys` and `/dev` with what else a kernel says of itself.
+
+use super::Kernel;
+use std::fs;
+use tempfile::TempDir;
+
+#[path = "../../../driver/tests/trees/mod.rs"]
+pub mod trees;
+
+/// A kernel in a directory that goes with the value.
+pub struct Planted {
+    pub root: TempDir,
+    pub kernel: Kernel,
+}
+
+/// A kernel of this release with such devices, to root.
+pub fn kernel(tree: &str, release: &str) -> Planted {
+    let root = tempfile::tempdir().unwrap();
+    trees::plant(root.path(), tree);
+    let planted = Planted { kernel: Kernel::at(root.path()), root };
+    planted.write("proc/sys/kernel/osrelease", release);
+    planted.write("proc/self/status", "Name:\tddlp\nCapEff:\t000001ffffffffff\n");
+    planted
+}
+
+impl Planted {
+    /// Writes a file of the tree.
+    pub fn write(&self, path: &str, content: &str) {
+        let path = self.kernel.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    /// Reads a file of the tree.
+    pub fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.kernel.path(path)).unwrap()
+    }
+
+    /// Text in which the tree's root is the root again.
+    pub fn rooted(&self, text: &str) -> String {
+        text.replace(&*self.root.path().to_string_lossy(), "")
+    }
+}

@@ -1,0 +1,88 @@
+//! The device nodes of one controller, held against other processes of this host.
+//!
+//! To a drive, all processes that use one kernel controller are the same host: nothing there would keep the programs and result
+//! slots of one from the other. So whoever opens a queue locks the generic nodes of all namespaces (`flock`, advisory) until they
+//! are closed, which the last command in flight does. Controllers of one subsystem share these nodes, and so the lock.
+
+use super::KernelTarget;
+use super::controller::open_node;
+use crate::error::DriverError;
+use crate::sysfs::{ControllerState, KernelController as Known, Sysfs};
+use std::collections::HashMap;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub(super) struct Nodes {
+    peer: String,
+    sysfs: Sysfs,
+    /// Instance name, `nvme0`.
+    name: String,
+    controller: Arc<File>,
+    /// Generic nodes by NSID.
+    paths: HashMap<u32, PathBuf>,
+    held: Mutex<HashMap<u32, Arc<File>>>,
+}
+
+impl Nodes {
+    pub(super) fn open(target: &KernelTarget) -> Result<Self, DriverError> {
+        let peer = target.node.display().to_string();
+        let known: Known = target.sysfs.controller_at(&target.node).map_err(|error| match error.kind() {
+            std::io::ErrorKind::InvalidInput => DriverError::Invalid(error.to_string()),
+            _ => DriverError::Lost { peer: peer.clone(), reason: error.to_string() },
+        })?;
+        let paths = known.namespaces.iter();
+        let paths = paths.filter_map(|namespace| Some((namespace.nsid, namespace.generic.clone()?))).collect();
+        let controller = Arc::new(open_node(&known.node)?);
+        Ok(Self { peer, sysfs: target.sysfs.clone(), name: known.name, controller, paths, held: Mutex::default() })
+    }
+
+    pub(super) fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    /// The node for admin commands.
+    pub(super) fn controller(&self) -> Arc<File> {
+        self.controller.clone()
+    }
+
+    /// Opens and locks the generic nodes of all namespaces, unless that has been done.
+    pub(super) fn hold(&self) -> Result<(), DriverError> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_empty() {
+            *held = self.paths.iter().map(|(&nsid, path)| Ok((nsid, self.lock(path)?))).collect::<Result<_, _>>()?;
+        }
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path) -> Result<Arc<File>, DriverError> {
+        let node = open_node(path)?;
+        match node.try_lock() {
+            Ok(()) => Ok(Arc::new(node)),
+            Err(TryLockError::WouldBlock) => {
+                Err(DriverError::InUse { peer: self.peer.clone(), node: path.display().to_string() })
+            }
+            Err(TryLockError::Error(error)) => {
+                Err(DriverError::Invalid(format!("{} cannot be locked: {error}", path.display())))
+            }
+        }
+    }
+
+    /// The generic node of a namespace, once they are held.
+    pub(super) fn namespace(&self, nsid: u32) -> Result<Arc<File>, DriverError> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.get(&nsid).cloned().ok_or_else(|| {
+            DriverError::Invalid(format!("{} has no generic node (/dev/ng…) for namespace {nsid}", self.peer))
+        })
+    }
+
+    /// An error while the path to the drive is not there, or the controller is gone.
+    pub(super) fn check_live(&self) -> Result<(), DriverError> {
+        let lost = |reason: String| Err(DriverError::Lost { peer: self.peer.clone(), reason });
+        match self.sysfs.state(&self.name) {
+            Ok(ControllerState::Live) => Ok(()),
+            Ok(state) => lost(format!("its controller is {}", state.as_str())),
+            Err(error) => lost(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Passthrough by io_uring: `IORING_OP_URING_CMD` with entries of 128 bytes and completions of 32.
+
+#![allow(unsafe_code)]
+
+use super::lane::{Finished, Request};
+use super::passthrough::{Kind, UringCommand, completion};
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
+use nix::errno::Errno;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
+
+/// How often a ring whose owner is gone looks for the end of its last commands.
+const REAP_LOOK: Duration = Duration::from_secs(1);
+
+/// A ring with commands in flight.
+pub(super) struct Ring(Option<Inner>);
+
+struct Inner {
+    kind: Kind,
+    ring: IoUring<squeue::Entry128, cqueue::Entry32>,
+    /// Commands in flight by user data; with them their nodes and buffers.
+    requests: Vec<Option<Request>>,
+    free: Vec<usize>,
+}
+
+impl Ring {
+    /// A ring for `commands` in flight. An error where the kernel has no io_uring for passthrough (before 5.19), or does not let this
+    /// process use it.
+    pub(super) fn new(kind: Kind, commands: usize) -> io::Result<Self> {
+        let entries = u32::try_from(commands.next_power_of_two()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let ring = IoUring::<squeue::Entry128, cqueue::Entry32>::builder().build(entries)?;
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        if !probe.is_supported(opcode::UringCmd80::CODE) || !ring.params().is_feature_ext_arg() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let requests = (0..commands).map(|_| None).collect();
+        Ok(Self(Some(Inner { kind, ring, requests, free: (0..commands).rev().collect() })))
+    }
+
+    fn inner(&mut self) -> &mut Inner {
+        self.0.as_mut().expect("there until dropped")
+    }
+
+    pub(super) fn start(&mut self, request: Request) -> io::Result<()> {
+        self.inner().start(request)
+    }
+
+    pub(super) fn next(&mut self, until: Instant) -> io::Result<Option<Finished>> {
+        self.inner().next(until)
+    }
+}
+
+impl Inner {
+    fn start(&mut self, mut request: Request) -> io::Result<()> {
+        if !request.data.suits(request.command.opcode) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let Some(index) = self.free.pop() else { return Err(io::ErrorKind::WouldBlock.into()) };
+        let command = UringCommand::new(&request.command, &mut request.data, request.within);
+        let mut payload = [0; 80];
+        payload[..size_of::<UringCommand>()].copy_from_slice(command.as_bytes());
+        let node = Fd(request.node.as_raw_fd());
+        let entry =
+            opcode::UringCmd80::new(node, self.kind.uring_operation()).cmd(payload).build().user_data(index as u64);
+        // SAFETY: node and buffer belong to the request, which stays in `requests` until the completion is taken, or with
+        // the ring in the thread of `Drop`. The buffer's memory does not move with the request.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        if pushed.is_err() {
+            // The queue has room for as many as are possible in flight.
+            self.free.push(index);
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.requests[index] = Some(request);
+        match self.ring.submit() {
+            Ok(_) => Ok(()),
+            // It stays in the queue and goes with the next call.
+            Err(error) if is_passing(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn next(&mut self, until: Instant) -> io::Result<Option<Finished>> {
+        loop {
+            if let Some(finished) = self.take() {
+                return Ok(Some(finished));
+            }
+            let now = Instant::now();
+            if now >= until {
+                return Ok(None);
+            }
+            let left = Timespec::from(until - now);
+            match self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&left)) {
+                Err(error) if error.raw_os_error() != Some(libc::ETIME) && !is_passing(&error) => return Err(error),
+                _ => {}
+            }
+        }
+    }
+
+    fn take(&mut self) -> Option<Finished> {
+        let entry = self.ring.completion().next()?;
+        let index = entry.user_data() as usize;
+        let request = self.requests.get_mut(index)?.take()?;
+        self.free.push(index);
+        let outcome = match entry.result() {
+            status @ 0.. => Ok(completion(status, entry.big_cqe()[0])),
+            error => Err(Errno::from_raw(-error)),
+        };
+        Some(Finished { tag: request.tag, outcome, data: request.data })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.free.len() == self.requests.len()
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let Some(inner) = self.0.take().filter(|inner| !inner.is_empty()) else { return };
+        // Where it is not dropped, its memory is lost, but nobody gets it while the kernel uses it.
+        let mut inner = ManuallyDrop::new(inner);
+        let reap = move || {
+            while !inner.is_empty() {
+                if let Err(error) = inner.next(Instant::now() + REAP_LOOK) {
+                    tracing::error!(%error, "the memory of passthrough commands that never ended is not given back");
+                    return;
+                }
+            }
+            drop(ManuallyDrop::into_inner(inner));
+        };
+        if let Err(error) = std::thread::Builder::new().name("nvme-reaper".into()).spawn(reap) {
+            tracing::error!(%error, "no thread to wait for passthrough commands");
+        }
+    }
+}
+
+/// The call may succeed the next time.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
+}
