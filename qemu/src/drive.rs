@@ -19,6 +19,8 @@ use std::time::Duration;
 
 /// Ports that agents in the guest listen at.
 pub const PORTS: [u16; 2] = [4420, 4421];
+/// Port of discovery.
+const DISCOVERY_PORT: u16 = 8009;
 /// Room on the disk beside its content.
 const ROOM_BYTES: u64 = 512 << 20;
 /// From its start until an agent listens; it checks its own pixel path before.
@@ -94,7 +96,7 @@ impl Drive {
         root.finish()?;
         let disk = scratch.join("disk");
         make_disk(&disk, &scratch.join("content"), content)?;
-        let inside = [PORTS[0], PORTS[1], PORTS[0]];
+        let inside = [PORTS[0], PORTS[1], PORTS[0], DISCOVERY_PORT];
         let forwards = inside.iter().map(|&port| Ok((free_port()?, port))).collect::<Result<Vec<_>>>()?;
         let machine = Machine {
             name: name.into(),
@@ -170,6 +172,11 @@ impl Drive {
     /// Another port of this machine's loopback that leads to the first of [`PORTS`]: a second path to the first agent.
     pub fn second_path(&self) -> u16 {
         self.machine.forwards[2].0
+    }
+
+    /// Port of this machine's loopback that leads to the first agent's discovery controller.
+    pub fn discovery(&self) -> u16 {
+        self.machine.forwards[3].0
     }
 }
 

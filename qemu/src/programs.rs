@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-const BOARD: &str = "aarch64-unknown-linux-gnu";
-
 /// Folder of this workspace.
 pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in a workspace").to_path_buf()
@@ -48,34 +46,19 @@ pub fn native(name: &str) -> Result<PathBuf> {
     Ok(crate::target_dir().join("release").join(name))
 }
 
-/// The same for aarch64, linked statically.
+/// The same for aarch64, linked statically, as `scripts/board` makes it for boards.
 pub fn board(name: &str) -> Result<PathBuf> {
     static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
-    let folder = crate::target_dir().join("board");
     let built = BUILT.get_or_init(|| {
-        const COMPILER: &str = "aarch64-linux-gnu-gcc";
-        need(COMPILER, "gcc-aarch64-linux-gnu").map_err(|error| error.to_string())?;
-        let mut cargo = Command::new(cargo());
-        cargo.current_dir(workspace()).args([
-            "build",
-            "--quiet",
-            "--locked",
-            "--release",
-            "-p",
-            "ddlp",
-            "-p",
-            "ddlp-device",
-        ]);
-        cargo.args(["--target", BOARD]).env("CARGO_TARGET_DIR", &folder);
-        cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", COMPILER);
-        cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS", "-C target-feature=+crt-static");
-        cargo.env("CC_aarch64_unknown_linux_gnu", COMPILER);
-        said(&mut cargo).map(drop).map_err(|error| format!("{error:#}"))
+        let mut script = Command::new(workspace().join("scripts/board"));
+        said(script.arg("--yes").env("CARGO_TARGET_DIR", crate::target_dir()))
+            .map(drop)
+            .map_err(|error| format!("{error:#}"))
     });
     if let Err(error) = built {
-        bail!("the programs for {BOARD} cannot be built: {error}");
+        bail!("the programs for aarch64 cannot be built: {error}");
     }
-    Ok(folder.join(BOARD).join("release").join(name))
+    Ok(crate::target_dir().join("board/aarch64-unknown-linux-gnu/release").join(name))
 }
 
 fn cargo() -> std::ffi::OsString {

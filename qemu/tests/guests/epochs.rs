@@ -57,11 +57,10 @@ fn two_ended(address: &str, strategy: &str, epochs: u64) -> String {
     format!("/data/images.ddlp {} --strategy {strategy} --drive {address} --drive-timeout 15", job(epochs))
 }
 
-/// An epoch under each strategy: each batch once, from both ends, with the pixels of a native run.
+/// Two epochs under each strategy: each batch once, from both ends, with the pixels of a native run.
 fn every_strategy_delivers(host: &Guest, address: &str, digest: &str) -> Result<()> {
     for strategy in ["mte", "wrr", "ordered"] {
         let figures = run_in(host, "ddlp", &format!("{} --step-ms {STEP_MS}", two_ended(address, strategy, 2)))?;
-        eprintln!("{strategy}: {}", figures.prongs());
         figures.assert_each_batch_once(2, BATCHES);
         assert_eq!(figures.digest(), digest, "{strategy}");
         let (drive, cpu) = (figures.drive_batches(), figures.cpu_batches());

@@ -158,6 +158,17 @@ fn pages(drive: &Connected<'_>) -> Result<()> {
     Ok(())
 }
 
+/// `nvme discover` finds the agent at the port of discovery, and at its own. What it is told is where the agent sees itself: the
+/// forwarded port outside of its guest is not known there.
+fn discovery(guest: &Guest, device: &Drive, agent: &Agent<'_>) -> Result<()> {
+    for port in [device.discovery(), agent.port] {
+        let page = guest.succeed(&format!("nvme discover -t tcp -a 10.0.2.2 -s {port}"), TOOL)?;
+        let subnqn = format!("subnqn:  {}", agent.nqn);
+        assert_shows(&page, &["nvme subsystem", &subnqn, "traddr:  10.0.2.15", "trsvcid: 4420"]);
+    }
+    Ok(())
+}
+
 /// The kernel resets the controller, and goes on by itself when the agent was killed and started again.
 fn endings<'drive>(
     drive: &Connected<'_>,
@@ -207,6 +218,7 @@ fn stock_tools_work(kernel: HostKernel) -> Result<()> {
 
     let serve = Serve::new("images.ddlp", BATCH);
     let agent = device.serve(&serve)?;
+    discovery(host.guest(), &device, &agent)?;
     let drive = Connected::connect(host.guest(), &agent)?;
     pages(&drive)?;
     drive.assert_dataset_is(&pack)?;
@@ -229,7 +241,7 @@ fn stock_tools_work(kernel: HostKernel) -> Result<()> {
     Ok(())
 }
 
-/// nvme-cli's pages; reset; an agent that is killed and started again; two agents beside each other; two controllers of one
+/// Discovery; nvme-cli's pages; reset; an agent that is killed and started again; two agents beside each other; two controllers of one
 /// subsystem: with the kernel that Debian 12 was released with.
 #[test]
 fn stock_tools_work_on_linux_6_1() -> Result<()> {

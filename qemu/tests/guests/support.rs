@@ -87,10 +87,6 @@ impl Figures {
         prongs.iter().filter(|prong| prong["name"] != "cpu").filter_map(|prong| prong["batches"].as_u64()).sum()
     }
 
-    pub fn prongs(&self) -> String {
-        self.0["prongs"].to_string()
-    }
-
     /// Batches that the CPU made.
     pub fn cpu_batches(&self) -> u64 {
         let all = self.0["batches"].as_u64().expect("a count");
