@@ -83,8 +83,8 @@ fn a_host_that_came_back_tries_its_slots_again_until_its_former_association_is_g
     bench.load(lost, 0);
     let queue = bench.io(a, HOST_NQN, 1, 1);
     let old = start(&mut bench, queue, 5, 0);
-    let (admin, b) = bench.host(HOST_NQN, 1, 0);
-    bench.load(admin, 0);
+    // The program is the host's, and there still.
+    let (_, b) = bench.host(HOST_NQN, 1, 0);
     let queue = bench.io(b, HOST_NQN, 1, 1);
     let (entry, data) = execute(&images::request(6, 0, vec![0]), 0);
     assert_eq!(bench.status(queue, entry, &data), Status::NAMESPACE_NOT_READY, "to be tried again");
