@@ -180,3 +180,26 @@ fn epochs_by_the_user_space_driver() -> Result<()> {
     a_drive_without_power_is_survived(&mut pair, &address)?;
     a_cut_network_is_survived(&pair, &address)
 }
+
+/// The kernel's own driver: all strategies through `/dev/nvme0`, after `ddlp connect`.
+fn epochs_by_the_kernel(kernel: HostKernel) -> Result<()> {
+    let pair = Pair::start(&format!("kernel-{}", kernel.version()), kernel)?;
+    let agent = pair.drive.serve(&pair.serve)?;
+    let host = pair.host.guest();
+    host.succeed(&format!("ddlp connect {}", agent.url_in_guest()), Duration::from_secs(60))?;
+    every_strategy_delivers(host, "/dev/nvme0", &pair.digest(2)?)?;
+    host.succeed("ddlp disconnect /dev/nvme0", Duration::from_secs(60))?;
+    assert_nothing_is_stuck(host)
+}
+
+#[test]
+fn epochs_by_the_kernel_of_linux_6_1() -> Result<()> {
+    let Some(_machine) = asked_for("epochs_by_the_kernel_of_linux_6_1") else { return Ok(()) };
+    epochs_by_the_kernel(HostKernel::Linux6_1)
+}
+
+#[test]
+fn epochs_by_the_kernel_of_linux_6_12() -> Result<()> {
+    let Some(_machine) = asked_for("epochs_by_the_kernel_of_linux_6_12") else { return Ok(()) };
+    epochs_by_the_kernel(HostKernel::Linux6_12)
+}
