@@ -2,27 +2,25 @@
 //!
 //! The disk is ext4, made without root, and stays while the power is off: identity and slots are there again after a boot.
 
+use crate::disk::copy;
 use crate::guest::{Bus, Guest, Machine, free_port};
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
-use crate::packages::{Arch, Packages, said};
-use crate::programs::{board, need};
+use crate::packages::{Arch, Packages};
+use crate::programs::board;
 use crate::scratch::Scratch;
 use crate::shell::tail;
 use crate::{HOST_NQN, guest::Running};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 /// Ports that agents in the guest listen at.
 pub const PORTS: [u16; 2] = [4420, 4421];
 /// Port of discovery.
 const DISCOVERY_PORT: u16 = 8009;
-/// Room on the disk beside its content.
-const ROOM_BYTES: u64 = 512 << 20;
 /// From its start until an agent listens; it checks its own pixel path before.
 const SERVE_PATIENCE: Duration = Duration::from_secs(90);
 
@@ -226,24 +224,6 @@ fn make_disk(disk: &Path, staging: &Path, content: &[(&str, &Path)]) -> Result<(
     for (name, source) in content {
         copy(source, &staging.join(name)).with_context(|| format!("cannot take {}", source.display()))?;
     }
-    let size = size_of(staging)? * 5 / 4 + ROOM_BYTES;
-    File::create(disk).and_then(|file| file.set_len(size)).context("cannot make a disk")?;
-    let mke2fs = need("mke2fs", "e2fsprogs")?;
-    said(Command::new(mke2fs).args(["-q", "-F", "-t", "ext4", "-d"]).arg(staging).arg(disk)).map(drop)?;
+    crate::disk::make(disk, staging)?;
     fs::remove_dir_all(staging).context("cannot remove the disk's content")
-}
-
-/// Files and folders, copied.
-fn copy(source: &Path, place: &Path) -> Result<()> {
-    said(Command::new("cp").args(["-rL", "--reflink=auto"]).arg(source).arg(place)).map(drop)
-}
-
-fn size_of(folder: &Path) -> Result<u64> {
-    let mut bytes = 0;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let own: PathBuf = entry.path();
-        bytes += if own.is_dir() { 4096 + size_of(&own)? } else { entry.metadata()?.len().next_multiple_of(4096) };
-    }
-    Ok(bytes)
 }

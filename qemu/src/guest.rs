@@ -199,9 +199,14 @@ impl Guest {
     pub fn power_off(mut self) -> Result<()> {
         let quit = self.monitor.get_mut().unwrap_or_else(PoisonError::into_inner).execute("quit", json!({}));
         quit?;
-        let until = Instant::now() + START_PATIENCE;
+        self.ended(START_PATIENCE)
+    }
+
+    /// Waits until the guest has switched itself off. To QEMU as it is started here, a reboot is the same.
+    pub fn ended(mut self, patience: Duration) -> Result<()> {
+        let until = Instant::now() + patience;
         while self.qemu.try_wait()?.is_none() {
-            ensure!(Instant::now() < until, "{}: QEMU does not end", self.machine.name);
+            ensure!(Instant::now() < until, "{}: QEMU does not end\n{}", self.machine.name, console(&self.machine));
             sleep(Duration::from_millis(5));
         }
         Ok(())

@@ -1,7 +1,8 @@
 //! A guest's root file system: a newc archive that the kernel unpacks into memory.
 //!
 //! busybox is init. It mounts what belongs to a system, loads the modules, sets up the network as QEMU's user network has it
-//! (10.0.2.15, the machine outside is 10.0.2.2), and keeps a shell on each virtio-serial port.
+//! (10.0.2.15, the machine outside is 10.0.2.2), and keeps a shell on each virtio-serial port. In front of a system on a disk it
+//! loads the modules only, and leaves the rest to that system's init.
 
 use crate::kernel::Module;
 use crate::shell::SHELLS;
@@ -46,6 +47,22 @@ export PATH=/bin:/sbin:/usr/bin:/usr/sbin HOME=/root
 exec sh <> $port >&0 2>&1
 ";
 
+/// Up to a system's own init. Its disk was made without root, so its files belong to whoever made it.
+const HANDOVER: &str = "#!/bin/sh
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+/bin/busybox --install -s /bin
+while read -r module; do insmod /modules/$module.ko || echo \"cannot load $module\"; done < /modules/order
+device=$(cat /etc/device)
+until [ -b $device ]; do sleep 0.1; done
+mkdir /system
+mount -t ext4 $device /system
+[ \"$(stat -c %u /system/etc)\" = 0 ] || chown -hR 0:0 /system
+umount /dev /sys /proc
+exec switch_root /system /sbin/init
+";
+
 /// An archive that is being written.
 pub struct Initramfs {
     out: BufWriter<File>,
@@ -56,6 +73,27 @@ pub struct Initramfs {
 impl Initramfs {
     /// Begins with busybox, init and the modules.
     pub fn create(path: &Path, hostname: &str, busybox: &Path, modules: &[Module]) -> Result<Self> {
+        let mut root = Self::begin(path, busybox, modules)?;
+        root.link("init", "bin/busybox")?;
+        root.link("sbin/init", "../bin/busybox")?;
+        root.program("etc/boot", BOOT)?;
+        root.program("etc/shell", SHELL)?;
+        root.text("etc/hostname", hostname)?;
+        root.text("etc/inittab", &inittab())?;
+        Ok(root)
+    }
+
+    /// All that is needed in front of a system with an init of its own, which lies on an ext4 disk.
+    pub fn create_before(device: &str, path: &Path, busybox: &Path, modules: &[Module]) -> Result<()> {
+        let mut root = Self::begin(path, busybox, modules)?;
+        // switch_root looks for a regular file of this name before it empties the memory that it leaves.
+        root.program("init", HANDOVER)?;
+        root.link("sbin/init", "../init")?;
+        root.text("etc/device", device)?;
+        root.finish()
+    }
+
+    fn begin(path: &Path, busybox: &Path, modules: &[Module]) -> Result<Self> {
         let file = File::create(path).with_context(|| format!("cannot make {}", path.display()))?;
         let mut root = Self { out: BufWriter::new(file), folders: BTreeSet::new(), inode: 0 };
         for folder in ["proc", "sys", "dev", "tmp", "root", "bin", "sbin", "etc", "modules"] {
@@ -66,12 +104,6 @@ impl Initramfs {
         for tool in ["mount", "mkdir", "insmod", "ip", "hostname", "cat", "sleep"] {
             root.link(&format!("bin/{tool}"), "busybox")?;
         }
-        root.link("init", "bin/busybox")?;
-        root.link("sbin/init", "../bin/busybox")?;
-        root.program("etc/boot", BOOT)?;
-        root.program("etc/shell", SHELL)?;
-        root.text("etc/hostname", hostname)?;
-        root.text("etc/inittab", &inittab())?;
         let order: Vec<&str> = modules.iter().map(|module| module.name.as_str()).collect();
         root.text("modules/order", &format!("{}\n", order.join("\n")))?;
         for module in modules {

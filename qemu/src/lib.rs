@@ -5,7 +5,9 @@
 //! - [`programs`]: `ddlp` and `ddlp-device` for this machine and for aarch64, and the libraries that a program needs.
 //! - [`initramfs`]: the guest's root file system in memory; init opens shells on virtio-serial ports.
 //! - [`guest`]: a running QEMU: [`shell`]s, [`qmp`], the serial log. Killed when dropped, and when this process ends.
-//! - [`drive`], [`host`]: the two kinds of guests.
+//! - [`drive`], [`host`]: a guest that is little more than the agent, and one that is little more than a kernel with nvme-tcp.
+//! - [`board`]: one with all of a [`debian`] system, for the agent's package.
+//! - [`disk`]: their disk images.
 //! - [`scratch`]: their files, removed in the end.
 //!
 //! Everything is emulated unless KVM is seen to work (`accel`). Every wait has a limit. A guest belongs to the thread that
@@ -14,6 +16,9 @@
 #![forbid(unsafe_code)]
 
 mod accel;
+pub mod board;
+pub mod debian;
+pub mod disk;
 pub mod drive;
 pub mod guest;
 pub mod host;

@@ -3,11 +3,12 @@
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
+use ddlp_qemu::board::{Board, PACKAGE};
 use ddlp_qemu::drive::{Drive, Serve};
 use ddlp_qemu::guest::{Bus, Guest};
 use ddlp_qemu::host::{Host, HostKernel};
 use std::io::{BufRead, Write, stdin, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Longest time that a command may run.
@@ -51,6 +52,11 @@ enum Which {
         /// Files for the folder /data.
         data: Vec<PathBuf>,
     },
+    /// Debian 12 for arm64 with systemd, and the agent's package beside it.
+    Board {
+        /// Files to put beside the package.
+        data: Vec<PathBuf>,
+    },
 }
 
 fn main() -> Result<()> {
@@ -71,15 +77,29 @@ fn main() -> Result<()> {
         }
         Which::Host { newer, ordinary, data } => {
             let kernel = if newer { HostKernel::Linux6_12 } else { HostKernel::Linux6_1 };
-            let named = data.iter().map(|path| {
-                let name = path.file_name().and_then(|name| name.to_str());
-                Ok((name.with_context(|| format!("{} has no name", path.display()))?, path.as_path()))
-            });
-            let host = Host::start("boot-host", kernel, ordinary, &named.collect::<Result<Vec<_>>>()?)?;
+            let host = Host::start("boot-host", kernel, ordinary, &named(&data)?)?;
             host.guest().ready()?;
             converse(host.guest())
         }
+        Which::Board { data } => {
+            let board = Board::start("boot-board", &named(&data)?)?;
+            board.ready()?;
+            eprintln!(
+                "mount /dev/nvme0n1 /mnt && dpkg -i /mnt/{PACKAGE} installs the agent. Its port 4420 is {} here.",
+                board.port()
+            );
+            converse(board.guest())
+        }
     }
+}
+
+/// Files with their names.
+fn named(data: &[PathBuf]) -> Result<Vec<(&str, &Path)>> {
+    let named = data.iter().map(|path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        Ok((name.with_context(|| format!("{} has no name", path.display()))?, path.as_path()))
+    });
+    named.collect()
 }
 
 /// Runs the lines of standard input.

@@ -80,6 +80,35 @@ impl Packages {
         self.unpacked(&behind, arch)
     }
 
+    /// The `.deb` files of these packages and of all that they depend on, as apt would install them in an empty system.
+    pub fn closure(&self, names: &[&str], arch: Arch) -> Result<Vec<PathBuf>> {
+        let _one_at_a_time = self.lock()?;
+        match self.find_or_fetch_closure(names, arch) {
+            Ok(packages) => Ok(packages),
+            Err(_) => {
+                self.apt("apt-get", &["update"]).context("cannot fetch the lists of Debian's packages")?;
+                self.find_or_fetch_closure(names, arch)
+            }
+        }
+    }
+
+    fn find_or_fetch_closure(&self, names: &[&str], arch: Arch) -> Result<Vec<PathBuf>> {
+        let native = format!("APT::Architecture={}", arch.debian());
+        let install = |how: &str| {
+            let args = ["-o", &native, "install", "--no-install-recommends", "--yes", how];
+            self.apt("apt-get", &[&args, names].concat())
+        };
+        let plan = install("--simulate").context("apt finds no way to install the packages")?;
+        install("--download-only").context("cannot fetch Debian's packages")?;
+        let archives = self.folder.join("cache/archives");
+        let files: Vec<PathBuf> = plan.lines().filter_map(archive_name).map(|name| archives.join(name)).collect();
+        for file in &files {
+            ensure!(file.is_file(), "apt fetched no {}", file.display());
+        }
+        ensure!(files.len() >= names.len(), "apt plans {} packages for {}", files.len(), names.len());
+        Ok(files)
+    }
+
     fn lock(&self) -> Result<fs::File> {
         let file = fs::File::create(self.folder.join("lock")).context("cannot make a lock")?;
         file.lock().context("cannot lock the packages")?;
@@ -149,6 +178,14 @@ fn first_dependency(depends: &str) -> Result<String> {
     Ok(name.with_context(|| format!("no package in `{depends}`"))?.to_string())
 }
 
+/// The file in apt's cache of what a line of its plan installs: `Inst mount (1:2.3 Debian:12.1/stable [arm64])`.
+fn archive_name(line: &str) -> Option<String> {
+    let (name, rest) = line.strip_prefix("Inst ")?.split_once(" (")?;
+    let (version, rest) = rest.split_once(' ')?;
+    let arch = rest.split_once('[')?.1.split_once(']')?.0;
+    Some(format!("{name}_{}_{arch}.deb", version.replace(':', "%3a")))
+}
+
 /// Runs a program to its end; what it said is the error.
 pub(crate) fn said(command: &mut Command) -> Result<Output> {
     let program = command.get_program().to_string_lossy().into_owned();
@@ -169,6 +206,13 @@ mod tests {
         assert_eq!(first_dependency(depends).unwrap(), "linux-image-6.1.0-56-amd64");
         assert_eq!(first_dependency("a, b").unwrap(), "a");
         assert!(first_dependency("").is_err());
+    }
+
+    #[test]
+    fn a_plan_names_files() {
+        let line = "Inst libc6 (1:2.36-9+deb12u14 Debian:12.15/oldstable, Debian-Security:12 [arm64]) []";
+        assert_eq!(archive_name(line).as_deref(), Some("libc6_1%3a2.36-9+deb12u14_arm64.deb"));
+        assert_eq!(archive_name("Conf libc6 (2.36-9 Debian:12.15/oldstable [arm64])"), None);
     }
 
     #[test]

@@ -48,6 +48,18 @@ pub fn native(name: &str) -> Result<PathBuf> {
 
 /// The same for aarch64, linked statically, as `scripts/board` makes it for boards.
 pub fn board(name: &str) -> Result<PathBuf> {
+    Ok(made_for_boards()?.join("aarch64-unknown-linux-gnu/release").join(name))
+}
+
+/// The Debian package that it makes of them.
+pub fn board_package() -> Result<PathBuf> {
+    // The crates have one version.
+    let package = made_for_boards()?.join(concat!("ddlp-device_", env!("CARGO_PKG_VERSION"), "_arm64.deb"));
+    ensure!(package.is_file(), "scripts/board made no {}", package.display());
+    Ok(package)
+}
+
+fn made_for_boards() -> Result<PathBuf> {
     static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
         let mut script = Command::new(workspace().join("scripts/board"));
@@ -58,7 +70,7 @@ pub fn board(name: &str) -> Result<PathBuf> {
     if let Err(error) = built {
         bail!("the programs for aarch64 cannot be built: {error}");
     }
-    Ok(crate::target_dir().join("board/aarch64-unknown-linux-gnu/release").join(name))
+    Ok(crate::target_dir().join("board"))
 }
 
 fn cargo() -> std::ffi::OsString {

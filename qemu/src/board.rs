@@ -1,0 +1,110 @@
+//! A board as its owner has it: an aarch64 guest that runs Debian 12 with systemd, to which the agent comes as a package.
+
+use crate::debian;
+use crate::disk;
+use crate::guest::{Bus, Guest, Machine, free_port};
+use crate::initramfs::Initramfs;
+use crate::kernel::Kernel;
+use crate::packages::{Arch, Packages};
+use crate::programs::board_package;
+use crate::scratch::Scratch;
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// Address that the agent in the guest is to listen at.
+pub const ADDRESS: &str = "10.0.2.15:4420";
+/// Name of the package on the second disk.
+pub const PACKAGE: &str = "ddlp-device.deb";
+
+const PORT: u16 = 4420;
+/// The disk with the system.
+const SYSTEM: &str = "/dev/vda";
+/// From a start until the system is up, and from a reboot until it is down.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// A running board.
+pub struct Board {
+    guest: Option<Guest>,
+    machine: Machine,
+    _scratch: Scratch,
+}
+
+impl Board {
+    /// Starts one. Its second disk, an ordinary NVMe drive at `/dev/nvme0n1`, is ext4 with the package and these files.
+    pub fn start(name: &str, content: &[(&str, &Path)]) -> Result<Self> {
+        let packages = Packages::open()?;
+        let scratch = Scratch::new()?;
+        let staging = scratch.join("staging");
+        let system = scratch.join("system");
+        debian::make_disk(&packages, &system, &staging, name, SYSTEM)?;
+        let ordinary = scratch.join("ordinary");
+        fs::create_dir_all(&staging)?;
+        disk::copy(&board_package()?, &staging.join(PACKAGE))?;
+        for (name, source) in content {
+            disk::copy(source, &staging.join(name))?;
+        }
+        disk::make(&ordinary, &staging)?;
+
+        let kernel = Kernel::debian(&packages, "linux-image-arm64", Arch::Arm64)?;
+        let busybox = packages.unpacked("busybox-static", Arch::Arm64)?.join("bin/busybox");
+        let modules = kernel.modules(&[
+            "virtio_pci",
+            "virtio_console",
+            "virtio_net",
+            "virtio_blk",
+            "nvme",
+            "nvme-tcp",
+            "crc32c_generic",
+            "ext4",
+        ])?;
+        let initramfs = scratch.join("initramfs");
+        Initramfs::create_before(SYSTEM, &initramfs, &busybox, &modules)?;
+        let machine = Machine {
+            name: name.into(),
+            arch: Arch::Arm64,
+            kernel,
+            initramfs,
+            memory_mib: 1024,
+            cores: 4,
+            disks: vec![(system, Bus::Virtio), (ordinary, Bus::Nvme)],
+            forwards: vec![(free_port()?, PORT)],
+        };
+        let _ = fs::remove_file(machine.log());
+        Ok(Self { guest: Some(Guest::start(machine.clone())?), machine, _scratch: scratch })
+    }
+
+    /// Waits until all that it starts at a boot is up.
+    pub fn ready(&self) -> Result<()> {
+        let guest = self.guest();
+        guest.ready()?;
+        // Degraded is up, too: with a unit that failed.
+        let wait = "until systemctl is-system-running | grep -qE 'running|degraded'; do sleep 0.5; done";
+        guest.succeed(wait, PATIENCE).map(drop).context("the system does not come up")
+    }
+
+    /// Its guest.
+    ///
+    /// # Panics
+    ///
+    /// After a reboot that failed.
+    pub fn guest(&self) -> &Guest {
+        self.guest.as_ref().expect("it runs")
+    }
+
+    /// Reboots it, as its administrator would, and waits until it is up again.
+    pub fn reboot(&mut self) -> Result<()> {
+        // Its shell may be gone before it can tell how the command ended.
+        let said = self.guest().run("systemctl reboot", PATIENCE);
+        let guest = self.guest.take().expect("it runs");
+        guest.ended(PATIENCE).with_context(|| format!("the system does not go down: {said:?}"))?;
+        self.guest = Some(Guest::start(self.machine.clone())?);
+        self.ready()
+    }
+
+    /// Port of this machine's loopback that leads to [`ADDRESS`].
+    pub fn port(&self) -> u16 {
+        self.machine.forwards[0].0
+    }
+}
