@@ -1,7 +1,6 @@
 //! What the kernel knows, and what this process may do with it.
 
 use super::advice::{self, Finding};
-use crate::connect::host;
 use crate::kernel::{IoUring, Kernel, Module, Node, is_ddlp};
 use ddlp_csd::{COMPUTE_NSID, DATASET_NSID, RESULTS_NSID};
 use ddlp_driver::sysfs::{ControllerState, KernelController, KernelNamespace};
@@ -112,7 +111,7 @@ impl KernelPart {
             io_uring: kernel.io_uring(),
             sys_admin: kernel.has_sys_admin(),
             lets_io_through: kernel.lets_io_through(),
-            host_nqn: host::known(kernel),
+            host_nqn: kernel.host.known(),
         }
     }
 }

@@ -5,6 +5,7 @@
 #[cfg(test)]
 pub mod planted;
 
+use ddlp_driver::Host;
 use ddlp_driver::sysfs::{KernelController, Sysfs};
 use nix::unistd::{AccessFlags, eaccess};
 use serde::Serialize;
@@ -23,6 +24,8 @@ pub struct Kernel {
     root: PathBuf,
     /// Its NVMe controllers.
     pub sysfs: Sysfs,
+    /// Who the machine is to drives on a network.
+    pub host: Host,
 }
 
 /// A module of the kernel.
@@ -63,13 +66,13 @@ pub struct Node {
 impl Kernel {
     /// The running one.
     pub fn system() -> Self {
-        Self::at("/")
+        Self { host: Host::system(), ..Self::at("/") }
     }
 
     /// The one whose `/sys`, `/dev`, `/proc`, `/lib/modules`, `/etc` and `/var/lib` lie below `root`.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
-        Self { sysfs: Sysfs::at(root.join("sys"), root.join("dev")), root }
+        Self { sysfs: Sysfs::at(root.join("sys"), root.join("dev")), host: Host::at(&root, None), root }
     }
 
     /// A path below the root: `dev/nvme-fabrics`.
