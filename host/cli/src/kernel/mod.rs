@@ -2,8 +2,11 @@
 //!
 //! Everything is read below one root directory, [`Kernel::at`], so that it can be looked at without such a kernel.
 
+mod locks;
 #[cfg(test)]
 pub mod planted;
+
+pub use locks::Locks;
 
 use ddlp_driver::Host;
 use ddlp_driver::sysfs::{KernelController, Sysfs};
@@ -134,6 +137,16 @@ impl Kernel {
             "1" if !self.has_sys_admin() => IoUring::Restricted,
             _ => IoUring::Available,
         }
+    }
+
+    /// Who holds files by `flock` now.
+    pub fn locks(&self) -> Locks {
+        Locks::read(&self.path("proc/locks"))
+    }
+
+    /// Name of a process; empty when it is gone.
+    pub fn process_name(&self, process: u32) -> String {
+        fs::read_to_string(self.path(&format!("proc/{process}/comm"))).unwrap_or_default().trim_end().to_owned()
     }
 
     /// All DDLP drives, then all other controllers.
