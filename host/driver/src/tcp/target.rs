@@ -1,37 +1,10 @@
 //! Where an association goes, and how.
 
 use crate::error::DriverError;
+use crate::host::HostIdentity;
 use ddlp_nvme::tcp::{DISCOVERY_PORT, Digests, IO_PORT};
 use ddlp_nvme::text::{DISCOVERY_NQN, check_nqn};
 use std::time::Duration;
-
-/// Who this host is to a controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostIdentity {
-    /// Host NQN: what a controller's list of allowed hosts names.
-    pub nqn: String,
-    /// Host identifier, not zero.
-    pub id: [u8; 16],
-}
-
-impl HostIdentity {
-    /// The identity of a UUID: `nqn.2014-08.org.nvmexpress:uuid:…`.
-    pub fn from_uuid(id: [u8; 16]) -> Self {
-        let hex: Vec<String> = id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let group = |from: usize, to: usize| hex[from..to].concat();
-        let uuid = [group(0, 4), group(4, 6), group(6, 8), group(8, 10), group(10, 16)].join("-");
-        Self { nqn: format!("nqn.2014-08.org.nvmexpress:uuid:{uuid}"), id }
-    }
-
-    /// A new identity (UUID version 4).
-    pub fn random() -> Result<Self, DriverError> {
-        let mut id = [0; 16];
-        getrandom::fill(&mut id).map_err(|error| DriverError::Invalid(format!("no random host identity: {error}")))?;
-        id[6] = (id[6] & 0x0F) | 0x40;
-        id[8] = (id[8] & 0x3F) | 0x80;
-        Ok(Self::from_uuid(id))
-    }
-}
 
 /// Options of an association.
 #[derive(Clone, Debug)]
@@ -40,7 +13,7 @@ pub struct TcpTarget {
     pub address: String,
     /// NQN of the subsystem.
     pub nqn: String,
-    /// This host.
+    /// This host. For a lasting NQN see [`crate::host::Host`].
     pub host: HostIdentity,
     /// CRC32C over headers.
     pub header_digest: bool,
@@ -63,14 +36,14 @@ impl TcpTarget {
     /// Default of [`TcpTarget::receive_buffer_bytes`].
     pub const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
 
-    /// A subsystem at an address, with a new host identity and defaults: no digests, keep alive 10 s, 10 s to connect, 30 s to
-    /// send, 16 I/O queues.
+    /// A subsystem at an address, with a random host identity, which nothing keeps, and defaults: no digests, keep alive 10 s,
+    /// 10 s to connect, 30 s to send, 16 I/O queues.
     pub fn new(address: &str, nqn: &str) -> Result<Self, DriverError> {
         check_nqn(nqn).map_err(|error| DriverError::Invalid(format!("{nqn:?}: {error}")))?;
         Ok(Self {
             address: checked_address(address, IO_PORT)?,
             nqn: nqn.to_owned(),
-            host: HostIdentity::random()?,
+            host: HostIdentity::random().map_err(|error| DriverError::Invalid(error.to_string()))?,
             header_digest: false,
             data_digest: false,
             keep_alive: Duration::from_secs(10),
@@ -167,15 +140,6 @@ mod tests {
         ] {
             assert!(matches!(TcpTarget::parse(url), Err(DriverError::Invalid(_))), "{url:?}");
         }
-    }
-
-    #[test]
-    fn host_identities_are_uuids() {
-        let host = HostIdentity::from_uuid(*b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff");
-        assert_eq!(host.nqn, "nqn.2014-08.org.nvmexpress:uuid:00112233-4455-6677-8899-aabbccddeeff");
-        let random = HostIdentity::random().unwrap();
-        assert_eq!((random.id[6] >> 4, random.id[8] >> 6), (4, 2));
-        assert_ne!(random, HostIdentity::random().unwrap());
     }
 
     proptest! {
