@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # Installs what building needs and this machine lacks. Sourced by ./demo, ./check and .ci/run, which then have `cargo` in PATH.
 #
-#   setup [--yes] [c++]     --yes: install without asking; c++: a C++ compiler is needed as well
+#   setup [--yes] [c++] [qemu]     --yes: install without asking; c++: a C++ compiler is needed as well;
+#                                  qemu: what boots the guests of the tests in qemu/ as well
 #
 # It says what it is about to do and asks first; without a terminal to ask on, and without --yes, it names the command and ends.
 
@@ -27,6 +28,12 @@ at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; 
 missing_tools() {
     have cc || have gcc || have clang || echo compiler
     [ "$SETUP_CXX" = 0 ] || have c++ || have g++ || have clang++ || echo c++
+    if [ "$SETUP_QEMU" = 1 ]; then
+        have qemu-system-aarch64 || echo qemu-arm
+        have qemu-system-x86_64 || echo qemu-x86
+        have mke2fs || [ -x /usr/sbin/mke2fs ] || echo mke2fs
+        have xz || echo xz
+    fi
     have make || echo make
     have cmake || echo cmake
     # libjpeg-turbo's SIMD code for x86 is written for nasm; elsewhere it is compiled as C.
@@ -51,6 +58,11 @@ packages_for() {
             c++:dnf | c++:zypper) echo gcc-c++ ;;
             c++:*) echo gcc ;;
             certificates:*) echo ca-certificates ;;
+            # The guests' kernels are Debian's: the tests need apt.
+            qemu-arm:apt) echo qemu-system-arm ;;
+            qemu-x86:apt) echo qemu-system-x86 ;;
+            mke2fs:*) echo e2fsprogs ;;
+            xz:apt) echo xz-utils ;;
             *) echo "$tool" ;;
         esac
     done
@@ -124,9 +136,9 @@ target_dir() { cargo metadata --no-deps --format-version 1 | sed -n 's/.*"target
 
 setup() {
     local tools word
-    SETUP_YES=0 SETUP_CXX=0
+    SETUP_YES=0 SETUP_CXX=0 SETUP_QEMU=0
     for word in "$@"; do
-        case $word in --yes) SETUP_YES=1 ;; c++) SETUP_CXX=1 ;; esac
+        case $word in --yes) SETUP_YES=1 ;; c++) SETUP_CXX=1 ;; qemu) SETUP_QEMU=1 ;; esac
     done
     [ "$(uname -s)" = Linux ] || fail "DDLP runs on Linux; on another system, use a virtual machine or a container"
     # rustup's folder may be missing in the PATH of this shell.

@@ -1,0 +1,50 @@
+//! Whether KVM works here. `/dev/kvm` may be there and not work, or fail in the middle of a kernel's boot, so one is booted.
+
+use crate::initramfs::GUEST_IS_UP;
+use crate::programs::find;
+use crate::scratch::Scratch;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long the kernel may take to boot; 1 s is usual.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// True when guests of this machine's architecture, x86-64, run under KVM, as this kernel with this root file system does.
+/// Asked once in a process.
+pub fn kvm_works(kernel: &Path, initramfs: &Path) -> bool {
+    static WORKS: OnceLock<bool> = OnceLock::new();
+    *WORKS.get_or_init(|| cfg!(target_arch = "x86_64") && boots(kernel, initramfs).unwrap_or(false))
+}
+
+fn boots(kernel: &Path, initramfs: &Path) -> Option<bool> {
+    fs::metadata("/dev/kvm").ok()?;
+    let scratch = Scratch::new().ok()?;
+    let (console, errors) = (scratch.join("console"), scratch.join("errors"));
+    let mut qemu = Command::new(find("setpriv")?)
+        .args(["--pdeathsig", "KILL", "qemu-system-x86_64", "-accel", "kvm", "-M", "q35", "-cpu", "host", "-m", "768"])
+        .args(["-nodefaults", "-no-reboot", "-display", "none", "-append", "console=ttyS0 panic=-1 rdinit=/sbin/init"])
+        .arg("-kernel")
+        .arg(kernel)
+        .arg("-initrd")
+        .arg(initramfs)
+        .args(["-serial", &format!("file:{}", console.display())])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(&errors).ok()?)
+        .spawn()
+        .ok()?;
+    let until = Instant::now() + PATIENCE;
+    let holds = |path: &Path, text: &str| fs::read(path).is_ok_and(|is| String::from_utf8_lossy(&is).contains(text));
+    // QEMU stops such a guest and stays.
+    let over = || holds(&console, GUEST_IS_UP) || holds(&errors, "KVM internal error");
+    while !over() && Instant::now() < until && matches!(qemu.try_wait(), Ok(None)) {
+        sleep(Duration::from_millis(20));
+    }
+    let _ = qemu.kill();
+    let _ = qemu.wait();
+    Some(holds(&console, GUEST_IS_UP))
+}

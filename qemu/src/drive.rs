@@ -1,0 +1,249 @@
+//! The drive: an aarch64 guest whose disk holds packs, the agent and its results.
+//!
+//! The disk is ext4, made without root, and stays while the power is off: identity and slots are there again after a boot.
+
+use crate::guest::{Bus, Guest, Machine, free_port};
+use crate::initramfs::Initramfs;
+use crate::kernel::Kernel;
+use crate::packages::{Arch, Packages, said};
+use crate::programs::{board, need};
+use crate::scratch::Scratch;
+use crate::shell::tail;
+use crate::{HOST_NQN, guest::Running};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Ports that agents in the guest listen at.
+pub const PORTS: [u16; 2] = [4420, 4421];
+/// Port of discovery.
+const DISCOVERY_PORT: u16 = 8009;
+/// Room on the disk beside its content.
+const ROOM_BYTES: u64 = 512 << 20;
+/// From its start until an agent listens; it checks its own pixel path before.
+const SERVE_PATIENCE: Duration = Duration::from_secs(90);
+
+/// What an agent serves.
+#[derive(Clone, Debug)]
+pub struct Serve {
+    /// File or folder on the disk.
+    pub dataset: String,
+    /// Which of [`PORTS`].
+    pub port: usize,
+    /// Identity: agents of the same name are the same drive.
+    pub name: String,
+    /// Result slots.
+    pub slots: u32,
+    /// Bytes of a slot.
+    pub slot_bytes: u64,
+}
+
+impl Serve {
+    /// The first agent: eight slots on the disk for batches of `samples` samples of 224 × 224.
+    pub fn new(dataset: &str, samples: u64) -> Self {
+        let slot_bytes = samples * (224 * 224 * 3 + 64) + 8192;
+        Self { dataset: dataset.into(), port: 0, name: "drive".into(), slots: 8, slot_bytes }
+    }
+
+    /// The same at the second port, under another name.
+    pub fn second(&self) -> Self {
+        Self { port: 1, name: "second".into(), ..self.clone() }
+    }
+
+    fn config(&self) -> String {
+        let Self { dataset, port, name, slots, slot_bytes } = self;
+        format!(
+            "dataset = \"/disk/{dataset}\"\nlisten = \"10.0.2.15:{}\"\nallowed-hosts = [\"{HOST_NQN}\"]\n\
+             results = \"/disk/{name}.slots\"\nslots = {slots}\nslot-bytes = {slot_bytes}\nstate = \"/disk/{name}.state\"\n",
+            PORTS[*port]
+        )
+    }
+}
+
+/// A drive whose power may be off.
+pub struct Drive {
+    guest: Option<Guest>,
+    machine: Machine,
+    _scratch: Scratch,
+}
+
+impl Drive {
+    /// Starts a guest with these files and folders on its disk.
+    pub fn start(name: &str, bus: Bus, content: &[(&str, &Path)]) -> Result<Self> {
+        let packages = Packages::open()?;
+        let scratch = Scratch::new()?;
+        let kernel = Kernel::debian(&packages, "linux-image-arm64", Arch::Arm64)?;
+        let busybox = packages.unpacked("busybox-static", Arch::Arm64)?.join("bin/busybox");
+        let modules = kernel.modules(&[
+            "virtio_pci",
+            "virtio_console",
+            "virtio_net",
+            "virtio_blk",
+            "nvme",
+            "crc32c_generic",
+            "ext4",
+        ])?;
+        let initramfs = scratch.join("initramfs");
+        let mut root = Initramfs::create(&initramfs, name, &busybox, &modules)?;
+        let device = match bus {
+            Bus::Virtio => "/dev/vda",
+            Bus::Nvme => "/dev/nvme0n1",
+        };
+        root.text("etc/fstab", &format!("{device} /disk ext4 defaults 0 0\n"))?;
+        root.finish()?;
+        let disk = scratch.join("disk");
+        make_disk(&disk, &scratch.join("content"), content)?;
+        let inside = [PORTS[0], PORTS[1], PORTS[0], DISCOVERY_PORT];
+        let forwards = inside.iter().map(|&port| Ok((free_port()?, port))).collect::<Result<Vec<_>>>()?;
+        let machine = Machine {
+            name: name.into(),
+            arch: Arch::Arm64,
+            kernel,
+            initramfs,
+            memory_mib: 512,
+            cores: 4,
+            disks: vec![(disk, bus)],
+            forwards,
+        };
+        let _ = fs::remove_file(machine.log());
+        let guest = Guest::start(machine.clone())?;
+        Ok(Self { guest: Some(guest), machine, _scratch: scratch })
+    }
+
+    /// Waits until it is up, and mounts its disk.
+    pub fn ready(&self) -> Result<()> {
+        let guest = self.guest();
+        guest.ready()?;
+        let wait = format!("until [ -b {0} ]; do sleep 0.1; done; mkdir -p /disk && mount /disk", self.device());
+        guest.succeed(&wait, Duration::from_secs(60)).map(drop)
+    }
+
+    fn device(&self) -> &'static str {
+        match self.machine.disks[0].1 {
+            Bus::Virtio => "/dev/vda",
+            Bus::Nvme => "/dev/nvme0n1",
+        }
+    }
+
+    /// The running guest.
+    ///
+    /// # Panics
+    ///
+    /// While the power is off.
+    pub fn guest(&self) -> &Guest {
+        self.guest.as_ref().expect("the power is on")
+    }
+
+    /// Starts an agent and waits until it listens.
+    pub fn serve(&self, serve: &Serve) -> Result<Agent<'_>> {
+        let config = format!("/disk/{}.toml", serve.name);
+        let log = format!("/tmp/{}.log", serve.name);
+        let write = format!("cat > {config} << 'END'\n{}END", serve.config());
+        self.guest().succeed(&write, Duration::from_secs(30))?;
+        let pid = format!("/tmp/{}.pid", serve.name);
+        let command = format!("echo $$ > {pid}; exec /disk/bin/ddlp-device serve --config {config} 2>> {log}");
+        let mut running = self.guest().start_command(&command)?;
+        let said = running.wait_for("a line that says where it listens", SERVE_PATIENCE, |text| text.contains('\n'));
+        let said = said.with_context(|| {
+            let log = self.guest().run(&format!("tail -n 20 {log}"), Duration::from_secs(10));
+            format!("the agent does not start: {}", log.map(|output| output.text).unwrap_or_default())
+        })?;
+        let line = said.lines().next().unwrap_or_default();
+        let ready: Value = serde_json::from_str(line).with_context(|| format!("the agent printed {line:?}"))?;
+        let nqn = ready["nqn"].as_str().context("the agent tells no NQN")?.to_string();
+        Ok(Agent { running, nqn, port: self.machine.forwards[serve.port].0, log, pid, drive: self })
+    }
+
+    /// Switches the power off.
+    pub fn power_off(&mut self) -> Result<()> {
+        self.guest.take().context("the power is off already")?.power_off()
+    }
+
+    /// Switches it on again, at the same ports; [`ready`](Self::ready) waits for the guest.
+    pub fn power_on(&mut self) -> Result<()> {
+        ensure!(self.guest.is_none(), "the power is on already");
+        self.guest = Some(Guest::start(self.machine.clone())?);
+        Ok(())
+    }
+
+    /// Another port of this machine's loopback that leads to the first of [`PORTS`]: a second path to the first agent.
+    pub fn second_path(&self) -> u16 {
+        self.machine.forwards[2].0
+    }
+
+    /// Port of this machine's loopback that leads to the first agent's discovery controller.
+    pub fn discovery(&self) -> u16 {
+        self.machine.forwards[3].0
+    }
+}
+
+/// An agent that runs in the guest.
+pub struct Agent<'drive> {
+    running: Running<'drive>,
+    /// Its NQN.
+    pub nqn: String,
+    /// Port of this machine's loopback that leads to it.
+    pub port: u16,
+    log: String,
+    pid: String,
+    drive: &'drive Drive,
+}
+
+impl Agent<'_> {
+    /// Its address for a loader on this machine.
+    pub fn url_here(&self) -> String {
+        format!("tcp://127.0.0.1:{}/{}", self.port, self.nqn)
+    }
+
+    /// Its address for a loader in a guest.
+    pub fn url_in_guest(&self) -> String {
+        format!("tcp://10.0.2.2:{}/{}", self.port, self.nqn)
+    }
+
+    /// What it logged.
+    pub fn log(&self) -> Result<String> {
+        self.drive.guest().succeed(&format!("cat {}", self.log), Duration::from_secs(20))
+    }
+
+    /// Kills it without warning.
+    pub fn kill(self) -> Result<()> {
+        self.drive.guest().succeed(&format!("kill -9 $(cat {})", self.pid), Duration::from_secs(20))?;
+        let output = self.running.finish(Duration::from_secs(20))?;
+        ensure!(output.status != 0, "a killed agent ended as if asked to: {}", tail(&output.text, 10));
+        Ok(())
+    }
+}
+
+/// An ext4 image with the programs in `bin` and this content.
+fn make_disk(disk: &Path, staging: &Path, content: &[(&str, &Path)]) -> Result<()> {
+    fs::create_dir_all(staging.join("bin"))?;
+    for program in ["ddlp", "ddlp-device"] {
+        copy(&board(program)?, &staging.join("bin").join(program))?;
+    }
+    for (name, source) in content {
+        copy(source, &staging.join(name)).with_context(|| format!("cannot take {}", source.display()))?;
+    }
+    let size = size_of(staging)? * 5 / 4 + ROOM_BYTES;
+    File::create(disk).and_then(|file| file.set_len(size)).context("cannot make a disk")?;
+    let mke2fs = need("mke2fs", "e2fsprogs")?;
+    said(Command::new(mke2fs).args(["-q", "-F", "-t", "ext4", "-d"]).arg(staging).arg(disk)).map(drop)?;
+    fs::remove_dir_all(staging).context("cannot remove the disk's content")
+}
+
+/// Files and folders, copied.
+fn copy(source: &Path, place: &Path) -> Result<()> {
+    said(Command::new("cp").args(["-rL", "--reflink=auto"]).arg(source).arg(place)).map(drop)
+}
+
+fn size_of(folder: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let own: PathBuf = entry.path();
+        bytes += if own.is_dir() { 4096 + size_of(&own)? } else { entry.metadata()?.len().next_multiple_of(4096) };
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,98 @@
+//! `ddlp-qemu`: a shell on a guest.
+#![forbid(unsafe_code)]
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use ddlp_qemu::drive::{Drive, Serve};
+use ddlp_qemu::guest::{Bus, Guest};
+use ddlp_qemu::host::{Host, HostKernel};
+use std::io::{BufRead, Write, stdin, stdout};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Longest time that a command may run.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// Boot the guests of the tests and run commands in them.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Boot a guest, read commands from standard input and run them there, until the end of input.
+    Boot {
+        #[command(subcommand)]
+        guest: Which,
+    },
+}
+
+#[derive(Subcommand)]
+enum Which {
+    /// The ARM drive, with an agent that serves a dataset.
+    Drive {
+        /// Pack to serve.
+        dataset: PathBuf,
+        /// Samples of the largest batch.
+        #[arg(long, default_value_t = 256)]
+        batch: u64,
+    },
+    /// An x86-64 host; the machine outside is 10.0.2.2 there.
+    Host {
+        /// Boot Linux 6.12 in place of 6.1.
+        #[arg(long)]
+        newer: bool,
+        /// Add an ordinary NVMe drive, QEMU's.
+        #[arg(long)]
+        ordinary: bool,
+        /// Files for the folder /data.
+        data: Vec<PathBuf>,
+    },
+}
+
+fn main() -> Result<()> {
+    let Command::Boot { guest } = Cli::parse().command;
+    match guest {
+        Which::Drive { dataset, batch } => {
+            let drive = Drive::start("boot-drive", Bus::Virtio, &[("dataset", &dataset)])?;
+            drive.ready()?;
+            let agent = drive.serve(&Serve::new("dataset", batch))?;
+            eprintln!(
+                "The drive serves {}:\n  here:       ddlp run DATASET --host-nqn {} --drive {}\n  in a guest: ddlp run DATASET --drive {}",
+                dataset.display(),
+                ddlp_qemu::HOST_NQN,
+                agent.url_here(),
+                agent.url_in_guest()
+            );
+            converse(drive.guest())
+        }
+        Which::Host { newer, ordinary, data } => {
+            let kernel = if newer { HostKernel::Linux6_12 } else { HostKernel::Linux6_1 };
+            let named = data.iter().map(|path| {
+                let name = path.file_name().and_then(|name| name.to_str());
+                Ok((name.with_context(|| format!("{} has no name", path.display()))?, path.as_path()))
+            });
+            let host = Host::start("boot-host", kernel, ordinary, &named.collect::<Result<Vec<_>>>()?)?;
+            host.guest().ready()?;
+            converse(host.guest())
+        }
+    }
+}
+
+/// Runs the lines of standard input.
+fn converse(guest: &Guest) -> Result<()> {
+    eprintln!("The console is in {}. Ctrl-D ends the guest.", guest.machine().log().display());
+    let mut lines = stdin().lock().lines();
+    loop {
+        eprint!("{}# ", guest.machine().name);
+        let Some(line) = lines.next() else { return Ok(()) };
+        let output = guest.run(&line?, PATIENCE)?;
+        stdout().write_all(output.text.as_bytes()).context("cannot print")?;
+        if output.status != 0 {
+            eprintln!("[status {}]", output.status);
+        }
+    }
+}

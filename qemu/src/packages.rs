@@ -1,0 +1,179 @@
+//! Debian's packages, unpacked and not installed.
+//!
+//! apt works in a folder of its own with the machine's sources and keys: lists, cache and architectures of the system stay
+//! as they are. A package is unpacked once for each version; lists are fetched when there are none, and again when a
+//! version that they name is gone from the mirror.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Architecture of a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arch {
+    /// x86-64.
+    Amd64,
+    /// aarch64.
+    Arm64,
+}
+
+impl Arch {
+    /// Debian's name of it.
+    pub fn debian(self) -> &'static str {
+        match self {
+            Self::Amd64 => "amd64",
+            Self::Arm64 => "arm64",
+        }
+    }
+}
+
+/// Unpacked packages and where more come from.
+pub struct Packages {
+    folder: PathBuf,
+}
+
+impl Packages {
+    /// Those below the target folder.
+    pub fn open() -> Result<Self> {
+        for program in ["apt-get", "apt-cache", "dpkg-deb"] {
+            ensure!(
+                crate::programs::find(program).is_some(),
+                "{program} is not here: the guests' kernels are packages of Debian 12, which apt fetches"
+            );
+        }
+        let packages = Self { folder: crate::target_dir().join("qemu/packages") };
+        for folder in ["state/lists/partial", "cache/archives/partial"] {
+            let path = packages.folder.join(folder);
+            fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        }
+        // Nothing is installed in this system.
+        fs::write(packages.folder.join("state/status"), "").context("cannot write apt's state")?;
+        Ok(packages)
+    }
+
+    /// The folder that a package is unpacked in, fetched when it is not there yet.
+    pub fn unpacked(&self, name: &str, arch: Arch) -> Result<PathBuf> {
+        let _one_at_a_time = self.lock()?;
+        match self.find_or_fetch(name, arch) {
+            Ok(folder) => Ok(folder),
+            Err(_) => {
+                self.apt("apt-get", &["update"]).context("cannot fetch the lists of Debian's packages")?;
+                self.find_or_fetch(name, arch)
+            }
+        }
+    }
+
+    /// The same for what a package without content stands for: the first package that it depends on.
+    pub fn unpacked_behind(&self, name: &str, arch: Arch) -> Result<PathBuf> {
+        let wanted = || self.field(name, arch, "Depends").and_then(|depends| first_dependency(&depends));
+        let behind = {
+            let _one_at_a_time = self.lock()?;
+            match wanted() {
+                Ok(behind) => behind,
+                Err(_) => {
+                    self.apt("apt-get", &["update"]).context("cannot fetch the lists of Debian's packages")?;
+                    wanted()?
+                }
+            }
+        };
+        self.unpacked(&behind, arch)
+    }
+
+    fn lock(&self) -> Result<fs::File> {
+        let file = fs::File::create(self.folder.join("lock")).context("cannot make a lock")?;
+        file.lock().context("cannot lock the packages")?;
+        Ok(file)
+    }
+
+    fn find_or_fetch(&self, name: &str, arch: Arch) -> Result<PathBuf> {
+        let version = self.field(name, arch, "Version")?;
+        let folder = self.folder.join(format!("{name}_{}_{}", version.replace(':', "-"), arch.debian()));
+        if folder.is_dir() {
+            return Ok(folder);
+        }
+        let download = tempfile::tempdir_in(&self.folder).context("cannot make a folder to download to")?;
+        let package = format!("{name}:{}={version}", arch.debian());
+        self.apt_in(download.path(), "apt-get", &["download", &package])
+            .with_context(|| format!("cannot fetch Debian's package {package}"))?;
+        let deb = fs::read_dir(download.path())?.flatten().map(|entry| entry.path()).next();
+        let deb = deb.with_context(|| format!("apt-get download {package} gave no file"))?;
+        let unpacking = download.path().join("unpacked");
+        said(Command::new("dpkg-deb").arg("-x").arg(&deb).arg(&unpacking))
+            .with_context(|| format!("cannot unpack {}", deb.display()))?;
+        fs::rename(&unpacking, &folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        Ok(folder)
+    }
+
+    /// A field of a package's newest version.
+    fn field(&self, name: &str, arch: Arch, field: &str) -> Result<String> {
+        let package = format!("{name}:{}", arch.debian());
+        let shown = self.apt("apt-cache", &["show", "--no-all-versions", &package])?;
+        let value = shown.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(": "));
+        let value = value.with_context(|| format!("apt-cache knows no {field} of {package}"))?;
+        Ok(value.to_string())
+    }
+
+    fn apt(&self, program: &str, args: &[&str]) -> Result<String> {
+        self.apt_in(&self.folder, program, args)
+    }
+
+    fn apt_in(&self, folder: &Path, program: &str, args: &[&str]) -> Result<String> {
+        let (state, cache) = (self.folder.join("state"), self.folder.join("cache"));
+        let mut command = Command::new(program);
+        command.current_dir(folder).env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive");
+        for option in [
+            format!("Dir::State={}", state.display()),
+            format!("Dir::State::status={}", state.join("status").display()),
+            format!("Dir::Cache={}", cache.display()),
+            // A system may have switched these off.
+            "Dir::Cache::pkgcache=pkgcache.bin".into(),
+            "Dir::Cache::srcpkgcache=srcpkgcache.bin".into(),
+            "APT::Architectures::=amd64".into(),
+            "APT::Architectures::=arm64".into(),
+            "Acquire::Languages=none".into(),
+            "Acquire::Retries=3".into(),
+            // apt's own user may not write below the target folder.
+            "APT::Sandbox::User=".into(),
+        ] {
+            command.args(["-o", &option]);
+        }
+        let output = said(command.args(args))?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+/// `a (= 1), b` as `a`.
+fn first_dependency(depends: &str) -> Result<String> {
+    let name = depends.split([',', ' ', '|']).next().filter(|name| !name.is_empty());
+    Ok(name.with_context(|| format!("no package in `{depends}`"))?.to_string())
+}
+
+/// Runs a program to its end; what it said is the error.
+pub(crate) fn said(command: &mut Command) -> Result<Output> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| format!("cannot run {program}"))?;
+    if !output.status.success() {
+        bail!("{program} failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_stands_for_its_first_dependency() {
+        let depends = "linux-image-6.1.0-56-amd64 (= 6.1.192-2)";
+        assert_eq!(first_dependency(depends).unwrap(), "linux-image-6.1.0-56-amd64");
+        assert_eq!(first_dependency("a, b").unwrap(), "a");
+        assert!(first_dependency("").is_err());
+    }
+
+    #[test]
+    fn a_failed_program_is_named_with_what_it_said() {
+        let error = said(Command::new("sh").args(["-c", "echo broken >&2; exit 3"])).unwrap_err().to_string();
+        assert!(error.contains("sh failed") && error.contains("broken"), "{error}");
+    }
+}

@@ -1,0 +1,102 @@
+//! The programs that run in guests, and what they need there.
+
+use crate::packages::said;
+use anyhow::{Context, Result, bail, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Folder of this workspace.
+pub fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in a workspace").to_path_buf()
+}
+
+/// A program of the PATH, or of where Debian keeps those of root.
+pub fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    folders.map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// The same, or what to do.
+pub fn need(name: &str, package: &str) -> Result<PathBuf> {
+    find(name).with_context(|| format!("{name} is not here: install Debian's package {package}"))
+}
+
+/// `ddlp` or `ddlp-device` for this machine, in the release profile.
+pub fn native(name: &str) -> Result<PathBuf> {
+    static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let mut cargo = Command::new(cargo());
+        cargo.current_dir(workspace()).args([
+            "build",
+            "--quiet",
+            "--locked",
+            "--release",
+            "-p",
+            "ddlp",
+            "-p",
+            "ddlp-device",
+        ]);
+        said(cargo.env("CARGO_TARGET_DIR", crate::target_dir())).map(drop).map_err(|error| format!("{error:#}"))
+    });
+    if let Err(error) = built {
+        bail!("the programs cannot be built: {error}");
+    }
+    Ok(crate::target_dir().join("release").join(name))
+}
+
+/// The same for aarch64, linked statically, as `scripts/board` makes it for boards.
+pub fn board(name: &str) -> Result<PathBuf> {
+    static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let mut script = Command::new(workspace().join("scripts/board"));
+        said(script.arg("--yes").env("CARGO_TARGET_DIR", crate::target_dir()))
+            .map(drop)
+            .map_err(|error| format!("{error:#}"))
+    });
+    if let Err(error) = built {
+        bail!("the programs for aarch64 cannot be built: {error}");
+    }
+    Ok(crate::target_dir().join("board/aarch64-unknown-linux-gnu/release").join(name))
+}
+
+fn cargo() -> std::ffi::OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// The libraries of a program as the loader of this machine finds them, looking in `folders` first; the loader is among them.
+pub fn libraries(program: &Path, folders: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let search = std::env::join_paths(folders).context("a folder's name has a colon")?;
+    let output = Command::new("ldd").arg(program).env("LD_LIBRARY_PATH", search).env("LC_ALL", "C").output();
+    let output = output.context("cannot run ldd")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success(), "ldd {}: {text}", program.display());
+    parse_ldd(&text).with_context(|| format!("libraries of {}", program.display()))
+}
+
+fn parse_ldd(text: &str) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for line in text.lines().map(str::trim) {
+        ensure!(!line.ends_with("not found"), "{line}");
+        let path = line.split_once(" => ").map_or(line, |(_, path)| path).split(" (").next().unwrap_or_default();
+        if path.starts_with('/') {
+            paths.push(PathBuf::from(path));
+        }
+    }
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ldd_names_libraries_and_the_loader() {
+        let text =
+            "\tlinux-vdso.so.1 (0x1)\n\tlibm.so.6 => /lib/x/libm.so.6 (0x2)\n\t/lib64/ld-linux-x86-64.so.2 (0x3)\n";
+        assert_eq!(parse_ldd(text).unwrap(), [Path::new("/lib/x/libm.so.6"), Path::new("/lib64/ld-linux-x86-64.so.2")]);
+        let error = parse_ldd("\tlibnvme.so.1 => not found\n").unwrap_err().to_string();
+        assert!(error.contains("libnvme.so.1"), "{error}");
+    }
+}

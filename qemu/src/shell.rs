@@ -1,0 +1,166 @@
+//! Commands in a guest, through virtio-serial ports with a shell behind each: they work while the network is cut.
+
+use anyhow::{Context, Result, bail};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// Shells of a guest: commands that can run at the same time.
+pub const SHELLS: usize = 6;
+
+/// Bytes of output kept of one command.
+const OUTPUT_BYTES_MAX: usize = 16 << 20;
+
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Exit status.
+    pub status: i32,
+    /// Standard output and standard error.
+    pub text: String,
+}
+
+/// One shell.
+pub struct Shell {
+    stream: UnixStream,
+    received: Vec<u8>,
+    number: u64,
+}
+
+impl Shell {
+    pub(crate) fn new(stream: UnixStream) -> Self {
+        Self { stream, received: Vec::new(), number: 0 }
+    }
+
+    /// Sends a command; it runs with nothing on its standard input.
+    pub fn start(&mut self, command: &str) -> Result<()> {
+        self.number += 1;
+        self.received.clear();
+        let quoted = command.replace('\'', r"'\''");
+        let end = format!("echo; echo \"@@end {} $status\"", self.number);
+        let line = format!("sh -c '{quoted}' < /dev/null 2>&1; status=$?; {end}\n");
+        self.stream.set_write_timeout(Some(Duration::from_secs(10)))?;
+        self.stream.write_all(line.as_bytes()).context("the guest's shell takes no command")
+    }
+
+    /// What the command has printed so far.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.received).into_owned()
+    }
+
+    /// Waits until the command's output makes `found` true; false when the command ended before.
+    pub fn wait_for(&mut self, until: Instant, found: impl Fn(&str) -> bool) -> Result<bool> {
+        loop {
+            if found(&self.text()) {
+                return Ok(true);
+            }
+            if self.ended().is_some() {
+                return Ok(false);
+            }
+            self.receive(until)?;
+        }
+    }
+
+    /// Waits for the command's end.
+    pub fn finish(&mut self, until: Instant) -> Result<Output> {
+        loop {
+            if let Some(output) = self.ended() {
+                return Ok(output);
+            }
+            self.receive(until)?;
+        }
+    }
+
+    fn ended(&self) -> Option<Output> {
+        ending(&self.text(), self.number)
+    }
+
+    fn receive(&mut self, until: Instant) -> Result<()> {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            bail!("no end of the command in time; it printed:\n{}", tail(&self.text(), 40));
+        }
+        self.stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        let mut buffer = [0; 16384];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => bail!("the guest is gone; its command had printed:\n{}", tail(&self.text(), 40)),
+            Ok(bytes) => self.received.extend_from_slice(&buffer[..bytes]),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error).context("the guest's shell cannot be read"),
+        }
+        if self.received.len() > OUTPUT_BYTES_MAX {
+            bail!("a command in the guest printed more than {OUTPUT_BYTES_MAX} bytes");
+        }
+        Ok(())
+    }
+}
+
+/// The output before the line that ends the command of this number.
+fn ending(text: &str, number: u64) -> Option<Output> {
+    let mark = format!("\n@@end {number} ");
+    let (output, rest) = text.split_once(&mark)?;
+    let (status, _) = rest.split_once('\n')?;
+    Some(Output { status: status.trim().parse().ok()?, text: output.to_string() })
+}
+
+/// The last lines of a text.
+pub fn tail(text: &str, lines: usize) -> String {
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command, Stdio};
+
+    /// A shell of this machine in place of a guest's.
+    fn shell() -> (Shell, Child) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let end = || Stdio::from(std::os::fd::OwnedFd::from(theirs.try_clone().unwrap()));
+        let child = Command::new("sh").stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+        (Shell::new(ours), child)
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(30)
+    }
+
+    #[test]
+    fn output_and_status_come_back() {
+        let (mut shell, mut child) = shell();
+        for (command, status, text) in [
+            ("echo 'a b'; echo c >&2", 0, "a b\nc\n"),
+            ("printf x; exit 7", 7, "x"),
+            ("if", 2, ""),
+            ("cat; echo \"it's $((1 + 2))\"", 0, "it's 3\n"),
+            ("false", 1, ""),
+        ] {
+            shell.start(command).unwrap();
+            let output = shell.finish(soon()).unwrap();
+            assert_eq!(output.status, status, "{command}: {output:?}");
+            assert!(command == "if" || output.text == text, "{command}: {output:?}");
+        }
+        drop(shell);
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_command_that_does_not_end_is_given_up() {
+        let (mut shell, mut child) = shell();
+        shell.start("echo started; sleep 100").unwrap();
+        assert!(shell.wait_for(soon(), |text| text.contains("started")).unwrap());
+        let error = shell.finish(Instant::now() + Duration::from_millis(50)).unwrap_err().to_string();
+        assert!(error.contains("in time") && error.contains("started"), "{error}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn the_end_of_another_command_is_none() {
+        assert_eq!(ending("x\n@@end 1 0\n", 2), None);
+        assert_eq!(ending("x\n@@end 2 0", 2), None);
+        assert_eq!(ending("x\n\n@@end 2 3\n", 2), Some(Output { status: 3, text: "x\n".into() }));
+    }
+}

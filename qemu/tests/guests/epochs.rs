@@ -1,0 +1,205 @@
+//! Epochs from both ends: the host in one guest, the drive in another, and what may happen to the drive meanwhile.
+//!
+//! Each scenario takes the drive's address as `--drive` does.
+
+use crate::support::{BATCH, Figures, IMAGES, PATIENCE, asked_for, figures_in, photos, run_command, run_here, run_in};
+use anyhow::{Context, Result, ensure};
+use ddlp_qemu::drive::{Drive, Serve};
+use ddlp_qemu::guest::{Bus, Guest};
+use ddlp_qemu::host::{Host, HostKernel};
+use ddlp_tests::photos::Photos;
+use std::time::Duration;
+
+/// How long the network is cut.
+const CUT: Duration = Duration::from_secs(60);
+/// From Ctrl-C until a run is over.
+const CTRL_C_PATIENCE: Duration = Duration::from_secs(30);
+/// Batches of an epoch.
+const BATCHES: u64 = IMAGES as u64 / BATCH;
+/// A consumer's time for a batch: so slow that the CPU, which is less burdened by emulation, does not run through an epoch before the
+/// drive has finished its first batch.
+const STEP_MS: u64 = 150;
+/// Exit status after Ctrl-C.
+const INTERRUPTED: i32 = 130;
+
+/// A host and a drive, and what the native CPU makes of the dataset.
+struct Pair {
+    photos: Photos,
+    drive: Drive,
+    host: Host,
+    serve: Serve,
+}
+
+impl Pair {
+    fn start(name: &str, kernel: HostKernel) -> Result<Self> {
+        let photos = photos();
+        let pack = photos.pack();
+        let drive = Drive::start(&format!("{name}-drive"), Bus::Virtio, &[("images.ddlp", &pack)])?;
+        let host = Host::start(&format!("{name}-host"), kernel, false, &[("images.ddlp", &pack)])?;
+        drive.ready()?;
+        host.guest().ready()?;
+        Ok(Self { photos, drive, host, serve: Serve::new("images.ddlp", BATCH) })
+    }
+
+    /// The digest that every run of `epochs` epochs has to have.
+    fn digest(&self, epochs: u64) -> Result<String> {
+        let native = run_here(&format!("{} {} --drive none", self.photos.pack().display(), job(epochs)))?;
+        Ok(native.digest().to_string())
+    }
+}
+
+fn job(epochs: u64) -> String {
+    format!("--batch {BATCH} --epochs {epochs} --seed 3")
+}
+
+/// A run over the pack in the host with a drive at this address, as a command.
+fn two_ended(address: &str, strategy: &str, epochs: u64) -> String {
+    format!("/data/images.ddlp {} --strategy {strategy} --drive {address} --drive-timeout 15", job(epochs))
+}
+
+/// Two epochs under each strategy: each batch once, from both ends, with the pixels of a native run.
+fn every_strategy_delivers(host: &Guest, address: &str, digest: &str) -> Result<()> {
+    for strategy in ["mte", "wrr", "ordered"] {
+        let figures = run_in(host, "ddlp", &format!("{} --step-ms {STEP_MS}", two_ended(address, strategy, 2)))?;
+        figures.assert_each_batch_once(2, BATCHES);
+        assert_eq!(figures.digest(), digest, "{strategy}");
+        let (drive, cpu) = (figures.drive_batches(), figures.cpu_batches());
+        assert!(
+            drive > 0 && cpu > 0,
+            "{strategy}: both took part: {drive} by the drive, {cpu} by the CPU, {:?}",
+            figures.faults()
+        );
+    }
+    Ok(())
+}
+
+/// A run that is under way with the drive taking part, and that lasts at least `seconds`.
+struct Underway<'guest> {
+    host: &'guest Guest,
+    running: ddlp_qemu::guest::Running<'guest>,
+    epochs: u64,
+}
+
+impl<'guest> Underway<'guest> {
+    fn start(host: &'guest Guest, address: &str, seconds: u64) -> Result<Self> {
+        let epochs = 3;
+        let step_ms = (seconds * 1000).div_ceil(epochs * BATCHES);
+        let args = format!("{} --step-ms {step_ms}", two_ended(address, "mte", epochs));
+        let mut running = host.start_command(&run_command("env RUST_LOG=ddlp_host=warn ddlp", &args))?;
+        // The display writes a line every five seconds; the first one is there when both prongs have been at work.
+        running.wait_for("a first line of its display", PATIENCE, |text| text.contains(" delivered"))?;
+        Ok(Self { host, running, epochs })
+    }
+
+    fn wait_for_fault(&mut self, kinds: &[&str]) -> Result<()> {
+        let kinds: Vec<String> = kinds.iter().map(|kind| format!("kind=\"{kind}\"")).collect();
+        let holds = |text: &str| kinds.iter().any(|kind| plain(text).contains(kind));
+        self.running.wait_for(&kinds.join(" or "), PATIENCE, holds).map(drop)
+    }
+
+    /// Ctrl-C.
+    fn interrupt(self) -> Result<()> {
+        self.host.succeed("kill -INT $(pidof ddlp)", Duration::from_secs(20))?;
+        let output = self.running.finish(CTRL_C_PATIENCE)?;
+        ensure!(output.status == INTERRUPTED, "after Ctrl-C status {}: {}", output.status, output.text);
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Figures> {
+        let output = self.running.finish(PATIENCE)?;
+        ensure!(output.status == 0, "status {}: {}", output.status, output.text);
+        let figures = figures_in(self.host)?;
+        figures.assert_each_batch_once(self.epochs, BATCHES);
+        Ok(figures)
+    }
+}
+
+/// A text without the colours of a log.
+fn plain(text: &str) -> String {
+    let mut parts = text.split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_string();
+    parts.fold(first, |plain, part| plain + part.split_once('m').map_or(part, |(_, rest)| rest))
+}
+
+/// No process of a guest waits in the kernel where no signal reaches it.
+fn assert_nothing_is_stuck(guest: &Guest) -> Result<()> {
+    let stuck = guest.succeed("ps -o pid,stat,comm | awk '$2 ~ /^D/'", Duration::from_secs(20))?;
+    assert_eq!(stuck.trim(), "", "processes in state D");
+    Ok(())
+}
+
+/// The drive loses its power in the middle of a run and comes back: each batch is delivered once, and it works again.
+fn a_drive_without_power_is_survived(pair: &mut Pair, address: &str) -> Result<()> {
+    let mut run = Underway::start(pair.host.guest(), address, 45)?;
+    pair.drive.power_off()?;
+    run.wait_for_fault(&["lost", "timeout"])?;
+    pair.drive.power_on()?;
+    pair.drive.ready()?;
+    let agent = pair.drive.serve(&pair.serve)?;
+    run.wait_for_fault(&["rejoined"])?;
+    let epochs = run.epochs;
+    let figures = run.finish()?;
+    assert_nothing_is_stuck(pair.host.guest())?;
+    drop(agent);
+    assert_eq!(figures.digest(), pair.digest(epochs)?);
+    Ok(())
+}
+
+/// The network is cut for a minute: Ctrl-C is honoured meanwhile, a run that stays goes on alone and takes the drive back.
+fn a_cut_network_is_survived(pair: &Pair, address: &str) -> Result<()> {
+    let host = pair.host.guest();
+    let run = Underway::start(host, address, 20)?;
+    pair.drive.guest().set_link(false)?;
+    run.interrupt().context("while the network is cut")?;
+    assert_nothing_is_stuck(host)?;
+    pair.drive.guest().set_link(true)?;
+
+    let mut run = Underway::start(host, address, 85)?;
+    pair.drive.guest().set_link(false)?;
+    run.wait_for_fault(&["lost", "timeout"])?;
+    std::thread::sleep(CUT);
+    assert_nothing_is_stuck(host)?;
+    pair.drive.guest().set_link(true)?;
+    run.wait_for_fault(&["rejoined"])?;
+    let epochs = run.epochs;
+    let figures = run.finish()?;
+    assert_nothing_is_stuck(host)?;
+    assert_eq!(figures.digest(), pair.digest(epochs)?);
+    Ok(())
+}
+
+/// The user-space driver: all strategies, then a drive without power, then a cut network.
+#[test]
+fn epochs_by_the_user_space_driver() -> Result<()> {
+    let Some(_machine) = asked_for("epochs_by_the_user_space_driver") else { return Ok(()) };
+    let mut pair = Pair::start("epochs", HostKernel::Linux6_12)?;
+    let agent = pair.drive.serve(&pair.serve)?;
+    let address = agent.url_in_guest();
+    every_strategy_delivers(pair.host.guest(), &address, &pair.digest(2)?)?;
+    drop(agent);
+    a_drive_without_power_is_survived(&mut pair, &address)?;
+    a_cut_network_is_survived(&pair, &address)
+}
+
+/// The kernel's own driver: all strategies through `/dev/nvme0`, after `ddlp connect`.
+fn epochs_by_the_kernel(kernel: HostKernel) -> Result<()> {
+    let pair = Pair::start(&format!("kernel-{}", kernel.version()), kernel)?;
+    let agent = pair.drive.serve(&pair.serve)?;
+    let host = pair.host.guest();
+    host.succeed(&format!("ddlp connect {}", agent.url_in_guest()), Duration::from_secs(60))?;
+    every_strategy_delivers(host, "/dev/nvme0", &pair.digest(2)?)?;
+    host.succeed("ddlp disconnect /dev/nvme0", Duration::from_secs(60))?;
+    assert_nothing_is_stuck(host)
+}
+
+#[test]
+fn epochs_by_the_kernel_of_linux_6_1() -> Result<()> {
+    let Some(_machine) = asked_for("epochs_by_the_kernel_of_linux_6_1") else { return Ok(()) };
+    epochs_by_the_kernel(HostKernel::Linux6_1)
+}
+
+#[test]
+fn epochs_by_the_kernel_of_linux_6_12() -> Result<()> {
+    let Some(_machine) = asked_for("epochs_by_the_kernel_of_linux_6_12") else { return Ok(()) };
+    epochs_by_the_kernel(HostKernel::Linux6_12)
+}

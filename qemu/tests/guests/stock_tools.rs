@@ -1,0 +1,257 @@
+//! nvme-cli and the kernel's own driver against the drive, under both kernels.
+
+use crate::support::{BATCH, asked_for, photos};
+use anyhow::{Context, Result, ensure};
+use ddlp_qemu::drive::{Agent, Drive, Serve};
+use ddlp_qemu::guest::{Bus, Guest};
+use ddlp_qemu::host::{Host, HostKernel};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Longest time that a tool may take.
+const TOOL: Duration = Duration::from_secs(60);
+/// Longest time until the kernel has done what follows from a command.
+const KERNEL: Duration = Duration::from_secs(90);
+/// Namespaces of the drive: dataset, results, compute.
+const NAMESPACES: [u32; 3] = [1, 2, 3];
+
+/// The drive, connected to the kernel of a host.
+struct Connected<'guests> {
+    guest: &'guests Guest,
+    nqn: String,
+    /// Name of its controller, such as `nvme1`.
+    controller: String,
+}
+
+impl<'guests> Connected<'guests> {
+    fn connect(guest: &'guests Guest, agent: &Agent<'_>) -> Result<Self> {
+        let mut drive = Self { guest, nqn: agent.nqn.clone(), controller: String::new() };
+        drive.connect_through(agent.port)?;
+        let controllers = drive.controllers()?;
+        ensure!(controllers.len() == 1, "one controller: {controllers:?}");
+        drive.controller = controllers[0].clone();
+        drive.wait_for_namespaces()?;
+        Ok(drive)
+    }
+
+    fn connect_through(&self, port: u16) -> Result<()> {
+        let nqn = &self.nqn;
+        let options = "--reconnect-delay=1 --keep-alive-tmo=30 --nr-io-queues=2";
+        self.tool(&format!("connect -t tcp -a 10.0.2.2 -s {port} -n {nqn} {options}")).map(drop)
+    }
+
+    fn tool(&self, args: &str) -> Result<String> {
+        self.guest.succeed(&format!("nvme {args}"), TOOL)
+    }
+
+    /// Controllers of the drive's subsystem.
+    fn controllers(&self) -> Result<Vec<String>> {
+        let command = format!("cd /sys/class/nvme; grep -lx '{}' */subsysnqn | cut -d / -f 1", self.nqn);
+        Ok(self.guest.succeed(&command, TOOL)?.lines().map(String::from).collect())
+    }
+
+    /// The generic node of a namespace. The number in its name is not the namespace's identifier; that stands in sysfs, where the
+    /// compute namespace has a hidden disk too.
+    fn generic_node(&self, nsid: u32) -> Result<String> {
+        let command = format!(
+            "cd /sys/block; for disk in nvme*; do \
+             [ \"$(cat $disk/nsid)\" = {nsid} ] && [ \"$(cat $disk/device/subsysnqn)\" = {} ] && \
+             echo $disk | sed 's/^nvme\\([0-9]*\\)\\(c[0-9]*\\)*n/ng\\1n/'; done | sort -u",
+            self.nqn
+        );
+        let found = self.guest.succeed(&command, TOOL)?;
+        let names: Vec<&str> = found.lines().filter(|line| line.starts_with("ng")).collect();
+        ensure!(names.len() == 1, "one node for namespace {nsid}: {found}");
+        Ok(format!("/dev/{}", names[0]))
+    }
+
+    /// The block device of a namespace.
+    fn block_node(&self, nsid: u32) -> Result<String> {
+        Ok(self.generic_node(nsid)?.replace("/ng", "/nvme"))
+    }
+
+    fn wait_for_namespaces(&self) -> Result<()> {
+        wait_until("the namespaces are there", || {
+            Ok(NAMESPACES.iter().all(|&nsid| {
+                self.generic_node(nsid)
+                    .and_then(|node| self.guest.run(&format!("[ -c {node} ]"), TOOL))
+                    .is_ok_and(|output| output.status == 0)
+            }))
+        })
+    }
+
+    fn state(&self) -> Result<String> {
+        let text = self.guest.succeed(&format!("cat /sys/class/nvme/{}/state", self.controller), TOOL)?;
+        Ok(text.trim().to_string())
+    }
+
+    /// What must stay over a reconnect: identifiers of controller and namespaces, and the names of the nodes.
+    fn identity(&self) -> Result<Vec<String>> {
+        let mut identity = vec![self.controller.clone()];
+        let page = self.tool(&format!("id-ctrl /dev/{}", self.controller))?;
+        identity.extend(
+            page.lines().filter(|line| line.starts_with("sn ") || line.starts_with("subnqn")).map(String::from),
+        );
+        ensure!(identity.len() == 3, "serial number and NQN: {page}");
+        for nsid in NAMESPACES {
+            identity.push(self.generic_node(nsid)?);
+            identity.push(self.tool(&format!("ns-descs /dev/{} -n {nsid}", self.controller))?);
+        }
+        Ok(identity)
+    }
+
+    /// Asserts that the block device of the dataset gives the pack's bytes.
+    fn assert_dataset_is(&self, pack: &Path) -> Result<()> {
+        let read = format!("dd if={} bs=65536 count=4 iflag=direct 2> /dev/null | sha256sum", self.block_node(1)?);
+        let read = self.guest.succeed(&read, TOOL)?;
+        let bytes = Command::new("head").args(["-c", "262144"]).arg(pack).output().context("cannot run head")?.stdout;
+        let expected = tempfile::NamedTempFile::new()?;
+        std::fs::write(expected.path(), bytes)?;
+        let expected = Command::new("sha256sum").arg(expected.path()).output().context("cannot run sha256sum")?.stdout;
+        let sum = |text: &str| text.split_whitespace().next().unwrap_or_default().to_string();
+        assert_eq!(sum(&read), sum(&String::from_utf8(expected)?), "the block device has the pack's bytes");
+        Ok(())
+    }
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    let until = Instant::now() + KERNEL;
+    while !holds()? {
+        ensure!(Instant::now() < until, "{what} within {} s", KERNEL.as_secs());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+/// A page shows all of these.
+#[track_caller]
+fn assert_shows(page: &str, texts: &[&str]) {
+    for text in texts {
+        assert!(page.contains(text), "no {text:?} in:\n{page}");
+    }
+}
+
+/// Every command of nvme-cli about a drive ends with status 0 and shows what the drive is.
+fn pages(drive: &Connected<'_>) -> Result<()> {
+    let controller = format!("/dev/{}", drive.controller);
+    let list = drive.tool("list")?;
+    for nsid in [1, 2] {
+        assert_shows(&list, &[&drive.block_node(nsid)?, "DDLP computational storage"]);
+    }
+    assert_shows(&drive.tool(&format!("id-ctrl {controller}"))?, &[&drive.nqn, "DDLP computational storage", "oacs"]);
+    for nsid in [1, 2] {
+        assert_shows(&drive.tool(&format!("id-ns {controller} -n {nsid}"))?, &["nsze", "lbads:12"]);
+    }
+    for (nsid, command_set) in [(1, "0"), (2, "0"), (3, "0x4")] {
+        let descriptors = drive.tool(&format!("ns-descs {controller} -n {nsid}"))?;
+        assert_shows(&descriptors, &["uuid", "nguid"]);
+        let set = descriptors.lines().find_map(|line| line.strip_prefix("csi")).context("a command set")?;
+        assert_eq!(set.trim().trim_start_matches([':', ' ']), command_set, "{descriptors}");
+    }
+    assert_shows(&drive.tool(&format!("smart-log {controller}"))?, &["critical_warning", "temperature"]);
+    assert_shows(&drive.tool(&format!("error-log {controller}"))?, &["Error Log Entries"]);
+    assert_shows(&drive.tool(&format!("effects-log {controller} --csi=0"))?, &["ACS133 ", "IOCS2 "]);
+    assert_shows(&drive.tool(&format!("effects-log {controller} --csi=4"))?, &["IOCS1 "]);
+    assert_shows(&drive.tool(&format!("get-log {controller} --log-id=0xc0 --log-len=512"))?, &["0000:", "\"DDCT"]);
+    assert_shows(&drive.tool(&format!("id-ns {} -n 1", drive.generic_node(1)?))?, &["nsze"]);
+    Ok(())
+}
+
+/// `nvme discover` finds the agent at the port of discovery, and at its own. What it is told is where the agent sees itself: the
+/// forwarded port outside of its guest is not known there.
+fn discovery(guest: &Guest, device: &Drive, agent: &Agent<'_>) -> Result<()> {
+    for port in [device.discovery(), agent.port] {
+        let page = guest.succeed(&format!("nvme discover -t tcp -a 10.0.2.2 -s {port}"), TOOL)?;
+        let subnqn = format!("subnqn:  {}", agent.nqn);
+        assert_shows(&page, &["nvme subsystem", &subnqn, "traddr:  10.0.2.15", "trsvcid: 4420"]);
+    }
+    Ok(())
+}
+
+/// The kernel resets the controller, and goes on by itself when the agent was killed and started again.
+fn endings<'drive>(
+    drive: &Connected<'_>,
+    device: &'drive Drive,
+    serve: &Serve,
+    agent: Agent<'drive>,
+) -> Result<Agent<'drive>> {
+    let identity = drive.identity()?;
+    drive.tool(&format!("reset /dev/{}", drive.controller))?;
+    wait_until("the controller is live after a reset", || Ok(drive.state()? == "live"))?;
+    assert_eq!(drive.identity()?, identity, "over a reset");
+    agent.kill()?;
+    wait_until("the kernel sees that the agent is gone", || Ok(drive.state()? != "live"))?;
+    let agent = device.serve(serve)?;
+    wait_until("the kernel connects again by itself", || Ok(drive.state()? == "live"))?;
+    assert_eq!(agent.nqn, drive.nqn, "the agent keeps its name");
+    wait_until("the namespaces answer again", || Ok(drive.identity().is_ok_and(|now| now == identity)))?;
+    Ok(agent)
+}
+
+/// A second connection to the same agent is a second path to the same namespaces. It goes through another port: nvme-cli 2.3
+/// refuses a second one to the same address, with `--duplicate-connect` as well.
+fn two_controllers(drive: &Connected<'_>, second_path: u16, pack: &Path) -> Result<()> {
+    drive.connect_through(second_path)?;
+    wait_until("there are two controllers", || Ok(drive.controllers()?.len() == 2))?;
+    for controller in drive.controllers()? {
+        let path = format!("/sys/class/nvme/{controller}/state");
+        wait_until("both are live", || Ok(drive.guest.succeed(&format!("cat {path}"), TOOL)?.trim() == "live"))?;
+        drive.tool(&format!("id-ctrl /dev/{controller}"))?;
+    }
+    drive.wait_for_namespaces()?;
+    drive.assert_dataset_is(pack)?;
+    assert_shows(&drive.tool(&format!("disconnect -n {}", drive.nqn))?, &["disconnected 2 controller(s)"]);
+    Ok(())
+}
+
+fn stock_tools_work(kernel: HostKernel) -> Result<()> {
+    let version = kernel.version();
+    let photos = photos();
+    let pack = photos.pack();
+    let device = Drive::start(&format!("tools-{version}-drive"), Bus::Virtio, &[("images.ddlp", &pack)])?;
+    let host = Host::start(&format!("tools-{version}-host"), kernel, true, &[])?;
+    device.ready()?;
+    host.guest().ready()?;
+    let release = host.guest().succeed("uname -r", TOOL)?;
+    ensure!(release.starts_with(&format!("{version}.")), "{release} is not {version}");
+
+    let serve = Serve::new("images.ddlp", BATCH);
+    let agent = device.serve(&serve)?;
+    discovery(host.guest(), &device, &agent)?;
+    let drive = Connected::connect(host.guest(), &agent)?;
+    pages(&drive)?;
+    drive.assert_dataset_is(&pack)?;
+    // Of the same dataset, and yet another drive.
+    let second_agent = device.serve(&serve.second())?;
+    let second = Connected::connect(host.guest(), &second_agent)?;
+    assert_ne!(second.identity()?, drive.identity()?);
+    second.assert_dataset_is(&pack)?;
+    assert_shows(&drive.tool("list")?, &[&drive.block_node(1)?, &second.block_node(1)?, "QEMU NVMe Ctrl"]);
+    assert_shows(&second.tool(&format!("disconnect -n {}", second.nqn))?, &["disconnected 1 controller(s)"]);
+
+    let _agent = endings(&drive, &device, &serve, agent)?;
+    drive.assert_dataset_is(&pack)?;
+    two_controllers(&drive, device.second_path(), &pack)?;
+    assert_eq!(drive.controllers()?, Vec::<String>::new(), "nothing is left");
+    let kernel_log = host.guest().succeed("dmesg", TOOL)?;
+    for trouble in ["duplicate IDs", "WARNING:", "BUG:", "hung_task", "blocked for more than"] {
+        assert!(!kernel_log.contains(trouble), "{trouble}: {kernel_log}");
+    }
+    Ok(())
+}
+
+/// Discovery; nvme-cli's pages; reset; an agent that is killed and started again; two agents beside each other; two controllers of one
+/// subsystem: with the kernel that Debian 12 was released with.
+#[test]
+fn stock_tools_work_on_linux_6_1() -> Result<()> {
+    let Some(_machine) = asked_for("stock_tools_work_on_linux_6_1") else { return Ok(()) };
+    stock_tools_work(HostKernel::Linux6_1)
+}
+
+/// The same with the newer kernel.
+#[test]
+fn stock_tools_work_on_linux_6_12() -> Result<()> {
+    let Some(_machine) = asked_for("stock_tools_work_on_linux_6_12") else { return Ok(()) };
+    stock_tools_work(HostKernel::Linux6_12)
+}
