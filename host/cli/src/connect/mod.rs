@@ -51,14 +51,14 @@ Without an NQN, the drive's machine is asked (NVMe discovery, at port 8009, then
 as well (`ddlp-device serve`). A run needs no kernel device to reach a drive:
 `ddlp run DATASET --drive tcp://HOST:PORT/NQN` works without root.")]
 pub struct ConnectArgs {
-    /// The drive: tcp://HOST:PORT/NQN, or HOST:PORT with --nqn; the port is 4420 unless given. Or HOST[:PORT] alone, which is asked
-    /// for its only drive
+    /// The drive: tcp://HOST:PORT/NQN, or HOST:PORT with --nqn; the port is 4420 unless given. Or HOST, or HOST:PORT, alone,
+    /// which is asked for its only drive
     #[arg(value_name = "ADDR")]
     address: String,
     /// NQN of the drive
     #[arg(long)]
     nqn: Option<String>,
-    /// Print the drives that there are at HOST[:PORT], and connect none; needs neither root nor the module
+    /// Print the drives that there are at HOST or HOST:PORT, and connect none; needs neither root nor the module
     #[arg(long, conflicts_with = "nqn")]
     list: bool,
     /// NQN of this machine, as the drive's list of allowed hosts names it [default: that of /etc/nvme/hostnqn, else one that is
