@@ -64,7 +64,7 @@ impl Host {
             kernel.modules(&["virtio_pci", "virtio_console", "virtio_net", "crc32c_generic", "nvme", "nvme-tcp"])?;
         let initramfs = scratch.join("initramfs");
         let mut root = Initramfs::create(&initramfs, name, &busybox, &modules)?;
-        for program in ["ddlp", "ddlp-device"] {
+        for program in ["ddlp", "ddlp-device", "ddlp-contract"] {
             root.add_program(&format!("bin/{program}"), &native(program)?, &[])?;
         }
         let folders =

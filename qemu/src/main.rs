@@ -67,7 +67,7 @@ fn main() -> Result<()> {
             drive.ready()?;
             let agent = drive.serve(&Serve::new("dataset", batch))?;
             eprintln!(
-                "The drive serves {}:\n  here:       DDLP_HOST_NQN={} ddlp run DATASET --drive {}\n  in a guest: ddlp run DATASET --drive {}",
+                "The drive serves {}:\n  here:       ddlp run DATASET --host-nqn {} --drive {}\n  in a guest: ddlp run DATASET --drive {}",
                 dataset.display(),
                 ddlp_qemu::HOST_NQN,
                 agent.url_here(),

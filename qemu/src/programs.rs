@@ -23,7 +23,7 @@ pub fn need(name: &str, package: &str) -> Result<PathBuf> {
     find(name).with_context(|| format!("{name} is not here: install Debian's package {package}"))
 }
 
-/// `ddlp` or `ddlp-device` for this machine, in the release profile.
+/// `ddlp`, `ddlp-device` or `ddlp-contract` for this machine, in the release profile.
 pub fn native(name: &str) -> Result<PathBuf> {
     static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
@@ -37,6 +37,9 @@ pub fn native(name: &str) -> Result<PathBuf> {
             "ddlp",
             "-p",
             "ddlp-device",
+            "-p",
+            "ddlp-tests",
+            "--bins",
         ]);
         said(cargo.env("CARGO_TARGET_DIR", crate::target_dir())).map(drop).map_err(|error| format!("{error:#}"))
     });

@@ -1,5 +1,6 @@
 //! What the tests across crates share: photographs, agents as processes, and a proxy that injects faults.
 //!
+//! - [`contract`]: what every way to a drive does alike.
 //! - [`photos`]: an ImageFolder of JPEG files of every kind, and its pack.
 //! - [`agent`]: `ddlp-device` as a child process that a test can kill, stop and start again.
 //! - [`proxy`]: a relay between loader and agent that follows a fault plan, PDU by PDU.
@@ -7,6 +8,7 @@
 //! - [`runs`]: a run of the loader, reduced to what tests compare.
 
 pub mod agent;
+pub mod contract;
 pub mod photos;
 pub mod proxy;
 pub mod runs;

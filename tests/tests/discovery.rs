@@ -1,7 +1,7 @@
 //! The driver asks real agents where they are.
 
-use ddlp_driver::tcp::{DiscoveredKind, HostIdentity, TcpTarget, discover};
-use ddlp_driver::{DriverError, Target};
+use ddlp_driver::tcp::{DiscoveredKind, TcpTarget, discover};
+use ddlp_driver::{DriverError, HostIdentity, Target};
 use ddlp_tests::agent::Agent;
 use ddlp_tests::photos::Photos;
 

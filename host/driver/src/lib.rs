@@ -4,8 +4,9 @@
 //! and belongs to one thread: that thread submits, and receives completions and data straight into its own buffers.
 //!
 //! - [`contract`]: the traits and what passes through them; [`error`]: why a command got no completion.
-//! - [`target`]: where a controller is. [`tcp`]: the user-space NVMe/TCP initiator, and what a discovery controller says.
-//!   [`kernel`]: passthrough through the kernel's driver. [`reads`]: one read as several commands.
+//! - [`target`]: where a controller is. [`host`]: who this machine is to it.
+//! - [`tcp`]: the user-space NVMe/TCP initiator, and what a discovery controller says. [`kernel`]: passthrough through the
+//!   kernel's driver. [`reads`]: one read as several commands.
 //! - [`namespace`], [`logpage`], [`program`]: what a loader does with any controller, on top of the traits.
 //! - [`sysfs`]: the kernel's NVMe controllers and their nodes.
 //! - [`backoff`]: how long to wait before an association is tried again.
@@ -32,6 +33,7 @@
 pub mod backoff;
 pub mod contract;
 pub mod error;
+pub mod host;
 pub mod kernel;
 pub mod logpage;
 pub mod namespace;
@@ -44,4 +46,5 @@ pub mod tcp;
 pub use backoff::{Backoff, BackoffLimits};
 pub use contract::{AbortOutcome, AdminData, Command, Completion, Controller, Queue, Ticket};
 pub use error::DriverError;
+pub use host::{Host, HostIdentity};
 pub use target::Target;

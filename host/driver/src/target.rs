@@ -16,7 +16,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Reads `tcp://HOST[:PORT]/NQN`, for which this host gets a new identity, or `/dev/nvmeX` (see [`KernelTarget::parse`]).
+    /// Reads `tcp://HOST[:PORT]/NQN`, for which this host gets a random identity (see [`TcpTarget::new`]), or `/dev/nvmeX` (see [`KernelTarget::parse`]).
     pub fn parse(address: &str) -> Result<Self, DriverError> {
         if address.starts_with('/') {
             return KernelTarget::parse(address).map(Self::Kernel);

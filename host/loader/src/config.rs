@@ -9,6 +9,7 @@ use crate::schedule::Strategy;
 use crate::state::LoaderState;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_dataset::Dataset;
+use ddlp_driver::Host;
 use ddlp_pixels::{Limits, Pipeline};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,6 +35,7 @@ pub struct LoaderBuilder {
     pub(crate) epochs: u32,
     pub(crate) strategy: Strategy,
     pub(crate) drives: Vec<DriveSpec>,
+    pub(crate) host: Host,
     pub(crate) drive_depth: usize,
     pub(crate) drive_timeout: Duration,
     pub(crate) threads: usize,
@@ -62,6 +64,7 @@ impl Default for LoaderBuilder {
             epochs: 1,
             strategy: Strategy::default(),
             drives: Vec::new(),
+            host: Host::system(),
             drive_depth: 2,
             drive_timeout: Duration::from_secs(30),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -122,6 +125,12 @@ impl LoaderBuilder {
     /// Adds a drive.
     pub fn drive(mut self, drive: DriveSpec) -> Self {
         self.drives.push(drive);
+        self
+    }
+
+    /// Who this machine is to drives at `tcp://` addresses: lists of allowed hosts name it. Default [`Host::system`].
+    pub fn host(mut self, host: Host) -> Self {
+        self.host = host;
         self
     }
 

@@ -49,6 +49,7 @@ mod usage;
 pub use batch::Batch;
 pub use config::LoaderBuilder;
 pub use ddlp_csd::program::CorruptPolicy;
+pub use ddlp_driver::Host;
 pub use digest::Digest;
 pub use drive::{DriveSpec, LocalDrive, LocalResults};
 pub use error::LoaderError;

@@ -181,7 +181,7 @@ impl Setup {
     }
 
     fn open_remote(&self, options: &LoaderBuilder, address: &str) -> Result<(Endpoint, Link, SlotTable), String> {
-        let endpoint = Endpoint::remote(address).map_err(|error| error.to_string())?;
+        let endpoint = Endpoint::remote(address, &options.host)?;
         let link = self.connect(options, &endpoint)?;
         let slots = SlotTable::remote(link.identity.slots, link.identity.slot_bytes as usize);
         Ok((endpoint, link, slots))
@@ -204,7 +204,8 @@ impl Setup {
     }
 
     fn connect(&self, options: &LoaderBuilder, endpoint: &Endpoint) -> Result<Link, String> {
-        drive::connect(endpoint, &self.expected, &self.program, options.drive_depth).map_err(unusable)
+        drive::connect(endpoint, &self.expected, &self.program, options.drive_depth)
+            .map_err(|error| unusable(&error, endpoint))
     }
 
     /// Slots for a local drive: for `mte` the whole tail, as far as memory allows.
@@ -226,12 +227,15 @@ impl Setup {
 }
 
 /// Why a drive cannot be used, and what to do.
-fn unusable(error: LinkError) -> String {
-    let hint = match &error {
+fn unusable(error: &LinkError, endpoint: &Endpoint) -> String {
+    let hint = match error {
         LinkError::Refused(_) | LinkError::Driver(DriverError::Busy { .. } | DriverError::Invalid(_)) => "",
         LinkError::Driver(DriverError::InUse { .. }) => "; one run at a time can use a drive of the kernel's",
         LinkError::Driver(error) if error.is_status(Status::CONNECT_PARAMETERS) => {
             "; no drive of that name is there: ddlp-device prints its address and its NQN when it starts"
+        }
+        LinkError::Driver(error) if error.is_status(Status::CONNECT_INVALID_HOST) => {
+            return format!("{error}; {}", endpoint.allow());
         }
         LinkError::Driver(DriverError::Status { .. }) => "",
         LinkError::Driver(DriverError::Protocol { .. }) => "; is it a drive (NVMe/TCP) that listens there?",

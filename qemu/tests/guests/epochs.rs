@@ -4,7 +4,7 @@
 
 use crate::support::{BATCH, Figures, IMAGES, PATIENCE, asked_for, figures_in, photos, run_command, run_here, run_in};
 use anyhow::{Context, Result, ensure};
-use ddlp_qemu::drive::{Drive, Serve};
+use ddlp_qemu::drive::{Agent, Drive, Serve};
 use ddlp_qemu::guest::{Bus, Guest};
 use ddlp_qemu::host::{Host, HostKernel};
 use ddlp_tests::photos::Photos;
@@ -19,6 +19,8 @@ const BATCHES: u64 = IMAGES as u64 / BATCH;
 /// A consumer's time for a batch: so slow that the CPU, which is less burdened by emulation, does not run through an epoch before the
 /// drive has finished its first batch.
 const STEP_MS: u64 = 150;
+/// The drive's controller in the host: the ordinary disk is the first one.
+const NODE: &str = "/dev/nvme1";
 /// Exit status after Ctrl-C.
 const INTERRUPTED: i32 = 130;
 
@@ -31,11 +33,12 @@ struct Pair {
 }
 
 impl Pair {
+    /// The host has an ordinary NVMe disk as well.
     fn start(name: &str, kernel: HostKernel) -> Result<Self> {
         let photos = photos();
         let pack = photos.pack();
         let drive = Drive::start(&format!("{name}-drive"), Bus::Virtio, &[("images.ddlp", &pack)])?;
-        let host = Host::start(&format!("{name}-host"), kernel, false, &[("images.ddlp", &pack)])?;
+        let host = Host::start(&format!("{name}-host"), kernel, true, &[("images.ddlp", &pack)])?;
         drive.ready()?;
         host.guest().ready()?;
         Ok(Self { photos, drive, host, serve: Serve::new("images.ddlp", BATCH) })
@@ -168,38 +171,71 @@ fn a_cut_network_is_survived(pair: &Pair, address: &str) -> Result<()> {
     Ok(())
 }
 
-/// The user-space driver: all strategies, then a drive without power, then a cut network.
+/// The user-space driver: all strategies, then a cut network. What else may happen to it needs no guest.
 #[test]
 fn epochs_by_the_user_space_driver() -> Result<()> {
     let Some(_machine) = asked_for("epochs_by_the_user_space_driver") else { return Ok(()) };
-    let mut pair = Pair::start("epochs", HostKernel::Linux6_12)?;
+    let pair = Pair::start("epochs", HostKernel::Linux6_12)?;
     let agent = pair.drive.serve(&pair.serve)?;
     let address = agent.url_in_guest();
     every_strategy_delivers(pair.host.guest(), &address, &pair.digest(2)?)?;
-    drop(agent);
-    a_drive_without_power_is_survived(&mut pair, &address)?;
     a_cut_network_is_survived(&pair, &address)
 }
 
-/// The kernel's own driver: all strategies through `/dev/nvme0`, after `ddlp connect`.
-fn epochs_by_the_kernel(kernel: HostKernel) -> Result<()> {
+/// `ddlp devices` where there is an ordinary NVMe disk, and where there is a drive too.
+fn devices(host: &Guest, agent: &Agent<'_>) -> Result<()> {
+    let show = || host.succeed("ddlp devices --all", Duration::from_secs(60));
+    let before = show()?;
+    assert!(before.contains("no DDLP drive") && before.contains("QEMU NVMe Ctrl"), "{before}");
+    connect(host, agent)?;
+    let after = show()?;
+    for text in ["usable         yes", &agent.nqn, "live", "dataset", "results", "compute", "QEMU NVMe Ctrl"] {
+        assert!(after.contains(text), "no {text:?} in:\n{after}");
+    }
+    Ok(())
+}
+
+/// Connects the kernel; the node is that of the drive, next to the disk's.
+fn connect(host: &Guest, agent: &Agent<'_>) -> Result<()> {
+    let said = host.succeed(&format!("ddlp connect {}", agent.url_in_guest()), Duration::from_secs(60))?;
+    ensure!(said.contains(NODE), "it is connected as another node: {said}");
+    Ok(())
+}
+
+/// The kernel's own driver: the contract by both ways of passthrough, then all strategies.
+fn epochs_by_the_kernel(kernel: HostKernel) -> Result<Pair> {
     let pair = Pair::start(&format!("kernel-{}", kernel.version()), kernel)?;
-    let agent = pair.drive.serve(&pair.serve)?;
     let host = pair.host.guest();
-    host.succeed(&format!("ddlp connect {}", agent.url_in_guest()), Duration::from_secs(60))?;
-    every_strategy_delivers(host, "/dev/nvme0", &pair.digest(2)?)?;
-    host.succeed("ddlp disconnect /dev/nvme0", Duration::from_secs(60))?;
-    assert_nothing_is_stuck(host)
+    let agent = pair.drive.serve(&pair.serve)?;
+    devices(host, &agent)?;
+    for way in ["io_uring", "ioctl"] {
+        let check = format!("ddlp-contract '{NODE}?{way}' /data/images.ddlp");
+        host.succeed(&check, PATIENCE).with_context(|| format!("passthrough by {way}"))?;
+    }
+    every_strategy_delivers(host, "auto", &pair.digest(2)?)?;
+    let figures =
+        run_in(host, "ddlp", &format!("{} --step-ms {STEP_MS}", two_ended(&format!("{NODE}?ioctl"), "wrr", 1)))?;
+    figures.assert_each_batch_once(1, BATCHES);
+    assert_eq!(figures.digest(), pair.digest(1)?, "by ioctl");
+    assert!(figures.drive_batches() > 0, "the drive took part: {:?}", figures.faults());
+    drop(agent);
+    Ok(pair)
 }
 
 #[test]
 fn epochs_by_the_kernel_of_linux_6_1() -> Result<()> {
     let Some(_machine) = asked_for("epochs_by_the_kernel_of_linux_6_1") else { return Ok(()) };
-    epochs_by_the_kernel(HostKernel::Linux6_1)
+    let mut pair = epochs_by_the_kernel(HostKernel::Linux6_1)?;
+    a_drive_without_power_is_survived(&mut pair, NODE)
 }
 
 #[test]
 fn epochs_by_the_kernel_of_linux_6_12() -> Result<()> {
     let Some(_machine) = asked_for("epochs_by_the_kernel_of_linux_6_12") else { return Ok(()) };
-    epochs_by_the_kernel(HostKernel::Linux6_12)
+    let mut pair = epochs_by_the_kernel(HostKernel::Linux6_12)?;
+    a_drive_without_power_is_survived(&mut pair, NODE)?;
+    a_cut_network_is_survived(&pair, NODE)?;
+    let host = pair.host.guest();
+    host.succeed(&format!("ddlp disconnect {NODE}"), Duration::from_secs(60))?;
+    assert_nothing_is_stuck(host)
 }

@@ -119,8 +119,8 @@ fn starts(admin: &Admin<'_>) -> Result<String> {
 /// A host gets its epoch from this drive.
 fn serves(admin: &Admin<'_>, nqn: &str, pack: &Path, digest: &str) -> Result<()> {
     let (pack, port) = (pack.display(), admin.0.port());
-    let job = format!("{pack} --batch {BATCH} --seed 5 --strategy csd --drive tcp://127.0.0.1:{port}/{nqn}");
-    let figures = run_here(&job)?;
+    let drive = format!("--strategy csd --host-nqn {HOST_NQN} --drive tcp://127.0.0.1:{port}/{nqn}");
+    let figures = run_here(&format!("{pack} --batch {BATCH} --seed 5 {drive}"))?;
     assert_eq!(figures.drive_batches(), u64::from(IMAGES) / BATCH, "the drive made all: {:?}", figures.faults());
     assert_eq!(figures.digest(), digest);
     Ok(())

@@ -3,6 +3,7 @@
 use crate::support::{BATCH, IMAGES, asked_for, photos, run_here, run_in};
 use anyhow::Result;
 use ddlp_pixels::{Format, Limits, Preparer};
+use ddlp_qemu::HOST_NQN;
 use ddlp_qemu::drive::{Drive, Serve};
 use ddlp_qemu::guest::Bus;
 use ddlp_qemu::host::{Host, HostKernel};
@@ -28,7 +29,10 @@ fn pixels_are_the_same() -> Result<()> {
         let native = run_here(&format!("{pack} {job} --drive none"))?;
         assert_eq!(native.images(), u64::from(IMAGES));
         let others = [
-            ("drive", run_here(&format!("{pack} {job} --strategy csd --drive {}", agent.url_here()))?),
+            (
+                "drive",
+                run_here(&format!("{pack} {job} --strategy csd --host-nqn {HOST_NQN} --drive {}", agent.url_here()))?,
+            ),
             ("arm cpu", run_in(drive.guest(), "/disk/bin/ddlp", &format!("/disk/images.ddlp {job} --drive none"))?),
             ("x86 guest", run_in(host.guest(), "ddlp", &format!("/data/images.ddlp {job} --drive none"))?),
         ];

@@ -2,10 +2,17 @@
 
 use crate::support::{BATCH, asked_for, photos};
 use anyhow::{Context, Result, ensure};
+use ddlp_csd::prepare::{EpochContext, SamplePreparer};
+use ddlp_csd::program::{CorruptPolicy, Program};
+use ddlp_csd::request::BatchRequest;
+use ddlp_csd::slot::SlotLayout;
+use ddlp_csd::{BLOCK_BYTES, PROGRAM_TYPE};
+use ddlp_nvme::cp::{ExecuteProgram, LoadProgram, ProgramActivation};
+use ddlp_pixels::{Limits, Pipeline};
 use ddlp_qemu::drive::{Agent, Drive, Serve};
 use ddlp_qemu::guest::{Bus, Guest};
 use ddlp_qemu::host::{Host, HostKernel};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -108,9 +115,7 @@ impl<'guests> Connected<'guests> {
         let bytes = Command::new("head").args(["-c", "262144"]).arg(pack).output().context("cannot run head")?.stdout;
         let expected = tempfile::NamedTempFile::new()?;
         std::fs::write(expected.path(), bytes)?;
-        let expected = Command::new("sha256sum").arg(expected.path()).output().context("cannot run sha256sum")?.stdout;
-        let sum = |text: &str| text.split_whitespace().next().unwrap_or_default().to_string();
-        assert_eq!(sum(&read), sum(&String::from_utf8(expected)?), "the block device has the pack's bytes");
+        assert_eq!(sum_of(&read), sum_here(expected.path())?, "the block device has the pack's bytes");
         Ok(())
     }
 }
@@ -205,12 +210,111 @@ fn two_controllers(drive: &Connected<'_>, second_path: u16, pack: &Path) -> Resu
     Ok(())
 }
 
+/// A batch that nvme-cli asks the drive for, as files, and its rows.
+struct ByHand {
+    _folder: tempfile::TempDir,
+    program: PathBuf,
+    request: PathBuf,
+    parameters: (u64, u64),
+    rows: Vec<u8>,
+    /// Where the rows lie in the result namespace, in blocks.
+    first_block: usize,
+}
+
+impl ByHand {
+    fn new(pack: &Path) -> Result<Self> {
+        let dataset = ddlp_dataset::open(pack)?;
+        let program =
+            Program { pipeline: Pipeline::cifar_train(), limits: Limits::default(), policy: CorruptPolicy::Fail };
+        let sample_ids = vec![5, 0, 17];
+        let (seed, epoch, generation, epoch_samples) = (1, 2, 3, dataset.len());
+        let request = BatchRequest { seed, epoch, batch: 4, slot: 0, generation, epoch_samples, sample_ids };
+        let shape = program.pipeline.output();
+        let mut rows = vec![0; request.sample_ids.len() * shape.bytes()];
+        let mut preparer = SamplePreparer::new(&program);
+        for (&id, row) in request.sample_ids.iter().zip(rows.chunks_exact_mut(shape.bytes())) {
+            preparer.prepare(dataset.as_ref(), &program, EpochContext { seed, epoch }, id, row);
+        }
+        let layout = SlotLayout::new(request.sample_ids.len(), shape).context("a layout")?;
+        let folder = tempfile::tempdir()?;
+        let file = |name: &str, bytes: Vec<u8>| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).map(|()| path)
+        };
+        Ok(Self {
+            program: file("program", program.to_bytes()?)?,
+            request: file("request", request.to_bytes())?,
+            parameters: request.parameters(),
+            rows,
+            first_block: layout.payload_offset / BLOCK_BYTES,
+            _folder: folder,
+        })
+    }
+
+    /// Load, activate and execute a program by passthrough, and read what it made from the block device.
+    fn run(&self, drive: &Connected<'_>) -> Result<()> {
+        let bytes = |path: &Path| std::fs::metadata(path).map(|data| data.len());
+        let (program, request) = (bytes(&self.program)?, bytes(&self.request)?);
+        let controller = format!("/dev/{}", drive.controller);
+        let load = LoadProgram {
+            kind: PROGRAM_TYPE,
+            program_bytes: program as u32,
+            bytes: program as u32,
+            ..LoadProgram::default()
+        };
+        let dwords = |dwords: [u32; 6]| {
+            let words = dwords.iter().enumerate();
+            words.map(|(index, word)| format!("--cdw{}={word:#x} ", index + 10)).collect::<String>()
+        };
+        let admin = format!("admin-passthru {controller} -n 3");
+        drive.tool(&format!(
+            "{admin} --opcode=0x85 {} --data-len={program} --write --input-file=/data/program",
+            dwords(load.dwords())
+        ))?;
+        let activate = ProgramActivation { index: 0, select: ProgramActivation::ACTIVATE };
+        drive.tool(&format!("{admin} --opcode=0x88 {}", dwords(activate.dwords())))?;
+        let (parameter1, parameter2) = self.parameters;
+        let execute = ExecuteProgram { parameter1, parameter2, ..ExecuteProgram::default() };
+        drive.tool(&format!(
+            "io-passthru {} -n 3 --opcode=1 {} --data-len={request} --write --input-file=/data/request",
+            drive.generic_node(3)?,
+            dwords(execute.dwords())
+        ))?;
+        let expected = tempfile::NamedTempFile::new()?;
+        std::fs::write(expected.path(), &self.rows)?;
+        let read = format!(
+            "dd if={} bs={BLOCK_BYTES} skip={} count={} 2> /dev/null | head -c {} | sha256sum",
+            drive.block_node(2)?,
+            self.first_block,
+            self.rows.len().div_ceil(BLOCK_BYTES),
+            self.rows.len()
+        );
+        assert_eq!(sum_of(&drive.guest.succeed(&read, TOOL)?), sum_here(expected.path())?, "the rows in the slot");
+        Ok(())
+    }
+}
+
+fn sum_of(said: &str) -> String {
+    said.split_whitespace().next().unwrap_or_default().to_string()
+}
+
+fn sum_here(path: &Path) -> Result<String> {
+    let output = Command::new("sha256sum").arg(path).output().context("cannot run sha256sum")?;
+    Ok(sum_of(&String::from_utf8(output.stdout)?))
+}
+
 fn stock_tools_work(kernel: HostKernel) -> Result<()> {
     let version = kernel.version();
     let photos = photos();
     let pack = photos.pack();
+    let by_hand = ByHand::new(&pack)?;
     let device = Drive::start(&format!("tools-{version}-drive"), Bus::Virtio, &[("images.ddlp", &pack)])?;
-    let host = Host::start(&format!("tools-{version}-host"), kernel, true, &[])?;
+    let host = Host::start(
+        &format!("tools-{version}-host"),
+        kernel,
+        true,
+        &[("program", &by_hand.program), ("request", &by_hand.request)],
+    )?;
     device.ready()?;
     host.guest().ready()?;
     let release = host.guest().succeed("uname -r", TOOL)?;
@@ -222,6 +326,7 @@ fn stock_tools_work(kernel: HostKernel) -> Result<()> {
     let drive = Connected::connect(host.guest(), &agent)?;
     pages(&drive)?;
     drive.assert_dataset_is(&pack)?;
+    by_hand.run(&drive)?;
     // Of the same dataset, and yet another drive.
     let second_agent = device.serve(&serve.second())?;
     let second = Connected::connect(host.guest(), &second_agent)?;

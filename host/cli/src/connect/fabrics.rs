@@ -7,7 +7,7 @@ use super::peer::Place;
 use crate::devices::advice::module_remedy;
 use crate::kernel::{Kernel, Module};
 use anyhow::bail;
-use ddlp_driver::tcp::HostIdentity;
+use ddlp_driver::HostIdentity;
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Read, Write};
 

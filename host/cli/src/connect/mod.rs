@@ -1,11 +1,11 @@
 //! `ddlp connect`: the kernel gets to know a drive on the network.
 //!
-//! - [`peer`]: which drive, at which address. [`host`]: who this machine is to it.
+//! - [`peer`]: which drive, at which address. [`ask`]: which drives there are at an address.
 //! - [`fabrics`]: the kernel's interface. [`refusal`]: why it did not work, for a person.
 //! - [`settle`]: until the drive can be used.
 
+mod ask;
 mod fabrics;
-pub mod host;
 mod peer;
 mod refusal;
 mod settle;
@@ -15,11 +15,13 @@ mod tests;
 use crate::devices::advice::FAST_IO_FAIL_S;
 use crate::kernel::{Kernel, is_ddlp};
 use crate::{Ending, output, text};
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
+use ddlp_driver::HostIdentity;
+use ddlp_driver::host::HostError;
 use ddlp_driver::sysfs::KernelController;
 use fabrics::{Association, Timing};
-use peer::Peer;
+use peer::Wanted;
 use std::fmt::Write;
 use std::fs;
 use std::time::Duration;
@@ -34,6 +36,8 @@ const SETTLE_WITHIN: Duration = Duration::from_secs(30);
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
+  sudo ddlp connect 10.0.0.7                               the only drive there is
+  ddlp connect --list 10.0.0.7
   sudo ddlp connect tcp://10.0.0.7:4420/nqn.2024-01.example:drive
   sudo ddlp connect 10.0.0.7 --nqn nqn.2024-01.example:drive
   sudo ddlp connect '[fd00::7]:4420' --nqn nqn.2024-01.example:drive --fast-io-fail 2
@@ -43,15 +47,20 @@ Then:
   sudo ddlp run DATASET --drive /dev/nvme0
   sudo ddlp disconnect /dev/nvme0
 
-The agent prints its NQN when it starts (`ddlp-device serve`). A run needs no kernel device to reach a drive:
+Without an NQN, the drive's machine is asked (NVMe discovery, at port 8009, then 4420). The agent prints its NQN when it starts
+as well (`ddlp-device serve`). A run needs no kernel device to reach a drive:
 `ddlp run DATASET --drive tcp://HOST:PORT/NQN` works without root.")]
 pub struct ConnectArgs {
-    /// The drive: tcp://HOST:PORT/NQN, or HOST:PORT with --nqn; the port is 4420 unless given
+    /// The drive: tcp://HOST:PORT/NQN, or HOST:PORT with --nqn; the port is 4420 unless given. Or HOST, or HOST:PORT, alone,
+    /// which is asked for its only drive
     #[arg(value_name = "ADDR")]
     address: String,
     /// NQN of the drive
     #[arg(long)]
     nqn: Option<String>,
+    /// Print the drives that there are at HOST or HOST:PORT, and connect none; needs neither root nor the module
+    #[arg(long, conflicts_with = "nqn")]
+    list: bool,
     /// NQN of this machine, as the drive's list of allowed hosts names it [default: that of /etc/nvme/hostnqn, else one that is
     /// made once and kept in /var/lib/ddlp/hostnqn]
     #[arg(long, value_name = "NQN")]
@@ -75,16 +84,31 @@ pub struct ConnectArgs {
 
 /// Runs the command.
 pub fn connect(args: &ConnectArgs) -> anyhow::Result<Ending> {
-    let (ending, said) = connect_with(args, &Kernel::system(), SETTLE_WITHIN)?;
+    let kernel = Kernel::system();
+    let (ending, said) =
+        if args.list { (Ending::Done, list(args, &kernel)?) } else { connect_with(args, &kernel, SETTLE_WITHIN)? };
     output::print(&said)?;
     Ok(ending)
 }
 
+/// A line for each drive.
+fn list(args: &ConnectArgs, kernel: &Kernel) -> anyhow::Result<String> {
+    let Wanted::At(place) = Wanted::parse(&args.address, None)? else {
+        bail!("--list asks which drives there are: leave the NQN out")
+    };
+    let drives = ask::drives(&place, &args.host(kernel)?)?;
+    Ok(drives.iter().map(|drive| text::printable(&drive.url()) + "\n").collect())
+}
+
 fn connect_with(args: &ConnectArgs, kernel: &Kernel, patience: Duration) -> anyhow::Result<(Ending, String)> {
     let timing = args.timing()?;
-    let peer = Peer::parse(&args.address, args.nqn.as_deref())?;
+    let wanted = Wanted::parse(&args.address, args.nqn.as_deref())?;
     fabrics::check(kernel)?;
-    let host = host::identity(kernel, args.host_nqn.as_deref(), args.host_id.as_deref())?;
+    let host = args.host(kernel)?;
+    let peer = match wanted {
+        Wanted::Drive(peer) => peer,
+        Wanted::At(place) => ask::the_one(&place, ask::drives(&place, &host)?)?,
+    };
     let place = peer.reach()?;
     let association = Association { place, nqn: peer.nqn().to_owned(), host, timing };
     let made = fabrics::create(kernel, &association).map_err(|error| refusal::explain(kernel, &association, error))?;
@@ -95,6 +119,17 @@ fn connect_with(args: &ConnectArgs, kernel: &Kernel, patience: Duration) -> anyh
 }
 
 impl ConnectArgs {
+    /// Who this machine is to the drive.
+    fn host(&self, kernel: &Kernel) -> anyhow::Result<HostIdentity> {
+        match &self.host_nqn {
+            Some(nqn) => Ok(HostIdentity::of(nqn, self.host_id.as_deref(), "--host-nqn", "give it by --host-id")?),
+            None => kernel.host.kernel_identity().map_err(|error| match error {
+                HostError::Keep(..) => anyhow!("{error}; --host-nqn gives one by hand"),
+                error => error.into(),
+            }),
+        }
+    }
+
     fn timing(&self) -> anyhow::Result<Timing> {
         if self.ctrl_loss >= 0 && i64::from(self.ctrl_loss) < i64::from(self.fast_io_fail) {
             bail!(

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 /// Until an address answers.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+const LOOKS_LIKE: &str = "a drive looks like tcp://10.0.0.7:4420/nqn.2024-01.example:drive";
 
 /// A drive as the command line names it.
 #[derive(Debug)]
@@ -22,27 +23,46 @@ pub struct Place {
     pub port: u16,
 }
 
-impl Peer {
-    /// Reads `tcp://HOST[:PORT]/NQN`, or `HOST[:PORT]` and an NQN beside it.
+/// What the command line names.
+#[derive(Debug)]
+pub enum Wanted {
+    /// A drive.
+    Drive(Peer),
+    /// The only drive at `HOST[:PORT]`.
+    At(String),
+}
+
+impl Wanted {
+    /// Reads `tcp://HOST[:PORT][/NQN]`, or `HOST[:PORT]` and perhaps an NQN beside it.
     pub fn parse(address: &str, nqn: Option<&str>) -> anyhow::Result<Self> {
         let (place, inside) = match address.strip_prefix("tcp://") {
             Some(rest) => rest.split_once('/').map_or((rest, None), |(place, nqn)| (place, Some(nqn))),
             None => (address, None),
         };
-        let nqn = match (inside.filter(|nqn| !nqn.is_empty()), nqn) {
+        match (inside.filter(|nqn| !nqn.is_empty()), nqn) {
             (Some(inside), Some(beside)) if inside != beside => {
                 bail!("the address names the drive {inside}, and --nqn names {beside}: leave one of them out")
             }
-            (Some(nqn), _) | (None, Some(nqn)) => nqn,
-            (None, None) => bail!(
-                "which drive at {place}? Give its NQN, as tcp://{place}/NQN or by --nqn: `ddlp-device serve` prints it when it \
-                 starts"
-            ),
-        };
+            (Some(nqn), _) | (None, Some(nqn)) => Peer::new(place, nqn).map(Self::Drive),
+            (None, None) => match TcpTarget::discovery(place) {
+                Ok(_) => Ok(Self::At(place.to_owned())),
+                Err(error) => bail!("{error}; {LOOKS_LIKE}"),
+            },
+        }
+    }
+}
+
+impl Peer {
+    /// The drive of this NQN at `HOST[:PORT]`.
+    pub fn new(place: &str, nqn: &str) -> anyhow::Result<Self> {
         check_name(nqn, "the drive's NQN")?;
-        let target = TcpTarget::new(place, nqn)
-            .map_err(|error| anyhow!("{error}; a drive looks like tcp://10.0.0.7:4420/nqn.2024-01.example:drive"))?;
+        let target = TcpTarget::new(place, nqn).map_err(|error| anyhow!("{error}; {LOOKS_LIKE}"))?;
         Ok(Self { target })
+    }
+
+    /// `tcp://HOST:PORT/NQN`.
+    pub fn url(&self) -> String {
+        format!("tcp://{}/{}", self.target.address, self.target.nqn)
     }
 
     /// NQN of the drive.
@@ -86,7 +106,7 @@ impl From<SocketAddr> for Place {
 }
 
 /// A name goes into a list that commas divide.
-pub fn check_name(name: &str, what: &str) -> anyhow::Result<()> {
+fn check_name(name: &str, what: &str) -> anyhow::Result<()> {
     match name.chars().find(|c| *c == ',' || c.is_whitespace() || c.is_control()) {
         Some(c) => bail!("{what} {name:?} has {c:?} in it, which an NQN cannot have"),
         None => Ok(()),
@@ -98,6 +118,13 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
+    fn drive(address: &str, nqn: Option<&str>) -> Peer {
+        match Wanted::parse(address, nqn).unwrap() {
+            Wanted::Drive(peer) => peer,
+            Wanted::At(place) => panic!("no drive is named, but {place}"),
+        }
+    }
+
     #[test]
     fn drives_are_named_in_two_ways() {
         for (address, nqn, place) in [
@@ -108,16 +135,25 @@ mod tests {
             ("[fd00::7]", Some("nqn.a"), "[fd00::7]:4420"),
             ("tcp://[fd00::7]:9/", Some("nqn.a"), "[fd00::7]:9"),
         ] {
-            let peer = Peer::parse(address, nqn).unwrap();
+            let peer = drive(address, nqn);
             assert_eq!((peer.target.address.as_str(), peer.nqn()), (place, "nqn.a"), "{address}");
         }
     }
 
     #[test]
+    fn a_drive_need_not_be_named() {
+        for (address, place) in
+            [("10.0.0.7", "10.0.0.7"), ("tcp://10.0.0.7:8009", "10.0.0.7:8009"), ("tcp://[fd00::7]/", "[fd00::7]")]
+        {
+            let wanted = Wanted::parse(address, None).unwrap();
+            assert!(matches!(&wanted, Wanted::At(at) if at == place), "{address}: {wanted:?}");
+        }
+    }
+
+    #[test]
     fn wrong_names_are_explained() {
-        let error = |address, nqn| format!("{:#}", Peer::parse(address, nqn).unwrap_err());
-        assert!(error("10.0.0.7", None).contains("tcp://10.0.0.7/NQN or by --nqn"));
-        assert!(error("tcp://10.0.0.7:1/", None).contains("which drive"));
+        let error = |address, nqn| format!("{:#}", Wanted::parse(address, nqn).unwrap_err());
+        assert!(error("10.0.0.7:x", None).contains("looks like tcp://"));
         assert!(error("tcp://h/nqn.a", Some("nqn.b")).contains("leave one of them out"));
         assert!(error("10.0.0.7:0", Some("nqn.a")).contains("port"));
         assert!(error("fd00::7", Some("nqn.a")).contains("bracketed"));
@@ -131,7 +167,7 @@ mod tests {
     fn hosts_are_resolved_to_what_answers() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let peer = Peer::parse(&format!("localhost:{port}"), Some("nqn.a")).unwrap();
+        let peer = drive(&format!("localhost:{port}"), Some("nqn.a"));
         assert_eq!(peer.reach().unwrap(), Place { address: "127.0.0.1".into(), port });
         drop(listener);
         let error = format!("{:#}", peer.reach().unwrap_err());

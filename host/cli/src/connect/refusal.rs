@@ -63,16 +63,20 @@ fn ask(association: &Association) -> Result<(), DriverError> {
     tcp::connect(&target).map(drop)
 }
 
+/// What a drive's refusal of this host means.
+pub fn not_allowed(host_nqn: &str) -> String {
+    format!(
+        "the drive does not serve this host: its list of allowed hosts must name {host_nqn}, or --host-nqn a host that it names"
+    )
+}
+
 fn refused(association: &Association, answer: DriverError) -> anyhow::Error {
     let DriverError::Status { code, .. } = &answer else {
         return anyhow!(answer).context("the drive cannot be connected");
     };
     let status = Status(*code);
     let what = if status.same_code(Status::CONNECT_INVALID_HOST) {
-        format!(
-            "the drive does not serve this host: its list of allowed hosts must name {}, or --host-nqn a host that it names",
-            association.host.nqn
-        )
+        not_allowed(&association.host.nqn)
     } else if status.same_code(Status::CONNECT_PARAMETERS) {
         format!(
             "the drive at {} does not take the connection: is {} its NQN? `ddlp-device serve` prints it when it starts",
@@ -90,7 +94,7 @@ mod tests {
     use crate::connect::fabrics::Timing;
     use crate::connect::peer::Place;
     use crate::kernel::planted::{kernel, trees};
-    use ddlp_driver::tcp::HostIdentity;
+    use ddlp_driver::HostIdentity;
     use std::net::TcpListener;
     use std::thread;
 

@@ -27,7 +27,7 @@ fn with_answer(tree: &str, instance: u32, extra: &[&str]) -> (Planted, anyhow::R
     let association = Association {
         place: peer::Place { address: "127.0.0.1".into(), port },
         nqn: NQN.into(),
-        host: host::identity(&kernel("", "6.1").kernel, Some(HOST), None).unwrap(),
+        host: HostIdentity::of(HOST, None, "", "").unwrap(),
         timing: args.timing().unwrap(),
     };
     let planted = kernel(tree, "6.12.1");

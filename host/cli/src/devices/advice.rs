@@ -1,6 +1,6 @@
 //! What a run would lack, and what to do about it.
 
-use super::survey::{Device, KernelPart, Way, role};
+use super::survey::{Device, Holder, KernelPart, Way, role};
 use crate::kernel::{IoUring, Module, Node};
 use ddlp_csd::{COMPUTE_NSID, DATASET_NSID, RESULTS_NSID};
 use serde::Serialize;
@@ -84,9 +84,10 @@ fn lacks_uring(io_uring: IoUring) -> Option<String> {
 }
 
 /// What keeps a run from using the drive.
-pub fn problems(device: &Device, ways: &[Way], kernel: &KernelPart) -> Vec<Finding> {
+pub fn problems(device: &Device, held_by: Option<&Holder>, ways: &[Way], kernel: &KernelPart) -> Vec<Finding> {
     let mut found = Vec::new();
     found.extend(state(device));
+    found.extend(held_by.map(held));
     if device.is_live() {
         found.extend(missing_namespaces(device));
     }
@@ -115,6 +116,12 @@ fn state(device: &Device) -> Option<Finding> {
         "deleting" => Finding::new(what, ["wait until it is gone, then connect it again".to_string()]),
         _ => Finding::new(what, ["read in the kernel's log (dmesg) why it was given up".to_string()]),
     })
+}
+
+fn held(by: &Holder) -> Finding {
+    let name = if by.name.is_empty() { String::new() } else { format!(" ({})", by.name) };
+    let what = format!("process {}{name} uses it, and one run at a time can use a drive of the kernel's", by.process);
+    Finding::new(what, ["wait until it ends".to_string()])
 }
 
 fn missing_namespaces(device: &Device) -> Option<Finding> {

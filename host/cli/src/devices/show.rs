@@ -19,6 +19,8 @@ impl Survey {
         }
         if self.drives.is_empty() {
             nothing(&mut out, &self.kernel);
+        } else if let Some(nqn) = &self.kernel.host_nqn {
+            let _ = writeln!(out, "this host, to drives on a network: {}\n", text::printable(nqn));
         }
         self.others_to_text(&mut out, all);
         while out.ends_with("\n\n") {
@@ -61,7 +63,7 @@ fn nothing(out: &mut String, kernel: &KernelPart) {
     }
     out.push_str(
         "\nto get one:
-  sudo ddlp connect HOST --nqn NQN               a drive on the network, as a device of this kernel
+  sudo ddlp connect HOST                         a drive on the network, as a device of this kernel
   ddlp run DATASET --drive tcp://HOST:PORT/NQN   the same drive, without kernel and root
   ddlp run DATASET                               a drive on this machine, started for the run: nothing to set up\n\n",
     );

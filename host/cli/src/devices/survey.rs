@@ -1,7 +1,6 @@
 //! What the kernel knows, and what this process may do with it.
 
 use super::advice::{self, Finding};
-use crate::connect::host;
 use crate::kernel::{IoUring, Kernel, Module, Node, is_ddlp};
 use ddlp_csd::{COMPUTE_NSID, DATASET_NSID, RESULTS_NSID};
 use ddlp_driver::sysfs::{ControllerState, KernelController, KernelNamespace};
@@ -71,11 +70,21 @@ pub struct Drive {
     pub device: Device,
     /// Nodes of other controllers of the same drive.
     pub other_paths: Vec<String>,
+    /// The process that holds its namespaces, as a run does.
+    pub held_by: Option<Holder>,
     /// A run could use it now.
     pub usable: bool,
     pub ways: Vec<Way>,
     pub problems: Vec<Finding>,
     pub warnings: Vec<Finding>,
+}
+
+/// A process that has a drive to itself.
+#[derive(Debug, Serialize)]
+pub struct Holder {
+    pub process: u32,
+    /// Its name; empty when it is not known.
+    pub name: String,
 }
 
 /// One thing that a run does with a drive.
@@ -92,12 +101,21 @@ impl Survey {
     pub fn of(kernel: &Kernel) -> io::Result<Self> {
         let part = KernelPart::of(kernel);
         let (drives, others) = kernel.controllers()?;
+        let locks = kernel.locks();
+        let holder = |drive: &KernelController| {
+            let mut nodes = drive.namespaces.iter().filter_map(|namespace| namespace.generic.as_deref());
+            let process = nodes.find_map(|node| locks.holder(node))?;
+            Some(Holder { process, name: kernel.process_name(process) })
+        };
         let paths = |drive: &KernelController| {
             let others = drives.iter().filter(|other| other.name != drive.name && other.subsysnqn == drive.subsysnqn);
             others.map(|other| other.node.display().to_string()).collect()
         };
         Ok(Self {
-            drives: drives.iter().map(|drive| Drive::new(drive, paths(drive), &part)).collect(),
+            drives: drives
+                .iter()
+                .map(|drive| Drive::assess(Device::of(drive), paths(drive), holder(drive), &part))
+                .collect(),
             others: others.iter().map(Device::of).collect(),
             kernel: part,
         })
@@ -112,7 +130,7 @@ impl KernelPart {
             io_uring: kernel.io_uring(),
             sys_admin: kernel.has_sys_admin(),
             lets_io_through: kernel.lets_io_through(),
-            host_nqn: host::known(kernel),
+            host_nqn: kernel.host.known(),
         }
     }
 }
@@ -181,20 +199,17 @@ pub fn role(nsid: u32) -> Option<&'static str> {
 }
 
 impl Drive {
-    fn new(controller: &KernelController, other_paths: Vec<String>, kernel: &KernelPart) -> Self {
-        Self::assess(Device::of(controller), other_paths, kernel)
-    }
-
     /// What of a run would work.
-    pub fn assess(device: Device, other_paths: Vec<String>, kernel: &KernelPart) -> Self {
+    pub fn assess(device: Device, other_paths: Vec<String>, held_by: Option<Holder>, kernel: &KernelPart) -> Self {
         let ways = advice::ways(&device, kernel);
         Self {
-            usable: device.is_live() && advice::suffice(&ways),
-            problems: advice::problems(&device, &ways, kernel),
+            usable: device.is_live() && held_by.is_none() && advice::suffice(&ways),
+            problems: advice::problems(&device, held_by.as_ref(), &ways, kernel),
             warnings: advice::warnings(&device),
             ways,
             device,
             other_paths,
+            held_by,
         }
     }
 }

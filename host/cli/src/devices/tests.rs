@@ -1,5 +1,5 @@
 use super::survey::Survey;
-use crate::kernel::planted::{Planted, kernel, trees};
+use crate::kernel::planted::{Planted, kernel, locked, trees};
 use serde_json::Value;
 use std::fs;
 
@@ -48,6 +48,9 @@ not DDLP drives:
   /dev/nvme0  QEMU NVMe Ctrl, pcie at 0000:00:04.0, live
 ";
     assert_eq!(text(&planted, false), expected);
+    planted.write("etc/nvme/hostnqn", "nqn.2024-01.example:host\n");
+    let host = "this host, to drives on a network: nqn.2024-01.example:host\n";
+    assert_eq!(text(&planted, false), expected.replace("not DDLP drives", &format!("{host}\nnot DDLP drives")));
     let all = text(&planted, true);
     assert!(all.contains("  nqn            nqn.2019-08.org.qemu:deadbeef\n"), "{all}");
     assert!(all.contains("namespaces     1             8.59 GB   /dev/nvme0n1  /dev/ng0n1\n"), "{all}");
@@ -129,6 +132,23 @@ fn a_drive_that_would_hang_a_process_is_warned_of() {
 }
 
 #[test]
+fn a_drive_that_another_process_uses_is_not_usable() {
+    let planted = kernel(trees::TWO_DRIVES, NEW);
+    planted.write("proc/locks", &locked(&planted.kernel.path("dev/ng0n2"), 4711));
+    let found = json(&planted);
+    assert_eq!(
+        (&found["drives"][0]["usable"], &found["drives"][0]["held_by"]["process"]),
+        (&false.into(), &4711.into())
+    );
+    assert_eq!(found["drives"][1]["held_by"], Value::Null);
+    assert!(text(&planted, false).contains("problem        process 4711 uses it, and one run at a time"));
+    planted.write("proc/4711/comm", "ddlp\n");
+    assert!(text(&planted, false).contains("problem        process 4711 (ddlp) uses it"));
+    planted.write("proc/locks", &locked(&planted.kernel.path("dev/nvme0"), 4711));
+    assert_eq!(json(&planted)["drives"][0]["usable"], true, "the controller's node is nobody's own");
+}
+
+#[test]
 fn a_drive_that_is_away_is_not_usable() {
     let planted = kernel(trees::TWO_DRIVES, NEW);
     let found = json(&planted);
@@ -198,7 +218,7 @@ fn nodes_that_are_closed_to_this_user_are_named_with_the_udev_rule() {
             (node.readable, node.writable) = (false, false);
         }
     }
-    let drive = Drive::assess(device, vec![], &survey.kernel);
+    let drive = Drive::assess(device, vec![], None, &survey.kernel);
     assert!(!drive.usable);
     let problem = &drive.problems[0];
     assert!(planted.rooted(&problem.what).ends_with(" /dev/ng0n3, /dev/ng0n1, /dev/ng0n2"), "{}", problem.what);

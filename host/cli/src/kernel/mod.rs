@@ -2,9 +2,13 @@
 //!
 //! Everything is read below one root directory, [`Kernel::at`], so that it can be looked at without such a kernel.
 
+mod locks;
 #[cfg(test)]
 pub mod planted;
 
+pub use locks::Locks;
+
+use ddlp_driver::Host;
 use ddlp_driver::sysfs::{KernelController, Sysfs};
 use nix::unistd::{AccessFlags, eaccess};
 use serde::Serialize;
@@ -23,6 +27,8 @@ pub struct Kernel {
     root: PathBuf,
     /// Its NVMe controllers.
     pub sysfs: Sysfs,
+    /// Who the machine is to drives on a network.
+    pub host: Host,
 }
 
 /// A module of the kernel.
@@ -63,13 +69,13 @@ pub struct Node {
 impl Kernel {
     /// The running one.
     pub fn system() -> Self {
-        Self::at("/")
+        Self { host: Host::system(), ..Self::at("/") }
     }
 
     /// The one whose `/sys`, `/dev`, `/proc`, `/lib/modules`, `/etc` and `/var/lib` lie below `root`.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
-        Self { sysfs: Sysfs::at(root.join("sys"), root.join("dev")), root }
+        Self { sysfs: Sysfs::at(root.join("sys"), root.join("dev")), host: Host::at(&root, None), root }
     }
 
     /// A path below the root: `dev/nvme-fabrics`.
@@ -131,6 +137,16 @@ impl Kernel {
             "1" if !self.has_sys_admin() => IoUring::Restricted,
             _ => IoUring::Available,
         }
+    }
+
+    /// Who holds files by `flock` now.
+    pub fn locks(&self) -> Locks {
+        Locks::read(&self.path("proc/locks"))
+    }
+
+    /// Name of a process; empty when it is gone.
+    pub fn process_name(&self, process: u32) -> String {
+        fs::read_to_string(self.path(&format!("proc/{process}/comm"))).unwrap_or_default().trim_end().to_owned()
     }
 
     /// All DDLP drives, then all other controllers.

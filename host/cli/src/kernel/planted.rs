@@ -1,7 +1,10 @@
 //! Kernels for tests: trees of `/sys` and `/dev` with what else a kernel says of itself.
 
 use super::Kernel;
+use nix::sys::stat::{major, minor};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use tempfile::TempDir;
 
 #[path = "../../../driver/tests/trees/mod.rs"]
@@ -21,6 +24,13 @@ pub fn kernel(tree: &str, release: &str) -> Planted {
     planted.write("proc/sys/kernel/osrelease", release);
     planted.write("proc/self/status", "Name:\tddlp\nCapEff:\t000001ffffffffff\n");
     planted
+}
+
+/// What a kernel says of a process that locked a file.
+pub fn locked(file: &Path, process: u32) -> String {
+    let found = fs::metadata(file).unwrap();
+    let (major, minor) = (major(found.dev()), minor(found.dev()));
+    format!("1: FLOCK  ADVISORY  WRITE {process} {major:02x}:{minor:02x}:{} 0 EOF\n", found.ino())
 }
 
 impl Planted {

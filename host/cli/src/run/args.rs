@@ -3,6 +3,7 @@
 use crate::cores::{self, CoreList};
 use clap::{Args, ValueEnum};
 use ddlp_csd::program::CorruptPolicy;
+use ddlp_driver::host::{Host, HostError};
 use ddlp_host::{LastBatch, Strategy};
 use std::path::PathBuf;
 
@@ -48,11 +49,12 @@ pub struct RunArgs {
 
     /// A drive: local (the embedded drive, started here), tcp://HOST:PORT/NQN, /dev/nvmeX (which the kernel is connected to: see
     /// ddlp connect), auto (the one that the kernel is connected to), or none; repeatable
-    ///
-    /// A drive on the network serves the hosts that its configuration names: this one by the NQN in DDLP_HOST_NQN, else by that of
-    /// /etc/nvme/hostnqn or /var/lib/ddlp/hostnqn.
     #[arg(long, value_name = "DRIVE", value_parser = parse_drive, help_heading = "Drives")]
     pub drive: Vec<Drive>,
+    /// NQN of this host to drives at tcp:// addresses, as their lists of allowed hosts name it [default: that of
+    /// /etc/nvme/hostnqn, else one that is made once and kept, see ddlp connect]
+    #[arg(long, value_name = "NQN", value_parser = parse_host, help_heading = "Drives")]
+    pub host_nqn: Option<Host>,
     /// Seconds after which a drive that does not answer is given up and asked again later
     #[arg(long, value_name = "S", value_parser = parse_seconds, help_heading = "Drives")]
     pub drive_timeout: Option<f64>,
@@ -180,6 +182,10 @@ fn parse_drive(text: &str) -> Result<Drive, String> {
         }
         _ => Err("a drive is local, none, auto, /dev/nvmeX, or tcp://HOST:PORT/NQN".to_string()),
     }
+}
+
+fn parse_host(nqn: &str) -> Result<Host, HostError> {
+    Host::named(nqn)
 }
 
 fn parse_results(text: &str) -> Result<PathBuf, String> {

@@ -117,6 +117,9 @@ fn build(
     for drive in placement.specs(args) {
         builder = builder.drive(drive);
     }
+    if let Some(host) = &args.host_nqn {
+        builder = builder.host(host.clone());
+    }
     if let Some(list) = &args.cores {
         builder = builder.cores(list.0.clone());
     }

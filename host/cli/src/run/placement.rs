@@ -24,6 +24,12 @@ impl Placement {
         if locals == 0 {
             refuse_local_options(args, &drives)?;
         }
+        let is_tcp = |drive: &Drive| matches!(drive, Drive::At(address) if address.starts_with("tcp://"));
+        if args.host_nqn.is_some() && !drives.iter().any(is_tcp) {
+            bail!(
+                "--host-nqn goes with a drive at a tcp:// address: the kernel has its own (ddlp connect), a local drive needs none"
+            );
+        }
         let cores = cores.max(1);
         let for_drives = match (locals, strategy) {
             (0, _) => 0,
@@ -170,6 +176,16 @@ mod tests {
             }
             assert!(placement(&[&option[..], &["--drive", tcp, "--drive", "local"]].concat(), 4).is_ok());
         }
+    }
+
+    #[test]
+    fn only_drives_at_an_address_are_told_an_nqn() {
+        let host = ["--host-nqn", "nqn.2024-01.example:host"];
+        for drive in [&[][..], &["--drive", "/dev/nvme0"], &["--drive", "none"]] {
+            assert!(placement(&[&host[..], drive].concat(), 4).unwrap_err().contains("--host-nqn"), "{drive:?}");
+        }
+        assert!(placement(&[&host[..], &["--drive", "tcp://h:1/nqn.x", "--drive", "local"]].concat(), 4).is_ok());
+        assert!(parse(&["--host-nqn", "host"]).unwrap_err().contains("nqn."));
     }
 
     #[test]

@@ -26,7 +26,7 @@ mod queue;
 pub mod target;
 
 pub use discover::{DISCOVERY_ENTRIES_MAX, Discovered, DiscoveredKind, discover};
-pub use target::{HostIdentity, TcpTarget};
+pub use target::TcpTarget;
 
 use crate::contract::Controller;
 use crate::error::DriverError;

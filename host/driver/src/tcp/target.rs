@@ -1,71 +1,10 @@
 //! Where an association goes, and how.
 
 use crate::error::DriverError;
+use crate::host::HostIdentity;
 use ddlp_nvme::tcp::{DISCOVERY_PORT, Digests, IO_PORT};
 use ddlp_nvme::text::{DISCOVERY_NQN, check_nqn};
 use std::time::Duration;
-
-/// Environment variable with this host's NQN.
-const HOST_NQN_VARIABLE: &str = "DDLP_HOST_NQN";
-/// Files with this host's NQN: that of nvme-cli, and the one that `ddlp connect` makes where there is none.
-const HOST_NQN_FILES: [&str; 2] = ["/etc/nvme/hostnqn", "/var/lib/ddlp/hostnqn"];
-
-/// Who this host is to a controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostIdentity {
-    /// Host NQN: what a controller's list of allowed hosts names.
-    pub nqn: String,
-    /// Host identifier, not zero.
-    pub id: [u8; 16],
-}
-
-impl HostIdentity {
-    /// The identity of a UUID: `nqn.2014-08.org.nvmexpress:uuid:…`.
-    pub fn from_uuid(id: [u8; 16]) -> Self {
-        let hex: Vec<String> = id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let group = |from: usize, to: usize| hex[from..to].concat();
-        let uuid = [group(0, 4), group(4, 6), group(6, 8), group(8, 10), group(10, 16)].join("-");
-        Self { nqn: format!("nqn.2014-08.org.nvmexpress:uuid:{uuid}"), id }
-    }
-
-    /// The identity by which a drive's list of allowed hosts knows this machine: `DDLP_HOST_NQN` where that is set, else
-    /// `/etc/nvme/hostnqn`, which nvme-cli has as well, or `/var/lib/ddlp/hostnqn`, which `ddlp connect` keeps, else a new one.
-    ///
-    /// The identifier is the UUID within the NQN, else a new one.
-    pub fn of_this_machine() -> Result<Self, DriverError> {
-        let set = std::env::var(HOST_NQN_VARIABLE).ok().map(|nqn| (HOST_NQN_VARIABLE, nqn));
-        let kept = || HOST_NQN_FILES.into_iter().find_map(|file| Some((file, std::fs::read_to_string(file).ok()?)));
-        let found = set.or_else(kept).map(|(place, nqn)| (place, nqn.trim().to_owned()));
-        match found.filter(|(_, nqn)| !nqn.is_empty()) {
-            Some((place, nqn)) => Self::named(&nqn).map_err(|error| DriverError::Invalid(format!("{place}: {error}"))),
-            None => Self::random(),
-        }
-    }
-
-    fn named(nqn: &str) -> Result<Self, DriverError> {
-        check_nqn(nqn).map_err(|error| DriverError::Invalid(format!("{nqn:?}: {error}")))?;
-        let id = nqn.rsplit_once("uuid:").and_then(|(_, uuid)| uuid_bytes(uuid));
-        Ok(Self { nqn: nqn.to_owned(), id: id.map_or_else(|| Self::random().map(|host| host.id), Ok)? })
-    }
-
-    /// A new identity (UUID version 4).
-    pub fn random() -> Result<Self, DriverError> {
-        let mut id = [0; 16];
-        getrandom::fill(&mut id).map_err(|error| DriverError::Invalid(format!("no random host identity: {error}")))?;
-        id[6] = (id[6] & 0x0F) | 0x40;
-        id[8] = (id[8] & 0x3F) | 0x80;
-        Ok(Self::from_uuid(id))
-    }
-}
-
-/// The bytes of `00112233-4455-6677-8899-aabbccddeeff`, unless all are zero.
-fn uuid_bytes(text: &str) -> Option<[u8; 16]> {
-    let digits: Vec<u8> =
-        text.chars().filter(|&letter| letter != '-').map_while(|c| Some(c.to_digit(16)? as u8)).collect();
-    let bytes: [u8; 16] =
-        digits.chunks(2).map(|pair| pair[0] << 4 | pair.get(1).unwrap_or(&0)).collect::<Vec<_>>().try_into().ok()?;
-    (digits.len() == 32 && text.len() == 36 && bytes != [0; 16]).then_some(bytes)
-}
 
 /// Options of an association.
 #[derive(Clone, Debug)]
@@ -74,7 +13,7 @@ pub struct TcpTarget {
     pub address: String,
     /// NQN of the subsystem.
     pub nqn: String,
-    /// This host.
+    /// This host. For a lasting NQN see [`crate::host::Host`].
     pub host: HostIdentity,
     /// CRC32C over headers.
     pub header_digest: bool,
@@ -97,14 +36,14 @@ impl TcpTarget {
     /// Default of [`TcpTarget::receive_buffer_bytes`].
     pub const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
 
-    /// A subsystem at an address, with this machine's identity and defaults: no digests, keep alive 10 s, 10 s to connect, 30 s to
-    /// send, 16 I/O queues.
+    /// A subsystem at an address, with a random host identity, which nothing keeps, and defaults: no digests, keep alive 10 s,
+    /// 10 s to connect, 30 s to send, 16 I/O queues.
     pub fn new(address: &str, nqn: &str) -> Result<Self, DriverError> {
         check_nqn(nqn).map_err(|error| DriverError::Invalid(format!("{nqn:?}: {error}")))?;
         Ok(Self {
             address: checked_address(address, IO_PORT)?,
             nqn: nqn.to_owned(),
-            host: HostIdentity::of_this_machine()?,
+            host: HostIdentity::random().map_err(|error| DriverError::Invalid(error.to_string()))?,
             header_digest: false,
             data_digest: false,
             keep_alive: Duration::from_secs(10),
@@ -200,27 +139,6 @@ mod tests {
             "tcp://host:1/",
         ] {
             assert!(matches!(TcpTarget::parse(url), Err(DriverError::Invalid(_))), "{url:?}");
-        }
-    }
-
-    #[test]
-    fn host_identities_are_uuids() {
-        let host = HostIdentity::from_uuid(*b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff");
-        assert_eq!(host.nqn, "nqn.2014-08.org.nvmexpress:uuid:00112233-4455-6677-8899-aabbccddeeff");
-        let random = HostIdentity::random().unwrap();
-        assert_eq!((random.id[6] >> 4, random.id[8] >> 6), (4, 2));
-        assert_ne!(random, HostIdentity::random().unwrap());
-    }
-
-    #[test]
-    fn a_named_host_has_the_identifier_that_its_nqn_tells() {
-        let uuid = HostIdentity::from_uuid(*b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff");
-        assert_eq!(HostIdentity::named(&uuid.nqn).unwrap(), uuid);
-        let other = HostIdentity::named("nqn.2024-01.org.example:host").unwrap();
-        assert_eq!((other.nqn.as_str(), other.id == [0; 16]), ("nqn.2024-01.org.example:host", false));
-        assert!(matches!(HostIdentity::named("host"), Err(DriverError::Invalid(_))));
-        for none in ["", "00112233", "00112233-4455-6677-8899-aabbccddeefg", "00000000-0000-0000-0000-000000000000"] {
-            assert_eq!(uuid_bytes(none), None, "{none}");
         }
     }
 

@@ -12,9 +12,12 @@ mod prong;
 mod rejoin;
 mod results;
 mod slots;
+#[cfg(test)]
+mod tests;
 
-use ddlp_driver::sysfs::{ControllerState, Sysfs};
-use ddlp_driver::{DriverError, Target};
+use ddlp_driver::host::HostError;
+use ddlp_driver::sysfs::{ControllerState, KernelController, Sysfs};
+use ddlp_driver::{DriverError, Host, HostIdentity, Target};
 pub(crate) use link::{Expected, Link, LinkError};
 pub(crate) use local::{AgentError, LocalAgent};
 pub(crate) use prong::{DriveProng, DriveSetup};
@@ -67,20 +70,50 @@ pub enum LocalResults {
     Read,
 }
 
-/// How a drive is reached, and how it is reached again.
+/// How a drive is reached, and how it is reached again: as one and the same host all the time.
 pub(crate) struct Endpoint {
     /// The agent, if it is the loader's own.
     pub agent: Option<LocalAgent>,
     target: Target,
+    /// Why the NQN of this host is a passing one.
+    unkept: Option<HostError>,
 }
 
 impl Endpoint {
+    /// The loader's own agent takes any host that reaches it, so nothing has to know this one again.
     pub fn local(agent: LocalAgent) -> Result<Self, DriverError> {
-        Ok(Self { target: Target::parse(agent.url())?, agent: Some(agent) })
+        Ok(Self { target: Target::parse(agent.url())?, agent: Some(agent), unkept: None })
     }
 
-    pub fn remote(address: &str) -> Result<Self, DriverError> {
-        Ok(Self { target: Target::parse(address)?, agent: None })
+    /// An agent that runs already. In user space this end is a host of its own, by the NQN of `host`.
+    pub fn remote(address: &str, host: &Host) -> Result<Self, String> {
+        let mut target = Target::parse(address).map_err(|error| error.to_string())?;
+        let mut unkept = None;
+        if let Target::Tcp(tcp) = &mut target {
+            tcp.host = host.identity().or_else(|error| match error {
+                HostError::Keep(..) => {
+                    tracing::debug!(%error, "this run has a host NQN that is not kept");
+                    unkept = Some(error);
+                    HostIdentity::random().map_err(|error| error.to_string())
+                }
+                error => Err(error.to_string()),
+            })?;
+        }
+        Ok(Self { agent: None, target, unkept })
+    }
+
+    /// What helps when the drive does not allow this host.
+    pub fn allow(&self) -> String {
+        match (&self.target, &self.unkept) {
+            (Target::Tcp(_), Some(error)) => format!(
+                "its list of allowed hosts does not name this one, which has another NQN each time ({error}): name one that is \
+                 allowed by --host-nqn"
+            ),
+            (Target::Tcp(tcp), None) => {
+                format!("the allowed-hosts of the agent's configuration must name this host, {}", tcp.host.nqn)
+            }
+            (Target::Kernel(_), _) => "its list of allowed hosts does not name this one".into(),
+        }
     }
 
     /// Starts the loader's own agent again, if it has one; it may listen elsewhere afterwards.
@@ -96,12 +129,15 @@ impl Endpoint {
 /// The node of the one drive that the kernel is connected to.
 pub(crate) fn find(sysfs: &Sysfs) -> Result<String, String> {
     let controllers = sysfs.controllers().map_err(|error| format!("cannot look for it: {error}"))?;
-    let mut drives: Vec<_> = controllers
-        .into_iter()
-        .filter(|controller| controller.model == ddlp_csd::MODEL && controller.state == ControllerState::Live)
-        .collect();
-    // Several controllers of one subsystem are several ways to one drive.
-    drives.dedup_by(|next, first| next.subsysnqn == first.subsysnqn);
+    let mut drives: Vec<KernelController> = Vec::new();
+    for controller in controllers {
+        let is_drive = controller.model == ddlp_csd::MODEL && controller.serves_io();
+        // Several controllers of one subsystem are several ways to one drive.
+        let is_known = drives.iter().any(|drive| drive.subsysnqn == controller.subsysnqn);
+        if is_drive && controller.state == ControllerState::Live && !is_known {
+            drives.push(controller);
+        }
+    }
     match &drives[..] {
         [drive] => Ok(drive.node.display().to_string()),
         [] => Err("the kernel is connected to none: ddlp connect tcp://HOST:PORT/NQN connects it".into()),

@@ -1,0 +1,122 @@
+use super::*;
+use ddlp_driver::Host;
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+#[path = "../../../driver/tests/trees/mod.rs"]
+mod trees;
+
+const URL: &str = "tcp://127.0.0.1:1/nqn.2024-01.org.example:a";
+
+/// What is found in a tree, with a tree's root as the root.
+fn found(tree: &str, further: impl FnOnce(&Path)) -> Result<String, String> {
+    let root = tempfile::tempdir().unwrap();
+    trees::plant(root.path(), tree);
+    further(root.path());
+    let rooted = |text: String| text.replace(&*root.path().to_string_lossy(), "");
+    find(&Sysfs::at(root.path().join("sys"), root.path().join("dev"))).map(rooted).map_err(rooted)
+}
+
+/// Sets an attribute of a controller, which need not be there yet.
+fn set(root: &Path, controller: &str, attribute: &str, value: &str) {
+    let folder = root.join("sys/class/nvme").join(controller);
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join(attribute), format!("{value}\n")).unwrap();
+}
+
+/// A further controller of the subsystem of another one.
+fn add(root: &Path, controller: &str, like: &str) {
+    for attribute in ["model", "state", "subsysnqn", "cntrltype"] {
+        let value = fs::read_to_string(root.join("sys/class/nvme").join(like).join(attribute)).unwrap();
+        set(root, controller, attribute, value.trim());
+    }
+}
+
+#[test]
+fn the_one_drive_is_found_beside_other_disks() {
+    assert_eq!(found(trees::DISK_AND_DRIVE, |_| ()), Ok("/dev/nvme1".into()));
+    assert_eq!(found(trees::NO_MULTIPATH, |_| ()), Ok("/dev/nvme0".into()));
+    assert!(found("", |_| ()).unwrap_err().contains("connected to none"));
+}
+
+#[test]
+fn a_drive_without_a_path_does_not_count() {
+    assert_eq!(found(trees::TWO_DRIVES, |_| ()), Ok("/dev/nvme0".into()));
+    let neither = found(trees::TWO_DRIVES, |root| set(root, "nvme0", "state", "connecting"));
+    assert!(neither.unwrap_err().contains("connected to none"));
+}
+
+#[test]
+fn several_controllers_are_one_drive_wherever_they_stand_in_the_list() {
+    assert_eq!(found(trees::TWO_PATHS, |_| ()), Ok("/dev/nvme0".into()));
+    let apart = found(trees::TWO_DRIVES, |root| {
+        set(root, "nvme3", "state", "live");
+        add(root, "nvme5", "nvme0");
+    });
+    assert!(apart.unwrap_err().ends_with("name one of them: /dev/nvme0, /dev/nvme3"));
+    // The first path is away.
+    let second = found(trees::TWO_PATHS, |root| set(root, "nvme0", "state", "connecting"));
+    assert_eq!(second, Ok("/dev/nvme1".into()));
+}
+
+#[test]
+fn a_discovery_controller_is_no_drive() {
+    let discovery = |root: &Path| {
+        add(root, "nvme4", "nvme0");
+        set(root, "nvme4", "subsysnqn", "nqn.2014-08.org.nvmexpress.discovery");
+        set(root, "nvme4", "cntrltype", "discovery");
+    };
+    assert_eq!(found(trees::NO_MULTIPATH, discovery), Ok("/dev/nvme0".into()));
+    let alone = found(trees::NO_MULTIPATH, |root| set(root, "nvme0", "cntrltype", "discovery"));
+    assert!(alone.unwrap_err().contains("connected to none"));
+}
+
+fn identity(endpoint: &Endpoint) -> HostIdentity {
+    match &endpoint.target {
+        Target::Tcp(tcp) => tcp.host.clone(),
+        Target::Kernel(_) => panic!("it is reached by tcp"),
+    }
+}
+
+fn machine() -> (TempDir, Host) {
+    let root = tempfile::tempdir().unwrap();
+    let host = Host::at(root.path(), None);
+    (root, host)
+}
+
+#[test]
+fn ends_of_one_machine_share_its_nqn_and_are_hosts_of_their_own() {
+    let (_root, host) = machine();
+    let ends = [(); 2].map(|()| Endpoint::remote(URL, &host).unwrap());
+    let [first, second] = [identity(&ends[0]), identity(&ends[1])];
+    assert_eq!((Some(&first.nqn), &first.nqn), (host.known().as_ref(), &second.nqn));
+    assert_ne!(first.id, second.id);
+    assert!(ends[0].allow().ends_with(&first.nqn), "{}", ends[0].allow());
+}
+
+#[test]
+fn without_a_place_for_an_nqn_a_run_has_a_passing_one_and_says_so() {
+    let (root, host) = machine();
+    fs::write(root.path().join("var"), "no folder").unwrap();
+    let end = Endpoint::remote(URL, &host).unwrap();
+    let again = identity(&Endpoint::remote(URL, &host).unwrap());
+    assert_ne!(identity(&end).nqn, again.nqn);
+    assert!(end.allow().contains("--host-nqn") && !end.allow().contains(&again.nqn), "{}", end.allow());
+}
+
+#[test]
+fn an_nqn_that_is_none_ends_the_run_and_names_the_file() {
+    let (root, host) = machine();
+    fs::create_dir_all(root.path().join("etc/nvme")).unwrap();
+    fs::write(root.path().join("etc/nvme/hostnqn"), "garbage\n").unwrap();
+    let error = Endpoint::remote(URL, &host).map(drop).unwrap_err();
+    assert!(error.contains("etc/nvme/hostnqn") && error.contains("garbage"), "{error}");
+}
+
+#[test]
+fn drives_of_the_kernel_need_no_nqn() {
+    let (root, host) = machine();
+    Endpoint::remote("/dev/nvme0", &host).unwrap();
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}

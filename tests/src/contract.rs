@@ -1,0 +1,253 @@
+//! What every way to a drive does alike: the contract of [`ddlp_driver::Controller`] and [`ddlp_driver::Queue`], against a real agent.
+//!
+//! [`check`] panics where a way differs. The user-space driver is held to it in `tests/contract.rs`, passthrough through the
+//! kernel's driver in a guest, by the program `ddlp-contract`.
+
+use ddlp_csd::cancel::CancelBatch;
+use ddlp_csd::log::{DriveIdentity, IDENTITY_LOG, LOG_BYTES};
+use ddlp_csd::prepare::{EpochContext, SamplePreparer};
+use ddlp_csd::program::{CorruptPolicy, Program};
+use ddlp_csd::request::BatchRequest;
+use ddlp_csd::slot::Wanted;
+use ddlp_csd::{BLOCK_BYTES, CANCEL_OPCODE, COMPUTE_NSID, DATASET_NSID, PROGRAM_TYPE, RESULTS_NSID};
+use ddlp_dataset::Dataset;
+use ddlp_driver::program::{self, ProgramSlot};
+use ddlp_driver::{
+    AbortOutcome, AdminData, Command, Completion, Controller, DriverError, Queue, Target, Ticket, logpage, namespace,
+};
+use ddlp_nvme::{Csi, IoOpcode, LogId, Status};
+use ddlp_pixels::{Limits, Pipeline};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Longest wait for anything; guests are slow.
+const WITHIN: Duration = Duration::from_secs(60);
+/// Executes in flight.
+const DEPTH: usize = 4;
+const PROGRAM: ProgramSlot = ProgramSlot { nsid: COMPUTE_NSID, index: 0 };
+
+struct Bench {
+    controller: Arc<dyn Controller>,
+    dataset: Box<dyn Dataset>,
+    pack: Vec<u8>,
+    program: Program,
+    slot_bytes: u64,
+}
+
+/// Checks the way to a drive that serves `pack` with at least four slots for four samples of 32 × 32. Nobody else may use it.
+pub fn check(target: &Target, pack: &Path) {
+    let controller = target.connect().expect("the drive is there");
+    let program = Program { pipeline: Pipeline::cifar_train(), limits: Limits::default(), policy: CorruptPolicy::Fail };
+    let identity = identity(controller.as_ref());
+    assert!(identity.slots as usize >= DEPTH);
+    let bench = Bench {
+        controller,
+        dataset: ddlp_dataset::open(pack).expect("a dataset"),
+        pack: std::fs::read(pack).expect("a pack"),
+        program,
+        slot_bytes: identity.slot_bytes,
+    };
+    assert_eq!(&identity.dataset, bench.dataset.identity().as_bytes());
+    bench.admin_commands();
+    let mut queue = bench.controller.open_queue(DEPTH).expect("a queue");
+    bench.blocks(queue.as_mut());
+    bench.load();
+    bench.batches(queue.as_mut());
+    bench.refusals(queue.as_mut());
+    bench.cancelling(queue.as_mut(), matches!(target, Target::Kernel(_)));
+    if let Target::Kernel(_) = target {
+        let error = target.connect().and_then(|second| second.open_queue(1).map(drop)).expect_err("one at a time");
+        assert!(matches!(error, DriverError::InUse { .. }) && error.is_transient(), "{error}");
+    }
+    bench.closing(queue);
+    drop(bench.controller);
+    // A command in flight when the association was closed goes on in the kernel, and keeps others away until it is over.
+    let until = Instant::now() + WITHIN;
+    loop {
+        match target.connect().and_then(|again| again.open_queue(DEPTH).map(drop)) {
+            Err(DriverError::InUse { .. }) if Instant::now() < until => std::thread::sleep(Duration::from_millis(50)),
+            again => return again.expect("it can be used again"),
+        }
+    }
+}
+
+fn identity(controller: &dyn Controller) -> DriveIdentity {
+    let mut page = [0; LOG_BYTES];
+    logpage::read(controller, LogId(IDENTITY_LOG), Csi::NVM, &mut page, WITHIN).expect("a page");
+    DriveIdentity::parse(&page).expect("an identity")
+}
+
+impl Bench {
+    fn admin_commands(&self) {
+        let controller = self.controller.as_ref();
+        let mut page = [0; 512];
+        let error = logpage::read(controller, LogId(0xEE), Csi::NVM, &mut page, WITHIN).expect_err("no such page");
+        assert!(error.is_status(Status::INVALID_LOG_PAGE) && !error.ends_association(), "{error}");
+        let unknown = Command { opcode: 0xFC, ..Command::default() };
+        let completion = controller.admin(&unknown, AdminData::None, WITHIN).expect("a completion");
+        assert!(completion.status().same_code(Status::INVALID_OPCODE), "{}", completion.status());
+        let huge = vec![0; controller.transfer_bytes_max() + 1];
+        let error = controller.admin(&unknown, AdminData::Write(&huge), WITHIN).expect_err("too large");
+        assert!(matches!(error, DriverError::Invalid(_)), "{error}");
+        assert!(controller.is_alive());
+    }
+
+    fn blocks(&self, queue: &mut dyn Queue) {
+        let geometry = namespace::geometry(self.controller.as_ref(), DATASET_NSID, WITHIN).expect("a geometry");
+        assert_eq!(geometry.block_bytes as usize, BLOCK_BYTES);
+        assert_eq!(geometry.blocks as usize, self.pack.len().div_ceil(BLOCK_BYTES));
+        let all = geometry.blocks as usize;
+        for (first, count) in [(0, 1), (all - 1, 1), (1, (all - 1).min(300)), (0, 0)] {
+            let mut buffer = vec![0xEE; count * BLOCK_BYTES];
+            queue.read_blocks(DATASET_NSID, first as u64, &mut buffer, WITHIN).expect("blocks");
+            let there = &self.pack[first * BLOCK_BYTES..self.pack.len().min((first + count) * BLOCK_BYTES)];
+            assert_eq!(&buffer[..there.len()], there, "{count} blocks from {first} on");
+            assert!(buffer[there.len()..].iter().all(|&byte| byte == 0), "behind the pack");
+        }
+        for (first, bytes) in [(all, BLOCK_BYTES), (0, BLOCK_BYTES - 1), (usize::MAX, BLOCK_BYTES)] {
+            let error =
+                queue.read_blocks(DATASET_NSID, first as u64, &mut vec![0; bytes], WITHIN).expect_err("refused");
+            assert!(matches!(error, DriverError::Invalid(_)), "{error}");
+        }
+        let error = queue.read_blocks(9, 0, &mut [0; BLOCK_BYTES], WITHIN).expect_err("no such namespace");
+        assert!(!error.ends_association(), "{error}");
+    }
+
+    fn load(&self) {
+        let bytes = self.program.to_bytes().expect("a program");
+        // The second time it is in the place of one that is active.
+        for _ in 0..2 {
+            program::replace(self.controller.as_ref(), PROGRAM, PROGRAM_TYPE, &bytes, WITHIN).expect("a program");
+        }
+    }
+
+    fn request(&self, batch: u32, slot: u32, samples: u64) -> BatchRequest {
+        let sample_ids = (0..samples).map(|sample| (u64::from(batch) * 3 + sample) % self.dataset.len()).collect();
+        let generation = 1000 + u64::from(batch);
+        BatchRequest { seed: 7, epoch: 3, batch, slot, generation, epoch_samples: self.dataset.len(), sample_ids }
+    }
+
+    fn submit(&self, queue: &mut dyn Queue, request: &BatchRequest) -> Result<Ticket, DriverError> {
+        let (batch, slot) = request.parameters();
+        queue.submit(&program::execute(PROGRAM, batch, slot), request.to_bytes(), WITHIN)
+    }
+
+    /// As many as are possible in flight, with reads meanwhile.
+    fn batches(&self, queue: &mut dyn Queue) {
+        let requests: Vec<BatchRequest> = (0..DEPTH as u32).map(|slot| self.request(slot, slot, 4)).collect();
+        let mut flights = HashMap::new();
+        for request in &requests {
+            let ticket = self.submit(queue, request).expect("room");
+            assert!(flights.insert(ticket, request).is_none(), "tickets are unique");
+        }
+        let error = self.submit(queue, &requests[0]).expect_err("more than the queue's depth");
+        assert!(matches!(error, DriverError::Invalid(_)), "{error}");
+        let mut block = [0; BLOCK_BYTES];
+        queue.read_blocks(DATASET_NSID, 0, &mut block, WITHIN).expect("a read beside the batches");
+        assert_eq!(block[..], self.pack[..BLOCK_BYTES]);
+        while !flights.is_empty() {
+            let (ticket, completion) = next(queue);
+            let request = flights.remove(&ticket).expect("a ticket of ours, once");
+            assert!(completion.status().is_success(), "{}", completion.status());
+            assert_eq!(completion.result, 0, "no corrupt samples");
+            self.assert_slot_holds(queue, request);
+        }
+        assert_eq!(queue.poll(Instant::now()).expect("a live queue"), None);
+    }
+
+    fn assert_slot_holds(&self, queue: &mut dyn Queue, request: &BatchRequest) {
+        let mut slot = vec![0; self.slot_bytes as usize];
+        let lba = u64::from(request.slot) * self.slot_bytes / BLOCK_BYTES as u64;
+        queue.read_blocks(RESULTS_NSID, lba, &mut slot, WITHIN).expect("a slot");
+        let shape = self.program.pipeline.output();
+        let wanted = Wanted {
+            epoch: request.epoch,
+            batch: request.batch,
+            generation: request.generation,
+            sample_ids: &request.sample_ids,
+            shape,
+            dataset_samples: self.dataset.len(),
+            policy: self.program.policy,
+        };
+        let found = wanted.check(&slot).expect("the batch that was asked for");
+        let payload = &slot[found.payload.clone()];
+        found.check_payload(payload).expect("an intact one");
+        let mut preparer = SamplePreparer::new(&self.program);
+        let context = EpochContext { seed: request.seed, epoch: request.epoch };
+        let mut row = vec![0; shape.bytes()];
+        for (&id, there) in request.sample_ids.iter().zip(payload.chunks_exact(shape.bytes())) {
+            preparer.prepare(self.dataset.as_ref(), &self.program, context, id, &mut row);
+            assert_eq!(there, row, "sample {id}");
+        }
+    }
+
+    /// Statuses are completions; the queue goes on.
+    fn refusals(&self, queue: &mut dyn Queue) {
+        let request = self.request(9, 0, 4);
+        let (batch, slot) = request.parameters();
+        let unloaded = ProgramSlot { index: 5, ..PROGRAM };
+        let slotless = BatchRequest { slot: u32::MAX, ..request.clone() };
+        let (far_batch, far_slot) = slotless.parameters();
+        for (command, data, status) in [
+            (program::execute(PROGRAM, batch, slot), vec![0xAB; 100], Status::INVALID_PROGRAM_DATA),
+            (program::execute(PROGRAM, batch, slot), Vec::new(), Status::INVALID_PROGRAM_DATA),
+            (program::execute(unloaded, batch, slot), request.to_bytes(), Status::NO_PROGRAM),
+            (program::execute(PROGRAM, far_batch, far_slot), slotless.to_bytes(), Status::INVALID_FIELD),
+            // More than fits a capsule.
+            (program::execute(PROGRAM, batch, slot), vec![0xAB; 64 << 10], Status::INVALID_PROGRAM_DATA),
+        ] {
+            let ticket = queue.submit(&command, data, WITHIN).expect("room");
+            let (completed, completion) = next(queue);
+            assert_eq!(completed, ticket);
+            assert!(completion.status().same_code(status), "{} for {status}", completion.status());
+        }
+        let read = Command { opcode: IoOpcode::READ.0, nsid: DATASET_NSID, ..Command::default() };
+        let error = queue.submit(&read, vec![0; BLOCK_BYTES], WITHIN).expect_err("data the wrong way");
+        assert!(matches!(error, DriverError::Invalid(_)), "{error}");
+        assert!(self.controller.is_alive());
+    }
+
+    /// By the drive's own command, and by Abort where there is a way to name a command.
+    fn cancelling(&self, queue: &mut dyn Queue, abort_is_impossible: bool) {
+        let tickets: Vec<Ticket> = (0..DEPTH as u32)
+            .map(|slot| self.submit(queue, &self.request(20 + slot, slot, 4)).expect("room"))
+            .collect();
+        let last = CancelBatch { epoch: 3, batch: 20 + DEPTH as u32 - 1 };
+        let command = Command { opcode: CANCEL_OPCODE, cdw10_15: last.dwords(), ..Command::default() };
+        let completion = self.controller.admin(&command, AdminData::None, WITHIN).expect("a completion");
+        let cancelled = completion.success("drive", "cancel").expect("a number");
+        let outcome = queue.abort(tickets[1], WITHIN).expect("an outcome");
+        assert_eq!(outcome == AbortOutcome::Impossible, abort_is_impossible);
+        let finished: HashMap<Ticket, Completion> = (0..DEPTH).map(|_| next(queue)).collect();
+        let status = |index: usize| finished[&tickets[index]].status();
+        let expected = |given_up: bool| if given_up { Status::ABORT_REQUESTED } else { Status::SUCCESS };
+        assert!(status(DEPTH - 1).same_code(expected(cancelled == 1)), "{} of {cancelled}", status(DEPTH - 1));
+        assert!(status(1).same_code(expected(outcome == AbortOutcome::Aborted)), "{} after {outcome:?}", status(1));
+        assert!(status(0).is_success() && status(2).is_success());
+    }
+
+    /// A thread that waits for the drive is woken.
+    fn closing(&self, mut queue: Box<dyn Queue>) {
+        let controller = self.controller.clone();
+        let closer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(200));
+            controller.close();
+        });
+        let error = queue.poll(Instant::now() + 2 * WITHIN).expect_err("closed");
+        assert!(matches!(error, DriverError::Lost { .. }), "{error}");
+        closer.join().expect("no panic");
+        assert!(!self.controller.is_alive());
+        let error = self.submit(queue.as_mut(), &self.request(30, 0, 1)).expect_err("closed");
+        assert!(error.ends_association(), "{error}");
+        let mut page = [0; LOG_BYTES];
+        let error = logpage::read(&*self.controller, LogId(IDENTITY_LOG), Csi::NVM, &mut page, WITHIN);
+        assert!(error.expect_err("closed").ends_association());
+    }
+}
+
+/// The next completion, which has to come.
+fn next(queue: &mut dyn Queue) -> (Ticket, Completion) {
+    queue.poll(Instant::now() + WITHIN).expect("a live queue").expect("a completion in time")
+}

@@ -1,0 +1,118 @@
+//! Machines as agents with a list of allowed hosts know them: by one NQN, whatever runs there.
+
+use ddlp_host::{DriveSpec, Host, LoaderBuilder, Strategy};
+use ddlp_tests::agent::{Agent, program};
+use ddlp_tests::photos::Photos;
+use ddlp_tests::runs::{Run, chain, loader};
+use std::path::Path;
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+const SAMPLES: u32 = 160;
+
+/// An agent that serves one machine, without an identity of its own in the kernel's files.
+struct Scene {
+    photos: Photos,
+    _machine: TempDir,
+    host: Host,
+    nqn: String,
+    agent: Agent,
+}
+
+impl Scene {
+    fn new(extra: &[&str]) -> Self {
+        let (photos, machine) = (Photos::new(SAMPLES), tempfile::tempdir().expect("a folder"));
+        let host = Host::at(machine.path(), None);
+        let nqn = host.identity().expect("it can be kept").nqn;
+        let agent = serve(&photos, &nqn, extra);
+        Self { photos, _machine: machine, host, nqn, agent }
+    }
+
+    fn run(&self, host: &Host) -> LoaderBuilder {
+        let drive = DriveSpec::Remote(self.agent.url());
+        loader(&self.photos.pack()).strategy(Strategy::Csd).host(host.clone()).drive(drive)
+    }
+}
+
+/// Starts an agent that serves a host of this NQN alone.
+fn serve(photos: &Photos, nqn: &str, extra: &[&str]) -> Agent {
+    let config = photos.scratch().join("drive.toml");
+    std::fs::write(&config, format!("allowed-hosts = [\"{nqn}\"]")).expect("a file");
+    let config = ["--config", config.to_str().expect("text")];
+    Agent::start(&photos.pack(), &photos.scratch().join("state"), &[&config[..], extra].concat())
+}
+
+fn ddlp(folder: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(program("ddlp"));
+    command.current_dir(folder).args(words).output().expect("the program starts")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+#[test]
+fn a_machine_that_is_allowed_is_served_and_another_is_told_what_to_allow() {
+    let scene = Scene::new(&[]);
+    let run = Run::of(scene.run(&scene.host));
+    run.assert_exactly_once(1, SAMPLES.into());
+    assert_eq!(run.drive_batches(), run.order.len());
+
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let stranger = Host::at(elsewhere.path(), None);
+    let error = chain(&scene.run(&stranger).build().err().expect("refused"));
+    let nqn = stranger.known().expect("kept for the next time");
+    assert!(error.contains("allowed-hosts") && error.ends_with(&nqn), "{error}");
+    assert_ne!(nqn, scene.nqn);
+}
+
+#[test]
+fn two_runs_of_one_machine_share_an_agent_and_stay_apart() {
+    // Both take the lowest slots first, and each would write into those of the other, were they one host.
+    let scene = &Scene::new(&[]);
+    let reference = Run::of(loader(&scene.photos.pack()).epochs(2));
+    let runs = std::thread::scope(|scope| {
+        let start = |strategy| {
+            let builder = scene.run(&scene.host).epochs(2).threads(1).strategy(strategy);
+            scope.spawn(|| Run::of(builder))
+        };
+        [start(Strategy::Mte), start(Strategy::Wrr)].map(|run| run.join().expect("it ends well"))
+    });
+    for run in &runs {
+        run.assert_exactly_once(2, SAMPLES.into());
+        assert_eq!(run.digest, reference.digest);
+        assert!(run.troubles().is_empty(), "slots of one run are not given to another: {:?}", run.report.faults);
+    }
+}
+
+#[test]
+fn the_command_line_may_name_the_host() {
+    let scene = Scene::new(&["--discovery", "0"]);
+    let (pack, url) = (scene.photos.pack(), scene.agent.url());
+    let run = |nqn: &str| {
+        let job = ["run", pack.to_str().expect("text"), "--batch", "8", "--strategy", "csd", "--quiet"];
+        ddlp(scene.photos.scratch(), &[&job[..], &["--drive", &url, "--host-nqn", nqn]].concat())
+    };
+    let served = run(&scene.nqn);
+    assert!(served.status.success(), "{}", text(&served.stderr));
+    let refused = run("nqn.2024-01.org.example:stranger");
+    assert!(!refused.status.success());
+    let said = text(&refused.stderr);
+    assert!(said.contains("must name this host, nqn.2024-01.org.example:stranger"), "{said}");
+}
+
+#[test]
+fn an_agent_tells_a_host_that_it_allows_which_drive_it_is() {
+    let scene = Scene::new(&["--discovery", "0"]);
+    let stranger = "nqn.2014-08.org.nvmexpress:uuid:07070707-0707-4707-8707-070707070707";
+    for place in [scene.agent.address(), scene.agent.discovery().expect("it was asked for")] {
+        let list = |nqn| ddlp(scene.photos.scratch(), &["connect", "--list", place, "--host-nqn", nqn]);
+        let listed = list(&scene.nqn);
+        assert!(listed.status.success(), "{}", text(&listed.stderr));
+        assert_eq!(text(&listed.stdout), format!("{}\n", scene.agent.url()));
+        let refused = list(stranger);
+        assert!(!refused.status.success());
+        let said = text(&refused.stderr);
+        assert!(said.contains("allowed hosts") && said.contains(stranger), "{said}");
+    }
+}
