@@ -180,7 +180,7 @@ fn every_wrong_io_command_has_its_status() {
     let (entry, data) = execute(&images::request(1, 2, vec![0]), 0);
     assert!(bench.status(queue, entry, &data).same_code(Status::INVALID_FIELD));
     assert!(bench.started.is_empty());
-    assert_eq!(bench.subsystem.counters().errors, 2 + 9 + 2);
+    assert_eq!(bench.subsystem.counters().errors, 2 + 1 + 9 + 2);
 }
 
 #[test]
