@@ -2,6 +2,7 @@
 
 mod host;
 
+use ddlp_csd::request::BatchRequest;
 use ddlp_device::controller::{IO_QUEUES_MAX, Output, Payload, QUEUE_ENTRIES_MAX};
 use ddlp_nvme::admin::{GetLogPage, SetFeatures};
 use ddlp_nvme::fabrics::{
@@ -165,6 +166,9 @@ fn every_wrong_io_command_has_its_status() {
         (with(|entry| entry.data.length = (1 << 20).into()), Status::SGL_DATA_LENGTH),
         (with(|entry| entry.data.kind = 0), Status::SGL_DESCRIPTOR_TYPE),
     ];
+    let foreign = BatchRequest { program: request.program ^ 1, ..request.clone() };
+    let (entry, foreign) = execute(&foreign, 0);
+    assert!(bench.status(queue, entry, &foreign).same_code(Status::PROGRAM_NOT_ACTIVATED), "for another program");
     for (entry, status) in cases {
         let found = bench.status(queue, entry, &data);
         assert!(found.same_code(status), "{entry:?}: {found}, {status} expected");
@@ -176,7 +180,7 @@ fn every_wrong_io_command_has_its_status() {
     let (entry, data) = execute(&images::request(1, 2, vec![0]), 0);
     assert!(bench.status(queue, entry, &data).same_code(Status::INVALID_FIELD));
     assert!(bench.started.is_empty());
-    assert_eq!(bench.subsystem.counters().errors, 2 + 9 + 2);
+    assert_eq!(bench.subsystem.counters().errors, 2 + 1 + 9 + 2);
 }
 
 #[test]

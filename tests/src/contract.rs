@@ -116,17 +116,27 @@ impl Bench {
     }
 
     fn load(&self) {
-        let bytes = self.program.to_bytes().expect("a program");
+        let (bytes, id) = (self.program.to_bytes().expect("a program"), self.program.id().expect("an identifier"));
         // The second time it is in the place of one that is active.
         for _ in 0..2 {
-            program::replace(self.controller.as_ref(), PROGRAM, PROGRAM_TYPE, &bytes, WITHIN).expect("a program");
+            program::replace(self.controller.as_ref(), PROGRAM, PROGRAM_TYPE, id, &bytes, WITHIN).expect("a program");
         }
     }
 
     fn request(&self, batch: u32, slot: u32, samples: u64) -> BatchRequest {
         let sample_ids = (0..samples).map(|sample| (u64::from(batch) * 3 + sample) % self.dataset.len()).collect();
         let generation = 1000 + u64::from(batch);
-        BatchRequest { seed: 7, epoch: 3, batch, slot, generation, epoch_samples: self.dataset.len(), sample_ids }
+        let program = self.program.id().expect("an identifier");
+        BatchRequest {
+            program,
+            seed: 7,
+            epoch: 3,
+            batch,
+            slot,
+            generation,
+            epoch_samples: self.dataset.len(),
+            sample_ids,
+        }
     }
 
     fn submit(&self, queue: &mut dyn Queue, request: &BatchRequest) -> Result<Ticket, DriverError> {
@@ -188,6 +198,7 @@ impl Bench {
         let request = self.request(9, 0, 4);
         let (batch, slot) = request.parameters();
         let unloaded = ProgramSlot { index: 5, ..PROGRAM };
+        let foreign = BatchRequest { program: request.program ^ 1, ..request.clone() };
         let slotless = BatchRequest { slot: u32::MAX, ..request.clone() };
         let (far_batch, far_slot) = slotless.parameters();
         for (command, data, status) in [
@@ -195,6 +206,7 @@ impl Bench {
             (program::execute(PROGRAM, batch, slot), Vec::new(), Status::INVALID_PROGRAM_DATA),
             (program::execute(unloaded, batch, slot), request.to_bytes(), Status::NO_PROGRAM),
             (program::execute(PROGRAM, far_batch, far_slot), slotless.to_bytes(), Status::INVALID_FIELD),
+            (program::execute(PROGRAM, batch, slot), foreign.to_bytes(), Status::PROGRAM_NOT_ACTIVATED),
             // More than fits a capsule.
             (program::execute(PROGRAM, batch, slot), vec![0xAB; 64 << 10], Status::INVALID_PROGRAM_DATA),
         ] {

@@ -240,6 +240,10 @@ fn order(
         tracing::debug!(%error, command_id = entry.command_id.get(), "batch request refused");
         Status::INVALID_PROGRAM_DATA
     })?;
+    if program.id().map_err(|_| Status::INTERNAL)? != request.program {
+        // Another run of the same host has put its own program there.
+        return Err(Status::PROGRAM_NOT_ACTIVATED);
+    }
     if request.parameters() != (command.parameter1, command.parameter2) || request.slot >= geometry.slots {
         return Err(Status::INVALID_FIELD);
     }

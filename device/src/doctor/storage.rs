@@ -5,7 +5,7 @@
 use super::finding::{Finding, bytes};
 use ddlp_csd::BLOCK_BYTES;
 use ddlp_dataset::Dataset;
-use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
+use nix::fcntl::{FcntlArg, OFlag, PosixFadviseAdvice, fcntl, posix_fadvise};
 use serde::Serialize;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
@@ -183,16 +183,6 @@ fn cached(path: &Path, speed: &mut Speed) -> io::Result<File> {
     Ok(file)
 }
 
-/// A file that is gone when this is dropped.
-struct Removed(PathBuf);
-
-impl Drop for Removed {
-    fn drop(&mut self) {
-        // What cannot be removed is left, under a name that says whose it is.
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
 /// Writes a file of its own in the folder: the slots of a running agent stay untouched.
 fn write(folder: &Path) -> io::Result<Speed> {
     let path = folder.join(format!(".ddlp-doctor-{}", std::process::id()));
@@ -205,7 +195,8 @@ fn write(folder: &Path) -> io::Result<Speed> {
         }
         opened => (opened?, true),
     };
-    let _removed = Removed(path.clone());
+    // From here on nothing is left of it, however this ends.
+    fs::remove_file(&path)?;
     let room = nix::sys::statvfs::fstatvfs(&file)?;
     let most = (room.blocks_available() as u64).saturating_mul(room.fragment_size() as u64) / 4;
     let mut block = Block::new();
@@ -215,7 +206,8 @@ fn write(folder: &Path) -> io::Result<Speed> {
         match file.write_all(block.get()) {
             Err(error) if is_direct && error.kind() == ErrorKind::InvalidInput => {
                 is_direct = false;
-                file = File::options().write(true).open(&path)?;
+                let flags = OFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFL)?);
+                fcntl(&file, FcntlArg::F_SETFL(flags - OFlag::O_DIRECT))?;
             }
             written => {
                 written?;

@@ -30,7 +30,8 @@ pub fn program(policy: CorruptPolicy) -> Program {
 pub fn request(batch: u32, slot: u32, sample_ids: Vec<u64>) -> BatchRequest {
     let epoch_samples = sample_ids.iter().max().unwrap() + 1;
     let generation = 1000 + u64::from(batch);
-    BatchRequest { seed: 7, epoch: 3, batch, slot, generation, epoch_samples, sample_ids }
+    let program = program(CorruptPolicy::Fail).id().unwrap();
+    BatchRequest { program, seed: 7, epoch: 3, batch, slot, generation, epoch_samples, sample_ids }
 }
 
 /// What a slot has to hold: records, and rows without gaps.

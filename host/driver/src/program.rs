@@ -21,11 +21,12 @@ pub struct ProgramSlot {
     pub index: u16,
 }
 
-/// Loads a program of type `kind` (PTYPE) piece by piece; `timeout` is that of each piece.
+/// Loads a program of type `kind` (PTYPE) and unique identifier `id` (PUID) piece by piece; `timeout` is that of each piece.
 pub fn load(
     controller: &dyn Controller,
     slot: ProgramSlot,
     kind: u8,
+    id: u64,
     program: &[u8],
     timeout: Duration,
 ) -> Result<(), DriverError> {
@@ -36,7 +37,8 @@ pub fn load(
     let mut offset = 0;
     for piece in program.chunks(piece_bytes) {
         let bytes = piece.len() as u32;
-        let request = LoadProgram { index: slot.index, kind, program_bytes, bytes, offset, ..LoadProgram::default() };
+        let request =
+            LoadProgram { index: slot.index, kind, unload: false, id_kind: 1, program_bytes, id, bytes, offset };
         let command = admin(AdminOpcode::LOAD_PROGRAM, slot.nsid, request.dwords());
         run(controller, &command, AdminData::Write(piece), timeout)?;
         offset += bytes;
@@ -50,23 +52,22 @@ pub fn replace(
     controller: &dyn Controller,
     slot: ProgramSlot,
     kind: u8,
+    id: u64,
     program: &[u8],
     timeout: Duration,
 ) -> Result<(), DriverError> {
     let until = Instant::now() + timeout;
     loop {
-        let loaded = match load(controller, slot, kind, program, timeout) {
-            Err(error) if error.is_status(Status::PROGRAM_IN_USE) => {
-                select(controller, slot, ProgramActivation::DEACTIVATE, timeout)
-            }
-            Err(error) => return Err(error),
+        let in_use = match load(controller, slot, kind, id, program, timeout) {
             Ok(()) => return activate(controller, slot, timeout),
+            Err(error) if error.is_status(Status::PROGRAM_IN_USE) => error,
+            Err(error) => return Err(error),
         };
-        match loaded {
-            Err(error) if error.is_status(Status::PROGRAM_IN_USE) && Instant::now() < until => {
-                std::thread::sleep(IN_USE_LOOK);
-            }
-            done => done?,
+        match select(controller, slot, ProgramActivation::DEACTIVATE, timeout) {
+            Err(error) if !error.is_status(Status::PROGRAM_IN_USE) => return Err(error),
+            _ if Instant::now() >= until => return Err(in_use),
+            Ok(()) => {}
+            Err(_) => std::thread::sleep(IN_USE_LOOK),
         }
     }
 }

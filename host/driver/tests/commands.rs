@@ -153,10 +153,10 @@ fn programs_are_loaded_in_pieces() {
     let peer = Peer::honest(Config::default());
     let controller = tcp::connect(&peer.target()).unwrap();
     let program: Vec<u8> = (0..20_000u32).map(|at| (at / 7) as u8).collect();
-    program::load(controller.as_ref(), SLOT, 0xC0, &program, LONG).unwrap();
+    program::load(controller.as_ref(), SLOT, 0xC0, 77, &program, LONG).unwrap();
     program::activate(controller.as_ref(), SLOT, LONG).unwrap();
     assert_eq!(*peer.shared.program.lock().unwrap(), program);
-    assert!(program::load(controller.as_ref(), SLOT, 0xC0, &[], LONG).is_err());
+    assert!(program::load(controller.as_ref(), SLOT, 0xC0, 77, &[], LONG).is_err());
 }
 
 #[test]

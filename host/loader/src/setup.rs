@@ -17,6 +17,11 @@ use ddlp_driver::DriverError;
 use ddlp_driver::sysfs::Sysfs;
 use ddlp_nvme::Status;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a drive of the kernel's may be held by what a run that has just ended left in flight, and how often it is tried.
+const HELD_WITHIN: Duration = Duration::from_secs(3);
+const HELD_LOOK: Duration = Duration::from_millis(50);
 
 /// Result slots of a local drive, unless the strategy can use more.
 const LOCAL_SLOTS: u32 = 16;
@@ -204,8 +209,16 @@ impl Setup {
     }
 
     fn connect(&self, options: &LoaderBuilder, endpoint: &Endpoint) -> Result<Link, String> {
-        drive::connect(endpoint, &self.expected, &self.program, options.drive_depth)
-            .map_err(|error| unusable(&error, endpoint))
+        let until = Instant::now() + HELD_WITHIN;
+        loop {
+            match drive::connect(endpoint, &self.expected, &self.program, options.drive_depth, |_| {}) {
+                // Or the kernel has not made the drive's nodes yet.
+                Err(LinkError::Driver(error)) if endpoint.is_settling(&error) && Instant::now() < until => {
+                    std::thread::sleep(HELD_LOOK);
+                }
+                connected => return connected.map_err(|error| unusable(&error, endpoint)),
+            }
+        }
     }
 
     /// Slots for a local drive: for `mte` the whole tail, as far as memory allows.

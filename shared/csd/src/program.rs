@@ -112,6 +112,14 @@ impl Program {
         Ok(bytes)
     }
 
+    /// What the program is called: the first eight bytes of the BLAKE3 of [`Self::to_bytes`], little-endian. Load Program carries it as
+    /// PUID, and each batch request names the program that it is for.
+    pub fn id(&self) -> Result<u64, ProgramError> {
+        let digest = *blake3::hash(&self.to_bytes()?).as_bytes();
+        let (first, _) = digest.split_first_chunk::<8>().expect("a digest has 32 bytes");
+        Ok(u64::from_le_bytes(*first))
+    }
+
     /// Parses and validates a program.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ProgramError> {
         if bytes.len() > PROGRAM_BYTES_MAX {

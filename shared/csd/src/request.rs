@@ -35,6 +35,9 @@ const VERSION: u32 = 1;
 /// Work order for one batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchRequest {
+    /// Identifier of the program that is to run ([`crate::program::Program::id`]). Several runs may be one host to a drive, and
+    /// have loaded another one at the same index meanwhile.
+    pub program: u64,
     /// Seed of the run.
     pub seed: u64,
     /// Epoch the draws belong to.
@@ -106,7 +109,8 @@ struct Header {
     generation: U64,
     epoch_samples: U64,
     crc: U32,
-    reserved: [u8; 12],
+    program: U64,
+    reserved: [u8; 4],
 }
 /// Bytes of a request without its sample ids.
 pub const HEADER_BYTES: usize = 64;
@@ -139,7 +143,8 @@ impl BatchRequest {
             generation: self.generation.into(),
             epoch_samples: self.epoch_samples.into(),
             crc: 0.into(),
-            reserved: [0; 12],
+            program: self.program.into(),
+            reserved: [0; 4],
         };
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.sample_ids.len() * 8);
         bytes.extend_from_slice(header.as_bytes());
@@ -180,6 +185,7 @@ impl BatchRequest {
             sample_ids.push(id);
         }
         Ok(Self {
+            program: header.program.get(),
             seed: header.seed.get(),
             epoch: header.epoch.get(),
             batch: header.batch.get(),
@@ -197,9 +203,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn request() -> impl Strategy<Value = BatchRequest> {
-        (any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>(), any::<u64>(), 1u64..1 << 40).prop_flat_map(
-            |(seed, epoch, batch, slot, generation, epoch_samples)| {
+        (any::<u64>(), any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>(), any::<u64>(), 1u64..1 << 40)
+            .prop_flat_map(|(program, seed, epoch, batch, slot, generation, epoch_samples)| {
                 proptest::collection::vec(0..epoch_samples, 1..40).prop_map(move |sample_ids| BatchRequest {
+                    program,
                     seed,
                     epoch,
                     batch,
@@ -208,8 +215,7 @@ mod tests {
                     epoch_samples,
                     sample_ids,
                 })
-            },
-        )
+            })
     }
 
     proptest! {
@@ -242,6 +248,7 @@ mod tests {
     #[test]
     fn ids_outside_the_epoch_are_refused() {
         let mut request = BatchRequest {
+            program: 8,
             seed: 1,
             epoch: 2,
             batch: 3,

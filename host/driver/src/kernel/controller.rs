@@ -79,6 +79,14 @@ impl KernelController {
         Ok(limit.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX))
     }
 
+    /// The namespaces that the controller has: the kernel's view of them may be on its way still.
+    fn active_namespaces(&self) -> Result<Vec<u32>, DriverError> {
+        let request = Identify { cns: Cns::ACTIVE_NAMESPACES, ..Identify::default() };
+        let page = identify(self, 0, request, super::IDENTIFY_WITHIN)?;
+        let entries = page.chunks_exact(4).map(|nsid| u32::from_le_bytes([nsid[0], nsid[1], nsid[2], nsid[3]]));
+        Ok(entries.take_while(|&nsid| nsid != 0).collect())
+    }
+
     pub(super) fn association(&self) -> &Association {
         &self.0
     }
@@ -114,13 +122,13 @@ impl Association {
 
     pub(super) fn check(&self) -> Result<(), DriverError> {
         if self.is_lost() {
-            return Err(self.lose("closed by this host"));
+            return Err(self.lose("it was lost before, or closed by this host"));
         }
         Ok(())
     }
 
+    /// The caller's patience is over. The association itself goes on, so that what runs there can be cancelled.
     pub(super) fn timed_out(&self, what: &str, after: Duration) -> DriverError {
-        self.lost.store(true, Ordering::Release);
         DriverError::TimedOut { peer: self.peer().to_owned(), what: what.to_owned(), after }
     }
 
@@ -130,6 +138,10 @@ impl Association {
         }
         match Ring::new(kind, commands) {
             Ok(ring) => Ok(Lane::Ring(Box::new(ring))),
+            Err(error) if self.passthrough == Passthrough::Auto => {
+                tracing::debug!(%error, "no io_uring for passthrough, a command goes by ioctl");
+                Ok(Lane::Threads(Threads::new(kind)))
+            }
             Err(error) => Err(DriverError::Invalid(format!("{}: no io_uring for passthrough: {error}", self.peer()))),
         }
     }
@@ -227,7 +239,7 @@ impl Controller for KernelController {
         if !(1..=most).contains(&depth) {
             return Err(DriverError::Invalid(format!("queue depth {depth}, 1 to {most} possible at {}", self.peer())));
         }
-        self.0.nodes.hold()?;
+        self.0.nodes.hold(&self.active_namespaces()?)?;
         let lane = self.0.lane(Kind::Io, depth + READS_IN_FLIGHT)?;
         Ok(Box::new(KernelQueue::new(self.clone(), lane, depth)))
     }

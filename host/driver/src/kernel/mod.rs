@@ -4,7 +4,7 @@
 //! - `controller`: admin commands; what the kernel's answers mean. `queue`: commands in flight and reads.
 //! - `lane`: how commands travel: `ring` (io_uring) or threads in ioctls. `passthrough`: the kernel's structures.
 //!
-//! The kernel owns the association. It reconnects by itself, to a drive that has forgotten the programs of this host then, and a
+//! The kernel owns the association. It reconnects by itself, to a drive that may have forgotten the programs of this host, and a
 //! time-out of a single command makes it cut the whole association: a command gets the caller's limit plus
 //! [`GRACE`], so that the caller gives up first. Nobody can name a command to Abort here ([`crate::AbortOutcome::Impossible`]), and
 //! dropping a controller ends nothing on the drive: who gives up cancels what runs there by a command of the drive's own.
@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Largest transfer of one command, whatever the controller allows: the kernel maps at most 256 pages of a request.
+/// Largest transfer of one command, whatever the controller allows: half of the 256 pages that the kernel maps of a request at most.
 pub const TRANSFER_BYTES_MAX: usize = 512 << 10;
 /// Commands in flight of one queue at most, reads included.
 pub const COMMANDS_MAX: usize = 256;

@@ -8,9 +8,9 @@ use super::KernelTarget;
 use super::controller::open_node;
 use crate::error::DriverError;
 use crate::sysfs::{ControllerState, KernelController as Known, Sysfs};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(super) struct Nodes {
@@ -19,9 +19,8 @@ pub(super) struct Nodes {
     /// Instance name, `nvme0`.
     name: String,
     controller: Arc<File>,
-    /// Generic nodes by NSID.
-    paths: HashMap<u32, PathBuf>,
-    held: Mutex<HashMap<u32, Arc<File>>>,
+    /// Generic nodes by NSID, once they are held.
+    held: Mutex<BTreeMap<u32, Arc<File>>>,
 }
 
 impl Nodes {
@@ -31,10 +30,8 @@ impl Nodes {
             std::io::ErrorKind::InvalidInput => DriverError::Invalid(error.to_string()),
             _ => DriverError::Lost { peer: peer.clone(), reason: error.to_string() },
         })?;
-        let paths = known.namespaces.iter();
-        let paths = paths.filter_map(|namespace| Some((namespace.nsid, namespace.generic.clone()?))).collect();
         let controller = Arc::new(open_node(&known.node)?);
-        Ok(Self { peer, sysfs: target.sysfs.clone(), name: known.name, controller, paths, held: Mutex::default() })
+        Ok(Self { peer, sysfs: target.sysfs.clone(), name: known.name, controller, held: Mutex::default() })
     }
 
     pub(super) fn peer(&self) -> &str {
@@ -46,11 +43,19 @@ impl Nodes {
         self.controller.clone()
     }
 
-    /// Opens and locks the generic nodes of all namespaces, unless that has been done.
-    pub(super) fn hold(&self) -> Result<(), DriverError> {
+    /// Opens and locks the generic nodes of these namespaces, in the order of their NSIDs, unless that has been done.
+    pub(super) fn hold(&self, nsids: &[u32]) -> Result<(), DriverError> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if held.is_empty() {
-            *held = self.paths.iter().map(|(&nsid, path)| Ok((nsid, self.lock(path)?))).collect::<Result<_, _>>()?;
+            let lost = |reason: String| DriverError::Lost { peer: self.peer.clone(), reason };
+            let known = self.sysfs.controller(&self.name).map_err(|error| lost(error.to_string()))?;
+            let node = |&nsid: &u32| {
+                let path = known.namespace(nsid).and_then(|namespace| namespace.generic.as_deref());
+                let path =
+                    path.ok_or_else(|| lost(format!("there is no generic node (/dev/ng…) of namespace {nsid} yet")));
+                Ok((nsid, self.lock(path?)?))
+            };
+            *held = nsids.iter().map(node).collect::<Result<_, DriverError>>()?;
         }
         Ok(())
     }
@@ -71,9 +76,7 @@ impl Nodes {
     /// The generic node of a namespace, once they are held.
     pub(super) fn namespace(&self, nsid: u32) -> Result<Arc<File>, DriverError> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.get(&nsid).cloned().ok_or_else(|| {
-            DriverError::Invalid(format!("{} has no generic node (/dev/ng…) for namespace {nsid}", self.peer))
-        })
+        held.get(&nsid).cloned().ok_or_else(|| DriverError::Invalid(format!("{} has no namespace {nsid}", self.peer)))
     }
 
     /// An error while the path to the drive is not there, or the controller is gone.

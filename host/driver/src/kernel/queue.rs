@@ -12,7 +12,7 @@ use crate::error::DriverError;
 use crate::reads::{READS_IN_FLIGHT, ReadPlan};
 use ddlp_nvme::Status;
 use ddlp_nvme::code::Direction;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,8 @@ pub(super) struct KernelQueue {
     controller: KernelController,
     lane: Lane,
     depth: usize,
-    in_flight: usize,
+    /// Tags of submitted commands in flight. Others are reads, whose reader may have given up.
+    in_flight: HashSet<u64>,
     next_tag: u64,
     finished: VecDeque<(Ticket, Completion)>,
     /// Buffers for reads, kept for the next ones.
@@ -29,7 +30,15 @@ pub(super) struct KernelQueue {
 
 impl KernelQueue {
     pub(super) fn new(controller: KernelController, lane: Lane, depth: usize) -> Self {
-        Self { controller, lane, depth, in_flight: 0, next_tag: 0, finished: VecDeque::new(), spare: Vec::new() }
+        Self {
+            controller,
+            lane,
+            depth,
+            in_flight: HashSet::new(),
+            next_tag: 0,
+            finished: VecDeque::new(),
+            spare: Vec::new(),
+        }
     }
 
     fn start(&mut self, command: &Command, data: Data, within: Duration) -> Result<u64, DriverError> {
@@ -48,7 +57,9 @@ impl KernelQueue {
 
     /// Keeps the completion of a submitted command.
     fn keep(&mut self, finished: Finished) -> Result<(), DriverError> {
-        self.in_flight -= 1;
+        if !self.in_flight.remove(&finished.tag) {
+            return Ok(());
+        }
         let completion = self.controller.association().judge(finished.outcome, "a command")?;
         self.finished.push_back((Ticket(finished.tag), completion));
         Ok(())
@@ -93,8 +104,8 @@ impl KernelQueue {
 
 impl Queue for KernelQueue {
     fn submit(&mut self, command: &Command, data: Vec<u8>, within: Duration) -> Result<Ticket, DriverError> {
-        if self.in_flight >= self.depth {
-            return Err(DriverError::Invalid(format!("{} commands are in flight already", self.in_flight)));
+        if self.in_flight.len() >= self.depth {
+            return Err(DriverError::Invalid(format!("{} commands are in flight already", self.in_flight.len())));
         }
         let most = self.controller.transfer_bytes_max();
         if data.len() > most {
@@ -106,8 +117,8 @@ impl Queue for KernelQueue {
             return Err(DriverError::Invalid(format!("opcode {opcode:02X}h takes no data from the host")));
         }
         let data = if data.is_empty() { Data::None } else { Data::Write(data) };
-        let tag = self.start(command, data, within)?;
-        self.in_flight += 1;
+        let tag = self.start(command, data, within + GRACE)?;
+        self.in_flight.insert(tag);
         Ok(Ticket(tag))
     }
 
@@ -115,8 +126,11 @@ impl Queue for KernelQueue {
         if let Some(finished) = self.finished.pop_front() {
             return Ok(Some(finished));
         }
-        if let Some(finished) = self.next(deadline)? {
-            self.keep(finished)?;
+        while self.finished.is_empty() {
+            match self.next(deadline)? {
+                Some(finished) => self.keep(finished)?,
+                None => break,
+            }
         }
         Ok(self.finished.pop_front())
     }

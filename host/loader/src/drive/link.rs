@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::schedule::BatchId;
 
-/// Where the program goes; indices belong to the association.
+/// Where the program goes.
 const PROGRAM: ProgramSlot = ProgramSlot { nsid: COMPUTE_NSID, index: 0 };
 /// Longest wait for an admin command.
 const ADMIN_WITHIN: Duration = Duration::from_secs(5);
@@ -47,6 +47,8 @@ pub(crate) struct Link {
     controller: Arc<dyn Controller>,
     queue: Box<dyn Queue>,
     pub identity: DriveIdentity,
+    /// Identifier of the program that is loaded.
+    pub program: u64,
 }
 
 impl Link {
@@ -65,11 +67,12 @@ impl Link {
         check_identity(&identity, expected)?;
         let results = namespace::geometry(&*controller, RESULTS_NSID, ADMIN_WITHIN)?;
         check_capacity(&identity, u128::from(results.blocks) * u128::from(results.block_bytes))?;
-        let bytes = work.to_bytes().map_err(|error| LinkError::Refused(error.to_string()))?;
+        let refused = |error: ddlp_csd::program::ProgramError| LinkError::Refused(error.to_string());
+        let (bytes, id) = (work.to_bytes().map_err(refused)?, work.id().map_err(refused)?);
         // The queue comes first: whoever has it has the drive to itself, and may replace the program that is there.
         let queue = controller.open_queue(depth)?;
-        program::replace(&*controller, PROGRAM, PROGRAM_TYPE, &bytes, ADMIN_WITHIN)?;
-        Ok(Self { queue, controller, identity })
+        program::replace(&*controller, PROGRAM, PROGRAM_TYPE, id, &bytes, ADMIN_WITHIN)?;
+        Ok(Self { queue, controller, identity, program: id })
     }
 
     /// `within`: see [`Queue::submit`].

@@ -150,6 +150,8 @@ impl LocalAgent {
     fn spawn(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<(), AgentError> {
         let inherited = self.memory.as_ref().map(AsRawFd::as_raw_fd);
         let mut command = Command::new(&self.program);
+        // What is to be told to the service manager of this process is this process's to tell.
+        command.env_remove("NOTIFY_SOCKET");
         command.args(&self.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         // SAFETY: between fork and exec only fcntl and prctl are called, which are async-signal-safe.
         unsafe {

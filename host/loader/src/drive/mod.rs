@@ -17,12 +17,13 @@ mod tests;
 
 use ddlp_driver::host::HostError;
 use ddlp_driver::sysfs::{ControllerState, KernelController, Sysfs};
-use ddlp_driver::{DriverError, Host, HostIdentity, Target};
+use ddlp_driver::{Controller, DriverError, Host, HostIdentity, Target};
 pub(crate) use link::{Expected, Link, LinkError};
 pub(crate) use local::{AgentError, LocalAgent};
 pub(crate) use prong::{DriveProng, DriveSetup};
 pub(crate) use slots::{SlotLease, SlotTable};
 use std::path::PathBuf;
+use std::sync::{Arc, Weak};
 
 /// A drive to use.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,6 +103,13 @@ impl Endpoint {
         Ok(Self { agent: None, target, unkept })
     }
 
+    /// A drive of the kernel's may be used in a moment: it is held still by a run that has just ended, or being looked through by the
+    /// kernel.
+    pub fn is_settling(&self, error: &DriverError) -> bool {
+        let Target::Kernel(kernel) = &self.target else { return false };
+        matches!(error, DriverError::InUse { .. } | DriverError::Lost { .. }) && kernel.node.exists()
+    }
+
     /// What helps when the drive does not allow this host.
     pub fn allow(&self) -> String {
         match (&self.target, &self.unkept) {
@@ -130,16 +138,20 @@ impl Endpoint {
 pub(crate) fn find(sysfs: &Sysfs) -> Result<String, String> {
     let controllers = sysfs.controllers().map_err(|error| format!("cannot look for it: {error}"))?;
     let mut drives: Vec<KernelController> = Vec::new();
+    let mut away = Vec::new();
     for controller in controllers {
         let is_drive = controller.model == ddlp_csd::MODEL && controller.serves_io();
         // Several controllers of one subsystem are several ways to one drive.
         let is_known = drives.iter().any(|drive| drive.subsysnqn == controller.subsysnqn);
-        if is_drive && controller.state == ControllerState::Live && !is_known {
+        if is_drive && controller.state != ControllerState::Live {
+            away.push(format!("{} is {}", controller.node.display(), controller.state.as_str()));
+        } else if is_drive && !is_known {
             drives.push(controller);
         }
     }
     match &drives[..] {
         [drive] => Ok(drive.node.display().to_string()),
+        [] if !away.is_empty() => Err(format!("no way to it is live: {}", away.join(", "))),
         [] => Err("the kernel is connected to none: ddlp connect tcp://HOST:PORT/NQN connects it".into()),
         several => {
             let nodes: Vec<String> = several.iter().map(|drive| drive.node.display().to_string()).collect();
@@ -148,12 +160,16 @@ pub(crate) fn find(sysfs: &Sysfs) -> Result<String, String> {
     }
 }
 
-/// Connects to a drive, checks it and gets it ready for work.
+/// Connects to a drive, checks it and gets it ready for work. `watch` gets the association as soon as there is one, to end it from
+/// another thread.
 pub(crate) fn connect(
     endpoint: &Endpoint,
     expected: &Expected,
     program: &ddlp_csd::program::Program,
     depth: usize,
+    watch: impl FnOnce(Weak<dyn Controller>),
 ) -> Result<Link, LinkError> {
-    Link::open(endpoint.target.connect()?, expected, program, depth)
+    let controller = endpoint.target.connect()?;
+    watch(Arc::downgrade(&controller));
+    Link::open(controller, expected, program, depth)
 }

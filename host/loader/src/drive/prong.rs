@@ -216,6 +216,7 @@ impl DriveProng {
             self.generation = self.generation.wrapping_add(1);
             let task = &self.engine.task;
             let request = BatchRequest {
+                program: self.link.as_ref().expect("served only with a link").program,
                 seed: task.seed,
                 epoch: id.epoch,
                 batch: id.batch,
@@ -313,9 +314,10 @@ impl DriveProng {
         if status.same_code(Status::NAMESPACE_NOT_READY) && status.is_do_not_retry() {
             return lost("it is about to end");
         }
-        // The kernel reconnects by itself, and a program does not outlive its association.
+        // The kernel reconnects by itself, and programs do not outlive a host's last association; another run of this host may have
+        // loaded its own.
         if status.same_code(Status::NO_PROGRAM) || status.same_code(Status::PROGRAM_NOT_ACTIVATED) {
-            return lost("it has forgotten the program: the association is another one");
+            return lost("it has another program or none: it was reconnected, or another run of this host uses it");
         }
         let flight = self.flights.swap_remove(at);
         if !status.is_success() {

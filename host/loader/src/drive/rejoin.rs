@@ -58,9 +58,15 @@ impl DriveProng {
             if self.engine.sleep(delay) || !self.revive_agent(&mut unreachable_since) {
                 return false;
             }
-            match connect(&self.endpoint, &self.expected, &self.engine.task.program, self.depth) {
+            let watch = |controller| self.engine.watch(self.prong, controller);
+            match connect(&self.endpoint, &self.expected, &self.engine.task.program, self.depth, watch) {
+                Ok(link) if link.identity.slots < self.slots.count() => {
+                    let (now, before) = (link.identity.slots, self.slots.count());
+                    let what = format!("it has {now} result slots now, and had {before}");
+                    self.engine.fault(self.prong, "refused", what);
+                    return false;
+                }
                 Ok(link) => {
-                    self.engine.watch(self.prong, link.controller());
                     self.link = Some(link);
                     self.engine.regain(self.prong);
                     return true;
