@@ -63,8 +63,7 @@ impl Agent {
     /// Opens everything and begins to serve, on the current tokio runtime.
     pub async fn start(settings: &Settings) -> Result<Self> {
         let path = settings.dataset.display();
-        let dataset =
-            ddlp_dataset::open(&settings.dataset).with_context(|| format!("cannot open the dataset {path}"))?;
+        let dataset = ddlp_dataset::open(&settings.dataset).with_context(|| format!("cannot serve {path}"))?;
         ensure!(!dataset.is_empty(), "the dataset {path} has no samples");
         Self::start_with(settings, dataset.into()).await
     }
