@@ -1,12 +1,17 @@
 //! Telling the service manager that the agent is ready, or about to end: the datagrams of `sd_notify(3)`.
 //!
-//! Whoever starts the agent otherwise sets no `NOTIFY_SOCKET`, and nothing is sent.
+//! Whoever starts the agent otherwise sets no `NOTIFY_SOCKET`, and nothing is sent. A manager that does not listen does not keep the agent
+//! from its work: what it misses is its own to notice.
 
 use std::ffi::OsStr;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+/// Longest wait for room in the manager's queue.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The agent serves.
 pub const READY: &str = "READY=1";
@@ -27,7 +32,9 @@ fn send(socket: &OsStr, state: &str) -> io::Result<()> {
         Some(name) => SocketAddr::from_abstract_name(name)?,
         None => SocketAddr::from_pathname(socket)?,
     };
-    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address)?;
+    let socket = UnixDatagram::unbound()?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.send_to_addr(state.as_bytes(), &address)?;
     Ok(())
 }
 

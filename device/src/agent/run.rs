@@ -199,7 +199,9 @@ async fn live(settings: &Settings, parent: Option<UnboundedReceiver<()>>, ready:
     let discovery = agent.discovery().map(tracing::field::display);
     tracing::info!(listen = %agent.address(), discovery, nqn = agent.nqn(), "serving");
     announce(ready, &agent).context("cannot tell that the agent is ready")?;
-    notify(notify::READY).context("cannot tell the service manager (NOTIFY_SOCKET) that the agent is ready")?;
+    if let Err(error) = notify(notify::READY) {
+        tracing::warn!(%error, "cannot tell the service manager (NOTIFY_SOCKET) that the agent is ready");
+    }
     let limit = tokio::select! {
         _ = terminate.recv() => DRAIN_TIME,
         _ = interrupt.recv() => DRAIN_TIME,

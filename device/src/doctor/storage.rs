@@ -9,7 +9,7 @@ use nix::fcntl::{FcntlArg, OFlag, PosixFadviseAdvice, fcntl, posix_fadvise};
 use serde::Serialize;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -129,7 +129,8 @@ fn read(path: &Path, dataset: &dyn Dataset) -> io::Result<Speed> {
     read_files(files, TIME)
 }
 
-/// Reads files one after the other, from the first again after the last, until the time is over.
+/// Reads files one after the other, from the first again after the last, until the time is over. One that cannot be read is a
+/// sample's matter, as long as there are others.
 fn read_files<I: Iterator<Item = PathBuf>>(files: impl Fn() -> I, time: Duration) -> io::Result<Speed> {
     let mut block = Block::new();
     let mut speed = Speed { is_direct: true, ..Speed::default() };
@@ -137,9 +138,10 @@ fn read_files<I: Iterator<Item = PathBuf>>(files: impl Fn() -> I, time: Duration
     loop {
         let before = speed.bytes;
         let mut last = PathBuf::new();
+        let mut obstacle = None;
         for path in files() {
             if path != last {
-                read_file(&path, &mut block, &mut speed, start + time)?;
+                obstacle = read_file(&path, &mut block, &mut speed, start + time).err().or(obstacle);
                 last = path;
             }
             if start.elapsed() >= time {
@@ -147,6 +149,9 @@ fn read_files<I: Iterator<Item = PathBuf>>(files: impl Fn() -> I, time: Duration
             }
         }
         speed.seconds = start.elapsed().as_secs_f64();
+        if let Some(error) = obstacle.filter(|_| speed.bytes == 0) {
+            return Err(error);
+        }
         if start.elapsed() >= time || speed.bytes == before {
             return Ok(speed);
         }
@@ -154,8 +159,8 @@ fn read_files<I: Iterator<Item = PathBuf>>(files: impl Fn() -> I, time: Duration
 }
 
 fn read_file(path: &Path, block: &mut Block, speed: &mut Speed, until: Instant) -> io::Result<()> {
-    let direct = || File::options().read(true).custom_flags(OFlag::O_DIRECT.bits()).open(path);
-    let mut file = match if speed.is_direct { direct() } else { File::open(path) } {
+    let flags = if speed.is_direct { OFlag::O_DIRECT } else { OFlag::empty() };
+    let mut file = match open(path, flags) {
         Err(error) if error.kind() == ErrorKind::InvalidInput => cached(path, speed)?,
         opened => opened?,
     };
@@ -175,10 +180,20 @@ fn read_file(path: &Path, block: &mut Block, speed: &mut Speed, until: Instant) 
     }
 }
 
+/// Opens a regular file or a disk. Of anything else, a pipe for example, opening or reading might wait for ever.
+fn open(path: &Path, flags: OFlag) -> io::Result<File> {
+    let file = File::options().read(true).custom_flags((flags | OFlag::O_NONBLOCK).bits()).open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_file() || kind.is_block_device() {
+        return Ok(file);
+    }
+    Err(io::Error::other(format!("{} is no regular file", path.display())))
+}
+
 /// Opens a file whose file system has no unbuffered requests, without what the page cache holds of it.
 fn cached(path: &Path, speed: &mut Speed) -> io::Result<File> {
     speed.is_direct = false;
-    let file = File::open(path)?;
+    let file = open(path, OFlag::empty())?;
     posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?;
     Ok(file)
 }
@@ -222,6 +237,19 @@ fn write(folder: &Path) -> io::Result<Speed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_left_out_and_nothing_waits_for_a_pipe() {
+        let folder = tempfile::tempdir().unwrap();
+        let [pipe, missing, good] = ["pipe", "missing", "good"].map(|name| folder.path().join(name));
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        fs::write(&good, [7; 5000]).unwrap();
+        let time = Duration::from_millis(5);
+        let speed = read_files(|| [pipe.clone(), missing.clone(), good.clone()].into_iter(), time).unwrap();
+        assert!(speed.bytes >= 5000);
+        let error = read_files(|| [missing.clone(), pipe.clone()].into_iter(), time).unwrap_err();
+        assert!(error.to_string().contains("no regular file"), "{error}");
+    }
 
     #[test]
     fn files_are_read_whole_again_and_again() {

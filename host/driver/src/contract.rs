@@ -102,10 +102,11 @@ pub trait Queue: Send {
     fn submit(&mut self, command: &Command, data: Vec<u8>, within: Duration) -> Result<Ticket, DriverError>;
     /// Next completion of a submitted command, or `None` at the deadline. A deadline in the past takes what has arrived.
     fn poll(&mut self, deadline: Instant) -> Result<Option<(Ticket, Completion)>, DriverError>;
-    /// Reads `buf.len()` bytes (a multiple of the block size) from logical block `lba` on, straight into `buf`, split into several
-    /// transfers in flight. Completions of submitted commands that arrive meanwhile are kept for [`Queue::poll`].
+    /// Reads `buf.len()` bytes (a multiple of the block size) from logical block `lba` on into `buf`, split into several transfers in
+    /// flight. Completions of submitted commands that arrive meanwhile are kept for [`Queue::poll`].
     ///
-    /// On an error the content of `buf` is unspecified. [`DriverError::Status`] leaves the queue usable.
+    /// What arrives has to be checked by what it contains: the kernel does not tell a read that was cut short from a whole one. On an
+    /// error the content of `buf` is unspecified. [`DriverError::Status`] leaves the queue usable.
     fn read_blocks(&mut self, nsid: u32, lba: u64, buf: &mut [u8], timeout: Duration) -> Result<(), DriverError>;
     /// Asks the controller to abort a submitted command.
     fn abort(&mut self, ticket: Ticket, timeout: Duration) -> Result<AbortOutcome, DriverError> {

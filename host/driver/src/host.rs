@@ -16,10 +16,14 @@
 //! An NQN is a name and no secret: nothing here proves to a controller that a host is who it says.
 
 use ddlp_nvme::text::check_nqn;
+use nix::fcntl::OFlag;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+/// Most that is read of a file with an NQN.
+const FILE_BYTES_MAX: u64 = 4096;
 const NQN_FILE: &str = "etc/nvme/hostnqn";
 const ID_FILE: &str = "etc/nvme/hostid";
 const KEPT_FILE: &str = "var/lib/ddlp/hostnqn";
@@ -197,9 +201,19 @@ fn find_or_make(root: &Path, state: Option<&Path>) -> Result<Found, HostError> {
     Err(failed.expect("there is a place for it"))
 }
 
-/// The first line of a file that has something in it; `None` when there is none, or no file.
+/// The first line of a file that has something in it; `None` when there is none, or no file. What is no regular file, or a large one,
+/// holds no NQN: opening a pipe would wait, and a device might never end.
 fn line(path: &Path) -> io::Result<Option<String>> {
-    match fs::read_to_string(path) {
+    let read = || {
+        let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(ErrorKind::InvalidData, "not a regular file"));
+        }
+        let mut text = String::new();
+        file.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
+        Ok(text)
+    };
+    match read() {
         Ok(text) => Ok(text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

@@ -18,13 +18,20 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// The drives that a discovery controller at `HOST[:PORT]` names to this host; one at least, each once.
 pub fn drives(place: &str, host: &HostIdentity) -> anyhow::Result<Vec<Peer>> {
     let targets = targets(place, host)?;
-    let mut silent = None;
+    let (mut silent, mut told) = (None, None);
     for target in &targets {
+        // Something else may have the port of discovery, or another drive alone.
         match tcp::discover(target) {
-            Ok(log) => return named(&target.address, &log),
+            Ok(log) => match named(&target.address, &log) {
+                Ok(drives) => return Ok(drives),
+                Err(error) => told = Some(error),
+            },
             Err(error @ (DriverError::Lost { .. } | DriverError::TimedOut { .. })) => silent = Some(error),
-            Err(error) => return Err(refused(target, error)),
+            Err(error) => told = Some(refused(target, error)),
         }
+    }
+    if let Some(error) = told {
+        return Err(error);
     }
     let asked: Vec<&str> = targets.iter().map(|target| &*target.address).collect();
     let what = format!(
@@ -60,16 +67,23 @@ fn targets(place: &str, host: &HostIdentity) -> Result<Vec<TcpTarget>, DriverErr
 
 /// The drives that a log names.
 fn named(address: &str, log: &[Discovered]) -> anyhow::Result<Vec<Peer>> {
-    let mut drives: Vec<Peer> = Vec::new();
+    let (mut drives, mut unusable) = (Vec::<Peer>::new(), None);
     for entry in log.iter().filter(|entry| entry.kind == DiscoveredKind::Nvm) {
         // What other transports reach is none for the kernel's nvme-tcp; several addresses are several ways to one drive.
         if let Some(place) = &entry.address
             && !drives.iter().any(|drive| drive.nqn() == entry.nqn)
         {
-            drives.push(Peer::new(place, &entry.nqn)?);
+            match Peer::new(place, &entry.nqn) {
+                Ok(drive) => drives.push(drive),
+                // It is no reason to hide the others.
+                Err(error) => unusable = Some(error),
+            }
         }
     }
     if drives.is_empty() {
+        if let Some(error) = unusable {
+            return Err(error);
+        }
         bail!("the discovery controller at {address} names no drive that tcp reaches: name it by --nqn");
     }
     Ok(drives)

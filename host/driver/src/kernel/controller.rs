@@ -263,3 +263,7 @@ pub(super) fn open_node(path: &std::path::Path) -> Result<File, DriverError> {
         _ => DriverError::Lost { peer: path.display().to_string(), reason: format!("cannot be opened: {error}") },
     })
 }
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -13,6 +13,8 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
+/// Before a call that could not be taken is made again.
+const PASSING_PAUSE: Duration = Duration::from_millis(1);
 /// How often a ring whose owner is gone looks for the end of its last commands.
 const REAP_LOOK: Duration = Duration::from_secs(1);
 
@@ -95,8 +97,11 @@ impl Inner {
             }
             let left = Timespec::from(until - now);
             match self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&left)) {
-                Err(error) if error.raw_os_error() != Some(libc::ETIME) && !is_passing(&error) => return Err(error),
-                _ => {}
+                Err(error) if error.raw_os_error() == Some(libc::ETIME) => {}
+                // Not at once: the kernel says that it has no room.
+                Err(error) if is_passing(&error) => std::thread::sleep(PASSING_PAUSE),
+                Err(error) => return Err(error),
+                Ok(_) => {}
             }
         }
     }

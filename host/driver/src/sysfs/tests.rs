@@ -1,7 +1,5 @@
-#[path = "../../tests/trees/mod.rs"]
-mod trees;
-
 use super::{ControllerState, KernelController, Sysfs};
+use crate::trees;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -44,7 +44,8 @@ fn the_one_drive_is_found_beside_other_disks() {
 fn a_drive_without_a_path_does_not_count() {
     assert_eq!(found(trees::TWO_DRIVES, |_| ()), Ok("/dev/nvme0".into()));
     let neither = found(trees::TWO_DRIVES, |root| set(root, "nvme0", "state", "connecting"));
-    assert!(neither.unwrap_err().contains("connected to none"));
+    let error = neither.unwrap_err();
+    assert!(error.contains("no way to it is live") && error.contains("/dev/nvme0 is connecting"), "{error}");
 }
 
 #[test]

@@ -1,0 +1,119 @@
+use super::*;
+use crate::sysfs::Sysfs;
+use crate::trees;
+use ddlp_nvme::Status;
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// The drive of a planted tree.
+fn association() -> (TempDir, Association) {
+    let root = tempfile::tempdir().unwrap();
+    trees::plant(root.path(), trees::DISK_AND_DRIVE);
+    let target = target(root.path());
+    let association = Association {
+        nodes: Nodes::open(&target).unwrap(),
+        transfer_bytes_max: TRANSFER_BYTES_MAX,
+        lost: AtomicBool::new(false),
+        geometries: Mutex::default(),
+        passthrough: Passthrough::Ioctl,
+    };
+    (root, association)
+}
+
+fn target(root: &Path) -> KernelTarget {
+    let sysfs = Sysfs::at(root.join("sys"), root.join("dev"));
+    KernelTarget { sysfs, ..KernelTarget::new(root.join("dev/nvme1")) }
+}
+
+fn set_state(root: &Path, state: &str) {
+    fs::write(root.join("sys/class/nvme/nvme1/state"), state).unwrap();
+}
+
+fn judged(outcome: Outcome, state: &str) -> (Result<Completion, DriverError>, bool) {
+    let (root, association) = association();
+    set_state(root.path(), state);
+    let judged = association.judge(outcome, "execute");
+    (judged, association.is_lost())
+}
+
+#[test]
+fn a_status_of_the_controller_is_a_completion() {
+    for status in [Status::SUCCESS, Status::INVALID_FIELD.do_not_retry(), Status::NO_PROGRAM] {
+        let completion = Completion { result: 7, status: status.0 };
+        let (judged, is_lost) = judged(Ok(completion), "live");
+        assert_eq!((judged.unwrap(), is_lost), (completion, false), "{status}");
+    }
+}
+
+#[test]
+fn cancelled_commands_and_lost_paths_are_the_end() {
+    let path = |code: u16| Ok(Completion { result: 0, status: code });
+    let ends = [
+        (path(0x370), "live"),
+        (path(0x371), "live"),
+        (path(0x4370), "live"),
+        (Err(Errno::EINTR), "live"),
+        (Err(Errno::ENODEV), "live"),
+        (Err(Errno::EAGAIN), "live"),
+        (Err(Errno::EAGAIN), "connecting"),
+        // With no path, the node of a namespace refuses a command as if it were a wrong one.
+        (Err(Errno::EINVAL), "connecting"),
+    ];
+    for (outcome, state) in ends {
+        let (judged, is_lost) = judged(outcome, state);
+        assert!(matches!(judged, Err(DriverError::Lost { .. })) && is_lost, "{outcome:?}, {state}: {judged:?}");
+    }
+}
+
+#[test]
+fn what_the_kernel_does_not_let_through_is_no_loss() {
+    for errno in [Errno::EACCES, Errno::EPERM, Errno::EINVAL, Errno::EOPNOTSUPP, Errno::ENOTTY] {
+        let (judged, is_lost) = judged(Err(errno), "live");
+        assert!(matches!(judged, Err(DriverError::Invalid(_))) && !is_lost, "{errno}: {judged:?}");
+    }
+}
+
+#[test]
+fn a_time_out_leaves_the_association_to_cancel_by() {
+    let (_root, association) = association();
+    let error = association.timed_out("read", Duration::from_secs(1));
+    assert!(error.ends_association() && association.check().is_ok() && !association.is_lost());
+}
+
+#[test]
+fn nodes_are_held_against_others_and_found_by_nsid() {
+    let (root, association) = association();
+    association.nodes.hold(&[1, 2, 3]).unwrap();
+    association.nodes.hold(&[1, 2, 3]).unwrap();
+    assert!(association.nodes.namespace(3).is_ok());
+    assert!(matches!(association.nodes.namespace(9), Err(DriverError::Invalid(_))));
+    let other = Nodes::open(&target(root.path())).unwrap();
+    assert!(matches!(other.hold(&[1, 2, 3]), Err(DriverError::InUse { .. })));
+    let in_flight = association.nodes.namespace(2).unwrap();
+    drop(association);
+    assert!(matches!(other.hold(&[1, 2, 3]), Err(DriverError::InUse { .. })), "until the last command is over");
+    drop(in_flight);
+    other.hold(&[1, 2, 3]).unwrap();
+}
+
+#[test]
+fn a_namespace_without_a_node_is_waited_for() {
+    let (_root, association) = association();
+    let error = association.nodes.hold(&[1, 2, 3, 4]).unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("namespace 4"), "{error}");
+}
+
+#[test]
+fn only_a_live_controller_is_opened() {
+    let (root, _association) = association();
+    for state in ["connecting", "resetting", "deleting"] {
+        set_state(root.path(), state);
+        let error = KernelController::open(&target(root.path())).err().unwrap();
+        assert!(error.is_transient() && error.to_string().contains(state), "{error}");
+    }
+    let missing = KernelTarget { node: root.path().join("dev/nvme7"), ..target(root.path()) };
+    assert!(KernelController::open(&missing).err().unwrap().is_transient());
+    let namespace = KernelTarget { node: root.path().join("dev/ng1n1"), ..target(root.path()) };
+    assert!(matches!(KernelController::open(&namespace).err().unwrap(), DriverError::Invalid(_)));
+}
