@@ -152,7 +152,7 @@ impl Drive {
         let line = said.lines().next().unwrap_or_default();
         let ready: Value = serde_json::from_str(line).with_context(|| format!("the agent printed {line:?}"))?;
         let nqn = ready["nqn"].as_str().context("the agent tells no NQN")?.to_string();
-        Ok(Agent { running, nqn, port: self.machine.forwards[serve.port].0, log, pid, drive: self })
+        Ok(Agent { running, nqn, port: self.machine.forwards[serve.port].0, pid, drive: self })
     }
 
     /// Switches the power off.
@@ -185,7 +185,6 @@ pub struct Agent<'drive> {
     pub nqn: String,
     /// Port of this machine's loopback that leads to it.
     pub port: u16,
-    log: String,
     pid: String,
     drive: &'drive Drive,
 }
@@ -199,11 +198,6 @@ impl Agent<'_> {
     /// Its address for a loader in a guest.
     pub fn url_in_guest(&self) -> String {
         format!("tcp://10.0.2.2:{}/{}", self.port, self.nqn)
-    }
-
-    /// What it logged.
-    pub fn log(&self) -> Result<String> {
-        self.drive.guest().succeed(&format!("cat {}", self.log), Duration::from_secs(20))
     }
 
     /// Kills it without warning.

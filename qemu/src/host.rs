@@ -21,9 +21,6 @@ pub enum HostKernel {
 }
 
 impl HostKernel {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Linux6_1, Self::Linux6_12];
-
     /// Its version.
     pub fn version(self) -> &'static str {
         match self {

@@ -332,7 +332,9 @@ fn stock_tools_work(kernel: HostKernel) -> Result<()> {
     // Of the same dataset, and yet another drive.
     let second_agent = device.serve(&serve.second())?;
     let second = Connected::connect(host.guest(), &second_agent)?;
-    assert_ne!(second.identity()?, drive.identity()?);
+    for (one, other) in drive.identity()?.iter().zip(second.identity()?) {
+        assert_ne!(*one, other, "nothing of one is the other's");
+    }
     second.assert_dataset_is(&pack)?;
     assert_shows(&drive.tool("list")?, &[&drive.block_node(1)?, &second.block_node(1)?, "QEMU NVMe Ctrl"]);
     assert_shows(&second.tool(&format!("disconnect -n {}", second.nqn))?, &["disconnected 1 controller(s)"]);
