@@ -192,7 +192,7 @@ impl Association {
 }
 
 /// Why a command is not let through, and what to do.
-pub(super) fn no_right(errno: Errno) -> String {
+fn no_right(errno: Errno) -> String {
     format!("{errno}: passthrough commands need root or CAP_SYS_ADMIN")
 }
 

@@ -2,7 +2,9 @@
 //!
 //! To a drive, all processes that use one kernel controller are the same host: nothing there would keep the programs and result
 //! slots of one from the other. So whoever opens a queue locks the generic nodes of all namespaces (`flock`, advisory) until they
-//! are closed, which the last command in flight does. Controllers of one subsystem share these nodes, and so the lock.
+//! are closed, which the last command in flight does. With native multipath, controllers of one subsystem share these nodes, and so
+//! the lock. It does not reach a container with device nodes of its own, nor the other controller where multipath is off. There
+//! the drive still refuses a request for another program than the active one; such runs take the drive from each other.
 
 use super::KernelTarget;
 use super::controller::open_node;
