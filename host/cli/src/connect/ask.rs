@@ -117,6 +117,15 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_that_cannot_be_used_hides_no_other() {
+        let bad = || entry(DiscoveredKind::Nvm, "nqn.a,traddr=1", Some("10.0.0.6:4420"));
+        let good = entry(DiscoveredKind::Nvm, "nqn.2024-01.example:a", Some("10.0.0.7:4420"));
+        let drives = named("here", &[bad(), good]).unwrap();
+        assert_eq!(drives.iter().map(Peer::url).collect::<Vec<_>>(), ["tcp://10.0.0.7:4420/nqn.2024-01.example:a"]);
+        assert!(message(named("here", &[bad()])).contains("nqn.a,traddr=1"));
+    }
+
+    #[test]
     fn both_ports_are_asked_unless_one_is_given() {
         let host = HostIdentity::from_uuid([7; 16]);
         let asked = |place: &str| -> Vec<String> {
