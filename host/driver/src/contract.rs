@@ -32,6 +32,17 @@ pub enum AdminData<'a> {
     Read(&'a mut [u8]),
 }
 
+impl AdminData<'_> {
+    /// Bytes to move.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Write(data) => data.len(),
+            Self::Read(data) => data.len(),
+        }
+    }
+}
+
 /// A completed command: its status and its 64-bit result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completion {

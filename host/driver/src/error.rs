@@ -14,7 +14,8 @@ pub enum DriverError {
         /// What happened.
         reason: String,
     },
-    /// No answer within the time-out. The association is unusable afterwards, as under the kernel driver.
+    /// No answer within the time-out. To the caller the association is over; the user-space driver ends it, under the kernel's
+    /// it goes on, so that what runs there can be cancelled.
     #[error("no answer from {peer} to {what} within {after:?}")]
     TimedOut {
         /// Address or node.
@@ -42,6 +43,14 @@ pub enum DriverError {
         /// The node that is locked.
         node: String,
     },
+    /// This process may not open the drive's node.
+    #[error("{peer} may not be opened: {what}")]
+    Denied {
+        /// The node.
+        peer: String,
+        /// Why, and what to do.
+        what: String,
+    },
     /// The peer broke the protocol.
     #[error("{peer} broke the protocol: {what}")]
     Protocol {
@@ -68,7 +77,7 @@ pub enum DriverError {
 }
 
 impl DriverError {
-    /// The association is over after this error.
+    /// After this error nothing more is to be expected of the association: connect anew.
     pub fn ends_association(&self) -> bool {
         matches!(self, Self::Lost { .. } | Self::TimedOut { .. } | Self::Protocol { .. })
     }
@@ -78,10 +87,15 @@ impl DriverError {
         matches!(self, Self::Status { code, .. } if Status(*code).same_code(status))
     }
 
-    /// Connecting again later may succeed: the peer was not there, was silent, or did not say Do Not Retry.
+    /// Connecting again later may succeed: the peer was not there, was silent, or did not say Do Not Retry; a node that has just been
+    /// made gets its owner from udev a moment later.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Lost { .. } | Self::TimedOut { .. } | Self::Busy { .. } | Self::InUse { .. } => true,
+            Self::Lost { .. }
+            | Self::TimedOut { .. }
+            | Self::Busy { .. }
+            | Self::InUse { .. }
+            | Self::Denied { .. } => true,
             Self::Status { code, .. } => !Status(*code).is_do_not_retry(),
             Self::Protocol { .. } | Self::Invalid(_) => false,
         }

@@ -6,7 +6,7 @@
 //! - [`contract`]: the traits and what passes through them; [`error`]: why a command got no completion.
 //! - [`target`]: where a controller is. [`host`]: who this machine is to it.
 //! - [`tcp`]: the user-space NVMe/TCP initiator, and what a discovery controller says. [`kernel`]: passthrough through the
-//!   kernel's driver. [`reads`]: one read as several commands.
+//!   kernel's driver. [`reads`]: one read as several commands. `checks`: what both refuse.
 //! - [`namespace`], [`logpage`], [`program`]: what a loader does with any controller, on top of the traits.
 //! - [`sysfs`]: the kernel's NVMe controllers and their nodes.
 //! - [`backoff`]: how long to wait before an association is tried again.
@@ -31,6 +31,7 @@
 #![deny(unsafe_code)]
 
 pub mod backoff;
+mod checks;
 pub mod contract;
 pub mod error;
 pub mod host;

@@ -5,6 +5,8 @@ use crate::error::DriverError;
 use ddlp_nvme::admin::Identify;
 use ddlp_nvme::identify::IdentifyNamespace;
 use ddlp_nvme::{AdminOpcode, Cns, IDENTIFY_BYTES};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Blocks of a namespace of the NVM command set.
@@ -35,6 +37,27 @@ impl Geometry {
             Some(end) if end <= self.blocks => Ok(count),
             _ => Err(DriverError::Invalid(format!("{count} blocks from {lba} on end behind block {}", self.blocks))),
         }
+    }
+}
+
+/// Geometries of a controller's namespaces, each asked for once.
+#[derive(Debug, Default)]
+pub(crate) struct Geometries(Mutex<HashMap<u32, Geometry>>);
+
+impl Geometries {
+    pub(crate) fn of(
+        &self,
+        controller: &dyn Controller,
+        nsid: u32,
+        timeout: Duration,
+    ) -> Result<Geometry, DriverError> {
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&found) = known().get(&nsid) {
+            return Ok(found);
+        }
+        let found = geometry(controller, nsid, timeout)?;
+        known().insert(nsid, found);
+        Ok(found)
     }
 }
 

@@ -47,7 +47,7 @@ pub fn load(
 }
 
 /// Loads and activates a program, in the place of whatever is there. A program that is being executed, by a host that has gone, is
-/// waited for until `timeout` is over.
+/// waited for until `timeout` is over; the error is a transient one then.
 pub fn replace(
     controller: &dyn Controller,
     slot: ProgramSlot,
@@ -63,11 +63,14 @@ pub fn replace(
             Err(error) if error.is_status(Status::PROGRAM_IN_USE) => error,
             Err(error) => return Err(error),
         };
+        // Load says «do not retry» as long as the program is active, whether or not it is being executed.
         match select(controller, slot, ProgramActivation::DEACTIVATE, timeout) {
-            Err(error) if !error.is_status(Status::PROGRAM_IN_USE) => return Err(error),
-            _ if Instant::now() >= until => return Err(in_use),
-            Ok(()) => {}
-            Err(_) => std::thread::sleep(IN_USE_LOOK),
+            Ok(()) if Instant::now() < until => {}
+            Ok(()) => return Err(in_use),
+            Err(error) if error.is_status(Status::PROGRAM_IN_USE) && Instant::now() < until => {
+                std::thread::sleep(IN_USE_LOOK);
+            }
+            Err(error) => return Err(error),
         }
     }
 }
@@ -108,4 +111,65 @@ fn run(
     let completion = controller.admin(command, data, timeout)?;
     completion.success(controller.peer(), &AdminOpcode(command.opcode).to_string())?;
     Ok(completion)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::Queue;
+    use std::sync::Mutex;
+
+    const SLOT: ProgramSlot = ProgramSlot { nsid: 3, index: 0 };
+
+    /// Answers the commands one after the other with these statuses, and with the last one from then on.
+    struct Answers(Mutex<Vec<Status>>);
+
+    impl Controller for Answers {
+        fn peer(&self) -> &str {
+            "answers"
+        }
+        fn transfer_bytes_max(&self) -> usize {
+            LOAD_PIECE_BYTES
+        }
+        fn admin(&self, _: &Command, _: AdminData<'_>, _: Duration) -> Result<Completion, DriverError> {
+            let mut left = self.0.lock().unwrap();
+            let status = if left.len() > 1 { left.remove(0) } else { left[0] };
+            Ok(Completion { result: 0, status: status.0 })
+        }
+        fn open_queue(&self, _: usize) -> Result<Box<dyn Queue>, DriverError> {
+            unreachable!("programs need no queue")
+        }
+        fn is_alive(&self) -> bool {
+            true
+        }
+        fn close(&self) {}
+    }
+
+    fn replaced(statuses: &[Status]) -> Result<(), DriverError> {
+        replace(&Answers(Mutex::new(statuses.to_vec())), SLOT, 1, 7, &[1; 10], Duration::from_millis(100))
+    }
+
+    #[test]
+    fn a_program_that_is_executed_is_waited_for() {
+        let (done, in_use) = (Status::SUCCESS, Status::PROGRAM_IN_USE);
+        // Load, deactivate, load, activate.
+        replaced(&[in_use.do_not_retry(), done, done, done]).unwrap();
+        replaced(&[in_use.do_not_retry(), in_use, in_use.do_not_retry(), done, done, done]).unwrap();
+    }
+
+    #[test]
+    fn one_that_is_executed_for_too_long_may_be_replaced_later() {
+        let always = Answers(Mutex::new(Vec::new()));
+        for _ in 0..10_000 {
+            always.0.lock().unwrap().extend([Status::PROGRAM_IN_USE.do_not_retry(), Status::PROGRAM_IN_USE]);
+        }
+        let error = replace(&always, SLOT, 1, 7, &[1; 10], Duration::from_millis(50)).unwrap_err();
+        assert!(error.is_status(Status::PROGRAM_IN_USE) && error.is_transient(), "{error}");
+    }
+
+    #[test]
+    fn other_refusals_are_final() {
+        let error = replaced(&[Status::INVALID_FIELD.do_not_retry()]).unwrap_err();
+        assert!(error.is_status(Status::INVALID_FIELD) && !error.is_transient());
+    }
 }

@@ -38,6 +38,11 @@ impl ReadPlan {
         Ok(Self { nsid, lba, block_bytes, piece_bytes, offset: 0, bytes })
     }
 
+    /// What is read, in messages.
+    pub(crate) fn what(&self) -> String {
+        format!("read of {} bytes at block {} of namespace {}", self.bytes, self.lba, self.nsid)
+    }
+
     /// Most bytes of one command.
     pub(crate) fn piece_bytes(&self) -> usize {
         self.piece_bytes

@@ -85,7 +85,7 @@ fn a_log_that_makes_no_sense_is_refused() {
         ("too long", with(|header| header.entries = (DISCOVERY_ENTRIES_MAX + 1).into())),
         ("endless", with(|header| header.entries = u64::MAX.into())),
         ("another format", with(|header| header.record_format = 1.into())),
-        ("no address", log(1, &[entry(1), nowhere])),
+        ("no address", log(1, &[nowhere])),
         ("no name", log(1, &[nameless])),
     ];
     for (what, page) in cases {

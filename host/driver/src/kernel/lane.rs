@@ -3,74 +3,102 @@
 //! A command's buffer belongs to the lane until the command is over. A lane that is dropped with commands in flight leaves them and
 //! their buffers to a thread that ends with the last of them: the kernel may read or write the memory until then.
 
-use super::passthrough::{Data, Kind, Outcome, run};
+use super::association::{Association, Way};
+use super::passthrough;
+use super::request::{Data, Outcome, Request};
 use super::ring::Ring;
-use crate::contract::Command;
+use crate::contract::Completion;
+use crate::error::DriverError;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use std::fs::File;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A command on its way.
-pub(super) struct Request {
-    pub(super) tag: u64,
-    pub(super) node: Arc<File>,
-    pub(super) command: Command,
-    pub(super) data: Data,
-    /// When the kernel gives up.
-    pub(super) within: Duration,
-}
+/// How often a thread that waits for a command looks whether the association was closed.
+const CLOSED_LOOK: Duration = Duration::from_millis(50);
+
+/// A command that is over, and what the kernel said of it.
+pub(super) type Ended = (Request, Outcome);
 
 /// A command that is over.
 pub(super) struct Finished {
     pub(super) tag: u64,
-    pub(super) outcome: Outcome,
+    pub(super) completion: Result<Completion, DriverError>,
     pub(super) data: Data,
 }
 
-/// A way for commands.
-pub(super) enum Lane {
+/// A way for the commands of an association.
+pub(super) struct Lane {
+    association: Arc<Association>,
+    carrier: Carrier,
+}
+
+enum Carrier {
     Ring(Box<Ring>),
     Threads(Threads),
 }
 
 impl Lane {
-    /// Sends a command on its way.
-    pub(super) fn start(&mut self, request: Request) -> std::io::Result<()> {
-        match self {
-            Self::Ring(ring) => ring.start(request),
-            Self::Threads(threads) => threads.start(request),
-        }
+    /// One with room for `commands` in flight.
+    pub(super) fn open(association: Arc<Association>, commands: usize) -> Result<Self, DriverError> {
+        let carrier = match association.way() {
+            Way::Ioctl => Carrier::Threads(Threads::new()),
+            Way::IoUring => Carrier::Ring(Box::new(Ring::new(commands).map_err(|error| {
+                DriverError::Invalid(format!("{}: no io_uring for passthrough: {error}", association.peer()))
+            })?)),
+        };
+        Ok(Self { association, carrier })
     }
 
-    /// The next command that is over, or nothing by `until`.
-    pub(super) fn next(&mut self, until: Instant) -> std::io::Result<Option<Finished>> {
-        match self {
-            Self::Ring(ring) => ring.next(until),
-            Self::Threads(threads) => threads.next(until),
+    /// Sends a command on its way.
+    pub(super) fn start(&mut self, request: Request) -> Result<(), DriverError> {
+        self.association.check()?;
+        let started = match &mut self.carrier {
+            Carrier::Ring(ring) => ring.start(request),
+            Carrier::Threads(threads) => threads.start(request),
+        };
+        started.map_err(|error| self.association.lose(&format!("a command could not be sent: {error}")))
+    }
+
+    /// The next command that is over, or nothing by `until`. An error when the association is closed meanwhile.
+    pub(super) fn next(&mut self, until: Instant) -> Result<Option<Finished>, DriverError> {
+        loop {
+            self.association.check()?;
+            let slice = until.min(Instant::now() + CLOSED_LOOK);
+            let ended = match &mut self.carrier {
+                Carrier::Ring(ring) => ring.next(slice),
+                Carrier::Threads(threads) => Ok(threads.next(slice)),
+            };
+            match ended.map_err(|error| self.association.lose(&format!("waiting failed: {error}")))? {
+                Some((request, outcome)) => {
+                    let completion = self.association.judge(outcome, &request);
+                    return Ok(Some(Finished { tag: request.tag, completion, data: request.into_data() }));
+                }
+                None if slice == until => return Ok(None),
+                None => {}
+            }
         }
     }
 }
 
 /// Threads that run one command each at a time; there are as many as commands were in flight at most.
-pub(super) struct Threads {
-    kind: Kind,
+struct Threads {
     requests: (Sender<Request>, Receiver<Request>),
-    finished: (Sender<Finished>, Receiver<Finished>),
+    ended: (Sender<Ended>, Receiver<Ended>),
     in_flight: usize,
     threads: usize,
 }
 
 impl Threads {
-    pub(super) fn new(kind: Kind) -> Self {
-        Self { kind, requests: unbounded(), finished: unbounded(), in_flight: 0, threads: 0 }
+    fn new() -> Self {
+        Self { requests: unbounded(), ended: unbounded(), in_flight: 0, threads: 0 }
     }
 
-    fn start(&mut self, request: Request) -> std::io::Result<()> {
+    fn start(&mut self, request: Request) -> io::Result<()> {
         if self.in_flight == self.threads {
-            let (kind, requests, finished) = (self.kind, self.requests.1.clone(), self.finished.0.clone());
+            let (requests, ended) = (self.requests.1.clone(), self.ended.0.clone());
             let thread = std::thread::Builder::new().name("nvme-passthrough".into());
-            thread.spawn(move || work(kind, &requests, &finished))?;
+            thread.spawn(move || work(&requests, &ended))?;
             self.threads += 1;
         }
         // This side holds a receiver as well.
@@ -80,22 +108,22 @@ impl Threads {
         Ok(())
     }
 
-    fn next(&mut self, until: Instant) -> std::io::Result<Option<Finished>> {
-        match self.finished.1.recv_deadline(until) {
-            Ok(finished) => {
+    fn next(&mut self, until: Instant) -> Option<Ended> {
+        match self.ended.1.recv_deadline(until) {
+            Ok(ended) => {
                 self.in_flight -= 1;
-                Ok(Some(finished))
+                Some(ended)
             }
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(None),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
         }
     }
 }
 
 /// A thread: ends when its lane is gone.
-fn work(kind: Kind, requests: &Receiver<Request>, finished: &Sender<Finished>) {
-    while let Ok(Request { tag, node, command, mut data, within }) = requests.recv() {
-        let outcome = run(kind, &node, &command, &mut data, within);
-        if finished.send(Finished { tag, outcome, data }).is_err() {
+fn work(requests: &Receiver<Request>, ended: &Sender<Ended>) {
+    while let Ok(mut request) = requests.recv() {
+        let outcome = passthrough::run(&mut request);
+        if ended.send((request, outcome)).is_err() {
             return;
         }
     }

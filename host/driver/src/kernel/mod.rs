@@ -1,8 +1,9 @@
 //! A drive that the kernel is connected to: passthrough commands through `/dev/nvmeX` and `/dev/ngXnY`.
 //!
 //! - [`KernelTarget`]: which controller. `nodes`: its device nodes, found by NSID through [`crate::sysfs`], locked against others.
-//! - `controller`: admin commands; what the kernel's answers mean. `queue`: commands in flight and reads.
-//! - `lane`: how commands travel: `ring` (io_uring) or threads in ioctls. `passthrough`: the kernel's structures.
+//! - `controller`: admin commands. `queue`: commands in flight and reads. `association`: what both share, and what the kernel's answers
+//!   mean.
+//! - `lane`: how commands (`request`) travel: `ring` (io_uring) or threads in ioctls. `passthrough`: the kernel's structures.
 //!
 //! The kernel owns the association. It reconnects by itself, to a drive that may have forgotten the programs of this host, and a
 //! time-out of a single command makes it cut the whole association: a command gets the caller's limit plus
@@ -13,11 +14,13 @@
 //!
 //! Passthrough needs CAP_SYS_ADMIN. Linux 5.13 is the oldest with generic nodes, 6.0 the oldest with io_uring for all commands.
 
+mod association;
 mod controller;
 mod lane;
 mod nodes;
 mod passthrough;
 mod queue;
+mod request;
 mod ring;
 
 use crate::contract::Controller;
@@ -92,8 +95,8 @@ impl KernelTarget {
 /// Opens a controller that the kernel is connected to. It stays connected when the last reference is dropped.
 ///
 /// # Errors
-/// `Lost` when there is no such controller or its path is away, `Invalid` without the right to send commands or for what is no
+/// `Lost` when there is no such controller or its path is away, `Denied` or `Invalid` without the right to send commands, `Invalid` for what is no
 /// controller's node.
 pub fn open(target: &KernelTarget) -> Result<Arc<dyn Controller>, DriverError> {
-    Ok(Arc::new(controller::KernelController::open(target)?))
+    Ok(Arc::new(controller::PassthroughController::open(target)?))
 }

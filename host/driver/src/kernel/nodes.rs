@@ -7,32 +7,74 @@
 //! the drive still refuses a request for another program than the active one; such runs take the drive from each other.
 
 use super::KernelTarget;
-use super::controller::open_node;
 use crate::error::DriverError;
-use crate::sysfs::{ControllerState, KernelController as Known, Sysfs};
+use crate::sysfs::{ControllerState, Sysfs};
+use nix::errno::Errno;
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// A device node for commands.
+pub(super) struct Node {
+    file: File,
+    /// The process that opened it.
+    owner: u32,
+}
+
+impl Node {
+    pub(super) fn open(path: &Path) -> Result<Self, DriverError> {
+        let opened = File::options().read(true).write(true).open(path);
+        opened.map(|file| Self { file, owner: std::process::id() }).map_err(|error| {
+            match Errno::from_raw(error.raw_os_error().unwrap_or(0)) {
+                errno @ (Errno::EACCES | Errno::EPERM) => DriverError::Denied {
+                    peer: path.display().to_string(),
+                    what: format!("{errno}: run as root, or give this user the node by a udev rule (see ddlp devices)"),
+                },
+                _ => {
+                    DriverError::Lost { peer: path.display().to_string(), reason: format!("cannot be opened: {error}") }
+                }
+            }
+        })
+    }
+}
+
+impl AsRawFd for Node {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
+impl Drop for Node {
+    /// A lock belongs to the open file, which forked children share: closing alone would leave it with them.
+    fn drop(&mut self) {
+        if self.owner == std::process::id()
+            && let Err(error) = self.file.unlock()
+        {
+            tracing::debug!(%error, "a node stays locked until the last process that has it is gone");
+        }
+    }
+}
 
 pub(super) struct Nodes {
     peer: String,
     sysfs: Sysfs,
     /// Instance name, `nvme0`.
     name: String,
-    controller: Arc<File>,
+    controller: Arc<Node>,
     /// Generic nodes by NSID, once they are held.
-    held: Mutex<BTreeMap<u32, Arc<File>>>,
+    held: Mutex<BTreeMap<u32, Arc<Node>>>,
 }
 
 impl Nodes {
     pub(super) fn open(target: &KernelTarget) -> Result<Self, DriverError> {
         let peer = target.node.display().to_string();
-        let known: Known = target.sysfs.controller_at(&target.node).map_err(|error| match error.kind() {
+        let known = target.sysfs.controller_at(&target.node).map_err(|error| match error.kind() {
             std::io::ErrorKind::InvalidInput => DriverError::Invalid(error.to_string()),
             _ => DriverError::Lost { peer: peer.clone(), reason: error.to_string() },
         })?;
-        let controller = Arc::new(open_node(&known.node)?);
+        let controller = Arc::new(Node::open(&known.node)?);
         Ok(Self { peer, sysfs: target.sysfs.clone(), name: known.name, controller, held: Mutex::default() })
     }
 
@@ -41,7 +83,7 @@ impl Nodes {
     }
 
     /// The node for admin commands.
-    pub(super) fn controller(&self) -> Arc<File> {
+    pub(super) fn controller(&self) -> Arc<Node> {
         self.controller.clone()
     }
 
@@ -62,9 +104,9 @@ impl Nodes {
         Ok(())
     }
 
-    fn lock(&self, path: &Path) -> Result<Arc<File>, DriverError> {
-        let node = open_node(path)?;
-        match node.try_lock() {
+    fn lock(&self, path: &Path) -> Result<Arc<Node>, DriverError> {
+        let node = Node::open(path)?;
+        match node.file.try_lock() {
             Ok(()) => Ok(Arc::new(node)),
             Err(TryLockError::WouldBlock) => {
                 Err(DriverError::InUse { peer: self.peer.clone(), node: path.display().to_string() })
@@ -76,7 +118,7 @@ impl Nodes {
     }
 
     /// The generic node of a namespace, once they are held.
-    pub(super) fn namespace(&self, nsid: u32) -> Result<Arc<File>, DriverError> {
+    pub(super) fn of_namespace(&self, nsid: u32) -> Result<Arc<Node>, DriverError> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.get(&nsid).cloned().ok_or_else(|| DriverError::Invalid(format!("{} has no namespace {nsid}", self.peer)))
     }

@@ -2,69 +2,10 @@
 
 #![allow(unsafe_code)]
 
-use crate::contract::{Command, Completion};
-use ddlp_nvme::code::Direction;
-use nix::errno::Errno;
-use std::fs::File;
+use super::request::{Kind, Outcome, Request};
+use crate::contract::Completion;
 use std::os::fd::AsRawFd;
-use std::time::Duration;
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
-
-/// Memory that commands read into: whole pages, so that the kernel maps them and copies nothing.
-#[derive(Clone, FromZeros, IntoBytes, Immutable)]
-#[repr(C, align(4096))]
-struct Page([u8; 4096]);
-
-/// A page-aligned buffer.
-pub(super) struct Pages(Vec<Page>);
-
-impl Pages {
-    /// A buffer of at least `bytes` bytes.
-    pub(super) fn new(bytes: usize) -> Self {
-        Self(vec![Page::new_zeroed(); bytes.div_ceil(size_of::<Page>())])
-    }
-
-    /// Its bytes.
-    pub(super) fn bytes(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
-}
-
-/// Data of a command; it belongs to the command while that is in flight.
-pub(super) enum Data {
-    None,
-    /// Host to controller.
-    Write(Vec<u8>),
-    /// Controller to host: the first bytes of the buffer.
-    Read(Pages, usize),
-}
-
-impl Data {
-    fn address(&mut self) -> u64 {
-        match self {
-            Self::None => 0,
-            Self::Write(data) => data.as_ptr() as u64,
-            Self::Read(pages, _) => pages.0.as_mut_ptr() as u64,
-        }
-    }
-
-    fn length(&self) -> usize {
-        match self {
-            Self::None => 0,
-            Self::Write(data) => data.len(),
-            Self::Read(_, length) => *length,
-        }
-    }
-
-    /// True when a command of this opcode moves data this way.
-    pub(super) fn suits(&self, opcode: u8) -> bool {
-        match self {
-            Self::None => true,
-            Self::Write(_) => Direction::of(opcode) == Direction::Write,
-            Self::Read(pages, length) => Direction::of(opcode) == Direction::Read && *length <= pages.bytes().len(),
-        }
-    }
-}
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `struct nvme_uring_cmd`; the first 72 bytes of `struct nvme_passthru_cmd64` are the same.
 #[derive(Clone, Copy, Debug, Default, IntoBytes, FromBytes, Immutable, KnownLayout)]
@@ -96,8 +37,10 @@ pub(super) struct PassthroughCommand {
 const _: () = assert!(size_of::<PassthroughCommand>() == 80);
 
 impl UringCommand {
-    /// The command as the kernel takes it. `within` is when the kernel gives up, and with this command on the whole association.
-    pub(super) fn new(command: &Command, data: &mut Data, within: Duration) -> Self {
+    /// The command as the kernel takes it.
+    pub(super) fn new(request: &mut Request) -> Self {
+        let (command, within) = (*request.command(), request.within());
+        let data = request.data();
         Self {
             opcode: command.opcode,
             nsid: command.nsid,
@@ -111,15 +54,6 @@ impl UringCommand {
             ..Self::default()
         }
     }
-}
-
-/// Which queue a command goes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Through the controller's node.
-    Admin,
-    /// Through a namespace's generic node.
-    Io,
 }
 
 impl Kind {
@@ -138,35 +72,36 @@ mod raw {
     nix::ioctl_readwrite!(io64, b'N', 0x48, super::PassthroughCommand);
 }
 
-/// What the kernel says of a command: a status by the controller, or an error of its own.
-pub(super) type Outcome = Result<Completion, Errno>;
-
 /// A status as passthrough returns it (a positive number) as a completion.
 pub(super) fn completion(status: i32, result: u64) -> Completion {
     Completion { result, status: status as u16 }
 }
 
 /// Runs a command and waits for its end, which no signal shortens.
-pub(super) fn run(kind: Kind, node: &File, command: &Command, data: &mut Data, within: Duration) -> Outcome {
-    if !data.suits(command.opcode) {
-        return Err(Errno::EINVAL);
-    }
-    let mut request = PassthroughCommand { command: UringCommand::new(command, data, within), result: 0 };
-    // SAFETY: the structure is the one that the request code stands for. Its address and length are those of `data`, which is
-    // borrowed for the call and, as the opcode's direction says, only read, or writable memory of that length; the ioctl
-    // returns when the command is over.
+pub(super) fn run(request: &mut Request) -> Outcome {
+    let mut command = PassthroughCommand { command: UringCommand::new(request), result: 0 };
+    let node = request.node().as_raw_fd();
+    // SAFETY: the structure is the one that the request code stands for. Its address and length are those of the request's data,
+    // which are borrowed for the call and, as the opcode's direction says, only read, or writable memory of that length; the
+    // ioctl returns when the command is over.
     let status = unsafe {
-        match kind {
-            Kind::Admin => raw::admin64(node.as_raw_fd(), &mut request),
-            Kind::Io => raw::io64(node.as_raw_fd(), &mut request),
+        match request.kind() {
+            Kind::Admin => raw::admin64(node, &mut command),
+            Kind::Io => raw::io64(node, &mut command),
         }
     }?;
-    Ok(completion(status, request.result))
+    Ok(completion(status, command.result))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::nodes::Node;
+    use super::super::request::{Data, Pages};
     use super::*;
+    use crate::contract::Command;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
 
     #[test]
     fn request_codes_are_those_of_the_kernel() {
@@ -180,23 +115,17 @@ mod tests {
     #[test]
     fn fields_lie_where_the_kernel_looks() {
         let command = Command { opcode: 2, nsid: 3, cdw2: 4, cdw3: 5, cdw10_15: [10, 11, 12, 13, 14, 15] };
-        let mut data = Data::Read(Pages::new(5000), 4096);
-        let raw = UringCommand::new(&command, &mut data, Duration::from_secs(2));
+        let data = Data::Read(Pages::new(5000), 4096);
+        let node = Arc::new(Node::open(Path::new("/dev/null")).unwrap());
+        let mut request = Request::new(Kind::Io, node, &command, data, Duration::from_secs(2)).unwrap();
+        let raw = UringCommand::new(&mut request);
         let words: Vec<u32> =
             raw.as_bytes().chunks(4).map(|word| u32::from_ne_bytes(word.try_into().unwrap())).collect();
         assert_eq!((words[0], &words[1..4]), (2, &[3, 4, 5][..]));
         assert_eq!(words[9], 4096);
         assert_eq!(words[10..17], [10, 11, 12, 13, 14, 15, 2000]);
         let address = u64::from_ne_bytes(raw.as_bytes()[24..32].try_into().unwrap());
-        assert_eq!(address, data.address());
+        assert_eq!(address, request.data().address());
         assert!(address.is_multiple_of(4096));
-    }
-
-    #[test]
-    fn data_goes_the_way_that_the_opcode_says() {
-        assert!(Data::Write(vec![1]).suits(0x01) && !Data::Write(vec![1]).suits(0x02));
-        assert!(Data::Read(Pages::new(1), 1).suits(0x02) && !Data::Read(Pages::new(1), 1).suits(0x01));
-        assert!(!Data::Read(Pages::new(1), 4097).suits(0x02), "longer than its buffer");
-        assert!(Data::None.suits(0x01) && Data::None.suits(0x02));
     }
 }

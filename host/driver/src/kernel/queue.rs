@@ -4,20 +4,20 @@
 //! away, until `ctrl_loss_tmo` or `fast_io_fail_tmo` have passed; the generic node fails at once.
 
 use super::GRACE;
-use super::controller::KernelController;
-use super::lane::{Finished, Lane, Request};
-use super::passthrough::{Data, Pages};
+use super::controller::PassthroughController;
+use super::lane::{Finished, Lane};
+use super::request::{Data, Pages};
+use crate::checks;
 use crate::contract::{Command, Completion, Controller, Queue, Ticket};
 use crate::error::DriverError;
 use crate::reads::{READS_IN_FLIGHT, ReadPlan};
 use ddlp_nvme::Status;
-use ddlp_nvme::code::Direction;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 pub(super) struct KernelQueue {
-    controller: KernelController,
+    controller: PassthroughController,
     lane: Lane,
     depth: usize,
     /// Tags of submitted commands in flight. Others are reads, whose reader may have given up.
@@ -29,7 +29,7 @@ pub(super) struct KernelQueue {
 }
 
 impl KernelQueue {
-    pub(super) fn new(controller: KernelController, lane: Lane, depth: usize) -> Self {
+    pub(super) fn new(controller: PassthroughController, lane: Lane, depth: usize) -> Self {
         Self {
             controller,
             lane,
@@ -42,17 +42,11 @@ impl KernelQueue {
     }
 
     fn start(&mut self, command: &Command, data: Data, within: Duration) -> Result<u64, DriverError> {
-        let association = self.controller.association();
-        association.check()?;
-        let node = association.nodes.namespace(command.nsid)?;
-        let tag = self.next_tag;
-        association.start(&mut self.lane, Request { tag, node, command: *command, data, within })?;
+        let mut request = self.controller.request(command, data, within)?;
+        request.tag = self.next_tag;
+        self.lane.start(request)?;
         self.next_tag += 1;
-        Ok(tag)
-    }
-
-    fn next(&mut self, until: Instant) -> Result<Option<Finished>, DriverError> {
-        self.controller.association().next(&mut self.lane, until)
+        Ok(self.next_tag - 1)
     }
 
     /// Keeps the completion of a submitted command.
@@ -60,8 +54,7 @@ impl KernelQueue {
         if !self.in_flight.remove(&finished.tag) {
             return Ok(());
         }
-        let completion = self.controller.association().judge(finished.outcome, "a command")?;
-        self.finished.push_back((Ticket(finished.tag), completion));
+        self.finished.push_back((Ticket(finished.tag), finished.completion?));
         Ok(())
     }
 
@@ -81,14 +74,15 @@ impl KernelQueue {
             if places.is_empty() {
                 return Ok(status);
             }
-            let Some(finished) = self.next(until)? else {
-                return Err(self.controller.association().timed_out("read", timeout));
+            let Some(finished) = self.lane.next(until)? else {
+                let (peer, what) = (self.controller.peer().to_owned(), "read".to_owned());
+                return Err(DriverError::TimedOut { peer, what, after: timeout });
             };
             let Some(place) = places.remove(&finished.tag) else {
                 self.keep(finished)?;
                 continue;
             };
-            let completion = self.controller.association().judge(finished.outcome, "read")?;
+            let completion = finished.completion?;
             if let Data::Read(pages, length) = finished.data {
                 if completion.status().is_success() {
                     buf[place].copy_from_slice(&pages.bytes()[..length]);
@@ -104,18 +98,8 @@ impl KernelQueue {
 
 impl Queue for KernelQueue {
     fn submit(&mut self, command: &Command, data: Vec<u8>, within: Duration) -> Result<Ticket, DriverError> {
-        if self.in_flight.len() >= self.depth {
-            return Err(DriverError::Invalid(format!("{} commands are in flight already", self.in_flight.len())));
-        }
         let most = self.controller.transfer_bytes_max();
-        if data.len() > most {
-            let bytes = data.len();
-            return Err(DriverError::Invalid(format!("transfer of {bytes} bytes, at most {most} allowed")));
-        }
-        if !data.is_empty() && Direction::of(command.opcode) != Direction::Write {
-            let opcode = command.opcode;
-            return Err(DriverError::Invalid(format!("opcode {opcode:02X}h takes no data from the host")));
-        }
+        checks::submission(command, data.len(), most, (self.in_flight.len(), self.depth))?;
         let data = if data.is_empty() { Data::None } else { Data::Write(data) };
         let tag = self.start(command, data, within + GRACE)?;
         self.in_flight.insert(tag);
@@ -127,7 +111,7 @@ impl Queue for KernelQueue {
             return Ok(Some(finished));
         }
         while self.finished.is_empty() {
-            match self.next(deadline)? {
+            match self.lane.next(deadline)? {
                 Some(finished) => self.keep(finished)?,
                 None => break,
             }
@@ -136,10 +120,10 @@ impl Queue for KernelQueue {
     }
 
     fn read_blocks(&mut self, nsid: u32, lba: u64, buf: &mut [u8], timeout: Duration) -> Result<(), DriverError> {
-        let geometry = self.controller.geometry(nsid, timeout)?;
+        let geometry = self.controller.geometries().of(&self.controller, nsid, timeout)?;
         let plan = ReadPlan::new(nsid, geometry, lba, buf.len(), self.controller.transfer_bytes_max())?;
+        let what = plan.what();
         let status = self.run_reads(plan, buf, timeout)?;
-        let what = format!("read of {} bytes at block {lba} of namespace {nsid}", buf.len());
         Completion { result: 0, status: status.0 }.success(self.controller.peer(), &what).map(drop)
     }
 }

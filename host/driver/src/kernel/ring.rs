@@ -2,8 +2,9 @@
 
 #![allow(unsafe_code)]
 
-use super::lane::{Finished, Request};
-use super::passthrough::{Kind, UringCommand, completion};
+use super::lane::Ended;
+use super::passthrough::{UringCommand, completion};
+use super::request::Request;
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 use nix::errno::Errno;
@@ -22,7 +23,6 @@ const REAP_LOOK: Duration = Duration::from_secs(1);
 pub(super) struct Ring(Option<Inner>);
 
 struct Inner {
-    kind: Kind,
     ring: IoUring<squeue::Entry128, cqueue::Entry32>,
     /// Commands in flight by user data; with them their nodes and buffers.
     requests: Vec<Option<Request>>,
@@ -32,7 +32,7 @@ struct Inner {
 impl Ring {
     /// A ring for `commands` in flight. An error where the kernel has no io_uring for passthrough (before 5.19), or does not let this
     /// process use it.
-    pub(super) fn new(kind: Kind, commands: usize) -> io::Result<Self> {
+    pub(super) fn new(commands: usize) -> io::Result<Self> {
         let entries = u32::try_from(commands.next_power_of_two()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let ring = IoUring::<squeue::Entry128, cqueue::Entry32>::builder().build(entries)?;
         let mut probe = Probe::new();
@@ -41,7 +41,7 @@ impl Ring {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let requests = (0..commands).map(|_| None).collect();
-        Ok(Self(Some(Inner { kind, ring, requests, free: (0..commands).rev().collect() })))
+        Ok(Self(Some(Inner { ring, requests, free: (0..commands).rev().collect() })))
     }
 
     fn inner(&mut self) -> &mut Inner {
@@ -52,25 +52,22 @@ impl Ring {
         self.inner().start(request)
     }
 
-    pub(super) fn next(&mut self, until: Instant) -> io::Result<Option<Finished>> {
+    pub(super) fn next(&mut self, until: Instant) -> io::Result<Option<Ended>> {
         self.inner().next(until)
     }
 }
 
 impl Inner {
     fn start(&mut self, mut request: Request) -> io::Result<()> {
-        if !request.data.suits(request.command.opcode) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
         let Some(index) = self.free.pop() else { return Err(io::ErrorKind::WouldBlock.into()) };
-        let command = UringCommand::new(&request.command, &mut request.data, request.within);
+        let command = UringCommand::new(&mut request);
         let mut payload = [0; 80];
         payload[..size_of::<UringCommand>()].copy_from_slice(command.as_bytes());
-        let node = Fd(request.node.as_raw_fd());
-        let entry =
-            opcode::UringCmd80::new(node, self.kind.uring_operation()).cmd(payload).build().user_data(index as u64);
+        let (node, operation) = (Fd(request.node().as_raw_fd()), request.kind().uring_operation());
+        let entry = opcode::UringCmd80::new(node, operation).cmd(payload).build().user_data(index as u64);
         // SAFETY: node and buffer belong to the request, which stays in `requests` until the completion is taken, or with
-        // the ring in the thread of `Drop`. The buffer's memory does not move with the request.
+        // the ring in the thread of `Drop`. The buffer's memory does not move with the request; the kernel writes it only if the
+        // request's data are for reading.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         if pushed.is_err() {
             // The queue has room for as many as are possible in flight.
@@ -86,10 +83,10 @@ impl Inner {
         }
     }
 
-    fn next(&mut self, until: Instant) -> io::Result<Option<Finished>> {
+    fn next(&mut self, until: Instant) -> io::Result<Option<Ended>> {
         loop {
-            if let Some(finished) = self.take() {
-                return Ok(Some(finished));
+            if let Some(ended) = self.take() {
+                return Ok(Some(ended));
             }
             let now = Instant::now();
             if now >= until {
@@ -106,7 +103,7 @@ impl Inner {
         }
     }
 
-    fn take(&mut self) -> Option<Finished> {
+    fn take(&mut self) -> Option<Ended> {
         let entry = self.ring.completion().next()?;
         let index = entry.user_data() as usize;
         let request = self.requests.get_mut(index)?.take()?;
@@ -115,7 +112,7 @@ impl Inner {
             status @ 0.. => Ok(completion(status, entry.big_cqe()[0])),
             error => Err(Errno::from_raw(-error)),
         };
-        Some(Finished { tag: request.tag, outcome, data: request.data })
+        Some((request, outcome))
     }
 
     fn is_empty(&self) -> bool {

@@ -1,23 +1,21 @@
+use super::super::KernelTarget;
+use super::super::controller::PassthroughController;
+use super::super::request::{Data, Kind};
 use super::*;
+use crate::contract::Command;
 use crate::sysfs::Sysfs;
 use crate::trees;
 use ddlp_nvme::Status;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// The drive of a planted tree.
-fn association() -> (TempDir, Association) {
+fn association(way: Way) -> (TempDir, Association) {
     let root = tempfile::tempdir().unwrap();
     trees::plant(root.path(), trees::DISK_AND_DRIVE);
-    let target = target(root.path());
-    let association = Association {
-        nodes: Nodes::open(&target).unwrap(),
-        transfer_bytes_max: TRANSFER_BYTES_MAX,
-        lost: AtomicBool::new(false),
-        geometries: Mutex::default(),
-        passthrough: Passthrough::Ioctl,
-    };
+    let association = Association::new(Arc::new(Nodes::open(&target(root.path())).unwrap()), way);
     (root, association)
 }
 
@@ -31,9 +29,11 @@ fn set_state(root: &Path, state: &str) {
 }
 
 fn judged(outcome: Outcome, state: &str) -> (Result<Completion, DriverError>, bool) {
-    let (root, association) = association();
+    let (root, association) = association(Way::Ioctl);
     set_state(root.path(), state);
-    let judged = association.judge(outcome, "execute");
+    let node = association.nodes().controller();
+    let request = Request::new(Kind::Admin, node, &Command::default(), Data::None, Duration::ZERO).unwrap();
+    let judged = association.judge(outcome, &request);
     (judged, association.is_lost())
 }
 
@@ -75,22 +75,15 @@ fn what_the_kernel_does_not_let_through_is_no_loss() {
 }
 
 #[test]
-fn a_time_out_leaves_the_association_to_cancel_by() {
-    let (_root, association) = association();
-    let error = association.timed_out("read", Duration::from_secs(1));
-    assert!(error.ends_association() && association.check().is_ok() && !association.is_lost());
-}
-
-#[test]
 fn nodes_are_held_against_others_and_found_by_nsid() {
-    let (root, association) = association();
-    association.nodes.hold(&[1, 2, 3]).unwrap();
-    association.nodes.hold(&[1, 2, 3]).unwrap();
-    assert!(association.nodes.namespace(3).is_ok());
-    assert!(matches!(association.nodes.namespace(9), Err(DriverError::Invalid(_))));
+    let (root, association) = association(Way::Ioctl);
+    association.nodes().hold(&[1, 2, 3]).unwrap();
+    association.nodes().hold(&[1, 2, 3]).unwrap();
+    assert!(association.nodes().of_namespace(3).is_ok());
+    assert!(matches!(association.nodes().of_namespace(9), Err(DriverError::Invalid(_))));
     let other = Nodes::open(&target(root.path())).unwrap();
     assert!(matches!(other.hold(&[1, 2, 3]), Err(DriverError::InUse { .. })));
-    let in_flight = association.nodes.namespace(2).unwrap();
+    let in_flight = association.nodes().of_namespace(2).unwrap();
     drop(association);
     assert!(matches!(other.hold(&[1, 2, 3]), Err(DriverError::InUse { .. })), "until the last command is over");
     drop(in_flight);
@@ -99,21 +92,21 @@ fn nodes_are_held_against_others_and_found_by_nsid() {
 
 #[test]
 fn a_namespace_without_a_node_is_waited_for() {
-    let (_root, association) = association();
-    let error = association.nodes.hold(&[1, 2, 3, 4]).unwrap_err();
+    let (_root, association) = association(Way::Ioctl);
+    let error = association.nodes().hold(&[1, 2, 3, 4]).unwrap_err();
     assert!(error.is_transient() && error.to_string().contains("namespace 4"), "{error}");
 }
 
 #[test]
 fn only_a_live_controller_is_opened() {
-    let (root, _association) = association();
+    let (root, _association) = association(Way::Ioctl);
     for state in ["connecting", "resetting", "deleting"] {
         set_state(root.path(), state);
-        let error = KernelController::open(&target(root.path())).err().unwrap();
+        let error = PassthroughController::open(&target(root.path())).err().unwrap();
         assert!(error.is_transient() && error.to_string().contains(state), "{error}");
     }
     let missing = KernelTarget { node: root.path().join("dev/nvme7"), ..target(root.path()) };
-    assert!(KernelController::open(&missing).err().unwrap().is_transient());
+    assert!(PassthroughController::open(&missing).err().unwrap().is_transient());
     let namespace = KernelTarget { node: root.path().join("dev/ng1n1"), ..target(root.path()) };
-    assert!(matches!(KernelController::open(&namespace).err().unwrap(), DriverError::Invalid(_)));
+    assert!(matches!(PassthroughController::open(&namespace).err().unwrap(), DriverError::Invalid(_)));
 }

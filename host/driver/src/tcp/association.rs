@@ -7,15 +7,15 @@ use super::engine::{Engine, QueueRules};
 use super::link::{Gate, Link, lock};
 use super::queue::TcpQueue;
 use super::target::TcpTarget;
+use crate::checks;
 use crate::contract::{AdminData, Command, Completion, Controller, Queue};
 use crate::error::DriverError;
-use crate::namespace::{Geometry, geometry};
+use crate::namespace::Geometries;
 use crate::reads::READS_IN_FLIGHT;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use ddlp_nvme::AdminOpcode;
 use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand};
 use ddlp_nvme::tcp::ADMIN_CAPSULE_BYTES;
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -44,7 +44,7 @@ pub(super) struct Association {
     addresses: Vec<SocketAddr>,
     facts: Facts,
     pool: Mutex<Pool>,
-    geometries: Mutex<HashMap<u32, Geometry>>,
+    geometries: Geometries,
 }
 
 /// The owner of an association; dropping it ends the association.
@@ -89,7 +89,7 @@ impl TcpController {
             addresses,
             facts,
             pool: Mutex::default(),
-            geometries: Mutex::default(),
+            geometries: Geometries::default(),
         }));
         let mut controller = Self { handle: handle.clone(), keeper: None };
         if facts.keep_alive {
@@ -138,6 +138,10 @@ impl Association {
             Some(mut turn) => shut_down(turn.get(), deadline),
             None => Err(deadline.timed_out(self.link.peer(), "a turn at the admin queue")),
         }
+    }
+
+    pub(super) fn geometries(&self) -> &Geometries {
+        &self.geometries
     }
 
     /// Gives an I/O queue back that its user needs no more.
@@ -189,16 +193,6 @@ impl Association {
 }
 
 impl Handle {
-    /// Geometry of a namespace, asked for once.
-    pub(super) fn geometry(&self, nsid: u32, timeout: Duration) -> Result<Geometry, DriverError> {
-        if let Some(&known) = lock(&self.0.geometries).get(&nsid) {
-            return Ok(known);
-        }
-        let found = geometry(self, nsid, timeout)?;
-        lock(&self.0.geometries).insert(nsid, found);
-        Ok(found)
-    }
-
     pub(super) fn association(&self) -> &Association {
         &self.0
     }
@@ -214,15 +208,7 @@ impl Controller for Handle {
     }
 
     fn admin(&self, command: &Command, data: AdminData<'_>, timeout: Duration) -> Result<Completion, DriverError> {
-        let bytes = match &data {
-            AdminData::None => 0,
-            AdminData::Write(data) => data.len(),
-            AdminData::Read(data) => data.len(),
-        };
-        if bytes > self.transfer_bytes_max() {
-            let most = self.transfer_bytes_max();
-            return Err(DriverError::Invalid(format!("transfer of {bytes} bytes, at most {most} allowed")));
-        }
+        checks::transfer(data.len(), self.transfer_bytes_max())?;
         self.0.link.check()?;
         let deadline = Deadline::after(timeout);
         let Some(mut turn) = self.0.admin.take(deadline.at) else {
@@ -235,9 +221,7 @@ impl Controller for Handle {
     fn open_queue(&self, depth: usize) -> Result<Box<dyn Queue>, DriverError> {
         self.0.link.check()?;
         let most = self.0.facts.commands_max.saturating_sub(READS_IN_FLIGHT);
-        if !(1..=most).contains(&depth) {
-            return Err(DriverError::Invalid(format!("queue depth {depth}, 1 to {most} possible at {}", self.peer())));
-        }
+        checks::depth(depth, most, self.peer())?;
         let commands = depth + READS_IN_FLIGHT;
         let (queue_id, engine) = match self.0.unpark(commands) {
             Some(parked) => parked,

@@ -76,8 +76,8 @@ fn address(entry: &DiscoveryEntry) -> Result<String, String> {
 /// Asks a discovery controller which subsystems there are, and where. Leaves in order.
 ///
 /// # Errors
-/// As those of [`super::connect`]; `Invalid` if a controller that answers is not one of discovery, `Protocol` for a log that
-/// makes no sense or never stays the same. All within [`TcpTarget::connect_timeout`], name resolution apart.
+/// As those of [`super::connect`]; `Invalid` if a controller that answers is not one of discovery, `Protocol` for a log in
+/// which nothing makes sense, or that never stays the same. All within [`TcpTarget::connect_timeout`], name resolution apart.
 pub fn discover(target: &TcpTarget) -> Result<Vec<Discovered>, DriverError> {
     let deadline = Deadline::after(target.connect_timeout);
     let link = Arc::new(Link::new(&format!("tcp://{}/{}", target.address, target.nqn)));
@@ -117,12 +117,29 @@ fn read_log(admin: &mut AdminQueue, deadline: Deadline) -> Result<Vec<Discovered
         let entries = entries(admin, count, deadline)?;
         let after = header(admin, deadline)?;
         if (before.generation, before.entries) == (after.generation, after.entries) {
-            let read = entries.iter().map(Discovered::read).collect::<Result<_, _>>();
-            return read.map_err(|error| admin.link().protocol(error));
+            return sensible(&entries).map_err(|error| admin.link().protocol(error));
         }
         before = after;
     }
     Err(admin.link().protocol("discovery log changes again and again".into()))
+}
+
+/// The entries that can be read. One that cannot hides no other; an error when there is none beside such.
+fn sensible(entries: &[DiscoveryEntry]) -> Result<Vec<Discovered>, String> {
+    let (mut read, mut wrong) = (Vec::new(), None);
+    for entry in entries {
+        match Discovered::read(entry) {
+            Ok(discovered) => read.push(discovered),
+            Err(error) => {
+                tracing::debug!("entry left out: {error}");
+                wrong = Some(error);
+            }
+        }
+    }
+    match wrong {
+        Some(error) if read.is_empty() => Err(error),
+        _ => Ok(read),
+    }
 }
 
 fn header(admin: &mut AdminQueue, deadline: Deadline) -> Result<DiscoveryHeader, DriverError> {
@@ -187,6 +204,15 @@ mod tests {
         let rdma = DiscoveryEntry { transport: 1, subsystem_type: 1, ..entry("fabric", false, "") };
         let found = Discovered::read(&rdma).unwrap();
         assert_eq!((found.kind, found.address), (DiscoveredKind::Referral, None));
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_read_hides_no_other() {
+        let good = DiscoveryEntry::tcp("nqn.2024-01.org.example:a", "192.0.2.7", false, "4420").unwrap();
+        let bad = DiscoveryEntry::tcp("nqn.2024-01.org.example:b", "example.org", false, "4420").unwrap();
+        assert_eq!(sensible(&[bad, good]).unwrap().len(), 1);
+        assert!(sensible(&[bad]).unwrap_err().contains("example.org"));
+        assert!(sensible(&[]).unwrap().is_empty());
     }
 
     proptest! {

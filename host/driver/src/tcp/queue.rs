@@ -4,11 +4,11 @@ use super::admin::entry_of;
 use super::association::Handle;
 use super::connection::Deadline;
 use super::engine::{Engine, Step, Transfer};
+use crate::checks;
 use crate::contract::{AbortOutcome, AdminData, Command, Completion, Controller, Queue, Ticket};
 use crate::error::DriverError;
 use crate::reads::{READS_IN_FLIGHT, ReadPlan};
 use ddlp_nvme::admin::Abort;
-use ddlp_nvme::code::Direction;
 use ddlp_nvme::{AdminOpcode, Status};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -88,19 +88,8 @@ impl Drop for TcpQueue {
 
 impl Queue for TcpQueue {
     fn submit(&mut self, command: &Command, data: Vec<u8>, _within: Duration) -> Result<Ticket, DriverError> {
-        if self.in_flight >= self.depth {
-            return Err(DriverError::Invalid(format!("{} commands are in flight already", self.in_flight)));
-        }
         let most = self.handle.transfer_bytes_max();
-        if data.len() > most {
-            let bytes = data.len();
-            return Err(DriverError::Invalid(format!("transfer of {bytes} bytes, at most {most} allowed")));
-        }
-        let direction = Direction::of(command.opcode);
-        if !data.is_empty() && direction != Direction::Write {
-            let opcode = command.opcode;
-            return Err(DriverError::Invalid(format!("opcode {opcode:02X}h takes no data from the host")));
-        }
+        checks::submission(command, data.len(), most, (self.in_flight, self.depth))?;
         let transfer = if data.is_empty() { Transfer::None } else { Transfer::Write(data) };
         let ticket = self.engine().submit(entry_of(command), transfer)?;
         self.in_flight += 1;
@@ -123,10 +112,10 @@ impl Queue for TcpQueue {
 
     fn read_blocks(&mut self, nsid: u32, lba: u64, buf: &mut [u8], timeout: Duration) -> Result<(), DriverError> {
         let deadline = Deadline::after(timeout);
-        let geometry = self.handle.geometry(nsid, timeout)?;
+        let geometry = self.handle.association().geometries().of(&self.handle, nsid, timeout)?;
         let plan = ReadPlan::new(nsid, geometry, lba, buf.len(), self.handle.transfer_bytes_max())?;
+        let what = plan.what();
         let status = self.run_reads(plan, buf, deadline)?;
-        let what = format!("read of {} bytes at block {lba} of namespace {nsid}", buf.len());
         Completion { result: 0, status: status.0 }.success(self.handle.peer(), &what).map(drop)
     }
 

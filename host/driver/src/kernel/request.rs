@@ -1,0 +1,158 @@
+//! A command on its way through the kernel, with its node and the memory that the kernel reads or writes for it.
+
+use super::nodes::Node;
+use crate::contract::{Command, Completion};
+use crate::error::DriverError;
+use ddlp_nvme::AdminOpcode;
+use ddlp_nvme::code::Direction;
+use nix::errno::Errno;
+use std::sync::Arc;
+use std::time::Duration;
+use zerocopy::{FromZeros, Immutable, IntoBytes};
+
+/// Memory that commands read into: whole pages, so that the kernel maps them and copies nothing.
+#[derive(Clone, FromZeros, IntoBytes, Immutable)]
+#[repr(C, align(4096))]
+struct Page([u8; 4096]);
+
+/// A page-aligned buffer.
+pub(super) struct Pages(Vec<Page>);
+
+impl Pages {
+    /// A buffer of at least `bytes` bytes.
+    pub(super) fn new(bytes: usize) -> Self {
+        Self(vec![Page::new_zeroed(); bytes.div_ceil(size_of::<Page>())])
+    }
+
+    /// Its bytes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+/// Data of a command; it belongs to the command while that is in flight.
+pub(super) enum Data {
+    None,
+    /// Host to controller.
+    Write(Vec<u8>),
+    /// Controller to host: the first bytes of the buffer.
+    Read(Pages, usize),
+}
+
+impl Data {
+    pub(super) fn address(&mut self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Write(data) => data.as_ptr() as u64,
+            Self::Read(pages, _) => pages.0.as_mut_ptr() as u64,
+        }
+    }
+
+    pub(super) fn length(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Write(data) => data.len(),
+            Self::Read(_, length) => *length,
+        }
+    }
+
+    /// True when a command of this opcode moves data this way.
+    fn suits(&self, opcode: u8) -> bool {
+        match self {
+            Self::None => true,
+            Self::Write(_) => Direction::of(opcode) == Direction::Write,
+            Self::Read(pages, length) => Direction::of(opcode) == Direction::Read && *length <= pages.bytes().len(),
+        }
+    }
+}
+
+/// Which queue a command goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Through the controller's node.
+    Admin,
+    /// Through a namespace's generic node.
+    Io,
+}
+
+/// A command on its way. Its data go the way that its opcode says, which is what the kernel goes by.
+pub(super) struct Request {
+    pub(super) tag: u64,
+    kind: Kind,
+    node: Arc<Node>,
+    command: Command,
+    data: Data,
+    within: Duration,
+}
+
+/// What the kernel says of a command: a status by the controller, or an error of its own.
+pub(super) type Outcome = Result<Completion, Errno>;
+
+impl Request {
+    /// The kernel gives the command up after `within`. An error when its opcode does not move data that way.
+    pub(super) fn new(
+        kind: Kind,
+        node: Arc<Node>,
+        command: &Command,
+        data: Data,
+        within: Duration,
+    ) -> Result<Self, DriverError> {
+        let request = Self { tag: 0, kind, node, command: *command, data, within };
+        if !request.data.suits(command.opcode) {
+            return Err(DriverError::Invalid(format!("{} does not move data that way", request.what())));
+        }
+        Ok(request)
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(super) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    pub(super) fn command(&self) -> &Command {
+        &self.command
+    }
+
+    pub(super) fn within(&self) -> Duration {
+        self.within
+    }
+
+    /// Memory for the kernel. It does not move with the request.
+    pub(super) fn data(&mut self) -> &mut Data {
+        &mut self.data
+    }
+
+    /// The data, once the command is over.
+    pub(super) fn into_data(self) -> Data {
+        self.data
+    }
+
+    /// Its name in messages.
+    pub(super) fn what(&self) -> String {
+        let Command { opcode, nsid, .. } = self.command;
+        match self.kind {
+            Kind::Admin => AdminOpcode(opcode).to_string(),
+            Kind::Io => format!("command {opcode:02X}h of namespace {nsid}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_goes_the_way_that_the_opcode_says() {
+        assert!(Data::Write(vec![1]).suits(0x01) && !Data::Write(vec![1]).suits(0x02));
+        assert!(Data::Read(Pages::new(1), 1).suits(0x02) && !Data::Read(Pages::new(1), 1).suits(0x01));
+        assert!(!Data::Read(Pages::new(1), 4097).suits(0x02), "longer than its buffer");
+        assert!(Data::None.suits(0x01) && Data::None.suits(0x02));
+        let node = Arc::new(Node::open(std::path::Path::new("/dev/null")).unwrap());
+        let log_page = Command { opcode: AdminOpcode::GET_LOG_PAGE.0, ..Command::default() };
+        let refused = Request::new(Kind::Admin, node, &log_page, Data::Write(vec![1]), Duration::ZERO).err().unwrap();
+        assert!(matches!(refused, DriverError::Invalid(_)), "{refused}");
+    }
+}
