@@ -242,7 +242,8 @@ impl Setup {
 /// Why a drive cannot be used, and what to do.
 fn unusable(error: &LinkError, endpoint: &Endpoint) -> String {
     let hint = match error {
-        LinkError::Refused(_) | LinkError::Driver(DriverError::Busy { .. } | DriverError::Invalid(_)) => "",
+        LinkError::Refused(_)
+        | LinkError::Driver(DriverError::Busy { .. } | DriverError::Denied { .. } | DriverError::Invalid(_)) => "",
         LinkError::Driver(DriverError::InUse { .. }) => "; one run at a time can use a drive of the kernel's",
         LinkError::Driver(error) if error.is_status(Status::CONNECT_PARAMETERS) => {
             "; no drive of that name is there: ddlp-device prints its address and its NQN when it starts"

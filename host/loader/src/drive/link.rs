@@ -18,9 +18,9 @@ use crate::schedule::BatchId;
 /// Where the program goes.
 const PROGRAM: ProgramSlot = ProgramSlot { nsid: COMPUTE_NSID, index: 0 };
 /// Longest wait for an admin command.
-const ADMIN_WITHIN: Duration = Duration::from_secs(5);
-/// Longest wait for the answer to a cancel.
-const CANCEL_WITHIN: Duration = Duration::from_secs(1);
+pub(crate) const ADMIN_WITHIN: Duration = Duration::from_secs(5);
+/// Longest wait for an answer that nobody needs who is about to leave.
+pub(crate) const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 
 /// What the host demands of a drive.
 #[derive(Clone, Copy, Debug)]
@@ -93,10 +93,10 @@ impl Link {
     }
 
     /// Asks the drive to stop work on a batch; its Execute completes with an abort status.
-    pub fn cancel(&self, id: BatchId) -> Result<(), DriverError> {
+    pub fn cancel(&self, id: BatchId, within: Duration) -> Result<(), DriverError> {
         let cancel = CancelBatch { epoch: id.epoch, batch: id.batch };
         let command = Command { opcode: CANCEL_OPCODE, cdw10_15: cancel.dwords(), ..Command::default() };
-        self.controller.admin(&command, AdminData::None, CANCEL_WITHIN).map(|_| ())
+        self.controller.admin(&command, AdminData::None, within).map(|_| ())
     }
 
     /// Reads bytes of a slot; `offset` and the length are multiples of the block size.
@@ -114,7 +114,7 @@ impl Link {
     /// What the drive has done.
     pub fn counters(&self) -> Option<Counters> {
         let mut page = [0; LOG_BYTES];
-        logpage::read(&*self.controller, LogId(COUNTERS_LOG), Csi::NVM, &mut page, CANCEL_WITHIN).ok()?;
+        logpage::read(&*self.controller, LogId(COUNTERS_LOG), Csi::NVM, &mut page, LEAVE_WITHIN).ok()?;
         Counters::parse(&page).ok()
     }
 

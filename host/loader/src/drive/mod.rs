@@ -103,11 +103,12 @@ impl Endpoint {
         Ok(Self { agent: None, target, unkept })
     }
 
-    /// A drive of the kernel's may be used in a moment: it is held still by a run that has just ended, or being looked through by the
-    /// kernel.
+    /// A drive of the kernel's may be used in a moment: it is held still by a run that has just ended, being looked through by the
+    /// kernel, or about to get its owner from udev.
     pub fn is_settling(&self, error: &DriverError) -> bool {
         let Target::Kernel(kernel) = &self.target else { return false };
-        matches!(error, DriverError::InUse { .. } | DriverError::Lost { .. }) && kernel.node.exists()
+        matches!(error, DriverError::InUse { .. } | DriverError::Lost { .. } | DriverError::Denied { .. })
+            && kernel.node.exists()
     }
 
     /// What helps when the drive does not allow this host.

@@ -4,6 +4,7 @@
 //! A batch whose Execute fails, whose result is damaged, or whose association is lost goes back to the schedule; nothing
 //! that a drive does can lose a sample.
 
+use super::link::{ADMIN_WITHIN, LEAVE_WITHIN};
 use super::rejoin::Tries;
 use super::results::Held;
 use super::{Endpoint, Expected, Link, SlotTable};
@@ -139,7 +140,7 @@ impl DriveProng {
     pub(super) fn cancel_flights(&self) {
         let Some(link) = self.link.as_ref().filter(|link| link.is_alive()) else { return };
         for flight in &self.flights {
-            if let Err(error) = link.cancel(flight.id) {
+            if let Err(error) = link.cancel(flight.id, LEAVE_WITHIN) {
                 tracing::debug!("batch not cancelled: {error}");
                 return;
             }
@@ -174,15 +175,15 @@ impl DriveProng {
         self.check_deadlines()
     }
 
-    /// Tells the drive to stop work on batches that another prong finished first. That saves time and nothing else, so only an
-    /// error that is the association's end matters.
+    /// Tells the drive to stop work on batches that another prong finished first. That saves time and nothing else, so only a loss of
+    /// the association matters; whether a late answer is one, the next command tells.
     fn cancel_lost(&mut self) -> Result<(), DriverError> {
         let lost = self.engine.lock().schedule.take_cancels(self.prong);
         for id in lost {
             if let Some(flight) = self.flights.iter_mut().find(|flight| flight.id == id) {
                 flight.cancelled = true;
-                match self.link.as_ref().expect("served only with a link").cancel(id) {
-                    Err(error) if error.ends_association() => return Err(error),
+                match self.link.as_ref().expect("served only with a link").cancel(id, ADMIN_WITHIN) {
+                    Err(error @ (DriverError::Lost { .. } | DriverError::Protocol { .. })) => return Err(error),
                     Err(error) => tracing::debug!("batch not cancelled: {error}"),
                     Ok(()) => {}
                 }
