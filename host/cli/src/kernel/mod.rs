@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 const SYS_ADMIN: u32 = 21;
 /// From this version on, I/O commands are let through to who may write the node; before, all of them want CAP_SYS_ADMIN.
 const OPEN_IO_SINCE: (u32, u32) = (6, 2);
-/// From this version on, NVMe commands go through io_uring.
-const URING_COMMANDS_SINCE: (u32, u32) = (5, 19);
+/// From this version on, all NVMe commands go through io_uring; Linux 5.19 has it for I/O commands alone.
+const URING_COMMANDS_SINCE: (u32, u32) = (6, 0);
 
 /// The kernel of this machine.
 pub struct Kernel {
