@@ -2,7 +2,7 @@
 
 use crate::debian;
 use crate::disk;
-use crate::guest::{Bus, Guest, Machine, free_port};
+use crate::guest::{Bus, Guest, Machine, forwards};
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
 use crate::packages::{Arch, Packages};
@@ -69,7 +69,7 @@ impl Board {
             memory_mib: 1024,
             cores: 4,
             disks: vec![(system, Bus::Virtio), (ordinary, Bus::Nvme)],
-            forwards: vec![(free_port()?, PORT)],
+            forwards: forwards(&[PORT])?,
         };
         let _ = fs::remove_file(machine.log());
         Ok(Self { guest: Some(Guest::start(machine.clone())?), machine, _scratch: scratch })

@@ -3,7 +3,7 @@
 //! The disk is ext4, made without root, and stays while the power is off: identity and slots are there again after a boot.
 
 use crate::disk::copy;
-use crate::guest::{Bus, Guest, Machine, free_port};
+use crate::guest::{Bus, Guest, Machine, forwards};
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
 use crate::packages::{Arch, Packages};
@@ -94,8 +94,7 @@ impl Drive {
         root.finish()?;
         let disk = scratch.join("disk");
         make_disk(&disk, &scratch.join("content"), content)?;
-        let inside = [PORTS[0], PORTS[1], PORTS[0], DISCOVERY_PORT];
-        let forwards = inside.iter().map(|&port| Ok((free_port()?, port))).collect::<Result<Vec<_>>>()?;
+        let forwards = forwards(&[PORTS[0], PORTS[1], PORTS[0], DISCOVERY_PORT])?;
         let machine = Machine {
             name: name.into(),
             arch: Arch::Arm64,

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{panicking, sleep};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// From QEMU's start until its sockets are connected.
 const START_PATIENCE: Duration = Duration::from_secs(20);
@@ -106,10 +106,12 @@ pub fn log_folder() -> PathBuf {
     crate::target_dir().join("qemu/logs")
 }
 
-/// A port of this machine's loopback that nobody listens at.
-pub fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port of loopback is free")?;
-    Ok(listener.local_addr()?.port())
+/// Ports of this machine's loopback that nobody listens at, each leading to one of a guest's.
+pub fn forwards(inside: &[u16]) -> Result<Vec<(u16, u16)>> {
+    // All are taken before one is free again: none comes twice.
+    let bind = |_: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port of loopback is free");
+    let taken: Vec<TcpListener> = inside.iter().map(bind).collect::<Result<_>>()?;
+    taken.iter().zip(inside).map(|(listener, &port)| Ok((listener.local_addr()?.port(), port))).collect()
 }
 
 /// A running guest; killed when dropped.
@@ -296,7 +298,19 @@ fn explained(machine: &Machine, error: anyhow::Error) -> anyhow::Error {
 }
 
 fn console(machine: &Machine) -> String {
-    let path = machine.log();
-    let text = fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    end_of(&machine.log())
+}
+
+/// The ends of the consoles that were written to since then.
+pub fn consoles_since(begun: SystemTime) -> String {
+    let logs = fs::read_dir(log_folder()).into_iter().flatten().flatten();
+    let written = logs.filter(|log| log.metadata().and_then(|data| data.modified()).is_ok_and(|time| time >= begun));
+    let mut paths: Vec<PathBuf> = written.map(|log| log.path()).collect();
+    paths.sort();
+    paths.iter().map(|path| end_of(path)).collect::<Vec<_>>().join("\n")
+}
+
+fn end_of(path: &Path) -> String {
+    let text = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     format!("-- end of the console ({}):\n{}", path.display(), tail(&text, CONSOLE_LINES))
 }

@@ -9,6 +9,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+/// Seconds that a program may take: fetching, or building everything.
+const PROGRAM_PATIENCE: &str = "3600";
+
 /// Architecture of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arch {
@@ -187,9 +190,22 @@ fn archive_name(line: &str) -> Option<String> {
 }
 
 /// Runs a program to its end; what it said is the error.
-pub(crate) fn said(command: &mut Command) -> Result<Output> {
+pub(crate) fn said(command: &Command) -> Result<Output> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().with_context(|| format!("cannot run {program}"))?;
+    // Nothing that is waited for waits for ever: a mirror may be silent.
+    let mut limited = Command::new("timeout");
+    limited
+        .args(["--foreground", "--kill-after=10", PROGRAM_PATIENCE])
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs().filter_map(|(name, value)| Some((name, value?))) {
+        limited.env(name, value);
+    }
+    if let Some(folder) = command.get_current_dir() {
+        limited.current_dir(folder);
+    }
+    let output = limited.output().with_context(|| format!("cannot run {program}"))?;
+    ensure!(output.status.code() != Some(124), "{program} did not end within {PROGRAM_PATIENCE} s");
     if !output.status.success() {
         bail!("{program} failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
     }

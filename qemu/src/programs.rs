@@ -66,9 +66,7 @@ fn made_for_boards() -> Result<PathBuf> {
     static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
         let mut script = Command::new(workspace().join("scripts/board"));
-        said(script.arg("--yes").env("CARGO_TARGET_DIR", crate::target_dir()))
-            .map(drop)
-            .map_err(|error| format!("{error:#}"))
+        said(script.env("CARGO_TARGET_DIR", crate::target_dir())).map(drop).map_err(|error| format!("{error:#}"))
     });
     if let Err(error) = built {
         bail!("the programs for aarch64 cannot be built: {error}");

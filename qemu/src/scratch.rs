@@ -1,57 +1,81 @@
 //! Folders for sockets and disks of guests, removed when dropped, on Ctrl-C, and when a killed process left them.
+//!
+//! Whose folder it is says a lock on a file in it, which ends with the process, in whatever container that runs.
 
 use anyhow::{Context, Result};
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::Once;
+use std::sync::{Mutex, Once, PoisonError};
 use tempfile::TempDir;
 
 const PREFIX: &str = "ddlp-qemu-";
+/// The file that is locked.
+const LOCK: &str = "lock";
+
+/// Folders of this process.
+static OURS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// A folder of this process.
-pub struct Scratch(TempDir);
+pub struct Scratch {
+    folder: TempDir,
+    _lock: File,
+}
 
 impl Scratch {
     /// A new one.
     pub fn new() -> Result<Self> {
         static FIRST: Once = Once::new();
         FIRST.call_once(|| {
-            remove(|owner| !Path::new(&format!("/proc/{owner}")).exists());
+            remove_left(&std::env::temp_dir());
             // The guests are killed with this process. A second handler would be a program's own.
             let _ = ctrlc::set_handler(|| {
-                remove(|owner| owner == process::id());
+                for folder in ours().iter() {
+                    let _ = fs::remove_dir_all(folder);
+                }
                 process::exit(130);
             });
         });
-        let prefix = format!("{PREFIX}{}-", process::id());
-        Ok(Self(tempfile::Builder::new().prefix(&prefix).tempdir().context("cannot make a temporary folder")?))
+        let failed = "cannot make a temporary folder";
+        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir().context(failed)?;
+        let lock = File::create(folder.path().join(LOCK)).context(failed)?;
+        lock.lock().context(failed)?;
+        ours().push(folder.path().to_owned());
+        Ok(Self { folder, _lock: lock })
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        self.0.path()
+        self.folder.path()
     }
 
     /// A path in it.
     pub fn join(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.path().join(name)
     }
 }
 
-/// Removes the folders of these processes. One that cannot be removed is left for the next time.
-fn remove(of: impl Fn(u32) -> bool) {
-    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
-    for entry in entries.flatten() {
-        let owner = entry.file_name().to_str().and_then(owner);
-        if owner.is_some_and(&of) {
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        ours().retain(|folder| folder != self.path());
+    }
+}
+
+fn ours() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
+    OURS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the folders whose processes are gone. One without the file is being made just now, and one that cannot be removed is left
+/// for the next time.
+fn remove_left(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    let named = |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.starts_with(PREFIX));
+    for entry in entries.flatten().filter(|entry| named(&entry.file_name())) {
+        let lock = File::open(entry.path().join(LOCK));
+        if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
-}
-
-fn owner(name: &str) -> Option<u32> {
-    name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -59,23 +83,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_name_their_process_and_go_away() {
+    fn folders_go_away_when_dropped_and_not_before() {
         let scratch = Scratch::new().unwrap();
         let path = scratch.path().to_path_buf();
-        assert_eq!(path.file_name().and_then(|name| owner(name.to_str()?)), Some(process::id()));
         fs::write(scratch.join("disk"), "x").unwrap();
+        remove_left(path.parent().unwrap());
+        assert!(path.join("disk").exists(), "its process lives");
         drop(scratch);
-        assert!(!path.exists());
-        assert_eq!(owner("ddlp-qemu-x-y"), None);
+        assert!(!path.exists() && !ours().contains(&path));
     }
 
     #[test]
     fn what_a_killed_process_left_is_removed() {
-        let mut gone = process::Command::new("true").spawn().unwrap();
-        gone.wait().unwrap();
-        let left = std::env::temp_dir().join(format!("{PREFIX}{}-left", gone.id()));
-        fs::create_dir(&left).unwrap();
-        remove(|owner| owner == gone.id());
-        assert!(!left.exists());
+        let parent = tempfile::tempdir().unwrap();
+        let (left, young) = (parent.path().join("ddlp-qemu-left"), parent.path().join("ddlp-qemu-young"));
+        for folder in [&left, &young] {
+            fs::create_dir(folder).unwrap();
+        }
+        fs::write(left.join(LOCK), "").unwrap();
+        remove_left(parent.path());
+        assert!(!left.exists() && young.exists());
     }
 }

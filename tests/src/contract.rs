@@ -15,7 +15,7 @@ use ddlp_driver::program::{self, ProgramSlot};
 use ddlp_driver::{
     AbortOutcome, AdminData, Command, Completion, Controller, DriverError, Queue, Target, Ticket, logpage, namespace,
 };
-use ddlp_nvme::{Csi, IoOpcode, LogId, Status};
+use ddlp_nvme::{AdminOpcode, Csi, IoOpcode, LogId, Status};
 use ddlp_pixels::{Limits, Pipeline};
 use std::collections::HashMap;
 use std::path::Path;
@@ -56,20 +56,14 @@ pub fn check(target: &Target, pack: &Path) {
     bench.load();
     bench.batches(queue.as_mut());
     bench.refusals(queue.as_mut());
-    bench.cancelling(queue.as_mut(), matches!(target, Target::Kernel(_)));
+    bench.giving_up(queue.as_mut(), matches!(target, Target::Kernel(_)));
     if let Target::Kernel(_) = target {
         let error = target.connect().and_then(|second| second.open_queue(1).map(drop)).expect_err("one at a time");
         assert!(matches!(error, DriverError::InUse { .. }) && error.is_transient(), "{error}");
     }
     bench.closing(queue);
-    drop(bench.controller);
-    // A command in flight when the association was closed goes on in the kernel, and keeps others away until it is over.
-    let until = Instant::now() + WITHIN;
-    loop {
-        match target.connect().and_then(|again| again.open_queue(DEPTH).map(drop)) {
-            Err(DriverError::InUse { .. }) if Instant::now() < until => std::thread::sleep(Duration::from_millis(50)),
-            again => return again.expect("it can be used again"),
-        }
+    if let Target::Kernel(_) = target {
+        bench.what_is_left_keeps_others_away(target);
     }
 }
 
@@ -88,6 +82,9 @@ impl Bench {
         let unknown = Command { opcode: 0xFC, ..Command::default() };
         let completion = controller.admin(&unknown, AdminData::None, WITHIN).expect("a completion");
         assert!(completion.status().same_code(Status::INVALID_OPCODE), "{}", completion.status());
+        let log_page = Command { opcode: AdminOpcode::GET_LOG_PAGE.0, ..Command::default() };
+        let error = controller.admin(&log_page, AdminData::Write(&[0; 4]), WITHIN).expect_err("data the wrong way");
+        assert!(matches!(error, DriverError::Invalid(_)), "{error}");
         let huge = vec![0; controller.transfer_bytes_max() + 1];
         let error = controller.admin(&unknown, AdminData::Write(&huge), WITHIN).expect_err("too large");
         assert!(matches!(error, DriverError::Invalid(_)), "{error}");
@@ -221,8 +218,22 @@ impl Bench {
         assert!(self.controller.is_alive());
     }
 
-    /// By the drive's own command, and by Abort where there is a way to name a command.
-    fn cancelling(&self, queue: &mut dyn Queue, abort_is_impossible: bool) {
+    /// A batch in flight is given up by the drive's own command, and by Abort where there is a way to name a command. The drive may be
+    /// faster, but not for ever.
+    fn giving_up(&self, queue: &mut dyn Queue, abort_is_impossible: bool) {
+        let until = Instant::now() + WITHIN;
+        let (mut by_batch, mut by_ticket) = (false, abort_is_impossible);
+        while !(by_batch && by_ticket) {
+            assert!(Instant::now() < until, "cancelled: {by_batch}, aborted: {by_ticket}");
+            let (cancelled, outcome) = self.cancel_and_abort(queue);
+            assert_eq!(outcome == AbortOutcome::Impossible, abort_is_impossible);
+            by_batch |= cancelled;
+            by_ticket |= outcome == AbortOutcome::Aborted;
+        }
+    }
+
+    /// Cancels the last of several batches in flight, and aborts the second one.
+    fn cancel_and_abort(&self, queue: &mut dyn Queue) -> (bool, AbortOutcome) {
         let tickets: Vec<Ticket> = (0..DEPTH as u32)
             .map(|slot| self.submit(queue, &self.request(20 + slot, slot, 4)).expect("room"))
             .collect();
@@ -231,13 +242,36 @@ impl Bench {
         let completion = self.controller.admin(&command, AdminData::None, WITHIN).expect("a completion");
         let cancelled = completion.success("drive", "cancel").expect("a number");
         let outcome = queue.abort(tickets[1], WITHIN).expect("an outcome");
-        assert_eq!(outcome == AbortOutcome::Impossible, abort_is_impossible);
         let finished: HashMap<Ticket, Completion> = (0..DEPTH).map(|_| next(queue)).collect();
         let status = |index: usize| finished[&tickets[index]].status();
         let expected = |given_up: bool| if given_up { Status::ABORT_REQUESTED } else { Status::SUCCESS };
         assert!(status(DEPTH - 1).same_code(expected(cancelled == 1)), "{} of {cancelled}", status(DEPTH - 1));
         assert!(status(1).same_code(expected(outcome == AbortOutcome::Aborted)), "{} after {outcome:?}", status(1));
         assert!(status(0).is_success() && status(2).is_success());
+        (cancelled == 1, outcome)
+    }
+
+    /// Commands in flight when an association is left go on in the kernel, and nobody else gets the nodes before they are over.
+    fn what_is_left_keeps_others_away(&self, target: &Target) {
+        let until = Instant::now() + WITHIN;
+        let mut seen = false;
+        loop {
+            match target.connect().and_then(|again| again.open_queue(DEPTH).map(|queue| (again, queue))) {
+                Ok(_) if seen => return,
+                Ok((controller, mut queue)) => {
+                    for slot in 0..DEPTH as u32 {
+                        self.submit(queue.as_mut(), &self.request(40 + slot, slot, 4)).expect("room");
+                    }
+                    controller.close();
+                }
+                Err(DriverError::InUse { .. }) => {
+                    seen = true;
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                Err(error) => panic!("it can be used again: {error}"),
+            }
+            assert!(Instant::now() < until, "kept away: {seen}");
+        }
     }
 
     /// A thread that waits for the drive is woken.

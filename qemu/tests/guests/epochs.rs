@@ -2,7 +2,7 @@
 //!
 //! Each scenario takes the drive's address as `--drive` does.
 
-use crate::support::{BATCH, Figures, IMAGES, PATIENCE, asked_for, figures_in, photos, run_command, run_here, run_in};
+use crate::support::{BATCH, Figures, IMAGES, PATIENCE, figures_in, in_guests, photos, run_command, run_here, run_in};
 use anyhow::{Context, Result, ensure};
 use ddlp_qemu::drive::{Agent, Drive, Serve};
 use ddlp_qemu::guest::{Bus, Guest};
@@ -66,6 +66,19 @@ fn every_strategy_delivers(host: &Guest, address: &str, digest: &str) -> Result<
         let figures = run_in(host, "ddlp", &format!("{} --step-ms {STEP_MS}", two_ended(address, strategy, 2)))?;
         figures.assert_each_batch_once(2, BATCHES);
         assert_eq!(figures.digest(), digest, "{strategy}");
+        for epoch in 0..2 {
+            let delivered = figures.delivered(epoch);
+            match strategy {
+                "ordered" => assert!(delivered.is_sorted(), "{delivered:?}"),
+                // The CPU's from the head on, then the drive's from the tail backwards.
+                "mte" => {
+                    let turn = delivered.iter().position(|&batch| batch == BATCHES - 1).expect("each batch once");
+                    let (head, tail) = delivered.split_at(turn);
+                    assert!(head.is_sorted() && tail.is_sorted_by(|one, next| one > next), "{delivered:?}");
+                }
+                _ => {}
+            }
+        }
         let (drive, cpu) = (figures.drive_batches(), figures.cpu_batches());
         assert!(
             drive > 0 && cpu > 0,
@@ -146,7 +159,7 @@ fn blocks_of_a_drive_that_is_away_fail(host: &Guest) -> Result<()> {
 
 /// The drive loses its power in the middle of a run and comes back: each batch is delivered once, and it works again.
 fn a_drive_without_power_is_survived(pair: &mut Pair, address: &str) -> Result<()> {
-    let mut run = Underway::start(pair.host.guest(), address, 45)?;
+    let mut run = Underway::start(pair.host.guest(), address, 60)?;
     pair.drive.power_off()?;
     run.wait_for_fault(&["lost", "timeout"])?;
     pair.drive.power_on()?;
@@ -158,19 +171,29 @@ fn a_drive_without_power_is_survived(pair: &mut Pair, address: &str) -> Result<(
     assert_nothing_is_stuck(pair.host.guest())?;
     drop(agent);
     assert_eq!(figures.digest(), pair.digest(epochs)?);
+    assert!(figures.drive_batches_since_rejoined() > 0, "it works again: {:?}", figures.faults());
     Ok(())
 }
 
-/// The network is cut for a minute: Ctrl-C is honoured meanwhile, a run that stays goes on alone and takes the drive back.
-fn a_cut_network_is_survived(pair: &Pair, address: &str, while_away: impl FnOnce(&Guest) -> Result<()>) -> Result<()> {
+/// Ctrl-C while the network is cut: at once, and when the run has found out.
+fn ctrl_c_is_honoured_while_the_network_is_cut(pair: &Pair, address: &str, found_out: bool) -> Result<()> {
     let host = pair.host.guest();
-    let run = Underway::start(host, address, 20)?;
+    let mut run = Underway::start(host, address, 40)?;
     pair.drive.guest().set_link(false)?;
-    run.interrupt().context("while the network is cut")?;
+    if found_out {
+        run.wait_for_fault(&["lost", "timeout"])?;
+    }
+    run.interrupt().with_context(|| format!("while the network is cut, by {address}, found out: {found_out}"))?;
     assert_nothing_is_stuck(host)?;
     pair.drive.guest().set_link(true)?;
+    let all_live = "until ! cat /sys/class/nvme/*/state | grep -qv live; do sleep 0.2; done";
+    host.succeed(all_live, Duration::from_secs(60)).map(drop).context("the kernel does not get the drive back")
+}
 
-    let mut run = Underway::start(host, address, 85)?;
+/// The network is cut for a minute: a run goes on alone, and takes the drive back.
+fn a_cut_network_is_survived(pair: &Pair, address: &str, while_away: impl FnOnce(&Guest) -> Result<()>) -> Result<()> {
+    let host = pair.host.guest();
+    let mut run = Underway::start(host, address, 110)?;
     pair.drive.guest().set_link(false)?;
     run.wait_for_fault(&["lost", "timeout"])?;
     std::thread::sleep(CUT);
@@ -182,18 +205,23 @@ fn a_cut_network_is_survived(pair: &Pair, address: &str, while_away: impl FnOnce
     let figures = run.finish()?;
     assert_nothing_is_stuck(host)?;
     assert_eq!(figures.digest(), pair.digest(epochs)?);
+    assert!(figures.drive_batches_since_rejoined() > 0, "it works again: {:?}", figures.faults());
     Ok(())
 }
 
 /// The user-space driver: all strategies, then a cut network. What else may happen to it needs no guest.
 #[test]
 fn epochs_by_the_user_space_driver() -> Result<()> {
-    let Some(_machine) = asked_for("epochs_by_the_user_space_driver") else { return Ok(()) };
-    let pair = Pair::start("epochs", HostKernel::Linux6_12)?;
-    let agent = pair.drive.serve(&pair.serve)?;
-    let address = agent.url_in_guest();
-    every_strategy_delivers(pair.host.guest(), &address, &pair.digest(2)?)?;
-    a_cut_network_is_survived(&pair, &address, |_| Ok(()))
+    in_guests("epochs_by_the_user_space_driver", || {
+        let pair = Pair::start("epochs", HostKernel::Linux6_12)?;
+        let agent = pair.drive.serve(&pair.serve)?;
+        let address = agent.url_in_guest();
+        every_strategy_delivers(pair.host.guest(), &address, &pair.digest(2)?)?;
+        for found_out in [false, true] {
+            ctrl_c_is_honoured_while_the_network_is_cut(&pair, &address, found_out)?;
+        }
+        a_cut_network_is_survived(&pair, &address, |_| Ok(()))
+    })
 }
 
 /// `ddlp devices` where there is an ordinary NVMe disk, and where there is a drive too.
@@ -209,6 +237,37 @@ fn devices(host: &Guest, agent: &Agent<'_>) -> Result<()> {
     Ok(())
 }
 
+/// What README says of a real drive: an agent that is found by its address alone, here in the host itself.
+fn a_drive_is_found_by_its_address(host: &Guest, digest: &str) -> Result<()> {
+    let brief = Duration::from_secs(60);
+    let serve = "exec ddlp-device serve --dataset /data/images.ddlp --listen 127.0.0.1:4420 --ephemeral";
+    let mut agent = host.start_command(serve)?;
+    let said = agent.wait_for("a line that says where it listens", PATIENCE, |text| text.contains("\"nqn\""))?;
+    let listed = host.succeed("ddlp connect --list 127.0.0.1", brief)?;
+    let nqn = listed.trim().strip_prefix("tcp://127.0.0.1:4420/").with_context(|| format!("no drive in {listed:?}"))?;
+    assert!(said.contains(nqn), "{nqn} in {said}");
+    let connected = host.succeed("ddlp connect 127.0.0.1", brief)?;
+    assert!(connected.contains(NODE) && connected.contains(nqn), "{connected}");
+    let figures = run_in(host, "ddlp", &format!("/data/images.ddlp {} --strategy csd --drive {NODE}", job(1)))?;
+    figures.assert_each_batch_once(1, BATCHES);
+    assert_eq!(figures.digest(), digest);
+    let gone = host.succeed("ddlp disconnect all", brief)?;
+    assert!(gone.contains(nqn), "{gone}");
+    host.succeed("kill $(pidof ddlp-device)", brief)?;
+    agent.finish(brief).map(drop)
+}
+
+/// Without io_uring, where the kernel can be told so, a drive is driven by ioctl unless io_uring is asked for.
+fn io_uring_is_not_needed(host: &Guest, digest: &str) -> Result<()> {
+    host.succeed("echo 2 > /proc/sys/kernel/io_uring_disabled", Duration::from_secs(20))?;
+    let figures = run_in(host, "ddlp", &two_ended(NODE, "csd", 1))?;
+    assert_eq!(figures.digest(), digest);
+    assert_eq!(figures.cpu_batches(), 0, "{:?}", figures.faults());
+    let refused = host.run(&run_command("ddlp", &two_ended(&format!("{NODE}?io_uring"), "csd", 1)), PATIENCE)?;
+    assert!(refused.status != 0 && refused.text.contains("io_uring"), "{}: {}", refused.status, refused.text);
+    host.succeed("echo 0 > /proc/sys/kernel/io_uring_disabled", Duration::from_secs(20)).map(drop)
+}
+
 /// Connects the kernel; the node is that of the drive, next to the disk's.
 fn connect(host: &Guest, agent: &Agent<'_>) -> Result<()> {
     let said = host.succeed(&format!("ddlp connect {}", agent.url_in_guest()), Duration::from_secs(60))?;
@@ -220,6 +279,7 @@ fn connect(host: &Guest, agent: &Agent<'_>) -> Result<()> {
 fn epochs_by_the_kernel(kernel: HostKernel) -> Result<Pair> {
     let pair = Pair::start(&format!("kernel-{}", kernel.version()), kernel)?;
     let host = pair.host.guest();
+    a_drive_is_found_by_its_address(host, &pair.digest(1)?)?;
     let agent = pair.drive.serve(&pair.serve)?;
     devices(host, &agent)?;
     for way in ["io_uring", "ioctl"] {
@@ -238,18 +298,24 @@ fn epochs_by_the_kernel(kernel: HostKernel) -> Result<Pair> {
 
 #[test]
 fn epochs_by_the_kernel_of_linux_6_1() -> Result<()> {
-    let Some(_machine) = asked_for("epochs_by_the_kernel_of_linux_6_1") else { return Ok(()) };
-    let mut pair = epochs_by_the_kernel(HostKernel::Linux6_1)?;
-    a_drive_without_power_is_survived(&mut pair, NODE)
+    in_guests("epochs_by_the_kernel_of_linux_6_1", || {
+        let mut pair = epochs_by_the_kernel(HostKernel::Linux6_1)?;
+        a_drive_without_power_is_survived(&mut pair, NODE)
+    })
 }
 
 #[test]
 fn epochs_by_the_kernel_of_linux_6_12() -> Result<()> {
-    let Some(_machine) = asked_for("epochs_by_the_kernel_of_linux_6_12") else { return Ok(()) };
-    let mut pair = epochs_by_the_kernel(HostKernel::Linux6_12)?;
-    a_drive_without_power_is_survived(&mut pair, NODE)?;
-    a_cut_network_is_survived(&pair, NODE, blocks_of_a_drive_that_is_away_fail)?;
-    let host = pair.host.guest();
-    host.succeed(&format!("ddlp disconnect {NODE}"), Duration::from_secs(60))?;
-    assert_nothing_is_stuck(host)
+    in_guests("epochs_by_the_kernel_of_linux_6_12", || {
+        let mut pair = epochs_by_the_kernel(HostKernel::Linux6_12)?;
+        a_drive_without_power_is_survived(&mut pair, NODE)?;
+        io_uring_is_not_needed(pair.host.guest(), &pair.digest(1)?)?;
+        for (way, found_out) in [("io_uring", false), ("io_uring", true), ("ioctl", false)] {
+            ctrl_c_is_honoured_while_the_network_is_cut(&pair, &format!("{NODE}?{way}"), found_out)?;
+        }
+        a_cut_network_is_survived(&pair, NODE, blocks_of_a_drive_that_is_away_fail)?;
+        let host = pair.host.guest();
+        host.succeed(&format!("ddlp disconnect {NODE}"), Duration::from_secs(60))?;
+        assert_nothing_is_stuck(host)
+    })
 }

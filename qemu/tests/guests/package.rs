@@ -1,6 +1,6 @@
 //! The Debian package on a board that runs Debian 12 with systemd, step by step as docs/boards.md has it.
 
-use crate::support::{BATCH, asked_for, run_here};
+use crate::support::{BATCH, in_guests, run_here};
 use anyhow::{Context, Result, ensure};
 use ddlp_qemu::board::{ADDRESS, Board, PACKAGE};
 use ddlp_qemu::{HOST_ID, HOST_NQN};
@@ -205,26 +205,27 @@ fn goes(admin: &Admin<'_>, nqn: &str) -> Result<()> {
 /// Installed, explained by `doctor`, enabled, used by a host and by a kernel, killed, upgraded, rebooted, removed and purged.
 #[test]
 fn the_package_is_a_service() -> Result<()> {
-    let Some(_machine) = asked_for("the_package_is_a_service") else { return Ok(()) };
-    let photos = Photos::new(IMAGES);
-    let pack = photos.pack();
-    let native = run_here(&format!("{} --batch {BATCH} --seed 5 --drive none", pack.display()))?;
-    let mut board = Board::start("package-board", &[("train.ddlp", &pack)])?;
-    board.ready()?;
+    in_guests("the_package_is_a_service", || {
+        let photos = Photos::new(IMAGES);
+        let pack = photos.pack();
+        let native = run_here(&format!("{} --batch {BATCH} --seed 5 --drive none", pack.display()))?;
+        let mut board = Board::start("package-board", &[("train.ddlp", &pack)])?;
+        board.ready()?;
 
-    let admin = Admin(&board);
-    admin.assert_sound();
-    installs(&admin)?;
-    doctor_sees_the_dataset(&admin)?;
-    let nqn = starts(&admin)?;
-    serves(&admin, &nqn, &pack, native.digest())?;
-    udev_tells_drives_apart(&admin, &nqn)?;
-    comes_back(&admin, &nqn)?;
+        let admin = Admin(&board);
+        admin.assert_sound();
+        installs(&admin)?;
+        doctor_sees_the_dataset(&admin)?;
+        let nqn = starts(&admin)?;
+        serves(&admin, &nqn, &pack, native.digest())?;
+        udev_tells_drives_apart(&admin, &nqn)?;
+        comes_back(&admin, &nqn)?;
 
-    board.reboot()?;
-    let admin = Admin(&board);
-    admin.assert_sound();
-    assert_eq!(admin.nqn()?, nqn, "over a reboot");
-    serves(&admin, &nqn, &pack, native.digest())?;
-    goes(&admin, &nqn)
+        board.reboot()?;
+        let admin = Admin(&board);
+        admin.assert_sound();
+        assert_eq!(admin.nqn()?, nqn, "over a reboot");
+        serves(&admin, &nqn, &pack, native.digest())?;
+        goes(&admin, &nqn)
+    })
 }

@@ -1,6 +1,6 @@
 //! One pixel path on two architectures.
 
-use crate::support::{BATCH, IMAGES, asked_for, photos, run_here, run_in};
+use crate::support::{BATCH, IMAGES, in_guests, photos, run_here, run_in};
 use anyhow::Result;
 use ddlp_pixels::{Format, Limits, Preparer};
 use ddlp_qemu::HOST_NQN;
@@ -14,39 +14,47 @@ use std::collections::BTreeSet;
 /// the CPU of the x86-64 guest, which has other vector instructions: for both training pipelines.
 #[test]
 fn pixels_are_the_same() -> Result<()> {
-    let Some(_machine) = asked_for("pixels_are_the_same") else { return Ok(()) };
-    let photos = photos();
-    assert_every_kind(&photos);
-    let pack = photos.pack();
-    let drive = Drive::start("pixels-drive", Bus::Nvme, &[("images.ddlp", &pack)])?;
-    let host = Host::start("pixels-host", HostKernel::Linux6_1, false, &[("images.ddlp", &pack)])?;
-    drive.ready()?;
-    host.guest().ready()?;
-    let agent = drive.serve(&Serve::new("images.ddlp", BATCH))?;
-    for pipeline in ["imagenet-train", "cifar-train"] {
-        let job = format!("--pipeline {pipeline} --batch {BATCH} --seed 11");
-        let pack = pack.display();
-        let native = run_here(&format!("{pack} {job} --drive none"))?;
-        assert_eq!(native.images(), u64::from(IMAGES));
-        let others = [
-            (
-                "drive",
-                run_here(&format!("{pack} {job} --strategy csd --host-nqn {HOST_NQN} --drive {}", agent.url_here()))?,
-            ),
-            ("arm cpu", run_in(drive.guest(), "/disk/bin/ddlp", &format!("/disk/images.ddlp {job} --drive none"))?),
-            ("x86 guest", run_in(host.guest(), "ddlp", &format!("/data/images.ddlp {job} --drive none"))?),
-        ];
-        assert_eq!(
-            others[0].1.drive_batches(),
-            u64::from(IMAGES) / BATCH,
-            "the drive made all: {:?}",
-            others[0].1.faults()
-        );
-        for (who, figures) in others {
-            assert_eq!((figures.images(), figures.digest()), (native.images(), native.digest()), "{pipeline}: {who}");
+    in_guests("pixels_are_the_same", || {
+        let photos = photos();
+        assert_every_kind(&photos);
+        let pack = photos.pack();
+        let drive = Drive::start("pixels-drive", Bus::Nvme, &[("images.ddlp", &pack)])?;
+        let host = Host::start("pixels-host", HostKernel::Linux6_1, false, &[("images.ddlp", &pack)])?;
+        drive.ready()?;
+        host.guest().ready()?;
+        let agent = drive.serve(&Serve::new("images.ddlp", BATCH))?;
+        for pipeline in ["imagenet-train", "cifar-train"] {
+            let job = format!("--pipeline {pipeline} --batch {BATCH} --seed 11");
+            let pack = pack.display();
+            let native = run_here(&format!("{pack} {job} --drive none"))?;
+            assert_eq!(native.images(), u64::from(IMAGES));
+            let others = [
+                (
+                    "drive",
+                    run_here(&format!(
+                        "{pack} {job} --strategy csd --host-nqn {HOST_NQN} --drive {}",
+                        agent.url_here()
+                    ))?,
+                ),
+                ("arm cpu", run_in(drive.guest(), "/disk/bin/ddlp", &format!("/disk/images.ddlp {job} --drive none"))?),
+                ("x86 guest", run_in(host.guest(), "ddlp", &format!("/data/images.ddlp {job} --drive none"))?),
+            ];
+            assert_eq!(
+                others[0].1.drive_batches(),
+                u64::from(IMAGES) / BATCH,
+                "the drive made all: {:?}",
+                others[0].1.faults()
+            );
+            for (who, figures) in others {
+                assert_eq!(
+                    (figures.images(), figures.digest()),
+                    (native.images(), native.digest()),
+                    "{pipeline}: {who}"
+                );
+            }
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Gray, 4:2:0, 4:4:4, restart markers, progressive, odd sizes and PNG are among the images.

@@ -1,6 +1,6 @@
 //! nvme-cli and the kernel's own driver against the drive, under both kernels.
 
-use crate::support::{BATCH, asked_for, photos};
+use crate::support::{BATCH, in_guests, photos};
 use anyhow::{Context, Result, ensure};
 use ddlp_csd::prepare::{EpochContext, SamplePreparer};
 use ddlp_csd::program::{CorruptPolicy, Program};
@@ -354,13 +354,11 @@ fn stock_tools_work(kernel: HostKernel) -> Result<()> {
 /// subsystem: with the kernel that Debian 12 was released with.
 #[test]
 fn stock_tools_work_on_linux_6_1() -> Result<()> {
-    let Some(_machine) = asked_for("stock_tools_work_on_linux_6_1") else { return Ok(()) };
-    stock_tools_work(HostKernel::Linux6_1)
+    in_guests("stock_tools_work_on_linux_6_1", || stock_tools_work(HostKernel::Linux6_1))
 }
 
 /// The same with the newer kernel.
 #[test]
 fn stock_tools_work_on_linux_6_12() -> Result<()> {
-    let Some(_machine) = asked_for("stock_tools_work_on_linux_6_12") else { return Ok(()) };
-    stock_tools_work(HostKernel::Linux6_12)
+    in_guests("stock_tools_work_on_linux_6_12", || stock_tools_work(HostKernel::Linux6_12))
 }

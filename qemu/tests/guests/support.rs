@@ -2,14 +2,14 @@
 
 use anyhow::{Context, Result, ensure};
 use ddlp_pixels::encode::{JpegOptions, Layout};
-use ddlp_qemu::guest::Guest;
+use ddlp_qemu::guest::{self, Guest};
 use ddlp_qemu::programs;
 use ddlp_tests::photos::{Photos, image};
 use serde_json::Value;
 use std::io::Write;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 /// Images of a dataset.
 pub const IMAGES: u32 = 240;
@@ -18,8 +18,8 @@ pub const BATCH: u64 = 8;
 /// Longest run of a guest's program; guests share the cores with whatever else runs here.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The right to boot guests, one test at a time; nothing when nobody asked for such tests.
-pub fn asked_for(test: &str) -> Option<MutexGuard<'static, ()>> {
+/// Runs a test that boots guests, one at a time, if it was asked for. When it fails, the ends of their consoles are shown.
+pub fn in_guests(test: &str, body: impl FnOnce() -> Result<()>) -> Result<()> {
     static MACHINE: Mutex<()> = Mutex::new(());
     if std::env::var_os("DDLP_QEMU").is_none_or(|value| value != "1") {
         // Past the harness, which shows what a test prints only when it fails.
@@ -27,9 +27,12 @@ pub fn asked_for(test: &str) -> Option<MutexGuard<'static, ()>> {
             std::io::stderr(),
             "skipped: {test} boots guests under QEMU, which takes minutes; DDLP_QEMU=1 runs it"
         );
-        return None;
+        return Ok(());
     }
-    Some(MACHINE.lock().unwrap_or_else(PoisonError::into_inner))
+    let _one_at_a_time = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let begun = SystemTime::now();
+    // A guest that is dropped in a panic shows its console itself.
+    body().inspect_err(|_| eprintln!("{}", guest::consoles_since(begun)))
 }
 
 /// Small images of every kind that an encoder makes, four of them PNG.
@@ -91,6 +94,25 @@ impl Figures {
     pub fn cpu_batches(&self) -> u64 {
         let all = self.0["batches"].as_u64().expect("a count");
         all - self.drive_batches()
+    }
+
+    /// Batches delivered that a drive began after it had come back for the last time.
+    pub fn drive_batches_since_rejoined(&self) -> usize {
+        let faults = self.0["faults"].as_array().expect("faults");
+        let rejoined =
+            faults.iter().filter(|fault| fault["kind"] == "rejoined").filter_map(|fault| fault["at_s"].as_f64());
+        let Some(since) = rejoined.reduce(f64::max) else { return 0 };
+        let prongs = self.0["prongs"].as_array().expect("prongs");
+        let by_drive = |span: &&Value| prongs[span["prong"].as_u64().expect("a number") as usize]["name"] != "cpu";
+        let after = |span: &&Value| span["start_s"].as_f64().is_some_and(|start| start > since) && span["used"] == true;
+        self.0["timeline"]["spans"].as_array().expect("spans").iter().filter(by_drive).filter(after).count()
+    }
+
+    /// Batches of an epoch in the order of their delivery.
+    pub fn delivered(&self, epoch: u64) -> Vec<u64> {
+        let deliveries = self.0["timeline"]["deliveries"].as_array().expect("deliveries");
+        let of_epoch = deliveries.iter().filter(|delivery| delivery["epoch"] == epoch);
+        of_epoch.filter_map(|delivery| delivery["batch"].as_u64()).collect()
     }
 
     /// Kinds of faults, recoveries among them.
