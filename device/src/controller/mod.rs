@@ -44,7 +44,7 @@ use std::time::Instant;
 /// Associations with the namespaces at once; each is a controller.
 pub const ASSOCIATIONS_MAX: usize = 32;
 /// Discovery controllers at once, beside those: hosts that look around keep no host from its namespaces.
-pub const DISCOVERY_ASSOCIATIONS_MAX: usize = 8;
+pub const DISCOVERY_ASSOCIATIONS_MAX: usize = 32;
 /// I/O queues of one association.
 pub const IO_QUEUES_MAX: u16 = 16;
 /// Entries of a queue.

@@ -3,7 +3,7 @@
 //! - [`session`]: sans-IO protocol of one connection: PDUs in, commands with their data out; R2T, digests, violations.
 //! - `hub`: where connections, the subsystem and the workers meet.
 //! - `connection`: one socket: reads, time limits, orderly ends. `writer`: what goes out, and how with few copies.
-//! - `media`: bytes of the block namespaces. `server`: accepting, and the bounds on it.
+//! - `media`: bytes of the block namespaces. `server`: accepting. `places`: how many from where.
 //!
 //! One thread runs all of it. It waits for sockets only: samples are prepared by the workers, and files on a storage
 //! device are read on a blocking thread.
@@ -11,6 +11,7 @@
 mod connection;
 pub(crate) mod hub;
 pub(crate) mod media;
+mod places;
 pub(crate) mod server;
 pub mod session;
 mod writer;

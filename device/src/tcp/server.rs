@@ -1,9 +1,10 @@
 //! Accepting connections, and the clockwork beside them.
 
+use super::SEND_TIME;
 use super::connection::serve;
 use super::hub::Hub;
+use super::places::Places;
 use super::writer::Buffers;
-use super::{CONNECTIONS_MAX, SEND_TIME};
 use crate::job::JobEvent;
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io;
@@ -12,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
@@ -31,14 +31,13 @@ pub struct Server {
     /// Port of the I/O service.
     port: u16,
     buffers: Buffers,
-    places: Arc<Semaphore>,
+    places: Places,
 }
 
 impl Server {
     /// Connections for `hub`, whose namespaces hosts find at `port`.
     pub fn new(hub: Arc<Hub>, port: u16) -> Self {
-        let (buffers, places) = (Buffers::default(), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
-        Self { hub, port, buffers, places }
+        Self { hub, port, buffers: Buffers::default(), places: Places::default() }
     }
 
     /// Accepts connections until it is dropped.
@@ -54,11 +53,14 @@ impl Server {
                     continue;
                 }
             };
-            let Ok(place) = self.places.clone().try_acquire_owned() else {
-                if may_log() {
-                    tracing::warn!(%peer, limit = CONNECTIONS_MAX, "connection refused: too many");
+            let place = match self.places.take(peer.ip()) {
+                Ok(place) => place,
+                Err(limit) => {
+                    if may_log() {
+                        tracing::warn!(%peer, limit, "connection refused: too many");
+                    }
+                    continue;
                 }
-                continue;
             };
             let reached = match configure(&stream).and_then(|()| stream.local_addr()) {
                 Ok(local) => SocketAddr::new(local.ip(), self.port),

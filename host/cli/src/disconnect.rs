@@ -57,13 +57,18 @@ fn choose(wanted: &str, kernel: &Kernel) -> anyhow::Result<Vec<KernelController>
     let is_meant =
         |controller: &&KernelController| controller.node == Path::new(wanted) || controller.subsysnqn == wanted;
     let meant: Vec<KernelController> = controllers.iter().filter(is_meant).cloned().collect();
-    let Some(first) = meant.first() else { return Err(unknown(wanted, controllers.iter().filter(|c| drives(c)))) };
-    let (node, model) = (first.node.display(), text::printable(&first.model));
-    if !is_ddlp(first) {
-        bail!("{node} is no DDLP drive but {model}: it is left alone; `nvme disconnect` disconnects other devices");
+    if meant.is_empty() {
+        return Err(unknown(wanted, controllers.iter().filter(|c| drives(c))));
     }
-    if !first.is_fabric() {
-        bail!("{node} is not connected over a network but by {}: it cannot be disconnected", first.transport);
+    // One that is no drive may claim the name of one.
+    for controller in &meant {
+        let (node, model) = (controller.node.display(), text::printable(&controller.model));
+        if !is_ddlp(controller) {
+            bail!("{node} is no DDLP drive but {model}: it is left alone; `nvme disconnect` disconnects other devices");
+        }
+        if !controller.is_fabric() {
+            bail!("{node} is not connected over a network but by {}: it cannot be disconnected", controller.transport);
+        }
     }
     Ok(meant)
 }

@@ -17,9 +17,9 @@
 
 use ddlp_nvme::text::check_nqn;
 use nix::fcntl::OFlag;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Most that is read of a file with an NQN.
@@ -222,13 +222,19 @@ fn line(path: &Path) -> io::Result<Option<String>> {
 
 /// Writes a new NQN, and returns the one that is there then: of several first runs at once, one makes it for all.
 fn keep(file: &Path, nqn: &str) -> io::Result<String> {
-    file.parent().map_or(Ok(()), fs::create_dir_all)?;
+    // Every user of this machine is the same host, whatever root's umask is.
+    let open_to_all = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode));
+    if let Some(folder) = file.parent().filter(|folder| !folder.exists()) {
+        fs::create_dir_all(folder)?;
+        open_to_all(folder, 0o755)?;
+    }
     // A file with something in it appears at once, by a link, or not at all. Nobody else has this draft's name.
     let draft = file.with_extension(nqn.rsplit(':').next().unwrap_or_default());
     let write = || {
         let mut made = File::create_new(&draft)?;
         made.write_all(format!("{nqn}\n").as_bytes())?;
         made.sync_all()?;
+        open_to_all(&draft, 0o644)?;
         fs::hard_link(&draft, file)
     };
     let linked = write();
