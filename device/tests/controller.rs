@@ -2,9 +2,12 @@
 
 mod host;
 
+use ddlp_csd::COMPUTE_NSID;
+use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::request::BatchRequest;
 use ddlp_device::controller::{IO_QUEUES_MAX, Output, Payload, QUEUE_ENTRIES_MAX};
 use ddlp_nvme::admin::{GetLogPage, SetFeatures};
+use ddlp_nvme::cp::LoadProgram;
 use ddlp_nvme::fabrics::{
     CONTROLLER_ANY, ConnectCommand, ConnectData, ConnectFault, Disconnect, PropertyGet, PropertySet,
 };
@@ -256,6 +259,46 @@ fn effects_and_pages() {
     assert_eq!(bench.data[..8], [3, 0, 0, 0, 0, 0, 0, 0]);
     bench.ok(admin, identify(Cns::CSI_NAMESPACE, 3, Csi::COMPUTE), &[]);
     assert_eq!((bench.data[0], bench.data[8]), (8, 1));
+}
+
+#[test]
+fn commands_that_a_reset_ends_give_their_places_back() {
+    let mut bench = Bench::new(&[]);
+    let (admin, _) = bench.host(HOST_NQN, 1, 5000);
+    assert_eq!(bench.send(admin, command(AdminOpcode::ASYNC_EVENT.0, 0, [0; 6], 0), &[]), None);
+    let request = bench.last_id;
+    bench.ok(admin, PropertySet::new(offset::CC, 0x0046_0060).entry(), &[]);
+    assert_eq!(bench.forgotten, [(admin, request)]);
+}
+
+#[test]
+fn of_commands_without_data_the_data_pointer_is_not_looked_at() {
+    let mut bench = Bench::new(&[]);
+    let (admin, _) = bench.host(HOST_NQN, 1, 5000);
+    let zeroes = |entry: SubmissionEntry| SubmissionEntry { data: Default::default(), ..entry };
+    let queues = zeroes(feature(AdminOpcode::SET_FEATURES, FeatureId::NUMBER_OF_QUEUES, 0x0003_0005));
+    bench.ok(admin, queues, &[]);
+    let unload = LoadProgram { unload: true, ..LoadProgram::default() };
+    let unload = zeroes(command(AdminOpcode::LOAD_PROGRAM.0, COMPUTE_NSID, unload.dwords(), 0));
+    assert_eq!(bench.subsystem.data_wanted(admin, &unload), Ok(0));
+}
+
+#[test]
+fn a_program_for_another_dataset_is_not_executed() {
+    let mut bench = Bench::new(&[]);
+    let (admin, controller_id) = bench.host(HOST_NQN, 1, 5000);
+    let io = bench.io(controller_id, HOST_NQN, 1, 1);
+    bench.load(admin, 0);
+    let request = images::request(1, 1, vec![0]);
+    let program = images::program(CorruptPolicy::Fail);
+    let fingerprint = ddlp_pixels::fingerprint();
+    for (dataset, fingerprint) in [([8; 32], *fingerprint.as_bytes()), (images::DATASET, [1; 32])] {
+        let foreign = BatchRequest { program: program.id(&dataset, &fingerprint).unwrap(), ..request.clone() };
+        let (entry, data) = execute(&foreign, 0);
+        assert!(bench.status(io, entry, &data).same_code(Status::PROGRAM_NOT_ACTIVATED));
+    }
+    let (entry, data) = execute(&request, 0);
+    assert_eq!(bench.send(io, entry, &data), None, "it is executed");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use ddlp_device::workers::Throttle;
 use ddlp_nvme::Status;
 use ddlp_nvme::tcp::Digests;
 use host::agent::{TestAgent, settings};
-use host::images::{Gated, check_slot, folder, program, request};
+use host::images::{Gated, check_slot, folder, of, program, request};
 use host::{Association, BOTH, Line, Received, cancel, command, execute, in_capsule, read};
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn batch_end_to_end(digests: Digests, flow_control: bool, results: Backing, poli
     association.load(2, &program.to_bytes().unwrap(), 50);
     let mut queue = association.open_queue(1, 128, flow_control);
     for (slot, sample_ids) in [(1, (0..30).collect::<Vec<u64>>()), (3, (0..20).rev().collect()), (1, vec![29])] {
-        let request = BatchRequest { program: program.id().unwrap(), ..request(slot + 10, slot, sample_ids) };
+        let request = of(&*dataset, &program, request(slot + 10, slot, sample_ids));
         let (entry, data) = execute(&request, 2);
         let (corrupt, _) = queue.ok(in_capsule(entry), &data);
         let slot = slot_bytes(&mut queue, slot);

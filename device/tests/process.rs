@@ -3,9 +3,10 @@
 mod host;
 
 use ddlp_csd::program::CorruptPolicy;
+use ddlp_csd::request::BatchRequest;
 use ddlp_nvme::Status;
 use ddlp_nvme::tcp::Digests;
-use host::images::{folder, program, request};
+use host::images::{folder, of, program, request};
 use host::{Association, Received, execute, in_capsule};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -77,6 +78,11 @@ fn dataset() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     folder(root.path(), 8, &[]);
     root
+}
+
+/// A request for these files, which fails on a damaged one.
+fn of_files(files: &tempfile::TempDir, request: BatchRequest) -> BatchRequest {
+    of(ddlp_dataset::open(files.path()).unwrap().as_ref(), &program(CorruptPolicy::Fail), request)
 }
 
 fn failure(mut command: Command) -> String {
@@ -165,7 +171,7 @@ fn sigterm_lets_running_batches_finish_and_leaves_with_0() {
     let mut association = Association::new((process.address, &process.nqn), 1, Digests::NONE);
     association.load(0, &program(CorruptPolicy::Fail).to_bytes().unwrap(), 4096);
     let mut queue = association.open_queue(1, 8, true);
-    let (mut entry, data) = execute(&request(1, 0, (0..8).collect()), 0);
+    let (mut entry, data) = execute(&of_files(&dataset, request(1, 0, (0..8).collect())), 0);
     entry.command_id = 77.into();
     queue.submit(&in_capsule(entry), &data);
     // The next answer on this connection shows that the Execute was taken.
@@ -200,14 +206,14 @@ fn a_second_signal_does_not_wait_for_batches() {
     let mut association = Association::new((process.address, &process.nqn), 1, Digests::NONE);
     association.load(0, &program(CorruptPolicy::Fail).to_bytes().unwrap(), 4096);
     let mut queue = association.open_queue(1, 8, true);
-    let (entry, data) = execute(&request(1, 0, (0..200).collect()), 0);
+    let (entry, data) = execute(&of_files(&dataset, request(1, 0, (0..200).collect())), 0);
     queue.submit(&in_capsule(entry), &data);
     queue.submit(&host::read(2, 0, 1), &[]);
     queue.receive();
     let start = Instant::now();
     process.signal(Signal::SIGTERM);
     // The drain has begun once an Execute is refused for it.
-    let (probe, data) = execute(&request(2, 1, vec![0]), 7);
+    let (probe, data) = execute(&of_files(&dataset, request(2, 1, vec![0])), 7);
     while queue.run(in_capsule(probe), &data).0.status().same_code(Status::NO_PROGRAM) {
         assert!(start.elapsed() < host::PATIENCE, "the agent does not drain");
     }
@@ -270,7 +276,7 @@ fn inherited_slots_are_shared_with_the_parent() {
     let program = program(CorruptPolicy::Fail);
     association.load(0, &program.to_bytes().unwrap(), 4096);
     let mut queue = association.open_queue(1, 8, true);
-    let request = request(1, 1, (0..8).collect());
+    let request = of_files(&dataset, request(1, 1, (0..8).collect()));
     let (entry, data) = execute(&request, 0);
     queue.ok(in_capsule(entry), &data);
     // 1 000 000 bytes are rounded up to whole blocks.

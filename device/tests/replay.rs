@@ -74,7 +74,7 @@ impl Replay {
                 Output::Complete { conn, completion, payload } => {
                     self.answers.entry(conn.0).or_default().push((completion, payload));
                 }
-                Output::Accepted { .. } => {}
+                Output::Accepted { .. } | Output::Forget { .. } => {}
                 other => panic!("a recording has no cause for {other:?}"),
             }
         }

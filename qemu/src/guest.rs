@@ -10,6 +10,7 @@ use crate::shell::{Output, SHELLS, Shell, tail};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::json;
 use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -248,9 +249,18 @@ impl Running<'_> {
     }
 
     /// Waits for its end.
-    pub fn finish(mut self, patience: Duration) -> Result<Output> {
+    pub fn finish(self, patience: Duration) -> Result<Output> {
+        self.end_by(|shell| shell.finish(Instant::now() + patience))
+    }
+
+    /// The same, and what it prints is written as it comes.
+    pub fn follow(self, patience: Duration, out: &mut impl Write) -> Result<Output> {
+        self.end_by(|shell| shell.follow(Instant::now() + patience, out))
+    }
+
+    fn end_by(mut self, wait: impl FnOnce(&mut Shell) -> Result<Output>) -> Result<Output> {
         let mut shell = self.shell.take().expect("given back in the end only");
-        let output = shell.finish(Instant::now() + patience);
+        let output = wait(&mut shell);
         let output =
             output.map_err(|error| explained(&self.guest.machine, error.context(format!("`{}`", self.command))))?;
         // A shell whose command did not end is lost.

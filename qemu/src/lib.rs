@@ -41,9 +41,10 @@ pub const HOST_ID: &str = "6b1d3f0e-5a44-4c1b-9a57-2f6f0f4b7c11";
 ///
 /// # Panics
 ///
-/// When this program does not lie in a target folder.
+/// When this program does not lie where cargo has put it.
 pub fn target_dir() -> PathBuf {
     let exe = std::env::current_exe().expect("the program has a path");
-    let folder = exe.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
-    folder.expect("the program lies in cargo's target folder").to_path_buf()
+    let profile = exe.ancestors().find(|folder| folder.ends_with("debug") || folder.ends_with("release"));
+    let folder = profile.and_then(std::path::Path::parent);
+    folder.expect("run it by cargo, below whose target folder it works").to_path_buf()
 }

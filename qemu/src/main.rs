@@ -7,7 +7,7 @@ use ddlp_qemu::board::{Board, PACKAGE};
 use ddlp_qemu::drive::{Drive, Serve};
 use ddlp_qemu::guest::{Bus, Guest};
 use ddlp_qemu::host::{Host, HostKernel};
-use std::io::{BufRead, Write, stdin, stdout};
+use std::io::{BufRead, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -63,25 +63,31 @@ fn main() -> Result<()> {
     let Command::Boot { guest } = Cli::parse().command;
     match guest {
         Which::Drive { dataset, batch } => {
+            present(&[&dataset])?;
             let drive = Drive::start("boot-drive", Bus::Virtio, &[("dataset", &dataset)])?;
             drive.ready()?;
             let agent = drive.serve(&Serve::new("dataset", batch))?;
             eprintln!(
-                "The drive serves {}:\n  here:       ddlp run DATASET --host-nqn {} --drive {}\n  in a guest: ddlp run DATASET --drive {}",
-                dataset.display(),
+                "The drive serves {data}. Here:\n  ddlp run {data} --host-nqn {} --drive {}\n\
+                 In a host guest (another terminal: cargo run -p ddlp-qemu -- boot host {data}), where the dataset is in /data:\n  \
+                 ddlp connect {} && ddlp devices\n  ddlp run /data/{name} --drive auto --batch {batch}",
                 ddlp_qemu::HOST_NQN,
                 agent.url_here(),
-                agent.url_in_guest()
+                agent.url_in_guest(),
+                data = dataset.display(),
+                name = dataset.file_name().unwrap_or_default().display(),
             );
             converse(drive.guest())
         }
         Which::Host { newer, ordinary, data } => {
+            present(&data)?;
             let kernel = if newer { HostKernel::Linux6_12 } else { HostKernel::Linux6_1 };
             let host = Host::start("boot-host", kernel, ordinary, &named(&data)?)?;
             host.guest().ready()?;
             converse(host.guest())
         }
         Which::Board { data } => {
+            present(&data)?;
             let board = Board::start("boot-board", &named(&data)?)?;
             board.ready()?;
             eprintln!(
@@ -91,6 +97,15 @@ fn main() -> Result<()> {
             converse(board.guest())
         }
     }
+}
+
+/// An error now, and not after everything has been built.
+fn present(files: &[impl AsRef<Path>]) -> Result<()> {
+    for file in files {
+        let file = file.as_ref();
+        file.metadata().with_context(|| format!("there is no {}", file.display()))?;
+    }
+    Ok(())
 }
 
 /// Files with their names.
@@ -109,8 +124,7 @@ fn converse(guest: &Guest) -> Result<()> {
     loop {
         eprint!("{}# ", guest.machine().name);
         let Some(line) = lines.next() else { return Ok(()) };
-        let output = guest.run(&line?, PATIENCE)?;
-        stdout().write_all(output.text.as_bytes()).context("cannot print")?;
+        let output = guest.start_command(&line?)?.follow(PATIENCE, &mut stdout().lock())?;
         if output.status != 0 {
             eprintln!("[status {}]", output.status);
         }

@@ -124,10 +124,11 @@ impl Packages {
         if folder.is_dir() {
             return Ok(folder);
         }
+        eprintln!("fetching Debian's package {name}");
         let download = tempfile::tempdir_in(&self.folder).context("cannot make a folder to download to")?;
         let package = format!("{name}:{}={version}", arch.debian());
         self.apt_in(download.path(), "apt-get", &["download", &package])
-            .with_context(|| format!("cannot fetch Debian's package {package}"))?;
+            .with_context(|| format!("cannot fetch Debian's package {name}"))?;
         let deb = fs::read_dir(download.path())?.flatten().map(|entry| entry.path()).next();
         let deb = deb.with_context(|| format!("apt-get download {package} gave no file"))?;
         let unpacking = download.path().join("unpacked");

@@ -27,6 +27,7 @@ pub fn need(name: &str, package: &str) -> Result<PathBuf> {
 pub fn native(name: &str) -> Result<PathBuf> {
     static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
+        eprintln!("building ddlp for this machine");
         let mut cargo = Command::new(cargo());
         cargo.current_dir(workspace()).args([
             "build",
@@ -65,6 +66,7 @@ pub fn board_package() -> Result<PathBuf> {
 fn made_for_boards() -> Result<PathBuf> {
     static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
+        eprintln!("building ddlp for boards (scripts/board)");
         let mut script = Command::new(workspace().join("scripts/board"));
         said(script.env("CARGO_TARGET_DIR", crate::target_dir())).map(drop).map_err(|error| format!("{error:#}"))
     });

@@ -71,6 +71,26 @@ impl Shell {
         }
     }
 
+    /// Waits for the command's end, and writes what it prints as it comes.
+    pub fn follow(&mut self, until: Instant, out: &mut impl Write) -> Result<Output> {
+        let mut shown = 0;
+        loop {
+            let ended = self.ended();
+            let text = ended.as_ref().map_or_else(|| self.text(), |output| output.text.clone());
+            // The last newline may be the one before the line that tells the end.
+            let end = if ended.is_some() { text.len() } else { text.rfind('\n').unwrap_or(0) };
+            if end > shown {
+                out.write_all(&text.as_bytes()[shown..end])?;
+                out.flush()?;
+                shown = end;
+            }
+            match ended {
+                Some(output) => return Ok(output),
+                None => self.receive(until)?,
+            }
+        }
+    }
+
     fn ended(&self) -> Option<Output> {
         ending(&self.text(), self.number)
     }
@@ -154,6 +174,21 @@ mod tests {
         let error = shell.finish(Instant::now() + Duration::from_millis(50)).unwrap_err().to_string();
         assert!(error.contains("in time") && error.contains("started"), "{error}");
         child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn what_is_printed_is_shown_as_it_comes() {
+        let (mut shell, mut child) = shell();
+        for (command, text) in
+            [("printf 'a\\nb'", "a\nb"), ("echo; echo x; sleep 0.1; echo; echo y", "\nx\n\ny\n"), ("true", "")]
+        {
+            shell.start(command).unwrap();
+            let mut shown = Vec::new();
+            let output = shell.follow(soon(), &mut shown).unwrap();
+            assert_eq!((String::from_utf8(shown).unwrap().as_str(), &*output.text), (text, text), "{command}");
+        }
+        drop(shell);
         child.wait().unwrap();
     }
 

@@ -113,17 +113,22 @@ impl Bench {
     }
 
     fn load(&self) {
-        let (bytes, id) = (self.program.to_bytes().expect("a program"), self.program.id().expect("an identifier"));
+        let (bytes, id) = (self.program.to_bytes().expect("a program"), self.id());
         // The second time it is in the place of one that is active.
         for _ in 0..2 {
             program::replace(self.controller.as_ref(), PROGRAM, PROGRAM_TYPE, id, &bytes, WITHIN).expect("a program");
         }
     }
 
+    fn id(&self) -> u64 {
+        let fingerprint = ddlp_pixels::fingerprint();
+        self.program.id(self.dataset.identity().as_bytes(), fingerprint.as_bytes()).expect("an identifier")
+    }
+
     fn request(&self, batch: u32, slot: u32, samples: u64) -> BatchRequest {
         let sample_ids = (0..samples).map(|sample| (u64::from(batch) * 3 + sample) % self.dataset.len()).collect();
         let generation = 1000 + u64::from(batch);
-        let program = self.program.id().expect("an identifier");
+        let program = self.id();
         BatchRequest {
             program,
             seed: 7,

@@ -193,9 +193,10 @@ pub fn serve(settings: &Settings) -> Result<()> {
 
 /// Serves until told to stop, then drains.
 async fn live(settings: &Settings, parent: Option<UnboundedReceiver<()>>, ready: Box<dyn Write>) -> Result<()> {
+    // Until it serves there is nothing to drain: a signal ends it, whatever file system it waits for.
+    let agent = Agent::start(settings).await?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot handle SIGINT")?;
-    let agent = Agent::start(settings).await?;
     let discovery = agent.discovery().map(tracing::field::display);
     tracing::info!(listen = %agent.address(), discovery, nqn = agent.nqn(), "serving");
     announce(ready, &agent).context("cannot tell that the agent is ready")?;

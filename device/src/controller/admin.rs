@@ -4,9 +4,10 @@ use super::association::QueuePair;
 use super::{ASYNC_EVENTS_MAX, Answer, ConnId, Outcome, Payload, Subsystem, discovery, features};
 use ddlp_csd::CANCEL_OPCODE;
 use ddlp_csd::program::PROGRAM_BYTES_MAX;
-use ddlp_nvme::admin::{Abort, GetLogPage};
+use ddlp_nvme::admin::{Abort, GetLogPage, SetFeatures};
+use ddlp_nvme::cp::LoadProgram;
 use ddlp_nvme::event::AsyncEvent;
-use ddlp_nvme::{AdminOpcode, FABRICS_OPCODE, LogId, Status, SubmissionEntry};
+use ddlp_nvme::{AdminOpcode, FABRICS_OPCODE, FeatureId, LogId, Status, SubmissionEntry};
 
 /// Admin commands that the agent supports, for the effects log.
 pub const SUPPORTED: [u8; 10] = [
@@ -27,11 +28,13 @@ pub const WARNING_TEMPERATURE: u8 = 1 << 1;
 /// Information of a SMART event: temperature beyond its threshold.
 const EVENT_TEMPERATURE: u8 = 0x01;
 
-/// Most data that an admin command takes from the host.
-pub fn data_bytes_max(command: &SubmissionEntry) -> usize {
+/// Most data that an admin command takes from the host; of one that takes none, the data pointer is not looked at.
+pub fn data_bytes_max(command: &SubmissionEntry, discovery: bool) -> usize {
     match AdminOpcode(command.opcode) {
-        AdminOpcode::LOAD_PROGRAM => PROGRAM_BYTES_MAX,
-        AdminOpcode::SET_FEATURES => features::HOST_BEHAVIOR_BYTES,
+        AdminOpcode::LOAD_PROGRAM if !discovery && !LoadProgram::parse(command).unload => PROGRAM_BYTES_MAX,
+        AdminOpcode::SET_FEATURES if SetFeatures::parse(command).feature == FeatureId::HOST_BEHAVIOR => {
+            features::HOST_BEHAVIOR_BYTES
+        }
         _ => 0,
     }
 }

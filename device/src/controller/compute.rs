@@ -11,9 +11,8 @@
 //! every status.
 
 use super::association::{Host, QueuePair};
-use super::{Answer, ConnId, Outcome, Output, Payload, Subsystem};
+use super::{Answer, Config, ConnId, Outcome, Output, Payload, Subsystem};
 use crate::job::{Job, JobEvent, JobId};
-use crate::slots::Geometry;
 use ddlp_csd::COMPUTE_NSID;
 use ddlp_csd::cancel::CancelBatch;
 use ddlp_csd::program::Program;
@@ -101,8 +100,7 @@ impl Subsystem {
         }
         let command = ExecuteProgram::parse(entry);
         let program = self.program(queue, command.index).map_err(Status::do_not_retry)?;
-        let (request, layout) =
-            order(entry, &command, &program, data, self.config.geometry).map_err(Status::do_not_retry)?;
+        let (request, layout) = order(entry, &command, &program, data, &self.config).map_err(Status::do_not_retry)?;
         let host = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?.host.clone();
         let id = JobId(self.works.last_job + 1);
         let is_foreign = self.works.slots[request.slot as usize].owner.as_ref().is_some_and(|owner| {
@@ -170,7 +168,9 @@ impl Subsystem {
     /// Gives up the matching jobs whose host is gone.
     pub(super) fn abandon(&mut self, wanted: impl Fn(&Work) -> bool) {
         for id in self.works.matching(wanted) {
-            self.give_up(id);
+            if let Some((conn, command_id)) = self.give_up(id) {
+                self.outputs.push(Output::Forget { conn, command_id });
+            }
         }
     }
 
@@ -230,8 +230,9 @@ fn order(
     command: &ExecuteProgram,
     program: &Program,
     data: &[u8],
-    geometry: Geometry,
+    config: &Config,
 ) -> Result<(BatchRequest, SlotLayout), Status> {
+    let geometry = config.geometry;
     if command.set_id != 0 || command.ranges != 0 {
         // No memory range sets: a program addresses the result namespace by slot.
         return Err(Status::INVALID_FIELD);
@@ -240,8 +241,9 @@ fn order(
         tracing::debug!(%error, command_id = entry.command_id.get(), "batch request refused");
         Status::INVALID_PROGRAM_DATA
     })?;
-    if program.id().map_err(|_| Status::INTERNAL)? != request.program {
-        // Another run of the same host has put its own program there.
+    let id = program.id(&config.drive.dataset, &config.drive.fingerprint).map_err(|_| Status::INTERNAL)?;
+    if id != request.program {
+        // Another run of the same host has put its own program there, or this drive has come back with another dataset.
         return Err(Status::PROGRAM_NOT_ACTIVATED);
     }
     if request.parameters() != (command.parameter1, command.parameter2) || request.slot >= geometry.slots {

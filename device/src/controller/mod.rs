@@ -120,6 +120,13 @@ pub enum Output {
     Start(Box<Job>),
     /// Ask the workers to give up a job.
     Cancel(JobId),
+    /// A command is over without an answer, as those of a controller that is reset are: its place is free.
+    Forget {
+        /// The connection it came on.
+        conn: ConnId,
+        /// Its identifier.
+        command_id: u16,
+    },
     /// Send what is queued, then close.
     Close(ConnId),
 }
@@ -242,7 +249,7 @@ impl Subsystem {
         let most = match self.queues.get(&conn) {
             _ if fabrics => usize::from(fabrics_type(command) == FabricsType::CONNECT) * connect::DATA_BYTES,
             None => 0,
-            Some(queue) if queue.id == 0 => admin::data_bytes_max(command),
+            Some(queue) if queue.id == 0 => admin::data_bytes_max(command, self.is_discovery(queue)),
             Some(_) => compute::data_bytes_max(command),
         };
         if most == 0 {
@@ -325,6 +332,10 @@ impl Subsystem {
     /// True when no Execute is queued or running.
     pub fn is_idle(&self) -> bool {
         self.works.is_empty()
+    }
+
+    fn is_discovery(&self, queue: &QueuePair) -> bool {
+        self.associations.get(&queue.controller_id).is_some_and(|association| association.kind.is_discovery())
     }
 
     /// The associations that have namespaces.

@@ -1,7 +1,7 @@
 //! Controller properties. Base 2.1, section "Controller Properties".
 
 use super::association::{Kind, QueuePair};
-use super::{Answer, Outcome, QUEUE_ENTRIES_MAX, Subsystem};
+use super::{Answer, Outcome, Output, QUEUE_ENTRIES_MAX, Subsystem};
 use ddlp_nvme::Status;
 use ddlp_nvme::fabrics::{PropertyGet, PropertySet};
 use ddlp_nvme::property::{Capabilities, Configuration, ControllerStatus, VERSION_2_1, is_wide, offset};
@@ -106,7 +106,9 @@ impl Subsystem {
         }
         if association.properties.set_configuration(command.value.get() as u32)? == Change::Stopped {
             association.features.reset();
-            association.event_requests.clear();
+            let conn = association.admin;
+            let requests = association.event_requests.drain(..);
+            self.outputs.extend(requests.map(|command_id| Output::Forget { conn, command_id }));
             association.event_masked = false;
             let host = association.host.clone();
             self.abandon(|work| work.controller_id == id);

@@ -223,6 +223,11 @@ impl Hub {
                 }
                 Output::Start(job) => self.start(*job),
                 Output::Cancel(id) => self.pool.cancel(id),
+                Output::Forget { conn, command_id } => {
+                    if let Some(line) = inner.lines.get(&conn) {
+                        line.end(command_id);
+                    }
+                }
                 Output::Close(conn) => {
                     if let Some(line) = inner.lines.get(&conn) {
                         line.send(Outgoing::Close);

@@ -241,7 +241,7 @@ mod tests {
         {
             let layout = SlotLayout::new(4, shape).unwrap();
             let request = BatchRequest {
-                program: program.id().unwrap(),
+                program: 7,
                 seed: 1,
                 epoch: 2,
                 batch: number as u32,

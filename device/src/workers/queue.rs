@@ -302,7 +302,7 @@ mod tests {
         let program = Arc::new(crate::test_support::program("cifar-train", CorruptPolicy::Fail));
         let layout = SlotLayout::new(samples as usize, program.pipeline.output()).unwrap();
         let request = BatchRequest {
-            program: program.id().unwrap(),
+            program: 7,
             seed: 1,
             epoch: 2,
             batch: 3,

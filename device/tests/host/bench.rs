@@ -40,6 +40,7 @@ pub struct Bench {
     pub started: Vec<JobId>,
     pub cancelled: Vec<JobId>,
     pub closed: Vec<ConnId>,
+    pub forgotten: Vec<(ConnId, u16)>,
     pub answers: Vec<(ConnId, u16, Status, u64)>,
     pub data: Vec<u8>,
 }
@@ -49,9 +50,9 @@ impl Bench {
         let identity = Identity::generate().unwrap();
         let thermometer = Arc::new(Thermometer::default());
         let drive = DriveIdentity {
-            dataset: [1; 32],
+            dataset: images::DATASET,
             dataset_samples: 10,
-            fingerprint: [2; 32],
+            fingerprint: *ddlp_pixels::fingerprint().as_bytes(),
             slot_bytes: 1 << 20,
             slots: 2,
             workers: 1,
@@ -75,6 +76,7 @@ impl Bench {
             started: Vec::new(),
             cancelled: Vec::new(),
             closed: Vec::new(),
+            forgotten: Vec::new(),
             answers: Vec::new(),
             data: Vec::new(),
         }
@@ -90,6 +92,7 @@ impl Bench {
                 }
                 Output::Start(job) => self.started.push(job.id),
                 Output::Cancel(id) => self.cancelled.push(id),
+                Output::Forget { conn, command_id } => self.forgotten.push((conn, command_id)),
                 Output::Close(conn) => self.closed.push(conn),
                 Output::Accepted { .. } => {}
             }

@@ -11,6 +11,9 @@ use ddlp_pixels::{Limits, Pipeline};
 use std::path::Path;
 use std::sync::{Condvar, Mutex};
 
+/// Identity of the dataset that requests are for, unless told otherwise.
+pub const DATASET: [u8; 32] = [9; 32];
+
 /// Writes `count` photographs in two classes below `root`; `broken` of them are no images.
 pub fn folder(root: &Path, count: u32, broken: &[u32]) {
     for number in 0..count {
@@ -27,11 +30,18 @@ pub fn program(policy: CorruptPolicy) -> Program {
     Program { pipeline: Pipeline::cifar_train(), limits: Limits::default(), policy }
 }
 
+/// A request for [`program`] with the policy to fail and [`DATASET`].
 pub fn request(batch: u32, slot: u32, sample_ids: Vec<u64>) -> BatchRequest {
     let epoch_samples = sample_ids.iter().max().unwrap() + 1;
     let generation = 1000 + u64::from(batch);
-    let program = program(CorruptPolicy::Fail).id().unwrap();
+    let program = program(CorruptPolicy::Fail).id(&DATASET, ddlp_pixels::fingerprint().as_bytes()).unwrap();
     BatchRequest { program, seed: 7, epoch: 3, batch, slot, generation, epoch_samples, sample_ids }
+}
+
+/// The same request for a program that prepares this dataset.
+pub fn of(dataset: &dyn Dataset, program: &Program, request: BatchRequest) -> BatchRequest {
+    let id = program.id(dataset.identity().as_bytes(), ddlp_pixels::fingerprint().as_bytes()).unwrap();
+    BatchRequest { program: id, ..request }
 }
 
 /// What a slot has to hold: records, and rows without gaps.
@@ -146,7 +156,7 @@ impl Dataset for Gated {
     }
 
     fn identity(&self) -> Identity {
-        Identity::from_bytes([9; 32])
+        Identity::from_bytes(DATASET)
     }
 
     fn kind(&self) -> &'static str {

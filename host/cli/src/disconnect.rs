@@ -1,12 +1,14 @@
 //! `ddlp disconnect`: the kernel forgets a drive on the network.
 
-use crate::kernel::{Kernel, is_ddlp};
+use crate::kernel::Kernel;
 use crate::{Ending, output, text};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use ddlp_driver::sysfs::KernelController;
-use std::fs;
-use std::io::ErrorKind;
+use ddlp_host::is_drive;
+use nix::errno::Errno;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 /// Word for all drives.
@@ -40,7 +42,8 @@ fn disconnect_from(wanted: &str, kernel: &Kernel) -> anyhow::Result<String> {
     }
     let mut said = String::new();
     for controller in &chosen {
-        delete(controller)?;
+        // What has been done before is part of the answer.
+        delete(controller).map_err(|error| if said.is_empty() { error } else { error.context(said.clone()) })?;
         let node = controller.node.display();
         said.push_str(&format!("{node} disconnected, {}\n", text::printable(&controller.subsysnqn)));
     }
@@ -50,7 +53,7 @@ fn disconnect_from(wanted: &str, kernel: &Kernel) -> anyhow::Result<String> {
 /// The controllers that were meant; none only for [`ALL`].
 fn choose(wanted: &str, kernel: &Kernel) -> anyhow::Result<Vec<KernelController>> {
     let controllers = kernel.sysfs.controllers().context("cannot read what the kernel says of its NVMe devices")?;
-    let drives = |controller: &KernelController| is_ddlp(controller) && controller.is_fabric();
+    let drives = |controller: &KernelController| is_drive(controller) && controller.is_fabric();
     if wanted == ALL {
         return Ok(controllers.into_iter().filter(drives).collect());
     }
@@ -63,7 +66,7 @@ fn choose(wanted: &str, kernel: &Kernel) -> anyhow::Result<Vec<KernelController>
     // One that is no drive may claim the name of one.
     for controller in &meant {
         let (node, model) = (controller.node.display(), text::printable(&controller.model));
-        if !is_ddlp(controller) {
+        if !is_drive(controller) {
             bail!("{node} is no DDLP drive but {model}: it is left alone; `nvme disconnect` disconnects other devices");
         }
         if !controller.is_fabric() {
@@ -88,9 +91,12 @@ fn unknown<'a>(wanted: &str, drives: impl Iterator<Item = &'a KernelController>)
 fn delete(controller: &KernelController) -> anyhow::Result<()> {
     let path = controller.folder.join("delete_controller");
     let node = controller.node.display();
-    match fs::write(&path, "1") {
+    let told = OpenOptions::new().write(true).open(&path).and_then(|mut file| file.write_all(b"1"));
+    match told {
         // Someone else was first.
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(Errno::ENODEV as i32) => {
+            Ok(())
+        }
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             bail!("disconnecting {node} needs root: {} may not be written by this user; try sudo", path.display())
         }
@@ -105,6 +111,7 @@ fn delete(controller: &KernelController) -> anyhow::Result<()> {
 mod tests {
     use super::*;
     use crate::kernel::planted::{Planted, kernel, trees};
+    use std::fs;
 
     const FIRST: &str = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-4333-8444-555555555555";
     const SECOND: &str = "nqn.2014-08.org.nvmexpress:uuid:66666666-7777-4888-9999-aaaaaaaaaaaa";

@@ -73,7 +73,7 @@ pub fn pack(args: &PackArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         Ok(summary) => {
             if !args.quiet {
                 let seconds = begun.elapsed().as_secs_f64();
-                output::print(&describe(args, source.kind(), source.classes().len(), &summary, seconds))?;
+                output::print(&describe(args, &*source, &summary, seconds))?;
             }
             Ok(Ending::Done)
         }
@@ -108,7 +108,8 @@ fn remark(repaired: u64, rejected: u64) -> String {
     }
 }
 
-fn describe(args: &PackArgs, kind: &str, classes: usize, summary: &PackSummary, seconds: f64) -> String {
+fn describe(args: &PackArgs, source: &dyn ddlp_dataset::Dataset, summary: &PackSummary, seconds: f64) -> String {
+    let (kind, classes, left_out) = (source.kind(), source.classes().len(), source.left_out());
     let mut out = String::new();
     let shown = if args.all { usize::MAX } else { NAMED_MAX };
     for sample in summary.repaired.iter().take(shown) {
@@ -133,6 +134,11 @@ fn describe(args: &PackArgs, kind: &str, classes: usize, summary: &PackSummary, 
         text::seconds(seconds),
         if args.verify { ", read back and checked" } else { "" },
     );
+    if left_out > 0 {
+        let files = text::plural(left_out, "file");
+        let _ =
+            writeln!(out, "{files} of the source left out: not in a class's folder, or without an image's extension.");
+    }
     if summary.rejected_count > 0 {
         let _ = writeln!(out, "`ddlp run` treats rejected samples as its --policy says: fail, skip or replace.");
     }

@@ -109,12 +109,15 @@ pub fn ending(text: &str, chars: usize) -> String {
 
 /// What a fault was, without the drive's address: its name is said beside it.
 pub fn fault(what: &str) -> String {
-    let mut words = Vec::<&str>::new();
+    let mut words = Vec::<String>::new();
     for word in what.split(' ') {
         if !word.starts_with("tcp://") {
-            words.push(word);
-        } else if words.last().is_some_and(|word| ["to", "from", "of", "at"].contains(word)) {
-            words.pop();
+            words.push(word.to_owned());
+            continue;
+        }
+        words.pop_if(|word| ["to", "from", "of", "at"].contains(&&**word));
+        if let Some(last) = words.last_mut().filter(|_| word.ends_with(':')) {
+            last.push(':');
         }
     }
     printable(&words.join(" "))
@@ -136,7 +139,7 @@ mod tests {
     #[test]
     fn a_fault_leaves_the_address_to_the_name_beside_it() {
         let at = "tcp://127.0.0.1:4420/nqn.2014-08.x:uuid:1";
-        assert_eq!(fault(&format!("connection to {at} lost: reset")), "connection lost: reset");
+        assert_eq!(fault(&format!("no connection to {at}: reset")), "no connection: reset");
         assert_eq!(fault(&format!("no answer from {at} to Execute within 30s")), "no answer to Execute within 30s");
         assert_eq!(fault(&format!("{at} broke the protocol: x")), "broke the protocol: x");
         assert_eq!(fault("its agent cannot be started again"), "its agent cannot be started again");

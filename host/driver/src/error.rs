@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
     /// The connection is gone; whatever was in flight may or may not have run.
-    #[error("connection to {peer} lost: {reason}")]
+    #[error("no connection to {peer}: {reason}")]
     Lost {
         /// Address or node.
         peer: String,

@@ -17,6 +17,7 @@
 
 use ddlp_nvme::text::check_nqn;
 use nix::fcntl::OFlag;
+use nix::unistd::{Uid, User, geteuid};
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -93,7 +94,12 @@ pub struct Host(Source);
 
 #[derive(Clone, Debug)]
 enum Source {
-    Files { root: PathBuf, state: Option<PathBuf> },
+    /// `invoker`: the state of the user who became root for this command (sudo).
+    Files {
+        root: PathBuf,
+        state: Option<PathBuf>,
+        invoker: Option<PathBuf>,
+    },
     Named(String),
 }
 
@@ -109,12 +115,16 @@ impl Host {
         // The XDG base directory specification has relative paths ignored.
         let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let state = folder("XDG_STATE_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/state")));
-        Self::at("/", state)
+        let sudo = std::env::var("SUDO_UID").ok().and_then(|id| id.parse().ok()).map(Uid::from_raw);
+        let invoker = sudo.filter(|user| !user.is_root() && geteuid().is_root());
+        let invoker = invoker.and_then(|user| User::from_uid(user).ok().flatten());
+        let invoker = invoker.map(|user| user.dir.join(".local/state"));
+        Self(Source::Files { root: "/".into(), state, invoker })
     }
 
     /// The machine whose `/etc` and `/var/lib` lie below `root`, to a user whose state is in `state`.
     pub fn at(root: impl Into<PathBuf>, state: Option<PathBuf>) -> Self {
-        Self(Source::Files { root: root.into(), state })
+        Self(Source::Files { root: root.into(), state, invoker: None })
     }
 
     /// A host of this NQN; nothing is read or kept.
@@ -127,7 +137,7 @@ impl Host {
     pub fn known(&self) -> Option<String> {
         match &self.0 {
             Source::Named(nqn) => Some(nqn.clone()),
-            Source::Files { root, state } => find(root, state.as_deref()).ok().flatten().map(|found| found.nqn),
+            Source::Files { root, state, .. } => find(root, state.as_deref()).ok().flatten().map(|found| found.nqn),
         }
     }
 
@@ -139,8 +149,8 @@ impl Host {
     pub fn identity(&self) -> Result<HostIdentity, HostError> {
         let nqn = match &self.0 {
             Source::Named(nqn) => nqn.clone(),
-            Source::Files { root, state } => {
-                let found = find_or_make(root, state.as_deref())?;
+            Source::Files { root, state, invoker } => {
+                let found = find_or_make(root, state.as_deref(), invoker.as_deref())?;
                 check(&found.nqn, &found.file.display().to_string())?;
                 found.nqn
             }
@@ -150,11 +160,11 @@ impl Host {
 
     /// The NQN, made and kept if there is none yet, with the identifier that always goes with it.
     pub fn kernel_identity(&self) -> Result<HostIdentity, HostError> {
-        let (root, state) = match &self.0 {
+        let (root, state, invoker) = match &self.0 {
             Source::Named(nqn) => return HostIdentity::of(nqn, None, "this run", "name one that does"),
-            Source::Files { root, state } => (root, state),
+            Source::Files { root, state, invoker } => (root, state, invoker),
         };
-        let Found { nqn, file } = find_or_make(root, state.as_deref())?;
+        let Found { nqn, file } = find_or_make(root, state.as_deref(), invoker.as_deref())?;
         let origin = file.display().to_string();
         if file != root.join(NQN_FILE) {
             return HostIdentity::of(&nqn, None, &origin, "remove the file, and another one is made");
@@ -184,13 +194,17 @@ fn find(root: &Path, state: Option<&Path>) -> Result<Option<Found>, HostError> {
     Ok(None)
 }
 
-fn find_or_make(root: &Path, state: Option<&Path>) -> Result<Found, HostError> {
+fn find_or_make(root: &Path, state: Option<&Path>, invoker: Option<&Path>) -> Result<Found, HostError> {
     if let Some(found) = find(root, state)? {
         return Ok(found);
     }
+    // The machine goes on by the name that it has had for the user, which a drive may allow already.
+    let known = invoker.and_then(|state| line(&state.join(USER_FILE)).ok().flatten());
+    let known = known.filter(|nqn| HostIdentity::of(nqn, None, "", "").is_ok());
     let mut failed = None;
     for file in places(root, state) {
-        match keep(&file, &HostIdentity::random()?.nqn) {
+        let nqn = known.clone().map_or_else(|| HostIdentity::random().map(|new| new.nqn), Ok)?;
+        match keep(&file, &nqn) {
             Ok(nqn) => return Ok(Found { nqn, file }),
             Err(error) => {
                 tracing::debug!(file = %file.display(), %error, "a host NQN cannot be kept there");

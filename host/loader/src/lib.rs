@@ -51,7 +51,7 @@ pub use config::LoaderBuilder;
 pub use ddlp_csd::program::CorruptPolicy;
 pub use ddlp_driver::Host;
 pub use digest::Digest;
-pub use drive::{DriveSpec, LocalDrive, LocalResults};
+pub use drive::{DriveSpec, LocalDrive, LocalResults, is_drive};
 pub use error::LoaderError;
 pub use loader::{Loader, Stopper};
 pub use order::LastBatch;

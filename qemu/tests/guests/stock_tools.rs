@@ -228,7 +228,7 @@ impl ByHand {
             Program { pipeline: Pipeline::cifar_train(), limits: Limits::default(), policy: CorruptPolicy::Fail };
         let sample_ids = vec![5, 0, 17];
         let (seed, epoch, generation, epoch_samples) = (1, 2, 3, dataset.len());
-        let id = program.id()?;
+        let id = program.id(dataset.identity().as_bytes(), ddlp_pixels::fingerprint().as_bytes())?;
         let request =
             BatchRequest { program: id, seed, epoch, batch: 4, slot: 0, generation, epoch_samples, sample_ids };
         let shape = program.pipeline.output();

@@ -2,6 +2,7 @@
 //!
 //! On the wire: magic, version, body length, CRC32C of the body, then the bincode body. Trailing bytes are refused.
 
+use blake3::Hasher;
 use ddlp_pixels::{Limits, Pipeline};
 use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::U32;
@@ -112,10 +113,11 @@ impl Program {
         Ok(bytes)
     }
 
-    /// What the program is called: the first eight bytes of the BLAKE3 of [`Self::to_bytes`], little-endian. Load Program carries it as
-    /// PUID, and each batch request names the program that it is for.
-    pub fn id(&self) -> Result<u64, ProgramError> {
-        let digest = *blake3::hash(&self.to_bytes()?).as_bytes();
+    /// What the program is called where it prepares this dataset by this pixel path: the first eight bytes, little-endian, of the BLAKE3 of
+    /// both and of [`Self::to_bytes`]. Load Program carries it as PUID, and each batch request names the program that it is for: a
+    /// drive that came back with another dataset, beneath a host that has not noticed, does not prepare it.
+    pub fn id(&self, dataset: &[u8; 32], fingerprint: &[u8; 32]) -> Result<u64, ProgramError> {
+        let digest = *Hasher::new().update(dataset).update(fingerprint).update(&self.to_bytes()?).finalize().as_bytes();
         let (first, _) = digest.split_first_chunk::<8>().expect("a digest has 32 bytes");
         Ok(u64::from_le_bytes(*first))
     }

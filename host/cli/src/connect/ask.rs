@@ -3,7 +3,7 @@
 //! Discovery has a port of its own, 8009; an agent answers at the port of its drive as well, 4420. Both are asked where the address
 //! has none.
 
-use super::peer::Peer;
+use super::peer::{self, Peer};
 use super::refusal;
 use anyhow::bail;
 use ddlp_driver::tcp::{self, Discovered, DiscoveredKind, TcpTarget};
@@ -18,6 +18,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// The drives that a discovery controller at `HOST[:PORT]` names to this host; one at least, each once.
 pub fn drives(place: &str, host: &HostIdentity) -> anyhow::Result<Vec<Peer>> {
     let targets = targets(place, host)?;
+    // A name without an address is no drive that is silent.
+    peer::addresses(&targets[0].address)?;
     let (mut silent, mut told) = (None, None);
     for target in &targets {
         // Something else may have the port of discovery, or another drive alone.
@@ -73,7 +75,7 @@ fn named(address: &str, log: &[Discovered]) -> anyhow::Result<Vec<Peer>> {
         if let Some(place) = &entry.address
             && !drives.iter().any(|drive| drive.nqn() == entry.nqn)
         {
-            match Peer::new(place, &entry.nqn) {
+            match Peer::found(address, place, &entry.nqn) {
                 Ok(drive) => drives.push(drive),
                 // It is no reason to hide the others.
                 Err(error) => unusable = Some(error),

@@ -13,17 +13,19 @@ mod settle;
 mod tests;
 
 use crate::devices::advice::FAST_IO_FAIL_S;
-use crate::kernel::{Kernel, is_ddlp};
+use crate::kernel::Kernel;
 use crate::{Ending, output, text};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use ddlp_driver::HostIdentity;
 use ddlp_driver::host::HostError;
 use ddlp_driver::sysfs::KernelController;
+use ddlp_driver::{DriverError, HostIdentity};
+use ddlp_host::is_drive;
 use fabrics::{Association, Timing};
 use peer::Wanted;
 use std::fmt::Write;
-use std::fs;
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::time::Duration;
 
 /// Until the kernel has found the drive's namespaces.
@@ -85,8 +87,11 @@ pub struct ConnectArgs {
 /// Runs the command.
 pub fn connect(args: &ConnectArgs) -> anyhow::Result<Ending> {
     let kernel = Kernel::system();
-    let (ending, said) =
-        if args.list { (Ending::Done, list(args, &kernel)?) } else { connect_with(args, &kernel, SETTLE_WITHIN)? };
+    let (ending, said) = if args.list {
+        (Ending::Done, list(args, &kernel)?)
+    } else {
+        connect_with(args, &kernel, refusal::ask, SETTLE_WITHIN)?
+    };
     output::print(&said)?;
     Ok(ending)
 }
@@ -100,7 +105,13 @@ fn list(args: &ConnectArgs, kernel: &Kernel) -> anyhow::Result<String> {
     Ok(drives.iter().map(|drive| text::printable(&drive.url()) + "\n").collect())
 }
 
-fn connect_with(args: &ConnectArgs, kernel: &Kernel, patience: Duration) -> anyhow::Result<(Ending, String)> {
+/// `ask` connects as the kernel will.
+fn connect_with(
+    args: &ConnectArgs,
+    kernel: &Kernel,
+    ask: impl FnOnce(&Association) -> Result<(), DriverError>,
+    patience: Duration,
+) -> anyhow::Result<(Ending, String)> {
     let timing = args.timing()?;
     let wanted = Wanted::parse(&args.address, args.nqn.as_deref())?;
     fabrics::check(kernel)?;
@@ -111,6 +122,8 @@ fn connect_with(args: &ConnectArgs, kernel: &Kernel, patience: Duration) -> anyh
     };
     let place = peer.reach()?;
     let association = Association { place, nqn: peer.nqn().to_owned(), host, timing };
+    // The kernel waits a minute for an answer, and nothing can stop a process that waits for the kernel.
+    ask(&association).map_err(|answer| refusal::refused(&association, answer))?;
     let made = fabrics::create(kernel, &association).map_err(|error| refusal::explain(kernel, &association, error))?;
     let controller = settle::wait(kernel, &made, patience)?;
     ensure_fast_io_fail(kernel, &controller, timing.fast_io_fail_s)?;
@@ -157,7 +170,8 @@ fn ensure_fast_io_fail(kernel: &Kernel, controller: &KernelController, seconds: 
         let node = controller.node.display();
         format!("{node} is connected, but {} cannot be set: ddlp disconnect {node} takes it back", path.display())
     };
-    fs::write(&path, seconds.to_string()).with_context(failed)?;
+    let mut attribute = OpenOptions::new().write(true).open(&path).with_context(failed)?;
+    attribute.write_all(seconds.to_string().as_bytes()).with_context(failed)?;
     match kernel.sysfs.controller(&controller.name)?.fast_io_fail_tmo {
         Some(set) if set == seconds => Ok(()),
         _ => bail!("{}", failed()),
@@ -182,7 +196,7 @@ fn describe(association: &Association, controller: &KernelController) -> String 
             timing.fast_io_fail_s, timing.reconnect_delay_s
         ),
     );
-    let next = if !is_ddlp(controller) {
+    let next = if !is_drive(controller) {
         format!("This is no DDLP drive and cannot prepare batches: ddlp disconnect {node} takes it back.\n")
     } else if settle::is_settled(controller) {
         format!("Next:\n  sudo ddlp run DATASET --drive {node}\n")

@@ -14,6 +14,8 @@ const LOOKS_LIKE: &str = "a drive looks like tcp://10.0.0.7:4420/nqn.2024-01.exa
 #[derive(Debug)]
 pub struct Peer {
     target: TcpTarget,
+    /// Whose word it is that the drive is there, if not the command line's.
+    named_by: Option<String>,
 }
 
 /// An address as the kernel takes it: no host name.
@@ -57,7 +59,23 @@ impl Peer {
     pub fn new(place: &str, nqn: &str) -> anyhow::Result<Self> {
         check_name(nqn, "the drive's NQN")?;
         let target = TcpTarget::new(place, nqn).map_err(|error| anyhow!("{error}; {LOOKS_LIKE}"))?;
-        Ok(Self { target })
+        Ok(Self { target, named_by: None })
+    }
+
+    /// A drive that the discovery controller at `asked` (`HOST:PORT`) says is at `place`. A drive behind a forwarded port does not know
+    /// how it is reached: the asked address is taken when the named one does not answer, or is this machine itself.
+    pub fn found(asked: &str, place: &str, nqn: &str) -> anyhow::Result<Self> {
+        let named = Self { named_by: Some(asked.to_owned()), ..Self::new(place, nqn)? };
+        if asked == named.target.address {
+            return Ok(named);
+        }
+        let there = Self::new(asked, nqn)?;
+        let is_here =
+            |peer: &Self| addresses(&peer.target.address).is_ok_and(|all| all.iter().all(|at| at.ip().is_loopback()));
+        if is_here(&there) == is_here(&named) && named.reach().is_ok() || there.reach().is_err() {
+            return Ok(named);
+        }
+        Ok(there)
     }
 
     /// `tcp://HOST:PORT/NQN`.
@@ -73,7 +91,7 @@ impl Peer {
     /// The first of the host's addresses that answers. The kernel would try one alone, and for minutes.
     pub fn reach(&self) -> anyhow::Result<Place> {
         let asked = &self.target.address;
-        let addresses = asked.to_socket_addrs().with_context(|| format!("no address is known for {asked}"))?;
+        let addresses = addresses(asked)?;
         let mut failed = None;
         for address in addresses {
             match TcpStream::connect_timeout(&address, ANSWER_WITHIN) {
@@ -91,8 +109,21 @@ impl Peer {
             }
             _ => format!("{address} cannot be reached"),
         };
+        let what = match self.named_by.as_ref().filter(|by| *by != asked) {
+            Some(by) => {
+                format!("{what} The drive at {by} says that it is there; tcp://{by}/{} may be another way", self.nqn())
+            }
+            None => what,
+        };
         Err(anyhow::Error::new(error).context(what))
     }
+}
+
+/// The addresses of `HOST:PORT`.
+pub fn addresses(place: &str) -> anyhow::Result<Vec<SocketAddr>> {
+    let host = || place.rsplit_once(':').map_or(place, |(host, _)| host);
+    let found = place.to_socket_addrs().with_context(|| format!("no address is known for {}", host()))?;
+    Ok(found.collect())
 }
 
 impl From<SocketAddr> for Place {

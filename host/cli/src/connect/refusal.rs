@@ -4,6 +4,7 @@
 //! tell, this program asks the drive itself, as the same host, and reports its answer.
 
 use super::fabrics::Association;
+use crate::devices::advice::module_remedy;
 use crate::kernel::Kernel;
 use anyhow::anyhow;
 use ddlp_driver::DriverError;
@@ -11,6 +12,10 @@ use ddlp_driver::tcp::{self, TcpTarget};
 use ddlp_nvme::Status;
 use nix::errno::Errno;
 use std::io;
+use std::time::Duration;
+
+/// Until a drive has said that it takes this host.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// What to say instead of the kernel's error.
 pub fn explain(kernel: &Kernel, association: &Association, error: io::Error) -> anyhow::Error {
@@ -20,11 +25,12 @@ pub fn explain(kernel: &Kernel, association: &Association, error: io::Error) -> 
     let what = match number {
         Errno::EALREADY | Errno::EINPROGRESS | Errno::EEXIST => already(kernel, association),
         Errno::EPERM | Errno::EACCES => "connecting needs root; try sudo".to_string(),
-        Errno::EINVAL => {
-            "the kernel refuses the options, and its log (dmesg) says which one: another host NQN with the same \
-                          host identifier may be in use, or nvme-tcp cannot be loaded"
-                .to_string()
-        }
+        Errno::EINVAL => match module_remedy(kernel.nvme_tcp(), &kernel.release()) {
+            Some(remedy) => format!("the kernel knows no tcp: {remedy}"),
+            None => "the kernel refuses the options, and its log (dmesg) says which one: another host NQN with the same host \
+                     identifier may be in use"
+                .to_string(),
+        },
         _ => match ask(association) {
             Ok(()) => {
                 "the kernel could not connect, though the drive answers this program: the kernel's log (dmesg) says why"
@@ -54,12 +60,13 @@ fn already(kernel: &Kernel, association: &Association) -> String {
     }
 }
 
-/// Connects as the kernel would have, without it.
-fn ask(association: &Association) -> Result<(), DriverError> {
+/// Connects as the kernel would, without it.
+pub fn ask(association: &Association) -> Result<(), DriverError> {
     let address = &association.place.address;
     let host = if address.contains(':') { format!("[{address}]") } else { address.clone() };
     let mut target = TcpTarget::new(&format!("{host}:{}", association.place.port), &association.nqn)?;
     target.host = association.host.clone();
+    target.connect_timeout = ANSWER_WITHIN;
     tcp::connect(&target).map(drop)
 }
 
@@ -70,7 +77,8 @@ pub fn not_allowed(host_nqn: &str) -> String {
     )
 }
 
-fn refused(association: &Association, answer: DriverError) -> anyhow::Error {
+/// What a drive's answer means.
+pub fn refused(association: &Association, answer: DriverError) -> anyhow::Error {
     let DriverError::Status { code, .. } = &answer else {
         return anyhow!(answer).context("the drive cannot be connected");
     };
@@ -139,7 +147,7 @@ mod tests {
         let peer = thread::spawn(move || drop(listener.accept().unwrap()));
         let said = explained(&association("127.0.0.1", port), Errno::EIO);
         peer.join().unwrap();
-        assert!(said.starts_with("the drive cannot be connected: connection to "), "{said}");
+        assert!(said.starts_with("the drive cannot be connected: no connection to "), "{said}");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! From a controller to a drive that can be used: the kernel looks for namespaces after it has connected.
 
-use crate::kernel::{Kernel, is_ddlp};
+use crate::kernel::Kernel;
 use anyhow::Context;
 use ddlp_csd::{COMPUTE_NSID, DATASET_NSID, RESULTS_NSID};
 use ddlp_driver::sysfs::{ControllerState, KernelController};
+use ddlp_host::is_drive;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::thread;
@@ -34,5 +35,5 @@ pub fn is_settled(controller: &KernelController) -> bool {
         node.is_some_and(Path::exists)
     };
     controller.state == ControllerState::Live
-        && (!is_ddlp(controller) || [DATASET_NSID, RESULTS_NSID, COMPUTE_NSID].into_iter().all(usable))
+        && (!is_drive(controller) || [DATASET_NSID, RESULTS_NSID, COMPUTE_NSID].into_iter().all(usable))
 }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::kernel::planted::{Planted, kernel, trees};
 use clap::Parser;
+use std::fs;
 use std::net::TcpListener;
 
 const NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-4333-8444-555555555555";
@@ -31,10 +32,15 @@ fn with_answer(tree: &str, instance: u32, extra: &[&str]) -> (Planted, anyhow::R
         timing: args.timing().unwrap(),
     };
     let planted = kernel(tree, "6.12.1");
+    for controller in planted.kernel.sysfs.controllers().unwrap() {
+        if controller.fast_io_fail_tmo.is_none() {
+            planted.write(&format!("sys/class/nvme/{}/fast_io_fail_tmo", controller.name), "");
+        }
+    }
     // A regular file goes on reading behind what was written.
     let told = association.options();
     planted.write("dev/nvme-fabrics", &format!("{}instance={instance},cntlid=1\n", " ".repeat(told.len())));
-    let result = connect_with(&args, &planted.kernel, SOON);
+    let result = connect_with(&args, &planted.kernel, |_| Ok(()), SOON);
     let told = planted.read("dev/nvme-fabrics")[..told.len()].to_string();
     (planted, result, told)
 }
@@ -97,7 +103,7 @@ fn a_controller_that_goes_again_is_an_error() {
 fn a_kernel_without_the_module_is_said_how_to_get_it() {
     let planted = kernel("", "6.12.1");
     let args = args(&[&format!("tcp://127.0.0.1:1/{NQN}")]);
-    let said = |planted: &Planted| planted.rooted(&error(connect_with(&args, &planted.kernel, SOON)));
+    let said = |planted: &Planted| planted.rooted(&error(connect_with(&args, &planted.kernel, |_| Ok(()), SOON)));
     assert!(said(&planted).contains("no module nvme-tcp is installed for this kernel (6.12.1)"), "{}", said(&planted));
     planted.write("lib/modules/6.12.1/modules.dep", "kernel/drivers/nvme/host/nvme-tcp.ko.xz:\n");
     assert!(
@@ -118,7 +124,7 @@ fn nothing_that_listens_is_found_before_the_kernel_is_asked() {
     let port = listener.local_addr().unwrap().port();
     drop(listener);
     let args = args(&[&format!("127.0.0.1:{port}"), "--nqn", NQN]);
-    let said = error(connect_with(&args, &planted.kernel, SOON));
+    let said = error(connect_with(&args, &planted.kernel, |_| Ok(()), SOON));
     assert!(said.contains("nothing listens at 127.0.0.1:"), "{said}");
     assert_eq!(planted.read("dev/nvme-fabrics"), "");
 }

@@ -79,7 +79,7 @@ fn lacks_uring(io_uring: IoUring) -> Option<String> {
         IoUring::Available => None,
         IoUring::Restricted => Some("kernel.io_uring_disabled is 1; ioctl is used instead".to_string()),
         IoUring::Disabled => Some("kernel.io_uring_disabled is 2; ioctl is used instead".to_string()),
-        IoUring::Unsupported => Some("Linux 5.19 or newer has it; ioctl is used instead".to_string()),
+        IoUring::Unsupported => Some("Linux 6.0 or newer has it; ioctl is used instead".to_string()),
     }
 }
 
@@ -97,8 +97,10 @@ pub fn problems(device: &Device, held_by: Option<&Holder>, ways: &[Way], kernel:
     found.extend(missing_nodes(device));
     found.extend(closed_nodes(device));
     if !kernel.sys_admin {
-        found
-            .push(Finding { what: "this process has no CAP_SYS_ADMIN".to_string(), remedies: rights_remedies(device) });
+        found.push(Finding {
+            what: "this process has no CAP_SYS_ADMIN, which nodes that are open to it do not replace".to_string(),
+            remedies: rights_remedies(device),
+        });
     }
     found
 }
@@ -157,8 +159,10 @@ fn closed_nodes(device: &Device) -> Option<Finding> {
     let closed: Vec<String> = nodes(device).filter(closed).map(path).collect();
     (!closed.is_empty()).then(|| {
         let what = format!("this user may not read and write {}", closed.join(", "));
-        let rule = "install packaging/udev/60-ddlp.rules to /etc/udev/rules.d, which opens a drive's nodes to the group ddlp, \
-                    and join it: sudo usermod -aG ddlp \"$USER\"";
+        let rule = "open a drive's nodes to the group ddlp, and join it; from a checkout, then log in anew:\n\
+                    sudo groupadd -rf ddlp && sudo usermod -aG ddlp \"$USER\"\n\
+                    sudo install -m 644 packaging/udev/60-ddlp.rules /etc/udev/rules.d/\n\
+                    sudo udevadm control --reload && sudo udevadm trigger --subsystem-match=nvme --subsystem-match=nvme-generic";
         Finding::new(what, ["run as root".to_string(), rule.to_string()])
     })
 }
@@ -176,11 +180,13 @@ fn path(node: &Node) -> String {
 fn rights_remedies(device: &Device) -> Vec<String> {
     let mut remedies = vec![
         "run as root".to_string(),
-        "give the program the right: sudo setcap cap_sys_admin+ep \"$(command -v ddlp)\"".to_string(),
+        "give the program the right, for every user of this machine:\n\
+         sudo setcap cap_sys_admin+ep \"$(command -v ddlp)\""
+            .to_string(),
     ];
     if let (true, Some(traddr), Some(port)) = (device.transport == "tcp", &device.traddr, &device.trsvcid) {
         let host = if traddr.contains(':') { format!("[{traddr}]") } else { traddr.clone() };
-        remedies.push(format!("go without the kernel: --drive tcp://{host}:{port}/{}", device.nqn));
+        remedies.push(format!("go without the kernel:\n--drive tcp://{host}:{port}/{}", device.nqn));
     }
     remedies
 }

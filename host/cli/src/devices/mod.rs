@@ -12,11 +12,13 @@ use crate::kernel::Kernel;
 use crate::{Ending, output};
 use anyhow::Context;
 use clap::Args;
+use nix::unistd::geteuid;
 use survey::Survey;
 
 /// List the DDLP drives that this machine's kernel knows, and say what a run would lack to use them.
 ///
-/// Nothing is sent to a drive. A drive that runs on this machine as a part of `ddlp run`, and one that is reached by
+/// Nothing is sent to a drive. As root, it also makes and keeps this machine's host NQN, if there is none yet: a drive's list of
+/// allowed hosts names it. A drive that runs on this machine as a part of `ddlp run`, and one that is reached by
 /// `--drive tcp://HOST:PORT/NQN`, need no kernel device and are not listed.
 #[derive(Args)]
 #[command(after_help = "\
@@ -37,7 +39,13 @@ pub struct DevicesArgs {
 
 /// Runs the command.
 pub fn devices(args: &DevicesArgs) -> anyhow::Result<Ending> {
-    let survey = Survey::of(&Kernel::system()).context("cannot read what the kernel says of its NVMe devices")?;
+    let kernel = Kernel::system();
+    // A drive has to allow it before the first connection. Made by root, it is every user's.
+    if geteuid().is_root() {
+        // Where it cannot be kept, none is shown.
+        let _ = kernel.host.kernel_identity();
+    }
+    let survey = Survey::of(&kernel).context("cannot read what the kernel says of its NVMe devices")?;
     let shown = if args.json { serde_json::to_string_pretty(&survey)? + "\n" } else { survey.to_text(args.all) };
     output::print(&shown)?;
     Ok(Ending::Done)

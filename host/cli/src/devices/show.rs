@@ -36,7 +36,7 @@ impl Survey {
         out.push_str("not DDLP drives:\n");
         for device in &self.others {
             if all {
-                device.title(out, "  ");
+                device.title(out);
                 device.rows(out);
                 out.push('\n');
             } else {
@@ -71,7 +71,7 @@ fn nothing(out: &mut String, kernel: &KernelPart) {
 
 impl Drive {
     fn to_text(&self, out: &mut String) {
-        self.device.title(out, "");
+        self.device.title(out);
         let usable = if self.usable {
             format!("yes: ddlp run DATASET --drive {}", self.device.node.path.display())
         } else {
@@ -100,11 +100,10 @@ impl Drive {
 }
 
 impl Device {
-    fn title(&self, out: &mut String, indent: &str) {
+    fn title(&self, out: &mut String) {
         let firmware = text::printable(&self.firmware);
         let (model, serial) = (text::printable(&self.model), text::printable(&self.serial));
-        let _ =
-            writeln!(out, "{indent}{}  {model}, firmware {firmware}, serial number {serial}", self.node.path.display());
+        let _ = writeln!(out, "{}  {model}, firmware {firmware}, serial number {serial}", self.node.path.display());
     }
 
     fn line(&self) -> String {
@@ -159,7 +158,14 @@ impl Namespace {
 fn finding(out: &mut String, name: &str, finding: &Finding) {
     row(out, name, &text::printable(&finding.what));
     for (at, remedy) in finding.remedies.iter().enumerate() {
-        row(out, if at == 0 { "  to do" } else { "  or" }, &text::printable(remedy));
+        for (line, text) in remedy.lines().enumerate() {
+            let name = match (at, line) {
+                (0, 0) => "  to do",
+                (_, 0) => "  or",
+                _ => "",
+            };
+            row(out, name, &text::printable(text));
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! What the kernel knows, and what this process may do with it.
 
 use super::advice::{self, Finding};
-use crate::kernel::{IoUring, Kernel, Module, Node, is_ddlp};
+use crate::kernel::{IoUring, Kernel, Module, Node};
 use ddlp_csd::{COMPUTE_NSID, DATASET_NSID, RESULTS_NSID};
 use ddlp_driver::sysfs::{ControllerState, KernelController, KernelNamespace};
+use ddlp_host::is_drive;
 use serde::Serialize;
 use std::io;
 
@@ -137,7 +138,7 @@ impl KernelPart {
 
 impl Device {
     fn of(controller: &KernelController) -> Self {
-        let of_ddlp = is_ddlp(controller);
+        let of_ddlp = is_drive(controller);
         Self {
             controller: controller.name.clone(),
             node: Node::look(&controller.node),

@@ -10,6 +10,7 @@ pub use locks::Locks;
 
 use ddlp_driver::Host;
 use ddlp_driver::sysfs::{KernelController, Sysfs};
+use ddlp_host::is_drive;
 use nix::unistd::{AccessFlags, eaccess};
 use serde::Serialize;
 use std::fs;
@@ -151,13 +152,8 @@ impl Kernel {
 
     /// All DDLP drives, then all other controllers.
     pub fn controllers(&self) -> std::io::Result<(Vec<KernelController>, Vec<KernelController>)> {
-        Ok(self.sysfs.controllers()?.into_iter().partition(is_ddlp))
+        Ok(self.sysfs.controllers()?.into_iter().partition(is_drive))
     }
-}
-
-/// The controller is a DDLP drive, and not the discovery controller of one.
-pub fn is_ddlp(controller: &KernelController) -> bool {
-    controller.model == ddlp_csd::MODEL && controller.serves_io()
 }
 
 impl Node {

@@ -22,6 +22,10 @@ pub fn kernel(tree: &str, release: &str) -> Planted {
     trees::plant(root.path(), tree);
     let planted = Planted { kernel: Kernel::at(root.path()), root };
     planted.write("proc/sys/kernel/osrelease", release);
+    // Files for writing only, which a listing of a real tree does not show.
+    for controller in planted.kernel.sysfs.controllers().unwrap() {
+        fs::write(controller.folder.join("delete_controller"), "").unwrap();
+    }
     planted.write("proc/self/status", "Name:\tddlp\nCapEff:\t000001ffffffffff\n");
     planted
 }

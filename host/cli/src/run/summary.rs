@@ -184,7 +184,7 @@ mod tests {
             peak_memory_mb: 0.68,
             slot_memory_mb: 617.0,
             faults: vec![
-                fault("lost", format!("connection to {at} lost: reset")),
+                fault("lost", format!("no connection to {at}: reset")),
                 fault("rejoined", "the drive works again".into()),
             ],
             prongs: vec![ProngReport { images: 10, prepared: 500, ..ProngReport::default() }],
@@ -192,7 +192,7 @@ mod tests {
         };
         assert_eq!(fault_count(&report), 1);
         let text = describe(&report, None);
-        assert!(text.contains("fault after 1.00 s: 127.0.0.1:4420: connection lost: reset\n"), "{text}");
+        assert!(text.contains("fault after 1.00 s: 127.0.0.1:4420: no connection: reset\n"), "{text}");
         assert!(text.contains("recovery after 1.00 s: 127.0.0.1:4420: the drive works again\n"), "{text}");
         assert!(text.contains("0.68 MB, and 617 MB of result slots"), "{text}");
         assert!(text.contains("2.00 s for 1,000 images") && text.contains("490 more not delivered"), "{text}");

@@ -3,6 +3,7 @@
 use super::association::{Association, Way};
 use super::lane::Lane;
 use super::nodes::Nodes;
+use super::passthrough::namespace_id;
 use super::queue::KernelQueue;
 use super::request::{Data, Kind, Pages, Request};
 use super::{COMMANDS_MAX, GRACE, KernelTarget, Passthrough, TRANSFER_BYTES_MAX};
@@ -72,6 +73,24 @@ impl PassthroughController {
         Ok(entries.take_while(|&nsid| nsid != 0).collect())
     }
 
+    /// Holds the nodes of these namespaces. While the kernel makes the devices of a drive anew, a name may be that of another
+    /// namespace for a moment.
+    fn hold(&self, nsids: &[u32]) -> Result<(), DriverError> {
+        let nodes = self.association.nodes();
+        nodes.hold(nsids)?;
+        for &nsid in nsids {
+            match namespace_id(&*nodes.of_namespace(nsid)?) {
+                Ok(found) if found == nsid => {}
+                Ok(found) => {
+                    let what = format!("the node found for namespace {nsid} is that of {found}");
+                    return Err(self.association.lose(&what));
+                }
+                Err(errno) => return Err(self.association.lose(&format!("a node tells no namespace: {errno}"))),
+            }
+        }
+        Ok(())
+    }
+
     /// A command to a namespace, through its generic node.
     pub(super) fn request(&self, command: &Command, data: Data, within: Duration) -> Result<Request, DriverError> {
         let node = self.association.nodes().of_namespace(command.nsid)?;
@@ -118,7 +137,7 @@ impl Controller for PassthroughController {
     fn open_queue(&self, depth: usize) -> Result<Box<dyn Queue>, DriverError> {
         self.association.check()?;
         checks::depth(depth, COMMANDS_MAX - READS_IN_FLIGHT, self.peer())?;
-        self.association.nodes().hold(&self.active_namespaces()?)?;
+        self.hold(&self.active_namespaces()?)?;
         let lane = Lane::open(self.association.clone(), depth + READS_IN_FLIGHT)?;
         Ok(Box::new(KernelQueue::new(self.clone(), lane, depth)))
     }

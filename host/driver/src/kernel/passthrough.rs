@@ -2,8 +2,10 @@
 
 #![allow(unsafe_code)]
 
+use super::nodes::Node;
 use super::request::{Kind, Outcome, Request};
 use crate::contract::Completion;
+use nix::errno::Errno;
 use std::os::fd::AsRawFd;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -68,8 +70,16 @@ impl Kind {
 }
 
 mod raw {
+    nix::ioctl_none!(namespace_id, b'N', 0x40);
     nix::ioctl_readwrite!(admin64, b'N', 0x47, super::PassthroughCommand);
     nix::ioctl_readwrite!(io64, b'N', 0x48, super::PassthroughCommand);
+}
+
+/// The namespace whose node it is.
+pub(super) fn namespace_id(node: &Node) -> Result<u32, Errno> {
+    // SAFETY: it takes no argument, and returns a number.
+    let nsid = unsafe { raw::namespace_id(node.as_raw_fd()) }?;
+    Ok(nsid as u32)
 }
 
 /// A status as passthrough returns it (a positive number) as a completion.
@@ -95,7 +105,6 @@ pub(super) fn run(request: &mut Request) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::super::nodes::Node;
     use super::super::request::{Data, Pages};
     use super::*;
     use crate::contract::Command;

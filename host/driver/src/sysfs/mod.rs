@@ -242,7 +242,7 @@ impl KernelController {
 
     /// Over a network: the kernel reconnects, and `ctrl_loss_tmo`, `fast_io_fail_tmo` and `reconnect_delay` say how.
     pub fn is_fabric(&self) -> bool {
-        self.hostnqn.is_some()
+        self.transport != "pcie"
     }
 }
 

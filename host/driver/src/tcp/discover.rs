@@ -69,6 +69,10 @@ fn address(entry: &DiscoveryEntry) -> Result<String, String> {
         DiscoveryEntry::FAMILY_IPV6 => host.parse().map(std::net::IpAddr::V6).map_err(|_| wrong())?,
         family => return Err(format!("discovery log: address family {family} of a tcp entry")),
     };
+    // Linux takes the unspecified address for this machine.
+    if host.is_unspecified() || host.is_multicast() {
+        return Err(wrong());
+    }
     let port: u16 = service.parse().map_err(|_| wrong())?;
     Ok(std::net::SocketAddr::new(host, port).to_string())
 }
@@ -196,6 +200,8 @@ mod tests {
             entry("192.0.2.7", true, "4420"),
             entry("example.org", false, "4420"),
             entry("192.0.2.7", false, "70000"),
+            entry("0.0.0.0", false, "4420"),
+            entry("ff02::1", true, "4420"),
             entry("192.0.2.7", false, ""),
             DiscoveryEntry { address_family: 9, ..entry("192.0.2.7", false, "4420") },
         ] {

@@ -149,7 +149,7 @@ mod tests {
         assert!(link.check().is_ok());
         link.fail("one");
         link.fail("two");
-        assert_eq!(link.check().unwrap_err().to_string(), "connection to peer lost: one");
+        assert_eq!(link.check().unwrap_err().to_string(), "no connection to peer: one");
     }
 
     #[test]

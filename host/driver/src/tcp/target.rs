@@ -71,7 +71,7 @@ impl TcpTarget {
     pub fn parse(url: &str) -> Result<Self, DriverError> {
         let rest = url.strip_prefix("tcp://").and_then(|rest| rest.split_once('/'));
         let Some((address, nqn)) = rest else {
-            return Err(DriverError::Invalid(format!("{url:?} is not tcp://HOST:PORT/NQN")));
+            return Err(DriverError::Invalid(format!("{url:?} is not tcp://HOST[:PORT]/NQN")));
         };
         Self::new(address, nqn)
     }

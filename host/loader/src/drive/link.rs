@@ -68,7 +68,8 @@ impl Link {
         let results = namespace::geometry(&*controller, RESULTS_NSID, ADMIN_WITHIN)?;
         check_capacity(&identity, u128::from(results.blocks) * u128::from(results.block_bytes))?;
         let refused = |error: ddlp_csd::program::ProgramError| LinkError::Refused(error.to_string());
-        let (bytes, id) = (work.to_bytes().map_err(refused)?, work.id().map_err(refused)?);
+        let (bytes, id) =
+            (work.to_bytes().map_err(refused)?, work.id(&expected.dataset, &expected.fingerprint).map_err(refused)?);
         // The queue comes first: whoever has it has the drive to itself, and may replace the program that is there.
         let queue = controller.open_queue(depth)?;
         program::replace(&*controller, PROGRAM, PROGRAM_TYPE, id, &bytes, ADMIN_WITHIN)?;
@@ -152,8 +153,11 @@ fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<(), L
     }
     if identity.slots == 0 || (identity.slot_bytes as usize) < expected.slot_bytes {
         return Err(LinkError::Refused(format!(
-            "its {} result slots have {} bytes, a batch needs {}: start it with larger slots, or use smaller batches",
-            identity.slots, identity.slot_bytes, expected.slot_bytes
+            "its {} result slots have {} bytes, a batch needs {}: start it with --slot-bytes {}, or use smaller batches",
+            identity.slots,
+            identity.slot_bytes,
+            expected.slot_bytes,
+            expected.slot_bytes.next_multiple_of(BLOCK_BYTES)
         )));
     }
     Ok(())

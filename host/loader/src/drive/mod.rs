@@ -16,12 +16,14 @@ mod slots;
 mod tests;
 
 use ddlp_driver::host::HostError;
+use ddlp_driver::kernel::KernelTarget;
 use ddlp_driver::sysfs::{ControllerState, KernelController, Sysfs};
 use ddlp_driver::{Controller, DriverError, Host, HostIdentity, Target};
 pub(crate) use link::{Expected, Link, LinkError};
 pub(crate) use local::{AgentError, LocalAgent};
 pub(crate) use prong::{DriveProng, DriveSetup};
 pub(crate) use slots::{SlotLease, SlotTable};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
@@ -90,6 +92,9 @@ impl Endpoint {
     pub fn remote(address: &str, host: &Host) -> Result<Self, String> {
         let mut target = Target::parse(address).map_err(|error| error.to_string())?;
         let mut unkept = None;
+        if let Target::Kernel(kernel) = &target {
+            check_drive(kernel)?;
+        }
         if let Target::Tcp(tcp) = &mut target {
             tcp.host = host.identity().or_else(|error| match error {
                 HostError::Keep(..) => {
@@ -135,13 +140,30 @@ impl Endpoint {
     }
 }
 
+/// The kernel's controller is a DDLP drive, and not the discovery controller of one.
+pub fn is_drive(controller: &KernelController) -> bool {
+    controller.model == ddlp_csd::MODEL && controller.serves_io()
+}
+
+/// Nothing is sent to a device that is no drive.
+fn check_drive(target: &KernelTarget) -> Result<(), String> {
+    let node = target.node.display();
+    let remedy = "`ddlp devices` lists drives, `ddlp connect HOST` connects one";
+    match target.sysfs.controller_at(&target.node) {
+        Ok(controller) if is_drive(&controller) => Ok(()),
+        Ok(controller) => Err(format!("{node} is {}, no DDLP drive; {remedy}", controller.model)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(format!("there is no {node}; {remedy}")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// The node of the one drive that the kernel is connected to.
 pub(crate) fn find(sysfs: &Sysfs) -> Result<String, String> {
     let controllers = sysfs.controllers().map_err(|error| format!("cannot look for it: {error}"))?;
     let mut drives: Vec<KernelController> = Vec::new();
     let mut away = Vec::new();
     for controller in controllers {
-        let is_drive = controller.model == ddlp_csd::MODEL && controller.serves_io();
+        let is_drive = is_drive(&controller);
         // Several controllers of one subsystem are several ways to one drive.
         let is_known = drives.iter().any(|drive| drive.subsysnqn == controller.subsysnqn);
         if is_drive && controller.state != ControllerState::Live {

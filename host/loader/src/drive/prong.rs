@@ -32,6 +32,8 @@ const SLOW_LEAST: Duration = Duration::from_millis(200);
 const FOREIGN_LOOK: Duration = Duration::from_secs(1);
 /// How long a drive may refuse every slot before it counts as lost, and how long it then does.
 pub(super) const SLOTLESS_MAX: Duration = Duration::from_secs(10);
+/// A drive of whose results so many in a row are not what was asked for counts as lost.
+const REFUSED_MAX: u32 = 8;
 /// How much less an agent may have been up than the time since it was asked first, before it counts as another process.
 const UPTIME_SLACK: Duration = Duration::from_secs(2);
 
@@ -69,6 +71,10 @@ pub(crate) struct DriveProng {
     pub(super) tries: Tries,
     pub(super) depth: usize,
     pub(super) timeout: Duration,
+    /// Results that were not what had been asked for, since the last good one.
+    pub(super) refused_in_a_row: u32,
+    /// How often there were too many of them.
+    pub(super) useless: u32,
     generation: u64,
     /// What the agent had used before the run, and when it was asked.
     before: Option<(Counters, Instant)>,
@@ -108,6 +114,8 @@ impl DriveProng {
             foreign: Vec::new(),
             without_slots: None,
             tries: Tries::new(setup.prong as u64),
+            refused_in_a_row: 0,
+            useless: 0,
             generation,
             depth: setup.depth,
             timeout: setup.timeout,
@@ -172,6 +180,12 @@ impl DriveProng {
         if let Some((ticket, completion)) = link.poll(until)? {
             self.complete(ticket, completion)?;
         }
+        if self.refused_in_a_row >= REFUSED_MAX {
+            self.refused_in_a_row = 0;
+            self.useless += 1;
+            let what = format!("{REFUSED_MAX} results in a row were not what it had been asked for");
+            return Err(DriverError::Protocol { peer: "drive".into(), what });
+        }
         self.check_deadlines()
     }
 
@@ -226,8 +240,9 @@ impl DriveProng {
                 epoch_samples: task.cut.samples,
                 sample_ids,
             };
-            let expected_s = self.expected_s();
-            let patience = self.patience(expected_s);
+            let batch_s = self.engine.lock().schedule.batch_s(self.prong);
+            let expected_s = expected_s(batch_s, self.flights.len());
+            let patience = patience(self.timeout, expected_s, self.flights.len());
             let submitted = self.link.as_mut().expect("served only with a link").execute(&request, patience);
             let ticket = match submitted {
                 Ok(ticket) => ticket,
@@ -267,18 +282,6 @@ impl DriveProng {
                 "the drive waited for a result slot: the tail is at most {slots} batches long, as many as it has slots"
             ));
         }
-    }
-
-    /// How long an Execute that is submitted now is likely to take.
-    fn expected_s(&self) -> Option<f64> {
-        let batch_s = self.engine.lock().schedule.batch_s(self.prong)?;
-        Some(batch_s * (self.flights.len() + 1) as f64)
-    }
-
-    /// How long it may take.
-    fn patience(&self, expected_s: Option<f64>) -> Duration {
-        let expected_s = expected_s.unwrap_or(0.0);
-        self.timeout.max(Duration::try_from_secs_f64(expected_s * PATIENCE).unwrap_or(Duration::MAX / 4))
     }
 
     /// A drive that has become much slower is a fault to name; the rate that is expected of it follows.
@@ -380,5 +383,35 @@ impl DriveProng {
         };
         let peak_mb = now.peak_rss_bytes as f64 / 1e6;
         self.engine.lock().recorder.drive_usage(self.prong, Some(cpu_s), Some(peak_mb), energy_j);
+    }
+}
+
+/// How long an Execute behind `ahead` others is likely to take, by the time of a batch.
+fn expected_s(batch_s: Option<f64>, ahead: usize) -> Option<f64> {
+    Some(batch_s? * (ahead + 1) as f64)
+}
+
+/// How long it may take. `timeout` is for a batch that nothing is ahead of.
+fn patience(timeout: Duration, expected_s: Option<f64>, ahead: usize) -> Duration {
+    match expected_s {
+        Some(expected_s) => {
+            timeout.max(Duration::try_from_secs_f64(expected_s * PATIENCE).unwrap_or(Duration::MAX / 4))
+        }
+        None => timeout.saturating_mul(u32::try_from(ahead + 1).unwrap_or(u32::MAX)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_covers_what_is_ahead() {
+        let timeout = Duration::from_secs(10);
+        let of = |batch_s, ahead| patience(timeout, expected_s(batch_s, ahead), ahead);
+        assert_eq!([0, 1, 3].map(|ahead| of(None, ahead).as_secs()), [10, 20, 40]);
+        assert_eq!([0, 1, 3].map(|ahead| expected_s(Some(2.0), ahead)), [2.0, 4.0, 8.0].map(Some));
+        assert_eq!(of(Some(0.1), 3), timeout, "never less than that of one batch");
+        assert_eq!(of(Some(100.0), 3).as_secs_f64(), 400.0 * PATIENCE);
     }
 }

@@ -13,6 +13,9 @@ const UNREACHABLE: Duration = Duration::from_secs(10);
 const BACKOFF: BackoffLimits =
     BackoffLimits { first: Duration::from_millis(100), cap: Duration::from_secs(2), attempts_max: u32::MAX };
 
+/// A drive whose results cannot be used is connected anew as often, less once.
+const USELESS_MAX: u32 = 3;
+
 /// The tries since a drive was of use last.
 pub(super) struct Tries {
     backoff: Backoff,
@@ -48,6 +51,11 @@ impl DriveProng {
 
     /// Tries until the drive works again; false when it never will, or the run is over.
     pub(super) fn rejoin(&mut self) -> bool {
+        if self.useless >= USELESS_MAX {
+            let what = format!("{USELESS_MAX} times nothing but results that were not what it had been asked for");
+            self.engine.fault(self.prong, "refused", what);
+            return false;
+        }
         if self.without_slots.take().is_some() && self.engine.sleep(SLOTLESS_MAX) {
             return false;
         }

@@ -59,6 +59,7 @@ impl DriveProng {
         });
         match checked {
             Ok(found) => {
+                self.refused_in_a_row = 0;
                 let lease = SlotLease::new(self.slots.clone(), held.slot, found.payload);
                 self.engine.ready(self.prong, held.id, found.records, Pixels::Slot(lease));
             }
@@ -83,6 +84,7 @@ impl DriveProng {
             };
             match self.read_result(&held, &mut buffer) {
                 Ok(records) => {
+                    self.refused_in_a_row = 0;
                     self.slots.put(held.slot);
                     let pixels = Pixels::Pooled(PooledBuffer::new(buffer, self.engine.pool.clone()));
                     self.engine.ready(self.prong, held.id, records, pixels);
@@ -120,6 +122,7 @@ impl DriveProng {
     /// A result that is not what was asked for: the CPU prepares the batch.
     fn refuse(&mut self, held: &Held, kind: &'static str, error: &dyn std::error::Error) {
         self.slots.put(held.slot);
+        self.refused_in_a_row += 1;
         self.engine.give_up(self.prong, held.id, GivenUp::Failed { kind, what: error.to_string() });
     }
 }

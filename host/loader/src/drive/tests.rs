@@ -118,6 +118,21 @@ fn an_nqn_that_is_none_ends_the_run_and_names_the_file() {
 #[test]
 fn drives_of_the_kernel_need_no_nqn() {
     let (root, host) = machine();
-    Endpoint::remote("/dev/nvme0", &host).unwrap();
+    let error = Endpoint::remote("/dev/nvme4095", &host).map(drop).unwrap_err();
+    assert!(error.starts_with("there is no /dev/nvme4095; `ddlp devices`"), "{error}");
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_no_drive_is_named_and_gets_no_command() {
+    let root = tempfile::tempdir().unwrap();
+    trees::plant(root.path(), trees::DISK_AND_DRIVE);
+    let sysfs = Sysfs::at(root.path().join("sys"), root.path().join("dev"));
+    let checked = |node: &str| {
+        check_drive(&KernelTarget { sysfs: sysfs.clone(), ..KernelTarget::new(root.path().join("dev").join(node)) })
+    };
+    assert_eq!(checked("nvme1"), Ok(()));
+    let error = checked("nvme0").unwrap_err();
+    assert!(error.contains("QEMU NVMe Ctrl, no DDLP drive"), "{error}");
+    assert!(checked("nvme0n1").unwrap_err().contains("no NVMe controller's node"));
 }
