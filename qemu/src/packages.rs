@@ -193,10 +193,10 @@ fn archive_name(line: &str) -> Option<String> {
 /// Runs a program to its end; what it said is the error.
 pub(crate) fn said(command: &Command) -> Result<Output> {
     let program = command.get_program().to_string_lossy().into_owned();
-    // Nothing that is waited for waits for ever: a mirror may be silent.
-    let mut limited = Command::new("timeout");
+    // Nothing that is waited for waits for ever, as a mirror may be silent, or stays when this process is killed.
+    let mut limited = Command::new(crate::programs::need("setpriv", "util-linux")?);
     limited
-        .args(["--foreground", "--kill-after=10", PROGRAM_PATIENCE])
+        .args(["--pdeathsig", "TERM", "timeout", "--foreground", "--kill-after=10", PROGRAM_PATIENCE])
         .arg(command.get_program())
         .args(command.get_args());
     for (name, value) in command.get_envs().filter_map(|(name, value)| Some((name, value?))) {

@@ -1,11 +1,15 @@
 //! `ddlp-device` as a child process.
 
+use ddlp_csd::log::{COUNTERS_LOG, Counters, LOG_BYTES};
+use ddlp_driver::{Target, logpage};
+use ddlp_nvme::{Csi, LogId};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// A program of this workspace, built for the profile of the tests.
 pub fn program(name: &str) -> PathBuf {
@@ -100,6 +104,16 @@ impl Agent {
     /// Memory that it has of its own now, in bytes: neither slots in memory nor the program's file.
     pub fn own_bytes(&self) -> u64 {
         self.memory_bytes("RssAnon:")
+    }
+
+    /// What it has done.
+    pub fn counters(&self) -> Counters {
+        let target = Target::parse(&self.url()).expect("its address");
+        let controller = target.connect().expect("it serves");
+        let mut page = [0; LOG_BYTES];
+        let within = Duration::from_secs(10);
+        logpage::read(&*controller, LogId(COUNTERS_LOG), Csi::NVM, &mut page, within).expect("a page");
+        Counters::parse(&page).expect("counters")
     }
 
     fn memory_bytes(&self, what: &str) -> u64 {

@@ -11,7 +11,9 @@ use ddlp_csd::request::BatchRequest;
 use ddlp_csd::slot::Wanted;
 use ddlp_csd::{BLOCK_BYTES, CANCEL_OPCODE, COMPUTE_NSID, DATASET_NSID, PROGRAM_TYPE, RESULTS_NSID};
 use ddlp_dataset::Dataset;
+use ddlp_driver::kernel::Passthrough;
 use ddlp_driver::program::{self, ProgramSlot};
+use ddlp_driver::reads::{READ_PIECE_BYTES, READS_IN_FLIGHT};
 use ddlp_driver::{
     AbortOutcome, AdminData, Command, Completion, Controller, DriverError, Queue, Target, Ticket, logpage, namespace,
 };
@@ -24,6 +26,8 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for anything; guests are slow.
 const WITHIN: Duration = Duration::from_secs(60);
+/// Most that one read is checked with.
+const LONG_READ_BYTES: usize = 16 << 20;
 /// Executes in flight.
 const DEPTH: usize = 4;
 const PROGRAM: ProgramSlot = ProgramSlot { nsid: COMPUTE_NSID, index: 0 };
@@ -36,7 +40,7 @@ struct Bench {
     slot_bytes: u64,
 }
 
-/// Checks the way to a drive that serves `pack` with at least four slots for four samples of 32 × 32. Nobody else may use it.
+/// Checks the way to a drive that serves `pack` with at least four slots for four samples of 32 × 32, of more than 2 MiB together. Nobody else may use it.
 pub fn check(target: &Target, pack: &Path) {
     let controller = target.connect().expect("the drive is there");
     let program = Program { pipeline: Pipeline::cifar_train(), limits: Limits::default(), policy: CorruptPolicy::Fail };
@@ -54,7 +58,8 @@ pub fn check(target: &Target, pack: &Path) {
     let mut queue = bench.controller.open_queue(DEPTH).expect("a queue");
     bench.blocks(queue.as_mut());
     bench.load();
-    bench.batches(queue.as_mut());
+    bench.batches(queue.as_mut(), target);
+    bench.long_reads(queue.as_mut());
     bench.refusals(queue.as_mut());
     bench.giving_up(queue.as_mut(), matches!(target, Target::Kernel(_)));
     if let Target::Kernel(_) = target {
@@ -147,13 +152,14 @@ impl Bench {
     }
 
     /// As many as are possible in flight, with reads meanwhile.
-    fn batches(&self, queue: &mut dyn Queue) {
+    fn batches(&self, queue: &mut dyn Queue, target: &Target) {
         let requests: Vec<BatchRequest> = (0..DEPTH as u32).map(|slot| self.request(slot, slot, 4)).collect();
         let mut flights = HashMap::new();
         for request in &requests {
             let ticket = self.submit(queue, request).expect("room");
             assert!(flights.insert(ticket, request).is_none(), "tickets are unique");
         }
+        assert_travels_as_asked(target);
         let error = self.submit(queue, &requests[0]).expect_err("more than the queue's depth");
         assert!(matches!(error, DriverError::Invalid(_)), "{error}");
         let mut block = [0; BLOCK_BYTES];
@@ -167,6 +173,21 @@ impl Bench {
             self.assert_slot_holds(queue, request);
         }
         assert_eq!(queue.poll(Instant::now()).expect("a live queue"), None);
+    }
+
+    /// More than is in flight at a time, in one read and in many.
+    fn long_reads(&self, queue: &mut dyn Queue) {
+        let geometry = namespace::geometry(self.controller.as_ref(), RESULTS_NSID, WITHIN).expect("a geometry");
+        let bytes = (geometry.blocks as usize * BLOCK_BYTES).min(LONG_READ_BYTES);
+        assert!(bytes > READS_IN_FLIGHT * READ_PIECE_BYTES, "the slots are too small for this check: {bytes} bytes");
+        let mut whole = vec![0xEE; bytes];
+        queue.read_blocks(RESULTS_NSID, 0, &mut whole, WITHIN).expect("blocks");
+        for (index, piece) in whole.chunks(READ_PIECE_BYTES / 2).enumerate() {
+            let mut alone = vec![0x11; piece.len()];
+            let first = index * (READ_PIECE_BYTES / 2 / BLOCK_BYTES);
+            queue.read_blocks(RESULTS_NSID, first as u64, &mut alone, WITHIN).expect("blocks");
+            assert!(piece == alone, "{} bytes from block {first} on", piece.len());
+        }
     }
 
     fn assert_slot_holds(&self, queue: &mut dyn Queue, request: &BatchRequest) {
@@ -295,6 +316,20 @@ impl Bench {
         let mut page = [0; LOG_BYTES];
         let error = logpage::read(&*self.controller, LogId(IDENTITY_LOG), Csi::NVM, &mut page, WITHIN);
         assert!(error.expect_err("closed").ends_association());
+    }
+}
+
+/// By ioctl, each command in flight has a thread that waits for it; by io_uring none has.
+fn assert_travels_as_asked(target: &Target) {
+    let Target::Kernel(kernel) = target else { return };
+    let tasks = std::fs::read_dir("/proc/self/task").expect("this process has threads").flatten();
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    // The kernel keeps fifteen characters of a name.
+    let waiting = names.filter(|name| "nvme-passthrough".starts_with(name.trim())).count();
+    match kernel.passthrough {
+        Passthrough::Ioctl => assert!(waiting >= DEPTH, "{waiting} threads for {DEPTH} commands"),
+        Passthrough::IoUring => assert_eq!(waiting, 0, "no thread waits"),
+        Passthrough::Auto => {}
     }
 }
 

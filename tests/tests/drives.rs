@@ -1,8 +1,9 @@
 //! Several drives in one run, and several ranks with a drive each.
 
-use ddlp_host::{LocalResults, Strategy};
+use ddlp_host::{DriveSpec, LocalResults, Strategy};
+use ddlp_tests::agent::Agent;
 use ddlp_tests::photos::Photos;
-use ddlp_tests::runs::{Run, loader, local};
+use ddlp_tests::runs::{Run, loader, local, wait_until};
 
 const SAMPLES: u32 = 160;
 
@@ -32,6 +33,24 @@ fn two_drives_share_the_work_in_every_strategy() {
         }
     }
     assert!(made.iter().all(|&batches| batches > 0), "each drive took part: {made:?}");
+}
+
+#[test]
+fn a_drive_is_told_to_stop_work_that_another_finished_first() {
+    let photos = Photos::new(SAMPLES);
+    // So slow that the CPU takes its batches over at the end of an epoch.
+    let state = photos.scratch().join("state");
+    let agent = Agent::start(&photos.pack(), &state, &["--threads", "1", "--throttle", "0.01"]);
+    let builder = loader(&photos.pack()).epochs(3).threads(1).strategy(Strategy::Wrr);
+    let mut delivered = 0;
+    let run = Run::with(builder.drive(DriveSpec::Remote(agent.url())), |batch, _| {
+        delivered += 1;
+        if batch.epoch() == 2 && delivered % 20 == 1 {
+            // While the association lives: its end would cancel as well.
+            wait_until("a batch of the drive's is cancelled", || agent.counters().cancelled > 0);
+        }
+    });
+    run.assert_exactly_once(3, SAMPLES.into());
 }
 
 #[test]

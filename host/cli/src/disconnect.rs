@@ -166,6 +166,15 @@ mod tests {
     }
 
     #[test]
+    fn a_drive_in_a_slot_stays() {
+        let tree = trees::NO_MULTIPATH.replace("transport = tcp", "transport = pcie");
+        let planted = kernel(&tree, "6.12.1");
+        let said = error(&planted, planted.kernel.path("dev/nvme0").to_str().unwrap());
+        assert!(said.contains("is not connected over a network but by pcie"), "{said}");
+        assert!(!deleted(&planted, "nvme0"));
+    }
+
+    #[test]
     fn unknown_names_list_what_is_there() {
         let planted = kernel(trees::TWO_DRIVES, "6.12.1");
         let said = error(&planted, "/dev/nvme9");

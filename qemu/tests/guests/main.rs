@@ -6,6 +6,7 @@
 mod epochs;
 mod package;
 mod pixels;
+mod runner;
 mod stock_tools;
 mod support;
 mod verdicts;

@@ -109,7 +109,9 @@ fn a_user_is_told_which_right_is_missing_and_why() {
     assert!(tcp.contains("--drive tcp://10.0.0.7:4420/nqn.2014-08.org.nvmexpress:uuid:1111"), "{tcp}");
 
     // A newer kernel lets I/O through, and admin commands never.
-    planted.write("proc/sys/kernel/osrelease", NEW);
+    planted.write("proc/sys/kernel/osrelease", "6.1.99");
+    assert_eq!(way(&json(&planted)["drives"][0], "execute it"), "needs root (CAP_SYS_ADMIN)");
+    planted.write("proc/sys/kernel/osrelease", "6.2.0");
     let drive = &json(&planted)["drives"][0];
     assert_eq!((way(drive, "execute it"), way(drive, "read its results")), (&Value::Null, &Value::Null));
     assert_eq!(way(drive, "load the program"), "needs root (CAP_SYS_ADMIN)");
@@ -124,6 +126,9 @@ fn a_drive_that_would_hang_a_process_is_warned_of() {
     let warning = &drive["warnings"][0];
     assert!(warning["what"].as_str().unwrap().contains("waits for up to 600 s"), "{warning}");
     assert_eq!(warning["remedies"][0], "echo 5 | sudo tee /sys/class/nvme/nvme0/fast_io_fail_tmo");
+    planted.write("sys/class/nvme/nvme0/ctrl_loss_tmo", "off\n");
+    let warning = &json(&planted)["drives"][0]["warnings"][0];
+    assert!(warning["what"].as_str().unwrap().contains("waits for as long as the drive is away"), "{warning}");
     let said = text(&planted, false);
     assert!(
         said.contains("  warning        fast_io_fail_tmo is off") && said.contains("    to do        echo 5"),
@@ -210,19 +215,21 @@ fn two_paths_to_a_drive_name_each_other() {
 fn nodes_that_are_closed_to_this_user_are_named_with_the_udev_rule() {
     use super::survey::{Device, Drive};
     let planted = kernel(trees::NO_MULTIPATH, NEW);
-    let mut survey = Survey::of(&planted.kernel).unwrap();
-    // Tests may run as root, to whom every node is open.
-    let mut device: Device = survey.drives.remove(0).device;
-    for namespace in &mut device.namespaces {
-        for node in namespace.block.iter_mut().chain(&mut namespace.generic) {
-            (node.readable, node.writable) = (false, false);
+    for readable in [true, false] {
+        let mut survey = Survey::of(&planted.kernel).unwrap();
+        // Tests may run as root, to whom every node is open.
+        let mut device: Device = survey.drives.remove(0).device;
+        for namespace in &mut device.namespaces {
+            for node in namespace.block.iter_mut().chain(&mut namespace.generic) {
+                (node.readable, node.writable) = (readable, false);
+            }
         }
+        let drive = Drive::assess(device, vec![], None, &survey.kernel);
+        assert!(!drive.usable);
+        let problem = &drive.problems[0];
+        assert!(planted.rooted(&problem.what).ends_with(" /dev/ng0n3, /dev/ng0n1, /dev/ng0n2"), "{}", problem.what);
+        assert!(problem.remedies[1].contains("packaging/udev/60-ddlp.rules"));
     }
-    let drive = Drive::assess(device, vec![], None, &survey.kernel);
-    assert!(!drive.usable);
-    let problem = &drive.problems[0];
-    assert!(planted.rooted(&problem.what).ends_with(" /dev/ng0n3, /dev/ng0n1, /dev/ng0n2"), "{}", problem.what);
-    assert!(problem.remedies[1].contains("packaging/udev/60-ddlp.rules"));
 }
 
 #[test]
