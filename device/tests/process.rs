@@ -4,17 +4,19 @@ mod host;
 
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_nvme::Status;
+use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand, ConnectData};
 use ddlp_nvme::tcp::Digests;
 use host::images::{folder, program, request};
-use host::{Association, Received, execute, in_capsule};
+use host::{Association, HOST_NQN, Line, Received, execute, in_capsule};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
 
 struct Process {
     child: Child,
@@ -79,6 +81,13 @@ fn dataset() -> tempfile::TempDir {
     root
 }
 
+/// A configuration file with this text.
+fn config(text: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
 fn failure(mut command: Command) -> String {
     let Output { status, stderr, .. } = command.output().unwrap();
     assert!(!status.success());
@@ -102,6 +111,29 @@ fn a_wrong_configuration_is_told_by_the_status_from_what_may_pass() {
     };
     assert_eq!(code(&["serve", "--dataset", "d", "--ephemeral", "--slots", "0"]), Some(78));
     assert_eq!(code(&["serve", "--dataset", "/nonexistent", "--ephemeral"]), Some(1));
+    let config = config("allowed-hosts = [\"nqn.2014-08.org.nvmexpress:uuid:…\"]");
+    let config = config.path().to_str().unwrap();
+    assert_eq!(code(&["serve", "--dataset", "/nonexistent", "--ephemeral", "--config", config]), Some(78));
+}
+
+#[test]
+fn the_log_names_hosts_that_were_refused() {
+    let (dataset, config) = (dataset(), config("allowed-hosts = [\"nqn.2014-08.org.example:friend\"]"));
+    let mut command = program_command(dataset.path());
+    command.arg("--ephemeral").arg("--config").arg(config.path());
+    let mut process = Process::start(command);
+    let mut line = Line::open(process.address, Digests::NONE);
+    let data = ConnectData::new([1; 16], CONTROLLER_ANY, &process.nqn, HOST_NQN).unwrap();
+    let (entry, _) = line.run(ConnectCommand::new(0, 31, 0, false).entry(), data.as_bytes());
+    assert!(entry.status().same_code(Status::CONNECT_INVALID_HOST), "{}", entry.status());
+    process.signal(Signal::SIGTERM);
+    let mut said = String::new();
+    process.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    let told = said.lines().find(|line| line.contains("host refused")).unwrap_or_else(|| panic!("not told in {said}"));
+    let peer = line.stream.local_addr().unwrap();
+    for part in ["WARN", &peer.to_string(), HOST_NQN, "allowed-hosts does not name it"] {
+        assert!(told.contains(part), "{part} is missing in {told}");
+    }
 }
 
 #[test]

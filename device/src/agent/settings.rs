@@ -1,6 +1,7 @@
 //! What the agent is told: command line over configuration file over defaults.
 
 use super::discovery::{DiscoveryChoice, DiscoveryPort};
+use super::hosts::check_allowed;
 use crate::slots::{Backing, Geometry};
 use crate::workers::{THREADS_MAX, Throttle};
 use anyhow::{Context, Result, bail, ensure};
@@ -165,9 +166,7 @@ impl Settings {
         let file = args.config.as_deref().map(read_config).transpose()?.unwrap_or_default();
         let dataset = args.dataset.or(file.dataset).context("no dataset: give --dataset PATH")?;
         let listen = address(args.listen.or(file.listen).as_deref().unwrap_or(DEFAULT_LISTEN))?;
-        for nqn in &file.allowed_hosts {
-            ddlp_nvme::text::check_nqn(nqn).map_err(|error| anyhow::anyhow!("allowed-hosts: `{nqn}`: {error}"))?;
-        }
+        check_allowed(&file.allowed_hosts)?;
         if !listen.ip().is_loopback() && file.allowed_hosts.is_empty() {
             bail!(
                 "refusing to listen at {listen}: other machines can reach it. Name the hosts that may connect \

@@ -2,7 +2,7 @@
 
 use super::{command, images};
 use ddlp_csd::log::{Counters, DriveIdentity};
-use ddlp_device::controller::{Config, ConnId, Gauges, Output, Payload, Subsystem};
+use ddlp_device::controller::{Config, ConnId, ConnectRefusal, Gauges, Output, Payload, Subsystem};
 use ddlp_device::identity::Identity;
 use ddlp_device::job::JobId;
 use ddlp_device::slots::Geometry;
@@ -40,6 +40,7 @@ pub struct Bench {
     pub started: Vec<JobId>,
     pub cancelled: Vec<JobId>,
     pub closed: Vec<ConnId>,
+    pub refused: Vec<(ConnId, String, ConnectRefusal)>,
     pub answers: Vec<(ConnId, u16, Status, u64)>,
     pub data: Vec<u8>,
 }
@@ -75,6 +76,7 @@ impl Bench {
             started: Vec::new(),
             cancelled: Vec::new(),
             closed: Vec::new(),
+            refused: Vec::new(),
             answers: Vec::new(),
             data: Vec::new(),
         }
@@ -91,6 +93,7 @@ impl Bench {
                 Output::Start(job) => self.started.push(job.id),
                 Output::Cancel(id) => self.cancelled.push(id),
                 Output::Close(conn) => self.closed.push(conn),
+                Output::Refused { conn, host_nqn, reason } => self.refused.push((conn, host_nqn, reason)),
                 Output::Accepted { .. } => {}
             }
         }
