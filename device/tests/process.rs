@@ -153,32 +153,6 @@ fn the_service_manager_is_told() {
     assert_eq!(process.code(), Some(0));
 }
 
-fn doctor(arguments: &[&str]) -> (Option<i32>, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ddlp-device"));
-    let output = command.arg("doctor").args(arguments).output().unwrap();
-    (output.status.code(), String::from_utf8(output.stdout).unwrap())
-}
-
-#[test]
-fn a_doctor_says_what_to_expect_and_what_is_wrong() {
-    let dataset = dataset();
-    let path = dataset.path().to_str().unwrap();
-    let (code, said) = doctor(&["--dataset", path, "--json"]);
-    assert_eq!(code, Some(0), "{said}");
-    let found: serde_json::Value = serde_json::from_str(&said).unwrap();
-    assert_eq!((&found["can_serve"], &found["dataset"]["samples"]), (&true.into(), &8.into()));
-    assert_eq!(found["pixels"]["jpeg_uses_simd"], true);
-    assert!(found["storage"]["read"]["bytes"].as_u64() > Some(0), "{said}");
-    for rate in ["expected_images_per_s", "expected_of_dataset_images_per_s"] {
-        assert!(found["speed"][rate].as_f64() > Some(0.0), "{said}");
-    }
-    let (code, said) = doctor(&["--dataset", "/nonexistent/train.ddlp"]);
-    assert_eq!(code, Some(1));
-    let line = said.lines().find(|line| line.contains("/nonexistent/train.ddlp")).unwrap();
-    assert!(line.starts_with("dataset  FAILURE"), "{said}");
-    assert!(said.contains("cannot serve") && said.contains("images/s"), "{said}");
-}
-
 #[test]
 fn a_dataset_that_is_not_there_is_named() {
     let mut command = program_command(Path::new("/nonexistent/train.ddlp"));
