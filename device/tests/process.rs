@@ -323,7 +323,9 @@ fn the_discovery_port_is_told_and_no_other_is_taken_for_it() {
 fn help_has_examples() {
     let output = Command::new(env!("CARGO_BIN_EXE_ddlp-device")).args(["serve", "--help"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    for wanted in ["Examples:", "--throttle 0.25", "--parent-pipe", "fd:N", "allowed-hosts", "nvme discover", "8009"] {
+    let wanted =
+        ["Examples:", "--throttle 0.25", "--parent-pipe", "fd:N", "allowed-hosts", "nvme discover", "8009", "77090816"];
+    for wanted in wanted {
         assert!(text.contains(wanted), "{wanted} is missing in\n{text}");
     }
 }
