@@ -10,20 +10,20 @@ const UUID_PREFIX: &str = "nqn.2014-08.org.nvmexpress:uuid:";
 pub fn check_allowed(hosts: &[String]) -> Result<()> {
     for nqn in hosts {
         check_nqn(nqn).map_err(|error| anyhow::anyhow!("allowed-hosts: `{nqn}`: {error}"))?;
-        let is_whole = nqn.strip_prefix(UUID_PREFIX).is_none_or(is_uuid);
+        let may_be_one = nqn.strip_prefix(UUID_PREFIX).is_none_or(is_uuid);
         ensure!(
-            is_whole,
-            "allowed-hosts: `{nqn}`: after `uuid:` a UUID is expected, such as 01234567-89ab-cdef-0123-456789abcdef. \
+            may_be_one,
+            "allowed-hosts: `{nqn}`: after `uuid:` the host's UUID is expected, such as 01234567-89ab-cdef-0123-456789abcdef. \
              On the host, `sudo ddlp devices` prints its NQN"
         );
     }
     Ok(())
 }
 
-/// Hexadecimal digits in groups of 8, 4, 4, 4 and 12 (RFC 9562).
+/// Hexadecimal digits in groups of 8, 4, 4, 4 and 12, not all of them 0 (RFC 9562).
 fn is_uuid(text: &str) -> bool {
     let groups = text.split('-').map(|group| group.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(group.len()));
-    groups.eq([8, 4, 4, 4, 12].map(Some))
+    groups.eq([8, 4, 4, 4, 12].map(Some)) && text.bytes().any(|byte| !b"0-".contains(&byte))
 }
 
 #[cfg(test)]
@@ -46,10 +46,11 @@ mod tests {
             "0123456789abcdef0123456789abcdef",
             &uuid.replace('a', "g"),
             &format!("{uuid}-"),
+            "00000000-0000-0000-0000-000000000000",
         ] {
             let nqn = format!("{UUID_PREFIX}{tail}");
             let error = check(&nqn).unwrap_err();
-            assert!(error.contains(&nqn) && error.contains("a UUID is expected"), "{error}");
+            assert!(error.contains(&nqn) && error.contains("the host's UUID is expected"), "{error}");
         }
         assert!(check("host").unwrap_err().contains("`host`"));
     }
