@@ -1,13 +1,21 @@
 //! Identity of the agent instance: generated once, kept over restarts, never derived from the dataset.
 //!
 //! Linux removes a namespace whose identifiers change over a reconnect and ignores the namespaces of a second agent
-//! with the same ones, so the identity lives in a state directory that one agent at a time may use.
+//! with the same ones, so the identity lives in a state directory that one agent at a time may use. `prospect`: what an agent would find
+//! there. `remedy`: what to do where it could have none.
+
+mod prospect;
+mod remedy;
+
+pub use prospect::Prospect;
+pub(crate) use remedy::user_name;
 
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use uuid::{Builder, Uuid};
 
 /// Number of namespaces that carry identifiers.
 pub const NAMESPACES: usize = 3;
@@ -51,8 +59,10 @@ pub struct Held {
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// The directory or a file in it cannot be used.
-    #[error("cannot use {path} for the agent's identity")]
+    #[error("cannot {what} {path} for the agent's identity")]
     Io {
+        /// What was tried.
+        what: &'static str,
         /// The file or directory.
         path: PathBuf,
         /// The cause.
@@ -73,6 +83,13 @@ pub enum IdentityError {
     /// No random numbers.
     #[error("the system gives no random numbers: {0}")]
     Random(getrandom::Error),
+}
+
+impl IdentityError {
+    fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { what, path, source }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -100,7 +117,7 @@ impl Identity {
             *namespace = NamespaceIdentity { nguid: random()?, uuid: random_uuid()? };
         }
         Ok(Self {
-            nqn: format!("nqn.2014-08.org.nvmexpress:uuid:{}", uuid_text(&subsystem)),
+            nqn: format!("nqn.2014-08.org.nvmexpress:uuid:{}", Uuid::from_bytes(subsystem)),
             serial: hex(&serial),
             namespaces,
         })
@@ -112,7 +129,7 @@ impl Identity {
             nqn: self.nqn.clone(),
             serial: self.serial.clone(),
             namespaces: namespaces
-                .map(|ns| StoredNamespace { nguid: hex(&ns.nguid), uuid: uuid_text(&ns.uuid) })
+                .map(|ns| StoredNamespace { nguid: hex(&ns.nguid), uuid: Uuid::from_bytes(ns.uuid).to_string() })
                 .collect(),
         }
     }
@@ -129,7 +146,9 @@ impl Identity {
         let parsed: Vec<_> = stored
             .namespaces
             .iter()
-            .map(|ns| Some(NamespaceIdentity { nguid: unhex(&ns.nguid)?, uuid: unhex(&ns.uuid.replace('-', ""))? }))
+            .map(|ns| {
+                Some(NamespaceIdentity { nguid: unhex(&ns.nguid)?, uuid: Uuid::try_parse(&ns.uuid).ok()?.into_bytes() })
+            })
             .collect::<Option<_>>()
             .ok_or("an NGUID or UUID is not 16 bytes in hexadecimal")?;
         let namespaces = parsed.try_into().map_err(|_| format!("{found} namespaces, {NAMESPACES} expected"))?;
@@ -145,26 +164,22 @@ impl Held {
 
     /// The identity in a directory; generated when there is none yet. Holds the directory's lock.
     pub fn persistent(directory: &Path) -> Result<Self, IdentityError> {
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |source| IdentityError::Io { path, source }
-        };
-        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed(directory))?;
+        make(directory)?;
         let lock_path = directory.join(LOCK);
         let mut options = File::options();
         options.create(true).truncate(false).write(true).mode(0o600);
-        let lock = options.open(&lock_path).map_err(failed(&lock_path))?;
+        let lock = options.open(&lock_path).map_err(IdentityError::io("open", &lock_path))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(IdentityError::InUse(directory.to_owned())),
-            Err(TryLockError::Error(source)) => return Err(failed(&lock_path)(source)),
+            Err(TryLockError::Error(source)) => return Err(IdentityError::io("lock", &lock_path)(source)),
         }
         let path = directory.join(FILE);
         let identity = match read(&path)? {
             Some(identity) => identity,
             None => {
                 let identity = Identity::generate()?;
-                store(directory, &path, &identity).map_err(failed(&path))?;
+                store(directory, &path, &identity).map_err(IdentityError::io("write", &path))?;
                 identity
             }
         };
@@ -172,8 +187,13 @@ impl Held {
     }
 }
 
+fn make(directory: &Path) -> Result<(), IdentityError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.map_err(IdentityError::io("make or enter", directory))
+}
+
 fn read(path: &Path) -> Result<Option<Identity>, IdentityError> {
-    let failed = |source| IdentityError::Io { path: path.to_owned(), source };
+    let failed = |source| IdentityError::io("read", path)(source);
     let damaged = |what: String| IdentityError::Damaged { path: path.to_owned(), what };
     let metadata = match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -209,15 +229,7 @@ fn random<const N: usize>() -> Result<[u8; N], IdentityError> {
 
 /// Version 4, variant 1 (RFC 9562).
 fn random_uuid() -> Result<[u8; 16], IdentityError> {
-    let mut uuid: [u8; 16] = random()?;
-    uuid[6] = uuid[6] & 0x0F | 0x40;
-    uuid[8] = uuid[8] & 0x3F | 0x80;
-    Ok(uuid)
-}
-
-fn uuid_text(uuid: &[u8; 16]) -> String {
-    let digits = hex(uuid);
-    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
+    Ok(Builder::from_random_bytes(random()?).into_uuid().into_bytes())
 }
 
 fn hex(bytes: &[u8]) -> String {

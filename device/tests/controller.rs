@@ -5,7 +5,7 @@ mod host;
 use ddlp_csd::COMPUTE_NSID;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::request::BatchRequest;
-use ddlp_device::controller::{IO_QUEUES_MAX, Output, Payload, QUEUE_ENTRIES_MAX};
+use ddlp_device::controller::{ConnectRefusal, IO_QUEUES_MAX, Output, Payload, QUEUE_ENTRIES_MAX};
 use ddlp_nvme::admin::{GetLogPage, SetFeatures};
 use ddlp_nvme::cp::LoadProgram;
 use ddlp_nvme::fabrics::{
@@ -43,6 +43,15 @@ fn connect_refuses_what_is_wrong_and_says_where() {
         assert_eq!(answer.1, result, "case {number}");
         assert!(answer.0.is_do_not_retry());
     }
+    let other = ConnectRefusal::OtherSubsystem { asked: "nqn.another".into(), here: nqn.clone() };
+    let told = [(HOST_NQN.to_owned(), other), (OTHER_HOST.to_owned(), ConnectRefusal::HostNotAllowed)];
+    assert!(
+        bench
+            .refused
+            .iter()
+            .map(|(_, host, reason)| (host, reason))
+            .eq(told.iter().map(|(host, reason)| (host, reason)))
+    );
     let conn = bench.conn();
     assert!(bench.status(conn, read(1, 0, 1), &[]).same_code(Status::COMMAND_SEQUENCE), "before Connect");
     let (conn, _) = bench.host(HOST_NQN, 1, 0);

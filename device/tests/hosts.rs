@@ -2,7 +2,7 @@
 
 mod host;
 
-use ddlp_device::controller::ConnId;
+use ddlp_device::controller::{ASSOCIATIONS_MAX, ConnId, ConnectRefusal};
 use ddlp_device::job::{JobEvent, JobId};
 use ddlp_nvme::event::AsyncEvent;
 use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand, ConnectData, PropertySet};
@@ -192,11 +192,13 @@ fn a_hot_drive_says_so_once_until_its_log_is_read() {
 #[test]
 fn the_number_of_associations_is_bounded() {
     let mut bench = Bench::new(&[]);
-    for _ in 0..ddlp_device::controller::ASSOCIATIONS_MAX {
+    for _ in 0..ASSOCIATIONS_MAX {
         bench.host(HOST_NQN, 1, 0);
     }
     let conn = bench.conn();
     let data = ConnectData::new([1; 16], CONTROLLER_ANY, &bench.nqn, HOST_NQN).unwrap();
     let status = bench.status(conn, ConnectCommand::new(0, 31, 0, false).entry(), data.as_bytes());
     assert_eq!(status, Status::CONTROLLER_BUSY, "to be tried again");
+    let reason = ConnectRefusal::TooManyAssociations(ASSOCIATIONS_MAX);
+    assert_eq!(bench.refused, [(conn, HOST_NQN.to_owned(), reason)]);
 }

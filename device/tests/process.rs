@@ -5,17 +5,19 @@ mod host;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::request::BatchRequest;
 use ddlp_nvme::Status;
+use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand, ConnectData};
 use ddlp_nvme::tcp::Digests;
 use host::images::{folder, of, program, request};
-use host::{Association, Received, execute, in_capsule};
+use host::{Association, HOST_NQN, Line, Received, execute, in_capsule};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
 
 struct Process {
     child: Child,
@@ -85,6 +87,13 @@ fn of_files(files: &tempfile::TempDir, request: BatchRequest) -> BatchRequest {
     of(ddlp_dataset::open(files.path()).unwrap().as_ref(), &program(CorruptPolicy::Fail), request)
 }
 
+/// A configuration file with this text.
+fn config(text: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
 fn failure(mut command: Command) -> String {
     let Output { status, stderr, .. } = command.output().unwrap();
     assert!(!status.success());
@@ -108,6 +117,29 @@ fn a_wrong_configuration_is_told_by_the_status_from_what_may_pass() {
     };
     assert_eq!(code(&["serve", "--dataset", "d", "--ephemeral", "--slots", "0"]), Some(78));
     assert_eq!(code(&["serve", "--dataset", "/nonexistent", "--ephemeral"]), Some(1));
+    let config = config("allowed-hosts = [\"nqn.2014-08.org.nvmexpress:uuid:…\"]");
+    let config = config.path().to_str().unwrap();
+    assert_eq!(code(&["serve", "--dataset", "/nonexistent", "--ephemeral", "--config", config]), Some(78));
+}
+
+#[test]
+fn the_log_names_hosts_that_were_refused() {
+    let (dataset, config) = (dataset(), config("allowed-hosts = [\"nqn.2014-08.org.example:friend\"]"));
+    let mut command = program_command(dataset.path());
+    command.arg("--ephemeral").arg("--config").arg(config.path());
+    let mut process = Process::start(command);
+    let mut line = Line::open(process.address, Digests::NONE);
+    let data = ConnectData::new([1; 16], CONTROLLER_ANY, &process.nqn, HOST_NQN).unwrap();
+    let (entry, _) = line.run(ConnectCommand::new(0, 31, 0, false).entry(), data.as_bytes());
+    assert!(entry.status().same_code(Status::CONNECT_INVALID_HOST), "{}", entry.status());
+    process.signal(Signal::SIGTERM);
+    let mut said = String::new();
+    process.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    let told = said.lines().find(|line| line.contains("host refused")).unwrap_or_else(|| panic!("not told in {said}"));
+    let peer = line.stream.local_addr().unwrap();
+    for part in ["WARN", &peer.to_string(), HOST_NQN, "allowed-hosts does not name it"] {
+        assert!(told.contains(part), "{part} is missing in {told}");
+    }
 }
 
 #[test]
@@ -125,32 +157,6 @@ fn the_service_manager_is_told() {
     process.signal(Signal::SIGTERM);
     assert_eq!(state().unwrap(), "STOPPING=1");
     assert_eq!(process.code(), Some(0));
-}
-
-fn doctor(arguments: &[&str]) -> (Option<i32>, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ddlp-device"));
-    let output = command.arg("doctor").args(arguments).output().unwrap();
-    (output.status.code(), String::from_utf8(output.stdout).unwrap())
-}
-
-#[test]
-fn a_doctor_says_what_to_expect_and_what_is_wrong() {
-    let dataset = dataset();
-    let path = dataset.path().to_str().unwrap();
-    let (code, said) = doctor(&["--dataset", path, "--json"]);
-    assert_eq!(code, Some(0), "{said}");
-    let found: serde_json::Value = serde_json::from_str(&said).unwrap();
-    assert_eq!((&found["can_serve"], &found["dataset"]["samples"]), (&true.into(), &8.into()));
-    assert_eq!(found["pixels"]["jpeg_uses_simd"], true);
-    assert!(found["storage"]["read"]["bytes"].as_u64() > Some(0), "{said}");
-    for rate in ["expected_images_per_s", "expected_of_dataset_images_per_s"] {
-        assert!(found["speed"][rate].as_f64() > Some(0.0), "{said}");
-    }
-    let (code, said) = doctor(&["--dataset", "/nonexistent/train.ddlp"]);
-    assert_eq!(code, Some(1));
-    let line = said.lines().find(|line| line.contains("/nonexistent/train.ddlp")).unwrap();
-    assert!(line.starts_with("dataset  FAILURE"), "{said}");
-    assert!(said.contains("cannot serve") && said.contains("images/s"), "{said}");
 }
 
 #[test]
@@ -323,7 +329,9 @@ fn the_discovery_port_is_told_and_no_other_is_taken_for_it() {
 fn help_has_examples() {
     let output = Command::new(env!("CARGO_BIN_EXE_ddlp-device")).args(["serve", "--help"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    for wanted in ["Examples:", "--throttle 0.25", "--parent-pipe", "fd:N", "allowed-hosts", "nvme discover", "8009"] {
+    let wanted =
+        ["Examples:", "--throttle 0.25", "--parent-pipe", "fd:N", "allowed-hosts", "nvme discover", "8009", "77090816"];
+    for wanted in wanted {
         assert!(text.contains(wanted), "{wanted} is missing in\n{text}");
     }
 }

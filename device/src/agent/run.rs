@@ -72,11 +72,12 @@ impl Agent {
     pub async fn start_with(settings: &Settings, dataset: Arc<dyn Dataset>) -> Result<Self> {
         let slots = Slots::open(&settings.results, settings.geometry).context("cannot set up the result slots")?;
         let identity = match &settings.identity {
-            IdentitySource::Ephemeral => Held::ephemeral(),
-            IdentitySource::Directory(directory) => Held::persistent(directory),
+            IdentitySource::Ephemeral => Held::ephemeral().context("the agent has no identity")?,
+            IdentitySource::Directory(directory) => Held::persistent(directory).map_err(|error| {
+                let remedy = error.remedy(directory);
+                anyhow::Error::from(error).context(format!("the agent has no identity ({remedy})"))
+            })?,
         };
-        let identity =
-            identity.context("the agent has no identity (another --state DIR or --name, or --ephemeral, may help)")?;
         let (events, received) = unbounded_channel();
         let notify = events.clone();
         // Once nobody receives, the agent is ending and nobody wants to know.

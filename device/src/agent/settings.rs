@@ -1,6 +1,7 @@
 //! What the agent is told: command line over configuration file over defaults.
 
 use super::discovery::{DiscoveryChoice, DiscoveryPort};
+use super::hosts::check_allowed;
 use crate::slots::{Backing, Geometry};
 use crate::workers::{THREADS_MAX, Throttle};
 use anyhow::{Context, Result, bail, ensure};
@@ -69,6 +70,9 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N")]
     pub slots: Option<u32>,
     /// Bytes of a slot, rounded up to 4096. [default: enough for 256 samples of 224 × 224]
+    ///
+    /// A slot holds one batch, for which samples × (height × width × 3 + 24) + 8192 bytes are enough: 77090816 for 512 samples of
+    /// 224 × 224.
     #[arg(long, value_name = "N")]
     pub slot_bytes: Option<u64>,
     /// Worker threads that decode and augment. [default: one per usable core]
@@ -165,9 +169,7 @@ impl Settings {
         let file = args.config.as_deref().map(read_config).transpose()?.unwrap_or_default();
         let dataset = args.dataset.or(file.dataset).context("no dataset: give --dataset PATH")?;
         let listen = address(args.listen.or(file.listen).as_deref().unwrap_or(DEFAULT_LISTEN))?;
-        for nqn in &file.allowed_hosts {
-            ddlp_nvme::text::check_nqn(nqn).map_err(|error| anyhow::anyhow!("allowed-hosts: `{nqn}`: {error}"))?;
-        }
+        check_allowed(&file.allowed_hosts)?;
         if !listen.ip().is_loopback() && file.allowed_hosts.is_empty() {
             bail!(
                 "refusing to listen at {listen}: other machines can reach it. Name the hosts that may connect \
@@ -288,6 +290,19 @@ mod tests {
         assert_eq!(settings.results, Backing::Memory);
         assert_eq!(settings.geometry, Geometry { slots: 4, slot_bytes: 38_547_456 });
         assert_eq!(settings.throttle, Throttle::FULL);
+    }
+
+    #[test]
+    fn slots_of_the_size_that_the_help_computes_hold_their_batch() {
+        for samples in [1, 100, 171, 256, 512] {
+            for (height, width) in [(1, 1), (32, 32), (224, 224), (299, 301)] {
+                let asked = samples as u64 * (u64::from(height) * u64::from(width) * 3 + 24) + 8192;
+                let geometry = geometry(None, Some(asked)).unwrap();
+                let layout = SlotLayout::new(samples, Shape { height, width, channels: 3 }).unwrap();
+                assert!(geometry.slot_bytes >= layout.total_bytes as u64, "{samples} samples of {height} × {width}");
+            }
+        }
+        assert_eq!(512 * (224 * 224 * 3 + 24) + 8192, 77_090_816);
     }
 
     #[test]

@@ -4,8 +4,8 @@ use super::association::{Association, Host, Kind, QueuePair, keep_alive_rounded}
 use super::features::Features;
 use super::property::Properties;
 use super::{
-    ASSOCIATIONS_MAX, Answer, ConnId, DISCOVERY_ASSOCIATIONS_MAX, IO_QUEUES_MAX, Outcome, Output, Payload,
-    QUEUE_ENTRIES_MAX, Subsystem,
+    ASSOCIATIONS_MAX, Answer, ConnId, ConnectRefusal, DISCOVERY_ASSOCIATIONS_MAX, IO_QUEUES_MAX, Outcome, Output,
+    Payload, QUEUE_ENTRIES_MAX, Subsystem,
 };
 use ddlp_nvme::fabrics::{
     CONTROLLER_ANY, ConnectCommand, ConnectData, ConnectFault, ConnectResult, PropertyGet, PropertySet, fabrics_type,
@@ -72,11 +72,16 @@ impl Subsystem {
         let kind = match data.subsystem_nqn() {
             Ok(nqn) if nqn == self.config.identity.nqn => Kind::Io,
             Ok(DISCOVERY_NQN) => Kind::Discovery(*self.reached.get(&conn).expect("connections are opened first")),
-            _ => return Err(in_data(offset_of!(ConnectData, subsystem_nqn))),
+            other => {
+                let (asked, here) = (other.unwrap_or_default().to_owned(), self.config.identity.nqn.clone());
+                self.tell_refused(conn, data, ConnectRefusal::OtherSubsystem { asked, here });
+                return Err(in_data(offset_of!(ConnectData, subsystem_nqn)));
+            }
         };
         let host_nqn = data.host_nqn().map_err(|_| in_data(offset_of!(ConnectData, host_nqn)))?;
         let allowed = &self.config.allowed_hosts;
         if !allowed.is_empty() && !allowed.iter().any(|nqn| nqn == host_nqn) {
+            self.tell_refused(conn, data, ConnectRefusal::HostNotAllowed);
             return Err(Status::CONNECT_INVALID_HOST.into());
         }
         let entries = command.sq_size_z.get().saturating_add(1);
@@ -113,7 +118,11 @@ impl Subsystem {
         }
         let most = if kind.is_discovery() { DISCOVERY_ASSOCIATIONS_MAX } else { ASSOCIATIONS_MAX };
         let same_kind = |other: &&Association| other.kind.is_discovery() == kind.is_discovery();
-        if self.draining || self.associations.values().filter(same_kind).count() >= most {
+        let is_full = self.associations.values().filter(same_kind).count() >= most;
+        if is_full {
+            self.tell_refused(conn, data, ConnectRefusal::TooManyAssociations(most));
+        }
+        if self.draining || is_full {
             // To be tried again: another association may end meanwhile.
             return Err(Refusal::Status(Status::CONTROLLER_BUSY));
         }
@@ -135,6 +144,11 @@ impl Subsystem {
             },
         );
         Ok(controller_id)
+    }
+
+    fn tell_refused(&mut self, conn: ConnId, data: &ConnectData, reason: ConnectRefusal) {
+        let host_nqn = data.host_nqn().unwrap_or_default().to_owned();
+        self.outputs.push(Output::Refused { conn, host_nqn, reason });
     }
 
     /// The next identifier after the last one given, so that a stale one meets nobody.

@@ -62,6 +62,25 @@ pub const IN_CAPSULE_BYTES_MAX: usize = 16 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub u64);
 
+/// Why a host was refused, where the drive's configuration or the host's has to change.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectRefusal {
+    /// The configuration names the hosts that may connect, and not this one.
+    #[error("allowed-hosts does not name it")]
+    HostNotAllowed,
+    /// The host wants another subsystem.
+    #[error("it asks for {asked:?}, this drive is {here}")]
+    OtherSubsystem {
+        /// NQN that the host gave; empty if it is none.
+        asked: String,
+        /// NQN of this subsystem.
+        here: String,
+    },
+    /// No more associations of its kind.
+    #[error("there are {0} associations, which is the limit")]
+    TooManyAssociations(usize),
+}
+
 /// Whose blocks a Read returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Region {
@@ -106,6 +125,15 @@ pub enum Output {
         entries: u16,
         /// Submission queue flow control is on.
         flow_control: bool,
+    },
+    /// A host was refused: worth telling whoever runs the drive. It has its answer.
+    Refused {
+        /// The connection it came on.
+        conn: ConnId,
+        /// The NQN by which it calls itself; empty if that is none.
+        host_nqn: String,
+        /// Why.
+        reason: ConnectRefusal,
     },
     /// Answer a command.
     Complete {

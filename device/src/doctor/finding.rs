@@ -47,12 +47,21 @@ impl Finding {
 }
 
 /// The findings as lines: subject, mark, text; advice below it.
-pub struct Lines<'a>(pub &'a [Finding]);
+pub struct Lines<'a> {
+    /// What was found.
+    pub findings: &'a [Finding],
+    /// Characters of a line; a longer word has one of its own.
+    pub width: usize,
+}
+
+/// Where texts begin.
+const TEXT_COLUMN: usize = 18;
+const ARROW: &str = "-> ";
 
 impl fmt::Display for Lines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut last = "";
-        for finding in self.0 {
+        for finding in self.findings {
             let mark = match finding.level {
                 Level::Fine => "ok",
                 Level::Warning => "warning",
@@ -60,13 +69,40 @@ impl fmt::Display for Lines<'_> {
             };
             let subject = if finding.subject == last { "" } else { finding.subject };
             last = finding.subject;
-            writeln!(f, "{subject:<9}{mark:<9}{}", finding.text)?;
+            let (text, indent) = (self.width - TEXT_COLUMN, " ".repeat(TEXT_COLUMN));
+            writeln!(f, "{subject:<9}{mark:<9}{}", wrapped(&finding.text, text).join(&format!("\n{indent}")))?;
             if let Some(advice) = &finding.advice {
-                writeln!(f, "{:<18}-> {advice}", "")?;
+                let lines = wrapped(advice, text - ARROW.len());
+                let below = format!("\n{indent}{:1$}", "", ARROW.len());
+                writeln!(f, "{indent}{ARROW}{}", lines.join(&below))?;
             }
         }
         Ok(())
     }
+}
+
+/// The text in lines of at most `width` characters, broken at spaces. Lines of its own that fit stay as they are.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let length = |text: &str| text.chars().count();
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        if length(line) <= width {
+            lines.push(line.to_owned());
+            continue;
+        }
+        let mut started = String::new();
+        for word in line.split_whitespace() {
+            if !started.is_empty() && length(&started) + 1 + length(word) > width {
+                lines.push(std::mem::take(&mut started));
+            }
+            if !started.is_empty() {
+                started.push(' ');
+            }
+            started.push_str(word);
+        }
+        lines.push(started);
+    }
+    lines
 }
 
 /// `1, 2 and 5-7`-like lists of numbers: `1-2,5-7`.
@@ -104,7 +140,16 @@ mod tests {
     fn a_subject_is_named_once_and_advice_stands_below() {
         let findings = [Finding::fine("cores", "four"), Finding::warning("cores", "slow", "hurry")];
         let expected = "cores    ok       four\n         warning  slow\n                  -> hurry\n";
-        assert_eq!(Lines(&findings).to_string(), expected);
+        assert_eq!(Lines { findings: &findings, width: 100 }.to_string(), expected);
+    }
+
+    #[test]
+    fn long_texts_go_on_below_where_they_began() {
+        let findings = [Finding::warning("cores", "two of four × rest\n  | \nfind", "let them work as hard")];
+        let expected = "cores    warning  two of four\n                  × rest\n                    | \n                  find\n\
+                        \u{20}                 -> let them\n                     work as\n                     hard\n";
+        assert_eq!(Lines { findings: &findings, width: 29 }.to_string(), expected);
+        assert_eq!(wrapped("a /very/long/path b", 6), ["a", "/very/long/path", "b"]);
     }
 
     #[test]

@@ -4,8 +4,10 @@ use super::finding::{Finding, bytes};
 use super::system::System;
 use crate::slots::{Backing, Geometry, is_foreign};
 use ddlp_csd::memory::{available_bytes, check_room};
+use nix::errno::Errno;
 use nix::sys::statvfs::statvfs;
 use serde::Serialize;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -25,11 +27,17 @@ pub struct Memory {
     pub slot_bytes: u64,
     /// Slots of that size for which there is room.
     pub slots_that_fit: Option<u64>,
-    /// Why the slots do not fit.
+    /// Why the slots cannot be there.
     pub obstacle: Option<String>,
+    /// What to do about it.
+    #[serde(skip)]
+    remedy: &'static str,
     /// The file with the slots; `None` for memory.
     pub file: Option<PathBuf>,
 }
+
+/// What to do about slots that do not fit.
+const FEWER: &str = "lower `slots` or `slot-bytes` (one slot holds one batch), or put `results` somewhere else";
 
 impl Memory {
     /// Looks at memory and at the room for the slots.
@@ -37,19 +45,17 @@ impl Memory {
         let total_bytes = system.text("proc/meminfo").and_then(|text| total(&text));
         let available_bytes = available_bytes();
         let need = geometry.total_bytes();
-        let (file, room, obstacle) = match results {
+        let (file, room, obstacle, remedy) = match results {
             Backing::File(path) => {
-                let room = room_for_file(path);
-                let obstacle = match &room {
-                    Ok(room) if *room < need => Some(lacking(need, *room)),
-                    Ok(_) => None,
-                    Err(error) => Some(error.clone()),
+                let (room, obstacle, remedy) = match room_for_file(path) {
+                    Ok(room) => (Some(room), (room < need).then(|| lacking(need, room)), FEWER),
+                    Err((obstacle, remedy)) => (None, Some(obstacle), remedy),
                 };
-                (Some(path.clone()), room.ok(), obstacle)
+                (Some(path.clone()), room, obstacle, remedy)
             }
             // An inherited descriptor belongs to the loader, which made its room.
             Backing::Memory | Backing::Inherited(_) => {
-                (None, available_bytes, check_room(need).err().map(|error| error.to_string()))
+                (None, available_bytes, check_room(need).err().map(|error| error.to_string()), FEWER)
             }
         };
         Self {
@@ -59,6 +65,7 @@ impl Memory {
             slot_bytes: geometry.slot_bytes,
             slots_that_fit: room.map(|room| room / geometry.slot_bytes),
             obstacle,
+            remedy,
             file,
         }
     }
@@ -73,11 +80,7 @@ impl Memory {
         let fitting = self.slots_that_fit.map_or(String::new(), |slots| format!("; {slots} would fit"));
         findings.push(match &self.obstacle {
             None => Finding::fine(SLOTS, format!("{asked}{fitting}")),
-            Some(obstacle) => {
-                let advice =
-                    "lower `slots` or `slot-bytes` (one slot holds one batch), or put `results` somewhere else";
-                Finding::failure(SLOTS, format!("{asked}: {obstacle}{fitting}"), advice)
-            }
+            Some(obstacle) => Finding::failure(SLOTS, format!("{asked}: {obstacle}{fitting}"), self.remedy),
         });
         findings
     }
@@ -92,19 +95,31 @@ fn total(meminfo: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Bytes that a file at `path` can grow to, or why there can be none.
-fn room_for_file(path: &Path) -> Result<u64, String> {
+/// Bytes that a file at `path` can grow to, or why there can be none, and what to do about that.
+fn room_for_file(path: &Path) -> Result<u64, (String, &'static str)> {
+    const RIGHTS: &str =
+        "let the user that the agent runs as read and write the file, or name another one in `results`";
     let folder = super::storage::folder_of(path);
     let kept = match path.metadata() {
-        Ok(metadata) if !metadata.is_file() => return Err("that is no regular file".into()),
+        Ok(metadata) if !metadata.is_file() => {
+            return Err(("that is no regular file".into(), "name a file in `results`, which the agent makes"));
+        }
         Ok(metadata) => match is_foreign(path) {
             Ok(false) => metadata.blocks() * 512,
-            Ok(true) => return Err("the file holds something else, and is not overwritten".into()),
-            Err(error) => return Err(error.to_string()),
+            Ok(true) => {
+                let remedy = "name another file in `results`, or remove this one";
+                return Err(("the file holds something else, and is not overwritten".into(), remedy));
+            }
+            Err(error) => return Err((error.to_string(), RIGHTS)),
         },
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err((error.to_string(), RIGHTS)),
         Err(_) => 0,
     };
-    let system = statvfs(folder).map_err(|errno| format!("{}: {}", folder.display(), errno.desc()))?;
+    let missing = |errno: Errno| {
+        let remedy = "make the folder, for the user that the agent runs as, or name a file in another one in `results`";
+        (format!("the folder {}: {}", folder.display(), errno.desc()), remedy)
+    };
+    let system = statvfs(folder).map_err(missing)?;
     Ok((system.blocks_available() as u64).saturating_mul(system.fragment_size() as u64).saturating_add(kept))
 }
 
@@ -133,13 +148,18 @@ mod tests {
         let inside = Backing::File(root.path().join("slots"));
         assert_eq!(Memory::read(&system, &inside, geometry).obstacle, None);
         let vast = Memory::read(&system, &inside, Geometry { slots: 4096, slot_bytes: 1 << 50 });
+        assert!(vast.findings()[1].advice.as_ref().unwrap().starts_with("lower `slots`"));
         assert!(vast.obstacle.unwrap().contains("there is room for"));
-        let nowhere = Backing::File(root.path().join("none/slots"));
-        assert!(Memory::read(&system, &nowhere, geometry).obstacle.unwrap().contains("none"));
+        let said = |path: &str| {
+            let finding = Memory::read(&system, &Backing::File(root.path().join(path)), geometry).findings().remove(1);
+            (finding.text, finding.advice.unwrap())
+        };
+        let (text, advice) = said("none/slots");
+        assert!(text.contains("none: No such file") && advice.starts_with("make the folder"), "{text} -> {advice}");
         std::fs::write(root.path().join("letter"), "somebody's words").unwrap();
-        let foreign = Backing::File(root.path().join("letter"));
-        assert!(Memory::read(&system, &foreign, geometry).obstacle.unwrap().contains("something else"));
-        let folder = Backing::File(root.path().into());
-        assert!(Memory::read(&system, &folder, geometry).obstacle.unwrap().contains("no regular file"));
+        let (text, advice) = said("letter");
+        assert!(text.contains("something else") && advice.contains("remove this one"), "{text} -> {advice}");
+        let (text, advice) = said("");
+        assert!(text.contains("no regular file") && advice.starts_with("name a file"), "{text} -> {advice}");
     }
 }

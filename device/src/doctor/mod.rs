@@ -1,8 +1,8 @@
 //! `ddlp-device doctor`: looks at a board and says in plain words whether it can serve, how fast, and what would help.
 //!
 //! - `system`: the kernel's files, through a root. `finding`: what is said, and how it is shown.
-//! - One file per subject: `cores`, `memory` (and the room for slots), `pixels` (vector instructions, fingerprint), `storage`, `network`,
-//!   `clock`, `heat`, `rate` (images per second; `sample` makes the images).
+//! - One file per subject: `identity`, `service` (what its sandbox hides), `cores`, `memory` (and the room for slots), `pixels` (vector
+//!   instructions, fingerprint), `storage`, `network`, `clock`, `heat`, `rate` (images per second; `sample` makes the images).
 //!
 //! A failure is what keeps the agent from serving: it would end with an error. All else is a warning at most. Nothing is changed:
 //! slots and identity of a running agent stay untouched. Limits: storage is read by one request at a time, cores are measured one by one.
@@ -11,11 +11,13 @@ mod clock;
 mod cores;
 mod finding;
 mod heat;
+mod identity;
 mod memory;
 mod network;
 mod pixels;
 mod rate;
 mod sample;
+mod service;
 mod storage;
 mod system;
 
@@ -23,11 +25,16 @@ use crate::agent::{ServeArgs, Settings};
 use crate::slots::Backing;
 use anyhow::{Context, Result};
 use clap::Args;
+use console::Term;
 use ddlp_dataset::Dataset;
 use finding::{Finding, Level, Lines};
 use serde::Serialize;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+
+/// Characters of a line that no terminal shows, and of any line at least.
+const WIDTH: usize = 100;
+const WIDTH_MIN: usize = 40;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,6 +81,8 @@ struct Examination {
     /// Whether nothing keeps the agent from serving.
     can_serve: bool,
     dataset: Option<Data>,
+    /// `None` for an agent that keeps none.
+    identity: Option<identity::Kept>,
     cores: cores::Cores,
     memory: memory::Memory,
     pixels: pixels::Pixels,
@@ -89,12 +98,14 @@ struct Examination {
 struct Notes {
     findings: Vec<Finding>,
     is_shown: bool,
+    /// Characters of a line.
+    width: usize,
 }
 
 impl Notes {
     fn add(&mut self, findings: Vec<Finding>) -> Result<()> {
         if self.is_shown {
-            print(&Lines(&findings).to_string())?;
+            print(&Lines { findings: &findings, width: self.width }.to_string())?;
         }
         self.findings.extend(findings);
         Ok(())
@@ -107,7 +118,7 @@ impl Notes {
 
 /// Examines the board, prints what it found, and says whether the agent could serve.
 pub fn doctor(args: &DoctorArgs) -> Result<bool> {
-    let mut notes = Notes { findings: Vec::new(), is_shown: !args.json };
+    let mut notes = Notes { findings: Vec::new(), is_shown: !args.json, width: width() };
     if !args.json {
         let (version, architecture) = (env!("CARGO_PKG_VERSION"), std::env::consts::ARCH);
         print(&format!("ddlp-device {version} on {architecture}: this takes some seconds\n\n"))?;
@@ -121,21 +132,36 @@ pub fn doctor(args: &DoctorArgs) -> Result<bool> {
     let warned = if warnings == 1 { "1 warning".into() } else { format!("{warnings} warnings") };
     let verdict = match notes.count(Level::Failure) {
         0 => "Nothing keeps the drive from serving".into(),
-        failures => format!("The drive cannot serve: {failures} FAILURE above"),
+        1 => "The drive cannot serve: 1 failure above".into(),
+        failures => format!("The drive cannot serve: {failures} failures above"),
     };
     print(&format!("\n{verdict}; {warned}.\n"))?;
     Ok(examination.can_serve)
 }
 
+/// Characters of a line: as many as the terminal has, if it is one that reads this.
+fn width() -> usize {
+    let terminal = Term::stdout();
+    let columns = terminal.size_checked().filter(|_| terminal.is_term()).map(|(_, columns)| usize::from(columns));
+    columns.unwrap_or(WIDTH).max(WIDTH_MIN)
+}
+
+/// A reader that has gone (`| head`) is no error: the status still tells the verdict.
 fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        printed => printed.context("cannot write to standard output"),
+    }
 }
 
 fn examine(args: &DoctorArgs, notes: &mut Notes) -> Result<Examination> {
     let system = system::System::running();
-    let settings = settings(args, notes)?;
-    let dataset = open(&settings.dataset, notes)?;
+    let (settings, are_asked) = settings(args, notes)?;
+    let dataset = open(&settings.dataset, are_asked, notes)?;
+    let identity = identity::Kept::read(&settings.identity);
+    notes.add(identity.iter().flat_map(identity::Kept::findings).collect())?;
+    notes.add(service::findings(&system, args.config.as_deref(), &settings))?;
     let data = dataset.as_deref().map(|dataset| (settings.dataset.as_path(), dataset));
     let cores = cores::Cores::read(&system, &settings.cores, settings.threads);
     notes.add(cores.findings())?;
@@ -150,7 +176,7 @@ fn examine(args: &DoctorArgs, notes: &mut Notes) -> Result<Examination> {
     };
     let storage = storage::Storage::measure(data, slots);
     notes.add(storage.findings())?;
-    let network = network::Network::read(&system, settings.listen);
+    let network = network::Network::read(&system, settings.listen, settings.discovery);
     notes.add(network.findings())?;
     let clock = clock::Clock::read();
     notes.add(clock.findings())?;
@@ -171,6 +197,7 @@ fn examine(args: &DoctorArgs, notes: &mut Notes) -> Result<Examination> {
         architecture: std::env::consts::ARCH,
         can_serve: notes.count(Level::Failure) == 0,
         dataset: data.map(describe),
+        identity,
         cores,
         memory,
         pixels,
@@ -183,33 +210,38 @@ fn examine(args: &DoctorArgs, notes: &mut Notes) -> Result<Examination> {
     })
 }
 
-/// What `ddlp-device serve` would make of the same options. What it would refuse is a failure, and the rest is examined by defaults.
-fn settings(args: &DoctorArgs, notes: &mut Notes) -> Result<Settings> {
+/// What `ddlp-device serve` would make of the same options. What it would refuse is a failure, and the rest is examined by defaults:
+/// false.
+fn settings(args: &DoctorArgs, notes: &mut Notes) -> Result<(Settings, bool)> {
     let needs_none = args.dataset.is_none() && args.config.is_none();
     let asked = ServeArgs {
         // An empty path stands for none: a board is examined before there is a dataset, too.
         dataset: if needs_none { Some(PathBuf::new()) } else { args.dataset.clone() },
         results: args.results.clone(),
         config: args.config.clone(),
-        // The identity is the running agent's business.
-        ephemeral: true,
         ..ServeArgs::default()
     };
     match Settings::from_args(asked) {
-        Ok(settings) => Ok(settings),
+        Ok(settings) => Ok((settings, true)),
         Err(error) => {
             let advice = "`ddlp-device serve` would refuse it as well; what follows holds for defaults";
             notes.add(vec![Finding::failure("settings", format!("{error:#}"), advice)])?;
             let dataset = args.dataset.clone().or_else(|| Some(PathBuf::new()));
-            Settings::from_args(ServeArgs { dataset, ephemeral: true, ..ServeArgs::default() })
+            Ok((Settings::from_args(ServeArgs { dataset, ephemeral: true, ..ServeArgs::default() })?, false))
         }
     }
 }
 
-fn open(path: &Path, notes: &mut Notes) -> Result<Option<Box<dyn Dataset>>> {
+/// `are_asked`: the settings are those that were asked for.
+fn open(path: &Path, are_asked: bool, notes: &mut Notes) -> Result<Option<Box<dyn Dataset>>> {
     const SUBJECT: &str = "dataset";
     if path.as_os_str().is_empty() {
-        notes.add(vec![Finding::fine(SUBJECT, "none is named: give --dataset or --config to check one")])?;
+        notes.add(vec![if are_asked {
+            Finding::fine(SUBJECT, "none is named: give --dataset or --config to check one")
+        } else {
+            let advice = "mend them, or give --dataset to have one looked at all the same";
+            Finding::warning(SUBJECT, "not looked at, as the settings are wrong", advice)
+        }])?;
         return Ok(None);
     }
     match ddlp_dataset::open(path) {
@@ -237,8 +269,8 @@ fn bottlenecks(speed: &rate::Rate, storage: &storage::Storage, network: &network
         let text = format!("reading in order feeds {} images/s, fewer than the cores prepare", rate::about(fed));
         findings.push(Finding::warning(SUBJECT, text, "put the dataset on faster storage"));
     }
-    if let Some(carried) = network.images_per_s().filter(|carried| *carried < images_per_s) {
-        let text = format!("the fastest link carries {} images/s, fewer than the cores prepare", rate::about(carried));
+    if let Some((link, carried)) = network.fastest().filter(|(_, carried)| *carried < images_per_s) {
+        let text = format!("{link} carries {} images/s, fewer than the cores prepare", rate::about(carried));
         let advice = "use a faster link, or smaller images: results cross it as 3 bytes a pixel";
         findings.push(Finding::warning(SUBJECT, text, advice));
     }
@@ -256,6 +288,7 @@ mod tests {
                 core: 0,
                 alike: 1,
                 images: 1,
+                samples: 1,
                 unprepared: 0,
                 images_per_s: 1000.0,
                 image_bytes: 1e5,
@@ -269,11 +302,13 @@ mod tests {
         let network = |listen: &str| network::Network {
             listen: listen.parse().unwrap(),
             listening: network::Listening::Free,
+            discovery: None,
             interfaces: vec![network::Interface {
                 name: "eth0".into(),
+                is_physical: true,
                 mbit_s: Some(1000),
                 mtu: None,
-                addresses: Vec::new(),
+                addresses: vec!["192.0.2.1".parse().unwrap()],
             }],
         };
         let texts = |storage, network| -> Vec<String> {

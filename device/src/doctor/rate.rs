@@ -28,7 +28,9 @@ pub struct CoreRate {
     pub alike: usize,
     /// Images that it prepared.
     pub images: u64,
-    /// Images that could not be prepared.
+    /// Different ones among them.
+    pub samples: u64,
+    /// Of those, the ones that could not be prepared.
     pub unprepared: u64,
     /// Images per second.
     pub images_per_s: f64,
@@ -106,7 +108,7 @@ impl Rate {
             let text = format!("imagenet-train, this dataset, reading included: {}", each(rate));
             findings.push(Finding::fine(SUBJECT, format!("{text}; {}", self.together(expected))));
             if rate.unprepared > 0 {
-                let text = format!("{} of {} samples could not be prepared", rate.unprepared, rate.images);
+                let text = format!("{} of {} samples could not be prepared", rate.unprepared, rate.samples);
                 let advice = "`ddlp inspect` names the damaged ones; `ddlp run --policy` says what becomes of them";
                 findings.push(Finding::warning(SUBJECT, text, advice));
             }
@@ -166,26 +168,74 @@ fn prepare(dataset: &dyn Dataset, time: Duration, core: usize, alike: usize) -> 
     while images == 0 || start.elapsed() < time {
         images += 1;
         let record = preparer.prepare(dataset, &program, context, id(images), &mut row);
-        unprepared += u64::from(!record.has_row());
+        // After that many the same ones come again.
+        unprepared += u64::from(images <= dataset.len() && !record.has_row());
         encoded += dataset.location(record.index).length;
     }
     let images_per_s = images as f64 / start.elapsed().as_secs_f64();
-    CoreRate { core, alike, images, unprepared, images_per_s, image_bytes: encoded as f64 / images as f64 }
+    let samples = images.min(dataset.len());
+    CoreRate { core, alike, images, samples, unprepared, images_per_s, image_bytes: encoded as f64 / images as f64 }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::finding::Level;
     use super::*;
+    use ddlp_dataset::{Form, Identity, Location, ReadError};
 
     fn kind(alike: usize, images_per_s: f64) -> CoreRate {
-        CoreRate { core: 0, alike, images: 10, unprepared: 0, images_per_s, image_bytes: 1e5 }
+        CoreRate { core: 0, alike, images: 20, samples: 10, unprepared: 0, images_per_s, image_bytes: 1e5 }
     }
 
     #[test]
     fn the_fastest_cores_are_taken_first() {
         let kinds = [kind(4, 100.0), kind(4, 300.0)];
         assert_eq!([1, 5, 8, 20].map(|workers| total(&kinds, workers)), [300.0, 1300.0, 1600.0, 1600.0]);
+    }
+
+    /// One sample that is no image.
+    struct Damaged;
+
+    impl Dataset for Damaged {
+        fn len(&self) -> u64 {
+            1
+        }
+
+        fn classes(&self) -> &[String] {
+            &[]
+        }
+
+        fn label(&self, _index: u64) -> u32 {
+            0
+        }
+
+        fn name(&self, _index: u64) -> String {
+            "damaged".into()
+        }
+
+        fn location(&self, _index: u64) -> Location {
+            Location { file: "memory".into(), offset: 0, length: 0 }
+        }
+
+        fn read(&self, _index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+            buf.clear();
+            Ok(Form::Encoded)
+        }
+
+        fn identity(&self) -> Identity {
+            Identity::from_bytes([0; 32])
+        }
+
+        fn kind(&self) -> &'static str {
+            "damaged"
+        }
+    }
+
+    #[test]
+    fn a_sample_that_comes_again_counts_once() {
+        let measured = prepare(&Damaged, Duration::from_millis(20), 0, 1);
+        assert!(measured.images > 1, "there is time for it again and again");
+        assert_eq!((measured.samples, measured.unprepared), (1, 1));
     }
 
     #[test]

@@ -53,7 +53,7 @@ enum Ended {
 
 /// Serves one connection until its end. `reached`: see [`crate::controller::Subsystem::opened`].
 pub async fn serve(stream: TcpStream, peer: SocketAddr, reached: SocketAddr, hub: &Hub, buffers: &Buffers) {
-    let (conn, line, mut queue) = hub.open(reached);
+    let (conn, line, mut queue) = hub.open(peer, reached);
     let digests = OnceLock::new();
     let mut writer =
         Writer { stream: &stream, line: &line, media: hub.media(), buffers, digests: &digests, staged: Vec::new() };

@@ -4,6 +4,7 @@
 //! which it wanted it. Nothing waits while it is held.
 
 use super::media::Media;
+use super::server::may_log;
 use crate::controller::{ConnId, Output, Payload, Subsystem};
 use crate::job::{Job, JobEvent};
 use crate::workers::Pool;
@@ -31,6 +32,7 @@ pub enum Outgoing {
 /// A connection as the hub sees it.
 #[derive(Debug)]
 pub struct Line {
+    peer: SocketAddr,
     sender: UnboundedSender<Outgoing>,
     in_flight: Mutex<InFlight>,
     connected: AtomicBool,
@@ -51,10 +53,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Line {
-    fn new(sender: UnboundedSender<Outgoing>) -> Self {
+    fn new(peer: SocketAddr, sender: UnboundedSender<Outgoing>) -> Self {
         // Before it is a queue, a connection has one command: Connect.
         let in_flight = InFlight { commands: 0, limit: 1, ids: BTreeMap::new() };
         Self {
+            peer,
             sender,
             in_flight: Mutex::new(in_flight),
             connected: AtomicBool::new(false),
@@ -128,12 +131,12 @@ impl Hub {
         &self.media
     }
 
-    /// A new connection; `reached`: see [`Subsystem::opened`].
-    pub fn open(&self, reached: SocketAddr) -> (ConnId, Arc<Line>, UnboundedReceiver<Outgoing>) {
+    /// A new connection from `peer`; `reached`: see [`Subsystem::opened`].
+    pub fn open(&self, peer: SocketAddr, reached: SocketAddr) -> (ConnId, Arc<Line>, UnboundedReceiver<Outgoing>) {
         let (sender, receiver) = unbounded_channel();
         let mut inner = lock(&self.inner);
         inner.last_conn += 1;
-        let (conn, line) = (ConnId(inner.last_conn), Arc::new(Line::new(sender)));
+        let (conn, line) = (ConnId(inner.last_conn), Arc::new(Line::new(peer, sender)));
         inner.subsystem.opened(conn, reached);
         inner.lines.insert(conn, line.clone());
         (conn, line, receiver)
@@ -216,6 +219,12 @@ impl Hub {
                         line.connected.store(true, Ordering::Relaxed);
                     }
                 }
+                Output::Refused { conn, host_nqn, reason } => {
+                    if let Some(line) = inner.lines.get(&conn).filter(|_| may_log()) {
+                        // What a host calls itself may contain anything.
+                        tracing::warn!(peer = %line.peer, host_nqn = ?host_nqn, %reason, "host refused");
+                    }
+                }
                 Output::Complete { conn, completion, payload } => {
                     if let Some(line) = inner.lines.get(&conn) {
                         line.send(Outgoing::Response(completion, payload));
@@ -255,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_refused_command_does_not_free_the_identifier_of_the_one_it_meets() {
-        let line = Line::new(unbounded_channel().0);
+        let line = Line::new(([192, 0, 2, 1], 9).into(), unbounded_channel().0);
         lock(&line.in_flight).limit = 4;
         assert_eq!(line.begin(7), Ok(Ok(())));
         for _ in 0..3 {

@@ -2,7 +2,7 @@
 
 use super::{command, images};
 use ddlp_csd::log::{Counters, DriveIdentity};
-use ddlp_device::controller::{Config, ConnId, Gauges, Output, Payload, Subsystem};
+use ddlp_device::controller::{Config, ConnId, ConnectRefusal, Gauges, Output, Payload, Subsystem};
 use ddlp_device::identity::Identity;
 use ddlp_device::job::JobId;
 use ddlp_device::slots::Geometry;
@@ -41,6 +41,7 @@ pub struct Bench {
     pub cancelled: Vec<JobId>,
     pub closed: Vec<ConnId>,
     pub forgotten: Vec<(ConnId, u16)>,
+    pub refused: Vec<(ConnId, String, ConnectRefusal)>,
     pub answers: Vec<(ConnId, u16, Status, u64)>,
     pub data: Vec<u8>,
 }
@@ -77,6 +78,7 @@ impl Bench {
             cancelled: Vec::new(),
             closed: Vec::new(),
             forgotten: Vec::new(),
+            refused: Vec::new(),
             answers: Vec::new(),
             data: Vec::new(),
         }
@@ -94,6 +96,7 @@ impl Bench {
                 Output::Cancel(id) => self.cancelled.push(id),
                 Output::Forget { conn, command_id } => self.forgotten.push((conn, command_id)),
                 Output::Close(conn) => self.closed.push(conn),
+                Output::Refused { conn, host_nqn, reason } => self.refused.push((conn, host_nqn, reason)),
                 Output::Accepted { .. } => {}
             }
         }

@@ -22,6 +22,8 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use uuid::fmt::Hyphenated;
+use uuid::{Builder, Uuid};
 
 /// Most that is read of a file with an NQN.
 const FILE_BYTES_MAX: u64 = 4096;
@@ -60,9 +62,12 @@ pub enum HostError {
 impl HostIdentity {
     /// The identity of a UUID: `nqn.2014-08.org.nvmexpress:uuid:…`.
     pub fn from_uuid(id: [u8; 16]) -> Self {
-        let hex = format!("{:032x}", u128::from_be_bytes(id));
-        let uuid = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-");
-        Self { nqn: format!("nqn.2014-08.org.nvmexpress:uuid:{uuid}"), id }
+        Self { nqn: format!("nqn.2014-08.org.nvmexpress:uuid:{}", Uuid::from_bytes(id)), id }
+    }
+
+    /// The identifier as text, in five groups.
+    pub fn id_text(&self) -> String {
+        Uuid::from_bytes(self.id).to_string()
     }
 
     /// A new identity (UUID version 4).
@@ -277,20 +282,13 @@ fn check(nqn: &str, origin: &str) -> Result<(), HostError> {
 fn random_uuid() -> Result<[u8; 16], HostError> {
     let mut id = [0; 16];
     getrandom::fill(&mut id).map_err(HostError::Random)?;
-    id[6] = (id[6] & 0x0F) | 0x40;
-    id[8] = (id[8] & 0x3F) | 0x80;
-    Ok(id)
+    Ok(Builder::from_random_bytes(id).into_uuid().into_bytes())
 }
 
 /// A UUID of 36 characters, not zero.
 fn uuid(text: &str) -> Option<[u8; 16]> {
-    let hex = text.replace('-', "");
-    let dashes: Vec<usize> = text.match_indices('-').map(|(at, _)| at).collect();
-    if dashes != [8, 13, 18, 23] || hex.len() != 32 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    let value = u128::from_str_radix(&hex, 16).ok()?;
-    (value != 0).then(|| value.to_be_bytes())
+    let found = Uuid::try_parse(text).ok().filter(|found| text.len() == Hyphenated::LENGTH && !found.is_nil());
+    found.map(Uuid::into_bytes)
 }
 
 #[cfg(test)]

@@ -37,9 +37,7 @@ impl Association {
     /// The options, as the kernel takes them.
     pub fn options(&self) -> String {
         let Timing { keep_alive_s, reconnect_delay_s, ctrl_loss_s, fast_io_fail_s } = self.timing;
-        let id = u128::from_be_bytes(self.host.id);
-        let hex = format!("{id:032x}");
-        let id = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-");
+        let id = self.host.id_text();
         format!(
             "transport=tcp,traddr={},trsvcid={},nqn={},hostnqn={},hostid={id},keep_alive_tmo={keep_alive_s},\
              reconnect_delay={reconnect_delay_s},ctrl_loss_tmo={ctrl_loss_s},fast_io_fail_tmo={fast_io_fail_s}",
