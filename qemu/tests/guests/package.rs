@@ -185,7 +185,7 @@ fn goes(admin: &Admin<'_>, nqn: &str) -> Result<()> {
     };
     admin.tool("dpkg -r ddlp-device")?;
     no_service()?;
-    let state = "/var/lib/ddlp-device\n/var/lib/ddlp-device/identity\n/var/lib/ddlp-device/identity/identity.toml\n\
+    let state = "/var/lib/ddlp\n/var/lib/ddlp-device\n/var/lib/ddlp-device/identity\n/var/lib/ddlp-device/identity/identity.toml\n\
                  /var/lib/ddlp-device/identity/lock\n/var/lib/ddlp-device/train.ddlp";
     assert_eq!(admin.tool(LEFT)?, format!("/etc/ddlp-device\n{state}"));
 
