@@ -61,10 +61,14 @@ fn nothing(out: &mut String, kernel: &KernelPart) {
     if let Some(nqn) = &kernel.host_nqn {
         row(out, "this host", &text::printable(nqn));
     }
+    out.push_str("\nto get one:\n");
+    if kernel.nvme_tcp != Module::Missing {
+        out.push_str(
+            "  sudo ddlp connect HOST                         a drive on the network, as a device of this kernel\n",
+        );
+    }
     out.push_str(
-        "\nto get one:
-  sudo ddlp connect HOST                         a drive on the network, as a device of this kernel
-  ddlp run DATASET --drive tcp://HOST:PORT/NQN   the same drive, without kernel and root
+        "  ddlp run DATASET --drive tcp://HOST:PORT/NQN   a drive on the network, without kernel and root
   ddlp run DATASET                               a drive on this machine, started for the run: nothing to set up\n\n",
     );
 }

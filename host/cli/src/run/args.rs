@@ -4,6 +4,7 @@ use crate::cores::{self, CoreList};
 use clap::{Args, ValueEnum};
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_driver::host::{Host, HostError};
+use ddlp_driver::tcp::TcpTarget;
 use ddlp_host::{LastBatch, Strategy};
 use std::path::PathBuf;
 
@@ -168,17 +169,13 @@ fn parse_drive(text: &str) -> Result<Drive, String> {
             Err(error) => Err(error.to_string()),
         },
         address if address.starts_with("tcp://") => {
-            let (place, name) = address["tcp://".len()..].split_once('/').unwrap_or((address, ""));
-            let port = place.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-            match (port, name) {
-                (Some(_), name) if name.starts_with("nqn.") => Ok(Drive::At(address.to_string())),
-                (Some(_), _) => {
-                    Err("after tcp://HOST:PORT/ comes the drive's NQN, which begins with nqn. and which its agent \
-                                     prints (ddlp-device serve)"
-                        .to_string())
-                }
-                _ => Err("an address looks like tcp://10.0.0.7:4420/nqn.2024-01.example:drive".to_string()),
-            }
+            // As the kernel's `connect` has it, the port is 4420 unless given.
+            TcpTarget::parse(address).map(|_| Drive::At(address.to_string())).map_err(|error| {
+                format!(
+                    "{error}; a drive looks like tcp://10.0.0.7:4420/nqn.2024-01.example:drive, with the NQN that the agent prints \
+                     (ddlp-device serve)"
+                )
+            })
         }
         _ => Err("a drive is local, none, auto, /dev/nvmeX, or tcp://HOST:PORT/NQN".to_string()),
     }
@@ -291,7 +288,7 @@ mod tests {
             "tcp://",
             "tcp://host",
             "tcp://host:4420",
-            "tcp://host/nqn.x",
+            "tcp://host/",
             "tcp://host:99999/nqn.x",
             "tcp://h:1/x",
         ] {
