@@ -34,10 +34,15 @@ const PROGRAM: ProgramSlot = ProgramSlot { nsid: COMPUTE_NSID, index: 0 };
 
 struct Bench {
     controller: Arc<dyn Controller>,
-    dataset: Box<dyn Dataset>,
+    work: Work,
     pack: Vec<u8>,
-    program: Program,
     slot_bytes: u64,
+}
+
+/// What the drive is asked to do.
+struct Work {
+    dataset: Box<dyn Dataset>,
+    program: Program,
 }
 
 /// Checks the way to a drive that serves `pack` with at least four slots for four samples of 32 × 32, of more than 2 MiB together. Nobody else may use it.
@@ -48,12 +53,11 @@ pub fn check(target: &Target, pack: &Path) {
     assert!(identity.slots as usize >= DEPTH);
     let bench = Bench {
         controller,
-        dataset: ddlp_dataset::open(pack).expect("a dataset"),
+        work: Work { dataset: ddlp_dataset::open(pack).expect("a dataset"), program },
         pack: std::fs::read(pack).expect("a pack"),
-        program,
         slot_bytes: identity.slot_bytes,
     };
-    assert_eq!(&identity.dataset, bench.dataset.identity().as_bytes());
+    assert_eq!(&identity.dataset, bench.work.dataset.identity().as_bytes());
     bench.admin_commands();
     let mut queue = bench.controller.open_queue(DEPTH).expect("a queue");
     bench.blocks(queue.as_mut());
@@ -67,8 +71,10 @@ pub fn check(target: &Target, pack: &Path) {
         assert!(matches!(error, DriverError::InUse { .. }) && error.is_transient(), "{error}");
     }
     bench.closing(queue);
+    let Bench { controller, work, .. } = bench;
+    drop(controller);
     if let Target::Kernel(_) = target {
-        bench.what_is_left_keeps_others_away(target);
+        work.what_is_left_keeps_others_away(target);
     }
 }
 
@@ -76,6 +82,57 @@ fn identity(controller: &dyn Controller) -> DriveIdentity {
     let mut page = [0; LOG_BYTES];
     logpage::read(controller, LogId(IDENTITY_LOG), Csi::NVM, &mut page, WITHIN).expect("a page");
     DriveIdentity::parse(&page).expect("an identity")
+}
+
+impl Work {
+    fn id(&self) -> u64 {
+        let fingerprint = ddlp_pixels::fingerprint();
+        self.program.id(self.dataset.identity().as_bytes(), fingerprint.as_bytes()).expect("an identifier")
+    }
+
+    fn request(&self, batch: u32, slot: u32, samples: u64) -> BatchRequest {
+        let sample_ids = (0..samples).map(|sample| (u64::from(batch) * 3 + sample) % self.dataset.len()).collect();
+        let generation = 1000 + u64::from(batch);
+        let program = self.id();
+        BatchRequest {
+            program,
+            seed: 7,
+            epoch: 3,
+            batch,
+            slot,
+            generation,
+            epoch_samples: self.dataset.len(),
+            sample_ids,
+        }
+    }
+
+    fn submit(&self, queue: &mut dyn Queue, request: &BatchRequest) -> Result<Ticket, DriverError> {
+        let (batch, slot) = request.parameters();
+        queue.submit(&program::execute(PROGRAM, batch, slot), request.to_bytes(), WITHIN)
+    }
+
+    /// Commands in flight when an association is left go on in the kernel, and nobody else gets the nodes before they are over.
+    fn what_is_left_keeps_others_away(&self, target: &Target) {
+        let until = Instant::now() + WITHIN;
+        let mut seen = false;
+        loop {
+            match target.connect().and_then(|again| again.open_queue(DEPTH).map(|queue| (again, queue))) {
+                Ok(_) if seen => return,
+                Ok((controller, mut queue)) => {
+                    for slot in 0..DEPTH as u32 {
+                        self.submit(queue.as_mut(), &self.request(40 + slot, slot, 4)).expect("room");
+                    }
+                    controller.close();
+                }
+                Err(DriverError::InUse { .. }) => {
+                    seen = true;
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                Err(error) => panic!("it can be used again: {error}"),
+            }
+            assert!(Instant::now() < until, "kept away: {seen}");
+        }
+    }
 }
 
 impl Bench {
@@ -118,49 +175,23 @@ impl Bench {
     }
 
     fn load(&self) {
-        let (bytes, id) = (self.program.to_bytes().expect("a program"), self.id());
+        let (bytes, id) = (self.work.program.to_bytes().expect("a program"), self.work.id());
         // The second time it is in the place of one that is active.
         for _ in 0..2 {
             program::replace(self.controller.as_ref(), PROGRAM, PROGRAM_TYPE, id, &bytes, WITHIN).expect("a program");
         }
     }
 
-    fn id(&self) -> u64 {
-        let fingerprint = ddlp_pixels::fingerprint();
-        self.program.id(self.dataset.identity().as_bytes(), fingerprint.as_bytes()).expect("an identifier")
-    }
-
-    fn request(&self, batch: u32, slot: u32, samples: u64) -> BatchRequest {
-        let sample_ids = (0..samples).map(|sample| (u64::from(batch) * 3 + sample) % self.dataset.len()).collect();
-        let generation = 1000 + u64::from(batch);
-        let program = self.id();
-        BatchRequest {
-            program,
-            seed: 7,
-            epoch: 3,
-            batch,
-            slot,
-            generation,
-            epoch_samples: self.dataset.len(),
-            sample_ids,
-        }
-    }
-
-    fn submit(&self, queue: &mut dyn Queue, request: &BatchRequest) -> Result<Ticket, DriverError> {
-        let (batch, slot) = request.parameters();
-        queue.submit(&program::execute(PROGRAM, batch, slot), request.to_bytes(), WITHIN)
-    }
-
     /// As many as are possible in flight, with reads meanwhile.
     fn batches(&self, queue: &mut dyn Queue, target: &Target) {
-        let requests: Vec<BatchRequest> = (0..DEPTH as u32).map(|slot| self.request(slot, slot, 4)).collect();
+        let requests: Vec<BatchRequest> = (0..DEPTH as u32).map(|slot| self.work.request(slot, slot, 4)).collect();
         let mut flights = HashMap::new();
         for request in &requests {
-            let ticket = self.submit(queue, request).expect("room");
+            let ticket = self.work.submit(queue, request).expect("room");
             assert!(flights.insert(ticket, request).is_none(), "tickets are unique");
         }
         assert_travels_as_asked(target);
-        let error = self.submit(queue, &requests[0]).expect_err("more than the queue's depth");
+        let error = self.work.submit(queue, &requests[0]).expect_err("more than the queue's depth");
         assert!(matches!(error, DriverError::Invalid(_)), "{error}");
         let mut block = [0; BLOCK_BYTES];
         queue.read_blocks(DATASET_NSID, 0, &mut block, WITHIN).expect("a read beside the batches");
@@ -194,31 +225,31 @@ impl Bench {
         let mut slot = vec![0; self.slot_bytes as usize];
         let lba = u64::from(request.slot) * self.slot_bytes / BLOCK_BYTES as u64;
         queue.read_blocks(RESULTS_NSID, lba, &mut slot, WITHIN).expect("a slot");
-        let shape = self.program.pipeline.output();
+        let shape = self.work.program.pipeline.output();
         let wanted = Wanted {
             epoch: request.epoch,
             batch: request.batch,
             generation: request.generation,
             sample_ids: &request.sample_ids,
             shape,
-            dataset_samples: self.dataset.len(),
-            policy: self.program.policy,
+            dataset_samples: self.work.dataset.len(),
+            policy: self.work.program.policy,
         };
         let found = wanted.check(&slot).expect("the batch that was asked for");
         let payload = &slot[found.payload.clone()];
         found.check_payload(payload).expect("an intact one");
-        let mut preparer = SamplePreparer::new(&self.program);
+        let mut preparer = SamplePreparer::new(&self.work.program);
         let context = EpochContext { seed: request.seed, epoch: request.epoch };
         let mut row = vec![0; shape.bytes()];
         for (&id, there) in request.sample_ids.iter().zip(payload.chunks_exact(shape.bytes())) {
-            preparer.prepare(self.dataset.as_ref(), &self.program, context, id, &mut row);
+            preparer.prepare(self.work.dataset.as_ref(), &self.work.program, context, id, &mut row);
             assert_eq!(there, row, "sample {id}");
         }
     }
 
     /// Statuses are completions; the queue goes on.
     fn refusals(&self, queue: &mut dyn Queue) {
-        let request = self.request(9, 0, 4);
+        let request = self.work.request(9, 0, 4);
         let (batch, slot) = request.parameters();
         let unloaded = ProgramSlot { index: 5, ..PROGRAM };
         let foreign = BatchRequest { program: request.program ^ 1, ..request.clone() };
@@ -261,7 +292,7 @@ impl Bench {
     /// Cancels the last of several batches in flight, and aborts the second one.
     fn cancel_and_abort(&self, queue: &mut dyn Queue) -> (bool, AbortOutcome) {
         let tickets: Vec<Ticket> = (0..DEPTH as u32)
-            .map(|slot| self.submit(queue, &self.request(20 + slot, slot, 4)).expect("room"))
+            .map(|slot| self.work.submit(queue, &self.work.request(20 + slot, slot, 4)).expect("room"))
             .collect();
         let last = CancelBatch { epoch: 3, batch: 20 + DEPTH as u32 - 1 };
         let command = Command { opcode: CANCEL_OPCODE, cdw10_15: last.dwords(), ..Command::default() };
@@ -277,29 +308,6 @@ impl Bench {
         (cancelled == 1, outcome)
     }
 
-    /// Commands in flight when an association is left go on in the kernel, and nobody else gets the nodes before they are over.
-    fn what_is_left_keeps_others_away(&self, target: &Target) {
-        let until = Instant::now() + WITHIN;
-        let mut seen = false;
-        loop {
-            match target.connect().and_then(|again| again.open_queue(DEPTH).map(|queue| (again, queue))) {
-                Ok(_) if seen => return,
-                Ok((controller, mut queue)) => {
-                    for slot in 0..DEPTH as u32 {
-                        self.submit(queue.as_mut(), &self.request(40 + slot, slot, 4)).expect("room");
-                    }
-                    controller.close();
-                }
-                Err(DriverError::InUse { .. }) => {
-                    seen = true;
-                    std::thread::sleep(Duration::from_millis(50));
-                }
-                Err(error) => panic!("it can be used again: {error}"),
-            }
-            assert!(Instant::now() < until, "kept away: {seen}");
-        }
-    }
-
     /// A thread that waits for the drive is woken.
     fn closing(&self, mut queue: Box<dyn Queue>) {
         let controller = self.controller.clone();
@@ -311,7 +319,7 @@ impl Bench {
         assert!(matches!(error, DriverError::Lost { .. }), "{error}");
         closer.join().expect("no panic");
         assert!(!self.controller.is_alive());
-        let error = self.submit(queue.as_mut(), &self.request(30, 0, 1)).expect_err("closed");
+        let error = self.work.submit(queue.as_mut(), &self.work.request(30, 0, 1)).expect_err("closed");
         assert!(error.ends_association(), "{error}");
         let mut page = [0; LOG_BYTES];
         let error = logpage::read(&*self.controller, LogId(IDENTITY_LOG), Csi::NVM, &mut page, WITHIN);

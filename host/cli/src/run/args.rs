@@ -283,15 +283,9 @@ mod tests {
     fn drives_are_local_none_or_an_address() {
         let args = parse(&["--drive", "local", "--drive", "tcp://[::1]:4420/nqn.2024-01.a:b"]).unwrap();
         assert_eq!(args.drive, [Drive::Local, Drive::At("tcp://[::1]:4420/nqn.2024-01.a:b".into())]);
-        for wrong in [
-            "usb",
-            "tcp://",
-            "tcp://host",
-            "tcp://host:4420",
-            "tcp://host/",
-            "tcp://host:99999/nqn.x",
-            "tcp://h:1/x",
-        ] {
+        for wrong in
+            ["usb", "tcp://", "tcp://host", "tcp://host:4420", "tcp://host/", "tcp://host:99999/nqn.x", "tcp://h:1/x"]
+        {
             let error = parse(&["--drive", wrong]).unwrap_err();
             assert!(error.contains("tcp://"), "{wrong}: {error}");
         }
