@@ -21,6 +21,8 @@ const LARGE_BATCH: u64 = 48;
 /// A consumer's time for a batch: so slow that the CPU, which is less burdened by emulation, does not run through an epoch before the
 /// drive has finished its first batch.
 const STEP_MS: u64 = 150;
+/// How long an epoch of a run lasts to which something happens.
+const EPOCH_SECONDS: u64 = 15;
 /// The drive's controller in the host: the ordinary disk is the first one.
 const NODE: &str = "/dev/nvme1";
 /// Exit status after Ctrl-C.
@@ -91,7 +93,7 @@ fn every_strategy_delivers(host: &Guest, address: &str, digest: &str) -> Result<
     Ok(())
 }
 
-/// A run that is under way with the drive taking part, and that lasts at least `seconds`.
+/// A run that is under way with the drive taking part, and that lasts at least `seconds` unless it is ended.
 struct Underway<'guest> {
     host: &'guest Guest,
     running: ddlp_qemu::guest::Running<'guest>,
@@ -100,8 +102,9 @@ struct Underway<'guest> {
 
 impl<'guest> Underway<'guest> {
     fn start(host: &'guest Guest, address: &str, seconds: u64) -> Result<Self> {
-        let epochs = 3;
-        let step_ms = (seconds * 1000).div_ceil(epochs * BATCHES);
+        // Short epochs: in the middle of one, a drive that has just come back may be too slow for what is left of it.
+        let epochs = seconds.div_ceil(EPOCH_SECONDS);
+        let step_ms = EPOCH_SECONDS * 1000 / BATCHES;
         let args = format!("{} --step-ms {step_ms}", two_ended(address, "mte", epochs));
         let mut running = host.start_command(&run_command("env RUST_LOG=ddlp_host=warn ddlp", &args))?;
         // The display writes a line every five seconds; the first one is there when both prongs have been at work.
@@ -161,7 +164,7 @@ fn blocks_of_a_drive_that_is_away_fail(host: &Guest) -> Result<()> {
 
 /// The drive loses its power in the middle of a run and comes back: each batch is delivered once, and it works again.
 fn a_drive_without_power_is_survived(pair: &mut Pair, address: &str) -> Result<()> {
-    let mut run = Underway::start(pair.host.guest(), address, 60)?;
+    let mut run = Underway::start(pair.host.guest(), address, 90)?;
     pair.drive.power_off()?;
     run.wait_for_fault(&["lost", "timeout"])?;
     pair.drive.power_on()?;
@@ -195,7 +198,7 @@ fn ctrl_c_is_honoured_while_the_network_is_cut(pair: &Pair, address: &str, found
 /// The network is cut for a minute: a run goes on alone, and takes the drive back.
 fn a_cut_network_is_survived(pair: &Pair, address: &str, while_away: impl FnOnce(&Guest) -> Result<()>) -> Result<()> {
     let host = pair.host.guest();
-    let mut run = Underway::start(host, address, 110)?;
+    let mut run = Underway::start(host, address, 135)?;
     pair.drive.guest().set_link(false)?;
     run.wait_for_fault(&["lost", "timeout"])?;
     std::thread::sleep(CUT);
