@@ -1,0 +1,102 @@
+"""Who runs in bench/side-by-side: our own program, and the peers' scripts in virtual environments of their own."""
+import hashlib
+import os
+import pathlib
+import subprocess
+from dataclasses import dataclass
+
+from measure import complaint
+
+# What is measured: the name it goes by, and samples of a batch. Whole epochs are timed; small ones several times in a run.
+WORKS = {
+    "W1": "ImageNet train: random resized crop 224, flip, f32 NCHW normalised, batches of 64",
+    "W2": "ImageNet validation: resize 256, centre crop 224, f32 NCHW normalised, batches of 64",
+    "W3": "CIFAR-10 train: pad 4, crop 32, flip, f32 NCHW normalised, batches of 512",
+}
+PIPELINES = {"W1": "imagenet-train", "W2": "imagenet-val", "W3": "cifar-train"}
+BATCHES = {"W1": 64, "W2": 64, "W3": 512}
+REPETITIONS = {"W1": 1, "W2": 1, "W3": 5}
+
+# Peer: its environment, its script, and the options of each variant, by work.
+PEERS = {
+    "opencv": ("light", "opencv", {"W1": [[]], "W2": [[]], "W3": [[]]}),
+    "turbo": ("light", "turbo", {
+        "W1": [["--variant", "full"], ["--variant", "scaled"], ["--lib", "pyturbojpeg", "--variant", "scaled"]],
+        "W2": [["--variant", "full"], ["--variant", "scaled"]]}),
+    "kornia": ("light", "kornia", {"W1": [["--variant", "fused"]], "W2": [[]]}),
+    "pil": ("light", "pil", {"W1": [[]], "W2": [[]]}),
+    "pillowsimd": ("pillowsimd", "pil", {"W1": [[]], "W2": [[]]}),
+    "dali": ("dali", "dali", {"W1": [[]], "W2": [[]], "W3": [[]]}),
+    "tf": ("tf", "tf", {"W1": [[], ["--variant", "aa"]], "W2": [[]], "W3": [[]]}),
+    "torch": ("torch", "torch", {
+        "W1": [["--variant", variant] for variant in ("pil", "tvio", "webdataset", "streaming")],
+        "W2": [["--variant", "tvio"]],
+        "W3": [["--variant", "pil"], ["--variant", "tvio"]]}),
+    "ffcv": ("ffcv", "ffcv", {
+        "W1": [[], ["--variant", "q90"], ["--variant", "raw", "--max-resolution", "500"]],
+        "W2": [[]],
+        "W3": [[]]}),
+    "spdl": ("spdl", "spdl", {"W1": [[]], "W2": [[]]}),
+}
+# Those that one small environment holds.
+DEFAULT_PEERS = ["opencv", "turbo", "kornia", "pil"]
+
+
+@dataclass
+class Contender:
+    """One row of a table: a command that prints its figures as JSON in its last line."""
+    name: str
+    work: str
+    command: list
+    environment: dict
+    is_ours: bool = False
+
+
+def ours(work, program, datasets, images, cores):
+    """Our loader over each of `datasets`, pairs of a name and a path."""
+    rows = []
+    for name, path in datasets:
+        command = [program, path, "--pipeline", PIPELINES[work], "--samples", images, "--batch", BATCHES[work],
+                   "--threads", cores, "--warmup", 1, "--reps", REPETITIONS[work]]
+        rows.append(Contender(f"ddlp {name}", work, [str(word) for word in command], {}, is_ours=True))
+    return rows
+
+
+def theirs(work, peer, scripts, environments, data, images, cores):
+    """The peer's rows of a work; none where it does not do that work. `data`: what `Datasets.for_peers` gives."""
+    environment, script, variants = PEERS[peer]
+    rows = []
+    for options in variants.get(work, []):
+        command = [environments / environment / "bin/python", scripts / f"bench_{script}.py", "--workload", work,
+                   "--images", images, "--batch", BATCHES[work], "--workers", cores,
+                   "--warmup", 1, "--reps", REPETITIONS[work], *options]
+        name = " ".join([peer, *(word for word in options if not word.startswith("--"))])
+        variables = {**data, "OMP_NUM_THREADS": str(cores), "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
+        rows.append(Contender(name, work, [str(word) for word in command], variables))
+    return rows
+
+
+def install(environment, scripts, environments):
+    """Makes a peer's environment by the scripts' own setup.sh, once for each state of that file. What went wrong, or None."""
+    setup = scripts / "setup.sh"
+    if not setup.is_file():
+        return f"{scripts} has no setup.sh"
+    state = hashlib.sha256(setup.read_bytes()).hexdigest()
+    stamp = environments / environment / "installed-by"
+    if stamp.is_file() and stamp.read_text() == state:
+        return None
+    log = environments / f"{environment}.log"
+    environments.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as out:
+        done = subprocess.run(["bash", setup, environment], env={**os.environ, "PEERS_HOME": str(environments)},
+                              stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, check=False)
+    if done.returncode != 0:
+        return f"cannot be installed: {complaint(log.read_text(errors='replace'))} (all of it: {log})"
+    stamp.write_text(state)
+    return None
+
+
+def scripts_in(folder):
+    """The folder of the peers' scripts, or None where there is none."""
+    folder = pathlib.Path(folder)
+    return folder.resolve() if (folder / "common.py").is_file() else None

@@ -1,0 +1,191 @@
+"""One run of a contender in bench/side-by-side: pinned to cores, its memory watched, and what else the machine did meanwhile."""
+import json
+import os
+import pathlib
+import platform
+import re
+import resource
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+# A run that takes longer counts as failed. The first one of a peer may convert the data.
+RUN_SECONDS_MAX = 900
+# How often the memory of a run is looked at.
+LOOK_S = 0.1
+# Above this much of a core for others, figures are disturbed.
+QUIET_CORES = 0.1
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Failed(Exception):
+    """A run without figures; says why in one line."""
+
+
+def run(contender, cores):
+    """Runs it once. Its own figures, and with them `rss_mb`, `anonymous_mb` and `other_cores`."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        before, begun = machine_busy_s(), time.monotonic()
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        process = subprocess.Popen(
+            contender.command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
+            # The peers' folder is only read.
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **contender.environment},
+            preexec_fn=lambda: os.sched_setaffinity(0, cores))
+        memory = Memory(process.pid)
+        try:
+            status = process.wait(RUN_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"took longer than {RUN_SECONDS_MAX} s") from None
+        finally:
+            memory.stop()
+            # Helpers that it left behind would disturb the next run.
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait()
+        wall_s = time.monotonic() - begun
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        own_s = after.ru_utime + after.ru_stime - children.ru_utime - children.ru_stime
+        out.seek(0)
+        err.seek(0)
+        figures = last_figures(out.read().decode(errors="replace"))
+        if figures is None:
+            raise Failed(f"ended with status {status}: {complaint(err.read().decode(errors='replace'))}")
+    figures["rss_mb"], figures["anonymous_mb"] = memory.rss / 1e6, memory.anonymous / 1e6
+    figures["other_cores"] = max(0.0, machine_busy_s() - before - own_s) / wall_s
+    return figures
+
+
+def complaint(said):
+    """The line that says what is wrong: the last exception of Python's, else the last line with an error in it, else the last."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    exceptions = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b", line)]
+    errors = [line for line in lines if "error" in line.lower()]
+    return (exceptions or errors or lines or ["it said nothing"])[-1][:200]
+
+
+def last_figures(out):
+    """The last line that is a JSON object, with or without the word RESULT before it."""
+    for line in reversed(out.splitlines()):
+        try:
+            figures = json.loads(line.removeprefix("RESULT "))
+        except ValueError:
+            continue
+        if isinstance(figures, dict):
+            return figures
+    return None
+
+
+class Memory:
+    """Peak memory of a process and its descendants: the sum over them, looked at now and then."""
+
+    def __init__(self, root):
+        self.root, self.rss, self.anonymous, self.over = root, 0, 0, threading.Event()
+        self.thread = threading.Thread(target=self.watch, daemon=True)
+        self.thread.start()
+
+    def watch(self):
+        """Looks until it is over."""
+        while not self.over.wait(LOOK_S):
+            self.look()
+
+    def look(self):
+        """Looks once. A single process says its own peak, so that none is missed."""
+        tree = [memory_of(process) for process in descendants(self.root)]
+        sums = [sum(process.get(name, 0) for process in tree) for name in ("VmRSS", "RssAnon", "RssShmem")]
+        peaks = [process.get("VmHWM", 0) for process in tree]
+        self.rss = max([self.rss, sums[0], *peaks])
+        self.anonymous = max(self.anonymous, sums[1] + sums[2])
+
+    def stop(self):
+        """Ends the watching."""
+        self.over.set()
+        self.thread.join()
+
+
+def descendants(root):
+    """The process and all that came of it, as far as they live."""
+    found, todo = [], [root]
+    while todo:
+        process = todo.pop()
+        found.append(process)
+        for listed in pathlib.Path(f"/proc/{process}/task").glob("*/children"):
+            try:
+                todo += [int(child) for child in listed.read_text().split()]
+            except OSError:
+                continue
+    return found
+
+
+def memory_of(process):
+    """Bytes of the lines Vm… and Rss… in a process's status; nothing when it is gone."""
+    try:
+        lines = pathlib.Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return {}
+    pairs = (line.split(":", 1) for line in lines if line.startswith(("Vm", "Rss")))
+    return {name: int(value.split()[0]) * 1024 for name, value in pairs}
+
+
+def machine_busy_s():
+    """CPU time that all processes of the machine used, and what a hypervisor took away from it."""
+    user, nice, system, _idle, _wait, irq, softirq, steal = map(int, first_line("/proc/stat").split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / TICKS
+
+
+def first_line(path, otherwise=""):
+    """The first line of a file of the kernel's."""
+    try:
+        return pathlib.Path(path).read_text().splitlines()[0]
+    except (OSError, IndexError):
+        return otherwise
+
+
+def choose_cores(available, count, siblings):
+    """The first cores, not two hardware threads of one where that can be avoided."""
+    chosen, others = [], []
+    for core in sorted(available):
+        (others if siblings(core) & set(chosen) else chosen).append(core)
+    return (chosen + others)[:count]
+
+
+def siblings(core):
+    """Hardware threads of the same core, itself included."""
+    listed = first_line(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list", str(core))
+    found = set()
+    for part in listed.split(","):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def machine(cores):
+    """What the figures were made on: processor, cores, kernel, governor."""
+    listed = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.split(":", 1)[1].strip() for line in listed if line.startswith("model name")]
+    governors = {first_line(f"/sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor") for core in cores}
+    return {
+        "processor": names[0] if names else platform.machine(),
+        "online_cores": os.cpu_count(),
+        "used_cores": cores,
+        "kernel": f"{platform.system()} {platform.release()}",
+        "governor": "/".join(sorted(governors - {""})) or None,
+        "load_before": os.getloadavg()[0],
+    }
+
+
+def warnings_about(described):
+    """What makes figures on this machine doubtful, before anything has run."""
+    found = []
+    if described["governor"] not in (None, "performance"):
+        found.append(f"the frequency governor is {described['governor']}, not performance")
+    if described["load_before"] > QUIET_CORES:
+        found.append(f"the load average before the first run was {described['load_before']:.2f}")
+    cores = described["used_cores"]
+    if any(siblings(core) & set(cores) != {core} for core in cores):
+        found.append("the cores are hardware threads of one core")
+    return found

@@ -1,0 +1,81 @@
+"""The figures of bench/side-by-side, and how they are said."""
+import statistics
+
+from measure import QUIET_CORES
+
+
+def spread(values):
+    """(largest − smallest) ÷ median; None of a single value."""
+    return (max(values) - min(values)) / statistics.median(values) if len(values) > 1 else None
+
+
+def figures(rows):
+    """Adds to each row what follows from its runs: medians, spread, peaks, and the ratios of ours to it.
+
+    A row is {"name", "is_ours", "runs"}; all rows have as many runs, and run i of each belongs to round i. A ratio is the median of
+    those within one round, so what slows the machine down for a while leaves it alone."""
+    ours = [row for row in rows if row["is_ours"]]
+    for row in rows:
+        rates = [run["median"] for run in row["runs"]]
+        row["images_per_s"], row["spread"] = statistics.median(rates), spread(rates)
+        row["images_per_cpu_s"] = statistics.median(run["per_cpu_s"] for run in row["runs"])
+        row["peak_rss_mb"] = max(run["rss_mb"] for run in row["runs"])
+        row["peak_anonymous_mb"] = max(run["anonymous_mb"] for run in row["runs"])
+        row["other_cores"] = statistics.median(run["other_cores"] for run in row["runs"])
+        row["ratios"] = {
+            our["name"]: statistics.median(a["median"] / b["median"] for a, b in zip(our["runs"], row["runs"]))
+            for our in ours}
+    return sorted(rows, key=lambda row: -row["images_per_s"])
+
+
+def figure(value):
+    """Three digits where there are more before the point: 98.7, 412, 1230, 130000."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def table(work, what, rows):
+    """One work's table as lines."""
+    ours = list(rows[0]["ratios"]) if rows else []
+    head = [work, "images/s", "spread", *(f"{name} ÷" for name in ours), "images/CPU-s", "RSS MB", "own MB"]
+    lines = [head]
+    for row in rows:
+        lines.append([
+            row["name"], figure(row["images_per_s"]), "–" if row["spread"] is None else f"{row['spread']:.0%}",
+            *(f"{row['ratios'][name]:.2f}" for name in ours), figure(row["images_per_cpu_s"]),
+            figure(row["peak_rss_mb"]), figure(row["peak_anonymous_mb"])])
+    widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
+    text = [f"{work}: {what}"]
+    for line in lines:
+        first, *rest = (cell.ljust(width) if at == 0 else cell.rjust(width)
+                        for at, (cell, width) in enumerate(zip(line, widths)))
+        text.append("  ".join([first, *rest]))
+    return text
+
+
+def remarks(outcome):
+    """Machine, versions and warnings as lines."""
+    machine = outcome["machine"]
+    text = [
+        f"machine   {machine['processor']}, {machine['kernel']}, governor {machine['governor'] or 'not visible'}",
+        f"cores     {', '.join(map(str, machine['used_cores']))} of {machine['online_cores']}",
+        f"rounds    {outcome['rounds']}, each contender once in a round; medians over them",
+        f"version   {outcome['version']}"]
+    notes = {}
+    for work, rows in outcome["works"].items():
+        for row in rows:
+            notes.setdefault((row["name"], row["runs"][-1].get("note", "")), []).append(work)
+    text += [f"  {name}, {', '.join(works)}: {note}" for (name, note), works in notes.items()]
+    text += [f"WARNING: {warning}" for warning in outcome["warnings"] + disturbances(outcome)]
+    text += [f"left out: {line}" for line in outcome["left_out"]]
+    return text
+
+
+def disturbances(outcome):
+    """Runs beside which the machine did something else."""
+    rows = [row for rows in outcome["works"].values() for row in rows]
+    disturbed = [row for row in rows if row["other_cores"] > QUIET_CORES]
+    if not disturbed:
+        return []
+    most = max(row["other_cores"] for row in disturbed)
+    return [f"the machine was not quiet: up to {most:.2f} of its cores did other work beside {len(disturbed)} of {len(rows)} rows; "
+            "images/CPU-s suffers least from that"]

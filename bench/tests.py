@@ -1,0 +1,137 @@
+"""Tests of bench/side-by-side: python3 bench/tests.py"""
+import array
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+import zipfile
+
+sys.dont_write_bytecode = True
+
+import contenders  # noqa: E402
+import datasets  # noqa: E402
+import measure  # noqa: E402
+import table  # noqa: E402
+
+AVAILABLE = os.sched_getaffinity(0)
+
+
+def contender(code):
+    """A run of a few lines of Python."""
+    return contenders.Contender("test", "W1", [sys.executable, "-c", code], {})
+
+
+class Figures(unittest.TestCase):
+    """What follows from the runs."""
+
+    @staticmethod
+    def row(name, rates, is_ours=False):
+        runs = [{"median": rate, "per_cpu_s": rate, "rss_mb": rate, "anonymous_mb": 1, "other_cores": 0} for rate in rates]
+        return {"name": name, "is_ours": is_ours, "runs": runs}
+
+    def test_a_ratio_is_that_of_one_round(self):
+        # The machine was half as fast in the second round: the ratio of medians would be 1.5.
+        rows = table.figures([self.row("peer", [100, 50, 100]), self.row("ddlp", [200, 100, 150], is_ours=True)])
+        self.assertEqual([row["name"] for row in rows], ["ddlp", "peer"])
+        self.assertEqual(rows[1]["ratios"], {"ddlp": 2})
+        self.assertEqual((rows[0]["images_per_s"], rows[0]["peak_rss_mb"]), (150, 200))
+        self.assertEqual(rows[1]["spread"], 0.5)
+
+    def test_one_round_has_no_spread(self):
+        rows = table.figures([self.row("ddlp", [130000.4], is_ours=True)])
+        lines = table.table("W3", "what", rows)
+        self.assertEqual(lines[2].split()[:4], ["ddlp", "130000", "–", "1.00"])
+
+    def test_other_work_is_a_warning(self):
+        rows = table.figures([self.row("ddlp", [1.0], is_ours=True)])
+        self.assertEqual(table.disturbances({"works": {"W1": rows}}), [])
+        rows[0]["other_cores"] = 0.5
+        self.assertIn("0.50", table.disturbances({"works": {"W1": rows}})[0])
+
+
+class Runs(unittest.TestCase):
+    """One run of a contender."""
+
+    def test_figures_memory_and_core_of_a_run(self):
+        core = min(AVAILABLE)
+        code = ("import json, os, time; held = bytearray(b'x') * 60_000_000; time.sleep(1); print('before')\n"
+                "print('RESULT', json.dumps({'median': len(os.sched_getaffinity(0)), 'core': max(os.sched_getaffinity(0))}))")
+        figures = measure.run(contender(code), [core])
+        self.assertEqual((figures["median"], figures["core"]), (1, core))
+        self.assertGreater(figures["anonymous_mb"], 60)
+        self.assertGreaterEqual(figures["rss_mb"], figures["anonymous_mb"])
+
+    def test_memory_of_children_counts(self):
+        code = ("import subprocess, sys\n"
+                "subprocess.run([sys.executable, '-c', \"import time; held = bytearray(b'x') * 60_000_000; time.sleep(1)\"])\n"
+                "print('{}')")
+        self.assertGreater(measure.run(contender(code), [min(AVAILABLE)])["anonymous_mb"], 60)
+
+    def test_a_run_without_figures_says_why(self):
+        with self.assertRaisesRegex(measure.Failed, "status 1: ModuleNotFoundError: .*no_such_module"):
+            measure.run(contender("import no_such_module"), [min(AVAILABLE)])
+        with self.assertRaisesRegex(measure.Failed, "status 0: it said nothing"):
+            measure.run(contender("print('no figures')"), [min(AVAILABLE)])
+
+    def test_the_reason_is_not_the_advice_after_it(self):
+        self.assertEqual(measure.complaint("Traceback\nOSError: no library\n  try another\n"), "OSError: no library")
+        self.assertEqual(measure.complaint("cc: fatal error: jpeglib.h\nhint: upgrade\n"), "cc: fatal error: jpeglib.h")
+
+    def test_threads_of_one_core_are_taken_last(self):
+        self.assertEqual(measure.choose_cores({0, 1, 2, 3}, 2, lambda core: {core, core ^ 1}), [0, 2])
+        self.assertEqual(measure.choose_cores({0, 1}, 2, lambda core: {0, 1}), [0, 1])
+
+
+class Data(unittest.TestCase):
+    """What is made for the peers."""
+
+    def test_arrays_hold_planes_as_pixels(self):
+        with tempfile.TemporaryDirectory() as name:
+            batch, arrays = pathlib.Path(name, "data_batch_1.bin"), pathlib.Path(name, "x.npz")
+            planes = b"".join(bytes([value]) * 1024 for value in (10, 20, 30))
+            batch.write_bytes(bytes([7]) + planes + bytes([3]) + planes)
+            datasets.write_arrays(arrays, [batch])
+            with zipfile.ZipFile(arrays) as opened:
+                pixels, labels = opened.read("x.npy"), opened.read("y.npy")
+        self.assertIn(b"'shape': (2, 32, 32, 3)", pixels)
+        for content, values in [(pixels, bytes([10, 20, 30]) * 2048), (labels, array.array("q", [7, 3]).tobytes())]:
+            header = 10 + int.from_bytes(content[8:10], "little")
+            self.assertEqual((content[:8], header % 64), (b"\x93NUMPY\x01\x00", 0))
+            self.assertEqual(content[header:], values)
+
+    def test_a_changed_file_is_another_state(self):
+        with tempfile.TemporaryDirectory() as name:
+            path = pathlib.Path(name, "a", "1.JPEG")
+            path.parent.mkdir()
+            path.write_bytes(b"1")
+            before = datasets.state(name)
+            self.assertEqual((datasets.jpegs(name), datasets.state(name)), ([str(path)], before))
+            path.write_bytes(b"22")
+            self.assertNotEqual(datasets.state(name), before)
+
+
+class Peers(unittest.TestCase):
+    """The peers' scripts."""
+
+    def test_a_failed_installation_says_why_and_is_tried_again(self):
+        with tempfile.TemporaryDirectory() as name:
+            home = pathlib.Path(name)
+            setup = home / "setup.sh"
+            self.assertIn("has no setup.sh", contenders.install("light", home, home / "peers"))
+            setup.write_text("echo 'ERROR: no such package'; echo 'hint: none'; exit 1")
+            self.assertIn("ERROR: no such package (", contenders.install("light", home, home / "peers"))
+            setup.write_text('mkdir -p "$PEERS_HOME/$1"; echo once >>"$PEERS_HOME/$1/log"')
+            for _ in range(2):
+                self.assertIsNone(contenders.install("light", home, home / "peers"))
+            self.assertEqual((home / "peers/light/log").read_text(), "once\n")
+
+    def test_every_peer_says_what_it_does(self):
+        for peer in contenders.PEERS:
+            rows = contenders.theirs("W1", peer, pathlib.Path("scripts"), pathlib.Path("venvs"), {}, 2000, 1)
+            self.assertTrue(rows and all(row.command[1].startswith("scripts/bench_") for row in rows), peer)
+        self.assertEqual(contenders.theirs("W3", "pil", pathlib.Path(), pathlib.Path(), {}, 1, 1), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
