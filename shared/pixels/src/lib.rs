@@ -30,10 +30,12 @@ mod raster;
 mod resize;
 mod rows;
 mod source;
+pub mod stages;
 pub mod synthetic;
 
 pub use draw::Draw;
 pub use error::{CorruptReason, PixelError};
+pub use jpeg::baseline::Checkpoints;
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use inspect::Verdict;
 pub use normalize::{IMAGENET_MEAN, IMAGENET_STD, Normalize};

@@ -8,6 +8,7 @@
 //! up with gray, Pillow refuses. A file that lacks the end marker alone counts a warning. All other warnings of libjpeg
 //! are counted, as in torchvision.
 
+pub(crate) mod baseline;
 pub(crate) mod exif;
 pub(crate) mod ffi;
 
