@@ -8,7 +8,8 @@ use ddlp_pixels::stages::{Box as Part, Depth, Stages};
 use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, Source};
 
 fn folder(path: &Path, images: &mut Vec<Vec<u8>>) {
-    let mut paths: Vec<_> = std::fs::read_dir(path).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+    let mut paths: Vec<_> =
+        std::fs::read_dir(path).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
     paths.sort();
     for path in paths {
         if path.is_dir() { folder(&path, images) } else { images.push(std::fs::read(path).expect("a file")) }
@@ -33,11 +34,19 @@ fn main() {
     images.retain(|image| stages.takes(image));
     println!("{} of {all} files", images.len());
     let pipeline = Pipeline::imagenet_train();
-    let parts: Vec<Part> = (0..).zip(&images).map(|(sample_id, image)| {
-        stages.cut(image, &pipeline, Draw { seed: 1, epoch: 0, sample_id })
-    }).collect();
-    let wholes: Vec<Part> = images.iter().map(|image| { let (width, height) = stages.size(image); (0, 0, width, height) }).collect();
-    let points: Vec<_> = [4, 8, 16].map(|every| images.iter().map(|image| stages.checkpoints(image, every)).collect::<Vec<_>>()).into();
+    let parts: Vec<Part> = (0..)
+        .zip(&images)
+        .map(|(sample_id, image)| stages.cut(image, &pipeline, Draw { seed: 1, epoch: 0, sample_id }))
+        .collect();
+    let wholes: Vec<Part> = images
+        .iter()
+        .map(|image| {
+            let (width, height) = stages.size(image);
+            (0, 0, width, height)
+        })
+        .collect();
+    let points: Vec<_> =
+        [4, 8, 16].map(|every| images.iter().map(|image| stages.checkpoints(image, every)).collect::<Vec<_>>()).into();
     let mut preparer = Preparer::new(Limits::default());
     let mut out = vec![0; pipeline.output().bytes()];
 
@@ -46,22 +55,42 @@ fn main() {
     let mut ways: Vec<(String, Box<dyn FnMut(usize) + '_>)> = Vec::new();
     for (name, parts) in [("whole", &wholes), ("crop", &parts)] {
         let images = &images;
-        ways.push((format!("{name} libjpeg"), Box::new(move |i| { stages.borrow_mut().libjpeg(&images[i], parts[i]); })));
+        ways.push((
+            format!("{name} libjpeg"),
+            Box::new(move |i| {
+                stages.borrow_mut().libjpeg(&images[i], parts[i]);
+            }),
+        ));
         for depth in [Depth::Entropy, Depth::Samples, Depth::Pixels] {
-            ways.push((format!("{name} ours {depth:?}"), Box::new(move |i| { stages.borrow_mut().baseline(&images[i], parts[i], None, depth); })));
+            ways.push((
+                format!("{name} ours {depth:?}"),
+                Box::new(move |i| {
+                    stages.borrow_mut().baseline(&images[i], parts[i], None, depth);
+                }),
+            ));
         }
     }
     for (points, every) in points.iter().zip([4, 8, 16]) {
         for depth in [Depth::Entropy, Depth::Pixels] {
             let (images, parts) = (&images, &parts);
-            ways.push((format!("crop, checkpoints every {every} {depth:?}"), Box::new(move |i| { stages.borrow_mut().baseline(&images[i], parts[i], Some(&points[i]), depth); })));
+            ways.push((
+                format!("crop, checkpoints every {every} {depth:?}"),
+                Box::new(move |i| {
+                    stages.borrow_mut().baseline(&images[i], parts[i], Some(&points[i]), depth);
+                }),
+            ));
         }
     }
-    ways.push(("prepare".into(), Box::new(|i| {
-        let draw = Draw { seed: 1, epoch: 0, sample_id: i as u64 };
-        preparer.prepare(Source::Encoded(&images[i]), &pipeline, draw, &mut out).expect("a good image");
-    })));
-    if let Some(only) = only { ways.retain(|(name, _)| *name == only); }
+    ways.push((
+        "prepare".into(),
+        Box::new(|i| {
+            let draw = Draw { seed: 1, epoch: 0, sample_id: i as u64 };
+            preparer.prepare(Source::Encoded(&images[i]), &pipeline, draw, &mut out).expect("a good image");
+        }),
+    ));
+    if let Some(only) = only {
+        ways.retain(|(name, _)| *name == only);
+    }
     let mut times = vec![Vec::new(); ways.len()];
     for _ in 0..rounds {
         for ((_, way), times) in ways.iter_mut().zip(&mut times) {

@@ -35,9 +35,9 @@ pub mod synthetic;
 
 pub use draw::Draw;
 pub use error::{CorruptReason, PixelError};
-pub use jpeg::baseline::Checkpoints;
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use inspect::Verdict;
+pub use jpeg::baseline::{BadCheckpoints, Checkpoints};
 pub use normalize::{IMAGENET_MEAN, IMAGENET_STD, Normalize};
 pub use pipeline::{MAX_SAMPLE_BYTES, MAX_SIDE, MAX_STAGE_BYTES, MAX_STAGES, Pipeline, PipelineError, Shape, Stage};
 pub use preparer::{Prepared, Preparer};

@@ -3,7 +3,7 @@
 use crate::draw::Draw;
 use crate::error::PixelError;
 use crate::inspect::{self, Verdict};
-use crate::jpeg::baseline::{self, Level};
+use crate::jpeg::baseline::{self, Checkpoints, Level};
 use crate::jpeg::{self, JpegRows, exif, ffi::Object};
 use crate::large;
 use crate::orient::Upright;
@@ -74,12 +74,14 @@ impl Preparer {
         assert_eq!(out.len(), pipeline.output().bytes(), "the output has the pipeline's shape");
         let outcome = match source {
             Source::Planar { width, height, bytes } => self.prepare_planar((width, height), bytes, pipeline, draw, out),
+            Source::Indexed { file, checkpoints } => self.prepare_jpeg(file, Some(checkpoints), pipeline, draw, out),
             Source::Encoded(file) => match Format::of(file)? {
-                Format::Jpeg => self.prepare_jpeg(file, pipeline, draw, out),
+                Format::Jpeg => self.prepare_jpeg(file, None, pipeline, draw, out),
                 format => self.prepare_raster(file, format, pipeline, draw, out),
             },
         };
         self.scratch.trim();
+        self.baseline.trim(KEPT_SCRATCH_BYTES);
         outcome
     }
 
@@ -100,6 +102,7 @@ impl Preparer {
     fn prepare_jpeg(
         &mut self,
         file: &[u8],
+        checkpoints: Option<&Checkpoints>,
         pipeline: &Pipeline,
         draw: Draw,
         out: &mut [u8],
@@ -112,7 +115,7 @@ impl Preparer {
             }
             passes.run(&mut Upright::new(rows, orientation, upright, *limits), pipeline, draw, *limits, out)
         };
-        if let Ok(mut rows) = baseline.open(file, None, band)
+        if let Ok(mut rows) = baseline.open(file, checkpoints, band)
             && limits.check_pixels(rows.size().0, rows.size().1).is_ok()
         {
             let outcome = run(&mut rows);

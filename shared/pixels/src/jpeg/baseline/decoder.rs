@@ -61,7 +61,16 @@ impl Decoder {
         let codings = self.codings(&header.components)?;
         let layout = Layout::new(&header);
         let checkpoints = checkpoints.filter(|checkpoints| checkpoints.fit(&header));
-        Ok(BaselineRows { decoder: self, header, layout, codings, checkpoints, band, gave_up: false, work: Work::Pixels })
+        Ok(BaselineRows {
+            decoder: self,
+            header,
+            layout,
+            codings,
+            checkpoints,
+            band,
+            gave_up: false,
+            work: Work::Pixels,
+        })
     }
 
     /// The indices of the components' tables, which are made if they are none of those that are kept.
@@ -159,6 +168,11 @@ impl BaselineRows<'_> {
     /// Whether reading failed because the file is for libjpeg. The error and the bands that were handed out are of no use then.
     pub fn gave_up(&self) -> bool {
         self.gave_up
+    }
+
+    /// How many components it has.
+    pub fn components(&self) -> u32 {
+        self.header.components.len() as u32
     }
 
     /// Passes over the whole scan and tells where every `every`th MCU of a row begins. Returns the columns and rows of MCUs.

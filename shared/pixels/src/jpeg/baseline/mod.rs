@@ -13,18 +13,19 @@
 mod bits;
 mod checkpoints;
 mod color;
+mod decoder;
 mod header;
 mod huffman;
 mod idct;
 mod level;
-mod pixels;
-mod decoder;
 mod output;
+mod pixels;
 mod region;
+mod rice;
 mod scan;
 mod upsample;
 
-pub use checkpoints::Checkpoints;
+pub use checkpoints::{BadCheckpoints, Checkpoints};
 pub use decoder::{Decoder, Work};
 pub use level::Level;
 

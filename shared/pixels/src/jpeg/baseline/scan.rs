@@ -6,8 +6,8 @@
 use super::NotMine;
 use super::bits::{Bits, Bytes, Place, Window};
 use super::header::{Header, ZIGZAG};
-use super::level::Level;
 use super::huffman::{self, AcTable, DC_BITS, DcTable, LOOKUP_BITS};
+use super::level::Level;
 
 /// Blocks of an MCU at most: four of luma and two of chroma.
 pub const MCU_BLOCKS: usize = 6;
@@ -174,12 +174,7 @@ impl<'s> Scan<'s> {
         Ok(())
     }
 
-    fn run<const STORE: bool>(
-        &mut self,
-        mcus: u32,
-        coefficients: &mut [i16],
-        lasts: &mut [u8],
-    ) -> Result<(), NotMine> {
+    fn run<const STORE: bool>(&mut self, mcus: u32, coefficients: &mut [i16], lasts: &mut [u8]) -> Result<(), NotMine> {
         match self.level {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: an `Avx2` is made only where the processor has AVX2 and BMI2.

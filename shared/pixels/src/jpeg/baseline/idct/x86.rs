@@ -149,14 +149,10 @@ fn corner_columns(input: &[__m256i; 4]) -> [__m256i; 4] {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn corner_rows(input: &[__m256i; 4]) -> Rows {
-    let low = corner_half::<ROW_SHIFT>(
-        _mm256_unpacklo_epi16(input[0], input[2]),
-        _mm256_unpacklo_epi16(input[1], input[3]),
-    );
-    let high = corner_half::<ROW_SHIFT>(
-        _mm256_unpackhi_epi16(input[0], input[2]),
-        _mm256_unpackhi_epi16(input[1], input[3]),
-    );
+    let low =
+        corner_half::<ROW_SHIFT>(_mm256_unpacklo_epi16(input[0], input[2]), _mm256_unpacklo_epi16(input[1], input[3]));
+    let high =
+        corner_half::<ROW_SHIFT>(_mm256_unpackhi_epi16(input[0], input[2]), _mm256_unpackhi_epi16(input[1], input[3]));
     std::array::from_fn(|i| _mm256_packs_epi32(low[i], high[i]))
 }
 
