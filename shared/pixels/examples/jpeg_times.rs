@@ -47,6 +47,17 @@ fn main() {
         .collect();
     let points: Vec<_> =
         [4, 8, 16].map(|every| images.iter().map(|image| stages.checkpoints(image, every)).collect::<Vec<_>>()).into();
+    for (points, every) in points.iter().zip([4, 8, 16]) {
+        let (count, bytes) = points.iter().fold((0, 0), |(count, bytes), points: &ddlp_pixels::Checkpoints| {
+            (count + points.len(), bytes + points.to_bytes().len())
+        });
+        let files: usize = images.iter().map(Vec::len).sum();
+        println!(
+            "every {every}: {:.2} bytes a checkpoint, {:.4} of the files",
+            bytes as f64 / count as f64,
+            bytes as f64 / files as f64
+        );
+    }
     let mut preparer = Preparer::new(Limits::default());
     let mut out = vec![0; pipeline.output().bytes()];
 
@@ -86,6 +97,17 @@ fn main() {
         Box::new(|i| {
             let draw = Draw { seed: 1, epoch: 0, sample_id: i as u64 };
             preparer.prepare(Source::Encoded(&images[i]), &pipeline, draw, &mut out).expect("a good image");
+        }),
+    ));
+    let mut preparer = Preparer::new(Limits::default());
+    let mut out = vec![0; pipeline.output().bytes()];
+    let (images_, points_, pipeline_) = (&images, &points[1], &pipeline);
+    ways.push((
+        "prepare, checkpoints every 8".into(),
+        Box::new(move |i| {
+            let draw = Draw { seed: 1, epoch: 0, sample_id: i as u64 };
+            let source = Source::Indexed { file: &images_[i], checkpoints: &points_[i] };
+            preparer.prepare(source, pipeline_, draw, &mut out).expect("a good image");
         }),
     ));
     if let Some(only) = only {

@@ -25,7 +25,7 @@ pub struct Prepared {
 pub struct Preparer {
     limits: Limits,
     /// For most JPEGs, and libjpeg for the others.
-    baseline: baseline::Decoder,
+    baseline: Option<baseline::Decoder>,
     jpeg: Object,
     scratch: Scratch,
 }
@@ -49,8 +49,13 @@ const KEPT_SCRATCH_BYTES: usize = 2 << 20;
 impl Preparer {
     /// A decoder with these limits.
     pub fn new(limits: Limits) -> Self {
-        let baseline = baseline::Decoder::new(Level::best());
+        let baseline = Some(baseline::Decoder::new(Level::best()));
         Self { limits, baseline, jpeg: Object::new(), scratch: Scratch::default() }
+    }
+
+    /// One that leaves every JPEG to libjpeg: what the other is compared with.
+    pub(crate) fn by_libjpeg(limits: Limits) -> Self {
+        Self { baseline: None, ..Self::new(limits) }
     }
 
     /// The limits it was made with.
@@ -81,7 +86,9 @@ impl Preparer {
             },
         };
         self.scratch.trim();
-        self.baseline.trim(KEPT_SCRATCH_BYTES);
+        if let Some(baseline) = &mut self.baseline {
+            baseline.trim(KEPT_SCRATCH_BYTES);
+        }
         outcome
     }
 
@@ -115,7 +122,7 @@ impl Preparer {
             }
             passes.run(&mut Upright::new(rows, orientation, upright, *limits), pipeline, draw, *limits, out)
         };
-        if let Ok(mut rows) = baseline.open(file, checkpoints, band)
+        if let Some(Ok(mut rows)) = baseline.as_mut().map(|baseline| baseline.open(file, checkpoints, band))
             && limits.check_pixels(rows.size().0, rows.size().1).is_ok()
         {
             let outcome = run(&mut rows);

@@ -4,12 +4,15 @@ use proptest::prelude::*;
 
 use super::checkpoints::Checkpoints;
 use super::*;
+use crate::draw::Draw;
 use crate::encode::{self, JpegOptions, Layout};
 use crate::error::PixelError;
 use crate::jpeg::ffi::Object;
 use crate::jpeg::{JpegRows, open};
+use crate::pipeline::{Pipeline, Stage};
+use crate::preparer::Preparer;
 use crate::rows::{Rect, Rows};
-use crate::source::Limits;
+use crate::source::{Limits, Source};
 use crate::synthetic;
 
 /// The layouts that are decoded here.
@@ -55,7 +58,7 @@ struct Sample {
     options: JpegOptions,
     size: (u32, u32),
     seed: u32,
-    /// How much of the picture is noise, in 256ths.
+    /// How much of the picture is noise, in 256ths, or [`EXTREME`].
     noise: u32,
 }
 
@@ -67,20 +70,28 @@ impl Sample {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as u32
         };
-        let noisy = |value: u8| ((u32::from(value) * (256 - self.noise) + (random() & 255) * self.noise) >> 8) as u8;
+        let noisy = |value: u8| match self.noise {
+            // Black and white: the largest coefficients that an encoder makes.
+            EXTREME => 0u8.wrapping_sub((random() & 1) as u8),
+            noise => ((u32::from(value) * (256 - noise) + (random() & 255) * noise) >> 8) as u8,
+        };
         let rgb: Vec<u8> = synthetic::photo(width, height, self.seed).into_iter().map(noisy).collect();
         let pixels = if self.options.layout.channels() == 1 { rgb.into_iter().step_by(3).collect() } else { rgb };
         encode::jpeg(&pixels, width, height, &self.options).unwrap()
     }
 }
 
+const EXTREME: u32 = 257;
+
 fn samples() -> impl Strategy<Value = Sample> {
     let side = || prop_oneof![3 => 1u32..40, 2 => 40u32..71, 1 => 71u32..300];
     let layout = prop::sample::select(LAYOUTS.to_vec());
-    let noise = prop_oneof![Just(0u32), 0u32..100, Just(256u32)];
-    (layout, any::<bool>(), 0u32..4, 10u8..=100, (side(), side()), any::<u32>(), noise).prop_map(
-        |(layout, optimize, restart_rows, quality, size, seed, noise)| {
-            let options = JpegOptions { layout, quality, optimize, restart_rows, ..JpegOptions::default() };
+    let noise = prop_oneof![Just(0u32), 0u32..100, Just(256u32), Just(EXTREME)];
+    let restarts = prop_oneof![3 => Just((0, 0)), 1 => (1u32..4).prop_map(|rows| (rows, 0)), 2 => (1u32..30).prop_map(|mcus| (0, mcus))];
+    (layout, any::<bool>(), restarts, 10u8..=100, (side(), side()), any::<u32>(), noise).prop_map(
+        |(layout, optimize, (restart_rows, restart_mcus), quality, size, seed, noise)| {
+            let options =
+                JpegOptions { layout, quality, optimize, restart_rows, restart_mcus, ..JpegOptions::default() };
             Sample { options, size, seed, noise }
         },
     )
@@ -117,7 +128,7 @@ proptest! {
         for level in Level::all() {
             let mut decoder = Decoder::new(level);
             let ours = by_us(&mut decoder, &file, None, whole(sample.size));
-            prop_assert!(ours.as_ref() == Ok(&pixels), "{level:?} {:?}", ours.map(|p| p.iter().zip(&pixels).position(|(a,b)|a!=b)));
+            prop_assert!(ours.as_ref() == Ok(&pixels), "{level:?} {:?}", ours.map(|_| "other pixels"));
             let checkpoints = Checkpoints::make(&mut decoder, &file, every).unwrap();
             for rect in corners.map(|corners| rect_of(corners, sample.size)) {
                 let part = cut(&pixels, sample.size.0, rect);
@@ -154,4 +165,83 @@ proptest! {
             prop_assert!(by_libjpeg(&file[..length], rect) == Ok((pixels, 0)), "{:?} cut at {}", rect, length);
         }
     }
+}
+
+/// Random crops and a flip at a small size, as a function of the number.
+fn pipeline() -> Pipeline {
+    let stages = vec![Stage::RandomResizedCrop { size: 24, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }];
+    Pipeline { exif_orientation: true, stages }
+}
+
+proptest! {
+    #![proptest_config(config(6000, 43))]
+
+    #[test]
+    fn a_preparer_says_of_any_file_what_libjpeg_says(
+        sample in samples(), places: [u32; 3], bits: [u8; 3], cut in any::<u32>(), draw in any::<u64>()
+    ) {
+        let mut file = sample.file();
+        for (place, bit) in places.into_iter().zip(bits) {
+            let at = place as usize % file.len();
+            // Three bits of eight, so that files with one and with no flipped bit occur as well.
+            if bit & 0xC0 != 0xC0 {
+                file[at] ^= 1 << (bit % 8);
+            }
+        }
+        if cut.is_multiple_of(4) {
+            file.truncate(cut as usize % file.len());
+        }
+        let pipeline = pipeline();
+        let draw = Draw { seed: draw, epoch: 0, sample_id: 0 };
+        let limits = Limits { pixels: 1 << 22, ..Limits::default() };
+        let run = |mut preparer: Preparer| {
+            let mut out = vec![0; pipeline.output().bytes()];
+            let outcome = preparer.prepare(Source::Encoded(&file), &pipeline, draw, &mut out);
+            outcome.map(|prepared| (prepared, out))
+        };
+        let (ours, libjpegs) = (run(Preparer::new(limits)), run(Preparer::by_libjpeg(limits)));
+        prop_assert!(ours == libjpegs, "{:?} instead of {:?}", ours.map(|(prepared, _)| prepared), libjpegs.map(|(prepared, _)| prepared));
+    }
+}
+
+proptest! {
+    #![proptest_config(config(1500, 44))]
+
+    #[test]
+    fn foreign_checkpoints_do_no_harm(sample in samples(), places: [u32; 3], values: [u8; 3], every in 1u32..9, corners: [u16; 4]) {
+        let file = sample.file();
+        let mut decoder = Decoder::new(Level::best());
+        let mut bytes = Checkpoints::make(&mut decoder, &file, every).unwrap().to_bytes();
+        for (place, value) in places.into_iter().zip(values) {
+            let at = place as usize % bytes.len();
+            bytes[at] ^= value;
+        }
+        if let Ok(checkpoints) = Checkpoints::from_bytes(&bytes) {
+            let rect = rect_of(corners, sample.size);
+            if let Ok(pixels) = by_us(&mut decoder, &file, Some(&checkpoints), rect) {
+                prop_assert_eq!(pixels.len(), rect.width as usize * rect.height as usize * 3);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_other_decoders_are_for_is_left_to_libjpeg() {
+    let rgb = synthetic::photo(40, 40, 3);
+    let mut decoder = Decoder::new(Level::best());
+    let mut takes = |file: &[u8]| decoder.open(file, None, &mut Vec::new()).is_ok();
+    let base = JpegOptions::default();
+    let file = |options: &JpegOptions| encode::jpeg(&rgb, 40, 40, options).unwrap();
+    for layout in LAYOUTS.into_iter().filter(|layout| layout.channels() == 3) {
+        assert!(takes(&file(&JpegOptions { layout, ..base.clone() })), "{layout:?}");
+    }
+    for other in [
+        JpegOptions { progressive: true, ..base.clone() },
+        JpegOptions { arithmetic: true, ..base.clone() },
+        JpegOptions { layout: Layout::Yuv411, ..base.clone() },
+        JpegOptions { layout: Layout::Yuv410, ..base.clone() },
+    ] {
+        assert!(!takes(&file(&other)), "{other:?}");
+    }
+    assert!(!takes(&rgb) && !takes(b"") && !takes(&file(&base)[..30]));
 }

@@ -5,7 +5,7 @@
 //! So each of its outputs is a sum of products of inputs and integers, and any order of summing gives the same bits: here the odd
 //! part is a 4 × 4 matrix whose entries are sums of libjpeg's constants.
 //!
-//! That holds as long as nothing leaves 16 bits on the way. [`transform`] tells when it might (see [`ROW_SUM_MAX`]).
+//! That holds as long as nothing leaves 16 bits on the way. Blocks that might, by a quick look (see [`ROW_SUM_MAX`]), get a closer one.
 
 mod portable;
 #[cfg(target_arch = "x86_64")]
@@ -13,6 +13,7 @@ mod x86;
 
 use super::level::Level;
 use super::scan::BLOCK;
+use crate::range;
 
 /// Bits of the constants, and bits kept between the passes (jidctint.c).
 const CONST_BITS: i32 = 13;
@@ -52,7 +53,7 @@ pub struct Strip<'a> {
     /// Blocks of a run of MCUs, with the last position that each uses.
     pub coefficients: &'a [i16],
     pub lasts: &'a [u8],
-    /// The first block of the strip, blocks of an MCU, and how many of them the strip takes.
+    /// The first block of the strip, blocks of an MCU, and how many of them the strip takes: one or two.
     pub first: usize,
     pub per_mcu: usize,
     pub across: usize,
@@ -67,21 +68,31 @@ impl Strip<'_> {
     #[inline(always)]
     fn block(&self, number: usize) -> (&[i16; BLOCK], u8) {
         let number = number.min(self.blocks - 1);
-        let at = self.first + number / self.across * self.per_mcu + number % self.across;
+        // One or two blocks across an MCU: no division.
+        let two = usize::from(self.across == 2);
+        let at = self.first + (number >> two) * self.per_mcu + (number & two);
         let block = self.coefficients[at * BLOCK..].first_chunk().expect("a block's coefficients are complete");
         (block, self.lasts[at])
+    }
+
+    #[cold]
+    fn is_in_range(&self) -> bool {
+        let quant = self.quant.map(|step| step as u16);
+        (0..self.blocks).all(|number| range::is_in_range(self.block(number).0, &quant))
     }
 }
 
 /// Writes the samples of a strip: eight rows, `stride` apart, of 8 samples a block and of an even number of blocks.
 ///
-/// False where a block goes out of the range in which all builds of libjpeg agree; the samples are of no use then.
+/// False where a block is out of the range in which all builds of libjpeg agree (see [`range`]); the samples are of no use then.
 pub fn transform(level: Level, strip: &Strip<'_>, out: &mut [u8], stride: usize) -> bool {
-    match level {
+    let is_tame = match level {
         #[cfg(target_arch = "x86_64")]
         Level::Avx2(token) => x86::transform(token, strip, out, stride),
         _ => portable::transform(strip, out, stride),
-    }
+    };
+    // Both have clamped between the passes only, so what is in range is right although its sums are large.
+    is_tame || strip.is_in_range()
 }
 
 /// The sample of a block that has nothing but a DC coefficient, dequantised.

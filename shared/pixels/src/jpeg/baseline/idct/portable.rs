@@ -18,7 +18,9 @@ pub fn transform(strip: &Strip<'_>, out: &mut [u8], stride: usize) -> bool {
         for (i, value) in columns.as_flattened_mut().iter_mut().enumerate() {
             *value = i32::from(block[i]) * i32::from(strip.quant[i]);
         }
-        let between = transposed(pass::<COLUMN_SHIFT>(&columns));
+        // Into 16 bits, so that no sum leaves 32 whatever the block.
+        let clamped = |value: i32| value.clamp(i16::MIN.into(), i16::MAX.into());
+        let between = transposed(pass::<COLUMN_SHIFT>(&columns).map(|row| row.map(clamped)));
         let largest = (0..8).map(|y| between.iter().map(|column| column[y].unsigned_abs()).sum::<u32>()).max();
         in_range &= largest <= Some(ROW_SUM_MAX.into());
         for (y, row) in transposed(pass::<ROW_SHIFT>(&between)).iter().enumerate() {
