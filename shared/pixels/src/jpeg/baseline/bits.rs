@@ -2,13 +2,14 @@
 
 use super::NotMine;
 
-/// Bytes of a window and of the room behind it: little enough to stay in the first-level cache beside the look-up tables. A power of
-/// two, so that a mask keeps every load inside.
+/// Bytes of a window and of the room behind it. A power of two, so that a mask keeps every load inside.
 const ROOM: usize = 8 << 10;
 /// More than an MCU takes: six blocks of 64 symbols of at most 26 bits, and what the bit buffer reads ahead.
 const MCU_BYTES: usize = 1280;
-/// Bytes that a window aims at: what the bit buffer may run into behind them is an MCU's at most.
-const WINDOW_BYTES: usize = ROOM - CHUNK - 2 * MCU_BYTES;
+/// Bytes that a window aims at: few, as those behind a rectangle's last MCU are filled in for nothing. What the bit buffer may run
+/// into behind them is an MCU's at most.
+const WINDOW_BYTES: usize = 2 * MCU_BYTES;
+const _: () = assert!(WINDOW_BYTES + CHUNK + 2 * MCU_BYTES <= ROOM);
 /// Bytes that are looked at together for an 0xFF.
 const CHUNK: usize = 32;
 

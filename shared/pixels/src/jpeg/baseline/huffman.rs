@@ -20,6 +20,9 @@ const DC_VALUE_BITS: u8 = 11;
 /// one of six bits is at most 63 × 255.
 const SHORT_VALUE_BITS: u32 = 6;
 
+/// Bits that are passed over by one look-up at most.
+pub const SKIP_BITS: u32 = 18;
+
 /// Added to the position in a block by the end of the block.
 pub const END: u8 = 128;
 /// Added by an entry that resolves nothing.
@@ -132,6 +135,12 @@ impl AcEntry {
         usize::from((self.0 >> 8) as u8)
     }
 
+    /// Of an entry that takes no bits: its symbol, if its code is known.
+    fn known(self) -> Option<Coded> {
+        let (length, symbol) = ((self.0 >> 32) as u8, (self.0 >> 40) as u8);
+        (self.length() == 0 && length > 0).then_some(Coded { length: length.into(), symbol })
+    }
+
     /// By how much it grows up to the first coefficient.
     #[inline(always)]
     pub fn first_advance(self) -> usize {
@@ -164,9 +173,54 @@ fn extend(bits: u64, size: u32) -> i32 {
     bits as i32 - negative as i32
 }
 
+/// As many coefficients as are told by the codes among some bits, without their values: the bits that they take in the lowest eight
+/// bits, above them by how much the position in the block grows.
+#[derive(Clone, Copy)]
+pub struct Skip(u16);
+
+impl Skip {
+    fn new(entries: &[AcEntry; 1 << LOOKUP_BITS], index: usize) -> Self {
+        let (mut length, mut advance) = (0, 0);
+        while length < LOOKUP_BITS && advance < usize::from(END) {
+            let entry = entries[(index << length) & ((1 << LOOKUP_BITS) - 1)];
+            let (seen, taken, more) = match entry.known() {
+                Some(Coded { length, symbol }) if (1..=AC_VALUE_BITS).contains(&u32::from(symbol & 15)) => {
+                    (length, length + u32::from(symbol & 15), usize::from(symbol >> 4) + 1)
+                }
+                _ => (entry.length(), entry.length(), entry.advance()),
+            };
+            // Codes reach behind the known bits, or a position behind what any block has.
+            if taken == 0 || length + seen > LOOKUP_BITS || length + taken > SKIP_BITS || advance + more % 128 > 64 {
+                break;
+            }
+            length += taken;
+            advance += more;
+        }
+        let nothing = Self(u16::from(NOT_HERE) << 8);
+        if length == 0 { nothing } else { Self(length as u16 | (advance as u16) << 8) }
+    }
+
+    /// A number with the count of bits taken in its lowest six bits.
+    #[inline(always)]
+    pub fn raw(self) -> u64 {
+        self.0.into()
+    }
+
+    #[inline(always)]
+    pub fn length(self) -> u32 {
+        u32::from(self.0 & 63)
+    }
+
+    #[inline(always)]
+    pub fn advance(self) -> usize {
+        usize::from(self.0 >> 8)
+    }
+}
+
 /// The codes of AC coefficients.
 pub struct AcTable {
     pub entries: Box<[AcEntry; 1 << LOOKUP_BITS]>,
+    pub skips: Box<[Skip; 1 << LOOKUP_BITS]>,
     codes: Codes,
 }
 
@@ -192,18 +246,19 @@ impl AcTable {
             let values = [first.first_value(), second.first_value()];
             *entry = AcEntry::new(both, advance, advance + second.advance() as u8, values);
         }
-        Ok(Self { entries, codes })
+        let mut skips = Box::new([Skip(0); 1 << LOOKUP_BITS]);
+        skips.iter_mut().enumerate().for_each(|(index, skip)| *skip = Skip::new(&entries, index));
+        Ok(Self { entries, skips, codes })
     }
 
     /// The one symbol at the beginning of 64 bits, with its value: at most 16 and 10 of them. `entry` is what the table says.
     /// `None` for what is no code or no baseline symbol.
     #[inline(always)]
     pub fn one(&self, entry: AcEntry, bits: u64) -> Option<AcEntry> {
-        let (length, symbol) = ((entry.0 >> 32) as u8, (entry.0 >> 40) as u8);
-        if entry.length() == 0 && length > 0 {
-            return AcEntry::of(Coded { length: length.into(), symbol }, bits);
+        match entry.known() {
+            Some(coded) => AcEntry::of(coded, bits),
+            None => self.long(bits),
         }
-        self.long(bits)
     }
 
     #[inline(never)]

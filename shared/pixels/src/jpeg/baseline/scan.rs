@@ -6,7 +6,7 @@
 use super::NotMine;
 use super::bits::{Bits, Bytes, Place, Window};
 use super::header::{Header, ZIGZAG};
-use super::huffman::{self, AcTable, DC_BITS, DcTable, LOOKUP_BITS};
+use super::huffman::{AcEntry, AcTable, DC_BITS, DcTable, END, LOOKUP_BITS, SKIP_BITS};
 use super::level::Level;
 
 /// Blocks of an MCU at most: four of luma and two of chroma.
@@ -16,6 +16,8 @@ pub const BLOCK: usize = 64;
 
 /// Look-ups between two refills: each takes at most [`LOOKUP_BITS`] bits and looks at as many.
 const LOOKUPS: u32 = 56 / LOOKUP_BITS;
+/// Those that pass over coefficients take more.
+const SKIPS: u32 = 56 / SKIP_BITS;
 /// A DC coefficient of an 8-bit encoder is at most 1024 from zero, and half a step more; so far libjpeg's table clamps it right.
 const DEQUANTISED_DC_MAX: u16 = 2047;
 /// Dequantised coefficients stay below this, so that no sum of two of them leaves 16 bits.
@@ -221,10 +223,9 @@ impl<'s> Scan<'s> {
                     }
                     target[..BLOCK].fill(0);
                     target[0] = predictors[part] as i16;
-                }
-                let last = ac::<STORE>(&mut bits, bytes, &coding.ac, limits, target)?;
-                if STORE {
-                    lasts[at] = last;
+                    lasts[at] = ac(&mut bits, bytes, &coding.ac, limits, target)?;
+                } else {
+                    skip_ac(&mut bits, bytes, &coding.ac)?;
                 }
                 at += 1;
             }
@@ -250,59 +251,98 @@ fn dc(bits: &mut Bits, bytes: &Bytes, table: &DcTable) -> Result<i32, NotMine> {
 
 /// The AC coefficients of a block. Returns the last position that is used, 0 where there are none.
 #[inline(always)]
-fn ac<const STORE: bool>(
-    bits: &mut Bits,
-    bytes: &Bytes,
-    table: &AcTable,
-    limits: &[u16; 64],
-    target: Target<'_>,
-) -> Result<u8, NotMine> {
-    const END: usize = huffman::END as usize;
+fn ac(bits: &mut Bits, bytes: &Bytes, table: &AcTable, limits: &[u16; 64], target: Target<'_>) -> Result<u8, NotMine> {
     let mut position = 1;
     'refills: loop {
         bits.refill(bytes);
         for _ in 0..LOOKUPS {
             let entry = table.entries[bits.peek(LOOKUP_BITS) as usize];
-            if STORE {
-                store(target, position + entry.first_advance(), entry.first_value());
-                store(target, position + entry.advance(), entry.last_value());
-            }
+            store(target, position + entry.first_advance(), entry.first_value());
+            store(target, position + entry.advance(), entry.last_value());
             bits.take(entry.raw());
             position += entry.advance();
             if position >= BLOCK {
-                // The end of the block was behind one of its 63 coefficients.
-                if position > END && position < END + BLOCK && entry.length() > 0 {
-                    return Ok((position - END - 1) as u8);
-                }
-                if position == BLOCK {
-                    return Ok(BLOCK as u8 - 1);
+                if entry.length() > 0 && is_end(position) {
+                    return Ok(last(position));
                 }
                 // Nothing was resolved, or the second of two belongs to another block.
                 position -= entry.advance();
-                if entry.length() > 0 {
-                    *bits = bits.put_back(bytes, entry.length());
-                } else {
-                    bits.refill(bytes);
-                }
-                let one = table.one(entry, bits.all()).ok_or(NotMine)?;
-                bits.take(one.raw());
-                position += one.advance();
-                if one.advance() < END {
-                    let fits = position <= BLOCK && one.first_value().unsigned_abs() <= limits[(position - 1) & 63];
-                    if !fits {
+                let one = one(bits, bytes, table, (entry, entry.length()), &mut position)?;
+                if one.advance() < usize::from(END) {
+                    if one.first_value().unsigned_abs() > limits[(position - 1) & 63] {
                         return Err(NotMine);
                     }
-                    if STORE {
-                        store(target, position, one.first_value());
-                    }
+                    store(target, position, one.first_value());
                 }
                 if position >= BLOCK {
-                    return Ok(if position == BLOCK { BLOCK - 1 } else { position - END - 1 } as u8);
+                    return Ok(last(position));
                 }
                 continue 'refills;
             }
         }
     }
+}
+
+/// Passes over the AC coefficients of a block.
+#[inline(always)]
+fn skip_ac(bits: &mut Bits, bytes: &Bytes, table: &AcTable) -> Result<(), NotMine> {
+    let mut position = 1;
+    'refills: loop {
+        bits.refill(bytes);
+        for _ in 0..SKIPS {
+            let index = bits.peek(LOOKUP_BITS) as usize;
+            let skip = table.skips[index];
+            bits.take(skip.raw());
+            position += skip.advance();
+            if position >= BLOCK {
+                if skip.length() > 0 && is_end(position) {
+                    return Ok(());
+                }
+                position -= skip.advance();
+                one(bits, bytes, table, (table.entries[index], skip.length()), &mut position)?;
+                if position >= BLOCK {
+                    return Ok(());
+                }
+                continue 'refills;
+            }
+        }
+    }
+}
+
+/// Whether a position behind a look-up is that of a block that ends there: behind its last coefficient, or by a code behind one of
+/// its 63 others.
+#[inline(always)]
+fn is_end(position: usize) -> bool {
+    let end = usize::from(END);
+    (position > end && position < end + BLOCK) || position == BLOCK
+}
+
+/// The last position of a block that is used.
+#[inline(always)]
+fn last(position: usize) -> u8 {
+    (if position == BLOCK { BLOCK - 1 } else { position - usize::from(END) - 1 }) as u8
+}
+
+/// One symbol, after a look-up that took `back` bits in vain. `entry` is what the table has for it.
+#[inline(always)]
+fn one(
+    bits: &mut Bits,
+    bytes: &Bytes,
+    table: &AcTable,
+    (entry, back): (AcEntry, u32),
+    position: &mut usize,
+) -> Result<AcEntry, NotMine> {
+    if back > 0 {
+        *bits = bits.put_back(bytes, back);
+    } else {
+        bits.refill(bytes);
+    }
+    let one = table.one(entry, bits.all()).ok_or(NotMine)?;
+    bits.take(one.raw());
+    *position += one.advance();
+    // A coefficient behind the last one.
+    let is_beyond = *position > BLOCK && one.advance() < usize::from(END);
+    if is_beyond { Err(NotMine) } else { Ok(one) }
 }
 
 #[inline(always)]
