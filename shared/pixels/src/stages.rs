@@ -4,11 +4,12 @@
 
 use crate::draw::Draw;
 use crate::geometry;
-use crate::jpeg::baseline::{Checkpoints, Decoder, Level, Work};
+pub use crate::jpeg::baseline::Depth;
+use crate::jpeg::baseline::{Checkpoints, Decoder, Level};
 use crate::jpeg::ffi::Object;
 use crate::jpeg::{self, JpegRows};
 use crate::pipeline::Pipeline;
-use crate::rows::{Rect, Rows};
+use crate::rows::{Band, Rect, Rows};
 use crate::source::Limits;
 
 /// Decoders and scratch.
@@ -19,18 +20,7 @@ pub struct Stages {
 }
 
 /// A rectangle of an image: x, y, width, height.
-pub type Box = (u32, u32, u32, u32);
-
-/// How far decoding goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
-    /// Coefficients.
-    Entropy,
-    /// Samples of each component.
-    Samples,
-    /// Pixels.
-    Pixels,
-}
+pub type Cut = (u32, u32, u32, u32);
 
 impl Default for Stages {
     fn default() -> Self {
@@ -38,19 +28,20 @@ impl Default for Stages {
     }
 }
 
-fn rect((x, y, width, height): Box) -> Rect {
-    Rect { x, y, width, height }
-}
-
 impl Stages {
-    /// Width and height.
-    pub fn size(&mut self, file: &[u8]) -> (u32, u32) {
+    fn size(&mut self, file: &[u8]) -> (u32, u32) {
         let header = self.libjpeg.open(file, Limits::default(), false).expect("a good file").header;
         (header.width, header.height)
     }
 
+    /// All of an image.
+    pub fn whole(&mut self, file: &[u8]) -> Cut {
+        let (width, height) = self.size(file);
+        (0, 0, width, height)
+    }
+
     /// What the first stage of a pipeline cuts out of an image.
-    pub fn cut(&mut self, file: &[u8], pipeline: &Pipeline, draw: Draw) -> Box {
+    pub fn cut(&mut self, file: &[u8], pipeline: &Pipeline, draw: Draw) -> Cut {
         let size = self.size(file);
         let window = geometry::steps(pipeline, size, draw).expect("a pipeline for this image")[0].window;
         assert!(window.lies_within(size));
@@ -62,36 +53,28 @@ impl Stages {
         self.baseline.open(file, None, &mut self.band).is_ok()
     }
 
-    /// Checkpoints of a file.
-    pub fn checkpoints(&mut self, file: &[u8], every: u32) -> Checkpoints {
-        Checkpoints::make(&mut self.baseline, file, every).expect("a good file")
-    }
-
     /// Decodes by libjpeg.
-    pub fn libjpeg(&mut self, file: &[u8], part: Box) -> u64 {
+    pub fn libjpeg(&mut self, file: &[u8], part: Cut) -> u64 {
         let opened = jpeg::open(&mut self.libjpeg, file, Limits::default(), false).expect("a good file");
         drain(&mut JpegRows::new(opened, &mut self.band), part)
     }
 
     /// Decodes by the decoder of this crate.
-    pub fn baseline(&mut self, file: &[u8], part: Box, checkpoints: Option<&Checkpoints>, depth: Depth) -> u64 {
+    pub fn baseline(&mut self, file: &[u8], part: Cut, checkpoints: Option<&Checkpoints>, depth: Depth) -> u64 {
         let mut rows = self.baseline.open(file, checkpoints, &mut self.band).expect("a good file");
-        rows.work = match depth {
-            Depth::Entropy => Work::Entropy,
-            Depth::Samples => Work::Samples,
-            Depth::Pixels => Work::Pixels,
-        };
+        rows.depth = depth;
         drain(&mut rows, part)
     }
 }
 
-/// Takes the rows and one byte of each.
-fn drain(rows: &mut dyn Rows, part: Box) -> u64 {
+/// Takes the bands and one byte of each.
+fn drain(rows: &mut dyn Rows, part: Cut) -> u64 {
     let mut sum = 0;
-    let mut sink = |band: crate::rows::Band<'_>| {
+    let mut sink = |band: Band<'_>| {
         sum += u64::from(band.pixels[0]);
         Ok(())
     };
-    rows.read(rect(part), &mut sink).expect("a good file");
+    let (x, y, width, height) = part;
+    rows.read(Rect { x, y, width, height }, &mut sink).expect("a good file");
     sum
 }

@@ -1,4 +1,5 @@
-//! JPEG by libjpeg-turbo: header, checks, and a rectangle of pixels in bands of rows.
+//! JPEG by libjpeg-turbo, for what [`baseline`] leaves to it and for every verdict: header, checks, and a rectangle of pixels in bands
+//! of rows.
 //!
 //! A rectangle is cut out while decoding: columns by `jpeg_crop_scanline` with one MCU of margin on both sides, because
 //! chroma is upsampled from its neighbours; rows above are skipped, rows below are never decoded. Block smoothing is off,

@@ -69,7 +69,7 @@ impl Decoder {
             checkpoints,
             band,
             gave_up: false,
-            work: Work::Pixels,
+            depth: Depth::Pixels,
         })
     }
 
@@ -113,11 +113,14 @@ impl Decoder {
     }
 }
 
-/// How far the pixels of a file are made; less than all of it is for benches.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
-pub enum Work {
+/// How far decoding goes: all the way, but for benches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+pub enum Depth {
+    /// To coefficients.
     Entropy,
+    /// To the samples of each component.
     Samples,
+    /// To pixels.
     Pixels,
 }
 
@@ -131,7 +134,7 @@ pub struct BaselineRows<'a> {
     band: &'a mut Vec<u8>,
     gave_up: bool,
     /// How far they are made.
-    pub work: Work,
+    pub depth: Depth,
 }
 
 /// Why reading ends early.
@@ -238,7 +241,7 @@ impl BaselineRows<'_> {
                 let group = (region.columns.end - column).min(GROUP);
                 scan.read(group, coefficients, lasts)?;
                 let at = (row, column - region.columns.start);
-                if self.work >= Work::Samples {
+                if self.depth >= Depth::Samples {
                     transform(*level, parts, (coefficients, lasts), group, samples, at)?;
                 }
                 column += group;
@@ -249,7 +252,7 @@ impl BaselineRows<'_> {
             for (part, samples) in parts.iter().zip(samples.iter_mut()).skip(1) {
                 part.plane.repeat_edges(samples, row);
             }
-            if self.work == Work::Pixels {
+            if self.depth == Depth::Pixels {
                 output.emit(samples, row, sink)?;
             }
         }

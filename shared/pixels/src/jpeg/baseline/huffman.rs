@@ -331,5 +331,5 @@ impl DcTable {
 
 fn dc_entry(coded: Coded) -> DcEntry {
     let size = u16::from(coded.symbol);
-    DcEntry(coded.length as u16 + size | size << 8)
+    DcEntry((coded.length as u16 + size) | (size << 8))
 }

@@ -18,7 +18,7 @@ pub enum Level {
 #[derive(Clone, Copy, Debug)]
 pub struct Avx2(());
 
-/// Says that this processor has SSE4.1 and SSSE3.
+/// Says that this processor has SSE4.1.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug)]
 pub struct Sse41(());
@@ -30,8 +30,7 @@ impl Level {
         let special = {
             let has_bmi = is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2");
             let avx2 = (is_x86_feature_detected!("avx2") && has_bmi).then_some(Self::Avx2(Avx2(())));
-            let sse41 = (is_x86_feature_detected!("sse4.1") && is_x86_feature_detected!("ssse3"))
-                .then_some(Self::Sse41(Sse41(())));
+            let sse41 = is_x86_feature_detected!("sse4.1").then_some(Self::Sse41(Sse41(())));
             [avx2, sse41].into_iter().flatten()
         };
         #[cfg(not(target_arch = "x86_64"))]

@@ -26,7 +26,7 @@ mod scan;
 mod upsample;
 
 pub use checkpoints::{BadCheckpoints, Checkpoints};
-pub use decoder::{Decoder, Work};
+pub use decoder::{Decoder, Depth};
 pub use level::Level;
 
 /// The file is for libjpeg.

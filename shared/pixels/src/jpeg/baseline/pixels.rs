@@ -43,7 +43,7 @@ pub fn rgb(level: Level, row: &Row<'_>, scratch: &mut Scratch, out: &mut [u8]) {
         // SAFETY: an `Avx2` is made only where the processor has AVX2.
         Level::Avx2(_) => unsafe { rgb_avx2(row, scratch, out) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: an `Sse41` is made only where the processor has SSE4.1 and SSSE3.
+        // SAFETY: an `Sse41` is made only where the processor has SSE4.1.
         Level::Sse41(_) => unsafe { rgb_sse41(row, scratch, out) },
         Level::Base => rgb_with(row, scratch, out, color::rgb_from_ycbcr),
     }
@@ -56,9 +56,9 @@ fn rgb_avx2(row: &Row<'_>, scratch: &mut Scratch, out: &mut [u8]) {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "sse4.1,ssse3")]
+#[target_feature(enable = "sse4.1")]
 fn rgb_sse41(row: &Row<'_>, scratch: &mut Scratch, out: &mut [u8]) {
-    rgb_with(row, scratch, out, |luma, blue, red, out| color::rgb_from_ycbcr(luma, blue, red, out));
+    rgb_with(row, scratch, out, color::rgb_from_ycbcr);
 }
 
 #[inline(always)]

@@ -89,7 +89,9 @@ pub fn transform(level: Level, strip: &Strip<'_>, out: &mut [u8], stride: usize)
     let is_tame = match level {
         #[cfg(target_arch = "x86_64")]
         Level::Avx2(token) => x86::transform(token, strip, out, stride),
-        _ => portable::transform(strip, out, stride),
+        #[cfg(target_arch = "x86_64")]
+        Level::Sse41(token) => x86::transform_by_compiler(token, strip, out, stride),
+        Level::Base => portable::transform(strip, out, stride),
     };
     // Both have clamped between the passes only, so what is in range is right although its sums are large.
     is_tame || strip.is_in_range()

@@ -3,6 +3,7 @@
 use super::{COLUMN_SHIFT, EVEN_INNER, EVEN_OUTER, ODD, ONE, ROW_SHIFT, ROW_SUM_MAX, Strip, flat};
 
 /// See [`super::transform`].
+#[inline(always)]
 pub fn transform(strip: &Strip<'_>, out: &mut [u8], stride: usize) -> bool {
     let mut in_range = true;
     for number in 0..strip.blocks {

@@ -6,8 +6,10 @@ use std::arch::x86_64::*;
 
 use zerocopy::transmute;
 
-use super::{COLUMN_SHIFT, CORNER_LAST, EVEN_INNER, EVEN_OUTER, ODD, ONE, ROW_SHIFT, ROW_SUM_MAX, Strip, flat};
-use crate::jpeg::baseline::level::Avx2;
+use super::{
+    COLUMN_SHIFT, CORNER_LAST, EVEN_INNER, EVEN_OUTER, ODD, ONE, ROW_SHIFT, ROW_SUM_MAX, Strip, flat, portable,
+};
+use crate::jpeg::baseline::level::{Avx2, Sse41};
 
 /// Eight rows of eight numbers, for two blocks.
 type Rows = [__m256i; 8];
@@ -16,6 +18,17 @@ type Rows = [__m256i; 8];
 pub fn transform(_: Avx2, strip: &Strip<'_>, out: &mut [u8], stride: usize) -> bool {
     // SAFETY: an `Avx2` is made only where the processor has AVX2.
     unsafe { transform_avx2(strip, out, stride) }
+}
+
+/// The portable one, vectorised for SSE4.1, which has products of 32 bits.
+pub fn transform_by_compiler(_: Sse41, strip: &Strip<'_>, out: &mut [u8], stride: usize) -> bool {
+    // SAFETY: an `Sse41` is made only where the processor has SSE4.1.
+    unsafe { transform_sse41(strip, out, stride) }
+}
+
+#[target_feature(enable = "sse4.1")]
+fn transform_sse41(strip: &Strip<'_>, out: &mut [u8], stride: usize) -> bool {
+    portable::transform(strip, out, stride)
 }
 
 #[target_feature(enable = "avx2")]
