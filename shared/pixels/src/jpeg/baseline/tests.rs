@@ -167,6 +167,26 @@ proptest! {
     }
 }
 
+#[test]
+fn large_images_have_the_pixels_of_libjpeg() {
+    let mut decoder = Decoder::new(Level::best());
+    for (number, layout) in (0..).zip(LAYOUTS) {
+        let size = (1203 - 64 * number, 801 + 33 * number);
+        let options = JpegOptions { layout, quality: 92, optimize: number % 2 == 1, ..JpegOptions::default() };
+        let file = Sample { options, size, seed: number, noise: 40 * number }.file();
+        let (pixels, _) = by_libjpeg(&file, whole(size)).unwrap();
+        assert!(by_us(&mut decoder, &file, None, whole(size)).as_ref() == Ok(&pixels), "{layout:?}");
+        let checkpoints = [1, 7, 16].map(|every| Checkpoints::make(&mut decoder, &file, every).unwrap());
+        for i in 0..200u16 {
+            let corner = |factor: u16| factor.wrapping_mul(i.wrapping_add(77).wrapping_mul(251));
+            let rect = rect_of([corner(3), corner(7), corner(11), corner(19)], size);
+            let checkpoints = checkpoints.get(usize::from(i % 4));
+            let part = by_us(&mut decoder, &file, checkpoints, rect);
+            assert!(part.as_ref() == Ok(&cut(&pixels, size.0, rect)), "{layout:?} {rect:?}");
+        }
+    }
+}
+
 /// Random crops and a flip at a small size, as a function of the number.
 fn pipeline() -> Pipeline {
     let stages = vec![Stage::RandomResizedCrop { size: 24, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }];
