@@ -15,7 +15,7 @@ use crate::error::PixelError;
 use crate::rows::{Rect, Rows, Sink};
 
 /// MCUs whose coefficients are read before they are transformed: an even number, since blocks are transformed in pairs.
-const GROUP: u32 = 8;
+const GROUP: u32 = 16;
 /// Tables that are kept for files to come: many have those of the standard's annex K.
 const KEPT_CODINGS: usize = 4;
 

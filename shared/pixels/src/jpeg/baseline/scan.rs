@@ -49,7 +49,7 @@ pub struct Layout {
     /// The component of each block of an MCU.
     pub blocks: Vec<u8>,
     /// Largest coefficient of each component, in the order of the stream.
-    limits: Vec<[u16; 64]>,
+    limits: [[u16; 64]; 3],
     restart_interval: u32,
     mcus: u64,
 }
@@ -59,14 +59,14 @@ impl Layout {
         let luma = usize::from(header.sampling.across * header.sampling.down);
         let mut blocks = vec![0; luma];
         blocks.extend(1..header.components.len() as u8);
-        let limits = header.components.iter().map(|part| {
-            let mut limits = part.quant.map(|step| DEQUANTISED_MAX / u16::from(step.max(1)));
+        let mut limits = [[0; 64]; 3];
+        for (limits, part) in limits.iter_mut().zip(&header.components) {
+            *limits = part.quant.map(|step| DEQUANTISED_MAX / u16::from(step.max(1)));
             limits[0] = DEQUANTISED_DC_MAX / u16::from(part.quant[0].max(1));
-            limits
-        });
+        }
         let (across, down) = header.mcus();
         let mcus = u64::from(across) * u64::from(down);
-        Self { blocks, limits: limits.collect(), restart_interval: header.restart_interval, mcus }
+        Self { blocks, limits, restart_interval: header.restart_interval, mcus }
     }
 }
 
@@ -205,28 +205,27 @@ impl<'s> Scan<'s> {
         lasts: &mut [u8],
     ) -> Result<(), NotMine> {
         let (mut bits, mut predictors) = (self.bits, self.predictors);
-        let mut unused = [0; 256];
+        let (layout, codings) = (self.layout, self.codings);
         let mut at = 0;
         for _ in 0..mcus {
             bits = self.window.make_ready(self.bytes, bits)?;
-            for &part in &self.layout.blocks {
+            let bytes = self.window.bytes();
+            for &part in &layout.blocks {
                 let part = usize::from(part).min(2);
-                let coding = self.codings[part];
-                let limits = &self.layout.limits[part];
-                let target: Target<'_> =
-                    if STORE { coefficients[at * BLOCK..].first_chunk_mut().ok_or(NotMine)? } else { &mut unused };
-                let bytes = self.window.bytes();
-                predictors[part] += dc(&mut bits, bytes, &coding.dc)?;
-                if STORE {
-                    if predictors[part].unsigned_abs() > limits[0].into() {
-                        return Err(NotMine);
-                    }
-                    target[..BLOCK].fill(0);
-                    target[0] = predictors[part] as i16;
-                    lasts[at] = ac(&mut bits, bytes, &coding.ac, limits, target)?;
-                } else {
-                    skip_ac(&mut bits, bytes, &coding.ac)?;
+                let Coding { dc, ac } = codings[part];
+                predictors[part] += difference(&mut bits, bytes, dc)?;
+                if !STORE {
+                    skip(&mut bits, bytes, ac)?;
+                    continue;
                 }
+                let limits = &layout.limits[part];
+                if predictors[part].unsigned_abs() > limits[0].into() {
+                    return Err(NotMine);
+                }
+                let target: Target<'_> = coefficients[at * BLOCK..].first_chunk_mut().ok_or(NotMine)?;
+                target[..BLOCK].fill(0);
+                target[0] = predictors[part] as i16;
+                lasts[at] = read(&mut bits, bytes, ac, limits, target)?;
                 at += 1;
             }
         }
@@ -238,7 +237,7 @@ impl<'s> Scan<'s> {
 
 /// The difference of a DC coefficient to its predictor.
 #[inline(always)]
-fn dc(bits: &mut Bits, bytes: &Bytes, table: &DcTable) -> Result<i32, NotMine> {
+fn difference(bits: &mut Bits, bytes: &Bytes, table: &DcTable) -> Result<i32, NotMine> {
     bits.refill(bytes);
     let mut entry = table.entries[bits.peek(DC_BITS) as usize];
     if entry.length() == 0 {
@@ -251,7 +250,13 @@ fn dc(bits: &mut Bits, bytes: &Bytes, table: &DcTable) -> Result<i32, NotMine> {
 
 /// The AC coefficients of a block. Returns the last position that is used, 0 where there are none.
 #[inline(always)]
-fn ac(bits: &mut Bits, bytes: &Bytes, table: &AcTable, limits: &[u16; 64], target: Target<'_>) -> Result<u8, NotMine> {
+fn read(
+    bits: &mut Bits,
+    bytes: &Bytes,
+    table: &AcTable,
+    limits: &[u16; 64],
+    target: Target<'_>,
+) -> Result<u8, NotMine> {
     let mut position = 1;
     'refills: loop {
         bits.refill(bytes);
@@ -285,7 +290,7 @@ fn ac(bits: &mut Bits, bytes: &Bytes, table: &AcTable, limits: &[u16; 64], targe
 
 /// Passes over the AC coefficients of a block.
 #[inline(always)]
-fn skip_ac(bits: &mut Bits, bytes: &Bytes, table: &AcTable) -> Result<(), NotMine> {
+fn skip(bits: &mut Bits, bytes: &Bytes, table: &AcTable) -> Result<(), NotMine> {
     let mut position = 1;
     'refills: loop {
         bits.refill(bytes);
