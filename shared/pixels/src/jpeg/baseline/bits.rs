@@ -20,7 +20,7 @@ enum End {
     Ahead,
     /// A marker, with its code.
     Marker(u8),
-    /// The file ends first.
+    /// The file ends first, or fill bytes follow.
     Missing,
 }
 
@@ -155,12 +155,13 @@ impl Window {
         for _ in 0..most.max(1) {
             let (byte, length) = match rest[at..] {
                 [0xFF, 0, ..] => (0xFF, 2),
-                [0xFF, code, ..] => {
-                    self.end = End::Marker(code);
+                // Behind fill bytes libjpeg looks for a marker, through zeroes and to the file's end.
+                [0xFF, 0xFF, ..] | [0xFF] | [] => {
+                    self.end = End::Missing;
                     break;
                 }
-                [0xFF] | [] => {
-                    self.end = End::Missing;
+                [0xFF, code, ..] => {
+                    self.end = End::Marker(code);
                     break;
                 }
                 [byte, ..] => (byte, 1),

@@ -187,6 +187,16 @@ fn large_images_have_the_pixels_of_libjpeg() {
     }
 }
 
+#[test]
+fn fill_bytes_behind_a_scan_are_left_to_libjpeg() {
+    let options = JpegOptions { layout: Layout::Gray, ..JpegOptions::default() };
+    let mut file = Sample { options, size: (16, 16), seed: 1, noise: 0 }.file();
+    *file.last_mut().unwrap() = 0xFF;
+    let (_, warnings) = by_libjpeg(&file, whole((16, 16))).unwrap();
+    assert_eq!(warnings, 1);
+    assert_eq!(by_us(&mut Decoder::new(Level::best()), &file, None, whole((16, 16))), Err(NotMine));
+}
+
 /// Random crops and a flip at a small size, as a function of the number.
 fn pipeline() -> Pipeline {
     let stages = vec![Stage::RandomResizedCrop { size: 24, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }];
