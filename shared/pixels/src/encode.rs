@@ -91,6 +91,8 @@ pub struct JpegOptions {
     pub arithmetic: bool,
     /// Rows of MCUs between restart markers, 0 for none.
     pub restart_rows: u32,
+    /// MCUs between restart markers, up to 65535, 0 for none; `restart_rows` goes before it.
+    pub restart_mcus: u32,
     /// EXIF orientation to say, 1 to 8. It does not turn the pixels.
     pub orientation: Option<u8>,
 }
@@ -105,6 +107,7 @@ impl Default for JpegOptions {
             optimize: false,
             arithmetic: false,
             restart_rows: 0,
+            restart_mcus: 0,
             orientation: None,
         }
     }
@@ -131,5 +134,6 @@ pub fn jpeg(pixels: &[u8], width: u32, height: u32, options: &JpegOptions) -> Re
     params.optimize = u32::from(options.optimize);
     params.arithmetic = u32::from(options.arithmetic);
     params.restart_rows = options.restart_rows;
+    params.restart_mcus = options.restart_mcus.min(u16::MAX.into());
     ffi::encode(params, EncodeInput { pixels, app1: &app1 })
 }

@@ -40,7 +40,7 @@ impl fmt::Debug for Fingerprint {
 }
 
 /// The images: every kind of decoding that has an own path.
-const IMAGES: [&[u8]; 6] = [
+pub(crate) const IMAGES: [&[u8]; 6] = [
     include_bytes!("fingerprint/420.jpg"),
     include_bytes!("fingerprint/444-odd.jpg"),
     include_bytes!("fingerprint/422-progressive.jpg"),

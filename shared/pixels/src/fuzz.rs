@@ -1,7 +1,9 @@
 //! What a fuzzer calls: everything that foreign bytes can reach, with the promises about it as assertions.
 
 use crate::draw::Draw;
+use crate::fingerprint::IMAGES;
 use crate::inspect::Verdict;
+use crate::jpeg::baseline::Checkpoints;
 use crate::pipeline::{Pipeline, Stage};
 use crate::preparer::Preparer;
 use crate::source::{Limits, Source};
@@ -31,10 +33,37 @@ pub fn decode(bytes: &[u8]) {
     let mut outs = [0, 255].map(|fill| vec![fill; pipeline.output().bytes()]);
     let outcomes = outs.each_mut().map(|out| preparer.prepare(Source::Encoded(bytes), &pipeline, draw, out));
     assert_eq!(outcomes[0], outcomes[1], "an outcome does not depend on what came before");
+    let mut by_libjpeg = vec![0; outs[0].len()];
+    let verdict = Preparer::by_libjpeg(LIMITS).prepare(Source::Encoded(bytes), &pipeline, draw, &mut by_libjpeg);
+    assert_eq!(outcomes[0], verdict, "which decoder it was cannot be told from an outcome");
+    assert!(verdict.is_err() || by_libjpeg == outs[0], "nor from the pixels");
+    if let Some(checkpoints) = Checkpoints::of(bytes, 3) {
+        assert_eq!(Checkpoints::from_bytes(&checkpoints.to_bytes()).as_ref(), Ok(&checkpoints));
+        let source = Source::Indexed { file: bytes, checkpoints: &checkpoints };
+        let outcome = preparer.prepare(source, &pipeline, draw, &mut by_libjpeg);
+        assert_eq!(outcome, outcomes[0], "nor whether all of a file was read that is intact");
+        assert!(outcome.is_err() || by_libjpeg == outs[0], "nor from the pixels");
+    }
     if outcomes[0].is_ok() {
         assert!(outs[0] == outs[1], "every pixel is written, and from the sample alone");
         assert!(described.is_ok(), "what decodes has a header");
     }
+}
+
+/// Reads `bytes` as checkpoints of one of the built-in images and decodes it from them.
+///
+/// # Panics
+/// Where checkpoints that are accepted do harm.
+pub fn checkpoints(bytes: &[u8]) {
+    let Some((first, bytes)) = bytes.split_first() else { return };
+    let files = IMAGES;
+    let file = files[usize::from(*first) % files.len()];
+    let Ok(checkpoints) = Checkpoints::from_bytes(bytes) else { return };
+    assert_eq!(Checkpoints::from_bytes(&checkpoints.to_bytes()).as_ref(), Ok(&checkpoints));
+    let pipeline = Pipeline { exif_orientation: false, stages: vec![Stage::CenterCrop { size: 17 }] };
+    let mut out = vec![0; pipeline.output().bytes()];
+    let source = Source::Indexed { file, checkpoints: &checkpoints };
+    let _ = Preparer::new(LIMITS).prepare(source, &pipeline, Draw::default(), &mut out);
 }
 
 /// Reads `text` as a pipeline's description.

@@ -5,7 +5,7 @@
 //! and from [`draw`]'s own rules. [`fingerprint()`] lets two machines compare their pixel paths,
 //! [`Preparer::inspect`] finds the files whose pixels could differ between machines, [`Normalize`] is the last stage.
 //!
-//! Within: `jpeg` (libjpeg-turbo behind a C shim), `raster` (other formats), `rows` (pixels in bands), `geometry` (boxes),
+//! Within: `jpeg` (a decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for all), `raster` (other formats), `rows` (pixels in bands), `geometry` (boxes),
 //! `passes` and `resize` (from bands to the output).
 //!
 //! Limits: [`Limits`] bounds each decode. Damaged or hostile bytes are a [`PixelError`].
@@ -30,12 +30,14 @@ mod raster;
 mod resize;
 mod rows;
 mod source;
+pub mod stages;
 pub mod synthetic;
 
 pub use draw::Draw;
 pub use error::{CorruptReason, PixelError};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use inspect::Verdict;
+pub use jpeg::baseline::{BadCheckpoints, Checkpoints};
 pub use normalize::{IMAGENET_MEAN, IMAGENET_STD, Normalize};
 pub use pipeline::{MAX_SAMPLE_BYTES, MAX_SIDE, MAX_STAGE_BYTES, MAX_STAGES, Pipeline, PipelineError, Shape, Stage};
 pub use preparer::{Prepared, Preparer};

@@ -3,13 +3,14 @@
 use crate::draw::Draw;
 use crate::error::PixelError;
 use crate::inspect::{self, Verdict};
+use crate::jpeg::baseline::{self, Checkpoints, Level};
 use crate::jpeg::{self, JpegRows, exif, ffi::Object};
 use crate::large;
 use crate::orient::Upright;
 use crate::passes::Passes;
 use crate::pipeline::Pipeline;
 use crate::raster;
-use crate::rows::{Interleaved, Planes};
+use crate::rows::{Interleaved, Planes, Rows};
 use crate::source::{Format, ImageInfo, Limits, Source};
 
 /// What there is to say about a prepared sample.
@@ -23,6 +24,8 @@ pub struct Prepared {
 /// Decodes and augments samples, one at a time. Keeps its scratch, so a worker keeps its preparer.
 pub struct Preparer {
     limits: Limits,
+    /// For most JPEGs, and libjpeg for the others.
+    baseline: Option<baseline::Decoder>,
     jpeg: Object,
     scratch: Scratch,
 }
@@ -46,7 +49,13 @@ const KEPT_SCRATCH_BYTES: usize = 2 << 20;
 impl Preparer {
     /// A decoder with these limits.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, jpeg: Object::new(), scratch: Scratch::default() }
+        let baseline = Some(baseline::Decoder::new(Level::best()));
+        Self { limits, baseline, jpeg: Object::new(), scratch: Scratch::default() }
+    }
+
+    /// One that leaves every JPEG to libjpeg: what the other is compared with.
+    pub(crate) fn by_libjpeg(limits: Limits) -> Self {
+        Self { baseline: None, ..Self::new(limits) }
     }
 
     /// The limits it was made with.
@@ -70,12 +79,16 @@ impl Preparer {
         assert_eq!(out.len(), pipeline.output().bytes(), "the output has the pipeline's shape");
         let outcome = match source {
             Source::Planar { width, height, bytes } => self.prepare_planar((width, height), bytes, pipeline, draw, out),
+            Source::Indexed { file, checkpoints } => self.prepare_jpeg(file, Some(checkpoints), pipeline, draw, out),
             Source::Encoded(file) => match Format::of(file)? {
-                Format::Jpeg => self.prepare_jpeg(file, pipeline, draw, out),
+                Format::Jpeg => self.prepare_jpeg(file, None, pipeline, draw, out),
                 format => self.prepare_raster(file, format, pipeline, draw, out),
             },
         };
         self.scratch.trim();
+        if let Some(baseline) = &mut self.baseline {
+            baseline.trim(KEPT_SCRATCH_BYTES);
+        }
         outcome
     }
 
@@ -96,23 +109,33 @@ impl Preparer {
     fn prepare_jpeg(
         &mut self,
         file: &[u8],
+        checkpoints: Option<&Checkpoints>,
         pipeline: &Pipeline,
         draw: Draw,
         out: &mut [u8],
     ) -> Result<Prepared, PixelError> {
-        let Scratch { band, upright, passes, .. } = &mut self.scratch;
-        // Before the open file, which holds the memory: it is dropped after it.
-        let _turn;
-        let opened = jpeg::open(&mut self.jpeg, file, self.limits, false)?;
-        _turn = large::turn(opened.header.whole_bytes());
-        let mut rows = JpegRows::new(opened, band);
-        match if pipeline.exif_orientation { exif::orientation(file) } else { 1 } {
-            1 => passes.run(&mut rows, pipeline, draw, self.limits, out)?,
-            orientation => {
-                let mut turned = Upright::new(&mut rows, orientation, upright, self.limits);
-                passes.run(&mut turned, pipeline, draw, self.limits, out)?;
+        let orientation = if pipeline.exif_orientation { exif::orientation(file) } else { 1 };
+        let Self { limits, baseline, jpeg, scratch: Scratch { band, upright, passes, .. } } = self;
+        let mut run = |rows: &mut dyn Rows| {
+            if orientation == 1 {
+                return passes.run(rows, pipeline, draw, *limits, out);
+            }
+            passes.run(&mut Upright::new(rows, orientation, upright, *limits), pipeline, draw, *limits, out)
+        };
+        if let Some(Ok(mut rows)) = baseline.as_mut().map(|baseline| baseline.open(file, checkpoints, band))
+            && limits.check_pixels(rows.size().0, rows.size().1).is_ok()
+        {
+            let outcome = run(&mut rows);
+            if !rows.gave_up() {
+                return outcome.map(|()| Prepared::default());
             }
         }
+        // Before the open file, which holds the memory: it is dropped after it.
+        let _turn;
+        let opened = jpeg::open(jpeg, file, *limits, false)?;
+        _turn = large::turn(opened.header.whole_bytes());
+        let mut rows = JpegRows::new(opened, band);
+        run(&mut rows)?;
         Ok(Prepared { warnings: rows.warnings() })
     }
 

@@ -42,7 +42,8 @@ pub(crate) fn bring_into_range(block: &mut [i16; 64], quant: &[u16; 64]) -> u32 
     before.iter().zip(block.iter()).filter(|(before, after)| before != after).count() as u32
 }
 
-fn is_in_range(block: &[i16; 64], quant: &[u16; 64]) -> bool {
+/// Whether every build decodes a block alike.
+pub(crate) fn is_in_range(block: &[i16; 64], quant: &[u16; 64]) -> bool {
     let mut sum = 0;
     let mut values = [0i64; 64];
     for ((value, &coefficient), &step) in values.iter_mut().zip(block).zip(quant) {
@@ -50,6 +51,17 @@ fn is_in_range(block: &[i16; 64], quant: &[u16; 64]) -> bool {
         sum += value.abs();
     }
     sum <= SURE_SUM || decodes_alike(&values)
+}
+
+/// The samples of a block in wide integers, if it decodes alike everywhere.
+#[cfg(test)]
+pub(crate) fn samples(block: &[i16; 64], quant: &[u16; 64]) -> Option<[u8; 64]> {
+    let values = std::array::from_fn(|i| i64::from(block[i]) * i64::from(quant[i]));
+    let columns: [[i64; 8]; 8] =
+        std::array::from_fn(|x| inverse(&std::array::from_fn(|v| values[8 * v + x]), CONST_BITS - PASS1_BITS));
+    let row = |y: usize| inverse(&std::array::from_fn(|x| columns[x][y]), CONST_BITS + PASS1_BITS + 3);
+    let sample = |value: i64| (value + 128).clamp(0, 255) as u8;
+    decodes_alike(&values).then(|| std::array::from_fn(|i| sample(row(i / 8)[i % 8])))
 }
 
 /// The inverse DCT in wide integers, with a look at every quantity that some build holds in 16 bits.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::PixelError;
+use crate::jpeg::baseline::Checkpoints;
 
 /// A sample's bytes.
 #[derive(Clone, Copy, Debug)]
@@ -10,6 +11,14 @@ use crate::error::PixelError;
 pub enum Source<'a> {
     /// A complete file of a known image format, told by its contents.
     Encoded(&'a [u8]),
+    /// A JPEG with places from which its decoding can go on, so that what a rectangle does not cover need not be read. Its pixels
+    /// are those of the file alone, if the file is intact and the checkpoints are its own.
+    Indexed {
+        /// The complete file.
+        file: &'a [u8],
+        /// What [`Checkpoints::of`] made of it.
+        checkpoints: &'a Checkpoints,
+    },
     /// 8-bit RGB in three planes, each `height` rows of `width`.
     Planar {
         /// Columns.

@@ -1,4 +1,5 @@
-//! JPEG by libjpeg-turbo: header, checks, and a rectangle of pixels in bands of rows.
+//! JPEG by libjpeg-turbo, for what [`baseline`] leaves to it and for every verdict: header, checks, and a rectangle of pixels in bands
+//! of rows.
 //!
 //! A rectangle is cut out while decoding: columns by `jpeg_crop_scanline` with one MCU of margin on both sides, because
 //! chroma is upsampled from its neighbours; rows above are skipped, rows below are never decoded. Block smoothing is off,
@@ -8,6 +9,7 @@
 //! up with gray, Pillow refuses. A file that lacks the end marker alone counts a warning. All other warnings of libjpeg
 //! are counted, as in torchvision.
 
+pub(crate) mod baseline;
 pub(crate) mod exif;
 pub(crate) mod ffi;
 

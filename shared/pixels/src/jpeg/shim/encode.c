@@ -48,6 +48,7 @@ static void configure(struct jpeg_compress_struct *cinfo, const struct ddlp_enco
     cinfo->optimize_coding = params->optimize != 0;
     cinfo->arith_code = params->arithmetic != 0;
     cinfo->restart_in_rows = (int)params->restart_rows;
+    cinfo->restart_interval = params->restart_mcus;
     if (params->progressive)
         jpeg_simple_progression(cinfo);
 }

@@ -70,6 +70,7 @@ struct ddlp_encode_params {
     uint32_t progressive;
     uint32_t optimize;
     uint32_t restart_rows;
+    uint32_t restart_mcus;
     uint32_t arithmetic;
     const uint8_t *app1;
     uint32_t app1_len;

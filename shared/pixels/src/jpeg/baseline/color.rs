@@ -1,0 +1,156 @@
+//! Rows of RGB from rows of components, as libjpeg's jdcolor.c has it: the factors of JFIF in 16 bits of fixed point, rounded once.
+
+/// 65536 × 1.402, 1.772, 0.34414 and 0.71414, rounded.
+const RED_CR: i32 = 91881;
+const BLUE_CB: i32 = 116_130;
+const GREEN_CB: i32 = 22554;
+const GREEN_CR: i32 = 46802;
+
+/// RGB of luma and colour differences.
+#[inline(always)]
+pub fn rgb_from_ycbcr(luma: &[u8], blue: &[u8], red: &[u8], out: &mut [u8]) {
+    let (pixels, _) = out.as_chunks_mut::<3>();
+    for (((pixel, &luma), &blue), &red) in pixels.iter_mut().zip(luma).zip(blue).zip(red) {
+        let (luma, cb, cr) = (i32::from(luma), i32::from(blue) - 128, i32::from(red) - 128);
+        let scaled = |sum: i32| (sum + (1 << 15)) >> 16;
+        let clamped = |value: i32| value.clamp(0, 255) as u8;
+        *pixel = [
+            clamped(luma + scaled(RED_CR * cr)),
+            clamped(luma + scaled(-GREEN_CB * cb - GREEN_CR * cr)),
+            clamped(luma + scaled(BLUE_CB * cb)),
+        ];
+    }
+}
+
+/// RGB of three planes.
+#[inline(always)]
+pub fn rgb_from_planes(red: &[u8], green: &[u8], blue: &[u8], out: &mut [u8]) {
+    let (pixels, _) = out.as_chunks_mut::<3>();
+    for (((pixel, &red), &green), &blue) in pixels.iter_mut().zip(red).zip(green).zip(blue) {
+        *pixel = [red, green, blue];
+    }
+}
+
+/// RGB of luma alone.
+#[inline(always)]
+pub fn rgb_from_gray(luma: &[u8], out: &mut [u8]) {
+    let (pixels, _) = out.as_chunks_mut::<3>();
+    for (pixel, &luma) in pixels.iter_mut().zip(luma) {
+        *pixel = [luma; 3];
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub mod x86 {
+    //! The same by AVX2, 32 pixels at a time. The last ones of a row overlap those before them.
+
+    use std::arch::x86_64::*;
+
+    use zerocopy::transmute;
+
+    use super::{BLUE_CB, GREEN_CB, GREEN_CR, RED_CR};
+
+    const PIXELS: usize = 32;
+
+    /// See [`super::rgb_from_ycbcr`].
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub fn rgb_from_ycbcr(luma: &[u8], blue: &[u8], red: &[u8], out: &mut [u8]) {
+        let width = luma.len().min(blue.len()).min(red.len()).min(out.len() / 3);
+        if width < PIXELS {
+            return super::rgb_from_ycbcr(luma, blue, red, out);
+        }
+        let mut x = 0;
+        while x < width {
+            let at = x.min(width - PIXELS);
+            let load = |row: &[u8]| -> __m256i {
+                let samples: [u8; PIXELS] = *row[at..].first_chunk().expect("32 samples are left");
+                transmute!(samples)
+            };
+            let planes = colors(load(luma), load(blue), load(red));
+            let pixels: [u8; 3 * PIXELS] = transmute!(interleaved(planes));
+            out[3 * at..3 * (at + PIXELS)].copy_from_slice(&pixels);
+            x += PIXELS;
+        }
+    }
+
+    /// Red, green and blue of 32 pixels.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn colors(luma: __m256i, blue: __m256i, red: __m256i) -> [__m256i; 3] {
+        let zero = _mm256_setzero_si256();
+        let low = |samples| _mm256_unpacklo_epi8(samples, zero);
+        let high = |samples| _mm256_unpackhi_epi8(samples, zero);
+        let low = half(low(luma), low(blue), low(red));
+        let high = half(high(luma), high(blue), high(red));
+        std::array::from_fn(|i| _mm256_packus_epi16(low[i], high[i]))
+    }
+
+    /// Those of 16 pixels, before they are clamped.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn half(luma: __m256i, blue: __m256i, red: __m256i) -> [__m256i; 3] {
+        let center = _mm256_set1_epi16(128);
+        let (cb, cr) = (_mm256_sub_epi16(blue, center), _mm256_sub_epi16(red, center));
+        let (cb2, cr2) = (_mm256_add_epi16(cb, cb), _mm256_add_epi16(cr, cr));
+        // (x × f + 2^15) >> 16 by a product's upper half: floor((floor(2 × x × f / 2^16) + 1) / 2).
+        let scaled = |twice: __m256i, factor: i32| {
+            let product = _mm256_mulhi_epi16(twice, _mm256_set1_epi16(factor as i16));
+            _mm256_srai_epi16::<1>(_mm256_add_epi16(product, _mm256_set1_epi16(1)))
+        };
+        // Whole multiples of 2^16 are taken out of the factors, so that the rest fits 16 bits.
+        let red = _mm256_add_epi16(cr, scaled(cr2, const { RED_CR - (1 << 16) }));
+        let blue = _mm256_add_epi16(cb2, scaled(cb2, const { BLUE_CB - (2 << 16) }));
+        let factors = const { (-GREEN_CB & 0xFFFF) | ((1 << 16) - GREEN_CR) << 16 };
+        let green = |pairs: __m256i| {
+            let sum = _mm256_madd_epi16(pairs, _mm256_set1_epi32(factors));
+            _mm256_srai_epi32::<16>(_mm256_add_epi32(sum, _mm256_set1_epi32(1 << 15)))
+        };
+        let green = _mm256_packs_epi32(green(_mm256_unpacklo_epi16(cb, cr)), green(_mm256_unpackhi_epi16(cb, cr)));
+        let green = _mm256_sub_epi16(green, cr);
+        [red, green, blue].map(|difference| _mm256_add_epi16(luma, difference))
+    }
+
+    /// Which byte of a plane's 16 goes to each of 16 bytes of pixels, from `first` on; 0x80 for those of the other planes.
+    const fn places(plane: usize, first: usize) -> [u8; 32] {
+        let mut places = [0x80; 32];
+        let mut i = 0;
+        while i < 16 {
+            if (first + i) % 3 == plane {
+                places[i] = ((first + i) / 3) as u8;
+                places[16 + i] = places[i];
+            }
+            i += 1;
+        }
+        places
+    }
+
+    const PLACES: [[[u8; 32]; 3]; 3] = {
+        let mut all = [[[0; 32]; 3]; 3];
+        let mut i = 0;
+        while i < 9 {
+            all[i / 3][i % 3] = places(i % 3, 16 * (i / 3));
+            i += 1;
+        }
+        all
+    };
+
+    /// 32 pixels of three planes, one behind the other.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn interleaved(planes: [__m256i; 3]) -> [__m256i; 3] {
+        // 16 bytes of the left 16 pixels, and as many of the right ones.
+        let [a, b, c] = PLACES.map(|places| {
+            let [red, green, blue] = std::array::from_fn(|plane| {
+                let places: __m256i = transmute!(places[plane]);
+                _mm256_shuffle_epi8(planes[plane], places)
+            });
+            _mm256_or_si256(_mm256_or_si256(red, green), blue)
+        });
+        [
+            _mm256_permute2x128_si256::<0x20>(a, b),
+            _mm256_permute2x128_si256::<0x30>(c, a),
+            _mm256_permute2x128_si256::<0x31>(b, c),
+        ]
+    }
+}

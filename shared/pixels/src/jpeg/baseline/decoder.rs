@@ -1,0 +1,297 @@
+//! Decoding a file: its tables, and the pixels of a rectangle.
+
+use super::NotMine;
+use super::bits::{Place, Window};
+use super::checkpoints::Checkpoints;
+use super::header::{self, Component, Header, ZIGZAG};
+use super::huffman::{AcTable, DcTable};
+use super::idct::{self, Strip};
+use super::level::Level;
+use super::output::Output;
+use super::pixels;
+use super::region::{Plane, Region};
+use super::scan::{BLOCK, Coding, Layout, MCU_BLOCKS, ROOM, Scan};
+use crate::error::PixelError;
+use crate::rows::{Rect, Rows, Sink};
+
+/// MCUs whose coefficients are read before they are transformed: an even number, since blocks are transformed in pairs.
+const GROUP: u32 = 16;
+/// Tables that are kept for files to come: many have those of the standard's annex K.
+const KEPT_CODINGS: usize = 4;
+
+/// What decoding needs, kept from file to file.
+pub struct Decoder {
+    level: Level,
+    window: Window,
+    codings: Vec<Kept>,
+    coefficients: Vec<i16>,
+    lasts: Vec<u8>,
+    /// Samples of two rows of MCUs for each component.
+    planes: [Vec<u8>; 3],
+    pixels: pixels::Scratch,
+}
+
+/// Look-up tables, and what they were made of.
+struct Kept {
+    bytes: Vec<u8>,
+    coding: Coding,
+}
+
+impl Decoder {
+    pub fn new(level: Level) -> Self {
+        Self {
+            level,
+            window: Window::default(),
+            codings: Vec::new(),
+            coefficients: vec![0; (GROUP as usize * MCU_BLOCKS + ROOM) * BLOCK],
+            lasts: vec![0; GROUP as usize * MCU_BLOCKS],
+            planes: Default::default(),
+            pixels: pixels::Scratch::default(),
+        }
+    }
+
+    /// Opens a file, if it is one for this decoder as far as its header says.
+    pub fn open<'a>(
+        &'a mut self,
+        file: &'a [u8],
+        checkpoints: Option<&'a Checkpoints>,
+        band: &'a mut Vec<u8>,
+    ) -> Result<BaselineRows<'a>, NotMine> {
+        let header = header::parse(file)?;
+        let codings = self.codings(&header.components)?;
+        let layout = Layout::new(&header);
+        let checkpoints = checkpoints.filter(|checkpoints| checkpoints.fit(&header));
+        Ok(BaselineRows {
+            decoder: self,
+            header,
+            layout,
+            codings,
+            checkpoints,
+            band,
+            gave_up: false,
+            depth: Depth::Pixels,
+        })
+    }
+
+    /// The indices of the components' tables, which are made if they are none of those that are kept.
+    fn codings(&mut self, components: &[Component<'_>]) -> Result<[usize; 3], NotMine> {
+        let mut codings = [0; 3];
+        for (number, part) in components.iter().enumerate() {
+            let bytes = [&part.dc.counts, part.dc.symbols, &part.ac.counts, part.ac.symbols].concat();
+            codings[number] = match self.codings.iter().position(|kept| kept.bytes == bytes) {
+                Some(index) => index,
+                None => {
+                    let coding = Coding { dc: DcTable::new(&part.dc)?, ac: AcTable::new(&part.ac)? };
+                    self.keep(Kept { bytes, coding }, &codings[..number])
+                }
+            };
+        }
+        Ok(codings)
+    }
+
+    /// Keeps tables in a free place, or in that of others that are not in use.
+    fn keep(&mut self, kept: Kept, in_use: &[usize]) -> usize {
+        match (0..KEPT_CODINGS).rev().find(|index| !in_use.contains(index)) {
+            Some(index) if self.codings.len() == KEPT_CODINGS => {
+                self.codings[index] = kept;
+                index
+            }
+            _ => {
+                self.codings.push(kept);
+                self.codings.len() - 1
+            }
+        }
+    }
+
+    /// Gives back scratch that is larger than `kept`.
+    pub fn trim(&mut self, kept: usize) {
+        for plane in &mut self.planes {
+            if plane.capacity() > kept {
+                *plane = Vec::new();
+            }
+        }
+    }
+}
+
+/// How far decoding goes: all the way, but for benches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+pub enum Depth {
+    /// To coefficients.
+    Entropy,
+    /// To the samples of each component.
+    Samples,
+    /// To pixels.
+    Pixels,
+}
+
+/// The pixels of a file.
+pub struct BaselineRows<'a> {
+    decoder: &'a mut Decoder,
+    header: Header<'a>,
+    layout: Layout,
+    codings: [usize; 3],
+    checkpoints: Option<&'a Checkpoints>,
+    band: &'a mut Vec<u8>,
+    gave_up: bool,
+    /// How far they are made.
+    pub depth: Depth,
+}
+
+/// Why reading ends early.
+pub enum Stop {
+    /// The file is for libjpeg.
+    NotMine,
+    /// Who takes the pixels failed.
+    Sink(PixelError),
+}
+
+impl From<NotMine> for Stop {
+    fn from(NotMine: NotMine) -> Self {
+        Self::NotMine
+    }
+}
+
+impl Rows for BaselineRows<'_> {
+    fn size(&self) -> (u32, u32) {
+        (self.header.width, self.header.height)
+    }
+
+    fn read(&mut self, rect: Rect, sink: Sink<'_>) -> Result<(), PixelError> {
+        self.region(rect, sink).map_err(|stop| match stop {
+            Stop::Sink(error) => error,
+            Stop::NotMine => {
+                self.gave_up = true;
+                PixelError::Unsupported { message: "a file for libjpeg".into() }
+            }
+        })
+    }
+}
+
+impl BaselineRows<'_> {
+    /// Whether reading failed because the file is for libjpeg. The error and the bands that were handed out are of no use then.
+    pub fn gave_up(&self) -> bool {
+        self.gave_up
+    }
+
+    /// How many components it has.
+    pub fn components(&self) -> u32 {
+        self.header.components.len() as u32
+    }
+
+    /// Passes over the whole scan and tells where every `every`th MCU of a row begins. Returns the columns and rows of MCUs.
+    pub fn walk(&mut self, every: u32, mut visit: impl FnMut(Place, [i32; 3])) -> Result<(u32, u32), NotMine> {
+        let (columns, rows) = self.header.mcus();
+        let Decoder { level, window, codings, .. } = &mut *self.decoder;
+        let codings = self.codings.map(|index| &codings[index].coding);
+        let mut scan = Scan::new(self.header.scan, &self.layout, codings, *level, window);
+        scan.follow();
+        for _ in 0..rows {
+            let mut column = 0;
+            while column < columns {
+                let (place, predictors) = scan.place()?;
+                visit(place, predictors);
+                let run = every.min(columns - column);
+                scan.skip(run)?;
+                column += run;
+            }
+        }
+        Ok((columns, rows))
+    }
+
+    fn region(&mut self, rect: Rect, sink: Sink<'_>) -> Result<(), Stop> {
+        let header = &self.header;
+        let region = Region::new(header, rect);
+        let (across, down) = (u32::from(header.sampling.across), u32::from(header.sampling.down));
+        let Decoder { level, window, codings, coefficients, lasts, planes: samples, pixels } = &mut *self.decoder;
+        let codings = self.codings.map(|index| &codings[index].coding);
+        let mut parts: [Part; 3] = std::array::from_fn(|part| {
+            let blocks = if part == 0 { (across, down) } else { (1, 1) };
+            let factors = if part == 0 { (1, 1) } else { (across, down) };
+            let size = (header.width.div_ceil(factors.0), header.height.div_ceil(factors.1));
+            Part { blocks, plane: Plane::new(&region, blocks, size), quant: [1; 64] }
+        });
+        for ((part, component), samples) in parts.iter_mut().zip(&header.components).zip(samples.iter_mut()) {
+            for (&at, &step) in ZIGZAG.iter().zip(component.quant) {
+                part.quant[usize::from(at)] = step.into();
+            }
+            if samples.len() < part.plane.bytes() {
+                samples.resize(part.plane.bytes(), 0);
+            }
+        }
+        let parts = &parts[..header.components.len()];
+        let mut planes = parts.iter().map(|part| part.plane);
+        let planes = std::array::from_fn(|_| planes.next().unwrap_or(parts[0].plane));
+        let mut output = Output::new(header, &region, planes, *level, pixels, self.band);
+
+        let mut scan = Scan::new(header.scan, &self.layout, codings, *level, window);
+        let (mcus, _) = header.mcus();
+        if self.checkpoints.is_none() {
+            (0..region.rows.start).try_for_each(|_| scan.skip(mcus))?;
+        }
+        for row in region.rows.clone() {
+            let mut column = 0;
+            if let Some(checkpoint) = self.checkpoints.map(|points| points.before(row, region.columns.start)) {
+                let mcu = u64::from(row) * u64::from(mcus) + u64::from(checkpoint.column);
+                scan.seek(mcu, checkpoint.place, checkpoint.predictors);
+                column = checkpoint.column;
+            }
+            scan.skip(region.columns.start - column)?;
+            column = region.columns.start;
+            while column < region.columns.end {
+                let group = (region.columns.end - column).min(GROUP);
+                scan.read(group, coefficients, lasts)?;
+                let at = (row, column - region.columns.start);
+                if self.depth >= Depth::Samples {
+                    transform(*level, parts, (coefficients, lasts), group, samples, at)?;
+                }
+                column += group;
+            }
+            if self.checkpoints.is_none() {
+                scan.skip(mcus - column)?;
+            }
+            for (part, samples) in parts.iter().zip(samples.iter_mut()).skip(1) {
+                part.plane.repeat_edges(samples, row);
+            }
+            if self.depth == Depth::Pixels {
+                output.emit(samples, row, sink)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A component.
+struct Part {
+    /// Its blocks in an MCU, across and down.
+    blocks: (u32, u32),
+    plane: Plane,
+    /// Quantisation steps by rows.
+    quant: [i16; 64],
+}
+
+/// Transforms MCUs into the planes, from a column of MCUs of the region on.
+fn transform(
+    level: Level,
+    parts: &[Part],
+    (coefficients, lasts): (&[i16], &[u8]),
+    mcus: u32,
+    samples: &mut [Vec<u8>; 3],
+    (row, column): (u32, u32),
+) -> Result<(), NotMine> {
+    let per_mcu = parts.iter().map(|part| part.blocks.0 * part.blocks.1).sum::<u32>() as usize;
+    let mut first = 0;
+    for (part, samples) in parts.iter().zip(samples) {
+        let (across, down) = part.blocks;
+        for y in 0..down {
+            let blocks = (mcus * across) as usize;
+            let across = across as usize;
+            let strip = Strip { coefficients, lasts, first, per_mcu, across, blocks, quant: &part.quant };
+            let at = part.plane.row((row * down + y) as usize * 8) + column as usize * across * 8;
+            if !idct::transform(level, &strip, &mut samples[at..], part.plane.stride) {
+                return Err(NotMine);
+            }
+            first += across;
+        }
+    }
+    Ok(())
+}

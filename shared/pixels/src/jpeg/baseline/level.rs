@@ -1,0 +1,45 @@
+//! Which vector instructions this machine has.
+
+/// A set of vector instructions that the transforms of pixels are built for.
+#[derive(Clone, Copy, Debug)]
+pub enum Level {
+    /// AVX2 and BMI2 on x86-64.
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2),
+    /// SSE4.1 on x86-64.
+    #[cfg(target_arch = "x86_64")]
+    Sse41(Sse41),
+    /// What the compiler's target always has: NEON on aarch64, SSE2 on x86-64.
+    Base,
+}
+
+/// Says that this processor has AVX2, BMI1 and BMI2.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug)]
+pub struct Avx2(());
+
+/// Says that this processor has SSE4.1.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug)]
+pub struct Sse41(());
+
+impl Level {
+    /// Those that this machine can run, the best first.
+    pub fn all() -> impl Iterator<Item = Self> {
+        #[cfg(target_arch = "x86_64")]
+        let special = {
+            let has_bmi = is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2");
+            let avx2 = (is_x86_feature_detected!("avx2") && has_bmi).then_some(Self::Avx2(Avx2(())));
+            let sse41 = is_x86_feature_detected!("sse4.1").then_some(Self::Sse41(Sse41(())));
+            [avx2, sse41].into_iter().flatten()
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let special = std::iter::empty();
+        special.chain([Self::Base])
+    }
+
+    /// The best that this machine can run.
+    pub fn best() -> Self {
+        Self::all().next().unwrap_or(Self::Base)
+    }
+}

@@ -1,0 +1,100 @@
+//! Rows of pixels out of planes of samples, handed out in bands.
+
+use super::decoder::Stop;
+use super::header::{Color, Header};
+use super::level::Level;
+use super::pixels::{self, Row, Samples};
+use super::region::{Plane, Region};
+use crate::rows::{Band, Sink};
+
+/// Bytes that a band of rows aims at, so that it stays in a core's cache.
+const BAND_BYTES: usize = 128 << 10;
+
+/// The pixels of a rectangle, on their way.
+pub struct Output<'o> {
+    pub header: &'o Header<'o>,
+    pub region: &'o Region,
+    pub planes: [Plane; 3],
+    pub level: Level,
+    pub scratch: &'o mut pixels::Scratch,
+    pub band: &'o mut Vec<u8>,
+    /// Rows of the rectangle that have been handed out, and that are in the band.
+    done: u32,
+    waiting: u32,
+}
+
+impl<'o> Output<'o> {
+    pub fn new(
+        header: &'o Header<'o>,
+        region: &'o Region,
+        planes: [Plane; 3],
+        level: Level,
+        scratch: &'o mut pixels::Scratch,
+        band: &'o mut Vec<u8>,
+    ) -> Self {
+        Self { header, region, planes, level, scratch, band, done: 0, waiting: 0 }
+    }
+
+    /// Makes what pixels can be made once a row of MCUs is transformed, and hands them out where they fill a band.
+    pub fn emit(&mut self, samples: &[Vec<u8>; 3], mcu_row: u32, sink: Sink<'_>) -> Result<(), Stop> {
+        let rect = self.region.rect;
+        let bytes = rect.width as usize * 3;
+        let (_, mcu_height) = self.header.mcu_size();
+        let most = u32::try_from(BAND_BYTES / bytes).unwrap_or(u32::MAX).max(mcu_height).min(rect.height);
+        if self.band.len() < bytes * most as usize {
+            self.band.resize(bytes * most as usize, 0);
+        }
+        // The last row of samples waits for the one below it.
+        let below = (mcu_row + 1) * mcu_height - u32::from(self.region.filters_rows);
+        let is_last = mcu_row + 1 == self.region.rows.end;
+        let end = if is_last { rect.height } else { below.saturating_sub(rect.y).min(rect.height) };
+        while self.done + self.waiting < end {
+            let y = rect.y + self.done + self.waiting;
+            let row = self.row(samples, y);
+            let out = &mut self.band[self.waiting as usize * bytes..][..bytes];
+            pixels::rgb(self.level, &row, self.scratch, out);
+            self.waiting += 1;
+            if self.waiting == most || self.done + self.waiting == rect.height {
+                let pixels = &self.band[..self.waiting as usize * bytes];
+                let band = Band { y: self.done, rows: self.waiting, columns: rect.width, left: 0, pixels };
+                sink(band).map_err(Stop::Sink)?;
+                self.done += self.waiting;
+                self.waiting = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// The samples of a row of pixels.
+    fn row<'s>(&self, samples: &'s [Vec<u8>; 3], y: u32) -> Row<'s> {
+        let rect = self.region.rect;
+        let (x, width) = (rect.x as isize, rect.width as usize);
+        let first = self.planes[0].samples(&samples[0], y as isize, x, width);
+        let color = self.header.color;
+        if color == Color::Gray {
+            return Row { color, first, lead: 0, others: [Samples::Each(&[]); 2] };
+        }
+        let lead = if self.header.sampling.across == 2 { (x % 2) as usize } else { 0 };
+        let other = |part: usize| self.samples(&self.planes[part], &samples[part], y, lead + width);
+        Row { color, first, lead, others: [other(1), other(2)] }
+    }
+
+    /// What `width` pixels need of the second or third component, from the rectangle's first column or the one before it on.
+    fn samples<'s>(&self, plane: &Plane, bytes: &'s [u8], y: u32, width: usize) -> Samples<'s> {
+        let sampling = self.header.sampling;
+        let x = self.region.rect.x as isize / sampling.across as isize;
+        let count = width.div_ceil(usize::from(sampling.across));
+        let near = y as isize / sampling.down as isize;
+        let is_upper = y.is_multiple_of(2);
+        let far = if is_upper { near - 1 } else { near + 1 };
+        let plain = |y: isize| plane.samples(bytes, y, x, count);
+        let wide = |y: isize| plane.samples(bytes, y, x - 1, count + 2);
+        match (sampling.across, self.region.filters_columns, self.region.filters_rows) {
+            (1, _, false) => Samples::Each(plain(near)),
+            (1, _, true) => Samples::Down { near: plain(near), far: plain(far), is_upper },
+            (_, false, _) => Samples::Repeated(plain(near)),
+            (_, true, false) => Samples::Across(wide(near)),
+            (_, true, true) => Samples::Both { near: wide(near), far: wide(far) },
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! One row of pixels from the rows of its components.
+
+use super::color;
+use super::header::Color;
+use super::level::Level;
+use super::upsample;
+
+/// The samples of the second or third component that a row of pixels needs.
+#[derive(Clone, Copy)]
+pub enum Samples<'a> {
+    /// One for each pixel.
+    Each(&'a [u8]),
+    /// Rows halved: the row that holds the pixels and the one that is next to them, above them or not.
+    Down { near: &'a [u8], far: &'a [u8], is_upper: bool },
+    /// Columns halved: those of the pixels with one neighbour on each side.
+    Across(&'a [u8]),
+    /// Columns and rows halved, both rows with neighbours.
+    Both { near: &'a [u8], far: &'a [u8] },
+    /// Columns halved in an image of less than three of them.
+    Repeated(&'a [u8]),
+}
+
+/// What a row of pixels is made of.
+pub struct Row<'a> {
+    pub color: Color,
+    pub first: &'a [u8],
+    /// Pixels that the other components' samples have before the row's first one: 0 or 1.
+    pub lead: usize,
+    pub others: [Samples<'a>; 2],
+}
+
+/// Reusable rows at full width.
+#[derive(Default)]
+pub struct Scratch {
+    full: [Vec<u8>; 2],
+    sums: Vec<u16>,
+}
+
+/// Makes a row of RGB.
+pub fn rgb(level: Level, row: &Row<'_>, scratch: &mut Scratch, out: &mut [u8]) {
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: an `Avx2` is made only where the processor has AVX2.
+        Level::Avx2(_) => unsafe { rgb_avx2(row, scratch, out) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: an `Sse41` is made only where the processor has SSE4.1.
+        Level::Sse41(_) => unsafe { rgb_sse41(row, scratch, out) },
+        Level::Base => rgb_with(row, scratch, out, color::rgb_from_ycbcr),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn rgb_avx2(row: &Row<'_>, scratch: &mut Scratch, out: &mut [u8]) {
+    rgb_with(row, scratch, out, |luma, blue, red, out| color::x86::rgb_from_ycbcr(luma, blue, red, out));
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "sse4.1")]
+fn rgb_sse41(row: &Row<'_>, scratch: &mut Scratch, out: &mut [u8]) {
+    rgb_with(row, scratch, out, color::rgb_from_ycbcr);
+}
+
+#[inline(always)]
+fn rgb_with(row: &Row<'_>, scratch: &mut Scratch, out: &mut [u8], convert: impl Fn(&[u8], &[u8], &[u8], &mut [u8])) {
+    if row.color == Color::Gray {
+        return color::rgb_from_gray(row.first, out);
+    }
+    let Scratch { full: [second, third], sums } = scratch;
+    let width = row.lead + row.first.len();
+    let second = full(row.others[0], width, second, sums);
+    let third = full(row.others[1], width, third, sums);
+    let (second, third) = (&second[row.lead..width], &third[row.lead..width]);
+    match row.color {
+        Color::Rgb => color::rgb_from_planes(row.first, second, third, out),
+        _ => convert(row.first, second, third, out),
+    }
+}
+
+/// The samples at full width.
+#[inline(always)]
+fn full<'a>(samples: Samples<'a>, width: usize, buffer: &'a mut Vec<u8>, sums: &mut Vec<u16>) -> &'a [u8] {
+    let even = width.next_multiple_of(2);
+    if let Samples::Each(samples) = samples {
+        return samples;
+    }
+    if buffer.len() < even {
+        buffer.resize(even, 0);
+        sums.resize(even / 2 + 2, 0);
+    }
+    let out = &mut buffer[..even];
+    match samples {
+        Samples::Each(_) => {}
+        Samples::Down { near, far, is_upper } => upsample::down(near, far, is_upper, out),
+        Samples::Across(samples) => upsample::across(samples, out),
+        Samples::Both { near, far } => {
+            if sums.len() < near.len() {
+                sums.resize(near.len(), 0);
+            }
+            let sums = &mut sums[..near.len()];
+            upsample::blend(near, far, sums);
+            upsample::across_sums(sums, out);
+        }
+        Samples::Repeated(samples) => upsample::repeat(samples, out),
+    }
+    out
+}

@@ -1,0 +1,80 @@
+//! What a bench calls: the stages of decoding one JPEG, each for itself.
+//!
+//! The functions panic where a file is none that the decoder takes: they measure good ones.
+
+use crate::draw::Draw;
+use crate::geometry;
+pub use crate::jpeg::baseline::Depth;
+use crate::jpeg::baseline::{Checkpoints, Decoder, Level};
+use crate::jpeg::ffi::Object;
+use crate::jpeg::{self, JpegRows};
+use crate::pipeline::Pipeline;
+use crate::rows::{Band, Rect, Rows};
+use crate::source::Limits;
+
+/// Decoders and scratch.
+pub struct Stages {
+    libjpeg: Object,
+    baseline: Decoder,
+    band: Vec<u8>,
+}
+
+/// A rectangle of an image: x, y, width, height.
+pub type Cut = (u32, u32, u32, u32);
+
+impl Default for Stages {
+    fn default() -> Self {
+        Self { libjpeg: Object::new(), baseline: Decoder::new(Level::best()), band: Vec::new() }
+    }
+}
+
+impl Stages {
+    fn size(&mut self, file: &[u8]) -> (u32, u32) {
+        let header = self.libjpeg.open(file, Limits::default(), false).expect("a good file").header;
+        (header.width, header.height)
+    }
+
+    /// All of an image.
+    pub fn whole(&mut self, file: &[u8]) -> Cut {
+        let (width, height) = self.size(file);
+        (0, 0, width, height)
+    }
+
+    /// What the first stage of a pipeline cuts out of an image.
+    pub fn cut(&mut self, file: &[u8], pipeline: &Pipeline, draw: Draw) -> Cut {
+        let size = self.size(file);
+        let window = geometry::steps(pipeline, size, draw).expect("a pipeline for this image")[0].window;
+        assert!(window.lies_within(size));
+        (window.x as u32, window.y as u32, window.width, window.height)
+    }
+
+    /// Whether the decoder takes a file by its header.
+    pub fn takes(&mut self, file: &[u8]) -> bool {
+        self.baseline.open(file, None, &mut self.band).is_ok()
+    }
+
+    /// Decodes by libjpeg.
+    pub fn libjpeg(&mut self, file: &[u8], part: Cut) -> u64 {
+        let opened = jpeg::open(&mut self.libjpeg, file, Limits::default(), false).expect("a good file");
+        drain(&mut JpegRows::new(opened, &mut self.band), part)
+    }
+
+    /// Decodes by the decoder of this crate.
+    pub fn baseline(&mut self, file: &[u8], part: Cut, checkpoints: Option<&Checkpoints>, depth: Depth) -> u64 {
+        let mut rows = self.baseline.open(file, checkpoints, &mut self.band).expect("a good file");
+        rows.depth = depth;
+        drain(&mut rows, part)
+    }
+}
+
+/// Takes the bands and one byte of each.
+fn drain(rows: &mut dyn Rows, part: Cut) -> u64 {
+    let mut sum = 0;
+    let mut sink = |band: Band<'_>| {
+        sum += u64::from(band.pixels[0]);
+        Ok(())
+    };
+    let (x, y, width, height) = part;
+    rows.read(Rect { x, y, width, height }, &mut sink).expect("a good file");
+    sum
+}
