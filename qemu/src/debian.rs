@@ -8,7 +8,7 @@
 //! A person who administers such a system has a shell by a unit of this module, on each of QEMU's virtio-serial ports.
 
 use crate::disk;
-use crate::packages::{Arch, Packages, said};
+use crate::packages::{Arch, Packages, said, said_to};
 use crate::shell::SHELLS;
 use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
@@ -140,7 +140,7 @@ fn unpack(deb: &Path, root: &Path) -> Result<String> {
     // Folders that are links here are links to what Debian has merged into /usr.
     let mut tar = Command::new("tar");
     tar.args(["--extract", "--verbose", "--quoting-style=literal", "--keep-directory-symlink", "--directory"]);
-    let listed = said(tar.arg(root).stdin(archive));
+    let listed = said_to(tar.arg(root), archive.into());
     let status = content.wait()?;
     let listed = String::from_utf8(listed?.stdout).context("a file's name")?;
     ensure!(status.success(), "dpkg-deb: {status}");

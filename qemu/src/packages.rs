@@ -7,7 +7,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// Seconds that a program may take: fetching, or building everything.
 const PROGRAM_PATIENCE: &str = "3600";
@@ -192,6 +192,11 @@ fn archive_name(line: &str) -> Option<String> {
 
 /// Runs a program to its end; what it said is the error.
 pub(crate) fn said(command: &Command) -> Result<Output> {
+    said_to(command, Stdio::null())
+}
+
+/// The same with something on its standard input.
+pub(crate) fn said_to(command: &Command, input: Stdio) -> Result<Output> {
     let program = command.get_program().to_string_lossy().into_owned();
     // Nothing that is waited for waits for ever, as a mirror may be silent, or stays when this process is killed.
     let mut limited = Command::new(crate::programs::need("setpriv", "util-linux")?);
@@ -205,7 +210,7 @@ pub(crate) fn said(command: &Command) -> Result<Output> {
     if let Some(folder) = command.get_current_dir() {
         limited.current_dir(folder);
     }
-    let output = limited.output().with_context(|| format!("cannot run {program}"))?;
+    let output = limited.stdin(input).output().with_context(|| format!("cannot run {program}"))?;
     ensure!(output.status.code() != Some(124), "{program} did not end within {PROGRAM_PATIENCE} s");
     if !output.status.success() {
         bail!("{program} failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
