@@ -138,6 +138,25 @@ fn a_damaged_payload_is_found_and_prepared_again() {
 }
 
 #[test]
+fn a_drive_whose_results_are_never_right_is_given_up() {
+    let scene = Scene::new();
+    let proxy = Proxy::start(scene.agent.address(), |pdu: &mut Pdu<'_>| {
+        if pdu.kind() == C2H_DATA && pdu.is_result_read() && pdu.bytes.len() > 100_000 {
+            pdu.bytes[90_000] ^= 0x10;
+        }
+        Fate::Pass
+    });
+    let builder = scene.builder(Strategy::Wrr, scene.agent.url_by(&proxy.address())).epochs(8);
+    // So slow a consumer that the drive is back before the CPU has made everything.
+    let run = Run::with(builder, |_, _| std::thread::sleep(Duration::from_millis(10)));
+    run.assert_exactly_once(8, SAMPLES.into());
+    assert_eq!(run.drive_batches(), 0);
+    // Three times eight results in a row; connected anew between.
+    let kinds = ["damaged", "lost", "rejoined", "refused"].map(|kind| run.faults(kind));
+    assert_eq!((kinds[0] >= 24, kinds[1], kinds[2], kinds[3]), (true, 3, 2, 1), "{:?}", run.report.faults);
+}
+
+#[test]
 fn an_agent_ten_times_slower_than_it_was_is_survived() {
     for strategy in TWO_ENDED {
         let scene = Scene::new();

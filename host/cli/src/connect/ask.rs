@@ -25,7 +25,9 @@ pub fn drives(place: &str, host: &HostIdentity) -> anyhow::Result<Vec<Peer>> {
         // Something else may have the port of discovery, or another drive alone.
         match tcp::discover(target) {
             Ok(log) => match named(&target.address, &log) {
-                Ok(drives) => return Ok(drives),
+                Ok(drives) => {
+                    return Ok(drives.into_iter().map(|drive| drive.found_at(&target.address)).collect());
+                }
                 Err(error) => told = Some(error),
             },
             Err(error @ (DriverError::Lost { .. } | DriverError::TimedOut { .. })) => silent = Some(error),
@@ -75,7 +77,7 @@ fn named(address: &str, log: &[Discovered]) -> anyhow::Result<Vec<Peer>> {
         if let Some(place) = &entry.address
             && !drives.iter().any(|drive| drive.nqn() == entry.nqn)
         {
-            match Peer::found(address, place, &entry.nqn) {
+            match Peer::new(place, &entry.nqn) {
                 Ok(drive) => drives.push(drive),
                 // It is no reason to hide the others.
                 Err(error) => unusable = Some(error),

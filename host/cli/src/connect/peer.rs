@@ -62,20 +62,19 @@ impl Peer {
         Ok(Self { target, named_by: None })
     }
 
-    /// A drive that the discovery controller at `asked` (`HOST:PORT`) says is at `place`. A drive behind a forwarded port does not know
-    /// how it is reached: the asked address is taken when the named one does not answer, or is this machine itself.
-    pub fn found(asked: &str, place: &str, nqn: &str) -> anyhow::Result<Self> {
-        let named = Self { named_by: Some(asked.to_owned()), ..Self::new(place, nqn)? };
-        if asked == named.target.address {
-            return Ok(named);
+    /// This drive, of which the discovery controller at `asked` (`HOST:PORT`) says where it is. A drive behind a forwarded port does
+    /// not know how it is reached: it is where it was found, if it is not where it says, or would be this machine itself.
+    pub fn found_at(mut self, asked: &str) -> Self {
+        if asked == self.target.address {
+            return self;
         }
-        let there = Self::new(asked, nqn)?;
+        self.named_by = Some(asked.to_owned());
         let is_here =
             |peer: &Self| addresses(&peer.target.address).is_ok_and(|all| all.iter().all(|at| at.ip().is_loopback()));
-        if is_here(&there) == is_here(&named) && named.reach().is_ok() || there.reach().is_err() {
-            return Ok(named);
+        match Self::new(asked, self.nqn()) {
+            Ok(there) if (is_here(&there) != is_here(&self) || self.reach().is_err()) && there.reach().is_ok() => there,
+            _ => self,
         }
-        Ok(there)
     }
 
     /// `tcp://HOST:PORT/NQN`.
@@ -109,10 +108,8 @@ impl Peer {
             }
             _ => format!("{address} cannot be reached"),
         };
-        let what = match self.named_by.as_ref().filter(|by| *by != asked) {
-            Some(by) => {
-                format!("{what} The drive at {by} says that it is there; tcp://{by}/{} may be another way", self.nqn())
-            }
+        let what = match &self.named_by {
+            Some(by) => format!("{what} (what answers at {by} says that the drive is there)"),
             None => what,
         };
         Err(anyhow::Error::new(error).context(what))
@@ -169,6 +166,24 @@ mod tests {
             let peer = drive(address, nqn);
             assert_eq!((peer.target.address.as_str(), peer.nqn()), (place, "nqn.a"), "{address}");
         }
+    }
+
+    #[test]
+    fn a_drive_that_is_not_where_it_says_is_where_it_was_found() {
+        let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = |listener: &TcpListener| listener.local_addr().unwrap().to_string();
+        let (asked, named) = (listen(), listen());
+        let found = |asked: &str, named: &str| Peer::new(named, "nqn.a").unwrap().found_at(asked);
+        assert_eq!(found(&place(&asked), &place(&named)).target.address, place(&named), "it answers there");
+        let gone = place(&named);
+        drop(named);
+        assert_eq!(found(&place(&asked), &gone).target.address, place(&asked));
+        let asked_gone = place(&asked);
+        drop(asked);
+        let neither = found(&asked_gone, &gone);
+        let error = format!("{:#}", neither.reach().unwrap_err());
+        assert!(error.contains(&format!("nothing listens at {gone}")), "{error}");
+        assert!(error.contains(&format!("(what answers at {asked_gone} says")), "{error}");
     }
 
     #[test]

@@ -72,7 +72,7 @@ fn samples() -> impl Strategy<Value = Sample> {
 }
 
 /// A box within an image: two corners in 65536ths.
-fn rect_of(corners: [u16; 4], (width, height): (u32, u32)) -> Rect {
+pub(super) fn rect_of(corners: [u16; 4], (width, height): (u32, u32)) -> Rect {
     let span = |a: u16, b: u16, length: u32| {
         let at = |share: u16| ((u64::from(share) * u64::from(length)) >> 16) as u32;
         let (first, last) = (at(a.min(b)), at(a.max(b)));
@@ -83,7 +83,7 @@ fn rect_of(corners: [u16; 4], (width, height): (u32, u32)) -> Rect {
     Rect { x, y, width: across, height: down }
 }
 
-fn config(cases: u32, seed: u64) -> ProptestConfig {
+pub(super) fn config(cases: u32, seed: u64) -> ProptestConfig {
     ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(seed), ..ProptestConfig::with_cases(cases) }
 }
 

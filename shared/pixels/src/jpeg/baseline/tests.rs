@@ -1,5 +1,6 @@
 //! The pixels, and what is left to libjpeg, against libjpeg itself.
 
+use crate::jpeg::tests::{config, rect_of};
 use proptest::prelude::*;
 
 use super::checkpoints::Checkpoints;
@@ -95,22 +96,6 @@ fn samples() -> impl Strategy<Value = Sample> {
             Sample { options, size, seed, noise }
         },
     )
-}
-
-/// A box within an image: two corners in 65536ths.
-fn rect_of(corners: [u16; 4], (width, height): (u32, u32)) -> Rect {
-    let span = |a: u16, b: u16, length: u32| {
-        let at = |share: u16| ((u64::from(share) * u64::from(length)) >> 16) as u32;
-        let (first, last) = (at(a.min(b)), at(a.max(b)));
-        (first, last - first + 1)
-    };
-    let (x, across) = span(corners[0], corners[1], width);
-    let (y, down) = span(corners[2], corners[3], height);
-    Rect { x, y, width: across, height: down }
-}
-
-fn config(cases: u32, seed: u64) -> ProptestConfig {
-    ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(seed), ..ProptestConfig::with_cases(cases) }
 }
 
 fn whole((width, height): (u32, u32)) -> Rect {
