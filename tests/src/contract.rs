@@ -8,7 +8,7 @@ use ddlp_csd::log::{DriveIdentity, IDENTITY_LOG, LOG_BYTES};
 use ddlp_csd::prepare::{EpochContext, SamplePreparer};
 use ddlp_csd::program::{CorruptPolicy, Program};
 use ddlp_csd::request::BatchRequest;
-use ddlp_csd::slot::Wanted;
+use ddlp_csd::slot::{SlotLayout, Wanted};
 use ddlp_csd::{BLOCK_BYTES, CANCEL_OPCODE, COMPUTE_NSID, DATASET_NSID, PROGRAM_TYPE, RESULTS_NSID};
 use ddlp_dataset::Dataset;
 use ddlp_driver::kernel::Passthrough;
@@ -28,6 +28,8 @@ use std::time::{Duration, Instant};
 const WITHIN: Duration = Duration::from_secs(60);
 /// Most that one read is checked with.
 const LONG_READ_BYTES: usize = 16 << 20;
+/// Most samples of a batch that is to take the drive a while.
+const LONG_BATCH: usize = 1000;
 /// Executes in flight.
 const DEPTH: usize = 4;
 const PROGRAM: ProgramSlot = ProgramSlot { nsid: COMPUTE_NSID, index: 0 };
@@ -43,6 +45,8 @@ struct Bench {
 struct Work {
     dataset: Box<dyn Dataset>,
     program: Program,
+    /// Samples of a batch that takes the drive a while: as many as a slot holds, up to [`LONG_BATCH`].
+    long_batch: u64,
 }
 
 /// Checks the way to a drive that serves `pack` with at least four slots for four samples of 32 × 32, of more than 2 MiB together. Nobody else may use it.
@@ -51,9 +55,14 @@ pub fn check(target: &Target, pack: &Path) {
     let program = Program { pipeline: Pipeline::cifar_train(), limits: Limits::default(), policy: CorruptPolicy::Fail };
     let identity = identity(controller.as_ref());
     assert!(identity.slots as usize >= DEPTH);
+    let fits = |&samples: &usize| {
+        SlotLayout::new(samples, program.pipeline.output())
+            .is_some_and(|layout| layout.total_bytes as u64 <= identity.slot_bytes)
+    };
+    let long_batch = (4..=LONG_BATCH).rev().find(fits).expect("room for four samples") as u64;
     let bench = Bench {
         controller,
-        work: Work { dataset: ddlp_dataset::open(pack).expect("a dataset"), program },
+        work: Work { dataset: ddlp_dataset::open(pack).expect("a dataset"), program, long_batch },
         pack: std::fs::read(pack).expect("a pack"),
         slot_bytes: identity.slot_bytes,
     };
@@ -116,13 +125,17 @@ impl Work {
         let until = Instant::now() + WITHIN;
         let mut seen = false;
         loop {
+            // Connected before the commands start, so that as little as possible lies between them and the second queue.
+            let next = target.connect().expect("the drive is there");
             match target.connect().and_then(|again| again.open_queue(DEPTH).map(|queue| (again, queue))) {
                 Ok(_) if seen => return,
                 Ok((controller, mut queue)) => {
                     for slot in 0..DEPTH as u32 {
-                        self.submit(queue.as_mut(), &self.request(40 + slot, slot, 4)).expect("room");
+                        self.submit(queue.as_mut(), &self.request(40 + slot, slot, self.long_batch)).expect("room");
                     }
                     controller.close();
+                    drop((controller, queue));
+                    seen = matches!(next.open_queue(DEPTH), Err(DriverError::InUse { .. }));
                 }
                 Err(DriverError::InUse { .. }) => {
                     seen = true;
@@ -292,7 +305,9 @@ impl Bench {
     /// Cancels the last of several batches in flight, and aborts the second one.
     fn cancel_and_abort(&self, queue: &mut dyn Queue) -> (bool, AbortOutcome) {
         let tickets: Vec<Ticket> = (0..DEPTH as u32)
-            .map(|slot| self.work.submit(queue, &self.work.request(20 + slot, slot, 4)).expect("room"))
+            .map(|slot| {
+                self.work.submit(queue, &self.work.request(20 + slot, slot, self.work.long_batch)).expect("room")
+            })
             .collect();
         let last = CancelBatch { epoch: 3, batch: 20 + DEPTH as u32 - 1 };
         let command = Command { opcode: CANCEL_OPCODE, cdw10_15: last.dwords(), ..Command::default() };
