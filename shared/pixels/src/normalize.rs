@@ -11,6 +11,8 @@ mod neon;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+use std::ops::Range;
+
 use half::f16;
 
 use crate::pipeline::Shape;
@@ -81,7 +83,7 @@ impl Normalize {
         if let (Some(vectors), Some(formula)) = (self.vectors, &self.formulas.0) {
             return planes(&self.single, nhwc, shape, out, |pixels, planes| vectors.f32(formula, pixels, planes));
         }
-        planes(&self.single, nhwc, shape, out, |_, _| 0);
+        planes(&self.single, nhwc, shape, out, |_, _| 0..0);
     }
 
     /// As [`f32_nchw`](Self::f32_nchw), as f16.
@@ -93,17 +95,17 @@ impl Normalize {
         if let (Some(vectors), Some(formula)) = (self.vectors, &self.formulas.1) {
             return planes(&self.half, nhwc, shape, out, |pixels, planes| vectors.f16(formula, pixels, planes));
         }
-        planes(&self.half, nhwc, shape, out, |_, _| 0);
+        planes(&self.half, nhwc, shape, out, |_, _| 0..0);
     }
 }
 
-/// Makes planes: by `vectors`, which tells how many pixels it has made, and what is left by the table.
+/// Makes planes: by `vectors`, which tells which pixels it has made, and the others by the table.
 fn planes<T: Copy>(
     table: &[[T; 256]; 3],
     nhwc: &[u8],
     shape: Shape,
     out: &mut [T],
-    vectors: impl Fn(&[[u8; 3]], [&mut [T]; 3]) -> usize,
+    vectors: impl Fn(&[[u8; 3]], [&mut [T]; 3]) -> Range<usize>,
 ) {
     assert_eq!(shape.channels, 3, "a table has three channels");
     assert_eq!(nhwc.len(), out.len(), "input and output have the same number of values");
@@ -113,18 +115,24 @@ fn planes<T: Copy>(
     }
     assert!(sample > 0 && nhwc.len().is_multiple_of(sample), "{} values are no whole samples of {sample}", nhwc.len());
     let plane = sample / 3;
-    let [reds, greens, blues] = table;
     for (pixels, planes) in nhwc.chunks_exact(sample).zip(out.chunks_exact_mut(sample)) {
         let (pixels, _) = pixels.as_chunks::<3>();
         let (red, rest) = planes.split_at_mut(plane);
         let (green, blue) = rest.split_at_mut(plane);
         let done = vectors(pixels, [&mut *red, &mut *green, &mut *blue]);
-        let planes = red[done..].iter_mut().zip(&mut green[done..]).zip(&mut blue[done..]);
-        for (&[r, g, b], ((red, green), blue)) in pixels[done..].iter().zip(planes) {
-            *red = reds[usize::from(r)];
-            *green = greens[usize::from(g)];
-            *blue = blues[usize::from(b)];
+        for part in [0..done.start, done.end..plane] {
+            let pixels = &pixels[part.clone()];
+            look_up(table, pixels, [&mut red[part.clone()], &mut green[part.clone()], &mut blue[part]]);
         }
+    }
+}
+
+fn look_up<T: Copy>(table: &[[T; 256]; 3], pixels: &[[u8; 3]], [red, green, blue]: [&mut [T]; 3]) {
+    let [reds, greens, blues] = table;
+    for (&[r, g, b], ((red, green), blue)) in pixels.iter().zip(red.iter_mut().zip(green).zip(blue)) {
+        *red = reds[usize::from(r)];
+        *green = greens[usize::from(g)];
+        *blue = blues[usize::from(b)];
     }
 }
 
@@ -163,13 +171,16 @@ mod tests {
     /// Every value in every channel at every place of a register, and pixels that fill none.
     fn by_both_ways(mean: [f64; 3], std: [f64; 3]) -> Normalize {
         let normalize = Normalize::new(mean, std);
-        for pixels in [1, 7, 8, 9, 31, 256 * 17] {
+        for pixels in [1, 7, 31, 32, 33, 47, 64, 256 * 17, 256 * 17 + 3] {
             let shape = Shape { height: 1, width: pixels, channels: 3 };
             let values = (0..pixels).flat_map(|i| [i, i + i / 16, 5 * i + i / 16].map(|value| (value % 256) as u8));
             let values: Vec<u8> = values.collect();
-            let (mut single, mut half) = (vec![0.0; values.len()], vec![f16::ZERO; values.len()]);
-            normalize.f32_nchw(&values, shape, &mut single);
-            normalize.f16_nchw(&values, shape, &mut half);
+            // Whatever the buffer's alignment.
+            let from = pixels as usize % 5;
+            let (mut single, mut half) = (vec![0.0; from + values.len()], vec![f16::ZERO; from + values.len()]);
+            let (single, half) = (&mut single[from..], &mut half[from..]);
+            normalize.f32_nchw(&values, shape, single);
+            normalize.f16_nchw(&values, shape, half);
             let pixels = pixels as usize;
             for (at, &value) in values.iter().enumerate() {
                 let (channel, to) = (at % 3, at % 3 * pixels + at / 3);

@@ -2,6 +2,7 @@
 
 use std::arch::aarch64::*;
 use std::arch::asm;
+use std::ops::Range;
 
 use half::f16;
 
@@ -19,8 +20,8 @@ impl Vectors {
         Some(Self(()))
     }
 
-    /// Makes as many pixels as fill registers and tells how many.
-    pub fn f32(self, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f32]; 3]) -> usize {
+    /// Makes the pixels that fill registers and tells which.
+    pub fn f32(self, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f32]; 3]) -> Range<usize> {
         assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "a value in each plane for each pixel");
         let planes = planes.map(|plane| plane.as_mut_ptr().cast());
         // SAFETY: aarch64 has NEON. Planes have room for all pixels.
@@ -28,7 +29,7 @@ impl Vectors {
     }
 
     /// As [`f32`](Self::f32).
-    pub fn f16(self, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f16]; 3]) -> usize {
+    pub fn f16(self, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f16]; 3]) -> Range<usize> {
         assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "a value in each plane for each pixel");
         let planes = planes.map(|plane| plane.as_mut_ptr().cast());
         // SAFETY: as above; an `f16` is the two bytes that the processor makes.
@@ -39,7 +40,7 @@ impl Vectors {
 /// # Safety
 /// Each plane has room for a value of each pixel, of two bytes or four.
 #[target_feature(enable = "neon")]
-unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: [*mut u8; 3]) -> usize {
+unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: [*mut u8; 3]) -> Range<usize> {
     let bytes = if HALF { 2 } else { 4 };
     let [scale, offset] = [formula.scale, formula.offset].map(|channels| channels.map(|value| vdupq_n_f32(value)));
     let fine = formula.fine.as_ref();
@@ -74,7 +75,7 @@ unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: 
             }
         }
     }
-    sixteens.len() * AT_ONCE
+    0..sixteens.len() * AT_ONCE
 }
 
 /// Rounds to f16, which the language has no stable type for.

@@ -1,6 +1,7 @@
 //! By AVX2, FMA and F16C.
 
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 use half::f16;
 
@@ -11,7 +12,9 @@ use super::formula::Formula;
 pub struct Vectors(());
 
 /// Pixels at once.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 32;
+/// Bytes of a register.
+const REGISTER: usize = 32;
 
 impl Vectors {
     pub fn of_this_machine() -> Option<Self> {
@@ -20,8 +23,8 @@ impl Vectors {
         found.then_some(Self(()))
     }
 
-    /// Makes as many pixels as fill registers and tells how many.
-    pub fn f32(self, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f32]; 3]) -> usize {
+    /// Makes the pixels that fill registers and tells which.
+    pub fn f32(self, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f32]; 3]) -> Range<usize> {
         assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "a value in each plane for each pixel");
         let planes = planes.map(|plane| plane.as_mut_ptr().cast());
         // SAFETY: a `Vectors` is made only where the processor has the instructions. Planes have room for all pixels.
@@ -29,7 +32,7 @@ impl Vectors {
     }
 
     /// As [`f32`](Self::f32).
-    pub fn f16(self, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f16]; 3]) -> usize {
+    pub fn f16(self, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f16]; 3]) -> Range<usize> {
         assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "a value in each plane for each pixel");
         let planes = planes.map(|plane| plane.as_mut_ptr().cast());
         // SAFETY: as above; an `f16` is the two bytes that the processor makes.
@@ -40,7 +43,7 @@ impl Vectors {
 /// # Safety
 /// Each plane has room for a value of each pixel, of two bytes or four.
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: [*mut u8; 3]) -> usize {
+unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: [*mut u8; 3]) -> Range<usize> {
     let bytes = if HALF { 2 } else { 4 };
     let [scale, offset] = [formula.scale, formula.offset].map(|channels| channels.map(|value| _mm256_set1_ps(value)));
     let fine = formula.fine.as_ref();
@@ -51,28 +54,40 @@ unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: 
         let places: [i32; 8] = std::array::from_fn(|i| place(i) as i32 | !0xFF);
         zerocopy::transmute!(places)
     });
-    let (eights, _) = pixels.as_chunks::<AT_ONCE>();
-    for (number, eight) in eights.iter().enumerate() {
-        let eight = eight.as_ptr().cast::<u8>();
-        // SAFETY: 24 bytes.
-        let (left, right) = unsafe { (_mm_loadu_si128(eight.cast()), _mm_loadu_si128(eight.add(8).cast())) };
-        let both = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(left), right);
-        for channel in 0..3 {
-            let values = _mm256_cvtepi32_ps(_mm256_shuffle_epi8(both, places[channel]));
-            let mut result = _mm256_fmadd_ps(values, scale[channel], offset[channel]);
-            if let Some([scale, offset]) = fine {
-                result = _mm256_add_ps(result, _mm256_fmadd_ps(values, scale[channel], offset[channel]));
-            }
-            // SAFETY: room for 8 pixels from this one on.
-            unsafe {
-                let out = planes[channel].add(number * AT_ONCE * bytes);
-                if HALF {
-                    _mm_storeu_si128(out.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(result));
-                } else {
-                    _mm256_storeu_ps(out.cast(), result);
+    let make = |both: __m256i, channel: usize| {
+        let values = _mm256_cvtepi32_ps(_mm256_shuffle_epi8(both, places[channel]));
+        let result = _mm256_fmadd_ps(values, scale[channel], offset[channel]);
+        match fine {
+            Some([scale, offset]) => _mm256_add_ps(result, _mm256_fmadd_ps(values, scale[channel], offset[channel])),
+            None => result,
+        }
+    };
+    // From where on registers are not written across two lines of a cache, if planes lie alike.
+    let first = (planes[0].align_offset(REGISTER) / bytes).min(pixels.len());
+    let (blocks, _) = pixels[first..].as_chunks::<AT_ONCE>();
+    for (number, block) in blocks.iter().enumerate() {
+        let (eights, _) = block.as_chunks::<8>();
+        let both: [__m256i; AT_ONCE / 8] = std::array::from_fn(|i| {
+            let eight = eights[i].as_ptr().cast::<u8>();
+            // SAFETY: 24 bytes.
+            let (left, right) = unsafe { (_mm_loadu_si128(eight.cast()), _mm_loadu_si128(eight.add(8).cast())) };
+            _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(left), right)
+        });
+        // A channel at a time, so that whole lines of a cache are written.
+        for (channel, plane) in planes.iter().enumerate() {
+            for (i, &both) in both.iter().enumerate() {
+                let result = make(both, channel);
+                // SAFETY: room for 8 pixels from these on.
+                unsafe {
+                    let out = plane.add((first + number * AT_ONCE + 8 * i) * bytes);
+                    if HALF {
+                        _mm_storeu_si128(out.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(result));
+                    } else {
+                        _mm256_storeu_ps(out.cast(), result);
+                    }
                 }
             }
         }
     }
-    eights.len() * AT_ONCE
+    first..first + blocks.len() * AT_ONCE
 }

@@ -78,9 +78,9 @@ impl Weights {
         let triangle = Triangle::new(inputs, outputs);
         // Most triangles are small, and loops of known length without branches fast.
         match triangle.widest() {
-            ..=5 => self.make_of::<5>(&triangle, outputs, part),
-            ..=6 => self.make_of::<6>(&triangle, outputs, part),
-            ..=8 => self.make_of::<8>(&triangle, outputs, part),
+            5 => self.make_of::<5>(&triangle, outputs, part),
+            6 => self.make_of::<6>(&triangle, outputs, part),
+            7 | 8 => self.make_of::<8>(&triangle, outputs, part),
             _ => self.make_of::<0>(&triangle, outputs, part),
         }
         self.made_for = made_for;
