@@ -99,7 +99,7 @@ impl Weights {
             let row = if part.contains(&output) { output - part.start } else { part.len() as u32 } as usize;
             let weights = &mut self.exact[row * widest..][..widest];
             let (start, count, most) = weigh(triangle, output, weights);
-            largest = f64::max(largest, most);
+            largest = if most > largest { most } else { largest };
             if row < part.len() {
                 self.inputs.push((start - wanted.start, count));
             }
@@ -152,25 +152,47 @@ fn weigh(triangle: &Triangle, output: u32, weights: &mut [f64]) -> (u32, u32, f6
     let center = triangle.center(output) - 0.5;
     let per_radius = 1.0 / triangle.radius;
     let span = triangle.span(output);
-    let (mut sum, mut start, mut end) = (0.0, span.end, span.start);
+    let (mut sum, mut highest, mut start, mut end) = (0.0, 0.0, span.end, span.start);
     for (x, weight) in (span.start..).zip(weights.iter_mut()) {
         let height = 1.0 - ((f64::from(x) - center) * per_radius).abs();
         let is_above = height > 0.0 && x < span.end;
         *weight = if is_above { height } else { 0.0 };
         sum += *weight;
+        highest = if *weight > highest { *weight } else { highest };
         start = if is_above { start.min(x) } else { start };
         end = if is_above { x + 1 } else { end };
     }
-    let mut largest = 0.0;
     for weight in weights {
         *weight /= sum;
-        largest = f64::max(largest, *weight);
     }
-    (start, end - start, largest)
+    // Division keeps the order, whatever it rounds.
+    (start, end - start, highest / sum)
 }
 
-/// The nearest integer of what is not negative, halves up.
+/// The nearest integer of what is neither negative nor above 2^31, halves up.
+#[inline(always)]
 fn nearest(value: f64) -> i32 {
-    let whole = value as i32;
-    whole + i32::from(value - f64::from(whole) >= 0.5)
+    /// What has no bits after the point when it is added: the sum is rounded to the nearest integer, halves to an even one.
+    const WHOLE: f64 = (1u64 << 52) as f64;
+    let sum = value + WHOLE;
+    let is_half_down = value - (sum - WHOLE) >= 0.5;
+    // The integer is in the lower bits.
+    sum.to_bits() as i32 + i32::from(is_half_down)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn halves_are_rounded_up() {
+        for whole in [0, 1, 2, 3, 4, 1000, 32_767, 65_535] {
+            let value = f64::from(whole);
+            assert_eq!(
+                [value, value + 0.25, value + 0.5, value + 0.75].map(nearest),
+                [0, 0, 1, 1].map(|up| whole + up)
+            );
+            assert_eq!(nearest((value + 0.5).next_down()), whole);
+        }
+    }
 }
