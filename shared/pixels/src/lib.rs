@@ -6,7 +6,7 @@
 //! [`Preparer::inspect`] finds the files whose pixels could differ between machines, [`Normalize`] is the last stage.
 //!
 //! Within: `jpeg` (a decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for all), `raster` (other formats), `rows`
-//! (pixels in bands), `geometry` (boxes), `passes` and `resize` (from bands to the output).
+//! (pixels in bands), `geometry` (boxes), `passes` (what is made of which step) and `resize` (from bands to the output).
 //!
 //! Limits: [`Limits`] bounds each decode. Damaged or hostile bytes are a [`PixelError`].
 

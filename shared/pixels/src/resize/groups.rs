@@ -10,6 +10,8 @@ use super::weights::Weights;
 pub const STEP: usize = 6;
 /// The furthest that two neighbouring outputs' inputs may lie apart for 16 bytes to hold two taps of both.
 const NEAR: u32 = 3;
+/// The most steps of a group: more would take more memory than the image, where few outputs are made of many inputs.
+const MOST_STEPS: usize = 1024;
 /// A byte that no input goes to.
 const NOTHING: u8 = 0xFF;
 
@@ -41,12 +43,12 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// From weights for rows of `width` inputs. False where rows are too short.
+    /// From weights for rows of `width` inputs. False where rows are too short, or weights too many.
     pub fn make(&mut self, weights: &Weights, width: u32, mirrored: bool) -> bool {
         self.steps = weights.taps / 2;
         self.input_bytes = width as usize * 3;
         let reach = STEP * (self.steps - 1) + 16;
-        if (width as usize) < weights.taps || self.input_bytes < reach {
+        if (width as usize) < weights.taps || self.input_bytes < reach || self.steps > MOST_STEPS {
             return false;
         }
         let outputs = weights.inputs.len();
