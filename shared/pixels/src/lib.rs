@@ -6,10 +6,11 @@
 //! [`Preparer::inspect`] finds the files whose pixels could differ between machines, [`Normalize`] is the last stage.
 //!
 //! Within: `jpeg` (a decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for all), `raster` (other formats), `rows`
-//! (pixels in bands), `geometry` (boxes), `passes` and `resize` (from bands to the output).
+//! (pixels in bands), `planar` (three planes), `geometry` (boxes), `passes` and `resize` (from bands to the output).
 //!
 //! Limits: [`Limits`] bounds each decode. Damaged or hostile bytes are a [`PixelError`].
 
+mod chacha;
 pub mod draw;
 pub mod encode;
 mod error;
@@ -24,6 +25,7 @@ mod orient;
 mod panics;
 mod passes;
 mod pipeline;
+mod planar;
 mod preparer;
 mod range;
 mod raster;

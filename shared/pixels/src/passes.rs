@@ -65,6 +65,7 @@ impl Passes {
     fn step(&mut self, image: &mut dyn Rows, step: &Step, limits: Limits, out: &mut [u8]) -> Result<(), PixelError> {
         let window = step.window;
         match step.resize {
+            None if image.cut_directly(window, step.flip, out) => return Ok(()),
             None => cut(image, window, out)?,
             Some(target) => {
                 self.scaler.make_room(image_bytes((target.0, window.height)), limits)?;

@@ -9,8 +9,9 @@ use crate::large;
 use crate::orient::Upright;
 use crate::passes::Passes;
 use crate::pipeline::Pipeline;
+use crate::planar::Planes;
 use crate::raster;
-use crate::rows::{Interleaved, Planes, Rows};
+use crate::rows::{Interleaved, Rows};
 use crate::source::{Format, ImageInfo, Limits, Source};
 
 /// What there is to say about a prepared sample.
@@ -24,6 +25,7 @@ pub struct Prepared {
 /// Decodes and augments samples, one at a time. Keeps its scratch, so a worker keeps its preparer.
 pub struct Preparer {
     limits: Limits,
+    level: Level,
     /// For most JPEGs, and libjpeg for the others.
     baseline: Option<baseline::Decoder>,
     jpeg: Object,
@@ -49,8 +51,9 @@ const KEPT_SCRATCH_BYTES: usize = 2 << 20;
 impl Preparer {
     /// A decoder with these limits.
     pub fn new(limits: Limits) -> Self {
-        let baseline = Some(baseline::Decoder::new(Level::best()));
-        Self { limits, baseline, jpeg: Object::new(), scratch: Scratch::default() }
+        let level = Level::best();
+        let baseline = Some(baseline::Decoder::new(level));
+        Self { limits, level, baseline, jpeg: Object::new(), scratch: Scratch::default() }
     }
 
     /// One that leaves every JPEG to libjpeg: what the other is compared with.
@@ -101,7 +104,7 @@ impl Preparer {
         out: &mut [u8],
     ) -> Result<Prepared, PixelError> {
         self.limits.check_pixels(width, height)?;
-        let mut planes = Planes::new(width, height, bytes, &mut self.scratch.band)?;
+        let mut planes = Planes::new((width, height), bytes, &mut self.scratch.band, self.level)?;
         self.scratch.passes.run(&mut planes, pipeline, draw, self.limits, out)?;
         Ok(Prepared::default())
     }
@@ -115,7 +118,7 @@ impl Preparer {
         out: &mut [u8],
     ) -> Result<Prepared, PixelError> {
         let orientation = if pipeline.exif_orientation { exif::orientation(file) } else { 1 };
-        let Self { limits, baseline, jpeg, scratch: Scratch { band, upright, passes, .. } } = self;
+        let Self { limits, baseline, jpeg, scratch: Scratch { band, upright, passes, .. }, .. } = self;
         let mut run = |rows: &mut dyn Rows| {
             if orientation == 1 {
                 return passes.run(rows, pipeline, draw, *limits, out);
