@@ -138,11 +138,10 @@ impl SamplePreparer {
         row: &mut [u8],
     ) -> Result<bool, CorruptReason> {
         let start = Instant::now();
-        let form = dataset.read(index, &mut self.encoded).map_err(|error| error.reason());
+        let source = dataset.sample(index, &mut self.encoded).map_err(|error| error.reason());
         let read = Instant::now();
         self.times.read += read - start;
-        let source = form?;
-        let prepared = self.preparer.prepare(source.source(&self.encoded), &program.pipeline, draw, row);
+        let prepared = self.preparer.prepare(source?, &program.pipeline, draw, row);
         self.times.prepare += read.elapsed();
         prepared.map(|prepared| prepared.warnings > 0).map_err(|error| error.reason())
     }
@@ -169,8 +168,8 @@ pub fn close_gaps(records: &[SampleRecord], rows: &mut [u8], row_bytes: usize) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ddlp_dataset::{Form, Identity, Location, ReadError};
-    use ddlp_pixels::{Limits, Pipeline};
+    use ddlp_dataset::{Identity, Location, ReadError};
+    use ddlp_pixels::{Limits, Pipeline, Source};
 
     /// Eight images; the label of 2 and the bytes of 4 and 5 make it panic.
     struct Trapped;
@@ -197,12 +196,12 @@ mod tests {
             Location { file: "memory".into(), offset: 0, length: 3072 }
         }
 
-        fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+        fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
             buf.clear();
             buf.push(0);
             assert!(index != 4 && index != 5, "half read");
             buf.resize(3072, index as u8);
-            Ok(Form::Planar { width: 32, height: 32 })
+            Ok(Source::Planar { width: 32, height: 32, bytes: buf })
         }
 
         fn identity(&self) -> Identity {
