@@ -18,7 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut sample = Vec::new();
     for index in 0..pack.len().min(64) {
         let (_, _, _) = (pack.name(index), pack.label(index), pack.location(index));
-        let _ = pack.read(index, &mut sample);
+        let _ = pack.sample(index, &mut sample);
         assert!(sample.len() <= bytes.len());
     }
 });

@@ -186,8 +186,8 @@ mod tests {
     use ddlp_csd::program::CorruptPolicy;
     use ddlp_csd::request::BatchRequest;
     use ddlp_csd::slot::SlotLayout;
-    use ddlp_dataset::{Form, Identity, Location, ReadError};
-    use ddlp_pixels::Shape;
+    use ddlp_dataset::{Identity, Location, ReadError};
+    use ddlp_pixels::{Shape, Source};
     use std::sync::mpsc::channel;
 
     struct Grey;
@@ -213,10 +213,10 @@ mod tests {
             Location { file: "memory".into(), offset: 0, length: 3072 }
         }
 
-        fn read(&self, _index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+        fn sample<'a>(&'a self, _index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
             buf.clear();
             buf.resize(3072, 128);
-            Ok(Form::Planar { width: 32, height: 32 })
+            Ok(Source::Planar { width: 32, height: 32, bytes: buf })
         }
 
         fn identity(&self) -> Identity {

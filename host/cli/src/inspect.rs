@@ -5,7 +5,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use ddlp_dataset::Dataset;
 use ddlp_dataset::pack::{IndexRecord, Pack, StoredForm, StoredVerdict, Survey};
-use ddlp_pixels::{ImageInfo, Limits, Preparer};
+use ddlp_pixels::{ImageInfo, Limits, Preparer, Source};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -333,8 +333,8 @@ fn describe_sample(dataset: &dyn Dataset, pack: Option<&Pack>, index: u64) -> an
     let label = dataset.label(index);
     let location = dataset.location(index);
     let mut bytes = Vec::new();
-    let (image, problem) = match dataset.read(index, &mut bytes) {
-        Ok(ddlp_dataset::Form::Encoded) => match Preparer::new(Limits::default()).info(&bytes) {
+    let (image, problem) = match dataset.sample(index, &mut bytes) {
+        Ok(Source::Encoded(file) | Source::Indexed { file, .. }) => match Preparer::new(Limits::default()).info(file) {
             Ok(info) => (Some(info.into()), None),
             Err(error) => (None, Some(error.to_string())),
         },

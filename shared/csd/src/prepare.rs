@@ -145,9 +145,9 @@ impl SamplePreparer {
     ) -> Result<bool, CorruptReason> {
         let Self { preparer, encoded, times } = self;
         let start = times.as_ref().map(|_| Instant::now());
-        let form = dataset.read(index, encoded).map_err(|error| error.reason());
+        let source = dataset.sample(index, encoded).map_err(|error| error.reason());
         let read = start.map(|_| Instant::now());
-        let prepared = form.map(|form| preparer.prepare(form.source(encoded), &program.pipeline, draw, row));
+        let prepared = source.map(|source| preparer.prepare(source, &program.pipeline, draw, row));
         if let (Some(times), Some(start), Some(read)) = (times, start, read) {
             times.read += read - start;
             times.prepare += read.elapsed();
@@ -177,8 +177,8 @@ pub fn close_gaps(records: &[SampleRecord], rows: &mut [u8], row_bytes: usize) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ddlp_dataset::{Form, Identity, Location, ReadError};
-    use ddlp_pixels::{Limits, Pipeline};
+    use ddlp_dataset::{Identity, Location, ReadError};
+    use ddlp_pixels::{Limits, Pipeline, Source};
 
     /// Eight images; the label of 2 and the bytes of 4 and 5 make it panic.
     struct Trapped;
@@ -205,12 +205,12 @@ mod tests {
             Location { file: "memory".into(), offset: 0, length: 3072 }
         }
 
-        fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+        fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
             buf.clear();
             buf.push(0);
             assert!(index != 4 && index != 5, "half read");
             buf.resize(3072, index as u8);
-            Ok(Form::Planar { width: 32, height: 32 })
+            Ok(Source::Planar { width: 32, height: 32, bytes: buf })
         }
 
         fn identity(&self) -> Identity {

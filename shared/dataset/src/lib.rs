@@ -9,7 +9,7 @@
 //!
 //! [`open`] finds out which of them a path is.
 //!
-//! This crate does not decode: what a sample's bytes are is said by [`Form`], and only `ddlp-pixels` looks inside. Every
+//! This crate does not decode: it says what a sample's bytes are ([`Source`]), and only `ddlp-pixels` looks inside. Every
 //! file is taken to be hostile: what does not add up is a typed error, and no allocation is larger than the file that asks
 //! for it or the limit that is named for it.
 #![forbid(unsafe_code)]
@@ -28,7 +28,9 @@ mod samples;
 
 pub use open::{OpenError, open};
 pub use pack::PackFile;
-pub use sample::{Form, Identity, Location, ReadError};
+pub use sample::{Identity, Location, ReadError};
+
+use ddlp_pixels::Source;
 
 /// Largest number of bytes that one sample may have. A larger one is refused before anything is allocated for it.
 pub const SAMPLE_BYTES_MAX: u64 = 1 << 30;
@@ -67,11 +69,11 @@ pub trait Dataset: Send + Sync {
     /// When `index` is not below [`len`](Self::len).
     fn location(&self, index: u64) -> Location;
 
-    /// Reads a sample's bytes, checks them against the checksum where the source has one, and says what they are.
+    /// A sample as the pixel path takes it, its bytes checked against the checksum where the dataset has one.
     ///
-    /// What `buf` holds is replaced. Its capacity is reused, so a buffer that is handed in again and again stops
-    /// allocating; after an error its content is unspecified.
-    fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError>;
+    /// They are in `buf` or in the dataset itself. What `buf` holds is replaced and of no meaning to the caller. Its capacity is
+    /// reused, so a buffer that is handed in again and again stops allocating.
+    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError>;
 
     /// Digest by which two sides find out whether they hold the same dataset.
     fn identity(&self) -> Identity;

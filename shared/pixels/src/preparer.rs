@@ -28,6 +28,8 @@ pub struct Preparer {
     level: Level,
     /// For most JPEGs, and libjpeg for the others.
     baseline: Option<baseline::Decoder>,
+    /// Those of the sample in work, where it has some.
+    checkpoints: Checkpoints,
     jpeg: Object,
     scratch: Scratch,
 }
@@ -53,7 +55,8 @@ impl Preparer {
     pub fn new(limits: Limits) -> Self {
         let level = Level::best();
         let baseline = Some(baseline::Decoder::new(level));
-        Self { limits, level, baseline, jpeg: Object::new(), scratch: Scratch::default() }
+        let (checkpoints, jpeg, scratch) = (Checkpoints::default(), Object::new(), Scratch::default());
+        Self { limits, level, baseline, checkpoints, jpeg, scratch }
     }
 
     /// One that leaves every JPEG to libjpeg: what the other is compared with.
@@ -82,9 +85,12 @@ impl Preparer {
         assert_eq!(out.len(), pipeline.output().bytes(), "the output has the pipeline's shape");
         let outcome = match source {
             Source::Planar { width, height, bytes } => self.prepare_planar((width, height), bytes, pipeline, draw, out),
-            Source::Indexed { file, checkpoints } => self.prepare_jpeg(file, Some(checkpoints), pipeline, draw, out),
+            Source::Indexed { file, checkpoints } => {
+                let are_good = self.checkpoints.replace(checkpoints, self.limits.memory_bytes).is_ok();
+                self.prepare_jpeg(file, are_good, pipeline, draw, out)
+            }
             Source::Encoded(file) => match Format::of(file)? {
-                Format::Jpeg => self.prepare_jpeg(file, None, pipeline, draw, out),
+                Format::Jpeg => self.prepare_jpeg(file, false, pipeline, draw, out),
                 format => self.prepare_raster(file, format, pipeline, draw, out),
             },
         };
@@ -92,6 +98,7 @@ impl Preparer {
         if let Some(baseline) = &mut self.baseline {
             baseline.trim(KEPT_SCRATCH_BYTES);
         }
+        self.checkpoints.trim(KEPT_SCRATCH_BYTES);
         outcome
     }
 
@@ -112,13 +119,14 @@ impl Preparer {
     fn prepare_jpeg(
         &mut self,
         file: &[u8],
-        checkpoints: Option<&Checkpoints>,
+        with_checkpoints: bool,
         pipeline: &Pipeline,
         draw: Draw,
         out: &mut [u8],
     ) -> Result<Prepared, PixelError> {
         let orientation = if pipeline.exif_orientation { exif::orientation(file) } else { 1 };
-        let Self { limits, baseline, jpeg, scratch: Scratch { band, upright, passes, .. }, .. } = self;
+        let Self { limits, baseline, checkpoints, jpeg, scratch: Scratch { band, upright, passes, .. }, .. } = self;
+        let checkpoints = with_checkpoints.then_some(&*checkpoints);
         let mut run = |rows: &mut dyn Rows| {
             if orientation == 1 {
                 return passes.run(rows, pipeline, draw, *limits, out);

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::PixelError;
-use crate::jpeg::baseline::Checkpoints;
 
 /// A sample's bytes.
 #[derive(Clone, Copy, Debug)]
@@ -16,8 +15,8 @@ pub enum Source<'a> {
     Indexed {
         /// The complete file.
         file: &'a [u8],
-        /// What [`Checkpoints::of`] made of it.
-        checkpoints: &'a Checkpoints,
+        /// [`Checkpoints`](crate::Checkpoints) of it as bytes. If they are damaged the file alone is decoded.
+        checkpoints: &'a [u8],
     },
     /// 8-bit RGB in three planes, each `height` rows of `width`.
     Planar {

@@ -4,8 +4,8 @@
 //! hand-over exceed a budget. The run that the consumer waits for is therefore always claimed already, so this cannot stall.
 
 use crate::pack::record::{StoredForm, StoredVerdict};
-use crate::{Dataset, Form, ReadError, SAMPLE_BYTES_MAX};
-use ddlp_pixels::{CorruptReason, Limits, Preparer, Verdict};
+use crate::{Dataset, ReadError, SAMPLE_BYTES_MAX};
+use ddlp_pixels::{CorruptReason, Limits, Preparer, Source, Verdict};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::ops::Range;
@@ -230,47 +230,46 @@ struct Inspector {
 impl Inspector {
     /// Reads and checks a sample and appends to `out` the bytes that are to be stored for it.
     fn inspect(&mut self, source: &dyn Dataset, index: u64, out: &mut Vec<u8>) -> Inspected {
-        match source.read(index, &mut self.sample) {
-            Ok(Form::Encoded) => self.inspect_encoded(out),
-            Ok(Form::Planar { width, height }) => {
-                if planes_bytes(width, height) != Some(self.sample.len() as u64) {
-                    let message = format!("{} bytes are not three planes of {width} x {height}", self.sample.len());
-                    return self.reject(out, CorruptReason::Malformed, message);
+        let Self { preparer, sample } = self;
+        match source.sample(index, sample) {
+            Ok(Source::Encoded(file) | Source::Indexed { file, .. }) => inspect_encoded(preparer, file, out),
+            Ok(Source::Planar { width, height, bytes }) => {
+                if planes_bytes(width, height) != Some(bytes.len() as u64) {
+                    let message = format!("{} bytes are not three planes of {width} x {height}", bytes.len());
+                    return reject(bytes, out, CorruptReason::Malformed, message);
                 }
-                out.extend_from_slice(&self.sample);
-                Inspected::intact(&self.sample, StoredForm::Planar, (width, height))
+                out.extend_from_slice(bytes);
+                Inspected::intact(bytes, StoredForm::Planar, (width, height))
             }
+            Ok(_) => reject(&[], out, CorruptReason::Unsupported, "it cannot be stored in this form".to_owned()),
             Err(error) => Inspected::rejected(&[], error.reason(), message_of(&error)),
         }
     }
+}
 
-    fn inspect_encoded(&mut self, out: &mut Vec<u8>) -> Inspected {
-        match self.preparer.inspect(&self.sample) {
-            Verdict::Intact => {
-                out.extend_from_slice(&self.sample);
-                let dimensions = self.dimensions(None);
-                Inspected::intact(&self.sample, StoredForm::Kept, dimensions)
-            }
-            Verdict::Repaired { bytes, warnings, clamped } if bytes.len() as u64 <= SAMPLE_BYTES_MAX => {
-                out.extend_from_slice(&bytes);
-                let dimensions = self.dimensions(Some(&bytes));
-                let kept = Inspected::intact(&bytes, StoredForm::Kept, dimensions);
-                Inspected { verdict: StoredVerdict::Repaired, note: Note::Repaired { warnings, clamped }, ..kept }
-            }
-            Verdict::Rejected { reason, message } => self.reject(out, reason, message),
-            _ => self.reject(out, CorruptReason::Unsupported, "it cannot be stored in this form".to_owned()),
+fn inspect_encoded(preparer: &mut Preparer, file: &[u8], out: &mut Vec<u8>) -> Inspected {
+    match preparer.inspect(file) {
+        Verdict::Intact => {
+            out.extend_from_slice(file);
+            Inspected::intact(file, StoredForm::Kept, dimensions(preparer, file))
         }
+        Verdict::Repaired { bytes, warnings, clamped } if bytes.len() as u64 <= SAMPLE_BYTES_MAX => {
+            out.extend_from_slice(&bytes);
+            let kept = Inspected::intact(&bytes, StoredForm::Kept, dimensions(preparer, &bytes));
+            Inspected { verdict: StoredVerdict::Repaired, note: Note::Repaired { warnings, clamped }, ..kept }
+        }
+        Verdict::Rejected { reason, message } => reject(file, out, reason, message),
+        _ => reject(file, out, CorruptReason::Unsupported, "it cannot be stored in this form".to_owned()),
     }
+}
 
-    fn reject(&self, out: &mut Vec<u8>, reason: CorruptReason, message: String) -> Inspected {
-        out.extend_from_slice(&self.sample);
-        Inspected::rejected(&self.sample, reason, message)
-    }
+fn reject(bytes: &[u8], out: &mut Vec<u8>, reason: CorruptReason, message: String) -> Inspected {
+    out.extend_from_slice(bytes);
+    Inspected::rejected(bytes, reason, message)
+}
 
-    fn dimensions(&mut self, repaired: Option<&[u8]>) -> (u32, u32) {
-        let info = self.preparer.info(repaired.unwrap_or(&self.sample));
-        info.map_or((0, 0), |info| (info.width, info.height))
-    }
+fn dimensions(preparer: &mut Preparer, file: &[u8]) -> (u32, u32) {
+    preparer.info(file).map_or((0, 0), |info| (info.width, info.height))
 }
 
 impl Inspected {

@@ -7,7 +7,8 @@ use super::index::Index;
 use super::record::{IndexRecord, StoredForm, StoredVerdict};
 use super::superblock::Layout;
 use crate::extent::read_extent;
-use crate::{Dataset, Form, Identity, Location, ReadError};
+use crate::{Dataset, Identity, Location, ReadError};
+use ddlp_pixels::Source;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -117,7 +118,7 @@ impl Dataset for Pack {
         }
     }
 
-    fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
         let record = self.record(index)?;
         let location = || self.index.location(&record);
         if let StoredVerdict::Rejected(reason) = record.verdict {
@@ -130,8 +131,8 @@ impl Dataset for Pack {
             return Err(ReadError::Checksum { name: self.name(index), location: location(), stored, computed });
         }
         Ok(match record.form {
-            StoredForm::Kept => Form::Encoded,
-            StoredForm::Planar => Form::Planar { width: record.width, height: record.height },
+            StoredForm::Kept => Source::Encoded(buf),
+            StoredForm::Planar => Source::Planar { width: record.width, height: record.height, bytes: buf },
         })
     }
 

@@ -6,8 +6,8 @@ use crate::pack::{
     verify,
 };
 use crate::samples::{contents, image};
-use crate::{CLASSES_MAX, Dataset, Form, Identity, Location, ReadError, open};
-use ddlp_pixels::CorruptReason;
+use crate::{CLASSES_MAX, Dataset, Identity, Location, ReadError, open};
+use ddlp_pixels::{CorruptReason, Source};
 use std::fs;
 use std::ops::ControlFlow;
 
@@ -119,12 +119,12 @@ fn check_verdicts(pack: &Pack) {
     assert_eq!(pack.record(0).unwrap().verdict, StoredVerdict::Intact);
     assert_eq!((pack.record(0).unwrap().width, pack.record(0).unwrap().height), (24, 16));
     // The repaired one reads, and is intact when it is looked at again.
-    assert_eq!(pack.read(1, &mut buf).unwrap(), Form::Encoded);
-    assert_ne!(buf, image_that_warns());
-    let again = ddlp_pixels::Preparer::new(Default::default()).inspect(&buf);
+    let Source::Encoded(repaired) = pack.sample(1, &mut buf).unwrap() else { panic!("a file") };
+    assert_ne!(repaired, image_that_warns());
+    let again = ddlp_pixels::Preparer::new(Default::default()).inspect(repaired);
     assert_eq!(again, ddlp_pixels::Verdict::Intact);
     for (index, reason) in [(2, CorruptReason::UnknownFormat), (3, CorruptReason::Empty), (4, CorruptReason::Io)] {
-        let error = pack.read(index, &mut buf).unwrap_err();
+        let error = pack.sample(index, &mut buf).unwrap_err();
         assert!(matches!(error, ReadError::Rejected { .. }), "{error}");
         assert_eq!((error.reason(), pack.record(index).unwrap().verdict), (reason, StoredVerdict::Rejected(reason)));
         assert!(error.to_string().contains(&pack.name(index)), "{error}");
@@ -177,9 +177,9 @@ impl Dataset for Liar {
         Location { file: "memory".into(), offset: 0, length: 4 }
     }
 
-    fn read(&self, _: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+    fn sample<'a>(&'a self, _: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
         *buf = vec![1; 4];
-        Ok(Form::Planar { width: u32::MAX, height: u32::MAX })
+        Ok(Source::Planar { width: u32::MAX, height: u32::MAX, bytes: buf })
     }
 
     fn identity(&self) -> Identity {
