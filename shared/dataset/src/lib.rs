@@ -7,7 +7,7 @@
 //! - [`shards`]: WebDataset tar shards.
 //! - [`pack`]: the project's own file, which a drive exports and both sides read; how it is made, checked and described.
 //!
-//! [`open`] finds out which of them a path is.
+//! [`open`] finds out which of them a path is. [`Resident`] keeps a small one in memory.
 //!
 //! This crate does not decode: it says what a sample's bytes are ([`Source`]), and only `ddlp-pixels` looks inside. Every
 //! file is taken to be hostile: what does not add up is a typed error, and no allocation is larger than the file that asks
@@ -22,12 +22,14 @@ pub mod shards;
 mod extent;
 mod open;
 mod parallel;
+mod resident;
 mod sample;
 #[cfg(test)]
 mod samples;
 
 pub use open::{OpenError, open};
 pub use pack::PackFile;
+pub use resident::{RESIDENT_BYTES_MAX, Resident};
 pub use sample::{Identity, Location, ReadError};
 
 use ddlp_pixels::Source;
@@ -90,5 +92,10 @@ pub trait Dataset: Send + Sync {
     /// The file that a drive exports block by block. Only a pack has one.
     fn export(&self) -> Option<&PackFile> {
         None
+    }
+
+    /// Whether samples stay in memory once they have been read.
+    fn is_resident(&self) -> bool {
+        false
     }
 }
