@@ -282,7 +282,7 @@ impl Queue {
 
     /// Marks a job as cancelled. True when that released it at once.
     pub fn cancel(&self, id: JobId) -> bool {
-        let mut state = self.state();
+        let state = self.state();
         let Some(at) = state.position(id) else { return false };
         state.entries[at].work.cancelled.store(true, Ordering::Relaxed);
         let released = Self::release_if_idle(state, at).is_some();

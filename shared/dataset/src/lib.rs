@@ -77,6 +77,10 @@ pub trait Dataset: Send + Sync {
     /// reused, so a buffer that is handed in again and again stops allocating.
     fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError>;
 
+    /// Says that these samples will be read soon, so that a disk can fetch them meanwhile. A hint: a dataset may do nothing, and does not
+    /// wait.
+    fn announce(&self, _indices: &[u64]) {}
+
     /// Digest by which two sides find out whether they hold the same dataset.
     fn identity(&self) -> Identity;
 

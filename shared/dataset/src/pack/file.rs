@@ -1,6 +1,7 @@
 //! The file of a pack as a drive exports it: numbered bytes, read-only.
 
 use super::format::BLOCK_BYTES;
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -34,6 +35,13 @@ impl PackFile {
     /// Fills `out` from `offset` on. Bytes past the end of the file are an error.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(out, offset)
+    }
+
+    /// Asks the kernel to read ahead; one that does not is none the worse.
+    pub(super) fn will_need(&self, offset: u64, bytes: u64) {
+        if let (Ok(offset), Ok(bytes)) = (offset.try_into(), bytes.try_into()) {
+            let _ = posix_fadvise(&self.file, offset, bytes, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
+        }
     }
 
     pub(super) fn file(&self) -> &File {

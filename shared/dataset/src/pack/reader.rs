@@ -17,6 +17,9 @@ use std::path::Path;
 /// any length opens at once and costs at most 4 bytes of memory a sample.
 pub const RESIDENT_RECORD_BYTES_MAX: u64 = 8 << 20;
 
+/// Announcing a smaller sample would cost more than it saves: a disk's readahead brings its neighbours in any case.
+const ANNOUNCED_BYTES_MIN: u32 = 16 << 10;
+
 /// An open pack.
 ///
 /// Opening reads superblock, labels and class names, and the records where they are few, and checks all that it reads. The
@@ -134,6 +137,14 @@ impl Dataset for Pack {
             StoredForm::Kept => Source::Encoded(buf),
             StoredForm::Planar => Source::Planar { width: record.width, height: record.height, bytes: buf },
         })
+    }
+
+    fn announce(&self, indices: &[u64]) {
+        for record in indices.iter().filter_map(|&index| self.record(index).ok()) {
+            if record.length >= ANNOUNCED_BYTES_MIN {
+                self.index.file.will_need(record.offset, record.length.into());
+            }
+        }
     }
 
     fn identity(&self) -> Identity {

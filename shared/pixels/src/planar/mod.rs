@@ -116,11 +116,11 @@ fn cut(level: Level, planes: &[&[u8]; 3], size: (u32, u32), window: Window, flip
     }
     match level {
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2(token) => x86::avx2(token, &visible, out),
-        #[cfg(target_arch = "x86_64")]
-        Level::Sse41(token) => x86::sse41(token, &visible, out),
+        // SAFETY: a processor of either level has SSE4.1, and so SSSE3.
+        Level::Avx2(_) | Level::Sse41(_) => unsafe { x86::cut(&visible, out) },
         #[cfg(target_arch = "aarch64")]
-        Level::Base => neon::cut(&visible, out),
+        // SAFETY: every processor of this architecture's targets has NEON.
+        Level::Base => unsafe { neon::cut(&visible, out) },
         #[cfg(not(target_arch = "aarch64"))]
         Level::Base => visible.by_pixels(out),
     }

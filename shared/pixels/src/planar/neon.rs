@@ -6,13 +6,9 @@ use zerocopy::transmute;
 
 use super::{Columns, INTERLEAVE, LANES, NONE, Visible};
 
-pub fn cut(visible: &Visible<'_>, out: &mut [u8]) {
-    // SAFETY: every processor of this architecture's targets has NEON.
-    unsafe { cut_neon(visible, out) }
-}
-
+/// Writes the rows of a window.
 #[target_feature(enable = "neon")]
-fn cut_neon(visible: &Visible<'_>, out: &mut [u8]) {
+pub fn cut(visible: &Visible<'_>, out: &mut [u8]) {
     visible.columns().for_each(|columns| cut_columns(visible, &columns, out));
 }
 

@@ -5,33 +5,17 @@ use std::arch::x86_64::*;
 use zerocopy::transmute;
 
 use super::{Columns, INTERLEAVE, LANES, NONE, Visible};
-use crate::jpeg::baseline::{Avx2, Sse41};
 
-/// With the encoding of AVX, which spares moves between registers.
-pub fn avx2(_: Avx2, visible: &Visible<'_>, out: &mut [u8]) {
-    // SAFETY: an `Avx2` is made only where the processor has AVX2.
-    unsafe { cut_avx2(visible, out) }
-}
-
-pub fn sse41(_: Sse41, visible: &Visible<'_>, out: &mut [u8]) {
-    // SAFETY: an `Sse41` is made only where the processor has SSE4.1, and so SSSE3.
-    unsafe { cut_ssse3(visible, out) }
-}
-
-#[target_feature(enable = "avx2")]
-fn cut_avx2(visible: &Visible<'_>, out: &mut [u8]) {
-    visible.columns().for_each(|columns| cut(visible, &columns, out));
-}
-
+/// Writes the rows of a window.
 #[target_feature(enable = "ssse3")]
-fn cut_ssse3(visible: &Visible<'_>, out: &mut [u8]) {
-    visible.columns().for_each(|columns| cut(visible, &columns, out));
+pub fn cut(visible: &Visible<'_>, out: &mut [u8]) {
+    visible.columns().for_each(|columns| cut_columns(visible, &columns, out));
 }
 
 /// Sixteen columns of all rows.
 #[inline]
 #[target_feature(enable = "ssse3")]
-fn cut(visible: &Visible<'_>, columns: &Columns, out: &mut [u8]) {
+fn cut_columns(visible: &Visible<'_>, columns: &Columns, out: &mut [u8]) {
     let shown: __m128i = transmute!(columns.shown);
     let tables = INTERLEAVE.map(|tables| {
         tables.map(|table| {

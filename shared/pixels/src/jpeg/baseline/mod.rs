@@ -28,8 +28,6 @@ mod upsample;
 pub use checkpoints::{BadCheckpoints, Checkpoints};
 pub use decoder::{Decoder, Depth};
 pub use level::Level;
-#[cfg(target_arch = "x86_64")]
-pub use level::{Avx2, Sse41};
 
 /// The file is for libjpeg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
