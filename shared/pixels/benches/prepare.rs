@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
-use ddlp_pixels::{Draw, Limits, Normalize, Pipeline, Preparer, Source, synthetic};
+use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, Source, synthetic};
 
 /// The sizes, layouts and qualities that are frequent in ImageNet's training set.
 fn generated() -> Vec<Vec<u8>> {
@@ -83,13 +83,6 @@ fn small(criterion: &mut Criterion) {
             preparer.prepare(source, &pipeline, draw, &mut out)
         });
     });
-    let shape = Pipeline::imagenet_train().output();
-    let pixels = synthetic::photo(shape.width, shape.height, 2);
-    let normalize = Normalize::imagenet();
-    let mut single = vec![0.0; pixels.len()];
-    group.bench_function("normalize f32", |bencher| bencher.iter(|| normalize.f32_nchw(&pixels, shape, &mut single)));
-    let mut half = vec![half::f16::ZERO; pixels.len()];
-    group.bench_function("normalize f16", |bencher| bencher.iter(|| normalize.f16_nchw(&pixels, shape, &mut half)));
     group.finish();
 }
 

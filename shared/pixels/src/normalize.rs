@@ -1,11 +1,25 @@
-//! The last stage on the host: u8 rows of RGB to float planes, by a table of 3 × 256 values.
+//! The last stage on the host: u8 rows of RGB to float planes, in one pass.
 //!
-//! Each value is (v / 255 − mean) / std, computed once in f64 and rounded once. Any other path (SIMD, GPU) has to equal
-//! the table on all 768 inputs.
+//! Each value is (v / 255 − mean) / std, computed once in f64 and rounded once, in a table of 3 × 256 values. Vector instructions get
+//! the same values by a formula where that equals the table on all 768 inputs, which is tried out when the table is made; else, and
+//! where there are no such instructions, values are looked up. Any other path (a GPU) has to equal the table, too.
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod formula;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 use half::f16;
 
 use crate::pipeline::Shape;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use formula::Formula;
+#[cfg(target_arch = "aarch64")]
+use neon::Vectors;
+#[cfg(target_arch = "x86_64")]
+use x86::Vectors;
 
 /// Mean of ImageNet's channels, as torchvision's models expect it.
 pub const IMAGENET_MEAN: [f64; 3] = [0.485, 0.456, 0.406];
@@ -17,6 +31,10 @@ pub const IMAGENET_STD: [f64; 3] = [0.229, 0.224, 0.225];
 pub struct Normalize {
     single: [[f32; 256]; 3],
     half: [[f16; 256]; 3],
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    vectors: Option<Vectors>,
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    formulas: (Option<Formula>, Option<Formula>),
 }
 
 impl Normalize {
@@ -27,9 +45,15 @@ impl Normalize {
     pub fn new(mean: [f64; 3], std: [f64; 3]) -> Self {
         assert!(mean.iter().chain(&std).all(|value| value.is_finite()) && !std.contains(&0.0), "{mean:?} {std:?}");
         let exact = |channel: usize, value: usize| (value as f64 / 255.0 - mean[channel]) / std[channel];
+        let single = std::array::from_fn(|c| std::array::from_fn(|v| exact(c, v) as f32));
+        let half = std::array::from_fn(|c| std::array::from_fn(|v| f16::from_f64_const(exact(c, v))));
         Self {
-            single: std::array::from_fn(|c| std::array::from_fn(|v| exact(c, v) as f32)),
-            half: std::array::from_fn(|c| std::array::from_fn(|v| f16::from_f64_const(exact(c, v)))),
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+            vectors: Vectors::of_this_machine(),
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+            formulas: (Formula::of_f32(mean, std, &single), Formula::of_f16(mean, std, &half)),
+            single,
+            half,
         }
     }
 
@@ -53,7 +77,11 @@ impl Normalize {
     /// # Panics
     /// When the lengths differ, are not those of whole samples, or the shape has other than 3 channels.
     pub fn f32_nchw(&self, nhwc: &[u8], shape: Shape, out: &mut [f32]) {
-        planes(&self.single, nhwc, shape, out);
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+        if let (Some(vectors), Some(formula)) = (self.vectors, &self.formulas.0) {
+            return planes(&self.single, nhwc, shape, out, |pixels, planes| vectors.f32(formula, pixels, planes));
+        }
+        planes(&self.single, nhwc, shape, out, |_, _| 0);
     }
 
     /// As [`f32_nchw`](Self::f32_nchw), as f16.
@@ -61,11 +89,22 @@ impl Normalize {
     /// # Panics
     /// As [`f32_nchw`](Self::f32_nchw).
     pub fn f16_nchw(&self, nhwc: &[u8], shape: Shape, out: &mut [f16]) {
-        planes(&self.half, nhwc, shape, out);
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+        if let (Some(vectors), Some(formula)) = (self.vectors, &self.formulas.1) {
+            return planes(&self.half, nhwc, shape, out, |pixels, planes| vectors.f16(formula, pixels, planes));
+        }
+        planes(&self.half, nhwc, shape, out, |_, _| 0);
     }
 }
 
-fn planes<T: Copy>(table: &[[T; 256]; 3], nhwc: &[u8], shape: Shape, out: &mut [T]) {
+/// Makes planes: by `vectors`, which tells how many pixels it has made, and what is left by the table.
+fn planes<T: Copy>(
+    table: &[[T; 256]; 3],
+    nhwc: &[u8],
+    shape: Shape,
+    out: &mut [T],
+    vectors: impl Fn(&[[u8; 3]], [&mut [T]; 3]) -> usize,
+) {
     assert_eq!(shape.channels, 3, "a table has three channels");
     assert_eq!(nhwc.len(), out.len(), "input and output have the same number of values");
     let sample = shape.bytes();
@@ -76,10 +115,12 @@ fn planes<T: Copy>(table: &[[T; 256]; 3], nhwc: &[u8], shape: Shape, out: &mut [
     let plane = sample / 3;
     let [reds, greens, blues] = table;
     for (pixels, planes) in nhwc.chunks_exact(sample).zip(out.chunks_exact_mut(sample)) {
+        let (pixels, _) = pixels.as_chunks::<3>();
         let (red, rest) = planes.split_at_mut(plane);
         let (green, blue) = rest.split_at_mut(plane);
-        let planes = red.iter_mut().zip(green).zip(blue);
-        for (&[r, g, b], ((red, green), blue)) in pixels.as_chunks::<3>().0.iter().zip(planes) {
+        let done = vectors(pixels, [&mut *red, &mut *green, &mut *blue]);
+        let planes = red[done..].iter_mut().zip(&mut green[done..]).zip(&mut blue[done..]);
+        for (&[r, g, b], ((red, green), blue)) in pixels[done..].iter().zip(planes) {
             *red = reds[usize::from(r)];
             *green = greens[usize::from(g)];
             *blue = blues[usize::from(b)];
@@ -116,6 +157,43 @@ mod tests {
                 assert_eq!(normalize.table_f32()[channel][value], single[at]);
                 assert_eq!(normalize.table_f16()[channel][value], half[at]);
             }
+        }
+    }
+
+    /// Every value in every channel at every place of a register, and pixels that fill none.
+    fn by_both_ways(mean: [f64; 3], std: [f64; 3]) -> Normalize {
+        let normalize = Normalize::new(mean, std);
+        for pixels in [1, 7, 8, 9, 31, 256 * 17] {
+            let shape = Shape { height: 1, width: pixels, channels: 3 };
+            let values = (0..pixels).flat_map(|i| [i, i + i / 16, 5 * i + i / 16].map(|value| (value % 256) as u8));
+            let values: Vec<u8> = values.collect();
+            let (mut single, mut half) = (vec![0.0; values.len()], vec![f16::ZERO; values.len()]);
+            normalize.f32_nchw(&values, shape, &mut single);
+            normalize.f16_nchw(&values, shape, &mut half);
+            let pixels = pixels as usize;
+            for (at, &value) in values.iter().enumerate() {
+                let (channel, to) = (at % 3, at % 3 * pixels + at / 3);
+                assert_eq!(single[to].to_bits(), normalize.single[channel][usize::from(value)].to_bits());
+                assert_eq!(half[to].to_bits(), normalize.half[channel][usize::from(value)].to_bits());
+            }
+        }
+        normalize
+    }
+
+    #[test]
+    fn vectors_give_what_the_table_has() {
+        let normalize = by_both_ways(IMAGENET_MEAN, IMAGENET_STD);
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+        assert!(normalize.formulas.0.is_some() && normalize.formulas.1.is_some(), "there is a formula for ImageNet");
+        for (mean, std) in [
+            ([0.5; 3], [0.5; 3]),
+            ([0.0; 3], [1.0; 3]),
+            ([0.0; 3], [1.0 / 255.0; 3]),
+            ([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616]),
+            ([1e9, 0.0, -3.0], [1e-9, 1e12, -2.0]),
+            ([0.5; 3], [1e-310, 1e300, 1e-40]),
+        ] {
+            by_both_ways(mean, std);
         }
     }
 

@@ -1,4 +1,5 @@
-//! Takes an image through the steps of a pipeline: the first one reads the image, the last one writes the output.
+//! Takes an image through the steps of a pipeline: the first pass reads the image, the last one writes the output. No pass makes pixels
+//! that the next one does not read.
 
 use std::mem;
 
@@ -6,14 +7,14 @@ use crate::draw::Draw;
 use crate::error::PixelError;
 use crate::geometry::{self, Step, Window};
 use crate::pipeline::Pipeline;
-use crate::resize::Scaler;
-use crate::rows::{Interleaved, Rect, Rows};
+use crate::resize::{Resizing, Scaler};
+use crate::rows::{Interleaved, Part, Rect, Rows};
 use crate::source::Limits;
 
 /// Reusable scratch of the passes.
 #[derive(Default)]
 pub(crate) struct Passes {
-    /// The image before and after a step that is neither the first nor the last.
+    /// The image before and after a pass that is neither the first nor the last.
     before: Vec<u8>,
     after: Vec<u8>,
     /// A cut-out that reaches out of the image, before it is resized.
@@ -43,48 +44,133 @@ impl Passes {
     ) -> Result<(), PixelError> {
         let steps = geometry::steps(pipeline, image.size(), draw)?;
         limits.check_memory(bytes_between(&steps, image.size()))?;
-        let last = steps.len() - 1;
-        let mut size = image.size();
-        for (index, step) in steps.iter().enumerate() {
+        let passes = plan(&steps);
+        let last = passes.len() - 1;
+        for (index, pass) in passes.iter().enumerate() {
             let mut before = mem::take(&mut self.before);
             let mut after = mem::take(&mut self.after);
-            let target = if index == last { &mut *out } else { limits.resize(&mut after, image_bytes(step.size()))? };
+            let size = (pass.made.width, pass.made.height);
+            let target = if index == last { &mut *out } else { limits.resize(&mut after, image_bytes(size))? };
             if index == 0 {
-                self.step(image, step, limits, target)?;
+                self.pass(image, pass, limits, target)?;
             } else {
-                let mut previous = Interleaved { width: size.0, height: size.1, pixels: &before };
-                self.step(&mut previous, step, limits, target)?;
+                let previous = &passes[index - 1];
+                let size = (previous.part.width, previous.part.height);
+                let mut image = Part { size, part: previous.made, pixels: &before };
+                self.pass(&mut image, pass, limits, target)?;
             }
             mem::swap(&mut before, &mut after);
             (self.before, self.after) = (before, after);
-            size = step.size();
         }
         Ok(())
     }
 
-    fn step(&mut self, image: &mut dyn Rows, step: &Step, limits: Limits, out: &mut [u8]) -> Result<(), PixelError> {
-        let window = step.window;
-        match step.resize {
-            None if image.cut_directly(window, step.flip, out) => return Ok(()),
-            None => cut(image, window, out)?,
-            Some(target) => {
-                self.scaler.make_room(image_bytes((target.0, window.height)), limits)?;
-                if let Some(rect) = visible(window, image.size()).filter(|_| window.lies_within(image.size())) {
-                    self.scaler.resize(image, rect, target, out)?;
-                } else {
-                    let (width, height) = (window.width, window.height);
-                    let pixels = limits.resize(&mut self.padded, image_bytes((width, height)))?;
-                    cut(image, window, pixels)?;
-                    let rect = Rect { x: 0, y: 0, width, height };
-                    self.scaler.resize(&mut Interleaved { width, height, pixels }, rect, target, out)?;
-                }
+    fn pass(&mut self, image: &mut dyn Rows, pass: &Pass, limits: Limits, out: &mut [u8]) -> Result<(), PixelError> {
+        let size = image.size();
+        let window = pass.step.window;
+        if let Some(resizing) = pass.resizing(size) {
+            self.scaler.resize(image, &resizing, limits, out)
+        } else if let Some(resizing) = pass.resizing_of_cut_out() {
+            let pixels = limits.resize(&mut self.padded, image_bytes((window.width, window.height)))?;
+            cut(image, window, pixels)?;
+            let mut cut_out = Interleaved { width: window.width, height: window.height, pixels };
+            self.scaler.resize(&mut cut_out, &resizing, limits, out)
+        } else if image.cut_directly(pass.window(), pass.step.flip, out) {
+            Ok(())
+        } else {
+            cut(image, pass.window(), out)?;
+            if pass.step.flip {
+                mirror(out, pass.made.width);
             }
+            Ok(())
         }
-        if step.flip {
-            mirror(out, step.size().0);
-        }
-        Ok(())
     }
+}
+
+/// A step, and what of its result is made.
+#[derive(Clone, Copy, Debug)]
+struct Pass {
+    step: Step,
+    /// The part of the step's result that is left by the cuts after it.
+    part: Rect,
+    /// What the next pass reads of that part.
+    made: Rect,
+}
+
+impl Pass {
+    fn new(step: Step) -> Self {
+        let (width, height) = step.size();
+        let whole = Rect { x: 0, y: 0, width, height };
+        Self { step, part: whole, made: whole }
+    }
+
+    /// Takes the step that follows into this pass, if it only cuts something out of the part.
+    fn takes(&mut self, next: &Step) -> bool {
+        let Window { x, y, width, height } = next.window;
+        if next.resize.is_some() || !next.window.lies_within((self.part.width, self.part.height)) {
+            return false;
+        }
+        // The window lies within the part, whose sides are u32.
+        self.part = Rect { x: self.part.x + x as u32, y: self.part.y + y as u32, width, height };
+        self.made = Rect { x: 0, y: 0, width, height };
+        if next.flip {
+            self.part.x = self.step.size().0 - self.part.x - width;
+            self.step.flip ^= true;
+        }
+        true
+    }
+
+    /// What is made of the step's result before it is mirrored.
+    fn wanted(&self) -> Rect {
+        let Rect { x, y, width, height } = self.made;
+        let (x, y) = (self.part.x + x, self.part.y + y);
+        let x = if self.step.flip { self.step.size().0 - x - width } else { x };
+        Rect { x, y, width, height }
+    }
+
+    /// What of the image is cut out where the step does not resize.
+    fn window(&self) -> Window {
+        let Rect { x, y, width, height } = self.wanted();
+        let window = self.step.window;
+        Window { x: window.x + i64::from(x), y: window.y + i64::from(y), width, height }
+    }
+
+    /// How an image of this size is resized, where the step does that to a window within the image.
+    fn resizing(&self, size: (u32, u32)) -> Option<Resizing> {
+        let window = self.step.window;
+        let rect = visible(window, size).filter(|_| window.lies_within(size))?;
+        self.resizing_of_cut_out().map(|resizing| Resizing { rect, ..resizing })
+    }
+
+    /// How the window is resized, once it is cut out.
+    fn resizing_of_cut_out(&self) -> Option<Resizing> {
+        let Window { width, height, .. } = self.step.window;
+        let rect = Rect { x: 0, y: 0, width, height };
+        self.step.resize.map(|size| Resizing { rect, size, part: self.wanted(), mirrored: self.step.flip })
+    }
+
+    /// What it reads of an image of this size; None where it needs nothing of it.
+    fn reads(&self, size: (u32, u32)) -> Option<Rect> {
+        let window = if self.step.resize.is_some() { self.step.window } else { self.window() };
+        self.resizing(size).map(|resizing| resizing.source()).or_else(|| visible(window, size))
+    }
+}
+
+/// The passes that steps take: one that only cuts out is part of the one before it, and no pass makes more than the next one reads.
+fn plan(steps: &[Step]) -> Vec<Pass> {
+    let mut passes: Vec<Pass> = Vec::with_capacity(steps.len());
+    for step in steps {
+        if !passes.last_mut().is_some_and(|pass| pass.takes(step)) {
+            passes.push(Pass::new(*step));
+        }
+    }
+    for index in (1..passes.len()).rev() {
+        let Rect { width, height, .. } = passes[index - 1].part;
+        if let Some(rect) = passes[index].reads((width, height)) {
+            passes[index - 1].made = rect;
+        }
+    }
+    passes
 }
 
 fn image_bytes((width, height): (u32, u32)) -> u64 {
@@ -151,3 +237,7 @@ fn mirror(pixels: &mut [u8], width: u32) {
         pixels.reverse();
     }
 }
+
+#[cfg(test)]
+#[path = "passes/tests.rs"]
+mod tests;

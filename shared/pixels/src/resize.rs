@@ -1,87 +1,204 @@
-//! Antialiased bilinear resizing in u8 fixed point: columns first, band by band while it is in cache, then rows.
+//! Antialiased bilinear resizing in u8 fixed point: columns first, as rows come in, then rows, as soon as a row has all that it is made
+//! of. Between the passes there are no more rows than the filter is high.
 //!
-//! Pillow's filter and its order of passes, with a rounding to u8 between them, too. Coefficients are computed in f64 by
-//! +, −, ×, ÷ and rounding alone, so they are the same everywhere; the passes are integer sums.
+//! Pillow's filter and its order of passes, with a rounding to u8 between them, too. Weights are the same everywhere (see `weights`),
+//! and the passes are integer sums, which vector instructions add in another order and to the same bits: `columns` and `rows` say
+//! what is made, `x86` and `neon` how.
 
-use fast_image_resize::images::{TypedCroppedImage, TypedImage, TypedImageRef};
-use fast_image_resize::pixels::U8x3;
-use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
+mod columns;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod groups;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod rows;
+mod weights;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 use crate::error::PixelError;
+use crate::jpeg::baseline::Level;
 use crate::rows::{Band, Rect, Rows};
 use crate::source::Limits;
+use columns::{AT_ONCE, Columns};
+use weights::Weights;
 
-/// Reusable scratch of the resizer.
-#[derive(Default)]
+/// What is resized, and what of the result is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resizing {
+    /// The rectangle of the image. Pixels around it do not matter.
+    pub rect: Rect,
+    /// Width and height that it is resized to.
+    pub size: (u32, u32),
+    /// The part of the result.
+    pub part: Rect,
+    /// Whether that part is mirrored left to right.
+    pub mirrored: bool,
+}
+
+impl Resizing {
+    /// What of the image is read: the rectangle, or less where only a part of the result is made.
+    pub fn source(&self) -> Rect {
+        let Self { rect, size, part, .. } = self;
+        let across = weights::span(rect.width, size.0, &(part.x..part.x + part.width));
+        let down = weights::span(rect.height, size.1, &(part.y..part.y + part.height));
+        Rect {
+            x: rect.x + across.start,
+            y: rect.y + down.start,
+            width: across.end - across.start,
+            height: down.end - down.start,
+        }
+    }
+}
+
+/// Resizes, and keeps its scratch and the last weights.
 pub(crate) struct Scaler {
-    resizer: Resizer,
-    /// Rows of the rectangle at the width of the result.
-    narrow: Vec<u8>,
+    level: Level,
+    columns: Columns,
+    rows: Weights,
+    /// Rows between the passes.
+    between: Vec<u8>,
+}
+
+impl Default for Scaler {
+    fn default() -> Self {
+        Self::new(Level::best())
+    }
 }
 
 impl Scaler {
+    /// One that uses these instructions.
+    pub fn new(level: Level) -> Self {
+        Self { level, columns: Columns::default(), rows: Weights::default(), between: Vec::new() }
+    }
+
     /// Gives back scratch that is larger than `kept`.
     pub fn trim(&mut self, kept: usize) {
-        if self.narrow.capacity() > kept {
-            self.narrow = Vec::new();
+        if self.between.capacity() > kept {
+            self.between = Vec::new();
         }
-        if self.resizer.size_of_internal_buffers() > kept {
-            self.resizer.reset_internal_buffers();
+        if self.columns.bytes() > kept {
+            self.columns = Columns::default();
+        }
+        if self.rows.bytes() > kept {
+            self.rows = Weights::default();
         }
     }
 
-    /// Makes room for the rows between the passes, so that [`resize`](Self::resize) need not.
-    pub fn make_room(&mut self, bytes: u64, limits: Limits) -> Result<(), PixelError> {
-        if (self.narrow.len() as u64) < bytes { limits.resize(&mut self.narrow, bytes).map(|_| ()) } else { Ok(()) }
-    }
-
-    /// Resizes a rectangle of an image into `out`, `width` × `height` RGB.
+    /// Resizes into `out`, rows of RGB as wide as the part that is made.
     pub fn resize(
         &mut self,
         image: &mut dyn Rows,
-        rect: Rect,
-        (width, height): (u32, u32),
+        resizing: &Resizing,
+        limits: Limits,
         out: &mut [u8],
     ) -> Result<(), PixelError> {
-        let row_bytes = width as usize * 3;
-        let narrow_bytes = row_bytes * rect.height as usize;
-        if rect.height == height {
-            return image.read(rect, &mut |band| columns(&mut self.resizer, &band, rect.width, width, out));
+        let Resizing { rect, size, part, mirrored } = *resizing;
+        let source = resizing.source();
+        self.columns.make(self.level, rect.width, size.0, &(part.x..part.x + part.width), mirrored);
+        let keeps_rows = rect.height == size.1;
+        if !keeps_rows {
+            self.rows.make(rect.height, size.1, &(part.y..part.y + part.height));
         }
-        if self.narrow.len() < narrow_bytes {
-            self.narrow.resize(narrow_bytes, 0);
-        }
-        let narrow = &mut self.narrow[..narrow_bytes];
-        image.read(rect, &mut |band| columns(&mut self.resizer, &band, rect.width, width, narrow))?;
-        let source = TypedImageRef::<U8x3>::from_buffer(width, rect.height, narrow).map_err(refused)?;
-        let mut target = TypedImage::<U8x3>::from_buffer(width, height, out).map_err(refused)?;
-        self.resizer.resize_typed(&source, &mut target, &options()).map_err(refused)
+        let stride = self.columns.stride();
+        let high = if keeps_rows { 1 } else { self.rows.taps };
+        // Twice as much as has to be there, so that rows move to the front rarely, and one more row for an odd number of weights.
+        let room = (2 * high + 4 * AT_ONCE).min(source.height as usize + AT_ONCE);
+        let bytes = ((room + 1) * stride) as u64;
+        // The limit counts pixels: it was checked for more of them than these, which have some room behind each row.
+        Limits { memory_bytes: limits.memory_bytes.max(bytes), ..limits }.resize(&mut self.between, bytes)?;
+        let mut flow = Flow {
+            level: self.level,
+            columns: &self.columns,
+            rows: (!keeps_rows).then_some(&self.rows),
+            between: &mut self.between,
+            stride,
+            room,
+            first: 0,
+            filled: 0,
+            out: out.chunks_exact_mut(part.width as usize * 3),
+            made: 0,
+        };
+        image.read(source, &mut |band| {
+            flow.take(&band, source.width);
+            Ok(())
+        })?;
+        flow.make_rows();
+        Ok(())
     }
 }
 
-/// Resizes a band's columns into its rows of `narrow`.
-fn columns(resizer: &mut Resizer, band: &Band<'_>, from: u32, to: u32, narrow: &mut [u8]) -> Result<(), PixelError> {
-    let row_bytes = to as usize * 3;
-    let rows = &mut narrow[band.y as usize * row_bytes..][..band.rows as usize * row_bytes];
-    if from == to {
-        for (y, row) in rows.chunks_exact_mut(row_bytes).enumerate() {
-            row.copy_from_slice(band.row(y as u32, from));
+/// Rows on their way through both passes.
+struct Flow<'f> {
+    level: Level,
+    columns: &'f Columns,
+    /// None where rows stay as they are.
+    rows: Option<&'f Weights>,
+    between: &'f mut [u8],
+    stride: usize,
+    /// Rows that fit between the passes, the first of them, counted from the source's, and how many there are.
+    room: usize,
+    first: usize,
+    filled: usize,
+    out: std::slice::ChunksExactMut<'f, u8>,
+    /// Rows of the output that are made.
+    made: usize,
+}
+
+impl Flow<'_> {
+    fn take(&mut self, band: &Band<'_>, width: u32) {
+        let mut y = 0;
+        while y < band.rows {
+            if self.filled + AT_ONCE > self.room {
+                self.make_rows();
+                self.move_to_front();
+            }
+            let out = &mut self.between[self.filled * self.stride..][..AT_ONCE * self.stride];
+            let count = (band.rows - y).min(AT_ONCE as u32);
+            if count as usize == AT_ONCE {
+                let rows = std::array::from_fn(|row| band.row(y + row as u32, width));
+                self.columns.make_rows(self.level, rows, out);
+            } else {
+                for (row, out) in (y..band.rows).zip(out.chunks_exact_mut(self.stride)) {
+                    self.columns.make_row(self.level, band.row(row, width), out);
+                }
+            }
+            y += count;
+            self.filled += count as usize;
         }
-        return Ok(());
     }
-    let wide = TypedImageRef::<U8x3>::from_buffer(band.columns, band.rows, band.pixels).map_err(refused)?;
-    // A view of its own, because a crop by the resizer's options would let the filter see the pixels around it.
-    let source = TypedCroppedImage::from_ref(&wide, band.left, 0, from, band.rows).map_err(refused)?;
-    let mut target = TypedImage::<U8x3>::from_buffer(to, band.rows, rows).map_err(refused)?;
-    resizer.resize_typed(&source, &mut target, &options()).map_err(refused)
-}
 
-fn options() -> ResizeOptions {
-    ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear)).use_alpha(false)
-}
+    /// Where the inputs of the next row of the output are, and how many.
+    fn next(&self) -> Option<(usize, usize)> {
+        match self.rows {
+            None => Some((self.made, 1)),
+            Some(weights) => weights.inputs.get(self.made).map(|&(first, count)| (first as usize, count as usize)),
+        }
+    }
 
-fn refused(error: impl std::fmt::Display) -> PixelError {
-    PixelError::Unsupported { message: format!("resizing: {error}") }
+    /// Makes all rows of the output whose inputs are there.
+    fn make_rows(&mut self) {
+        while let Some((first, count)) = self.next().filter(|(first, count)| first + count <= self.first + self.filled)
+        {
+            let Some(out) = self.out.next() else { return };
+            let inputs = &self.between[(first - self.first) * self.stride..];
+            match self.rows {
+                None => out.copy_from_slice(&inputs[..out.len()]),
+                Some(weights) => {
+                    let values = &weights.of(self.made)[..count.next_multiple_of(2)];
+                    rows::make_row(self.level, inputs, self.stride, values, weights.bits, out);
+                }
+            }
+            self.made += 1;
+        }
+    }
+
+    /// Drops the rows that nothing more is made of.
+    fn move_to_front(&mut self) {
+        let end = self.first + self.filled;
+        let first = self.next().map_or(end, |(first, _)| first.min(end));
+        self.between.copy_within((first - self.first) * self.stride..self.filled * self.stride, 0);
+        (self.first, self.filled) = (first, end - first);
+    }
 }
 
 #[cfg(test)]

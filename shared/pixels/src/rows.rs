@@ -68,3 +68,26 @@ impl Rows for Interleaved<'_> {
         sink(Band { y: 0, rows: rect.height, columns: self.width, left: rect.x, pixels })
     }
 }
+
+/// An RGB image of which a part is in memory. No more than that can be read.
+pub(crate) struct Part<'a> {
+    /// Width and height of the whole image.
+    pub size: (u32, u32),
+    /// The part.
+    pub part: Rect,
+    /// The part's pixels.
+    pub pixels: &'a [u8],
+}
+
+impl Rows for Part<'_> {
+    fn size(&self) -> (u32, u32) {
+        self.size
+    }
+
+    fn read(&mut self, rect: Rect, sink: Sink<'_>) -> Result<(), PixelError> {
+        let Rect { x, y, width, height } = self.part;
+        let rect = Rect { x: rect.x - x, y: rect.y - y, ..rect };
+        assert!(rect.x + rect.width <= width && rect.y + rect.height <= height, "{rect:?} is in {:?}", self.part);
+        Interleaved { width, height, pixels: self.pixels }.read(rect, sink)
+    }
+}

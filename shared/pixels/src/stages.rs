@@ -1,4 +1,4 @@
-//! What a bench calls: the stages of decoding one JPEG, each for itself.
+//! What a bench calls: the stages of preparing one image, each for itself.
 //!
 //! The functions panic where a file is none that the decoder takes: they measure good ones.
 
@@ -9,7 +9,8 @@ use crate::jpeg::baseline::{Checkpoints, Decoder, Level};
 use crate::jpeg::ffi::Object;
 use crate::jpeg::{self, JpegRows};
 use crate::pipeline::Pipeline;
-use crate::rows::{Band, Rect, Rows};
+use crate::resize::{Resizing, Scaler};
+use crate::rows::{Band, Interleaved, Rect, Rows};
 use crate::source::Limits;
 
 /// Decoders and scratch.
@@ -17,6 +18,7 @@ pub struct Stages {
     libjpeg: Object,
     baseline: Decoder,
     band: Vec<u8>,
+    scaler: Scaler,
 }
 
 /// A rectangle of an image: x, y, width, height.
@@ -24,7 +26,12 @@ pub type Cut = (u32, u32, u32, u32);
 
 impl Default for Stages {
     fn default() -> Self {
-        Self { libjpeg: Object::new(), baseline: Decoder::new(Level::best()), band: Vec::new() }
+        Self {
+            libjpeg: Object::new(),
+            baseline: Decoder::new(Level::best()),
+            band: Vec::new(),
+            scaler: Scaler::default(),
+        }
     }
 }
 
@@ -51,6 +58,16 @@ impl Stages {
     /// Whether the decoder takes a file by its header.
     pub fn takes(&mut self, file: &[u8]) -> bool {
         self.baseline.open(file, None, &mut self.band).is_ok()
+    }
+
+    /// Resizes a part of an image of `size` to `target`.
+    pub fn resize(&mut self, pixels: &[u8], size: (u32, u32), part: Cut, target: (u32, u32), out: &mut [u8]) {
+        let (x, y, width, height) = part;
+        let rect = Rect { x, y, width, height };
+        let part = Rect { x: 0, y: 0, width: target.0, height: target.1 };
+        let resizing = Resizing { rect, size: target, part, mirrored: false };
+        let mut image = Interleaved { width: size.0, height: size.1, pixels };
+        self.scaler.resize(&mut image, &resizing, Limits::default(), out).expect("an image in memory");
     }
 
     /// Decodes by libjpeg.

@@ -1,13 +1,17 @@
 //! Against Pillow: a port of its resampling stands in for it here, after the golden digests have shown for every box that
 //! the port is Pillow to the bit. Then pixels can be compared without storing them.
+//!
+//! And against `fast_image_resize`, an independent build of the same arithmetic, to the bit.
 
 use std::sync::OnceLock;
 
-use fast_image_resize::CpuExtensions;
+use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::pixels::U8x3;
+use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 use proptest::prelude::*;
 
 use super::*;
-use crate::rows::Interleaved;
+use crate::rows::{Interleaved, Sink};
 use crate::synthetic::{self, crc32};
 
 /// Pillow's weights (libImaging/Resample.c): for each output its first input and 22-bit weights.
@@ -109,11 +113,16 @@ fn is_pillows((largest, mean): (u8, f64)) -> bool {
     largest <= 2 && mean <= 0.1
 }
 
-fn resized(scaler: &mut Scaler, image: (u32, u32, &[u8]), rect: Rect, size: (u32, u32)) -> Vec<u8> {
-    let mut out = vec![0; (size.0 * size.1 * 3) as usize];
-    let mut image = Interleaved { width: image.0, height: image.1, pixels: image.2 };
-    scaler.resize(&mut image, rect, size, &mut out).unwrap();
+fn resized(scaler: &mut Scaler, image: &mut dyn Rows, resizing: &Resizing) -> Vec<u8> {
+    let mut out = vec![0xA5; (resizing.part.width * resizing.part.height * 3) as usize];
+    scaler.resize(image, resizing, Limits::default(), &mut out).unwrap();
     out
+}
+
+/// All of a rectangle to all of a size.
+fn whole(rect: Rect, size: (u32, u32)) -> Resizing {
+    let part = Rect { x: 0, y: 0, width: size.0, height: size.1 };
+    Resizing { rect, size, part, mirrored: false }
 }
 
 #[test]
@@ -122,7 +131,8 @@ fn crop_and_resize_are_pillows() {
     let cases = cases();
     assert_eq!(cases.len(), 300);
     let mut scaler = Scaler::default();
-    let ours = |case: &Case| resized(&mut scaler, (SOURCE.0, SOURCE.1, &source), case.rect, (case.side, case.side));
+    let mut image = Interleaved { width: SOURCE.0, height: SOURCE.1, pixels: &source };
+    let ours = |case: &Case| resized(&mut scaler, &mut image, &whole(case.rect, (case.side, case.side)));
     let found = difference(cases, ours);
     println!("largest and mean difference from Pillow: {found:?}");
     assert!(is_pillows(found), "{found:?}");
@@ -149,57 +159,151 @@ fn a_box_moved_by_a_quarter_pixel_is_not_pillows() {
     assert!(!is_pillows(found), "{found:?}");
 }
 
-/// What this machine can do, the portable code first.
-fn extensions() -> Vec<CpuExtensions> {
-    let mut found = vec![CpuExtensions::None];
-    #[cfg(target_arch = "x86_64")]
-    found.extend([CpuExtensions::Sse4_1, CpuExtensions::Avx2].into_iter().filter(CpuExtensions::is_supported));
-    #[cfg(target_arch = "aarch64")]
-    found.extend([CpuExtensions::Neon].into_iter().filter(CpuExtensions::is_supported));
-    found
+/// An image that comes in bands of some rows, with columns on both sides that do not belong to the rectangle.
+struct Banded<'a> {
+    image: Interleaved<'a>,
+    rows: u32,
 }
 
-fn scaler_with(extensions: CpuExtensions) -> Scaler {
-    let mut scaler = Scaler::default();
-    // SAFETY: `extensions` names only what this CPU supports.
-    unsafe { scaler.resizer.set_cpu_extensions(extensions) };
-    scaler
+impl Rows for Banded<'_> {
+    fn size(&self) -> (u32, u32) {
+        self.image.size()
+    }
+
+    fn read(&mut self, rect: Rect, sink: Sink<'_>) -> Result<(), PixelError> {
+        for y in (0..rect.height).step_by(self.rows as usize) {
+            let part = Rect { y: rect.y + y, height: self.rows.min(rect.height - y), ..rect };
+            self.image.read(part, &mut |band| sink(Band { y, ..band }))?;
+        }
+        Ok(())
+    }
+}
+
+/// Columns, then rows, each by the other library.
+fn by_the_other(pixels: &[u8], (width, height): (u32, u32), size: (u32, u32)) -> Vec<u8> {
+    let mut resizer = Resizer::new();
+    let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear)).use_alpha(false);
+    let mut pass = |pixels: &[u8], from: (u32, u32), to: (u32, u32)| {
+        let source = TypedImageRef::<U8x3>::from_buffer(from.0, from.1, pixels).unwrap();
+        let mut out = vec![0; (to.0 * to.1 * 3) as usize];
+        let mut target = TypedImage::<U8x3>::from_buffer(to.0, to.1, &mut out).unwrap();
+        resizer.resize_typed(&source, &mut target, &options).unwrap();
+        out
+    };
+    let narrow = pass(pixels, (width, height), (size.0, height));
+    pass(&narrow, (size.0, height), size)
+}
+
+/// A rectangle of an image, perhaps mirrored.
+fn cut(pixels: &[u8], width: u32, part: Rect, mirrored: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    for y in part.y..part.y + part.height {
+        let row = &pixels[((y * width + part.x) * 3) as usize..][..part.width as usize * 3];
+        let mut row = row.as_chunks::<3>().0.to_vec();
+        if mirrored {
+            row.reverse();
+        }
+        out.extend(row.into_flattened());
+    }
+    out
+}
+
+/// Two lengths of which each may be the longer one, by much or by little.
+fn lengths() -> impl Strategy<Value = (u32, u32)> {
+    prop_oneof![
+        (1u32..=700, 1u32..=700),
+        (1u32..=40, 1u32..=40),
+        (1u32..=350, 1u32..5).prop_map(|(length, more)| (length, length * more)),
+        (200u32..=700, -3i32..=3).prop_map(|(length, more)| (length, length.saturating_add_signed(more))),
+    ]
+}
+
+/// A part of a length.
+fn span(length: u32) -> impl Strategy<Value = (u32, u32)> {
+    prop_oneof![Just((0, length)), (0..length).prop_flat_map(move |start| (Just(start), 1..=length - start))]
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(41), ..ProptestConfig::with_cases(200) })]
+    #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(41), ..ProptestConfig::with_cases(400) })]
 
     #[test]
-    fn every_simd_level_gives_the_same_bytes(
-        (width, height) in (1u32..400, 1u32..300),
-        target in (1u32..260, 1u32..260),
+    fn parts_are_those_of_the_other_librarys_images(
+        ((width, to_width), (height, to_height), across, down) in (lengths(), lengths())
+            .prop_flat_map(|(across, down)| (Just(across), Just(down), span(across.1), span(down.1))),
+        mirrored: bool,
+        rows in 1u32..20,
         seed: u32,
     ) {
-        let source = synthetic::photo(width, height, seed);
+        let pixels = synthetic::photo(width, height, seed);
+        let part = Rect { x: across.0, y: down.0, width: across.1, height: down.1 };
+        let expected = cut(&by_the_other(&pixels, (width, height), (to_width, to_height)), to_width, part, mirrored);
         let rect = Rect { x: 0, y: 0, width, height };
-        let all = extensions().into_iter();
-        let results: Vec<_> =
-            all.map(|level| resized(&mut scaler_with(level), (width, height, &source), rect, target)).collect();
-        prop_assert!(results.iter().all(|result| *result == results[0]));
+        let resizing = Resizing { rect, size: (to_width, to_height), part, mirrored };
+        for level in Level::all() {
+            let mut image = Banded { image: Interleaved { width, height, pixels: &pixels }, rows };
+            prop_assert!(resized(&mut Scaler::new(level), &mut image, &resizing) == expected, "{:?}", level);
+        }
     }
 
     #[test]
-    fn pixels_around_the_rectangle_do_not_matter(
+    fn pixels_around_what_is_read_do_not_matter(
         (x, y) in (0u32..60, 0u32..50),
         (width, height) in (1u32..100, 1u32..100),
-        target in (1u32..80, 1u32..80),
+        (across, down) in (1u32..80, 1u32..80).prop_flat_map(|(width, height)| {
+            (span(width).prop_map(move |part| (width, part)), span(height).prop_map(move |part| (height, part)))
+        }),
     ) {
         let size = (160, 150);
         let mut scaler = Scaler::default();
         let rect = Rect { x, y, width, height };
+        let part = Rect { x: across.1.0, y: down.1.0, width: across.1.1, height: down.1.1 };
+        let resizing = Resizing { rect, size: (across.0, down.0), part, mirrored: false };
         let mut source = synthetic::photo(size.0, size.1, 3);
-        let before = resized(&mut scaler, (size.0, size.1, &source), rect, target);
+        let mut ours = |pixels: &[u8]| resized(&mut scaler, &mut Interleaved { width: size.0, height: size.1, pixels }, &resizing);
+        let before = ours(&source);
+        let read = resizing.source();
         for (at, pixel) in source.chunks_exact_mut(3).enumerate() {
             let (column, row) = (at as u32 % size.0, at as u32 / size.0);
-            if !(x..x + width).contains(&column) || !(y..y + height).contains(&row) {
+            let inside = (read.x..read.x + read.width).contains(&column) && (read.y..read.y + read.height).contains(&row);
+            if !inside {
                 pixel.fill(255 - pixel[0]);
             }
         }
-        prop_assert_eq!(before, resized(&mut scaler, (size.0, size.1, &source), rect, target));
+        prop_assert!(before == ours(&source));
+    }
+}
+
+/// White and black at every place of the filter: sums that reach both ends.
+#[test]
+fn nothing_wraps_around() {
+    for value in [0, 255] {
+        let pixels = vec![value; 700 * 3];
+        for to in [1, 3, 223, 224, 699] {
+            let rect = Rect { x: 0, y: 0, width: 700, height: 1 };
+            for level in Level::all() {
+                let mut image = Interleaved { width: 700, height: 1, pixels: &pixels };
+                assert!(
+                    resized(&mut Scaler::new(level), &mut image, &whole(rect, (to, 5))).iter().all(|&out| out == value)
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_scaler_that_was_used_before_gives_the_same_pixels() {
+    let pixels = synthetic::photo(300, 200, 5);
+    let mut used = Scaler::default();
+    let rect = |width, height| Rect { x: 0, y: 0, width, height };
+    for (width, height, to) in [(300, 200, 64), (120, 200, 64), (300, 90, 224), (5, 4, 8), (300, 200, 3), (64, 64, 64)]
+    {
+        for mirrored in [false, true] {
+            let resizing = Resizing { mirrored, ..whole(rect(width, height), (to, to)) };
+            let mut image = Interleaved { width: 300, height: 200, pixels: &pixels };
+            let new = resized(&mut Scaler::default(), &mut image, &resizing);
+            assert!(resized(&mut used, &mut image, &resizing) == new);
+            used.trim(1000);
+            assert!(resized(&mut used, &mut image, &resizing) == new);
+        }
     }
 }

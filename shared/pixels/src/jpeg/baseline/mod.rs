@@ -27,6 +27,8 @@ mod upsample;
 
 pub use checkpoints::{BadCheckpoints, Checkpoints};
 pub use decoder::{Decoder, Depth};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use level::Avx2;
 pub use level::Level;
 
 /// The file is for libjpeg.

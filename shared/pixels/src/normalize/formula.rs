@@ -1,0 +1,69 @@
+//! A formula in f32 that gives the values of a table.
+
+use half::f16;
+
+/// `(v × scale + offset) + (v × fine_scale + fine_offset)` of each channel, each product and its sum rounded once.
+///
+/// The first part is exact, since `scale` has no more than 17 bits and `offset` is a multiple of its last one. So all is rounded once
+/// but for the second part's own rounding, far below.
+#[derive(Clone, Debug)]
+pub struct Formula {
+    pub scale: [f32; 3],
+    pub offset: [f32; 3],
+    /// Nothing where the first part is enough.
+    pub fine: Option<Fine>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Fine {
+    pub scale: [f32; 3],
+    pub offset: [f32; 3],
+}
+
+/// Bits of `scale`: with 8 bits of a value a product has no more than f32 holds.
+const SCALE_BITS: i32 = 16;
+
+impl Formula {
+    /// One that equals a table of f32.
+    pub fn of_f32(mean: [f64; 3], std: [f64; 3], table: &[[f32; 256]; 3]) -> Option<Self> {
+        let formula = Self::fine(mean, std);
+        formula.equals(|channel, value, found| table[channel][value].to_bits() == found.to_bits()).then_some(formula)
+    }
+
+    /// One that, rounded once more, equals a table of f16.
+    pub fn of_f16(mean: [f64; 3], std: [f64; 3], table: &[[f16; 256]; 3]) -> Option<Self> {
+        let is_same = |channel: usize, value: usize, found: f32| {
+            table[channel][value].to_bits() == f16::from_f32_const(found).to_bits()
+        };
+        [Self::coarse(mean, std), Self::fine(mean, std)].into_iter().find(|formula| formula.equals(is_same))
+    }
+
+    fn coarse(mean: [f64; 3], std: [f64; 3]) -> Self {
+        let scale = std.map(|std| (1.0 / (255.0 * std)) as f32);
+        Self { scale, offset: std::array::from_fn(|c| (-mean[c] / std[c]) as f32), fine: None }
+    }
+
+    fn fine(mean: [f64; 3], std: [f64; 3]) -> Self {
+        let scale = std.map(|std| 1.0 / (255.0 * std));
+        let offset: [f64; 3] = std::array::from_fn(|c| -mean[c] / std[c]);
+        let last_bit = scale.map(|scale| libm::exp2(f64::from(libm::ilogb(scale) + 1 - SCALE_BITS)));
+        let coarse = |exact: [f64; 3]| std::array::from_fn(|c| ((exact[c] / last_bit[c]).round() * last_bit[c]) as f32);
+        let rest =
+            |exact: [f64; 3], coarse: [f32; 3]| std::array::from_fn(|c| (exact[c] - f64::from(coarse[c])) as f32);
+        let (coarse_scale, coarse_offset) = (coarse(scale), coarse(offset));
+        let fine = Fine { scale: rest(scale, coarse_scale), offset: rest(offset, coarse_offset) };
+        Self { scale: coarse_scale, offset: coarse_offset, fine: Some(fine) }
+    }
+
+    fn value(&self, channel: usize, value: f32) -> f32 {
+        let first = value.mul_add(self.scale[channel], self.offset[channel]);
+        match &self.fine {
+            Some(fine) => first + value.mul_add(fine.scale[channel], fine.offset[channel]),
+            None => first,
+        }
+    }
+
+    fn equals(&self, is_same: impl Fn(usize, usize, f32) -> bool) -> bool {
+        (0..3).all(|channel| (0..256).all(|value| is_same(channel, value, self.value(channel, value as f32))))
+    }
+}

@@ -1,0 +1,91 @@
+//! By NEON.
+
+use std::arch::aarch64::*;
+use std::arch::asm;
+
+use half::f16;
+
+use super::formula::Formula;
+
+/// What every aarch64 has.
+#[derive(Clone, Copy, Debug)]
+pub struct Vectors(());
+
+/// Pixels at once.
+const AT_ONCE: usize = 16;
+
+impl Vectors {
+    pub fn of_this_machine() -> Option<Self> {
+        Some(Self(()))
+    }
+
+    /// Makes as many pixels as fill registers and tells how many.
+    pub fn f32(self, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f32]; 3]) -> usize {
+        assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "a value in each plane for each pixel");
+        let planes = planes.map(|plane| plane.as_mut_ptr().cast());
+        // SAFETY: aarch64 has NEON. Planes have room for all pixels.
+        unsafe { make::<false>(formula, pixels, planes) }
+    }
+
+    /// As [`f32`](Self::f32).
+    pub fn f16(self, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f16]; 3]) -> usize {
+        assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "a value in each plane for each pixel");
+        let planes = planes.map(|plane| plane.as_mut_ptr().cast());
+        // SAFETY: as above; an `f16` is the two bytes that the processor makes.
+        unsafe { make::<true>(formula, pixels, planes) }
+    }
+}
+
+/// # Safety
+/// Each plane has room for a value of each pixel, of two bytes or four.
+#[target_feature(enable = "neon")]
+unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: [*mut u8; 3]) -> usize {
+    let bytes = if HALF { 2 } else { 4 };
+    let [scale, offset] = [formula.scale, formula.offset].map(|channels| channels.map(|value| vdupq_n_f32(value)));
+    let fine = formula.fine.as_ref();
+    let fine = fine.map(|fine| [fine.scale, fine.offset].map(|channels| channels.map(|value| vdupq_n_f32(value))));
+    let (sixteens, _) = pixels.as_chunks::<AT_ONCE>();
+    for (number, sixteen) in sixteens.iter().enumerate() {
+        // SAFETY: 48 bytes.
+        let uint8x16x3_t(red, green, blue) = unsafe { vld3q_u8(sixteen.as_ptr().cast()) };
+        for (channel, values) in [red, green, blue].into_iter().enumerate() {
+            let (low, high) = (vmovl_u8(vget_low_u8(values)), vmovl_high_u8(values));
+            let quarters = [
+                vmovl_u16(vget_low_u16(low)),
+                vmovl_high_u16(low),
+                vmovl_u16(vget_low_u16(high)),
+                vmovl_high_u16(high),
+            ];
+            for (quarter, values) in quarters.into_iter().enumerate() {
+                let values = vcvtq_f32_u32(values);
+                let mut result = vfmaq_f32(offset[channel], values, scale[channel]);
+                if let Some([scale, offset]) = fine {
+                    result = vaddq_f32(result, vfmaq_f32(offset[channel], values, scale[channel]));
+                }
+                // SAFETY: room for 4 pixels from this one on.
+                unsafe {
+                    let out = planes[channel].add((number * AT_ONCE + quarter * 4) * bytes);
+                    if HALF {
+                        vst1_u16(out.cast(), halves(result));
+                    } else {
+                        vst1q_f32(out.cast(), result);
+                    }
+                }
+            }
+        }
+    }
+    sixteens.len() * AT_ONCE
+}
+
+/// Rounds to f16, which the language has no stable type for.
+#[inline]
+#[target_feature(enable = "neon")]
+fn halves(values: float32x4_t) -> uint16x4_t {
+    let halves;
+    // SAFETY: an instruction of NEON from one register to another.
+    unsafe {
+        asm!("fcvtn {halves:v}.4h, {values:v}.4s", halves = out(vreg) halves, values = in(vreg) values,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    halves
+}

@@ -1,0 +1,102 @@
+//! Against doing every step by itself and in whole.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::pipeline::Stage;
+use crate::synthetic;
+
+/// An image as it is between steps.
+type Image = ((u32, u32), Vec<u8>);
+
+fn alone(((width, height), pixels): Image, step: &Step) -> Image {
+    let window = step.window;
+    let at = |x: i64, y: i64| {
+        let inside = (0..i64::from(width)).contains(&x) && (0..i64::from(height)).contains(&y);
+        if inside { pixels.as_chunks::<3>().0[(y * i64::from(width) + x) as usize] } else { [0; 3] }
+    };
+    let rows = (0..i64::from(window.height)).map(|y| y + window.y);
+    let row = |y: i64| (0..i64::from(window.width)).map(move |x| at(x + window.x, y));
+    let mut size = (window.width, window.height);
+    let mut pixels = rows.flat_map(row).collect::<Vec<_>>().into_flattened();
+    if let Some(to) = step.resize {
+        let rect = Rect { x: 0, y: 0, width: size.0, height: size.1 };
+        let part = Rect { x: 0, y: 0, width: to.0, height: to.1 };
+        let mut out = vec![0; (to.0 * to.1 * 3) as usize];
+        let mut image = Interleaved { width: size.0, height: size.1, pixels: &pixels };
+        let resizing = Resizing { rect, size: to, part, mirrored: false };
+        Scaler::default().resize(&mut image, &resizing, Limits::default(), &mut out).unwrap();
+        (size, pixels) = (to, out);
+    }
+    if step.flip {
+        pixels.chunks_exact_mut(size.0 as usize * 3).for_each(|row| row.as_chunks_mut::<3>().0.reverse());
+    }
+    (size, pixels)
+}
+
+fn stage() -> impl Strategy<Value = Stage> {
+    let side = 1u32..40;
+    prop_oneof![
+        side.clone().prop_map(|size| Stage::Resize { size }),
+        side.clone().prop_map(|size| Stage::CenterCrop { size }),
+        (side.clone(), 0u32..8).prop_map(|(size, padding)| Stage::RandomCrop { size, padding }),
+        side.prop_map(|size| Stage::RandomResizedCrop { size, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }),
+        Just(Stage::RandomHorizontalFlip { p: 0.5 }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(43), ..ProptestConfig::with_cases(2000) })]
+
+    #[test]
+    fn all_steps_together_are_each_alone(
+        stages in prop::collection::vec(stage(), 1..6),
+        last in 1u32..40,
+        size in (1u32..60, 1u32..60),
+        seed: u64,
+    ) {
+        let mut pipeline = Pipeline { exif_orientation: false, stages };
+        if pipeline.validate().is_err() {
+            pipeline.stages.push(Stage::CenterCrop { size: last });
+        }
+        prop_assume!(pipeline.validate().is_ok());
+        let draw = Draw { seed, epoch: 0, sample_id: 1 };
+        let Ok(steps) = geometry::steps(&pipeline, size, draw) else { return Ok(()) };
+        let pixels = synthetic::photo(size.0, size.1, seed as u32);
+        let expected = steps.iter().fold((size, pixels.clone()), alone);
+        let mut out = vec![0xA5; pipeline.output().bytes()];
+        let mut image = Interleaved { width: size.0, height: size.1, pixels: &pixels };
+        Passes::default().run(&mut image, &pipeline, draw, Limits::default(), &mut out).unwrap();
+        prop_assert!(out == expected.1, "{:?}", steps);
+    }
+}
+
+/// An image that notes what is read.
+struct Watched {
+    size: (u32, u32),
+    read: Vec<Rect>,
+}
+
+impl Rows for Watched {
+    fn size(&self) -> (u32, u32) {
+        self.size
+    }
+
+    fn read(&mut self, rect: Rect, sink: crate::rows::Sink<'_>) -> Result<(), PixelError> {
+        self.read.push(rect);
+        let pixels = vec![7; (rect.width * rect.height * 3) as usize];
+        Interleaved { width: rect.width, height: rect.height, pixels: &pixels }.read(Rect { x: 0, y: 0, ..rect }, sink)
+    }
+}
+
+#[test]
+fn validation_reads_no_more_than_the_central_crop_is_made_of() {
+    let mut image = Watched { size: (500, 375), read: Vec::new() };
+    let pipeline = Pipeline::imagenet_val();
+    let mut out = vec![0; pipeline.output().bytes()];
+    Passes::default().run(&mut image, &pipeline, Draw::default(), Limits::default(), &mut out).unwrap();
+    assert!(out.iter().all(|&value| value == 7));
+    // 500 x 375 becomes 341 x 256, of which the columns from 58 and the rows from 16 are kept: 1.466 inputs each, and the filter's
+    // radius on both sides.
+    assert_eq!(image.read, [Rect { x: 84, y: 22, width: 331, height: 331 }]);
+}

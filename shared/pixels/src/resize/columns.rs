@@ -1,0 +1,151 @@
+//! The pass over columns: rows of pixels to narrower or wider ones, perhaps mirrored.
+
+use std::ops::Range;
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use super::groups::Groups;
+use super::weights::{self, Weights};
+use crate::jpeg::baseline::Level;
+
+/// Rows that are made at once.
+pub const AT_ONCE: usize = 4;
+/// What a row may need behind its pixels: vector code writes whole groups.
+const BEHIND: usize = 8;
+
+/// Where the vector code ends and the portable begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Way {
+    /// Pixels stay as they are.
+    #[default]
+    Copy,
+    Portable,
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    Vectors,
+}
+
+/// How a part of the columns is made.
+#[derive(Default)]
+pub struct Columns {
+    way: Way,
+    /// Pixels of a row of outputs.
+    outputs: usize,
+    mirrored: bool,
+    weights: Weights,
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    groups: Groups,
+    made_for: Option<(u32, u32, Range<u32>, bool)>,
+}
+
+impl Columns {
+    /// For a part of `outputs` columns. Rows hold the [`span`](weights::span) of it of the `inputs` columns.
+    pub fn make(&mut self, level: Level, inputs: u32, outputs: u32, part: &Range<u32>, mirrored: bool) {
+        let made_for = Some((inputs, outputs, part.clone(), mirrored));
+        if self.made_for == made_for {
+            return;
+        }
+        self.outputs = part.len();
+        self.mirrored = mirrored;
+        self.way = if inputs == outputs {
+            Way::Copy
+        } else {
+            self.weights.make(inputs, outputs, part);
+            self.way_for(level, weights::span(inputs, outputs, part).len() as u32)
+        };
+        self.made_for = made_for;
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn way_for(&mut self, level: Level, width: u32) -> Way {
+        let vectors = matches!(level, Level::Avx2(_)) && self.groups.make(&self.weights, width, self.mirrored);
+        if vectors { Way::Vectors } else { Way::Portable }
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn way_for(&mut self, _: Level, width: u32) -> Way {
+        if self.groups.make(&self.weights, width, self.mirrored) { Way::Vectors } else { Way::Portable }
+    }
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    fn way_for(&mut self, _: Level, _: u32) -> Way {
+        Way::Portable
+    }
+
+    /// Bytes from one row of outputs to the next.
+    pub fn stride(&self) -> usize {
+        (self.outputs * 3 + BEHIND).next_multiple_of(super::rows::AT_ONCE)
+    }
+
+    /// Makes rows, [`stride`](Self::stride) apart. What is behind their pixels is of no use.
+    pub fn make_rows(&self, level: Level, rows: [&[u8]; AT_ONCE], out: &mut [u8]) {
+        match (self.way, level) {
+            #[cfg(target_arch = "x86_64")]
+            (Way::Vectors, Level::Avx2(token)) => {
+                super::x86::columns(token, &self.groups, self.weights.bits, rows, out, self.stride());
+            }
+            #[cfg(target_arch = "aarch64")]
+            (Way::Vectors, _) => super::neon::columns(&self.groups, self.weights.bits, rows, out, self.stride()),
+            _ => rows
+                .iter()
+                .zip(out.chunks_exact_mut(self.stride()))
+                .for_each(|(row, out)| self.make_row(level, row, out)),
+        }
+    }
+
+    /// Makes a row. What is behind its pixels is of no use.
+    pub fn make_row(&self, level: Level, row: &[u8], out: &mut [u8]) {
+        match (self.way, level) {
+            (Way::Copy, _) if self.mirrored => {
+                let out = &mut out[..self.outputs * 3];
+                out.as_chunks_mut::<3>()
+                    .0
+                    .iter_mut()
+                    .rev()
+                    .zip(row.as_chunks::<3>().0)
+                    .for_each(|(to, from)| *to = *from);
+            }
+            (Way::Copy, _) => out[..self.outputs * 3].copy_from_slice(row),
+            #[cfg(target_arch = "x86_64")]
+            (Way::Vectors, Level::Avx2(token)) => {
+                super::x86::columns(token, &self.groups, self.weights.bits, [row], out, self.stride());
+            }
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a `Sse41` is made only where the processor has SSE4.1.
+            (Way::Portable, Level::Sse41(_)) => unsafe { self.portable_sse41(row, out) },
+            #[cfg(target_arch = "aarch64")]
+            (Way::Vectors, _) => super::neon::columns(&self.groups, self.weights.bits, [row], out, self.stride()),
+            _ => self.portable(row, out),
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "sse4.1")]
+    fn portable_sse41(&self, row: &[u8], out: &mut [u8]) {
+        self.portable(row, out);
+    }
+
+    #[inline(always)]
+    fn portable(&self, row: &[u8], out: &mut [u8]) {
+        let bits = self.weights.bits;
+        let pixels = row.as_chunks::<3>().0;
+        let (out, _) = out[..self.outputs * 3].as_chunks_mut::<3>();
+        for (output, &(first, count)) in self.weights.inputs.iter().enumerate() {
+            let inputs = &pixels[first as usize..][..count as usize];
+            let mut sums = [1 << (bits - 1); 3];
+            for (pixel, &weight) in inputs.iter().zip(self.weights.of(output)) {
+                for (sum, &value) in sums.iter_mut().zip(pixel) {
+                    *sum += i32::from(value) * i32::from(weight);
+                }
+            }
+            let at = if self.mirrored { self.outputs - 1 - output } else { output };
+            out[at] = sums.map(|sum| (sum >> bits).clamp(0, 255) as u8);
+        }
+    }
+
+    /// Bytes that it holds.
+    pub fn bytes(&self) -> usize {
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+        return self.weights.bytes() + self.groups.bytes();
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        self.weights.bytes()
+    }
+}
