@@ -62,6 +62,21 @@ impl Passes {
         Ok(())
     }
 
+    /// Writes all of an image to `out`, resized to `size` where that is another one.
+    pub fn whole(
+        &mut self,
+        image: &mut dyn Rows,
+        size: (u32, u32),
+        limits: Limits,
+        out: &mut [u8],
+    ) -> Result<(), PixelError> {
+        let (width, height) = image.size();
+        let resize = (size != (width, height)).then_some(size);
+        let step = Step { window: Window::whole(width, height), resize, flip: false };
+        limits.check_memory(bytes_between(std::slice::from_ref(&step), (width, height)))?;
+        self.step(image, &step, limits, out)
+    }
+
     fn step(&mut self, image: &mut dyn Rows, step: &Step, limits: Limits, out: &mut [u8]) -> Result<(), PixelError> {
         let window = step.window;
         match step.resize {

@@ -1,6 +1,7 @@
 //! The file of a pack as a drive exports it: numbered bytes, read-only.
 
 use super::format::BLOCK_BYTES;
+use ddlp_pixels::ReadAt;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -38,6 +39,12 @@ impl PackFile {
 
     pub(super) fn file(&self) -> &File {
         &self.file
+    }
+}
+
+impl ReadAt for PackFile {
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(out, offset)
     }
 }
 
