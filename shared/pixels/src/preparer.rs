@@ -60,6 +60,9 @@ struct Scratch {
     passes: Passes,
 }
 
+/// What is done with an image: rows, scratch for turning it, passes.
+type UprightRun<'r> = &'r mut dyn FnMut(&mut dyn Rows, &mut Vec<u8>, &mut Passes) -> Result<(), PixelError>;
+
 /// Scratch that is larger than this is given back after the sample that needed it.
 const KEPT_SCRATCH_BYTES: usize = 2 << 20;
 
@@ -164,12 +167,7 @@ impl Preparer {
     }
 
     /// Opens a JPEG and hands its pixels to `run`: again, where the first decoder leaves the file to the other one on the way.
-    fn jpeg_rows(
-        &mut self,
-        file: &[u8],
-        with_checkpoints: bool,
-        run: &mut dyn FnMut(&mut dyn Rows, &mut Vec<u8>, &mut Passes) -> Result<(), PixelError>,
-    ) -> Result<Prepared, PixelError> {
+    fn jpeg_rows(&mut self, file: &[u8], with_checkpoints: bool, run: UprightRun<'_>) -> Result<Prepared, PixelError> {
         let Self { limits, baseline, checkpoints, jpeg, scratch: Scratch { band, upright, passes, .. } } = self;
         let checkpoints = with_checkpoints.then_some(&*checkpoints);
         if let Some(Ok(mut rows)) = baseline.as_mut().map(|baseline| baseline.open(file, checkpoints, band))

@@ -76,6 +76,8 @@ impl<'a> RawRows<'a> {
             let message = format!("{image:?} with {} bytes of checksums of {group_rows} rows each", checksums.len());
             return Err(PixelError::Malformed { message });
         }
+        // So that no group has more bytes than the image.
+        let image = RawImage { group_rows: group_rows.min(height), ..image };
         Ok(Self { image, limits, band })
     }
 

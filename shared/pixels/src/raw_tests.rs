@@ -114,6 +114,9 @@ fn what_cannot_be_is_an_error() {
     }
     let beyond = RawImage { offset: OFFSET + 1, ..good };
     assert!(matches!(cut(beyond, whole), Err(PixelError::Io { .. } | PixelError::Checksum { .. })));
+    let one_group = RawImage { group_rows: u32::MAX, checksums: &RawImage::checksums_of(&[0; 3], 1, u32::MAX), ..good };
+    let far = RawImage { width: 1 << 31, height: 1, ..one_group };
+    assert!(cut(far, Rect { x: 0, y: 0, width: 1, height: 1 }).is_err());
     let wide = RawImage { width: 1 << 28, height: 1, group_rows: 1, checksums: &[0; 4], ..good };
     assert!(matches!(cut(wide, Rect { x: 0, y: 0, width: 1, height: 1 }), Err(PixelError::Io { .. })));
 }

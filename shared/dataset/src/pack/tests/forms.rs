@@ -12,7 +12,7 @@ use ddlp_pixels::{Draw, Limits, NotIndexed, Pipeline, PixelError, Preparer, Sour
 use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const KEPT: PackFormat = PackFormat::Encoded { jpeg: JpegForm::Kept };
 const INDEXED: PackFormat = PackFormat::Encoded { jpeg: JpegForm::Indexed };
@@ -212,14 +212,14 @@ fn larger_images_are_shrunk_and_said_to_be() {
 }
 
 /// Flips a bit of a file.
-fn flip(path: &PathBuf, at: u64) {
+fn flip(path: &Path, at: u64) {
     let file = fs::File::options().read(true).write(true).open(path).unwrap();
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).unwrap();
     file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
 }
 
-fn broken(path: &PathBuf) -> Vec<String> {
+fn broken(path: &Path) -> Vec<String> {
     let report = verify(path, 2, &mut |_| ControlFlow::Continue(())).unwrap();
     report.broken.iter().map(ToString::to_string).collect()
 }
