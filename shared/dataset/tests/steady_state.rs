@@ -2,7 +2,7 @@
 //!
 //! An allocator that counts stands in for the system's, for this test program alone.
 
-use ddlp_dataset::pack::{PackOptions, RESIDENT_RECORD_BYTES_MAX, pack};
+use ddlp_dataset::pack::{PackFormat, PackOptions, RESIDENT_RECORD_BYTES_MAX, pack};
 use ddlp_dataset::{Dataset, Identity, Location, ReadError, open};
 use ddlp_pixels::Source;
 use ddlp_pixels::encode::{JpegOptions, jpeg};
@@ -90,8 +90,12 @@ fn no_kind_of_dataset_allocates_in_steady_state() {
     archive.into_inner().unwrap();
     let shards = open(&path("shard.tar")).unwrap();
     let small = pack_into(&*folder, &path("small.ddlp"));
+    let raw = path("raw.ddlp");
+    let options = PackOptions { format: PackFormat::Raw { max_side: None }, ..PackOptions::default() };
+    pack(&*folder, &raw, &options, &mut |_| ControlFlow::Continue(())).unwrap();
+    let raw = open(&raw).unwrap();
     let large = pack_into(&Many(RESIDENT_RECORD_BYTES_MAX / 64 + 1), &path("large.ddlp"));
-    for dataset in [folder, cifar, shards, small, large] {
+    for dataset in [folder, cifar, shards, small, raw, large] {
         assert_eq!(allocations_of_a_second_pass(&*dataset), 0, "{} of {}", dataset.kind(), dataset.len());
     }
 }

@@ -65,6 +65,21 @@ impl Passes {
         Ok(())
     }
 
+    /// Writes all of an image to `out`, resized to `size` where that is another one.
+    pub fn whole(
+        &mut self,
+        image: &mut dyn Rows,
+        size: (u32, u32),
+        limits: Limits,
+        out: &mut [u8],
+    ) -> Result<(), PixelError> {
+        let (width, height) = image.size();
+        let resize = (size != (width, height)).then_some(size);
+        let step = Step { window: Window::whole(width, height), resize, flip: false };
+        limits.check_memory(bytes_between(std::slice::from_ref(&step), (width, height)))?;
+        self.pass(image, &Pass::new(step), limits, out)
+    }
+
     fn pass(&mut self, image: &mut dyn Rows, pass: &Pass, limits: Limits, out: &mut [u8]) -> Result<(), PixelError> {
         let size = image.size();
         let window = pass.step.window;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::PixelError;
+use crate::raw::RawImage;
 
 /// A sample's bytes.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +28,8 @@ pub enum Source<'a> {
         /// 3 × height × width.
         bytes: &'a [u8],
     },
+    /// 8-bit RGB that lies in a file, of which a rectangle's rows are read and no others.
+    Raw(RawImage<'a>),
 }
 
 /// What decoding one sample may cost. Past a limit it ends with a typed error.

@@ -2,13 +2,13 @@
 
 use super::contents::{ClassNames, LabelCheck, Labels};
 use super::file::PackFile;
-use super::format::{FormatError, Part, RECORD_BYTES, pieces};
+use super::format::{FormatError, GROUP_ROWS, Part, RECORD_BYTES, pieces};
 use super::index::Index;
 use super::record::{IndexRecord, StoredForm, StoredVerdict};
 use super::superblock::Layout;
 use crate::extent::read_extent;
 use crate::{Dataset, Identity, Location, ReadError};
-use ddlp_pixels::Source;
+use ddlp_pixels::{RawImage, Source};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -77,6 +77,22 @@ impl Pack {
         }
     }
 
+    /// What a sample's form needs beside its bytes.
+    fn detail<'a>(&self, index: u64, record: &IndexRecord, buf: &'a mut Vec<u8>) -> Result<&'a [u8], ReadError> {
+        let location = || Location {
+            offset: record.detail_offset(),
+            length: record.detail_length.into(),
+            ..self.index.location(record)
+        };
+        read_extent(self.index.file.file(), record.detail_offset(), record.detail_length as usize, buf)
+            .map_err(|source| ReadError::Io { name: self.name(index), location: location(), source })?;
+        let (stored, computed) = (record.detail_crc32c, crc32c::crc32c(buf));
+        if stored != computed {
+            return Err(ReadError::Checksum { name: self.name(index), location: location(), stored, computed });
+        }
+        Ok(buf)
+    }
+
     /// Samples lie in the order of their indices and do not overlap.
     fn check_order(&self) -> Result<(), FormatError> {
         let malformed = |index, problem| self.index.malformed(Part::Records, format!("sample {index}: {problem}"));
@@ -127,22 +143,43 @@ impl Dataset for Pack {
         if let StoredVerdict::Rejected(reason) = record.verdict {
             return Err(ReadError::Rejected { name: self.name(index), location: location(), reason });
         }
-        read_extent(self.index.file.file(), record.offset, record.length as usize, buf)
-            .map_err(|source| ReadError::Io { name: self.name(index), location: location(), source })?;
-        let (stored, computed) = (record.crc32c, crc32c::crc32c(buf));
+        let failed = |source| ReadError::Io { name: self.name(index), location: location(), source };
+        let IndexRecord { offset, length, width, height, form, .. } = record;
+        if form == StoredForm::Raw {
+            let checksums = self.detail(index, &record, buf)?;
+            return Ok(Source::Raw(RawImage {
+                width,
+                height,
+                orientation: record.orientation,
+                was_shrunk: record.was_shrunk,
+                file: &self.index.file,
+                offset,
+                group_rows: GROUP_ROWS,
+                checksums,
+            }));
+        }
+        read_extent(self.index.file.file(), offset, length as usize + record.detail_length as usize, buf)
+            .map_err(failed)?;
+        let (bytes, detail) = buf.split_at(length as usize);
+        let (stored, computed) = (record.crc32c, crc32c::crc32c(bytes));
         if stored != computed {
             return Err(ReadError::Checksum { name: self.name(index), location: location(), stored, computed });
         }
-        Ok(match record.form {
-            StoredForm::Kept => Source::Encoded(buf),
-            StoredForm::Planar => Source::Planar { width: record.width, height: record.height, bytes: buf },
+        Ok(match form {
+            StoredForm::Planar => Source::Planar { width, height, bytes },
+            // Without its checkpoints a file has the same pixels.
+            StoredForm::Indexed if crc32c::crc32c(detail) == record.detail_crc32c => {
+                Source::Indexed { file: bytes, checkpoints: detail }
+            }
+            _ => Source::Encoded(bytes),
         })
     }
 
     fn announce(&self, indices: &[u64]) {
         for record in indices.iter().filter_map(|&index| self.record(index).ok()) {
-            if record.length >= ANNOUNCED_BYTES_MIN {
-                self.index.file.will_need(record.offset, record.length.into());
+            // Of uncompressed pixels a crop reads some rows, nobody knows yet which.
+            if record.length >= ANNOUNCED_BYTES_MIN && record.form != StoredForm::Raw {
+                self.index.file.will_need(record.offset, record.end() - record.offset);
             }
         }
     }

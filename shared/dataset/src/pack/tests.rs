@@ -1,6 +1,7 @@
 //! Packing, reading, verifying.
 
 mod faults;
+mod forms;
 mod hostile;
 mod large;
 mod making;

@@ -2,8 +2,8 @@
 
 use super::{Bench, Pixels, quietly};
 use crate::pack::{
-    JpegForm, Pack, PackError, PackOptions, Phase, SAMPLES_MAX, StoredForm, StoredVerdict, Survey, VerdictEntry, pack,
-    verify,
+    JpegForm, Pack, PackError, PackFormat, PackOptions, Phase, SAMPLES_MAX, StoredForm, StoredVerdict, Survey,
+    VerdictEntry, pack, verify,
 };
 use crate::samples::{contents, image};
 use crate::{CLASSES_MAX, Dataset, Identity, Location, ReadError, open};
@@ -16,7 +16,8 @@ fn a_pack_holds_what_its_source_holds() {
     let bench = Bench::new(3, 40);
     let source = bench.source();
     let out = bench.path("out.ddlp");
-    let options = PackOptions { threads: 3, verify: true, ..PackOptions::default() };
+    let format = PackFormat::Encoded { jpeg: JpegForm::Kept };
+    let options = PackOptions { threads: 3, verify: true, format, ..PackOptions::default() };
     let summary = quietly(&source, &out, &options).unwrap();
     let pack = open(&out).unwrap();
     assert_eq!((pack.kind(), pack.len(), pack.classes()), ("pack", 120, source.classes()));
@@ -134,7 +135,7 @@ fn check_verdicts(pack: &Pack) {
     let file = fs::read(&location.file).unwrap();
     assert_eq!(&file[location.offset as usize..][..location.length as usize], b"this is no image");
     let survey = Survey::of(pack).unwrap();
-    assert_eq!((survey.intact, survey.repaired, survey.rejected, survey.kept), (4, 1, 3, 8));
+    assert_eq!((survey.intact, survey.repaired, survey.rejected, survey.kept, survey.indexed), (4, 1, 3, 4, 4));
     assert_eq!((survey.class_samples, survey.smallest_bytes), (vec![4, 4], 0));
     let entry = |index, verdict| VerdictEntry { index, name: pack.name(index), verdict };
     assert_eq!(survey.listed[0], entry(1, StoredVerdict::Repaired));
@@ -146,7 +147,7 @@ fn planar_samples_stay_planar_and_unpadded() {
     let bench = Bench::new(1, 1);
     let source = Pixels::new(1000);
     let out = bench.path("out.ddlp");
-    quietly(&source, &out, &PackOptions { threads: 3, jpeg: JpegForm::Kept, ..PackOptions::default() }).unwrap();
+    quietly(&source, &out, &PackOptions { threads: 3, ..PackOptions::default() }).unwrap();
     let packed = Pack::open(&out).unwrap();
     assert_eq!(contents(&packed), contents(&source));
     assert_eq!((packed.record(7).unwrap().form, packed.layout().data_bytes), (StoredForm::Planar, 3000));

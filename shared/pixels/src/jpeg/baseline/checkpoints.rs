@@ -86,6 +86,18 @@ impl Checkpoints {
         Ok(Self { components, every, columns, rows, points })
     }
 
+    /// Leaves every other one of a row. False where each row has but one.
+    pub(crate) fn thin_out(&mut self) -> bool {
+        let per_row = self.per_row() as usize;
+        if per_row <= 1 {
+            return false;
+        }
+        let mut number = 0..;
+        self.points.retain(|_| number.next().is_some_and(|number: usize| (number % per_row).is_multiple_of(2)));
+        self.every *= 2;
+        true
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.points.len()
