@@ -95,7 +95,7 @@ fn mix(row: &mut Row, other: &Row, by: u32) {
 mod tests {
     use proptest::prelude::*;
     use rand_chacha::ChaCha8Rng;
-    use rand_chacha::rand_core::{Rng as _, SeedableRng};
+    use rand_chacha::rand_core::SeedableRng;
 
     use super::*;
 
