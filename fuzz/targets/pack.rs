@@ -1,24 +1,88 @@
-//! A pack of any content: opened, surveyed, read, verified.
+//! A pack of any content: opened, surveyed, read, prepared, verified. Once as it is, and once with checksums that fit, as an attacker
+//! would make them.
 #![no_main]
 
 use ddlp_dataset::Dataset;
 use ddlp_dataset::pack::{Pack, Survey};
+use ddlp_pixels::fuzz::LIMITS;
+use ddlp_pixels::{Draw, Pipeline, Preparer, Stage};
 use libfuzzer_sys::fuzz_target;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 fuzz_target!(|bytes: &[u8]| {
+    check(bytes);
+    let mut sealed = bytes.to_vec();
+    if seal(&mut sealed).is_some() {
+        check(&sealed);
+    }
+});
+
+fn check(bytes: &[u8]) {
     let file = File::from(memfd_create(c"pack", MFdFlags::empty()).expect("a memfd"));
     file.write_all_at(bytes, 0).expect("memory");
     let Ok(pack) = Pack::from_file(file, Path::new("fuzzed.ddlp")) else { return };
     assert!(pack.len() <= bytes.len() as u64, "every sample has a record in the file");
     let _ = Survey::of(&pack);
-    let mut sample = Vec::new();
-    for index in 0..pack.len().min(64) {
+    let stages = vec![Stage::RandomResizedCrop { size: 9, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }];
+    let pipeline = Pipeline { exif_orientation: true, stages };
+    let (mut preparer, mut out) = (Preparer::new(LIMITS), vec![0; pipeline.output().bytes()]);
+    let mut buf = Vec::new();
+    for index in 0..pack.len().min(16) {
         let (_, _, _) = (pack.name(index), pack.label(index), pack.location(index));
-        let _ = pack.read(index, &mut sample);
-        assert!(sample.len() <= bytes.len());
+        if let Ok(source) = pack.sample(index, &mut buf) {
+            let draw = Draw { seed: 1, epoch: 0, sample_id: index };
+            let _ = preparer.prepare(source, &pipeline, draw, &mut out);
+        }
+        assert!(buf.len() <= bytes.len());
     }
-});
+}
+
+/// Makes all checksums of the index and of the samples fit, as far as the file says where they are.
+fn seal(bytes: &mut [u8]) -> Option<()> {
+    let length = bytes.len() as u64;
+    put(bytes, 16, &length.to_le_bytes())?;
+    let sections = (number(bytes, 36..40)? as usize).min(64);
+    for entry in (0..sections).map(|section| 256 + 32 * section) {
+        let section = extent(bytes, entry + 8..entry + 16, entry + 16..entry + 24)?;
+        if number(bytes, entry..entry + 4)? == 1 {
+            section.clone().step_by(64).try_for_each(|record| seal_record(bytes, record))?;
+        }
+        put_checksum(bytes, section, entry + 24)?;
+    }
+    put_checksum(bytes, 0..4092, 4092)
+}
+
+fn seal_record(bytes: &mut [u8], at: usize) -> Option<()> {
+    if let Some(sample) = extent(bytes, at..at + 8, at + 8..at + 12) {
+        put_checksum(bytes, sample, at + 12)?;
+    }
+    if let Some(detail) = extent(bytes, at + 40..at + 48, at + 48..at + 52).filter(|detail| !detail.is_empty()) {
+        put_checksum(bytes, detail, at + 56)?;
+    }
+    put_checksum(bytes, at..at + 60, at + 60)
+}
+
+fn number(bytes: &[u8], at: Range<usize>) -> Option<u64> {
+    Some(bytes.get(at)?.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
+}
+
+/// What lies where an offset and a length say, if that is in the file.
+fn extent(bytes: &[u8], offset: Range<usize>, length: Range<usize>) -> Option<Range<usize>> {
+    let (start, length) = (number(bytes, offset)?, number(bytes, length)?);
+    let end = start.checked_add(length).filter(|&end| end <= bytes.len() as u64)?;
+    Some(start as usize..end as usize)
+}
+
+fn put(bytes: &mut [u8], at: usize, value: &[u8]) -> Option<()> {
+    bytes.get_mut(at..at + value.len())?.copy_from_slice(value);
+    Some(())
+}
+
+fn put_checksum(bytes: &mut [u8], of: Range<usize>, at: usize) -> Option<()> {
+    let checksum = crc32c::crc32c(bytes.get(of)?);
+    put(bytes, at, &checksum.to_le_bytes())
+}

@@ -1,6 +1,7 @@
 //! An ImageFolder of generated JPEG files of every kind: gray, 4:2:0 to 4:4:4, CMYK, restart markers, progressive, odd
 //! sizes, EXIF orientation, and other formats.
 
+use ddlp_dataset::pack::{PackFormat, PackOptions};
 use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
 use std::path::{Path, PathBuf};
 
@@ -90,10 +91,15 @@ impl Photos {
 
     /// Its pack, made at the first call.
     pub fn pack(&self) -> PathBuf {
-        let path = self.dir.path().join("images.ddlp");
+        self.pack_as("images.ddlp", PackFormat::default())
+    }
+
+    /// Its pack of that name and format, made at the first call.
+    pub fn pack_as(&self, name: &str, format: PackFormat) -> PathBuf {
+        let path = self.dir.path().join(name);
         if !path.exists() {
             let source = ddlp_dataset::open(&self.folder()).expect("the folder opens");
-            let options = ddlp_dataset::pack::PackOptions::default();
+            let options = PackOptions { format, ..PackOptions::default() };
             ddlp_dataset::pack::pack(&*source, &path, &options, &mut |_| std::ops::ControlFlow::Continue(()))
                 .expect("the folder packs");
         }

@@ -1,8 +1,11 @@
 //! Which prong makes a batch, and how, never shows in the pixels.
 
+use ddlp_dataset::pack::{JpegForm, PackFormat};
 use ddlp_host::{Loader, LoaderState, LocalResults, Plan, Strategy};
+use ddlp_pixels::Pipeline;
 use ddlp_tests::photos::Photos;
 use ddlp_tests::runs::{Run, loader, local};
+use std::path::Path;
 
 const SAMPLES: u32 = 75;
 
@@ -39,6 +42,36 @@ fn the_order_free_digest_depends_on_no_strategy_thread_depth_or_kind_of_slot() {
         run.assert_exactly_once(1, SAMPLES.into());
         assert_eq!(run.digest, reference.digest, "{name}");
         assert!(run.troubles().is_empty(), "{name}: {:?}", run.report.faults);
+    }
+}
+
+#[test]
+fn how_samples_are_stored_shows_in_no_pixel() {
+    let photos = Photos::new(SAMPLES);
+    let pipelines = [true, false].map(|exif_orientation| Pipeline { exif_orientation, ..Pipeline::imagenet_train() });
+    for pipeline in pipelines {
+        let run = |dataset: &Path, strategy| {
+            let builder = loader(dataset).strategy(strategy).pipeline(pipeline.clone());
+            let run = match strategy {
+                Strategy::Cpu => Run::of(builder),
+                _ => Run::of(builder.drive(local(LocalResults::Shared))),
+            };
+            run.assert_exactly_once(1, SAMPLES.into());
+            assert!(run.troubles().is_empty(), "{dataset:?}: {:?}", run.report.faults);
+            run.digest
+        };
+        let expected = run(&photos.folder(), Strategy::Cpu);
+        let formats = [
+            ("kept.ddlp", PackFormat::Encoded { jpeg: JpegForm::Kept }),
+            ("indexed.ddlp", PackFormat::Encoded { jpeg: JpegForm::Indexed }),
+            ("raw.ddlp", PackFormat::Raw { max_side: None }),
+        ];
+        for (name, format) in formats {
+            let pack = photos.pack_as(name, format);
+            for strategy in [Strategy::Cpu, Strategy::Csd, Strategy::Ordered] {
+                assert_eq!(run(&pack, strategy), expected, "{name} by {strategy}");
+            }
+        }
     }
 }
 

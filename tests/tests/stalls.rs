@@ -1,8 +1,9 @@
 //! A run in which nothing arrives says what it waits for.
 
-use ddlp_dataset::{Dataset, Form, Identity, Location, ReadError};
+use ddlp_dataset::{Dataset, Identity, Location, ReadError};
 use ddlp_host::report::FaultReport;
 use ddlp_host::{DriveSpec, Loader, ProgressHandle, Strategy};
+use ddlp_pixels::Source;
 use ddlp_tests::agent::Agent;
 use ddlp_tests::photos::Photos;
 use ddlp_tests::runs::{Run, loader, wait_until};
@@ -45,12 +46,12 @@ impl Gated {
 }
 
 impl Dataset for Gated {
-    fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
         if index == self.held && *self.gate.lock().expect("no panic at the gate") == Gate::Closed {
             self.step(Gate::Waiting);
             self.wait_for(Gate::Open);
         }
-        self.dataset.read(index, buf)
+        self.dataset.sample(index, buf)
     }
 
     fn len(&self) -> u64 {

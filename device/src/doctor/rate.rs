@@ -181,7 +181,8 @@ fn prepare(dataset: &dyn Dataset, time: Duration, core: usize, alike: usize) -> 
 mod tests {
     use super::super::finding::Level;
     use super::*;
-    use ddlp_dataset::{Form, Identity, Location, ReadError};
+    use ddlp_dataset::{Identity, Location, ReadError};
+    use ddlp_pixels::Source;
 
     fn kind(alike: usize, images_per_s: f64) -> CoreRate {
         CoreRate { core: 0, alike, images: 20, samples: 10, unprepared: 0, images_per_s, image_bytes: 1e5 }
@@ -217,9 +218,9 @@ mod tests {
             Location { file: "memory".into(), offset: 0, length: 0 }
         }
 
-        fn read(&self, _index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+        fn sample<'a>(&'a self, _index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
             buf.clear();
-            Ok(Form::Encoded)
+            Ok(Source::Encoded(buf))
         }
 
         fn identity(&self) -> Identity {

@@ -1,6 +1,6 @@
 //! Images to measure with: windows of a photograph in the size, quality and layout that are frequent in ImageNet.
 
-use ddlp_dataset::{Dataset, Form, Identity, Location, ReadError};
+use ddlp_dataset::{Dataset, Identity, Location, ReadError};
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
 use ddlp_pixels::{Draw, Limits, Pipeline, PixelError, Preparer, Source, Stage};
 
@@ -59,10 +59,8 @@ impl Dataset for Samples {
         Location { file: "memory".into(), offset: 0, length: self.images[index as usize].len() as u64 }
     }
 
-    fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
-        buf.clear();
-        buf.extend_from_slice(&self.images[index as usize]);
-        Ok(Form::Encoded)
+    fn sample<'a>(&'a self, index: u64, _buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+        Ok(Source::Encoded(&self.images[index as usize]))
     }
 
     fn identity(&self) -> Identity {

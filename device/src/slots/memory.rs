@@ -17,7 +17,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use nix::errno::Errno;
 use std::fs::File;
 use std::io;
-use std::ops::{Deref, DerefMut};
+use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -122,22 +122,24 @@ impl SlotLease {
         self.layout
     }
 
-    /// Row `index` of the payload, for writing. Each row is handed out once; `None` the second time.
-    pub fn row(&self, index: usize) -> Option<RowMut<'_>> {
-        let taken = self.taken.get(index)?;
-        // Counted before the flag is set: whoever sees all flags set also sees every row that is still out.
+    /// Neighbouring rows of the payload, for writing. Each row is handed out once; `None` when one of them was, or is beyond
+    /// the batch.
+    pub fn rows(&self, rows: Range<usize>) -> Option<RowsMut<'_>> {
+        let taken = self.taken.get(rows.clone())?;
+        // Counted before the flags are set: whoever sees all flags set also sees all rows that are still out.
         let out = RowCount::of(&self.rows_out);
-        if taken.swap(true, Ordering::AcqRel) {
+        let free = taken.iter().filter(|taken| !taken.swap(true, Ordering::AcqRel)).count();
+        if free < rows.len() {
             return None;
         }
-        let offset = self.layout.payload_offset + index * self.layout.row_bytes;
-        // SAFETY: the layout fits the slot (checked in `take`) and `index < samples`, so the range lies inside it. The
-        // flag just set is never reset, so no other reference to these bytes exists or will be made by `row`;
+        let row_bytes = self.layout.row_bytes;
+        let (offset, length) = (self.layout.payload_offset + rows.start * row_bytes, rows.len() * row_bytes);
+        // SAFETY: the layout fits the slot (checked in `take`) and the rows are below `samples`, so the range lies inside it. The
+        // flags just set are never reset, so no other reference to these bytes exists or will be made by `rows`;
         // `payload` makes one only when all rows are back. The lease is the only writer of the slot and outlives
         // the reference.
-        let bytes =
-            unsafe { std::slice::from_raw_parts_mut(self.memory.base(self.slot).add(offset), self.layout.row_bytes) };
-        Some(RowMut { bytes, _out: out })
+        let bytes = unsafe { std::slice::from_raw_parts_mut(self.memory.base(self.slot).add(offset), length) };
+        Some(RowsMut { bytes, row_bytes, _out: out })
     }
 
     /// The whole payload, once every row has been handed out and given back. Handed out once.
@@ -149,7 +151,7 @@ impl SlotLease {
             return None;
         }
         let bytes = self.layout.samples * self.layout.row_bytes;
-        // SAFETY: the range lies inside the slot as in `row`. Every row was taken, so `row` hands out no further one, and
+        // SAFETY: the range lies inside the slot as in `rows`. Every row was taken, so `rows` hands out no further one, and
         // none is out; the flag just set keeps this from happening twice.
         Some(unsafe {
             std::slice::from_raw_parts_mut(self.memory.base(self.slot).add(self.layout.payload_offset), bytes)
@@ -183,7 +185,7 @@ impl Drop for SlotLease {
     }
 }
 
-/// Counts one row as handed out while it lives.
+/// Counts rows that were handed out together as one, while it lives.
 #[derive(Debug)]
 struct RowCount<'a>(&'a AtomicUsize);
 
@@ -200,23 +202,17 @@ impl Drop for RowCount<'_> {
     }
 }
 
-/// One row of a batch, exclusively held.
+/// Neighbouring rows of a batch, exclusively held.
 #[derive(Debug)]
-pub struct RowMut<'a> {
+pub struct RowsMut<'a> {
     bytes: &'a mut [u8],
+    row_bytes: usize,
     _out: RowCount<'a>,
 }
 
-impl Deref for RowMut<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.bytes
-    }
-}
-
-impl DerefMut for RowMut<'_> {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.bytes
+impl RowsMut<'_> {
+    /// The rows, one by one.
+    pub fn each(&mut self) -> impl ExactSizeIterator<Item = &mut [u8]> {
+        self.bytes.chunks_exact_mut(self.row_bytes)
     }
 }

@@ -35,16 +35,16 @@ fn a_slot_has_one_lease_at_a_time() {
 fn rows_are_handed_out_once_and_the_payload_after_all_of_them() {
     let slots = slots();
     let lease = slots.lease(0, layout()).unwrap();
-    let first = lease.row(0).unwrap();
-    assert_eq!(first.len(), 36);
-    assert!(lease.row(0).is_none(), "taken");
-    assert!(lease.row(5).is_none(), "beyond the batch");
-    for index in 1..5 {
-        drop(lease.row(index).unwrap());
+    let mut first = lease.rows(0..2).unwrap();
+    assert_eq!(first.each().map(|row| row.len()).collect::<Vec<_>>(), [36, 36]);
+    assert!(lease.rows(1..2).is_none(), "taken");
+    assert!(lease.rows(4..6).is_none(), "beyond the batch");
+    for index in 2..5 {
+        drop(lease.rows(index..index + 1).unwrap());
     }
     assert!(lease.payload().is_none(), "a row is still out");
     drop(first);
-    assert!(lease.row(0).is_none(), "given back is not free again");
+    assert!(lease.rows(0..1).is_none(), "given back is not free again");
     assert_eq!(lease.payload().unwrap().len(), 5 * 36);
     assert!(lease.payload().is_none(), "handed out once");
 }
@@ -54,9 +54,13 @@ fn rows_written_by_many_threads_lie_where_readers_look() {
     let slots = slots();
     let lease = slots.lease(2, layout()).unwrap();
     std::thread::scope(|scope| {
-        for index in 0..5 {
+        for rows in [0..2, 2..3, 3..5] {
             let lease = &lease;
-            scope.spawn(move || lease.row(index).unwrap().fill(index as u8 + 1));
+            scope.spawn(move || {
+                for (index, row) in rows.clone().zip(lease.rows(rows).unwrap().each()) {
+                    row.fill(index as u8 + 1);
+                }
+            });
         }
     });
     let payload = bytes(&slots, 2 * 16384 + layout().payload_offset as u64, 5 * 36);
@@ -162,7 +166,7 @@ fn an_inherited_memfd_is_shared_and_cannot_shrink() {
     let file = memfd(GEOMETRY.total_bytes());
     let slots = Slots::open(&inheritable(file.try_clone().unwrap()), GEOMETRY).unwrap();
     assert!(slots.in_memory());
-    slots.lease(0, layout()).unwrap().row(0).unwrap().fill(9);
+    slots.lease(0, layout()).unwrap().rows(0..1).unwrap().each().for_each(|row| row.fill(9));
     let mut row = [0; 36];
     file.read_exact_at(&mut row, layout().payload_offset as u64).unwrap();
     assert_eq!(row, [9; 36]);

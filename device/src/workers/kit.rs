@@ -1,39 +1,42 @@
 //! One worker's tools: a decoder with its scratch memory, kept while programs keep the same limits.
 
-use super::queue::Task;
+use super::queue::{Sample, Task};
 use super::row_crc::RowCrc;
 use ddlp_csd::prepare::{EpochContext, SamplePreparer, StageTimes};
 use ddlp_csd::program::Program;
-use ddlp_csd::slot::SampleRecord;
 use ddlp_dataset::Dataset;
 use std::sync::Arc;
-
-/// What a worker made of one sample.
-#[derive(Debug)]
-pub struct Made {
-    pub(super) record: SampleRecord,
-    pub(super) row_crc: u32,
-    pub(super) times: StageTimes,
-}
 
 /// A worker's tools.
 #[derive(Default)]
 pub struct Kit {
     preparer: Option<(Arc<Program>, SamplePreparer)>,
     row_crc: Option<RowCrc>,
+    /// What became of the samples of the last run.
+    pub(super) made: Vec<Sample>,
 }
 
 impl Kit {
-    /// Prepares one sample into its row and takes the row's checksum.
-    pub(super) fn prepare(&mut self, dataset: &dyn Dataset, task: &Task<'_>) -> Made {
-        let job = &task.job;
-        let sample_id = job.request.sample_ids[task.position];
-        let context = EpochContext { seed: job.request.seed, epoch: job.request.epoch };
-        let mut row = task.lease.row(task.position).expect("each position of a job is started once");
-        let preparer = self.preparer_for(&job.program);
-        let record = preparer.prepare(dataset, &job.program, context, sample_id, &mut row);
-        let row_crc = if record.has_row() { crc32c::crc32c(&row) } else { 0 };
-        Made { record, row_crc, times: preparer.take_times() }
+    /// Prepares the samples of a run into their rows and takes each row's checksum, until the run is over. What became of
+    /// them is in `made`.
+    pub(super) fn prepare(&mut self, dataset: &dyn Dataset, task: &Task<'_>) -> StageTimes {
+        let work = &task.work;
+        let request = &work.job.request;
+        let context = EpochContext { seed: request.seed, epoch: request.epoch };
+        let mut rows = work.lease.rows(task.positions.clone()).expect("each position of a job is started once");
+        let mut made = std::mem::take(&mut self.made);
+        made.clear();
+        let preparer = self.preparer_for(&work.job.program);
+        for (&sample_id, row) in request.sample_ids[task.positions.clone()].iter().zip(rows.each()) {
+            if task.is_over() {
+                break;
+            }
+            let record = preparer.prepare(dataset, &work.job.program, context, sample_id, row);
+            made.push((record, if record.has_row() { crc32c::crc32c(row) } else { 0 }));
+        }
+        let times = preparer.take_times();
+        self.made = made;
+        times
     }
 
     /// The checksum operator for rows of this length.
@@ -46,6 +49,6 @@ impl Kit {
         if self.preparer.as_ref().is_some_and(|(made_for, _)| !fits(made_for)) {
             self.preparer = None;
         }
-        &mut self.preparer.get_or_insert_with(|| (program.clone(), SamplePreparer::new(program))).1
+        &mut self.preparer.get_or_insert_with(|| (program.clone(), SamplePreparer::new(program).timed())).1
     }
 }

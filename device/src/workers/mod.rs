@@ -1,11 +1,11 @@
 //! The worker pool: prepares the samples of queued batches straight into their slots.
 //!
-//! - `queue`: which sample is next, and when a batch is finished or let go.
-//! - `kit`: one worker's tools; where a sample becomes a row.
+//! - `queue`: which samples are next, and when a batch is finished or let go.
+//! - `kit`: one worker's tools; where samples become rows.
 //! - `row_crc`: the batch's checksum from its rows' checksums.
 //! - `stats`: counters for the vendor log.
 //!
-//! Workers take samples of the oldest batch first and go on to the next queued batch when no unstarted sample is left: with two
+//! Workers take runs of samples (`ddlp_csd::run`) of the oldest batch first and go on to the next queued batch when no unstarted sample is left: with two
 //! batches queued nobody idles at a batch's end, and one slow sample holds up its own batch alone.
 //!
 //! A sample that makes its decoder panic is a corrupt sample. A panic anywhere else is a defect: the batch is given up,
@@ -18,6 +18,7 @@ mod stats;
 
 use crate::job::{Job, JobEvent, JobId};
 use crate::slots::SlotLease;
+use ddlp_csd::run::RunLength;
 use ddlp_dataset::Dataset;
 use kit::Kit;
 use queue::{Finishing, Queue, Recorded, Task};
@@ -66,7 +67,7 @@ struct Shared {
     notify: Notify,
 }
 
-/// The running workers. Dropping it stops them at their next sample boundary.
+/// The running workers. Dropping it stops them at their next run's end.
 pub struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -123,10 +124,10 @@ impl Drop for Pool {
 
 impl Shared {
     fn work(&self) {
-        let mut kit = Kit::default();
-        while let Some(task) = self.queue.next() {
+        let (mut kit, mut length) = (Kit::default(), RunLength::default());
+        while let Some(task) = self.queue.next(length.samples()) {
             let id = task.id();
-            if catch_unwind(AssertUnwindSafe(|| self.sample(task, &mut kit))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| self.run(task, &mut kit, &mut length))).is_err() {
                 tracing::error!(job = id.0, "a worker panicked, its batch is given up: this is a defect");
                 kit = Kit::default();
                 if self.queue.cancel(id) {
@@ -136,13 +137,14 @@ impl Shared {
         }
     }
 
-    fn sample(&self, task: Task<'_>, kit: &mut Kit) {
+    fn run(&self, task: Task<'_>, kit: &mut Kit, length: &mut RunLength) {
         let start = Instant::now();
-        let made = kit.prepare(&*self.dataset, &task);
+        let times = kit.prepare(&*self.dataset, &task);
         let busy = start.elapsed();
-        self.stats.sample(&made, busy);
+        length.took(kit.made.len(), busy);
+        self.stats.run(kit.made.len(), times, busy);
         self.queue.rest(task.id(), self.throttle.rest(busy));
-        match self.queue.record(task, made, busy) {
+        match self.queue.record(task, &kit.made, busy) {
             Recorded::More => {}
             Recorded::Complete(finishing) => self.finish(*finishing, kit),
             Recorded::Released(id) => self.released(id),
@@ -184,8 +186,8 @@ mod tests {
     use ddlp_csd::program::CorruptPolicy;
     use ddlp_csd::request::BatchRequest;
     use ddlp_csd::slot::SlotLayout;
-    use ddlp_dataset::{Form, Identity, Location, ReadError};
-    use ddlp_pixels::Shape;
+    use ddlp_dataset::{Identity, Location, ReadError};
+    use ddlp_pixels::{Shape, Source};
     use std::sync::mpsc::channel;
 
     struct Grey;
@@ -211,10 +213,10 @@ mod tests {
             Location { file: "memory".into(), offset: 0, length: 3072 }
         }
 
-        fn read(&self, _index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+        fn sample<'a>(&'a self, _index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
             buf.clear();
             buf.resize(3072, 128);
-            Ok(Form::Planar { width: 32, height: 32 })
+            Ok(Source::Planar { width: 32, height: 32, bytes: buf })
         }
 
         fn identity(&self) -> Identity {

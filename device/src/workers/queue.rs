@@ -1,16 +1,17 @@
-//! Queue of jobs: which sample is next, and when a job is finished or let go.
+//! Queue of jobs: which samples are next, and when a job is finished or let go.
 //!
 //! A job leaves the queue once, finished or released. Its lease is gone before anybody is told, so the slot can be
 //! leased again right away. Whoever works for a job has a [`Hold`] on it; a worker that panics loses its hold, and with
-//! the sample that it does not bring back the job is given up.
+//! the samples that it does not bring back the job is given up.
 
-use super::kit::Made;
 use super::row_crc::RowCrc;
 use crate::job::{Job, JobId};
 use crate::slots::SlotLease;
 use ddlp_csd::prepare::close_gaps;
 use ddlp_csd::slot::{HEADER_BYTES, SampleRecord, SlotHeader, table_to_bytes};
 use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -35,48 +36,66 @@ impl Drop for Hold<'_> {
         if let Some(at) = state.position(self.id) {
             let entry = &mut state.entries[at];
             entry.holders -= 1;
-            entry.cancelled = true;
+            entry.work.cancelled.store(true, Ordering::Relaxed);
         }
     }
 }
 
-/// One sample to prepare. Fields are dropped in this order: the slot is let go before the hold.
+/// What the workers of a job share.
+pub struct Work {
+    pub(super) job: Job,
+    pub(super) lease: SlotLease,
+    /// Set while the queue is locked; a worker looks at it before each sample.
+    cancelled: AtomicBool,
+}
+
+impl Work {
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+}
+
+/// A run of samples to prepare. Fields are dropped in this order: the slot is let go before the hold.
 pub struct Task<'a> {
-    pub(super) job: Arc<Job>,
-    pub(super) lease: Arc<SlotLease>,
-    pub(super) position: usize,
+    pub(super) work: Arc<Work>,
+    pub(super) positions: Range<usize>,
     hold: Hold<'a>,
 }
 
 impl Task<'_> {
     /// The job it belongs to.
     pub fn id(&self) -> JobId {
-        self.job.id
+        self.work.job.id
+    }
+
+    /// True when nobody wants its samples any more: the batch was cancelled, or the pool stops.
+    pub fn is_over(&self) -> bool {
+        self.work.is_cancelled() || self.hold.queue.is_stopping()
     }
 }
 
+/// What became of one sample: its record, and the checksum of its row if it has one.
+pub type Sample = (SampleRecord, u32);
+
 struct Entry {
-    job: Arc<Job>,
-    lease: Arc<SlotLease>,
-    cancelled: bool,
+    work: Arc<Work>,
     /// First position nobody has started.
     next: usize,
     /// [`Hold`]s there are: of workers that have a task of this job or finish it.
     holders: usize,
     done: usize,
-    made: Vec<Option<(SampleRecord, u32)>>,
+    made: Vec<Option<Sample>>,
     busy: Duration,
 }
 
 #[derive(Default)]
 struct State {
     entries: VecDeque<Entry>,
-    stopping: bool,
 }
 
 impl State {
     fn position(&self, id: JobId) -> Option<usize> {
-        self.entries.iter().position(|entry| entry.job.id == id)
+        self.entries.iter().position(|entry| entry.work.job.id == id)
     }
 }
 
@@ -85,9 +104,11 @@ impl State {
 pub struct Queue {
     state: Mutex<State>,
     changed: Condvar,
+    /// Set while the queue is locked; a worker looks at it before each sample.
+    stopping: AtomicBool,
 }
 
-/// What follows from a recorded sample.
+/// What follows from a recorded run.
 pub enum Recorded<'a> {
     /// Other samples of the job are outstanding.
     More,
@@ -99,8 +120,7 @@ pub enum Recorded<'a> {
 
 /// A job all of whose samples are recorded. Fields are dropped in this order: the slot is let go before the hold.
 pub struct Finishing<'a> {
-    job: Arc<Job>,
-    lease: Arc<SlotLease>,
+    work: Arc<Work>,
     records: Vec<SampleRecord>,
     row_crcs: Vec<u32>,
     busy: Duration,
@@ -116,12 +136,12 @@ pub struct Finished {
 impl Finishing<'_> {
     /// The job.
     pub fn id(&self) -> JobId {
-        self.job.id
+        self.work.job.id
     }
 
     /// Bytes of one row.
     pub fn row_bytes(&self) -> usize {
-        self.lease.layout().row_bytes
+        self.work.lease.layout().row_bytes
     }
 
     /// Samples that followed the corrupt-sample policy.
@@ -131,12 +151,12 @@ impl Finishing<'_> {
 
     /// Closes the gaps of left-out samples and makes table and header.
     pub fn finish(&self, row_crc: &RowCrc, start: Instant) -> Finished {
-        let rows = self.lease.payload().expect("every row is back, and a job is finished once");
+        let rows = self.work.lease.payload().expect("every row is back, and a job is finished once");
         let delivered = close_gaps(&self.records, rows, self.row_bytes());
         let kept = self.records.iter().zip(&self.row_crcs).filter(|(record, _)| record.has_row());
         let payload_crc = row_crc.of_rows(kept.map(|(_, &crc)| crc));
         let table = table_to_bytes(&self.records);
-        let request = &self.job.request;
+        let request = &self.work.job.request;
         let busy = self.busy + start.elapsed();
         let header = SlotHeader {
             epoch: request.epoch,
@@ -144,7 +164,7 @@ impl Finishing<'_> {
             generation: request.generation,
             requested: self.records.len() as u32,
             delivered: delivered as u32,
-            shape: self.job.program.pipeline.output(),
+            shape: self.work.job.program.pipeline.output(),
             table_crc: crc32c::crc32c(&table),
             payload_crc,
             busy_us: u64::try_from(busy.as_micros()).unwrap_or(u64::MAX),
@@ -154,6 +174,10 @@ impl Finishing<'_> {
 }
 
 impl Queue {
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -163,9 +187,7 @@ impl Queue {
         let samples = job.request.sample_ids.len();
         assert_eq!(samples, lease.layout().samples, "the lease is for this batch");
         self.state().entries.push_back(Entry {
-            job: Arc::new(job),
-            lease: Arc::new(lease),
-            cancelled: false,
+            work: Arc::new(Work { job, lease, cancelled: AtomicBool::new(false) }),
             next: 0,
             holders: 0,
             done: 0,
@@ -175,20 +197,20 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Next sample to prepare: of the oldest job that has an unstarted one. Waits; `None` when the pool stops.
-    pub fn next(&self) -> Option<Task<'_>> {
+    /// The next samples to prepare, at most `most`: of the oldest job that has unstarted ones. Waits; `None` when the pool stops.
+    pub fn next(&self, most: usize) -> Option<Task<'_>> {
         let mut state = self.state();
         loop {
-            if state.stopping {
+            if self.is_stopping() {
                 return None;
             }
-            let open = |entry: &&mut Entry| !entry.cancelled && entry.next < entry.made.len();
+            let open = |entry: &&mut Entry| !entry.work.is_cancelled() && entry.next < entry.made.len();
             if let Some(entry) = state.entries.iter_mut().find(open) {
-                let position = entry.next;
-                entry.next += 1;
+                let positions = entry.next..entry.made.len().min(entry.next + most.max(1));
+                entry.next = positions.end;
                 entry.holders += 1;
-                let hold = Hold { queue: self, id: entry.job.id };
-                return Some(Task { job: entry.job.clone(), lease: entry.lease.clone(), position, hold });
+                let hold = Hold { queue: self, id: entry.work.job.id };
+                return Some(Task { work: entry.work.clone(), positions, hold });
             }
             state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
@@ -196,12 +218,15 @@ impl Queue {
 
     /// Waits for `time`, less when the job is cancelled or the pool stops.
     pub fn rest(&self, id: JobId, time: Duration) {
+        if time.is_zero() {
+            return;
+        }
         let deadline = Instant::now() + time;
         let mut state = self.state();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let given_up = state.position(id).is_none_or(|at| state.entries[at].cancelled);
-            if left.is_zero() || state.stopping || given_up {
+            let given_up = state.position(id).is_none_or(|at| state.entries[at].work.is_cancelled());
+            if left.is_zero() || self.is_stopping() || given_up {
                 return;
             }
             let waited = self.changed.wait_timeout(state, left);
@@ -209,58 +234,57 @@ impl Queue {
         }
     }
 
-    /// Records a prepared sample.
-    pub fn record<'a>(&self, task: Task<'a>, made: Made, busy: Duration) -> Recorded<'a> {
-        let Task { job, lease, position, hold } = task;
+    /// Records a run: what became of its samples; of fewer than it has only if it [is over](Task::is_over).
+    pub fn record<'a>(&self, task: Task<'a>, made: &[Sample], busy: Duration) -> Recorded<'a> {
+        let Task { work, positions, hold } = task;
         // The worker lets go of the slot before it says so.
-        drop((job, lease));
+        drop(work);
         let mut state = self.state();
         let at = state.position(hold.id).expect("a job stays queued while a worker holds a task of it");
         let entry = &mut state.entries[at];
-        entry.done += 1;
         entry.busy += busy;
-        entry.made[position] = Some((made.record, made.row_crc));
-        if entry.cancelled {
+        if entry.work.is_cancelled() {
             hold.end(entry);
             return Self::release_if_idle(state, at).map_or(Recorded::More, Recorded::Released);
         }
+        if self.is_stopping() {
+            hold.end(entry);
+            return Recorded::More;
+        }
+        assert_eq!(made.len(), positions.len(), "a run is cut short by a cancellation only");
+        entry.done += made.len();
+        entry.made[positions].iter_mut().zip(made).for_each(|(place, &sample)| *place = Some(sample));
         if entry.done < entry.made.len() {
             hold.end(entry);
             return Recorded::More;
         }
         let (records, row_crcs) = std::mem::take(&mut entry.made).into_iter().flatten().unzip();
-        Recorded::Complete(Box::new(Finishing {
-            job: entry.job.clone(),
-            lease: entry.lease.clone(),
-            records,
-            row_crcs,
-            busy: entry.busy,
-            hold,
-        }))
+        Recorded::Complete(Box::new(Finishing { work: entry.work.clone(), records, row_crcs, busy: entry.busy, hold }))
     }
 
     /// Makes the slot valid unless the job was cancelled meanwhile, and takes the job off the queue. False when it was
     /// cancelled.
     pub fn publish(&self, finishing: Finishing<'_>, finished: &Finished) -> bool {
-        let Finishing { job, lease, hold, .. } = finishing;
-        drop((job, lease));
+        let Finishing { work, hold, .. } = finishing;
+        drop(work);
         let mut state = self.state();
         let at = state.position(hold.id).expect("a job stays queued while a worker finishes it");
         let mut entry = state.entries.remove(at).expect("position was just found");
         hold.end(&mut entry);
-        if !entry.cancelled {
+        let is_wanted = !entry.work.is_cancelled();
+        if is_wanted {
             // Under the lock: a cancel that returned before this point is never followed by a valid header.
-            entry.lease.publish(&finished.header, &finished.table);
+            entry.work.lease.publish(&finished.header, &finished.table);
         }
         drop(state);
-        !entry.cancelled
+        is_wanted
     }
 
     /// Marks a job as cancelled. True when that released it at once.
     pub fn cancel(&self, id: JobId) -> bool {
-        let mut state = self.state();
+        let state = self.state();
         let Some(at) = state.position(id) else { return false };
-        state.entries[at].cancelled = true;
+        state.entries[at].work.cancelled.store(true, Ordering::Relaxed);
         let released = Self::release_if_idle(state, at).is_some();
         self.changed.notify_all();
         released
@@ -272,12 +296,14 @@ impl Queue {
         }
         let entry = state.entries.remove(at)?;
         drop(state);
-        Some(entry.job.id)
+        Some(entry.work.job.id)
     }
 
     /// Lets every worker leave at its next sample boundary.
     pub fn stop(&self) {
-        self.state().stopping = true;
+        let state = self.state();
+        self.stopping.store(true, Ordering::Relaxed);
+        drop(state);
         self.changed.notify_all();
     }
 }
@@ -318,11 +344,15 @@ mod tests {
 
     /// Takes the next sample and does as if it had been prepared.
     fn step(queue: &Queue) -> Recorded<'_> {
-        let task = queue.next().unwrap();
-        let sample_id = task.position as u64;
-        drop(task.lease.row(task.position).unwrap());
-        let record = SampleRecord { sample_id, index: 0, label: 0, outcome: Outcome::Prepared, warned: false };
-        queue.record(task, Made { record, row_crc: 0, times: Default::default() }, Duration::ZERO)
+        let task = queue.next(1).unwrap();
+        drop(task.work.lease.rows(task.positions.clone()).unwrap());
+        let made = [made(task.positions.start)];
+        queue.record(task, &made, Duration::ZERO)
+    }
+
+    fn made(position: usize) -> Sample {
+        let sample_id = position as u64;
+        (SampleRecord { sample_id, index: 0, label: 0, outcome: Outcome::Prepared, warned: false }, 0)
     }
 
     fn finish(recorded: Recorded<'_>) -> (Finishing<'_>, Finished) {
@@ -371,33 +401,54 @@ mod tests {
         assert!(queue(&slots, 2).cancel(ID));
         assert!(is_free(&slots));
         let queue = queue(&slots, 3);
-        let running = [queue.next().unwrap(), queue.next().unwrap()];
+        let running = [queue.next(1).unwrap(), queue.next(1).unwrap()];
         assert!(!queue.cancel(ID));
-        let record = SampleRecord { sample_id: 0, index: 0, label: 0, outcome: Outcome::Prepared, warned: false };
-        let ends = running.map(|task| {
-            let recorded = queue.record(task, Made { record, row_crc: 0, times: Default::default() }, Duration::ZERO);
-            matches!(recorded, Recorded::Released(ID))
-        });
+        let ends = running.map(|task| matches!(queue.record(task, &[made(0)], Duration::ZERO), Recorded::Released(ID)));
         assert_eq!(ends, [false, true]);
         assert!(is_free(&slots) && !is_valid(&slots));
+    }
+
+    #[test]
+    fn samples_are_taken_in_runs_and_a_cancelled_run_may_be_cut_short() {
+        let slots = slots();
+        let queue = queue(&slots, 5);
+        let (first, rest) = (queue.next(3).unwrap(), queue.next(3).unwrap());
+        assert_eq!((first.positions.clone(), rest.positions.clone()), (0..3, 3..5));
+        drop(first.work.lease.rows(0..3).unwrap());
+        assert!(matches!(queue.record(first, &[0, 1, 2].map(made), Duration::ZERO), Recorded::More));
+        assert!(!rest.is_over());
+        assert!(!queue.cancel(ID));
+        assert!(rest.is_over(), "the worker sees it between samples");
+        assert!(matches!(queue.record(rest, &[], Duration::ZERO), Recorded::Released(ID)));
+        assert!(is_free(&slots) && !is_valid(&slots));
+    }
+
+    #[test]
+    fn a_stopping_queue_ends_runs_and_publishes_nothing() {
+        let slots = slots();
+        let queue = queue(&slots, 2);
+        let task = queue.next(2).unwrap();
+        queue.stop();
+        assert!(task.is_over());
+        assert!(matches!(queue.record(task, &[made(0)], Duration::ZERO), Recorded::More));
+        assert!(queue.next(1).is_none() && !is_valid(&slots));
     }
 
     #[test]
     fn what_a_panicking_worker_held_is_let_go() {
         let slots = slots();
         let queue = queue(&slots, 3);
-        let other = queue.next().unwrap();
+        let other = queue.next(1).unwrap();
         let panicked = std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
-                let task = queue.next().unwrap();
-                let _row = task.lease.row(task.position).unwrap();
+                let task = queue.next(1).unwrap();
+                let _rows = task.work.lease.rows(task.positions.clone()).unwrap();
                 panic!("a defect");
             });
             worker.join().is_err()
         });
         assert!(panicked && !is_free(&slots));
-        let record = SampleRecord { sample_id: 0, index: 0, label: 0, outcome: Outcome::Prepared, warned: false };
-        let recorded = queue.record(other, Made { record, row_crc: 0, times: Default::default() }, Duration::ZERO);
+        let recorded = queue.record(other, &[made(0)], Duration::ZERO);
         assert!(matches!(recorded, Recorded::Released(ID)), "no sample of it is started any more");
         assert!(is_free(&slots) && !is_valid(&slots));
     }

@@ -1,6 +1,6 @@
 //! Counters of the worker pool.
 
-use super::kit::Made;
+use ddlp_csd::prepare::StageTimes;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -37,11 +37,11 @@ fn add(total: &AtomicU64, time: Duration) {
 }
 
 impl Stats {
-    pub(super) fn sample(&self, made: &Made, busy: Duration) {
-        self.samples.fetch_add(1, Relaxed);
-        add(&self.read_ns, made.times.read);
-        add(&self.prepare_ns, made.times.prepare);
-        add(&self.finish_ns, busy.saturating_sub(made.times.read + made.times.prepare));
+    pub(super) fn run(&self, samples: usize, times: StageTimes, busy: Duration) {
+        self.samples.fetch_add(samples as u64, Relaxed);
+        add(&self.read_ns, times.read);
+        add(&self.prepare_ns, times.prepare);
+        add(&self.finish_ns, busy.saturating_sub(times.read + times.prepare));
     }
 
     pub(super) fn finish(&self, time: Duration) {

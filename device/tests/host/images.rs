@@ -4,10 +4,10 @@ use ddlp_csd::prepare::{EpochContext, SamplePreparer, close_gaps};
 use ddlp_csd::program::{CorruptPolicy, Program};
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::slot::{SampleRecord, SlotHeader, SlotLayout};
-use ddlp_dataset::{Dataset, Form, Identity, Location, ReadError};
+use ddlp_dataset::{Dataset, Identity, Location, ReadError};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::synthetic::photo;
-use ddlp_pixels::{Limits, Pipeline};
+use ddlp_pixels::{Limits, Pipeline, Source};
 use std::path::Path;
 use std::sync::{Condvar, Mutex};
 
@@ -140,7 +140,7 @@ impl Dataset for Gated {
         Location { file: "memory".into(), offset: 0, length: 3072 }
     }
 
-    fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
         let mut gate = self.gate.lock().unwrap();
         gate.waiting += 1;
         self.changed.notify_all();
@@ -152,7 +152,7 @@ impl Dataset for Gated {
         gate.read += 1;
         buf.clear();
         buf.resize(3072, index as u8);
-        Ok(Form::Planar { width: 32, height: 32 })
+        Ok(Source::Planar { width: 32, height: 32, bytes: buf })
     }
 
     fn identity(&self) -> Identity {

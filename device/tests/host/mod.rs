@@ -124,6 +124,7 @@ impl Line {
             let count = match self.stream.read(space) {
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => panic!("nothing received: {error}"),
             };
             if count == 0 {

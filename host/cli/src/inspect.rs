@@ -5,7 +5,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use ddlp_dataset::Dataset;
 use ddlp_dataset::pack::{IndexRecord, Pack, StoredForm, StoredVerdict, Survey};
-use ddlp_pixels::{ImageInfo, Limits, Preparer};
+use ddlp_pixels::{ImageInfo, Limits, Preparer, Source};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -100,6 +100,9 @@ struct PackPart {
     highest_pixels: u32,
     kept: u64,
     planar: u64,
+    indexed: u64,
+    raw: u64,
+    shrunk: u64,
     intact: u64,
     repaired: u64,
     rejected: u64,
@@ -194,6 +197,9 @@ impl PackPart {
             highest_pixels: survey.height_max,
             kept: survey.kept,
             planar: survey.planar,
+            indexed: survey.indexed,
+            raw: survey.raw,
+            shrunk: survey.shrunk,
             intact: survey.intact,
             repaired: survey.repaired,
             rejected: survey.rejected,
@@ -223,9 +229,11 @@ impl PackPart {
             out,
             "stored",
             &format!(
-                "{} as they were, {} rewritten, {} as planes",
-                text::count(self.kept.saturating_sub(self.repaired)),
-                text::count(self.repaired),
+                "{} whole, {} indexed, {} uncompressed ({} of them shrunk), {} as planes",
+                text::count(self.kept),
+                text::count(self.indexed),
+                text::count(self.raw),
+                text::count(self.shrunk),
                 text::count(self.planar)
             ),
         );
@@ -278,6 +286,12 @@ struct RecordPart {
     width: u32,
     height: u32,
     form: &'static str,
+    /// Bytes of its checkpoints or checksums.
+    detail_bytes: u32,
+    /// EXIF orientation of its pixels, where those are stored.
+    orientation: u8,
+    /// Whether the source's image was larger.
+    was_shrunk: bool,
     /// Its bytes are not those of the source: it was repaired.
     is_rewritten: bool,
     verdict: String,
@@ -304,8 +318,13 @@ impl From<IndexRecord> for RecordPart {
             form: match record.form {
                 StoredForm::Kept => "kept",
                 StoredForm::Planar => "planar",
+                StoredForm::Indexed => "indexed",
+                StoredForm::Raw => "raw",
                 _ => "another",
             },
+            detail_bytes: record.detail_length,
+            orientation: record.orientation,
+            was_shrunk: record.was_shrunk,
             is_rewritten: record.verdict == StoredVerdict::Repaired,
             verdict: verdict_text(record.verdict),
         }
@@ -333,8 +352,8 @@ fn describe_sample(dataset: &dyn Dataset, pack: Option<&Pack>, index: u64) -> an
     let label = dataset.label(index);
     let location = dataset.location(index);
     let mut bytes = Vec::new();
-    let (image, problem) = match dataset.read(index, &mut bytes) {
-        Ok(ddlp_dataset::Form::Encoded) => match Preparer::new(Limits::default()).info(&bytes) {
+    let (image, problem) = match dataset.sample(index, &mut bytes) {
+        Ok(Source::Encoded(file) | Source::Indexed { file, .. }) => match Preparer::new(Limits::default()).info(file) {
             Ok(info) => (Some(info.into()), None),
             Err(error) => (None, Some(error.to_string())),
         },
@@ -365,8 +384,7 @@ impl DescribedSample {
         row(&mut out, "place", &place);
         if let Some(record) = &self.record {
             row(&mut out, "verdict", &record.verdict);
-            let form = if record.is_rewritten { "rewritten when it was packed" } else { record.form };
-            row(&mut out, "form", &format!("{form}, {} × {} pixels", record.width, record.height));
+            row(&mut out, "form", &record.form_text());
             row(&mut out, "crc32c", &record.crc32c);
         }
         if let Some(image) = &self.image {
@@ -376,6 +394,27 @@ impl DescribedSample {
             row(&mut out, "problem", &text::printable(problem));
         }
         out
+    }
+}
+
+impl RecordPart {
+    fn form_text(&self) -> String {
+        let mut said = format!("{}, {} × {} pixels", self.form, self.width, self.height);
+        if self.is_rewritten {
+            said.push_str(", repaired when it was packed");
+        }
+        if self.was_shrunk {
+            said.push_str(", shrunk when it was packed");
+        }
+        if self.orientation > 1 {
+            let _ = write!(said, ", EXIF orientation {}", self.orientation);
+        }
+        if self.detail_bytes > 0 {
+            let what = if self.form == "indexed" { "checkpoints" } else { "checksums" };
+            let bytes = text::bytes(self.detail_bytes.into());
+            let _ = write!(said, ", {bytes} of {what}");
+        }
+        said
     }
 }
 

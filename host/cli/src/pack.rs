@@ -4,8 +4,8 @@ use crate::interrupt::Interrupt;
 use crate::progress::SampleProgress;
 use crate::{Ending, output, text};
 use anyhow::{Context, bail};
-use clap::Args;
-use ddlp_dataset::pack::{PackError, PackOptions, PackProgress, PackSummary, Phase};
+use clap::{Args, ValueEnum};
+use ddlp_dataset::pack::{JpegForm, PackError, PackFormat, PackOptions, PackProgress, PackSummary, Phase, Tally};
 use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -18,17 +18,32 @@ const NAMED_MAX: usize = 20;
 /// Every image is decoded whole once. One that only warns is stored repaired, one that does not decode is kept and marked as
 /// rejected; both are named here and by `ddlp inspect`. Classes, order and names stay as they are in the source. The file
 /// appears under its name only when it is complete.
+///
+/// JPEGs get checkpoints beside their bytes, places from which decoding can go on, so that a crop costs little more than what it
+/// covers. Progressive ones are rewritten without loss into a single scan for that. `--format raw` stores pixels instead, which
+/// costs several times the space and no decoding.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   ddlp pack imagenet/train train.ddlp         an image folder, one directory per class
   ddlp pack cifar-10-batches-bin cifar.ddlp   CIFAR-10's binary files
-  ddlp pack shards/ train.ddlp --verify       WebDataset tar shards; read back and checked before it gets its name")]
+  ddlp pack shards/ train.ddlp --verify       WebDataset tar shards; read back and checked before it gets its name
+  ddlp pack imagenet/train raw.ddlp --format raw --max-side 500
+                                              uncompressed, larger images shrunk")]
 pub struct PackArgs {
     /// Image folder, CIFAR-10's binary files, WebDataset tar shards, or another pack
     source: PathBuf,
     /// The file to make, usually ending in .ddlp
     out: PathBuf,
+    /// Store samples encoded as they are, or their pixels (8-bit RGB)
+    #[arg(long, value_enum, default_value_t = Format::Encoded)]
+    format: Format,
+    /// Store JPEGs with checkpoints, or as their files alone
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = Jpeg::Indexed)]
+    jpeg: Jpeg,
+    /// With --format raw: shrink larger images until their longer side has N pixels
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    max_side: Option<u32>,
     /// Replace a file of that name
     #[arg(long)]
     force: bool,
@@ -46,13 +61,38 @@ pub struct PackArgs {
     quiet: bool,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Encoded,
+    Raw,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Jpeg {
+    Kept,
+    Indexed,
+}
+
+impl PackArgs {
+    fn format(&self) -> anyhow::Result<PackFormat> {
+        Ok(match (self.format, self.jpeg) {
+            (Format::Raw, _) => PackFormat::Raw { max_side: self.max_side },
+            _ if self.max_side.is_some() => bail!("--max-side shrinks pixels: it needs --format raw"),
+            (Format::Encoded, Jpeg::Kept) => PackFormat::Encoded { jpeg: JpegForm::Kept },
+            (Format::Encoded, Jpeg::Indexed) => PackFormat::Encoded { jpeg: JpegForm::Indexed },
+        })
+    }
+}
+
 /// Runs the command.
 pub fn pack(args: &PackArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
+    let format = args.format()?;
     let source = ddlp_dataset::open(&args.source)?;
     let options = PackOptions {
         threads: args.threads.map_or(0, usize::from),
         overwrite: args.force,
         verify: args.verify,
+        format,
         ..PackOptions::default()
     };
     let mut progress = SampleProgress::new("packing", args.quiet);
@@ -125,15 +165,17 @@ fn describe(args: &PackArgs, source: &dyn ddlp_dataset::Dataset, summary: &PackS
     rest(&mut out, summary.rejected_count, summary.rejected.len().min(shown), "rejected");
     let _ = writeln!(
         out,
-        "{}: {} in {}, {} (source: {kind}, {}), in {}{}",
+        "{}: {} in {}, {} (source: {kind}, {}; {} of it), in {}{}",
         args.out.display(),
         text::plural(summary.samples, "sample"),
         text::plural(classes as u64, "class"),
         text::bytes(summary.file_bytes),
         text::bytes(summary.source_bytes),
+        ratio(summary.file_bytes, summary.source_bytes),
         text::seconds(seconds),
         if args.verify { ", read back and checked" } else { "" },
     );
+    describe_forms(&mut out, summary);
     if left_out > 0 {
         let files = text::plural(left_out, "file");
         let _ =
@@ -143,6 +185,28 @@ fn describe(args: &PackArgs, source: &dyn ddlp_dataset::Dataset, summary: &PackS
         let _ = writeln!(out, "`ddlp run` treats rejected samples as its --policy says: fail, skip or replace.");
     }
     out
+}
+
+/// How samples were stored, where in more than one way.
+fn describe_forms(out: &mut String, summary: &PackSummary) {
+    let mut line = |what: &str, tally: Tally| {
+        if tally.samples > 0 {
+            let of_it = ratio(tally.stored_bytes, tally.source_bytes);
+            let bytes = text::bytes(tally.stored_bytes);
+            let _ = writeln!(out, "  {:>9}  {what}: {bytes}, {of_it} of the source's", text::count(tally.samples));
+        }
+    };
+    line("indexed", summary.indexed);
+    line("rewritten into one scan and indexed", summary.transcoded);
+    line("uncompressed", summary.raw);
+    line("of them shrunk", summary.shrunk);
+    for (why, tally) in &summary.kept {
+        line(&format!("stored whole ({why})"), *tally);
+    }
+}
+
+fn ratio(bytes: u64, of: u64) -> String {
+    format!("{:.3} ×", bytes as f64 / of.max(1) as f64)
 }
 
 fn rest(out: &mut String, count: u64, shown: usize, what: &str) {

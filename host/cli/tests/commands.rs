@@ -131,11 +131,31 @@ fn a_repaired_sample_is_said_to_be_rewritten() {
     let said = succeed(folder, "pack photos p.ddlp");
     assert!(said.contains("repaired  class_001/000001.jpg"), "{said}");
     let said = succeed(folder, "inspect p.ddlp");
-    assert!(said.contains("23 as they were, 1 rewritten") && said.contains("1 repaired"), "{said}");
+    assert!(said.contains("1 whole, 23 indexed") && said.contains("1 repaired"), "{said}");
     let said = succeed(folder, "inspect p.ddlp --sample class_001/000001.jpg");
-    assert!(said.contains("rewritten when it was packed"), "{said}");
+    assert!(said.contains("kept") && said.contains("repaired when it was packed"), "{said}");
     let said = succeed(folder, "inspect p.ddlp --sample 0");
-    assert!(said.contains("kept") && !said.contains("rewritten"), "{said}");
+    assert!(said.contains("indexed") && said.contains("of checkpoints") && !said.contains("when it was"), "{said}");
+}
+
+#[test]
+fn the_form_of_samples_is_chosen_and_said() {
+    let home = photos(0);
+    let folder = home.path();
+    let said = succeed(folder, "pack photos p.ddlp");
+    assert!(said.contains("24  indexed: ") && said.contains("× of the source's"), "{said}");
+    let said = succeed(folder, "pack photos p.ddlp --jpeg kept --force");
+    assert!(!said.contains("indexed"), "{said}");
+    assert!(succeed(folder, "inspect p.ddlp").contains("24 whole, 0 indexed"));
+    let said = succeed(folder, "pack photos p.ddlp --format raw --max-side 64 --force --verify");
+    assert!(said.contains("24  uncompressed: ") && said.contains("24  of them shrunk: "), "{said}");
+    let sample = json(&succeed(folder, "inspect p.ddlp --json --sample 3"));
+    let sides = ["width", "height"].map(|side| sample["record"][side].as_u64().unwrap());
+    assert_eq!((sides[0].max(sides[1]), &sample["record"]["form"]), (64, &"raw".into()));
+    let said = succeed(folder, "inspect p.ddlp --sample 3");
+    assert!(said.contains("shrunk when it was packed"), "{said}");
+    let message = fail(folder, "pack photos p.ddlp --force --max-side 64");
+    assert!(message.contains("--format raw"), "{message}");
 }
 
 #[test]

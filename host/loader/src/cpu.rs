@@ -6,18 +6,15 @@
 use crate::batch::Pixels;
 use crate::buffers::PooledBuffer;
 use crate::engine::{Engine, GivenUp};
-use crate::rows::{PutBack, RowClaims};
+use crate::rows::{PutBack, RowClaims, RowsTaken};
 use crate::schedule::{BatchId, CPU};
 use ddlp_csd::prepare::{EpochContext, SamplePreparer, close_gaps};
+use ddlp_csd::run::RunLength;
 use ddlp_csd::slot::SampleRecord;
 use memmap2::MmapMut;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
-
-/// Work that a thread takes at a time, in time: small samples are taken several at once.
-const CHUNK: Duration = Duration::from_micros(300);
-/// Most rows taken at a time.
-const CHUNK_ROWS_MAX: usize = 64;
+use std::time::Instant;
 
 /// A batch in the work of the CPU prong.
 pub(crate) struct CpuJob {
@@ -45,33 +42,46 @@ impl CpuJob {
 pub(crate) struct Doing {
     pub id: BatchId,
     pub sample_id: u64,
+    /// When it began with the run of samples that this one belongs to.
     pub since: Instant,
 }
 
-/// Where each thread of the prong says what it is doing.
-pub(crate) type DoingBoard = Vec<Mutex<Option<Doing>>>;
+/// Where a thread says what it is doing. Its run changes under the lock, the sample without.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Desk {
+    run: Mutex<Option<(BatchId, Instant)>>,
+    sample_id: AtomicU64,
+}
+
+impl Desk {
+    /// What the thread is doing now; `None` while it waits for work.
+    pub fn doing(&self) -> Option<Doing> {
+        let run = *self.run.lock().expect("no panic while a desk is locked");
+        run.map(|(id, since)| Doing { id, sample_id: self.sample_id.load(Ordering::Relaxed), since })
+    }
+
+    fn set_run(&self, run: Option<(BatchId, Instant)>) {
+        *self.run.lock().expect("no panic while a desk is locked") = run;
+    }
+}
 
 /// One thread of the prong; returns when the run is over.
-pub(crate) fn work(engine: &Arc<Engine>, doing: &Mutex<Option<Doing>>) {
+pub(crate) fn work(engine: &Arc<Engine>, desk: &Desk) {
     let mut preparer = SamplePreparer::new(&engine.task.program);
-    let mut per_sample = CHUNK;
+    let mut length = RunLength::default();
     while let Some(job) = engine.next_cpu_job() {
-        let chunk = (CHUNK.as_nanos() / per_sample.as_nanos().max(1)) as usize;
-        if let Some(taken) = job.rows.take(chunk.clamp(1, CHUNK_ROWS_MAX)) {
-            let (rows, start) = (taken.range().len(), Instant::now());
-            prepare(engine, &mut preparer, &job, taken, doing);
-            per_sample = start.elapsed() / rows as u32;
+        if let Some(taken) = job.rows.take(length.samples()) {
+            let (rows, start) = (taken.range(), Instant::now());
+            desk.sample_id.store(job.sample_ids[rows.start], Ordering::Relaxed);
+            desk.set_run(Some((job.id, start)));
+            prepare(engine, &mut preparer, &job, taken, desk);
+            length.took(rows.len(), start.elapsed());
         }
     }
 }
 
-fn prepare(
-    engine: &Engine,
-    preparer: &mut SamplePreparer,
-    job: &CpuJob,
-    mut taken: crate::rows::RowsTaken<'_>,
-    doing: &Mutex<Option<Doing>>,
-) {
+fn prepare(engine: &Engine, preparer: &mut SamplePreparer, job: &CpuJob, mut taken: RowsTaken<'_>, desk: &Desk) {
     let task = &engine.task;
     let context = EpochContext { seed: task.seed, epoch: job.id.epoch };
     for (number, row) in taken.rows() {
@@ -79,13 +89,12 @@ fn prepare(
             break;
         }
         let sample_id = job.sample_ids[number];
-        *doing.lock().expect("no panic while the board is locked") =
-            Some(Doing { id: job.id, sample_id, since: Instant::now() });
+        desk.sample_id.store(sample_id, Ordering::Relaxed);
         let record = preparer.prepare(&*task.dataset, &task.program, context, sample_id, row);
-        engine.memory.look();
         job.records[number].set(record).expect("each row is handed out once");
     }
-    *doing.lock().expect("no panic while the board is locked") = None;
+    desk.set_run(None);
+    engine.memory.look();
     match job.rows.put_back(taken) {
         PutBack::Pending => {}
         PutBack::Complete(buffer) if !engine.is_stopped() => finish(engine, job, buffer),

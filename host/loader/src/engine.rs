@@ -28,6 +28,9 @@ use std::time::{Duration, Instant};
 /// How long an idle CPU thread sleeps at most before it looks whether another prong's batch is worth taking over.
 const IDLE_LOOK: Duration = Duration::from_millis(20);
 
+/// Batches whose samples are announced to the dataset before the CPU comes to them: reading them takes less time than preparing one.
+const ANNOUNCED_BATCHES: u32 = 2;
+
 /// What a run works on; fixed while it goes on.
 pub(crate) struct Task {
     pub dataset: Arc<dyn Dataset>,
@@ -75,6 +78,8 @@ pub(crate) struct Core {
     /// Batches of the CPU prong whose samples are not all handed out.
     pub jobs: VecDeque<Arc<CpuJob>>,
     pub plan: Vec<PlanEpoch>,
+    /// The batch up to which samples were announced to the dataset, itself not.
+    announced: Option<BatchId>,
     orders: Vec<(u32, Arc<EpochOrder>)>,
 }
 
@@ -108,6 +113,7 @@ impl Engine {
                 ready: HashMap::new(),
                 jobs: VecDeque::new(),
                 plan: Vec::new(),
+                announced: None,
                 orders: Vec::new(),
             }),
             delivery: Condvar::new(),
@@ -161,7 +167,7 @@ impl Engine {
     }
 
     /// The next batch for an idle CPU thread: one that others work on and that has rows left, or a new one. Waits for it;
-    /// `None` when the run is over.
+    /// `None` when the run is over. With a new one, the thread tells the dataset what will be read next.
     pub fn next_cpu_job(&self) -> Option<Arc<CpuJob>> {
         let mut core = self.lock();
         loop {
@@ -175,7 +181,10 @@ impl Engine {
             }
             if let Some(job) = self.claim_for_cpu(&mut core) {
                 core.jobs.push_back(job.clone());
+                let ahead = self.samples_ahead(&mut core, job.id);
+                drop(core);
                 self.work.notify_all();
+                self.task.dataset.announce(&ahead);
                 return Some(job);
             }
             core = self.work.wait_timeout(core, IDLE_LOOK).expect("no thread panics while it holds the core").0;
@@ -216,6 +225,23 @@ impl Engine {
             return None;
         }
         Some(Arc::new(CpuJob::new(id, sample_ids, buffer, self.task.shape.bytes())))
+    }
+
+    /// Places in the dataset of the samples that the CPU prong comes to after a batch and that were not announced yet: those of
+    /// the epoch's next batches, as far as nobody has claimed them.
+    fn samples_ahead(&self, core: &mut Core, id: BatchId) -> Vec<u64> {
+        let end = BatchId { batch: id.batch.saturating_add(1 + ANNOUNCED_BATCHES), ..id };
+        let start =
+            core.announced.filter(|announced| announced.epoch == id.epoch).map_or(id, |announced| announced.max(id));
+        core.announced = core.announced.max(Some(end));
+        let samples = self.task.dataset.len();
+        let mut ahead = Vec::new();
+        for next in (start.batch..end.batch).map(|batch| BatchId { batch, ..id }) {
+            if next == id || core.schedule.is_open(next) {
+                ahead.extend(self.sample_ids(core, next).into_iter().map(|sample_id| sample_id % samples));
+            }
+        }
+        ahead
     }
 
     /// Claims a batch for a drive that has a free slot. `None`: nothing to do now.

@@ -2,7 +2,7 @@
 
 use crate::batch::Batch;
 use crate::config::LoaderBuilder;
-use crate::cpu::{self, Doing, DoingBoard};
+use crate::cpu::{self, Desk, Doing};
 use crate::drive::{DriveProng, DriveSetup};
 use crate::engine::{Core, Engine, Task};
 use crate::error::LoaderError;
@@ -12,7 +12,7 @@ use crate::report::Report;
 use crate::schedule::{CPU, Schedule, ScheduleConfig};
 use crate::setup::Setup;
 use crate::state::LoaderState;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,8 @@ pub struct Loader {
     threads: usize,
     cores: Vec<usize>,
     stall_after: Duration,
-    doing: Arc<DoingBoard>,
+    /// One for each CPU thread.
+    desks: Arc<[Desk]>,
     waiting: Vec<DriveProng>,
     running: Vec<JoinHandle<()>>,
     is_over: bool,
@@ -85,7 +86,7 @@ impl Loader {
             threads: options.threads,
             cores: options.cores,
             stall_after: options.stall_after,
-            doing: Arc::new((0..options.threads).map(|_| Mutex::new(None)).collect()),
+            desks: (0..options.threads).map(|_| Desk::default()).collect(),
             waiting,
             running: Vec::new(),
             is_over: false,
@@ -147,8 +148,8 @@ impl Loader {
             self.running.push(spawn("ddlp-drive".into(), &self.cores, move || drive.run())?);
         }
         for number in 0..self.threads {
-            let (engine, doing) = (self.engine.clone(), self.doing.clone());
-            let thread = spawn(format!("ddlp-cpu-{number}"), &self.cores, move || cpu::work(&engine, &doing[number]))?;
+            let (engine, desks) = (self.engine.clone(), self.desks.clone());
+            let thread = spawn(format!("ddlp-cpu-{number}"), &self.cores, move || cpu::work(&engine, &desks[number]))?;
             self.running.push(thread);
         }
         Ok(())
@@ -187,8 +188,7 @@ impl Loader {
     /// Says what the consumer waits for.
     fn name_stall(&self, core: &mut Core, waited: Duration) {
         let dataset = &self.engine.task.dataset;
-        let mut busy: Vec<Doing> =
-            self.doing.iter().filter_map(|doing| *doing.lock().expect("no panic while the board is locked")).collect();
+        let mut busy: Vec<Doing> = self.desks.iter().filter_map(Desk::doing).collect();
         busy.sort_by_key(|doing| doing.since);
         let cpu = match busy.first() {
             None => "no CPU thread has work".to_string(),

@@ -12,7 +12,7 @@ use crate::state::{LoaderState, STATE_VERSION};
 use ddlp_csd::memory;
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::SlotLayout;
-use ddlp_dataset::Dataset;
+use ddlp_dataset::{Dataset, RESIDENT_BYTES_MAX, Resident};
 use ddlp_driver::DriverError;
 use ddlp_driver::sysfs::Sysfs;
 use ddlp_nvme::Status;
@@ -58,6 +58,11 @@ impl Setup {
             (Some(dataset), _) => dataset.clone(),
             (None, Some(path)) => ddlp_dataset::open(path).map_err(LoaderError::Dataset)?.into(),
             (None, None) => return Err(LoaderError::Options("no dataset is given".into())),
+        };
+        let dataset = if options.epochs > 1 && memory::check_room(RESIDENT_BYTES_MAX).is_ok() {
+            Resident::of(dataset)
+        } else {
+            dataset
         };
         let samples = options.epoch_samples.unwrap_or(dataset.len());
         if samples == 0 || dataset.is_empty() {

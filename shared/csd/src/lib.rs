@@ -6,7 +6,7 @@
 //! - [`slot`]: how a finished batch lies in a slot of the result namespace.
 //! - [`log`]: the vendor log pages: identity of the drive's dataset and pixel path, and counters.
 //! - [`prepare`]: one sample from dataset to pixels under the corrupt-sample policy. Both prongs call this, and nothing else.
-//!
+//! - [`run`]: how many samples a worker of either prong takes at a time.
 //! - [`energy`]: how both sides measure the energy that they report.
 //!
 //! Everything a peer or a file supplies is parsed with checked lengths; checksums are CRC32C. Nothing here does I/O of its
@@ -20,6 +20,7 @@ pub mod memory;
 pub mod prepare;
 pub mod program;
 pub mod request;
+pub mod run;
 pub mod slot;
 
 /// Opcode of the vendor admin command whose dwords are a [`cancel::CancelBatch`]. Bits 1:0 are 00 (no data).

@@ -38,13 +38,19 @@ const KEPT_ENCODED_BYTES: usize = 1 << 20;
 pub struct SamplePreparer {
     preparer: Preparer,
     encoded: Vec<u8>,
-    times: StageTimes,
+    /// Where stage times are added up, if they are.
+    times: Option<StageTimes>,
 }
 
 impl SamplePreparer {
     /// A preparer that keeps to the program's limits.
     pub fn new(program: &Program) -> Self {
-        Self { preparer: Preparer::new(program.limits), encoded: Vec::new(), times: StageTimes::default() }
+        Self { preparer: Preparer::new(program.limits), encoded: Vec::new(), times: None }
+    }
+
+    /// Adds up stage times from now on. It looks at the clock three times a sample, which tells beside a small image.
+    pub fn timed(self) -> Self {
+        Self { times: Some(StageTimes::default()), ..self }
     }
 
     /// Prepares sample `sample_id` into `row` (as long as the pipeline's output). The record says what became of it; a
@@ -98,9 +104,9 @@ impl SamplePreparer {
         record
     }
 
-    /// Stage times since the last call of this function.
+    /// Stage times since the last call of this function, of a preparer that is [`timed`](Self::timed).
     pub fn take_times(&mut self) -> StageTimes {
-        std::mem::take(&mut self.times)
+        self.times.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// A stored sample's label, and whether decoding it gave warnings. Nothing panics out of here; what a panic left
@@ -137,14 +143,16 @@ impl SamplePreparer {
         draw: Draw,
         row: &mut [u8],
     ) -> Result<bool, CorruptReason> {
-        let start = Instant::now();
-        let form = dataset.read(index, &mut self.encoded).map_err(|error| error.reason());
-        let read = Instant::now();
-        self.times.read += read - start;
-        let source = form?;
-        let prepared = self.preparer.prepare(source.source(&self.encoded), &program.pipeline, draw, row);
-        self.times.prepare += read.elapsed();
-        prepared.map(|prepared| prepared.warnings > 0).map_err(|error| error.reason())
+        let Self { preparer, encoded, times } = self;
+        let start = times.as_ref().map(|_| Instant::now());
+        let source = dataset.sample(index, encoded).map_err(|error| error.reason());
+        let read = start.map(|_| Instant::now());
+        let prepared = source.map(|source| preparer.prepare(source, &program.pipeline, draw, row));
+        if let (Some(times), Some(start), Some(read)) = (times, start, read) {
+            times.read += read - start;
+            times.prepare += read.elapsed();
+        }
+        prepared?.map(|prepared| prepared.warnings > 0).map_err(|error| error.reason())
     }
 }
 
@@ -169,8 +177,8 @@ pub fn close_gaps(records: &[SampleRecord], rows: &mut [u8], row_bytes: usize) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ddlp_dataset::{Form, Identity, Location, ReadError};
-    use ddlp_pixels::{Limits, Pipeline};
+    use ddlp_dataset::{Identity, Location, ReadError};
+    use ddlp_pixels::{Limits, Pipeline, Source};
 
     /// Eight images; the label of 2 and the bytes of 4 and 5 make it panic.
     struct Trapped;
@@ -197,12 +205,12 @@ mod tests {
             Location { file: "memory".into(), offset: 0, length: 3072 }
         }
 
-        fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+        fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
             buf.clear();
             buf.push(0);
             assert!(index != 4 && index != 5, "half read");
             buf.resize(3072, index as u8);
-            Ok(Form::Planar { width: 32, height: 32 })
+            Ok(Source::Planar { width: 32, height: 32, bytes: buf })
         }
 
         fn identity(&self) -> Identity {

@@ -9,7 +9,8 @@
 
 use crate::extent::read_extent;
 use crate::sample::IdentityHasher;
-use crate::{Dataset, Form, Identity, Location, ReadError};
+use crate::{Dataset, Identity, Location, ReadError};
+use ddlp_pixels::Source;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -211,7 +212,7 @@ impl Dataset for Cifar {
         Location { file: batch.path.clone(), offset: self.offset(record), length: PIXEL_BYTES as u64 }
     }
 
-    fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
         let samples = self.len();
         if index >= samples {
             return Err(ReadError::OutOfRange { index, samples });
@@ -222,7 +223,7 @@ impl Dataset for Cifar {
             location: self.location(index),
             source,
         })?;
-        Ok(Form::Planar { width: SIDE, height: SIDE })
+        Ok(Source::Planar { width: SIDE, height: SIDE, bytes: buf })
     }
 
     fn identity(&self) -> Identity {

@@ -7,9 +7,9 @@
 //! - [`shards`]: WebDataset tar shards.
 //! - [`pack`]: the project's own file, which a drive exports and both sides read; how it is made, checked and described.
 //!
-//! [`open`] finds out which of them a path is.
+//! [`open`] finds out which of them a path is. [`Resident`] keeps a small one in memory.
 //!
-//! This crate does not decode: what a sample's bytes are is said by [`Form`], and only `ddlp-pixels` looks inside. Every
+//! This crate does not decode: it says what a sample's bytes are ([`Source`]), and only `ddlp-pixels` looks inside. Every
 //! file is taken to be hostile: what does not add up is a typed error, and no allocation is larger than the file that asks
 //! for it or the limit that is named for it.
 #![forbid(unsafe_code)]
@@ -22,13 +22,17 @@ pub mod shards;
 mod extent;
 mod open;
 mod parallel;
+mod resident;
 mod sample;
 #[cfg(test)]
 mod samples;
 
 pub use open::{OpenError, open};
 pub use pack::PackFile;
-pub use sample::{Form, Identity, Location, ReadError};
+pub use resident::{RESIDENT_BYTES_MAX, Resident};
+pub use sample::{Identity, Location, ReadError};
+
+use ddlp_pixels::Source;
 
 /// Largest number of bytes that one sample may have. A larger one is refused before anything is allocated for it.
 pub const SAMPLE_BYTES_MAX: u64 = 1 << 30;
@@ -67,11 +71,15 @@ pub trait Dataset: Send + Sync {
     /// When `index` is not below [`len`](Self::len).
     fn location(&self, index: u64) -> Location;
 
-    /// Reads a sample's bytes, checks them against the checksum where the source has one, and says what they are.
+    /// A sample as the pixel path takes it, its bytes checked against the checksum where the dataset has one.
     ///
-    /// What `buf` holds is replaced. Its capacity is reused, so a buffer that is handed in again and again stops
-    /// allocating; after an error its content is unspecified.
-    fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError>;
+    /// They are in `buf` or in the dataset itself. What `buf` holds is replaced and of no meaning to the caller. Its capacity is
+    /// reused, so a buffer that is handed in again and again stops allocating.
+    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError>;
+
+    /// Says that these samples will be read soon, so that a disk can fetch them meanwhile. A hint: a dataset may do nothing, and does not
+    /// wait.
+    fn announce(&self, _indices: &[u64]) {}
 
     /// Digest by which two sides find out whether they hold the same dataset.
     fn identity(&self) -> Identity;
@@ -88,5 +96,10 @@ pub trait Dataset: Send + Sync {
     /// The file that a drive exports block by block. Only a pack has one.
     fn export(&self) -> Option<&PackFile> {
         None
+    }
+
+    /// Whether samples stay in memory once they have been read.
+    fn is_resident(&self) -> bool {
+        false
     }
 }

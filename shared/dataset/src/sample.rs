@@ -1,34 +1,9 @@
-//! What is said of one sample: what its bytes are, where they lie, why they could not be read.
+//! What is said of one sample: where its bytes lie, why they could not be read.
 
-use ddlp_pixels::{CorruptReason, Source};
+use ddlp_pixels::CorruptReason;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-
-/// What a sample's bytes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Form {
-    /// A complete image file; its format shows in its content.
-    Encoded,
-    /// 8-bit RGB in three planes, one after the other, rows from the top.
-    Planar {
-        /// Pixels in a row.
-        width: u32,
-        /// Rows.
-        height: u32,
-    },
-}
-
-impl Form {
-    /// The sample's bytes as the pixel path takes them.
-    pub fn source<'a>(&self, bytes: &'a [u8]) -> Source<'a> {
-        match *self {
-            Form::Encoded => Source::Encoded(bytes),
-            Form::Planar { width, height } => Source::Planar { width, height, bytes },
-        }
-    }
-}
 
 /// Where a sample's bytes lie.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Images and datasets for this crate's tests.
 
-use crate::{Dataset, Form};
+use crate::Dataset;
+use ddlp_pixels::Source;
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use std::fs;
 use std::path::Path;
@@ -23,13 +24,23 @@ pub(crate) fn write_folder(root: &Path, classes: u32, each: u32) {
     }
 }
 
+/// What a source is, and its bytes.
+pub(crate) fn bytes(source: Source<'_>) -> (&'static str, &[u8]) {
+    match source {
+        Source::Encoded(bytes) => ("encoded", bytes),
+        Source::Indexed { file, .. } => ("indexed", file),
+        Source::Planar { bytes, .. } => ("planar", bytes),
+        _ => panic!("a source whose bytes are at hand"),
+    }
+}
+
 /// All that a dataset says of its samples: name, label and bytes.
-pub(crate) fn contents(dataset: &dyn Dataset) -> Vec<(String, u32, Form, Vec<u8>)> {
+pub(crate) fn contents(dataset: &dyn Dataset) -> Vec<(String, u32, &'static str, Vec<u8>)> {
     let mut buf = Vec::new();
     (0..dataset.len())
         .map(|index| {
-            let form = dataset.read(index, &mut buf).unwrap();
-            (dataset.name(index), dataset.label(index), form, buf.clone())
+            let (form, bytes) = bytes(dataset.sample(index, &mut buf).unwrap());
+            (dataset.name(index), dataset.label(index), form, bytes.to_vec())
         })
         .collect()
 }

@@ -2,8 +2,9 @@
 //!
 //! An allocator that counts stands in for the system's, for this test program alone.
 
-use ddlp_dataset::pack::{PackOptions, RESIDENT_RECORD_BYTES_MAX, pack};
-use ddlp_dataset::{Dataset, Form, Identity, Location, ReadError, open};
+use ddlp_dataset::pack::{PackFormat, PackOptions, RESIDENT_RECORD_BYTES_MAX, pack};
+use ddlp_dataset::{Dataset, Identity, Location, ReadError, open};
+use ddlp_pixels::Source;
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -45,7 +46,7 @@ fn allocations_of_a_second_pass(dataset: &dyn Dataset) -> u64 {
     let mut buf = Vec::new();
     let mut pass = || {
         for index in 0..dataset.len() {
-            dataset.read(index, &mut buf).unwrap();
+            dataset.sample(index, &mut buf).unwrap();
         }
     };
     pass();
@@ -89,8 +90,12 @@ fn no_kind_of_dataset_allocates_in_steady_state() {
     archive.into_inner().unwrap();
     let shards = open(&path("shard.tar")).unwrap();
     let small = pack_into(&*folder, &path("small.ddlp"));
+    let raw = path("raw.ddlp");
+    let options = PackOptions { format: PackFormat::Raw { max_side: None }, ..PackOptions::default() };
+    pack(&*folder, &raw, &options, &mut |_| ControlFlow::Continue(())).unwrap();
+    let raw = open(&raw).unwrap();
     let large = pack_into(&Many(RESIDENT_RECORD_BYTES_MAX / 64 + 1), &path("large.ddlp"));
-    for dataset in [folder, cifar, shards, small, large] {
+    for dataset in [folder, cifar, shards, small, raw, large] {
         assert_eq!(allocations_of_a_second_pass(&*dataset), 0, "{} of {}", dataset.kind(), dataset.len());
     }
 }
@@ -119,10 +124,10 @@ impl Dataset for Many {
         Location { file: "memory".into(), offset: 0, length: 3 }
     }
 
-    fn read(&self, _: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+    fn sample<'a>(&'a self, _: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
         buf.clear();
         buf.extend([1, 2, 3]);
-        Ok(Form::Planar { width: 1, height: 1 })
+        Ok(Source::Planar { width: 1, height: 1, bytes: buf })
     }
 
     fn identity(&self) -> Identity {

@@ -71,7 +71,8 @@ fn jpeg(criterion: &mut Criterion) {
             });
         });
     }
-    let checkpoints: Vec<_> = images.iter().map(|image| Checkpoints::of(image, 8).expect("an intact file")).collect();
+    let checkpoints = |image: &Vec<u8>| Checkpoints::of(image, 8).expect("an intact file").to_bytes();
+    let checkpoints: Vec<_> = images.iter().map(checkpoints).collect();
     let mut preparer = Preparer::new(Limits::default());
     let mut out = vec![0; pipeline.output().bytes()];
     group.bench_function("prepared, checkpoints every 8 MCUs", |bencher| {

@@ -1,8 +1,7 @@
 //! Random draws that are the same everywhere: ChaCha8 words under keys of our own, and rules of our own for turning
 //! words into numbers. Words are u64; nothing depends on the width of `usize` or on another crate's sampling.
 
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng as _, SeedableRng};
+use crate::chacha::ChaCha8;
 use serde::{Deserialize, Serialize};
 
 /// Which draws a sample gets.
@@ -37,10 +36,10 @@ pub trait Words {
     /// When `n` is 0.
     fn below(&mut self, n: u64) -> u64 {
         assert!(n > 0, "no integer lies below 0");
-        let threshold = n.wrapping_neg() % n;
         loop {
             let product = u128::from(self.word()) * u128::from(n);
-            if product as u64 >= threshold {
+            // 2⁶⁴ mod n is below n: most words need no division.
+            if product as u64 >= n || product as u64 >= n.wrapping_neg() % n {
                 return (product >> 64) as u64;
             }
         }
@@ -49,16 +48,12 @@ pub trait Words {
 
 /// Words of ChaCha8 under a key.
 #[derive(Clone, Debug)]
-pub struct Rng(ChaCha8Rng);
+pub struct Rng(ChaCha8);
 
 impl Rng {
     /// The stream of a 256-bit key (its words are little-endian in ChaCha's key).
     pub fn from_key(key: [u64; 4]) -> Self {
-        let mut seed = [0; 32];
-        for (bytes, word) in seed.chunks_exact_mut(8).zip(key) {
-            bytes.copy_from_slice(&word.to_le_bytes());
-        }
-        Self(ChaCha8Rng::from_seed(seed))
+        Self(ChaCha8::new(key))
     }
 
     /// The stream of one sample's pipeline stage. Each stage has its own, so a stage that draws more or less than
@@ -85,7 +80,7 @@ impl Rng {
 
 impl Words for Rng {
     fn word(&mut self) -> u64 {
-        self.0.next_u64()
+        self.0.word()
     }
 }
 

@@ -133,6 +133,18 @@ pub enum PixelError {
         /// What is unsupported.
         message: String,
     },
+    /// Reading failed.
+    #[error("reading pixels: {message}")]
+    Io {
+        /// What the operating system says.
+        message: String,
+    },
+    /// Stored pixels are not those that were written.
+    #[error("wrong checksum: {message}")]
+    Checksum {
+        /// Which ones.
+        message: String,
+    },
     /// A foreign decoder panicked; the panic is contained.
     #[error("the decoder panicked: {message}")]
     DecoderPanic {
@@ -153,6 +165,8 @@ impl PixelError {
             Self::TooManyScans { .. } => CorruptReason::TooManyScans,
             Self::TooMuchMemory { .. } => CorruptReason::TooMuchMemory,
             Self::Unsupported { .. } => CorruptReason::Unsupported,
+            Self::Io { .. } => CorruptReason::Io,
+            Self::Checksum { .. } => CorruptReason::Checksum,
             Self::DecoderPanic { .. } => CorruptReason::DecoderPanic,
         }
     }

@@ -60,7 +60,19 @@ impl Step {
 
 /// The steps of a pipeline for an image of this size, as few as possible, at least one.
 pub(crate) fn steps(pipeline: &Pipeline, size: (u32, u32), draw: Draw) -> Result<Vec<Step>, PixelError> {
-    let mut done = Vec::with_capacity(pipeline.stages.len());
+    let mut done = Vec::new();
+    steps_into(pipeline, size, draw, &mut done)?;
+    Ok(done)
+}
+
+/// The same in the place of what `done` holds: a small image takes little longer than its memory would.
+pub(crate) fn steps_into(
+    pipeline: &Pipeline,
+    size: (u32, u32),
+    draw: Draw,
+    done: &mut Vec<Step>,
+) -> Result<(), PixelError> {
+    done.clear();
     let mut step = Step::untouched(size);
     for (index, stage) in pipeline.stages.iter().enumerate() {
         let before = step.size();
@@ -84,7 +96,7 @@ pub(crate) fn steps(pipeline: &Pipeline, size: (u32, u32), draw: Draw) -> Result
         }
     }
     done.push(step);
-    Ok(done)
+    Ok(())
 }
 
 fn stage_window(stage: &Stage, size: (u32, u32), words: &mut impl Words) -> Result<Option<Window>, PixelError> {

@@ -105,6 +105,6 @@ fn read_whole(object: &mut Object, file: &[u8], limits: Limits) -> Result<Findin
         }
     }
     let warnings = coefficients.opened.warnings();
-    let rewritten = if warnings > 0 || clamped > 0 { Some(coefficients.rewrite()?) } else { None };
+    let rewritten = if warnings > 0 || clamped > 0 { Some(coefficients.rewrite(false)?) } else { None };
     Ok(Findings { warnings, clamped, rewritten })
 }

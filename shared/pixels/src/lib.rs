@@ -3,19 +3,23 @@
 //! [`Preparer::prepare`] makes a sample's pixels a pure function of its bytes, a [`Pipeline`] and a [`Draw`]. Decoding,
 //! cropping, resizing and mirroring are integer arithmetic; boxes come from f64 arithmetic that rounds alike everywhere
 //! and from [`draw`]'s own rules. [`fingerprint()`] lets two machines compare their pixel paths,
-//! [`Preparer::inspect`] finds the files whose pixels could differ between machines, [`Normalize`] is the last stage.
+//! [`Preparer::inspect`] finds the files whose pixels could differ between machines, [`Preparer::index`] makes one that can be entered
+//! in between, [`Normalize`] is the last stage.
 //!
-//! Within: `jpeg` (a decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for all), `raster` (other formats), `rows`
-//! (pixels in bands), `geometry` (boxes), `passes` (what is made of which step) and `resize` (from bands to the output).
+//! Within: `jpeg` (a decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for all), `raster` (other formats), `raw`
+//! (uncompressed pixels in a file), `rows` (pixels in bands), `planar` (three planes), `geometry` (boxes), `passes` (what is made of
+//! which step) and `resize` (from bands to the output).
 //!
 //! Limits: [`Limits`] bounds each decode. Damaged or hostile bytes are a [`PixelError`].
 
+mod chacha;
 pub mod draw;
 pub mod encode;
 mod error;
 mod fingerprint;
 pub mod fuzz;
 pub mod geometry;
+mod indexing;
 mod inspect;
 mod jpeg;
 mod large;
@@ -24,9 +28,11 @@ mod orient;
 mod panics;
 mod passes;
 mod pipeline;
+mod planar;
 mod preparer;
 mod range;
 mod raster;
+mod raw;
 mod resize;
 mod rows;
 mod source;
@@ -36,11 +42,13 @@ pub mod synthetic;
 pub use draw::Draw;
 pub use error::{CorruptReason, PixelError};
 pub use fingerprint::{Fingerprint, fingerprint};
+pub use indexing::{Indexed, NotIndexed};
 pub use inspect::Verdict;
 pub use jpeg::baseline::{BadCheckpoints, Checkpoints};
 pub use normalize::{IMAGENET_MEAN, IMAGENET_STD, Normalize};
 pub use pipeline::{MAX_SAMPLE_BYTES, MAX_SIDE, MAX_STAGE_BYTES, MAX_STAGES, Pipeline, PipelineError, Shape, Stage};
-pub use preparer::{Prepared, Preparer};
+pub use preparer::{Decoded, Prepared, Preparer};
+pub use raw::{RawImage, ReadAt};
 pub use source::{Format, ImageInfo, JpegColor, JpegInfo, Limits, Source};
 
 /// The version of libjpeg-turbo inside, such as 3001000 for 3.1.0.

@@ -19,6 +19,8 @@ pub(crate) struct Passes {
     after: Vec<u8>,
     /// A cut-out that reaches out of the image, before it is resized.
     padded: Vec<u8>,
+    steps: Vec<Step>,
+    passes: Vec<Pass>,
     scaler: Scaler,
 }
 
@@ -42,9 +44,22 @@ impl Passes {
         limits: Limits,
         out: &mut [u8],
     ) -> Result<(), PixelError> {
-        let steps = geometry::steps(pipeline, image.size(), draw)?;
-        limits.check_memory(bytes_between(&steps, image.size()))?;
-        let passes = plan(&steps);
+        geometry::steps_into(pipeline, image.size(), draw, &mut self.steps)?;
+        limits.check_memory(bytes_between(&self.steps, image.size()))?;
+        let mut passes = mem::take(&mut self.passes);
+        plan(&self.steps, &mut passes);
+        let outcome = self.work_off(image, &passes, limits, out);
+        self.passes = passes;
+        outcome
+    }
+
+    fn work_off(
+        &mut self,
+        image: &mut dyn Rows,
+        passes: &[Pass],
+        limits: Limits,
+        out: &mut [u8],
+    ) -> Result<(), PixelError> {
         let last = passes.len() - 1;
         for (index, pass) in passes.iter().enumerate() {
             let mut before = mem::take(&mut self.before);
@@ -65,6 +80,21 @@ impl Passes {
         Ok(())
     }
 
+    /// Writes all of an image to `out`, resized to `size` where that is another one.
+    pub fn whole(
+        &mut self,
+        image: &mut dyn Rows,
+        size: (u32, u32),
+        limits: Limits,
+        out: &mut [u8],
+    ) -> Result<(), PixelError> {
+        let (width, height) = image.size();
+        let resize = (size != (width, height)).then_some(size);
+        let step = Step { window: Window::whole(width, height), resize, flip: false };
+        limits.check_memory(bytes_between(std::slice::from_ref(&step), (width, height)))?;
+        self.pass(image, &Pass::new(step), limits, out)
+    }
+
     fn pass(&mut self, image: &mut dyn Rows, pass: &Pass, limits: Limits, out: &mut [u8]) -> Result<(), PixelError> {
         let size = image.size();
         let window = pass.step.window;
@@ -75,6 +105,8 @@ impl Passes {
             cut(image, window, pixels)?;
             let mut cut_out = Interleaved { width: window.width, height: window.height, pixels };
             self.scaler.resize(&mut cut_out, &resizing, limits, out)
+        } else if image.cut_directly(pass.window(), pass.step.flip, out) {
+            Ok(())
         } else {
             cut(image, pass.window(), out)?;
             if pass.step.flip {
@@ -155,8 +187,8 @@ impl Pass {
 }
 
 /// The passes that steps take: one that only cuts out is part of the one before it, and no pass makes more than the next one reads.
-fn plan(steps: &[Step]) -> Vec<Pass> {
-    let mut passes: Vec<Pass> = Vec::with_capacity(steps.len());
+fn plan(steps: &[Step], passes: &mut Vec<Pass>) {
+    passes.clear();
     for step in steps {
         if !passes.last_mut().is_some_and(|pass| pass.takes(step)) {
             passes.push(Pass::new(*step));
@@ -168,7 +200,6 @@ fn plan(steps: &[Step]) -> Vec<Pass> {
             passes[index - 1].made = rect;
         }
     }
-    passes
 }
 
 fn image_bytes((width, height): (u32, u32)) -> u64 {

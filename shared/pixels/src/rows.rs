@@ -1,6 +1,7 @@
 //! Pixels that come in bands of rows, wherever they come from.
 
 use crate::error::PixelError;
+use crate::geometry::Window;
 
 /// A box of whole pixels within an image. Never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,12 @@ pub(crate) trait Rows {
 
     /// Hands the pixels of a rectangle within the image to `sink`.
     fn read(&mut self, rect: Rect, sink: Sink<'_>) -> Result<(), PixelError>;
+
+    /// Copies a window into `out`, mirrored where asked, zeros where it reaches out of the image. False from an image that has no
+    /// faster way to do so than by [`read`](Self::read).
+    fn cut_directly(&mut self, _window: Window, _flip: bool, _out: &mut [u8]) -> bool {
+        false
+    }
 }
 
 /// An RGB image in memory.
@@ -82,51 +89,5 @@ impl Rows for Part<'_> {
         let rect = Rect { x: rect.x - x, y: rect.y - y, ..rect };
         assert!(rect.x + rect.width <= width && rect.y + rect.height <= height, "{rect:?} is in {:?}", self.part);
         Interleaved { width, height, pixels: self.pixels }.read(rect, sink)
-    }
-}
-
-/// An image of three planes in memory.
-pub(crate) struct Planes<'a> {
-    width: u32,
-    height: u32,
-    bytes: &'a [u8],
-    row: &'a mut Vec<u8>,
-}
-
-impl<'a> Planes<'a> {
-    /// Errors where the bytes are not those of three planes of this size.
-    pub fn new(width: u32, height: u32, bytes: &'a [u8], row: &'a mut Vec<u8>) -> Result<Self, PixelError> {
-        let expected = u128::from(width) * u128::from(height) * 3;
-        if bytes.is_empty() {
-            return Err(PixelError::Empty);
-        }
-        let message = format!("{} bytes are not three planes of {width}x{height}", bytes.len());
-        match (bytes.len() as u128).cmp(&expected) {
-            std::cmp::Ordering::Less => Err(PixelError::Truncated { message }),
-            std::cmp::Ordering::Greater => Err(PixelError::Malformed { message }),
-            std::cmp::Ordering::Equal => Ok(Self { width, height, bytes, row }),
-        }
-    }
-}
-
-impl Rows for Planes<'_> {
-    fn size(&self) -> (u32, u32) {
-        (self.width, self.height)
-    }
-
-    fn read(&mut self, rect: Rect, sink: Sink<'_>) -> Result<(), PixelError> {
-        let columns = rect.width as usize;
-        let plane = self.width as usize * self.height as usize;
-        self.row.resize(columns * 3, 0);
-        for y in 0..rect.height {
-            let start = (rect.y + y) as usize * self.width as usize + rect.x as usize;
-            let channel = |i: usize| &self.bytes[i * plane + start..][..columns];
-            let colors = channel(0).iter().zip(channel(1)).zip(channel(2));
-            for (pixel, ((&red, &green), &blue)) in self.row.chunks_exact_mut(3).zip(colors) {
-                pixel.copy_from_slice(&[red, green, blue]);
-            }
-            sink(Band { y, rows: 1, columns: rect.width, left: 0, pixels: self.row })?;
-        }
-        Ok(())
     }
 }

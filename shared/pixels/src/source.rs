@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::PixelError;
-use crate::jpeg::baseline::Checkpoints;
+use crate::raw::RawImage;
 
 /// A sample's bytes.
 #[derive(Clone, Copy, Debug)]
@@ -16,8 +16,8 @@ pub enum Source<'a> {
     Indexed {
         /// The complete file.
         file: &'a [u8],
-        /// What [`Checkpoints::of`] made of it.
-        checkpoints: &'a Checkpoints,
+        /// [`Checkpoints`](crate::Checkpoints) of it as bytes. If they are damaged the file alone is decoded.
+        checkpoints: &'a [u8],
     },
     /// 8-bit RGB in three planes, each `height` rows of `width`.
     Planar {
@@ -28,6 +28,8 @@ pub enum Source<'a> {
         /// 3 × height × width.
         bytes: &'a [u8],
     },
+    /// 8-bit RGB that lies in a file, of which a rectangle's rows are read and no others.
+    Raw(RawImage<'a>),
 }
 
 /// What decoding one sample may cost. Past a limit it ends with a typed error.

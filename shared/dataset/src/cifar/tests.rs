@@ -1,7 +1,8 @@
 //! Layouts and refusals of CIFAR's files.
 
 use super::{Cifar, CifarError, Variant};
-use crate::{Dataset, Form, ReadError};
+use crate::{Dataset, ReadError};
+use ddlp_pixels::Source;
 use std::fs;
 use std::path::Path;
 
@@ -36,10 +37,12 @@ fn batches_come_by_number_and_the_test_batch_only_by_name() {
     assert_eq!((location.file, location.offset, location.length), (path.join("data_batch_2.bin"), 3074, 3072));
     let mut buf = Vec::new();
     for (index, label) in labels.iter().enumerate() {
-        assert_eq!(cifar.read(index as u64, &mut buf).unwrap(), Form::Planar { width: 32, height: 32 });
-        assert_eq!(buf, vec![*label as u8 ^ 0x55; 3072]);
+        let Source::Planar { width: 32, height: 32, bytes } = cifar.sample(index as u64, &mut buf).unwrap() else {
+            panic!("three planes of 32 x 32")
+        };
+        assert_eq!(bytes, vec![*label as u8 ^ 0x55; 3072]);
     }
-    assert!(matches!(cifar.read(6, &mut buf), Err(ReadError::OutOfRange { .. })));
+    assert!(matches!(cifar.sample(6, &mut buf), Err(ReadError::OutOfRange { .. })));
     let test = Cifar::open(&path.join("test_batch.bin")).unwrap();
     assert_eq!((test.len(), test.label(0), test.classes()[0].as_str()), (1, 7, "a"));
     assert_ne!(test.identity(), cifar.identity());
@@ -54,7 +57,7 @@ fn cifar_100_has_two_label_bytes_of_which_the_second_counts() {
     assert_eq!((cifar.len(), cifar.label(0), cifar.classes().len()), (2, 42, 100));
     assert_eq!(cifar.classes()[42], "42");
     let mut buf = Vec::new();
-    cifar.read(0, &mut buf).unwrap();
+    cifar.sample(0, &mut buf).unwrap();
     assert_eq!(buf, vec![42 ^ 0x55; 3072]);
     // A single file is known by its length, and where both lengths would do by the list beside it.
     assert_eq!(Cifar::open(&directory.path().join("train.bin")).unwrap().label(0), 42);
@@ -90,8 +93,8 @@ fn a_batch_that_was_cut_after_opening_is_a_read_error() {
     let file = fs::OpenOptions::new().write(true).open(directory.path().join("data_batch_1.bin")).unwrap();
     file.set_len(4000).unwrap();
     let mut buf = Vec::new();
-    cifar.read(0, &mut buf).unwrap();
-    let error = cifar.read(1, &mut buf).unwrap_err();
+    cifar.sample(0, &mut buf).unwrap();
+    let error = cifar.sample(1, &mut buf).unwrap_err();
     assert!(matches!(error, ReadError::Io { .. }), "{error}");
 }
 

@@ -15,7 +15,8 @@ mod scan;
 
 use crate::extent::read_extent;
 use crate::sample::IdentityHasher;
-use crate::{Dataset, Form, Identity, Location, ReadError, SAMPLE_BYTES_MAX};
+use crate::{Dataset, Identity, Location, ReadError, SAMPLE_BYTES_MAX};
+use ddlp_pixels::Source;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
 use std::ffi::OsStr;
@@ -174,7 +175,7 @@ impl Dataset for Folder {
         Location { file, offset: 0, length: self.sizes[index as usize] }
     }
 
-    fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
         let samples = self.len();
         if index >= samples {
             return Err(ReadError::OutOfRange { index, samples });
@@ -189,7 +190,7 @@ impl Dataset for Folder {
             return Err(ReadError::Changed { name: self.name(index), location: self.location(index), found });
         }
         read_extent(&file, 0, listed as usize, buf).map_err(failed)?;
-        Ok(Form::Encoded)
+        Ok(Source::Encoded(buf))
     }
 
     fn identity(&self) -> Identity {

@@ -1,7 +1,8 @@
 //! Order, tolerance and refusals of image folders.
 
 use super::{Folder, FolderError};
-use crate::{Dataset, Form, ReadError};
+use crate::samples::bytes;
+use crate::{Dataset, ReadError};
 use ddlp_pixels::CorruptReason;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -66,8 +67,7 @@ fn classes_and_files_come_in_torchvisions_order() {
     assert_eq!(labels, [0, 1, 1, 1, 1, 1, 1, 2]);
     let mut buf = Vec::new();
     for (index, name) in (0..).zip(expected) {
-        assert_eq!(folder.read(index, &mut buf).unwrap(), Form::Encoded);
-        assert_eq!(buf, name.as_bytes());
+        assert_eq!(bytes(folder.sample(index, &mut buf).unwrap()), ("encoded", name.as_bytes()));
         let location = folder.location(index);
         assert_eq!((location.file, location.length), (root.path().join(name), name.len() as u64));
     }
@@ -91,7 +91,7 @@ fn links_are_followed_and_loops_entered_once() {
     assert_eq!(folder.classes(), ["a", "b"]);
     assert_eq!(names(&folder), ["a/1.jpg", "a/4.jpg", "a/sub/2.jpg", "b/3.jpg"]);
     let mut buf = Vec::new();
-    folder.read(1, &mut buf).unwrap();
+    folder.sample(1, &mut buf).unwrap();
     assert_eq!(buf, b"x/3.jpg");
 }
 
@@ -104,12 +104,12 @@ fn what_is_no_file_keeps_its_place_and_fails_when_read() {
     assert_eq!(names(&folder), ["a/1.jpg", "a/2.jpg", "a/3.jpg"]);
     let mut buf = Vec::new();
     for index in [0, 2] {
-        let error = folder.read(index, &mut buf).unwrap_err();
+        let error = folder.sample(index, &mut buf).unwrap_err();
         assert!(matches!(error, ReadError::Io { .. }), "{error}");
         assert_eq!(error.reason(), CorruptReason::Io);
         assert!(error.to_string().contains(&folder.name(index)), "{error}");
     }
-    folder.read(1, &mut buf).unwrap();
+    folder.sample(1, &mut buf).unwrap();
 }
 
 #[test]
@@ -117,9 +117,9 @@ fn a_file_that_changed_its_size_is_refused() {
     let root = folder_of(&["a/1.jpg"]);
     let folder = open(&root).unwrap();
     fs::write(root.path().join("a/1.jpg"), b"longer than before").unwrap();
-    let error = folder.read(0, &mut Vec::new()).unwrap_err();
+    let error = folder.sample(0, &mut Vec::new()).unwrap_err();
     assert!(matches!(error, ReadError::Changed { found: 18, .. }), "{error}");
-    let error = folder.read(1, &mut Vec::new()).unwrap_err();
+    let error = folder.sample(1, &mut Vec::new()).unwrap_err();
     assert!(matches!(error, ReadError::OutOfRange { index: 1, samples: 1 }), "{error}");
 }
 
@@ -129,7 +129,7 @@ fn a_file_beyond_the_limit_is_refused_before_anything_is_allocated() {
     let file = fs::OpenOptions::new().write(true).open(root.path().join("a/1.jpg")).unwrap();
     file.set_len(crate::SAMPLE_BYTES_MAX + 1).unwrap();
     let mut buf = Vec::new();
-    let error = open(&root).unwrap().read(0, &mut buf).unwrap_err();
+    let error = open(&root).unwrap().sample(0, &mut buf).map(drop).unwrap_err();
     assert!(matches!(error, ReadError::TooLarge { .. }), "{error}");
     assert_eq!((error.reason(), buf.capacity()), (CorruptReason::TooMuchMemory, 0));
 }

@@ -3,11 +3,11 @@
 //! Samples are worked in runs of neighbours. Runs are claimed in order, and a claim waits while the bytes between claim and
 //! hand-over exceed a budget. The run that the consumer waits for is therefore always claimed already, so this cannot stall.
 
-use crate::pack::record::{StoredForm, StoredVerdict};
-use crate::{Dataset, Form, ReadError, SAMPLE_BYTES_MAX};
-use ddlp_pixels::{CorruptReason, Limits, Preparer, Verdict};
+use super::forms::{Inspected, Storing};
+use super::report::PackFormat;
+use crate::{Dataset, SAMPLE_BYTES_MAX};
+use ddlp_pixels::Limits;
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::ops::Range;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -25,24 +25,6 @@ const IN_FLIGHT_RUNS: usize = 8;
 /// How often the consumer is called although nothing is ready, so that it can stop the work.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What became of one sample.
-pub(super) struct Inspected {
-    pub(super) length: u32,
-    pub(super) crc32c: u32,
-    pub(super) width: u32,
-    pub(super) height: u32,
-    pub(super) form: StoredForm,
-    pub(super) verdict: StoredVerdict,
-    pub(super) note: Note,
-}
-
-/// What the summary says of a sample beyond its record.
-pub(super) enum Note {
-    None,
-    Repaired { warnings: u32, clamped: u32 },
-    Rejected { message: String },
-}
-
 /// Neighbouring samples with their bytes one after the other.
 pub(super) struct Run {
     pub(super) first: u64,
@@ -50,6 +32,8 @@ pub(super) struct Run {
     pub(super) samples: Vec<Inspected>,
     /// Bytes that the source has listed for them.
     pub(super) source_bytes: u64,
+    /// Bytes that count as in flight for them.
+    weight: u64,
 }
 
 /// What the consumer gets.
@@ -65,16 +49,16 @@ pub(super) enum Event {
 pub(super) fn inspect_all<E>(
     source: &dyn Dataset,
     threads: usize,
-    limits: Limits,
+    (format, limits): (PackFormat, Limits),
     mut consume: impl FnMut(Event) -> Result<(), E>,
 ) -> Result<(), E> {
     let threads = threads.max(1);
-    let claims = Claims::new(source, threads * IN_FLIGHT_RUNS);
+    let claims = Claims::new(source, format, threads * IN_FLIGHT_RUNS);
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..threads {
             let (claims, sender) = (&claims, sender.clone());
-            scope.spawn(move || work(claims, limits, &sender));
+            scope.spawn(move || work(claims, Storing::new(format, limits), &sender));
         }
         drop(sender);
         // However this ends, the workers stop: also when `consume` panics.
@@ -89,9 +73,9 @@ pub(super) fn inspect_all<E>(
             }
             while let Some(run) = waiting.remove(&next) {
                 next += run.samples.len() as u64;
-                let weight = run.source_bytes;
+                let weight = run.weight;
                 consume(Event::Run(run))?;
-                claims.release(weight);
+                claims.release(weight, next);
             }
         }
         Ok(())
@@ -101,6 +85,7 @@ pub(super) fn inspect_all<E>(
 /// Which runs have been given out. A run is given out only when it fits, so a run that waits holds nothing up but later ones.
 struct Claims<'s> {
     source: &'s dyn Dataset,
+    run_samples: u64,
     runs_max: usize,
     state: Mutex<ClaimState>,
     changed: Condvar,
@@ -108,6 +93,8 @@ struct Claims<'s> {
 
 #[derive(Default)]
 struct ClaimState {
+    /// First sample that has not been handed over.
+    handed_over: u64,
     /// First sample that no planned run holds.
     next: u64,
     /// The run that is given out next, and its bytes.
@@ -118,8 +105,10 @@ struct ClaimState {
 }
 
 impl<'s> Claims<'s> {
-    fn new(source: &'s dyn Dataset, runs_max: usize) -> Self {
-        Self { source, runs_max, state: Mutex::default(), changed: Condvar::new() }
+    fn new(source: &'s dyn Dataset, format: PackFormat, runs_max: usize) -> Self {
+        // What an image has uncompressed is known when its file is read: each counts for itself.
+        let run_samples = if matches!(format, PackFormat::Raw { .. }) { 1 } else { RUN_SAMPLES };
+        Self { source, run_samples, runs_max, state: Mutex::default(), changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, ClaimState> {
@@ -159,7 +148,7 @@ impl<'s> Claims<'s> {
         }
         let mut weight = bytes(first);
         let mut end = first + 1;
-        while end < samples && end - first < RUN_SAMPLES {
+        while end < samples && end - first < self.run_samples {
             let with_next = weight + bytes(end);
             if with_next > RUN_BYTES {
                 break;
@@ -170,8 +159,18 @@ impl<'s> Claims<'s> {
         Some((first..end, weight))
     }
 
-    fn release(&self, weight: u64) {
+    /// Waits until the run of one sample may have `bytes` more. The run that is handed over next always may.
+    fn admit(&self, sample: u64, bytes: u64) {
+        let waits = |state: &mut ClaimState| {
+            !state.stopped && state.handed_over < sample && state.bytes.saturating_add(bytes) > IN_FLIGHT_BYTES
+        };
+        let state = self.changed.wait_while(self.lock(), waits);
+        state.unwrap_or_else(|poisoned| poisoned.into_inner()).bytes += bytes;
+    }
+
+    fn release(&self, weight: u64, handed_over: u64) {
         let mut state = self.lock();
+        state.handed_over = handed_over;
         state.runs -= 1;
         state.bytes -= weight;
         drop(state);
@@ -196,23 +195,28 @@ impl Drop for StopOnDrop<'_, '_> {
     }
 }
 
-fn work(claims: &Claims<'_>, limits: Limits, sender: &Sender<Run>) {
+fn work(claims: &Claims<'_>, mut storing: Storing, sender: &Sender<Run>) {
     // A worker that panics must not leave the others waiting for a run that never comes.
     let stop = StopOnDrop(claims);
-    let mut inspector = Inspector { preparer: Preparer::new(limits), sample: Vec::new() };
+    let mut sample = Vec::new();
     while let Some((run, weight)) = claims.claim() {
         let mut done = Run {
             first: run.start,
             bytes: Vec::with_capacity(weight as usize),
             samples: Vec::new(),
             source_bytes: weight,
+            weight,
         };
         for index in run {
             if claims.is_stopped() {
                 return;
             }
-            let inspected = inspector.inspect(claims.source, index, &mut done.bytes);
-            done.samples.push(inspected);
+            let mut admit = |bytes| {
+                claims.admit(index, bytes);
+                done.weight += bytes;
+            };
+            let source = claims.source.sample(index, &mut sample);
+            done.samples.push(storing.store(source, &mut admit, &mut done.bytes));
         }
         if sender.send(done).is_err() {
             return;
@@ -221,78 +225,66 @@ fn work(claims: &Claims<'_>, limits: Limits, sender: &Sender<Run>) {
     std::mem::forget(stop);
 }
 
-/// One worker's decoder and buffer.
-struct Inspector {
-    preparer: Preparer,
-    sample: Vec<u8>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Identity, Location, ReadError};
+    use ddlp_pixels::Source;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
-impl Inspector {
-    /// Reads and checks a sample and appends to `out` the bytes that are to be stored for it.
-    fn inspect(&mut self, source: &dyn Dataset, index: u64, out: &mut Vec<u8>) -> Inspected {
-        match source.read(index, &mut self.sample) {
-            Ok(Form::Encoded) => self.inspect_encoded(out),
-            Ok(Form::Planar { width, height }) => {
-                if planes_bytes(width, height) != Some(self.sample.len() as u64) {
-                    let message = format!("{} bytes are not three planes of {width} x {height}", self.sample.len());
-                    return self.reject(out, CorruptReason::Malformed, message);
-                }
-                out.extend_from_slice(&self.sample);
-                Inspected::intact(&self.sample, StoredForm::Planar, (width, height))
-            }
-            Err(error) => Inspected::rejected(&[], error.reason(), message_of(&error)),
+    /// Two samples that nobody reads.
+    struct Two;
+
+    impl Dataset for Two {
+        fn len(&self) -> u64 {
+            2
+        }
+
+        fn classes(&self) -> &[String] {
+            &[]
+        }
+
+        fn label(&self, _: u64) -> u32 {
+            0
+        }
+
+        fn name(&self, index: u64) -> String {
+            index.to_string()
+        }
+
+        fn location(&self, _: u64) -> Location {
+            Location { file: "memory".into(), offset: 0, length: 10 }
+        }
+
+        fn sample<'a>(&'a self, _: u64, _: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+            unreachable!("only what is listed is asked for")
+        }
+
+        fn identity(&self) -> Identity {
+            Identity::from_bytes([0; 32])
+        }
+
+        fn kind(&self) -> &'static str {
+            "two"
         }
     }
 
-    fn inspect_encoded(&mut self, out: &mut Vec<u8>) -> Inspected {
-        match self.preparer.inspect(&self.sample) {
-            Verdict::Intact => {
-                out.extend_from_slice(&self.sample);
-                let dimensions = self.dimensions(None);
-                Inspected::intact(&self.sample, StoredForm::Kept, dimensions)
-            }
-            Verdict::Repaired { bytes, warnings, clamped } if bytes.len() as u64 <= SAMPLE_BYTES_MAX => {
-                out.extend_from_slice(&bytes);
-                let dimensions = self.dimensions(Some(&bytes));
-                let kept = Inspected::intact(&bytes, StoredForm::Kept, dimensions);
-                Inspected { verdict: StoredVerdict::Repaired, note: Note::Repaired { warnings, clamped }, ..kept }
-            }
-            Verdict::Rejected { reason, message } => self.reject(out, reason, message),
-            _ => self.reject(out, CorruptReason::Unsupported, "it cannot be stored in this form".to_owned()),
-        }
-    }
-
-    fn reject(&self, out: &mut Vec<u8>, reason: CorruptReason, message: String) -> Inspected {
-        out.extend_from_slice(&self.sample);
-        Inspected::rejected(&self.sample, reason, message)
-    }
-
-    fn dimensions(&mut self, repaired: Option<&[u8]>) -> (u32, u32) {
-        let info = self.preparer.info(repaired.unwrap_or(&self.sample));
-        info.map_or((0, 0), |info| (info.width, info.height))
-    }
-}
-
-impl Inspected {
-    fn intact(bytes: &[u8], form: StoredForm, (width, height): (u32, u32)) -> Self {
-        let (length, crc32c) = (bytes.len() as u32, crc32c::crc32c(bytes));
-        Self { length, crc32c, width, height, form, verdict: StoredVerdict::Intact, note: Note::None }
-    }
-
-    fn rejected(bytes: &[u8], reason: CorruptReason, message: String) -> Self {
-        let kept = Self::intact(bytes, StoredForm::Kept, (0, 0));
-        Self { verdict: StoredVerdict::Rejected(reason), note: Note::Rejected { message }, ..kept }
-    }
-}
-
-fn planes_bytes(width: u32, height: u32) -> Option<u64> {
-    u64::from(width).checked_mul(height.into())?.checked_mul(3)
-}
-
-/// An error with its cause.
-fn message_of(error: &ReadError) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
+    #[test]
+    fn an_image_that_grows_beyond_the_budget_waits_for_those_before_it() {
+        let claims = Claims::new(&Two, PackFormat::Raw { max_side: None }, 8);
+        assert_eq!([claims.claim(), claims.claim(), claims.claim()], [Some((0..1, 10)), Some((1..2, 10)), None]);
+        claims.admit(0, 2 * IN_FLIGHT_BYTES);
+        let handed_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                claims.admit(1, 1);
+                assert!(handed_over.load(Ordering::SeqCst), "it may only now");
+            });
+            handed_over.store(true, Ordering::SeqCst);
+            claims.release(10 + 2 * IN_FLIGHT_BYTES, 1);
+        });
+        // Who stops the work lets everybody go.
+        claims.stop();
+        claims.admit(1, u64::MAX / 2);
     }
 }

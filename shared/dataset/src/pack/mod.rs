@@ -11,6 +11,7 @@
 mod contents;
 mod file;
 mod format;
+mod forms;
 mod index;
 mod inspection;
 mod reader;
@@ -25,12 +26,14 @@ mod writer;
 
 pub use file::PackFile;
 pub use format::{
-    BLOCK_BYTES, CLASS_NAME_BYTES_MAX, FormatError, MAGIC, NAME_BYTES_MAX, Part, RECORD_BYTES, SAMPLES_MAX, VERSION,
+    BLOCK_BYTES, CLASS_NAME_BYTES_MAX, FormatError, GROUP_ROWS, MAGIC, NAME_BYTES_MAX, Part, RECORD_BYTES, SAMPLES_MAX,
+    VERSION,
 };
 pub use reader::{Pack, RESIDENT_RECORD_BYTES_MAX};
 pub use record::{IndexRecord, StoredForm, StoredVerdict};
 pub use report::{
-    JpegForm, LISTED_MAX, PackError, PackOptions, PackProgress, PackSummary, Phase, RejectedSample, RepairedSample,
+    JpegForm, LISTED_MAX, PackError, PackFormat, PackOptions, PackProgress, PackSummary, Phase, RejectedSample,
+    RepairedSample, Tally, WhyKept,
 };
 pub use superblock::{Layout, SECTIONS_MAX, Section};
 pub use survey::{Survey, VerdictEntry};

@@ -2,12 +2,13 @@
 
 use super::contents::{ClassNames, LabelCheck, Labels};
 use super::file::PackFile;
-use super::format::{FormatError, Part, RECORD_BYTES, pieces};
+use super::format::{FormatError, GROUP_ROWS, Part, RECORD_BYTES, pieces};
 use super::index::Index;
 use super::record::{IndexRecord, StoredForm, StoredVerdict};
 use super::superblock::Layout;
 use crate::extent::read_extent;
-use crate::{Dataset, Form, Identity, Location, ReadError};
+use crate::{Dataset, Identity, Location, ReadError};
+use ddlp_pixels::{RawImage, Source};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -15,6 +16,9 @@ use std::path::Path;
 /// A records section up to this size is kept in memory; of a larger one, each read fetches its own record. So a pack of
 /// any length opens at once and costs at most 4 bytes of memory a sample.
 pub const RESIDENT_RECORD_BYTES_MAX: u64 = 8 << 20;
+
+/// Announcing a smaller sample would cost more than it saves: a disk's readahead brings its neighbours in any case.
+const ANNOUNCED_BYTES_MIN: u32 = 16 << 10;
 
 /// An open pack.
 ///
@@ -73,6 +77,22 @@ impl Pack {
         }
     }
 
+    /// What a sample's form needs beside its bytes.
+    fn detail<'a>(&self, index: u64, record: &IndexRecord, buf: &'a mut Vec<u8>) -> Result<&'a [u8], ReadError> {
+        let location = || Location {
+            offset: record.detail_offset(),
+            length: record.detail_length.into(),
+            ..self.index.location(record)
+        };
+        read_extent(self.index.file.file(), record.detail_offset(), record.detail_length as usize, buf)
+            .map_err(|source| ReadError::Io { name: self.name(index), location: location(), source })?;
+        let (stored, computed) = (record.detail_crc32c, crc32c::crc32c(buf));
+        if stored != computed {
+            return Err(ReadError::Checksum { name: self.name(index), location: location(), stored, computed });
+        }
+        Ok(buf)
+    }
+
     /// Samples lie in the order of their indices and do not overlap.
     fn check_order(&self) -> Result<(), FormatError> {
         let malformed = |index, problem| self.index.malformed(Part::Records, format!("sample {index}: {problem}"));
@@ -117,22 +137,51 @@ impl Dataset for Pack {
         }
     }
 
-    fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
         let record = self.record(index)?;
         let location = || self.index.location(&record);
         if let StoredVerdict::Rejected(reason) = record.verdict {
             return Err(ReadError::Rejected { name: self.name(index), location: location(), reason });
         }
-        read_extent(self.index.file.file(), record.offset, record.length as usize, buf)
-            .map_err(|source| ReadError::Io { name: self.name(index), location: location(), source })?;
-        let (stored, computed) = (record.crc32c, crc32c::crc32c(buf));
+        let failed = |source| ReadError::Io { name: self.name(index), location: location(), source };
+        let IndexRecord { offset, length, width, height, form, .. } = record;
+        if form == StoredForm::Raw {
+            let checksums = self.detail(index, &record, buf)?;
+            return Ok(Source::Raw(RawImage {
+                width,
+                height,
+                orientation: record.orientation,
+                was_shrunk: record.was_shrunk,
+                file: &self.index.file,
+                offset,
+                group_rows: GROUP_ROWS,
+                checksums,
+            }));
+        }
+        read_extent(self.index.file.file(), offset, length as usize + record.detail_length as usize, buf)
+            .map_err(failed)?;
+        let (bytes, detail) = buf.split_at(length as usize);
+        let (stored, computed) = (record.crc32c, crc32c::crc32c(bytes));
         if stored != computed {
             return Err(ReadError::Checksum { name: self.name(index), location: location(), stored, computed });
         }
-        Ok(match record.form {
-            StoredForm::Kept => Form::Encoded,
-            StoredForm::Planar => Form::Planar { width: record.width, height: record.height },
+        Ok(match form {
+            StoredForm::Planar => Source::Planar { width, height, bytes },
+            // Without its checkpoints a file has the same pixels.
+            StoredForm::Indexed if crc32c::crc32c(detail) == record.detail_crc32c => {
+                Source::Indexed { file: bytes, checkpoints: detail }
+            }
+            _ => Source::Encoded(bytes),
         })
+    }
+
+    fn announce(&self, indices: &[u64]) {
+        for record in indices.iter().filter_map(|&index| self.record(index).ok()) {
+            // Of uncompressed pixels a crop reads some rows, nobody knows yet which.
+            if record.length >= ANNOUNCED_BYTES_MIN && record.form != StoredForm::Raw {
+                self.index.file.will_need(record.offset, record.end() - record.offset);
+            }
+        }
     }
 
     fn identity(&self) -> Identity {

@@ -1,13 +1,15 @@
 //! One sample's entry in the index of a pack.
 
-use super::format::{BLOCK_BYTES, NAME_BYTES_MAX, Part, RECORD_BYTES, seal};
+use super::format::{BLOCK_BYTES, GROUP_ROWS, NAME_BYTES_MAX, Part, RECORD_BYTES, seal};
 use super::superblock::Layout;
 use crate::SAMPLE_BYTES_MAX;
 use ddlp_pixels::CorruptReason;
+use std::ops::Range;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 const RECORD_CRC_AT: usize = RECORD_BYTES - 4;
+const FLAG_SHRUNK: u8 = 0x80;
 
 /// How a sample's bytes are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +19,10 @@ pub enum StoredForm {
     Kept,
     /// 8-bit RGB in three planes.
     Planar,
+    /// A JPEG of the source's coefficients, and places within it from which decoding can go on.
+    Indexed,
+    /// 8-bit RGB, rows of pixels, and a checksum for every [`GROUP_ROWS`] of them.
+    Raw,
 }
 
 /// What the whole-image check at packing found.
@@ -53,6 +59,15 @@ pub struct IndexRecord {
     pub name_length: u32,
     /// CRC32C of its name.
     pub name_crc32c: u32,
+    /// Bytes of what a form needs beside the sample's bytes, right behind them: checkpoints of an indexed sample, checksums of an
+    /// uncompressed one.
+    pub detail_length: u32,
+    /// CRC32C of them.
+    pub detail_crc32c: u32,
+    /// EXIF orientation of an uncompressed sample, 1 to 8; 1 in other forms, whose files say it themselves.
+    pub orientation: u8,
+    /// Whether the source's image was larger: of an uncompressed sample.
+    pub was_shrunk: bool,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
@@ -66,23 +81,35 @@ struct RawRecord {
     form: u8,
     verdict: u8,
     reason: u8,
+    /// Of an uncompressed sample: EXIF orientation and [`FLAG_SHRUNK`].
     flags: u8,
     name_length: U32,
     name_offset: U64,
-    /// Extent of what a form needs beside the sample's bytes. 0 in the forms of today.
+    /// Extent of what a form needs beside the sample's bytes, right behind them. 0 where there is none.
     detail_offset: U64,
     detail_length: U32,
     name_crc32c: U32,
-    reserved: U32,
+    detail_crc32c: U32,
     record_crc32c: U32,
 }
 const _: () = assert!(size_of::<RawRecord>() == RECORD_BYTES);
 const _: () = assert!((BLOCK_BYTES as usize).is_multiple_of(RECORD_BYTES));
 
 impl IndexRecord {
-    /// End of the sample's bytes: no record is handed out whose end lies outside of the sample region.
+    /// End of all that is the sample's: no record is handed out whose end lies outside of the sample region.
     pub fn end(&self) -> u64 {
+        self.detail_offset() + u64::from(self.detail_length)
+    }
+
+    /// First byte of the detail, and end of the sample's own bytes.
+    pub fn detail_offset(&self) -> u64 {
         self.offset + u64::from(self.length)
+    }
+
+    /// Where each group of rows of an uncompressed sample lies.
+    pub(super) fn groups(&self) -> impl Iterator<Item = Range<u64>> {
+        let (end, group) = (self.detail_offset(), u64::from(self.width) * 3 * u64::from(GROUP_ROWS));
+        (self.offset..end).step_by(group.max(1) as usize).map(move |start| start..end.min(start + group))
     }
 
     pub(super) fn to_bytes(self) -> [u8; RECORD_BYTES] {
@@ -95,7 +122,17 @@ impl IndexRecord {
         raw.form = match self.form {
             StoredForm::Kept => 0,
             StoredForm::Planar => 1,
+            StoredForm::Indexed => 2,
+            StoredForm::Raw => 3,
         };
+        if self.form == StoredForm::Raw {
+            raw.flags = self.orientation | if self.was_shrunk { FLAG_SHRUNK } else { 0 };
+        }
+        if self.detail_length > 0 {
+            raw.detail_offset = self.detail_offset().into();
+            raw.detail_length = self.detail_length.into();
+            raw.detail_crc32c = self.detail_crc32c.into();
+        }
         (raw.verdict, raw.reason) = match self.verdict {
             StoredVerdict::Intact => (0, 0),
             StoredVerdict::Repaired => (1, 0),
@@ -126,6 +163,8 @@ impl IndexRecord {
         let form = match raw.form {
             0 => StoredForm::Kept,
             1 => StoredForm::Planar,
+            2 => StoredForm::Indexed,
+            3 => StoredForm::Raw,
             other => return Err(format!("this program does not know its form {other}")),
         };
         let verdict = match (raw.verdict, raw.reason) {
@@ -136,12 +175,27 @@ impl IndexRecord {
             ),
             (verdict, reason) => return Err(format!("unknown verdict {verdict} with reason {reason}")),
         };
-        let unused =
-            [raw.detail_offset.get(), raw.detail_length.get().into(), raw.flags.into(), raw.reserved.get().into()];
+        let unused = match form {
+            StoredForm::Kept | StoredForm::Planar => [
+                raw.detail_offset.get(),
+                raw.detail_length.get().into(),
+                raw.detail_crc32c.get().into(),
+                raw.flags.into(),
+            ],
+            StoredForm::Indexed => [raw.flags.into(), 0, 0, 0],
+            StoredForm::Raw => [0; 4],
+        };
         if unused != [0; 4] {
             return Err("fields that must be 0 are not".to_owned());
         }
-        Ok(Self {
+        let (orientation, was_shrunk) = match form {
+            StoredForm::Raw => (raw.flags & !FLAG_SHRUNK, raw.flags & FLAG_SHRUNK != 0),
+            _ => (1, false),
+        };
+        if !(1..=8).contains(&orientation) {
+            return Err(format!("{orientation} is no orientation"));
+        }
+        let record = Self {
             offset: raw.offset.get(),
             length: raw.length.get(),
             crc32c: raw.crc32c.get(),
@@ -152,18 +206,30 @@ impl IndexRecord {
             name_offset: raw.name_offset.get(),
             name_length: raw.name_length.get(),
             name_crc32c: raw.name_crc32c.get(),
-        })
+            detail_length: raw.detail_length.get(),
+            detail_crc32c: raw.detail_crc32c.get(),
+            orientation,
+            was_shrunk,
+        };
+        let has_detail = matches!(form, StoredForm::Indexed | StoredForm::Raw);
+        if has_detail && record.offset.checked_add(record.length.into()) != Some(raw.detail_offset.get()) {
+            return Err(format!("its detail at {} does not follow its bytes", raw.detail_offset.get()));
+        }
+        Ok(record)
     }
 
     fn check(&self, layout: &Layout) -> Result<(), String> {
         let (offset, length) = (self.offset, self.length);
         let data_end = layout.data_offset + layout.data_bytes;
-        let end = offset.checked_add(length.into());
+        let total = u64::from(length) + u64::from(self.detail_length);
+        let end = offset.checked_add(total);
         if offset < layout.data_offset || end.is_none_or(|end| end > data_end) {
-            return Err(format!("{length} bytes at {offset} lie outside of the sample region"));
+            return Err(format!("{total} bytes at {offset} lie outside of the sample region"));
         }
-        if u64::from(length) > SAMPLE_BYTES_MAX {
-            return Err(format!("{length} bytes are more than the limit of {SAMPLE_BYTES_MAX}"));
+        for length in [length, self.detail_length] {
+            if u64::from(length) > SAMPLE_BYTES_MAX {
+                return Err(format!("{length} bytes are more than the limit of {SAMPLE_BYTES_MAX}"));
+            }
         }
         let name_end = self.name_offset.checked_add(self.name_length.into());
         if self.name_length > NAME_BYTES_MAX || name_end.is_none_or(|end| end > layout.section(Part::Names).length) {
@@ -172,11 +238,26 @@ impl IndexRecord {
                 self.name_length, self.name_offset
             ));
         }
-        let planes = u64::from(self.width).checked_mul(self.height.into()).and_then(|pixels| pixels.checked_mul(3));
-        if self.form == StoredForm::Planar && planes != Some(length.into()) {
-            return Err(format!("{length} bytes are not three planes of {} x {}", self.width, self.height));
+        let pixels = u64::from(self.width).checked_mul(self.height.into()).and_then(|pixels| pixels.checked_mul(3));
+        let size = || format!("{} x {}", self.width, self.height);
+        match self.form {
+            StoredForm::Planar if pixels != Some(length.into()) => {
+                Err(format!("{length} bytes are not three planes of {}", size()))
+            }
+            StoredForm::Raw if pixels != Some(length.into()) || length == 0 => {
+                Err(format!("{length} bytes are not rows of pixels of {}", size()))
+            }
+            StoredForm::Raw if u64::from(self.detail_length) != 4 * u64::from(self.height.div_ceil(GROUP_ROWS)) => {
+                Err(format!("{} bytes of checksums for {} rows", self.detail_length, self.height))
+            }
+            StoredForm::Indexed if self.verdict != StoredVerdict::Intact => {
+                Err("its form is that of intact samples".to_owned())
+            }
+            StoredForm::Raw if matches!(self.verdict, StoredVerdict::Rejected(_)) => {
+                Err("its form is that of decoded samples".to_owned())
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 

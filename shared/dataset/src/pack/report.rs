@@ -3,20 +3,89 @@
 use super::format::{CLASS_NAME_BYTES_MAX, NAME_BYTES_MAX, SAMPLES_MAX};
 use super::verification::Broken;
 use crate::{CLASSES_MAX, Identity};
-use ddlp_pixels::{CorruptReason, Limits};
+use ddlp_pixels::{CorruptReason, Limits, NotIndexed};
+use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
 /// Most samples that a list of repaired, rejected or broken ones names. The counts beside it count all.
 pub const LISTED_MAX: usize = 1 << 16;
 
+/// How samples are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PackFormat {
+    /// Encoded, as the source has them.
+    Encoded {
+        /// Form of JPEG samples.
+        jpeg: JpegForm,
+    },
+    /// Uncompressed: rows of RGB, 8 bits.
+    Raw {
+        /// Larger images are shrunk until their longer side has so many pixels.
+        max_side: Option<u32>,
+    },
+}
+
+impl Default for PackFormat {
+    /// Encoded, with checkpoints.
+    fn default() -> Self {
+        Self::Encoded { jpeg: JpegForm::default() }
+    }
+}
+
 /// In which form JPEG samples are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JpegForm {
     /// The source's bytes.
-    #[default]
     Kept,
+    /// The source's bytes with places from which decoding can go on. What is spread over several scans is rewritten into one, of the
+    /// same coefficients; what cannot be entered in between, or had to be repaired, is kept whole.
+    #[default]
+    Indexed,
+}
+
+/// Why the whole file of a sample was stored, though another form was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum WhyKept {
+    /// It had to be repaired.
+    Repaired,
+    /// It cannot be entered in between.
+    NotIndexed(NotIndexed),
+    /// It has more pixels than a sample may have bytes for.
+    TooLarge,
+}
+
+impl fmt::Display for WhyKept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Repaired => f.write_str("repaired"),
+            Self::NotIndexed(why) => why.fmt(f),
+            Self::TooLarge => f.write_str("too many pixels"),
+        }
+    }
+}
+
+/// Some of the samples, and what became of their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// How many.
+    pub samples: u64,
+    /// Their bytes in the source.
+    pub source_bytes: u64,
+    /// Their bytes in the pack, with what their form needs beside them.
+    pub stored_bytes: u64,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, source_bytes: u64, stored_bytes: u64) {
+        self.samples += 1;
+        self.source_bytes += source_bytes;
+        self.stored_bytes += stored_bytes;
+    }
 }
 
 /// How to pack.
@@ -24,8 +93,8 @@ pub enum JpegForm {
 pub struct PackOptions {
     /// Threads that read and decode; 0 means one per core.
     pub threads: usize,
-    /// Form of JPEG samples.
-    pub jpeg: JpegForm,
+    /// How samples are stored.
+    pub format: PackFormat,
     /// Replace a file of that name.
     pub overwrite: bool,
     /// Check the whole file before it gets its name.
@@ -102,6 +171,16 @@ pub struct PackSummary {
     pub file_bytes: u64,
     /// Its identity.
     pub identity: Identity,
+    /// JPEG samples stored with checkpoints, as the source has them.
+    pub indexed: Tally,
+    /// JPEG samples stored with checkpoints, rewritten into one scan.
+    pub transcoded: Tally,
+    /// Samples stored uncompressed.
+    pub raw: Tally,
+    /// Those of them that were shrunk.
+    pub shrunk: Tally,
+    /// Samples stored whole, by the reason.
+    pub kept: BTreeMap<WhyKept, Tally>,
     /// How many samples were repaired.
     pub repaired_count: u64,
     /// The first [`LISTED_MAX`] of them.

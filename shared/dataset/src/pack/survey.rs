@@ -25,6 +25,12 @@ pub struct Survey {
     pub kept: u64,
     /// Samples stored as planes.
     pub planar: u64,
+    /// JPEG samples stored with checkpoints.
+    pub indexed: u64,
+    /// Samples stored uncompressed.
+    pub raw: u64,
+    /// Those of them whose source was larger.
+    pub shrunk: u64,
     /// Intact samples.
     pub intact: u64,
     /// Repaired samples.
@@ -33,7 +39,7 @@ pub struct Survey {
     pub rejected: u64,
     /// The first [`LISTED_MAX`] repaired or rejected samples.
     pub listed: Vec<VerdictEntry>,
-    /// Bytes of all samples.
+    /// Bytes of all samples, with what their forms need beside them.
     pub sample_bytes: u64,
     /// Bytes of the smallest sample.
     pub smallest_bytes: u32,
@@ -62,7 +68,10 @@ impl Survey {
         match record.form {
             StoredForm::Kept => self.kept += 1,
             StoredForm::Planar => self.planar += 1,
+            StoredForm::Indexed => self.indexed += 1,
+            StoredForm::Raw => self.raw += 1,
         }
+        self.shrunk += u64::from(record.was_shrunk);
         match record.verdict {
             StoredVerdict::Intact => self.intact += 1,
             StoredVerdict::Repaired => self.repaired += 1,
@@ -71,7 +80,7 @@ impl Survey {
         if record.verdict != StoredVerdict::Intact && self.listed.len() < LISTED_MAX {
             self.listed.push(VerdictEntry { index, name: pack.name(index), verdict: record.verdict });
         }
-        self.sample_bytes += u64::from(record.length);
+        self.sample_bytes += record.end() - record.offset;
         self.smallest_bytes = self.smallest_bytes.min(record.length);
         self.largest_bytes = self.largest_bytes.max(record.length);
         self.width_max = self.width_max.max(record.width);

@@ -1,6 +1,7 @@
 //! Packing, reading, verifying.
 
 mod faults;
+mod forms;
 mod hostile;
 mod large;
 mod making;
@@ -10,7 +11,8 @@ mod verifying;
 use super::{PackError, PackOptions, PackSummary, pack};
 use crate::folder::Folder;
 use crate::samples::write_folder;
-use crate::{Dataset, Form, Identity, Location, ReadError};
+use crate::{Dataset, Identity, Location, ReadError};
+use ddlp_pixels::Source;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -93,11 +95,11 @@ impl Dataset for Pixels {
         Location { file: PathBuf::from("memory"), offset: 0, length: self.listed_bytes }
     }
 
-    fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
         (self.before_read)(index);
         buf.clear();
         buf.extend_from_slice(&(index as u32).to_le_bytes()[..3]);
-        Ok(Form::Planar { width: 1, height: 1 })
+        Ok(Source::Planar { width: 1, height: 1, bytes: buf })
     }
 
     fn identity(&self) -> Identity {

@@ -63,6 +63,22 @@ pub enum Broken {
         /// The CRC32C of the bytes.
         computed: u32,
     },
+    /// What a sample's form needs beside its bytes.
+    #[error(
+        "checkpoints or checksums of sample {name} ({location}): {stored:08x} is stored as their checksum, {computed:08x} computed"
+    )]
+    Detail {
+        /// The sample.
+        index: u64,
+        /// Its name.
+        name: String,
+        /// The place of the detail.
+        location: Location,
+        /// The CRC32C in the index.
+        stored: u32,
+        /// The CRC32C of the bytes.
+        computed: u32,
+    },
     /// Bytes that the disk does not give.
     #[error("{length} bytes at {offset} cannot be read: {problem}")]
     Unreadable {
@@ -94,7 +110,9 @@ impl Broken {
     fn place(&self) -> u64 {
         match self {
             Broken::Format(_) | Broken::Identity { .. } | Broken::Record { .. } => 0,
-            Broken::Overlap { location, .. } | Broken::Sample { location, .. } => location.offset,
+            Broken::Overlap { location, .. } | Broken::Sample { location, .. } | Broken::Detail { location, .. } => {
+                location.offset
+            }
             Broken::Unreadable { offset, .. } | Broken::Padding { offset } => *offset,
         }
     }

@@ -1,12 +1,14 @@
 //! Making a pack.
 
 use super::format::{
-    BLOCK_BYTES, CLASS_NAME_BYTES_MAX, NAME_BYTES_MAX, Part, RECORD_BYTES, SAMPLES_MAX, classes_to_bytes, round_up,
+    BLOCK_BYTES, CLASS_NAME_BYTES_MAX, NAME_BYTES_MAX, Part, RAW_ALIGNMENT, RECORD_BYTES, SAMPLES_MAX,
+    classes_to_bytes, round_up,
 };
-use super::inspection::{Event, Inspected, Note, Run, inspect_all};
-use super::record::{IndexRecord, StoredVerdict};
+use super::forms::{Inspected, VerdictNote};
+use super::inspection::{Event, Run, inspect_all};
+use super::record::{IndexRecord, StoredForm, StoredVerdict};
 use super::report::{
-    LISTED_MAX, PackError, PackOptions, PackProgress, PackSummary, Phase, RejectedSample, RepairedSample,
+    LISTED_MAX, PackError, PackOptions, PackProgress, PackSummary, Phase, RejectedSample, RepairedSample, Tally,
 };
 use super::sections::{SectionWriter, pack_identity};
 use super::staging::{Staging, Unnamed, directory};
@@ -15,6 +17,7 @@ use super::verification::{VerifyError, VerifyProgress, verify_file};
 use crate::{CLASSES_MAX, Dataset, Identity, SAMPLE_BYTES_MAX};
 use nix::fcntl::{FallocateFlags, PosixFadviseAdvice, fallocate, posix_fadvise};
 use nix::sys::statvfs::statvfs;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
@@ -50,9 +53,11 @@ pub fn pack(
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
         threads => threads,
     };
-    inspect_all(source, threads, options.limits, |event| writer.take(event)).map_err(|stop| match stop {
-        Stop::Cancelled => PackError::Cancelled,
-        Stop::Io(source) => failed(source),
+    inspect_all(source, threads, (options.format, options.limits), |event| writer.take(event)).map_err(|stop| {
+        match stop {
+            Stop::Cancelled => PackError::Cancelled,
+            Stop::Io(source) => failed(source),
+        }
     })?;
     let (summary, last) = writer.finish().map_err(failed)?;
     if options.verify {
@@ -219,6 +224,11 @@ impl<'a> Writer<'a> {
                 source_bytes: plan.source_bytes,
                 file_bytes: 0,
                 identity: Identity::from_bytes([0; 32]),
+                indexed: Tally::default(),
+                transcoded: Tally::default(),
+                raw: Tally::default(),
+                shrunk: Tally::default(),
+                kept: BTreeMap::new(),
                 repaired_count: 0,
                 repaired: Vec::new(),
                 rejected_count: 0,
@@ -239,9 +249,13 @@ impl<'a> Writer<'a> {
 
     fn take(&mut self, event: Event) -> Result<(), Stop> {
         if let Event::Run(run) = event {
-            self.file.write_all_at(&run.bytes, self.data_end)?;
+            if run.samples.iter().any(|sample| sample.form == StoredForm::Raw) {
+                self.data_end = self.data_end.next_multiple_of(RAW_ALIGNMENT);
+            }
+            let begin = self.data_end;
+            self.file.write_all_at(&run.bytes, begin)?;
             for (index, sample) in (run.first..).zip(&run.samples) {
-                self.record(index, sample)?;
+                self.record(index, begin + sample.start, sample)?;
             }
             self.state.samples += run.samples.len() as u64;
             self.state.bytes += run.source_bytes;
@@ -251,10 +265,10 @@ impl<'a> Writer<'a> {
     }
 
     /// Appends a sample's entries to the index.
-    fn record(&mut self, index: u64, sample: &Inspected) -> io::Result<()> {
+    fn record(&mut self, index: u64, offset: u64, sample: &Inspected) -> io::Result<()> {
         let name = self.source.name(index);
         let record = IndexRecord {
-            offset: self.data_end,
+            offset,
             length: sample.length,
             crc32c: sample.crc32c,
             width: sample.width,
@@ -264,6 +278,10 @@ impl<'a> Writer<'a> {
             name_offset: self.names.position(),
             name_length: name.len() as u32,
             name_crc32c: crc32c::crc32c(name.as_bytes()),
+            detail_length: sample.detail_length,
+            detail_crc32c: sample.detail_crc32c,
+            orientation: sample.orientation,
+            was_shrunk: sample.was_shrunk,
         };
         self.data_end = record.end();
         self.records.append(&record.to_bytes())?;
@@ -274,15 +292,16 @@ impl<'a> Writer<'a> {
     /// Keeps for the summary what is to be said of a run.
     fn note(&mut self, run: Run) {
         for (index, sample) in (run.first..).zip(run.samples) {
-            match (sample.note, sample.verdict) {
-                (Note::Repaired { warnings, clamped }, _) => {
+            self.tally(&sample);
+            match (sample.note.verdict, sample.verdict) {
+                (VerdictNote::Repaired { warnings, clamped }, _) => {
                     self.state.repaired += 1;
                     if self.summary.repaired.len() < LISTED_MAX {
                         let name = self.source.name(index);
                         self.summary.repaired.push(RepairedSample { index, name, warnings, clamped });
                     }
                 }
-                (Note::Rejected { message }, StoredVerdict::Rejected(reason)) => {
+                (VerdictNote::Rejected { message }, StoredVerdict::Rejected(reason)) => {
                     self.state.rejected += 1;
                     if self.summary.rejected.len() < LISTED_MAX {
                         let name = self.source.name(index);
@@ -291,6 +310,24 @@ impl<'a> Writer<'a> {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Counts how a sample was stored.
+    fn tally(&mut self, sample: &Inspected) {
+        let (source, stored) = (sample.note.source_bytes, u64::from(sample.length) + u64::from(sample.detail_length));
+        let summary = &mut self.summary;
+        match sample.form {
+            StoredForm::Indexed if sample.note.is_transcoded => summary.transcoded.add(source, stored),
+            StoredForm::Indexed => summary.indexed.add(source, stored),
+            StoredForm::Raw => summary.raw.add(source, stored),
+            StoredForm::Kept | StoredForm::Planar => {}
+        }
+        if sample.was_shrunk {
+            summary.shrunk.add(source, stored);
+        }
+        if let Some(why) = sample.note.why_kept {
+            summary.kept.entry(why).or_default().add(source, stored);
         }
     }
 

@@ -14,7 +14,8 @@ mod members;
 
 use crate::extent::read_extent;
 use crate::sample::IdentityHasher;
-use crate::{Dataset, Form, Identity, Location, ReadError, SAMPLE_BYTES_MAX, parallel};
+use crate::{Dataset, Identity, Location, ReadError, SAMPLE_BYTES_MAX, parallel};
+use ddlp_pixels::Source;
 use listing::{ListedSample, ShardListing, list_shard};
 use members::MemberError;
 use nix::fcntl::{OFlag, openat};
@@ -220,7 +221,7 @@ impl Dataset for Shards {
         Location { file, offset: sample.offset, length: sample.length }
     }
 
-    fn read(&self, index: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
         let samples = self.len();
         if index >= samples {
             return Err(ReadError::OutOfRange { index, samples });
@@ -235,7 +236,7 @@ impl Dataset for Shards {
             return Err(ReadError::Changed { name: self.name(index), location: self.location(index), found });
         }
         read_extent(&file, sample.offset, sample.length as usize, buf).map_err(failed)?;
-        Ok(Form::Encoded)
+        Ok(Source::Encoded(buf))
     }
 
     fn identity(&self) -> Identity {

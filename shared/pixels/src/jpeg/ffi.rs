@@ -105,7 +105,7 @@ unsafe extern "C" {
     fn ddlp_rows(jpeg: *mut Raw, out: *mut u8, stride: usize, rows: u32) -> c_int;
     fn ddlp_coefficients(jpeg: *mut Raw) -> c_int;
     fn ddlp_block_row(jpeg: *mut Raw, part: u32, row: u32, blocks: *mut *mut i16, quant: *mut *const u16) -> c_int;
-    fn ddlp_rewrite(jpeg: *mut Raw, out: *mut *mut u8, len: *mut usize) -> c_int;
+    fn ddlp_rewrite(jpeg: *mut Raw, sequential: c_int, out: *mut *mut u8, len: *mut usize) -> c_int;
     fn ddlp_encode(
         params: *const EncodeParams,
         pixels: *const u8,
@@ -275,11 +275,12 @@ impl Coefficients<'_> {
         }
     }
 
-    /// A file of the same coefficients, Huffman-coded with tables of its own, with the source's other markers.
-    pub fn rewrite(&mut self) -> Result<Vec<u8>, PixelError> {
+    /// A file of the same coefficients, Huffman-coded with tables of its own, with the source's other markers. In one scan if it is to
+    /// be `sequential`, else in those of a progressive file where the source is one.
+    pub fn rewrite(&mut self, sequential: bool) -> Result<Vec<u8>, PixelError> {
         let (mut out, mut len) = (ptr::null_mut(), 0);
         // SAFETY: the object holds coefficients.
-        let code = unsafe { ddlp_rewrite(self.opened.raw.as_ptr(), &mut out, &mut len) };
+        let code = unsafe { ddlp_rewrite(self.opened.raw.as_ptr(), c_int::from(sequential), &mut out, &mut len) };
         self.opened.check(code)?;
         // SAFETY: on success `out` is a buffer of `len` bytes that is ours.
         Ok(unsafe { take(out, len) })

@@ -1,7 +1,7 @@
 //! Packs that lie. Each test forges one field, with checksums that fit, as an attacker would.
 
-use super::Bench;
-use crate::pack::{FormatError, Layout, Pack, Part};
+use super::{Bench, quietly};
+use crate::pack::{FormatError, JpegForm, Layout, Pack, PackFormat, PackOptions, Part};
 use crate::{Dataset, ReadError};
 use std::fs;
 use std::path::PathBuf;
@@ -28,6 +28,7 @@ const SECTION_RESERVED: usize = 28;
 /// Fields of a record.
 const RECORD_LENGTH: usize = 8;
 const WIDTH: usize = 16;
+const HEIGHT: usize = 20;
 const FORM: usize = 24;
 const VERDICT: usize = 25;
 const REASON: usize = 26;
@@ -35,6 +36,8 @@ const RECORD_FLAGS: usize = 27;
 const NAME_LENGTH: usize = 28;
 const NAME_OFFSET: usize = 32;
 const DETAIL_OFFSET: usize = 40;
+const DETAIL_LENGTH: usize = 48;
+const DETAIL_CRC: usize = 56;
 
 /// A pack of eight samples to be forged.
 struct Forgery {
@@ -46,8 +49,13 @@ struct Forgery {
 
 impl Forgery {
     fn new() -> Self {
+        Self::of(PackFormat::default())
+    }
+
+    fn of(format: PackFormat) -> Self {
         let bench = Bench::new(2, 4);
-        let path = bench.packed();
+        let path = bench.path("out.ddlp");
+        quietly(&bench.source(), &path, &PackOptions { format, ..PackOptions::default() }).unwrap();
         let layout = Pack::open(&path).unwrap().layout().clone();
         let bytes = fs::read(&path).unwrap();
         Self { _bench: bench, path, layout, bytes }
@@ -86,7 +94,11 @@ impl Forgery {
 
 /// Forges a pack and returns what is said of it.
 fn malformed(part: Part, forge: impl Fn(&mut Forgery)) -> String {
-    let mut forgery = Forgery::new();
+    malformed_of(PackFormat::default(), part, forge)
+}
+
+fn malformed_of(format: PackFormat, part: Part, forge: impl Fn(&mut Forgery)) -> String {
+    let mut forgery = Forgery::of(format);
     forge(&mut forgery);
     match forgery.open() {
         Err(FormatError::Malformed { part: found, problem, .. }) => {
@@ -104,6 +116,11 @@ fn superblock(forge: impl Fn(&mut Forgery)) -> String {
 
 fn records(forge: impl Fn(&mut Forgery)) -> String {
     malformed(Part::Records, forge)
+}
+
+/// In which nothing lies behind a sample's bytes.
+fn kept(forge: impl Fn(&mut Forgery)) -> String {
+    malformed_of(KEPT, Part::Records, forge)
 }
 
 #[track_caller]
@@ -296,14 +313,14 @@ fn class_names_that_lie_about_their_length() {
 
 #[test]
 fn a_sample_outside_of_the_sample_region() {
-    says(records(|f| f.put(f.record(3), &u64::MAX.to_le_bytes())), "outside of the sample region");
-    says(records(|f| f.put(f.record(3), &0u64.to_le_bytes())), "sample 3");
-    says(records(|f| f.put(f.record(7) + RECORD_LENGTH, &100_000u32.to_le_bytes())), "outside of the sample region");
+    says(kept(|f| f.put(f.record(3), &u64::MAX.to_le_bytes())), "outside of the sample region");
+    says(kept(|f| f.put(f.record(3), &0u64.to_le_bytes())), "sample 3");
+    says(kept(|f| f.put(f.record(7) + RECORD_LENGTH, &100_000u32.to_le_bytes())), "outside of the sample region");
 }
 
 #[test]
 fn samples_that_overlap() {
-    let problem = records(|f| {
+    let problem = kept(|f| {
         let second = f.record(1);
         let before = f.layout.data_offset + 1;
         f.put(second, &before.to_le_bytes());
@@ -326,7 +343,53 @@ fn codes_that_mean_nothing() {
     says(records(|f| f.put(f.record(0) + REASON, &[1])), "verdict 0 with reason 1");
     says(records(|f| f.put(f.record(0) + VERDICT, &[2, 200])), "unknown reason 200");
     says(records(|f| f.put(f.record(0) + RECORD_FLAGS, &[1])), "must be 0");
-    says(records(|f| f.put(f.record(0) + DETAIL_OFFSET, &[1])), "must be 0");
+}
+
+const KEPT: PackFormat = PackFormat::Encoded { jpeg: JpegForm::Kept };
+const RAW: PackFormat = PackFormat::Raw { max_side: None };
+
+#[test]
+fn a_detail_where_there_is_none() {
+    for at in [DETAIL_OFFSET, DETAIL_LENGTH, DETAIL_CRC, RECORD_FLAGS] {
+        says(kept(|f| f.put(f.record(0) + at, &[1])), "must be 0");
+    }
+}
+
+#[test]
+fn a_detail_elsewhere() {
+    for format in [PackFormat::default(), RAW] {
+        let records = |forge: &dyn Fn(&mut Forgery)| malformed_of(format, Part::Records, forge);
+        for offset in [0, 1, u64::MAX] {
+            let problem = records(&|f| f.put(f.record(0) + DETAIL_OFFSET, &offset.to_le_bytes()));
+            says(problem, "does not follow its bytes");
+        }
+        let long = |length: u32| records(&|f| f.put(f.record(7) + DETAIL_LENGTH, &length.to_le_bytes()));
+        says(long(u32::MAX), "outside of the sample region");
+        // Over the next sample.
+        let onto = records(&|f| f.put(f.record(2) + DETAIL_LENGTH, &300u32.to_le_bytes()));
+        assert!(onto.contains("sample 3: its bytes at") || onto.contains("bytes of checksums"), "{onto}");
+    }
+}
+
+#[test]
+fn rows_of_another_size() {
+    let raw = |forge: &dyn Fn(&mut Forgery)| malformed_of(RAW, Part::Records, forge);
+    for (at, value) in [(WIDTH, 1u32), (WIDTH, u32::MAX), (HEIGHT, 0), (HEIGHT, u32::MAX), (RECORD_LENGTH, 3)] {
+        let problem = raw(&|f| {
+            f.put(f.record(0) + at, &value.to_le_bytes());
+            if at == RECORD_LENGTH {
+                let behind = f.layout.data_offset + u64::from(value);
+                f.put(f.record(0) + DETAIL_OFFSET, &behind.to_le_bytes());
+            }
+        });
+        says(problem, "are not rows of pixels");
+    }
+    says(raw(&|f| f.put(f.record(0) + DETAIL_LENGTH, &0u32.to_le_bytes())), "0 bytes of checksums");
+    for flags in [0, 9, 0x41, 0x80, 0xFF] {
+        says(raw(&|f| f.put(f.record(0) + RECORD_FLAGS, &[flags])), "is no orientation");
+    }
+    says(raw(&|f| f.put(f.record(0) + VERDICT, &[2, 3])), "decoded samples");
+    says(records(|f| f.put(f.record(0) + VERDICT, &[1, 0])), "intact samples");
 }
 
 #[test]
@@ -334,6 +397,8 @@ fn planes_of_another_size() {
     let planar = |width: u32| {
         records(move |f| {
             f.put(f.record(0) + FORM, &[1]);
+            f.put(f.record(0) + DETAIL_OFFSET, &[0; 12]);
+            f.put(f.record(0) + DETAIL_CRC, &[0; 4]);
             f.put(f.record(0) + WIDTH, &[width.to_le_bytes(), width.to_le_bytes()].concat());
         })
     };
@@ -369,7 +434,7 @@ fn a_file_that_shrinks_while_it_is_open_is_a_read_error() {
     let path = bench.packed();
     let pack = Pack::open(&path).unwrap();
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(pack.layout().data_offset).unwrap();
-    let error = pack.read(3, &mut Vec::new()).unwrap_err();
+    let error = pack.sample(3, &mut Vec::new()).map(drop).unwrap_err();
     assert!(matches!(error, ReadError::Io { .. }), "{error}");
     let mut block = [0; 4096];
     assert!(pack.export().unwrap().read_at(pack.layout().data_offset, &mut block).is_err());

@@ -2,7 +2,8 @@
 
 use super::{Bench, Pixels, quietly};
 use crate::pack::{Broken, Pack, PackOptions, Part, RECORD_BYTES, RESIDENT_RECORD_BYTES_MAX, Survey, verify};
-use crate::{Dataset, Form, ReadError};
+use crate::samples::bytes;
+use crate::{Dataset, ReadError};
 use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
@@ -17,9 +18,9 @@ fn records_are_fetched_and_checked_one_by_one() {
     let pack = Pack::open(&out).unwrap();
     let (mut buf, mut expected) = (Vec::new(), Vec::new());
     for index in (0..samples).step_by(997) {
-        assert_eq!(pack.read(index, &mut buf).unwrap(), Form::Planar { width: 1, height: 1 });
-        source.read(index, &mut expected).unwrap();
-        assert_eq!((&buf, pack.label(index), pack.name(index)), (&expected, source.label(index), source.name(index)));
+        let (found, expected) = (pack.sample(index, &mut buf).unwrap(), source.sample(index, &mut expected).unwrap());
+        assert_eq!(bytes(found), bytes(expected));
+        assert_eq!((pack.label(index), pack.name(index)), (source.label(index), source.name(index)));
     }
     assert_eq!(Survey::of(&pack).unwrap().class_samples.iter().sum::<u64>(), samples);
     let report = verify(&out, 2, &mut |_| ControlFlow::Continue(())).unwrap();
@@ -31,10 +32,10 @@ fn records_are_fetched_and_checked_one_by_one() {
 fn damaged_record(pack: &Pack, out: &std::path::Path, index: u64) {
     let at = pack.layout().section(Part::Records).offset + index * RECORD_BYTES as u64;
     fs::OpenOptions::new().write(true).open(out).unwrap().write_all_at(&[0xFF], at).unwrap();
-    let error = pack.read(index, &mut Vec::new()).unwrap_err();
+    let error = pack.sample(index, &mut Vec::new()).unwrap_err();
     assert!(matches!(error, ReadError::Record { .. }), "{error}");
     assert_eq!(pack.name(index), format!("#{index} (its record is damaged)"));
-    assert!(pack.read(index + 1, &mut Vec::new()).is_ok());
+    assert!(pack.sample(index + 1, &mut Vec::new()).is_ok());
     // Opening does not look at it; checking does.
     let report = verify(out, 2, &mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!(report.samples, pack.len());

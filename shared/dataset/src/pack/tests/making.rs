@@ -2,12 +2,12 @@
 
 use super::{Bench, Pixels, quietly};
 use crate::pack::{
-    JpegForm, Pack, PackError, PackOptions, Phase, SAMPLES_MAX, StoredForm, StoredVerdict, Survey, VerdictEntry, pack,
-    verify,
+    JpegForm, Pack, PackError, PackFormat, PackOptions, Phase, SAMPLES_MAX, StoredForm, StoredVerdict, Survey,
+    VerdictEntry, pack, verify,
 };
 use crate::samples::{contents, image};
-use crate::{CLASSES_MAX, Dataset, Form, Identity, Location, ReadError, open};
-use ddlp_pixels::CorruptReason;
+use crate::{CLASSES_MAX, Dataset, Identity, Location, ReadError, open};
+use ddlp_pixels::{CorruptReason, Source};
 use std::fs;
 use std::ops::ControlFlow;
 
@@ -16,7 +16,8 @@ fn a_pack_holds_what_its_source_holds() {
     let bench = Bench::new(3, 40);
     let source = bench.source();
     let out = bench.path("out.ddlp");
-    let options = PackOptions { threads: 3, verify: true, ..PackOptions::default() };
+    let format = PackFormat::Encoded { jpeg: JpegForm::Kept };
+    let options = PackOptions { threads: 3, verify: true, format, ..PackOptions::default() };
     let summary = quietly(&source, &out, &options).unwrap();
     let pack = open(&out).unwrap();
     assert_eq!((pack.kind(), pack.len(), pack.classes()), ("pack", 120, source.classes()));
@@ -119,12 +120,12 @@ fn check_verdicts(pack: &Pack) {
     assert_eq!(pack.record(0).unwrap().verdict, StoredVerdict::Intact);
     assert_eq!((pack.record(0).unwrap().width, pack.record(0).unwrap().height), (24, 16));
     // The repaired one reads, and is intact when it is looked at again.
-    assert_eq!(pack.read(1, &mut buf).unwrap(), Form::Encoded);
-    assert_ne!(buf, image_that_warns());
-    let again = ddlp_pixels::Preparer::new(Default::default()).inspect(&buf);
+    let Source::Encoded(repaired) = pack.sample(1, &mut buf).unwrap() else { panic!("a file") };
+    assert_ne!(repaired, image_that_warns());
+    let again = ddlp_pixels::Preparer::new(Default::default()).inspect(repaired);
     assert_eq!(again, ddlp_pixels::Verdict::Intact);
     for (index, reason) in [(2, CorruptReason::UnknownFormat), (3, CorruptReason::Empty), (4, CorruptReason::Io)] {
-        let error = pack.read(index, &mut buf).unwrap_err();
+        let error = pack.sample(index, &mut buf).unwrap_err();
         assert!(matches!(error, ReadError::Rejected { .. }), "{error}");
         assert_eq!((error.reason(), pack.record(index).unwrap().verdict), (reason, StoredVerdict::Rejected(reason)));
         assert!(error.to_string().contains(&pack.name(index)), "{error}");
@@ -134,7 +135,7 @@ fn check_verdicts(pack: &Pack) {
     let file = fs::read(&location.file).unwrap();
     assert_eq!(&file[location.offset as usize..][..location.length as usize], b"this is no image");
     let survey = Survey::of(pack).unwrap();
-    assert_eq!((survey.intact, survey.repaired, survey.rejected, survey.kept), (4, 1, 3, 8));
+    assert_eq!((survey.intact, survey.repaired, survey.rejected, survey.kept, survey.indexed), (4, 1, 3, 4, 4));
     assert_eq!((survey.class_samples, survey.smallest_bytes), (vec![4, 4], 0));
     let entry = |index, verdict| VerdictEntry { index, name: pack.name(index), verdict };
     assert_eq!(survey.listed[0], entry(1, StoredVerdict::Repaired));
@@ -146,7 +147,7 @@ fn planar_samples_stay_planar_and_unpadded() {
     let bench = Bench::new(1, 1);
     let source = Pixels::new(1000);
     let out = bench.path("out.ddlp");
-    quietly(&source, &out, &PackOptions { threads: 3, jpeg: JpegForm::Kept, ..PackOptions::default() }).unwrap();
+    quietly(&source, &out, &PackOptions { threads: 3, ..PackOptions::default() }).unwrap();
     let packed = Pack::open(&out).unwrap();
     assert_eq!(contents(&packed), contents(&source));
     assert_eq!((packed.record(7).unwrap().form, packed.layout().data_bytes), (StoredForm::Planar, 3000));
@@ -177,9 +178,9 @@ impl Dataset for Liar {
         Location { file: "memory".into(), offset: 0, length: 4 }
     }
 
-    fn read(&self, _: u64, buf: &mut Vec<u8>) -> Result<Form, ReadError> {
+    fn sample<'a>(&'a self, _: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
         *buf = vec![1; 4];
-        Ok(Form::Planar { width: u32::MAX, height: u32::MAX })
+        Ok(Source::Planar { width: u32::MAX, height: u32::MAX, bytes: buf })
     }
 
     fn identity(&self) -> Identity {

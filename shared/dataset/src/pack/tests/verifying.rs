@@ -79,12 +79,13 @@ fn bytes_between_samples_must_be_zero() {
         let bench = Bench::new(1, 3);
         let path = bench.packed();
         let record = Pack::open(&path).unwrap().record(index).unwrap();
-        let bytes = fs::read(&path).unwrap()[record.offset as usize..record.end() as usize].to_vec();
-        // A JPEG's last byte is D9: the sample gives it up, and it belongs to nothing.
-        let shorter = &bytes[..bytes.len() - 1];
+        let detail = fs::read(&path).unwrap()[record.detail_offset() as usize..record.end() as usize].to_vec();
+        // The sample gives the last byte of its checkpoints up, and it belongs to nothing.
+        let (last, shorter) = detail.split_last().unwrap();
+        assert_ne!(*last, 0);
         forge_record(&path, index as usize, |record| {
-            record[8..12].copy_from_slice(&(shorter.len() as u32).to_le_bytes());
-            record[12..16].copy_from_slice(&crc32c::crc32c(shorter).to_le_bytes());
+            record[48..52].copy_from_slice(&(shorter.len() as u32).to_le_bytes());
+            record[56..60].copy_from_slice(&crc32c::crc32c(shorter).to_le_bytes());
         });
         let (report, gap) = (report(&path), record.end() - 1);
         let named = |broken: &Broken| matches!(broken, Broken::Padding { offset } if *offset == gap);
@@ -113,7 +114,7 @@ fn several_broken_samples_are_listed_in_order() {
         })
         .collect();
     assert_eq!((found.as_slice(), report.broken_count), (broken.as_slice(), 4));
-    let error = Pack::open(&path).unwrap().read(70, &mut Vec::new()).unwrap_err();
+    let error = Pack::open(&path).unwrap().sample(70, &mut Vec::new()).map(drop).unwrap_err();
     assert!(matches!(error, crate::ReadError::Checksum { .. }), "{error}");
     assert!(error.to_string().contains("class0/0070.jpg"), "{error}");
 }
@@ -133,8 +134,8 @@ fn original() -> &'static Original {
         let path = bench.packed();
         let pack = Pack::open(&path).unwrap();
         let place = |index| {
-            let location = pack.location(index);
-            (pack.name(index), location.offset..location.offset + location.length)
+            let record = pack.record(index).unwrap();
+            (pack.name(index), record.offset..record.end())
         };
         let samples = (0..pack.len()).map(place).collect();
         Original { bytes: fs::read(&path).unwrap(), data_offset: pack.layout().data_offset, samples }
@@ -153,7 +154,9 @@ fn flipped_bit_is_named(at: usize, bit: u32) -> Result<(), TestCaseError> {
     prop_assert!(!report.is_intact(), "a flipped bit {bit} of byte {at} is not noticed");
     let hit = samples.iter().find(|(_, extent)| extent.contains(&(at as u64)));
     match (hit, &report.broken[0]) {
-        (Some((name, _)), Broken::Sample { name: found, .. }) => prop_assert_eq!(name, found),
+        (Some((name, _)), Broken::Sample { name: found, .. } | Broken::Detail { name: found, .. }) => {
+            prop_assert_eq!(name, found)
+        }
         (Some(_), other) => prop_assert!(false, "{}", other),
         (None, Broken::Padding { offset }) => prop_assert_eq!(*offset, at as u64),
         (None, other) => prop_assert!((at as u64) < *data_offset, "{}", other),

@@ -1,10 +1,11 @@
 //! Checking samples, and the bytes between them, on several threads.
 
 use super::{Broken, Cancelled, Findings, Halt, Watch, check_zero};
+use crate::Location;
 use crate::extent::read_extent;
 use crate::pack::format::pieces;
 use crate::pack::index::Index;
-use crate::pack::record::IndexRecord;
+use crate::pack::record::{IndexRecord, StoredForm};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -55,6 +56,13 @@ pub(super) fn check_samples(
             watch.tick().inspect_err(|Cancelled| stopped.store(true, Ordering::Relaxed))?;
         }
     })
+}
+
+/// What the bytes of a sample give.
+struct Checksums {
+    whole: u32,
+    /// Of an uncompressed one: the checksum of the checksums of its groups of rows, which are its detail.
+    groups: Option<u32>,
 }
 
 /// One thread that checks samples.
@@ -134,25 +142,59 @@ impl Checker<'_> {
             Some(free) => self.zero(free..record.offset),
             None => {}
         }
-        match self.checksum(&record, buf) {
-            Ok(Some(computed)) if computed != record.crc32c => {
-                let (name, location, stored) = (name(), location(), record.crc32c);
-                self.found(Broken::Sample { index: number, name, location, stored, computed });
-            }
-            Ok(_) => {}
-            Err(error) => {
-                let problem = format!("{error} (sample {})", name());
-                self.found(Broken::Unreadable { offset: record.offset, length: record.length.into(), problem });
-                return (Some(record.end()), 0);
-            }
+        if let Err(error) = self.check_bytes(number, &record, buf) {
+            let problem = format!("{error} (sample {})", name());
+            let (offset, length) = (record.offset, record.end() - record.offset);
+            self.found(Broken::Unreadable { offset, length, problem });
+            return (Some(record.end()), 0);
         }
-        (Some(record.end()), record.length.into())
+        (Some(record.end()), record.end() - record.offset)
     }
 
-    /// Checksum of a sample's bytes, or nothing when the work has been stopped.
-    fn checksum(&self, record: &IndexRecord, buf: &mut Vec<u8>) -> io::Result<Option<u32>> {
+    /// Checks all checksums of a sample, as far as the work is not stopped.
+    fn check_bytes(&self, index: u64, record: &IndexRecord, buf: &mut Vec<u8>) -> io::Result<()> {
+        let name = || self.index.name_or_number(index, record);
+        let location = |extent: &Range<u64>| Location {
+            offset: extent.start,
+            length: extent.end - extent.start,
+            ..self.index.location(record)
+        };
+        let sample = record.offset..record.detail_offset();
+        let Some(Checksums { whole: computed, groups }) = self.checksums(record, buf)? else { return Ok(()) };
+        let stored = record.crc32c;
+        if stored != computed {
+            self.found(Broken::Sample { index, name: name(), location: location(&sample), stored, computed });
+        } else if groups.is_some_and(|groups| groups != record.detail_crc32c) {
+            let problem = "its checksums are not those of its rows".to_owned();
+            self.found(Broken::Record { index, problem });
+        }
+        let detail = record.detail_offset()..record.end();
+        let Some(computed) = self.checksum(detail.clone(), buf)? else { return Ok(()) };
+        if record.detail_crc32c != computed {
+            let (location, stored) = (location(&detail), record.detail_crc32c);
+            self.found(Broken::Detail { index, name: name(), location, stored, computed });
+        }
+        Ok(())
+    }
+    /// Checksums of a sample's bytes, or nothing when the work has been stopped.
+    fn checksums(&self, record: &IndexRecord, buf: &mut Vec<u8>) -> io::Result<Option<Checksums>> {
+        if record.form != StoredForm::Raw {
+            let whole = self.checksum(record.offset..record.detail_offset(), buf)?;
+            return Ok(whole.map(|whole| Checksums { whole, groups: None }));
+        }
+        let (mut whole, mut groups) = (0, 0);
+        for group in record.groups() {
+            let Some(computed) = self.checksum(group.clone(), buf)? else { return Ok(None) };
+            whole = crc32c::crc32c_combine(whole, computed, (group.end - group.start) as usize);
+            groups = crc32c::crc32c_append(groups, &computed.to_le_bytes());
+        }
+        Ok(Some(Checksums { whole, groups: Some(groups) }))
+    }
+
+    /// Checksum of an extent, or nothing when the work has been stopped.
+    fn checksum(&self, extent: Range<u64>, buf: &mut Vec<u8>) -> io::Result<Option<u32>> {
         let mut computed = 0;
-        for (offset, length) in pieces(record.offset..record.end()) {
+        for (offset, length) in pieces(extent) {
             if self.go_on().is_err() {
                 return Ok(None);
             }

@@ -43,7 +43,7 @@ struct Point {
 /// Checkpoints of a JPEG, at the same columns in every row of MCUs.
 ///
 /// They are believed: those of another file give other pixels, or none, and nothing worse.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoints {
     components: u32,
     every: u32,
@@ -86,12 +86,24 @@ impl Checkpoints {
         Ok(Self { components, every, columns, rows, points })
     }
 
+    /// Leaves every other one of a row. False where each row has but one.
+    pub(crate) fn thin_out(&mut self) -> bool {
+        let per_row = self.per_row() as usize;
+        if per_row <= 1 {
+            return false;
+        }
+        let mut number = 0..;
+        self.points.retain(|_| number.next().is_some_and(|number: usize| (number % per_row).is_multiple_of(2)));
+        self.every *= 2;
+        true
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.points.len()
     }
 
-    /// Never: every row has one.
+    /// Never of a file's: every row has one.
     pub fn is_empty(&self) -> bool {
         self.points.is_empty()
     }
@@ -149,6 +161,13 @@ impl Checkpoints {
 
     /// From bytes that [`to_bytes`](Self::to_bytes) made. Refuses what no file could have; which file they belong to it cannot know.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, BadCheckpoints> {
+        let mut all = Self::default();
+        all.replace(bytes, u64::MAX)?;
+        Ok(all)
+    }
+
+    /// The same into what is there, whose memory is used again: at most `memory_bytes` of it. After an error they are of no use.
+    pub(crate) fn replace(&mut self, bytes: &[u8], memory_bytes: u64) -> Result<(), BadCheckpoints> {
         let mut rest = bytes;
         let mut number = || take_leb128(&mut rest).ok_or(BadCheckpoints("its head is cut short or a number too large"));
         if number()? != VERSION {
@@ -166,16 +185,28 @@ impl Checkpoints {
                 return Err(BadCheckpoints("a parameter out of range"));
             }
         }
-        let mut all = Self { components, every, columns, rows, points: Vec::new() };
-        let count = all.per_row() as usize * rows as usize;
+        let count = columns.div_ceil(every) as usize * rows as usize;
         // Each number takes a bit at least.
         if count.saturating_mul(components as usize + 1) > rest.len().saturating_mul(8) {
             return Err(BadCheckpoints("cut short"));
         }
-        all.points.reserve_exact(count);
+        let is_too_much = (count * size_of::<Point>()) as u64 > memory_bytes;
+        let mut points = std::mem::take(&mut self.points);
+        points.clear();
+        if is_too_much || points.try_reserve_exact(count).is_err() {
+            return Err(BadCheckpoints("more than there is memory for"));
+        }
+        *self = Self { components, every, columns, rows, points };
         let mut reader = Reader::new(rest);
-        (0..count).try_for_each(|_| all.read_point(&mut reader, &parameters))?;
-        if reader.is_at_the_end() { Ok(all) } else { Err(BadCheckpoints("more bytes than checkpoints")) }
+        (0..count).try_for_each(|_| self.read_point(&mut reader, &parameters))?;
+        if reader.is_at_the_end() { Ok(()) } else { Err(BadCheckpoints("more bytes than checkpoints")) }
+    }
+
+    /// Gives memory back that is larger than `kept`.
+    pub(crate) fn trim(&mut self, kept: usize) {
+        if self.points.capacity() * size_of::<Point>() > kept {
+            self.points = Vec::new();
+        }
     }
 
     fn read_point(&mut self, reader: &mut Reader<'_>, parameters: &[u32; 4]) -> Result<(), BadCheckpoints> {

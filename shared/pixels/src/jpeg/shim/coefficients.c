@@ -71,7 +71,7 @@ static int give_up(struct writer *writer)
 }
 
 /* The source's scan script is not kept: the decoder's coefficients, not its bytes, are what is promised. */
-int ddlp_rewrite(struct ddlp_jpeg *jpeg, uint8_t **out, size_t *len)
+int ddlp_rewrite(struct ddlp_jpeg *jpeg, int sequential, uint8_t **out, size_t *len)
 {
     struct writer *writer = calloc(1, sizeof(*writer));
     if (!writer) {
@@ -93,10 +93,10 @@ int ddlp_rewrite(struct ddlp_jpeg *jpeg, uint8_t **out, size_t *len)
     jpeg_copy_critical_parameters(&jpeg->cinfo, &writer->cinfo);
     writer->cinfo.optimize_coding = TRUE;
     /* The scans of a progressive file have intervals of their own. */
-    if (jpeg->cinfo.progressive_mode)
-        jpeg_simple_progression(&writer->cinfo);
-    else
+    if (!jpeg->cinfo.progressive_mode)
         writer->cinfo.restart_interval = jpeg->cinfo.restart_interval;
+    else if (!sequential)
+        jpeg_simple_progression(&writer->cinfo);
     jpeg_write_coefficients(&writer->cinfo, jpeg->coefficients);
     for (jpeg_saved_marker_ptr marker = jpeg->cinfo.marker_list; marker; marker = marker->next)
         if (!written_by_encoder(&writer->cinfo, marker))

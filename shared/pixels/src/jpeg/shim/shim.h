@@ -92,7 +92,7 @@ int ddlp_rows(struct ddlp_jpeg *jpeg, uint8_t *out, size_t stride, uint32_t rows
 
 int ddlp_coefficients(struct ddlp_jpeg *jpeg);
 int ddlp_block_row(struct ddlp_jpeg *jpeg, uint32_t component, uint32_t row, int16_t **blocks, const uint16_t **quant);
-int ddlp_rewrite(struct ddlp_jpeg *jpeg, uint8_t **out, size_t *len);
+int ddlp_rewrite(struct ddlp_jpeg *jpeg, int sequential, uint8_t **out, size_t *len);
 
 int ddlp_encode(const struct ddlp_encode_params *params, const uint8_t *pixels, size_t stride, uint8_t **out,
                 size_t *len, char *message);

@@ -1,0 +1,279 @@
+//! The forms in which a sample can be stored: the same pixels from each, and what damage does to them.
+
+use super::{Bench, Pixels, quietly};
+use crate::pack::{
+    GROUP_ROWS, JpegForm, Pack, PackFormat, PackOptions, PackSummary, StoredForm, StoredVerdict, Survey, WhyKept,
+    verify,
+};
+use crate::samples::contents;
+use crate::{Dataset, ReadError, open};
+use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
+use ddlp_pixels::{Draw, Limits, NotIndexed, Pipeline, PixelError, Preparer, Source, Stage, synthetic};
+use std::fs;
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+const KEPT: PackFormat = PackFormat::Encoded { jpeg: JpegForm::Kept };
+const INDEXED: PackFormat = PackFormat::Encoded { jpeg: JpegForm::Indexed };
+const RAW: PackFormat = PackFormat::Raw { max_side: None };
+
+fn encoded(number: u32, (width, height): (u32, u32), options: &JpegOptions) -> Vec<u8> {
+    let pixels = synthetic::photo(width, height * 2, number);
+    jpeg(&pixels[..(width * height * options.layout.channels()) as usize], width, height, options).unwrap()
+}
+
+/// A folder of one image of each layout, sequential and progressive, with and without restart markers and orientation, an
+/// arithmetically coded one, one pixel, and a PPM. Returns how many.
+fn write_all_kinds(bench: &Bench) -> u64 {
+    let folder = bench.path("source/class0");
+    fs::remove_dir_all(bench.path("source")).unwrap();
+    fs::create_dir_all(&folder).unwrap();
+    let mut count = 0;
+    let mut write = |name: &str, bytes: &[u8]| {
+        fs::write(folder.join(format!("{count:03}-{name}")), bytes).unwrap();
+        count += 1;
+    };
+    for (number, layout) in (0u32..).zip(Layout::ALL) {
+        let size = (150 - number * 5, 61 + number * 9);
+        let base = JpegOptions { layout, ..JpegOptions::default() };
+        let turned = JpegOptions { orientation: Some(5 + (number % 4) as u8), ..base.clone() };
+        write("plain.jpg", &encoded(number, size, &base));
+        write("restarts.jpg", &encoded(number, size, &JpegOptions { restart_rows: 2, ..base.clone() }));
+        write("turned.jpg", &encoded(number, size, &turned));
+        write("progressive.jpg", &encoded(number, size, &JpegOptions { progressive: true, ..turned }));
+    }
+    write("arithmetic.jpg", &encoded(3, (90, 70), &JpegOptions { arithmetic: true, ..JpegOptions::default() }));
+    write("one.jpg", &encoded(3, (1, 1), &JpegOptions::default()));
+    write("other.ppm", &[b"P6 37 29 255\n", &synthetic::photo(37, 29, 1)[..]].concat());
+    count
+}
+
+fn packed(bench: &Bench, name: &str, format: PackFormat) -> (PathBuf, PackSummary) {
+    let out = bench.path(name);
+    let options = PackOptions { format, overwrite: true, verify: true, threads: 2, ..PackOptions::default() };
+    let summary = quietly(&*open(&bench.path("source")).unwrap(), &out, &options).unwrap();
+    (out, summary)
+}
+
+fn pipelines() -> [Pipeline; 4] {
+    let crop = Stage::RandomResizedCrop { size: 24, scale: [0.02, 1.0], ratio: [0.5, 2.0] };
+    let flip = Stage::RandomHorizontalFlip { p: 0.5 };
+    let exact = Stage::RandomCrop { size: 40, padding: 20 };
+    let of = |exif_orientation, stages| Pipeline { exif_orientation, stages };
+    [
+        of(true, vec![crop.clone(), flip.clone()]),
+        of(false, vec![crop]),
+        of(false, vec![exact, flip]),
+        of(true, vec![Stage::Resize { size: 48 }, Stage::CenterCrop { size: 40 }]),
+    ]
+}
+
+#[test]
+fn every_form_has_the_pixels_of_the_source() {
+    let bench = Bench::new(1, 1);
+    let samples = write_all_kinds(&bench);
+    let source = open(&bench.path("source")).unwrap();
+    let packs: Vec<Pack> = [("kept", KEPT), ("indexed", INDEXED), ("raw", RAW)]
+        .map(|(name, format)| Pack::open(&packed(&bench, name, format).0).unwrap())
+        .into();
+    let mut preparer = Preparer::new(Limits::default());
+    let (mut boxes, mut buf) = (0, Vec::new());
+    for index in 0..samples {
+        for (pipeline, draws) in pipelines().iter().zip([60, 30, 30, 1]) {
+            let mut prepare = |dataset: &dyn Dataset, epoch| {
+                let mut out = vec![0; pipeline.output().bytes()];
+                let draw = Draw { seed: 11, epoch, sample_id: index };
+                let prepared = preparer.prepare(dataset.sample(index, &mut buf).unwrap(), pipeline, draw, &mut out);
+                (prepared.unwrap(), out)
+            };
+            for epoch in 0..draws {
+                let expected = prepare(&*source, epoch);
+                for pack in &packs {
+                    let form = pack.record(index).unwrap().form;
+                    assert!(prepare(pack, epoch) == expected, "{} {form:?} {pipeline:?} {epoch}", source.name(index));
+                }
+                boxes += packs.len();
+            }
+        }
+    }
+    assert!(boxes > 5000, "{boxes} boxes");
+    // Each pack has the forms that it should.
+    let survey = packs.iter().map(|pack| Survey::of(pack).unwrap()).collect::<Vec<_>>();
+    assert_eq!((survey[0].kept, survey[1].indexed, survey[2].raw), (samples, samples - 18, samples));
+}
+
+#[test]
+fn what_was_done_with_each_sample_is_counted() {
+    let bench = Bench::new(1, 1);
+    let samples = write_all_kinds(&bench);
+    let (_, kept) = packed(&bench, "kept.ddlp", KEPT);
+    assert_eq!((kept.indexed.samples, kept.raw.samples, kept.kept.len()), (0, 0, 0));
+    let (out, indexed) = packed(&bench, "indexed.ddlp", INDEXED);
+    let why = |why| indexed.kept.get(&why).map_or(0, |tally| tally.samples);
+    // Six layouts of ten are entered in between; two have four components, two an unusual sampling.
+    assert_eq!((indexed.indexed.samples, indexed.transcoded.samples), (6 * 3 + 1, 6));
+    assert_eq!(why(WhyKept::NotIndexed(NotIndexed::FourComponents)), 8);
+    assert_eq!(why(WhyKept::NotIndexed(NotIndexed::Unusual)), 8);
+    assert_eq!(why(WhyKept::NotIndexed(NotIndexed::Arithmetic)), 1);
+    assert_eq!(why(WhyKept::NotIndexed(NotIndexed::OtherFormat)), 1);
+    let pack = Pack::open(&out).unwrap();
+    let record = pack.record(0).unwrap();
+    assert_eq!(
+        (record.form, record.offset, record.was_shrunk),
+        (StoredForm::Indexed, pack.layout().data_offset, false)
+    );
+    assert!(record.detail_length > 0);
+    let all = indexed.indexed;
+    assert!(all.stored_bytes > all.source_bytes && all.stored_bytes * 10 < all.source_bytes * 11, "{all:?}");
+    let (_, raw) = packed(&bench, "raw.ddlp", RAW);
+    assert_eq!((raw.raw.samples, raw.shrunk.samples, raw.kept.len()), (samples, 0, 0));
+    assert!(raw.raw.stored_bytes > 4 * raw.raw.source_bytes);
+}
+
+#[test]
+fn what_had_to_be_repaired_is_stored_whole_or_decoded() {
+    let bench = Bench::new(1, 2);
+    let mut bytes = crate::samples::image(5);
+    let scan = bytes.windows(2).position(|two| two == [0xFF, 0xDA]).unwrap();
+    bytes.splice(scan..scan, [0; 3]);
+    fs::write(bench.path("source/class0/0000.jpg"), bytes).unwrap();
+    fs::write(bench.path("source/class0/0001.jpg"), b"no image").unwrap();
+    let form = |format| {
+        let (out, summary) = packed(&bench, "out.ddlp", format);
+        let pack = Pack::open(&out).unwrap();
+        let records = [0, 1].map(|index| pack.record(index).unwrap());
+        assert_eq!((records[0].verdict, summary.repaired_count), (StoredVerdict::Repaired, 1));
+        let error = pack.sample(1, &mut Vec::new()).map(drop).unwrap_err();
+        assert!(matches!(error, ReadError::Rejected { .. }) && records[1].form == StoredForm::Kept, "{error}");
+        (records[0].form, summary.kept.into_keys().collect::<Vec<_>>())
+    };
+    assert_eq!(form(KEPT), (StoredForm::Kept, vec![]));
+    assert_eq!(form(INDEXED), (StoredForm::Kept, vec![WhyKept::Repaired]));
+    assert_eq!(form(RAW), (StoredForm::Raw, vec![]));
+}
+
+#[test]
+fn no_form_shows_the_number_of_threads_and_a_pack_of_it_is_the_same() {
+    let bench = Bench::new(1, 1);
+    write_all_kinds(&bench);
+    for format in [KEPT, INDEXED, RAW, PackFormat::Raw { max_side: Some(100) }] {
+        let bytes = |threads: usize, source: PathBuf, format| {
+            let out = bench.path(&format!("{threads}.ddlp"));
+            let options = PackOptions { threads, format, overwrite: true, verify: true, ..PackOptions::default() };
+            quietly(&*open(&source).unwrap(), &out, &options).unwrap();
+            fs::read(out).unwrap()
+        };
+        let one = bytes(1, bench.path("source"), format);
+        assert_eq!(one, bytes(3, bench.path("source"), format), "{format:?}");
+        // But for the source, which stands in the first block.
+        let again = bytes(2, bench.path("1.ddlp"), format);
+        assert!(one[4096..] == again[4096..], "{format:?}");
+        let identity = |name: &str| Pack::open(&bench.path(name)).unwrap().identity();
+        assert_eq!(identity("1.ddlp"), identity("2.ddlp"), "{format:?}");
+        // Uncompressed pixels stay what they are.
+        if matches!(format, PackFormat::Raw { .. }) {
+            assert!(one[4096..] == bytes(2, bench.path("1.ddlp"), INDEXED)[4096..]);
+        }
+    }
+}
+
+#[test]
+fn planes_stay_planes_in_an_uncompressed_pack() {
+    let bench = Bench::new(1, 1);
+    let source = Pixels::new(300);
+    let out = bench.path("out.ddlp");
+    quietly(&source, &out, &PackOptions { threads: 3, format: RAW, ..PackOptions::default() }).unwrap();
+    let pack = Pack::open(&out).unwrap();
+    assert_eq!(contents(&pack), contents(&source));
+    assert_eq!(pack.layout().data_bytes, 900);
+}
+
+#[test]
+fn larger_images_are_shrunk_and_said_to_be() {
+    let bench = Bench::new(1, 1);
+    write_all_kinds(&bench);
+    let (out, summary) = packed(&bench, "out.ddlp", PackFormat::Raw { max_side: Some(120) });
+    let pack = Pack::open(&out).unwrap();
+    let source = open(&bench.path("source")).unwrap();
+    let (mut buf, mut shrunk) = (Vec::new(), 0);
+    let mut preparer = Preparer::new(Limits::default());
+    for index in 0..pack.len() {
+        let Source::Encoded(file) = source.sample(index, &mut buf).unwrap() else { panic!("a file") };
+        let info = preparer.info(file).unwrap();
+        let (record, long) = (pack.record(index).unwrap(), info.width.max(info.height));
+        assert_eq!(record.width.max(record.height), long.min(120));
+        assert_eq!((record.was_shrunk, record.orientation), (long > 120, info.orientation));
+        assert_eq!(record.offset % 64, 0);
+        shrunk += u64::from(record.was_shrunk);
+    }
+    assert!(shrunk > 0 && shrunk < pack.len());
+    assert_eq!((summary.shrunk.samples, Survey::of(&pack).unwrap().shrunk), (shrunk, shrunk));
+}
+
+/// Flips a bit of a file.
+fn flip(path: &Path, at: u64) {
+    let file = fs::File::options().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
+}
+
+fn broken(path: &Path) -> Vec<String> {
+    let report = verify(path, 2, &mut |_| ControlFlow::Continue(())).unwrap();
+    report.broken.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn damaged_checkpoints_cost_time_and_no_pixels() {
+    let bench = Bench::new(1, 3);
+    let (out, _) = packed(&bench, "out.ddlp", INDEXED);
+    let record = Pack::open(&out).unwrap().record(1).unwrap();
+    flip(&out, record.detail_offset() + 2);
+    let (pack, mut buf) = (Pack::open(&out).unwrap(), Vec::new());
+    assert!(matches!(pack.sample(0, &mut buf).unwrap(), Source::Indexed { .. }));
+    let Source::Encoded(file) = pack.sample(1, &mut buf).unwrap() else { panic!("the file alone") };
+    assert_eq!(file, fs::read(bench.path("source/class0/0001.jpg")).unwrap());
+    let found = broken(&out);
+    assert!(found.len() == 1 && found[0].contains("checkpoints") && found[0].contains("0001.jpg"), "{found:?}");
+    // Of the file itself it is an error.
+    flip(&out, record.offset + 2);
+    let error = pack.sample(1, &mut buf).map(drop).unwrap_err();
+    assert!(matches!(error, ReadError::Checksum { .. }), "{error}");
+}
+
+#[test]
+fn damaged_rows_are_noticed_by_who_touches_them() {
+    let bench = Bench::new(1, 1);
+    fs::write(bench.path("source/class0/0000.jpg"), encoded(1, (64, 100), &JpegOptions::default())).unwrap();
+    let (out, _) = packed(&bench, "out.ddlp", RAW);
+    let (pack, mut buf) = (Pack::open(&out).unwrap(), Vec::new());
+    let record = pack.record(0).unwrap();
+    // Row 50: out of the middle's reach for a crop of rows 42 to 57 it is not.
+    let row = u64::from(record.width) * 3;
+    let pipeline = Pipeline { exif_orientation: false, stages: vec![Stage::CenterCrop { size: 10 }] };
+    let mut out_row = vec![0; pipeline.output().bytes()];
+    let mut prepare = |buf: &mut Vec<u8>| {
+        let source = pack.sample(0, buf).unwrap();
+        Preparer::new(Limits::default()).prepare(source, &pipeline, Draw::default(), &mut out_row).map(drop)
+    };
+    assert_eq!(prepare(&mut buf), Ok(()));
+    flip(&out, record.offset + 3 * row);
+    assert_eq!(prepare(&mut buf), Ok(()), "rows 45 to 54 do not touch row 3");
+    let found = broken(&out);
+    assert!(found.len() == 1 && found[0].contains("0000.jpg"), "{found:?}");
+    flip(&out, record.offset + 3 * row);
+    flip(&out, record.offset + 33 * row);
+    let error = prepare(&mut buf).unwrap_err();
+    assert!(matches!(error, PixelError::Checksum { .. }), "row 33 shares its checksum with row 45: {error}");
+    flip(&out, record.offset + 33 * row);
+    flip(&out, record.detail_offset());
+    let error = pack.sample(0, &mut buf).map(drop).unwrap_err();
+    assert!(matches!(error, ReadError::Checksum { .. }), "{error}");
+    assert_eq!(broken(&out).len(), 1);
+    flip(&out, record.detail_offset());
+    // A file that is cut while it is open.
+    fs::File::options().write(true).open(&out).unwrap().set_len(record.offset + 100).unwrap();
+    assert!(pack.sample(0, &mut buf).is_err());
+    assert_eq!(GROUP_ROWS, 16);
+}

@@ -1,0 +1,159 @@
+//! A small dataset of small planar images, kept in memory.
+//!
+//! Reading CIFAR's 3 KB costs a system call and a checksum, which is as much as all that is done to its pixels. Where all samples
+//! fit into [`RESIDENT_BYTES_MAX`], each is read once, checked as ever, and then lies in memory. They are read in groups of 2 MiB by
+//! whichever thread comes first to one of them: nothing is read before it is asked for, a disk sees long reads in order, and a
+//! group is one huge page where the kernel has some.
+//!
+//! A sample that cannot be read, or is of another form or size than most, is left to the dataset itself, whose answer it always is.
+
+use crate::{Dataset, Identity, Location, PackFile, ReadError};
+use ddlp_pixels::Source;
+use memmap2::{Advice, MmapMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+
+/// Most bytes of all samples together. CIFAR has 154 MB.
+pub const RESIDENT_BYTES_MAX: u64 = 160 << 20;
+/// A sample of more bytes takes longer to prepare than to read.
+const SAMPLE_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a group: a huge page of x86-64, and of aarch64 with pages of 4 KiB.
+const GROUP_BYTES: usize = 2 << 20;
+/// Samples that are tried at the beginning to find out what samples are.
+const TRIED: u64 = 4;
+
+/// A dataset whose samples are in memory once they have been read.
+pub struct Resident {
+    dataset: Arc<dyn Dataset>,
+    width: u32,
+    height: u32,
+    sample_bytes: usize,
+    groups: Box<[OnceLock<Group>]>,
+}
+
+/// Neighbouring samples, one behind the other.
+struct Group {
+    /// `None` when there was no memory for it.
+    pixels: Option<MmapMut>,
+    /// Which of them are there.
+    present: Vec<bool>,
+}
+
+impl Resident {
+    /// The dataset in memory if it is one of small planar images and fits; else the dataset as it is.
+    pub fn of(dataset: Arc<dyn Dataset>) -> Arc<dyn Dataset> {
+        if dataset.is_resident() {
+            return dataset;
+        }
+        let mut buf = Vec::new();
+        let form = (0..dataset.len().min(TRIED)).find_map(|index| planar(&*dataset, index, &mut buf, |_| ()));
+        let Some((width, height, ())) = form else { return dataset };
+        let sample_bytes = width as usize * height as usize * 3;
+        let fits = dataset.len().checked_mul(sample_bytes as u64).is_some_and(|bytes| bytes <= RESIDENT_BYTES_MAX);
+        if sample_bytes > SAMPLE_BYTES_MAX || !fits {
+            return dataset;
+        }
+        let groups = (dataset.len() as usize).div_ceil(GROUP_BYTES / sample_bytes);
+        let groups = (0..groups).map(|_| OnceLock::new()).collect();
+        Arc::new(Self { dataset, width, height, sample_bytes, groups })
+    }
+
+    /// A sample's pixels, if they are in memory; brings them there at the first call.
+    fn pixels(&self, index: u64) -> Option<&[u8]> {
+        let each = GROUP_BYTES / self.sample_bytes;
+        let (number, place) = (index as usize / each, index as usize % each);
+        let group = self.groups.get(number)?.get_or_init(|| self.group(number));
+        group.present.get(place).filter(|&&is_present| is_present)?;
+        group.pixels.as_ref()?.get(place * self.sample_bytes..(place + 1) * self.sample_bytes)
+    }
+
+    fn group(&self, number: usize) -> Group {
+        let Ok(mut pixels) = MmapMut::map_anon(GROUP_BYTES) else {
+            return Group { pixels: None, present: Vec::new() };
+        };
+        // A kernel without huge pages has small ones.
+        let _ = pixels.advise(Advice::HugePage);
+        let first = (number * (GROUP_BYTES / self.sample_bytes)) as u64;
+        let mut buf = Vec::new();
+        let present =
+            (first..self.dataset.len()).zip(pixels.chunks_exact_mut(self.sample_bytes)).map(|(index, place)| {
+                let form = planar(&*self.dataset, index, &mut buf, |bytes| {
+                    let is_whole = bytes.len() == place.len();
+                    if is_whole {
+                        place.copy_from_slice(bytes);
+                    }
+                    is_whole
+                });
+                form == Some((self.width, self.height, true))
+            });
+        let present = present.collect();
+        Group { pixels: Some(pixels), present }
+    }
+}
+
+/// Width and height of a planar sample, and what `take` made of its bytes. `None` when it is of another form or cannot be read; if reading it
+/// panics, that is for whoever asks for this sample.
+fn planar<T>(
+    dataset: &dyn Dataset,
+    index: u64,
+    buf: &mut Vec<u8>,
+    take: impl FnOnce(&[u8]) -> T,
+) -> Option<(u32, u32, T)> {
+    let read = catch_unwind(AssertUnwindSafe(|| match dataset.sample(index, buf) {
+        Ok(Source::Planar { width, height, bytes }) => Some((width, height, take(bytes))),
+        _ => None,
+    }));
+    read.ok().flatten()
+}
+
+impl Dataset for Resident {
+    fn len(&self) -> u64 {
+        self.dataset.len()
+    }
+
+    fn classes(&self) -> &[String] {
+        self.dataset.classes()
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        self.dataset.label(index)
+    }
+
+    fn name(&self, index: u64) -> String {
+        self.dataset.name(index)
+    }
+
+    fn location(&self, index: u64) -> Location {
+        self.dataset.location(index)
+    }
+
+    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+        match self.pixels(index) {
+            Some(bytes) => Ok(Source::Planar { width: self.width, height: self.height, bytes }),
+            None => self.dataset.sample(index, buf),
+        }
+    }
+
+    fn identity(&self) -> Identity {
+        self.dataset.identity()
+    }
+
+    fn kind(&self) -> &'static str {
+        self.dataset.kind()
+    }
+
+    fn left_out(&self) -> u64 {
+        self.dataset.left_out()
+    }
+
+    fn export(&self) -> Option<&PackFile> {
+        self.dataset.export()
+    }
+
+    fn is_resident(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+use super::*;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Samples of 32 × 32: 3 cannot be read, 5 makes reading panic, 7 is an image file, 9 is smaller. Counts reads.
+struct Mixed {
+    samples: u64,
+    side: u32,
+    reads: Vec<AtomicU32>,
+}
+
+impl Mixed {
+    fn new(samples: u64, side: u32) -> Arc<Self> {
+        Arc::new(Self { samples, side, reads: (0..samples).map(|_| AtomicU32::new(0)).collect() })
+    }
+
+    fn reads(&self, index: u64) -> u32 {
+        self.reads[index as usize].load(Ordering::Relaxed)
+    }
+}
+
+impl Dataset for Mixed {
+    fn len(&self) -> u64 {
+        self.samples
+    }
+
+    fn classes(&self) -> &[String] {
+        &[]
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        index as u32 + 1
+    }
+
+    fn name(&self, index: u64) -> String {
+        format!("sample {index}")
+    }
+
+    fn location(&self, index: u64) -> Location {
+        Location { file: "memory".into(), offset: index, length: 1 }
+    }
+
+    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+        if index >= self.samples {
+            return Err(ReadError::OutOfRange { index, samples: self.samples });
+        }
+        self.reads[index as usize].fetch_add(1, Ordering::Relaxed);
+        let side = if index == 9 { 8 } else { self.side };
+        buf.clear();
+        buf.resize((side * side * 3) as usize, index as u8);
+        match index {
+            3 => Err(ReadError::OutOfRange { index, samples: 3 }),
+            5 => panic!("sample 5"),
+            7 => Ok(Source::Encoded(buf)),
+            _ => Ok(Source::Planar { width: side, height: side, bytes: buf }),
+        }
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::from_bytes([7; 32])
+    }
+
+    fn kind(&self) -> &'static str {
+        "mixed"
+    }
+
+    fn left_out(&self) -> u64 {
+        11
+    }
+}
+
+/// More than two groups.
+const SAMPLES: u64 = 1500;
+
+#[test]
+fn samples_are_read_once_and_what_is_no_plain_sample_is_left_to_the_dataset() {
+    let mixed = Mixed::new(SAMPLES, 32);
+    let resident = Resident::of(mixed.clone());
+    assert!(resident.is_resident());
+    let tried = mixed.reads(0);
+    let mut buf = Vec::new();
+    for round in 1..4 {
+        for index in (0..SAMPLES).rev().filter(|index| ![3, 5, 7, 9].contains(index)) {
+            match resident.sample(index, &mut buf) {
+                Ok(Source::Planar { width: 32, height: 32, bytes }) => assert_eq!(bytes, [index as u8; 3072]),
+                other => panic!("sample {index}: {other:?}"),
+            }
+            assert_eq!(mixed.reads(index), if index == 0 { tried + 1 } else { 1 }, "sample {index}, round {round}");
+        }
+        assert!(matches!(resident.sample(3, &mut buf), Err(ReadError::OutOfRange { index: 3, samples: 3 })));
+        assert!(matches!(resident.sample(7, &mut buf), Ok(Source::Encoded(bytes)) if bytes == [7; 3072]));
+        assert!(matches!(resident.sample(9, &mut buf), Ok(Source::Planar { width: 8, .. })));
+        assert!(matches!(resident.sample(SAMPLES, &mut buf), Err(ReadError::OutOfRange { .. })));
+        let panicked = catch_unwind(AssertUnwindSafe(|| resident.sample(5, &mut Vec::new()).is_ok()));
+        assert!(panicked.is_err(), "as without");
+        assert_eq!(mixed.reads(5), 1 + round);
+    }
+}
+
+#[test]
+fn many_threads_read_each_sample_once() {
+    let mixed = Mixed::new(SAMPLES, 32);
+    let resident = Resident::of(mixed.clone());
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let resident = &resident;
+            scope.spawn(move || {
+                for at in 0..SAMPLES {
+                    let index = (at * 7 + thread * 300) % SAMPLES;
+                    if ![3, 5, 7, 9].contains(&index) {
+                        let read = resident.sample(index, &mut Vec::new()).is_ok();
+                        assert!(read, "sample {index}");
+                    }
+                }
+            });
+        }
+    });
+    assert!((10..SAMPLES).all(|index| mixed.reads(index) == 1));
+}
+
+#[test]
+fn all_else_is_the_datasets() {
+    let resident = Resident::of(Mixed::new(20, 32));
+    assert_eq!((resident.len(), resident.label(4), resident.left_out()), (20, 5, 11));
+    assert_eq!((resident.name(6), resident.kind()), ("sample 6".into(), "mixed"));
+    assert_eq!((resident.location(8).offset, resident.identity()), (8, Identity::from_bytes([7; 32])));
+    assert!(resident.export().is_none());
+    let again = Resident::of(resident.clone());
+    assert!(Arc::ptr_eq(&resident, &again), "twice is once");
+}
+
+#[test]
+fn large_samples_and_large_datasets_stay_where_they_are() {
+    assert!(!Resident::of(Mixed::new(2, 150)).is_resident(), "samples of 67 500 bytes");
+    assert!(Resident::of(Mixed::new(2, 147)).is_resident());
+    let most = RESIDENT_BYTES_MAX / 3072;
+    assert!(Resident::of(Mixed::new(most, 32)).is_resident());
+    assert!(!Resident::of(Mixed::new(most + 1, 32)).is_resident());
+}

@@ -1,0 +1,120 @@
+//! What a pack makes of an intact file once, so that its samples are read faster: checkpoints, or its pixels.
+
+use std::fmt;
+
+use crate::error::PixelError;
+use crate::jpeg::baseline::{Checkpoints, Decoder};
+use crate::jpeg::{self, ffi::Object};
+use crate::large;
+use crate::source::{Format, JpegInfo, Limits};
+
+/// MCUs between checkpoints, at the least. They are further apart where they would take too many bytes.
+const EVERY_MIN: u32 = 4;
+/// Checkpoints take at most this part of their file's bytes, or one a row of MCUs.
+const SHARE: usize = 64;
+
+/// A JPEG that can be entered in between.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Indexed {
+    /// A file of the same coefficients in one sequential scan, where the source's are spread over several.
+    pub transcoded: Option<Vec<u8>>,
+    /// [`Checkpoints`] of it, else of the source, as bytes.
+    pub checkpoints: Vec<u8>,
+}
+
+/// Why a file has no checkpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum NotIndexed {
+    /// It is no JPEG.
+    OtherFormat,
+    /// It is arithmetically coded.
+    Arithmetic,
+    /// It has four components.
+    FourComponents,
+    /// Its sampling or its stream is none that the decoder for parts takes.
+    Unusual,
+}
+
+impl fmt::Display for NotIndexed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OtherFormat => "no JPEG",
+            Self::Arithmetic => "arithmetic coding",
+            Self::FourComponents => "four components",
+            Self::Unusual => "unusual sampling or stream",
+        })
+    }
+}
+
+pub(crate) fn index(
+    object: &mut Object,
+    decoder: &mut Decoder,
+    file: &[u8],
+    limits: Limits,
+) -> Result<Indexed, NotIndexed> {
+    if Format::of(file) != Ok(Format::Jpeg) {
+        return Err(NotIndexed::OtherFormat);
+    }
+    let info = describe(object, file, limits).ok_or(NotIndexed::Unusual)?;
+    if info.arithmetic {
+        return Err(NotIndexed::Arithmetic);
+    }
+    if info.sampling.len() > 3 {
+        return Err(NotIndexed::FourComponents);
+    }
+    let transcoded = match info.progressive || info.multiple_scans {
+        true => Some(transcode(object, file, limits).map_err(|_| NotIndexed::Unusual)?),
+        false => None,
+    };
+    let indexed = transcoded.as_deref().unwrap_or(file);
+    // A file of the same coefficients must have the same colours, too.
+    let has_colors = |found: JpegInfo| found.color == info.color && found.sampling == info.sampling;
+    if transcoded.is_some() && !describe(object, indexed, limits).is_some_and(has_colors) {
+        return Err(NotIndexed::Unusual);
+    }
+    let checkpoints = bounded(decoder, indexed).ok_or(NotIndexed::Unusual)?;
+    Ok(Indexed { transcoded, checkpoints })
+}
+
+fn describe(object: &mut Object, file: &[u8], limits: Limits) -> Option<JpegInfo> {
+    let opened = jpeg::open(object, file, limits, false).ok()?;
+    jpeg::info(&opened, 1).jpeg
+}
+
+/// A file of the same coefficients in one scan, Huffman-coded with tables of its own.
+fn transcode(object: &mut Object, file: &[u8], limits: Limits) -> Result<Vec<u8>, PixelError> {
+    let opened = jpeg::open(object, file, limits, true)?;
+    let bytes = opened.header.coefficient_bytes;
+    limits.check_memory(bytes)?;
+    let _turn = large::turn(bytes);
+    opened.into_coefficients()?.rewrite(true)
+}
+
+/// Checkpoints as dense as their share of the file allows.
+fn bounded(decoder: &mut Decoder, file: &[u8]) -> Option<Vec<u8>> {
+    let mut checkpoints = Checkpoints::make(decoder, file, EVERY_MIN).ok()?;
+    loop {
+        let bytes = checkpoints.to_bytes();
+        if bytes.len() <= file.len() / SHARE || !checkpoints.thin_out() {
+            return Some(bytes);
+        }
+    }
+}
+
+/// The size of an image whose longer side is to have at most `max_side` pixels; the other one is rounded to whole pixels.
+pub(crate) fn size_within((width, height): (u32, u32), max_side: Option<u32>) -> (u32, u32) {
+    let long = width.max(height);
+    match max_side {
+        Some(most) if most < long => {
+            let (most, long) = (u64::from(most), u64::from(long));
+            let shrunk = |side: u32| ((2 * u64::from(side) * most + long) / (2 * long)).max(1) as u32;
+            (shrunk(width), shrunk(height))
+        }
+        _ => (width, height),
+    }
+}
+
+#[cfg(test)]
+#[path = "indexing_tests.rs"]
+mod tests;

@@ -1,0 +1,144 @@
+use super::*;
+use crate::draw::Draw;
+use crate::encode::{self, JpegOptions, Layout};
+use crate::pipeline::{Pipeline, Stage};
+use crate::preparer::Preparer;
+use crate::source::Source;
+use crate::synthetic;
+
+fn file(layout: Layout, options: &JpegOptions, (width, height): (u32, u32)) -> Vec<u8> {
+    let pixels = synthetic::photo(width, height * 2, 4);
+    let pixels = &pixels[..(width * height * layout.channels()) as usize];
+    encode::jpeg(pixels, width, height, &JpegOptions { layout, ..options.clone() }).unwrap()
+}
+
+fn index_of(file: &[u8]) -> Result<Indexed, NotIndexed> {
+    Preparer::new(Limits::default()).index(file)
+}
+
+fn prepared(source: Source<'_>, pipeline: &Pipeline, sample_id: u64) -> Vec<u8> {
+    let mut out = vec![0; pipeline.output().bytes()];
+    Preparer::new(Limits::default())
+        .prepare(source, pipeline, Draw { seed: 3, epoch: 1, sample_id }, &mut out)
+        .unwrap();
+    out
+}
+
+/// Layouts whose files can be entered in between.
+const ENTERED: [Layout; 6] =
+    [Layout::Gray, Layout::Yuv444, Layout::Yuv422, Layout::Yuv420, Layout::Yuv440, Layout::Rgb];
+
+#[test]
+fn a_progressive_file_becomes_a_sequential_one_of_the_same_pixels() {
+    let stages = vec![Stage::RandomCrop { size: 50, padding: 0 }, Stage::RandomHorizontalFlip { p: 0.5 }];
+    let pipeline = Pipeline { exif_orientation: true, stages };
+    for layout in ENTERED {
+        for orientation in [None, Some(6)] {
+            let options = JpegOptions { progressive: true, orientation, ..JpegOptions::default() };
+            let file = file(layout, &options, (131, 97));
+            let indexed = index_of(&file).unwrap_or_else(|why| panic!("{layout:?}: {why}"));
+            let transcoded = indexed.transcoded.expect("another file");
+            assert!(Preparer::new(Limits::default()).inspect(&transcoded) == crate::inspect::Verdict::Intact);
+            assert_eq!(crate::jpeg::exif::orientation(&transcoded), orientation.unwrap_or(1));
+            let source = Source::Indexed { file: &transcoded, checkpoints: &indexed.checkpoints };
+            for sample_id in 0..20 {
+                let whole = prepared(Source::Encoded(&file), &pipeline, sample_id);
+                assert!(prepared(source, &pipeline, sample_id) == whole, "{layout:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn checkpoints_take_a_small_part_of_their_file() {
+    for (layout, size) in [(Layout::Yuv444, (500, 375)), (Layout::Yuv420, (500, 375)), (Layout::Gray, (333, 17))] {
+        let file = file(layout, &JpegOptions::default(), size);
+        let indexed = index_of(&file).unwrap();
+        assert_eq!(indexed.transcoded, None);
+        let share = indexed.checkpoints.len() as f64 / file.len() as f64;
+        assert!(share <= 1.0 / SHARE as f64, "{layout:?}: {share}");
+        assert!(Checkpoints::from_bytes(&indexed.checkpoints).unwrap().len() > size.1 as usize / 16);
+    }
+    // A file that is all rows keeps one a row, whatever its share.
+    let narrow = file(Layout::Gray, &JpegOptions { quality: 1, ..JpegOptions::default() }, (9, 800));
+    let checkpoints = Checkpoints::from_bytes(&index_of(&narrow).unwrap().checkpoints).unwrap();
+    assert_eq!(checkpoints.len(), 100);
+}
+
+#[test]
+fn what_has_none_says_why() {
+    let options = JpegOptions::default();
+    let of = |layout, options: &JpegOptions| index_of(&file(layout, options, (64, 48))).unwrap_err();
+    assert_eq!(of(Layout::Yuv420, &JpegOptions { arithmetic: true, ..options.clone() }), NotIndexed::Arithmetic);
+    assert_eq!(of(Layout::Cmyk, &options), NotIndexed::FourComponents);
+    assert_eq!(of(Layout::Ycck420, &options), NotIndexed::FourComponents);
+    assert_eq!(of(Layout::Yuv411, &options), NotIndexed::Unusual);
+    assert_eq!(index_of(b"\x89PNG\r\n\x1A\n"), Err(NotIndexed::OtherFormat));
+    assert_eq!(index_of(b""), Err(NotIndexed::OtherFormat));
+    let cut = file(Layout::Yuv420, &options, (64, 48));
+    assert_eq!(index_of(&cut[..cut.len() / 2]), Err(NotIndexed::Unusual));
+}
+
+#[test]
+fn damaged_checkpoints_leave_the_file_alone_to_be_decoded() {
+    let file = file(Layout::Yuv420, &JpegOptions::default(), (131, 97));
+    let good = index_of(&file).unwrap().checkpoints;
+    let pipeline = Pipeline { exif_orientation: false, stages: vec![Stage::CenterCrop { size: 40 }] };
+    let expected = prepared(Source::Encoded(&file), &pipeline, 0);
+    for bad in [&good[..good.len() - 1], &[9; 40], b"", &[&good[..], &[0]].concat()] {
+        assert!(Checkpoints::from_bytes(bad).is_err());
+        assert!(prepared(Source::Indexed { file: &file, checkpoints: bad }, &pipeline, 0) == expected);
+    }
+    // Those of an image of another size, too.
+    let other = index_of(&self::file(Layout::Yuv420, &JpegOptions::default(), (231, 97))).unwrap().checkpoints;
+    assert!(prepared(Source::Indexed { file: &file, checkpoints: &other }, &pipeline, 0) == expected);
+    // More of them than there is memory for.
+    let limits = Limits { memory_bytes: 600, ..Limits::default() };
+    let mut out = vec![0; expected.len()];
+    let dense = Checkpoints::of(&file, 1).unwrap();
+    let source = Source::Indexed { file: &file, checkpoints: &dense.to_bytes() };
+    assert!(dense.len() * 16 > 600);
+    Preparer::new(limits).prepare(source, &pipeline, Draw::default(), &mut out).unwrap();
+    assert!(out == expected);
+}
+
+#[test]
+fn the_longer_side_gets_the_length_asked_for() {
+    let cases = [
+        ((1000, 750), Some(500), (500, 375)),
+        ((750, 1000), Some(500), (375, 500)),
+        ((1001, 3), Some(500), (500, 1)),
+        ((5000, 1), Some(500), (500, 1)),
+        ((700, 501), Some(500), (500, 358)),
+        ((500, 500), Some(500), (500, 500)),
+        ((499, 20), Some(500), (499, 20)),
+        ((4_000_000_000, 3_000_000_000), Some(4), (4, 3)),
+        ((4000, 3000), None, (4000, 3000)),
+    ];
+    for (size, max_side, expected) in cases {
+        assert_eq!(size_within(size, max_side), expected, "{size:?} within {max_side:?}");
+    }
+}
+
+#[test]
+fn a_whole_image_is_appended_as_it_is_stored() {
+    let mut preparer = Preparer::new(Limits::default());
+    let options = JpegOptions { orientation: Some(8), ..JpegOptions::default() };
+    let file = file(Layout::Yuv422, &options, (60, 60));
+    let mut pixels = vec![1, 2, 3];
+    let decoded = preparer.decode(Source::Encoded(&file), None, &mut pixels).unwrap();
+    assert_eq!((decoded.width, decoded.height, decoded.orientation, decoded.was_shrunk), (60, 60, 8, false));
+    let pipeline = Pipeline { exif_orientation: false, stages: vec![Stage::CenterCrop { size: 60 }] };
+    assert!(pixels[..3] == [1, 2, 3] && pixels[3..] == prepared(Source::Encoded(&file), &pipeline, 0));
+    // Shrunk by the resizer of every pipeline.
+    pixels.clear();
+    let decoded = preparer.decode(Source::Encoded(&file), Some(30), &mut pixels).unwrap();
+    assert_eq!((decoded.width, decoded.height, decoded.was_shrunk), (30, 30, true));
+    let pipeline =
+        Pipeline { exif_orientation: false, stages: vec![Stage::Resize { size: 30 }, Stage::CenterCrop { size: 30 }] };
+    assert!(pixels == prepared(Source::Encoded(&file), &pipeline, 0));
+    // What does not decode leaves nothing behind.
+    let before = pixels.clone();
+    assert!(preparer.decode(Source::Encoded(b"no image at all"), None, &mut pixels).is_err() && pixels == before);
+    assert!(preparer.decode(Source::Encoded(&file[..file.len() / 2]), None, &mut pixels).is_err() && pixels == before);
+}

@@ -1,0 +1,201 @@
+//! Images of three planes, as CIFAR's files have them: read by rectangles like others, or cut straight into a sample's row.
+//!
+//! Cutting interleaves the planes, mirrors and surrounds by zeros in one pass. Sixteen pixels that lie side by side in the output come from
+//! sixteen neighbours of each plane, in every row by the same rearrangement: one table per sixteen columns ([`Columns`]) says which
+//! neighbour each of the 48 bytes is, if any, and the vector code (`x86`, `neon`) applies it row by row.
+
+#[cfg(target_arch = "aarch64")]
+mod neon;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use crate::error::PixelError;
+use crate::geometry::Window;
+use crate::jpeg::baseline::Level;
+use crate::rows::{Band, Rect, Rows, Sink};
+
+/// Pixels that are rearranged at a time.
+const LANES: usize = 16;
+/// A place in a table that no neighbour has: the byte is 0.
+const NONE: u8 = 0x80;
+/// For each sixteen bytes of sixteen pixels and each plane: which pixel a byte is of, or [`NONE`] where it is of another plane.
+const INTERLEAVE: [[[u8; LANES]; 3]; 3] = {
+    let mut tables = [[[NONE; LANES]; 3]; 3];
+    let mut at = 0;
+    while at < 3 * LANES {
+        tables[at / LANES][at % 3][at % LANES] = (at / 3) as u8;
+        at += 1;
+    }
+    tables
+};
+
+/// An image of three planes in memory.
+pub(crate) struct Planes<'a> {
+    width: u32,
+    height: u32,
+    planes: [&'a [u8]; 3],
+    row: &'a mut Vec<u8>,
+    level: Level,
+}
+
+impl<'a> Planes<'a> {
+    /// Errors where the bytes are not those of three planes of this size.
+    pub fn new(
+        (width, height): (u32, u32),
+        bytes: &'a [u8],
+        row: &'a mut Vec<u8>,
+        level: Level,
+    ) -> Result<Self, PixelError> {
+        let expected = u128::from(width) * u128::from(height) * 3;
+        if bytes.is_empty() {
+            return Err(PixelError::Empty);
+        }
+        let message = || format!("{} bytes are not three planes of {width}x{height}", bytes.len());
+        match (bytes.len() as u128).cmp(&expected) {
+            Ordering::Less => Err(PixelError::Truncated { message: message() }),
+            Ordering::Greater => Err(PixelError::Malformed { message: message() }),
+            Ordering::Equal => {
+                let (red, rest) = bytes.split_at(bytes.len() / 3);
+                let (green, blue) = rest.split_at(bytes.len() / 3);
+                Ok(Self { width, height, planes: [red, green, blue], row, level })
+            }
+        }
+    }
+}
+
+impl Rows for Planes<'_> {
+    fn size(&self) -> (u32, u32) {
+        (self.width, self.height)
+    }
+
+    fn read(&mut self, rect: Rect, sink: Sink<'_>) -> Result<(), PixelError> {
+        let columns = rect.width as usize;
+        self.row.resize(columns * 3, 0);
+        for y in 0..rect.height {
+            let start = (rect.y + y) as usize * self.width as usize + rect.x as usize;
+            let [red, green, blue] = self.planes.map(|plane| &plane[start..][..columns]);
+            for (pixel, ((&red, &green), &blue)) in self.row.chunks_exact_mut(3).zip(red.iter().zip(green).zip(blue)) {
+                pixel.copy_from_slice(&[red, green, blue]);
+            }
+            sink(Band { y, rows: 1, columns: rect.width, left: 0, pixels: self.row })?;
+        }
+        Ok(())
+    }
+
+    fn cut_directly(&mut self, window: Window, flip: bool, out: &mut [u8]) -> bool {
+        cut(self.level, &self.planes, (self.width, self.height), window, flip, out);
+        true
+    }
+}
+
+/// Writes the pixels of a window, mirrored where asked; those out of the image are zero.
+fn cut(level: Level, planes: &[&[u8]; 3], size: (u32, u32), window: Window, flip: bool, out: &mut [u8]) {
+    let (across, down) = (window.width as usize, window.height as usize);
+    assert_eq!(out.len(), across * down * 3, "the window fits the output");
+    let rows = within(window.y, down, size.1);
+    if rows.is_empty() || within(window.x, across, size.0).is_empty() {
+        return out.fill(0);
+    }
+    out[..rows.start * across * 3].fill(0);
+    out[rows.end * across * 3..].fill(0);
+    let top = (window.y + rows.start as i64) as usize;
+    let width = size.0 as usize;
+    let visible = Visible {
+        planes: planes.map(|plane| &plane[top * width..(top + rows.len()) * width]),
+        width,
+        left: window.x,
+        across,
+        flip,
+    };
+    let out = &mut out[rows.start * across * 3..rows.end * across * 3];
+    if width < LANES || across < LANES {
+        return visible.by_pixels(out);
+    }
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a processor of either level has SSE4.1, and so SSSE3.
+        Level::Avx2(_) | Level::Sse41(_) => unsafe { x86::cut(&visible, out) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: every processor of this architecture's targets has NEON.
+        Level::Base => unsafe { neon::cut(&visible, out) },
+        #[cfg(not(target_arch = "aarch64"))]
+        Level::Base => visible.by_pixels(out),
+    }
+}
+
+/// Which of `length` places from `start` on lie in 0..`limit`, counted from the first of them.
+fn within(start: i64, length: usize, limit: u32) -> Range<usize> {
+    // Windows are at most some hundred thousand pixels wide and away: see the limits of pipelines.
+    let place = |at: i64| (at - start).clamp(0, length as i64) as usize;
+    place(0)..place(i64::from(limit))
+}
+
+/// The rows of a window that lie within the image.
+struct Visible<'a> {
+    /// Whole rows of the image, `width` pixels each.
+    planes: [&'a [u8]; 3],
+    width: usize,
+    /// Column of the window's left edge.
+    left: i64,
+    /// Columns of the window.
+    across: usize,
+    flip: bool,
+}
+
+/// How sixteen columns of the output come about, in every row.
+struct Columns {
+    /// First byte of them in a row of the output.
+    out: usize,
+    /// First of sixteen columns of the image that hold all that is visible of them.
+    from: usize,
+    /// For each of the sixteen the column it shows, counted from `from`, or [`NONE`].
+    shown: [u8; LANES],
+}
+
+impl Visible<'_> {
+    /// All columns of the output; the last sixteen may overlap with those before them.
+    fn columns(&self) -> impl Iterator<Item = Columns> {
+        let last = self.across - LANES;
+        (0..self.across).step_by(LANES).map(move |start| self.columns_from(start.min(last)))
+    }
+
+    fn columns_from(&self, start: usize) -> Columns {
+        let first = if self.flip { self.across - LANES - start } else { start };
+        // The columns of the image that the sixteen show, if it has them.
+        let left = self.left + first as i64;
+        let from = left.clamp(0, (self.width - LANES) as i64);
+        // Those within the image lie between `from` and 15 further: `from` is `left`, or as near to it as can be.
+        let mut shown = [NONE; LANES];
+        for (lane, shown) in shown.iter_mut().enumerate() {
+            let column = left + if self.flip { LANES - 1 - lane } else { lane } as i64;
+            if (0..self.width as i64).contains(&column) {
+                *shown = (column - from) as u8;
+            }
+        }
+        Columns { out: start * 3, from: from as usize, shown }
+    }
+
+    fn by_pixels(&self, out: &mut [u8]) {
+        let columns = within(self.left, self.across, self.width as u32);
+        let from = (self.left + columns.start as i64).max(0) as usize;
+        let shown = if self.flip { self.across - columns.end..self.across - columns.start } else { columns };
+        for (y, row) in out.chunks_exact_mut(self.across * 3).enumerate() {
+            row[..shown.start * 3].fill(0);
+            row[shown.end * 3..].fill(0);
+            let (pixels, _) = row[shown.start * 3..shown.end * 3].as_chunks_mut::<3>();
+            let [red, green, blue] = self.planes.map(|plane| &plane[y * self.width + from..][..pixels.len()]);
+            let colors = red.iter().zip(green).zip(blue).map(|((&red, &green), &blue)| [red, green, blue]);
+            if self.flip {
+                pixels.iter_mut().rev().zip(colors).for_each(|(pixel, color)| *pixel = color);
+            } else {
+                pixels.iter_mut().zip(colors).for_each(|(pixel, color)| *pixel = color);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Images that lie uncompressed in a file: a rectangle costs the rows that it touches, read band by band into a buffer that stays in
+//! a core's cache. Rows are checked in groups, each by its CRC32C, so that what is read is checked and nothing else need be read.
+
+use std::fmt;
+use std::io;
+
+use crate::error::PixelError;
+use crate::rows::{Band, Rect, Rows, Sink};
+use crate::source::Limits;
+
+/// Bytes that a band of rows aims at, so that it stays in a core's cache.
+const BAND_BYTES: u64 = 128 << 10;
+/// Bytes of a checksum.
+const CHECKSUM_BYTES: usize = 4;
+
+/// Something that bytes can be read from at any place, by many threads at once.
+pub trait ReadAt: Send + Sync {
+    /// Fills `out` from `offset` on. Bytes past the end are an error.
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+}
+
+/// An image of 8-bit RGB that lies in a file row by row, without gaps.
+#[derive(Clone, Copy)]
+pub struct RawImage<'a> {
+    /// Columns.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+    /// EXIF orientation of what is stored, 1 to 8; 1 is upright.
+    pub orientation: u8,
+    /// Whether it was larger before it was stored.
+    pub was_shrunk: bool,
+    /// Where it lies.
+    pub file: &'a dyn ReadAt,
+    /// The first byte of its first row.
+    pub offset: u64,
+    /// Rows that share a checksum; the last ones may be fewer.
+    pub group_rows: u32,
+    /// CRC32C of each group, 4 bytes with the lowest first.
+    pub checksums: &'a [u8],
+}
+
+impl RawImage<'_> {
+    /// The CRC32C of each group of rows, as [`checksums`](Self::checksums) has them.
+    ///
+    /// # Panics
+    /// When `width` or `group_rows` is zero.
+    pub fn checksums_of(pixels: &[u8], width: u32, group_rows: u32) -> Vec<u8> {
+        let group = width as usize * 3 * group_rows as usize;
+        pixels.chunks(group).flat_map(|group| crc32c::crc32c(group).to_le_bytes()).collect()
+    }
+}
+
+impl fmt::Debug for RawImage<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { width, height, orientation, offset, .. } = self;
+        write!(f, "RawImage {{ {width}x{height}, orientation {orientation}, at byte {offset} }}")
+    }
+}
+
+/// The pixels of such an image.
+pub(crate) struct RawRows<'a> {
+    image: RawImage<'a>,
+    limits: Limits,
+    band: &'a mut Vec<u8>,
+}
+
+impl<'a> RawRows<'a> {
+    /// Errors where what is said of the image cannot be.
+    pub fn new(image: RawImage<'a>, limits: Limits, band: &'a mut Vec<u8>) -> Result<Self, PixelError> {
+        let RawImage { width, height, orientation, offset, group_rows, checksums, .. } = image;
+        let bytes = (u64::from(width) * u64::from(height)).checked_mul(3);
+        let ends = bytes.and_then(|bytes| offset.checked_add(bytes)).is_some();
+        let is_image = width > 0 && height > 0 && ends && (1..=8).contains(&orientation);
+        if !is_image || group_rows == 0 || checksums.len() / CHECKSUM_BYTES != height.div_ceil(group_rows) as usize {
+            let message = format!("{image:?} with {} bytes of checksums of {group_rows} rows each", checksums.len());
+            return Err(PixelError::Malformed { message });
+        }
+        // So that no group has more bytes than the image.
+        let image = RawImage { group_rows: group_rows.min(height), ..image };
+        Ok(Self { image, limits, band })
+    }
+
+    /// Reads whole groups and checks them.
+    fn fetch(&mut self, first_group: u32, groups: u32) -> Result<(), PixelError> {
+        let RawImage { width, height, file, offset, group_rows, checksums, .. } = self.image;
+        let row_bytes = u64::from(width) * 3;
+        let first_row = first_group * group_rows;
+        let rows = u64::from(groups).saturating_mul(group_rows.into()).min((height - first_row).into());
+        let band = self.limits.resize(self.band, rows * row_bytes)?;
+        file.read_at(offset + u64::from(first_row) * row_bytes, band)
+            .map_err(|error| PixelError::Io { message: error.to_string() })?;
+        let group_bytes = (row_bytes * u64::from(group_rows)) as usize;
+        let stored = checksums.as_chunks::<CHECKSUM_BYTES>().0[first_group as usize..].iter();
+        for (number, (group, stored)) in (first_group..).zip(band.chunks(group_bytes).zip(stored)) {
+            let (stored, computed) = (u32::from_le_bytes(*stored), crc32c::crc32c(group));
+            if stored != computed {
+                let first = number * group_rows;
+                return Err(PixelError::Checksum {
+                    message: format!("rows from {first} on: {stored:08x} is stored, {computed:08x} computed"),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Rows for RawRows<'_> {
+    fn size(&self) -> (u32, u32) {
+        (self.image.width, self.image.height)
+    }
+
+    fn read(&mut self, rect: Rect, sink: Sink<'_>) -> Result<(), PixelError> {
+        let RawImage { width, group_rows, .. } = self.image;
+        let group_bytes = u64::from(width) * 3 * u64::from(group_rows);
+        let at_once = (BAND_BYTES / group_bytes).max(1) as u32;
+        let end = rect.y + rect.height;
+        let last = (end - 1) / group_rows;
+        let mut group = rect.y / group_rows;
+        while group <= last {
+            let groups = at_once.min(last - group + 1);
+            self.fetch(group, groups)?;
+            let read_from = group * group_rows;
+            let from = rect.y.max(read_from);
+            let to = u64::from(end).min(u64::from(read_from) + u64::from(groups) * u64::from(group_rows)) as u32;
+            let row_bytes = width as usize * 3;
+            let pixels = &self.band[(from - read_from) as usize * row_bytes..(to - read_from) as usize * row_bytes];
+            sink(Band { y: from - rect.y, rows: to - from, columns: width, left: rect.x, pixels })?;
+            group += groups;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "raw_tests.rs"]
+mod tests;
