@@ -156,6 +156,8 @@ fn the_form_of_samples_is_chosen_and_said() {
     assert!(said.contains("shrunk when it was packed"), "{said}");
     let message = fail(folder, "pack photos p.ddlp --force --max-side 64");
     assert!(message.contains("--format raw"), "{message}");
+    let message = fail(folder, "pack photos p.ddlp --force --format raw --jpeg kept");
+    assert!(message.contains("--jpeg"), "{message}");
 }
 
 #[test]
