@@ -1,11 +1,13 @@
 //! `ddlp inspect`: what is in a dataset.
 
+mod sample;
+
 use crate::{Ending, output, text};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use ddlp_dataset::Dataset;
-use ddlp_dataset::pack::{IndexRecord, Pack, StoredForm, StoredVerdict, Survey};
-use ddlp_pixels::{ImageInfo, Limits, Preparer, Source};
+use ddlp_dataset::pack::{Pack, StoredVerdict, Survey};
+use sample::DescribedSample;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -44,7 +46,7 @@ pub fn inspect(args: &InspectArgs) -> anyhow::Result<Ending> {
     };
     let shown = match &args.sample {
         Some(sample) => {
-            let described = describe_sample(&*dataset, pack.as_ref(), find(&*dataset, sample)?)?;
+            let described = DescribedSample::new(&*dataset, pack.as_ref(), find(&*dataset, sample)?)?;
             if args.json { to_json(&described)? } else { described.to_text() }
         }
         None => {
@@ -259,180 +261,5 @@ fn verdict_text(verdict: StoredVerdict) -> String {
         StoredVerdict::Intact => "intact".to_string(),
         StoredVerdict::Repaired => "repaired".to_string(),
         StoredVerdict::Rejected(reason) => format!("rejected: {reason}"),
-    }
-}
-
-/// A sample.
-#[derive(Serialize)]
-struct DescribedSample {
-    sample: u64,
-    name: String,
-    label: u32,
-    class: String,
-    file: PathBuf,
-    offset: u64,
-    length: u64,
-    record: Option<RecordPart>,
-    /// What the image says of itself.
-    image: Option<ImagePart>,
-    /// Why it cannot be read.
-    problem: Option<String>,
-}
-
-/// What only a pack's index has.
-#[derive(Serialize)]
-struct RecordPart {
-    crc32c: String,
-    width: u32,
-    height: u32,
-    form: &'static str,
-    /// Bytes of its checkpoints or checksums.
-    detail_bytes: u32,
-    /// EXIF orientation of its pixels, where those are stored.
-    orientation: u8,
-    /// Whether the source's image was larger.
-    was_shrunk: bool,
-    /// Its bytes are not those of the source: it was repaired.
-    is_rewritten: bool,
-    verdict: String,
-}
-
-#[derive(Serialize)]
-struct ImagePart {
-    format: String,
-    width: u32,
-    height: u32,
-    components: u32,
-    orientation: u8,
-    subsampling: Option<&'static str>,
-    progressive: Option<bool>,
-    restart_interval: Option<u32>,
-}
-
-impl From<IndexRecord> for RecordPart {
-    fn from(record: IndexRecord) -> Self {
-        Self {
-            crc32c: format!("{:08x}", record.crc32c),
-            width: record.width,
-            height: record.height,
-            form: match record.form {
-                StoredForm::Kept => "kept",
-                StoredForm::Planar => "planar",
-                StoredForm::Indexed => "indexed",
-                StoredForm::Raw => "raw",
-                _ => "another",
-            },
-            detail_bytes: record.detail_length,
-            orientation: record.orientation,
-            was_shrunk: record.was_shrunk,
-            is_rewritten: record.verdict == StoredVerdict::Repaired,
-            verdict: verdict_text(record.verdict),
-        }
-    }
-}
-
-impl From<ImageInfo> for ImagePart {
-    fn from(info: ImageInfo) -> Self {
-        let jpeg = info.jpeg.as_ref();
-        Self {
-            format: info.format.name().to_string(),
-            width: info.width,
-            height: info.height,
-            components: info.components,
-            orientation: info.orientation,
-            subsampling: jpeg.and_then(|jpeg| jpeg.subsampling()),
-            progressive: jpeg.map(|jpeg| jpeg.progressive),
-            restart_interval: jpeg.map(|jpeg| jpeg.restart_interval),
-        }
-    }
-}
-
-fn describe_sample(dataset: &dyn Dataset, pack: Option<&Pack>, index: u64) -> anyhow::Result<DescribedSample> {
-    let record = pack.map(|pack| pack.record(index)).transpose()?;
-    let label = dataset.label(index);
-    let location = dataset.location(index);
-    let mut bytes = Vec::new();
-    let (image, problem) = match dataset.sample(index, &mut bytes) {
-        Ok(Source::Encoded(file) | Source::Indexed { file, .. }) => match Preparer::new(Limits::default()).info(file) {
-            Ok(info) => (Some(info.into()), None),
-            Err(error) => (None, Some(error.to_string())),
-        },
-        Ok(_) => (None, None),
-        Err(error) => (None, Some(format!("{:#}", anyhow::Error::from(error)))),
-    };
-    Ok(DescribedSample {
-        sample: index,
-        name: dataset.name(index),
-        label,
-        class: dataset.classes().get(label as usize).cloned().unwrap_or_default(),
-        file: location.file,
-        offset: location.offset,
-        length: location.length,
-        record: record.map(RecordPart::from),
-        image,
-        problem,
-    })
-}
-
-impl DescribedSample {
-    fn to_text(&self) -> String {
-        let mut out = String::new();
-        let _ = writeln!(out, "sample {}: {}", self.sample, text::printable(&self.name));
-        row(&mut out, "class", &format!("{} (label {})", text::printable(&self.class), self.label));
-        let place =
-            format!("{}, {} bytes at {}", self.file.display(), text::count(self.length), text::count(self.offset));
-        row(&mut out, "place", &place);
-        if let Some(record) = &self.record {
-            row(&mut out, "verdict", &record.verdict);
-            row(&mut out, "form", &record.form_text());
-            row(&mut out, "crc32c", &record.crc32c);
-        }
-        if let Some(image) = &self.image {
-            row(&mut out, "image", &image.to_text());
-        }
-        if let Some(problem) = &self.problem {
-            row(&mut out, "problem", &text::printable(problem));
-        }
-        out
-    }
-}
-
-impl RecordPart {
-    fn form_text(&self) -> String {
-        let mut said = format!("{}, {} × {} pixels", self.form, self.width, self.height);
-        if self.is_rewritten {
-            said.push_str(", repaired when it was packed");
-        }
-        if self.was_shrunk {
-            said.push_str(", shrunk when it was packed");
-        }
-        if self.orientation > 1 {
-            let _ = write!(said, ", EXIF orientation {}", self.orientation);
-        }
-        if self.detail_bytes > 0 {
-            let what = if self.form == "indexed" { "checkpoints" } else { "checksums" };
-            let bytes = text::bytes(self.detail_bytes.into());
-            let _ = write!(said, ", {bytes} of {what}");
-        }
-        said
-    }
-}
-
-impl ImagePart {
-    fn to_text(&self) -> String {
-        let mut text = format!("{}, {} × {}, {} components", self.format, self.width, self.height, self.components);
-        if let Some(subsampling) = self.subsampling {
-            let _ = write!(text, ", {subsampling}");
-        }
-        if self.progressive == Some(true) {
-            text.push_str(", progressive");
-        }
-        if let Some(interval) = self.restart_interval.filter(|interval| *interval > 0) {
-            let _ = write!(text, ", a restart marker every {interval} MCUs");
-        }
-        if self.orientation > 1 {
-            let _ = write!(text, ", EXIF orientation {}", self.orientation);
-        }
-        text
     }
 }

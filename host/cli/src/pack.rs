@@ -38,9 +38,9 @@ pub struct PackArgs {
     /// Store samples encoded as they are, or their pixels (8-bit RGB)
     #[arg(long, value_enum, default_value_t = Format::Encoded)]
     format: Format,
-    /// Store JPEGs with checkpoints, or as their files alone
-    #[arg(long, value_enum, value_name = "FORM", default_value_t = Jpeg::Indexed)]
-    jpeg: Jpeg,
+    /// Store JPEGs with checkpoints, or as their files alone [default: indexed]
+    #[arg(long, value_enum, value_name = "FORM")]
+    jpeg: Option<Jpeg>,
     /// With --format raw: shrink larger images until their longer side has N pixels
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_535))]
     max_side: Option<u32>,
@@ -76,10 +76,11 @@ enum Jpeg {
 impl PackArgs {
     fn format(&self) -> anyhow::Result<PackFormat> {
         Ok(match (self.format, self.jpeg) {
-            (Format::Raw, _) => PackFormat::Raw { max_side: self.max_side },
+            (Format::Raw, Some(_)) => bail!("--jpeg says how files are stored, and --format raw stores none"),
+            (Format::Raw, None) => PackFormat::Raw { max_side: self.max_side },
             _ if self.max_side.is_some() => bail!("--max-side shrinks pixels: it needs --format raw"),
-            (Format::Encoded, Jpeg::Kept) => PackFormat::Encoded { jpeg: JpegForm::Kept },
-            (Format::Encoded, Jpeg::Indexed) => PackFormat::Encoded { jpeg: JpegForm::Indexed },
+            (Format::Encoded, Some(Jpeg::Kept)) => PackFormat::Encoded { jpeg: JpegForm::Kept },
+            (Format::Encoded, Some(Jpeg::Indexed) | None) => PackFormat::Encoded { jpeg: JpegForm::Indexed },
         })
     }
 }

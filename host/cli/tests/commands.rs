@@ -143,7 +143,7 @@ fn the_form_of_samples_is_chosen_and_said() {
     let home = photos(0);
     let folder = home.path();
     let said = succeed(folder, "pack photos p.ddlp");
-    assert!(said.contains("24  indexed: ") && said.contains("× of the source's"), "{said}");
+    assert!(said.contains("23  indexed: ") && said.contains("1  rewritten into one scan and indexed: "), "{said}");
     let said = succeed(folder, "pack photos p.ddlp --jpeg kept --force");
     assert!(!said.contains("indexed"), "{said}");
     assert!(succeed(folder, "inspect p.ddlp").contains("24 whole, 0 indexed"));
@@ -156,6 +156,8 @@ fn the_form_of_samples_is_chosen_and_said() {
     assert!(said.contains("shrunk when it was packed"), "{said}");
     let message = fail(folder, "pack photos p.ddlp --force --max-side 64");
     assert!(message.contains("--format raw"), "{message}");
+    let message = fail(folder, "pack photos p.ddlp --force --format raw --jpeg kept");
+    assert!(message.contains("--jpeg"), "{message}");
 }
 
 #[test]

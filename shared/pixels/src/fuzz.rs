@@ -18,8 +18,8 @@ pub const LIMITS: Limits = Limits { pixels: 1 << 20, scans: 20, memory_bytes: 16
 pub fn decode(bytes: &[u8]) {
     let mut preparer = Preparer::new(LIMITS);
     let described = preparer.info(bytes);
-    let verdict = preparer.inspect(bytes);
-    if let Verdict::Repaired { bytes, .. } = &verdict {
+    let verdict_of_whole = preparer.inspect(bytes);
+    if let Verdict::Repaired { bytes, .. } = &verdict_of_whole {
         assert_eq!(preparer.inspect(bytes), Verdict::Intact, "a repaired file is intact");
     }
     let draw = Draw { seed: bytes.len() as u64, epoch: 0, sample_id: u64::from(bytes.last().copied().unwrap_or(0)) };
@@ -43,6 +43,16 @@ pub fn decode(bytes: &[u8]) {
         let outcome = preparer.prepare(source, &pipeline, draw, &mut by_libjpeg);
         assert_eq!(outcome, outcomes[0], "nor whether all of a file was read that is intact");
         assert!(outcome.is_err() || by_libjpeg == outs[0], "nor from the pixels");
+    }
+    if verdict_of_whole == Verdict::Intact
+        && let Ok(indexed) = preparer.index(bytes)
+    {
+        let file = indexed.transcoded.as_deref().unwrap_or(bytes);
+        assert_eq!(preparer.inspect(file), Verdict::Intact, "an intact file stays intact");
+        let source = Source::Indexed { file, checkpoints: &indexed.checkpoints };
+        let outcome = preparer.prepare(source, &pipeline, draw, &mut by_libjpeg);
+        assert_eq!(outcome, outcomes[0], "how a file is stored shows in no outcome");
+        assert!(outcome.is_err() || by_libjpeg == outs[0], "nor in the pixels");
     }
     if outcomes[0].is_ok() {
         assert!(outs[0] == outs[1], "every pixel is written, and from the sample alone");

@@ -217,11 +217,11 @@ pub enum PackError {
         path: PathBuf,
     },
     /// The disk, quota or file size limit is too small.
-    #[error("no space for {}: it needs {needed} bytes and {} are available: free some space or choose another disk", .path.display(), .available.map_or("fewer".to_owned(), |bytes| bytes.to_string()))]
+    #[error("no space for {}: it needs at least {needed} bytes and {} are available: free some space or choose another disk", .path.display(), .available.map_or("fewer".to_owned(), |bytes| bytes.to_string()))]
     NoSpace {
         /// The name.
         path: PathBuf,
-        /// Bytes of the whole pack.
+        /// Bytes of the whole pack, if its samples take what they have in the source.
         needed: u64,
         /// Bytes that the file system has left, where it is what says no.
         available: Option<u64>,
