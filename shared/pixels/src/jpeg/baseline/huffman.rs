@@ -13,7 +13,7 @@ use super::header::HuffmanSpec;
 pub const LOOKUP_BITS: u32 = 11;
 pub const DC_BITS: u32 = 9;
 /// Bits by which a table is indexed that passes over coefficients.
-pub const SKIP_BITS: u32 = 12;
+pub const SKIP_BITS: u32 = 11;
 /// Bits that one look-up takes at most: a value may reach behind those that index the table.
 pub const STEP_BITS: u32 = 18;
 /// Bits of the longest code.
@@ -150,18 +150,18 @@ impl Step {
 impl Found {
     /// A symbol at the beginning of some bits, of which the first `known` are told. `None` where they do not tell enough, or where it takes
     /// more than a look-up may.
-    fn new(kind: Kind, Coded { length, symbol }: Coded, bits: u64, known: u32) -> Option<Self> {
-        let Meaning { advance, size } = kind.meaning(symbol)?;
-        let known = known.checked_sub(length)?;
-        let open = size.saturating_sub(known);
+    #[inline(always)]
+    fn new(Told { code, size, advance }: Told, bits: u64, known: u32) -> Option<Self> {
+        let (code, size) = (u32::from(code), u32::from(size));
+        let (length, open) = (code + size, (code + size).saturating_sub(known));
         // The first bit of a value tells its sign.
-        if length + size > STEP_BITS || (open == size && size > 0) {
+        if code == 0 || code > known || length > STEP_BITS || (open == size && size > 0) {
             return None;
         }
-        let value = extend(first_of(bits, length + size) >> open << open, size) as i16;
+        let value = extend(first_of(bits, length) >> open << open, size) as i16;
         let run = (advance - 1).min(15);
         let step = Step { open_and_run: open as u8 | run << 4, first: value as i8, last: value };
-        Some(Self { length: (length + size) as u8, advance, step })
+        Some(Self { length: length as u8, advance, step })
     }
 
     /// This one and another behind it.
@@ -261,12 +261,12 @@ impl DcTable {
             return Err(NotMine);
         }
         let codes = Codes::new(spec)?;
-        let coded = by_index::<{ 1 << DC_BITS }>(spec);
+        let told = by_index::<{ 1 << DC_BITS }>(Kind::Dc, spec);
         let mut strides = Box::new([Stride::NOTHING; 1 << DC_BITS]);
         let mut steps = Box::new([Step::NOTHING; 1 << DC_BITS]);
         for (index, (stride, step)) in strides.iter_mut().zip(steps.iter_mut()).enumerate() {
             let bits = (index as u64) << (64 - DC_BITS);
-            if let Some(found) = coded[index].and_then(|coded| Found::new(Kind::Dc, coded, bits, DC_BITS)) {
+            if let Some(found) = Found::new(told[index], bits, DC_BITS) {
                 (*stride, *step) = (found.stride(), found.step);
             }
         }
@@ -293,11 +293,11 @@ impl AcTable {
     /// Values of more than `plain_bits` bits are left to [`one`](Self::one).
     pub fn new(spec: &HuffmanSpec<'_>, plain_bits: u32) -> Result<Self, NotMine> {
         let codes = Codes::new(spec)?;
-        let coded = by_index::<{ 1 << LOOKUP_BITS }>(spec);
+        let told = by_index::<{ 1 << LOOKUP_BITS }>(Kind::Ac { plain_bits }, spec);
         let found = |index: usize, before: u8| {
             let known = LOOKUP_BITS.checked_sub(before.into())?;
             let index = (index << before) & ((1 << LOOKUP_BITS) - 1);
-            Found::new(Kind::Ac { plain_bits }, coded[index]?, (index as u64) << (64 - LOOKUP_BITS), known)
+            Found::new(told[index], (index as u64) << (64 - LOOKUP_BITS), known)
         };
         let mut strides = Box::new([Stride::NOTHING; 1 << LOOKUP_BITS]);
         let mut steps = Box::new([Step::NOTHING; 1 << LOOKUP_BITS]);
@@ -319,19 +319,19 @@ impl AcTable {
 
 /// Of each index, how far as many symbols lead as it has the codes of.
 fn skips(spec: &HuffmanSpec<'_>) -> Box<[Stride; 1 << SKIP_BITS]> {
-    let coded = by_index::<{ 1 << SKIP_BITS }>(spec);
+    let told = by_index::<{ 1 << SKIP_BITS }>(Kind::Ac { plain_bits: AC_VALUE_BITS }, spec);
     let mut skips = Box::new([Stride::NOTHING; 1 << SKIP_BITS]);
     for (index, skip) in skips.iter_mut().enumerate() {
         let (mut length, mut advance) = (0, 0);
         while length < SKIP_BITS && advance < AWAY {
-            let Some(next) = coded[(index << length) & ((1 << SKIP_BITS) - 1)] else { break };
-            let Some(meaning) = (Kind::Ac { plain_bits: AC_VALUE_BITS }).meaning(next.symbol) else { break };
-            let behind = length + next.length + meaning.size;
+            let Told { code, size, advance: more } = told[(index << length) & ((1 << SKIP_BITS) - 1)];
+            let behind_code = length + u32::from(code);
+            let behind = behind_code + u32::from(size);
             // Codes have to be among the known bits, and positions in a block.
-            if length + next.length > SKIP_BITS || behind > STEP_BITS || advance + meaning.advance % AWAY >= BEYOND {
+            if code == 0 || behind_code > SKIP_BITS || behind > STEP_BITS || advance + more % AWAY >= BEYOND {
                 break;
             }
-            (length, advance) = (behind, advance + meaning.advance);
+            (length, advance) = (behind, advance + more);
         }
         if length > 0 {
             *skip = Stride(length as u16 | u16::from(advance) << 8);
@@ -340,13 +340,22 @@ fn skips(spec: &HuffmanSpec<'_>) -> Box<[Stride; 1 << SKIP_BITS]> {
     skips
 }
 
+/// What an index tells: bits of a code and of its value, and by how much the position grows. No code has no bits.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    code: u8,
+    size: u8,
+    advance: u8,
+}
+
 /// What code each index begins with, if it holds all of it.
-fn by_index<const INDICES: usize>(spec: &HuffmanSpec<'_>) -> Box<[Option<Coded>; INDICES]> {
-    let mut all = Box::new([None; INDICES]);
-    Codes::each(spec, |code, coded| {
-        let Some(free) = INDICES.ilog2().checked_sub(coded.length) else { return };
+fn by_index<const INDICES: usize>(kind: Kind, spec: &HuffmanSpec<'_>) -> Box<[Told; INDICES]> {
+    let mut all = Box::new([Told::default(); INDICES]);
+    Codes::each(spec, |code, Coded { length, symbol }| {
+        let Some(free) = INDICES.ilog2().checked_sub(length) else { return };
+        let Some(Meaning { advance, size }) = kind.meaning(symbol) else { return };
         let start = (code >> (CODE_BITS - INDICES.ilog2())) as usize;
-        all[start..start + (1 << free)].fill(Some(coded));
+        all[start..start + (1 << free)].fill(Told { code: length as u8, size: size as u8, advance });
     });
     all
 }
