@@ -139,7 +139,8 @@ impl Step {
         self.first.into()
     }
 
-    /// The value of the last coefficient, given the bits from the first of this look-up on, the first of them highest, and how many it takes.
+    /// The value of the last coefficient, given the bits from the first of this look-up on, the first of them highest, and how many
+    /// it takes.
     #[inline(always)]
     pub fn last(&self, bits: u64, length: u64) -> i16 {
         let low = first_of(bits, length as u32) & !(u64::MAX << (self.open_and_run & 15));
