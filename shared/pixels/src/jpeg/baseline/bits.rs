@@ -3,13 +3,13 @@
 use super::NotMine;
 
 /// Bytes of a window and of the room behind it. A power of two, so that a mask keeps every load inside.
-const ROOM: usize = 8 << 10;
-/// More than an MCU takes: six blocks of 64 symbols of at most 26 bits, and what the bit buffer reads ahead.
-const MCU_BYTES: usize = 1280;
-/// Bytes that a window aims at: few, as those behind a rectangle's last MCU are filled in for nothing. What the bit buffer may run
-/// into behind them is an MCU's at most.
-const WINDOW_BYTES: usize = 2 * MCU_BYTES;
-const _: () = assert!(WINDOW_BYTES + CHUNK + 2 * MCU_BYTES <= ROOM);
+const ROOM: usize = 2 << 10;
+/// More than a block takes: 64 symbols of at most 27 bits, and what the bit buffer reads ahead.
+const BLOCK_BYTES: usize = 224;
+/// Bytes that a window aims at: few, as those behind a rectangle's last MCU are filled in for nothing.
+const WINDOW_BYTES: usize = 768;
+/// What the bit buffer may run into behind a segment is a block's bytes at most.
+const _: () = assert!(WINDOW_BYTES + CHUNK + 2 * BLOCK_BYTES <= ROOM);
 /// Bytes that are looked at together for an 0xFF.
 const CHUNK: usize = 32;
 
@@ -93,10 +93,10 @@ impl Window {
         &self.bytes
     }
 
-    /// Sees to it that all bits of an MCU are in the window, as far as the segment has them.
+    /// Sees to it that all bits of a block are in the window, as far as the segment has them.
     #[inline(always)]
     pub fn make_ready(&mut self, scan: &[u8], bits: Bits) -> Result<Bits, NotMine> {
-        if bits.at + MCU_BYTES <= self.filled {
+        if bits.at + BLOCK_BYTES <= self.filled {
             return Ok(bits);
         }
         self.go_on(scan, bits)
@@ -195,7 +195,16 @@ impl Window {
 fn first_ff(chunk: &[u8; CHUNK]) -> Option<usize> {
     // A vector comparison: the position is asked for only where there is one.
     let any = chunk.iter().fold(false, |any, &byte| any | (byte == 0xFF));
-    if any { chunk.iter().position(|&byte| byte == 0xFF) } else { None }
+    if !any {
+        return None;
+    }
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    chunk.as_chunks::<8>().0.iter().enumerate().find_map(|(number, &word)| {
+        let inverse = !u64::from_le_bytes(word);
+        // The lowest zero byte has its highest bit set here, and none below it has.
+        let zeroes = inverse.wrapping_sub(LOW) & !inverse & (LOW << 7);
+        (zeroes != 0).then(|| 8 * number + zeroes.trailing_zeros() as usize / 8)
+    })
 }
 
 impl Bits {
@@ -242,11 +251,5 @@ impl Bits {
     pub fn take(&mut self, count: u64) {
         self.buffer <<= count & 63;
         self.count = self.count.wrapping_sub(count);
-    }
-
-    /// Puts back bits that were taken.
-    #[inline(always)]
-    pub fn put_back(self, bytes: &Bytes, count: u32) -> Self {
-        Self::at(bytes, self.position() - count as usize)
     }
 }

@@ -10,23 +10,23 @@ use super::level::Level;
 use super::output::Output;
 use super::pixels;
 use super::region::{Plane, Region};
-use super::scan::{BLOCK, Coding, Layout, MCU_BLOCKS, ROOM, Scan};
+use super::scan::{Blocks, Coding, Layout, Scan, plain_bits};
 use crate::error::PixelError;
 use crate::rows::{Rect, Rows, Sink};
 
 /// MCUs whose coefficients are read before they are transformed: an even number, since blocks are transformed in pairs.
 const GROUP: u32 = 16;
 /// Tables that are kept for files to come: many have those of the standard's annex K.
-const KEPT_CODINGS: usize = 4;
+const KEPT_CODINGS: usize = 8;
 
 /// What decoding needs, kept from file to file.
 pub struct Decoder {
     level: Level,
-    window: Window,
+    /// For two rows of MCUs at once.
+    windows: [Window; 2],
+    blocks: [Blocks; 2],
     codings: Vec<Kept>,
-    coefficients: Vec<i16>,
-    lasts: Vec<u8>,
-    /// Samples of two rows of MCUs for each component.
+    /// Samples of three rows of MCUs for each component.
     planes: [Vec<u8>; 3],
     pixels: pixels::Scratch,
 }
@@ -41,10 +41,9 @@ impl Decoder {
     pub fn new(level: Level) -> Self {
         Self {
             level,
-            window: Window::default(),
+            windows: Default::default(),
+            blocks: [Blocks::new(GROUP), Blocks::new(GROUP)],
             codings: Vec::new(),
-            coefficients: vec![0; (GROUP as usize * MCU_BLOCKS + ROOM) * BLOCK],
-            lasts: vec![0; GROUP as usize * MCU_BLOCKS],
             planes: Default::default(),
             pixels: pixels::Scratch::default(),
         }
@@ -77,11 +76,13 @@ impl Decoder {
     fn codings(&mut self, components: &[Component<'_>]) -> Result<[usize; 3], NotMine> {
         let mut codings = [0; 3];
         for (number, part) in components.iter().enumerate() {
-            let bytes = [&part.dc.counts, part.dc.symbols, &part.ac.counts, part.ac.symbols].concat();
+            let plain_bits = plain_bits(part.quant);
+            let kind = [plain_bits as u8];
+            let bytes = [&kind[..], &part.dc.counts, part.dc.symbols, &part.ac.counts, part.ac.symbols].concat();
             codings[number] = match self.codings.iter().position(|kept| kept.bytes == bytes) {
                 Some(index) => index,
                 None => {
-                    let coding = Coding { dc: DcTable::new(&part.dc)?, ac: AcTable::new(&part.ac)? };
+                    let coding = Coding { dc: DcTable::new(&part.dc)?, ac: AcTable::new(&part.ac, plain_bits)? };
                     self.keep(Kept { bytes, coding }, &codings[..number])
                 }
             };
@@ -181,7 +182,7 @@ impl BaselineRows<'_> {
     /// Passes over the whole scan and tells where every `every`th MCU of a row begins. Returns the columns and rows of MCUs.
     pub fn walk(&mut self, every: u32, mut visit: impl FnMut(Place, [i32; 3])) -> Result<(u32, u32), NotMine> {
         let (columns, rows) = self.header.mcus();
-        let Decoder { level, window, codings, .. } = &mut *self.decoder;
+        let Decoder { level, windows: [window, _], codings, .. } = &mut *self.decoder;
         let codings = self.codings.map(|index| &codings[index].coding);
         let mut scan = Scan::new(self.header.scan, &self.layout, codings, *level, window);
         scan.follow();
@@ -202,7 +203,7 @@ impl BaselineRows<'_> {
         let header = &self.header;
         let region = Region::new(header, rect);
         let (across, down) = (u32::from(header.sampling.across), u32::from(header.sampling.down));
-        let Decoder { level, window, codings, coefficients, lasts, planes: samples, pixels } = &mut *self.decoder;
+        let Decoder { level, windows: [window, other], blocks, codings, planes: samples, pixels } = &mut *self.decoder;
         let codings = self.codings.map(|index| &codings[index].coding);
         let mut parts: [Part; 3] = std::array::from_fn(|part| {
             let blocks = if part == 0 { (across, down) } else { (1, 1) };
@@ -228,33 +229,54 @@ impl BaselineRows<'_> {
         if self.checkpoints.is_none() {
             (0..region.rows.start).try_for_each(|_| scan.skip(mcus))?;
         }
-        for row in region.rows.clone() {
+        // Rows of MCUs are entered at checkpoints, two at once. Restart markers are followed by one.
+        let mut second = self
+            .checkpoints
+            .filter(|_| !self.layout.restarts())
+            .map(|_| Scan::new(header.scan, &self.layout, codings, *level, other));
+        let enter = |scan: &mut Scan<'_>, row: u32| {
             let mut column = 0;
             if let Some(checkpoint) = self.checkpoints.map(|points| points.before(row, region.columns.start)) {
                 let mcu = u64::from(row) * u64::from(mcus) + u64::from(checkpoint.column);
                 scan.seek(mcu, checkpoint.place, checkpoint.predictors);
                 column = checkpoint.column;
             }
-            scan.skip(region.columns.start - column)?;
-            column = region.columns.start;
+            scan.skip(region.columns.start - column)
+        };
+        let mut row = region.rows.start;
+        while row < region.rows.end {
+            enter(&mut scan, row)?;
+            let mut below = second.as_mut().filter(|_| row + 1 < region.rows.end);
+            if let Some(below) = &mut below {
+                enter(below, row + 1)?;
+            }
+            let rows = row..row + 1 + u32::from(below.is_some());
+            let mut column = region.columns.start;
             while column < region.columns.end {
                 let group = (region.columns.end - column).min(GROUP);
-                scan.read(group, coefficients, lasts)?;
-                let at = (row, column - region.columns.start);
+                match &mut below {
+                    Some(below) => scan.read_two(below, group, blocks)?,
+                    None => scan.read(group, &mut blocks[0])?,
+                }
                 if self.depth >= Depth::Samples {
-                    transform(*level, parts, (coefficients, lasts), group, samples, at)?;
+                    for (row, blocks) in rows.clone().zip(&*blocks) {
+                        transform(*level, parts, blocks, group, samples, (row, column - region.columns.start))?;
+                    }
                 }
                 column += group;
             }
             if self.checkpoints.is_none() {
                 scan.skip(mcus - column)?;
             }
-            for (part, samples) in parts.iter().zip(samples.iter_mut()).skip(1) {
-                part.plane.repeat_edges(samples, row);
+            for row in rows.clone() {
+                for (part, samples) in parts.iter().zip(samples.iter_mut()).skip(1) {
+                    part.plane.repeat_edges(samples, row);
+                }
+                if self.depth == Depth::Pixels {
+                    output.emit(samples, row, sink)?;
+                }
             }
-            if self.depth == Depth::Pixels {
-                output.emit(samples, row, sink)?;
-            }
+            row = rows.end;
         }
         Ok(())
     }
@@ -273,7 +295,7 @@ struct Part {
 fn transform(
     level: Level,
     parts: &[Part],
-    (coefficients, lasts): (&[i16], &[u8]),
+    Blocks { coefficients, lasts }: &Blocks,
     mcus: u32,
     samples: &mut [Vec<u8>; 3],
     (row, column): (u32, u32),

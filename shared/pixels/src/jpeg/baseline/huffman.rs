@@ -1,7 +1,8 @@
 //! Look-up tables of Huffman codes that resolve a code together with the bits of its value, and often two such pairs at once.
 //!
-//! An entry is found by the next bits of a stream. It says in its lowest six bits how many of them it resolves, so that it serves as
-//! the count of a shift itself: what follows in the stream waits for nothing but a load and that shift.
+//! What the next bits of a stream stand for lies in two tables: a small one has how far they lead, in a form that is the count of a shift
+//! itself, so that the next look-up waits for nothing but a load from nearby and that shift; a larger one has the values. The bits of a
+//! value may reach behind those that a table is indexed by, if its sign is among them.
 //!
 //! Codes are canonical (T.81, annex C).
 
@@ -11,22 +12,15 @@ use super::header::HuffmanSpec;
 /// Bits of the stream by which a table of AC coefficients is indexed, and one of DC differences.
 pub const LOOKUP_BITS: u32 = 11;
 pub const DC_BITS: u32 = 9;
-/// Bits of the longest code, and of it with its value.
+/// Bits by which a table is indexed that passes over coefficients.
+pub const SKIP_BITS: u32 = 11;
+/// Bits that one look-up takes at most: a value may reach behind those that index the table.
+pub const STEP_BITS: u32 = 18;
+/// Bits of the longest code.
 const CODE_BITS: u32 = 16;
 /// The largest AC coefficient of an 8-bit encoder has ten bits (T.81, table F.2), the largest DC difference eleven (table F.1).
-const AC_VALUE_BITS: u32 = 10;
+pub const AC_VALUE_BITS: u32 = 10;
 const DC_VALUE_BITS: u8 = 11;
-/// AC coefficients of more bits are resolved one by one, so that their range can be checked: with steps of up to 255, a dequantised
-/// one of six bits is at most 63 × 255.
-const SHORT_VALUE_BITS: u32 = 6;
-
-/// Bits that are passed over by one look-up at most.
-pub const SKIP_BITS: u32 = 18;
-
-/// Added to the position in a block by the end of the block.
-pub const END: u8 = 128;
-/// Added by an entry that resolves nothing.
-const NOT_HERE: u8 = 192;
 
 /// The codes of a table, and the symbol of each.
 #[derive(Clone)]
@@ -66,10 +60,23 @@ impl Codes {
 
     /// The symbol at the beginning of 16 bits.
     fn decode(&self, bits: u32) -> Option<Coded> {
-        let length = (1..=16).find(|&length| bits < self.limits[length])?;
+        // Limits grow with the length. All are looked at, which needs no jump.
+        let length = 1 + self.limits[1..].iter().map(|&limit| usize::from(bits >= limit)).sum::<usize>();
+        if length > 16 {
+            return None;
+        }
         let index = (bits >> (16 - length)) as i32 + self.offsets[length];
         let symbol = *self.symbols.get(usize::try_from(index).ok()?)?;
         Some(Coded { length: length as u32, symbol })
+    }
+
+    /// The one symbol at the beginning of 64 bits, with its value: at most 27 of them. `None` for what is no code or no symbol of an
+    /// 8-bit encoder.
+    fn one(&self, kind: Kind, bits: u64) -> Option<Symbol> {
+        let Coded { length, symbol } = self.decode((bits >> (64 - CODE_BITS)) as u32)?;
+        let Meaning { advance, size } = kind.meaning(symbol)?;
+        let length = length + size;
+        Some(Symbol { length, advance, value: extend(first_of(bits, length), size) })
     }
 
     /// Each symbol with its code, left-aligned in 16 bits.
@@ -85,119 +92,148 @@ impl Codes {
     }
 }
 
-/// An AC coefficient, two of them, one and the end of a block, or the end alone.
+/// What a look-up resolves: a coefficient, two of them, one and the end of a block, or the end alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Found {
+    /// Bits taken of the stream, with their values.
+    length: u8,
+    /// By how much the position in the block grows, [`AWAY`] more at the end of the block.
+    advance: u8,
+    step: Step,
+}
+
+/// The values of a look-up.
 ///
-/// From the lowest: 8 bits for the bits taken; 8 by how much the position in the block grows; 8 by how much it grows up to the first
-/// of two coefficients; 8 unused; two values of 16 bits. An entry that takes no bits has a symbol in the place of the values, if its
-/// code is known: 8 bits for the code's length, 8 for the symbol.
-#[derive(Clone, Copy)]
-pub struct AcEntry(u64);
+/// Its parts are read one by one where they are needed: a core has more ways to load than to shift.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, align(4))]
+pub struct Step {
+    /// In the lower half, how many bits of the last value the table does not know, its lowest. In the upper one, by how much less
+    /// one the position grows up to the first of two coefficients.
+    open_and_run: u8,
+    /// The first of two values.
+    first: i8,
+    /// The last value, or the only one.
+    last: i16,
+}
+const _: () = assert!(size_of::<Step>() == 4);
 
-impl AcEntry {
-    /// `first` and `both`: growth of the position up to the first and to the last coefficient. For one both are the same.
-    fn new(length: u32, first: u8, both: u8, values: [i16; 2]) -> Self {
-        let [one, two] = values.map(|value| u64::from(value as u16));
-        Self(u64::from(length) | u64::from(both) << 8 | u64::from(first) << 16 | one << 32 | two << 48)
-    }
+/// Added to the position where nothing is resolved, so that it is out of any block.
+pub const BEYOND: u8 = 64;
+/// Added to the position by the end of a block, so that what is stored goes elsewhere.
+pub const AWAY: u8 = 128;
 
-    /// Nothing is resolved but a code.
-    fn not_here(known: Option<Coded>) -> Self {
-        let known = known.map_or(0, |known| known.length | u32::from(known.symbol) << 8);
-        Self(u64::from(NOT_HERE) << 8 | u64::from(NOT_HERE) << 16 | u64::from(known) << 32)
-    }
+impl Step {
+    const NOTHING: Self = Self { open_and_run: 0, first: 0, last: 0 };
 
-    /// A symbol at the beginning of 64 bits with its value, as far as it is a baseline symbol.
+    /// By how much less one the position grows up to the first of two coefficients.
     #[inline(always)]
-    fn of(Coded { length, symbol }: Coded, bits: u64) -> Option<Self> {
-        let (run, size) = (symbol >> 4, u32::from(symbol & 15));
-        if size > AC_VALUE_BITS || (size == 0 && run != 0 && run != 15) {
+    pub fn run(&self) -> usize {
+        usize::from(self.open_and_run >> 4)
+    }
+
+    /// The first of two values. Of one it is anything: the last one goes to the same place. At the end of a block alone it is a zero for a
+    /// place that nothing is stored in.
+    #[inline(always)]
+    pub fn first(&self) -> i16 {
+        self.first.into()
+    }
+
+    /// The value of the last coefficient, given the bits from the first of this look-up on, the first of them highest, and how many
+    /// it takes.
+    #[inline(always)]
+    pub fn last(&self, bits: u64, length: u64) -> i16 {
+        let low = first_of(bits, length as u32) & !(u64::MAX << (self.open_and_run & 15));
+        self.last.wrapping_add(low as i16)
+    }
+}
+
+impl Found {
+    /// A symbol at the beginning of some bits, of which the first `known` are told. `None` where they do not tell enough, or where it takes
+    /// more than a look-up may.
+    #[inline(always)]
+    fn new(Told { code, size, advance }: Told, bits: u64, known: u32) -> Option<Self> {
+        let (code, size) = (u32::from(code), u32::from(size));
+        let (length, open) = (code + size, (code + size).saturating_sub(known));
+        // The first bit of a value tells its sign.
+        if code == 0 || code > known || length > STEP_BITS || (open == size && size > 0) {
             return None;
         }
-        let advance = if symbol == 0 { END } else { run + 1 };
-        let value = extend(first_of(bits, length + size), size) as i16;
-        Some(Self::new(length + size, advance, advance, [value, value]))
+        let value = extend(first_of(bits, length) >> open << open, size) as i16;
+        let run = (advance - 1).min(15);
+        let step = Step { open_and_run: open as u8 | run << 4, first: value as i8, last: value };
+        Some(Self { length: length as u8, advance, step })
     }
 
-    /// A number with the count of bits taken in its lowest six bits.
-    #[inline(always)]
-    pub fn raw(self) -> u64 {
-        self.0
+    /// This one and another behind it.
+    fn and(self, other: Self) -> Option<Self> {
+        let (length, advance) = (self.length + other.length, self.advance + other.advance);
+        let fits = u32::from(length) <= STEP_BITS && self.advance + other.advance % AWAY < BEYOND;
+        // All bits of the first value are known, as others are behind them.
+        let open_and_run = (self.step.open_and_run & 0xF0) | (other.step.open_and_run & 15);
+        let step = Step { open_and_run, first: i8::try_from(self.step.last).ok()?, last: other.step.last };
+        fits.then_some(Self { length, advance, step })
     }
 
-    #[inline(always)]
-    pub fn length(self) -> u32 {
-        (self.0 & 63) as u32
-    }
-
-    /// By how much the position in the block grows.
-    #[inline(always)]
-    pub fn advance(self) -> usize {
-        usize::from((self.0 >> 8) as u8)
-    }
-
-    /// Of an entry that takes no bits: its symbol, if its code is known.
-    fn known(self) -> Option<Coded> {
-        let (length, symbol) = ((self.0 >> 32) as u8, (self.0 >> 40) as u8);
-        (self.length() == 0 && length > 0).then_some(Coded { length: length.into(), symbol })
-    }
-
-    /// By how much it grows up to the first coefficient.
-    #[inline(always)]
-    pub fn first_advance(self) -> usize {
-        usize::from((self.0 >> 16) as u8)
-    }
-
-    #[inline(always)]
-    pub fn first_value(self) -> i16 {
-        (self.0 >> 32) as i16
-    }
-
-    #[inline(always)]
-    pub fn last_value(self) -> i16 {
-        (self.0 >> 48) as i16
+    fn stride(self) -> Stride {
+        Stride(u16::from(self.length) | u16::from(self.advance) << 8)
     }
 }
 
-/// The first `length` bits of 64 as a number; 64 of them for none.
-#[inline(always)]
-fn first_of(bits: u64, length: u32) -> u64 {
-    bits.wrapping_shr(64u32.wrapping_sub(length))
+/// What symbols stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Dc,
+    /// With the bits of the largest values that need no look.
+    Ac {
+        plain_bits: u32,
+    },
 }
 
-/// The value that the last `size` of some bits stand for (T.81, figure F.12), 0 for none.
-#[inline(always)]
-fn extend(bits: u64, size: u32) -> i32 {
-    let mask = (1u64 << size) - 1;
-    let bits = bits & mask;
-    let negative = if 2 * bits <= mask { mask } else { 0 };
-    bits as i32 - negative as i32
+/// What a symbol says.
+struct Meaning {
+    /// By how much the position grows.
+    advance: u8,
+    /// Bits of the value.
+    size: u32,
 }
 
-/// As many coefficients as are told by the codes among some bits, without their values: the bits that they take in the lowest eight
-/// bits, above them by how much the position in the block grows.
-#[derive(Clone, Copy)]
-pub struct Skip(u16);
-
-impl Skip {
-    fn new(entries: &[AcEntry; 1 << LOOKUP_BITS], index: usize) -> Self {
-        let (mut length, mut advance) = (0, 0);
-        while length < LOOKUP_BITS && advance < usize::from(END) {
-            let entry = entries[(index << length) & ((1 << LOOKUP_BITS) - 1)];
-            let (seen, taken, more) = match entry.known() {
-                Some(Coded { length, symbol }) if (1..=AC_VALUE_BITS).contains(&u32::from(symbol & 15)) => {
-                    (length, length + u32::from(symbol & 15), usize::from(symbol >> 4) + 1)
-                }
-                _ => (entry.length(), entry.length(), entry.advance()),
-            };
-            // Codes reach behind the known bits, or a position behind what any block has.
-            if taken == 0 || length + seen > LOOKUP_BITS || length + taken > SKIP_BITS || advance + more % 128 > 64 {
-                break;
+impl Kind {
+    /// The meaning of a symbol. `None` for one that is none of an 8-bit encoder, or that needs a look.
+    fn meaning(self, symbol: u8) -> Option<Meaning> {
+        let (run, size) = (symbol >> 4, u32::from(symbol & 15));
+        match self {
+            Kind::Dc => Some(Meaning { advance: 1, size: symbol.into() }),
+            Kind::Ac { .. } if symbol == 0 => Some(Meaning { advance: AWAY, size: 0 }),
+            Kind::Ac { plain_bits } if size <= plain_bits && (size > 0 || run == 15) => {
+                Some(Meaning { advance: run + 1, size })
             }
-            length += taken;
-            advance += more;
+            Kind::Ac { .. } => None,
         }
-        let nothing = Self(u16::from(NOT_HERE) << 8);
-        if length == 0 { nothing } else { Self(length as u16 | (advance as u16) << 8) }
+    }
+}
+
+/// A symbol with its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Symbol {
+    /// Bits that both take.
+    pub length: u32,
+    /// By how much the position grows, [`AWAY`] at the end of a block.
+    pub advance: u8,
+    pub value: i32,
+}
+
+/// How far a look-up leads: the bits that it takes of the stream in the lowest eight bits, above them by how much the position in the block
+/// grows. All that the next look-up waits for, so these tables are small and stay next to the core.
+#[derive(Clone, Copy)]
+pub struct Stride(u16);
+
+impl Stride {
+    const NOTHING: Self = Self((BEYOND as u16) << 8);
+
+    #[inline(always)]
+    pub fn is_nothing(self) -> bool {
+        self.0 as u8 == 0
     }
 
     /// A number with the count of bits taken in its lowest six bits.
@@ -207,102 +243,15 @@ impl Skip {
     }
 
     #[inline(always)]
-    pub fn length(self) -> u32 {
-        u32::from(self.0 & 63)
-    }
-
-    #[inline(always)]
     pub fn advance(self) -> usize {
         usize::from(self.0 >> 8)
     }
 }
 
-/// The codes of AC coefficients.
-pub struct AcTable {
-    pub entries: Box<[AcEntry; 1 << LOOKUP_BITS]>,
-    pub skips: Box<[Skip; 1 << LOOKUP_BITS]>,
-    codes: Codes,
-}
-
-impl AcTable {
-    pub fn new(spec: &HuffmanSpec<'_>) -> Result<Self, NotMine> {
-        let codes = Codes::new(spec)?;
-        let mut single = Box::new([AcEntry::not_here(None); 1 << LOOKUP_BITS]);
-        Codes::each(spec, |code, coded| fill_ac(&mut single, code, coded));
-        let mut entries = single.clone();
-        for (index, entry) in entries.iter_mut().enumerate() {
-            let first = single[index];
-            let length = first.length();
-            // The end of a block is followed by another table's codes.
-            if length == 0 || first.advance() >= usize::from(END) {
-                continue;
-            }
-            let second = single[(index << length) & ((1 << LOOKUP_BITS) - 1)];
-            let both = length + second.length();
-            if second.length() == 0 || both > LOOKUP_BITS {
-                continue;
-            }
-            let advance = first.advance() as u8;
-            let values = [first.first_value(), second.first_value()];
-            *entry = AcEntry::new(both, advance, advance + second.advance() as u8, values);
-        }
-        let mut skips = Box::new([Skip(0); 1 << LOOKUP_BITS]);
-        skips.iter_mut().enumerate().for_each(|(index, skip)| *skip = Skip::new(&entries, index));
-        Ok(Self { entries, skips, codes })
-    }
-
-    /// The one symbol at the beginning of 64 bits, with its value: at most 16 and 10 of them. `entry` is what the table says.
-    /// `None` for what is no code or no baseline symbol.
-    #[inline(always)]
-    pub fn one(&self, entry: AcEntry, bits: u64) -> Option<AcEntry> {
-        match entry.known() {
-            Some(coded) => AcEntry::of(coded, bits),
-            None => self.long(bits),
-        }
-    }
-
-    #[inline(never)]
-    fn long(&self, bits: u64) -> Option<AcEntry> {
-        AcEntry::of(self.codes.decode((bits >> (64 - CODE_BITS)) as u32)?, bits)
-    }
-}
-
-/// The entries that begin with a code.
-fn fill_ac(entries: &mut [AcEntry; 1 << LOOKUP_BITS], code: u32, coded: Coded) {
-    let Some(free) = LOOKUP_BITS.checked_sub(coded.length) else { return };
-    let start = (code >> (CODE_BITS - LOOKUP_BITS)) as usize;
-    let range = &mut entries[start..start + (1 << free)];
-    let size = u32::from(coded.symbol & 15);
-    if size > free || size > SHORT_VALUE_BITS {
-        return range.fill(AcEntry::not_here(Some(coded)));
-    }
-    for (bits, same) in (0..).zip(range.chunks_exact_mut(1 << (free - size))) {
-        // The value's bits behind those of the code, which do not matter any more.
-        let bits = if size == 0 { 0 } else { bits << (64 - coded.length - size) };
-        same.fill(AcEntry::of(coded, bits).unwrap_or(AcEntry::not_here(Some(coded))));
-    }
-}
-
-/// A DC difference: in the lowest eight bits those that it takes, 0 where its code is not resolved; above them those of its value.
-#[derive(Clone, Copy)]
-pub struct DcEntry(u16);
-
-impl DcEntry {
-    #[inline(always)]
-    pub fn length(self) -> u32 {
-        u32::from(self.0 as u8)
-    }
-
-    /// The difference, given the bits from the entry's first on, the first of them highest.
-    #[inline(always)]
-    pub fn difference(self, bits: u64) -> i32 {
-        extend(first_of(bits, self.length()), u32::from(self.0 >> 8))
-    }
-}
-
 /// The codes of DC differences.
 pub struct DcTable {
-    pub entries: Box<[DcEntry; 1 << DC_BITS]>,
+    pub strides: Box<[Stride; 1 << DC_BITS]>,
+    pub steps: Box<[Step; 1 << DC_BITS]>,
     codes: Codes,
 }
 
@@ -313,23 +262,116 @@ impl DcTable {
             return Err(NotMine);
         }
         let codes = Codes::new(spec)?;
-        let mut entries = Box::new([DcEntry(0); 1 << DC_BITS]);
-        Codes::each(spec, |code, coded| {
-            let Some(free) = DC_BITS.checked_sub(coded.length) else { return };
-            let start = (code >> (CODE_BITS - DC_BITS)) as usize;
-            entries[start..start + (1 << free)].fill(dc_entry(coded));
-        });
-        Ok(Self { entries, codes })
+        let told = by_index::<{ 1 << DC_BITS }>(Kind::Dc, spec);
+        let mut strides = Box::new([Stride::NOTHING; 1 << DC_BITS]);
+        let mut steps = Box::new([Step::NOTHING; 1 << DC_BITS]);
+        for (index, (stride, step)) in strides.iter_mut().zip(steps.iter_mut()).enumerate() {
+            let bits = (index as u64) << (64 - DC_BITS);
+            if let Some(found) = Found::new(told[index], bits, DC_BITS) {
+                (*stride, *step) = (found.stride(), found.step);
+            }
+        }
+        Ok(Self { strides, steps, codes })
     }
 
-    /// What is at the beginning of 64 bits. `None` for what is no code.
+    /// What is at the beginning of 64 bits.
     #[cold]
-    pub fn long(&self, bits: u64) -> Option<DcEntry> {
-        self.codes.decode((bits >> (64 - CODE_BITS)) as u32).map(dc_entry)
+    pub fn one(&self, bits: u64) -> Option<Symbol> {
+        self.codes.one(Kind::Dc, bits)
     }
 }
 
-fn dc_entry(coded: Coded) -> DcEntry {
-    let size = u16::from(coded.symbol);
-    DcEntry((coded.length as u16 + size) | (size << 8))
+/// The codes of AC coefficients.
+pub struct AcTable {
+    pub strides: Box<[Stride; 1 << LOOKUP_BITS]>,
+    pub steps: Box<[Step; 1 << LOOKUP_BITS]>,
+    /// Of as many coefficients as are told by the codes among some bits, without their values.
+    pub skips: Box<[Stride; 1 << SKIP_BITS]>,
+    codes: Codes,
+}
+
+impl AcTable {
+    /// Values of more than `plain_bits` bits are left to [`one`](Self::one).
+    pub fn new(spec: &HuffmanSpec<'_>, plain_bits: u32) -> Result<Self, NotMine> {
+        let codes = Codes::new(spec)?;
+        let told = by_index::<{ 1 << LOOKUP_BITS }>(Kind::Ac { plain_bits }, spec);
+        let found = |index: usize, before: u8| {
+            let known = LOOKUP_BITS.checked_sub(before.into())?;
+            let index = (index << before) & ((1 << LOOKUP_BITS) - 1);
+            Found::new(told[index], (index as u64) << (64 - LOOKUP_BITS), known)
+        };
+        let mut strides = Box::new([Stride::NOTHING; 1 << LOOKUP_BITS]);
+        let mut steps = Box::new([Step::NOTHING; 1 << LOOKUP_BITS]);
+        for (index, (stride, step)) in strides.iter_mut().zip(steps.iter_mut()).enumerate() {
+            let Some(first) = found(index, 0) else { continue };
+            // The end of a block is followed by another table's codes.
+            let second = if first.advance < AWAY { found(index, first.length) } else { None };
+            let both = second.and_then(|second| first.and(second)).unwrap_or(first);
+            (*stride, *step) = (both.stride(), both.step);
+        }
+        Ok(Self { strides, steps, skips: skips(spec), codes })
+    }
+
+    /// The one symbol at the beginning of 64 bits, with its value.
+    pub fn one(&self, bits: u64) -> Option<Symbol> {
+        self.codes.one(Kind::Ac { plain_bits: AC_VALUE_BITS }, bits)
+    }
+}
+
+/// Of each index, how far as many symbols lead as it has the codes of.
+fn skips(spec: &HuffmanSpec<'_>) -> Box<[Stride; 1 << SKIP_BITS]> {
+    let told = by_index::<{ 1 << SKIP_BITS }>(Kind::Ac { plain_bits: AC_VALUE_BITS }, spec);
+    let mut skips = Box::new([Stride::NOTHING; 1 << SKIP_BITS]);
+    for (index, skip) in skips.iter_mut().enumerate() {
+        let (mut length, mut advance) = (0, 0);
+        while length < SKIP_BITS && advance < AWAY {
+            let Told { code, size, advance: more } = told[(index << length) & ((1 << SKIP_BITS) - 1)];
+            let behind_code = length + u32::from(code);
+            let behind = behind_code + u32::from(size);
+            // Codes have to be among the known bits, and positions in a block.
+            if code == 0 || behind_code > SKIP_BITS || behind > STEP_BITS || advance + more % AWAY >= BEYOND {
+                break;
+            }
+            (length, advance) = (behind, advance + more);
+        }
+        if length > 0 {
+            *skip = Stride(length as u16 | u16::from(advance) << 8);
+        }
+    }
+    skips
+}
+
+/// What an index tells: bits of a code and of its value, and by how much the position grows. No code has no bits.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    code: u8,
+    size: u8,
+    advance: u8,
+}
+
+/// What code each index begins with, if it holds all of it.
+fn by_index<const INDICES: usize>(kind: Kind, spec: &HuffmanSpec<'_>) -> Box<[Told; INDICES]> {
+    let mut all = Box::new([Told::default(); INDICES]);
+    Codes::each(spec, |code, Coded { length, symbol }| {
+        let Some(free) = INDICES.ilog2().checked_sub(length) else { return };
+        let Some(Meaning { advance, size }) = kind.meaning(symbol) else { return };
+        let start = (code >> (CODE_BITS - INDICES.ilog2())) as usize;
+        all[start..start + (1 << free)].fill(Told { code: length as u8, size: size as u8, advance });
+    });
+    all
+}
+
+/// The first `length` bits of 64 as a number; 64 of them for none.
+#[inline(always)]
+fn first_of(bits: u64, length: u32) -> u64 {
+    bits.wrapping_shr(length.wrapping_neg())
+}
+
+/// The value that the last `size` of some bits stand for (T.81, figure F.12), 0 for none.
+#[inline(always)]
+fn extend(bits: u64, size: u32) -> i32 {
+    let mask = (1i32 << size) - 1;
+    let bits = bits as i32 & mask;
+    let is_negative = size > 0 && bits >> (size - 1) == 0;
+    if is_negative { bits - mask } else { bits }
 }

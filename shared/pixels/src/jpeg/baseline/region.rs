@@ -41,7 +41,7 @@ impl Region {
     }
 }
 
-/// Where the samples of a component lie, those of two rows of MCUs.
+/// Where the samples of a component lie, those of three rows of MCUs: two that are made, and the one above them.
 #[derive(Clone, Copy)]
 pub struct Plane {
     /// Samples from one row to the next.
@@ -58,6 +58,9 @@ pub struct Plane {
 }
 
 impl Plane {
+    /// Rows of MCUs.
+    const ROWS: usize = 3;
+
     /// The plane of a component with `across` × `down` blocks in an MCU and `size` samples in the image.
     pub fn new(region: &Region, (across, down): (u32, u32), size: (u32, u32)) -> Self {
         let left = (region.columns.start * across * 8) as usize;
@@ -74,12 +77,12 @@ impl Plane {
     }
 
     pub fn bytes(&self) -> usize {
-        2 * self.height * self.stride
+        Self::ROWS * self.height * self.stride
     }
 
-    /// Where the image's row of samples begins: rows of MCUs alternate between two halves of the plane.
+    /// Where the image's row of samples begins: rows of MCUs take turns in the parts of the plane.
     pub fn row(&self, y: usize) -> usize {
-        (y / self.height % 2 * self.height + y % self.height) * self.stride + PAD
+        (y / self.height % Self::ROWS * self.height + y % self.height) * self.stride + PAD
     }
 
     /// Samples of a row of the image, of the nearest one for a row out of it; `x` of them may lie before the image's first one.

@@ -4,44 +4,35 @@
 //! would warn about, so that what is skipped is checked as what is read.
 
 use super::NotMine;
-use super::bits::{Bits, Bytes, Place, Window};
-use super::header::{Header, ZIGZAG};
-use super::huffman::{AcEntry, AcTable, DC_BITS, DcTable, END, LOOKUP_BITS, SKIP_BITS};
+use super::bits::{Bits, Place, Window};
+use super::block::{self, BLOCK, ROOM};
+use super::header::Header;
+use super::huffman::{AC_VALUE_BITS, AcTable, DcTable};
 use super::level::Level;
 
 /// Blocks of an MCU at most: four of luma and two of chroma.
 pub const MCU_BLOCKS: usize = 6;
-/// Coefficients of a block.
-pub const BLOCK: usize = 64;
-
-/// Look-ups between two refills: each takes at most [`LOOKUP_BITS`] bits and looks at as many.
-const LOOKUPS: u32 = 56 / LOOKUP_BITS;
-/// Those that pass over coefficients take more.
-const SKIPS: u32 = 56 / SKIP_BITS;
 /// A DC coefficient of an 8-bit encoder is at most 1024 from zero, and half a step more; so far libjpeg's table clamps it right.
 const DEQUANTISED_DC_MAX: u16 = 2047;
 /// Dequantised coefficients stay below this, so that no sum of two of them leaves 16 bits.
 const DEQUANTISED_MAX: u16 = 16383;
+/// AC coefficients of as many bits are in range whatever the step that they are multiplied with.
+const PLAIN_BITS: u32 = 6;
 /// DC predictors are checked once a run: so many MCUs of differences cannot overflow one that has passed.
 const RUN_MAX: u32 = 1 << 16;
 const PREDICTOR_MAX: i32 = 1 << 20;
-
-/// Where a coefficient goes, by the position in the stream behind it. Those out of a block go to the block behind it, which is
-/// cleared before it is read.
-const PLACES: [u8; 256] = {
-    let mut places = [BLOCK as u8; 256];
-    let mut i = 0;
-    while i < 64 {
-        places[i + 1] = ZIGZAG[i];
-        i += 1;
-    }
-    places
-};
 
 /// The tables of a component.
 pub struct Coding {
     pub dc: DcTable,
     pub ac: AcTable,
+}
+
+/// How many bits AC coefficients may have so that none is out of range, or one of few such numbers.
+pub fn plain_bits(quant: &[u8; 64]) -> u32 {
+    let largest = quant[1..].iter().copied().max().unwrap_or(0);
+    let is_plain = |&bits: &u32| ((1 << bits) - 1) * u32::from(largest) <= DEQUANTISED_MAX.into();
+    [AC_VALUE_BITS, 8].into_iter().find(is_plain).unwrap_or(PLAIN_BITS)
 }
 
 /// What a scan is made of.
@@ -55,6 +46,11 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// Whether there are restart markers.
+    pub fn restarts(&self) -> bool {
+        self.restart_interval > 0
+    }
+
     pub fn new(header: &Header<'_>) -> Self {
         let luma = usize::from(header.sampling.across * header.sampling.down);
         let mut blocks = vec![0; luma];
@@ -67,6 +63,22 @@ impl Layout {
         let (across, down) = header.mcus();
         let mcus = u64::from(across) * u64::from(down);
         Self { blocks, limits, restart_interval: header.restart_interval, mcus }
+    }
+}
+
+/// Blocks of MCUs.
+pub struct Blocks {
+    /// Their coefficients by rows, one block behind the other.
+    pub coefficients: Vec<i16>,
+    /// The last position in the stream's order that each uses.
+    pub lasts: Vec<u8>,
+}
+
+impl Blocks {
+    /// Room for so many MCUs.
+    pub fn new(mcus: u32) -> Self {
+        let blocks = mcus as usize * MCU_BLOCKS;
+        Self { coefficients: vec![0; (blocks + ROOM) * BLOCK], lasts: vec![0; blocks] }
     }
 }
 
@@ -84,11 +96,6 @@ pub struct Scan<'s> {
     /// Those up to the next restart marker.
     before_restart: u32,
 }
-
-/// The coefficients of a block in the order of its rows, and what lies behind them: as much as a byte can number.
-type Target<'c> = &'c mut [i16; 256];
-/// Blocks of room that a [`Target`] needs behind the last one.
-pub const ROOM: usize = 3;
 
 impl<'s> Scan<'s> {
     /// Starts at the first MCU.
@@ -129,17 +136,25 @@ impl<'s> Scan<'s> {
 
     /// Passes over MCUs.
     pub fn skip(&mut self, mcus: u32) -> Result<(), NotMine> {
-        self.runs(mcus, |scan, _, run| scan.run::<false>(run, &mut [], &mut []))
+        let mut nowhere = Blocks { coefficients: Vec::new(), lasts: Vec::new() };
+        self.runs(mcus, |scan, _, run| scan.run::<false>(run, &mut nowhere, 0))
     }
 
-    /// Reads MCUs: their blocks one after the other, and of each block the last position of the stream that it uses. There has to
-    /// be [`ROOM`] for more blocks.
-    pub fn read(&mut self, mcus: u32, coefficients: &mut [i16], lasts: &mut [u8]) -> Result<(), NotMine> {
-        let blocks = self.layout.blocks.len();
-        self.runs(mcus, |scan, done, run| {
-            let coefficients = &mut coefficients[done as usize * blocks * BLOCK..];
-            scan.run::<true>(run, coefficients, &mut lasts[done as usize * blocks..])
-        })
+    /// Reads MCUs, as many as there is room for.
+    pub fn read(&mut self, mcus: u32, blocks: &mut Blocks) -> Result<(), NotMine> {
+        self.runs(mcus, |scan, done, run| scan.run::<true>(run, blocks, done))
+    }
+
+    /// Reads as many MCUs from here and from another position, faster than one after the other: what the next look-up of the one
+    /// waits for, the other has time to do. For scans without restart markers.
+    pub fn read_two(&mut self, other: &mut Self, mcus: u32, blocks: &mut [Blocks; 2]) -> Result<(), NotMine> {
+        assert!(self.layout.restart_interval == 0, "restart markers are nothing that two read at once");
+        match self.level {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: an `Avx2` is made only where the processor has AVX2 and BMI2.
+            Level::Avx2(_) => unsafe { self.run_two_bmi2(other, mcus, blocks) },
+            _ => self.run_two(other, mcus, blocks),
+        }
     }
 
     /// Cuts MCUs into runs without a restart marker in between.
@@ -176,56 +191,42 @@ impl<'s> Scan<'s> {
         Ok(())
     }
 
-    fn run<const STORE: bool>(&mut self, mcus: u32, coefficients: &mut [i16], lasts: &mut [u8]) -> Result<(), NotMine> {
+    /// Goes through MCUs, and stores their blocks behind those of `done` MCUs or does not.
+    fn run<const STORE: bool>(&mut self, mcus: u32, blocks: &mut Blocks, done: u32) -> Result<(), NotMine> {
         match self.level {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: an `Avx2` is made only where the processor has AVX2 and BMI2.
-            Level::Avx2(_) => unsafe { self.run_bmi2::<STORE>(mcus, coefficients, lasts) },
-            _ => self.run_with::<STORE>(mcus, coefficients, lasts),
+            Level::Avx2(_) => unsafe { self.run_bmi2::<STORE>(mcus, blocks, done) },
+            _ => self.run_with::<STORE>(mcus, blocks, done),
         }
     }
 
     /// With shifts that leave the flags alone.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2")]
-    fn run_bmi2<const STORE: bool>(
-        &mut self,
-        mcus: u32,
-        coefficients: &mut [i16],
-        lasts: &mut [u8],
-    ) -> Result<(), NotMine> {
-        self.run_with::<STORE>(mcus, coefficients, lasts)
+    fn run_bmi2<const STORE: bool>(&mut self, mcus: u32, blocks: &mut Blocks, done: u32) -> Result<(), NotMine> {
+        self.run_with::<STORE>(mcus, blocks, done)
     }
 
     #[inline(always)]
-    fn run_with<const STORE: bool>(
-        &mut self,
-        mcus: u32,
-        coefficients: &mut [i16],
-        lasts: &mut [u8],
-    ) -> Result<(), NotMine> {
+    fn run_with<const STORE: bool>(&mut self, mcus: u32, blocks: &mut Blocks, done: u32) -> Result<(), NotMine> {
         let (mut bits, mut predictors) = (self.bits, self.predictors);
         let (layout, codings) = (self.layout, self.codings);
-        let mut at = 0;
+        let mut at = done as usize * layout.blocks.len();
         for _ in 0..mcus {
-            bits = self.window.make_ready(self.bytes, bits)?;
-            let bytes = self.window.bytes();
             for &part in &layout.blocks {
+                bits = self.window.make_ready(self.bytes, bits)?;
+                let bytes = self.window.bytes();
                 let part = usize::from(part).min(2);
                 let Coding { dc, ac } = codings[part];
-                predictors[part] += difference(&mut bits, bytes, dc)?;
+                predictors[part] += block::difference(&mut bits, bytes, dc)?;
                 if !STORE {
-                    skip(&mut bits, bytes, ac)?;
+                    block::skip(&mut bits, bytes, ac)?;
                     continue;
                 }
                 let limits = &layout.limits[part];
-                if predictors[part].unsigned_abs() > limits[0].into() {
-                    return Err(NotMine);
-                }
-                let target: Target<'_> = coefficients[at * BLOCK..].first_chunk_mut().ok_or(NotMine)?;
-                target[..BLOCK].fill(0);
-                target[0] = predictors[part] as i16;
-                lasts[at] = read(&mut bits, bytes, ac, limits, target)?;
+                let target = block::start(&mut blocks.coefficients, at, predictors[part], limits)?;
+                blocks.lasts[at] = block::read(&mut bits, bytes, ac, limits, target, 1)?;
                 at += 1;
             }
         }
@@ -233,124 +234,41 @@ impl<'s> Scan<'s> {
         (self.bits, self.predictors) = (bits, predictors);
         Ok(())
     }
-}
 
-/// The difference of a DC coefficient to its predictor.
-#[inline(always)]
-fn difference(bits: &mut Bits, bytes: &Bytes, table: &DcTable) -> Result<i32, NotMine> {
-    bits.refill(bytes);
-    let mut entry = table.entries[bits.peek(DC_BITS) as usize];
-    if entry.length() == 0 {
-        entry = table.long(bits.all()).ok_or(NotMine)?;
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1,bmi2")]
+    fn run_two_bmi2(&mut self, other: &mut Self, mcus: u32, blocks: &mut [Blocks; 2]) -> Result<(), NotMine> {
+        self.run_two(other, mcus, blocks)
     }
-    let difference = entry.difference(bits.all());
-    bits.take(entry.length().into());
-    Ok(difference)
-}
 
-/// The AC coefficients of a block. Returns the last position that is used, 0 where there are none.
-#[inline(always)]
-fn read(
-    bits: &mut Bits,
-    bytes: &Bytes,
-    table: &AcTable,
-    limits: &[u16; 64],
-    target: Target<'_>,
-) -> Result<u8, NotMine> {
-    let mut position = 1;
-    'refills: loop {
-        bits.refill(bytes);
-        for _ in 0..LOOKUPS {
-            let entry = table.entries[bits.peek(LOOKUP_BITS) as usize];
-            store(target, position + entry.first_advance(), entry.first_value());
-            store(target, position + entry.advance(), entry.last_value());
-            bits.take(entry.raw());
-            position += entry.advance();
-            if position >= BLOCK {
-                if entry.length() > 0 && is_end(position) {
-                    return Ok(last(position));
-                }
-                // Nothing was resolved, or the second of two belongs to another block.
-                position -= entry.advance();
-                let one = one(bits, bytes, table, (entry, entry.length()), &mut position)?;
-                if one.advance() < usize::from(END) {
-                    if one.first_value().unsigned_abs() > limits[(position - 1) & 63] {
-                        return Err(NotMine);
-                    }
-                    store(target, position, one.first_value());
-                }
-                if position >= BLOCK {
-                    return Ok(last(position));
-                }
-                continue 'refills;
+    #[inline(always)]
+    fn run_two(&mut self, other: &mut Self, mcus: u32, [mine, others]: &mut [Blocks; 2]) -> Result<(), NotMine> {
+        let (mut bits, mut predictors) = ([self.bits, other.bits], [self.predictors, other.predictors]);
+        let (layout, codings) = (self.layout, self.codings);
+        let mut at = 0;
+        for _ in 0..mcus {
+            for &part in &layout.blocks {
+                bits[0] = self.window.make_ready(self.bytes, bits[0])?;
+                bits[1] = other.window.make_ready(other.bytes, bits[1])?;
+                let bytes = [self.window.bytes(), other.window.bytes()];
+                let part = usize::from(part).min(2);
+                let Coding { dc, ac } = codings[part];
+                predictors[0][part] += block::difference(&mut bits[0], bytes[0], dc)?;
+                predictors[1][part] += block::difference(&mut bits[1], bytes[1], dc)?;
+                let limits = &layout.limits[part];
+                let first = block::start(&mut mine.coefficients, at, predictors[0][part], limits)?;
+                let second = block::start(&mut others.coefficients, at, predictors[1][part], limits)?;
+                let to = block::read_both(&mut bits, bytes, ac, [&mut *first, &mut *second]);
+                mine.lasts[at] = block::read(&mut bits[0], bytes[0], ac, limits, first, to[0])?;
+                others.lasts[at] = block::read(&mut bits[1], bytes[1], ac, limits, second, to[1])?;
+                at += 1;
             }
         }
+        self.window.check(bits[0])?;
+        other.window.check(bits[1])?;
+        ([self.bits, other.bits], [self.predictors, other.predictors]) = (bits, predictors);
+        self.mcu += u64::from(mcus);
+        other.mcu += u64::from(mcus);
+        Ok(())
     }
-}
-
-/// Passes over the AC coefficients of a block.
-#[inline(always)]
-fn skip(bits: &mut Bits, bytes: &Bytes, table: &AcTable) -> Result<(), NotMine> {
-    let mut position = 1;
-    'refills: loop {
-        bits.refill(bytes);
-        for _ in 0..SKIPS {
-            let index = bits.peek(LOOKUP_BITS) as usize;
-            let skip = table.skips[index];
-            bits.take(skip.raw());
-            position += skip.advance();
-            if position >= BLOCK {
-                if skip.length() > 0 && is_end(position) {
-                    return Ok(());
-                }
-                position -= skip.advance();
-                one(bits, bytes, table, (table.entries[index], skip.length()), &mut position)?;
-                if position >= BLOCK {
-                    return Ok(());
-                }
-                continue 'refills;
-            }
-        }
-    }
-}
-
-/// Whether a position behind a look-up is that of a block that ends there: behind its last coefficient, or by a code behind one of
-/// its 63 others.
-#[inline(always)]
-fn is_end(position: usize) -> bool {
-    let end = usize::from(END);
-    (position > end && position < end + BLOCK) || position == BLOCK
-}
-
-/// The last position of a block that is used.
-#[inline(always)]
-fn last(position: usize) -> u8 {
-    (if position == BLOCK { BLOCK - 1 } else { position - usize::from(END) - 1 }) as u8
-}
-
-/// One symbol, after a look-up that took `back` bits in vain. `entry` is what the table has for it.
-#[inline(always)]
-fn one(
-    bits: &mut Bits,
-    bytes: &Bytes,
-    table: &AcTable,
-    (entry, back): (AcEntry, u32),
-    position: &mut usize,
-) -> Result<AcEntry, NotMine> {
-    if back > 0 {
-        *bits = bits.put_back(bytes, back);
-    } else {
-        bits.refill(bytes);
-    }
-    let one = table.one(entry, bits.all()).ok_or(NotMine)?;
-    bits.take(one.raw());
-    *position += one.advance();
-    // A coefficient behind the last one.
-    let is_beyond = *position > BLOCK && one.advance() < usize::from(END);
-    if is_beyond { Err(NotMine) } else { Ok(one) }
-}
-
-#[inline(always)]
-fn store(target: &mut [i16; 256], position: usize, value: i16) {
-    target[usize::from(PLACES[position & 255])] = value;
 }

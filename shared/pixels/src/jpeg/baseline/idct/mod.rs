@@ -11,8 +11,8 @@ mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+use super::block::BLOCK;
 use super::level::Level;
-use super::scan::BLOCK;
 use crate::range;
 
 /// Bits of the constants, and bits kept between the passes (jidctint.c).
