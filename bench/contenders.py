@@ -1,8 +1,9 @@
 """Who runs in bench/side-by-side: our own program, and the peers' scripts in virtual environments of their own."""
-import hashlib
+import json
 import os
 import pathlib
 import subprocess
+import sys
 from dataclasses import dataclass
 
 from measure import complaint
@@ -38,6 +39,23 @@ PEERS = {
         "W3": [[]]}),
     "spdl": ("spdl", "spdl", {"W1": [[]], "W2": [[]]}),
 }
+# Environment: what pip installs, one call after the other. Where a version is named, a later one does not work with the others, or
+# with Debian 12's libraries.
+ENVIRONMENTS = {
+    # PyTurboJPEG 2 wants libjpeg-turbo 3.
+    "light": [["numpy", "pillow", "opencv-python-headless", "simplejpeg", "PyTurboJPEG<2", "kornia-rs"]],
+    "pillowsimd": [["numpy", "pybind11", "setuptools", "wheel"],
+                   ["--no-binary", "pillow-simd", "--no-build-isolation", "--no-deps", "pillow-simd"]],
+    "dali": [["numpy", "nvidia-dali-cuda120"]],
+    "tf": [["tensorflow-cpu"]],
+    "torch": [["numpy", "torch", "torchvision", "webdataset", "mosaicml-streaming"]],
+    "ffcv": [["setuptools<70", "wheel", "pybind11", "numba", "torch", "opencv-python-headless", "pillow", "terminaltables", "fastargs",
+              "assertpy", "tqdm", "psutil", "pytorch_pfn_extras"],
+             ["--no-build-isolation", "--no-deps", "ffcv"]],
+    "spdl": [["numpy", "spdl"]],
+}
+# What is compiled is to use the processor as its authors mean it.
+COMPILERS = {"pillowsimd": {"CC": "cc -mavx2"}, "ffcv": {"CFLAGS": "-O3"}}
 # Those that one small environment holds.
 DEFAULT_PEERS = ["opencv", "turbo", "kornia", "pil"]
 
@@ -76,23 +94,23 @@ def theirs(work, peer, scripts, environments, data, images, cores):
     return rows
 
 
-def install(environment, scripts, environments):
-    """Makes a peer's environment by the scripts' own setup.sh, once for each state of that file. What went wrong, or None."""
-    setup = scripts / "setup.sh"
-    if not setup.is_file():
-        return f"{scripts} has no setup.sh"
-    state = hashlib.sha256(setup.read_bytes()).hexdigest()
-    stamp = environments / environment / "installed-by"
-    if stamp.is_file() and stamp.read_text() == state:
+def install(environment, environments):
+    """Makes a peer's virtual environment, once for each list of packages. What went wrong, or None."""
+    packages, home = ENVIRONMENTS[environment], environments / environment
+    stamp = home / "packages.json"
+    if stamp.is_file() and json.loads(stamp.read_text()) == packages:
         return None
-    log = environments / f"{environment}.log"
     environments.mkdir(parents=True, exist_ok=True)
+    log = environments / f"{environment}.log"
+    commands = [[sys.executable, "-m", "venv", "--clear", home]]
+    commands += [[home / "bin/pip", "install", "--quiet", *words] for words in packages]
     with log.open("wb") as out:
-        done = subprocess.run(["bash", setup, environment], env={**os.environ, "PEERS_HOME": str(environments)},
-                              stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, check=False)
-    if done.returncode != 0:
-        return f"cannot be installed: {complaint(log.read_text(errors='replace'))} (all of it: {log})"
-    stamp.write_text(state)
+        for command in commands:
+            done = subprocess.run(command, env={**os.environ, **COMPILERS.get(environment, {})}, stdin=subprocess.DEVNULL,
+                                  stdout=out, stderr=subprocess.STDOUT, check=False)
+            if done.returncode != 0:
+                return f"cannot be installed: {complaint(log.read_text(errors='replace'))} (all of it: {log})"
+    stamp.write_text(json.dumps(packages))
     return None
 
 

@@ -43,11 +43,11 @@ class Datasets:
             write(path, b"".join(records))
         return made
 
-    def pack(self, source):
-        """A pack of the source."""
-        path = self.home / f"{source.name}-{state(source)}.ddlp"
+    def pack(self, source, name="pack", options=()):
+        """A pack of the source, made with these options of `ddlp pack`; `name` tells it from others."""
+        path = self.home / f"{source.name}-{state(source)}-{name}.ddlp"
         if not path.exists():
-            run([self.ddlp, "pack", source, path])
+            run([self.ddlp, "pack", source, path, *options])
         return path
 
     def for_peers(self, source, is_cifar):

@@ -1,10 +1,12 @@
 """Tests of bench/side-by-side: python3 bench/tests.py"""
 import array
+import importlib.util
 import os
 import pathlib
 import sys
 import tempfile
 import unittest
+from unittest import mock
 import zipfile
 
 sys.dont_write_bytecode = True
@@ -114,17 +116,21 @@ class Data(unittest.TestCase):
 class Peers(unittest.TestCase):
     """The peers' scripts."""
 
+    @unittest.skipIf(importlib.util.find_spec("ensurepip") is None, "this Python makes no virtual environments (no ensurepip)")
     def test_a_failed_installation_says_why_and_is_tried_again(self):
-        with tempfile.TemporaryDirectory() as name:
+        with tempfile.TemporaryDirectory() as name, mock.patch.dict(contenders.ENVIRONMENTS):
             home = pathlib.Path(name)
-            setup = home / "setup.sh"
-            self.assertIn("has no setup.sh", contenders.install("light", home, home / "peers"))
-            setup.write_text("echo 'ERROR: no such package'; echo 'hint: none'; exit 1")
-            self.assertIn("ERROR: no such package (", contenders.install("light", home, home / "peers"))
-            setup.write_text('mkdir -p "$PEERS_HOME/$1"; echo once >>"$PEERS_HOME/$1/log"')
-            for _ in range(2):
-                self.assertIsNone(contenders.install("light", home, home / "peers"))
-            self.assertEqual((home / "peers/light/log").read_text(), "once\n")
+            contenders.ENVIRONMENTS["light"] = [["--no-index", "no-such-package"]]
+            self.assertIn("no-such-package", contenders.install("light", home))
+            contenders.ENVIRONMENTS["light"] = [["--no-index", "--upgrade", "pip"]]
+            self.assertIsNone(contenders.install("light", home))
+            made = home / "light/made-once"
+            made.touch()
+            self.assertIsNone(contenders.install("light", home))
+            self.assertTrue(made.exists())
+
+    def test_every_peer_has_an_environment(self):
+        self.assertEqual({peer[0] for peer in contenders.PEERS.values()}, set(contenders.ENVIRONMENTS))
 
     def test_every_peer_says_what_it_does(self):
         for peer in contenders.PEERS:
