@@ -1,4 +1,4 @@
-//! A pack of any content: opened, surveyed, read, prepared, verified. Once as it is, and once with checksums that fit, as an attacker
+//! A pack of any content: opened, surveyed, read, prepared. Once as it is, and once with checksums that fit, as an attacker
 //! would make them.
 #![no_main]
 

@@ -18,7 +18,7 @@ fn a_small_bench_measures_every_case_with_figures_that_agree() {
     let output = Command::new(program("ddlp"))
         .args(["bench", "dual"])
         .arg(photos.pack())
-        .args(["--samples", "96", "--batch", "8", "--rounds", "1", "--results", "shared", "--json", "-"])
+        .args(["--samples", "480", "--batch", "8", "--rounds", "1", "--results", "shared", "--json", "-"])
         .stdin(Stdio::null())
         .output()
         .expect("the command runs");
@@ -26,7 +26,7 @@ fn a_small_bench_measures_every_case_with_figures_that_agree() {
     assert!(output.status.success(), "{said}");
     let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
     let expected =
-        serde_json::json!({"samples": 96, "batch": 8, "rounds": 1, "is_complete": true, "dataset_samples": 48});
+        serde_json::json!({"samples": 480, "batch": 8, "rounds": 1, "is_complete": true, "dataset_samples": 48});
     for (name, value) in expected.as_object().expect("an object") {
         assert_eq!(&outcome[name], value, "{name}");
     }

@@ -46,6 +46,7 @@ const ODD: [[i16; 4]; 4] = {
 const ROW_SUM_MAX: u16 = 11_700;
 
 /// The last position in a stream's order within the first four rows and columns.
+#[cfg(target_arch = "x86_64")]
 const CORNER_LAST: u8 = 9;
 
 /// Blocks that lie side by side in a component.
