@@ -1,9 +1,9 @@
-//! A pack of any content: opened, surveyed, read, prepared. Once as it is, and once with checksums that fit, as an attacker
+//! A pack of any content: opened, surveyed, read, checked, prepared. Once as it is, and once with checksums that fit, as an attacker
 //! would make them.
 #![no_main]
 
 use ddlp_dataset::Dataset;
-use ddlp_dataset::pack::{Pack, Survey};
+use ddlp_dataset::pack::{Pack, Survey, verify_sample};
 use ddlp_pixels::fuzz::LIMITS;
 use ddlp_pixels::{Draw, Pipeline, Preparer, Stage};
 use libfuzzer_sys::fuzz_target;
@@ -33,6 +33,7 @@ fn check(bytes: &[u8]) {
     let mut buf = Vec::new();
     for index in 0..pack.len().min(16) {
         let (_, _, _) = (pack.name(index), pack.label(index), pack.location(index));
+        let _ = verify_sample(&pack, index);
         if let Ok(source) = pack.sample(index, &mut buf) {
             let draw = Draw { seed: 1, epoch: 0, sample_id: index };
             let _ = preparer.prepare(source, &pipeline, draw, &mut out);

@@ -140,6 +140,16 @@ pub enum ReadError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The sample is stored in a way that this program does not know.
+    #[error("sample {index} of {} is stored in form {form}, which this program does not know: update it, or pack the source again with --jpeg kept", .file.display())]
+    UnknownForm {
+        /// The sample.
+        index: u64,
+        /// The pack.
+        file: PathBuf,
+        /// The code of its form.
+        form: u8,
+    },
     /// There is no such sample.
     #[error("sample {index} does not exist: the dataset has {samples}")]
     OutOfRange {
@@ -158,6 +168,7 @@ impl ReadError {
             ReadError::Checksum { .. } | ReadError::Record { .. } => CorruptReason::Checksum,
             ReadError::Rejected { reason, .. } => *reason,
             ReadError::TooLarge { .. } => CorruptReason::TooMuchMemory,
+            ReadError::UnknownForm { .. } => CorruptReason::Unsupported,
         }
     }
 }

@@ -77,6 +77,16 @@ pub enum FormatError {
         /// The CRC32C of the bytes.
         computed: u32,
     },
+    /// Made by a program that knows more forms of samples.
+    #[error("sample {sample} of pack {} is stored in form {form}, which this program does not know: update it, or pack the source again with --jpeg kept", .path.display())]
+    UnknownForm {
+        /// The pack.
+        path: PathBuf,
+        /// The sample.
+        sample: u64,
+        /// The code of its form.
+        form: u8,
+    },
     /// The checksums fit, but what is said makes no sense.
     #[error("the {part} of pack {} is malformed: {problem}", .path.display())]
     Malformed {

@@ -30,6 +30,8 @@ pub(super) struct Note {
     pub(super) source_bytes: u64,
     /// Whether its file was rewritten though it is intact.
     pub(super) is_transcoded: bool,
+    /// Whether it is stored smaller than the source has it.
+    pub(super) is_shrunk: bool,
     pub(super) why_kept: Option<WhyKept>,
     pub(super) verdict: VerdictNote,
 }
@@ -129,7 +131,7 @@ impl Storing {
                 admit(raw_bytes(size, max_side));
                 match self.decoded(Source::Encoded(file), max_side, out) {
                     Ok(stored) => return stored,
-                    Err(_) => Some(WhyKept::TooLarge),
+                    Err(error) => Some(WhyKept::NotDecoded(error.reason())),
                 }
             }
         };
@@ -146,21 +148,27 @@ impl Storing {
         let before = out.len();
         out.resize(before.next_multiple_of(RAW_ALIGNMENT as usize), 0);
         let start = out.len();
+        let before_this = match source {
+            Source::Raw(image) => Some((image.width, image.height)),
+            _ => None,
+        };
         let decoded = self.preparer.decode(source, max_side, out);
         let length = (out.len() - start) as u64;
         let decoded = match decoded {
             Ok(decoded) if length <= SAMPLE_BYTES_MAX => decoded,
             outcome => {
                 out.truncate(before);
-                outcome?;
-                return Err(PixelError::TooMuchMemory { limit: SAMPLE_BYTES_MAX });
+                let Decoded { width, height, .. } = outcome?;
+                return Err(PixelError::TooManyPixels { width, height, limit: SAMPLE_BYTES_MAX / 3 });
             }
         };
         let Decoded { width, height, orientation, was_shrunk, .. } = decoded;
+        let is_shrunk = before_this.map_or(was_shrunk, |before| before != (width, height));
         let pixels = &out[start..];
         let checksums = RawImage::checksums_of(pixels, width, GROUP_ROWS);
         let stored = Inspected::of(start, pixels, StoredForm::Raw, (width, height));
-        Ok(Inspected { orientation, was_shrunk, ..stored.with_detail(out, &checksums) })
+        let stored = Inspected { orientation, was_shrunk, ..stored.with_detail(out, &checksums) };
+        Ok(stored.noting(|note| note.is_shrunk = is_shrunk))
     }
 }
 
@@ -170,6 +178,7 @@ impl Inspected {
         let note = Note {
             source_bytes: bytes.len() as u64,
             is_transcoded: false,
+            is_shrunk: false,
             why_kept: None,
             verdict: VerdictNote::Intact,
         };

@@ -2,7 +2,7 @@
 
 use super::file::PackFile;
 use super::format::{BLOCK_BYTES, FormatError, Part, RECORD_BYTES};
-use super::record::IndexRecord;
+use super::record::{IndexRecord, RecordProblem};
 use super::superblock::{Layout, SuperblockProblem};
 use crate::Location;
 use crate::extent::read_extent;
@@ -36,7 +36,7 @@ impl Index {
     }
 
     /// A record, or what is wrong with it. `index` must exist.
-    pub(super) fn record(&self, index: u64) -> Result<IndexRecord, String> {
+    pub(super) fn record(&self, index: u64) -> Result<IndexRecord, RecordProblem> {
         let bytes = self.record_bytes(index).map_err(|error| error.to_string())?;
         IndexRecord::parse(&bytes, &self.layout)
     }

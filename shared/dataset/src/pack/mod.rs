@@ -3,7 +3,7 @@
 //! - [`pack`](pack()) makes one from any [`Dataset`](crate::Dataset): each encoded sample is decoded whole once, and the verdict goes
 //!   into the index.
 //! - [`Pack`] reads samples; [`PackFile`] is the same file as a run of blocks.
-//! - [`verify`](verify()) checks every byte; [`Survey`] counts what the index says.
+//! - [`verify`](verify()) checks every byte, [`verify_sample`] those of one sample; [`Survey`] counts what the index says.
 //!
 //! The layout is described in `docs/pack.md`. It has room for further forms of samples and further sections: a reader
 //! refuses what it must know and does not, and passes over the rest.
@@ -18,6 +18,7 @@ mod reader;
 mod record;
 mod report;
 mod sections;
+mod space;
 mod staging;
 mod superblock;
 mod survey;
@@ -37,7 +38,7 @@ pub use report::{
 };
 pub use superblock::{Layout, SECTIONS_MAX, Section};
 pub use survey::{Survey, VerdictEntry};
-pub use verification::{Broken, VerifyError, VerifyProgress, VerifyReport, verify};
+pub use verification::{Broken, VerifyError, VerifyProgress, VerifyReport, verify, verify_sample};
 pub use writer::pack;
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::contents::{ClassNames, LabelCheck, Labels};
 use super::file::PackFile;
 use super::format::{FormatError, GROUP_ROWS, Part, RECORD_BYTES, pieces};
 use super::index::Index;
-use super::record::{IndexRecord, StoredForm, StoredVerdict};
+use super::record::{IndexRecord, RecordProblem, StoredForm, StoredVerdict};
 use super::superblock::Layout;
 use crate::extent::read_extent;
 use crate::{Dataset, Identity, Location, ReadError};
@@ -25,7 +25,7 @@ const ANNOUNCED_BYTES_MIN: u32 = 16 << 10;
 /// Opening reads superblock, labels and class names, and the records where they are few, and checks all that it reads. The
 /// rest is checked when it is used; [`verify`](super::verify) checks everything.
 pub struct Pack {
-    index: Index,
+    pub(super) index: Index,
     labels: Labels,
     classes: Vec<String>,
     /// The records section, where it is small enough to stay.
@@ -63,14 +63,14 @@ impl Pack {
         if index >= samples {
             return Err(ReadError::OutOfRange { index, samples });
         }
-        self.parsed(index).map_err(|problem| ReadError::Record {
-            index,
-            file: self.index.file.path().to_owned(),
-            problem,
+        let file = || self.index.file.path().to_owned();
+        self.parsed(index).map_err(|problem| match problem {
+            RecordProblem::UnknownForm(form) => ReadError::UnknownForm { index, file: file(), form },
+            RecordProblem::Damaged(problem) => ReadError::Record { index, file: file(), problem },
         })
     }
 
-    fn parsed(&self, index: u64) -> Result<IndexRecord, String> {
+    fn parsed(&self, index: u64) -> Result<IndexRecord, RecordProblem> {
         match &self.resident {
             Some(records) => IndexRecord::parse(&records.as_chunks::<RECORD_BYTES>().0[index as usize], self.layout()),
             None => self.index.record(index),
@@ -98,7 +98,12 @@ impl Pack {
         let malformed = |index, problem| self.index.malformed(Part::Records, format!("sample {index}: {problem}"));
         let mut free = self.layout().data_offset;
         for index in 0..self.layout().samples {
-            let record = self.parsed(index).map_err(|problem| malformed(index, problem))?;
+            let record = self.parsed(index).map_err(|problem| match problem {
+                RecordProblem::UnknownForm(form) => {
+                    FormatError::UnknownForm { path: self.index.file.path().to_owned(), sample: index, form }
+                }
+                RecordProblem::Damaged(problem) => malformed(index, problem),
+            })?;
             if record.offset < free {
                 return Err(malformed(index, format!("its bytes at {} overlap what ends at {free}", record.offset)));
             }
@@ -125,6 +130,7 @@ impl Dataset for Pack {
         assert!(index < self.len(), "sample {index} of {}", self.len());
         match self.record(index) {
             Ok(record) => self.index.name_or_number(index, &record),
+            Err(ReadError::UnknownForm { .. }) => format!("#{index} (its form is unknown)"),
             Err(_) => format!("#{index} (its record is damaged)"),
         }
     }

@@ -4,6 +4,7 @@ use super::format::{BLOCK_BYTES, GROUP_ROWS, NAME_BYTES_MAX, Part, RECORD_BYTES,
 use super::superblock::Layout;
 use crate::SAMPLE_BYTES_MAX;
 use ddlp_pixels::CorruptReason;
+use std::fmt;
 use std::ops::Range;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -68,6 +69,32 @@ pub struct IndexRecord {
     pub orientation: u8,
     /// Whether the source's image was larger: of an uncompressed sample.
     pub was_shrunk: bool,
+}
+
+/// Why a record says nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum RecordProblem {
+    /// It is of a later version: its sample is stored in a form of this code.
+    UnknownForm(u8),
+    /// It is not as it was written, or was written wrong.
+    Damaged(String),
+}
+
+impl From<String> for RecordProblem {
+    fn from(problem: String) -> Self {
+        Self::Damaged(problem)
+    }
+}
+
+impl fmt::Display for RecordProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownForm(form) => {
+                write!(f, "its sample is stored in form {form}, which this program does not know: update it")
+            }
+            Self::Damaged(problem) => f.write_str(problem),
+        }
+    }
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
@@ -148,25 +175,25 @@ impl IndexRecord {
     }
 
     /// Reads a record and makes sure that what it points at lies where such things lie.
-    pub(super) fn parse(bytes: &[u8; RECORD_BYTES], layout: &Layout) -> Result<Self, String> {
+    pub(super) fn parse(bytes: &[u8; RECORD_BYTES], layout: &Layout) -> Result<Self, RecordProblem> {
         let (stored, computed) = (unseal(bytes), crc32c::crc32c(&bytes[..RECORD_CRC_AT]));
         if stored != computed {
-            return Err(format!("its checksum is {stored:08x}, {computed:08x} computed"));
+            return Err(format!("its checksum is {stored:08x}, {computed:08x} computed").into());
         }
         let raw: RawRecord = zerocopy::transmute!(*bytes);
-        let record = Self::from_raw(&raw)?;
-        record.check(layout)?;
-        Ok(record)
-    }
-
-    fn from_raw(raw: &RawRecord) -> Result<Self, String> {
         let form = match raw.form {
             0 => StoredForm::Kept,
             1 => StoredForm::Planar,
             2 => StoredForm::Indexed,
             3 => StoredForm::Raw,
-            other => return Err(format!("this program does not know its form {other}")),
+            other => return Err(RecordProblem::UnknownForm(other)),
         };
+        let record = Self::from_raw(&raw, form)?;
+        record.check(layout)?;
+        Ok(record)
+    }
+
+    fn from_raw(raw: &RawRecord, form: StoredForm) -> Result<Self, String> {
         let verdict = match (raw.verdict, raw.reason) {
             (0, 0) => StoredVerdict::Intact,
             (1, 0) => StoredVerdict::Repaired,

@@ -12,11 +12,11 @@ use std::path::PathBuf;
 /// Most samples that a list of repaired, rejected or broken ones names. The counts beside it count all.
 pub const LISTED_MAX: usize = 1 << 16;
 
-/// How samples are stored.
+/// How samples are stored. Planes stay planes, and what the source has uncompressed stays uncompressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PackFormat {
-    /// Encoded, as the source has them.
+    /// Encoded.
     Encoded {
         /// Form of JPEG samples.
         jpeg: JpegForm,
@@ -55,8 +55,8 @@ pub enum WhyKept {
     Repaired,
     /// It cannot be entered in between.
     NotIndexed(NotIndexed),
-    /// It has more pixels than a sample may have bytes for.
-    TooLarge,
+    /// It has no pixels to store, for this reason.
+    NotDecoded(CorruptReason),
 }
 
 impl fmt::Display for WhyKept {
@@ -64,7 +64,7 @@ impl fmt::Display for WhyKept {
         match self {
             Self::Repaired => f.write_str("repaired"),
             Self::NotIndexed(why) => why.fmt(f),
-            Self::TooLarge => f.write_str("too many pixels"),
+            Self::NotDecoded(reason) => reason.fmt(f),
         }
     }
 }
@@ -160,7 +160,7 @@ pub struct RejectedSample {
     pub message: String,
 }
 
-/// What [`pack`](super::pack()) made.
+/// What [`pack`](super::pack()) made. Each sample is counted in one of the tallies, those of `shrunk` in `raw` too.
 #[derive(Clone, Debug)]
 pub struct PackSummary {
     /// Number of samples.
@@ -177,10 +177,16 @@ pub struct PackSummary {
     pub transcoded: Tally,
     /// Samples stored uncompressed.
     pub raw: Tally,
-    /// Those of them that were shrunk.
+    /// Those of them that were shrunk now. A source that is a pack may hold others.
     pub shrunk: Tally,
-    /// Samples stored whole, by the reason.
+    /// Samples stored as planes.
+    pub planar: Tally,
+    /// Samples stored as their files, as was asked for.
+    pub whole: Tally,
+    /// Samples stored as their files though another form was asked for, by the reason.
     pub kept: BTreeMap<WhyKept, Tally>,
+    /// Rejected samples, of which what could be read is kept.
+    pub undecodable: Tally,
     /// How many samples were repaired.
     pub repaired_count: u64,
     /// The first [`LISTED_MAX`] of them.
@@ -201,6 +207,14 @@ pub enum PackError {
         /// The name.
         path: PathBuf,
     },
+    /// What has that name is no regular file, and is not replaced.
+    #[error("{} is {what}, which is not overwritten: choose another name", .path.display())]
+    NoFile {
+        /// The name.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
     /// The file cannot be made.
     #[error("cannot create {}: check that its directory exists and that you may write to it", .path.display())]
     Create {
@@ -216,18 +230,32 @@ pub enum PackError {
         /// The name.
         path: PathBuf,
     },
-    /// The disk, quota or file size limit is too small.
-    #[error("no space for {}: it needs at least {needed} bytes and {} are available: free some space or choose another disk", .path.display(), .available.map_or("fewer".to_owned(), |bytes| bytes.to_string()))]
+    /// The disk is too small: found before anything is read.
+    #[error("no space for {}: it needs at least {needed} bytes and {available} are available: free some space or choose another disk", .path.display())]
     NoSpace {
         /// The name.
         path: PathBuf,
         /// Bytes of the whole pack, if its samples take what they have in the source.
         needed: u64,
-        /// Bytes that the file system has left, where it is what says no.
-        available: Option<u64>,
-        /// What the operating system says, when the space ran out on the way.
+        /// Bytes that the file system has left.
+        available: u64,
+    },
+    /// The disk, the quota or the limit on a file's size was reached on the way.
+    #[error("no space for {} after {samples} of {samples_total} samples, at byte {written}{}: free some space or choose another disk", .path.display(), .needed.map_or(String::new(), |bytes| format!(" of about {bytes}")))]
+    Full {
+        /// The name.
+        path: PathBuf,
+        /// Samples that were written.
+        samples: u64,
+        /// Samples in all.
+        samples_total: u64,
+        /// Bytes of the pack until there.
+        written: u64,
+        /// Bytes of the whole pack, if the rest of the source takes what its beginning took.
+        needed: Option<u64>,
+        /// What the operating system says.
         #[source]
-        source: Option<io::Error>,
+        source: io::Error,
     },
     /// Writing failed.
     #[error("cannot write {}", .path.display())]

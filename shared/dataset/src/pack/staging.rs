@@ -12,7 +12,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::ops::Deref;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// A file on its way to a name.
@@ -56,15 +56,53 @@ impl Staging {
         }
     }
 
-    /// Gives the file its name, on disk too. Without `overwrite`, a file of that name is an error of kind `AlreadyExists`.
-    pub(super) fn commit(self, overwrite: bool) -> io::Result<()> {
+    /// Gives the file its name, on disk too. With `overwrite` it replaces a file of that name.
+    pub(super) fn commit(self, overwrite: bool) -> Result<(), NotNamed> {
         self.file().sync_all()?;
+        check_name(&self.target, overwrite)?;
         match &self.handle {
             Handle::Unnamed(file) => link(file, &self.target, overwrite)?,
             Handle::Partial { path, .. } => rename(path, &self.target, overwrite)?,
         }
-        File::open(directory(&self.target))?.sync_all()
+        Ok(File::open(directory(&self.target))?.sync_all()?)
     }
+}
+
+/// Why a file does not get its name.
+#[derive(Debug)]
+pub(super) enum NotNamed {
+    /// There is a file of that name.
+    Exists,
+    /// What has that name is this and no regular file. Replaced, a device would be gone, and what a link points to not be written.
+    NoFile(&'static str),
+    Io(io::Error),
+}
+
+impl From<io::Error> for NotNamed {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => Self::Exists,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// Refuses a name that a file cannot get, as far as that can be seen now.
+pub(super) fn check_name(target: &Path, overwrite: bool) -> Result<(), NotNamed> {
+    let Ok(there) = fs::symlink_metadata(target) else { return Ok(()) };
+    let kind = there.file_type();
+    if kind.is_file() {
+        return if overwrite { Ok(()) } else { Err(NotNamed::Exists) };
+    }
+    Err(NotNamed::NoFile(if kind.is_dir() {
+        "a directory"
+    } else if kind.is_symlink() {
+        "a symbolic link"
+    } else if kind.is_block_device() || kind.is_char_device() {
+        "a device"
+    } else {
+        "a pipe or a socket"
+    }))
 }
 
 impl Drop for Staging {
@@ -158,7 +196,9 @@ fn create_partial(target: &Path) -> io::Result<Handle> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::unistd::mkfifo;
     use std::io::Write;
+    use std::os::unix::fs::symlink;
 
     fn entries(directory: &Path) -> Vec<String> {
         let mut names: Vec<String> =
@@ -195,12 +235,37 @@ mod tests {
             let target = directory.path().join("a.ddlp");
             fs::write(&target, b"old").unwrap();
             let error = staged(&target, unnamed, b"new").commit(false).unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+            assert!(matches!(error, NotNamed::Exists), "{error:?}");
             assert_eq!(fs::read(&target).unwrap(), b"old");
             staged(&target, unnamed, b"new").commit(true).unwrap();
             assert_eq!(fs::read(&target).unwrap(), b"new");
             assert_eq!(entries(directory.path()), ["a.ddlp"], "{unnamed:?}");
         }
+    }
+
+    #[test]
+    fn nothing_but_a_file_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let [pipe, link, folder] = ["pipe", "link", "folder"].map(|name| directory.path().join(name));
+        fs::write(directory.path().join("file"), b"old").unwrap();
+        mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        symlink("file", &link).unwrap();
+        fs::create_dir(&folder).unwrap();
+        let before = entries(directory.path());
+        for unnamed in [Unnamed::WherePossible, Unnamed::Never] {
+            for (target, is) in [(&pipe, "a pipe or a socket"), (&link, "a symbolic link"), (&folder, "a directory")] {
+                for overwrite in [false, true] {
+                    let error = staged(target, unnamed, b"new").commit(overwrite).unwrap_err();
+                    assert!(matches!(error, NotNamed::NoFile(what) if what == is), "{error:?}");
+                }
+            }
+            assert_eq!(entries(directory.path()), before, "{unnamed:?}");
+        }
+        assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&link).unwrap(), b"old");
+        let device = check_name(Path::new("/dev/null"), true).unwrap_err();
+        assert!(matches!(device, NotNamed::NoFile("a device")), "{device:?}");
     }
 
     #[test]

@@ -41,10 +41,10 @@ pub struct Survey {
     pub listed: Vec<VerdictEntry>,
     /// Bytes of all samples, with what their forms need beside them.
     pub sample_bytes: u64,
-    /// Bytes of the smallest sample.
-    pub smallest_bytes: u32,
-    /// Bytes of the largest sample.
-    pub largest_bytes: u32,
+    /// Bytes of the smallest sample, with what its form needs beside them.
+    pub smallest_bytes: u64,
+    /// Bytes of the largest sample, with what its form needs beside them.
+    pub largest_bytes: u64,
     /// Width of the widest sample, in pixels.
     pub width_max: u32,
     /// Height of the highest sample, in pixels.
@@ -55,7 +55,7 @@ impl Survey {
     /// Goes through the index of `pack`.
     pub fn of(pack: &Pack) -> Result<Self, ReadError> {
         let class_samples = vec![0; pack.classes().len()];
-        let mut survey = Self { class_samples, smallest_bytes: u32::MAX, ..Self::default() };
+        let mut survey = Self { class_samples, smallest_bytes: u64::MAX, ..Self::default() };
         for index in 0..pack.len() {
             survey.count(pack, index)?;
         }
@@ -80,9 +80,10 @@ impl Survey {
         if record.verdict != StoredVerdict::Intact && self.listed.len() < LISTED_MAX {
             self.listed.push(VerdictEntry { index, name: pack.name(index), verdict: record.verdict });
         }
-        self.sample_bytes += record.end() - record.offset;
-        self.smallest_bytes = self.smallest_bytes.min(record.length);
-        self.largest_bytes = self.largest_bytes.max(record.length);
+        let bytes = record.end() - record.offset;
+        self.sample_bytes += bytes;
+        self.smallest_bytes = self.smallest_bytes.min(bytes);
+        self.largest_bytes = self.largest_bytes.max(bytes);
         self.width_max = self.width_max.max(record.width);
         self.height_max = self.height_max.max(record.height);
         Ok(())

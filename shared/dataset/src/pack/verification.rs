@@ -11,6 +11,7 @@ mod samples;
 use super::contents::{ClassNames, LabelCheck};
 use super::format::{BLOCK_BYTES, FormatError, Part, pieces};
 use super::index::Index;
+use super::reader::Pack;
 use super::report::LISTED_MAX;
 use super::sections::pack_identity;
 use super::superblock::Section;
@@ -179,6 +180,15 @@ pub fn verify(
 ) -> Result<VerifyReport, VerifyError> {
     let file = File::open(path).map_err(|source| VerifyError::Io { path: path.to_owned(), source })?;
     verify_file(file, path, threads, progress)
+}
+
+/// Checks every byte of one sample of an open pack, its entries in the index and what its form needs beside it, and says what is
+/// broken.
+///
+/// # Panics
+/// When there is no such sample.
+pub fn verify_sample(pack: &Pack, index: u64) -> Vec<Broken> {
+    samples::check_sample(&pack.index, index)
 }
 
 pub(super) fn verify_file(

@@ -8,15 +8,16 @@ use super::forms::{Inspected, VerdictNote};
 use super::inspection::{Event, Run, inspect_all};
 use super::record::{IndexRecord, StoredForm, StoredVerdict};
 use super::report::{
-    LISTED_MAX, PackError, PackOptions, PackProgress, PackSummary, Phase, RejectedSample, RepairedSample, Tally,
+    LISTED_MAX, PackError, PackFormat, PackOptions, PackProgress, PackSummary, Phase, RejectedSample, RepairedSample,
+    Tally,
 };
 use super::sections::{SectionWriter, pack_identity};
-use super::staging::{Staging, Unnamed, directory};
+use super::space::{Reached, check_room};
+use super::staging::{NotNamed, Staging, Unnamed, check_name};
 use super::superblock::Layout;
 use super::verification::{VerifyError, VerifyProgress, verify_file};
 use crate::{CLASSES_MAX, Dataset, Identity, SAMPLE_BYTES_MAX};
 use nix::fcntl::{FallocateFlags, PosixFadviseAdvice, fallocate, posix_fadvise};
-use nix::sys::statvfs::statvfs;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -39,36 +40,33 @@ pub fn pack(
     options: &PackOptions,
     progress: &mut dyn FnMut(PackProgress) -> ControlFlow<()>,
 ) -> Result<PackSummary, PackError> {
-    if !options.overwrite && out.symlink_metadata().is_ok() {
-        return Err(PackError::Exists { path: out.to_owned() });
-    }
-    let plan = Plan::new(source)?;
+    check_name(out, options.overwrite).map_err(|error| naming_error(out, error))?;
+    let plan = Plan::new(source, options.format)?;
     let staging = Staging::create(out, Unnamed::WherePossible).map_err(|source| create_error(out, source))?;
-    plan.check_space(out)?;
+    check_room(out, plan.least_bytes)?;
     // Space that is reserved now cannot run out later. Not every file system can.
-    let _ = fallocate(staging.file(), FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, plan.file_bytes.cast_signed());
-    let failed = |source| write_error(out, plan.file_bytes, source);
+    let _ = fallocate(staging.file(), FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, plan.least_bytes.cast_signed());
     let mut writer = Writer::new(source, staging.file(), &plan, progress);
     let threads = match options.threads {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
         threads => threads,
     };
-    inspect_all(source, threads, (options.format, options.limits), |event| writer.take(event)).map_err(|stop| {
-        match stop {
-            Stop::Cancelled => PackError::Cancelled,
-            Stop::Io(source) => failed(source),
-        }
+    let inspected = inspect_all(source, threads, (options.format, options.limits), |event| writer.take(event));
+    let reached = writer.reached();
+    inspected.map_err(|stop| match stop {
+        Stop::Cancelled => PackError::Cancelled,
+        Stop::Io(source) => reached.error(out, source),
     })?;
-    let (summary, last) = writer.finish().map_err(failed)?;
+    let summary = writer.finish().map_err(|source| reached.error(out, source))?;
     if options.verify {
-        verify_written(&staging, out, threads, last, progress)?;
+        verify_written(&staging, out, threads, reached.state, progress)?;
     }
-    if progress(PackProgress { phase: Phase::Syncing, ..last }).is_break() {
+    if progress(PackProgress { phase: Phase::Syncing, ..reached.state }).is_break() {
         return Err(PackError::Cancelled);
     }
-    staging.commit(options.overwrite).map_err(|source| match source.kind() {
-        io::ErrorKind::AlreadyExists => PackError::Exists { path: out.to_owned() },
-        _ => failed(source),
+    staging.commit(options.overwrite).map_err(|error| match error {
+        NotNamed::Io(source) => reached.error(out, source),
+        error => naming_error(out, error),
     })?;
     Ok(summary)
 }
@@ -80,12 +78,12 @@ struct Plan {
     /// Place and length of each section.
     sections: [(Part, u64, u64); 4],
     data_offset: u64,
-    /// Expected length of the file.
-    file_bytes: u64,
+    /// Length of the file at the least, as far as the source tells it.
+    least_bytes: u64,
 }
 
 impl Plan {
-    fn new(source: &dyn Dataset) -> Result<Self, PackError> {
+    fn new(source: &dyn Dataset, format: PackFormat) -> Result<Self, PackError> {
         check_counts(source)?;
         let (mut names_bytes, mut source_bytes) = (0u64, 0u64);
         for index in 0..source.len() {
@@ -99,10 +97,10 @@ impl Plan {
         }
         let classes = classes_to_bytes(source.classes());
         let samples = source.len();
-        Self::place(samples, names_bytes, classes, source_bytes).ok_or(PackError::TooLarge { samples })
+        Self::place(samples, names_bytes, classes, source_bytes, format).ok_or(PackError::TooLarge { samples })
     }
 
-    fn place(samples: u64, names_bytes: u64, classes: Vec<u8>, source_bytes: u64) -> Option<Self> {
+    fn place(samples: u64, names_bytes: u64, classes: Vec<u8>, source_bytes: u64, format: PackFormat) -> Option<Self> {
         let lengths = [
             (Part::Records, samples.checked_mul(RECORD_BYTES as u64)?),
             (Part::Labels, samples.checked_mul(4)?),
@@ -115,22 +113,14 @@ impl Plan {
             *section = (part, end, length);
             end = round_up(end.checked_add(length)?)?;
         }
-        let file_bytes = round_up(end.checked_add(source_bytes)?)?;
-        let plan = Self { classes, source_bytes, sections, data_offset: end, file_bytes };
-        (file_bytes <= i64::MAX as u64).then_some(plan)
-    }
-
-    /// Refuses what cannot fit before hours are spent on it.
-    fn check_space(&self, out: &Path) -> Result<(), PackError> {
-        match available(out) {
-            Some(available) if available < self.file_bytes => Err(PackError::NoSpace {
-                path: out.to_owned(),
-                needed: self.file_bytes,
-                available: Some(available),
-                source: None,
-            }),
-            _ => Ok(()),
-        }
+        let least_data_bytes = match format {
+            // How far images are shrunk shows when they are read.
+            PackFormat::Raw { max_side: Some(_) } => 0,
+            PackFormat::Raw { max_side: None } | PackFormat::Encoded { .. } => source_bytes,
+        };
+        let least_bytes = round_up(end.checked_add(least_data_bytes)?)?;
+        let plan = Self { classes, source_bytes, sections, data_offset: end, least_bytes };
+        (least_bytes <= i64::MAX as u64).then_some(plan)
     }
 }
 
@@ -146,12 +136,6 @@ fn check_counts(source: &dyn Dataset) -> Result<(), PackError> {
     }
 }
 
-/// Bytes that this user can still write where `out` is to lie.
-fn available(out: &Path) -> Option<u64> {
-    let status = statvfs(directory(out)).ok()?;
-    status.blocks_available().checked_mul(status.fragment_size())
-}
-
 fn create_error(out: &Path, source: io::Error) -> PackError {
     match source.kind() {
         io::ErrorKind::WouldBlock => PackError::Busy { path: out.to_owned() },
@@ -159,16 +143,12 @@ fn create_error(out: &Path, source: io::Error) -> PackError {
     }
 }
 
-fn write_error(out: &Path, needed: u64, source: io::Error) -> PackError {
+fn naming_error(out: &Path, error: NotNamed) -> PackError {
     let path = out.to_owned();
-    match source.kind() {
-        io::ErrorKind::StorageFull => {
-            PackError::NoSpace { path, needed, available: available(out), source: Some(source) }
-        }
-        io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            PackError::NoSpace { path, needed, available: None, source: Some(source) }
-        }
-        _ => PackError::Write { path, source },
+    match error {
+        NotNamed::Exists => PackError::Exists { path },
+        NotNamed::NoFile(what) => PackError::NoFile { path, what },
+        NotNamed::Io(source) => PackError::Write { path, source },
     }
 }
 
@@ -228,7 +208,10 @@ impl<'a> Writer<'a> {
                 transcoded: Tally::default(),
                 raw: Tally::default(),
                 shrunk: Tally::default(),
+                planar: Tally::default(),
+                whole: Tally::default(),
                 kept: BTreeMap::new(),
+                undecodable: Tally::default(),
                 repaired_count: 0,
                 repaired: Vec::new(),
                 rejected_count: 0,
@@ -317,22 +300,28 @@ impl<'a> Writer<'a> {
     fn tally(&mut self, sample: &Inspected) {
         let (source, stored) = (sample.note.source_bytes, u64::from(sample.length) + u64::from(sample.detail_length));
         let summary = &mut self.summary;
-        match sample.form {
-            StoredForm::Indexed if sample.note.is_transcoded => summary.transcoded.add(source, stored),
-            StoredForm::Indexed => summary.indexed.add(source, stored),
-            StoredForm::Raw => summary.raw.add(source, stored),
-            StoredForm::Kept | StoredForm::Planar => {}
-        }
-        if sample.was_shrunk {
+        let tally = match (sample.form, sample.note.why_kept) {
+            _ if matches!(sample.verdict, StoredVerdict::Rejected(_)) => &mut summary.undecodable,
+            (StoredForm::Indexed, _) if sample.note.is_transcoded => &mut summary.transcoded,
+            (StoredForm::Indexed, _) => &mut summary.indexed,
+            (StoredForm::Raw, _) => &mut summary.raw,
+            (StoredForm::Planar, _) => &mut summary.planar,
+            (StoredForm::Kept, Some(why)) => summary.kept.entry(why).or_default(),
+            (StoredForm::Kept, None) => &mut summary.whole,
+        };
+        tally.add(source, stored);
+        if sample.note.is_shrunk {
             summary.shrunk.add(source, stored);
-        }
-        if let Some(why) = sample.note.why_kept {
-            summary.kept.entry(why).or_default().add(source, stored);
         }
     }
 
+    /// How far the file is.
+    fn reached(&self) -> Reached {
+        Reached { state: self.state, data_offset: self.plan.data_offset, data_end: self.data_end }
+    }
+
     /// Completes the index and writes the superblock, which makes the file a pack.
-    fn finish(mut self) -> io::Result<(PackSummary, PackProgress)> {
+    fn finish(mut self) -> io::Result<PackSummary> {
         self.classes.append(&self.plan.classes)?;
         let written = [self.records.finish()?, self.labels.finish()?, self.names.finish()?, self.classes.finish()?];
         let layout = Layout {
@@ -346,16 +335,19 @@ impl<'a> Writer<'a> {
             source_kind: self.source.kind().to_owned(),
             sections: written.iter().map(|section| section.section).collect(),
         };
+        if self.plan.least_bytes > layout.file_bytes {
+            // Only a cut frees what was reserved behind the end.
+            self.file.set_len(layout.file_bytes + 1)?;
+        }
         self.file.set_len(layout.file_bytes)?;
         self.file.write_all_at(&layout.to_bytes(), 0)?;
-        let summary = PackSummary {
+        Ok(PackSummary {
             file_bytes: layout.file_bytes,
             identity: layout.identity,
             repaired_count: self.state.repaired,
             rejected_count: self.state.rejected,
             ..self.summary
-        };
-        Ok((summary, self.state))
+        })
     }
 }
 

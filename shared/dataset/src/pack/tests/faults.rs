@@ -4,11 +4,16 @@
 
 use super::{Bench, Pixels, quietly};
 use crate::pack::inspection::{Event, inspect_all};
-use crate::pack::{Pack, PackError, PackOptions, PackProgress, Phase, pack};
+use crate::pack::{Pack, PackError, PackFormat, PackOptions, PackProgress, Phase, pack};
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use std::collections::HashSet;
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
@@ -69,11 +74,47 @@ fn what_cannot_fit_is_refused_before_anything_is_read() {
     source.listed_bytes = 1 << 30;
     source.before_read = Box::new(|index| panic!("sample {index} is read"));
     let error = quietly(&source, &bench.path("out.ddlp"), &PackOptions::default()).unwrap_err();
-    let PackError::NoSpace { needed, available: Some(available), .. } = &error else { panic!("{error}") };
+    let PackError::NoSpace { needed, available, .. } = &error else { panic!("{error}") };
     assert!(*needed > 1 << 50 && available < needed, "{error}");
     let message = error.to_string();
     assert!(message.contains("out.ddlp") && message.contains("free some space"), "{message}");
     assert_eq!(bench.names(), ["source"]);
+}
+
+#[test]
+fn what_shrinking_leaves_is_not_known_before_and_refused_by_nobody() {
+    let bench = Bench::new(1, 1);
+    // 8 TiB, as it is said.
+    let mut source = Pixels::new(1 << 13);
+    source.listed_bytes = 1 << 30;
+    let options = PackOptions { format: PackFormat::Raw { max_side: Some(1) }, ..PackOptions::default() };
+    let summary = quietly(&source, &bench.path("out.ddlp"), &options).unwrap();
+    assert!(summary.file_bytes < 1 << 20, "{}", summary.file_bytes);
+}
+
+#[test]
+fn what_was_reserved_and_is_not_needed_is_given_back() {
+    let bench = Bench::new(1, 1);
+    let mut source = Pixels::new(64);
+    source.listed_bytes = 1 << 20;
+    let out = bench.path("out.ddlp");
+    let summary = quietly(&source, &out, &PackOptions { verify: true, ..PackOptions::default() }).unwrap();
+    let metadata = std::fs::metadata(&out).unwrap();
+    assert_eq!(metadata.len(), summary.file_bytes);
+    assert!(metadata.blocks() * 512 < 1 << 20, "{} bytes are taken", metadata.blocks() * 512);
+}
+
+#[test]
+fn what_is_no_file_is_refused_before_anything_is_read() {
+    let bench = Bench::new(1, 1);
+    let pipe = bench.path("pipe");
+    mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+    let mut source = Pixels::new(3);
+    source.before_read = Box::new(|index| panic!("sample {index} is read"));
+    let options = PackOptions { overwrite: true, ..PackOptions::default() };
+    let error = quietly(&source, &pipe, &options).unwrap_err();
+    assert!(matches!(error, PackError::NoFile { what: "a pipe or a socket", .. }), "{error}");
+    assert_eq!(bench.names(), ["pipe", "source"]);
 }
 
 #[test]
@@ -168,23 +209,33 @@ fn pack_until_killed(out: PathBuf) -> ! {
 }
 
 #[test]
-fn a_full_disk_says_what_is_needed_and_leaves_nothing() {
+fn a_full_disk_says_how_far_it_came_and_leaves_nothing() {
     if let Ok(out) = env::var(CHILD_OUT) {
-        let error = quietly(&Pixels::new(100_000), &PathBuf::from(out), &PackOptions::default()).unwrap_err();
-        assert!(matches!(error, PackError::NoSpace { source: Some(_), .. }), "{error:?}");
-        println!("refused: {error}");
-        std::process::exit(0);
+        fill_the_disk(out.into());
     }
     let bench = Bench::new(1, 1);
-    let command =
-        child("pack::tests::faults::a_full_disk_says_what_is_needed_and_leaves_nothing", &bench.path("out.ddlp"));
-    // The limit on a file's size stands in for the disk's: past it, writing fails in the same place.
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "trap '' XFSZ; ulimit -f 1000; exec \"$0\" \"$@\""]).arg(command.get_program());
-    shell.args(command.get_args()).envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
-    let output = shell.output().unwrap();
+    let test = "pack::tests::faults::a_full_disk_says_how_far_it_came_and_leaves_nothing";
+    let output = child(test, &bench.path("out.ddlp")).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("refused: no space for") && said.contains("bytes"), "{said}");
+    assert!(said.contains("refused: no space for"), "{said}");
     assert_eq!(bench.names(), ["source"]);
+}
+
+/// Packs where a file may only hold a third of the samples. That limit stands in for the disk's: past it, writing fails in the same
+/// place.
+fn fill_the_disk(out: PathBuf) -> ! {
+    let source = Pixels::new(1000);
+    quietly(&source, &out, &PackOptions::default()).unwrap();
+    let data_offset = Pack::open(&out).unwrap().layout().data_offset;
+    std::fs::remove_file(&out).unwrap();
+    SigSet::from(Signal::SIGXFSZ).thread_block().unwrap();
+    setrlimit(Resource::RLIMIT_FSIZE, data_offset + 1000, data_offset + 1000).unwrap();
+    let error = quietly(&source, &out, &PackOptions::default()).unwrap_err();
+    // Runs have 256 samples of 3 bytes.
+    let PackError::Full { samples, samples_total, written, needed, .. } = &error else { panic!("{error:?}") };
+    assert_eq!((*samples, *samples_total), (256, 1000));
+    assert_eq!((*written, *needed), (data_offset + 768, Some(data_offset + 3000)));
+    println!("refused: {error}");
+    std::process::exit(0);
 }

@@ -2,13 +2,13 @@
 
 use super::{Bench, Pixels, quietly};
 use crate::pack::{
-    GROUP_ROWS, JpegForm, Pack, PackFormat, PackOptions, PackSummary, StoredForm, StoredVerdict, Survey, WhyKept,
-    verify,
+    Broken, GROUP_ROWS, JpegForm, Pack, PackFormat, PackOptions, PackSummary, StoredForm, StoredVerdict, Survey,
+    WhyKept, verify, verify_sample,
 };
 use crate::samples::contents;
 use crate::{Dataset, ReadError, open};
 use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
-use ddlp_pixels::{Draw, Limits, NotIndexed, Pipeline, PixelError, Preparer, Source, Stage, synthetic};
+use ddlp_pixels::{CorruptReason, Draw, Limits, NotIndexed, Pipeline, PixelError, Preparer, Source, Stage, synthetic};
 use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
@@ -103,12 +103,19 @@ fn every_form_has_the_pixels_of_the_source() {
     assert_eq!((survey[0].kept, survey[1].indexed, survey[2].raw), (samples, samples - 18, samples));
 }
 
+/// Samples in all tallies of a summary that share none.
+fn tallied(summary: &PackSummary) -> u64 {
+    let PackSummary { indexed, transcoded, raw, planar, whole, undecodable, .. } = summary;
+    let tallies = [indexed, transcoded, raw, planar, whole, undecodable];
+    tallies.into_iter().chain(summary.kept.values()).map(|tally| tally.samples).sum()
+}
+
 #[test]
 fn what_was_done_with_each_sample_is_counted() {
     let bench = Bench::new(1, 1);
     let samples = write_all_kinds(&bench);
     let (_, kept) = packed(&bench, "kept.ddlp", KEPT);
-    assert_eq!((kept.indexed.samples, kept.raw.samples, kept.kept.len()), (0, 0, 0));
+    assert_eq!((kept.whole.samples, tallied(&kept)), (samples, samples));
     let (out, indexed) = packed(&bench, "indexed.ddlp", INDEXED);
     let why = |why| indexed.kept.get(&why).map_or(0, |tally| tally.samples);
     // Six layouts of ten are entered in between; two have four components, two an unusual sampling.
@@ -117,6 +124,7 @@ fn what_was_done_with_each_sample_is_counted() {
     assert_eq!(why(WhyKept::NotIndexed(NotIndexed::Unusual)), 8);
     assert_eq!(why(WhyKept::NotIndexed(NotIndexed::Arithmetic)), 1);
     assert_eq!(why(WhyKept::NotIndexed(NotIndexed::OtherFormat)), 1);
+    assert_eq!(tallied(&indexed), samples);
     let pack = Pack::open(&out).unwrap();
     let record = pack.record(0).unwrap();
     assert_eq!(
@@ -127,7 +135,7 @@ fn what_was_done_with_each_sample_is_counted() {
     let all = indexed.indexed;
     assert!(all.stored_bytes > all.source_bytes && all.stored_bytes * 10 < all.source_bytes * 11, "{all:?}");
     let (_, raw) = packed(&bench, "raw.ddlp", RAW);
-    assert_eq!((raw.raw.samples, raw.shrunk.samples, raw.kept.len()), (samples, 0, 0));
+    assert_eq!((raw.raw.samples, raw.shrunk.samples, tallied(&raw)), (samples, 0, samples));
     assert!(raw.raw.stored_bytes > 4 * raw.raw.source_bytes);
 }
 
@@ -146,11 +154,46 @@ fn what_had_to_be_repaired_is_stored_whole_or_decoded() {
         assert_eq!((records[0].verdict, summary.repaired_count), (StoredVerdict::Repaired, 1));
         let error = pack.sample(1, &mut Vec::new()).map(drop).unwrap_err();
         assert!(matches!(error, ReadError::Rejected { .. }) && records[1].form == StoredForm::Kept, "{error}");
+        assert_eq!((summary.undecodable.samples, summary.undecodable.stored_bytes), (1, 8));
+        assert_eq!(tallied(&summary), 2);
         (records[0].form, summary.kept.into_keys().collect::<Vec<_>>())
     };
     assert_eq!(form(KEPT), (StoredForm::Kept, vec![]));
     assert_eq!(form(INDEXED), (StoredForm::Kept, vec![WhyKept::Repaired]));
     assert_eq!(form(RAW), (StoredForm::Raw, vec![]));
+}
+
+#[test]
+fn pixels_that_are_not_to_be_had_leave_the_file_and_their_reason() {
+    let bench = Bench::new(1, 1);
+    // Grey: 512 KiB of coefficients, 768 KiB of pixels.
+    let grey = JpegOptions { layout: Layout::Gray, ..JpegOptions::default() };
+    let file = encoded(1, (512, 512), &grey);
+    fs::write(bench.path("source/class0/0000.jpg"), &file).unwrap();
+    let limits = Limits { memory_bytes: 720_000, ..Limits::default() };
+    let options = PackOptions { format: RAW, limits, ..PackOptions::default() };
+    let out = bench.path("out.ddlp");
+    let summary = quietly(&bench.source(), &out, &options).unwrap();
+    let why = WhyKept::NotDecoded(CorruptReason::TooMuchMemory);
+    assert_eq!(summary.kept.keys().collect::<Vec<_>>(), [&why]);
+    assert_eq!((tallied(&summary), why.to_string().as_str()), (1, "too much memory"));
+    let pack = Pack::open(&out).unwrap();
+    let record = pack.record(0).unwrap();
+    assert_eq!((record.form, record.verdict), (StoredForm::Kept, StoredVerdict::Intact));
+    assert_eq!(contents(&pack)[0].3, file);
+}
+
+#[test]
+fn a_survey_measures_samples_one_way() {
+    let bench = Bench::new(1, 1);
+    for format in [KEPT, INDEXED, RAW] {
+        let pack = Pack::open(&packed(&bench, "out.ddlp", format).0).unwrap();
+        let survey = Survey::of(&pack).unwrap();
+        let record = pack.record(0).unwrap();
+        let bytes = u64::from(record.length) + u64::from(record.detail_length);
+        let all = (survey.smallest_bytes, survey.largest_bytes, survey.sample_bytes);
+        assert_eq!(all, (bytes, bytes, bytes), "{format:?}");
+    }
 }
 
 #[test]
@@ -183,7 +226,9 @@ fn planes_stay_planes_in_an_uncompressed_pack() {
     let bench = Bench::new(1, 1);
     let source = Pixels::new(300);
     let out = bench.path("out.ddlp");
-    quietly(&source, &out, &PackOptions { threads: 3, format: RAW, ..PackOptions::default() }).unwrap();
+    let options = PackOptions { threads: 3, format: RAW, ..PackOptions::default() };
+    let summary = quietly(&source, &out, &options).unwrap();
+    assert_eq!((summary.planar.samples, tallied(&summary)), (300, 300));
     let pack = Pack::open(&out).unwrap();
     assert_eq!(contents(&pack), contents(&source));
     assert_eq!(pack.layout().data_bytes, 900);
@@ -209,6 +254,23 @@ fn larger_images_are_shrunk_and_said_to_be() {
     }
     assert!(shrunk > 0 && shrunk < pack.len());
     assert_eq!((summary.shrunk.samples, Survey::of(&pack).unwrap().shrunk), (shrunk, shrunk));
+    shrunk_samples_stay_so_and_are_not_shrunk_twice(&bench, &pack, shrunk);
+}
+
+/// Packs the pack again.
+fn shrunk_samples_stay_so_and_are_not_shrunk_twice(bench: &Bench, source: &Pack, shrunk: u64) {
+    let out = bench.path("again.ddlp");
+    for max_side in [None, Some(60)] {
+        let format = PackFormat::Raw { max_side };
+        let options = PackOptions { format, overwrite: true, ..PackOptions::default() };
+        let summary = quietly(source, &out, &options).unwrap();
+        let larger = |index: &u64| {
+            let record = source.record(*index).unwrap();
+            record.width.max(record.height) > max_side.unwrap_or(u32::MAX)
+        };
+        assert_eq!(summary.shrunk.samples, (0..source.len()).filter(larger).count() as u64);
+        assert!(Survey::of(&Pack::open(&out).unwrap()).unwrap().shrunk >= shrunk);
+    }
 }
 
 /// Flips a bit of a file.
@@ -236,6 +298,8 @@ fn damaged_checkpoints_cost_time_and_no_pixels() {
     assert_eq!(file, fs::read(bench.path("source/class0/0001.jpg")).unwrap());
     let found = broken(&out);
     assert!(found.len() == 1 && found[0].contains("checkpoints") && found[0].contains("0001.jpg"), "{found:?}");
+    assert!(matches!(verify_sample(&pack, 1)[..], [Broken::Detail { index: 1, .. }]));
+    assert!(verify_sample(&pack, 0).is_empty() && verify_sample(&pack, 2).is_empty());
     // Of the file itself it is an error.
     flip(&out, record.offset + 2);
     let error = pack.sample(1, &mut buf).map(drop).unwrap_err();
@@ -260,6 +324,7 @@ fn damaged_rows_are_noticed_by_who_touches_them() {
     assert_eq!(prepare(&mut buf), Ok(()));
     flip(&out, record.offset + 3 * row);
     assert_eq!(prepare(&mut buf), Ok(()), "rows 45 to 54 do not touch row 3");
+    assert!(matches!(verify_sample(&pack, 0)[..], [Broken::Sample { index: 0, .. }]));
     let found = broken(&out);
     assert!(found.len() == 1 && found[0].contains("0000.jpg"), "{found:?}");
     flip(&out, record.offset + 3 * row);

@@ -338,11 +338,20 @@ fn a_name_outside_of_the_names() {
 
 #[test]
 fn codes_that_mean_nothing() {
-    says(records(|f| f.put(f.record(0) + FORM, &[9])), "form 9");
     says(records(|f| f.put(f.record(0) + VERDICT, &[9])), "verdict 9");
     says(records(|f| f.put(f.record(0) + REASON, &[1])), "verdict 0 with reason 1");
     says(records(|f| f.put(f.record(0) + VERDICT, &[2, 200])), "unknown reason 200");
     says(records(|f| f.put(f.record(0) + RECORD_FLAGS, &[1])), "must be 0");
+}
+
+#[test]
+fn a_form_of_a_later_version_is_no_damage() {
+    let mut forgery = Forgery::new();
+    forgery.put(forgery.record(3) + FORM, &[9]);
+    let Err(error) = forgery.open() else { panic!("it opens") };
+    assert!(matches!(error, FormatError::UnknownForm { sample: 3, form: 9, .. }), "{error}");
+    let message = error.to_string();
+    assert!(message.contains("update it, or pack") && message.contains("--jpeg kept"), "{message}");
 }
 
 const KEPT: PackFormat = PackFormat::Encoded { jpeg: JpegForm::Kept };

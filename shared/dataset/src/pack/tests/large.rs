@@ -4,6 +4,7 @@ use super::{Bench, Pixels, quietly};
 use crate::pack::{Broken, Pack, PackOptions, Part, RECORD_BYTES, RESIDENT_RECORD_BYTES_MAX, Survey, verify};
 use crate::samples::bytes;
 use crate::{Dataset, ReadError};
+use ddlp_pixels::CorruptReason;
 use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
@@ -26,6 +27,7 @@ fn records_are_fetched_and_checked_one_by_one() {
     let report = verify(&out, 2, &mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!((report.samples, report.broken_count), (samples, 0));
     damaged_record(&pack, &out, 70_000);
+    record_of_a_later_version(&pack, &out, 70_002);
 }
 
 /// Damages a record behind the back of the open pack.
@@ -42,4 +44,20 @@ fn damaged_record(pack: &Pack, out: &std::path::Path, index: u64) {
     let named = |broken: &Broken| matches!(broken, Broken::Record { index: found, .. } if *found == index);
     assert!(report.broken.iter().any(named), "{:?}", report.broken);
     assert!(Pack::open(out).is_ok());
+}
+
+/// Gives a record a form that nobody knows, behind the back of the open pack.
+fn record_of_a_later_version(pack: &Pack, out: &std::path::Path, index: u64) {
+    let at = pack.layout().section(Part::Records).offset + index * RECORD_BYTES as u64;
+    let file = fs::OpenOptions::new().read(true).write(true).open(out).unwrap();
+    let mut record = [0; RECORD_BYTES];
+    file.read_exact_at(&mut record, at).unwrap();
+    record[24] = 9;
+    let crc = crc32c::crc32c(&record[..60]);
+    record[60..].copy_from_slice(&crc.to_le_bytes());
+    file.write_all_at(&record, at).unwrap();
+    let error = pack.sample(index, &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, ReadError::UnknownForm { form: 9, .. }), "{error}");
+    assert_eq!(error.reason(), CorruptReason::Unsupported);
+    assert_eq!(pack.name(index), format!("#{index} (its form is unknown)"));
 }

@@ -58,6 +58,17 @@ pub(super) fn check_samples(
     })
 }
 
+/// Checks one sample, on this thread.
+pub(super) fn check_sample(index: &Index, number: u64) -> Vec<Broken> {
+    let (sender, receiver) = mpsc::channel();
+    Checker { index, stopped: &AtomicBool::new(false), sender }.sample(number, None, &mut Vec::new());
+    let found = |message| match message {
+        Message::Found(broken) => Some(broken),
+        Message::Checked { .. } => None,
+    };
+    receiver.iter().filter_map(found).collect()
+}
+
 /// What the bytes of a sample give.
 struct Checksums {
     whole: u32,
@@ -126,7 +137,7 @@ impl Checker<'_> {
         let record = match self.index.record(number) {
             Ok(record) => record,
             Err(problem) => {
-                self.found(Broken::Record { index: number, problem });
+                self.found(Broken::Record { index: number, problem: problem.to_string() });
                 return (None, 0);
             }
         };
