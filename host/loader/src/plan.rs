@@ -58,6 +58,17 @@ pub enum PlanError {
         /// Batches of an epoch.
         batches: u32,
     },
+    /// Recorded for another dataset.
+    #[error(
+        "plan was recorded with dataset {recorded}, this run has {actual}: a plan is for one dataset, and a pack of the \
+         same source in another form is another one"
+    )]
+    OtherDataset {
+        /// In the plan.
+        recorded: String,
+        /// In this run.
+        actual: String,
+    },
     /// Recorded for another run.
     #[error("plan was recorded with {field} {recorded}, this run has {actual}")]
     OtherRun {
@@ -114,9 +125,11 @@ impl Plan {
     /// Checks that the plan was recorded for the same batches as `run` (whose epochs do not matter).
     pub fn check_is_for(&self, run: &Self) -> Result<(), PlanError> {
         let hex = |bytes: &[u8; 32]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        if self.dataset != run.dataset {
+            return Err(PlanError::OtherDataset { recorded: hex(&self.dataset), actual: hex(&run.dataset) });
+        }
         let fields = [
             ("seed", self.seed.to_string(), run.seed.to_string()),
-            ("dataset", hex(&self.dataset), hex(&run.dataset)),
             ("samples per epoch", self.epoch_samples.to_string(), run.epoch_samples.to_string()),
             ("batch size", self.batch_size.to_string(), run.batch_size.to_string()),
             ("batches per epoch", self.batches.to_string(), run.batches.to_string()),
@@ -199,5 +212,10 @@ mod tests {
         let run = Plan { seed: 1, ..Plan::default() };
         let error = Plan { seed: 2, ..Plan::default() }.check_is_for(&run).unwrap_err();
         assert_eq!(error.to_string(), "plan was recorded with seed 2, this run has 1");
+        let error = Plan { dataset: [1; 32], ..Plan::default() }.check_is_for(&run).unwrap_err();
+        assert!(
+            matches!(error, PlanError::OtherDataset { .. }) && error.to_string().contains("another form"),
+            "{error}"
+        );
     }
 }

@@ -54,6 +54,17 @@ pub enum StateError {
         /// In this run.
         actual: String,
     },
+    /// Taken from a run over another dataset.
+    #[error(
+        "loader state was taken with dataset {saved}, this run has {actual}: a run goes on with the dataset that it began \
+         with, and a pack with one of the same source in the same form"
+    )]
+    OtherDataset {
+        /// In the state.
+        saved: String,
+        /// In this run.
+        actual: String,
+    },
     /// Taken from a run that prepares samples in another way.
     #[error(
         "loader state was taken with another pipeline or corrupt-sample policy: a run goes on with what it began with"
@@ -86,9 +97,11 @@ impl LoaderState {
         if self.version != STATE_VERSION {
             return Err(StateError::Version(self.version));
         }
+        if self.dataset != fresh.dataset {
+            return Err(StateError::OtherDataset { saved: self.dataset.clone(), actual: fresh.dataset.clone() });
+        }
         let fields = [
             ("seed", self.seed.to_string(), fresh.seed.to_string()),
-            ("dataset", self.dataset.clone(), fresh.dataset.clone()),
             ("samples per epoch", self.epoch_samples.to_string(), fresh.epoch_samples.to_string()),
             ("batch size", self.batch_size.to_string(), fresh.batch_size.to_string()),
             ("last batch", format!("{:?}", self.last), format!("{:?}", fresh.last)),

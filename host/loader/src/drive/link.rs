@@ -139,7 +139,7 @@ fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<(), L
     let hex = |bytes: &[u8; 32]| bytes[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     if identity.dataset != expected.dataset {
         return Err(LinkError::Refused(format!(
-            "it holds another dataset: {} there, {} here; serve the same file on both sides",
+            "it holds another dataset: {} there, {} here; serve the same file on both sides (a pack of the same source in another form is another dataset)",
             hex(&identity.dataset),
             hex(&expected.dataset)
         )));
