@@ -4,6 +4,7 @@
 use clap::{Parser, Subcommand};
 use ddlp_device::agent::{ServeArgs, Settings, serve};
 use ddlp_device::doctor::{DoctorArgs, doctor};
+use nix::sys::signal::{SigSet, Signal};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -34,7 +35,12 @@ enum Command {
 const EX_CONFIG: u8 = 78;
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
+    let command = Cli::parse().command;
+    // A file that meets `ulimit -f` is an error to be said, as on a full disk, and not the end of the process.
+    if let Err(error) = SigSet::from(Signal::SIGXFSZ).thread_block() {
+        return failed(&error.into(), ExitCode::FAILURE);
+    }
+    match command {
         Command::Serve(args) => {
             log();
             let settings = match Settings::from_args(*args) {

@@ -123,6 +123,19 @@ fn a_wrong_configuration_is_told_by_the_status_from_what_may_pass() {
 }
 
 #[test]
+fn a_limit_on_the_size_of_files_is_an_error_and_no_signal() {
+    let dataset = dataset();
+    let mut command = program_command(dataset.path());
+    command.arg("--ephemeral");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -f 10; exec \"$0\" \"$@\""]).arg(command.get_program()).args(command.get_args());
+    let output = shell.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{}: {said}", output.status);
+    assert!(said.contains("File too large"), "{said}");
+}
+
+#[test]
 fn the_log_names_hosts_that_were_refused() {
     let (dataset, config) = (dataset(), config("allowed-hosts = [\"nqn.2014-08.org.example:friend\"]"));
     let mut command = program_command(dataset.path());
