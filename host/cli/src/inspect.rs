@@ -96,8 +96,8 @@ struct Listed {
 struct PackPart {
     file_bytes: u64,
     sample_bytes: u64,
-    smallest_sample_bytes: u32,
-    largest_sample_bytes: u32,
+    smallest_sample_bytes: u64,
+    largest_sample_bytes: u64,
     widest_pixels: u32,
     highest_pixels: u32,
     kept: u64,
@@ -220,8 +220,8 @@ impl PackPart {
             "a sample",
             &format!(
                 "{} to {}, {} on average; at most {} × {} pixels",
-                text::bytes(self.smallest_sample_bytes.into()),
-                text::bytes(self.largest_sample_bytes.into()),
+                text::bytes(self.smallest_sample_bytes),
+                text::bytes(self.largest_sample_bytes),
                 text::bytes(self.sample_bytes / samples.max(1)),
                 self.widest_pixels,
                 self.highest_pixels

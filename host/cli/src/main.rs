@@ -29,6 +29,7 @@ mod verify;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use interrupt::Interrupt;
+use nix::sys::signal::{SigSet, Signal};
 use std::process::ExitCode;
 
 /// How a command ended, when it did not fail.
@@ -101,6 +102,8 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
 }
 
 fn dispatch(command: Command) -> anyhow::Result<Ending> {
+    // A file that meets `ulimit -f` is an error to be said, as on a full disk, and not the end of the process.
+    SigSet::from(Signal::SIGXFSZ).thread_block()?;
     let interrupt = Interrupt::install()?;
     match command {
         Command::Pack(args) => pack::pack(&args, &interrupt),

@@ -20,8 +20,9 @@ const NAMED_MAX: usize = 20;
 /// appears under its name only when it is complete.
 ///
 /// JPEGs get checkpoints beside their bytes, places from which decoding can go on, so that a crop costs little more than what it
-/// covers. Progressive ones are rewritten without loss into a single scan for that. `--format raw` stores pixels instead, which
-/// costs several times the space and no decoding.
+/// covers. Progressive ones are rewritten without loss into a single scan for that. `--jpeg kept` stores files as they are, which
+/// programs from before there were checkpoints read too. `--format raw` stores pixels, which costs several times the space and no
+/// decoding.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -35,16 +36,16 @@ pub struct PackArgs {
     source: PathBuf,
     /// The file to make, usually ending in .ddlp
     out: PathBuf,
-    /// Store samples encoded as they are, or their pixels (8-bit RGB)
+    /// Store encoded images (JPEGs as --jpeg says, others as they are), or their pixels (8-bit RGB)
     #[arg(long, value_enum, default_value_t = Format::Encoded)]
     format: Format,
-    /// Store JPEGs with checkpoints, or as their files alone [default: indexed]
+    /// Store JPEGs with checkpoints, progressive ones rewritten for them, or as they are [default: indexed]
     #[arg(long, value_enum, value_name = "FORM")]
     jpeg: Option<Jpeg>,
     /// With --format raw: shrink larger images until their longer side has N pixels
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_535))]
     max_side: Option<u32>,
-    /// Replace a file of that name
+    /// Replace a file of that name; never a link or a device
     #[arg(long)]
     force: bool,
     /// Read the finished file back and check every byte before it gets its name
@@ -176,7 +177,7 @@ fn describe(args: &PackArgs, source: &dyn ddlp_dataset::Dataset, summary: &PackS
         text::seconds(seconds),
         if args.verify { ", read back and checked" } else { "" },
     );
-    describe_forms(&mut out, summary);
+    describe_forms(&mut out, args, summary);
     if left_out > 0 {
         let files = text::plural(left_out, "file");
         let _ =
@@ -188,21 +189,34 @@ fn describe(args: &PackArgs, source: &dyn ddlp_dataset::Dataset, summary: &PackS
     out
 }
 
-/// How samples were stored, where in more than one way.
-fn describe_forms(out: &mut String, summary: &PackSummary) {
+/// How samples were stored; what options could not do.
+fn describe_forms(out: &mut String, args: &PackArgs, summary: &PackSummary) {
     let mut line = |what: &str, tally: Tally| {
         if tally.samples > 0 {
-            let of_it = ratio(tally.stored_bytes, tally.source_bytes);
-            let bytes = text::bytes(tally.stored_bytes);
-            let _ = writeln!(out, "  {:>9}  {what}: {bytes}, {of_it} of the source's", text::count(tally.samples));
+            let (count, bytes) = (text::count(tally.samples), text::bytes(tally.stored_bytes));
+            // Nothing was read of what cannot be.
+            let of_it = match tally.source_bytes {
+                0 => String::new(),
+                source => format!(", {} of the source's", ratio(tally.stored_bytes, source)),
+            };
+            let _ = writeln!(out, "  {count:>9}  {what}: {bytes}{of_it}");
         }
     };
     line("indexed", summary.indexed);
     line("rewritten into one scan and indexed", summary.transcoded);
     line("uncompressed", summary.raw);
     line("of them shrunk", summary.shrunk);
+    line("as planes", summary.planar);
+    line("stored whole", summary.whole);
     for (why, tally) in &summary.kept {
         line(&format!("stored whole ({why})"), *tally);
+    }
+    line("rejected", summary.undecodable);
+    if summary.planar.samples > 0 && (args.format == Format::Raw || args.jpeg.is_some()) {
+        let _ = writeln!(out, "Planes of RGB stay as they are: --format, --jpeg and --max-side do not apply to them.");
+    }
+    if summary.raw.samples > 0 && args.format == Format::Encoded {
+        let _ = writeln!(out, "Pixels of the source stay pixels: --format encoded and --jpeg do not apply to them.");
     }
 }
 

@@ -118,6 +118,73 @@ fn bad_images_are_named_by_pack_and_inspect() {
     assert_eq!(whole["pack"]["listed"].as_array().unwrap().len(), 4);
 }
 
+/// The first numbers of the lines that say how samples were stored.
+fn stored(said: &str) -> u64 {
+    let lines = said.lines().filter(|line| line.starts_with("  ") && !line.contains("of them shrunk"));
+    lines.map(|line| line.split_whitespace().next().unwrap().parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn every_sample_is_in_one_line_of_the_summary() {
+    let home = photos(6);
+    for options in ["", "--jpeg kept", "--format raw", "--format raw --max-side 64"] {
+        let said = succeed(home.path(), &format!("pack photos p.ddlp --force {options}"));
+        let rejected = said.lines().filter(|line| line.starts_with("rejected")).count();
+        assert!(rejected > 0 && said.contains(&format!("{rejected}  rejected: ")), "{said}");
+        assert_eq!(stored(&said), 24, "{options}: {said}");
+    }
+}
+
+#[test]
+fn options_that_do_not_apply_are_named() {
+    let home = photos(0);
+    let folder = home.path();
+    fs::create_dir(folder.join("cifar")).unwrap();
+    fs::write(folder.join("cifar/data_batch_1.bin"), [5; 20 * 3073]).unwrap();
+    for options in ["--format raw --max-side 16", "--jpeg kept"] {
+        let said = succeed(folder, &format!("pack cifar c.ddlp --force {options}"));
+        assert!(said.contains("20  as planes: ") && said.contains("Planes of RGB stay as they are: "), "{said}");
+        assert_eq!(stored(&said), 20, "{said}");
+    }
+    let said = succeed(folder, "pack cifar c.ddlp --force");
+    assert!(said.contains("20  as planes: ") && !said.contains("do not apply"), "{said}");
+
+    let said = succeed(folder, "pack photos raw.ddlp --format raw --max-side 64");
+    assert!(!said.contains("do not apply"), "{said}");
+    let said = succeed(folder, "pack raw.ddlp again.ddlp --jpeg kept");
+    assert!(said.contains("24  uncompressed: ") && said.contains("Pixels of the source stay pixels: "), "{said}");
+    assert!(!said.contains("of them shrunk"), "that was done before: {said}");
+    let said = succeed(folder, "pack raw.ddlp again.ddlp --force --format raw --max-side 32");
+    assert!(said.contains("24  of them shrunk: ") && !said.contains("do not apply"), "{said}");
+}
+
+/// Changes a byte of a pack.
+fn damage(path: &Path, at: u64) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at as usize] ^= 4;
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_damaged_sample_is_shown_as_such() {
+    let home = photos(0);
+    let folder = home.path();
+    for (options, what) in [("--jpeg kept", "checksum"), ("", "checkpoints"), ("--format raw", "checksum")] {
+        succeed(folder, &format!("pack photos p.ddlp --force --quiet {options}"));
+        let sample = || json(&succeed(folder, "inspect p.ddlp --sample 5 --json"));
+        let sound = sample();
+        assert_eq!(sound["problem"], Value::Null, "{options}");
+        let within = |key: &str| sound[key].as_u64().unwrap();
+        // Of an indexed sample the checkpoints, which lie behind its bytes.
+        let at = if what == "checkpoints" { within("offset") + within("length") + 1 } else { within("offset") + 40 };
+        damage(&folder.join("p.ddlp"), at);
+        let problem = sample()["problem"].to_string();
+        assert!(problem.contains(what) && problem.contains(sound["name"].as_str().unwrap()), "{options}: {problem}");
+        assert!(succeed(folder, "inspect p.ddlp --sample 5").contains("problem"), "{options}");
+        assert!(!succeed(folder, "inspect p.ddlp --sample 6").contains("problem"), "{options}");
+    }
+}
+
 #[test]
 fn a_repaired_sample_is_said_to_be_rewritten() {
     let home = photos(0);
@@ -134,6 +201,10 @@ fn a_repaired_sample_is_said_to_be_rewritten() {
     assert!(said.contains("1 whole, 23 indexed") && said.contains("1 repaired"), "{said}");
     let said = succeed(folder, "inspect p.ddlp --sample class_001/000001.jpg");
     assert!(said.contains("kept") && said.contains("repaired when it was packed"), "{said}");
+    let was_repaired = |sample| {
+        json(&succeed(folder, &format!("inspect p.ddlp --json --sample {sample}")))["record"]["was_repaired"].clone()
+    };
+    assert_eq!((was_repaired("class_001/000001.jpg"), was_repaired("0")), (true.into(), false.into()));
     let said = succeed(folder, "inspect p.ddlp --sample 0");
     assert!(said.contains("indexed") && said.contains("of checkpoints") && !said.contains("when it was"), "{said}");
 }
@@ -170,6 +241,23 @@ fn a_pack_is_not_overwritten_unasked() {
     assert_eq!(fs::read(folder.join("p.ddlp")).unwrap(), b"mine");
     succeed(folder, "pack photos p.ddlp --force --quiet");
     assert_eq!(names(folder), ["p.ddlp", "photos"]);
+    std::os::unix::fs::symlink("p.ddlp", folder.join("link.ddlp")).unwrap();
+    let message = fail(folder, "pack photos link.ddlp --force");
+    assert!(message.contains("link.ddlp is a symbolic link, which is not overwritten"), "{message}");
+    assert!(folder.join("link.ddlp").is_symlink());
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_like_a_full_disk() {
+    let home = photos(0);
+    let program = env!("CARGO_BIN_EXE_ddlp");
+    let line = format!("ulimit -f 200; exec {program} pack photos p.ddlp --format raw --quiet");
+    let mut shell = Command::new("sh");
+    let output = shell.args(["-c", &line]).current_dir(home.path()).stdin(Stdio::null()).output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{}: {message}", output.status);
+    assert!(message.contains("no space for p.ddlp after") && message.contains("of 24 samples"), "{message}");
+    assert_eq!(names(home.path()), ["photos"]);
 }
 
 #[test]
@@ -221,6 +309,9 @@ fn a_resumed_run_needs_no_options_and_a_finished_one_says_so() {
     assert_eq!((&third["batches"], &third["images"]), (&5.into(), &24.into()));
     let message = fail(folder, "run photos --resume at.json --batch 6");
     assert!(message.contains("batch size 5, this run has 6"), "{message}");
+    succeed(folder, "pack photos p.ddlp --quiet");
+    let message = fail(folder, "run p.ddlp --resume at.json");
+    assert!(message.contains("loader state was taken with dataset") && message.contains("same form"), "{message}");
 }
 
 #[test]

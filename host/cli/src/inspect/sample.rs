@@ -3,7 +3,7 @@
 use super::{row, verdict_text};
 use crate::text;
 use ddlp_dataset::Dataset;
-use ddlp_dataset::pack::{IndexRecord, Pack, StoredForm, StoredVerdict};
+use ddlp_dataset::pack::{IndexRecord, Pack, StoredForm, StoredVerdict, verify_sample};
 use ddlp_pixels::{ImageInfo, Limits, Preparer, Source};
 use serde::Serialize;
 use std::fmt::Write;
@@ -22,7 +22,7 @@ pub struct DescribedSample {
     record: Option<RecordPart>,
     /// What the image says of itself.
     image: Option<ImagePart>,
-    /// Why it cannot be read.
+    /// Why it cannot be read, or what of it is damaged.
     problem: Option<String>,
 }
 
@@ -39,8 +39,8 @@ struct RecordPart {
     orientation: u8,
     /// Whether the source's image was larger.
     was_shrunk: bool,
-    /// Its bytes are not those of the source: it was repaired.
-    is_rewritten: bool,
+    /// Whether it had to be repaired. (Which files were rewritten without loss, for checkpoints, is recorded nowhere.)
+    was_repaired: bool,
     verdict: String,
 }
 
@@ -72,7 +72,7 @@ impl From<IndexRecord> for RecordPart {
             detail_bytes: record.detail_length,
             orientation: record.orientation,
             was_shrunk: record.was_shrunk,
-            is_rewritten: record.verdict == StoredVerdict::Repaired,
+            was_repaired: record.verdict == StoredVerdict::Repaired,
             verdict: verdict_text(record.verdict),
         }
     }
@@ -95,7 +95,7 @@ impl From<ImageInfo> for ImagePart {
 }
 
 impl DescribedSample {
-    /// Looks at a sample of a dataset, which may be a pack.
+    /// Looks at a sample of a dataset. In a pack it checks all that there are checksums for.
     pub fn new(dataset: &dyn Dataset, pack: Option<&Pack>, index: u64) -> anyhow::Result<Self> {
         let record = pack.map(|pack| pack.record(index)).transpose()?;
         let label = dataset.label(index);
@@ -111,6 +111,8 @@ impl DescribedSample {
             Ok(_) => (None, None),
             Err(error) => (None, Some(format!("{:#}", anyhow::Error::from(error)))),
         };
+        let broken = pack.map_or(Vec::new(), |pack| verify_sample(pack, index));
+        let damage = broken.iter().map(ToString::to_string).reduce(|all, next| format!("{all}; {next}"));
         Ok(Self {
             sample: index,
             name: dataset.name(index),
@@ -121,7 +123,7 @@ impl DescribedSample {
             length: location.length,
             record: record.map(RecordPart::from),
             image,
-            problem,
+            problem: damage.or(problem),
         })
     }
 
@@ -151,7 +153,7 @@ impl DescribedSample {
 impl RecordPart {
     fn form_text(&self) -> String {
         let mut said = format!("{}, {} × {} pixels", self.form, self.width, self.height);
-        if self.is_rewritten {
+        if self.was_repaired {
             said.push_str(", repaired when it was packed");
         }
         if self.was_shrunk {
