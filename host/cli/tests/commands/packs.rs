@@ -1,0 +1,199 @@
+//! Packs: made, looked at, checked; what is said of them, and what is refused.
+
+use crate::{fail, json, names, photos, run, stderr, stdout, succeed};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+#[test]
+fn sample_data_is_packed_inspected_and_verified() {
+    let home = photos(0);
+    let folder = home.path();
+    assert_eq!(names(&folder.join("photos")), ["class_000", "class_001", "class_002"]);
+    let said = succeed(folder, "pack photos p.ddlp --verify");
+    assert!(said.contains("24 samples in 3 classes") && said.contains("read back and checked"), "{said}");
+    assert!(succeed(folder, "verify p.ddlp").contains("intact"));
+
+    let whole = json(&succeed(folder, "inspect p.ddlp --json"));
+    assert_eq!((&whole["samples"], &whole["pack"]["intact"]), (&24.into(), &24.into()));
+    assert_eq!(whole["classes"][2]["name"], "class_002");
+    let by_number = json(&succeed(folder, "inspect p.ddlp --json --sample 8"));
+    let by_name = json(&succeed(folder, "inspect p.ddlp --json --sample class_001/000001.jpg"));
+    assert_eq!(by_number, by_name);
+    assert_eq!(by_number["record"]["verdict"], "intact");
+    let bytes = fs::read(folder.join("photos/class_001/000001.jpg")).unwrap();
+    let (offset, length) = (by_name["offset"].as_u64().unwrap() as usize, by_name["length"].as_u64().unwrap() as usize);
+    assert_eq!(fs::read(folder.join("p.ddlp")).unwrap()[offset..offset + length], bytes);
+    assert!(succeed(folder, "inspect photos").contains("folder, 24 samples in 3 classes"));
+}
+
+#[test]
+fn a_changed_byte_is_named_and_shows_in_the_exit_status() {
+    let home = photos(0);
+    let folder = home.path();
+    succeed(folder, "pack photos p.ddlp --quiet");
+    let sample = json(&succeed(folder, "inspect p.ddlp --json --sample 5"));
+    let mut bytes = fs::read(folder.join("p.ddlp")).unwrap();
+    bytes[sample["offset"].as_u64().unwrap() as usize + 100] ^= 4;
+    fs::write(folder.join("p.ddlp"), bytes).unwrap();
+    let output = run(folder, "verify p.ddlp");
+    assert_eq!(output.status.code(), Some(1));
+    let (said, name) = (stdout(&output), sample["name"].as_str().unwrap());
+    assert!(said.contains(name) && said.contains("1 place broken"), "{said}");
+    let quiet = run(folder, "verify p.ddlp --quiet");
+    assert_eq!((quiet.status.code(), stdout(&quiet).as_str()), (Some(1), ""));
+}
+
+#[test]
+fn bad_images_are_named_by_pack_and_inspect() {
+    let home = photos(4);
+    let said = succeed(home.path(), "pack photos p.ddlp");
+    let rejected = said.lines().filter(|line| line.starts_with("rejected")).count();
+    let repaired = said.lines().filter(|line| line.starts_with("repaired")).count();
+    assert_eq!(rejected + repaired, 4, "{said}");
+    let whole = json(&succeed(home.path(), "inspect p.ddlp --json"));
+    assert_eq!(whole["pack"]["listed"].as_array().unwrap().len(), 4);
+}
+
+/// The first numbers of the lines that say how samples were stored.
+fn stored(said: &str) -> u64 {
+    let lines = said.lines().filter(|line| line.starts_with("  ") && !line.contains("of them shrunk"));
+    lines.map(|line| line.split_whitespace().next().unwrap().parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn every_sample_is_in_one_line_of_the_summary() {
+    let home = photos(6);
+    for options in ["", "--jpeg kept", "--format raw", "--format raw --max-side 64"] {
+        let said = succeed(home.path(), &format!("pack photos p.ddlp --force {options}"));
+        let rejected = said.lines().filter(|line| line.starts_with("rejected")).count();
+        assert!(rejected > 0 && said.contains(&format!("{rejected}  rejected: ")), "{said}");
+        assert_eq!(stored(&said), 24, "{options}: {said}");
+    }
+}
+
+#[test]
+fn options_that_do_not_apply_are_named() {
+    let home = photos(0);
+    let folder = home.path();
+    fs::create_dir(folder.join("cifar")).unwrap();
+    fs::write(folder.join("cifar/data_batch_1.bin"), [5; 20 * 3073]).unwrap();
+    for options in ["--format raw --max-side 16", "--jpeg kept"] {
+        let said = succeed(folder, &format!("pack cifar c.ddlp --force {options}"));
+        assert!(said.contains("20  as planes: ") && said.contains("Planes of RGB stay as they are: "), "{said}");
+        assert_eq!(stored(&said), 20, "{said}");
+    }
+    let said = succeed(folder, "pack cifar c.ddlp --force");
+    assert!(said.contains("20  as planes: ") && !said.contains("do not apply"), "{said}");
+
+    let said = succeed(folder, "pack photos raw.ddlp --format raw --max-side 64");
+    assert!(!said.contains("do not apply"), "{said}");
+    let said = succeed(folder, "pack raw.ddlp again.ddlp --jpeg kept");
+    assert!(said.contains("24  uncompressed: ") && said.contains("Pixels of the source stay pixels: "), "{said}");
+    assert!(!said.contains("of them shrunk"), "that was done before: {said}");
+    let said = succeed(folder, "pack raw.ddlp again.ddlp --force --format raw --max-side 32");
+    assert!(said.contains("24  of them shrunk: ") && !said.contains("do not apply"), "{said}");
+}
+
+/// Changes a byte of a pack.
+fn damage(path: &Path, at: u64) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at as usize] ^= 4;
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_damaged_sample_is_shown_as_such() {
+    let home = photos(0);
+    let folder = home.path();
+    for (options, what) in [("--jpeg kept", "checksum"), ("", "checkpoints"), ("--format raw", "checksum")] {
+        succeed(folder, &format!("pack photos p.ddlp --force --quiet {options}"));
+        let sample = || json(&succeed(folder, "inspect p.ddlp --sample 5 --json"));
+        let sound = sample();
+        assert_eq!(sound["problem"], Value::Null, "{options}");
+        let within = |key: &str| sound[key].as_u64().unwrap();
+        // Of an indexed sample the checkpoints, which lie behind its bytes.
+        let at = if what == "checkpoints" { within("offset") + within("length") + 1 } else { within("offset") + 40 };
+        damage(&folder.join("p.ddlp"), at);
+        let problem = sample()["problem"].to_string();
+        assert!(problem.contains(what) && problem.contains(sound["name"].as_str().unwrap()), "{options}: {problem}");
+        assert!(succeed(folder, "inspect p.ddlp --sample 5").contains("problem"), "{options}");
+        assert!(!succeed(folder, "inspect p.ddlp --sample 6").contains("problem"), "{options}");
+    }
+}
+
+#[test]
+fn a_repaired_sample_is_said_to_be_rewritten() {
+    let home = photos(0);
+    let folder = home.path();
+    let path = folder.join("photos/class_001/000001.jpg");
+    let mut bytes = fs::read(&path).unwrap();
+    // A decoder passes over bytes between two markers with a warning.
+    let scan = bytes.windows(2).position(|two| two == [0xff, 0xda]).unwrap();
+    bytes.splice(scan..scan, [0; 4]);
+    fs::write(&path, bytes).unwrap();
+    let said = succeed(folder, "pack photos p.ddlp");
+    assert!(said.contains("repaired  class_001/000001.jpg"), "{said}");
+    let said = succeed(folder, "inspect p.ddlp");
+    assert!(said.contains("1 whole, 23 indexed") && said.contains("1 repaired"), "{said}");
+    let said = succeed(folder, "inspect p.ddlp --sample class_001/000001.jpg");
+    assert!(said.contains("kept") && said.contains("repaired when it was packed"), "{said}");
+    let was_repaired = |sample| {
+        json(&succeed(folder, &format!("inspect p.ddlp --json --sample {sample}")))["record"]["was_repaired"].clone()
+    };
+    assert_eq!((was_repaired("class_001/000001.jpg"), was_repaired("0")), (true.into(), false.into()));
+    let said = succeed(folder, "inspect p.ddlp --sample 0");
+    assert!(said.contains("indexed") && said.contains("of checkpoints") && !said.contains("when it was"), "{said}");
+}
+
+#[test]
+fn the_form_of_samples_is_chosen_and_said() {
+    let home = photos(0);
+    let folder = home.path();
+    let said = succeed(folder, "pack photos p.ddlp");
+    assert!(said.contains("23  indexed: ") && said.contains("1  rewritten into one scan and indexed: "), "{said}");
+    let said = succeed(folder, "pack photos p.ddlp --jpeg kept --force");
+    assert!(!said.contains("indexed"), "{said}");
+    assert!(succeed(folder, "inspect p.ddlp").contains("24 whole, 0 indexed"));
+    let said = succeed(folder, "pack photos p.ddlp --format raw --max-side 64 --force --verify");
+    assert!(said.contains("24  uncompressed: ") && said.contains("24  of them shrunk: "), "{said}");
+    let sample = json(&succeed(folder, "inspect p.ddlp --json --sample 3"));
+    let sides = ["width", "height"].map(|side| sample["record"][side].as_u64().unwrap());
+    assert_eq!((sides[0].max(sides[1]), &sample["record"]["form"]), (64, &"raw".into()));
+    let said = succeed(folder, "inspect p.ddlp --sample 3");
+    assert!(said.contains("shrunk when it was packed"), "{said}");
+    let message = fail(folder, "pack photos p.ddlp --force --max-side 64");
+    assert!(message.contains("--format raw"), "{message}");
+    let message = fail(folder, "pack photos p.ddlp --force --format raw --jpeg kept");
+    assert!(message.contains("--jpeg"), "{message}");
+}
+
+#[test]
+fn a_pack_is_not_overwritten_unasked() {
+    let home = photos(0);
+    let folder = home.path();
+    fs::write(folder.join("p.ddlp"), "mine").unwrap();
+    let message = fail(folder, "pack photos p.ddlp");
+    assert!(message.contains("p.ddlp exists") && message.contains("--force"), "{message}");
+    assert_eq!(fs::read(folder.join("p.ddlp")).unwrap(), b"mine");
+    succeed(folder, "pack photos p.ddlp --force --quiet");
+    assert_eq!(names(folder), ["p.ddlp", "photos"]);
+    std::os::unix::fs::symlink("p.ddlp", folder.join("link.ddlp")).unwrap();
+    let message = fail(folder, "pack photos link.ddlp --force");
+    assert!(message.contains("link.ddlp is a symbolic link, which is not overwritten"), "{message}");
+    assert!(folder.join("link.ddlp").is_symlink());
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_like_a_full_disk() {
+    let home = photos(0);
+    let program = env!("CARGO_BIN_EXE_ddlp");
+    let line = format!("ulimit -f 200; exec {program} pack photos p.ddlp --format raw --quiet");
+    let mut shell = Command::new("sh");
+    let output = shell.args(["-c", &line]).current_dir(home.path()).stdin(Stdio::null()).output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{}: {message}", output.status);
+    assert!(message.contains("no space for p.ddlp after") && message.contains("of 24 samples"), "{message}");
+    assert_eq!(names(home.path()), ["photos"]);
+}
