@@ -40,7 +40,7 @@ fn a_doctor_says_what_to_expect_and_what_is_wrong() {
     assert_eq!(code, Some(0), "{said}");
     let found: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!((&found["can_serve"], &found["dataset"]["samples"]), (&true.into(), &8.into()));
-    assert_eq!(found["pixels"]["jpeg_uses_simd"], true);
+    assert_eq!(found["pixels"]["libjpeg_turbo_uses_simd"], true);
     assert!(found["storage"]["read"]["bytes"].as_u64() > Some(0), "{said}");
     for rate in ["expected_images_per_s", "expected_of_dataset_images_per_s"] {
         assert!(found["speed"][rate].as_f64() > Some(0.0), "{said}");

@@ -15,7 +15,8 @@ fn extensions() -> Vec<(&'static str, &'static str, bool)> {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::is_x86_feature_detected as has;
-        vec![("AVX2", "decoding and resizing", has!("avx2")), ("SSE4.2", "checksums", has!("sse4.2"))]
+        let has_level = has!("avx2") && has!("bmi1") && has!("bmi2");
+        vec![("AVX2 and BMI2", "decoding and resizing", has_level), ("SSE4.2", "checksums", has!("sse4.2"))]
     }
     #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
     Vec::new()
@@ -28,10 +29,12 @@ pub struct Pixels {
     pub has: Vec<&'static str>,
     /// Extensions that it lacks, and what they would be for.
     pub lacks: Vec<(&'static str, &'static str)>,
-    /// Whether JPEGs are decoded by vector instructions.
-    pub jpeg_uses_simd: bool,
-    /// Version of libjpeg-turbo.
+    /// Vector instructions that pixels are made by.
+    pub vector_instructions: &'static str,
+    /// Version of libjpeg-turbo, which decodes the less usual JPEGs.
     pub libjpeg_turbo: String,
+    /// Whether it uses vector instructions.
+    pub libjpeg_turbo_uses_simd: bool,
     /// Digest of the pixel path.
     pub fingerprint: String,
 }
@@ -44,21 +47,23 @@ impl Pixels {
         Self {
             has: has.into_iter().map(|(name, _, _)| name).collect(),
             lacks: lacks.into_iter().map(|(name, purpose, _)| (name, purpose)).collect(),
-            jpeg_uses_simd: ddlp_pixels::jpeg_uses_simd(),
+            vector_instructions: ddlp_pixels::vector_instructions(),
             libjpeg_turbo: format!("{}.{}.{}", version / 1_000_000, version / 1000 % 1000, version % 1000),
+            libjpeg_turbo_uses_simd: ddlp_pixels::libjpeg_turbo_uses_simd(),
             fingerprint: ddlp_pixels::fingerprint().to_string(),
         }
     }
 
     /// What there is to say.
     pub fn findings(&self) -> Vec<Finding> {
-        let decoder = format!("libjpeg-turbo {} decodes", self.libjpeg_turbo);
-        let mut findings = vec![if self.jpeg_uses_simd {
-            Finding::fine(SUBJECT, format!("{decoder} by vector instructions"))
+        let mut findings = vec![Finding::fine(SUBJECT, format!("images are prepared by {}", self.vector_instructions))];
+        let rest = format!("libjpeg-turbo {}, for progressive and other less usual JPEGs,", self.libjpeg_turbo);
+        findings.push(if self.libjpeg_turbo_uses_simd {
+            Finding::fine(SUBJECT, format!("{rest} uses vector instructions"))
         } else {
-            let advice = "unset JSIMD_FORCENONE; a processor without them prepares a fraction of the images";
-            Finding::warning(SUBJECT, format!("{decoder} without vector instructions"), advice)
-        }];
+            let advice = "unset JSIMD_FORCENONE; without them such images take several times as long";
+            Finding::warning(SUBJECT, format!("{rest} uses no vector instructions"), advice)
+        });
         if !self.has.is_empty() {
             findings.push(Finding::fine(SUBJECT, format!("the processor has {}", self.has.join(" and "))));
         }
@@ -82,9 +87,9 @@ mod tests {
     fn what_is_missing_is_warned_of() {
         let mut pixels = Pixels::read();
         assert_eq!((pixels.fingerprint.len(), pixels.libjpeg_turbo.starts_with("3.")), (64, true));
-        pixels.jpeg_uses_simd = false;
+        pixels.libjpeg_turbo_uses_simd = false;
         (pixels.has, pixels.lacks) = (Vec::new(), vec![("NEON", "decoding and resizing")]);
         let levels: Vec<Level> = pixels.findings().iter().map(|finding| finding.level).collect();
-        assert_eq!(levels, [Level::Warning, Level::Warning, Level::Fine]);
+        assert_eq!(levels, [Level::Fine, Level::Warning, Level::Warning, Level::Fine]);
     }
 }

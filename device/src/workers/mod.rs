@@ -5,8 +5,8 @@
 //! - `row_crc`: the batch's checksum from its rows' checksums.
 //! - `stats`: counters for the vendor log.
 //!
-//! Workers take runs of samples (`ddlp_csd::run`) of the oldest batch first and go on to the next queued batch when no unstarted sample is left: with two
-//! batches queued nobody idles at a batch's end, and one slow sample holds up its own batch alone.
+//! Workers take runs of samples (`ddlp_csd::run`) of the oldest batch first and go on to the next queued batch when no unstarted sample is
+//! left: with two batches queued nobody idles at a batch's end, and one slow sample holds up its own batch alone.
 //!
 //! A sample that makes its decoder panic is a corrupt sample. A panic anywhere else is a defect: the batch is given up,
 //! its slot is let go, and the worker goes on.
@@ -67,7 +67,7 @@ struct Shared {
     notify: Notify,
 }
 
-/// The running workers. Dropping it stops them at their next run's end.
+/// The running workers. Dropping it stops them at their next sample.
 pub struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,

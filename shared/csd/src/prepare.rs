@@ -25,7 +25,7 @@ pub struct EpochContext {
 /// Where the time of a sample went.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StageTimes {
-    /// Reading bytes.
+    /// Reading bytes, but for those of uncompressed images, which are read while they are prepared.
     pub read: Duration,
     /// Decoding and augmenting.
     pub prepare: Duration,

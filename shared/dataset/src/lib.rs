@@ -71,7 +71,8 @@ pub trait Dataset: Send + Sync {
     /// When `index` is not below [`len`](Self::len).
     fn location(&self, index: u64) -> Location;
 
-    /// A sample as the pixel path takes it, its bytes checked against the checksum where the dataset has one.
+    /// A sample as the pixel path takes it, its bytes checked against the checksum where the dataset has one. Those of an uncompressed
+    /// image are read and checked later, as far as they are needed.
     ///
     /// They are in `buf` or in the dataset itself. What `buf` holds is replaced and of no meaning to the caller. Its capacity is
     /// reused, so a buffer that is handed in again and again stops allocating.

@@ -50,7 +50,7 @@ impl Resident {
         let Some((width, height, ())) = form else { return dataset };
         let sample_bytes = width as usize * height as usize * 3;
         let fits = dataset.len().checked_mul(sample_bytes as u64).is_some_and(|bytes| bytes <= RESIDENT_BYTES_MAX);
-        if sample_bytes > SAMPLE_BYTES_MAX || !fits {
+        if !(1..=SAMPLE_BYTES_MAX).contains(&sample_bytes) || !fits {
             return dataset;
         }
         let groups = (dataset.len() as usize).div_ceil(GROUP_BYTES / sample_bytes);
@@ -77,6 +77,10 @@ impl Resident {
         let mut buf = Vec::new();
         let present =
             (first..self.dataset.len()).zip(pixels.chunks_exact_mut(self.sample_bytes)).map(|(index, place)| {
+                // Another one, which may be large and is of no use here, is not even read.
+                if self.dataset.location(index).length != self.sample_bytes as u64 {
+                    return false;
+                }
                 let form = planar(&*self.dataset, index, &mut buf, |bytes| {
                     let is_whole = bytes.len() == place.len();
                     if is_whole {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::error::PixelError;
 use crate::jpeg::baseline::{Checkpoints, Decoder};
-use crate::jpeg::{self, ffi::Object};
+use crate::jpeg::{self, exif, ffi::Object};
 use crate::large;
 use crate::source::{Format, JpegInfo, Limits};
 
@@ -68,9 +68,14 @@ pub(crate) fn index(
         false => None,
     };
     let indexed = transcoded.as_deref().unwrap_or(file);
-    // A file of the same coefficients must have the same colours, too.
+    // A file of the same coefficients must have the same colours and the same way up, too. Markers between its scans, which do not
+    // count, would stand in front of the one scan.
     let has_colors = |found: JpegInfo| found.color == info.color && found.sampling == info.sampling;
-    if transcoded.is_some() && !describe(object, indexed, limits).is_some_and(has_colors) {
+    let is_alike = |object| {
+        describe(object, indexed, limits).is_some_and(has_colors)
+            && exif::orientation(indexed) == exif::orientation(file)
+    };
+    if transcoded.is_some() && !is_alike(object) {
         return Err(NotIndexed::Unusual);
     }
     let checkpoints = bounded(decoder, indexed).ok_or(NotIndexed::Unusual)?;

@@ -49,6 +49,23 @@ fn a_progressive_file_becomes_a_sequential_one_of_the_same_pixels() {
     }
 }
 
+/// libjpeg reads an EXIF segment between two scans, but only those in front of the first one say which way up an image is.
+#[test]
+fn a_progressive_file_that_would_be_turned_is_left_alone() {
+    let options = JpegOptions { progressive: true, ..JpegOptions::default() };
+    let file = file(Layout::Yuv420, &options, (131, 97));
+    let app1 = crate::jpeg::exif::app1_of_orientation(6);
+    let segment = [&[0xFF, 0xE1][..], &(app1.len() as u16 + 2).to_be_bytes(), &app1].concat();
+    let first_scan = file.windows(2).position(|marker| marker == [0xFF, 0xDA]).expect("a scan");
+    let between_scans = |&at: &usize| matches!(file[at..], [0xFF, 0xC4 | 0xDA, ..]);
+    let at = (first_scan + 2..file.len()).find(between_scans).expect("a second scan");
+    let mut between = file.clone();
+    between.splice(at..at, segment);
+    assert_eq!(crate::jpeg::exif::orientation(&between), 1);
+    assert!(Preparer::new(Limits::default()).inspect(&between) == crate::inspect::Verdict::Intact);
+    assert_eq!(index_of(&between), Err(NotIndexed::Unusual));
+}
+
 #[test]
 fn checkpoints_take_a_small_part_of_their_file() {
     for (layout, size) in [(Layout::Yuv444, (500, 375)), (Layout::Yuv420, (500, 375)), (Layout::Gray, (333, 17))] {

@@ -56,8 +56,14 @@ pub fn libjpeg_turbo_version() -> u32 {
     jpeg::ffi::version()
 }
 
-/// Whether JPEGs are decoded with the processor's vector instructions (SSE2, AVX2, NEON). The pixels are the same without them, but
-/// take several times as long. libjpeg-turbo leaves them out when `JSIMD_FORCENONE=1` is in the environment.
-pub fn jpeg_uses_simd() -> bool {
+/// Whether libjpeg-turbo uses the processor's vector instructions (SSE2, AVX2, NEON). The pixels of the JPEGs that are left to it, such
+/// as progressive ones, are the same without them, but take several times as long. It leaves them out when `JSIMD_FORCENONE=1` is in the
+/// environment.
+pub fn libjpeg_turbo_uses_simd() -> bool {
     jpeg::ffi::uses_simd()
+}
+
+/// The vector instructions that everything else is made by, such as "AVX2" or "NEON".
+pub fn vector_instructions() -> &'static str {
+    jpeg::baseline::Level::best().name()
 }

@@ -68,6 +68,10 @@ type UprightRun<'r> = &'r mut dyn FnMut(&mut dyn Rows, &mut Vec<u8>, &mut Passes
 /// Scratch that is larger than this is given back after the sample that needed it.
 const KEPT_SCRATCH_BYTES: usize = 2 << 20;
 
+/// Most memory for checkpoints: so many times the bytes of their file, and some more. Of a pack's there is less than one time.
+const CHECKPOINT_SHARE: u64 = 4;
+const CHECKPOINT_BYTES: u64 = 1 << 20;
+
 impl Preparer {
     /// A decoder with these limits.
     pub fn new(limits: Limits) -> Self {
@@ -105,7 +109,8 @@ impl Preparer {
             Source::Planar { width, height, bytes } => self.prepare_planar((width, height), bytes, pipeline, draw, out),
             Source::Raw(image) => self.prepare_raw(image, pipeline, draw, out),
             Source::Indexed { file, checkpoints } => {
-                let are_good = self.checkpoints.replace(checkpoints, self.limits.memory_bytes).is_ok();
+                let memory = self.limits.memory_bytes.min(CHECKPOINT_SHARE * file.len() as u64 + CHECKPOINT_BYTES);
+                let are_good = self.checkpoints.replace(checkpoints, memory).is_ok();
                 self.prepare_jpeg(file, are_good, pipeline, draw, out)
             }
             Source::Encoded(file) => match Format::of(file)? {
@@ -150,9 +155,12 @@ impl Preparer {
         self.limits.check_pixels(image.width, image.height)?;
         let Scratch { band, upright, passes, .. } = &mut self.scratch;
         let mut rows = RawRows::new(image, self.limits, band)?;
+        let _turn = large::turn(rows.group_bytes());
         let orientation = if pipeline.exif_orientation { image.orientation } else { 1 };
-        run_upright(&mut rows, orientation, upright, passes, (pipeline, draw), self.limits, out)?;
-        Ok(Prepared::default())
+        let outcome = run_upright(&mut rows, orientation, upright, passes, (pipeline, draw), self.limits, out);
+        // While it is still its turn.
+        self.scratch.trim();
+        outcome.map(|()| Prepared::default())
     }
 
     fn prepare_jpeg(

@@ -81,6 +81,11 @@ impl<'a> RawRows<'a> {
         Ok(Self { image, limits, band })
     }
 
+    /// Bytes of the largest group, which is in memory at once.
+    pub fn group_bytes(&self) -> u64 {
+        u64::from(self.image.width) * 3 * u64::from(self.image.group_rows)
+    }
+
     /// Reads whole groups and checks them.
     fn fetch(&mut self, first_group: u32, groups: u32) -> Result<(), PixelError> {
         let RawImage { width, height, file, offset, group_rows, checksums, .. } = self.image;
@@ -112,8 +117,7 @@ impl Rows for RawRows<'_> {
 
     fn read(&mut self, rect: Rect, sink: Sink<'_>) -> Result<(), PixelError> {
         let RawImage { width, group_rows, .. } = self.image;
-        let group_bytes = u64::from(width) * 3 * u64::from(group_rows);
-        let at_once = (BAND_BYTES / group_bytes).max(1) as u32;
+        let at_once = (BAND_BYTES / self.group_bytes()).max(1) as u32;
         let end = rect.y + rect.height;
         let last = (end - 1) / group_rows;
         let mut group = rect.y / group_rows;

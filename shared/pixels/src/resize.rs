@@ -94,10 +94,11 @@ impl Scaler {
     ) -> Result<(), PixelError> {
         let Resizing { rect, size, part, mirrored } = *resizing;
         let source = resizing.source();
-        self.columns.make(self.level, rect.width, size.0, &(part.x..part.x + part.width), mirrored);
+        let across = part.x..part.x + part.width;
+        self.columns.make(self.level, (rect.width, size.0), &across, mirrored, limits)?;
         let keeps_rows = rect.height == size.1;
         if !keeps_rows {
-            self.rows.make(rect.height, size.1, &(part.y..part.y + part.height));
+            self.rows.make(rect.height, size.1, &(part.y..part.y + part.height), limits)?;
         }
         let stride = self.columns.stride();
         let high = if keeps_rows { 1 } else { self.rows.taps };

@@ -77,6 +77,12 @@ impl Limits {
         reserved.ok_or(self.too_much_memory())
     }
 
+    /// Empties a buffer and makes room for so many values, which are allowed. Memory that is not there is an error.
+    pub(crate) fn reserve<T>(&self, buffer: &mut Vec<T>, values: usize) -> Result<(), PixelError> {
+        buffer.clear();
+        buffer.try_reserve_exact(values).map_err(|_| self.too_much_memory())
+    }
+
     /// Makes a buffer `bytes` long, whatever is in it: see [`make_room`](Self::make_room).
     pub(crate) fn resize<'b>(&self, buffer: &'b mut Vec<u8>, bytes: u64) -> Result<&'b mut [u8], PixelError> {
         self.check_memory(bytes)?;

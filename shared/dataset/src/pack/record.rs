@@ -253,10 +253,9 @@ impl IndexRecord {
         if offset < layout.data_offset || end.is_none_or(|end| end > data_end) {
             return Err(format!("{total} bytes at {offset} lie outside of the sample region"));
         }
-        for length in [length, self.detail_length] {
-            if u64::from(length) > SAMPLE_BYTES_MAX {
-                return Err(format!("{length} bytes are more than the limit of {SAMPLE_BYTES_MAX}"));
-            }
+        // Both are read at once.
+        if total > SAMPLE_BYTES_MAX {
+            return Err(format!("{total} bytes are more than the limit of {SAMPLE_BYTES_MAX}"));
         }
         let name_end = self.name_offset.checked_add(self.name_length.into());
         if self.name_length > NAME_BYTES_MAX || name_end.is_none_or(|end| end > layout.section(Part::Names).length) {
@@ -268,7 +267,7 @@ impl IndexRecord {
         let pixels = u64::from(self.width).checked_mul(self.height.into()).and_then(|pixels| pixels.checked_mul(3));
         let size = || format!("{} x {}", self.width, self.height);
         match self.form {
-            StoredForm::Planar if pixels != Some(length.into()) => {
+            StoredForm::Planar if pixels != Some(length.into()) || length == 0 => {
                 Err(format!("{length} bytes are not three planes of {}", size()))
             }
             StoredForm::Raw if pixels != Some(length.into()) || length == 0 => {
@@ -276,6 +275,9 @@ impl IndexRecord {
             }
             StoredForm::Raw if u64::from(self.detail_length) != 4 * u64::from(self.height.div_ceil(GROUP_ROWS)) => {
                 Err(format!("{} bytes of checksums for {} rows", self.detail_length, self.height))
+            }
+            StoredForm::Indexed if self.detail_length > length => {
+                Err(format!("{} bytes of checkpoints for a file of {length}", self.detail_length))
             }
             StoredForm::Indexed if self.verdict != StoredVerdict::Intact => {
                 Err("its form is that of intact samples".to_owned())

@@ -13,6 +13,14 @@ impl Mixed {
         Arc::new(Self { samples, side, reads: (0..samples).map(|_| AtomicU32::new(0)).collect() })
     }
 
+    fn side(&self, index: u64) -> u32 {
+        if index == 9 { 8 } else { self.side }
+    }
+
+    fn bytes(&self, index: u64) -> u64 {
+        u64::from(self.side(index)).pow(2) * 3
+    }
+
     fn reads(&self, index: u64) -> u32 {
         self.reads[index as usize].load(Ordering::Relaxed)
     }
@@ -36,7 +44,7 @@ impl Dataset for Mixed {
     }
 
     fn location(&self, index: u64) -> Location {
-        Location { file: "memory".into(), offset: index, length: 1 }
+        Location { file: "memory".into(), offset: index, length: self.bytes(index) }
     }
 
     fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
@@ -44,9 +52,9 @@ impl Dataset for Mixed {
             return Err(ReadError::OutOfRange { index, samples: self.samples });
         }
         self.reads[index as usize].fetch_add(1, Ordering::Relaxed);
-        let side = if index == 9 { 8 } else { self.side };
+        let side = self.side(index);
         buf.clear();
-        buf.resize((side * side * 3) as usize, index as u8);
+        buf.resize(self.bytes(index) as usize, index as u8);
         match index {
             3 => Err(ReadError::OutOfRange { index, samples: 3 }),
             5 => panic!("sample 5"),
@@ -93,6 +101,7 @@ fn samples_are_read_once_and_what_is_no_plain_sample_is_left_to_the_dataset() {
         let panicked = catch_unwind(AssertUnwindSafe(|| resident.sample(5, &mut Vec::new()).is_ok()));
         assert!(panicked.is_err(), "as without");
         assert_eq!(mixed.reads(5), 1 + round);
+        assert_eq!(mixed.reads(9), round, "one of another size is read for itself alone");
     }
 }
 

@@ -13,6 +13,11 @@ fn segments(file: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
             return None;
         }
         let body = &rest[start + 1..];
+        // TEM and RSTn are markers without a segment.
+        if matches!(code, 0x01 | 0xD0..=0xD7) {
+            rest = body;
+            return Some((code, &[][..]));
+        }
         let length = usize::from(u16::from_be_bytes([*body.first()?, *body.get(1)?]));
         let payload = body.get(2..length)?;
         rest = &body[length..];
@@ -89,6 +94,15 @@ mod tests {
         let mut little = b"Exif\0\0II\x2A\0\x08\0\0\0\x01\0".to_vec();
         little.extend_from_slice(&[0x12, 0x01, 3, 0, 1, 0, 0, 0, 6, 0, 0, 0]);
         assert_eq!(orientation(&file(&little)), 6);
+    }
+
+    #[test]
+    fn markers_without_a_segment_are_passed_over() {
+        for code in [0x01, 0xD0, 0xD7] {
+            let mut file = file(&app1_of_orientation(6));
+            file.splice(2..2, [0xFF, code]);
+            assert_eq!(orientation(&file), 6);
+        }
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::ops::Range;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::groups::Groups;
 use super::weights::{self, Weights};
+use crate::error::PixelError;
 use crate::jpeg::baseline::Level;
+use crate::source::Limits;
 
 /// Rows that are made at once.
 pub const AT_ONCE: usize = 4;
@@ -38,20 +40,29 @@ pub struct Columns {
 
 impl Columns {
     /// For a part of `outputs` columns. Rows hold the [`span`](weights::span) of it of the `inputs` columns.
-    pub fn make(&mut self, level: Level, inputs: u32, outputs: u32, part: &Range<u32>, mirrored: bool) {
+    pub fn make(
+        &mut self,
+        level: Level,
+        (inputs, outputs): (u32, u32),
+        part: &Range<u32>,
+        mirrored: bool,
+        limits: Limits,
+    ) -> Result<(), PixelError> {
         let made_for = Some((inputs, outputs, part.clone(), mirrored));
         if self.made_for == made_for {
-            return;
+            return Ok(());
         }
+        self.made_for = None;
         self.outputs = part.len();
         self.mirrored = mirrored;
         self.way = if inputs == outputs {
             Way::Copy
         } else {
-            self.weights.make(inputs, outputs, part);
+            self.weights.make(inputs, outputs, part, limits)?;
             self.way_for(level, weights::span(inputs, outputs, part).len() as u32)
         };
         self.made_for = made_for;
+        Ok(())
     }
 
     #[cfg(target_arch = "x86_64")]

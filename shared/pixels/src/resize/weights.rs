@@ -6,6 +6,9 @@
 
 use std::ops::Range;
 
+use crate::error::PixelError;
+use crate::source::Limits;
+
 /// The most bits after the point: 8 bits of a sample and 2 to spare remain of 32.
 const MOST_BITS: u32 = 32 - 8 - 2 - 1;
 
@@ -69,13 +72,21 @@ pub fn span(inputs: u32, outputs: u32, part: &Range<u32>) -> Range<u32> {
 }
 
 impl Weights {
-    /// Makes the weights of `part` of the outputs. Inputs are counted from the first one of its [`span`].
-    pub fn make(&mut self, inputs: u32, outputs: u32, part: &Range<u32>) {
+    /// Makes the weights of `part` of the outputs. Inputs are counted from the first one of its [`span`]. An error where they take
+    /// more memory than the limit.
+    pub fn make(&mut self, inputs: u32, outputs: u32, part: &Range<u32>, limits: Limits) -> Result<(), PixelError> {
         let made_for = Some((inputs, outputs, part.clone()));
         if self.made_for == made_for {
-            return;
+            return Ok(());
         }
+        self.made_for = None;
         let triangle = Triangle::new(inputs, outputs);
+        // One row more, for the outputs that are not wanted.
+        let exact = (part.len() + 1).saturating_mul(triangle.widest());
+        let values = part.len().saturating_mul(triangle.widest() + 1);
+        limits.check_memory((exact as u64).saturating_mul(8).saturating_add((values as u64).saturating_mul(2)))?;
+        limits.reserve(&mut self.exact, exact)?;
+        limits.reserve(&mut self.values, values)?;
         // Most triangles are small, and loops of known length without branches fast.
         match triangle.widest() {
             5 => self.make_of::<5>(&triangle, outputs, part),
@@ -84,6 +95,7 @@ impl Weights {
             _ => self.make_of::<0>(&triangle, outputs, part),
         }
         self.made_for = made_for;
+        Ok(())
     }
 
     /// `WIDEST` is 0 where it is known at run time alone.
@@ -92,7 +104,6 @@ impl Weights {
         let wanted = span(triangle.inputs, outputs, part);
         self.inputs.clear();
         self.exact.clear();
-        // One row more, for the outputs that are not wanted.
         self.exact.resize((part.len() + 1) * widest, 0.0);
         let mut largest = 0.0;
         for output in 0..outputs {

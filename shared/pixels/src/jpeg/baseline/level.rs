@@ -3,7 +3,7 @@
 /// A set of vector instructions that the transforms of pixels are built for.
 #[derive(Clone, Copy, Debug)]
 pub enum Level {
-    /// AVX2 and BMI2 on x86-64.
+    /// AVX2, BMI1 and BMI2 on x86-64.
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
     /// SSE4.1 on x86-64.
@@ -41,5 +41,18 @@ impl Level {
     /// The best that this machine can run.
     pub fn best() -> Self {
         Self::all().next().unwrap_or(Self::Base)
+    }
+
+    /// Its usual name.
+    pub fn name(self) -> &'static str {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => "AVX2",
+            #[cfg(target_arch = "x86_64")]
+            Self::Sse41(_) => "SSE4.1",
+            Self::Base if cfg!(target_arch = "x86_64") => "SSE2",
+            Self::Base if cfg!(target_arch = "aarch64") => "NEON",
+            Self::Base => "those of the compiler's target",
+        }
     }
 }

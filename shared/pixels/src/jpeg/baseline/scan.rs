@@ -151,7 +151,7 @@ impl<'s> Scan<'s> {
         assert!(self.layout.restart_interval == 0, "restart markers are nothing that two read at once");
         match self.level {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: an `Avx2` is made only where the processor has AVX2 and BMI2.
+            // SAFETY: an `Avx2` is made only where the processor has AVX2, BMI1 and BMI2.
             Level::Avx2(_) => unsafe { self.run_two_bmi2(other, mcus, blocks) },
             _ => self.run_two(other, mcus, blocks),
         }
@@ -195,7 +195,7 @@ impl<'s> Scan<'s> {
     fn run<const STORE: bool>(&mut self, mcus: u32, blocks: &mut Blocks, done: u32) -> Result<(), NotMine> {
         match self.level {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: an `Avx2` is made only where the processor has AVX2 and BMI2.
+            // SAFETY: an `Avx2` is made only where the processor has AVX2, BMI1 and BMI2.
             Level::Avx2(_) => unsafe { self.run_bmi2::<STORE>(mcus, blocks, done) },
             _ => self.run_with::<STORE>(mcus, blocks, done),
         }
