@@ -6,7 +6,8 @@
 //! - `stats`: counters for the vendor log.
 //!
 //! Workers take runs of samples (`ddlp_csd::run`) of the oldest batch first and go on to the next queued batch when no unstarted sample is
-//! left: with two batches queued nobody idles at a batch's end, and one slow sample holds up its own batch alone.
+//! left: with two batches queued nobody idles at a batch's end, and one slow sample holds up its own batch alone. Whoever takes the first
+//! run after a batch was queued announces all samples of that batch to the dataset, so that a disk reads them while others are prepared.
 //!
 //! A sample that makes its decoder panic is a corrupt sample. A panic anywhere else is a defect: the batch is given up,
 //! its slot is let go, and the worker goes on.
@@ -138,6 +139,7 @@ impl Shared {
     }
 
     fn run(&self, task: Task<'_>, kit: &mut Kit, length: &mut RunLength) {
+        self.announce(&task.ahead);
         let start = Instant::now();
         let times = kit.prepare(&*self.dataset, &task);
         let busy = start.elapsed();
@@ -148,6 +150,15 @@ impl Shared {
             Recorded::More => {}
             Recorded::Complete(finishing) => self.finish(*finishing, kit),
             Recorded::Released(id) => self.released(id),
+        }
+    }
+
+    /// Not where a job is queued: it may read of the index, and nothing waits for a disk there.
+    fn announce(&self, sample_ids: &[u64]) {
+        if !sample_ids.is_empty() {
+            let samples = self.dataset.len();
+            let places: Vec<u64> = sample_ids.iter().map(|sample_id| sample_id % samples).collect();
+            self.dataset.announce(&places);
         }
     }
 
@@ -183,14 +194,20 @@ fn row_crc_for(cached: &mut Option<RowCrc>, row_bytes: usize) -> &RowCrc {
 mod tests {
     use super::*;
     use crate::slots::{Backing, Geometry, Slots};
-    use ddlp_csd::program::CorruptPolicy;
+    use ddlp_csd::program::{CorruptPolicy, Program};
     use ddlp_csd::request::BatchRequest;
     use ddlp_csd::slot::SlotLayout;
     use ddlp_dataset::{Identity, Location, ReadError};
     use ddlp_pixels::{Shape, Source};
+    use std::sync::Mutex;
     use std::sync::mpsc::channel;
 
-    struct Grey;
+    /// Ten gray images. Keeps in mind what was announced, and what was read without that.
+    #[derive(Default)]
+    struct Grey {
+        announced: Mutex<Vec<u64>>,
+        unannounced: Mutex<Vec<u64>>,
+    }
 
     impl Dataset for Grey {
         fn len(&self) -> u64 {
@@ -213,10 +230,17 @@ mod tests {
             Location { file: "memory".into(), offset: 0, length: 3072 }
         }
 
-        fn sample<'a>(&'a self, _index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+        fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+            if !self.announced.lock().unwrap().contains(&index) {
+                self.unannounced.lock().unwrap().push(index);
+            }
             buf.clear();
             buf.resize(3072, 128);
             Ok(Source::Planar { width: 32, height: 32, bytes: buf })
+        }
+
+        fn announce(&self, indices: &[u64]) {
+            self.announced.lock().unwrap().extend(indices);
         }
 
         fn identity(&self) -> Identity {
@@ -228,33 +252,62 @@ mod tests {
         }
     }
 
+    /// A batch of four samples from `first` on, into rows of this shape.
+    fn job(number: u64, first: u64, program: &Arc<Program>, shape: Shape) -> Job {
+        let layout = SlotLayout::new(4, shape).unwrap();
+        let request = BatchRequest {
+            program: 7,
+            seed: 1,
+            epoch: 2,
+            batch: number as u32,
+            slot: number as u32 % 2,
+            generation: 4,
+            epoch_samples: 20,
+            sample_ids: (first..first + 4).collect(),
+        };
+        Job { id: JobId(number), program: program.clone(), request, layout }
+    }
+
+    fn slots() -> Slots {
+        Slots::open(&Backing::Memory, Geometry { slots: 2, slot_bytes: 1 << 20 }).unwrap()
+    }
+
+    #[test]
+    fn samples_are_announced_before_they_are_read_and_once() {
+        let (slots, dataset) = (slots(), Arc::new(Grey::default()));
+        let (events, received) = channel();
+        let notify = Box::new(move |event| events.send(event).unwrap());
+        let pool = Pool::start(dataset.clone(), 1, Throttle::FULL, notify).unwrap();
+        let program = Arc::new(crate::test_support::program("cifar-train", CorruptPolicy::Fail));
+        // Sample 8 of the epoch and so on are the dataset's 8, 9, 0 and 1.
+        for (number, first) in [(0, 2), (1, 8)] {
+            let job = job(number, first, &program, program.pipeline.output());
+            let lease = slots.lease(number as u32, job.layout).unwrap();
+            pool.submit(job, lease);
+        }
+        for number in 0..2 {
+            let expected = JobEvent::Done { id: JobId(number), corrupt: 0 };
+            assert_eq!(received.recv_timeout(Duration::from_secs(60)), Ok(expected));
+        }
+        assert_eq!(*dataset.announced.lock().unwrap(), [2, 3, 4, 5, 8, 9, 0, 1]);
+        assert!(dataset.unannounced.lock().unwrap().is_empty());
+    }
+
     /// A worker can be made to panic by a job whose rows have another shape than its program's: the controller makes
     /// none.
     #[test]
     fn a_worker_that_panics_releases_its_job_and_goes_on() {
-        let slots = Slots::open(&Backing::Memory, Geometry { slots: 1, slot_bytes: 1 << 20 }).unwrap();
+        let slots = slots();
         let (events, received) = channel();
         let notify = Box::new(move |event| events.send(event).unwrap());
-        let pool = Pool::start(Arc::new(Grey), 1, Throttle::FULL, notify).unwrap();
+        let pool = Pool::start(Arc::new(Grey::default()), 1, Throttle::FULL, notify).unwrap();
         let program = Arc::new(crate::test_support::program("cifar-train", CorruptPolicy::Fail));
         let good = program.pipeline.output();
-        for (number, shape) in
-            [Shape { height: 1, ..good }, good, Shape { height: 1, ..good }, good].into_iter().enumerate()
-        {
-            let layout = SlotLayout::new(4, shape).unwrap();
-            let request = BatchRequest {
-                program: 7,
-                seed: 1,
-                epoch: 2,
-                batch: number as u32,
-                slot: 0,
-                generation: 4,
-                epoch_samples: 10,
-                sample_ids: (0..4).collect(),
-            };
-            let id = JobId(number as u64);
-            let lease = slots.lease(0, layout).expect("the slot is free again");
-            pool.submit(Job { id, program: program.clone(), request, layout }, lease);
+        let bad = Shape { height: 1, ..good };
+        for (number, shape) in (0..).zip([bad, good, bad, good]) {
+            let (id, job) = (JobId(number), job(number, 0, &program, shape));
+            let lease = slots.lease(job.request.slot, job.layout).expect("the slot is free again");
+            pool.submit(job, lease);
             let expected = if shape == good { JobEvent::Done { id, corrupt: 0 } } else { JobEvent::Released { id } };
             assert_eq!(received.recv_timeout(Duration::from_secs(60)), Ok(expected));
         }

@@ -59,6 +59,8 @@ impl Work {
 pub struct Task<'a> {
     pub(super) work: Arc<Work>,
     pub(super) positions: Range<usize>,
+    /// Samples of jobs that were queued since the last task: nobody has told the dataset of them yet.
+    pub(super) ahead: Vec<u64>,
     hold: Hold<'a>,
 }
 
@@ -79,6 +81,8 @@ pub type Sample = (SampleRecord, u32);
 
 struct Entry {
     work: Arc<Work>,
+    /// Whether its samples were handed out to be announced.
+    is_announced: bool,
     /// First position nobody has started.
     next: usize,
     /// [`Hold`]s there are: of workers that have a task of this job or finish it.
@@ -96,6 +100,16 @@ struct State {
 impl State {
     fn position(&self, id: JobId) -> Option<usize> {
         self.entries.iter().position(|entry| entry.work.job.id == id)
+    }
+
+    /// Samples of the jobs that were queued since the last call.
+    fn take_unannounced(&mut self) -> Vec<u64> {
+        let mut samples = Vec::new();
+        for entry in self.entries.iter_mut().filter(|entry| !entry.is_announced) {
+            entry.is_announced = true;
+            samples.extend(&entry.work.job.request.sample_ids);
+        }
+        samples
     }
 }
 
@@ -188,6 +202,7 @@ impl Queue {
         assert_eq!(samples, lease.layout().samples, "the lease is for this batch");
         self.state().entries.push_back(Entry {
             work: Arc::new(Work { job, lease, cancelled: AtomicBool::new(false) }),
+            is_announced: false,
             next: 0,
             holders: 0,
             done: 0,
@@ -210,7 +225,8 @@ impl Queue {
                 entry.next = positions.end;
                 entry.holders += 1;
                 let hold = Hold { queue: self, id: entry.work.job.id };
-                return Some(Task { work: entry.work.clone(), positions, hold });
+                let work = entry.work.clone();
+                return Some(Task { work, positions, ahead: state.take_unannounced(), hold });
             }
             state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
@@ -236,7 +252,7 @@ impl Queue {
 
     /// Records a run: what became of its samples; of fewer than it has only if it [is over](Task::is_over).
     pub fn record<'a>(&self, task: Task<'a>, made: &[Sample], busy: Duration) -> Recorded<'a> {
-        let Task { work, positions, hold } = task;
+        let Task { work, positions, hold, .. } = task;
         // The worker lets go of the slot before it says so.
         drop(work);
         let mut state = self.state();
@@ -309,157 +325,5 @@ impl Queue {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::slots::{Backing, Geometry, Slots};
-    use ddlp_csd::program::CorruptPolicy;
-    use ddlp_csd::request::BatchRequest;
-    use ddlp_csd::slot::{Outcome, SlotLayout};
-    use std::os::unix::fs::FileExt;
-
-    const ID: JobId = JobId(1);
-
-    fn slots() -> Slots {
-        Slots::open(&Backing::Memory, Geometry { slots: 1, slot_bytes: 1 << 20 }).unwrap()
-    }
-
-    /// A queue with one job of `samples` samples into slot 0.
-    fn queue(slots: &Slots, samples: u64) -> Queue {
-        let program = Arc::new(crate::test_support::program("cifar-train", CorruptPolicy::Fail));
-        let layout = SlotLayout::new(samples as usize, program.pipeline.output()).unwrap();
-        let request = BatchRequest {
-            program: 7,
-            seed: 1,
-            epoch: 2,
-            batch: 3,
-            slot: 0,
-            generation: 4,
-            epoch_samples: samples,
-            sample_ids: (0..samples).collect(),
-        };
-        let queue = Queue::default();
-        queue.push(Job { id: ID, program, request, layout }, slots.lease(0, layout).unwrap());
-        queue
-    }
-
-    /// Takes the next sample and does as if it had been prepared.
-    fn step(queue: &Queue) -> Recorded<'_> {
-        let task = queue.next(1).unwrap();
-        drop(task.work.lease.rows(task.positions.clone()).unwrap());
-        let made = [made(task.positions.start)];
-        queue.record(task, &made, Duration::ZERO)
-    }
-
-    fn made(position: usize) -> Sample {
-        let sample_id = position as u64;
-        (SampleRecord { sample_id, index: 0, label: 0, outcome: Outcome::Prepared, warned: false }, 0)
-    }
-
-    fn finish(recorded: Recorded<'_>) -> (Finishing<'_>, Finished) {
-        let Recorded::Complete(finishing) = recorded else { panic!("the last sample completes the job") };
-        let finished = finishing.finish(&RowCrc::new(finishing.row_bytes()), Instant::now());
-        (*finishing, finished)
-    }
-
-    fn is_valid(slots: &Slots) -> bool {
-        let mut block = vec![0; HEADER_BYTES];
-        slots.file().read_exact_at(&mut block, 0).unwrap();
-        SlotHeader::parse(&block).is_ok()
-    }
-
-    fn is_free(slots: &Slots) -> bool {
-        slots.lease(0, SlotLayout::new(1, ddlp_pixels::Shape { height: 1, width: 1, channels: 3 }).unwrap()).is_some()
-    }
-
-    #[test]
-    fn a_batch_becomes_visible_when_it_is_published() {
-        let slots = slots();
-        let queue = queue(&slots, 2);
-        assert!(matches!(step(&queue), Recorded::More));
-        let (finishing, finished) = finish(step(&queue));
-        assert!(!is_valid(&slots));
-        assert!(queue.publish(finishing, &finished));
-        assert!(is_valid(&slots));
-        assert!(!queue.cancel(ID), "too late, and harmless");
-        assert!(is_valid(&slots) && is_free(&slots));
-    }
-
-    #[test]
-    fn a_batch_cancelled_while_it_is_finished_never_becomes_visible() {
-        let slots = slots();
-        let queue = queue(&slots, 1);
-        let (finishing, finished) = finish(step(&queue));
-        assert!(!queue.cancel(ID), "a worker is at it");
-        assert!(!is_free(&slots));
-        assert!(!queue.publish(finishing, &finished));
-        assert!(!is_valid(&slots) && is_free(&slots));
-    }
-
-    #[test]
-    fn a_queued_batch_is_released_at_once_and_a_running_one_by_its_last_worker() {
-        let slots = slots();
-        assert!(queue(&slots, 2).cancel(ID));
-        assert!(is_free(&slots));
-        let queue = queue(&slots, 3);
-        let running = [queue.next(1).unwrap(), queue.next(1).unwrap()];
-        assert!(!queue.cancel(ID));
-        let ends = running.map(|task| matches!(queue.record(task, &[made(0)], Duration::ZERO), Recorded::Released(ID)));
-        assert_eq!(ends, [false, true]);
-        assert!(is_free(&slots) && !is_valid(&slots));
-    }
-
-    #[test]
-    fn samples_are_taken_in_runs_and_a_cancelled_run_may_be_cut_short() {
-        let slots = slots();
-        let queue = queue(&slots, 5);
-        let (first, rest) = (queue.next(3).unwrap(), queue.next(3).unwrap());
-        assert_eq!((first.positions.clone(), rest.positions.clone()), (0..3, 3..5));
-        drop(first.work.lease.rows(0..3).unwrap());
-        assert!(matches!(queue.record(first, &[0, 1, 2].map(made), Duration::ZERO), Recorded::More));
-        assert!(!rest.is_over());
-        assert!(!queue.cancel(ID));
-        assert!(rest.is_over(), "the worker sees it between samples");
-        assert!(matches!(queue.record(rest, &[], Duration::ZERO), Recorded::Released(ID)));
-        assert!(is_free(&slots) && !is_valid(&slots));
-    }
-
-    #[test]
-    fn a_stopping_queue_ends_runs_and_publishes_nothing() {
-        let slots = slots();
-        let queue = queue(&slots, 2);
-        let task = queue.next(2).unwrap();
-        queue.stop();
-        assert!(task.is_over());
-        assert!(matches!(queue.record(task, &[made(0)], Duration::ZERO), Recorded::More));
-        assert!(queue.next(1).is_none() && !is_valid(&slots));
-    }
-
-    #[test]
-    fn what_a_panicking_worker_held_is_let_go() {
-        let slots = slots();
-        let queue = queue(&slots, 3);
-        let other = queue.next(1).unwrap();
-        let panicked = std::thread::scope(|scope| {
-            let worker = scope.spawn(|| {
-                let task = queue.next(1).unwrap();
-                let _rows = task.work.lease.rows(task.positions.clone()).unwrap();
-                panic!("a defect");
-            });
-            worker.join().is_err()
-        });
-        assert!(panicked && !is_free(&slots));
-        let recorded = queue.record(other, &[made(0)], Duration::ZERO);
-        assert!(matches!(recorded, Recorded::Released(ID)), "no sample of it is started any more");
-        assert!(is_free(&slots) && !is_valid(&slots));
-    }
-
-    #[test]
-    fn a_job_whose_last_worker_panicked_while_it_finished_can_be_cancelled() {
-        let slots = slots();
-        let queue = queue(&slots, 1);
-        drop(finish(step(&queue)));
-        assert!(!is_free(&slots), "until somebody is there to say so");
-        assert!(queue.cancel(ID));
-        assert!(is_free(&slots) && !is_valid(&slots));
-    }
-}
+#[path = "queue_tests.rs"]
+mod tests;

@@ -16,6 +16,7 @@ use ddlp_dataset::{Dataset, RESIDENT_BYTES_MAX, Resident};
 use ddlp_driver::DriverError;
 use ddlp_driver::sysfs::Sysfs;
 use ddlp_nvme::Status;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -59,11 +60,6 @@ impl Setup {
             (None, Some(path)) => ddlp_dataset::open(path).map_err(LoaderError::Dataset)?.into(),
             (None, None) => return Err(LoaderError::Options("no dataset is given".into())),
         };
-        let dataset = if options.epochs > 1 && memory::check_room(RESIDENT_BYTES_MAX).is_ok() {
-            Resident::of(dataset)
-        } else {
-            dataset
-        };
         let samples = options.epoch_samples.unwrap_or(dataset.len());
         if samples == 0 || dataset.is_empty() {
             return Err(LoaderError::Options("the epoch has no samples".into()));
@@ -92,6 +88,7 @@ impl Setup {
         memory::check_room(buffers).map_err(|error| {
             LoaderError::Options(format!("no room for {} buffers of {rows} samples: {error}", options.buffers))
         })?;
+        let dataset = if options.epochs > 1 { resident_beside(buffers, dataset, memory::check_room) } else { dataset };
         let program = Program { pipeline: options.pipeline.clone(), limits: options.limits, policy: options.policy };
         let fresh = LoaderState {
             version: STATE_VERSION,
@@ -244,6 +241,18 @@ impl Setup {
     }
 }
 
+/// The dataset in memory, where it is a small one and memory has room for that and for the buffers.
+fn resident_beside(
+    buffers: u64,
+    dataset: Arc<dyn Dataset>,
+    check_room: impl Fn(u64) -> io::Result<()>,
+) -> Arc<dyn Dataset> {
+    match check_room(buffers.saturating_add(RESIDENT_BYTES_MAX)) {
+        Ok(()) => Resident::of(dataset),
+        Err(_) => dataset,
+    }
+}
+
 /// Why a drive cannot be used, and what to do.
 fn unusable(error: &LinkError, endpoint: &Endpoint) -> String {
     let hint = match error {
@@ -261,4 +270,57 @@ fn unusable(error: &LinkError, endpoint: &Endpoint) -> String {
         LinkError::Driver(DriverError::Lost { .. } | DriverError::TimedOut { .. }) => "; is the agent running there?",
     };
     format!("{error}{hint}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ddlp_pixels::Pipeline;
+    use std::cell::Cell;
+
+    /// Seventy small planar images.
+    fn small() -> (tempfile::TempDir, Arc<dyn Dataset>) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("data_batch_1.bin"), [3u8; 70 * 3073]).unwrap();
+        let dataset = ddlp_dataset::open(folder.path()).unwrap().into();
+        (folder, dataset)
+    }
+
+    #[test]
+    fn a_small_dataset_stays_in_memory_if_there_is_room_for_it_beside_the_buffers() {
+        let (_folder, dataset) = small();
+        let available = 1000 + RESIDENT_BYTES_MAX;
+        let asked = Cell::new(0);
+        let check_room = |bytes: u64| -> io::Result<()> {
+            asked.set(bytes);
+            if bytes <= available { Ok(()) } else { Err(io::ErrorKind::OutOfMemory.into()) }
+        };
+        assert!(resident_beside(1000, dataset.clone(), check_room).is_resident());
+        assert_eq!(asked.get(), available);
+        for buffers in [1001, u64::MAX] {
+            let refused = resident_beside(buffers, dataset.clone(), check_room);
+            assert!(!refused.is_resident() && Arc::ptr_eq(&refused, &dataset), "{buffers} bytes of buffers");
+        }
+    }
+
+    #[test]
+    fn a_dataset_stays_in_memory_in_runs_of_several_epochs() {
+        let (_folder, dataset) = small();
+        let of = |epochs| LoaderBuilder::default().dataset(dataset.clone()).batch_size(4).epochs(epochs);
+        for (epochs, stays) in [(1, false), (2, true)] {
+            let setup =
+                Setup::new(&of(epochs).pipeline(Pipeline::cifar_train())).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(setup.dataset.is_resident(), stays, "{epochs} epochs");
+        }
+    }
+
+    #[test]
+    fn buffers_that_memory_has_no_room_for_are_refused() {
+        let (_folder, dataset) = small();
+        let options = LoaderBuilder::default().dataset(dataset).pipeline(Pipeline::imagenet_train());
+        let Err(error) = Setup::new(&options.batch_size(4096).buffers(4096)) else { panic!("2.5 TB are there") };
+        let message = error.to_string();
+        assert!(message.contains("no room for 4096 buffers of 4096 samples"), "{message}");
+        assert!(message.contains("MB are needed"), "{message}");
+    }
 }

@@ -1,14 +1,18 @@
-//! Whether two machines make the same pixels: a digest of built-in images through every stage.
+//! Whether two machines make the same pixels: a digest of built-in images through every stage, handed in as files and in each of the
+//! other ways that a dataset has.
 
 use std::fmt;
+use std::io;
 use std::sync::OnceLock;
 
 use half::f16;
 
 use crate::draw::Draw;
+use crate::jpeg::baseline::Checkpoints;
 use crate::normalize::Normalize;
 use crate::pipeline::{Pipeline, Stage};
 use crate::preparer::Preparer;
+use crate::raw::{RawImage, ReadAt};
 use crate::source::{Limits, Source};
 
 /// Digest of the pixel path.
@@ -49,6 +53,18 @@ pub(crate) const IMAGES: [&[u8]; 6] = [
     include_bytes!("fingerprint/rgb.png"),
 ];
 
+/// The one that is also entered at checkpoints: it has several rows of MCUs and no restart markers, so that two rows are read at once.
+const INDEXED: &[u8] = IMAGES[0];
+/// MCUs between them.
+const EVERY: u32 = 2;
+
+/// Sides of the image in planes: wide enough for vector code.
+const PLANAR: (u32, u32) = (40, 36);
+
+/// Sides of the uncompressed image: so large that the pipelines shrink it by more than 3, where the resizer goes another way.
+const RAW: (u32, u32) = (170, 150);
+const GROUP_ROWS: u32 = 16;
+
 /// The draws that each image gets.
 const DRAWS: u64 = 3;
 
@@ -71,10 +87,65 @@ fn pipelines() -> [Pipeline; 3] {
     [train, val, Pipeline::cifar_train()]
 }
 
+/// Noise: every byte counts.
+fn noise((width, height): (u32, u32)) -> Vec<u8> {
+    (0..width * height * 3).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+struct Memory(Vec<u8>);
+
+impl ReadAt for Memory {
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let bytes = usize::try_from(offset).ok().and_then(|start| self.0.get(start..)?.get(..out.len()));
+        out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+/// What comes in other ways than as a file.
+struct Others {
+    checkpoints: Vec<u8>,
+    planes: Vec<u8>,
+    pixels: Memory,
+    checksums: Vec<u8>,
+}
+
+impl Others {
+    fn new() -> Self {
+        let pixels = noise(RAW);
+        Self {
+            // A machine that finds none has another fingerprint only if its pixels are others.
+            checkpoints: Checkpoints::of(INDEXED, EVERY).map(|checkpoints| checkpoints.to_bytes()).unwrap_or_default(),
+            planes: noise(PLANAR),
+            checksums: RawImage::checksums_of(&pixels, RAW.0, GROUP_ROWS),
+            pixels: Memory(pixels),
+        }
+    }
+
+    fn sources(&self) -> [Source<'_>; 3] {
+        [
+            Source::Indexed { file: INDEXED, checkpoints: &self.checkpoints },
+            Source::Planar { width: PLANAR.0, height: PLANAR.1, bytes: &self.planes },
+            Source::Raw(RawImage {
+                width: RAW.0,
+                height: RAW.1,
+                orientation: 1,
+                was_shrunk: false,
+                file: &self.pixels,
+                offset: 0,
+                group_rows: GROUP_ROWS,
+                checksums: &self.checksums,
+            }),
+        ]
+    }
+}
+
 fn compute() -> Fingerprint {
     let mut hasher = blake3::Hasher::new();
     let mut preparer = Preparer::new(Limits::default());
     let normalize = Normalize::imagenet();
+    let others = Others::new();
+    let sources: Vec<Source<'_>> = IMAGES.map(Source::Encoded).into_iter().chain(others.sources()).collect();
     let mut single = Vec::new();
     let mut half = Vec::new();
     for pipeline in pipelines() {
@@ -82,9 +153,9 @@ fn compute() -> Fingerprint {
         let mut pixels = vec![0; shape.bytes()];
         single.resize(shape.bytes(), 0.0f32);
         half.resize(shape.bytes(), f16::ZERO);
-        for (image, sample_id) in IMAGES.into_iter().flat_map(|image| (0..DRAWS).map(move |id| (image, id))) {
+        for (&source, sample_id) in sources.iter().flat_map(|source| (0..DRAWS).map(move |id| (source, id))) {
             let draw = Draw { seed: 0xDD17, epoch: 1, sample_id };
-            let outcome = preparer.prepare(Source::Encoded(image), &pipeline, draw, &mut pixels);
+            let outcome = preparer.prepare(source, &pipeline, draw, &mut pixels);
             // A machine that cannot decode an image has another fingerprint, not a crash.
             hasher.update(&[outcome.as_ref().err().map_or(0, |error| error.reason().code())]);
             if outcome.is_ok() {
@@ -107,7 +178,7 @@ mod tests {
     /// refuse each other.
     #[test]
     fn it_is_the_one_of_every_machine() {
-        assert_eq!(fingerprint().to_string(), "6e4c9ba86a6306b01c23802f97750a1483ce372d892cbf6c028b383f145cf8b0");
+        assert_eq!(fingerprint().to_string(), "eb5c75574baf7a2a0c87b2a76308b108369d75c129c620a4d157dc9f1805f199");
         assert_eq!(Fingerprint::from_bytes(*fingerprint().as_bytes()), fingerprint());
     }
 
@@ -117,5 +188,23 @@ mod tests {
         for image in IMAGES {
             assert_eq!(preparer.inspect(image), crate::Verdict::Intact);
         }
+        let others = Others::new();
+        assert!(Checkpoints::from_bytes(&others.checkpoints).is_ok());
+        for (pipeline, source) in
+            pipelines().iter().flat_map(|pipeline| others.sources().map(|source| (pipeline, source)))
+        {
+            let mut pixels = vec![0; pipeline.output().bytes()];
+            for sample_id in 0..DRAWS {
+                let draw = Draw { seed: 0xDD17, epoch: 1, sample_id };
+                assert!(preparer.prepare(source, pipeline, draw, &mut pixels).is_ok(), "{source:?} {pipeline:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_image_is_shrunk_by_more_than_three() {
+        let [_, val, _] = pipelines();
+        let Some(&Stage::Resize { size }) = val.stages.first() else { panic!("{val:?}") };
+        assert!(RAW.0.min(RAW.1) > 3 * size);
     }
 }

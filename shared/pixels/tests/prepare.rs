@@ -242,6 +242,20 @@ fn the_images_between_the_stages_count_together() {
     assert!(within(needed).is_ok());
 }
 
+/// An image of one row has more weights than pixels.
+#[test]
+fn weights_count_as_memory() {
+    let pipeline = pipeline(vec![Stage::RandomResizedCrop { size: 2, scale: [1.0, 1.0], ratio: [1e5, 1e5] }]);
+    let pixels = vec![7; 3 * 100_000];
+    let row = Source::Planar { width: 100_000, height: 1, bytes: &pixels };
+    let within = |memory_bytes| {
+        let limits = Limits { memory_bytes, ..Limits::default() };
+        Preparer::new(limits).prepare(row, &pipeline, Draw::default(), &mut [0; 2 * 2 * 3])
+    };
+    assert_eq!(within(1 << 20).unwrap_err(), PixelError::TooMuchMemory { limit: 1 << 20 });
+    assert!(within(16 << 20).is_ok());
+}
+
 /// Sixteen passes over a gigabyte each would keep a worker for half a minute.
 #[test]
 fn many_large_stages_are_refused_before_any_work() {

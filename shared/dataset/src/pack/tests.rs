@@ -5,6 +5,8 @@ mod forms;
 mod hostile;
 mod large;
 mod making;
+mod old;
+mod size;
 mod sparse;
 mod verifying;
 

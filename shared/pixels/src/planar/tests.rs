@@ -21,7 +21,7 @@ fn expected(planes: &[u8], (width, height): (u32, u32), window: Window, flip: bo
 fn check(size: (u32, u32), window: Window, flip: bool) {
     let bytes: Vec<u8> = (0..size.0 * size.1 * 3).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8 | 1).collect();
     let wanted = expected(&bytes, size, window, flip);
-    for level in Level::all() {
+    for level in Level::tested() {
         let mut row = Vec::new();
         let mut planes = Planes::new(size, &bytes, &mut row, level).unwrap();
         let mut out = vec![0xA5; wanted.len()];

@@ -313,7 +313,7 @@ fn damaged_rows_are_noticed_by_who_touches_them() {
     let (out, _) = packed(&bench, "out.ddlp", RAW);
     let (pack, mut buf) = (Pack::open(&out).unwrap(), Vec::new());
     let record = pack.record(0).unwrap();
-    // Row 50: out of the middle's reach for a crop of rows 42 to 57 it is not.
+    // The crop has rows 45 to 54, and touches the groups of rows 32 to 47 and 48 to 63: those in front of them are not read.
     let row = u64::from(record.width) * 3;
     let pipeline = Pipeline { exif_orientation: false, stages: vec![Stage::CenterCrop { size: 10 }] };
     let mut out_row = vec![0; pipeline.output().bytes()];

@@ -413,6 +413,14 @@ fn planes_of_another_size() {
     };
     says(planar(4), "not three planes of 4 x 4");
     says(planar(u32::MAX), "not three planes");
+    let empty = records(|f| {
+        f.put(f.record(0) + FORM, &[1]);
+        f.put(f.record(0) + DETAIL_OFFSET, &[0; 12]);
+        f.put(f.record(0) + DETAIL_CRC, &[0; 4]);
+        f.put(f.record(0) + RECORD_LENGTH, &[0; 4]);
+        f.put(f.record(0) + WIDTH, &[0; 8]);
+    });
+    says(empty, "0 bytes are not three planes of 0 x 0");
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! `verify` notices every change and names what it hit.
 
-use super::Bench;
+use super::{Bench, quietly};
 use crate::Dataset;
-use crate::pack::{Broken, Pack, Part, VerifyError, VerifyReport, verify};
+use crate::pack::{
+    Broken, GROUP_ROWS, Pack, PackFormat, PackOptions, Part, StoredForm, VerifyError, VerifyReport, verify,
+};
+use ddlp_pixels::{Limits, PixelError, Preparer};
 use proptest::prelude::*;
 use std::fs;
 use std::ops::{ControlFlow, Range};
@@ -71,6 +74,38 @@ fn samples_that_share_bytes_are_noticed_though_all_checksums_fit() {
     let report = report(&path);
     assert!(report.broken.iter().any(|broken| matches!(broken, Broken::Overlap { index: 1, .. })), "{report:?}");
     assert!(report.broken.iter().any(|broken| matches!(broken, Broken::Identity { .. })), "{report:?}");
+}
+
+/// Of an uncompressed sample whose bytes are whole; the checksums of its rows are others, and so is the checksum of those.
+#[test]
+fn checksums_of_other_rows_are_noticed_though_all_checksums_fit() {
+    let bench = Bench::new(1, 3);
+    let path = bench.path("out.ddlp");
+    let format = PackFormat::Raw { max_side: None };
+    quietly(&bench.source(), &path, &PackOptions { format, ..PackOptions::default() }).unwrap();
+    assert!(report(&path).is_intact());
+    let record = Pack::open(&path).unwrap().record(1).unwrap();
+    assert!(record.form == StoredForm::Raw && record.height > GROUP_ROWS, "two groups of rows");
+    let mut bytes = fs::read(&path).unwrap();
+    let detail = &mut bytes[record.detail_offset() as usize..record.end() as usize];
+    // Those of the second group.
+    detail[5] ^= 1;
+    let crc = crc32c::crc32c(detail);
+    fs::write(&path, bytes).unwrap();
+    forge_record(&path, 1, |record| record[56..60].copy_from_slice(&crc.to_le_bytes()));
+    let report = report(&path);
+    let is_it = |broken: &Broken| matches!(broken, Broken::Record { index: 1, problem } if problem.contains("not those of its rows"));
+    assert!(report.broken.iter().any(is_it), "{report:?}");
+    // The index was forged, too: nothing else is wrong.
+    assert!(
+        report.broken.iter().all(|broken| is_it(broken) || matches!(broken, Broken::Identity { .. })),
+        "{report:?}"
+    );
+    let pack = Pack::open(&path).unwrap();
+    let (mut preparer, mut buf, mut pixels) = (Preparer::new(Limits::default()), Vec::new(), Vec::new());
+    let error = preparer.decode(pack.sample(1, &mut buf).unwrap(), None, &mut pixels).unwrap_err();
+    assert!(matches!(&error, PixelError::Checksum { message } if message.contains("rows from 16 on")), "{error}");
+    assert!(preparer.decode(pack.sample(0, &mut buf).unwrap(), None, &mut pixels).is_ok());
 }
 
 #[test]

@@ -38,6 +38,29 @@ impl Level {
         special.chain([Self::Base])
     }
 
+    /// The same for tests, and says once what this machine leaves untested: past the harness, which shows nothing of a test that
+    /// passes.
+    #[cfg(test)]
+    pub fn tested() -> impl Iterator<Item = Self> {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::io::Write;
+            static SAID: std::sync::Once = std::sync::Once::new();
+            let has = |is_it: fn(Self) -> bool| Self::all().any(is_it);
+            let levels = [
+                ("AVX2 and BMI2", has(|level| matches!(level, Self::Avx2(_)))),
+                ("SSE4.1", has(|level| matches!(level, Self::Sse41(_)))),
+            ];
+            SAID.call_once(|| {
+                for (name, _) in levels.into_iter().filter(|(_, has_it)| !has_it) {
+                    let _ =
+                        writeln!(std::io::stderr(), "not tested: what is built for {name}, which this machine lacks");
+                }
+            });
+        }
+        Self::all()
+    }
+
     /// The best that this machine can run.
     pub fn best() -> Self {
         Self::all().next().unwrap_or(Self::Base)

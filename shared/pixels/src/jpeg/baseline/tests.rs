@@ -1,7 +1,11 @@
-//! The pixels, and what is left to libjpeg, against libjpeg itself.
+//! The pixels, and what is left to libjpeg, against libjpeg itself. What a rectangle costs: `coverage`.
+
+mod coverage;
 
 use crate::jpeg::tests::{config, rect_of};
 use proptest::prelude::*;
+use proptest::test_runner::{TestCaseResult, TestRunner};
+use std::cell::Cell;
 
 use super::checkpoints::Checkpoints;
 use super::*;
@@ -110,7 +114,7 @@ proptest! {
         let file = sample.file();
         let (pixels, warnings) = by_libjpeg(&file, whole(sample.size)).unwrap();
         prop_assert_eq!(warnings, 0);
-        for level in Level::all() {
+        for level in Level::tested() {
             let mut decoder = Decoder::new(level);
             let ours = by_us(&mut decoder, &file, None, whole(sample.size));
             prop_assert!(ours.as_ref() == Ok(&pixels), "{level:?} {:?}", ours.map(|_| "other pixels"));
@@ -125,14 +129,44 @@ proptest! {
     }
 }
 
-proptest! {
-    #![proptest_config(config(3000, 42))]
+/// Runs a property, for tests that have something to say when all its cases are through.
+fn check<S: Strategy>(cases: u32, seed: u64, strategy: S, test: impl Fn(S::Value) -> TestCaseResult) {
+    let config = ProptestConfig { source_file: Some(file!()), ..config(cases, seed) };
+    TestRunner::new(config).run(&strategy, test).unwrap_or_else(|error| panic!("{error}"));
+}
 
-    #[test]
-    fn what_is_decoded_of_a_damaged_file_is_libjpegs(sample in samples(), places: [u32; 2], bits: [u8; 2], corners: [u16; 4]) {
+fn add(count: &Cell<u32>, more: bool) {
+    count.set(count.get() + u32::from(more));
+}
+
+/// A rectangle row of MCUs by row of MCUs, each alone: for layouts whose rows of pixels need no neighbours.
+fn by_single_rows(
+    decoder: &mut Decoder,
+    file: &[u8],
+    checkpoints: &Checkpoints,
+    rect: Rect,
+) -> Result<Vec<u8>, NotMine> {
+    let (mut pixels, mut y) = (Vec::new(), rect.y);
+    while y < rect.y + rect.height {
+        let height = (y / 8 * 8 + 8).min(rect.y + rect.height) - y;
+        pixels.extend(by_us(decoder, file, Some(checkpoints), Rect { y, height, ..rect })?);
+        y += height;
+    }
+    Ok(pixels)
+}
+
+#[test]
+fn what_is_decoded_of_a_damaged_file_is_libjpegs() {
+    // Of damaged files: rectangles decoded from the beginning, from checkpoints of the damaged file, of the whole one, and refused by
+    // two rows at once as by each alone.
+    let (plain, entered, paired, refused, shorter) =
+        (Cell::new(0), Cell::new(0), Cell::new(0), Cell::new(0), Cell::new(0));
+    let cases = (samples(), 1u32..9, any::<[u32; 2]>(), any::<[u8; 2]>(), any::<[u16; 4]>());
+    check(3000, 42, cases, |(sample, every, places, bits, corners)| {
         let mut file = sample.file();
         let rect = rect_of(corners, sample.size);
         let mut decoder = Decoder::new(Level::best());
+        let of_the_whole = Checkpoints::make(&mut decoder, &file, every).unwrap();
         for (place, bit) in places.into_iter().zip(bits) {
             let at = place as usize % file.len();
             file[at] ^= 1 << (bit % 8);
@@ -143,13 +177,34 @@ proptest! {
             }
             if let Ok(pixels) = by_us(&mut decoder, &file, None, rect) {
                 prop_assert!(by_libjpeg(&file, rect) == Ok((pixels, 0)), "{:?} {} {}", rect, at, bit);
+                add(&plain, true);
+            }
+            if let Ok(checkpoints) = Checkpoints::make(&mut decoder, &file, every)
+                && let Ok(pixels) = by_us(&mut decoder, &file, Some(&checkpoints), rect)
+            {
+                let libjpegs = by_libjpeg(&file, rect);
+                prop_assert!(libjpegs == Ok((pixels, 0)), "{:?} {} {} from checkpoints", rect, at, bit);
+                add(&entered, true);
+            }
+            let needs_no_neighbours = !matches!(sample.options.layout, Layout::Yuv420 | Layout::Yuv440);
+            if needs_no_neighbours && rect.height > 8 {
+                let ours = by_us(&mut decoder, &file, Some(&of_the_whole), rect);
+                let singly = by_single_rows(&mut decoder, &file, &of_the_whole, rect);
+                prop_assert!(ours == singly, "{:?} {} {} by two rows", rect, at, bit);
+                add(&paired, ours.is_ok());
+                add(&refused, ours.is_err());
             }
         }
         let length = (places[0] as usize) % file.len();
         if let Ok(pixels) = by_us(&mut decoder, &file[..length], None, rect) {
             prop_assert!(by_libjpeg(&file[..length], rect) == Ok((pixels, 0)), "{:?} cut at {}", rect, length);
+            add(&shorter, true);
         }
-    }
+        Ok(())
+    });
+    let counts = [plain, entered, paired, refused, shorter].map(Cell::into_inner);
+    let least = [2500, 2500, 1200, 120, 120];
+    assert!(counts.iter().zip(least).all(|(&count, least)| count >= least), "{counts:?} of at least {least:?}");
 }
 
 #[test]
@@ -219,11 +274,11 @@ proptest! {
     }
 }
 
-proptest! {
-    #![proptest_config(config(1500, 44))]
-
-    #[test]
-    fn foreign_checkpoints_do_no_harm(sample in samples(), places: [u32; 3], values: [u8; 3], every in 1u32..9, corners: [u16; 4]) {
+#[test]
+fn foreign_checkpoints_do_no_harm() {
+    let (accepted, decoded) = (Cell::new(0), Cell::new(0));
+    let cases = (samples(), any::<[u32; 3]>(), any::<[u8; 3]>(), 1u32..9, any::<[u16; 4]>());
+    check(1500, 44, cases, |(sample, places, values, every, corners)| {
         let file = sample.file();
         let mut decoder = Decoder::new(Level::best());
         let mut bytes = Checkpoints::make(&mut decoder, &file, every).unwrap().to_bytes();
@@ -231,13 +286,17 @@ proptest! {
             let at = place as usize % bytes.len();
             bytes[at] ^= value;
         }
-        if let Ok(checkpoints) = Checkpoints::from_bytes(&bytes) {
-            let rect = rect_of(corners, sample.size);
-            if let Ok(pixels) = by_us(&mut decoder, &file, Some(&checkpoints), rect) {
-                prop_assert_eq!(pixels.len(), rect.width as usize * rect.height as usize * 3);
-            }
+        let Ok(checkpoints) = Checkpoints::from_bytes(&bytes) else { return Ok(()) };
+        add(&accepted, true);
+        let rect = rect_of(corners, sample.size);
+        if let Ok(pixels) = by_us(&mut decoder, &file, Some(&checkpoints), rect) {
+            prop_assert_eq!(pixels.len(), rect.width as usize * rect.height as usize * 3);
+            add(&decoded, true);
         }
-    }
+        Ok(())
+    });
+    let (accepted, decoded) = (accepted.get(), decoded.get());
+    assert!(accepted >= 150 && decoded >= 75, "{accepted} accepted, {decoded} decoded");
 }
 
 #[test]
