@@ -245,7 +245,7 @@ fn the_images_between_the_stages_count_together() {
 /// An image of one row has more weights than pixels.
 #[test]
 fn weights_count_as_memory() {
-    let pipeline = pipeline(vec![Stage::RandomResizedCrop { size: 2, scale: [1.0, 1.0], ratio: [1e5, 1e5] }]);
+    let pipeline = pipeline(vec![Stage::RandomResizedCrop { size: 2, scale: [1.0, 1.0], ratio: [65_535.0, 65_535.0] }]);
     let pixels = vec![7; 3 * 100_000];
     let row = Source::Planar { width: 100_000, height: 1, bytes: &pixels };
     let within = |memory_bytes| {
