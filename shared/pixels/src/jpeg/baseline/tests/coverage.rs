@@ -39,12 +39,12 @@ impl Covered {
     }
 
     /// What is read from the file's beginning on.
-    fn from_the_beginning(&self) -> Vec<Range<usize>> {
-        vec![0..(self.rows.end * self.across) as usize]
+    fn read_from_the_beginning(&self) -> Range<usize> {
+        0..(self.rows.end * self.across) as usize
     }
 
     /// What is read where there is a checkpoint `every` so many MCUs of a row.
-    fn from_checkpoints(&self, every: u32) -> Vec<Range<usize>> {
+    fn read_from_checkpoints(&self, every: u32) -> Vec<Range<usize>> {
         let first = self.columns.start / every * every;
         let run = |row: u32| (row * self.across + first) as usize..(row * self.across + self.columns.end) as usize;
         self.rows.clone().map(run).collect()
@@ -119,11 +119,11 @@ fn what_a_rectangle_does_not_cover_is_not_read() {
             for rect in corners.map(|corners| rect_of(corners, sample.size)) {
                 let part = cut(&pixels, sample.size.0, rect);
                 let covered = Covered::new(sample.options.layout, sample.size, rect);
-                let (above, cleared) = mapped.with_only(&covered.from_the_beginning());
+                let (above, cleared) = mapped.with_only(&[covered.read_from_the_beginning()]);
                 let ours = by_us(&mut decoder, &above, None, rect);
                 prop_assert!(ours.as_ref() == Ok(&part), "{level:?} {rect:?} {covered:?}");
                 add(&below, cleared > 0);
-                let (alone, cleared) = mapped.with_only(&covered.from_checkpoints(every));
+                let (alone, cleared) = mapped.with_only(&covered.read_from_checkpoints(every));
                 let ours = by_us(&mut decoder, &alone, Some(&checkpoints), rect);
                 prop_assert!(ours.as_ref() == Ok(&part), "{level:?} {rect:?} {covered:?} from checkpoints");
                 add(&around, cleared > 0);
@@ -143,9 +143,9 @@ fn what_is_cleared_is_noticed_by_who_reads_it() {
         let mapped = Mapped::new(&file);
         let covered = Covered::new(layout, SIZE, rect);
         let checkpoints = Checkpoints::make(&mut decoder, &file, 1).unwrap();
-        let (alone, _) = mapped.with_only(&covered.from_checkpoints(1));
+        let (alone, _) = mapped.with_only(&covered.read_from_checkpoints(1));
         assert_eq!(by_us(&mut decoder, &alone, None, rect), Err(NotMine), "{layout:?}: from the beginning");
-        let (above, _) = mapped.with_only(&covered.from_the_beginning());
+        let (above, _) = mapped.with_only(&[covered.read_from_the_beginning()]);
         assert_eq!(by_us(&mut decoder, &above, None, whole(SIZE)), Err(NotMine), "{layout:?}: to the end");
         // One MCU more or less on each side.
         for (x, width) in [(rect.x - 32, rect.width + 32), (rect.x, rect.width + 32)] {
@@ -176,7 +176,7 @@ fn a_preparer_enters_an_indexed_file_where_its_crop_is() {
         let expected = Ok((Prepared { warnings: 0 }, by_libjpeg(&file, MIDDLE).unwrap().0));
         let checkpoints = Checkpoints::of(&file, 4).unwrap().to_bytes();
         let covered = Covered::new(layout, SIZE, MIDDLE);
-        let (alone, _) = Mapped::new(&file).with_only(&covered.from_checkpoints(4));
+        let (alone, _) = Mapped::new(&file).with_only(&covered.read_from_checkpoints(4));
         let source = Source::Indexed { file: &alone, checkpoints: &checkpoints };
         assert!(prepare(Preparer::new(Limits::default()), source) == expected, "{layout:?}");
         // Nobody else makes that of what is left of the file.
