@@ -2,6 +2,7 @@
 //!
 //! - [`contract`]: what every way to a drive does alike.
 //! - [`photos`]: an ImageFolder of JPEG files of every kind, and its pack.
+//! - [`hooked`]: a dataset with something done at each of its reads.
 //! - [`agent`]: `ddlp-device` as a child process that a test can kill, stop and start again.
 //! - [`proxy`]: a relay between loader and agent that follows a fault plan, PDU by PDU.
 //! - [`stand_in`]: programs that a loader starts in place of its own agent.
@@ -9,6 +10,7 @@
 
 pub mod agent;
 pub mod contract;
+pub mod hooked;
 pub mod photos;
 pub mod proxy;
 pub mod runs;

@@ -1,8 +1,8 @@
 //! What the loader asks of a dataset: samples are announced before they are read, and those of a small one are read once in a run.
 
-use ddlp_dataset::{Dataset, Identity, Location, ReadError};
 use ddlp_host::Strategy;
-use ddlp_pixels::{Pipeline, Source};
+use ddlp_pixels::Pipeline;
+use ddlp_tests::hooked::{Hooked, Hooks};
 use ddlp_tests::runs::{Run, loader};
 use std::fs;
 use std::path::Path;
@@ -13,9 +13,8 @@ const SAMPLES: u64 = 70;
 const BATCH: usize = 8;
 const EPOCHS: u32 = 3;
 
-/// A dataset that takes down what it is asked for.
-struct Watched {
-    dataset: Box<dyn Dataset>,
+/// Takes down what a dataset is asked for.
+struct Watch {
     /// Says so, and so is not kept in memory.
     is_resident: bool,
     announced: Mutex<Vec<u64>>,
@@ -24,64 +23,31 @@ struct Watched {
     unannounced: AtomicU32,
 }
 
-impl Watched {
-    fn cifar(folder: &Path, is_resident: bool) -> Arc<Self> {
-        let record = |number: u64| (0..3073u64).map(move |at| if at == 0 { 3 } else { (number * 31 + at * 7) as u8 });
-        let records: Vec<u8> = (0..SAMPLES).flat_map(record).collect();
-        fs::write(folder.join("data_batch_1.bin"), records).expect("the folder can be written");
-        Arc::new(Self {
-            dataset: ddlp_dataset::open(folder).expect("the files open"),
-            is_resident,
-            announced: Mutex::default(),
-            reads: (0..SAMPLES).map(|_| AtomicU32::new(0)).collect(),
-            unannounced: AtomicU32::new(0),
-        })
-    }
-}
-
-impl Dataset for Watched {
-    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+impl Hooks for Watch {
+    fn reads(&self, index: u64) {
         self.reads[index as usize].fetch_add(1, Ordering::Relaxed);
         let is_announced = self.announced.lock().expect("no panic").contains(&index);
         self.unannounced.fetch_add(u32::from(!is_announced), Ordering::Relaxed);
-        self.dataset.sample(index, buf)
     }
 
-    fn announce(&self, indices: &[u64]) {
+    fn announces(&self, indices: &[u64]) {
         self.announced.lock().expect("no panic").extend(indices);
     }
 
     fn is_resident(&self) -> bool {
         self.is_resident
     }
+}
 
-    fn len(&self) -> u64 {
-        self.dataset.len()
-    }
+type Watched = Hooked<Watch>;
 
-    fn classes(&self) -> &[String] {
-        self.dataset.classes()
-    }
-
-    fn label(&self, index: u64) -> u32 {
-        self.dataset.label(index)
-    }
-
-    fn name(&self, index: u64) -> String {
-        self.dataset.name(index)
-    }
-
-    fn location(&self, index: u64) -> Location {
-        self.dataset.location(index)
-    }
-
-    fn identity(&self) -> Identity {
-        self.dataset.identity()
-    }
-
-    fn kind(&self) -> &'static str {
-        self.dataset.kind()
-    }
+fn cifar(folder: &Path, is_resident: bool) -> Arc<Watched> {
+    let record = |number: u64| (0..3073u64).map(move |at| if at == 0 { 3 } else { (number * 31 + at * 7) as u8 });
+    let records: Vec<u8> = (0..SAMPLES).flat_map(record).collect();
+    fs::write(folder.join("data_batch_1.bin"), records).expect("the folder can be written");
+    let reads = (0..SAMPLES).map(|_| AtomicU32::new(0)).collect();
+    let hooks = Watch { is_resident, announced: Mutex::default(), reads, unannounced: AtomicU32::new(0) };
+    Arc::new(Hooked { dataset: ddlp_dataset::open(folder).expect("the files open"), hooks })
 }
 
 fn run(dataset: &Arc<Watched>, folder: &Path, threads: usize) -> Run {
@@ -92,24 +58,24 @@ fn run(dataset: &Arc<Watched>, folder: &Path, threads: usize) -> Run {
 #[test]
 fn every_sample_is_announced_once_an_epoch_and_before_it_is_read() {
     let folder = tempfile::tempdir().expect("a folder");
-    let dataset = Watched::cifar(folder.path(), true);
+    let dataset = cifar(folder.path(), true);
     run(&dataset, folder.path(), 1).assert_exactly_once(EPOCHS, SAMPLES);
-    assert_eq!(dataset.unannounced.load(Ordering::Relaxed), 0);
-    let mut announced = std::mem::take(&mut *dataset.announced.lock().expect("no panic"));
+    assert_eq!(dataset.hooks.unannounced.load(Ordering::Relaxed), 0);
+    let mut announced = std::mem::take(&mut *dataset.hooks.announced.lock().expect("no panic"));
     announced.sort_unstable();
     let expected: Vec<u64> = (0..SAMPLES).flat_map(|index| [index; EPOCHS as usize]).collect();
     assert_eq!(announced, expected);
-    assert!(dataset.reads.iter().all(|reads| reads.load(Ordering::Relaxed) == EPOCHS));
+    assert!(dataset.hooks.reads.iter().all(|reads| reads.load(Ordering::Relaxed) == EPOCHS));
 }
 
 #[test]
 fn a_small_dataset_is_read_once_in_a_run_and_its_pixels_are_the_same() {
     let folder = tempfile::tempdir().expect("a folder");
-    let expected = run(&Watched::cifar(folder.path(), true), folder.path(), 1);
+    let expected = run(&cifar(folder.path(), true), folder.path(), 1);
     for threads in [1, 4] {
-        let dataset = Watched::cifar(folder.path(), false);
+        let dataset = cifar(folder.path(), false);
         assert_eq!(run(&dataset, folder.path(), threads).digest, expected.digest);
-        let reads = dataset.reads.iter().map(|reads| reads.load(Ordering::Relaxed));
+        let reads = dataset.hooks.reads.iter().map(|reads| reads.load(Ordering::Relaxed));
         // One more read of the first finds out what samples are.
         assert_eq!(reads.collect::<Vec<_>>(), (0..SAMPLES).map(|at| if at == 0 { 2 } else { 1 }).collect::<Vec<_>>());
     }

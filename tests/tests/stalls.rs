@@ -1,10 +1,9 @@
 //! A run in which nothing arrives says what it waits for.
 
-use ddlp_dataset::{Dataset, Identity, Location, ReadError};
 use ddlp_host::report::FaultReport;
 use ddlp_host::{DriveSpec, Loader, ProgressHandle, Strategy};
-use ddlp_pixels::Source;
 use ddlp_tests::agent::Agent;
+use ddlp_tests::hooked::{Hooked, Hooks};
 use ddlp_tests::photos::Photos;
 use ddlp_tests::runs::{Run, loader, wait_until};
 use nix::sys::signal::Signal;
@@ -15,9 +14,8 @@ const SAMPLES: u32 = 40;
 /// So short that every run stalls; only what is said while something is known to hang is looked at.
 const STALL_AFTER: Duration = Duration::from_millis(50);
 
-/// A dataset one of whose samples cannot be read until it is let go.
+/// Keeps one sample from being read until it is let go.
 struct Gated {
-    dataset: Box<dyn Dataset>,
     held: u64,
     gate: Mutex<Gate>,
     moved: Condvar,
@@ -45,41 +43,12 @@ impl Gated {
     }
 }
 
-impl Dataset for Gated {
-    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+impl Hooks for Gated {
+    fn reads(&self, index: u64) {
         if index == self.held && *self.gate.lock().expect("no panic at the gate") == Gate::Closed {
             self.step(Gate::Waiting);
             self.wait_for(Gate::Open);
         }
-        self.dataset.sample(index, buf)
-    }
-
-    fn len(&self) -> u64 {
-        self.dataset.len()
-    }
-
-    fn classes(&self) -> &[String] {
-        self.dataset.classes()
-    }
-
-    fn label(&self, index: u64) -> u32 {
-        self.dataset.label(index)
-    }
-
-    fn name(&self, index: u64) -> String {
-        self.dataset.name(index)
-    }
-
-    fn location(&self, index: u64) -> Location {
-        self.dataset.location(index)
-    }
-
-    fn identity(&self) -> Identity {
-        self.dataset.identity()
-    }
-
-    fn kind(&self) -> &'static str {
-        self.dataset.kind()
     }
 }
 
@@ -122,10 +91,12 @@ fn a_stall_on_the_cpu_names_the_sample_and_its_batch() {
     let (batch, id) = (2, Run::of(base()).batches[2][3]);
     let dataset = ddlp_dataset::open(&photos.pack()).expect("the pack opens");
     let name = dataset.name(id);
-    let gated = Arc::new(Gated { dataset, held: id, gate: Mutex::new(Gate::Closed), moved: Condvar::new() });
-    let hangs = |_: &ProgressHandle| gated.wait_for(Gate::Waiting);
-    let (stall, run) =
-        stalled(base().dataset(gated.clone()).build().expect("the loader builds"), hangs, || gated.step(Gate::Open));
+    let hooks = Gated { held: id, gate: Mutex::new(Gate::Closed), moved: Condvar::new() };
+    let gated = Arc::new(Hooked { dataset, hooks });
+    let hangs = |_: &ProgressHandle| gated.hooks.wait_for(Gate::Waiting);
+    let (stall, run) = stalled(base().dataset(gated.clone()).build().expect("the loader builds"), hangs, || {
+        gated.hooks.step(Gate::Open)
+    });
     run.assert_exactly_once(1, SAMPLES.into());
     assert_eq!((stall.kind, stall.prong.as_str()), ("stall", "cpu"));
     for part in
