@@ -345,15 +345,26 @@ impl Bench {
 /// By ioctl, each command in flight has a thread that waits for it; by io_uring none has.
 fn assert_travels_as_asked(target: &Target) {
     let Target::Kernel(kernel) = target else { return };
+    match kernel.passthrough {
+        Passthrough::Ioctl => {
+            let until = Instant::now() + WITHIN;
+            // A thread has its name only once it runs, and it stays as long as the queue.
+            while waiting_threads() < DEPTH {
+                assert!(Instant::now() < until, "{} threads for {DEPTH} commands", waiting_threads());
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Passthrough::IoUring => assert_eq!(waiting_threads(), 0, "no thread waits"),
+        Passthrough::Auto => {}
+    }
+}
+
+/// Threads of this process that wait for a command of the kernel's each.
+fn waiting_threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("this process has threads").flatten();
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
     // The kernel keeps fifteen characters of a name.
-    let waiting = names.filter(|name| "nvme-passthrough".starts_with(name.trim())).count();
-    match kernel.passthrough {
-        Passthrough::Ioctl => assert!(waiting >= DEPTH, "{waiting} threads for {DEPTH} commands"),
-        Passthrough::IoUring => assert_eq!(waiting, 0, "no thread waits"),
-        Passthrough::Auto => {}
-    }
+    names.filter(|name| "nvme-passthrough".starts_with(name.trim())).count()
 }
 
 /// The next completion, which has to come.
