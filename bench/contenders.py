@@ -65,19 +65,18 @@ class Contender:
     """One row of a table: a command that prints its figures as JSON in its last line."""
     name: str
     work: str
+    cores: int
     command: list
     environment: dict
     is_ours: bool = False
 
 
-def ours(work, program, datasets, images, cores):
-    """Our loader over each of `datasets`, pairs of a name and a path."""
-    rows = []
-    for name, path in datasets:
-        command = [program, path, "--pipeline", PIPELINES[work], "--samples", images, "--batch", BATCHES[work],
-                   "--threads", cores, "--warmup", 1, "--reps", REPETITIONS[work]]
-        rows.append(Contender(f"ddlp {name}", work, [str(word) for word in command], {}, is_ours=True))
-    return rows
+def ours(work, program, dataset, images, cores):
+    """Our loader over `dataset`, a pair of a name and a path."""
+    name, path = dataset
+    command = [program, path, "--pipeline", PIPELINES[work], "--samples", images, "--batch", BATCHES[work],
+               "--threads", cores, "--warmup", 1, "--reps", REPETITIONS[work]]
+    return Contender(f"ddlp {name}", work, cores, [str(word) for word in command], {}, is_ours=True)
 
 
 def theirs(work, peer, scripts, environments, data, images, cores):
@@ -90,7 +89,7 @@ def theirs(work, peer, scripts, environments, data, images, cores):
                    "--warmup", 1, "--reps", REPETITIONS[work], *options]
         name = " ".join([peer, *(word for word in options if not word.startswith("--"))])
         variables = {**data, "OMP_NUM_THREADS": str(cores), "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
-        rows.append(Contender(name, work, [str(word) for word in command], variables))
+        rows.append(Contender(name, work, cores, [str(word) for word in command], variables))
     return rows
 
 

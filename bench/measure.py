@@ -1,4 +1,5 @@
 """One run of a contender in bench/side-by-side: pinned to cores, its memory watched, and what else the machine did meanwhile."""
+import ctypes
 import json
 import os
 import pathlib
@@ -17,6 +18,9 @@ RUN_SECONDS_MAX = 900
 LOOK_S = 0.1
 # Above this much of a core for others, figures are disturbed.
 QUIET_CORES = 0.1
+# What a core stores at a time, and how often, when the bandwidth of stores is measured.
+STORE_BYTES = 256 << 20
+STORES = 8
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -105,6 +109,29 @@ class Memory:
         """Ends the watching."""
         self.over.set()
         self.thread.join()
+
+
+def store_bandwidth(cores):
+    """Bytes per second that these cores together store to memory: each fills memory of its own, larger than caches."""
+    rates, ready = [], threading.Barrier(len(cores))
+
+    def fill(core):
+        # Of this thread alone.
+        os.sched_setaffinity(0, [core])
+        memory = ctypes.create_string_buffer(STORE_BYTES)
+        ctypes.memset(memory, 1, STORE_BYTES)
+        ready.wait()
+        begun = time.monotonic()
+        for _ in range(STORES):
+            ctypes.memset(memory, 2, STORE_BYTES)
+        rates.append(STORES * STORE_BYTES / (time.monotonic() - begun))
+
+    threads = [threading.Thread(target=fill, args=[core]) for core in cores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(rates)
 
 
 def descendants(root):

@@ -10,11 +10,13 @@ def spread(values):
 
 
 def figures(rows):
-    """Adds to each row what follows from its runs: medians, spread, peaks, and the ratios of ours to it.
+    """Adds to each row what follows from its runs: medians, spread, peaks, the ratios of ours to it, and how it scales.
 
-    A row is {"name", "is_ours", "runs"}; all rows have as many runs, and run i of each belongs to round i. A ratio is the median of
-    those within one round, so what slows the machine down for a while leaves it alone."""
-    ours = [row for row in rows if row["is_ours"]]
+    A row is {"name", "cores", "is_ours", "runs"}; all rows have as many runs, and run i of each belongs to round i. A ratio is the
+    median of those within one round, so what slows the machine down for a while leaves it alone. `scaling` is the ratio to the same
+    contender on the fewest cores, None where there is no other."""
+    fewest = min((row["cores"] for row in rows), default=None)
+    alone = {row["name"]: row for row in rows if row["cores"] == fewest}
     for row in rows:
         rates = [run["median"] for run in row["runs"]]
         row["images_per_s"], row["spread"] = statistics.median(rates), spread(rates)
@@ -22,10 +24,15 @@ def figures(rows):
         row["peak_rss_mb"] = max(run["rss_mb"] for run in row["runs"])
         row["peak_anonymous_mb"] = max(run["anonymous_mb"] for run in row["runs"])
         row["other_cores"] = statistics.median(run["other_cores"] for run in row["runs"])
-        row["ratios"] = {
-            our["name"]: statistics.median(a["median"] / b["median"] for a, b in zip(our["runs"], row["runs"]))
-            for our in ours}
+        ours = [other for other in rows if other["is_ours"] and other["cores"] == row["cores"]]
+        row["ratios"] = {our["name"]: ratio(our, row) for our in ours}
+        row["scaling"] = ratio(row, alone[row["name"]]) if row["cores"] != fewest and row["name"] in alone else None
     return sorted(rows, key=lambda row: -row["images_per_s"])
+
+
+def ratio(one, other):
+    """How many times as fast one row is as the other: the median over the rounds."""
+    return statistics.median(a["median"] / b["median"] for a, b in zip(one["runs"], other["runs"]))
 
 
 def figure(value):
@@ -33,18 +40,23 @@ def figure(value):
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
 
 
-def table(work, what, rows):
-    """One work's table as lines."""
+def table(work, what, rows, cores):
+    """One work's table on a number of cores as lines."""
     ours = list(rows[0]["ratios"]) if rows else []
+    scales = any(row["scaling"] is not None for row in rows)
     head = [work, "images/s", "spread", *(f"{name} ÷" for name in ours), "images/CPU-s", "RSS MB", "own MB"]
+    if scales:
+        head.append("scaling")
     lines = [head]
     for row in rows:
         lines.append([
             row["name"], figure(row["images_per_s"]), "–" if row["spread"] is None else f"{row['spread']:.0%}",
             *(f"{row['ratios'][name]:.2f}" for name in ours), figure(row["images_per_cpu_s"]),
             figure(row["peak_rss_mb"]), figure(row["peak_anonymous_mb"])])
+        if scales:
+            lines[-1].append("–" if row["scaling"] is None else f"{row['scaling']:.2f}")
     widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
-    text = [f"{work}: {what}"]
+    text = [f"{work}: {what}; {cores} core{'s' if cores > 1 else ''}"]
     for line in lines:
         first, *rest = (cell.ljust(width) if at == 0 else cell.rjust(width)
                         for at, (cell, width) in enumerate(zip(line, widths)))
@@ -58,6 +70,7 @@ def remarks(outcome):
     text = [
         f"machine   {machine['processor']}, {machine['kernel']}, governor {machine['governor'] or 'not visible'}",
         f"cores     {', '.join(map(str, machine['used_cores']))} of {machine['online_cores']}",
+        "stores    " + ", ".join(f"{rate / 1e9:.1f} GB/s by {count}" for count, rate in outcome["store_bytes_per_s"].items()),
         f"rounds    {outcome['rounds']}, each contender once in a round; medians over them",
         f"version   {outcome['version']}"]
     notes = {}

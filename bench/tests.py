@@ -21,16 +21,16 @@ AVAILABLE = os.sched_getaffinity(0)
 
 def contender(code):
     """A run of a few lines of Python."""
-    return contenders.Contender("test", "W1", [sys.executable, "-c", code], {})
+    return contenders.Contender("test", "W1", 1, [sys.executable, "-c", code], {})
 
 
 class Figures(unittest.TestCase):
     """What follows from the runs."""
 
     @staticmethod
-    def row(name, rates, is_ours=False):
+    def row(name, rates, is_ours=False, cores=1):
         runs = [{"median": rate, "per_cpu_s": rate, "rss_mb": rate, "anonymous_mb": 1, "other_cores": 0} for rate in rates]
-        return {"name": name, "is_ours": is_ours, "runs": runs}
+        return {"name": name, "cores": cores, "is_ours": is_ours, "runs": runs}
 
     def test_a_ratio_is_that_of_one_round(self):
         # The machine was half as fast in the second round: the ratio of medians would be 1.5.
@@ -40,9 +40,21 @@ class Figures(unittest.TestCase):
         self.assertEqual((rows[0]["images_per_s"], rows[0]["peak_rss_mb"]), (150, 200))
         self.assertEqual(rows[1]["spread"], 0.5)
 
+    def test_rows_are_compared_on_as_many_cores_and_scale_by_rounds(self):
+        rows = table.figures([
+            self.row("peer", [100, 50]), self.row("ddlp", [200, 100], is_ours=True),
+            self.row("peer", [150, 75], cores=2), self.row("ddlp", [390, 195], is_ours=True, cores=2),
+            self.row("other", [10, 10], cores=2)])
+        found = {(row["name"], row["cores"]): (row["ratios"]["ddlp"], row["scaling"]) for row in rows}
+        self.assertEqual(found, {("peer", 1): (2, None), ("ddlp", 1): (1, None), ("peer", 2): (2.6, 1.5), ("ddlp", 2): (1, 1.95),
+                                 ("other", 2): (29.25, None)})
+        lines = table.table("W1", "what", [row for row in rows if row["cores"] == 2], 2)
+        self.assertTrue(lines[0].endswith("2 cores") and lines[1].endswith("scaling"))
+        self.assertEqual([line.split()[-1] for line in lines[2:]], ["1.95", "1.50", "–"])
+
     def test_one_round_has_no_spread(self):
         rows = table.figures([self.row("ddlp", [130000.4], is_ours=True)])
-        lines = table.table("W3", "what", rows)
+        lines = table.table("W3", "what", rows, 1)
         self.assertEqual(lines[2].split()[:4], ["ddlp", "130000", "–", "1.00"])
 
     def test_other_work_is_a_warning(self):
@@ -79,6 +91,11 @@ class Runs(unittest.TestCase):
     def test_the_reason_is_not_the_advice_after_it(self):
         self.assertEqual(measure.complaint("Traceback\nOSError: no library\n  try another\n"), "OSError: no library")
         self.assertEqual(measure.complaint("cc: fatal error: jpeglib.h\nhint: upgrade\n"), "cc: fatal error: jpeglib.h")
+
+    def test_stores_have_a_bandwidth_and_leave_the_cores_of_this_process_alone(self):
+        # From a slow board to a fast server.
+        self.assertTrue(1e8 < measure.store_bandwidth(sorted(AVAILABLE)[:2]) < 1e13)
+        self.assertEqual(os.sched_getaffinity(0), AVAILABLE)
 
     def test_threads_of_one_core_are_taken_last(self):
         self.assertEqual(measure.choose_cores({0, 1, 2, 3}, 2, lambda core: {core, core ^ 1}), [0, 2])
