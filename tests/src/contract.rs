@@ -28,8 +28,12 @@ use std::time::{Duration, Instant};
 const WITHIN: Duration = Duration::from_secs(60);
 /// Most that one read is checked with.
 const LONG_READ_BYTES: usize = 16 << 20;
+/// Longest that something is tried again and again, each time with batches that take the drive longer.
+const TRIED_FOR: Duration = Duration::from_secs(240);
+/// Samples of a batch, and of the first that is to take the drive a while.
+const SAMPLES: u64 = 4;
 /// Most samples of a batch that is to take the drive a while.
-const LONG_BATCH: usize = 1000;
+const SAMPLES_MAX: u64 = 1000;
 /// Executes in flight.
 const DEPTH: usize = 4;
 const PROGRAM: ProgramSlot = ProgramSlot { nsid: COMPUTE_NSID, index: 0 };
@@ -45,8 +49,8 @@ struct Bench {
 struct Work {
     dataset: Box<dyn Dataset>,
     program: Program,
-    /// Samples of a batch that takes the drive a while: as many as a slot holds, up to [`LONG_BATCH`].
-    long_batch: u64,
+    /// As many samples as a slot holds, up to [`SAMPLES_MAX`].
+    samples_max: u64,
 }
 
 /// Checks the way to a drive that serves `pack` with at least four slots for four samples of 32 × 32, of more than 2 MiB together. Nobody else may use it.
@@ -55,14 +59,14 @@ pub fn check(target: &Target, pack: &Path) {
     let program = Program { pipeline: Pipeline::cifar_train(), limits: Limits::default(), policy: CorruptPolicy::Fail };
     let identity = identity(controller.as_ref());
     assert!(identity.slots as usize >= DEPTH);
-    let fits = |&samples: &usize| {
-        SlotLayout::new(samples, program.pipeline.output())
+    let fits = |&samples: &u64| {
+        SlotLayout::new(samples as usize, program.pipeline.output())
             .is_some_and(|layout| layout.total_bytes as u64 <= identity.slot_bytes)
     };
-    let long_batch = (4..=LONG_BATCH).rev().find(fits).expect("room for four samples") as u64;
+    let samples_max = (SAMPLES..=SAMPLES_MAX).rev().find(fits).expect("room for a batch");
     let bench = Bench {
         controller,
-        work: Work { dataset: ddlp_dataset::open(pack).expect("a dataset"), program, long_batch },
+        work: Work { dataset: ddlp_dataset::open(pack).expect("a dataset"), program, samples_max },
         pack: std::fs::read(pack).expect("a pack"),
         slot_bytes: identity.slot_bytes,
     };
@@ -120,10 +124,15 @@ impl Work {
         queue.submit(&program::execute(PROGRAM, batch, slot), request.to_bytes(), WITHIN)
     }
 
+    /// Twice as many samples as did not take the drive long enough.
+    fn longer(&self, samples: u64) -> u64 {
+        self.samples_max.min(2 * samples)
+    }
+
     /// Commands in flight when an association is left go on in the kernel, and nobody else gets the nodes before they are over.
     fn what_is_left_keeps_others_away(&self, target: &Target) {
-        let until = Instant::now() + WITHIN;
-        let mut seen = false;
+        let until = Instant::now() + TRIED_FOR;
+        let (mut seen, mut samples) = (false, SAMPLES);
         loop {
             // Connected before the commands start, so that as little as possible lies between them and the second queue.
             let next = target.connect().expect("the drive is there");
@@ -131,11 +140,12 @@ impl Work {
                 Ok(_) if seen => return,
                 Ok((controller, mut queue)) => {
                     for slot in 0..DEPTH as u32 {
-                        self.submit(queue.as_mut(), &self.request(40 + slot, slot, self.long_batch)).expect("room");
+                        self.submit(queue.as_mut(), &self.request(40 + slot, slot, samples)).expect("room");
                     }
                     controller.close();
                     drop((controller, queue));
                     seen = matches!(next.open_queue(DEPTH), Err(DriverError::InUse { .. }));
+                    samples = self.longer(samples);
                 }
                 Err(DriverError::InUse { .. }) => {
                     seen = true;
@@ -197,7 +207,8 @@ impl Bench {
 
     /// As many as are possible in flight, with reads meanwhile.
     fn batches(&self, queue: &mut dyn Queue, target: &Target) {
-        let requests: Vec<BatchRequest> = (0..DEPTH as u32).map(|slot| self.work.request(slot, slot, 4)).collect();
+        let requests: Vec<BatchRequest> =
+            (0..DEPTH as u32).map(|slot| self.work.request(slot, slot, SAMPLES)).collect();
         let mut flights = HashMap::new();
         for request in &requests {
             let ticket = self.work.submit(queue, request).expect("room");
@@ -262,7 +273,7 @@ impl Bench {
 
     /// Statuses are completions; the queue goes on.
     fn refusals(&self, queue: &mut dyn Queue) {
-        let request = self.work.request(9, 0, 4);
+        let request = self.work.request(9, 0, SAMPLES);
         let (batch, slot) = request.parameters();
         let unloaded = ProgramSlot { index: 5, ..PROGRAM };
         let foreign = BatchRequest { program: request.program ^ 1, ..request.clone() };
@@ -291,23 +302,22 @@ impl Bench {
     /// A batch in flight is given up by the drive's own command, and by Abort where there is a way to name a command. The drive may be
     /// faster, but not for ever.
     fn giving_up(&self, queue: &mut dyn Queue, abort_is_impossible: bool) {
-        let until = Instant::now() + WITHIN;
-        let (mut by_batch, mut by_ticket) = (false, abort_is_impossible);
+        let until = Instant::now() + TRIED_FOR;
+        let (mut by_batch, mut by_ticket, mut samples) = (false, abort_is_impossible, SAMPLES);
         while !(by_batch && by_ticket) {
             assert!(Instant::now() < until, "cancelled: {by_batch}, aborted: {by_ticket}");
-            let (cancelled, outcome) = self.cancel_and_abort(queue);
+            let (cancelled, outcome) = self.cancel_and_abort(queue, samples);
             assert_eq!(outcome == AbortOutcome::Impossible, abort_is_impossible);
             by_batch |= cancelled;
             by_ticket |= outcome == AbortOutcome::Aborted;
+            samples = self.work.longer(samples);
         }
     }
 
     /// Cancels the last of several batches in flight, and aborts the second one.
-    fn cancel_and_abort(&self, queue: &mut dyn Queue) -> (bool, AbortOutcome) {
+    fn cancel_and_abort(&self, queue: &mut dyn Queue, samples: u64) -> (bool, AbortOutcome) {
         let tickets: Vec<Ticket> = (0..DEPTH as u32)
-            .map(|slot| {
-                self.work.submit(queue, &self.work.request(20 + slot, slot, self.work.long_batch)).expect("room")
-            })
+            .map(|slot| self.work.submit(queue, &self.work.request(20 + slot, slot, samples)).expect("room"))
             .collect();
         let last = CancelBatch { epoch: 3, batch: 20 + DEPTH as u32 - 1 };
         let command = Command { opcode: CANCEL_OPCODE, cdw10_15: last.dwords(), ..Command::default() };
