@@ -172,6 +172,11 @@ def first_line(path, otherwise=""):
         return otherwise
 
 
+def available_cores():
+    """The cores that this process may use."""
+    return os.sched_getaffinity(0)
+
+
 def choose_cores(available, count, siblings):
     """The first cores, not two hardware threads of one where that can be avoided."""
     chosen, others = [], []

@@ -14,6 +14,7 @@ sys.dont_write_bytecode = True
 import contenders  # noqa: E402
 import datasets  # noqa: E402
 import measure  # noqa: E402
+import stages  # noqa: E402
 import table  # noqa: E402
 
 AVAILABLE = os.sched_getaffinity(0)
@@ -62,6 +63,26 @@ class Figures(unittest.TestCase):
         self.assertEqual(table.disturbances({"works": {"W1": rows}}), [])
         rows[0]["other_cores"] = 0.5
         self.assertIn("0.50", table.disturbances({"works": {"W1": rows}})[0])
+
+
+class Profiles(unittest.TestCase):
+    """What bench/profile makes of perf's output."""
+
+    def test_functions_have_stages(self):
+        report = ("# Total Lost Samples: 0\n#\n\n60|[.] ddlp_pixels::jpeg::baseline::scan::Scan::run_bmi2|-      -\n"
+                  "15|[.] ddlp_pixels::jpeg::baseline::idct::x86::transform_avx2|-\n5|[.] jsimd_idct_islow_avx2|-\n"
+                  "12|[k] _copy_to_iter|-\n8|[.] main|-\n")
+        found = stages.shares(report)
+        self.assertEqual(found, {"entropy codes": 0.6, "inverse transform": 0.2, "reading": 0.12, "the rest": 0.08})
+        self.assertEqual(list(found)[-1], "the rest")
+        self.assertEqual(stages.table(found, 500)[1].split(), ["entropy", "codes", "60.0%", "300.0"])
+
+    def test_counters_are_those_of_the_images_more(self):
+        short = stages.counters("# started on …\n\n110||page-faults|1|100.00||\n<not supported>||syscalls:sys_enter_futex|0|100.00||\n")
+        long = stages.counters("510||page-faults:u|1|100.00||\n7||syscalls:sys_enter_futex|1|100.00||\n")
+        lines = stages.per_image((short, long), 2000)
+        self.assertEqual(lines[1].split(), ["page", "faults", "200.0"])
+        self.assertEqual([line.split()[-2:] for line in lines if "futex" in line], [["not", "visible"]])
 
 
 class Runs(unittest.TestCase):
