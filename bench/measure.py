@@ -35,8 +35,8 @@ def run(contender, cores):
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         process = subprocess.Popen(
             contender.command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
-            # The peers' folder is only read.
-            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **contender.environment},
+            # The peers' folder is only read; a complaint is one line.
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "RUST_BACKTRACE": "0", **contender.environment},
             preexec_fn=lambda: os.sched_setaffinity(0, cores))
         memory = Memory(process.pid)
         try:
