@@ -1,11 +1,13 @@
 //! Memory stays bounded with large images and a slow consumer, however large the dataset is, and one slow sample holds
 //! up nothing but its batch.
 
+use ddlp_dataset::pack::{JpegForm, PackFormat};
 use ddlp_host::{DriveSpec, Strategy};
 use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
 use ddlp_tests::agent::{Agent, program};
 use ddlp_tests::photos::{Photos, image};
 use ddlp_tests::runs::{Run, loader};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// One image in so many has 4 megapixels.
@@ -30,12 +32,17 @@ fn mixed_photos(count: u32) -> Photos {
     })
 }
 
+/// A pack of the files as they are: progressive ones are decoded from all their coefficients.
+fn kept(photos: &Photos) -> PathBuf {
+    photos.pack_as("kept.ddlp", PackFormat::Encoded { jpeg: JpegForm::Kept })
+}
+
 /// Peaks of host and agent in 10⁶ bytes, when the consumer is so slow that all eight buffers and all four slots fill up.
-fn peaks_mb(photos: &Photos) -> (f64, f64) {
-    let json = photos.scratch().join("run.json");
+fn peaks_mb(pack: &Path) -> (f64, f64) {
+    let json = pack.with_extension("json");
     let status = Command::new(program("ddlp"))
         .arg("run")
-        .arg(photos.pack())
+        .arg(pack)
         .args([
             "--batch",
             &BATCH.to_string(),
@@ -72,9 +79,11 @@ fn peaks_mb(photos: &Photos) -> (f64, f64) {
 
 #[test]
 fn host_and_agent_stay_within_their_memory_however_large_the_dataset_is() {
-    for count in [32, 320] {
-        let (host_mb, agent_mb) = peaks_mb(&mixed_photos(count));
-        let what = format!("{count} images: host {host_mb} MB, agent {agent_mb} MB, a batch has {BATCH_MB} MB");
+    let [few, many] = [32, 320].map(mixed_photos);
+    for pack in [kept(&few), kept(&many), many.pack()] {
+        let (host_mb, agent_mb) = peaks_mb(&pack);
+        let name = pack.display();
+        let what = format!("{name}: host {host_mb} MB, agent {agent_mb} MB, a batch has {BATCH_MB} MB");
         println!("{what}");
         assert!(host_mb > 2.0 * BATCH_MB, "the buffers were in use: {what}");
         assert!(host_mb < 400.0, "{what}");
@@ -98,9 +107,9 @@ fn an_idle_agent_has_little_memory_of_its_own_before_and_after_work() {
 #[test]
 fn what_an_agent_says_of_its_memory_is_what_the_kernel_says() {
     let photos = mixed_photos(32);
-    let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "4", "--threads", "4"]);
+    let agent = Agent::start(&kept(&photos), &photos.scratch().join("state"), &["--slots", "4", "--threads", "4"]);
     let before = agent.peak_bytes();
-    let builder = loader(&photos.pack()).strategy(Strategy::Csd).epochs(4).drive(DriveSpec::Remote(agent.url()));
+    let builder = loader(&kept(&photos)).strategy(Strategy::Csd).epochs(4).drive(DriveSpec::Remote(agent.url()));
     let run = Run::of(builder);
     run.assert_exactly_once(4, 32);
     let said = run.report.prongs[1].peak_memory_mb.expect("an agent on Linux tells it") * 1e6;
