@@ -154,3 +154,42 @@ pub mod x86 {
         ]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::jpeg::baseline::header::Color;
+    use crate::jpeg::baseline::level::Level;
+    use crate::jpeg::baseline::pixels::{Row, Samples, Scratch, rgb};
+
+    /// Straight from jdcolor.c.
+    fn defined(luma: u8, blue: u8, red: u8) -> [u8; 3] {
+        let fix = |factor: f64| (factor * 65536.0 + 0.5) as i64;
+        let (luma, cb, cr) = (i64::from(luma), i64::from(blue) - 128, i64::from(red) - 128);
+        let half = 1 << 15;
+        let green = (-fix(0.34414) * cb + half - fix(0.71414) * cr) >> 16;
+        let (red, blue) = ((fix(1.402) * cr + half) >> 16, (fix(1.772) * cb + half) >> 16);
+        [luma + red, luma + green, luma + blue].map(|value| value.clamp(0, 255) as u8)
+    }
+
+    #[test]
+    fn every_pair_of_differences_gives_the_defined_colors() {
+        let reds: [u8; 256] = std::array::from_fn(|red| red as u8);
+        let mut scratch = Scratch::default();
+        for (luma, blue) in
+            [0, 1, 77, 128, 200, 255].into_iter().flat_map(|luma| (0..=255).map(move |blue| (luma, blue)))
+        {
+            let row = Row {
+                color: Color::YCbCr,
+                first: &[luma; 256],
+                lead: 0,
+                others: [Samples::Each(&[blue; 256]), Samples::Each(&reds)],
+            };
+            let wanted = reds.map(|red| defined(luma, blue, red));
+            for level in Level::tested() {
+                let mut out = [0; 768];
+                rgb(level, &row, &mut scratch, &mut out);
+                assert!(out == *wanted.as_flattened(), "{level:?}: luma {luma}, blue {blue}");
+            }
+        }
+    }
+}
