@@ -5,19 +5,22 @@ const RED_CR: i32 = 91881;
 const BLUE_CB: i32 = 116_130;
 const GREEN_CB: i32 = 22554;
 const GREEN_CR: i32 = 46802;
+const ONE: i32 = 1 << 16;
 
 /// RGB of luma and colour differences.
 #[inline(always)]
 pub fn rgb_from_ycbcr(luma: &[u8], blue: &[u8], red: &[u8], out: &mut [u8]) {
     let (pixels, _) = out.as_chunks_mut::<3>();
     for (((pixel, &luma), &blue), &red) in pixels.iter_mut().zip(luma).zip(blue).zip(red) {
-        let (luma, cb, cr) = (i32::from(luma), i32::from(blue) - 128, i32::from(red) - 128);
-        let scaled = |sum: i32| (sum + (1 << 15)) >> 16;
-        let clamped = |value: i32| value.clamp(0, 255) as u8;
+        // What is whole of a factor is added without it: products of 16 bits then, of which vector instructions have many at once.
+        let (luma, cb, cr) = (i16::from(luma), i16::from(blue) - 128, i16::from(red) - 128);
+        let times = |factor: i32, value: i16| i32::from(factor as i16) * i32::from(value);
+        let scaled = |sum: i32| ((sum + (1 << 15)) >> 16) as i16;
+        let clamped = |value: i16| value.clamp(0, 255) as u8;
         *pixel = [
-            clamped(luma + scaled(RED_CR * cr)),
-            clamped(luma + scaled(-GREEN_CB * cb - GREEN_CR * cr)),
-            clamped(luma + scaled(BLUE_CB * cb)),
+            clamped(luma + cr + scaled(times(RED_CR - ONE, cr))),
+            clamped(luma - cr + scaled(times(-GREEN_CB, cb) + times(ONE - GREEN_CR, cr))),
+            clamped(luma + 2 * cb + scaled(times(BLUE_CB - 2 * ONE, cb))),
         ];
     }
 }
