@@ -138,6 +138,8 @@ fn look_up<T: Copy>(table: &[[T; 256]; 3], pixels: &[[u8; 3]], [red, green, blue
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// Every value in every channel: 256 × 1 pixels of gray.
@@ -204,6 +206,18 @@ mod tests {
             ([1e9, 0.0, -3.0], [1e-9, 1e12, -2.0]),
             ([0.5; 3], [1e-310, 1e300, 1e-40]),
         ] {
+            by_both_ways(mean, std);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(47), ..ProptestConfig::with_cases(256) })]
+
+        /// Among so many there are values so near to the middle between two floats that each rounding shows.
+        #[test]
+        fn vectors_round_as_the_formula_does(
+            mean in prop::array::uniform3(-1.0..1.0), std in prop::array::uniform3(0.05..1.0)
+        ) {
             by_both_ways(mean, std);
         }
     }

@@ -1,7 +1,7 @@
 //! The verdict on a whole file: intact and repaired ones have the same pixels in the SIMD and in the portable code.
 
 use std::collections::BTreeMap;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use ddlp_pixels::draw::Rng;
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
@@ -94,13 +94,16 @@ fn simd_and_portable_code_agree_on_what_is_kept() {
         .args(["--exact", "report_of_this_process", "--nocapture"])
         .env("JSIMD_FORCENONE", "1")
         .env(CHILD, "1")
-        .output()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .unwrap();
+    let simd = report();
+    let child = child.wait_with_output().unwrap();
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
     let text = String::from_utf8(child.stdout).unwrap();
     assert!(text.contains(&format!("fingerprint {}", ddlp_pixels::fingerprint())));
     let portable: Vec<&str> = text.lines().filter(|line| line.starts_with("file ")).collect();
-    let simd = report();
     assert_eq!(simd.len(), portable.len());
     let mut verdicts = BTreeMap::new();
     let mut raw_differ = 0;

@@ -1,6 +1,7 @@
 //! Samples go in, samples come out: formats, purity, padding, orientation, hostile bytes.
 
 use std::io::Cursor;
+use std::sync::LazyLock;
 
 use ddlp_pixels::draw::Rng;
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
@@ -305,6 +306,9 @@ fn warnings_are_counted() {
     assert_eq!(warnings(&odd), Ok(Prepared { warnings: 1 }));
 }
 
+/// A file of each kind.
+static SEEDS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(seeds);
+
 fn seeds() -> Vec<Vec<u8>> {
     let small = synthetic::photo(33, 21, 3);
     let jpeg = |options| encode::jpeg(&small, 33, 21, &options).unwrap();
@@ -326,7 +330,7 @@ proptest! {
 
     #[test]
     fn hostile_bytes_break_no_promise(seed in 0usize..8, edits in prop::collection::vec((any::<u32>(), any::<u8>()), 0..6), cut: u16) {
-        let mut file = seeds().swap_remove(seed);
+        let mut file = SEEDS[seed].clone();
         for (place, byte) in edits {
             let at = place as usize % file.len();
             file[at] = byte;

@@ -5,19 +5,22 @@ const RED_CR: i32 = 91881;
 const BLUE_CB: i32 = 116_130;
 const GREEN_CB: i32 = 22554;
 const GREEN_CR: i32 = 46802;
+const ONE: i32 = 1 << 16;
 
 /// RGB of luma and colour differences.
 #[inline(always)]
 pub fn rgb_from_ycbcr(luma: &[u8], blue: &[u8], red: &[u8], out: &mut [u8]) {
     let (pixels, _) = out.as_chunks_mut::<3>();
     for (((pixel, &luma), &blue), &red) in pixels.iter_mut().zip(luma).zip(blue).zip(red) {
-        let (luma, cb, cr) = (i32::from(luma), i32::from(blue) - 128, i32::from(red) - 128);
-        let scaled = |sum: i32| (sum + (1 << 15)) >> 16;
-        let clamped = |value: i32| value.clamp(0, 255) as u8;
+        // What is whole of a factor is added without it: products of 16 bits then, of which vector instructions have many at once.
+        let (luma, cb, cr) = (i16::from(luma), i16::from(blue) - 128, i16::from(red) - 128);
+        let times = |factor: i32, value: i16| i32::from(factor as i16) * i32::from(value);
+        let scaled = |sum: i32| ((sum + (1 << 15)) >> 16) as i16;
+        let clamped = |value: i16| value.clamp(0, 255) as u8;
         *pixel = [
-            clamped(luma + scaled(RED_CR * cr)),
-            clamped(luma + scaled(-GREEN_CB * cb - GREEN_CR * cr)),
-            clamped(luma + scaled(BLUE_CB * cb)),
+            clamped(luma + cr + scaled(times(RED_CR - ONE, cr))),
+            clamped(luma - cr + scaled(times(-GREEN_CB, cb) + times(ONE - GREEN_CR, cr))),
+            clamped(luma + 2 * cb + scaled(times(BLUE_CB - 2 * ONE, cb))),
         ];
     }
 }
@@ -152,5 +155,44 @@ pub mod x86 {
             _mm256_permute2x128_si256::<0x30>(c, a),
             _mm256_permute2x128_si256::<0x31>(b, c),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::jpeg::baseline::header::Color;
+    use crate::jpeg::baseline::level::Level;
+    use crate::jpeg::baseline::pixels::{Row, Samples, Scratch, rgb};
+
+    /// Straight from jdcolor.c.
+    fn defined(luma: u8, blue: u8, red: u8) -> [u8; 3] {
+        let fix = |factor: f64| (factor * 65536.0 + 0.5) as i64;
+        let (luma, cb, cr) = (i64::from(luma), i64::from(blue) - 128, i64::from(red) - 128);
+        let half = 1 << 15;
+        let green = (-fix(0.34414) * cb + half - fix(0.71414) * cr) >> 16;
+        let (red, blue) = ((fix(1.402) * cr + half) >> 16, (fix(1.772) * cb + half) >> 16);
+        [luma + red, luma + green, luma + blue].map(|value| value.clamp(0, 255) as u8)
+    }
+
+    #[test]
+    fn every_pair_of_differences_gives_the_defined_colors() {
+        let reds: [u8; 256] = std::array::from_fn(|red| red as u8);
+        let mut scratch = Scratch::default();
+        for (luma, blue) in
+            [0, 1, 77, 128, 200, 255].into_iter().flat_map(|luma| (0..=255).map(move |blue| (luma, blue)))
+        {
+            let row = Row {
+                color: Color::YCbCr,
+                first: &[luma; 256],
+                lead: 0,
+                others: [Samples::Each(&[blue; 256]), Samples::Each(&reds)],
+            };
+            let wanted = reds.map(|red| defined(luma, blue, red));
+            for level in Level::tested() {
+                let mut out = [0; 768];
+                rgb(level, &row, &mut scratch, &mut out);
+                assert!(out == *wanted.as_flattened(), "{level:?}: luma {luma}, blue {blue}");
+            }
+        }
     }
 }

@@ -129,9 +129,9 @@ proptest! {
     }
 }
 
-/// Runs a property, for tests that have something to say when all its cases are through.
+/// Runs a property with that many cases, for tests that have something to say when all are through.
 fn check<S: Strategy>(cases: u32, seed: u64, strategy: S, test: impl Fn(S::Value) -> TestCaseResult) {
-    let config = ProptestConfig { source_file: Some(file!()), ..config(cases, seed) };
+    let config = ProptestConfig { cases, source_file: Some(file!()), ..config(cases, seed) };
     TestRunner::new(config).run(&strategy, test).unwrap_or_else(|error| panic!("{error}"));
 }
 

@@ -1,4 +1,4 @@
-//! The transform in 32-bit integers, eight columns beside each other, for the compiler to vectorise.
+//! The transform, eight columns beside each other, for the compiler to vectorise: inputs of 16 bits and sums of 32.
 
 use super::{COLUMN_SHIFT, EVEN_INNER, EVEN_OUTER, ODD, ONE, ROW_SHIFT, ROW_SUM_MAX, Strip, flat};
 
@@ -17,32 +17,36 @@ pub fn transform(strip: &Strip<'_>, out: &mut [u8], stride: usize) -> bool {
         }
         let mut columns = [[0; 8]; 8];
         for (i, value) in columns.as_flattened_mut().iter_mut().enumerate() {
-            *value = i32::from(block[i]) * i32::from(strip.quant[i]);
+            // The scan has checked that 16 bits hold it.
+            *value = block[i].wrapping_mul(strip.quant[i]);
         }
-        // Into 16 bits, so that no sum leaves 32 whatever the block.
-        let clamped = |value: i32| value.clamp(i16::MIN.into(), i16::MAX.into());
+        // So that no sum leaves 32 bits whatever the block.
+        let clamped = |value: i32| value.clamp(i16::MIN.into(), i16::MAX.into()) as i16;
         let between = transposed(pass::<COLUMN_SHIFT>(&columns).map(|row| row.map(clamped)));
-        let largest = (0..8).map(|y| between.iter().map(|column| column[y].unsigned_abs()).sum::<u32>()).max();
+        let largest =
+            (0..8).map(|y| between.iter().map(|column| u32::from(column[y].unsigned_abs())).sum::<u32>()).max();
         in_range &= largest <= Some(ROW_SUM_MAX.into());
-        for (y, row) in transposed(pass::<ROW_SHIFT>(&between)).iter().enumerate() {
+        let samples = pass::<ROW_SHIFT>(&between).map(|column| column.map(|value| (value + 128).clamp(0, 255) as i16));
+        for (y, row) in transposed(samples).iter().enumerate() {
             let samples: &mut [u8; 8] = (&mut out[place(y)..place(y) + 8]).try_into().expect("eight samples");
-            *samples = row.map(|value| (value + 128).clamp(0, 255) as u8);
+            *samples = row.map(|value| value as u8);
         }
     }
     in_range
 }
 
-fn transposed(rows: [[i32; 8]; 8]) -> [[i32; 8]; 8] {
+#[inline(always)]
+fn transposed(rows: [[i16; 8]; 8]) -> [[i16; 8]; 8] {
     std::array::from_fn(|x| std::array::from_fn(|y| rows[y][x]))
 }
 
 /// One direction: eight transforms beside each other.
 #[inline(always)]
-fn pass<const SHIFT: i32>(input: &[[i32; 8]; 8]) -> [[i32; 8]; 8] {
+fn pass<const SHIFT: i32>(input: &[[i16; 8]; 8]) -> [[i32; 8]; 8] {
     let mut output = [[0; 8]; 8];
     for lane in 0..8 {
         let weigh = |weights: [i16; 2], i: usize, j: usize| {
-            input[i][lane] * i32::from(weights[0]) + input[j][lane] * i32::from(weights[1])
+            i32::from(input[i][lane]) * i32::from(weights[0]) + i32::from(input[j][lane]) * i32::from(weights[1])
         };
         let round = 1 << (SHIFT - 1);
         let (sum, difference) = (weigh([ONE, ONE], 0, 4) + round, weigh([ONE, -ONE], 0, 4) + round);
