@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 /// Most bytes of all samples together. CIFAR has 154 MB.
 pub const RESIDENT_BYTES_MAX: u64 = 160 << 20;
 /// A sample of more bytes takes longer to prepare than to read.
-const SAMPLE_BYTES_MAX: usize = 64 << 10;
+const RESIDENT_SAMPLE_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a group: a huge page of x86-64, and of aarch64 with pages of 4 KiB.
 const GROUP_BYTES: usize = 2 << 20;
 /// Samples that are tried at the beginning to find out what samples are.
@@ -50,7 +50,7 @@ impl Resident {
         let Some((width, height, ())) = form else { return dataset };
         let sample_bytes = width as usize * height as usize * 3;
         let fits = dataset.len().checked_mul(sample_bytes as u64).is_some_and(|bytes| bytes <= RESIDENT_BYTES_MAX);
-        if !(1..=SAMPLE_BYTES_MAX).contains(&sample_bytes) || !fits {
+        if !(1..=RESIDENT_SAMPLE_BYTES_MAX).contains(&sample_bytes) || !fits {
             return dataset;
         }
         let groups = (dataset.len() as usize).div_ceil(GROUP_BYTES / sample_bytes);

@@ -8,9 +8,13 @@
 //!
 //! Within: `jpeg` (a decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for all), `raster` (other formats), `raw`
 //! (uncompressed pixels in a file), `rows` (pixels in bands), `planar` (three planes), `geometry` (boxes), `passes` (what is made of
-//! which step) and `resize` (from bands to the output).
+//! which step) and `resize` (from bands to the output). `level` says which vector instructions there are for them.
 //!
 //! Limits: [`Limits`] bounds each decode. Damaged or hostile bytes are a [`PixelError`].
+//!
+//! Unsafe code calls libjpeg-turbo's shim, or code for vector instructions that a `level` proves to be there; the modules
+//! that hold it allow it by name.
+#![deny(unsafe_code)]
 
 mod chacha;
 pub mod draw;
@@ -23,6 +27,7 @@ mod indexing;
 mod inspect;
 mod jpeg;
 mod large;
+mod level;
 mod normalize;
 mod orient;
 mod panics;
@@ -65,5 +70,5 @@ pub fn libjpeg_turbo_uses_simd() -> bool {
 
 /// The vector instructions that everything else is made by, such as "AVX2" or "NEON".
 pub fn vector_instructions() -> &'static str {
-    jpeg::baseline::Level::best().name()
+    level::Level::best().name()
 }
