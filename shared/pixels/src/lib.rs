@@ -21,6 +21,7 @@ pub mod draw;
 pub mod encode;
 mod error;
 mod fingerprint;
+#[doc(hidden)]
 pub mod fuzz;
 pub mod geometry;
 mod indexing;
@@ -41,6 +42,7 @@ mod raw;
 mod resize;
 mod rows;
 mod source;
+#[doc(hidden)]
 pub mod stages;
 pub mod synthetic;
 
@@ -49,7 +51,6 @@ pub use error::{CorruptReason, PixelError};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use indexing::{Indexed, NotIndexed};
 pub use inspect::Verdict;
-pub use jpeg::baseline::{BadCheckpoints, Checkpoints};
 pub use normalize::{IMAGENET_MEAN, IMAGENET_STD, Normalize};
 pub use pipeline::{MAX_SAMPLE_BYTES, MAX_SIDE, MAX_STAGE_BYTES, MAX_STAGES, Pipeline, PipelineError, Shape, Stage};
 pub use preparer::{Decoded, Prepared, Preparer};

@@ -17,7 +17,7 @@ pub enum Source<'a> {
     Indexed {
         /// The complete file.
         file: &'a [u8],
-        /// [`Checkpoints`](crate::Checkpoints) of it as bytes. If they are damaged the file alone is decoded.
+        /// Those places as [`Indexed::checkpoints`](crate::Indexed::checkpoints) has them. If they are damaged the file alone is decoded.
         checkpoints: &'a [u8],
     },
     /// 8-bit RGB in three planes, each `height` rows of `width`.

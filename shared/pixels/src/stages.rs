@@ -4,8 +4,8 @@
 
 use crate::draw::Draw;
 use crate::geometry;
-pub use crate::jpeg::baseline::Depth;
-use crate::jpeg::baseline::{Checkpoints, Decoder};
+use crate::jpeg::baseline::Decoder;
+pub use crate::jpeg::baseline::{Checkpoints, Depth};
 use crate::jpeg::ffi::Object;
 use crate::jpeg::{self, JpegRows};
 use crate::level::Level;

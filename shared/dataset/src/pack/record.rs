@@ -22,7 +22,7 @@ pub enum StoredForm {
     Planar,
     /// A JPEG of the source's coefficients, and places within it from which decoding can go on.
     Indexed,
-    /// 8-bit RGB, rows of pixels, and a checksum for every [`GROUP_ROWS`] of them.
+    /// 8-bit RGB, rows of pixels, and a checksum for every 16 of them.
     Raw,
 }
 

@@ -26,7 +26,7 @@ mod rice;
 mod scan;
 mod upsample;
 
-pub use checkpoints::{BadCheckpoints, Checkpoints};
+pub use checkpoints::Checkpoints;
 pub use decoder::{Decoder, Depth};
 
 /// The file is for libjpeg.
