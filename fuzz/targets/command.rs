@@ -41,8 +41,14 @@ fn subsystem() -> Subsystem {
         slots: geometry.slots,
         workers: 1,
     };
-    let config =
-        Config { identity: identity(), allowed_hosts: Vec::new(), dataset_blocks: 64, geometry, drive, gauges: Arc::new(Still) };
+    let config = Config {
+        identity: identity(),
+        allowed_hosts: Vec::new(),
+        dataset_blocks: 64,
+        geometry,
+        drive,
+        gauges: Arc::new(Still),
+    };
     Subsystem::new(config)
 }
 

@@ -13,6 +13,9 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+/// Rows that share a checksum.
+const GROUP_ROWS: usize = 16;
+
 fuzz_target!(|bytes: &[u8]| {
     check(bytes);
     let mut sealed = bytes.to_vec();
@@ -42,7 +45,8 @@ fn check(bytes: &[u8]) {
     }
 }
 
-/// Makes all checksums of the index and of the samples fit, as far as the file says where they are.
+/// Makes all checksums of the index and of the samples fit, as far as the file says where they are,
+/// each sample's own before those that cover them.
 fn seal(bytes: &mut [u8]) -> Option<()> {
     let length = bytes.len() as u64;
     put(bytes, 16, &length.to_le_bytes())?;
@@ -58,13 +62,29 @@ fn seal(bytes: &mut [u8]) -> Option<()> {
 }
 
 fn seal_record(bytes: &mut [u8], at: usize) -> Option<()> {
-    if let Some(sample) = extent(bytes, at..at + 8, at + 8..at + 12) {
-        put_checksum(bytes, sample, at + 12)?;
+    let sample = extent(bytes, at..at + 8, at + 8..at + 12);
+    let detail = extent(bytes, at + 40..at + 48, at + 48..at + 52).filter(|detail| !detail.is_empty());
+    if let Some(sample) = &sample {
+        put_checksum(bytes, sample.clone(), at + 12)?;
     }
-    if let Some(detail) = extent(bytes, at + 40..at + 48, at + 48..at + 52).filter(|detail| !detail.is_empty()) {
+    if let Some(detail) = detail {
+        let is_uncompressed = bytes.get(at + 24) == Some(&3);
+        if let Some(sample) = sample.filter(|sample| is_uncompressed && !sample.is_empty()) {
+            let row_bytes = 3 * number(bytes, at + 16..at + 20)? as usize;
+            seal_groups(bytes, sample, &detail, GROUP_ROWS * row_bytes);
+        }
         put_checksum(bytes, detail, at + 56)?;
     }
     put_checksum(bytes, at..at + 60, at + 60)
+}
+
+/// Makes the checksums of an uncompressed sample's groups of rows fit.
+fn seal_groups(bytes: &mut [u8], sample: Range<usize>, checksums: &Range<usize>, group: usize) -> Option<()> {
+    let end = sample.end;
+    for (start, at) in sample.step_by(group.max(1)).zip(checksums.clone().step_by(4)) {
+        put_checksum(bytes, start..end.min(start + group), at)?;
+    }
+    Some(())
 }
 
 fn number(bytes: &[u8], at: Range<usize>) -> Option<u64> {

@@ -49,5 +49,5 @@ fuzz_target!(|input: (u8, Vec<u8>)| {
             break;
         }
     }
-    assert!(above.bytes <= bytes.len() , "no data out of nothing");
+    assert!(above.bytes <= bytes.len(), "no data out of nothing");
 });

@@ -58,14 +58,38 @@ fn run(dataset: &Arc<Watched>, folder: &Path, threads: usize) -> Run {
 #[test]
 fn every_sample_is_announced_once_an_epoch_and_before_it_is_read() {
     let folder = tempfile::tempdir().expect("a folder");
+    for threads in [1, 4] {
+        let dataset = cifar(folder.path(), true);
+        let run = run(&dataset, folder.path(), threads);
+        run.assert_exactly_once(EPOCHS, SAMPLES);
+        let mut announced = std::mem::take(&mut *dataset.hooks.announced.lock().expect("no panic"));
+        // One of several threads may read what another one is about to announce.
+        if threads == 1 {
+            assert_eq!(announced, run.batches.concat(), "in the order in which they are read");
+            assert_eq!(dataset.hooks.unannounced.load(Ordering::Relaxed), 0);
+        }
+        announced.sort_unstable();
+        let expected: Vec<u64> = (0..SAMPLES).flat_map(|index| [index; EPOCHS as usize]).collect();
+        assert_eq!(announced, expected, "{threads} threads");
+        assert!(dataset.hooks.reads.iter().all(|reads| reads.load(Ordering::Relaxed) == EPOCHS));
+    }
+}
+
+#[test]
+fn a_replayed_run_announces_what_its_plan_names_next() {
+    let folder = tempfile::tempdir().expect("a folder");
     let dataset = cifar(folder.path(), true);
-    run(&dataset, folder.path(), 1).assert_exactly_once(EPOCHS, SAMPLES);
-    assert_eq!(dataset.hooks.unannounced.load(Ordering::Relaxed), 0);
-    let mut announced = std::mem::take(&mut *dataset.hooks.announced.lock().expect("no panic"));
-    announced.sort_unstable();
-    let expected: Vec<u64> = (0..SAMPLES).flat_map(|index| [index; EPOCHS as usize]).collect();
-    assert_eq!(announced, expected);
-    assert!(dataset.hooks.reads.iter().all(|reads| reads.load(Ordering::Relaxed) == EPOCHS));
+    let mut plan = run(&dataset, folder.path(), 1).plan;
+    for epoch in &mut plan.epochs {
+        epoch.deliveries.reverse();
+        epoch.deliveries.rotate_left(3);
+    }
+    *dataset.hooks.announced.lock().expect("no panic") = Vec::new();
+    let builder = loader(folder.path()).dataset(dataset.clone()).pipeline(Pipeline::cifar_train()).batch_size(BATCH);
+    let replayed = Run::of(builder.strategy(Strategy::Cpu).threads(1).epochs(EPOCHS).replay(plan));
+    replayed.assert_exactly_once(EPOCHS, SAMPLES);
+    let announced = std::mem::take(&mut *dataset.hooks.announced.lock().expect("no panic"));
+    assert_eq!(announced, replayed.batches.concat(), "in the order of the plan");
 }
 
 #[test]

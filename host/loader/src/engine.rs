@@ -2,16 +2,18 @@
 //!
 //! One mutex guards the [`Core`]; it is held for decisions and their records only, never while a sample is prepared, a command
 //! waits or bytes move. The prongs change the schedule through the methods here alone, which keep it, the records and the
-//! waiting threads in step.
+//! waiting threads in step. What concerns the consumer is in `delivery`.
 
-use crate::batch::{Batch, Pixels};
+mod delivery;
+
+use crate::announcing::Announced;
+use crate::batch::Pixels;
 use crate::buffers::{BufferPool, PooledBuffer};
 use crate::cpu::CpuJob;
 use crate::error::LoaderError;
-use crate::order::{Cut, EpochOrder};
+use crate::order::{Cut, Orders};
 use crate::plan::PlanEpoch;
 use crate::recorder::Recorder;
-use crate::report::CorruptReport;
 use crate::schedule::{BatchId, CPU, Finished, ProngId, Room, Schedule};
 use crate::usage::MemoryPeak;
 use ddlp_csd::program::Program;
@@ -27,9 +29,6 @@ use std::time::{Duration, Instant};
 
 /// How long an idle CPU thread sleeps at most before it looks whether another prong's batch is worth taking over.
 const IDLE_LOOK: Duration = Duration::from_millis(20);
-
-/// Batches whose samples are announced to the dataset before the CPU comes to them: reading them takes less time than preparing one.
-const ANNOUNCED_BATCHES: u32 = 2;
 
 /// What a run works on; fixed while it goes on.
 pub(crate) struct Task {
@@ -78,9 +77,8 @@ pub(crate) struct Core {
     /// Batches of the CPU prong whose samples are not all handed out.
     pub jobs: VecDeque<Arc<CpuJob>>,
     pub plan: Vec<PlanEpoch>,
-    /// The batch up to which samples were announced to the dataset, itself not.
-    announced: Option<BatchId>,
-    orders: Vec<(u32, Arc<EpochOrder>)>,
+    announced: Announced,
+    orders: Orders,
 }
 
 /// Shared by consumer, CPU threads and drive threads.
@@ -102,6 +100,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub fn new(task: Task, schedule: Schedule, recorder: Recorder, buffers: usize) -> Self {
         let work = Arc::new(Condvar::new());
+        let orders = Orders::new(task.seed, task.cut);
         let rows = usize::try_from(task.cut.batch).unwrap_or(usize::MAX);
         let bytes = (rows.saturating_mul(task.shape.bytes())).next_multiple_of(ddlp_csd::BLOCK_BYTES);
         Self {
@@ -113,8 +112,8 @@ impl Engine {
                 ready: HashMap::new(),
                 jobs: VecDeque::new(),
                 plan: Vec::new(),
-                announced: None,
-                orders: Vec::new(),
+                announced: Announced::default(),
+                orders,
             }),
             delivery: Condvar::new(),
             work,
@@ -181,10 +180,10 @@ impl Engine {
             }
             if let Some(job) = self.claim_for_cpu(&mut core) {
                 core.jobs.push_back(job.clone());
-                let ahead = self.samples_ahead(&mut core, job.id);
+                let ahead = core.announce(job.id);
                 drop(core);
                 self.work.notify_all();
-                self.task.dataset.announce(&ahead);
+                self.task.announce(&ahead);
                 return Some(job);
             }
             core = self.work.wait_timeout(core, IDLE_LOOK).expect("no thread panics while it holds the core").0;
@@ -216,7 +215,7 @@ impl Engine {
                 return None;
             }
         };
-        let sample_ids = self.sample_ids(core, id);
+        let sample_ids = core.sample_ids(id);
         if sample_ids.is_empty() {
             // A rank's share of a short last batch can be empty.
             core.executed(CPU, id);
@@ -227,30 +226,13 @@ impl Engine {
         Some(Arc::new(CpuJob::new(id, sample_ids, buffer, self.task.shape.bytes())))
     }
 
-    /// Places in the dataset of the samples that the CPU prong comes to after a batch and that were not announced yet: those of
-    /// the epoch's next batches, as far as nobody has claimed them.
-    fn samples_ahead(&self, core: &mut Core, id: BatchId) -> Vec<u64> {
-        let end = BatchId { batch: id.batch.saturating_add(1 + ANNOUNCED_BATCHES), ..id };
-        let start =
-            core.announced.filter(|announced| announced.epoch == id.epoch).map_or(id, |announced| announced.max(id));
-        core.announced = core.announced.max(Some(end));
-        let samples = self.task.dataset.len();
-        let mut ahead = Vec::new();
-        for next in (start.batch..end.batch).map(|batch| BatchId { batch, ..id }) {
-            if next == id || core.schedule.is_open(next) {
-                ahead.extend(self.sample_ids(core, next).into_iter().map(|sample_id| sample_id % samples));
-            }
-        }
-        ahead
-    }
-
     /// Claims a batch for a drive that has a free slot. `None`: nothing to do now.
     pub fn claim_for_drive(&self, prong: ProngId) -> Option<(BatchId, Vec<u64>)> {
         let mut core = self.lock();
         let now = core.recorder.now();
         let id = core.schedule.claim(prong, now, Room::Any)?;
         core.recorder.claimed(prong, id);
-        let sample_ids = self.sample_ids(&mut core, id);
+        let sample_ids = core.sample_ids(id);
         if sample_ids.is_empty() {
             // The CPU delivers it, as it does a batch that failed.
             core.recorder.released(prong, id, false);
@@ -340,80 +322,6 @@ impl Engine {
         }
     }
 
-    /// Takes the next batch out for the consumer, when it is ready.
-    pub fn deliver(&self, core: &mut Core, asked_s: f64) -> Option<Result<Batch, LoaderError>> {
-        let (id, prong) = core.schedule.deliverable()?;
-        let ready = core.ready.remove(&id).expect("what the schedule calls ready is kept here");
-        let met = core.schedule.meeting_point();
-        let ready = match ready {
-            Ok(ready) => ready,
-            Err(error) => return Some(Err(error)),
-        };
-        core.schedule.deliver(id, prong);
-        core.record_plan(id, prong);
-        let batch = Batch::new(id, prong, self.task.shape, ready.records, ready.pixels);
-        core.recorder.delivered(prong, id, batch.len(), asked_s, met);
-        self.work.notify_all();
-        Some(Ok(batch))
-    }
-
-    /// Takes down what became of the samples of a delivered batch, and gets the next epoch's order ready. Without the lock:
-    /// names are read from the dataset, and an order may be long.
-    pub fn delivered(&self, batch: &Batch) {
-        let epoch = batch.epoch();
-        let mut corrupt = Vec::new();
-        for record in batch.records() {
-            let (reason, action) = match record.outcome {
-                Outcome::Prepared => continue,
-                Outcome::Skipped(reason) => (reason, "skipped".to_string()),
-                Outcome::Replaced(reason) => (reason, format!("replaced by {}", self.task.dataset.name(record.index))),
-                Outcome::Failed(_) => unreachable!("a batch with a failed sample is delivered as an error"),
-            };
-            let (sample, reason) = (self.own_name(record), reason.to_string());
-            corrupt.push(CorruptReport { sample, sample_id: record.sample_id, epoch, reason, action });
-        }
-        let warned = batch.records().iter().filter(|record| record.warned).count();
-        if warned > 0 || !corrupt.is_empty() {
-            let recorder = &mut self.lock().recorder;
-            recorder.warned(warned);
-            corrupt.into_iter().for_each(|sample| recorder.corrupt(sample));
-        }
-        self.prepare_order(epoch + 1);
-    }
-
-    fn own_name(&self, record: &SampleRecord) -> String {
-        self.task.dataset.name(record.sample_id % self.task.dataset.len())
-    }
-
-    fn corrupt_error(&self, id: BatchId, record: &SampleRecord, reason: ddlp_pixels::CorruptReason) -> LoaderError {
-        LoaderError::CorruptSample {
-            sample: self.own_name(record),
-            sample_id: record.sample_id,
-            location: self.task.dataset.location(record.sample_id % self.task.dataset.len()).to_string(),
-            epoch: id.epoch,
-            reason: reason.to_string(),
-        }
-    }
-
-    /// Makes the order of an epoch that will be claimed from, unless it is there.
-    pub fn prepare_order(&self, epoch: u32) {
-        if epoch < self.task.epochs && self.lock().order(epoch).is_none() {
-            let order = Arc::new(EpochOrder::new(self.task.seed, epoch, self.task.cut));
-            self.lock().keep_order(epoch, order);
-        }
-    }
-
-    /// Sample ids of this rank's share of a batch. The order is made here only when the prongs are ahead of the consumer by a
-    /// whole epoch.
-    fn sample_ids(&self, core: &mut Core, id: BatchId) -> Vec<u64> {
-        if let Some(order) = core.order(id.epoch) {
-            return order.sample_ids(id.batch);
-        }
-        let order = Arc::new(EpochOrder::new(self.task.seed, id.epoch, self.task.cut));
-        core.keep_order(id.epoch, order.clone());
-        order.sample_ids(id.batch)
-    }
-
     /// Waits until the run is stopped or the time is over; true when stopped.
     pub fn sleep(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
@@ -429,7 +337,26 @@ impl Engine {
     }
 }
 
+impl Task {
+    /// Tells the dataset that samples will be read soon.
+    fn announce(&self, sample_ids: &[u64]) {
+        let places: Vec<u64> = sample_ids.iter().map(|sample_id| sample_id % self.dataset.len()).collect();
+        self.dataset.announce(&places);
+    }
+}
+
 impl Core {
+    /// Sample ids of this rank's share of a batch.
+    fn sample_ids(&mut self, id: BatchId) -> Vec<u64> {
+        self.orders.sample_ids(id, self.schedule.current_epoch())
+    }
+
+    /// Samples to announce when the CPU has claimed a batch.
+    fn announce(&mut self, id: BatchId) -> Vec<u64> {
+        let batches = self.announced.ahead_of(id, &self.schedule);
+        batches.into_iter().flat_map(|id| self.sample_ids(id)).collect()
+    }
+
     fn executed(&mut self, prong: ProngId, id: BatchId) -> bool {
         let now = self.recorder.now();
         let used = self.schedule.executed(prong, id, now) == Finished::Used;
@@ -447,24 +374,6 @@ impl Core {
             GivenUp::Returned => self.schedule.returned(prong, id),
             GivenUp::Cancelled => self.schedule.cancelled(prong, id),
         }
-    }
-
-    fn record_plan(&mut self, id: BatchId, prong: ProngId) {
-        if self.plan.last().is_none_or(|plan| plan.epoch != id.epoch) {
-            self.plan.push(PlanEpoch { epoch: id.epoch, deliveries: Vec::new() });
-        }
-        self.plan.last_mut().expect("pushed above").deliveries.push((id.batch, prong));
-    }
-
-    fn order(&self, epoch: u32) -> Option<&Arc<EpochOrder>> {
-        self.orders.iter().find(|(number, _)| *number == epoch).map(|(_, order)| order)
-    }
-
-    /// Keeps an order; those of epochs that were delivered whole are dropped.
-    fn keep_order(&mut self, epoch: u32, order: Arc<EpochOrder>) {
-        let current = self.schedule.current_epoch().unwrap_or(epoch);
-        self.orders.retain(|(number, _)| *number >= current && *number != epoch);
-        self.orders.push((epoch, order));
     }
 }
 

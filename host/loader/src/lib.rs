@@ -19,13 +19,14 @@
 //!
 //! - `schedule`: which prong prepares which batch, and what is delivered next. No threads, no clock, no I/O.
 //! - `engine`: what the threads share. `cpu`: the CPU prong. `drive`: a drive as a prong.
-//! - `order`: the order of samples. `plan`, `state`: replay and resume.
+//! - `order`: the order of samples. `announcing`: which of them the dataset is told of ahead. `plan`, `state`: replay and resume.
 //! - [`report`]: what happened. `digest`: to compare runs.
 //!
 //! It does not decode, resize or checksum anything itself: samples are prepared by `ddlp_csd::prepare`, on the host as in
 //! the drive.
 #![deny(unsafe_code)]
 
+mod announcing;
 mod batch;
 mod buffers;
 mod config;

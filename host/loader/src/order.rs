@@ -3,7 +3,9 @@
 //! An epoch is a permutation of its samples, cut into global batches. With W ranks, step k is global batch k and each
 //! rank takes its share of it, so another number of ranks sees the same global batches.
 
+use crate::schedule::BatchId;
 use ddlp_pixels::draw::Rng;
+use std::sync::Arc;
 
 /// What becomes of the last batch when the samples do not fill it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -79,6 +81,42 @@ impl EpochOrder {
     pub fn sample_ids(&self, batch: u32) -> Vec<u64> {
         let samples = self.permutation.len() as u64;
         self.cut.share(u64::from(batch)).map(|at| u64::from(self.permutation[(at % samples) as usize])).collect()
+    }
+}
+
+/// The orders of the epochs that batches are claimed from.
+pub(crate) struct Orders {
+    seed: u64,
+    cut: Cut,
+    made: Vec<(u32, Arc<EpochOrder>)>,
+}
+
+impl Orders {
+    pub fn new(seed: u64, cut: Cut) -> Self {
+        Self { seed, cut, made: Vec::new() }
+    }
+
+    /// Whether that of an epoch is there.
+    pub fn has(&self, epoch: u32) -> bool {
+        self.made.iter().any(|(number, _)| *number == epoch)
+    }
+
+    /// Keeps an order; those of epochs before `current` are dropped.
+    pub fn keep(&mut self, epoch: u32, order: Arc<EpochOrder>, current: Option<u32>) {
+        let current = current.unwrap_or(epoch);
+        self.made.retain(|(number, _)| *number >= current && *number != epoch);
+        self.made.push((epoch, order));
+    }
+
+    /// Sample ids of this rank's share of a batch. The order is made here only when the prongs are ahead of the consumer by a whole
+    /// epoch.
+    pub fn sample_ids(&mut self, id: BatchId, current: Option<u32>) -> Vec<u64> {
+        if let Some((_, order)) = self.made.iter().find(|(number, _)| *number == id.epoch) {
+            return order.sample_ids(id.batch);
+        }
+        let order = Arc::new(EpochOrder::new(self.seed, id.epoch, self.cut));
+        self.keep(id.epoch, order.clone(), current);
+        order.sample_ids(id.batch)
     }
 }
 

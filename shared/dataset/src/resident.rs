@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 /// Most bytes of all samples together. CIFAR has 154 MB.
 pub const RESIDENT_BYTES_MAX: u64 = 160 << 20;
 /// A sample of more bytes takes longer to prepare than to read.
-const SAMPLE_BYTES_MAX: usize = 64 << 10;
+const RESIDENT_SAMPLE_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a group: a huge page of x86-64, and of aarch64 with pages of 4 KiB.
 const GROUP_BYTES: usize = 2 << 20;
 /// Samples that are tried at the beginning to find out what samples are.
@@ -50,7 +50,7 @@ impl Resident {
         let Some((width, height, ())) = form else { return dataset };
         let sample_bytes = width as usize * height as usize * 3;
         let fits = dataset.len().checked_mul(sample_bytes as u64).is_some_and(|bytes| bytes <= RESIDENT_BYTES_MAX);
-        if !(1..=SAMPLE_BYTES_MAX).contains(&sample_bytes) || !fits {
+        if !(1..=RESIDENT_SAMPLE_BYTES_MAX).contains(&sample_bytes) || !fits {
             return dataset;
         }
         let groups = (dataset.len() as usize).div_ceil(GROUP_BYTES / sample_bytes);
@@ -60,11 +60,22 @@ impl Resident {
 
     /// A sample's pixels, if they are in memory; brings them there at the first call.
     fn pixels(&self, index: u64) -> Option<&[u8]> {
-        let each = GROUP_BYTES / self.sample_bytes;
-        let (number, place) = (index as usize / each, index as usize % each);
+        let (number, place) = self.place(index);
         let group = self.groups.get(number)?.get_or_init(|| self.group(number));
         group.present.get(place).filter(|&&is_present| is_present)?;
         group.pixels.as_ref()?.get(place * self.sample_bytes..(place + 1) * self.sample_bytes)
+    }
+
+    /// The number of a sample's group, and its place there.
+    fn place(&self, index: u64) -> (usize, usize) {
+        let each = GROUP_BYTES / self.sample_bytes;
+        (index as usize / each, index as usize % each)
+    }
+
+    fn is_in_memory(&self, index: u64) -> bool {
+        let (number, place) = self.place(index);
+        let group = self.groups.get(number).and_then(OnceLock::get);
+        group.is_some_and(|group| group.present.get(place) == Some(&true))
     }
 
     fn group(&self, number: usize) -> Group {
@@ -135,6 +146,14 @@ impl Dataset for Resident {
         match self.pixels(index) {
             Some(bytes) => Ok(Source::Planar { width: self.width, height: self.height, bytes }),
             None => self.dataset.sample(index, buf),
+        }
+    }
+
+    /// What is in memory needs no disk. The rest is for the dataset: what no group holds, and groups that nobody has come to yet.
+    fn announce(&self, indices: &[u64]) {
+        let left: Vec<u64> = indices.iter().copied().filter(|&index| !self.is_in_memory(index)).collect();
+        if !left.is_empty() {
+            self.dataset.announce(&left);
         }
     }
 

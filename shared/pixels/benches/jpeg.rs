@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
-use ddlp_pixels::stages::{Cut, Depth, Stages};
-use ddlp_pixels::{Checkpoints, Draw, Limits, Pipeline, Preparer, Source, synthetic};
+use ddlp_pixels::stages::{Checkpoints, Cut, Depth, Stages};
+use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, Source, synthetic};
 
 /// MCUs between checkpoints.
 const EVERY: [u32; 3] = [4, 8, 16];

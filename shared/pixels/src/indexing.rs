@@ -18,7 +18,7 @@ const SHARE: usize = 64;
 pub struct Indexed {
     /// A file of the same coefficients in one sequential scan, where the source's are spread over several.
     pub transcoded: Option<Vec<u8>>,
-    /// [`Checkpoints`] of it, else of the source, as bytes.
+    /// Checkpoints of it, else of the source: places from which decoding can go on.
     pub checkpoints: Vec<u8>,
 }
 

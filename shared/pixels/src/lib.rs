@@ -8,21 +8,27 @@
 //!
 //! Within: `jpeg` (a decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for all), `raster` (other formats), `raw`
 //! (uncompressed pixels in a file), `rows` (pixels in bands), `planar` (three planes), `geometry` (boxes), `passes` (what is made of
-//! which step) and `resize` (from bands to the output).
+//! which step) and `resize` (from bands to the output). `level` says which vector instructions there are for them.
 //!
 //! Limits: [`Limits`] bounds each decode. Damaged or hostile bytes are a [`PixelError`].
+//!
+//! Unsafe code calls libjpeg-turbo's shim, or code for vector instructions that a `level` proves to be there; the modules
+//! that hold it allow it by name.
+#![deny(unsafe_code)]
 
 mod chacha;
 pub mod draw;
 pub mod encode;
 mod error;
 mod fingerprint;
+#[doc(hidden)]
 pub mod fuzz;
 pub mod geometry;
 mod indexing;
 mod inspect;
 mod jpeg;
 mod large;
+mod level;
 mod normalize;
 mod orient;
 mod panics;
@@ -36,6 +42,7 @@ mod raw;
 mod resize;
 mod rows;
 mod source;
+#[doc(hidden)]
 pub mod stages;
 pub mod synthetic;
 
@@ -44,7 +51,6 @@ pub use error::{CorruptReason, PixelError};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use indexing::{Indexed, NotIndexed};
 pub use inspect::Verdict;
-pub use jpeg::baseline::{BadCheckpoints, Checkpoints};
 pub use normalize::{IMAGENET_MEAN, IMAGENET_STD, Normalize};
 pub use pipeline::{MAX_SAMPLE_BYTES, MAX_SIDE, MAX_STAGE_BYTES, MAX_STAGES, Pipeline, PipelineError, Shape, Stage};
 pub use preparer::{Decoded, Prepared, Preparer};
@@ -65,5 +71,5 @@ pub fn libjpeg_turbo_uses_simd() -> bool {
 
 /// The vector instructions that everything else is made by, such as "AVX2" or "NEON".
 pub fn vector_instructions() -> &'static str {
-    jpeg::baseline::Level::best().name()
+    level::Level::best().name()
 }

@@ -4,7 +4,6 @@
 //! the same values by a formula where that equals the table on all 768 inputs, which is tried out when the table is made; else, and
 //! where there are no such instructions, values are looked up. Any other path (a GPU) has to equal the table, too.
 
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod formula;
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -15,13 +14,9 @@ use std::ops::Range;
 
 use half::f16;
 
+use crate::level::Level;
 use crate::pipeline::Shape;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use formula::Formula;
-#[cfg(target_arch = "aarch64")]
-use neon::Vectors;
-#[cfg(target_arch = "x86_64")]
-use x86::Vectors;
 
 /// Mean of ImageNet's channels, as torchvision's models expect it.
 pub const IMAGENET_MEAN: [f64; 3] = [0.485, 0.456, 0.406];
@@ -33,9 +28,8 @@ pub const IMAGENET_STD: [f64; 3] = [0.229, 0.224, 0.225];
 pub struct Normalize {
     single: [[f32; 256]; 3],
     half: [[f16; 256]; 3],
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    vectors: Option<Vectors>,
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    level: Level,
+    /// For f32 and f16.
     formulas: (Option<Formula>, Option<Formula>),
 }
 
@@ -50,9 +44,7 @@ impl Normalize {
         let single = std::array::from_fn(|c| std::array::from_fn(|v| exact(c, v) as f32));
         let half = std::array::from_fn(|c| std::array::from_fn(|v| f16::from_f64_const(exact(c, v))));
         Self {
-            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-            vectors: Vectors::of_this_machine(),
-            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+            level: Level::best(),
             formulas: (Formula::of_f32(mean, std, &single), Formula::of_f16(mean, std, &half)),
             single,
             half,
@@ -79,11 +71,17 @@ impl Normalize {
     /// # Panics
     /// When the lengths differ, are not those of whole samples, or the shape has other than 3 channels.
     pub fn f32_nchw(&self, nhwc: &[u8], shape: Shape, out: &mut [f32]) {
-        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-        if let (Some(vectors), Some(formula)) = (self.vectors, &self.formulas.0) {
-            return planes(&self.single, nhwc, shape, out, |pixels, planes| vectors.f32(formula, pixels, planes));
+        match (self.level, &self.formulas.0) {
+            #[cfg(target_arch = "x86_64")]
+            (Level::Avx2(token), Some(formula)) => {
+                planes(&self.single, nhwc, shape, out, |pixels, planes| x86::f32(token, formula, pixels, planes));
+            }
+            #[cfg(target_arch = "aarch64")]
+            (_, Some(formula)) => {
+                planes(&self.single, nhwc, shape, out, |pixels, planes| neon::f32(formula, pixels, planes));
+            }
+            _ => planes(&self.single, nhwc, shape, out, |_, _| 0..0),
         }
-        planes(&self.single, nhwc, shape, out, |_, _| 0..0);
     }
 
     /// As [`f32_nchw`](Self::f32_nchw), as f16.
@@ -91,11 +89,17 @@ impl Normalize {
     /// # Panics
     /// As [`f32_nchw`](Self::f32_nchw).
     pub fn f16_nchw(&self, nhwc: &[u8], shape: Shape, out: &mut [f16]) {
-        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-        if let (Some(vectors), Some(formula)) = (self.vectors, &self.formulas.1) {
-            return planes(&self.half, nhwc, shape, out, |pixels, planes| vectors.f16(formula, pixels, planes));
+        match (self.level, &self.formulas.1) {
+            #[cfg(target_arch = "x86_64")]
+            (Level::Avx2(token), Some(formula)) => {
+                planes(&self.half, nhwc, shape, out, |pixels, planes| x86::f16(token, formula, pixels, planes));
+            }
+            #[cfg(target_arch = "aarch64")]
+            (_, Some(formula)) => {
+                planes(&self.half, nhwc, shape, out, |pixels, planes| neon::f16(formula, pixels, planes));
+            }
+            _ => planes(&self.half, nhwc, shape, out, |_, _| 0..0),
         }
-        planes(&self.half, nhwc, shape, out, |_, _| 0..0);
     }
 }
 
@@ -196,7 +200,6 @@ mod tests {
     #[test]
     fn vectors_give_what_the_table_has() {
         let normalize = by_both_ways(IMAGENET_MEAN, IMAGENET_STD);
-        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         assert!(normalize.formulas.0.is_some() && normalize.formulas.1.is_some(), "there is a formula for ImageNet");
         for (mean, std) in [
             ([0.5; 3], [0.5; 3]),

@@ -14,15 +14,15 @@ use crate::large;
 use crate::panics;
 use crate::source::{Format, ImageInfo, Limits};
 
-/// A whole image of RGB in `pixels`: its width and height.
+/// A whole image of RGB in `pixels`: its width and height. `native` is scratch for the format's own pixels.
 pub(crate) fn decode(
     file: &[u8],
     format: Format,
     limits: Limits,
-    raw: &mut Vec<u8>,
+    native: &mut Vec<u8>,
     pixels: &mut Vec<u8>,
 ) -> Result<Decoded, PixelError> {
-    panics::contained(|| with_decoder(file, format, limits, Decode { limits, raw, pixels }))??
+    panics::contained(|| with_decoder(file, format, limits, Decode { limits, native, pixels }))??
 }
 
 /// What the header says.
@@ -82,7 +82,7 @@ pub(crate) struct Decoded {
 
 struct Decode<'a> {
     limits: Limits,
-    raw: &'a mut Vec<u8>,
+    native: &'a mut Vec<u8>,
     pixels: &'a mut Vec<u8>,
 }
 
@@ -92,33 +92,33 @@ impl Job for Decode<'_> {
     fn run(self, mut decoder: impl ImageDecoder) -> Result<Self::Output, ImageError> {
         let (width, height) = decoder.dimensions();
         let color = decoder.color_type();
-        let raw_bytes = decoder.total_bytes();
+        let native_bytes = decoder.total_bytes();
         let count = u64::from(width) * u64::from(height);
         let allowed = self
             .limits
             .check_pixels(width, height)
-            .and_then(|()| self.limits.check_memory(raw_bytes.saturating_add(count * 3)));
+            .and_then(|()| self.limits.check_memory(native_bytes.saturating_add(count * 3)));
         if let Err(error) = allowed {
             return Ok(Err(error));
         }
         if count == 0 {
             return Ok(Err(PixelError::Malformed { message: format!("an image of {width}x{height} pixels") }));
         }
-        let turn = large::turn(raw_bytes.saturating_add(count * 3));
+        let turn = large::turn(native_bytes.saturating_add(count * 3));
         decoder.set_limits(image_limits(self.limits))?;
         // Decoders may leave out pixels: those are zero, not the last image's.
-        self.raw.clear();
-        let room = self.limits.resize(self.raw, raw_bytes).map(|_| ());
+        self.native.clear();
+        let room = self.limits.resize(self.native, native_bytes).map(|_| ());
         if let Err(error) = room.and_then(|()| self.limits.make_room(self.pixels, count * 3)) {
             return Ok(Err(error));
         }
-        decoder.read_image(self.raw)?;
-        Ok(rgb_from(color, self.raw, self.pixels).map(|()| Decoded { width, height, _turn: turn }))
+        decoder.read_image(self.native)?;
+        Ok(rgb_from(color, self.native, self.pixels).map(|()| Decoded { width, height, _turn: turn }))
     }
 }
 
 /// `pixels` has room. 16-bit components are in the machine's byte order.
-fn rgb_from(color: ColorType, raw: &[u8], pixels: &mut Vec<u8>) -> Result<(), PixelError> {
+fn rgb_from(color: ColorType, native: &[u8], pixels: &mut Vec<u8>) -> Result<(), PixelError> {
     let upper = if cfg!(target_endian = "little") { 1 } else { 0 };
     let (stride, channels) = match color {
         ColorType::L8 => (1, [0; 3]),
@@ -132,7 +132,7 @@ fn rgb_from(color: ColorType, raw: &[u8], pixels: &mut Vec<u8>) -> Result<(), Pi
         other => return Err(PixelError::Unsupported { message: format!("pixels of {other:?}") }),
     };
     pixels.clear();
-    for pixel in raw.chunks_exact(stride) {
+    for pixel in native.chunks_exact(stride) {
         pixels.extend_from_slice(&channels.map(|at| pixel[at]));
     }
     Ok(())

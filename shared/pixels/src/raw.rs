@@ -5,11 +5,9 @@ use std::fmt;
 use std::io;
 
 use crate::error::PixelError;
-use crate::rows::{Band, Rect, Rows, Sink};
+use crate::rows::{BAND_BYTES, Band, Rect, Rows, Sink};
 use crate::source::Limits;
 
-/// Bytes that a band of rows aims at, so that it stays in a core's cache.
-const BAND_BYTES: u64 = 128 << 10;
 /// Bytes of a checksum.
 const CHECKSUM_BYTES: usize = 4;
 
@@ -117,7 +115,7 @@ impl Rows for RawRows<'_> {
 
     fn read(&mut self, rect: Rect, sink: Sink<'_>) -> Result<(), PixelError> {
         let RawImage { width, group_rows, .. } = self.image;
-        let at_once = (BAND_BYTES / self.group_bytes()).max(1) as u32;
+        let at_once = (BAND_BYTES as u64 / self.group_bytes()).max(1) as u32;
         let end = rect.y + rect.height;
         let last = (end - 1) / group_rows;
         let mut group = rect.y / group_rows;

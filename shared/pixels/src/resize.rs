@@ -16,10 +16,10 @@ mod weights;
 mod x86;
 
 use crate::error::PixelError;
-use crate::jpeg::baseline::Level;
+use crate::level::Level;
 use crate::rows::{Band, Rect, Rows};
 use crate::source::Limits;
-use columns::{AT_ONCE, Columns};
+use columns::{Columns, ROWS_AT_ONCE};
 use weights::Weights;
 
 /// What is resized, and what of the result is made.
@@ -103,7 +103,7 @@ impl Scaler {
         let stride = self.columns.stride();
         let high = if keeps_rows { 1 } else { self.rows.taps };
         // Twice as much as has to be there, so that rows move to the front rarely, and one more row for an odd number of weights.
-        let room = (2 * high + 4 * AT_ONCE).min(source.height as usize + AT_ONCE);
+        let room = (2 * high + 4 * ROWS_AT_ONCE).min(source.height as usize + ROWS_AT_ONCE);
         let bytes = ((room + 1) * stride) as u64;
         // The limit counts pixels: it was checked for more of them than these, which have some room behind each row.
         Limits { memory_bytes: limits.memory_bytes.max(bytes), ..limits }.resize(&mut self.between, bytes)?;
@@ -149,13 +149,13 @@ impl Flow<'_> {
     fn take(&mut self, band: &Band<'_>, width: u32) {
         let mut y = 0;
         while y < band.rows {
-            if self.filled + AT_ONCE > self.room {
+            if self.filled + ROWS_AT_ONCE > self.room {
                 self.make_rows();
                 self.move_to_front();
             }
-            let out = &mut self.between[self.filled * self.stride..][..AT_ONCE * self.stride];
-            let count = (band.rows - y).min(AT_ONCE as u32);
-            if count as usize == AT_ONCE {
+            let out = &mut self.between[self.filled * self.stride..][..ROWS_AT_ONCE * self.stride];
+            let count = (band.rows - y).min(ROWS_AT_ONCE as u32);
+            if count as usize == ROWS_AT_ONCE {
                 let rows = std::array::from_fn(|row| band.row(y + row as u32, width));
                 self.columns.make_rows(self.level, rows, out);
             } else {

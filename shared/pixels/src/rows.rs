@@ -3,6 +3,9 @@
 use crate::error::PixelError;
 use crate::geometry::Window;
 
+/// Bytes that a band of rows aims at, so that it stays in a core's cache.
+pub(crate) const BAND_BYTES: usize = 128 << 10;
+
 /// A box of whole pixels within an image. Never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rect {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::PixelError;
+use crate::jpeg::exif;
 use crate::raw::RawImage;
 
 /// A sample's bytes.
@@ -16,7 +17,7 @@ pub enum Source<'a> {
     Indexed {
         /// The complete file.
         file: &'a [u8],
-        /// [`Checkpoints`](crate::Checkpoints) of it as bytes. If they are damaged the file alone is decoded.
+        /// Those places as [`Indexed::checkpoints`](crate::Indexed::checkpoints) has them. If they are damaged the file alone is decoded.
         checkpoints: &'a [u8],
     },
     /// 8-bit RGB in three planes, each `height` rows of `width`.
@@ -30,6 +31,17 @@ pub enum Source<'a> {
     },
     /// 8-bit RGB that lies in a file, of which a rectangle's rows are read and no others.
     Raw(RawImage<'a>),
+}
+
+impl Source<'_> {
+    /// EXIF orientation of what is stored, 1 to 8; 1 is upright.
+    pub(crate) fn orientation(&self) -> u8 {
+        match self {
+            Self::Encoded(file) | Self::Indexed { file, .. } => exif::orientation(file),
+            Self::Planar { .. } => 1,
+            Self::Raw(image) => image.orientation,
+        }
+    }
 }
 
 /// What decoding one sample may cost. Past a limit it ends with a typed error.

@@ -4,10 +4,11 @@
 
 use crate::draw::Draw;
 use crate::geometry;
-pub use crate::jpeg::baseline::Depth;
-use crate::jpeg::baseline::{Checkpoints, Decoder, Level};
+use crate::jpeg::baseline::Decoder;
+pub use crate::jpeg::baseline::{Checkpoints, Depth};
 use crate::jpeg::ffi::Object;
 use crate::jpeg::{self, JpegRows};
+use crate::level::Level;
 use crate::pipeline::Pipeline;
 use crate::resize::{Resizing, Scaler};
 use crate::rows::{Band, Interleaved, Rect, Rows};

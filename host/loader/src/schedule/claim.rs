@@ -81,25 +81,33 @@ impl Schedule {
         if room == Room::Critical {
             return self.critical_candidate(epoch, prong).map(whole);
         }
-        if let Order::Planned(deliveries) = &epoch.order {
-            let planned = deliveries.iter().copied().find_map(|(batch, planned)| {
-                let (_, failed) = epoch.open_at(batch)?;
-                (self.planned_for(planned, failed) == prong).then_some(batch)
-            });
-            return planned.map(whole);
-        }
         let end = match self.config.strategy {
             Strategy::Ordered => epoch.first().saturating_add(look_ahead),
             _ => u32::MAX,
         };
-        let mut up = epoch.open_up(end).filter(|&(_, failed)| self.may_take(prong, failed));
-        let mut down = epoch.open_down(end).filter(|&(_, failed)| self.may_take(prong, failed));
-        let found = match (self.config.strategy, prong) {
-            (Strategy::Csd, _) => up.next(),
-            (_, CPU) if epoch.meeting_point().is_none() => up.next(),
-            _ => down.next(),
-        };
-        found.map(|(batch, _)| whole(batch))
+        self.in_turn(epoch, prong, end).next().map(whole)
+    }
+
+    /// The open batches of an epoch that the prong may take, in the order in which it takes them; below `end` where they are not planned.
+    fn in_turn<'s>(&'s self, epoch: &'s Epoch, prong: ProngId, end: u32) -> Box<dyn Iterator<Item = u32> + 's> {
+        if let Order::Planned(deliveries) = &epoch.order {
+            return Box::new(deliveries.iter().filter_map(move |&(batch, planned)| {
+                let (_, failed) = epoch.open_at(batch)?;
+                (self.planned_for(planned, failed) == prong).then_some(batch)
+            }));
+        }
+        let may_take = move |(batch, failed): (u32, bool)| self.may_take(prong, failed).then_some(batch);
+        match (self.config.strategy, prong) {
+            (Strategy::Csd, _) => Box::new(epoch.open_up(end).filter_map(may_take)),
+            (_, CPU) if epoch.meeting_point().is_none() => Box::new(epoch.open_up(end).filter_map(may_take)),
+            _ => Box::new(epoch.open_down(end).filter_map(may_take)),
+        }
+    }
+
+    /// Open batches of an active epoch in the order in which the CPU comes to them if no drive takes them before.
+    pub fn ahead_of_cpu(&self, epoch: u32) -> impl Iterator<Item = BatchId> {
+        let epochs = self.epoch(epoch).into_iter();
+        epochs.flat_map(|epoch| self.in_turn(epoch, CPU, u32::MAX).map(|batch| BatchId { epoch: epoch.number, batch }))
     }
 
     fn critical_candidate(&self, epoch: &Epoch, prong: ProngId) -> Option<u32> {

@@ -308,11 +308,6 @@ impl Schedule {
         std::mem::take(&mut self.prongs[prong].cancels)
     }
 
-    /// True for a batch of an active epoch that nobody works on and that is not finished.
-    pub fn is_open(&self, id: BatchId) -> bool {
-        self.epoch(id.epoch).is_some_and(|epoch| id.batch < epoch.batches() && epoch.open_at(id.batch).is_some())
-    }
-
     /// True while some prong works on the batch or holds it.
     pub fn is_wanted(&self, prong: ProngId, id: BatchId) -> bool {
         self.epoch(id.epoch).is_some_and(|epoch| match epoch.state(id.batch) {

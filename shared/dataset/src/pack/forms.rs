@@ -7,8 +7,8 @@ use crate::{ReadError, SAMPLE_BYTES_MAX};
 use ddlp_pixels::{CorruptReason, Decoded, Limits, PixelError, Preparer, RawImage, Source, Verdict};
 use std::error::Error;
 
-/// What became of one sample.
-pub(super) struct Inspected {
+/// What is stored for one sample, and where in its run's bytes it lies.
+pub(super) struct StoredSample {
     /// Where its bytes begin in those of its run.
     pub(super) start: u64,
     pub(super) length: u32,
@@ -61,28 +61,28 @@ impl Storing {
         source: Result<Source<'_>, ReadError>,
         admit: &mut dyn FnMut(u64),
         out: &mut Vec<u8>,
-    ) -> Inspected {
+    ) -> StoredSample {
         match source {
             Ok(Source::Encoded(file) | Source::Indexed { file, .. }) => self.store_file(file, admit, out),
             Ok(Source::Planar { width, height, bytes }) => {
                 if planes_bytes(width, height) != Some(bytes.len() as u64) {
                     let message = format!("{} bytes are not three planes of {width} x {height}", bytes.len());
-                    return Inspected::rejected(out, bytes, CorruptReason::Malformed, message);
+                    return StoredSample::rejected(out, bytes, CorruptReason::Malformed, message);
                 }
-                Inspected::stored(out, bytes, StoredForm::Planar, (width, height))
+                StoredSample::appended(out, bytes, StoredForm::Planar, (width, height))
             }
             Ok(source @ Source::Raw(image)) => {
                 let (length, max_side) = (raw_bytes((image.width, image.height), None), self.max_side());
                 match self.decoded(source, max_side, out) {
                     Ok(stored) => stored.noting(|note| note.source_bytes = length),
-                    Err(error) => Inspected::rejected(out, &[], error.reason(), error.to_string()),
+                    Err(error) => StoredSample::rejected(out, &[], error.reason(), error.to_string()),
                 }
             }
             Ok(_) => {
                 let message = "it cannot be stored in this form".to_owned();
-                Inspected::rejected(out, &[], CorruptReason::Unsupported, message)
+                StoredSample::rejected(out, &[], CorruptReason::Unsupported, message)
             }
-            Err(error) => Inspected::rejected(out, &[], error.reason(), message_of(&error)),
+            Err(error) => StoredSample::rejected(out, &[], error.reason(), message_of(&error)),
         }
     }
 
@@ -93,25 +93,31 @@ impl Storing {
         }
     }
 
-    fn store_file(&mut self, file: &[u8], admit: &mut dyn FnMut(u64), out: &mut Vec<u8>) -> Inspected {
-        let inspected = match self.preparer.inspect(file) {
+    fn store_file(&mut self, file: &[u8], admit: &mut dyn FnMut(u64), out: &mut Vec<u8>) -> StoredSample {
+        let stored = match self.preparer.inspect(file) {
             Verdict::Intact => self.store_intact(file, true, admit, out),
             Verdict::Repaired { bytes, warnings, clamped } if bytes.len() as u64 <= SAMPLE_BYTES_MAX => {
                 let stored = self.store_intact(&bytes, false, admit, out);
-                let stored = Inspected { verdict: StoredVerdict::Repaired, ..stored };
+                let stored = StoredSample { verdict: StoredVerdict::Repaired, ..stored };
                 stored.noting(|note| note.verdict = VerdictNote::Repaired { warnings, clamped })
             }
-            Verdict::Rejected { reason, message } => Inspected::rejected(out, file, reason, message),
+            Verdict::Rejected { reason, message } => StoredSample::rejected(out, file, reason, message),
             _ => {
                 let message = "it cannot be stored in this form".to_owned();
-                Inspected::rejected(out, file, CorruptReason::Unsupported, message)
+                StoredSample::rejected(out, file, CorruptReason::Unsupported, message)
             }
         };
-        inspected.noting(|note| note.source_bytes = file.len() as u64)
+        stored.noting(|note| note.source_bytes = file.len() as u64)
     }
 
     /// Stores a file that is intact: the source's own, or one that was repaired.
-    fn store_intact(&mut self, file: &[u8], is_own: bool, admit: &mut dyn FnMut(u64), out: &mut Vec<u8>) -> Inspected {
+    fn store_intact(
+        &mut self,
+        file: &[u8],
+        is_own: bool,
+        admit: &mut dyn FnMut(u64),
+        out: &mut Vec<u8>,
+    ) -> StoredSample {
         let size = self.preparer.info(file).map_or((0, 0), |info| (info.width, info.height));
         let why_kept = match self.format {
             PackFormat::Encoded { jpeg: JpegForm::Kept } => None,
@@ -120,7 +126,7 @@ impl Storing {
                 Ok(indexed) => {
                     let (bytes, is_transcoded) =
                         (indexed.transcoded.as_deref().unwrap_or(file), indexed.transcoded.is_some());
-                    let stored = Inspected::stored(out, bytes, StoredForm::Indexed, size);
+                    let stored = StoredSample::appended(out, bytes, StoredForm::Indexed, size);
                     return stored
                         .with_detail(out, &indexed.checkpoints)
                         .noting(|note| note.is_transcoded = is_transcoded);
@@ -135,7 +141,7 @@ impl Storing {
                 }
             }
         };
-        Inspected::stored(out, file, StoredForm::Kept, size).noting(|note| note.why_kept = why_kept)
+        StoredSample::appended(out, file, StoredForm::Kept, size).noting(|note| note.why_kept = why_kept)
     }
 
     /// Stores a sample's pixels.
@@ -144,7 +150,7 @@ impl Storing {
         source: Source<'_>,
         max_side: Option<u32>,
         out: &mut Vec<u8>,
-    ) -> Result<Inspected, PixelError> {
+    ) -> Result<StoredSample, PixelError> {
         let before = out.len();
         out.resize(before.next_multiple_of(RAW_ALIGNMENT as usize), 0);
         let start = out.len();
@@ -166,13 +172,13 @@ impl Storing {
         let is_shrunk = before_this.map_or(was_shrunk, |before| before != (width, height));
         let pixels = &out[start..];
         let checksums = RawImage::checksums_of(pixels, width, GROUP_ROWS);
-        let stored = Inspected::of(start, pixels, StoredForm::Raw, (width, height));
-        let stored = Inspected { orientation, was_shrunk, ..stored.with_detail(out, &checksums) };
+        let stored = StoredSample::of(start, pixels, StoredForm::Raw, (width, height));
+        let stored = StoredSample { orientation, was_shrunk, ..stored.with_detail(out, &checksums) };
         Ok(stored.noting(|note| note.is_shrunk = is_shrunk))
     }
 }
 
-impl Inspected {
+impl StoredSample {
     /// What is said of bytes that begin at `start` of their run.
     fn of(start: usize, bytes: &[u8], form: StoredForm, (width, height): (u32, u32)) -> Self {
         let note = Note {
@@ -198,14 +204,14 @@ impl Inspected {
         }
     }
 
-    fn stored(out: &mut Vec<u8>, bytes: &[u8], form: StoredForm, size: (u32, u32)) -> Self {
+    fn appended(out: &mut Vec<u8>, bytes: &[u8], form: StoredForm, size: (u32, u32)) -> Self {
         let start = out.len();
         out.extend_from_slice(bytes);
         Self::of(start, bytes, form, size)
     }
 
     fn rejected(out: &mut Vec<u8>, bytes: &[u8], reason: CorruptReason, message: String) -> Self {
-        let kept = Self::stored(out, bytes, StoredForm::Kept, (0, 0));
+        let kept = Self::appended(out, bytes, StoredForm::Kept, (0, 0));
         let rejected = Self { verdict: StoredVerdict::Rejected(reason), ..kept };
         rejected.noting(|note| note.verdict = VerdictNote::Rejected { message })
     }

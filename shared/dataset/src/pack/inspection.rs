@@ -3,7 +3,7 @@
 //! Samples are worked in runs of neighbours. Runs are claimed in order, and a claim waits while the bytes between claim and
 //! hand-over exceed a budget. The run that the consumer waits for is therefore always claimed already, so this cannot stall.
 
-use super::forms::{Inspected, Storing};
+use super::forms::{StoredSample, Storing};
 use super::report::PackFormat;
 use crate::{Dataset, SAMPLE_BYTES_MAX};
 use ddlp_pixels::Limits;
@@ -29,7 +29,7 @@ const TICK: Duration = Duration::from_millis(100);
 pub(super) struct Run {
     pub(super) first: u64,
     pub(super) bytes: Vec<u8>,
-    pub(super) samples: Vec<Inspected>,
+    pub(super) samples: Vec<StoredSample>,
     /// Bytes that the source has listed for them.
     pub(super) source_bytes: u64,
     /// Bytes that count as in flight for them.

@@ -26,17 +26,14 @@ mod verification;
 mod writer;
 
 pub use file::PackFile;
-pub use format::{
-    BLOCK_BYTES, CLASS_NAME_BYTES_MAX, FormatError, GROUP_ROWS, MAGIC, NAME_BYTES_MAX, Part, RECORD_BYTES, SAMPLES_MAX,
-    VERSION,
-};
+pub use format::{BLOCK_BYTES, FormatError, MAGIC, Part};
 pub use reader::{Pack, RESIDENT_RECORD_BYTES_MAX};
 pub use record::{IndexRecord, StoredForm, StoredVerdict};
 pub use report::{
     JpegForm, LISTED_MAX, PackError, PackFormat, PackOptions, PackProgress, PackSummary, Phase, RejectedSample,
     RepairedSample, Tally, WhyKept,
 };
-pub use superblock::{Layout, SECTIONS_MAX, Section};
+pub use superblock::{Layout, Section};
 pub use survey::{Survey, VerdictEntry};
 pub use verification::{Broken, VerifyError, VerifyProgress, VerifyReport, verify, verify_sample};
 pub use writer::pack;

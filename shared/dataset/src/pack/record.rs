@@ -22,7 +22,7 @@ pub enum StoredForm {
     Planar,
     /// A JPEG of the source's coefficients, and places within it from which decoding can go on.
     Indexed,
-    /// 8-bit RGB, rows of pixels, and a checksum for every [`GROUP_ROWS`] of them.
+    /// 8-bit RGB, rows of pixels, and a checksum for every 16 of them.
     Raw,
 }
 
@@ -99,7 +99,7 @@ impl fmt::Display for RecordProblem {
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
-struct RawRecord {
+struct DiskRecord {
     offset: U64,
     length: U32,
     crc32c: U32,
@@ -119,7 +119,7 @@ struct RawRecord {
     detail_crc32c: U32,
     record_crc32c: U32,
 }
-const _: () = assert!(size_of::<RawRecord>() == RECORD_BYTES);
+const _: () = assert!(size_of::<DiskRecord>() == RECORD_BYTES);
 const _: () = assert!((BLOCK_BYTES as usize).is_multiple_of(RECORD_BYTES));
 
 impl IndexRecord {
@@ -140,36 +140,36 @@ impl IndexRecord {
     }
 
     pub(super) fn to_bytes(self) -> [u8; RECORD_BYTES] {
-        let mut raw = RawRecord::new_zeroed();
-        raw.offset = self.offset.into();
-        raw.length = self.length.into();
-        raw.crc32c = self.crc32c.into();
-        raw.width = self.width.into();
-        raw.height = self.height.into();
-        raw.form = match self.form {
+        let mut disk = DiskRecord::new_zeroed();
+        disk.offset = self.offset.into();
+        disk.length = self.length.into();
+        disk.crc32c = self.crc32c.into();
+        disk.width = self.width.into();
+        disk.height = self.height.into();
+        disk.form = match self.form {
             StoredForm::Kept => 0,
             StoredForm::Planar => 1,
             StoredForm::Indexed => 2,
             StoredForm::Raw => 3,
         };
         if self.form == StoredForm::Raw {
-            raw.flags = self.orientation | if self.was_shrunk { FLAG_SHRUNK } else { 0 };
+            disk.flags = self.orientation | if self.was_shrunk { FLAG_SHRUNK } else { 0 };
         }
         if self.detail_length > 0 {
-            raw.detail_offset = self.detail_offset().into();
-            raw.detail_length = self.detail_length.into();
-            raw.detail_crc32c = self.detail_crc32c.into();
+            disk.detail_offset = self.detail_offset().into();
+            disk.detail_length = self.detail_length.into();
+            disk.detail_crc32c = self.detail_crc32c.into();
         }
-        (raw.verdict, raw.reason) = match self.verdict {
+        (disk.verdict, disk.reason) = match self.verdict {
             StoredVerdict::Intact => (0, 0),
             StoredVerdict::Repaired => (1, 0),
             StoredVerdict::Rejected(reason) => (2, reason as u8),
         };
-        raw.name_offset = self.name_offset.into();
-        raw.name_length = self.name_length.into();
-        raw.name_crc32c = self.name_crc32c.into();
+        disk.name_offset = self.name_offset.into();
+        disk.name_length = self.name_length.into();
+        disk.name_crc32c = self.name_crc32c.into();
         let mut bytes = [0; RECORD_BYTES];
-        bytes.copy_from_slice(raw.as_bytes());
+        bytes.copy_from_slice(disk.as_bytes());
         seal(&mut bytes, RECORD_CRC_AT);
         bytes
     }
@@ -180,21 +180,21 @@ impl IndexRecord {
         if stored != computed {
             return Err(format!("its checksum is {stored:08x}, {computed:08x} computed").into());
         }
-        let raw: RawRecord = zerocopy::transmute!(*bytes);
-        let form = match raw.form {
+        let disk: DiskRecord = zerocopy::transmute!(*bytes);
+        let form = match disk.form {
             0 => StoredForm::Kept,
             1 => StoredForm::Planar,
             2 => StoredForm::Indexed,
             3 => StoredForm::Raw,
             other => return Err(RecordProblem::UnknownForm(other)),
         };
-        let record = Self::from_raw(&raw, form)?;
+        let record = Self::from_disk(&disk, form)?;
         record.check(layout)?;
         Ok(record)
     }
 
-    fn from_raw(raw: &RawRecord, form: StoredForm) -> Result<Self, String> {
-        let verdict = match (raw.verdict, raw.reason) {
+    fn from_disk(disk: &DiskRecord, form: StoredForm) -> Result<Self, String> {
+        let verdict = match (disk.verdict, disk.reason) {
             (0, 0) => StoredVerdict::Intact,
             (1, 0) => StoredVerdict::Repaired,
             (2, code) => StoredVerdict::Rejected(
@@ -204,43 +204,43 @@ impl IndexRecord {
         };
         let unused = match form {
             StoredForm::Kept | StoredForm::Planar => [
-                raw.detail_offset.get(),
-                raw.detail_length.get().into(),
-                raw.detail_crc32c.get().into(),
-                raw.flags.into(),
+                disk.detail_offset.get(),
+                disk.detail_length.get().into(),
+                disk.detail_crc32c.get().into(),
+                disk.flags.into(),
             ],
-            StoredForm::Indexed => [raw.flags.into(), 0, 0, 0],
+            StoredForm::Indexed => [disk.flags.into(), 0, 0, 0],
             StoredForm::Raw => [0; 4],
         };
         if unused != [0; 4] {
             return Err("fields that must be 0 are not".to_owned());
         }
         let (orientation, was_shrunk) = match form {
-            StoredForm::Raw => (raw.flags & !FLAG_SHRUNK, raw.flags & FLAG_SHRUNK != 0),
+            StoredForm::Raw => (disk.flags & !FLAG_SHRUNK, disk.flags & FLAG_SHRUNK != 0),
             _ => (1, false),
         };
         if !(1..=8).contains(&orientation) {
             return Err(format!("{orientation} is no orientation"));
         }
         let record = Self {
-            offset: raw.offset.get(),
-            length: raw.length.get(),
-            crc32c: raw.crc32c.get(),
-            width: raw.width.get(),
-            height: raw.height.get(),
+            offset: disk.offset.get(),
+            length: disk.length.get(),
+            crc32c: disk.crc32c.get(),
+            width: disk.width.get(),
+            height: disk.height.get(),
             form,
             verdict,
-            name_offset: raw.name_offset.get(),
-            name_length: raw.name_length.get(),
-            name_crc32c: raw.name_crc32c.get(),
-            detail_length: raw.detail_length.get(),
-            detail_crc32c: raw.detail_crc32c.get(),
+            name_offset: disk.name_offset.get(),
+            name_length: disk.name_length.get(),
+            name_crc32c: disk.name_crc32c.get(),
+            detail_length: disk.detail_length.get(),
+            detail_crc32c: disk.detail_crc32c.get(),
             orientation,
             was_shrunk,
         };
         let has_detail = matches!(form, StoredForm::Indexed | StoredForm::Raw);
-        if has_detail && record.offset.checked_add(record.length.into()) != Some(raw.detail_offset.get()) {
-            return Err(format!("its detail at {} does not follow its bytes", raw.detail_offset.get()));
+        if has_detail && record.offset.checked_add(record.length.into()) != Some(disk.detail_offset.get()) {
+            return Err(format!("its detail at {} does not follow its bytes", disk.detail_offset.get()));
         }
         Ok(record)
     }

@@ -18,7 +18,7 @@ const SUPERBLOCK_CRC_AT: usize = BLOCK - 4;
 /// A section as the table has it.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
-struct RawSection {
+struct DiskSection {
     kind: U32,
     /// Bit 0: a reader that does not know this kind must refuse the pack.
     flags: U32,
@@ -27,13 +27,13 @@ struct RawSection {
     crc32c: U32,
     reserved: U32,
 }
-const _: () = assert!(size_of::<RawSection>() == 32);
+const _: () = assert!(size_of::<DiskSection>() == 32);
 
 const FLAG_REQUIRED: u32 = 1;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
-struct RawSuperblock {
+struct DiskSuperblock {
     magic: [u8; 8],
     version: U32,
     block_bytes: U32,
@@ -47,11 +47,11 @@ struct RawSuperblock {
     source_identity: [u8; 32],
     source_kind: [u8; 8],
     reserved: [u8; 128],
-    table: [RawSection; SECTIONS_MAX],
+    table: [DiskSection; SECTIONS_MAX],
     reserved_tail: [u8; SUPERBLOCK_CRC_AT - 256 - SECTIONS_MAX * 32],
     crc32c: U32,
 }
-const _: () = assert!(size_of::<RawSuperblock>() == BLOCK);
+const _: () = assert!(size_of::<DiskSuperblock>() == BLOCK);
 
 /// Where a section lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,21 +111,21 @@ impl Layout {
 
     /// The superblock for this layout.
     pub(super) fn to_bytes(&self) -> [u8; BLOCK] {
-        let mut raw = RawSuperblock::new_zeroed();
-        raw.magic = MAGIC;
-        raw.version = VERSION.into();
-        raw.block_bytes = (BLOCK as u32).into();
-        raw.file_bytes = self.file_bytes.into();
-        raw.samples = self.samples.into();
-        raw.classes = self.classes.into();
-        raw.sections = (self.sections.len() as u32).into();
-        raw.data_offset = self.data_offset.into();
-        raw.data_bytes = self.data_bytes.into();
-        raw.identity = *self.identity.as_bytes();
-        raw.source_identity = *self.source_identity.as_bytes();
-        let kind_bytes = self.source_kind.floor_char_boundary(raw.source_kind.len());
-        raw.source_kind[..kind_bytes].copy_from_slice(&self.source_kind.as_bytes()[..kind_bytes]);
-        for (entry, section) in raw.table.iter_mut().zip(&self.sections) {
+        let mut disk = DiskSuperblock::new_zeroed();
+        disk.magic = MAGIC;
+        disk.version = VERSION.into();
+        disk.block_bytes = (BLOCK as u32).into();
+        disk.file_bytes = self.file_bytes.into();
+        disk.samples = self.samples.into();
+        disk.classes = self.classes.into();
+        disk.sections = (self.sections.len() as u32).into();
+        disk.data_offset = self.data_offset.into();
+        disk.data_bytes = self.data_bytes.into();
+        disk.identity = *self.identity.as_bytes();
+        disk.source_identity = *self.source_identity.as_bytes();
+        let kind_bytes = self.source_kind.floor_char_boundary(disk.source_kind.len());
+        disk.source_kind[..kind_bytes].copy_from_slice(&self.source_kind.as_bytes()[..kind_bytes]);
+        for (entry, section) in disk.table.iter_mut().zip(&self.sections) {
             entry.kind = section.part.code().into();
             entry.flags = FLAG_REQUIRED.into();
             entry.offset = section.offset.into();
@@ -133,7 +133,7 @@ impl Layout {
             entry.crc32c = section.crc32c.into();
         }
         let mut bytes = [0; BLOCK];
-        bytes.copy_from_slice(raw.as_bytes());
+        bytes.copy_from_slice(disk.as_bytes());
         seal(&mut bytes, SUPERBLOCK_CRC_AT);
         bytes
     }
@@ -143,42 +143,42 @@ impl Layout {
         if bytes.get(..MAGIC.len()) != Some(&MAGIC) {
             return Err(SuperblockProblem::NotAPack);
         }
-        let Ok(raw) = RawSuperblock::read_from_bytes(bytes) else {
+        let Ok(disk) = DiskSuperblock::read_from_bytes(bytes) else {
             return Err(SuperblockProblem::Length { expected: BLOCK_BYTES });
         };
-        if raw.version.get() != VERSION {
-            return Err(SuperblockProblem::Version(raw.version.get()));
+        if disk.version.get() != VERSION {
+            return Err(SuperblockProblem::Version(disk.version.get()));
         }
-        let (stored, computed) = (raw.crc32c.get(), crc32c::crc32c(&bytes[..SUPERBLOCK_CRC_AT]));
+        let (stored, computed) = (disk.crc32c.get(), crc32c::crc32c(&bytes[..SUPERBLOCK_CRC_AT]));
         if stored != computed {
             return Err(SuperblockProblem::Checksum { stored, computed });
         }
-        if raw.file_bytes.get() != file_bytes {
-            return Err(SuperblockProblem::Length { expected: raw.file_bytes.get() });
+        if disk.file_bytes.get() != file_bytes {
+            return Err(SuperblockProblem::Length { expected: disk.file_bytes.get() });
         }
-        Layout::from_raw(&raw).map_err(SuperblockProblem::Malformed)
+        Layout::from_disk(&disk).map_err(SuperblockProblem::Malformed)
     }
 
-    fn from_raw(raw: &RawSuperblock) -> Result<Self, String> {
-        let (block_bytes, count) = (raw.block_bytes.get(), raw.sections.get() as usize);
+    fn from_disk(disk: &DiskSuperblock) -> Result<Self, String> {
+        let (block_bytes, count) = (disk.block_bytes.get(), disk.sections.get() as usize);
         if u64::from(block_bytes) != BLOCK_BYTES {
             return Err(format!("blocks of {block_bytes} bytes, only {BLOCK_BYTES} are possible"));
         }
         let too_many = || format!("{count} sections, at most {SECTIONS_MAX} fit");
-        let (table, unused) = raw.table.split_at_checked(count).ok_or_else(too_many)?;
-        if [&raw.reserved[..], unused.as_bytes(), &raw.reserved_tail].concat().iter().any(|&byte| byte != 0) {
+        let (table, unused) = disk.table.split_at_checked(count).ok_or_else(too_many)?;
+        if [&disk.reserved[..], unused.as_bytes(), &disk.reserved_tail].concat().iter().any(|&byte| byte != 0) {
             return Err("bytes that must be 0 are not".to_owned());
         }
         let layout = Layout {
-            file_bytes: raw.file_bytes.get(),
-            samples: raw.samples.get(),
-            classes: raw.classes.get(),
-            data_offset: raw.data_offset.get(),
-            data_bytes: raw.data_bytes.get(),
-            identity: Identity::from_bytes(raw.identity),
-            source_identity: Identity::from_bytes(raw.source_identity),
-            source_kind: source_kind(&raw.source_kind)?,
-            sections: table.iter().map(Section::from_raw).collect::<Result<_, _>>()?,
+            file_bytes: disk.file_bytes.get(),
+            samples: disk.samples.get(),
+            classes: disk.classes.get(),
+            data_offset: disk.data_offset.get(),
+            data_bytes: disk.data_bytes.get(),
+            identity: Identity::from_bytes(disk.identity),
+            source_identity: Identity::from_bytes(disk.source_identity),
+            source_kind: source_kind(&disk.source_kind)?,
+            sections: table.iter().map(Section::from_disk).collect::<Result<_, _>>()?,
         };
         layout.check_extents()?;
         layout.check_counts()?;
@@ -260,17 +260,17 @@ impl Section {
         self.offset..self.offset + self.length
     }
 
-    fn from_raw(raw: &RawSection) -> Result<Self, String> {
-        let (part, flags) = (Part::from_code(raw.kind.get()), raw.flags.get());
+    fn from_disk(disk: &DiskSection) -> Result<Self, String> {
+        let (part, flags) = (Part::from_code(disk.kind.get()), disk.flags.get());
         if flags & !FLAG_REQUIRED != 0 {
             return Err(format!("flags {flags:#x} of the {part}, of which this program knows bit 0 only"));
         }
         if matches!(part, Part::Unknown(_)) && flags & FLAG_REQUIRED != 0 {
             return Err(format!("{part} is needed to read it, and this program does not know it"));
         }
-        if raw.reserved.get() != 0 {
+        if disk.reserved.get() != 0 {
             return Err(format!("a reserved field of the {part} is not 0"));
         }
-        Ok(Self { part, offset: raw.offset.get(), length: raw.length.get(), crc32c: raw.crc32c.get() })
+        Ok(Self { part, offset: disk.offset.get(), length: disk.length.get(), crc32c: disk.crc32c.get() })
     }
 }

@@ -4,7 +4,7 @@ use super::format::{
     BLOCK_BYTES, CLASS_NAME_BYTES_MAX, NAME_BYTES_MAX, Part, RAW_ALIGNMENT, RECORD_BYTES, SAMPLES_MAX,
     classes_to_bytes, round_up,
 };
-use super::forms::{Inspected, VerdictNote};
+use super::forms::{StoredSample, VerdictNote};
 use super::inspection::{Event, Run, inspect_all};
 use super::record::{IndexRecord, StoredForm, StoredVerdict};
 use super::report::{
@@ -248,7 +248,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Appends a sample's entries to the index.
-    fn record(&mut self, index: u64, offset: u64, sample: &Inspected) -> io::Result<()> {
+    fn record(&mut self, index: u64, offset: u64, sample: &StoredSample) -> io::Result<()> {
         let name = self.source.name(index);
         let record = IndexRecord {
             offset,
@@ -297,7 +297,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Counts how a sample was stored.
-    fn tally(&mut self, sample: &Inspected) {
+    fn tally(&mut self, sample: &StoredSample) {
         let (source, stored) = (sample.note.source_bytes, u64::from(sample.length) + u64::from(sample.detail_length));
         let summary = &mut self.summary;
         let tally = match (sample.form, sample.note.why_kept) {

@@ -1,16 +1,20 @@
 use super::*;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Samples of 32 × 32: 3 cannot be read, 5 makes reading panic, 7 is an image file, 9 is smaller. Counts reads.
+/// Samples of 32 × 32: 3 cannot be read, 5 makes reading panic, 7 is an image file, 9 is smaller. Counts reads, and
+/// keeps in mind what was announced.
 struct Mixed {
     samples: u64,
     side: u32,
     reads: Vec<AtomicU32>,
+    announced: Mutex<Vec<u64>>,
 }
 
 impl Mixed {
     fn new(samples: u64, side: u32) -> Arc<Self> {
-        Arc::new(Self { samples, side, reads: (0..samples).map(|_| AtomicU32::new(0)).collect() })
+        let reads = (0..samples).map(|_| AtomicU32::new(0)).collect();
+        Arc::new(Self { samples, side, reads, announced: Mutex::default() })
     }
 
     fn side(&self, index: u64) -> u32 {
@@ -63,6 +67,10 @@ impl Dataset for Mixed {
         }
     }
 
+    fn announce(&self, indices: &[u64]) {
+        self.announced.lock().unwrap().extend(indices);
+    }
+
     fn identity(&self) -> Identity {
         Identity::from_bytes([7; 32])
     }
@@ -78,6 +86,20 @@ impl Dataset for Mixed {
 
 /// More than two groups.
 const SAMPLES: u64 = 1500;
+
+#[test]
+fn what_is_not_in_memory_is_announced() {
+    let dataset = Mixed::new(SAMPLES, 32);
+    let resident = Resident::of(dataset.clone());
+    resident.sample(0, &mut Vec::new()).unwrap();
+    resident.announce(&[1, 3, 7, 8, SAMPLES - 1]);
+    resident.announce(&[2]);
+    assert_eq!(
+        *dataset.announced.lock().unwrap(),
+        [3, 7, SAMPLES - 1],
+        "no group holds 3 and 7, the last is nowhere yet"
+    );
+}
 
 #[test]
 fn samples_are_read_once_and_what_is_no_plain_sample_is_left_to_the_dataset() {

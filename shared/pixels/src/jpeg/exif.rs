@@ -3,7 +3,7 @@
 
 /// One marker segment: its code and its payload.
 fn segments(file: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
-    let mut rest = file.get(2..).unwrap_or_default();
+    let mut rest = file.strip_prefix(&[0xFF, 0xD8]).unwrap_or_default();
     std::iter::from_fn(move || {
         // Fill bytes may stand in front of a marker.
         let start = rest.iter().position(|&byte| byte != 0xFF)?;
@@ -108,6 +108,7 @@ mod tests {
     #[test]
     fn nonsense_is_upright() {
         let good = file(&app1_of_orientation(6));
+        assert_eq!(orientation(&[b"BM", &good[2..]].concat()), 1, "another format has no orientation");
         assert_eq!(orientation(&file(&app1_of_orientation(9))), 1);
         for length in 0..good.len() - 16 {
             assert!(matches!(orientation(&good[..length]), 1 | 6));

@@ -3,6 +3,8 @@
 //! An [`Object`] owns a libjpeg object and borrows the file from [`open`](Object::open) to [`close`](Object::close)
 //! (its lifetime says so through [`Opened`]). libjpeg's errors arrive as [`PixelError`], never as a jump.
 
+#![allow(unsafe_code)]
+
 use std::ffi::{CStr, c_char, c_int};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};

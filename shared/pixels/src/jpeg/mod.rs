@@ -14,12 +14,9 @@ pub(crate) mod exif;
 pub(crate) mod ffi;
 
 use crate::error::PixelError;
-use crate::rows::{Band, Rect, Rows, Sink};
+use crate::rows::{BAND_BYTES, Band, Rect, Rows, Sink};
 use crate::source::{Format, ImageInfo, JpegColor, JpegInfo, Limits};
 use ffi::{Header, Object, Opened, color_space};
-
-/// Bytes that a band of rows aims at, so that it stays in a core's cache.
-const BAND_BYTES: usize = 128 << 10;
 
 /// Opens a file and refuses what is not decoded here or goes past a limit.
 pub(crate) fn open<'a>(

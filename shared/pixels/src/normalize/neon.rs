@@ -1,5 +1,7 @@
 //! By NEON.
 
+#![allow(unsafe_code)]
+
 use std::arch::aarch64::*;
 use std::arch::asm;
 use std::ops::Range;
@@ -8,33 +10,23 @@ use half::f16;
 
 use super::formula::Formula;
 
-/// What every aarch64 has.
-#[derive(Clone, Copy, Debug)]
-pub struct Vectors(());
+/// Pixels that are made at once.
+const PIXELS_AT_ONCE: usize = 16;
 
-/// Pixels at once.
-const AT_ONCE: usize = 16;
+/// Makes the pixels that fill registers and tells which.
+pub fn f32(formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f32]; 3]) -> Range<usize> {
+    assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "a value in each plane for each pixel");
+    let planes = planes.map(|plane| plane.as_mut_ptr().cast());
+    // SAFETY: aarch64 has NEON. Planes have room for all pixels.
+    unsafe { make::<false>(formula, pixels, planes) }
+}
 
-impl Vectors {
-    pub fn of_this_machine() -> Option<Self> {
-        Some(Self(()))
-    }
-
-    /// Makes the pixels that fill registers and tells which.
-    pub fn f32(self, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f32]; 3]) -> Range<usize> {
-        assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "a value in each plane for each pixel");
-        let planes = planes.map(|plane| plane.as_mut_ptr().cast());
-        // SAFETY: aarch64 has NEON. Planes have room for all pixels.
-        unsafe { make::<false>(formula, pixels, planes) }
-    }
-
-    /// As [`f32`](Self::f32).
-    pub fn f16(self, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f16]; 3]) -> Range<usize> {
-        assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "a value in each plane for each pixel");
-        let planes = planes.map(|plane| plane.as_mut_ptr().cast());
-        // SAFETY: as above; an `f16` is the two bytes that the processor makes.
-        unsafe { make::<true>(formula, pixels, planes) }
-    }
+/// As [`f32`](f32()).
+pub fn f16(formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f16]; 3]) -> Range<usize> {
+    assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "a value in each plane for each pixel");
+    let planes = planes.map(|plane| plane.as_mut_ptr().cast());
+    // SAFETY: as above; an `f16` is the two bytes that the processor makes.
+    unsafe { make::<true>(formula, pixels, planes) }
 }
 
 /// # Safety
@@ -45,7 +37,7 @@ unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: 
     let [scale, offset] = [formula.scale, formula.offset].map(|channels| channels.map(|value| vdupq_n_f32(value)));
     let fine = formula.fine.as_ref();
     let fine = fine.map(|fine| [fine.scale, fine.offset].map(|channels| channels.map(|value| vdupq_n_f32(value))));
-    let (sixteens, _) = pixels.as_chunks::<AT_ONCE>();
+    let (sixteens, _) = pixels.as_chunks::<PIXELS_AT_ONCE>();
     for (number, sixteen) in sixteens.iter().enumerate() {
         // SAFETY: 48 bytes.
         let uint8x16x3_t(red, green, blue) = unsafe { vld3q_u8(sixteen.as_ptr().cast()) };
@@ -65,7 +57,7 @@ unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: 
                 }
                 // SAFETY: room for 4 pixels from this one on.
                 unsafe {
-                    let out = planes[channel].add((number * AT_ONCE + quarter * 4) * bytes);
+                    let out = planes[channel].add((number * PIXELS_AT_ONCE + quarter * 4) * bytes);
                     if HALF {
                         vst1_u16(out.cast(), halves(result));
                     } else {
@@ -75,7 +67,7 @@ unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: 
             }
         }
     }
-    0..sixteens.len() * AT_ONCE
+    0..sixteens.len() * PIXELS_AT_ONCE
 }
 
 /// Rounds to f16, which the language has no stable type for.

@@ -1,43 +1,34 @@
 //! By AVX2, FMA and F16C.
 
+#![allow(unsafe_code)]
+
 use std::arch::x86_64::*;
 use std::ops::Range;
 
 use half::f16;
 
 use super::formula::Formula;
+use crate::level::Avx2;
 
-/// Says that this processor has AVX2, FMA and F16C.
-#[derive(Clone, Copy, Debug)]
-pub struct Vectors(());
-
-/// Pixels at once.
-const AT_ONCE: usize = 32;
+/// Pixels that are made at once.
+const PIXELS_AT_ONCE: usize = 32;
 /// Bytes of a register.
 const REGISTER: usize = 32;
 
-impl Vectors {
-    pub fn of_this_machine() -> Option<Self> {
-        let found =
-            is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
-        found.then_some(Self(()))
-    }
+/// Makes the pixels that fill registers and tells which.
+pub fn f32(_: Avx2, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f32]; 3]) -> Range<usize> {
+    assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "a value in each plane for each pixel");
+    let planes = planes.map(|plane| plane.as_mut_ptr().cast());
+    // SAFETY: an `Avx2` is made only where the processor has the instructions. Planes have room for all pixels.
+    unsafe { make::<false>(formula, pixels, planes) }
+}
 
-    /// Makes the pixels that fill registers and tells which.
-    pub fn f32(self, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f32]; 3]) -> Range<usize> {
-        assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "a value in each plane for each pixel");
-        let planes = planes.map(|plane| plane.as_mut_ptr().cast());
-        // SAFETY: a `Vectors` is made only where the processor has the instructions. Planes have room for all pixels.
-        unsafe { make::<false>(formula, pixels, planes) }
-    }
-
-    /// As [`f32`](Self::f32).
-    pub fn f16(self, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f16]; 3]) -> Range<usize> {
-        assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "a value in each plane for each pixel");
-        let planes = planes.map(|plane| plane.as_mut_ptr().cast());
-        // SAFETY: as above; an `f16` is the two bytes that the processor makes.
-        unsafe { make::<true>(formula, pixels, planes) }
-    }
+/// As [`f32`](f32()).
+pub fn f16(_: Avx2, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f16]; 3]) -> Range<usize> {
+    assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "a value in each plane for each pixel");
+    let planes = planes.map(|plane| plane.as_mut_ptr().cast());
+    // SAFETY: as above; an `f16` is the two bytes that the processor makes.
+    unsafe { make::<true>(formula, pixels, planes) }
 }
 
 /// # Safety
@@ -64,10 +55,10 @@ unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: 
     };
     // From where on registers are not written across two lines of a cache, if planes lie alike.
     let first = (planes[0].align_offset(REGISTER) / bytes).min(pixels.len());
-    let (blocks, _) = pixels[first..].as_chunks::<AT_ONCE>();
+    let (blocks, _) = pixels[first..].as_chunks::<PIXELS_AT_ONCE>();
     for (number, block) in blocks.iter().enumerate() {
         let (eights, _) = block.as_chunks::<8>();
-        let both: [__m256i; AT_ONCE / 8] = std::array::from_fn(|i| {
+        let both: [__m256i; PIXELS_AT_ONCE / 8] = std::array::from_fn(|i| {
             let eight = eights[i].as_ptr().cast::<u8>();
             // SAFETY: 24 bytes.
             let (left, right) = unsafe { (_mm_loadu_si128(eight.cast()), _mm_loadu_si128(eight.add(8).cast())) };
@@ -79,7 +70,7 @@ unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: 
                 let result = make(both, channel);
                 // SAFETY: room for 8 pixels from these on.
                 unsafe {
-                    let out = plane.add((first + number * AT_ONCE + 8 * i) * bytes);
+                    let out = plane.add((first + number * PIXELS_AT_ONCE + 8 * i) * bytes);
                     if HALF {
                         _mm_storeu_si128(out.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(result));
                     } else {
@@ -89,5 +80,5 @@ unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: 
             }
         }
     }
-    first..first + blocks.len() * AT_ONCE
+    first..first + blocks.len() * PIXELS_AT_ONCE
 }

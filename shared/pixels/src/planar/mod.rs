@@ -4,6 +4,8 @@
 //! sixteen neighbours of each plane, in every row by the same rearrangement: one table per sixteen columns ([`Columns`]) says which
 //! neighbour each of the 48 bytes is, if any, and the vector code (`x86`, `neon`) applies it row by row.
 
+#![allow(unsafe_code)]
+
 #[cfg(target_arch = "aarch64")]
 mod neon;
 #[cfg(target_arch = "x86_64")]
@@ -14,7 +16,7 @@ use std::ops::Range;
 
 use crate::error::PixelError;
 use crate::geometry::Window;
-use crate::jpeg::baseline::Level;
+use crate::level::Level;
 use crate::rows::{Band, Rect, Rows, Sink};
 
 /// Pixels that are rearranged at a time.

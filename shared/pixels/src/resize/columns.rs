@@ -1,16 +1,18 @@
 //! The pass over columns: rows of pixels to narrower or wider ones, perhaps mirrored.
 
+#![allow(unsafe_code)]
+
 use std::ops::Range;
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::groups::Groups;
 use super::weights::{self, Weights};
 use crate::error::PixelError;
-use crate::jpeg::baseline::Level;
+use crate::level::Level;
 use crate::source::Limits;
 
 /// Rows that are made at once.
-pub const AT_ONCE: usize = 4;
+pub const ROWS_AT_ONCE: usize = 4;
 /// What a row may need behind its pixels: vector code writes whole groups.
 const BEHIND: usize = 8;
 
@@ -83,11 +85,11 @@ impl Columns {
 
     /// Bytes from one row of outputs to the next.
     pub fn stride(&self) -> usize {
-        (self.outputs * 3 + BEHIND).next_multiple_of(super::rows::AT_ONCE)
+        (self.outputs * 3 + BEHIND).next_multiple_of(super::rows::VALUES_AT_ONCE)
     }
 
     /// Makes rows, [`stride`](Self::stride) apart. What is behind their pixels is of no use.
-    pub fn make_rows(&self, level: Level, rows: [&[u8]; AT_ONCE], out: &mut [u8]) {
+    pub fn make_rows(&self, level: Level, rows: [&[u8]; ROWS_AT_ONCE], out: &mut [u8]) {
         match (self.way, level) {
             #[cfg(target_arch = "x86_64")]
             (Way::Vectors, Level::Avx2(token)) => {

@@ -1,11 +1,13 @@
 //! Both passes for NEON: products of 16-bit numbers are added to sums of 32 bits.
 
+#![allow(unsafe_code)]
+
 use std::arch::aarch64::*;
 
 use zerocopy::transmute;
 
 use super::groups::{Groups, STEP};
-use super::rows::AT_ONCE;
+use super::rows::VALUES_AT_ONCE;
 
 /// Makes as many rows of outputs as there are rows of pixels, `stride` apart.
 pub fn columns<const ROWS: usize>(groups: &Groups, bits: u32, rows: [&[u8]; ROWS], out: &mut [u8], stride: usize) {
@@ -64,22 +66,22 @@ unsafe fn columns_neon<const ROWS: usize, const STEPS: usize>(
 /// See [`super::rows::make_row`].
 pub fn rows(rows: &[u8], stride: usize, weights: &[i16], bits: u32, out: &mut [u8]) {
     assert!(rows.len() >= weights.len() * stride, "a row for each weight");
-    assert!(stride >= out.len().next_multiple_of(AT_ONCE), "rows have room behind their pixels");
+    assert!(stride >= out.len().next_multiple_of(VALUES_AT_ONCE), "rows have room behind their pixels");
     // SAFETY: aarch64 has NEON. The rows are as many and as long as is asked for.
     unsafe { rows_neon(rows, stride, weights, bits, out) }
 }
 
 /// # Safety
-/// There is a row for each weight, of a multiple of [`AT_ONCE`] bytes that holds `out`.
+/// There is a row for each weight, of a multiple of [`VALUES_AT_ONCE`] bytes that holds `out`.
 #[target_feature(enable = "neon")]
 unsafe fn rows_neon(rows: &[u8], stride: usize, weights: &[i16], bits: u32, out: &mut [u8]) {
     let round = vdupq_n_s32(1 << (bits - 1));
     let right_by = vdupq_n_s32(-(bits as i32));
-    for (number, out) in out.chunks_mut(AT_ONCE / 2).enumerate() {
+    for (number, out) in out.chunks_mut(VALUES_AT_ONCE / 2).enumerate() {
         let mut sums = [round; 4];
         for (row, &weight) in weights.iter().enumerate() {
             // SAFETY: 16 bytes.
-            let values = unsafe { vld1q_u8(rows.as_ptr().add(row * stride + number * AT_ONCE / 2)) };
+            let values = unsafe { vld1q_u8(rows.as_ptr().add(row * stride + number * VALUES_AT_ONCE / 2)) };
             let low = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(values)));
             let high = vreinterpretq_s16_u16(vmovl_high_u8(values));
             sums = [

@@ -1,12 +1,14 @@
 //! The pass over rows: one row of outputs from the rows that it is made of.
 
-use crate::jpeg::baseline::Level;
+#![allow(unsafe_code)]
+
+use crate::level::Level;
 
 /// Values that vector code makes at once: rows of inputs are that long at least.
-pub const AT_ONCE: usize = 32;
+pub const VALUES_AT_ONCE: usize = 32;
 
 /// Makes a row of values of rows that begin `stride` apart, one for each of an even number of weights with `bits` after the point.
-/// They may be read a little further than `out` is long: to a multiple of [`AT_ONCE`].
+/// They may be read a little further than `out` is long: to a multiple of [`VALUES_AT_ONCE`].
 pub fn make_row(level: Level, rows: &[u8], stride: usize, weights: &[i16], bits: u32, out: &mut [u8]) {
     match level {
         #[cfg(target_arch = "x86_64")]
@@ -30,11 +32,11 @@ fn portable_sse41(rows: &[u8], stride: usize, weights: &[i16], bits: u32, out: &
 #[cfg(not(target_arch = "aarch64"))]
 #[inline(always)]
 fn portable(rows: &[u8], stride: usize, weights: &[i16], bits: u32, out: &mut [u8]) {
-    for (number, out) in out.chunks_mut(AT_ONCE).enumerate() {
-        let mut sums = [1 << (bits - 1); AT_ONCE];
+    for (number, out) in out.chunks_mut(VALUES_AT_ONCE).enumerate() {
+        let mut sums = [1 << (bits - 1); VALUES_AT_ONCE];
         for (row, &weight) in rows.chunks_exact(stride).zip(weights) {
-            let values: &[u8; AT_ONCE] =
-                row[number * AT_ONCE..].first_chunk().expect("rows have room behind their pixels");
+            let values: &[u8; VALUES_AT_ONCE] =
+                row[number * VALUES_AT_ONCE..].first_chunk().expect("rows have room behind their pixels");
             for (sum, &value) in sums.iter_mut().zip(values) {
                 *sum += i32::from(value) * i32::from(weight);
             }

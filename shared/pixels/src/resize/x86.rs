@@ -1,10 +1,12 @@
 //! Both passes for AVX2. A product of 16-bit numbers and the sum of two of them are one instruction, so inputs are taken in pairs.
 
+#![allow(unsafe_code)]
+
 use std::arch::x86_64::*;
 
 use super::groups::{Groups, STEP};
-use super::rows::AT_ONCE;
-use crate::jpeg::baseline::Avx2;
+use super::rows::VALUES_AT_ONCE;
+use crate::level::Avx2;
 
 /// Makes as many rows of outputs as there are rows of pixels, `stride` apart.
 pub fn columns<const ROWS: usize>(
@@ -117,7 +119,7 @@ unsafe fn store<const ROWS: usize, const DENSE: bool>(sums: [__m256i; ROWS], out
 /// See [`super::rows::make_row`].
 pub fn rows(_: Avx2, rows: &[u8], stride: usize, weights: &[i16], bits: u32, out: &mut [u8]) {
     assert!(weights.len().is_multiple_of(2) && rows.len() >= weights.len() * stride, "a row for each weight");
-    assert!(stride >= out.len().next_multiple_of(AT_ONCE), "rows have room behind their pixels");
+    assert!(stride >= out.len().next_multiple_of(VALUES_AT_ONCE), "rows have room behind their pixels");
     let pairs = weights.as_chunks::<2>().0;
     // SAFETY: an `Avx2` is made only where the processor has AVX2. The rows are as many and as long as is asked for.
     unsafe {
@@ -131,7 +133,7 @@ pub fn rows(_: Avx2, rows: &[u8], stride: usize, weights: &[i16], bits: u32, out
 }
 
 /// # Safety
-/// There are two rows for each pair, of a multiple of [`AT_ONCE`] bytes that holds `out`.
+/// There are two rows for each pair, of a multiple of [`VALUES_AT_ONCE`] bytes that holds `out`.
 #[target_feature(enable = "avx2")]
 unsafe fn rows_avx2(rows: &[u8], stride: usize, pairs: impl AsRef<[[i16; 2]]>, bits: u32, out: &mut [u8]) {
     let round = _mm256_set1_epi32(1 << (bits - 1));
@@ -160,14 +162,14 @@ unsafe fn rows_avx2(rows: &[u8], stride: usize, pairs: impl AsRef<[[i16; 2]]>, b
         let [a, b, c, d] = sums.map(|sum| _mm256_srav_epi32(sum, bits));
         _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d))
     };
-    let whole = out.len() / AT_ONCE * AT_ONCE;
-    let (chunks, rest) = out.as_chunks_mut::<AT_ONCE>();
+    let whole = out.len() / VALUES_AT_ONCE * VALUES_AT_ONCE;
+    let (chunks, rest) = out.as_chunks_mut::<VALUES_AT_ONCE>();
     for (number, chunk) in chunks.iter_mut().enumerate() {
         // SAFETY: 32 bytes.
-        unsafe { _mm256_storeu_si256(chunk.as_mut_ptr().cast(), make(number * AT_ONCE)) };
+        unsafe { _mm256_storeu_si256(chunk.as_mut_ptr().cast(), make(number * VALUES_AT_ONCE)) };
     }
     if !rest.is_empty() {
-        let last: [u8; AT_ONCE] = zerocopy::transmute!(make(whole));
+        let last: [u8; VALUES_AT_ONCE] = zerocopy::transmute!(make(whole));
         rest.copy_from_slice(&last[..rest.len()]);
     }
 }

@@ -1,9 +1,10 @@
 //! The forms in which a sample can be stored: the same pixels from each, and what damage does to them.
 
 use super::{Bench, Pixels, quietly};
+use crate::pack::format::GROUP_ROWS;
 use crate::pack::{
-    Broken, GROUP_ROWS, JpegForm, Pack, PackFormat, PackOptions, PackSummary, StoredForm, StoredVerdict, Survey,
-    WhyKept, verify, verify_sample,
+    Broken, JpegForm, Pack, PackFormat, PackOptions, PackSummary, StoredForm, StoredVerdict, Survey, WhyKept, verify,
+    verify_sample,
 };
 use crate::samples::contents;
 use crate::{Dataset, ReadError, open};

@@ -1,7 +1,8 @@
 //! A pack whose records do not stay in memory.
 
 use super::{Bench, Pixels, quietly};
-use crate::pack::{Broken, Pack, PackOptions, Part, RECORD_BYTES, RESIDENT_RECORD_BYTES_MAX, Survey, verify};
+use crate::pack::format::RECORD_BYTES;
+use crate::pack::{Broken, Pack, PackOptions, Part, RESIDENT_RECORD_BYTES_MAX, Survey, verify};
 use crate::samples::bytes;
 use crate::{Dataset, ReadError};
 use ddlp_pixels::CorruptReason;

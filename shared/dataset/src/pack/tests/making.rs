@@ -1,9 +1,10 @@
 //! What a pack of a source is.
 
 use super::{Bench, Pixels, quietly};
+use crate::pack::format::SAMPLES_MAX;
 use crate::pack::{
-    JpegForm, Pack, PackError, PackFormat, PackOptions, Phase, SAMPLES_MAX, StoredForm, StoredVerdict, Survey,
-    VerdictEntry, pack, verify,
+    JpegForm, Pack, PackError, PackFormat, PackOptions, Phase, StoredForm, StoredVerdict, Survey, VerdictEntry, pack,
+    verify,
 };
 use crate::samples::{contents, image};
 use crate::{CLASSES_MAX, Dataset, Identity, Location, ReadError, open};

@@ -2,9 +2,10 @@
 //!
 //! Where a claim is to be refused, only the superblock is read: these tests need no memory even when they fail.
 
+use crate::pack::format::SAMPLES_MAX;
 use crate::pack::format::round_up;
 use crate::pack::index::Index;
-use crate::pack::{BLOCK_BYTES, FormatError, Layout, Pack, Part, SAMPLES_MAX, Section, VerifyError, verify};
+use crate::pack::{BLOCK_BYTES, FormatError, Layout, Pack, Part, Section, VerifyError, verify};
 use crate::{CLASSES_MAX, Dataset, Identity};
 use std::fs::File;
 use std::ops::ControlFlow;

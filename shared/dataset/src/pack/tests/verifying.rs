@@ -2,9 +2,8 @@
 
 use super::{Bench, quietly};
 use crate::Dataset;
-use crate::pack::{
-    Broken, GROUP_ROWS, Pack, PackFormat, PackOptions, Part, StoredForm, VerifyError, VerifyReport, verify,
-};
+use crate::pack::format::GROUP_ROWS;
+use crate::pack::{Broken, Pack, PackFormat, PackOptions, Part, StoredForm, VerifyError, VerifyReport, verify};
 use ddlp_pixels::{Limits, PixelError, Preparer};
 use proptest::prelude::*;
 use std::fs;

@@ -13,8 +13,8 @@ use super::NotMine;
 use super::bits::Place;
 use super::decoder::Decoder;
 use super::header::Header;
-use super::level::Level;
 use super::rice::{Reader, Writer, best_parameter};
+use crate::level::Level;
 
 /// The first byte.
 const VERSION: u32 = 1;

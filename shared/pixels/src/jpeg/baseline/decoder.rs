@@ -6,12 +6,12 @@ use super::checkpoints::Checkpoints;
 use super::header::{self, Component, Header, ZIGZAG};
 use super::huffman::{AcTable, DcTable};
 use super::idct::{self, Strip};
-use super::level::Level;
 use super::output::Output;
 use super::pixels;
 use super::region::{Plane, Region};
 use super::scan::{Blocks, Coding, Layout, Scan, plain_bits};
 use crate::error::PixelError;
+use crate::level::Level;
 use crate::rows::{Rect, Rows, Sink};
 
 /// MCUs whose coefficients are read before they are transformed: an even number, since blocks are transformed in pairs.

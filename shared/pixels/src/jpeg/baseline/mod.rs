@@ -8,8 +8,8 @@
 //! caller decodes such a file by libjpeg, so that verdicts, errors and repaired pixels are always libjpeg's.
 //!
 //! In the order of a file's way: `header` (markers), `huffman` (tables), `bits` (bytes without stuffing), `scan` (MCUs), `block`
-//! (coefficients), `idct`, `region` (which blocks, samples in planes), `upsample` and `color` (rows of pixels). `level` says which
-//! vector instructions there are; `checkpoints` where a scan can be entered.
+//! (coefficients), `idct`, `region` (which blocks, samples in planes), `upsample` and `color` (rows of pixels). `checkpoints` says
+//! where a scan can be entered.
 
 mod bits;
 mod block;
@@ -19,7 +19,6 @@ mod decoder;
 mod header;
 mod huffman;
 mod idct;
-mod level;
 mod output;
 mod pixels;
 mod region;
@@ -27,11 +26,8 @@ mod rice;
 mod scan;
 mod upsample;
 
-pub use checkpoints::{BadCheckpoints, Checkpoints};
+pub use checkpoints::Checkpoints;
 pub use decoder::{Decoder, Depth};
-#[cfg(target_arch = "x86_64")]
-pub(crate) use level::Avx2;
-pub use level::Level;
 
 /// The file is for libjpeg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

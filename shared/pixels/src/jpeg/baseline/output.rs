@@ -2,13 +2,10 @@
 
 use super::decoder::Stop;
 use super::header::{Color, Header};
-use super::level::Level;
 use super::pixels::{self, Row, Samples};
 use super::region::{Plane, Region};
-use crate::rows::{Band, Sink};
-
-/// Bytes that a band of rows aims at, so that it stays in a core's cache.
-const BAND_BYTES: usize = 128 << 10;
+use crate::level::Level;
+use crate::rows::{BAND_BYTES, Band, Sink};
 
 /// The pixels of a rectangle, on their way.
 pub struct Output<'o> {

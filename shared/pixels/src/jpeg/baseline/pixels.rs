@@ -1,9 +1,11 @@
 //! One row of pixels from the rows of its components.
 
+#![allow(unsafe_code)]
+
 use super::color;
 use super::header::Color;
-use super::level::Level;
 use super::upsample;
+use crate::level::Level;
 
 /// The samples of the second or third component that a row of pixels needs.
 #[derive(Clone, Copy)]

@@ -3,12 +3,14 @@
 //! [`Scan::read`] stores coefficients, [`Scan::skip`] does not. Both follow restart markers and stop at everything that libjpeg
 //! would warn about, so that what is skipped is checked as what is read.
 
+#![allow(unsafe_code)]
+
 use super::NotMine;
 use super::bits::{Bits, Place, Window};
 use super::block::{self, BLOCK, ROOM};
 use super::header::Header;
 use super::huffman::{AC_VALUE_BITS, AcTable, DcTable};
-use super::level::Level;
+use crate::level::Level;
 
 /// Blocks of an MCU at most: four of luma and two of chroma.
 pub const MCU_BLOCKS: usize = 6;

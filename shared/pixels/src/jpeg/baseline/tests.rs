@@ -14,6 +14,7 @@ use crate::encode::{self, JpegOptions, Layout};
 use crate::error::PixelError;
 use crate::jpeg::ffi::Object;
 use crate::jpeg::{JpegRows, open};
+use crate::level::Level;
 use crate::pipeline::{Pipeline, Stage};
 use crate::preparer::Preparer;
 use crate::rows::{Rect, Rows};

@@ -12,7 +12,7 @@ mod portable;
 mod x86;
 
 use super::block::BLOCK;
-use super::level::Level;
+use crate::level::Level;
 use crate::range;
 
 /// Bits of the constants, and bits kept between the passes (jidctint.c).

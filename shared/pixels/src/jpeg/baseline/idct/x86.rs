@@ -2,6 +2,8 @@
 //!
 //! A product of 16-bit numbers and the sum of two of them are one instruction, so inputs are interleaved in pairs.
 
+#![allow(unsafe_code)]
+
 use std::arch::x86_64::*;
 
 use zerocopy::transmute;
@@ -9,7 +11,7 @@ use zerocopy::transmute;
 use super::{
     COLUMN_SHIFT, CORNER_LAST, EVEN_INNER, EVEN_OUTER, ODD, ONE, ROW_SHIFT, ROW_SUM_MAX, Strip, flat, portable,
 };
-use crate::jpeg::baseline::level::{Avx2, Sse41};
+use crate::level::{Avx2, Sse41};
 
 /// Eight rows of eight numbers, for two blocks.
 type Rows = [__m256i; 8];

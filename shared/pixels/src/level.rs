@@ -1,9 +1,10 @@
-//! Which vector instructions this machine has.
+//! Which vector instructions this machine has, for all that is built for several sets of them. A value that names a set proves that the
+//! processor has it, so that nothing else need be asked before code for it is called.
 
 /// A set of vector instructions that the transforms of pixels are built for.
 #[derive(Clone, Copy, Debug)]
 pub enum Level {
-    /// AVX2, BMI1 and BMI2 on x86-64.
+    /// AVX2, BMI1, BMI2, FMA and F16C on x86-64.
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
     /// SSE4.1 on x86-64.
@@ -13,7 +14,7 @@ pub enum Level {
     Base,
 }
 
-/// Says that this processor has AVX2, BMI1 and BMI2.
+/// Says that this processor has AVX2, BMI1, BMI2, FMA and F16C: what AMD and Intel have had together since AVX2.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug)]
 pub struct Avx2(());
@@ -29,7 +30,9 @@ impl Level {
         #[cfg(target_arch = "x86_64")]
         let special = {
             let has_bmi = is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2");
-            let avx2 = (is_x86_feature_detected!("avx2") && has_bmi).then_some(Self::Avx2(Avx2(())));
+            let has_floats = is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
+            let has_avx2 = is_x86_feature_detected!("avx2") && has_bmi && has_floats;
+            let avx2 = has_avx2.then_some(Self::Avx2(Avx2(())));
             let sse41 = is_x86_feature_detected!("sse4.1").then_some(Self::Sse41(Sse41(())));
             [avx2, sse41].into_iter().flatten()
         };
@@ -48,7 +51,7 @@ impl Level {
             static SAID: std::sync::Once = std::sync::Once::new();
             let has = |is_it: fn(Self) -> bool| Self::all().any(is_it);
             let levels = [
-                ("AVX2 and BMI2", has(|level| matches!(level, Self::Avx2(_)))),
+                ("AVX2, BMI2, FMA and F16C", has(|level| matches!(level, Self::Avx2(_)))),
                 ("SSE4.1", has(|level| matches!(level, Self::Sse41(_)))),
             ];
             SAID.call_once(|| {

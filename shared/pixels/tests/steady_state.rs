@@ -1,0 +1,189 @@
+//! Preparing a sample allocates nothing of an image's size, however it is stored, once a preparer has seen its like.
+//!
+//! An allocator that counts stands in for the system's, for this test program alone. What libjpeg allocates itself is not seen. Large
+//! images, whose scratch is given back, are not meant.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io;
+
+use ddlp_pixels::encode::{self, JpegOptions, Layout as Sampling};
+use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, RawImage, ReadAt, Source, Stage, synthetic};
+
+/// The largest single allocation: a row of the images' pixels has 1500 bytes.
+const ONE_MAX: usize = 1 << 10;
+/// All allocations of a sample together: what a JPEG's header says.
+const ALL_MAX: usize = 2 << 10;
+
+const WIDTH: u32 = 500;
+const HEIGHT: u32 = 375;
+
+struct Counting;
+
+thread_local! {
+    /// The largest allocation, and all together.
+    static ALLOCATED: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+}
+
+fn count(bytes: usize) {
+    let (largest, all) = ALLOCATED.get();
+    ALLOCATED.set((largest.max(bytes), all + bytes));
+}
+
+// SAFETY: every call is passed on to the system's allocator as it came; counting touches a thread-local without a destructor and
+// allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        // SAFETY: the caller keeps the contract of `alloc_zeroed`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size);
+        // SAFETY: the caller keeps the contract of `realloc`.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// A file in memory.
+struct InMemory(Vec<u8>);
+
+impl ReadAt for InMemory {
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        out.copy_from_slice(&self.0[offset as usize..][..out.len()]);
+        Ok(())
+    }
+}
+
+/// Prepares samples in many ways twice and tells the largest allocation of the second time, and the bytes of all for a sample.
+fn allocated(sources: &[Source<'_>], pipeline: &Pipeline) -> (usize, usize) {
+    const DRAWS: u64 = 20;
+    let (mut preparer, mut out) = (Preparer::new(Limits::default()), vec![0; pipeline.output().bytes()]);
+    let mut pass = || {
+        for sample_id in 0..DRAWS {
+            for &source in sources {
+                preparer.prepare(source, pipeline, Draw { seed: 1, epoch: 0, sample_id }, &mut out).unwrap();
+            }
+        }
+    };
+    pass();
+    ALLOCATED.set((0, 0));
+    pass();
+    let (largest, all) = ALLOCATED.get();
+    (largest, all / (DRAWS as usize * sources.len()))
+}
+
+fn file(layout: Sampling, options: JpegOptions) -> Vec<u8> {
+    let rgb = synthetic::photo(WIDTH, HEIGHT, 3);
+    let pixels = if layout == Sampling::Gray { rgb.into_iter().step_by(3).collect() } else { rgb };
+    encode::jpeg(&pixels, WIDTH, HEIGHT, &JpegOptions { layout, ..options }).unwrap()
+}
+
+fn pipelines() -> [(&'static str, Pipeline); 3] {
+    let turned = Stage::RandomCrop { size: 300, padding: 40 };
+    let padded = Pipeline { exif_orientation: true, stages: vec![turned, Stage::RandomHorizontalFlip { p: 0.5 }] };
+    [("train", Pipeline::imagenet_train()), ("val", Pipeline::imagenet_val()), ("padded", padded)]
+}
+
+/// Prints what was found, and fails if it is too much.
+fn check(form: &str, sources: &[Source<'_>]) {
+    for (name, pipeline) in pipelines() {
+        let (largest, all) = allocated(sources, &pipeline);
+        println!("{form}, {name}: {all} bytes a sample, {largest} at once");
+        assert!(largest <= ONE_MAX, "{form}, {name}: {largest} bytes at once");
+        assert!(all <= ALL_MAX, "{form}, {name}: {all} bytes a sample");
+    }
+}
+
+#[test]
+fn jpegs_of_every_layout() {
+    let layouts = [Sampling::Yuv420, Sampling::Yuv422, Sampling::Yuv444, Sampling::Gray];
+    for layout in layouts {
+        let file = file(layout, JpegOptions::default());
+        check(&format!("{layout:?}"), &[Source::Encoded(&file)]);
+        let indexed = Preparer::new(Limits::default()).index(&file).unwrap();
+        check(&format!("{layout:?}, indexed"), &[Source::Indexed { file: &file, checkpoints: &indexed.checkpoints }]);
+    }
+}
+
+#[test]
+fn jpegs_that_are_left_to_libjpeg() {
+    let progressive = file(Sampling::Yuv420, JpegOptions { progressive: true, ..JpegOptions::default() });
+    check("progressive", &[Source::Encoded(&progressive)]);
+}
+
+#[test]
+fn turned_jpegs() {
+    for orientation in [3, 6] {
+        let options = JpegOptions { orientation: Some(orientation), ..JpegOptions::default() };
+        check(&format!("orientation {orientation}"), &[Source::Encoded(&file(Sampling::Yuv420, options))]);
+    }
+}
+
+fn raw_image<'a>(file: &'a InMemory, orientation: u8, checksums: &'a [u8]) -> Source<'a> {
+    Source::Raw(RawImage {
+        width: WIDTH,
+        height: HEIGHT,
+        orientation,
+        was_shrunk: false,
+        file,
+        offset: 0,
+        group_rows: 16,
+        checksums,
+    })
+}
+
+#[test]
+fn uncompressed_pixels() {
+    let pixels = synthetic::photo(WIDTH, HEIGHT, 5);
+    let planes: Vec<u8> = (0..3).flat_map(|channel| pixels.iter().skip(channel).step_by(3).copied()).collect();
+    let checksums = RawImage::checksums_of(&pixels, WIDTH, 16);
+    let file = InMemory(pixels);
+    for orientation in [1, 6] {
+        check(&format!("raw, orientation {orientation}"), &[raw_image(&file, orientation, &checksums)]);
+    }
+    check("planar", &[Source::Planar { width: WIDTH, height: HEIGHT, bytes: &planes }]);
+}
+
+#[test]
+fn all_in_turn() {
+    let pixels = synthetic::photo(WIDTH, HEIGHT, 5);
+    let checksums = RawImage::checksums_of(&pixels, WIDTH, 16);
+    let in_memory = InMemory(pixels);
+    let progressive = JpegOptions { progressive: true, ..JpegOptions::default() };
+    let [first, gray, full, progressive] = [
+        (Sampling::Yuv420, JpegOptions::default()),
+        (Sampling::Gray, JpegOptions::default()),
+        (Sampling::Yuv444, JpegOptions { optimize: true, ..JpegOptions::default() }),
+        (Sampling::Yuv422, progressive),
+    ]
+    .map(|(layout, options)| file(layout, options));
+    let indexed = Preparer::new(Limits::default()).index(&first).unwrap();
+    check(
+        "all in turn",
+        &[
+            Source::Encoded(&first),
+            raw_image(&in_memory, 1, &checksums),
+            Source::Encoded(&gray),
+            Source::Indexed { file: &first, checkpoints: &indexed.checkpoints },
+            Source::Encoded(&progressive),
+            raw_image(&in_memory, 8, &checksums),
+            Source::Encoded(&full),
+        ],
+    );
+}
