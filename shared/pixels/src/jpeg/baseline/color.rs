@@ -161,8 +161,8 @@ pub mod x86 {
 #[cfg(test)]
 mod tests {
     use crate::jpeg::baseline::header::Color;
-    use crate::jpeg::baseline::level::Level;
     use crate::jpeg::baseline::pixels::{Row, Samples, Scratch, rgb};
+    use crate::level::Level;
 
     /// Straight from jdcolor.c.
     fn defined(luma: u8, blue: u8, red: u8) -> [u8; 3] {
