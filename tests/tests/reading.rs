@@ -105,7 +105,8 @@ impl Hooks for Memory {
 
 #[test]
 fn pixels_of_a_dataset_larger_than_memory_are_the_same() {
-    let out = Photos::new(20).pack_as("raw.ddlp", PackFormat::Raw { max_side: None });
+    let photos = Photos::new(20);
+    let out = photos.pack_as("raw.ddlp", PackFormat::Raw { max_side: None });
     let digests = [false, true].map(|has_none| {
         let hooks = Memory { has_none, told: AtomicU32::new(0), reads: AtomicU32::new(0) };
         let dataset = Arc::new(Hooked { dataset: ddlp_dataset::open(&out).expect("the pack opens"), hooks });
