@@ -16,6 +16,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use std::io::Write;
 use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
@@ -25,6 +26,12 @@ fn start() -> (TestAgent, Arc<Gated>) {
     let mut settings = settings();
     settings.geometry.slot_bytes = 16 << 20;
     (TestAgent::start(settings, dataset.clone()), dataset)
+}
+
+#[test]
+fn the_dataset_is_told_once_how_much_memory_there_is() {
+    let (_agent, dataset) = start();
+    assert_eq!(dataset.told_of_memory.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use ddlp_dataset::{Dataset, Identity, Location, ReadError};
 use ddlp_pixels::Source;
+use std::io;
 
 /// What is done.
 pub trait Hooks: Send + Sync {
@@ -10,6 +11,11 @@ pub trait Hooks: Send + Sync {
 
     /// When samples are announced.
     fn announces(&self, _indices: &[u64]) {}
+
+    /// What the dataset is told of the memory there is.
+    fn memory(&self, available_bytes: u64) -> u64 {
+        available_bytes
+    }
 
     /// Whether the dataset says that it lies in memory, so that nobody keeps it there.
     fn is_resident(&self) -> bool {
@@ -34,6 +40,10 @@ impl<H: Hooks> Dataset for Hooked<H> {
     fn announce(&self, indices: &[u64]) {
         self.hooks.announces(indices);
         self.dataset.announce(indices);
+    }
+
+    fn fit_memory(&self, available_bytes: u64) -> io::Result<bool> {
+        self.dataset.fit_memory(self.hooks.memory(available_bytes))
     }
 
     fn is_resident(&self) -> bool {

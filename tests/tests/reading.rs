@@ -1,8 +1,11 @@
-//! What the loader asks of a dataset: samples are announced before they are read, and those of a small one are read once in a run.
+//! What the loader asks of a dataset: samples are announced before they are read, those of a small one are read once in a run, and one of
+//! pixels that is much larger than memory gives the same pixels.
 
+use ddlp_dataset::pack::PackFormat;
 use ddlp_host::Strategy;
 use ddlp_pixels::Pipeline;
 use ddlp_tests::hooked::{Hooked, Hooks};
+use ddlp_tests::photos::Photos;
 use ddlp_tests::runs::{Run, loader};
 use std::fs;
 use std::path::Path;
@@ -103,4 +106,37 @@ fn a_small_dataset_is_read_once_in_a_run_and_its_pixels_are_the_same() {
         // One more read of the first finds out what samples are.
         assert_eq!(reads.collect::<Vec<_>>(), (0..SAMPLES).map(|at| if at == 0 { 2 } else { 1 }).collect::<Vec<_>>());
     }
+}
+
+/// Keeps in mind how often a dataset was told of memory, and tells it of none, or of what there is.
+struct Memory {
+    has_none: bool,
+    told: AtomicU32,
+    reads: AtomicU32,
+}
+
+impl Hooks for Memory {
+    fn reads(&self, _index: u64) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn memory(&self, available_bytes: u64) -> u64 {
+        assert!(available_bytes > 1 << 20 && self.reads.load(Ordering::Relaxed) == 0);
+        self.told.fetch_add(1, Ordering::Relaxed);
+        if self.has_none { 0 } else { available_bytes }
+    }
+}
+
+#[test]
+fn pixels_of_a_dataset_larger_than_memory_are_the_same() {
+    let photos = Photos::new(20);
+    let out = photos.pack_as("raw.ddlp", PackFormat::Raw { max_side: None });
+    let digests = [false, true].map(|has_none| {
+        let hooks = Memory { has_none, told: AtomicU32::new(0), reads: AtomicU32::new(0) };
+        let dataset = Arc::new(Hooked { dataset: ddlp_dataset::open(&out).expect("the pack opens"), hooks });
+        let run = Run::of(loader(&out).dataset(dataset.clone()).strategy(Strategy::Cpu).epochs(2));
+        assert_eq!(dataset.hooks.told.load(Ordering::Relaxed), 1);
+        run.digest
+    });
+    assert_eq!(digests[0], digests[1]);
 }

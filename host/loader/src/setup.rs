@@ -88,6 +88,9 @@ impl Setup {
         memory::check_room(buffers).map_err(|error| {
             LoaderError::Options(format!("no room for {} buffers of {rows} samples: {error}", options.buffers))
         })?;
+        if let Err(error) = memory::fit(&*dataset) {
+            tracing::warn!(%error, "no reading past the page cache, although the dataset is much larger than memory");
+        }
         let dataset = if options.epochs > 1 { resident_beside(buffers, dataset, memory::check_room) } else { dataset };
         let program = Program { pipeline: options.pipeline.clone(), limits: options.limits, policy: options.policy };
         let fresh = LoaderState {

@@ -33,6 +33,7 @@ pub use resident::{RESIDENT_BYTES_MAX, Resident};
 pub use sample::{Identity, Location, ReadError};
 
 use ddlp_pixels::Source;
+use std::io;
 
 /// Largest number of bytes that one sample may have. A larger one is refused before anything is allocated for it.
 pub const SAMPLE_BYTES_MAX: u64 = 1 << 30;
@@ -81,6 +82,13 @@ pub trait Dataset: Send + Sync {
     /// Says that these samples will be read soon, so that a disk can fetch them meanwhile. A hint: a dataset may do nothing, and does not
     /// wait.
     fn announce(&self, _indices: &[u64]) {}
+
+    /// Says how much memory there is to keep what is read. A dataset that is much larger may read past the page cache from then on, in
+    /// which it would find little and leave no room for others: true when it does. An error when it would and cannot; it then reads as
+    /// before.
+    fn fit_memory(&self, _available_bytes: u64) -> io::Result<bool> {
+        Ok(false)
+    }
 
     /// Digest by which two sides find out whether they hold the same dataset.
     fn identity(&self) -> Identity;

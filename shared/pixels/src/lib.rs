@@ -54,7 +54,7 @@ pub use inspect::Verdict;
 pub use normalize::{IMAGENET_MEAN, IMAGENET_STD, Normalize};
 pub use pipeline::{MAX_SAMPLE_BYTES, MAX_SIDE, MAX_STAGE_BYTES, MAX_STAGES, Pipeline, PipelineError, Shape, Stage};
 pub use preparer::{Decoded, Prepared, Preparer};
-pub use raw::{RawImage, ReadAt};
+pub use raw::{CACHED_BYTES, RawImage, ReadAt};
 pub use source::{Format, ImageInfo, JpegColor, JpegInfo, Limits, Source};
 
 /// The version of libjpeg-turbo inside, such as 3001000 for 3.1.0.

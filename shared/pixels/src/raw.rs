@@ -8,6 +8,8 @@ use crate::error::PixelError;
 use crate::rows::{BAND_BYTES, Band, Rect, Rows, Sink};
 use crate::source::Limits;
 
+/// Bytes that are read at once where reading copies them from memory: they stay in a core's cache.
+pub const CACHED_BYTES: u64 = BAND_BYTES as u64;
 /// Bytes of a checksum.
 const CHECKSUM_BYTES: usize = 4;
 
@@ -15,6 +17,11 @@ const CHECKSUM_BYTES: usize = 4;
 pub trait ReadAt: Send + Sync {
     /// Fills `out` from `offset` on. Bytes past the end are an error.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+
+    /// How many bytes to read at once; more take more memory.
+    fn at_once_bytes(&self) -> u64 {
+        CACHED_BYTES
+    }
 }
 
 /// An image of 8-bit RGB that lies in a file row by row, without gaps.
@@ -114,8 +121,8 @@ impl Rows for RawRows<'_> {
     }
 
     fn read(&mut self, rect: Rect, sink: Sink<'_>) -> Result<(), PixelError> {
-        let RawImage { width, group_rows, .. } = self.image;
-        let at_once = (BAND_BYTES as u64 / self.group_bytes()).max(1) as u32;
+        let RawImage { width, group_rows, file, .. } = self.image;
+        let at_once = (file.at_once_bytes() / self.group_bytes()).max(1) as u32;
         let end = rect.y + rect.height;
         let last = (end - 1) / group_rows;
         let mut group = rect.y / group_rows;

@@ -9,11 +9,12 @@ use crate::synthetic;
 struct Memory {
     bytes: Vec<u8>,
     read: Mutex<Vec<std::ops::Range<u64>>>,
+    at_once: u64,
 }
 
 impl Memory {
     fn new(bytes: Vec<u8>) -> Self {
-        Self { bytes, read: Mutex::default() }
+        Self { bytes, read: Mutex::default(), at_once: CACHED_BYTES }
     }
 }
 
@@ -24,6 +25,10 @@ impl ReadAt for Memory {
         self.read.lock().unwrap().push(offset..end as u64);
         out.copy_from_slice(bytes);
         Ok(())
+    }
+
+    fn at_once_bytes(&self) -> u64 {
+        self.at_once
     }
 }
 
@@ -89,6 +94,20 @@ proptest! {
             prop_assert!(outcome.unwrap() == expected);
         }
     }
+}
+
+#[test]
+fn a_file_says_how_much_is_read_at_once() {
+    let (width, height) = (500, 300);
+    let pixels = synthetic::photo(width, height, 1);
+    let checksums = RawImage::checksums_of(&pixels, width, 8);
+    let whole = Rect { x: 0, y: 0, width, height };
+    let reads = [CACHED_BYTES, 1 << 20, 1].map(|at_once| {
+        let file = Memory { at_once, ..stored(&pixels) };
+        assert!(cut(image(&file, (width, height), 8, &checksums), whole).unwrap() == pixels);
+        file.read.into_inner().unwrap().len()
+    });
+    assert_eq!(reads, [4, 1, 38], "groups of 12 000 bytes");
 }
 
 #[test]

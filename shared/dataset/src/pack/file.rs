@@ -1,16 +1,21 @@
 //! The file of a pack as a drive exports it: numbered bytes, read-only.
 
+use super::direct::Direct;
 use super::format::BLOCK_BYTES;
-use ddlp_pixels::ReadAt;
+use ddlp_pixels::{CACHED_BYTES, ReadAt};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Linux leaves out what is beyond a device's readahead, which is this long unless somebody has set it.
 const READAHEAD_BYTES: u64 = 128 << 10;
+
+/// What is read at once past the page cache, where each read waits for the disk: mostly a whole crop.
+const DIRECT_BYTES: u64 = 1 << 20;
 
 /// An open pack as a run of bytes. Many threads may read at once.
 #[derive(Debug)]
@@ -18,12 +23,14 @@ pub struct PackFile {
     file: File,
     path: PathBuf,
     bytes: u64,
+    /// The same file, where pixels are read past the page cache.
+    direct: OnceLock<Direct>,
 }
 
 impl PackFile {
     pub(super) fn new(file: File, path: PathBuf, bytes: u64) -> Self {
         assert!(bytes.is_multiple_of(BLOCK_BYTES), "a pack consists of whole blocks");
-        Self { file, path, bytes }
+        Self { file, path, bytes, direct: OnceLock::new() }
     }
 
     /// Length of the file, a multiple of [`BLOCK_BYTES`].
@@ -41,6 +48,20 @@ impl PackFile {
         self.file.read_exact_at(out, offset)
     }
 
+    /// Tells the kernel that reads are long and at random places. It would otherwise take two of them that are neighbours for the
+    /// beginning of reading on and on, and fetch megabytes that nobody asked for.
+    pub(super) fn expect_random(&self) {
+        let _ = posix_fadvise(&self.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_RANDOM);
+    }
+
+    /// Reads pixels past the page cache from now on. An error where that is not possible; they are then read as before.
+    pub(super) fn pass_cache(&self) -> io::Result<()> {
+        let direct = Direct::open(&self.file)?;
+        // Whoever was first has opened the same.
+        let _ = self.direct.set(direct);
+        Ok(())
+    }
+
     /// Asks the kernel to read ahead; one that does not is none the worse.
     pub(super) fn will_need(&self, offset: u64, bytes: u64) {
         for start in (offset..offset.saturating_add(bytes)).step_by(READAHEAD_BYTES as usize) {
@@ -56,14 +77,62 @@ impl PackFile {
     }
 }
 
+/// How pixels are read.
 impl ReadAt for PackFile {
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(out, offset)
+        match self.direct.get() {
+            // Whatever stands in the way, what the page cache's way says counts.
+            Some(direct) if direct.read_at(offset, out).is_ok() => Ok(()),
+            _ => self.file.read_exact_at(out, offset),
+        }
+    }
+
+    fn at_once_bytes(&self) -> u64 {
+        if self.direct.get().is_some() { DIRECT_BYTES } else { CACHED_BYTES }
     }
 }
 
 impl AsFd for PackFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// A file of this many blocks, all of one byte.
+    fn blocks(count: usize, byte: u8) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![byte; count * BLOCK_BYTES as usize]).unwrap();
+        file
+    }
+
+    fn pixels(file: &PackFile, offset: u64) -> io::Result<[u8; 9]> {
+        let mut out = [0; 9];
+        ReadAt::read_at(file, offset, &mut out).map(|()| out)
+    }
+
+    #[test]
+    fn what_cannot_be_read_past_the_page_cache_is_read_through_it() {
+        let file = PackFile::new(blocks(3, 5), "x.ddlp".into(), 3 * BLOCK_BYTES);
+        let Ok(shorter) = Direct::open(&blocks(2, 6)) else {
+            let _ = writeln!(io::stderr(), "not tested: reading past the page cache, which this file system cannot");
+            return;
+        };
+        file.direct.set(shorter).unwrap();
+        assert_eq!(pixels(&file, 10).unwrap(), [6; 9]);
+        assert_eq!(pixels(&file, 2 * BLOCK_BYTES).unwrap(), [5; 9]);
+        assert!(pixels(&file, 3 * BLOCK_BYTES).is_err());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_past_the_page_cache_is_read_as_before() {
+        let status = PackFile::new(File::open("/proc/self/status").unwrap(), "status".into(), 0);
+        assert!(status.pass_cache().is_err());
+        assert_eq!(status.at_once_bytes(), CACHED_BYTES);
+        assert_eq!(&pixels(&status, 0).unwrap()[..5], b"Name:");
     }
 }

@@ -9,6 +9,7 @@
 //! refuses what it must know and does not, and passes over the rest.
 
 mod contents;
+mod direct;
 mod file;
 mod format;
 mod forms;

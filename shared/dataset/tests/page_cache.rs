@@ -1,0 +1,163 @@
+//! What of a pack lies in the page cache: what is announced comes although nobody reads it, what is read brings no neighbours, and a pack
+//! of pixels that is much larger than memory is read past it.
+
+use ddlp_dataset::Dataset;
+use ddlp_dataset::pack::{JpegForm, Pack, PackFormat, PackOptions, pack};
+use ddlp_pixels::encode::{JpegOptions, jpeg};
+use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, Stage, synthetic};
+use memmap2::MmapOptions;
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Longer than any disk takes for a sample.
+const WITHIN: Duration = Duration::from_secs(30);
+/// Longer than what the kernel reads at a time.
+const SAMPLE_BYTES_MIN: u64 = 300 << 10;
+
+/// A pack of three long samples, dropped from memory; `None` where that is not possible.
+struct Cold {
+    _folder: TempDir,
+    file: File,
+    pack: Pack,
+    extents: [Range<u64>; 3],
+}
+
+impl Cold {
+    fn new(format: PackFormat) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = packed(folder.path(), format);
+        file.sync_all().unwrap();
+        let pack = Pack::open(&folder.path().join("out.ddlp")).unwrap();
+        let extents = [0, 1, 2].map(|index| {
+            let record = pack.record(index).unwrap();
+            assert!(u64::from(record.length) > SAMPLE_BYTES_MIN, "{record:?}");
+            record.offset..record.end()
+        });
+        let cold = Self { _folder: folder, file, pack, extents };
+        // What the kernel still has in hand, such as a page of a batch that it is about to note, is dropped the next time.
+        let is_cold = (0..100).any(|_| {
+            posix_fadvise(&cold.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED).unwrap();
+            (0..3).all(|index| cold.share(index) == 0.0)
+        });
+        if !is_cold {
+            let _ = writeln!(io::stderr(), "not tested: the page cache, as this file system keeps all files in memory");
+        }
+        is_cold.then_some(cold)
+    }
+
+    /// How much of a sample is in memory.
+    fn share(&self, index: usize) -> f64 {
+        let (there, all) = pages_in_memory(&self.file, &self.extents[index]).unwrap();
+        there as f64 / all as f64
+    }
+
+    /// Prepares a sample, whole.
+    fn prepare(&self, index: u64) -> Vec<u8> {
+        let resize = Stage::Resize { size: 64 };
+        let stages = vec![resize, Stage::CenterCrop { size: 64 }];
+        let pipeline = Pipeline { stages, exif_orientation: true };
+        let mut row = vec![0; pipeline.output().bytes()];
+        let (mut buf, draw) = (Vec::new(), Draw { seed: 0, epoch: 0, sample_id: index });
+        let source = self.pack.sample(index, &mut buf).unwrap();
+        Preparer::new(Limits::default()).prepare(source, &pipeline, draw, &mut row).unwrap();
+        row
+    }
+}
+
+fn packed(folder: &Path, format: PackFormat) -> File {
+    let class = folder.join("source/class");
+    fs::create_dir_all(&class).unwrap();
+    for number in 0..3 {
+        let (width, height) = (1100, 900);
+        let options = JpegOptions { quality: 95, ..JpegOptions::default() };
+        let file = jpeg(&synthetic::photo(width, height, number), width, height, &options).unwrap();
+        fs::write(class.join(format!("{number}.jpg")), file).unwrap();
+    }
+    let out = folder.join("out.ddlp");
+    let options = PackOptions { format, ..PackOptions::default() };
+    let source = ddlp_dataset::open(&folder.join("source")).unwrap();
+    pack(&*source, &out, &options, &mut |_| ControlFlow::Continue(())).unwrap();
+    File::open(out).unwrap()
+}
+
+/// How many pages of a part of a file are in memory, and how many there are.
+fn pages_in_memory(file: &File, extent: &Range<u64>) -> io::Result<(usize, usize)> {
+    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?.expect("a size") as u64;
+    let start = extent.start / page * page;
+    // SAFETY: nothing is read through the mapping, and nobody cuts the file, which is this test's own.
+    let map = unsafe { MmapOptions::new().offset(start).len((extent.end - start) as usize).map(file)? };
+    let mut pages = vec![0u8; (extent.end - start).div_ceil(page) as usize];
+    // SAFETY: the mapping begins at a page, and there is a byte for each of its pages.
+    let status = unsafe { libc::mincore(map.as_ptr().cast_mut().cast(), map.len(), pages.as_mut_ptr()) };
+    if status != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((pages.iter().filter(|&&page| page & 1 == 1).count(), pages.len()))
+}
+
+/// Looks until all of a part of a file is in memory, or as long as a disk may take.
+fn wait_for(file: &File, extent: &Range<u64>) -> bool {
+    let until = Instant::now() + WITHIN;
+    loop {
+        let (there, all) = pages_in_memory(file, extent).unwrap();
+        if there == all || Instant::now() > until {
+            return there == all;
+        }
+        // The kernel tells nobody when a page has come.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+const INDEXED: PackFormat = PackFormat::Encoded { jpeg: JpegForm::Indexed };
+const RAW: PackFormat = PackFormat::Raw { max_side: None };
+
+#[test]
+fn announced_samples_come_into_memory_without_being_read() {
+    let Some(cold) = Cold::new(INDEXED) else { return };
+    cold.pack.announce(&[2, 1]);
+    for index in [1, 2] {
+        assert!(wait_for(&cold.file, &cold.extents[index]), "sample {index} was announced and has not come");
+    }
+    assert!(cold.share(0) < 0.5, "{} of a sample that nobody announced", cold.share(0));
+}
+
+#[test]
+fn samples_that_are_read_bring_no_neighbours() {
+    for format in [INDEXED, RAW] {
+        let Some(cold) = Cold::new(format) else { return };
+        // One behind the other, as if all were to be read.
+        (0..2).for_each(|index| drop(cold.prepare(index)));
+        assert!(cold.share(1) > 0.5 && cold.share(2) < 0.1, "{format:?}: {} of what nobody read", cold.share(2));
+    }
+}
+
+#[test]
+fn pixels_of_a_pack_much_larger_than_memory_are_read_past_the_page_cache() {
+    let Some(cold) = Cold::new(RAW) else { return };
+    let bytes = cold.pack.layout().data_bytes;
+    assert!(!cold.pack.fit_memory(bytes).unwrap());
+    match cold.pack.fit_memory(bytes / 2 - 1) {
+        Ok(is_past) => assert!(is_past),
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "not tested: reading past the page cache ({error})");
+            return;
+        }
+    }
+    let past = [0, 1, 2].map(|index| cold.prepare(index));
+    // The page that holds the end of a sample holds its checksums, or the next sample's beginning, too.
+    (0..3).for_each(|index| assert!(cold.share(index) < 0.05, "{} of sample {index}", cold.share(index)));
+    let cached = Cold::new(RAW).expect("as before");
+    assert!(past == [0, 1, 2].map(|index| cached.prepare(index)), "pixels differ");
+    assert!(cached.share(0) > 0.5);
+}
+
+#[test]
+fn files_in_a_pack_are_read_through_the_page_cache_however_large_it_is() {
+    let Some(cold) = Cold::new(INDEXED) else { return };
+    assert!(!cold.pack.fit_memory(0).unwrap());
+}
