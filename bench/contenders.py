@@ -68,6 +68,7 @@ class Contender:
     cores: int
     command: list
     environment: dict
+    reads: list
     is_ours: bool = False
 
 
@@ -76,7 +77,7 @@ def ours(work, program, dataset, images, cores):
     name, path = dataset
     command = [program, path, "--pipeline", PIPELINES[work], "--samples", images, "--batch", BATCHES[work],
                "--threads", cores, "--warmup", 1, "--reps", REPETITIONS[work]]
-    return Contender(f"ddlp {name}", work, cores, [str(word) for word in command], {}, is_ours=True)
+    return Contender(f"ddlp {name}", work, cores, [str(word) for word in command], {}, [path], is_ours=True)
 
 
 def theirs(work, peer, scripts, environments, data, images, cores):
@@ -89,7 +90,8 @@ def theirs(work, peer, scripts, environments, data, images, cores):
                    "--warmup", 1, "--reps", REPETITIONS[work], *options]
         name = " ".join([peer, *(word for word in options if not word.startswith("--"))])
         variables = {**data, "OMP_NUM_THREADS": str(cores), "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
-        rows.append(Contender(name, work, cores, [str(word) for word in command], variables))
+        rows.append(Contender(name, work, cores, [str(word) for word in command], variables,
+                              [pathlib.Path(path) for path in data.values()]))
     return rows
 
 

@@ -111,6 +111,16 @@ class Memory:
         self.thread.join()
 
 
+def warm(paths):
+    """Brings files, and those of folders, into the page cache, from which some machines drop what a run has not used for a while."""
+    for path in paths:
+        for file in [path] if path.is_file() else path.rglob("*"):
+            if file.is_file():
+                with file.open("rb", buffering=0) as opened:
+                    while opened.read(1 << 20):
+                        pass
+
+
 def store_bandwidth(cores):
     """Bytes per second that these cores together store to memory: each fills memory of its own, larger than caches."""
     rates, ready = [], threading.Barrier(len(cores))

@@ -3,6 +3,9 @@ import statistics
 
 from measure import QUIET_CORES
 
+# Of an image of W3: a byte and a float for each value.
+BYTES_STORED = 32 * 32 * 3 * (1 + 4)
+
 
 def spread(values):
     """(largest − smallest) ÷ median; None of a single value."""
@@ -70,17 +73,29 @@ def remarks(outcome):
     text = [
         f"machine   {machine['processor']}, {machine['kernel']}, governor {machine['governor'] or 'not visible'}",
         f"cores     {', '.join(map(str, machine['used_cores']))} of {machine['online_cores']}",
-        "stores    " + ", ".join(f"{rate / 1e9:.1f} GB/s by {count}" for count, rate in outcome["store_bytes_per_s"].items()),
         f"rounds    {outcome['rounds']}, each contender once in a round; medians over them",
         f"version   {outcome['version']}"]
     notes = {}
     for work, rows in outcome["works"].items():
         for row in rows:
-            notes.setdefault((row["name"], row["runs"][-1].get("note", "")), []).append(work)
+            works = notes.setdefault((row["name"], row["runs"][-1].get("note", "")), [])
+            works += [work] if work not in works else []
     text += [f"  {name}, {', '.join(works)}: {note}" for (name, note), works in notes.items()]
+    text += stores(outcome)
     text += [f"WARNING: {warning}" for warning in outcome["warnings"] + disturbances(outcome)]
     text += [f"left out: {line}" for line in outcome["left_out"]]
     return text
+
+
+def stores(outcome):
+    """How near our loader comes to what the cores can store, where it does little else: u8 rows and then f32 values of W3."""
+    rates, lines = outcome["store_bytes_per_s"].get("W3", {}), []
+    for row in outcome["works"].get("W3", []):
+        if row["is_ours"]:
+            shares = [run["median"] * BYTES_STORED / rate for run, rate in zip(row["runs"], rates[row["cores"]])]
+            lines.append(f"stores    {row['name']}, W3, {row['cores']} of the cores: {row['images_per_s'] * BYTES_STORED / 1e9:.1f} GB/s, "
+                         f"{statistics.median(shares):.0%} of the {statistics.median(rates[row['cores']]) / 1e9:.1f} GB/s that memset stores")
+    return lines
 
 
 def disturbances(outcome):

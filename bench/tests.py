@@ -1,6 +1,7 @@
 """Tests of bench/side-by-side: python3 bench/tests.py"""
 import array
 import importlib.util
+import io
 import os
 import pathlib
 import sys
@@ -22,7 +23,7 @@ AVAILABLE = os.sched_getaffinity(0)
 
 def contender(code):
     """A run of a few lines of Python."""
-    return contenders.Contender("test", "W1", 1, [sys.executable, "-c", code], {})
+    return contenders.Contender("test", "W1", 1, [sys.executable, "-c", code], {}, [])
 
 
 class Figures(unittest.TestCase):
@@ -52,6 +53,14 @@ class Figures(unittest.TestCase):
         lines = table.table("W1", "what", [row for row in rows if row["cores"] == 2], 2)
         self.assertTrue(lines[0].endswith("2 cores") and lines[1].endswith("scaling"))
         self.assertEqual([line.split()[-1] for line in lines[2:]], ["1.95", "1.50", "–"])
+
+    def test_stores_are_those_of_the_same_round_and_cores(self):
+        rows = table.figures([self.row("ddlp", [1000, 500, 700], is_ours=True, cores=2), self.row("peer", [1, 1, 1], cores=2)])
+        of_round = [rate * table.BYTES_STORED for rate in (2000, 1000, 7000)]
+        lines = table.stores({"works": {"W3": rows}, "store_bytes_per_s": {"W3": {1: [1] * 3, 2: of_round}}})
+        self.assertEqual(len(lines), 1)
+        self.assertIn("ddlp, W3, 2 of the cores", lines[0])
+        self.assertIn(" 50% ", lines[0])
 
     def test_one_round_has_no_spread(self):
         rows = table.figures([self.row("ddlp", [130000.4], is_ours=True)])
@@ -112,6 +121,18 @@ class Runs(unittest.TestCase):
     def test_the_reason_is_not_the_advice_after_it(self):
         self.assertEqual(measure.complaint("Traceback\nOSError: no library\n  try another\n"), "OSError: no library")
         self.assertEqual(measure.complaint("cc: fatal error: jpeglib.h\nhint: upgrade\n"), "cc: fatal error: jpeglib.h")
+
+    def test_all_files_of_a_contender_are_read_before_it(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name, "a")
+            folder.mkdir()
+            for path in (folder / "1", pathlib.Path(name, "2")):
+                path.write_bytes(b"x" * (3 << 20))
+            opened = []
+            with mock.patch.object(pathlib.Path, "open", autospec=True, side_effect=lambda path, *words, **options: (
+                    opened.append(path.name), io.open(path, *words, **options))[1]):
+                measure.warm([folder, pathlib.Path(name, "2"), pathlib.Path(name, "none")])
+        self.assertEqual(opened, ["1", "2"])
 
     def test_stores_have_a_bandwidth_and_leave_the_cores_of_this_process_alone(self):
         # From a slow board to a fast server.
