@@ -3,8 +3,8 @@ import statistics
 
 from measure import QUIET_CORES
 
-# Of an image of W3: a byte and a float for each value.
-BYTES_STORED = 32 * 32 * 3 * (1 + 4)
+# Of an image of W3: a float for each value.
+BYTES_STORED = 32 * 32 * 3 * 4
 
 
 def spread(values):
@@ -88,7 +88,7 @@ def remarks(outcome):
 
 
 def stores(outcome):
-    """How near our loader comes to what the cores can store, where it does little else: u8 rows and then f32 values of W3."""
+    """How near our loader comes to what the cores can store, where it does little else: the f32 values of W3."""
     rates, lines = outcome["store_bytes_per_s"].get("W3", {}), []
     for row in outcome["works"].get("W3", []):
         if row["is_ours"]:

@@ -1,10 +1,10 @@
 //! What a batch says beside its pixels: labels of the dataset, values that follow the formula; on every prong.
 
-use ddlp_host::{LoaderBuilder, LocalResults, Strategy};
+use ddlp_host::{CorruptPolicy, Float, Loader, LoaderBuilder, LocalResults, Strategy};
 use ddlp_pixels::Normalize;
 use ddlp_tests::photos::Photos;
 use ddlp_tests::runs::{Run, loader, local};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const SAMPLES: u32 = 45;
 
@@ -60,5 +60,45 @@ fn normalised_values_follow_the_formula_on_every_prong() {
             values += out.len();
         });
         assert_eq!(values, SAMPLES as usize * 224 * 224 * 3, "{name}");
+    }
+}
+
+/// Values of each sample, row by row.
+fn values<V: Float>(loader: Loader<V>) -> BTreeMap<u64, Vec<V>> {
+    let mut found = BTreeMap::new();
+    for batch in loader {
+        let batch = batch.expect("every batch comes");
+        assert_eq!(batch.values().len(), batch.len() * batch.shape().bytes());
+        for (&id, row) in batch.sample_ids().iter().zip(batch.values().chunks_exact(batch.shape().bytes())) {
+            assert!(found.insert(id, row.to_vec()).is_none(), "sample {id} came twice");
+        }
+    }
+    found
+}
+
+#[test]
+fn floats_that_the_loader_makes_are_those_of_its_pixels_on_every_prong() {
+    let photos = Photos::new(SAMPLES);
+    // A batch with a row less, and rows behind it.
+    photos.write(9, b"no image");
+    let normalize = Normalize::new([0.485, 0.4, 0.31], [0.229, 0.5, 0.125]);
+    let (mut single, mut half) = (BTreeMap::new(), BTreeMap::new());
+    let skipping = |builder: LoaderBuilder| builder.policy(CorruptPolicy::Skip).batch_size(8);
+    Run::with(skipping(loader(&photos.pack()).strategy(Strategy::Cpu)), |batch, _| {
+        let bytes = batch.shape().bytes();
+        for (&id, row) in batch.sample_ids().iter().zip(batch.pixels().chunks_exact(bytes)) {
+            let (mut f32s, mut f16s) = (vec![f32::NAN; bytes], vec![half::f16::NAN; bytes]);
+            normalize.f32_nchw(row, batch.shape(), &mut f32s);
+            normalize.f16_nchw(row, batch.shape(), &mut f16s);
+            single.insert(id, f32s);
+            half.insert(id, f16s);
+        }
+    });
+    assert_eq!(single.len(), SAMPLES as usize - 1);
+    let both = loader(&photos.pack()).strategy(Strategy::Ordered).drive(local(LocalResults::Read));
+    for (name, builder) in by_each_prong(&photos).into_iter().chain([("both", both)]) {
+        let build = || skipping(builder.clone());
+        assert!(values(build().build_f32(normalize.clone()).expect("it builds")) == single, "f32, {name}");
+        assert!(values(build().build_f16(normalize.clone()).expect("it builds")) == half, "f16, {name}");
     }
 }

@@ -5,8 +5,7 @@
 //! `bench/side-by-side` starts it beside other loaders. Each repetition is one epoch from the start of the loader's threads to
 //! the last value of the last batch: a loader that runs on into the next epoch would have batches of it ready before the clock
 //! starts. The dataset is opened before, as other loaders list their files before; a small one of planar images stays in memory from the
-//! first epoch on, as it does within one loader of several epochs. Batches are normalised by the consuming
-//! thread into one buffer that is used again, as the interface is made for.
+//! first epoch on, as it does within one loader of several epochs.
 
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
@@ -65,7 +64,6 @@ fn main() -> anyhow::Result<()> {
     };
     let dataset: Arc<dyn Dataset> = Resident::of(ddlp_dataset::open(&options.dataset)?.into());
     let samples = options.samples.unwrap_or(dataset.len());
-    let mut values = vec![0.0; options.batch * pipeline.output().bytes()];
     let mut timed = Vec::new();
     for number in 0..options.warmup + options.reps {
         // Another seed for each: an order and crops of its own.
@@ -77,7 +75,8 @@ fn main() -> anyhow::Result<()> {
             .threads(options.threads)
             .strategy(Strategy::Cpu)
             .seed(u64::from(number));
-        let epoch = epoch(|| Ok(loader.build()?), &normalize, &mut values)?;
+        let normalize = normalize.clone();
+        let epoch = epoch(|| Ok(loader.build_f32(normalize)?))?;
         ensure!(epoch.images as u64 == samples, "{} of {samples} images were delivered", epoch.images);
         if number >= options.warmup {
             timed.push(epoch);
@@ -87,18 +86,13 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn epoch(
-    start: impl FnOnce() -> anyhow::Result<Loader>,
-    normalize: &Normalize,
-    values: &mut [f32],
-) -> anyhow::Result<Epoch> {
+fn epoch(start: impl FnOnce() -> anyhow::Result<Loader<f32>>) -> anyhow::Result<Epoch> {
     let (begun, cpu_before) = (Instant::now(), cpu_seconds()?);
     let mut images = 0;
     for batch in start()? {
         let batch = batch?;
-        batch.normalize_into(normalize, &mut values[..batch.pixels().len()]);
         // The values count as used, whatever the compiler finds out.
-        std::hint::black_box(&mut *values);
+        std::hint::black_box(batch.values());
         images += batch.len();
     }
     let seconds = begun.elapsed().as_secs_f64();
@@ -127,7 +121,7 @@ fn described(options: &Options, kind: &str, timed: &[Epoch]) -> anyhow::Result<S
         "min": rates[0],
         "max": rates[rates.len() - 1],
         "per_cpu_s": median(&per_cpu_second),
-        "note": "only what a crop needs is decoded; antialiased bilinear; f32 NCHW by the consuming thread into one reused buffer",
+        "note": "only what a crop needs is decoded; antialiased bilinear; f32 NCHW by the threads that prepare",
     }))?)
 }
 

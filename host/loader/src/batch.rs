@@ -3,37 +3,40 @@
 use crate::buffers::PooledBuffer;
 use crate::drive::SlotLease;
 use crate::schedule::{BatchId, ProngId};
+use crate::value::{Float, Value, values};
 use ddlp_csd::slot::SampleRecord;
 use ddlp_pixels::{Normalize, Shape};
 use half::f16;
+use std::marker::PhantomData;
 
-/// One batch: rows of u8 pixels, their sample ids and labels.
+/// One batch: rows of values (pixels as u8, unless the loader was built for floats), their sample ids and labels.
 ///
-/// The pixels lie in a buffer of the loader's pool or in a result slot shared with a drive; both go back when the batch is
+/// The values lie in a buffer of the loader's pool or in a result slot shared with a drive; both go back when the batch is
 /// dropped, so a consumer that keeps batches slows the loader down, and one that keeps all of them stops it.
 #[derive(Debug)]
-pub struct Batch {
+pub struct Batch<V = u8> {
     id: BatchId,
     prong: ProngId,
     shape: Shape,
     sample_ids: Vec<u64>,
     labels: Vec<u32>,
     records: Vec<SampleRecord>,
-    pixels: Pixels,
+    rows: Rows,
+    value: PhantomData<V>,
 }
 
-/// Where the pixels of a batch lie.
+/// Where the rows of a batch lie.
 #[derive(Debug)]
-pub(crate) enum Pixels {
+pub(crate) enum Rows {
     Pooled(PooledBuffer),
     Slot(SlotLease),
 }
 
-impl Batch {
-    pub(crate) fn new(id: BatchId, prong: ProngId, shape: Shape, records: Vec<SampleRecord>, pixels: Pixels) -> Self {
-        let rows = records.iter().filter(|record| record.has_row());
-        let (sample_ids, labels) = rows.map(|record| (record.sample_id, record.label)).unzip();
-        Self { id, prong, shape, sample_ids, labels, records, pixels }
+impl<V: Value> Batch<V> {
+    pub(crate) fn new(id: BatchId, prong: ProngId, shape: Shape, records: Vec<SampleRecord>, rows: Rows) -> Self {
+        let delivered = records.iter().filter(|record| record.has_row());
+        let (sample_ids, labels) = delivered.map(|record| (record.sample_id, record.label)).unzip();
+        Self { id, prong, shape, sample_ids, labels, records, rows, value: PhantomData }
     }
 
     /// Epoch of the batch.
@@ -81,13 +84,26 @@ impl Batch {
         self.shape
     }
 
+    fn all(&self) -> &[V] {
+        let bytes = self.len() * self.shape.bytes() * size_of::<V>();
+        values(match &self.rows {
+            Rows::Pooled(buffer) => &buffer[..bytes],
+            Rows::Slot(lease) => &lease.payload()[..bytes],
+        })
+    }
+}
+
+impl<V: Float> Batch<V> {
+    /// The rows normalised, contiguous: `len × channels × height × width` (NCHW).
+    pub fn values(&self) -> &[V] {
+        self.all()
+    }
+}
+
+impl Batch {
     /// The rows, contiguous: `len × height × width × channels` u8 (NHWC).
     pub fn pixels(&self) -> &[u8] {
-        let bytes = self.len() * self.shape.bytes();
-        match &self.pixels {
-            Pixels::Pooled(buffer) => &buffer[..bytes],
-            Pixels::Slot(lease) => &lease.payload()[..bytes],
-        }
+        self.all()
     }
 
     /// The rows normalised, `len × channels × height × width` f32 (NCHW), into `out` of exactly that many elements.

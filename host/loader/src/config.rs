@@ -7,10 +7,12 @@ use crate::order::LastBatch;
 use crate::plan::Plan;
 use crate::schedule::Strategy;
 use crate::state::LoaderState;
+use crate::value::Output;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_dataset::Dataset;
 use ddlp_driver::Host;
-use ddlp_pixels::{Limits, Pipeline};
+use ddlp_pixels::{Limits, Normalize, Pipeline};
+use half::f16;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -232,8 +234,31 @@ impl LoaderBuilder {
     ///
     /// [`LoaderError`] names the option, dataset or drive that does not fit.
     pub fn build(self) -> Result<Loader, LoaderError> {
+        self.start(Output::Pixels)
+    }
+
+    /// As [`build`](Self::build), but batches are normalised floats ([`Batch::values`](crate::Batch::values)): made by the threads
+    /// that prepare samples, a sample at a time while it is in the core's cache. Batch buffers are four times as large.
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build).
+    pub fn build_f32(self, normalize: Normalize) -> Result<Loader<f32>, LoaderError> {
+        self.start(Output::F32(Box::new(normalize)))
+    }
+
+    /// As [`build_f32`](Self::build_f32), of half the size.
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build).
+    pub fn build_f16(self, normalize: Normalize) -> Result<Loader<f16>, LoaderError> {
+        self.start(Output::F16(Box::new(normalize)))
+    }
+
+    fn start<V>(self, output: Output) -> Result<Loader<V>, LoaderError> {
         self.check()?;
-        Loader::start(self)
+        Loader::start(self, output)
     }
 
     fn check(&self) -> Result<(), LoaderError> {

@@ -3,9 +3,9 @@
 //! Threads share batches by rows, so one slow sample holds up nothing but its own batch: the other threads finish the rest
 //! of it and go on to the next.
 
-use crate::batch::Pixels;
+use crate::batch::Rows;
 use crate::buffers::PooledBuffer;
-use crate::engine::{Engine, GivenUp};
+use crate::engine::{Engine, GivenUp, Task};
 use crate::rows::{PutBack, RowClaims, RowsTaken};
 use crate::schedule::{BatchId, CPU};
 use ddlp_csd::prepare::{EpochContext, SamplePreparer, close_gaps};
@@ -68,7 +68,7 @@ impl Desk {
 
 /// One thread of the prong; returns when the run is over.
 pub(crate) fn work(engine: &Arc<Engine>, desk: &Desk) {
-    let mut preparer = SamplePreparer::new(&engine.task.program);
+    let mut preparer = RowPreparer::new(&engine.task);
     let mut length = RunLength::default();
     while let Some(job) = engine.next_cpu_job() {
         if let Some(taken) = job.rows.take(length.samples()) {
@@ -81,16 +81,43 @@ pub(crate) fn work(engine: &Arc<Engine>, desk: &Desk) {
     }
 }
 
-fn prepare(engine: &Engine, preparer: &mut SamplePreparer, job: &CpuJob, mut taken: RowsTaken<'_>, desk: &Desk) {
-    let task = &engine.task;
-    let context = EpochContext { seed: task.seed, epoch: job.id.epoch };
+/// One thread's means to prepare rows as they are delivered.
+struct RowPreparer {
+    preparer: SamplePreparer,
+    /// Room for a row of pixels, where they are not what is delivered.
+    pixels: Vec<u8>,
+}
+
+impl RowPreparer {
+    fn new(task: &Task) -> Self {
+        let bytes = if task.output.is_pixels() { 0 } else { task.shape.bytes() };
+        Self { preparer: SamplePreparer::new(&task.program), pixels: vec![0; bytes] }
+    }
+
+    fn prepare(&mut self, task: &Task, epoch: u32, sample_id: u64, row: &mut [u8]) -> SampleRecord {
+        let context = EpochContext { seed: task.seed, epoch };
+        let Self { preparer, pixels } = self;
+        let mut prepare = |row: &mut [u8]| preparer.prepare(&*task.dataset, &task.program, context, sample_id, row);
+        if task.output.is_pixels() {
+            return prepare(row);
+        }
+        let record = prepare(pixels);
+        if record.has_row() {
+            // While its pixels are in the core's cache.
+            task.output.write(pixels, task.shape, row);
+        }
+        record
+    }
+}
+
+fn prepare(engine: &Engine, preparer: &mut RowPreparer, job: &CpuJob, mut taken: RowsTaken<'_>, desk: &Desk) {
     for (number, row) in taken.rows() {
         if engine.is_stopped() {
             break;
         }
         let sample_id = job.sample_ids[number];
         desk.sample_id.store(sample_id, Ordering::Relaxed);
-        let record = preparer.prepare(&*task.dataset, &task.program, context, sample_id, row);
+        let record = preparer.prepare(&engine.task, job.id.epoch, sample_id, row);
         job.records[number].set(record).expect("each row is handed out once");
     }
     desk.set_run(None);
@@ -113,8 +140,8 @@ fn finish(engine: &Engine, job: &CpuJob, mut buffer: MmapMut) {
         && engine.executed(CPU, job.id)
     {
         close_gaps(&records, &mut buffer, job.row_bytes);
-        let pixels = Pixels::Pooled(PooledBuffer::new(buffer, engine.pool.clone()));
-        engine.ready(CPU, job.id, records, pixels);
+        let rows = Rows::Pooled(PooledBuffer::new(buffer, engine.pool.clone()));
+        engine.ready(CPU, job.id, records, rows);
     } else {
         engine.pool.put(buffer);
     }

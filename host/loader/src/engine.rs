@@ -7,7 +7,7 @@
 mod delivery;
 
 use crate::announcing::Announced;
-use crate::batch::Pixels;
+use crate::batch::Rows;
 use crate::buffers::{BufferPool, PooledBuffer};
 use crate::cpu::CpuJob;
 use crate::error::LoaderError;
@@ -16,6 +16,7 @@ use crate::plan::PlanEpoch;
 use crate::recorder::Recorder;
 use crate::schedule::{BatchId, CPU, Finished, ProngId, Room, Schedule};
 use crate::usage::MemoryPeak;
+use crate::value::Output;
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::{Outcome, SampleRecord};
 use ddlp_dataset::Dataset;
@@ -37,6 +38,7 @@ pub(crate) struct Task {
     pub seed: u64,
     pub cut: Cut,
     pub shape: Shape,
+    pub output: Output,
     /// Epochs of the run: the last one's number plus one.
     pub epochs: u32,
 }
@@ -44,7 +46,7 @@ pub(crate) struct Task {
 /// A batch that waits for delivery.
 pub(crate) struct ReadyBatch {
     pub records: Vec<SampleRecord>,
-    pub pixels: Pixels,
+    pub rows: Rows,
 }
 
 /// Why a prong gives up a batch that it claimed.
@@ -102,7 +104,7 @@ impl Engine {
         let work = Arc::new(Condvar::new());
         let orders = Orders::new(task.seed, task.cut);
         let rows = usize::try_from(task.cut.batch).unwrap_or(usize::MAX);
-        let bytes = (rows.saturating_mul(task.shape.bytes())).next_multiple_of(ddlp_csd::BLOCK_BYTES);
+        let bytes = (rows.saturating_mul(task.row_bytes())).next_multiple_of(ddlp_csd::BLOCK_BYTES);
         Self {
             pool: Arc::new(BufferPool::new(buffers, bytes, work.clone())),
             task,
@@ -219,11 +221,11 @@ impl Engine {
         if sample_ids.is_empty() {
             // A rank's share of a short last batch can be empty.
             core.executed(CPU, id);
-            let pixels = Pixels::Pooled(PooledBuffer::new(buffer, self.pool.clone()));
-            self.make_ready(core, CPU, id, Ok(ReadyBatch { records: Vec::new(), pixels }));
+            let rows = Rows::Pooled(PooledBuffer::new(buffer, self.pool.clone()));
+            self.make_ready(core, CPU, id, Ok(ReadyBatch { records: Vec::new(), rows }));
             return None;
         }
-        Some(Arc::new(CpuJob::new(id, sample_ids, buffer, self.task.shape.bytes())))
+        Some(Arc::new(CpuJob::new(id, sample_ids, buffer, self.task.row_bytes())))
     }
 
     /// Claims a batch for a drive that has a free slot. `None`: nothing to do now.
@@ -249,12 +251,12 @@ impl Engine {
     }
 
     /// A batch that [`Self::executed`] called wanted is at hand.
-    pub fn ready(&self, prong: ProngId, id: BatchId, records: Vec<SampleRecord>, pixels: Pixels) {
+    pub fn ready(&self, prong: ProngId, id: BatchId, records: Vec<SampleRecord>, rows: Rows) {
         let failed = records.iter().find_map(|record| match record.outcome {
             Outcome::Failed(reason) => Some(self.corrupt_error(id, record, reason)),
             _ => None,
         });
-        let ready = failed.map_or(Ok(ReadyBatch { records, pixels }), Err);
+        let ready = failed.map_or(Ok(ReadyBatch { records, rows }), Err);
         self.make_ready(&mut self.lock(), prong, id, ready);
     }
 
@@ -338,6 +340,17 @@ impl Engine {
 }
 
 impl Task {
+    /// Makes rows as they are delivered at the beginning of a batch's buffer.
+    pub fn write_rows(&self, pixels: &[u8], buffer: &mut [u8]) {
+        let bytes = pixels.len() / self.shape.bytes() * self.row_bytes();
+        self.output.write(pixels, self.shape, &mut buffer[..bytes]);
+    }
+
+    /// Bytes of a row as it is delivered.
+    pub fn row_bytes(&self) -> usize {
+        self.output.row_bytes(self.shape)
+    }
+
     /// Tells the dataset that samples will be read soon.
     fn announce(&self, sample_ids: &[u64]) {
         let places: Vec<u64> = sample_ids.iter().map(|sample_id| sample_id % self.dataset.len()).collect();

@@ -17,10 +17,13 @@
 //! # Ok::<(), ddlp_host::LoaderError>(())
 //! ```
 //!
+//! Batches have rows of u8 pixels. With [`build_f32`](LoaderBuilder::build_f32) or [`build_f16`](LoaderBuilder::build_f16) in place of `build`, they
+//! have planes of normalised floats, which the loader's threads make.
+//!
 //! - `schedule`: which prong prepares which batch, and what is delivered next. No threads, no clock, no I/O.
 //! - `engine`: what the threads share. `cpu`: the CPU prong. `drive`: a drive as a prong.
 //! - `order`: the order of samples. `announcing`: which of them the dataset is told of ahead. `plan`, `state`: replay and resume.
-//! - [`report`]: what happened. `digest`: to compare runs.
+//! - `value`: pixels or floats. [`report`]: what happened. `digest`: to compare runs.
 //!
 //! It does not decode, resize or checksum anything itself: samples are prepared by `ddlp_csd::prepare`, on the host as in
 //! the drive.
@@ -46,6 +49,7 @@ mod schedule;
 mod setup;
 mod state;
 mod usage;
+mod value;
 
 pub use batch::Batch;
 pub use config::LoaderBuilder;
@@ -61,3 +65,4 @@ pub use progress::{Progress, ProgressHandle, ProngProgress};
 pub use report::Report;
 pub use schedule::{Strategy, UnknownStrategy};
 pub use state::{LoaderState, StateError};
+pub use value::{Float, Value};

@@ -12,6 +12,8 @@ use crate::report::Report;
 use crate::schedule::{CPU, Schedule, ScheduleConfig};
 use crate::setup::Setup;
 use crate::state::LoaderState;
+use crate::value::{Output, Value};
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -23,9 +25,9 @@ const LEAVE_LOOK: Duration = Duration::from_millis(1);
 
 /// Delivers the batches of a run, prepared by the host's CPU and by drives.
 ///
-/// Made by [`Loader::builder`]. Iterating yields every batch of every epoch exactly once, or an error after which nothing
+/// Made by [`Loader::builder`]. Batches have pixels, or floats where it was built for them. Iterating yields every batch of every epoch exactly once, or an error after which nothing
 /// follows. Dropping it ends its threads and the drives that it started.
-pub struct Loader {
+pub struct Loader<V = u8> {
     engine: Arc<Engine>,
     fresh: LoaderState,
     epochs: u32,
@@ -38,6 +40,7 @@ pub struct Loader {
     waiting: Vec<DriveProng>,
     running: Vec<JoinHandle<()>>,
     is_over: bool,
+    value: PhantomData<fn() -> V>,
 }
 
 impl Loader {
@@ -45,10 +48,13 @@ impl Loader {
     pub fn builder() -> LoaderBuilder {
         LoaderBuilder::default()
     }
+}
 
-    pub(crate) fn start(options: LoaderBuilder) -> Result<Self, LoaderError> {
+impl<V> Loader<V> {
+    /// Starts a run; `output` makes values of this type.
+    pub(crate) fn start(options: LoaderBuilder, output: Output) -> Result<Self, LoaderError> {
         let begun = Instant::now();
-        let setup = Setup::new(&options)?;
+        let setup = Setup::new(&options, &output)?;
         let drives = setup.open_drives(&options)?;
         let slots: usize = drives.iter().map(|drive| drive.slots.count() as usize).sum();
         let window = options.window.unwrap_or(options.buffers + slots);
@@ -68,6 +74,7 @@ impl Loader {
             seed: options.seed,
             cut: setup.cut,
             shape: setup.program.pipeline.output(),
+            output,
             epochs: options.epochs,
         };
         let engine = Arc::new(Engine::new(task, schedule, recorder, options.buffers));
@@ -90,6 +97,7 @@ impl Loader {
             waiting,
             running: Vec::new(),
             is_over: false,
+            value: PhantomData,
         })
     }
 
@@ -155,7 +163,10 @@ impl Loader {
         Ok(())
     }
 
-    fn wait(&self) -> Option<Result<Batch, LoaderError>> {
+    fn wait(&self) -> Option<Result<Batch<V>, LoaderError>>
+    where
+        V: Value,
+    {
         let asked = Instant::now();
         let mut warned_at = asked;
         let mut core = self.engine.lock();
@@ -224,8 +235,8 @@ impl Loader {
     }
 }
 
-impl Iterator for Loader {
-    type Item = Result<Batch, LoaderError>;
+impl<V: Value> Iterator for Loader<V> {
+    type Item = Result<Batch<V>, LoaderError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.is_over {
@@ -242,7 +253,7 @@ impl Iterator for Loader {
     }
 }
 
-impl Drop for Loader {
+impl<V> Drop for Loader<V> {
     fn drop(&mut self) {
         self.shut_down();
     }

@@ -9,6 +9,7 @@ use crate::recorder::Recorder;
 use crate::report::Report;
 use crate::schedule::Strategy;
 use crate::state::{LoaderState, STATE_VERSION};
+use crate::value::Output;
 use ddlp_csd::memory;
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::SlotLayout;
@@ -53,7 +54,7 @@ pub(crate) struct OpenDrive {
 }
 
 impl Setup {
-    pub fn new(options: &LoaderBuilder) -> Result<Self, LoaderError> {
+    pub fn new(options: &LoaderBuilder, output: &Output) -> Result<Self, LoaderError> {
         let shape = options.pipeline.validate().map_err(LoaderError::Pipeline)?;
         let dataset: Arc<dyn Dataset> = match (&options.dataset, &options.dataset_path) {
             (Some(dataset), _) => dataset.clone(),
@@ -84,7 +85,7 @@ impl Setup {
         let rows = options.batch_size.div_ceil(options.world as usize);
         let layout = SlotLayout::new(rows, shape)
             .ok_or_else(|| LoaderError::Options(format!("a batch of {rows} samples of {shape:?} is too large")))?;
-        let buffers = (options.buffers * rows * shape.bytes()) as u64;
+        let buffers = (options.buffers * rows * output.row_bytes(shape)) as u64;
         memory::check_room(buffers).map_err(|error| {
             LoaderError::Options(format!("no room for {} buffers of {rows} samples: {error}", options.buffers))
         })?;
@@ -311,8 +312,8 @@ mod tests {
         let (_folder, dataset) = small();
         let of = |epochs| LoaderBuilder::default().dataset(dataset.clone()).batch_size(4).epochs(epochs);
         for (epochs, stays) in [(1, false), (2, true)] {
-            let setup =
-                Setup::new(&of(epochs).pipeline(Pipeline::cifar_train())).unwrap_or_else(|error| panic!("{error}"));
+            let setup = Setup::new(&of(epochs).pipeline(Pipeline::cifar_train()), &Output::Pixels)
+                .unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(setup.dataset.is_resident(), stays, "{epochs} epochs");
         }
     }
@@ -321,7 +322,9 @@ mod tests {
     fn buffers_that_memory_has_no_room_for_are_refused() {
         let (_folder, dataset) = small();
         let options = LoaderBuilder::default().dataset(dataset).pipeline(Pipeline::imagenet_train());
-        let Err(error) = Setup::new(&options.batch_size(4096).buffers(4096)) else { panic!("2.5 TB are there") };
+        let Err(error) = Setup::new(&options.batch_size(4096).buffers(4096), &Output::Pixels) else {
+            panic!("2.5 TB are there")
+        };
         let message = error.to_string();
         assert!(message.contains("no room for 4096 buffers of 4096 samples"), "{message}");
         assert!(message.contains("MB are needed"), "{message}");

@@ -14,6 +14,7 @@ use ddlp_csd::log::Counters;
 use ddlp_csd::request::BatchRequest;
 use ddlp_driver::{Completion, DriverError, Ticket};
 use ddlp_nvme::Status;
+use memmap2::MmapMut;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -64,6 +65,8 @@ pub(crate) struct DriveProng {
     pub(super) flights: Vec<Flight>,
     /// Finished batches that wait for a buffer.
     pub(super) held: VecDeque<Held>,
+    /// Room for a batch of pixels that are read, where they are not what is delivered.
+    pub(super) pixels: Option<MmapMut>,
     /// Slots that the drive keeps for somebody else, and since when that is known.
     pub(super) foreign: Vec<(u32, Instant)>,
     /// Since when the drive has refused every slot.
@@ -111,6 +114,7 @@ impl DriveProng {
             slots: Arc::new(slots),
             flights: Vec::new(),
             held: VecDeque::new(),
+            pixels: None,
             foreign: Vec::new(),
             without_slots: None,
             tries: Tries::new(setup.prong as u64),

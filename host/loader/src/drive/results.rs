@@ -2,14 +2,16 @@
 
 use super::prong::DriveProng;
 use super::slots::SlotLease;
-use crate::batch::Pixels;
+use crate::batch::Rows;
 use crate::buffers::PooledBuffer;
 use crate::engine::{GivenUp, Place};
 use crate::schedule::BatchId;
 use ddlp_csd::BLOCK_BYTES;
-use ddlp_csd::slot::{SampleRecord, SlotError, Wanted};
+use ddlp_csd::slot::{Found, SampleRecord, SlotError, Wanted};
 use ddlp_dataset::Dataset;
 use ddlp_driver::DriverError;
+use memmap2::MmapMut;
+use std::io;
 
 /// A finished batch that lies in its slot.
 pub(super) struct Held {
@@ -26,6 +28,8 @@ enum ResultError {
     Slot(#[from] SlotError),
     #[error(transparent)]
     Driver(#[from] DriverError),
+    #[error("no memory for a batch: {0}")]
+    Memory(#[from] io::Error),
 }
 
 impl DriveProng {
@@ -45,29 +49,33 @@ impl DriveProng {
 
     /// Makes a batch that the drive finished ready, or keeps it until there is a buffer for it.
     pub(super) fn take_result(&mut self, held: Held) {
-        if self.slots.is_shared() { self.hand_over_shared(held) } else { self.held.push_back(held) }
+        let lies_right = self.slots.is_shared() && self.engine.task.output.is_pixels();
+        if lies_right { self.hand_over_shared(held) } else { self.held.push_back(held) }
     }
 
     /// Makes a result in shared memory ready in place.
     fn hand_over_shared(&mut self, held: Held) {
-        let slot = self.slots.bytes(held.slot).expect("shared slots lie in the mapping");
-        let checked = self.wanted(&held).check(slot).and_then(|found| {
-            check_labels(&*self.engine.task.dataset, &found.records)?;
-            let payload = slot.get(found.payload.clone()).ok_or(SlotError::Inconsistent("payload extent"))?;
-            found.check_payload(payload)?;
-            Ok(found)
-        });
-        match checked {
-            Ok(found) => {
+        match self.check_shared(&held) {
+            Ok((found, _)) => {
                 self.refused_in_a_row = 0;
                 let lease = SlotLease::new(self.slots.clone(), held.slot, found.payload);
-                self.engine.ready(self.prong, held.id, found.records, Pixels::Slot(lease));
+                self.engine.ready(self.prong, held.id, found.records, Rows::Slot(lease));
             }
             Err(error) => self.refuse(&held, "damaged", &error),
         }
     }
 
-    /// Reads finished batches out of their slots, as far as there are buffers for them.
+    /// What a slot in shared memory holds, and its rows.
+    fn check_shared(&self, held: &Held) -> Result<(Found, &[u8]), SlotError> {
+        let slot = self.slots.bytes(held.slot).expect("shared slots lie in the mapping");
+        let found = self.wanted(held).check(slot)?;
+        check_labels(&*self.engine.task.dataset, &found.records)?;
+        let payload = slot.get(found.payload.clone()).ok_or(SlotError::Inconsistent("payload extent"))?;
+        found.check_payload(payload)?;
+        Ok((found, payload))
+    }
+
+    /// Gets finished batches out of their slots, as far as there are buffers for them.
     pub(super) fn fetch_held(&mut self) -> Result<(), DriverError> {
         for _ in 0..self.held.len() {
             let held = self.held.pop_front().expect("counted above");
@@ -86,8 +94,8 @@ impl DriveProng {
                 Ok(records) => {
                     self.refused_in_a_row = 0;
                     self.slots.put(held.slot);
-                    let pixels = Pixels::Pooled(PooledBuffer::new(buffer, self.engine.pool.clone()));
-                    self.engine.ready(self.prong, held.id, records, pixels);
+                    let rows = Rows::Pooled(PooledBuffer::new(buffer, self.engine.pool.clone()));
+                    self.engine.ready(self.prong, held.id, records, rows);
                 }
                 Err(ResultError::Driver(error)) if error.ends_association() => {
                     self.engine.pool.put(buffer);
@@ -96,7 +104,11 @@ impl DriveProng {
                 }
                 Err(error) => {
                     self.engine.pool.put(buffer);
-                    let kind = if matches!(error, ResultError::Slot(_)) { "damaged" } else { "status" };
+                    let kind = match error {
+                        ResultError::Slot(_) => "damaged",
+                        ResultError::Driver(_) => "status",
+                        ResultError::Memory(_) => "memory",
+                    };
                     self.refuse(&held, kind, &error);
                 }
             }
@@ -104,7 +116,30 @@ impl DriveProng {
         Ok(())
     }
 
+    /// Gets a result's rows into a buffer, as they are delivered.
     fn read_result(&mut self, held: &Held, buffer: &mut [u8]) -> Result<Vec<SampleRecord>, ResultError> {
+        if self.slots.is_shared() {
+            let (found, pixels) = self.check_shared(held)?;
+            self.engine.task.write_rows(pixels, buffer);
+            return Ok(found.records);
+        }
+        if self.engine.task.output.is_pixels() {
+            return Ok(self.read_slot(held, buffer)?.records);
+        }
+        let mut pixels = match self.pixels.take() {
+            Some(pixels) => pixels,
+            None => MmapMut::map_anon(self.expected.slot_bytes)?,
+        };
+        let found = self.read_slot(held, &mut pixels);
+        if let Ok(found) = &found {
+            self.engine.task.write_rows(&pixels[..found.payload.len()], buffer);
+        }
+        self.pixels = Some(pixels);
+        Ok(found?.records)
+    }
+
+    /// Reads a slot's rows by the drive's association.
+    fn read_slot(&mut self, held: &Held, buffer: &mut [u8]) -> Result<Found, ResultError> {
         let wanted = self.wanted(held);
         let timeout = self.timeout;
         let link = self.link.as_mut().expect("served only with a link");
@@ -116,7 +151,7 @@ impl DriveProng {
         let target = buffer.get_mut(..bytes.next_multiple_of(BLOCK_BYTES)).expect("a buffer has room for a batch");
         link.read_slot(held.slot, found.payload.start, target, timeout)?;
         found.check_payload(&target[..bytes])?;
-        Ok(found.records)
+        Ok(found)
     }
 
     /// A result that is not what was asked for: the CPU prepares the batch.

@@ -7,13 +7,14 @@ use crate::order::EpochOrder;
 use crate::plan::PlanEpoch;
 use crate::report::CorruptReport;
 use crate::schedule::{BatchId, ProngId};
+use crate::value::Value;
 use ddlp_csd::slot::{Outcome, SampleRecord};
 use ddlp_pixels::CorruptReason;
 use std::sync::Arc;
 
 impl Engine {
     /// Takes the next batch out for the consumer, when it is ready.
-    pub fn deliver(&self, core: &mut Core, asked_s: f64) -> Option<Result<Batch, LoaderError>> {
+    pub fn deliver<V: Value>(&self, core: &mut Core, asked_s: f64) -> Option<Result<Batch<V>, LoaderError>> {
         let (id, prong) = core.schedule.deliverable()?;
         let ready = core.ready.remove(&id).expect("what the schedule calls ready is kept here");
         let met = core.schedule.meeting_point();
@@ -23,7 +24,7 @@ impl Engine {
         };
         core.schedule.deliver(id, prong);
         record_plan(&mut core.plan, id, prong);
-        let batch = Batch::new(id, prong, self.task.shape, ready.records, ready.pixels);
+        let batch = Batch::new(id, prong, self.task.shape, ready.records, ready.rows);
         core.recorder.delivered(prong, id, batch.len(), asked_s, met);
         self.work.notify_all();
         Some(Ok(batch))
@@ -31,7 +32,7 @@ impl Engine {
 
     /// Takes down what became of the samples of a delivered batch, and gets the next epoch's order ready. Without the lock:
     /// names are read from the dataset, and an order may be long.
-    pub fn delivered(&self, batch: &Batch) {
+    pub fn delivered<V: Value>(&self, batch: &Batch<V>) {
         let epoch = batch.epoch();
         let mut corrupt = Vec::new();
         for record in batch.records() {

@@ -1,0 +1,72 @@
+//! What the values of a batch are: pixels as they were prepared, or floats that the loader's threads make of them.
+
+use ddlp_pixels::{Normalize, Shape};
+use half::f16;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// A value of a batch: u8, f32 or f16.
+pub trait Value: sealed::Sealed + FromBytes + IntoBytes + Immutable + Copy {}
+
+impl Value for u8 {}
+impl Value for f32 {}
+impl Value for f16 {}
+
+/// A value that is no pixel: f32 or f16.
+pub trait Float: Value {}
+
+impl Float for f32 {}
+impl Float for f16 {}
+
+mod sealed {
+    pub trait Sealed {}
+
+    impl Sealed for u8 {}
+    impl Sealed for f32 {}
+    impl Sealed for half::f16 {}
+}
+
+/// What is made of prepared rows before they are delivered.
+#[derive(Clone, Debug)]
+pub(crate) enum Output {
+    /// Nothing: u8, N × H × W × C.
+    Pixels,
+    /// f32, N × C × H × W.
+    F32(Box<Normalize>),
+    /// f16, N × C × H × W.
+    F16(Box<Normalize>),
+}
+
+impl Output {
+    /// Bytes of a row.
+    pub fn row_bytes(&self, shape: Shape) -> usize {
+        let value = match self {
+            Self::Pixels => size_of::<u8>(),
+            Self::F32(_) => size_of::<f32>(),
+            Self::F16(_) => size_of::<f16>(),
+        };
+        shape.bytes() * value
+    }
+
+    /// True when rows are delivered as they were prepared.
+    pub fn is_pixels(&self) -> bool {
+        matches!(self, Self::Pixels)
+    }
+
+    /// Makes whole rows of whole rows of pixels. `out` begins where a value may.
+    pub fn write(&self, pixels: &[u8], shape: Shape, out: &mut [u8]) {
+        match self {
+            Self::Pixels => out.copy_from_slice(pixels),
+            Self::F32(normalize) => normalize.f32_nchw(pixels, shape, values_mut(out)),
+            Self::F16(normalize) => normalize.f16_nchw(pixels, shape, values_mut(out)),
+        }
+    }
+}
+
+/// Bytes of a batch as its values.
+pub(crate) fn values<V: Value>(bytes: &[u8]) -> &[V] {
+    <[V]>::ref_from_bytes(bytes).expect("rows are whole values, and buffers begin at a page")
+}
+
+fn values_mut<V: Value>(bytes: &mut [u8]) -> &mut [V] {
+    <[V]>::mut_from_bytes(bytes).expect("rows are whole values, and buffers begin at a page")
+}
