@@ -95,8 +95,9 @@ fn floats_that_the_loader_makes_are_those_of_its_pixels_on_every_prong() {
         }
     });
     assert_eq!(single.len(), SAMPLES as usize - 1);
-    let both = loader(&photos.pack()).strategy(Strategy::Ordered).drive(local(LocalResults::Read));
-    for (name, builder) in by_each_prong(&photos).into_iter().chain([("both", both)]) {
+    let both = |results| loader(&photos.pack()).strategy(Strategy::Ordered).drive(local(results)).buffers(2);
+    let of_both = [("both, shared slots", both(LocalResults::Shared)), ("both, read slots", both(LocalResults::Read))];
+    for (name, builder) in by_each_prong(&photos).into_iter().chain(of_both) {
         let build = || skipping(builder.clone());
         assert!(values(build().build_f32(normalize.clone()).expect("it builds")) == single, "f32, {name}");
         assert!(values(build().build_f16(normalize.clone()).expect("it builds")) == half, "f16, {name}");

@@ -237,8 +237,10 @@ impl LoaderBuilder {
         self.start(Output::Pixels)
     }
 
-    /// As [`build`](Self::build), but batches are normalised floats ([`Batch::values`](crate::Batch::values)): made by the threads
-    /// that prepare samples, a sample at a time while it is in the core's cache. Batch buffers are four times as large.
+    /// As [`build`](Self::build), but batches are normalised floats ([`Batch::values`](crate::Batch::values)): those of the CPU made by
+    /// the threads that prepare samples, a sample at a time while it is in the core's cache; those of a drive by the thread that fetches its
+    /// batches, whatever kind of slots it has. Batch buffers are four times as large, and a drive whose results are read takes memory for one
+    /// batch of pixels besides.
     ///
     /// # Errors
     ///

@@ -322,11 +322,13 @@ mod tests {
     fn buffers_that_memory_has_no_room_for_are_refused() {
         let (_folder, dataset) = small();
         let options = LoaderBuilder::default().dataset(dataset).pipeline(Pipeline::imagenet_train());
-        let Err(error) = Setup::new(&options.batch_size(4096).buffers(4096), &Output::Pixels) else {
-            panic!("2.5 TB are there")
-        };
-        let message = error.to_string();
-        assert!(message.contains("no room for 4096 buffers of 4096 samples"), "{message}");
-        assert!(message.contains("MB are needed"), "{message}");
+        let options = options.batch_size(4096).buffers(4096);
+        let floats = Output::F32(Box::new(ddlp_pixels::Normalize::imagenet()));
+        for (output, needed) in [(Output::Pixels, 4096 * 4096 * 150_528), (floats, 4096 * 4096 * 4 * 150_528)] {
+            let Err(error) = Setup::new(&options, &output) else { panic!("{needed} bytes are there") };
+            let message = error.to_string();
+            assert!(message.contains("no room for 4096 buffers of 4096 samples"), "{message}");
+            assert!(message.contains(&format!("{} MB are needed", u64::div_ceil(needed, 1_000_000))), "{message}");
+        }
     }
 }

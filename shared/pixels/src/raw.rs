@@ -1,5 +1,5 @@
 //! Images that lie uncompressed in a file: a rectangle costs the rows that it touches, read band by band into a buffer that stays in
-//! a core's cache. Rows are checked in groups, each by its CRC32C, so that what is read is checked and nothing else need be read.
+//! a core's cache, unless the file wants larger reads. Rows are checked in groups, each by its CRC32C, so that what is read is checked and nothing else need be read.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,5 @@
-//! Preparing a sample allocates nothing of an image's size, however it is stored, once a preparer has seen its like.
+//! Preparing a JPEG, however it is stored, or uncompressed pixels allocates nothing of an image's size, once a preparer has seen its like.
+//! Other formats are decoded whole by the crate `image`, which allocates.
 //!
 //! An allocator that counts stands in for the system's, for this test program alone. What libjpeg allocates itself is not seen. Large
 //! images, whose scratch is given back, are not meant.

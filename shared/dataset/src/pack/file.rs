@@ -123,6 +123,7 @@ mod tests {
             return;
         };
         file.direct.set(shorter).unwrap();
+        assert_eq!(file.at_once_bytes(), DIRECT_BYTES);
         assert_eq!(pixels(&file, 10).unwrap(), [6; 9]);
         assert_eq!(pixels(&file, 2 * BLOCK_BYTES).unwrap(), [5; 9]);
         assert!(pixels(&file, 3 * BLOCK_BYTES).is_err());

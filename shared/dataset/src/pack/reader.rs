@@ -21,7 +21,7 @@ pub const RESIDENT_RECORD_BYTES_MAX: u64 = 8 << 20;
 const ANNOUNCED_BYTES_MIN: u32 = 16 << 10;
 
 /// How many times as large as memory a pack is that is read past the page cache. Of a file that is c times as large as a cache that
-/// drops what was not used for longest, epochs in random order find 1 − (1 − 1/c)(1 − ln(1 − 1/c)) there: 15 % at 2, 67 % at 1.1.
+/// drops what was not used for longest, epochs in random order find 1 − (1 − 1/c)(1 − ln(1 − 1/c)) there: 15 % at 2, 69 % at 1.1.
 const PAST_CACHE_TIMES: u64 = 2;
 
 /// Samples that are looked at to find out whether a pack holds pixels.
