@@ -122,15 +122,23 @@ def warm(paths):
 
 
 def store_bandwidth(cores):
-    """Bytes per second that these cores together store to memory: each fills memory of its own, larger than caches."""
+    """Bytes per second that these cores together store to memory: each fills memory of its own, larger than caches. `Failed` where a
+    core may not be used or there is no memory."""
     rates, ready = [], threading.Barrier(len(cores))
 
     def fill(core):
-        # Of this thread alone.
-        os.sched_setaffinity(0, [core])
-        memory = ctypes.create_string_buffer(STORE_BYTES)
+        try:
+            # Of this thread alone.
+            os.sched_setaffinity(0, [core])
+            memory = ctypes.create_string_buffer(STORE_BYTES)
+        except (OSError, MemoryError):
+            ready.abort()
+            return
         ctypes.memset(memory, 1, STORE_BYTES)
-        ready.wait()
+        try:
+            ready.wait()
+        except threading.BrokenBarrierError:
+            return
         begun = time.monotonic()
         for _ in range(STORES):
             ctypes.memset(memory, 2, STORE_BYTES)
@@ -141,6 +149,8 @@ def store_bandwidth(cores):
         thread.start()
     for thread in threads:
         thread.join()
+    if len(rates) < len(cores):
+        raise Failed("what the cores store cannot be measured: a core or memory is missing")
     return sum(rates)
 
 

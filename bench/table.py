@@ -91,7 +91,8 @@ def stores(outcome):
     """How near our loader comes to what the cores can store, where it does little else: the f32 values of W3."""
     rates, lines = outcome["store_bytes_per_s"].get("W3", {}), []
     for row in outcome["works"].get("W3", []):
-        if row["is_ours"]:
+        # A round without a measurement has nothing to compare with.
+        if row["is_ours"] and len(rates[row["cores"]]) == len(row["runs"]):
             shares = [run["median"] * BYTES_STORED / rate for run, rate in zip(row["runs"], rates[row["cores"]])]
             lines.append(f"stores    {row['name']}, W3, {row['cores']} of the cores: {row['images_per_s'] * BYTES_STORED / 1e9:.1f} GB/s, "
                          f"{statistics.median(shares):.0%} of the {statistics.median(rates[row['cores']]) / 1e9:.1f} GB/s that memset stores")

@@ -146,6 +146,8 @@ class Runs(unittest.TestCase):
     def test_stores_have_a_bandwidth_and_leave_the_cores_of_this_process_alone(self):
         with mock.patch.object(measure, "STORE_BYTES", 1 << 20):
             self.assertGreater(measure.store_bandwidth(sorted(AVAILABLE)[:2]), 0)
+            with self.assertRaisesRegex(measure.Failed, "cannot be measured"):
+                measure.store_bandwidth([min(AVAILABLE), 1 << 14])
         self.assertEqual(os.sched_getaffinity(0), AVAILABLE)
 
     def test_threads_of_one_core_are_taken_last(self):

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 
 /// One batch: rows of values (pixels as u8, unless the loader was built for floats), their sample ids and labels.
 ///
-/// The values lie in a buffer of the loader's pool or in a result slot shared with a drive; both go back when the batch is
+/// The values lie in a buffer of the loader's pool or, pixels, in a result slot shared with a drive; both go back when the batch is
 /// dropped, so a consumer that keeps batches slows the loader down, and one that keeps all of them stops it.
 #[derive(Debug)]
 pub struct Batch<V = u8> {

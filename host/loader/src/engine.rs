@@ -103,8 +103,7 @@ impl Engine {
     pub fn new(task: Task, schedule: Schedule, recorder: Recorder, buffers: usize) -> Self {
         let work = Arc::new(Condvar::new());
         let orders = Orders::new(task.seed, task.cut);
-        let rows = usize::try_from(task.cut.batch).unwrap_or(usize::MAX);
-        let bytes = (rows.saturating_mul(task.row_bytes())).next_multiple_of(ddlp_csd::BLOCK_BYTES);
+        let bytes = (task.cut.rows().saturating_mul(task.row_bytes())).next_multiple_of(ddlp_csd::BLOCK_BYTES);
         Self {
             pool: Arc::new(BufferPool::new(buffers, bytes, work.clone())),
             task,

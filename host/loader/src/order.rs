@@ -43,6 +43,11 @@ impl Cut {
         }
     }
 
+    /// Most samples of a batch that one rank takes.
+    pub fn rows(&self) -> usize {
+        usize::try_from(self.batch.div_ceil(self.world)).unwrap_or(usize::MAX)
+    }
+
     /// Positions in the epoch's order that this rank takes of global batch `batch`; positions past the end wrap (padding).
     fn share(&self, batch: u64) -> std::ops::Range<u64> {
         let start = batch * self.batch;
@@ -152,6 +157,7 @@ mod tests {
                 let cut = Cut { samples, batch, last: LastBatch::Short, rank, world };
                 let order = EpochOrder::new(seed, 3, cut);
                 for index in 0..cut.batches() {
+                    prop_assert!(order.sample_ids(index as u32).len() <= cut.rows());
                     for id in order.sample_ids(index as u32) {
                         seen[id as usize] += 1;
                     }

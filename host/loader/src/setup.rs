@@ -82,7 +82,7 @@ impl Setup {
                 cut.batch
             )));
         }
-        let rows = options.batch_size.div_ceil(options.world as usize);
+        let rows = cut.rows();
         let layout = SlotLayout::new(rows, shape)
             .ok_or_else(|| LoaderError::Options(format!("a batch of {rows} samples of {shape:?} is too large")))?;
         let buffers = (options.buffers * rows * output.row_bytes(shape)) as u64;

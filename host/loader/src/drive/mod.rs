@@ -64,7 +64,7 @@ impl Default for LocalDrive {
 /// Where the results of a local drive lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LocalResults {
-    /// In memory that the loader makes and shares with the agent; batches are delivered out of it without a copy.
+    /// In memory that the loader makes and shares with the agent; batches of pixels are delivered out of it without a copy.
     Shared,
     /// In a file that is shared the same way, and removed afterwards if it was not there before. Host and drive map it: whoever
     /// cuts it short while the run goes on ends both by SIGBUS.

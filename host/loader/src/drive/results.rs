@@ -102,13 +102,16 @@ impl DriveProng {
                     self.held.push_back(held);
                     return Err(error);
                 }
+                Err(error @ ResultError::Memory(_)) => {
+                    // That is no fault of the drive's.
+                    self.engine.pool.put(buffer);
+                    self.slots.put(held.slot);
+                    let why = GivenUp::Failed { kind: "memory", what: error.to_string() };
+                    self.engine.give_up(self.prong, held.id, why);
+                }
                 Err(error) => {
                     self.engine.pool.put(buffer);
-                    let kind = match error {
-                        ResultError::Slot(_) => "damaged",
-                        ResultError::Driver(_) => "status",
-                        ResultError::Memory(_) => "memory",
-                    };
+                    let kind = if matches!(error, ResultError::Slot(_)) { "damaged" } else { "status" };
                     self.refuse(&held, kind, &error);
                 }
             }
