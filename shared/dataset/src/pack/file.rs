@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Linux leaves out what is beyond a device's readahead, which is this long unless somebody has set it.
 const READAHEAD_BYTES: u64 = 128 << 10;
@@ -25,12 +26,14 @@ pub struct PackFile {
     bytes: u64,
     /// The same file, where pixels are read past the page cache.
     direct: OnceLock<Direct>,
+    /// It failed where the page cache's way did not, and is not tried again.
+    has_direct_failed: AtomicBool,
 }
 
 impl PackFile {
     pub(super) fn new(file: File, path: PathBuf, bytes: u64) -> Self {
         assert!(bytes.is_multiple_of(BLOCK_BYTES), "a pack consists of whole blocks");
-        Self { file, path, bytes, direct: OnceLock::new() }
+        Self { file, path, bytes, direct: OnceLock::new(), has_direct_failed: AtomicBool::new(false) }
     }
 
     /// Length of the file, a multiple of [`BLOCK_BYTES`].
@@ -72,6 +75,10 @@ impl PackFile {
         }
     }
 
+    fn direct(&self) -> Option<&Direct> {
+        self.direct.get().filter(|_| !self.has_direct_failed.load(Ordering::Relaxed))
+    }
+
     pub(super) fn file(&self) -> &File {
         &self.file
     }
@@ -80,16 +87,22 @@ impl PackFile {
 /// How pixels are read.
 impl ReadAt for PackFile {
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        match self.direct.get() {
-            // Longer reads, of very wide rows, would take as much memory again for blocks. Whatever stands in the way, what the page
-            // cache's way says counts.
-            Some(direct) if out.len() as u64 <= DIRECT_BYTES && direct.read_at(offset, out).is_ok() => Ok(()),
-            _ => self.file.read_exact_at(out, offset),
+        // Longer reads, of very wide rows, would take as much memory again for blocks.
+        let direct = self.direct().filter(|_| out.len() as u64 <= DIRECT_BYTES);
+        let has_failed = match direct.map(|direct| direct.read_at(offset, out)) {
+            Some(Ok(())) => return Ok(()),
+            failed => failed.is_some(),
+        };
+        // Whatever stood in the way, what the page cache's way says counts.
+        self.file.read_exact_at(out, offset)?;
+        if has_failed {
+            self.has_direct_failed.store(true, Ordering::Relaxed);
         }
+        Ok(())
     }
 
     fn at_once_bytes(&self) -> u64 {
-        if self.direct.get().is_some() { DIRECT_BYTES } else { CACHED_BYTES }
+        if self.direct().is_some() { DIRECT_BYTES } else { CACHED_BYTES }
     }
 }
 
@@ -126,8 +139,10 @@ mod tests {
         file.direct.set(shorter).unwrap();
         assert_eq!(file.at_once_bytes(), DIRECT_BYTES);
         assert_eq!(pixels(&file, 10).unwrap(), [6; 9]);
-        assert_eq!(pixels(&file, 2 * BLOCK_BYTES).unwrap(), [5; 9]);
         assert!(pixels(&file, 3 * BLOCK_BYTES).is_err());
+        assert_eq!(pixels(&file, 10).unwrap(), [6; 9], "neither way has what is not there");
+        assert_eq!(pixels(&file, 2 * BLOCK_BYTES).unwrap(), [5; 9]);
+        assert_eq!((pixels(&file, 10).unwrap(), file.at_once_bytes()), ([5; 9], CACHED_BYTES), "not tried again");
     }
 
     #[test]
