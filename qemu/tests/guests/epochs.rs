@@ -162,6 +162,15 @@ fn blocks_of_a_drive_that_is_away_fail(host: &Guest) -> Result<()> {
     Ok(())
 }
 
+/// A drive that was away prepares batches. Whether it is given one in what is left of a run is a matter of speed: a CPU that is through
+/// an epoch before the drive is through a batch leaves it none.
+fn it_works_again(pair: &Pair, address: &str) -> Result<()> {
+    let figures = run_in(pair.host.guest(), "ddlp", &two_ended(address, "csd", 1))?;
+    assert_eq!(figures.digest(), pair.digest(1)?);
+    assert!(figures.drive_batches() > 0, "it prepares batches: {:?}", figures.faults());
+    Ok(())
+}
+
 /// The drive loses its power in the middle of a run and comes back: each batch is delivered once, and it works again.
 fn a_drive_without_power_is_survived(pair: &mut Pair, address: &str) -> Result<()> {
     let mut run = Underway::start(pair.host.guest(), address, 90)?;
@@ -174,9 +183,9 @@ fn a_drive_without_power_is_survived(pair: &mut Pair, address: &str) -> Result<(
     let epochs = run.epochs;
     let figures = run.finish()?;
     assert_nothing_is_stuck(pair.host.guest())?;
-    drop(agent);
     assert_eq!(figures.digest(), pair.digest(epochs)?);
-    assert!(figures.drive_batches_since_rejoined() > 0, "it works again: {:?}", figures.faults());
+    it_works_again(pair, address)?;
+    drop(agent);
     Ok(())
 }
 
@@ -210,8 +219,7 @@ fn a_cut_network_is_survived(pair: &Pair, address: &str) -> Result<()> {
     let figures = run.finish()?;
     assert_nothing_is_stuck(host)?;
     assert_eq!(figures.digest(), pair.digest(epochs)?);
-    assert!(figures.drive_batches_since_rejoined() > 0, "it works again: {:?}", figures.faults());
-    Ok(())
+    it_works_again(pair, address)
 }
 
 /// The user-space driver: all strategies, and Ctrl-C while the network is cut. What else may happen to it needs no guest.

@@ -96,18 +96,6 @@ impl Figures {
         all - self.drive_batches()
     }
 
-    /// Batches delivered that a drive began after it had come back for the last time.
-    pub fn drive_batches_since_rejoined(&self) -> usize {
-        let faults = self.0["faults"].as_array().expect("faults");
-        let rejoined =
-            faults.iter().filter(|fault| fault["kind"] == "rejoined").filter_map(|fault| fault["at_s"].as_f64());
-        let Some(since) = rejoined.reduce(f64::max) else { return 0 };
-        let prongs = self.0["prongs"].as_array().expect("prongs");
-        let by_drive = |span: &&Value| prongs[span["prong"].as_u64().expect("a number") as usize]["name"] != "cpu";
-        let after = |span: &&Value| span["start_s"].as_f64().is_some_and(|start| start > since) && span["used"] == true;
-        self.0["timeline"]["spans"].as_array().expect("spans").iter().filter(by_drive).filter(after).count()
-    }
-
     /// Batches of an epoch in the order of their delivery.
     pub fn delivered(&self, epoch: u64) -> Vec<u64> {
         let deliveries = self.0["timeline"]["deliveries"].as_array().expect("deliveries");
