@@ -35,18 +35,6 @@ fn the_dataset_is_told_once_how_much_memory_there_is() {
 }
 
 #[test]
-fn samples_of_a_request_are_announced_once() {
-    let (agent, dataset) = start();
-    let mut association = Association::new(agent.at(), 1, Digests::NONE);
-    association.load(0, &program(CorruptPolicy::Fail).to_bytes().unwrap(), 4096);
-    let mut queue = association.open_queue(1, 32, false);
-    let (entry, data) = execute(&request(1, 0, (500..1200).collect()), 0);
-    queue.ok(entry, &data);
-    let announced = dataset.announced.lock().unwrap();
-    assert_eq!(*announced, (500..1200).map(|id| id % 1000).collect::<Vec<u64>>(), "the dataset has 1000 samples");
-}
-
-#[test]
 fn an_execute_larger_than_a_capsule_comes_by_r2t() {
     let (agent, dataset) = start();
     for digests in [Digests::NONE, BOTH] {

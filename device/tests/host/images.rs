@@ -80,8 +80,6 @@ pub struct Gated {
     classes: Vec<String>,
     /// How often it was told how much memory there is.
     pub told_of_memory: AtomicU32,
-    /// What was announced, in that order.
-    pub announced: Mutex<Vec<u64>>,
 }
 
 #[derive(Default)]
@@ -99,7 +97,6 @@ impl Default for Gated {
             changed: Condvar::new(),
             classes: vec!["only".into()],
             told_of_memory: AtomicU32::new(0),
-            announced: Mutex::default(),
         }
     }
 }
@@ -165,10 +162,6 @@ impl Dataset for Gated {
         buf.clear();
         buf.resize(3072, index as u8);
         Ok(Source::Planar { width: 32, height: 32, bytes: buf })
-    }
-
-    fn announce(&self, indices: &[u64]) {
-        self.announced.lock().unwrap().extend(indices);
     }
 
     fn fit_memory(&self, available_bytes: u64) -> io::Result<bool> {
