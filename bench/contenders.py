@@ -16,7 +16,7 @@ WORKS = {
 }
 PIPELINES = {"W1": "imagenet-train", "W2": "imagenet-val", "W3": "cifar-train"}
 BATCHES = {"W1": 64, "W2": 64, "W3": 512}
-REPETITIONS = {"W1": 1, "W2": 1, "W3": 5}
+REPETITIONS = {"W1": 1, "W2": 1, "W3": 15}
 
 # Peer: its environment, its script, and the options of each variant, by work.
 PEERS = {
@@ -69,7 +69,15 @@ class Contender:
     command: list
     environment: dict
     reads: list
+    # Where a peer keeps what it converts.
+    converts_to: pathlib.Path | None = None
     is_ours: bool = False
+
+    def files(self):
+        """What a run reads: images that have been converted in place of the source, and arrays in any case."""
+        if self.converts_to is None or not any(path.is_file() for path in self.converts_to.rglob("*")):
+            return self.reads
+        return [self.converts_to] if self.work != "W3" else [self.converts_to, *self.reads]
 
 
 def ours(work, program, dataset, images, cores):
@@ -85,13 +93,15 @@ def theirs(work, peer, scripts, environments, data, images, cores):
     environment, script, variants = PEERS[peer]
     rows = []
     for options in variants.get(work, []):
-        command = [environments / environment / "bin/python", scripts / f"bench_{script}.py", "--workload", work,
+        command = [environments / environment / "bin/python", script_of(script, scripts), "--workload", work,
                    "--images", images, "--batch", BATCHES[work], "--workers", cores,
                    "--warmup", 1, "--reps", REPETITIONS[work], *options]
         name = " ".join([peer, *(word for word in options if not word.startswith("--"))])
-        variables = {**data, "OMP_NUM_THREADS": str(cores), "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
-        rows.append(Contender(name, work, cores, [str(word) for word in command], variables,
-                              [pathlib.Path(path) for path in data.values()]))
+        # A folder of its own, so that it is known what its runs read.
+        converted = data.converted / name.replace(" ", "-")
+        variables = {"PEERS_HOME": str(converted), data.variable: str(data.source), "OMP_NUM_THREADS": str(cores),
+                     "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
+        rows.append(Contender(name, work, cores, [str(word) for word in command], variables, [data.source], converted))
     return rows
 
 
@@ -118,4 +128,9 @@ def install(environment, environments):
 def scripts_in(folder):
     """The folder of the peers' scripts, or None where there is none."""
     folder = pathlib.Path(folder)
-    return folder.resolve() if (folder / "common.py").is_file() else None
+    return folder.resolve() if any(folder.glob("bench_*.py")) else None
+
+
+def script_of(name, scripts):
+    """The script that measures a peer."""
+    return scripts / f"bench_{name}.py"

@@ -2,29 +2,52 @@
 import array
 import glob
 import hashlib
+import json
 import os
 import pathlib
 import random
+import shutil
 import subprocess
 import zipfile
+from dataclasses import dataclass
+
+from command_line import say
 
 CIFAR_RECORD = 1 + 3 * 32 * 32
 CIFAR_RECORDS = 50_000
+# Damaged files that are named one by one.
+NAMED_MAX = 10
+# What `short` gives, as a pattern of names.
+DIGEST = "[0-9a-f]" * 8
+
+
+@dataclass
+class ForPeers:
+    """A source of the peers: the variable that tells their scripts where it is, and a folder for what they convert."""
+    variable: str
+    source: pathlib.Path
+    converted: pathlib.Path
 
 
 class Datasets:
-    """Everything made lies in `home`; what is made of a folder is made again when the folder's files change."""
+    """Everything made lies in `home`; what is made of a folder is made again when the folder's files change, and what `ddlp` makes when
+    the program changes."""
 
     def __init__(self, home, ddlp):
         self.home, self.ddlp = home, ddlp
+        self.program = short(pathlib.Path(ddlp).read_bytes())
         home.mkdir(parents=True, exist_ok=True)
 
     def photographs(self, folder, images):
         """The folder with photographs; without one, `images` of them are made."""
         if folder is not None:
             return pathlib.Path(folder).resolve()
-        made = self.home / f"photos-{images}"
+        made = self.home / f"photos-{images}-{self.program}"
         if not made.exists():
+            # With what was made of them.
+            for pattern in (f"photos-{images}-{DIGEST}", f"photos-{images}-{DIGEST}-*", f"peers-photos-{images}-{DIGEST}-*"):
+                self.remove(pattern)
+            say(f"making {images} photographs")
             run([self.ddlp, "sample-data", made, "--images", images, "--quiet"])
         return made
 
@@ -38,6 +61,7 @@ class Datasets:
             path = made / f"data_batch_{number}.bin"
             if path.exists():
                 continue
+            say(f"making noise in CIFAR's form: {path.name}")
             made.mkdir(exist_ok=True)
             records = (bytes([record % 10]) + noise.randbytes(CIFAR_RECORD - 1) for record in range(CIFAR_RECORDS // 5))
             write(path, b"".join(records))
@@ -45,21 +69,42 @@ class Datasets:
 
     def pack(self, source, name="pack", options=()):
         """A pack of the source, made with these options of `ddlp pack`; `name` tells it from others."""
-        path = self.home / f"{source.name}-{state(source)}-{name}.ddlp"
+        before, behind = f"{source.name}-{state(source)}-", f"-{name}.ddlp"
+        path = self.home / (before + short(f"{self.program} {options}".encode()) + behind)
         if not path.exists():
+            self.remove(glob.escape(before) + DIGEST + glob.escape(behind))
+            say(f"packing {source}: {name}")
             run([self.ddlp, "pack", source, path, *options])
         return path
 
+    def check(self, pack, source):
+        """Ends where the pack has samples that no loader could decode."""
+        said = run([self.ddlp, "inspect", pack, "--json", "--all"])
+        rejected = [sample for sample in json.loads(said)["pack"]["listed"] if sample["verdict"].startswith("rejected")]
+        if rejected:
+            named = "\n".join(f"  {sample['name']}: {sample['verdict'].removeprefix('rejected: ')}" for sample in rejected[:NAMED_MAX])
+            more = f"\n  and {len(rejected) - NAMED_MAX} more" if len(rejected) > NAMED_MAX else ""
+            raise SystemExit(f"error: {source}: ddlp pack rejects {len(rejected)} of its files: remove them\n{named}{more}")
+
+    def remove(self, pattern):
+        """Removes what another program has made."""
+        for path in self.home.glob(pattern):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
     def for_peers(self, source, is_cifar):
-        """Variables that tell the peers' scripts where the data is, and where to keep what they make of it."""
+        """What the peers read, and where they keep what they make of it."""
         home = self.home / f"peers-{source.name}-{state(source)}"
         home.mkdir(exist_ok=True)
         if not is_cifar:
-            return {"PEERS_HOME": str(home), "PEERS_JPEG": str(source)}
+            return ForPeers("PEERS_JPEG", source, home)
         arrays = home / "cifar10_train.npz"
         if not arrays.exists():
+            say(f"making arrays of {source}")
             write_arrays(arrays, batches_of(source))
-        return {"PEERS_HOME": str(home), "PEERS_CIFAR": str(arrays)}
+        return ForPeers("PEERS_CIFAR", arrays, home)
 
 
 def jpegs(folder):
@@ -74,12 +119,21 @@ def batches_of(folder):
 
 
 def state(folder):
-    """A short digest of names, sizes and times of the files below a folder."""
+    """A short digest of names, sizes and times of the files below a folder. A link to nothing has a name alone."""
     digest = hashlib.sha256()
     for path in sorted(pathlib.Path(folder).rglob("*")):
-        at = path.stat()
-        digest.update(f"{path.relative_to(folder)} {at.st_size} {at.st_mtime_ns}\n".encode(errors="surrogateescape"))
+        try:
+            at = path.stat()
+            described = f"{at.st_size} {at.st_mtime_ns}"
+        except OSError:
+            described = "unreadable"
+        digest.update(f"{path.relative_to(folder)} {described}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()[:8]
+
+
+def short(content):
+    """A short digest of some bytes."""
+    return hashlib.sha256(content).hexdigest()[:8]
 
 
 def write_arrays(path, batches):
@@ -116,8 +170,9 @@ def write(path, content):
 
 
 def run(command):
-    """A command whose output is of no interest unless it fails."""
-    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                          stderr=subprocess.PIPE, text=True, check=False)
+    """What a command prints; its complaint is ours when it fails."""
+    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, errors="replace", check=False)
     if done.returncode != 0:
         raise SystemExit(f"error: {' '.join(map(str, command))} failed: {done.stderr.strip()}")
+    return done.stdout

@@ -29,7 +29,7 @@ class Failed(Exception):
 
 
 def run(contender, cores):
-    """Runs it once. Its own figures, and with them `rss_mb`, `anonymous_mb` and `other_cores`."""
+    """Runs it once. Its own figures, and with them `rss_mb` and `anonymous_mb`, which are None of a short run, and `other_cores`."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         before, begun = machine_busy_s(), time.monotonic()
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -59,7 +59,11 @@ def run(contender, cores):
         figures = last_figures(out.read().decode(errors="replace"))
         if figures is None:
             raise Failed(f"ended with status {status}: {complaint(err.read().decode(errors='replace'))}")
-    figures["rss_mb"], figures["anonymous_mb"] = memory.rss / 1e6, memory.anonymous / 1e6
+    for name in ("median", "per_cpu_s"):
+        if not isinstance(figures.get(name), (int, float)):
+            raise Failed(f"its last line of JSON has no number '{name}'")
+    # A run that was over before anybody looked has no figures of its memory.
+    figures["rss_mb"], figures["anonymous_mb"] = (value / 1e6 if value else None for value in (memory.rss, memory.anonymous))
     figures["other_cores"] = max(0.0, machine_busy_s() - before - own_s) / wall_s
     return figures
 

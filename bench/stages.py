@@ -3,9 +3,9 @@
 # Stage: what the names of its functions begin with, or have in them. The first stage that matches has it.
 STAGES = {
     "entropy codes": ("jpeg::baseline::scan", "jpeg::baseline::bits", "jpeg::baseline::huffman", "jpeg::baseline::rice",
-                      "jpeg::baseline::checkpoints", "decode_mcu", "jpeg_fill_bit_buffer", "jpeg_make_d_derived_tbl",
-                      "consume_data"),
-    "inverse transform": ("jpeg::baseline::idct", "jpeg::baseline::block", "jpeg_idct", "jsimd_idct", "decompress_"),
+                      "jpeg::baseline::checkpoints", "jpeg::baseline::block", "decode_mcu", "jpeg_fill_bit_buffer",
+                      "jpeg_make_d_derived_tbl", "consume_data"),
+    "inverse transform": ("jpeg::baseline::idct", "jpeg_idct", "jsimd_idct", "decompress_"),
     "upsampling and colour": ("jpeg::", "jsimd_", "_upsample", "ycc_"),
     "resizing": ("ddlp_pixels::resize",),
     "cutting": ("ddlp_pixels::planar",),
@@ -16,6 +16,8 @@ STAGES = {
                      "zap_", "free_unref", "charge"),
 }
 OTHER = "the rest"
+# What a user's samples do not show.
+HIDDEN = "system, not visible"
 # What perf counts.
 COUNTERS = {
     "page-faults": "page faults",
@@ -24,6 +26,8 @@ COUNTERS = {
     "syscalls:sys_enter_futex": "futex calls",
     "syscalls:sys_enter_pread64": "reads",
 }
+# Of these, what happens in the kernel, so that a user's count is always zero.
+IN_KERNEL = ("context-switches", "cpu-migrations")
 
 
 def stage_of(symbol):
@@ -34,43 +38,62 @@ def stage_of(symbol):
     return OTHER
 
 
-def shares(report):
-    """Each stage's share of the time, of perf's lines `period|[.] symbol|…`; largest first, the rest last."""
-    periods = {}
+def shares(report, user_part):
+    """Each stage's share of the time, of perf's lines `period|[.] symbol|…`; largest first, the rest last. Where perf saw the user's
+    part of the time alone, as its head says, the other part is a stage of its own."""
+    periods, is_whole = {}, True
     for line in report.splitlines():
         fields = [field.strip() for field in line.split("|")]
-        if line.startswith("#") or len(fields) < 2 or not fields[0].isdigit():
-            continue
-        stage = stage_of(fields[1])
-        periods[stage] = periods.get(stage, 0) + int(fields[0])
+        if line.startswith("#"):
+            is_whole = is_whole and "of event 'cpu-clock:u'" not in line
+        elif len(fields) > 1 and fields[0].isdigit():
+            stage = stage_of(fields[1])
+            periods[stage] = periods.get(stage, 0) + int(fields[0])
+    seen = 1 if is_whole else user_part
     total = sum(periods.values())
-    found = {stage: period / total for stage, period in periods.items()}
-    return dict(sorted(found.items(), key=lambda pair: (pair[0] == OTHER, -pair[1])))
+    found = {stage: period / total * seen for stage, period in periods.items()}
+    if not is_whole:
+        found[HIDDEN] = 1 - seen
+    return dict(sorted(found.items(), key=lambda pair: (pair[0] in (OTHER, HIDDEN), -pair[1])))
 
 
 def table(found, cpu_us):
-    """Lines: stage, share, and microseconds of the CPU time that an image took."""
+    """Lines: stage, share, and microseconds of the CPU time that an image took; and what that is of."""
+    # An image of CIFAR takes a microsecond or two.
+    digits = 1 if cpu_us >= 100 else 3
     lines = [f"{'stage':<22}  share  µs/image"]
-    lines += [f"{stage:<22}  {share:>5.1%}  {share * cpu_us:>8.1f}" for stage, share in found.items()]
-    return [*lines, f"{'all':<22}         {cpu_us:>8.1f}"]
+    lines += [f"{stage:<22}  {share:>5.1%}  {share * cpu_us:>8.{digits}f}" for stage, share in found.items()]
+    lines += [f"{'all':<22}         {cpu_us:>8.{digits}f}",
+              "All: CPU time of the timed epochs. Shares: of the whole run, opening and the untimed epoch included."]
+    if HIDDEN in found:
+        lines.append("perf shows the system's part (reading, fresh memory) to root alone; its size is that of the run's times, perf's included.")
+    return lines
 
 
 def counters(text):
-    """Counts by event, of perf stat's lines `count|unit|event|…`; None where the machine has no such counter."""
+    """Counts by event, of perf stat's lines `count|unit|event|…`; None where the machine has no such counter, or shows it to root
+    alone."""
     found = {}
     for line in text.splitlines():
         fields = line.split("|")
         if len(fields) > 2 and not line.startswith("#"):
-            found[fields[2].removesuffix(":u")] = int(fields[0]) if fields[0].isdigit() else None
+            event = fields[2].removesuffix(":u")
+            is_seen = fields[0].isdigit() and not (event in IN_KERNEL and event != fields[2])
+            found[event] = int(fields[0]) if is_seen else None
     return found
 
 
 def per_image(counts, images):
     """Lines: what `images` images more cost, from a short and a long run; start and end of the program fall out."""
     short, long = counts
-    lines = ["for 1000 images"]
+    lines, hidden = ["for 1000 images"], []
     for event, name in COUNTERS.items():
-        known = short.get(event) is not None and long.get(event) is not None
-        lines.append(f"  {name:<20}  {(long[event] - short[event]) * 1000 / images:>8.1f}" if known
-                     else f"  {name:<20}  not visible")
+        if short.get(event) is None or long.get(event) is None:
+            hidden.append(name)
+            continue
+        more = long[event] - short[event]
+        # What has nothing to do with images can be less in the longer run.
+        lines.append(f"  {name:<20}  {more * 1000 / images:>8.1f}" if more >= 0 else f"  {name:<20}  below noise")
+    if hidden:
+        lines.append(f"not visible: {', '.join(hidden)} (perf shows them to root alone, on machines that count them)")
     return lines

@@ -24,8 +24,8 @@ def figures(rows):
         rates = [run["median"] for run in row["runs"]]
         row["images_per_s"], row["spread"] = statistics.median(rates), spread(rates)
         row["images_per_cpu_s"] = statistics.median(run["per_cpu_s"] for run in row["runs"])
-        row["peak_rss_mb"] = max(run["rss_mb"] for run in row["runs"])
-        row["peak_anonymous_mb"] = max(run["anonymous_mb"] for run in row["runs"])
+        for name in ("rss_mb", "anonymous_mb"):
+            row[f"peak_{name}"] = max((run[name] for run in row["runs"] if run[name] is not None), default=None)
         row["other_cores"] = statistics.median(run["other_cores"] for run in row["runs"])
         ours = [other for other in rows if other["is_ours"] and other["cores"] == row["cores"]]
         row["ratios"] = {our["name"]: ratio(our, row) for our in ours}
@@ -39,7 +39,9 @@ def ratio(one, other):
 
 
 def figure(value):
-    """Three digits where there are more before the point: 98.7, 412, 1230, 130000."""
+    """Three digits where there are more before the point: 98.7, 412, 1230, 130000. A dash where it is not known."""
+    if value is None:
+        return "–"
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
 
 
@@ -89,7 +91,7 @@ def remarks(outcome):
 
 def stores(outcome):
     """How near our loader comes to what the cores can store, where it does little else: the f32 values of W3."""
-    rates, lines = outcome["store_bytes_per_s"].get("W3", {}), []
+    rates, lines = outcome["store_bytes_per_s"], []
     for row in outcome["works"].get("W3", []):
         # A round without a measurement has nothing to compare with.
         if row["is_ours"] and len(rates[row["cores"]]) == len(row["runs"]):

@@ -1,9 +1,12 @@
-"""Tests of bench/side-by-side: python3 bench/tests.py"""
+"""Tests of bench/side-by-side and bench/profile: python3 bench/tests.py"""
 import array
 import importlib.util
 import io
+import json
 import os
 import pathlib
+import signal
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -19,6 +22,47 @@ import stages  # noqa: E402
 import table  # noqa: E402
 
 AVAILABLE = os.sched_getaffinity(0)
+HERE = pathlib.Path(__file__).resolve().parent
+# What bench/profile gets of perf where it is not root: no tracepoints, and nothing of the kernel.
+PERF_OF_A_USER = """#!/bin/sh
+case "$1" in
+report) echo "# Samples: 4 of event 'cpu-clock:u'"; echo '30|[.] ddlp_pixels::resize::columns'; echo '10|[.] main';;
+record) while [ "$1" != taskset ]; do shift; done; exec "$@";;
+stat)
+  case "$*" in *:sys_enter_*) echo 'no permissions' >&2; exit 129;; *taskset*) ;; *) exit 0;; esac
+  while [ "$1" != --output ]; do shift; done
+  out=$2; shift 2
+  printf '%s||page-faults:u|1|100\\n0||context-switches:u|1|100\\n' "$(cat "$COUNTS")" >"$out"
+  echo 90 >"$COUNTS"
+  exec "$@";;
+esac
+"""
+LOADER = """#!/bin/sh
+[ -z "$SIGNALLED" ] || { kill -INT "$PPID"; exec sleep 60; }
+echo '{"n": 10, "per_cpu_s": 1000, "median": 1000}'
+"""
+CARGO = """#!/bin/sh
+[ "$1" != metadata ] || echo '{"target_directory": "'"$TARGET"'"}'
+"""
+
+
+def program(path, text):
+    """A script that can be started."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def start(name, folder, *words, **environment):
+    """One of the two programs, on stand-ins of perf, cargo and our loader that lie in `folder`."""
+    program(folder / "bin/perf", PERF_OF_A_USER)
+    program(folder / "bin/cargo", CARGO)
+    program(folder / "release/examples/epochs_f32", LOADER)
+    (folder / "counts").write_text("100")
+    path = f"{folder / 'bin'}:{os.environ['PATH']}"
+    return subprocess.run([sys.executable, HERE / name, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          check=False, timeout=60, env={**os.environ, "PATH": path, "TARGET": str(folder),
+                                                        "COUNTS": str(folder / "counts"), **environment})
 
 
 def contender(code):
@@ -57,7 +101,7 @@ class Figures(unittest.TestCase):
     def test_stores_are_those_of_the_same_round_and_cores(self):
         rows = table.figures([self.row("ddlp", [1000, 500, 700], is_ours=True, cores=2), self.row("peer", [1, 1, 1], cores=2)])
         of_round = [rate * table.BYTES_STORED for rate in (2000, 1000, 7000)]
-        lines = table.stores({"works": {"W3": rows}, "store_bytes_per_s": {"W3": {1: [1] * 3, 2: of_round}}})
+        lines = table.stores({"works": {"W3": rows}, "store_bytes_per_s": {1: [1] * 3, 2: of_round}})
         self.assertEqual(len(lines), 1)
         self.assertIn("ddlp, W3, 2 of the cores", lines[0])
         self.assertIn(" 50% ", lines[0])
@@ -66,6 +110,14 @@ class Figures(unittest.TestCase):
         rows = table.figures([self.row("ddlp", [130000.4], is_ours=True)])
         lines = table.table("W3", "what", rows, 1)
         self.assertEqual(lines[2].split()[:4], ["ddlp", "130000", "–", "1.00"])
+
+    def test_memory_that_nobody_looked_at_is_no_zero(self):
+        row = self.row("ddlp", [130, 120], is_ours=True)
+        row["runs"][0]["rss_mb"] = None
+        self.assertEqual(table.figures([row])[0]["peak_rss_mb"], 120)
+        row["runs"][1]["rss_mb"] = None
+        lines = table.table("W3", "what", table.figures([row]), 1)
+        self.assertEqual(lines[2].split()[-2:], ["–", "1.0"])
 
     def test_other_work_is_a_warning(self):
         rows = table.figures([self.row("ddlp", [1.0], is_ours=True)])
@@ -78,20 +130,58 @@ class Profiles(unittest.TestCase):
     """What bench/profile makes of perf's output."""
 
     def test_functions_have_stages(self):
-        report = ("# Total Lost Samples: 0\n#\n\n60|[.] ddlp_pixels::jpeg::baseline::scan::Scan::run_bmi2|-      -\n"
+        report = ("# Total Lost Samples: 0\n#\n\n20|[.] ddlp_pixels::jpeg::baseline::scan::Scan::run_bmi2|-      -\n"
+                  "40|[.] ddlp_pixels::jpeg::baseline::block::one|-\n"
                   "15|[.] ddlp_pixels::jpeg::baseline::idct::x86::transform_avx2|-\n5|[.] jsimd_idct_islow_avx2|-\n"
                   "12|[k] _copy_to_iter|-\n8|[.] main|-\n")
-        found = stages.shares(report)
+        found = stages.shares(report, 0.5)
         self.assertEqual(found, {"entropy codes": 0.6, "inverse transform": 0.2, "reading": 0.12, "the rest": 0.08})
         self.assertEqual(list(found)[-1], "the rest")
         self.assertEqual(stages.table(found, 500)[1].split(), ["entropy", "codes", "60.0%", "300.0"])
+        self.assertEqual(stages.table(found, 1.6)[2].split(), ["inverse", "transform", "20.0%", "0.320"])
 
     def test_counters_are_those_of_the_images_more(self):
-        short = stages.counters("# started on …\n\n110||page-faults|1|100.00||\n<not supported>||syscalls:sys_enter_futex|0|100.00||\n")
-        long = stages.counters("510||page-faults:u|1|100.00||\n7||syscalls:sys_enter_futex|1|100.00||\n")
+        short = stages.counters("# started on …\n\n110||page-faults|1|100.00||\n<not supported>||syscalls:sys_enter_futex|0|100.00||\n"
+                                "80||cpu-migrations|1|100.00||\n0||context-switches:u|1|100.00||\n")
+        long = stages.counters("510||page-faults:u|1|100.00||\n7||syscalls:sys_enter_futex|1|100.00||\n2||cpu-migrations|1|100.00||\n"
+                               "0||context-switches:u|1|100.00||\n")
         lines = stages.per_image((short, long), 2000)
-        self.assertEqual(lines[1].split(), ["page", "faults", "200.0"])
-        self.assertEqual([line.split()[-2:] for line in lines if "futex" in line], [["not", "visible"]])
+        self.assertEqual([line.split() for line in lines[1:3]], [["page", "faults", "200.0"], ["migrations", "below", "noise"]])
+        self.assertTrue(lines[3].startswith("not visible: context switches, futex calls, reads ("), lines[3])
+
+    def test_what_perf_gives_to_root_alone_is_missing_and_nothing_else(self):
+        with tempfile.TemporaryDirectory() as name:
+            done = start("profile", pathlib.Path(name), "photos")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        resizing, hidden = ([float(word.rstrip("%")) for word in line.split()[-2:]] for line in lines
+                            if line.startswith(("resizing", stages.HIDDEN)))
+        # Three quarters of what perf saw, at 1000 µs an image.
+        self.assertAlmostEqual(resizing[0], 0.75 * (100 - hidden[0]), delta=0.2)
+        self.assertAlmostEqual(resizing[1], 10 * resizing[0], delta=1)
+        self.assertIn("  page faults           below noise", lines)
+        self.assertTrue(lines[-1].startswith("not visible: context switches, migrations, futex calls, reads ("), lines[-1])
+        self.assertEqual([line[:10] for line in done.stderr.splitlines()], ["run 1 of 3", "run 2 of 3", "run 3 of 3"])
+
+    def test_interrupted_it_says_so_in_a_line(self):
+        with tempfile.TemporaryDirectory() as name:
+            before = signal.signal(signal.SIGINT, signal.default_int_handler)
+            try:
+                done = start("profile", pathlib.Path(name), "photos", SIGNALLED="1")
+            finally:
+                signal.signal(signal.SIGINT, before)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("\nstopped: ", done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+
+    def test_numbers_begin_at_one_and_cores_are_those_there_are(self):
+        with tempfile.TemporaryDirectory() as name:
+            for words, message in [(["--threads", "0"], "--threads: '0' is no number from 1"),
+                                   (["--epochs", "-1"], "--epochs: '-1' is no number from 1"),
+                                   (["--threads", "99999"], f"--threads 99999: this process may use {len(AVAILABLE)}")]:
+                done = start("profile", pathlib.Path(name), "photos", *words)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(message, done.stderr)
 
 
 class Runs(unittest.TestCase):
@@ -100,7 +190,7 @@ class Runs(unittest.TestCase):
     def test_figures_memory_and_core_of_a_run(self):
         core = min(AVAILABLE)
         code = ("import json, os, time; held = bytearray(b'x') * 60_000_000; time.sleep(1); print('before')\n"
-                "print('RESULT', json.dumps({'median': len(os.sched_getaffinity(0)), 'core': max(os.sched_getaffinity(0))}))")
+                "print('RESULT', json.dumps({'per_cpu_s': 1.5, 'median': len(os.sched_getaffinity(0)), 'core': max(os.sched_getaffinity(0))}))")
         figures = measure.run(contender(code), [core])
         self.assertEqual((figures["median"], figures["core"]), (1, core))
         self.assertGreater(figures["anonymous_mb"], 60)
@@ -109,7 +199,7 @@ class Runs(unittest.TestCase):
     def test_memory_of_children_counts(self):
         code = ("import subprocess, sys\n"
                 "subprocess.run([sys.executable, '-c', \"import time; held = bytearray(b'x') * 60_000_000; time.sleep(1)\"])\n"
-                "print('{}')")
+                "print('{\"median\": 1, \"per_cpu_s\": 1}')")
         self.assertGreater(measure.run(contender(code), [min(AVAILABLE)])["anonymous_mb"], 60)
 
     def test_a_run_without_figures_says_why(self):
@@ -117,6 +207,15 @@ class Runs(unittest.TestCase):
             measure.run(contender("import no_such_module"), [min(AVAILABLE)])
         with self.assertRaisesRegex(measure.Failed, "status 0: it said nothing"):
             measure.run(contender("print('no figures')"), [min(AVAILABLE)])
+
+    def test_a_run_whose_figures_lack_one_says_which(self):
+        with self.assertRaisesRegex(measure.Failed, "no number 'per_cpu_s'"):
+            measure.run(contender("print('{\"median\": 1.5}')"), [min(AVAILABLE)])
+
+    def test_a_run_that_is_over_before_its_memory_is_looked_at_has_none(self):
+        with mock.patch.object(measure, "LOOK_S", 60):
+            figures = measure.run(contender("print('{\"median\": 1, \"per_cpu_s\": 1}')"), [min(AVAILABLE)])
+        self.assertEqual((figures["rss_mb"], figures["anonymous_mb"]), (None, None))
 
     def test_the_reason_is_not_the_advice_after_it(self):
         self.assertEqual(measure.complaint("Traceback\nOSError: no library\n  try another\n"), "OSError: no library")
@@ -182,6 +281,73 @@ class Data(unittest.TestCase):
             path.write_bytes(b"22")
             self.assertNotEqual(datasets.state(name), before)
 
+    def test_a_link_to_nothing_has_a_state(self):
+        with tempfile.TemporaryDirectory() as name:
+            before = datasets.state(name)
+            pathlib.Path(name, "1.jpg").symlink_to("nowhere")
+            self.assertNotEqual(datasets.state(name), before)
+
+    def test_damaged_files_are_named_after_the_first_pack(self):
+        listed = [{"sample": number, "name": f"a/{number}.jpg", "verdict": "rejected: truncated"} for number in range(12)]
+        listed.append({"sample": 12, "name": "a/12.jpg", "verdict": "repaired"})
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            source = folder / "photos/a"
+            source.mkdir(parents=True)
+            (source / "1.jpg").touch()
+            program(folder / "release/ddlp", "#!/bin/sh\n"
+                    f"[ $1 != inspect ] || echo '{json.dumps({'pack': {'listed': listed}})}'\n"
+                    '[ $1 != pack ] || { echo "$@" >>"$TARGET/packs"; touch "$3"; }\n')
+            for _ in range(2):
+                done = start("side-by-side", folder, "--peers", "none", "--work", "W1", "--jpegs", source.parent)
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                self.assertIn("rejects 12 of its files: remove them\n  a/0.jpg: truncated\n", done.stderr)
+                self.assertTrue(done.stderr.endswith("a/9.jpg: truncated\n  and 2 more\n"), done.stderr)
+            # Again it is known without packing.
+            self.assertEqual(len((folder / "packs").read_text().splitlines()), 1)
+
+    def test_a_file_that_cannot_be_written_is_found_before_anything_is_made(self):
+        with tempfile.TemporaryDirectory() as name:
+            done = start("side-by-side", pathlib.Path(name), "--peers", "none", "--json", f"{name}/none/x.json")
+            self.assertFalse(pathlib.Path(name, "side-by-side").exists())
+        self.assertEqual((done.returncode, done.stderr), (1, f"error: --json {name}/none/x.json: No such file or directory\n"))
+
+    def test_what_takes_time_is_announced_when_it_is_made_and_not_again(self):
+        with tempfile.TemporaryDirectory() as name, mock.patch.object(datasets, "say") as say:
+            home = pathlib.Path(name)
+            ddlp = home / "ddlp"
+            program(ddlp, '#!/bin/sh\n[ $1 = pack ] && touch "$3" || mkdir "$2"\n')
+            made = datasets.Datasets(home / "made", ddlp)
+            for _ in range(2):
+                photographs = made.photographs(None, 3)
+                made.pack(photographs, "kept")
+        self.assertEqual([call.args[0] for call in say.call_args_list], ["making 3 photographs", f"packing {photographs}: kept"])
+
+
+    def test_what_another_program_or_other_options_make_is_made_again(self):
+        with tempfile.TemporaryDirectory() as name:
+            program, home = pathlib.Path(name, "ddlp"), pathlib.Path(name, "home")
+
+            def made(version, options):
+                program.write_text(f"#!/bin/sh\n# {version}\n[ $1 = pack ] && exec touch \"$3\"\n[ $1 = sample-data ] && mkdir \"$2\"\n")
+                program.chmod(0o755)
+                of = datasets.Datasets(home, program)
+                source = of.photographs(None, 3)
+                paths = [source, of.pack(source), of.pack(source, "raw", options), of.for_peers(source, False).converted]
+                self.assertTrue(all(path.exists() for path in paths))
+                return paths
+
+            first = made(1, ["--format", "raw"])
+            times = [path.stat().st_mtime_ns for path in first]
+            self.assertEqual(made(1, ["--format", "raw"]), first)
+            self.assertEqual([path.stat().st_mtime_ns for path in first], times)
+            smaller = made(1, ["--format", "raw", "--max-side", "500"])
+            self.assertEqual([new == old for new, old in zip(smaller, first)], [True, True, False, True])
+            second = made(2, ["--format", "raw"])
+            self.assertFalse(set(second) & set(first + smaller))
+            # What no program makes any more takes no room.
+            self.assertEqual(sorted(home.iterdir()), sorted(second))
+
 
 class Peers(unittest.TestCase):
     """The peers' scripts."""
@@ -199,14 +365,43 @@ class Peers(unittest.TestCase):
             self.assertIsNone(contenders.install("light", home))
             self.assertTrue(made.exists())
 
+    def test_scripts_are_what_is_named_so(self):
+        with tempfile.TemporaryDirectory() as name:
+            self.assertIsNone(contenders.scripts_in(name))
+            pathlib.Path(name, "bench_opencv.py").touch()
+            self.assertEqual(contenders.scripts_in(name), pathlib.Path(name).resolve())
+            self.assertTrue(contenders.script_of("opencv", contenders.scripts_in(name)).is_file())
+
     def test_every_peer_has_an_environment(self):
         self.assertEqual({peer[0] for peer in contenders.PEERS.values()}, set(contenders.ENVIRONMENTS))
 
     def test_every_peer_says_what_it_does(self):
+        data = datasets.ForPeers("PEERS_JPEG", pathlib.Path("photos"), pathlib.Path("made"))
         for peer in contenders.PEERS:
-            rows = contenders.theirs("W1", peer, pathlib.Path("scripts"), pathlib.Path("venvs"), {}, 2000, 1)
+            rows = contenders.theirs("W1", peer, pathlib.Path("scripts"), pathlib.Path("venvs"), data, 2000, 1)
             self.assertTrue(rows and all(row.command[1].startswith("scripts/bench_") for row in rows), peer)
-        self.assertEqual(contenders.theirs("W3", "pil", pathlib.Path(), pathlib.Path(), {}, 1, 1), [])
+        self.assertEqual(contenders.theirs("W3", "pil", pathlib.Path(), pathlib.Path(), data, 1, 1), [])
+
+    def test_what_was_converted_is_read_in_place_of_the_images_and_by_its_peer_alone(self):
+        def rows(work):
+            data = datasets.ForPeers("PEERS_JPEG", pathlib.Path("photos"), pathlib.Path(name))
+            return contenders.theirs(work, "ffcv", pathlib.Path("scripts"), pathlib.Path("venvs"), data, 2000, 1)
+
+        with tempfile.TemporaryDirectory() as name:
+            made = pathlib.Path(name, "ffcv-q90", "ffcv-0", "1.beton")
+            made.parent.mkdir(parents=True)
+            # An empty folder is nothing that could be read.
+            self.assertEqual([row.files() for row in rows("W1")], [[pathlib.Path("photos")]] * 3)
+            made.touch()
+            folders = [row.environment["PEERS_HOME"] for row in rows("W1")]
+            self.assertEqual(folders[1], str(made.parent.parent))
+            self.assertEqual(len(set(folders)), 3)
+            self.assertEqual([row.files()[0] for row in rows("W1")],
+                             [pathlib.Path("photos"), made.parent.parent, pathlib.Path("photos")])
+            (of_arrays,) = rows("W3")
+            of_arrays.converts_to.mkdir()
+            (of_arrays.converts_to / "cifar.beton").touch()
+            self.assertEqual(of_arrays.files(), [of_arrays.converts_to, pathlib.Path("photos")])
 
 
 if __name__ == "__main__":
