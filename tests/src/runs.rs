@@ -2,8 +2,9 @@
 
 use crate::agent::program;
 use ddlp_host::report::FaultReport;
-use ddlp_host::{Batch, Digest, DriveSpec, Host, Loader, LoaderBuilder, LocalDrive, LocalResults, Report};
+use ddlp_host::{Batch, Digest, DriveSpec, Host, Loader, LoaderBuilder, LocalDrive, LocalResults, Normalize, Report};
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -84,6 +85,38 @@ impl Run {
     }
 }
 
+/// What a run of floats delivered.
+pub struct FloatRun {
+    /// A hash of the values of each (epoch, sample id).
+    pub values: BTreeMap<(u32, u64), u64>,
+    /// Batches as delivered: epoch, batch, prong.
+    pub order: Vec<(u32, u32, usize)>,
+    /// The loader's report.
+    pub report: Report,
+}
+
+impl FloatRun {
+    /// Runs to the end, normalised as for ImageNet; `each` sees the loader after every batch. No sample may come twice.
+    pub fn with(builder: LoaderBuilder, mut each: impl FnMut(&Loader<f32>)) -> Self {
+        let built = builder.build_f32(Normalize::imagenet());
+        let mut loader = built.unwrap_or_else(|error| panic!("the loader builds: {}", chain(&error)));
+        let (mut values, mut order) = (BTreeMap::new(), Vec::new());
+        while let Some(batch) = loader.next() {
+            let batch = batch.unwrap_or_else(|error| panic!("every batch comes: {}", chain(&error)));
+            order.push((batch.epoch(), batch.index(), batch.prong()));
+            for (&id, row) in batch.sample_ids().iter().zip(batch.values().chunks_exact(batch.shape().bytes())) {
+                let mut hasher = DefaultHasher::new();
+                row.iter().for_each(|value| value.to_bits().hash(&mut hasher));
+                let known = values.insert((batch.epoch(), id), hasher.finish());
+                assert!(known.is_none(), "sample {id} came twice");
+            }
+            drop(batch);
+            each(&loader);
+        }
+        Self { values, order, report: loader.report() }
+    }
+}
+
 /// Waits for a condition that must come true, a minute at most.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(60);
@@ -94,7 +127,7 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// False while the first drive is lost.
-pub fn drive_is_up(loader: &Loader) -> bool {
+pub fn drive_is_up<V>(loader: &Loader<V>) -> bool {
     loader.progress().snapshot().prongs[1].is_up
 }
 

@@ -3,7 +3,7 @@
 use ddlp_host::{CorruptPolicy, Float, Loader, LoaderBuilder, LocalResults, Strategy};
 use ddlp_pixels::Normalize;
 use ddlp_tests::photos::Photos;
-use ddlp_tests::runs::{Run, loader, local};
+use ddlp_tests::runs::{FloatRun, Run, loader, local};
 use std::collections::{BTreeMap, BTreeSet};
 
 const SAMPLES: u32 = 45;
@@ -48,7 +48,7 @@ fn normalised_values_follow_the_formula_on_every_prong() {
         let mut values = 0;
         Run::with(builder, |batch, _| {
             let mut out = vec![f32::NAN; batch.pixels().len()];
-            batch.normalize_into(&normalize, &mut out);
+            normalize.f32_nchw(batch.pixels(), batch.shape(), &mut out);
             let shape = batch.shape();
             let (plane, channels) = ((shape.height * shape.width) as usize, shape.channels as usize);
             for (at, &value) in out.iter().enumerate() {
@@ -95,11 +95,33 @@ fn floats_that_the_loader_makes_are_those_of_its_pixels_on_every_prong() {
         }
     });
     assert_eq!(single.len(), SAMPLES as usize - 1);
-    let both = |results| loader(&photos.pack()).strategy(Strategy::Ordered).drive(local(results)).buffers(2);
-    let of_both = [("both, shared slots", both(LocalResults::Shared)), ("both, read slots", both(LocalResults::Read))];
+    let both = |strategy, results| loader(&photos.pack()).strategy(strategy).drive(local(results)).buffers(2);
+    let of_both = [
+        ("both in order, shared slots", both(Strategy::Ordered, LocalResults::Shared)),
+        ("both in order, read slots", both(Strategy::Ordered, LocalResults::Read)),
+        ("both under mte, shared slots", both(Strategy::Mte, LocalResults::Shared)),
+        ("both under mte, read slots", both(Strategy::Mte, LocalResults::Read)),
+    ];
     for (name, builder) in by_each_prong(&photos).into_iter().chain(of_both) {
         let build = || skipping(builder.clone());
         assert!(values(build().build_f32(normalize.clone()).expect("it builds")) == single, "f32, {name}");
         assert!(values(build().build_f16(normalize.clone()).expect("it builds")) == half, "f16, {name}");
+    }
+}
+
+#[test]
+fn floats_of_two_ranks_are_those_of_one() {
+    let photos = Photos::new(SAMPLES);
+    let one = FloatRun::with(loader(&photos.pack()).strategy(Strategy::Cpu), |_| ()).values;
+    assert_eq!(one.len(), SAMPLES as usize);
+    for results in [LocalResults::Shared, LocalResults::Read] {
+        let mut both = BTreeMap::new();
+        for rank in 0..2 {
+            let builder = loader(&photos.pack()).strategy(Strategy::Mte).drive(local(results.clone())).buffers(2);
+            let own = FloatRun::with(builder.rank(rank, 2), |_| ()).values;
+            assert!(own.len().abs_diff(one.len() / 2) < 8, "rank {rank} has {} of {} samples", own.len(), one.len());
+            both.extend(own);
+        }
+        assert!(both == one, "{results:?}");
     }
 }

@@ -2,11 +2,11 @@
 //! that dies again and again, one that is stopped, memory that does not hold what was written.
 
 use ddlp_csd::slot::SlotLayout;
-use ddlp_host::{LocalResults, Strategy};
+use ddlp_host::{DriveSpec, LocalDrive, LocalResults, Strategy};
 use ddlp_pixels::Shape;
 use ddlp_tests::photos::Photos;
 use ddlp_tests::proxy::{CAPSULE_RESPONSE, Fate, Pdu};
-use ddlp_tests::runs::{Run, drive_is_up, loader, local_by, wait_until};
+use ddlp_tests::runs::{FloatRun, Run, drive_is_up, loader, local_by, wait_until};
 use ddlp_tests::stand_in;
 use nix::sys::signal::{Signal, kill};
 use std::os::unix::fs::FileExt;
@@ -154,6 +154,62 @@ fn a_damaged_shared_slot_is_found_and_prepared_again() {
         for fault in named {
             assert!(fault.what.contains("payload crc32c") && fault.batch.is_some(), "{strategy}: {fault:?}");
         }
+    }
+}
+
+/// Under `mte` what the drive has finished waits for the head: here, as floats, for buffers. It lies in memory that the loader has mapped
+/// itself, so that the agent may die.
+#[test]
+fn what_a_dead_agent_had_finished_in_shared_slots_is_delivered_as_floats() {
+    let photos = Photos::new(SAMPLES);
+    let floats = |strategy| loader(&photos.pack()).epochs(2).threads(1).buffers(2).strategy(strategy);
+    let expected = FloatRun::with(floats(Strategy::Cpu), |_| ()).values;
+    for (results, comes_back) in [
+        (LocalResults::Shared, false),
+        (LocalResults::Shared, true),
+        (LocalResults::File(photos.scratch().join("slots")), false),
+        (LocalResults::File(photos.scratch().join("slots")), true),
+    ] {
+        let case = format!("{results:?}, comes back: {comes_back}");
+        let name = "ddlp-floats";
+        let agent = stand_in::named(photos.scratch(), name);
+        let started = photos.scratch().join("floats.started");
+        let _ = std::fs::remove_file(&started);
+        let again = if comes_back { "exec" } else { "exit 3;" };
+        let (agent, mark) = (agent.display(), started.display());
+        let body =
+            format!("if [ -e '{mark}' ]; then {again} '{agent}' \"$@\"; fi; touch '{mark}'; exec '{agent}' \"$@\"");
+        let DriveSpec::Local(drive) = local_by(stand_in::script(photos.scratch(), "floats.sh", &body), results) else {
+            unreachable!("a local drive")
+        };
+        let drive = DriveSpec::Local(LocalDrive { slots: Some(24), ..drive });
+        let (mut delivered, mut finished) = (0, 0);
+        let run = FloatRun::with(floats(Strategy::Mte).drive(drive), |loader| {
+            delivered += 1;
+            if delivered == 2 {
+                // Nothing is delivered meanwhile: two batches at most are in buffers.
+                wait_until("the drive has finished much of the tail", || {
+                    let progress = loader.progress().snapshot();
+                    finished = (progress.tail as usize).saturating_sub(progress.prongs[1].outstanding);
+                    finished >= 8
+                });
+                kill(stand_in::process(name), Signal::SIGKILL).expect("it runs");
+                wait_until("the loss is noticed", || loader.report().faults.iter().any(|fault| fault.kind == "lost"));
+                if comes_back {
+                    wait_until("the drive rejoins", || drive_is_up(loader));
+                }
+            }
+        });
+        assert!(run.values == expected, "{case}: each sample once, and its values");
+        let by_drive = run.order.iter().filter(|&&(epoch, _, prong)| epoch == 0 && prong == 1).count();
+        assert!(
+            by_drive >= finished,
+            "{case}: {by_drive} batches of the drive, which had finished {finished}: {:?}",
+            run.report.faults
+        );
+        // Agents invalidate all slots when they start: by then what lies in them is known.
+        let found_damaged = run.report.faults.iter().any(|fault| fault.kind == "damaged");
+        assert!(!found_damaged, "{case}: {:?}", run.report.faults);
     }
 }
 

@@ -34,6 +34,7 @@ impl Hooks for Watch {
     }
 
     fn announces(&self, indices: &[u64]) {
+        assert!(!indices.is_empty(), "nothing to announce is not announced");
         self.announced.lock().expect("no panic").extend(indices);
     }
 
@@ -108,10 +109,11 @@ fn a_small_dataset_is_read_once_in_a_run_and_its_pixels_are_the_same() {
     }
 }
 
-/// Keeps in mind how often a dataset was told of memory, and tells it of none, or of what there is.
+/// Keeps in mind of what memory a dataset was told, and tells it of none, or of what there is.
+#[derive(Default)]
 struct Memory {
     has_none: bool,
-    told: AtomicU32,
+    told: Mutex<Vec<u64>>,
     reads: AtomicU32,
 }
 
@@ -122,7 +124,7 @@ impl Hooks for Memory {
 
     fn memory(&self, available_bytes: u64) -> u64 {
         assert!(available_bytes > 1 << 20 && self.reads.load(Ordering::Relaxed) == 0);
-        self.told.fetch_add(1, Ordering::Relaxed);
+        self.told.lock().expect("no panic").push(available_bytes);
         if self.has_none { 0 } else { available_bytes }
     }
 }
@@ -132,11 +134,27 @@ fn pixels_of_a_dataset_larger_than_memory_are_the_same() {
     let photos = Photos::new(20);
     let out = photos.pack_as("raw.ddlp", PackFormat::Raw { max_side: None });
     let digests = [false, true].map(|has_none| {
-        let hooks = Memory { has_none, told: AtomicU32::new(0), reads: AtomicU32::new(0) };
+        let hooks = Memory { has_none, ..Memory::default() };
         let dataset = Arc::new(Hooked { dataset: ddlp_dataset::open(&out).expect("the pack opens"), hooks });
         let run = Run::of(loader(&out).dataset(dataset.clone()).strategy(Strategy::Cpu).epochs(2));
-        assert_eq!(dataset.hooks.told.load(Ordering::Relaxed), 1);
+        assert_eq!(dataset.hooks.told.lock().expect("no panic").len(), 1);
         run.digest
     });
     assert_eq!(digests[0], digests[1]);
+}
+
+#[test]
+fn memory_that_the_loader_takes_is_none_for_the_page_cache() {
+    let photos = Photos::new(4);
+    let told = |buffers: u64| {
+        let dataset = ddlp_dataset::open(&photos.pack()).expect("the pack opens");
+        let dataset = Arc::new(Hooked { dataset, hooks: Memory::default() });
+        let builder = loader(&photos.pack()).dataset(dataset.clone()).strategy(Strategy::Cpu).batch_size(4096);
+        drop(builder.buffers(buffers as usize).build().expect("it builds"));
+        dataset.hooks.told.lock().expect("no panic")[0]
+    };
+    let (batch, available) = (4096 * 224 * 224 * 3, ddlp_csd::memory::available_bytes().expect("Linux says it"));
+    let buffers = (available / 2 / batch).clamp(2, 4096);
+    let (few, many) = (told(2), told(buffers));
+    assert!(many < few - (buffers - 2) * batch / 2, "{buffers} buffers: {many} are left, {few} beside two");
 }

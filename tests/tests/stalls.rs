@@ -1,12 +1,14 @@
 //! A run in which nothing arrives says what it waits for.
 
 use ddlp_host::report::FaultReport;
-use ddlp_host::{DriveSpec, Loader, ProgressHandle, Strategy};
+use ddlp_host::{DriveSpec, Loader, LocalResults, Normalize, ProgressHandle, Strategy};
 use ddlp_tests::agent::Agent;
 use ddlp_tests::hooked::{Hooked, Hooks};
 use ddlp_tests::photos::Photos;
-use ddlp_tests::runs::{Run, loader, wait_until};
+use ddlp_tests::runs::{Run, loader, local, wait_until};
 use nix::sys::signal::Signal;
+use std::collections::VecDeque;
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -125,4 +127,95 @@ fn a_stall_on_a_drive_names_the_drive_and_its_batches() {
     assert_eq!(run.digest, reference);
     assert_eq!(stall.kind, "stall");
     assert!(stall.what.contains("drive 1 has epoch/batch 0/"), "{}", stall.what);
+}
+
+/// What is announced hangs until it is let go, or panics.
+enum Announcing {
+    Hangs(Gated),
+    Panics,
+}
+
+impl Hooks for Announcing {
+    fn reads(&self, _index: u64) {}
+
+    fn announces(&self, _indices: &[u64]) {
+        match self {
+            Self::Hangs(gated) => gated.reads(gated.held),
+            Self::Panics => panic!("announced"),
+        }
+    }
+}
+
+#[test]
+fn announcing_that_hangs_is_named_and_announcing_that_panics_does_no_harm() {
+    let photos = Photos::new(SAMPLES);
+    let base = || loader(&photos.pack()).strategy(Strategy::Cpu).threads(1).stall_after(STALL_AFTER);
+    let reference = Run::of(base()).digest;
+    let hooked =
+        |hooks| Arc::new(Hooked { dataset: ddlp_dataset::open(&photos.pack()).expect("the pack opens"), hooks });
+
+    let hanging = hooked(Announcing::Hangs(Gated { held: 0, gate: Mutex::new(Gate::Closed), moved: Condvar::new() }));
+    let Announcing::Hangs(gated) = &hanging.hooks else { unreachable!("made so") };
+    let hangs = |_: &ProgressHandle| gated.wait_for(Gate::Waiting);
+    let (stall, run) =
+        stalled(base().dataset(hanging.clone()).build().expect("the loader builds"), hangs, || gated.step(Gate::Open));
+    assert_eq!(run.digest, reference);
+    assert!(stall.what.contains("the CPU announces to the dataset what will be read after epoch 0"), "{}", stall.what);
+
+    assert_eq!(Run::of(base().dataset(hooked(Announcing::Panics))).digest, reference);
+}
+
+#[test]
+fn a_consumer_may_keep_all_buffers_but_one() {
+    let photos = Photos::new(SAMPLES);
+    for strategy in [Strategy::Cpu, Strategy::Ordered, Strategy::Mte, Strategy::Wrr] {
+        for (results, buffers) in [(LocalResults::Shared, 2), (LocalResults::Read, 2), (LocalResults::Read, 4)] {
+            let case = format!("{strategy}, {results:?}, {buffers} buffers");
+            let builder = loader(&photos.pack()).strategy(strategy).batch_size(4).epochs(2).buffers(buffers);
+            let builder = if strategy == Strategy::Cpu { builder } else { builder.drive(local(results)) };
+            let loader = builder.build_f32(Normalize::imagenet()).expect("the loader builds");
+            let (stopper, (done, is_done)) = (loader.stopper(), std::sync::mpsc::channel::<()>());
+            let mut samples = 0;
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    // Sent never: the channel ends with the run.
+                    if is_done.recv_timeout(Duration::from_secs(60)) == Err(RecvTimeoutError::Timeout) {
+                        stopper.stop();
+                    }
+                });
+                let mut kept = VecDeque::new();
+                for batch in loader {
+                    let batch = batch.expect("every batch comes");
+                    samples += batch.len() as u32;
+                    kept.push_back(batch);
+                    if kept.len() == buffers {
+                        kept.pop_front();
+                    }
+                }
+                drop(done);
+            });
+            assert_eq!(samples, 2 * SAMPLES, "{case}: the run hangs");
+        }
+    }
+}
+
+#[test]
+fn a_consumer_that_keeps_all_buffers_is_told_so() {
+    let photos = Photos::new(SAMPLES);
+    let builder = loader(&photos.pack()).strategy(Strategy::Cpu).batch_size(4).buffers(2).stall_after(STALL_AFTER);
+    let mut loader = builder.build().expect("the loader builds");
+    let kept: Vec<_> = loader.by_ref().take(2).collect();
+    let (progress, stopper) = (loader.progress(), loader.stopper());
+    let before = progress.snapshot().faults;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            wait_until("the stall is named", || progress.snapshot().faults > before);
+            stopper.stop();
+        });
+        assert!(loader.next().is_none(), "there is no third buffer");
+    });
+    let report = loader.report();
+    let stall = report.faults.last().expect("a stall was named");
+    assert!(stall.what.contains("no batch buffer is free"), "{}", stall.what);
+    drop(kept);
 }

@@ -79,9 +79,8 @@ impl Agent {
             })?,
         };
         let (events, received) = unbounded_channel();
-        if let Err(error) = ddlp_csd::memory::fit(&*dataset) {
-            tracing::warn!(%error, "no reading past the page cache, although the dataset is much larger than memory");
-        }
+        // The slots have their memory by now.
+        ddlp_csd::memory::fit(&*dataset, 0);
         let notify = events.clone();
         // Once nobody receives, the agent is ending and nobody wants to know.
         let notify = Box::new(move |event| notify.send(event).unwrap_or_default());

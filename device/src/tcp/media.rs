@@ -37,7 +37,7 @@ impl Media {
         match region {
             Region::Results => self.slots.file().read_exact_at(buffer, offset),
             Region::Dataset => match self.dataset.export() {
-                Some(pack) => pack.read_at(offset, buffer),
+                Some(pack) => pack.read_cached(offset, buffer),
                 None => {
                     let start = usize::try_from(offset).unwrap_or(usize::MAX);
                     let end = start.saturating_add(buffer.len());

@@ -19,6 +19,7 @@ mod stats;
 
 use crate::job::{Job, JobEvent, JobId};
 use crate::slots::SlotLease;
+use ddlp_csd::prepare;
 use ddlp_csd::run::RunLength;
 use ddlp_dataset::Dataset;
 use kit::Kit;
@@ -139,7 +140,8 @@ impl Shared {
     }
 
     fn run(&self, task: Task<'_>, kit: &mut Kit, length: &mut RunLength) {
-        self.announce(&task.ahead);
+        // Not where a job is queued: it may read of the index, and nothing waits for a disk there.
+        prepare::announce(&*self.dataset, &task.ahead);
         let start = Instant::now();
         let times = kit.prepare(&*self.dataset, &task);
         let busy = start.elapsed();
@@ -150,15 +152,6 @@ impl Shared {
             Recorded::More => {}
             Recorded::Complete(finishing) => self.finish(*finishing, kit),
             Recorded::Released(id) => self.released(id),
-        }
-    }
-
-    /// Not where a job is queued: it may read of the index, and nothing waits for a disk there.
-    fn announce(&self, sample_ids: &[u64]) {
-        if !sample_ids.is_empty() {
-            let samples = self.dataset.len();
-            let places: Vec<u64> = sample_ids.iter().map(|sample_id| sample_id % samples).collect();
-            self.dataset.announce(&places);
         }
     }
 

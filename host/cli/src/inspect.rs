@@ -231,7 +231,7 @@ impl PackPart {
             out,
             "stored",
             &format!(
-                "{} whole, {} indexed, {} uncompressed ({} of them shrunk), {} as planes",
+                "{} kept, {} indexed, {} raw ({} of them shrunk), {} planar",
                 text::count(self.kept),
                 text::count(self.indexed),
                 text::count(self.raw),

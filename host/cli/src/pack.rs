@@ -5,7 +5,9 @@ use crate::progress::SampleProgress;
 use crate::{Ending, output, text};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use ddlp_dataset::pack::{JpegForm, PackError, PackFormat, PackOptions, PackProgress, PackSummary, Phase, Tally};
+use ddlp_dataset::pack::{
+    JpegForm, PackError, PackFormat, PackOptions, PackProgress, PackSummary, Phase, Tally, WhyKept,
+};
 use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -20,8 +22,8 @@ const NAMED_MAX: usize = 20;
 /// appears under its name only when it is complete.
 ///
 /// JPEGs get checkpoints beside their bytes, places from which decoding can go on, so that a crop costs little more than what it
-/// covers. Progressive ones are rewritten without loss into a single scan for that. `--jpeg kept` stores files as they are, which
-/// programs from before there were checkpoints read too. `--format raw` stores pixels, which costs several times the space and no
+/// covers. Progressive ones are rewritten without loss into a single scan for that. `--jpeg kept` stores files as they are in the
+/// source, which programs from before there were checkpoints read too. `--format raw` stores pixels, which costs several times the space and no
 /// decoding.
 #[derive(Args)]
 #[command(after_help = "\
@@ -30,16 +32,16 @@ Examples:
   ddlp pack cifar-10-batches-bin cifar.ddlp   CIFAR-10's binary files
   ddlp pack shards/ train.ddlp --verify       WebDataset tar shards; read back and checked before it gets its name
   ddlp pack imagenet/train raw.ddlp --format raw --max-side 500
-                                              uncompressed, larger images shrunk")]
+                                              pixels instead of files, larger images shrunk")]
 pub struct PackArgs {
     /// Image folder, CIFAR-10's binary files, WebDataset tar shards, or another pack
     source: PathBuf,
     /// The file to make, usually ending in .ddlp
     out: PathBuf,
-    /// Store encoded images (JPEGs as --jpeg says, others as they are), or their pixels (8-bit RGB)
+    /// Store encoded images (JPEGs as --jpeg says, others kept), or their pixels (8-bit RGB)
     #[arg(long, value_enum, default_value_t = Format::Encoded)]
     format: Format,
-    /// Store JPEGs with checkpoints, progressive ones rewritten for them, or as they are [default: indexed]
+    /// Store JPEGs with checkpoints, progressive ones rewritten for them, or as they are in the source [default: indexed]
     #[arg(long, value_enum, value_name = "FORM")]
     jpeg: Option<Jpeg>,
     /// With --format raw: shrink larger images until their longer side has N pixels
@@ -54,7 +56,7 @@ pub struct PackArgs {
     /// Threads that read and decode [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Name every repaired and rejected sample, not only the first 20 of each
+    /// Name every repaired and rejected sample, not only the first 20 of each, and the files that are left out
     #[arg(long)]
     all: bool,
     /// No progress, no summary; only errors
@@ -100,13 +102,10 @@ pub fn pack(args: &PackArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let mut progress = SampleProgress::new("packing", args.quiet);
     let begun = std::time::Instant::now();
     let handling = interrupt.handle(|| {});
-    let mut is_useless = false;
     let mut show = |now: PackProgress| {
         progress.phase(phase_name(now.phase));
         progress.update(now.samples, now.samples_total, now.bytes, &remark(now.repaired, now.rejected));
-        // Before the file gets its name.
-        is_useless = now.phase == Phase::Syncing && now.rejected == now.samples_total;
-        if is_useless || interrupt.requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if interrupt.requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let packed = ddlp_dataset::pack::pack(&*source, &args.out, &options, &mut show);
     drop(handling);
@@ -119,11 +118,6 @@ pub fn pack(args: &PackArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
             }
             Ok(Ending::Done)
         }
-        Err(PackError::Cancelled) if is_useless => bail!(
-            "{} was not packed: not one of its {} can be decoded",
-            args.source.display(),
-            text::plural(source.len(), "sample")
-        ),
         Err(PackError::Cancelled) => {
             eprintln!("stopped: {} was not written, nothing is left behind", args.out.display());
             Ok(Ending::Interrupted)
@@ -167,21 +161,27 @@ fn describe(args: &PackArgs, source: &dyn ddlp_dataset::Dataset, summary: &PackS
     rest(&mut out, summary.rejected_count, summary.rejected.len().min(shown), "rejected");
     let _ = writeln!(
         out,
-        "{}: {} in {}, {} (source: {kind}, {}; {} of it), in {}{}",
+        "{}: {} in {}, {}{} ({kind}, {}), in {}{}",
         args.out.display(),
         text::plural(summary.samples, "sample"),
         text::plural(classes as u64, "class"),
         text::bytes(summary.file_bytes),
-        text::bytes(summary.source_bytes),
         ratio(summary.file_bytes, summary.source_bytes),
+        text::bytes(summary.source_bytes),
         text::seconds(seconds),
         if args.verify { ", read back and checked" } else { "" },
     );
     describe_forms(&mut out, args, summary);
     if left_out > 0 {
+        for name in source.left_out_names().iter().filter(|_| args.all) {
+            let _ = writeln!(out, "left out  {}", text::printable(name));
+        }
         let files = text::plural(left_out, "file");
-        let _ =
-            writeln!(out, "{files} of the source left out: not in a class's folder, or without an image's extension.");
+        let hint = if args.all { "" } else { " (--all names them)" };
+        let _ = writeln!(
+            out,
+            "{files} of the source left out: not in a class's folder, or without an image's extension{hint}."
+        );
     }
     if summary.rejected_count > 0 {
         let _ = writeln!(out, "`ddlp run` treats rejected samples as its --policy says: fail, skip or replace.");
@@ -194,24 +194,24 @@ fn describe_forms(out: &mut String, args: &PackArgs, summary: &PackSummary) {
     let mut line = |what: &str, tally: Tally| {
         if tally.samples > 0 {
             let (count, bytes) = (text::count(tally.samples), text::bytes(tally.stored_bytes));
-            // Nothing was read of what cannot be.
-            let of_it = match tally.source_bytes {
-                0 => String::new(),
-                source => format!(", {} of the source's", ratio(tally.stored_bytes, source)),
-            };
-            let _ = writeln!(out, "  {count:>9}  {what}: {bytes}{of_it}");
+            let _ = writeln!(out, "  {count:>9}  {what}: {bytes}{}", ratio(tally.stored_bytes, tally.source_bytes));
         }
     };
     line("indexed", summary.indexed);
     line("rewritten into one scan and indexed", summary.transcoded);
-    line("uncompressed", summary.raw);
+    line("raw", summary.raw);
     line("of them shrunk", summary.shrunk);
-    line("as planes", summary.planar);
-    line("stored whole", summary.whole);
+    line("planar", summary.planar);
     for (why, tally) in &summary.kept {
-        line(&format!("stored whole ({why})"), *tally);
+        match why {
+            WhyKept::AskedFor => line("kept", *tally),
+            why => line(&format!("kept ({why})"), *tally),
+        }
     }
     line("rejected", summary.undecodable);
+    let rest = summary.file_bytes - summary.stored_bytes();
+    let ratio = ratio(rest, summary.source_bytes);
+    let _ = writeln!(out, "  {:>9}  index and padding: {}{ratio}", "", text::bytes(rest));
     if summary.planar.samples > 0 && (args.format == Format::Raw || args.jpeg.is_some()) {
         let _ = writeln!(out, "Planes of RGB stay as they are: --format, --jpeg and --max-side do not apply to them.");
     }
@@ -220,8 +220,12 @@ fn describe_forms(out: &mut String, args: &PackArgs, summary: &PackSummary) {
     }
 }
 
-fn ratio(bytes: u64, of: u64) -> String {
-    format!("{:.3} ×", bytes as f64 / of.max(1) as f64)
+/// How many times as long as the source's so many bytes are. Nothing was read of what cannot be.
+fn ratio(bytes: u64, source_bytes: u64) -> String {
+    match source_bytes {
+        0 => String::new(),
+        source => format!(", {:.3} × the source's bytes", bytes as f64 / source as f64),
+    }
 }
 
 fn rest(out: &mut String, count: u64, shown: usize, what: &str) {

@@ -69,6 +69,10 @@ fn check_kind(path: &Path) -> anyhow::Result<()> {
     if path.is_dir() {
         bail!("{} is a directory and no pack: `ddlp pack` makes one of it, which can be verified", path.display());
     }
+    // Opening a pipe would wait.
+    if path.metadata().is_ok_and(|status| !status.is_file()) {
+        bail!("{} is no file, and so no pack", path.display());
+    }
     let mut head = [0; pack::MAGIC.len()];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
     let is_short = read.as_ref().is_err_and(|error| error.kind() == ErrorKind::UnexpectedEof);
@@ -88,8 +92,14 @@ fn describe(args: &VerifyArgs, report: &pack::VerifyReport, seconds: f64) -> Str
     if left > 0 {
         let _ = writeln!(out, "… and {} more (--all names them)", text::count(left));
     }
-    let samples = text::plural(report.samples, "sample");
-    let checked = format!("{samples}, {}, checked in {}", text::bytes(report.bytes), text::seconds(seconds));
+    let checked = match report.samples {
+        // Its first block is broken, or of another version: what the rest should be is not known.
+        0 => "its samples were not checked".to_string(),
+        samples => {
+            let (samples, bytes) = (text::plural(samples, "sample"), text::bytes(report.bytes));
+            format!("{samples}, {bytes}, checked in {}", text::seconds(seconds))
+        }
+    };
     let found = match report.broken_count {
         0 => "intact".to_string(),
         count => format!("{} broken: pack it again from its source", text::plural(count, "place")),

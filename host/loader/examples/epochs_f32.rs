@@ -2,15 +2,14 @@
 //!
 //! `cargo run --release -p ddlp-host --example epochs_f32 -- photos.ddlp --pipeline imagenet-train --threads 1`
 //!
-//! `bench/side-by-side` starts it beside other loaders. Each repetition is one epoch from the start of the loader's threads to
-//! the last value of the last batch: a loader that runs on into the next epoch would have batches of it ready before the clock
-//! starts. The dataset is opened before, as other loaders list their files before; a small one of planar images stays in memory from the
-//! first epoch on, as it does within one loader of several epochs.
+//! `bench/side-by-side` starts it beside other loaders. One loader goes through all epochs, as in training. An epoch lasts from the last value
+//! of the one before to its own last value. Batches of the next epoch are prepared within it, as some of its own were in the one before, and one
+//! more epoch comes behind those that are timed, so that in the time of each as many images are prepared as are delivered.
 
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
-use ddlp_dataset::{Dataset, Resident};
-use ddlp_host::{Loader, Strategy};
+use ddlp_dataset::Dataset;
+use ddlp_host::{Loader, LoaderError, Strategy};
 use ddlp_pixels::{Normalize, Pipeline};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -39,7 +38,7 @@ struct Options {
     /// Threads that prepare
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// Epochs before those that are timed
+    /// Epochs before those that are timed; without any, the first one's time is from the loader's start
     #[arg(long, default_value_t = 1)]
     warmup: u32,
     /// Epochs that are timed
@@ -49,7 +48,6 @@ struct Options {
 
 /// What one epoch took.
 struct Epoch {
-    images: usize,
     seconds: f64,
     cpu_seconds: f64,
 }
@@ -58,48 +56,54 @@ fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     let pipeline = Pipeline::named(&options.pipeline)
         .with_context(|| format!("there is no pipeline {}: {:?} are known", options.pipeline, Pipeline::NAMES))?;
-    let normalize = match options.pipeline.as_str() {
-        "cifar-train" => Normalize::new(CIFAR_MEAN, CIFAR_STD),
-        _ => Normalize::imagenet(),
+    let (normalize, note) = match options.pipeline.as_str() {
+        "cifar-train" => (Normalize::new(CIFAR_MEAN, CIFAR_STD), "padded, cropped and flipped, not resized"),
+        _ => (Normalize::imagenet(), "no more is decoded, or read of pixels, than a crop needs; antialiased bilinear"),
     };
-    let dataset: Arc<dyn Dataset> = Resident::of(ddlp_dataset::open(&options.dataset)?.into());
+    let dataset: Arc<dyn Dataset> = ddlp_dataset::open(&options.dataset)?.into();
     let samples = options.samples.unwrap_or(dataset.len());
-    let mut timed = Vec::new();
-    for number in 0..options.warmup + options.reps {
-        // Another seed for each: an order and crops of its own.
+    let epochs = options.warmup + options.reps;
+    let start = || {
         let loader = Loader::builder()
             .dataset(dataset.clone())
-            .pipeline(pipeline.clone())
+            .pipeline(pipeline)
             .batch_size(options.batch)
             .epoch_samples(samples)
+            .epochs(epochs + 1)
             .threads(options.threads)
-            .strategy(Strategy::Cpu)
-            .seed(u64::from(number));
-        let normalize = normalize.clone();
-        let epoch = epoch(|| Ok(loader.build_f32(normalize)?))?;
-        ensure!(epoch.images as u64 == samples, "{} of {samples} images were delivered", epoch.images);
-        if number >= options.warmup {
-            timed.push(epoch);
-        }
-    }
-    println!("{}", described(&options, dataset.kind(), &timed)?);
+            .strategy(Strategy::Cpu);
+        loader.build_f32(normalize)
+    };
+    let mut timed = time(start, samples, epochs)?;
+    timed.drain(..options.warmup as usize);
+    println!("{}", described(&options, dataset.kind(), note, samples, &timed)?);
     Ok(())
 }
 
-fn epoch(start: impl FnOnce() -> anyhow::Result<Loader<f32>>) -> anyhow::Result<Epoch> {
-    let (begun, cpu_before) = (Instant::now(), cpu_seconds()?);
-    let mut images = 0;
+/// Goes through epochs by the clock, and leaves when they are over.
+fn time(
+    start: impl FnOnce() -> Result<Loader<f32>, LoaderError>,
+    samples: u64,
+    epochs: u32,
+) -> anyhow::Result<Vec<Epoch>> {
+    let (mut begun, mut cpu_before) = (Instant::now(), cpu_seconds()?);
+    let (mut timed, mut images) = (Vec::new(), 0);
     for batch in start()? {
         let batch = batch?;
         // The values count as used, whatever the compiler finds out.
         std::hint::black_box(batch.values());
-        images += batch.len();
+        ensure!(batch.epoch() as usize == timed.len(), "a batch of epoch {} in epoch {}", batch.epoch(), timed.len());
+        images += batch.len() as u64;
+        if images == samples {
+            let cpu = cpu_seconds()?;
+            timed.push(Epoch { seconds: begun.elapsed().as_secs_f64(), cpu_seconds: cpu - cpu_before });
+            (begun, cpu_before, images) = (Instant::now(), cpu, 0);
+            if timed.len() == epochs as usize {
+                return Ok(timed);
+            }
+        }
     }
-    let seconds = begun.elapsed().as_secs_f64();
-    if images == 0 {
-        bail!("the epoch had no images");
-    }
-    Ok(Epoch { images, seconds, cpu_seconds: cpu_seconds()? - cpu_before })
+    bail!("{} of {epochs} epochs were delivered, and {images} of {samples} images of one more", timed.len())
 }
 
 /// CPU time of this process, all threads, user and system.
@@ -108,20 +112,20 @@ fn cpu_seconds() -> anyhow::Result<f64> {
     Ok((usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as f64 / 1e6)
 }
 
-fn described(options: &Options, kind: &str, timed: &[Epoch]) -> anyhow::Result<String> {
-    let rates = sorted(timed.iter().map(|epoch| epoch.images as f64 / epoch.seconds));
-    let per_cpu_second = sorted(timed.iter().map(|epoch| epoch.images as f64 / epoch.cpu_seconds.max(1e-3)));
+fn described(options: &Options, kind: &str, note: &str, samples: u64, timed: &[Epoch]) -> anyhow::Result<String> {
+    let rates = sorted(timed.iter().map(|epoch| samples as f64 / epoch.seconds));
+    let per_cpu_second = sorted(timed.iter().map(|epoch| samples as f64 / epoch.cpu_seconds.max(1e-3)));
     Ok(serde_json::to_string(&serde_json::json!({
         "peer": "ddlp",
         "variant": kind,
         "workers": options.threads,
-        "n": timed[0].images,
+        "n": samples,
         "reps": timed.len(),
         "median": median(&rates),
         "min": rates[0],
         "max": rates[rates.len() - 1],
         "per_cpu_s": median(&per_cpu_second),
-        "note": "only what a crop needs is decoded; antialiased bilinear; f32 NCHW by the threads that prepare",
+        "note": format!("{note}; f32 NCHW by the threads that prepare"),
     }))?)
 }
 

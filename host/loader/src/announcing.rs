@@ -6,18 +6,18 @@ use std::collections::BTreeSet;
 /// Batches whose samples are announced to the dataset before the CPU comes to them: reading them takes less time than preparing one.
 const ANNOUNCED_BATCHES: usize = 2;
 
-/// The batches that were announced, of the epochs in work.
+/// Batches that were announced and that nobody has claimed yet.
 #[derive(Default)]
 pub(crate) struct Announced(BTreeSet<BatchId>);
 
 impl Announced {
     /// Those to announce when the CPU has claimed a batch: itself and the next ones of its epoch, as far as they were not announced yet.
     pub fn ahead_of(&mut self, id: BatchId, schedule: &Schedule) -> Vec<BatchId> {
-        if let Some(epoch) = schedule.current_epoch() {
-            self.0 = self.0.split_off(&BatchId { epoch, batch: 0 });
-        }
         let next = schedule.ahead_of_cpu(id.epoch).take(ANNOUNCED_BATCHES);
-        [id].into_iter().chain(next).filter(|&id| self.0.insert(id)).collect()
+        let ahead = [id].into_iter().chain(next).filter(|&id| self.0.insert(id)).collect();
+        // Nobody comes to the others again, unless a drive fails.
+        self.0.retain(|&id| schedule.is_open(id));
+        ahead
     }
 }
 
@@ -25,7 +25,7 @@ impl Announced {
 mod tests {
     use super::*;
     use crate::plan::PlanEpoch;
-    use crate::schedule::{CPU, Finished, ProngId, Room, ScheduleConfig, Strategy};
+    use crate::schedule::{CPU, Finished, HeldResults, ProngId, Room, ScheduleConfig, Strategy};
 
     const BATCHES: u32 = 10;
     const EPOCHS: u32 = 2;
@@ -66,6 +66,7 @@ mod tests {
                 && let Some(id) = schedule.claim(CPU, 0.0, Room::Any)
             {
                 announcements.push(announced.ahead_of(id, &schedule));
+                assert!(announced.0.len() <= ANNOUNCED_BATCHES, "{:?} are kept in mind at {id:?}", announced.0);
                 claims.push(id);
                 working.push(id);
             } else if !working.is_empty() {
@@ -120,7 +121,7 @@ mod tests {
             announced.ahead_of(id, schedule).iter().map(|id| id.batch).collect::<Vec<_>>()
         };
         assert_eq!(claim(&mut schedule), [0, 2, 3]);
-        schedule.prong_down(DRIVE);
+        schedule.prong_down(DRIVE, HeldResults::Lost);
         assert_eq!(claim(&mut schedule), [1], "what was announced before is not announced again");
     }
 }

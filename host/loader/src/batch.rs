@@ -5,8 +5,7 @@ use crate::drive::SlotLease;
 use crate::schedule::{BatchId, ProngId};
 use crate::value::{Float, Value, values};
 use ddlp_csd::slot::SampleRecord;
-use ddlp_pixels::{Normalize, Shape};
-use half::f16;
+use ddlp_pixels::Shape;
 use std::marker::PhantomData;
 
 /// One batch: rows of values (pixels as u8, unless the loader was built for floats), their sample ids and labels.
@@ -104,15 +103,5 @@ impl Batch {
     /// The rows, contiguous: `len × height × width × channels` u8 (NHWC).
     pub fn pixels(&self) -> &[u8] {
         self.all()
-    }
-
-    /// The rows normalised, `len × channels × height × width` f32 (NCHW), into `out` of exactly that many elements.
-    pub fn normalize_into(&self, normalize: &Normalize, out: &mut [f32]) {
-        normalize.f32_nchw(self.pixels(), self.shape, out);
-    }
-
-    /// The same as f16.
-    pub fn normalize_f16_into(&self, normalize: &Normalize, out: &mut [f16]) {
-        normalize.f16_nchw(self.pixels(), self.shape, out);
     }
 }

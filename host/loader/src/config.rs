@@ -17,14 +17,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most CPU threads, buffers and drives of one loader, and most batches in work of one drive.
-pub const THREADS_MAX: usize = 1024;
+/// Most threads of the CPU prong, and of a drive that the loader starts.
+const THREADS_MAX: usize = 1024;
 /// Most batch buffers.
-pub const BUFFERS_MAX: usize = 4096;
+const BUFFERS_MAX: usize = 4096;
 /// Most drives.
-pub const DRIVES_MAX: usize = 64;
+const DRIVES_MAX: usize = 64;
 /// Most batches in work of one drive.
-pub const DEPTH_MAX: usize = 32;
+const DEPTH_MAX: usize = 32;
 
 /// Collects the options of a [`Loader`].
 #[derive(Clone)]
@@ -191,7 +191,8 @@ impl LoaderBuilder {
         self
     }
 
-    /// Batch buffers on the host: how far the CPU prepares ahead. At least 2, default 6.
+    /// Batch buffers on the host: how far the CPU prepares ahead. At least 2, default 6. Batches that the consumer keeps take as many of them;
+    /// while it keeps all, it gets no further one.
     pub fn buffers(mut self, buffers: usize) -> Self {
         self.buffers = buffers;
         self

@@ -8,12 +8,12 @@ use crate::buffers::PooledBuffer;
 use crate::engine::{Engine, GivenUp, Task};
 use crate::rows::{PutBack, RowClaims, RowsTaken};
 use crate::schedule::{BatchId, CPU};
-use ddlp_csd::prepare::{EpochContext, SamplePreparer, close_gaps};
+use ddlp_csd::prepare::{self, EpochContext, SamplePreparer, close_gaps};
 use ddlp_csd::run::RunLength;
 use ddlp_csd::slot::SampleRecord;
 use memmap2::MmapMut;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// A batch in the work of the CPU prong.
@@ -21,19 +21,12 @@ pub(crate) struct CpuJob {
     pub id: BatchId,
     pub rows: RowClaims,
     sample_ids: Vec<u64>,
-    records: Vec<OnceLock<SampleRecord>>,
     row_bytes: usize,
 }
 
 impl CpuJob {
     pub fn new(id: BatchId, sample_ids: Vec<u64>, buffer: MmapMut, row_bytes: usize) -> Self {
-        Self {
-            id,
-            rows: RowClaims::new(buffer, sample_ids.len(), row_bytes),
-            records: sample_ids.iter().map(|_| OnceLock::new()).collect(),
-            sample_ids,
-            row_bytes,
-        }
+        Self { id, rows: RowClaims::new(buffer, sample_ids.len(), row_bytes), sample_ids, row_bytes }
     }
 }
 
@@ -41,8 +34,9 @@ impl CpuJob {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Doing {
     pub id: BatchId,
-    pub sample_id: u64,
-    /// When it began with the run of samples that this one belongs to.
+    /// `None` while it announces what will be read.
+    pub sample_id: Option<u64>,
+    /// When it began with that, or with the run of samples that this one belongs to.
     pub since: Instant,
 }
 
@@ -50,18 +44,28 @@ pub(crate) struct Doing {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Desk {
-    run: Mutex<Option<(BatchId, Instant)>>,
+    run: Mutex<Option<Run>>,
     sample_id: AtomicU64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    id: BatchId,
+    since: Instant,
+    is_announcing: bool,
 }
 
 impl Desk {
     /// What the thread is doing now; `None` while it waits for work.
     pub fn doing(&self) -> Option<Doing> {
         let run = *self.run.lock().expect("no panic while a desk is locked");
-        run.map(|(id, since)| Doing { id, sample_id: self.sample_id.load(Ordering::Relaxed), since })
+        run.map(|Run { id, since, is_announcing }| {
+            let sample_id = (!is_announcing).then(|| self.sample_id.load(Ordering::Relaxed));
+            Doing { id, sample_id, since }
+        })
     }
 
-    fn set_run(&self, run: Option<(BatchId, Instant)>) {
+    fn set_run(&self, run: Option<Run>) {
         *self.run.lock().expect("no panic while a desk is locked") = run;
     }
 }
@@ -70,12 +74,17 @@ impl Desk {
 pub(crate) fn work(engine: &Arc<Engine>, desk: &Desk) {
     let mut preparer = RowPreparer::new(&engine.task);
     let mut length = RunLength::default();
-    while let Some(job) = engine.next_cpu_job() {
+    while let Some((job, ahead)) = engine.next_cpu_job() {
+        if !ahead.is_empty() {
+            desk.set_run(Some(Run { id: job.id, since: Instant::now(), is_announcing: true }));
+            prepare::announce(&*engine.task.dataset, &ahead);
+            desk.set_run(None);
+        }
         if let Some(taken) = job.rows.take(length.samples()) {
             let (rows, start) = (taken.range(), Instant::now());
             desk.sample_id.store(job.sample_ids[rows.start], Ordering::Relaxed);
-            desk.set_run(Some((job.id, start)));
-            prepare(engine, &mut preparer, &job, taken, desk);
+            desk.set_run(Some(Run { id: job.id, since: start, is_announcing: false }));
+            prepare_rows(engine, &mut preparer, &job, taken, desk);
             length.took(rows.len(), start.elapsed());
         }
     }
@@ -110,22 +119,25 @@ impl RowPreparer {
     }
 }
 
-fn prepare(engine: &Engine, preparer: &mut RowPreparer, job: &CpuJob, mut taken: RowsTaken<'_>, desk: &Desk) {
-    for (number, row) in taken.rows() {
+fn prepare_rows(engine: &Engine, preparer: &mut RowPreparer, job: &CpuJob, mut taken: RowsTaken<'_>, desk: &Desk) {
+    taken.make(|(number, row)| {
         if engine.is_stopped() {
-            break;
+            return None;
+        }
+        if let Some(&next) = job.sample_ids.get(number + 1) {
+            prepare::prefetch(&*engine.task.dataset, next);
         }
         let sample_id = job.sample_ids[number];
         desk.sample_id.store(sample_id, Ordering::Relaxed);
-        let record = preparer.prepare(&engine.task, job.id.epoch, sample_id, row);
-        job.records[number].set(record).expect("each row is handed out once");
-    }
+        Some(preparer.prepare(&engine.task, job.id.epoch, sample_id, row))
+    });
     desk.set_run(None);
     engine.memory.look();
     match job.rows.put_back(taken) {
         PutBack::Pending => {}
-        PutBack::Complete(buffer) if !engine.is_stopped() => finish(engine, job, buffer),
-        PutBack::Complete(buffer) => engine.pool.put(buffer),
+        PutBack::Complete(buffer, Some(records)) if !engine.is_stopped() => finish(engine, job, buffer, records),
+        // The run was stopped, maybe before all rows were made.
+        PutBack::Complete(buffer, _) => engine.pool.put(buffer),
         PutBack::Closed(buffer) => {
             engine.pool.put(buffer);
             engine.give_up(CPU, job.id, GivenUp::Cancelled);
@@ -133,12 +145,8 @@ fn prepare(engine: &Engine, preparer: &mut RowPreparer, job: &CpuJob, mut taken:
     }
 }
 
-fn finish(engine: &Engine, job: &CpuJob, mut buffer: MmapMut) {
-    let records: Option<Vec<SampleRecord>> = job.records.iter().map(|record| record.get().copied()).collect();
-    // A record is missing when the run was stopped while rows were out.
-    if let Some(records) = records
-        && engine.executed(CPU, job.id)
-    {
+fn finish(engine: &Engine, job: &CpuJob, mut buffer: MmapMut, records: Vec<SampleRecord>) {
+    if engine.executed(CPU, job.id) {
         close_gaps(&records, &mut buffer, job.row_bytes);
         let rows = Rows::Pooled(PooledBuffer::new(buffer, engine.pool.clone()));
         engine.ready(CPU, job.id, records, rows);

@@ -14,7 +14,7 @@ use crate::error::LoaderError;
 use crate::order::{Cut, Orders};
 use crate::plan::PlanEpoch;
 use crate::recorder::Recorder;
-use crate::schedule::{BatchId, CPU, Finished, ProngId, Room, Schedule};
+use crate::schedule::{BatchId, CPU, Finished, HeldResults, ProngId, Room, Schedule};
 use crate::usage::MemoryPeak;
 use crate::value::Output;
 use ddlp_csd::program::Program;
@@ -79,6 +79,8 @@ pub(crate) struct Core {
     /// Batches of the CPU prong whose samples are not all handed out.
     pub jobs: VecDeque<Arc<CpuJob>>,
     pub plan: Vec<PlanEpoch>,
+    /// Whether the consumer has asked for a batch and got none yet.
+    pub consumer_waits: bool,
     announced: Announced,
     orders: Orders,
 }
@@ -103,7 +105,7 @@ impl Engine {
     pub fn new(task: Task, schedule: Schedule, recorder: Recorder, buffers: usize) -> Self {
         let work = Arc::new(Condvar::new());
         let orders = Orders::new(task.seed, task.cut);
-        let bytes = (task.cut.rows().saturating_mul(task.row_bytes())).next_multiple_of(ddlp_csd::BLOCK_BYTES);
+        let bytes = buffer_bytes(&task.cut, task.row_bytes());
         Self {
             pool: Arc::new(BufferPool::new(buffers, bytes, work.clone())),
             task,
@@ -113,6 +115,7 @@ impl Engine {
                 ready: HashMap::new(),
                 jobs: VecDeque::new(),
                 plan: Vec::new(),
+                consumer_waits: false,
                 announced: Announced::default(),
                 orders,
             }),
@@ -130,6 +133,11 @@ impl Engine {
 
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
+    }
+
+    /// True when threads are to leave: the run was stopped, or everything is delivered.
+    pub fn is_over(&self) -> bool {
+        self.is_stopped() || self.lock().schedule.is_done()
     }
 
     /// Ends the run: threads leave, the consumer gets nothing more.
@@ -166,9 +174,24 @@ impl Engine {
         }
     }
 
+    /// Frees a buffer for a batch that delivery waits for: the last of those that lie ready behind it is given up. It comes to that when
+    /// the consumer keeps batches, whose buffers had been counted on. False when there is none.
+    fn make_way(&self, core: &mut Core) -> bool {
+        if !core.consumer_waits || core.schedule.deliverable().is_some() {
+            return false;
+        }
+        let pooled = core.ready.iter().filter_map(|(&id, ready)| match ready {
+            Ok(ReadyBatch { rows: Rows::Pooled(_), .. }) => Some(id),
+            _ => None,
+        });
+        let Some(last) = pooled.max() else { return false };
+        core.schedule.reopened(last);
+        core.ready.remove(&last).is_some()
+    }
+
     /// The next batch for an idle CPU thread: one that others work on and that has rows left, or a new one. Waits for it;
-    /// `None` when the run is over. With a new one, the thread tells the dataset what will be read next.
-    pub fn next_cpu_job(&self) -> Option<Arc<CpuJob>> {
+    /// `None` when the run is over. With a new one come the samples that the thread is to announce.
+    pub fn next_cpu_job(&self) -> Option<(Arc<CpuJob>, Vec<u64>)> {
         let mut core = self.lock();
         loop {
             if self.is_stopped() || core.schedule.is_done() {
@@ -177,15 +200,14 @@ impl Engine {
             self.close_lost_jobs(&mut core);
             core.jobs.retain(|job| !job.rows.is_exhausted());
             if let Some(job) = core.jobs.front() {
-                return Some(job.clone());
+                return Some((job.clone(), Vec::new()));
             }
             if let Some(job) = self.claim_for_cpu(&mut core) {
                 core.jobs.push_back(job.clone());
-                let ahead = core.announce(job.id);
+                let ahead = core.samples_ahead(job.id);
                 drop(core);
                 self.work.notify_all();
-                self.task.announce(&ahead);
-                return Some(job);
+                return Some((job, ahead));
             }
             core = self.work.wait_timeout(core, IDLE_LOOK).expect("no thread panics while it holds the core").0;
         }
@@ -203,6 +225,9 @@ impl Engine {
     }
 
     fn claim_for_cpu(&self, core: &mut Core) -> Option<Arc<CpuJob>> {
+        if core.consumer_waits && self.pool.free() == 0 && core.schedule.awaits_cpu() {
+            self.make_way(core);
+        }
         let room = self.buffer_room(core)?;
         let now = core.recorder.now();
         let id = core.schedule.claim(CPU, now, room)?;
@@ -276,13 +301,13 @@ impl Engine {
         self.work.notify_all();
     }
 
-    /// A drive is away, and with it what it had in work (`flights`) or finished without handing it over.
-    pub fn lose(&self, prong: ProngId, flights: &[BatchId], kind: &'static str, what: String) {
+    /// A drive is away, and with it what it had in work (`flights`); what it had finished without handing it over is `held`.
+    pub fn lose(&self, prong: ProngId, flights: &[BatchId], held: HeldResults, kind: &'static str, what: String) {
         let mut core = self.lock();
         for &id in flights {
             core.recorder.released(prong, id, false);
         }
-        core.schedule.prong_down(prong);
+        core.schedule.prong_down(prong, held);
         core.recorder.fault(prong, flights.first().copied(), kind, what);
         drop(core);
         self.work.notify_all();
@@ -300,27 +325,22 @@ impl Engine {
         self.lock().recorder.fault(prong, None, kind, what);
     }
 
-    /// A place for a finished batch of a drive.
-    pub fn place_for(&self, prong: ProngId, id: BatchId) -> Place {
+    /// A place for a finished batch of a drive. Fails when memory is refused.
+    pub fn place_for(&self, prong: ProngId, id: BatchId) -> std::io::Result<Place> {
         let mut core = self.lock();
         if !core.schedule.is_wanted(prong, id) {
-            return Place::Unwanted;
+            return Ok(Place::Unwanted);
         }
         let has_room = match self.buffer_room(&core) {
             Some(Room::Any) => true,
             Some(Room::Critical) => core.schedule.is_critical(id),
-            None => false,
+            None => core.schedule.is_critical(id) && self.make_way(&mut core),
         };
         if !has_room {
-            return Place::Later;
+            return Ok(Place::Later);
         }
-        match self.pool.take() {
-            Ok(buffer) => Place::Buffer(buffer.expect("buffers are taken under the core's lock only")),
-            Err(source) => {
-                core.give_up(prong, id, failed("memory", format!("no memory for a batch buffer: {source}")));
-                Place::Unwanted
-            }
-        }
+        let buffer = self.pool.take()?;
+        Ok(Place::Buffer(buffer.expect("buffers are taken under the core's lock only")))
     }
 
     /// Waits until the run is stopped or the time is over; true when stopped.
@@ -349,12 +369,6 @@ impl Task {
     pub fn row_bytes(&self) -> usize {
         self.output.row_bytes(self.shape)
     }
-
-    /// Tells the dataset that samples will be read soon.
-    fn announce(&self, sample_ids: &[u64]) {
-        let places: Vec<u64> = sample_ids.iter().map(|sample_id| sample_id % self.dataset.len()).collect();
-        self.dataset.announce(&places);
-    }
 }
 
 impl Core {
@@ -363,8 +377,8 @@ impl Core {
         self.orders.sample_ids(id, self.schedule.current_epoch())
     }
 
-    /// Samples to announce when the CPU has claimed a batch.
-    fn announce(&mut self, id: BatchId) -> Vec<u64> {
+    /// Ids of the samples to announce when the CPU has claimed a batch.
+    fn samples_ahead(&mut self, id: BatchId) -> Vec<u64> {
         let batches = self.announced.ahead_of(id, &self.schedule);
         batches.into_iter().flat_map(|id| self.sample_ids(id)).collect()
     }
@@ -389,6 +403,7 @@ impl Core {
     }
 }
 
-fn failed(kind: &'static str, what: String) -> GivenUp {
-    GivenUp::Failed { kind, what }
+/// Bytes of a batch buffer: whole blocks, as a drive's results are read.
+pub(crate) fn buffer_bytes(cut: &Cut, row_bytes: usize) -> usize {
+    cut.rows().saturating_mul(row_bytes).next_multiple_of(ddlp_csd::BLOCK_BYTES)
 }

@@ -39,6 +39,7 @@ mod drive;
 mod engine;
 mod error;
 mod loader;
+mod memory_need;
 mod order;
 mod plan;
 mod progress;

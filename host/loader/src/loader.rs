@@ -13,6 +13,7 @@ use crate::schedule::{CPU, Schedule, ScheduleConfig};
 use crate::setup::Setup;
 use crate::state::LoaderState;
 use crate::value::{Output, Value};
+use ddlp_csd::prepare;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -120,11 +121,9 @@ impl<V> Loader<V> {
     pub fn plan(&self) -> Plan {
         let core = self.engine.lock();
         let whole = core.plan.iter().filter(|epoch| epoch.deliveries.len() == self.batches as usize);
-        Plan { epochs: whole.cloned().collect(), ..self.empty_plan() }
-    }
-
-    fn empty_plan(&self) -> Plan {
-        plan_for(&self.engine.task, self.batches)
+        let task = &self.engine.task;
+        let plan = Plan::empty(task.seed, &task.dataset.identity(), &task.cut, self.batches);
+        Plan { epochs: whole.cloned().collect(), ..plan }
     }
 
     /// The figures of the run up to now.
@@ -186,6 +185,7 @@ impl<V> Loader<V> {
             if core.schedule.is_done() {
                 return None;
             }
+            core.consumer_waits = true;
             drop(self.engine.wait_for_delivery(core, self.stall_after.min(Duration::from_secs(1))));
             self.engine.memory.look();
             core = self.engine.lock();
@@ -198,22 +198,29 @@ impl<V> Loader<V> {
 
     /// Says what the consumer waits for.
     fn name_stall(&self, core: &mut Core, waited: Duration) {
-        let dataset = &self.engine.task.dataset;
+        let dataset = &*self.engine.task.dataset;
         let mut busy: Vec<Doing> = self.desks.iter().filter_map(Desk::doing).collect();
         busy.sort_by_key(|doing| doing.since);
         let cpu = match busy.first() {
             None => "no CPU thread has work".to_string(),
-            Some(doing) => format!(
-                "the CPU works on sample {} (id {}) of epoch {} batch {} since {:.1} s",
-                dataset.name(doing.sample_id % dataset.len()),
-                doing.sample_id,
-                doing.id.epoch,
-                doing.id.batch,
-                doing.since.elapsed().as_secs_f64()
-            ),
+            Some(Doing { id, sample_id, since }) => {
+                let doing = match sample_id {
+                    Some(sample_id) => {
+                        let name = dataset.name(prepare::stored_at(dataset, *sample_id));
+                        format!("works on sample {name} (id {sample_id}) of")
+                    }
+                    None => "announces to the dataset what will be read after".to_string(),
+                };
+                let since_s = since.elapsed().as_secs_f64();
+                format!("the CPU {doing} epoch {} batch {} since {since_s:.1} s", id.epoch, id.batch)
+            }
         };
         let outstanding = core.schedule.describe_outstanding();
-        let what = format!("nothing arrived for {:.1} s; {cpu}; {outstanding}", waited.as_secs_f64());
+        let free = match self.engine.pool.free() {
+            0 => "; no batch buffer is free: those of batches that the consumer keeps come back when it drops them",
+            _ => "",
+        };
+        let what = format!("nothing arrived for {:.1} s; {cpu}; {outstanding}{free}", waited.as_secs_f64());
         core.recorder.fault(CPU, None, "stall", what);
     }
 
@@ -269,17 +276,6 @@ impl Stopper {
     /// Ends the run.
     pub fn stop(&self) {
         self.engine.stop();
-    }
-}
-
-fn plan_for(task: &Task, batches: u32) -> Plan {
-    Plan {
-        seed: task.seed,
-        dataset: *task.dataset.identity().as_bytes(),
-        epoch_samples: task.cut.samples,
-        batch_size: task.cut.batch,
-        batches,
-        epochs: Vec::new(),
     }
 }
 

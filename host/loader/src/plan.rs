@@ -2,7 +2,9 @@
 //!
 //! A plan file is a magic, a version, the body's length and CRC32C, then a bincode body; trailing bytes are refused.
 
+use crate::order::Cut;
 use crate::schedule::ProngId;
+use ddlp_dataset::Identity;
 use serde::{Deserialize, Serialize};
 
 /// Largest plan file in bytes.
@@ -120,6 +122,18 @@ impl Plan {
             epoch.check(plan.batches)?;
         }
         Ok(plan)
+    }
+
+    /// The plan of a run of which nothing was delivered.
+    pub(crate) fn empty(seed: u64, dataset: &Identity, cut: &Cut, batches: u32) -> Self {
+        Self {
+            seed,
+            dataset: *dataset.as_bytes(),
+            epoch_samples: cut.samples,
+            batch_size: cut.batch,
+            batches,
+            epochs: Vec::new(),
+        }
     }
 
     /// Checks that the plan was recorded for the same batches as `run` (whose epochs do not matter).

@@ -1,8 +1,9 @@
-//! The buffer of a batch while several threads fill it: rows are handed out once, and the buffer comes back when the last
-//! row that was handed out has been returned.
+//! The buffer of a batch while several threads fill it: rows are handed out once, and the buffer comes back, with what became of
+//! each row, when the last row that was handed out has been returned.
 
 #![allow(unsafe_code)]
 
+use ddlp_csd::slot::SampleRecord;
 use memmap2::MmapMut;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -20,6 +21,7 @@ struct State {
     out: usize,
     closed: bool,
     buffer: Option<MmapMut>,
+    records: Vec<Option<SampleRecord>>,
 }
 
 // SAFETY: `base` points into the mapping that `state` owns. Threads reach it only through `RowsTaken`, whose ranges are
@@ -32,14 +34,15 @@ unsafe impl Sync for RowClaims {}
 pub struct RowsTaken<'a> {
     claims: &'a RowClaims,
     range: Range<usize>,
+    made: Vec<SampleRecord>,
 }
 
 /// What became of a buffer when its last rows came back.
 pub enum PutBack {
     /// Other rows are still out, or not handed out yet.
     Pending,
-    /// All rows were handed out and returned.
-    Complete(MmapMut),
+    /// All rows were handed out and returned, with their records if all were made.
+    Complete(MmapMut, Option<Vec<SampleRecord>>),
     /// The claims were closed before all rows were handed out.
     Closed(MmapMut),
 }
@@ -52,7 +55,13 @@ impl RowClaims {
             base: buffer.as_mut_ptr(),
             row_bytes,
             rows,
-            state: Mutex::new(State { next: 0, out: 0, closed: false, buffer: Some(buffer) }),
+            state: Mutex::new(State {
+                next: 0,
+                out: 0,
+                closed: false,
+                buffer: Some(buffer),
+                records: vec![None; rows],
+            }),
         }
     }
 
@@ -65,7 +74,7 @@ impl RowClaims {
         let range = state.next..self.rows.min(state.next + most.max(1));
         state.next = range.end;
         state.out += range.len();
-        Some(RowsTaken { claims: self, range })
+        Some(RowsTaken { claims: self, made: Vec::with_capacity(range.len()), range })
     }
 
     /// True when no row is left to hand out.
@@ -79,12 +88,13 @@ impl RowClaims {
         assert!(std::ptr::eq(taken.claims, self), "rows go back where they came from");
         let mut state = self.state.lock().expect("no panic while the claims are locked");
         state.out -= taken.range.len();
+        state.records[taken.range].iter_mut().zip(taken.made).for_each(|(record, made)| *record = Some(made));
         if state.out > 0 || !(state.closed || state.next == self.rows) {
             return PutBack::Pending;
         }
         match state.buffer.take() {
             Some(buffer) if state.closed => PutBack::Closed(buffer),
-            Some(buffer) => PutBack::Complete(buffer),
+            Some(buffer) => PutBack::Complete(buffer, std::mem::take(&mut state.records).into_iter().collect()),
             None => PutBack::Pending,
         }
     }
@@ -103,52 +113,71 @@ impl RowsTaken<'_> {
         self.range.clone()
     }
 
-    /// Each row with its number.
-    pub fn rows(&mut self) -> impl Iterator<Item = (usize, &mut [u8])> {
+    /// Makes the rows in their order, each with its number, until `make` makes none.
+    pub fn make(&mut self, make: impl FnMut((usize, &mut [u8])) -> Option<SampleRecord>) {
         let bytes = self.range.len() * self.claims.row_bytes;
         // SAFETY: the rows `range` were handed out to this value alone, lie within the mapping (checked in `new`), and
         // the mapping is not given back before they are returned.
         let all = unsafe {
             std::slice::from_raw_parts_mut(self.claims.base.add(self.range.start * self.claims.row_bytes), bytes)
         };
-        self.range.clone().zip(all.chunks_exact_mut(self.claims.row_bytes))
+        let rows = self.range.clone().zip(all.chunks_exact_mut(self.claims.row_bytes));
+        self.made.extend(rows.map_while(make));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ddlp_csd::slot::Outcome;
 
     fn claims(rows: usize) -> RowClaims {
         RowClaims::new(MmapMut::map_anon(4096).unwrap(), rows, 8)
     }
 
+    fn record(number: usize) -> SampleRecord {
+        let number = number as u64;
+        SampleRecord { sample_id: number, index: number, label: 0, outcome: Outcome::Prepared, warned: false }
+    }
+
     #[test]
     fn threads_fill_every_row_once_and_one_gets_the_buffer() {
         let claims = claims(200);
-        let buffers: Vec<MmapMut> = std::thread::scope(|scope| {
+        let whole: Vec<(MmapMut, Option<Vec<SampleRecord>>)> = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..4)
                 .map(|_| {
                     scope.spawn(|| {
-                        let mut buffer = None;
+                        let mut whole = None;
                         while let Some(mut taken) = claims.take(3) {
-                            for (number, row) in taken.rows() {
+                            taken.make(|(number, row)| {
                                 assert_eq!(row, [0; 8], "row {number} is written once");
                                 row.fill(number as u8 + 1);
-                            }
-                            if let PutBack::Complete(whole) = claims.put_back(taken) {
-                                buffer = Some(whole);
+                                Some(record(number))
+                            });
+                            if let PutBack::Complete(buffer, records) = claims.put_back(taken) {
+                                whole = Some((buffer, records));
                             }
                         }
-                        buffer
+                        whole
                     })
                 })
                 .collect();
             workers.into_iter().filter_map(|worker| worker.join().unwrap()).collect()
         });
-        assert_eq!(buffers.len(), 1);
+        let [(buffer, records)] = &whole[..] else { panic!("{} threads got the buffer", whole.len()) };
         let expected: Vec<u8> = (0..200u32).flat_map(|number| [number as u8 + 1; 8]).collect();
-        assert_eq!(buffers[0][..1600], expected);
+        assert_eq!(buffer[..1600], expected);
+        assert_eq!(records, &Some((0..200).map(record).collect()));
+    }
+
+    #[test]
+    fn records_are_not_whole_when_a_row_was_not_made() {
+        let claims = claims(4);
+        let (mut first, mut second) = (claims.take(3).unwrap(), claims.take(3).unwrap());
+        second.make(|(number, _)| Some(record(number)));
+        first.make(|(number, _)| (number < 2).then(|| record(number)));
+        assert!(matches!(claims.put_back(second), PutBack::Pending));
+        assert!(matches!(claims.put_back(first), PutBack::Complete(_, None)));
     }
 
     #[test]

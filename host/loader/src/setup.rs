@@ -1,8 +1,12 @@
 //! From options to a run: opens the dataset, starts or reaches the drives, and checks that everything fits.
 
 use crate::config::LoaderBuilder;
-use crate::drive::{self, DriveSpec, Endpoint, Expected, Link, LinkError, LocalAgent, LocalDrive, SlotTable};
+use crate::drive::{
+    self, DriveSpec, Endpoint, Expected, Link, LinkError, LocalAgent, LocalDrive, LocalResults, SlotTable,
+};
+use crate::engine::buffer_bytes;
 use crate::error::LoaderError;
+use crate::memory_need::MemoryNeed;
 use crate::order::Cut;
 use crate::plan::Plan;
 use crate::recorder::Recorder;
@@ -27,7 +31,7 @@ const HELD_LOOK: Duration = Duration::from_millis(50);
 
 /// Result slots of a local drive, unless the strategy can use more.
 const LOCAL_SLOTS: u32 = 16;
-/// Share of the available memory that a local drive's slots may take by default.
+/// Share of the memory beside the buffers that the slots of local drives may take by default.
 const LOCAL_SLOTS_SHARE: u64 = 8;
 
 /// How much longer the tail may be than the number of threads on both sides suggests.
@@ -43,6 +47,8 @@ pub(crate) struct Setup {
     pub expected: Expected,
     pub fresh: LoaderState,
     pub first_epoch: u32,
+    /// Bytes that a local drive's slots may take by default.
+    slot_room: u64,
 }
 
 /// A drive that was reached and fits.
@@ -85,14 +91,7 @@ impl Setup {
         let rows = cut.rows();
         let layout = SlotLayout::new(rows, shape)
             .ok_or_else(|| LoaderError::Options(format!("a batch of {rows} samples of {shape:?} is too large")))?;
-        let buffers = (options.buffers * rows * output.row_bytes(shape)) as u64;
-        memory::check_room(buffers).map_err(|error| {
-            LoaderError::Options(format!("no room for {} buffers of {rows} samples: {error}", options.buffers))
-        })?;
-        if let Err(error) = memory::fit(&*dataset) {
-            tracing::warn!(%error, "no reading past the page cache, although the dataset is much larger than memory");
-        }
-        let dataset = if options.epochs > 1 { resident_beside(buffers, dataset, memory::check_room) } else { dataset };
+        let buffers = (options.buffers as u64).saturating_mul(buffer_bytes(&cut, output.row_bytes(shape)) as u64);
         let program = Program { pipeline: options.pipeline.clone(), limits: options.limits, policy: options.policy };
         let fresh = LoaderState {
             version: STATE_VERSION,
@@ -113,8 +112,45 @@ impl Setup {
             fingerprint: *ddlp_pixels::fingerprint().as_bytes(),
             slot_bytes: layout.total_bytes,
         };
-        let setup = Self { dataset, program, cut, batches, layout, expected, fresh, first_epoch: 0 };
-        setup.with_history(options)
+        let available = memory::available_bytes().unwrap_or(1 << 30);
+        let slot_room = available.saturating_sub(buffers) / LOCAL_SLOTS_SHARE / options.drives.len().max(1) as u64;
+        let setup = Self { dataset, program, cut, batches, layout, expected, fresh, first_epoch: 0, slot_room };
+        setup.fit_memory(options, output, buffers)?.with_history(options)
+    }
+
+    /// Checks that there is memory for all that the run takes, and lets the dataset know what is left of it.
+    fn fit_memory(mut self, options: &LoaderBuilder, output: &Output, buffers: u64) -> Result<Self, LoaderError> {
+        let need = self.memory_need(options, output, buffers);
+        need.check(memory::check_room)?;
+        memory::fit(&*self.dataset, need.bytes());
+        if options.epochs > 1 {
+            self.dataset = resident_beside(need.bytes(), self.dataset, memory::check_room);
+        }
+        Ok(self)
+    }
+
+    /// What the run takes of this machine's memory beside the dataset.
+    fn memory_need(&self, options: &LoaderBuilder, output: &Output, buffers: u64) -> MemoryNeed {
+        let mut need = MemoryNeed::default();
+        need.add(buffers, format!("{} batch buffers of {} samples", options.buffers, self.cut.rows()));
+        for (name, spec) in drives(options) {
+            let is_read = match spec {
+                DriveSpec::Local(local) => {
+                    let slots = self.local_slots(options, local);
+                    let bytes = u64::from(slots).saturating_mul(self.layout.total_bytes as u64);
+                    // A file's pages make room when it is needed.
+                    if !matches!(local.results, LocalResults::File(_)) {
+                        need.add(bytes, format!("{slots} result slots of drive {name}"));
+                    }
+                    local.results == LocalResults::Read
+                }
+                DriveSpec::Remote(_) | DriveSpec::Auto => true,
+            };
+            if is_read && !output.is_pixels() {
+                need.add(self.layout.total_bytes as u64, format!("a batch of pixels that drive {name} made"));
+            }
+        }
+        need
     }
 
     /// Checks what an earlier run left: a state to resume from, a plan to replay.
@@ -124,14 +160,7 @@ impl Setup {
             self.first_epoch = state.epoch;
         }
         if let Some(plan) = &options.replay {
-            let task = Plan {
-                seed: options.seed,
-                dataset: self.expected.dataset,
-                epoch_samples: self.cut.samples,
-                batch_size: self.cut.batch,
-                batches: self.batches,
-                epochs: Vec::new(),
-            };
+            let task = Plan::empty(options.seed, &self.dataset.identity(), &self.cut, self.batches);
             plan.check_is_for(&task).map_err(LoaderError::Plan)?;
         }
         Ok(self)
@@ -164,29 +193,25 @@ impl Setup {
     }
 
     pub fn open_drives(&self, options: &LoaderBuilder) -> Result<Vec<OpenDrive>, LoaderError> {
-        if options.strategy == Strategy::Cpu {
-            return Ok(Vec::new());
-        }
-        let many = options.drives.len() > 1;
-        (1..)
-            .zip(&options.drives)
-            .map(|(number, spec)| {
-                let refused = |drive: &str, reason| LoaderError::Drive { drive: drive.to_string(), reason };
+        drives(options)
+            .map(|(name, spec)| {
                 let (name, opened) = match spec {
-                    DriveSpec::Remote(address) => (address.clone(), self.open_remote(options, address)),
+                    DriveSpec::Remote(address) => (name, self.open_remote(options, address)),
                     DriveSpec::Auto => {
-                        let node = drive::find(&Sysfs::system()).map_err(|reason| refused("auto", reason))?;
+                        let refused = |reason| LoaderError::Drive { drive: name, reason };
+                        let node = drive::find(&Sysfs::system()).map_err(refused)?;
                         let opened = self.open_remote(options, &node);
                         (node, opened)
                     }
                     DriveSpec::Local(local) => {
-                        let name = if many { format!("csd {number}") } else { "csd".to_string() };
                         let opened = self.open_local(options, local, &name);
                         (name, opened)
                     }
                 };
-                let (endpoint, link, slots) = opened.map_err(|reason| refused(&name, reason))?;
-                Ok(OpenDrive { name, endpoint, link, slots })
+                match opened {
+                    Ok((endpoint, link, slots)) => Ok(OpenDrive { name, endpoint, link, slots }),
+                    Err(reason) => Err(LoaderError::Drive { drive: name, reason }),
+                }
             })
             .collect()
     }
@@ -204,7 +229,7 @@ impl Setup {
         local: &LocalDrive,
         name: &str,
     ) -> Result<(Endpoint, Link, SlotTable), String> {
-        let slots = local.slots.unwrap_or_else(|| self.local_slots(options, local));
+        let slots = self.local_slots(options, local);
         let path = options.dataset_path.as_ref().expect("checked with the options");
         let (agent, slots) =
             LocalAgent::start(local, path, slots, self.layout.total_bytes).map_err(|error| error.to_string())?;
@@ -227,11 +252,12 @@ impl Setup {
         }
     }
 
-    /// Slots for a local drive: for `mte` the whole tail, as far as memory allows.
+    /// Slots for a local drive, unless they are given: for `mte` the whole tail, as far as memory allows.
     fn local_slots(&self, options: &LoaderBuilder, drive: &LocalDrive) -> u32 {
-        let drives = options.drives.len() as u64;
-        let memory = memory::available_bytes().unwrap_or(1 << 30) / LOCAL_SLOTS_SHARE / drives;
-        let fitting = u32::try_from(memory / self.layout.total_bytes as u64).unwrap_or(u32::MAX);
+        if let Some(slots) = drive.slots {
+            return slots;
+        }
+        let fitting = u32::try_from(self.slot_room / self.layout.total_bytes as u64).unwrap_or(u32::MAX);
         let spare = options.drive_depth as u32 + 1;
         let useful = match options.strategy {
             Strategy::Mte => {
@@ -245,13 +271,28 @@ impl Setup {
     }
 }
 
-/// The dataset in memory, where it is a small one and memory has room for that and for the buffers.
+/// The drives that take part, each with what messages call it.
+fn drives(options: &LoaderBuilder) -> impl Iterator<Item = (String, &DriveSpec)> {
+    let many = options.drives.len() > 1;
+    let taking_part = if options.strategy == Strategy::Cpu { &[] } else { &options.drives[..] };
+    (1..).zip(taking_part).map(move |(number, spec)| {
+        let name = match spec {
+            DriveSpec::Remote(address) => address.clone(),
+            DriveSpec::Auto => "auto".to_string(),
+            DriveSpec::Local(_) if many => format!("csd {number}"),
+            DriveSpec::Local(_) => "csd".to_string(),
+        };
+        (name, spec)
+    })
+}
+
+/// The dataset in memory, where it is a small one and memory has room for that and for what the loader takes besides.
 fn resident_beside(
-    buffers: u64,
+    taken: u64,
     dataset: Arc<dyn Dataset>,
     check_room: impl Fn(u64) -> io::Result<()>,
 ) -> Arc<dyn Dataset> {
-    match check_room(buffers.saturating_add(RESIDENT_BYTES_MAX)) {
+    match check_room(taken.saturating_add(RESIDENT_BYTES_MAX)) {
         Ok(()) => Resident::of(dataset),
         Err(_) => dataset,
     }
@@ -277,58 +318,4 @@ fn unusable(error: &LinkError, endpoint: &Endpoint) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use ddlp_pixels::Pipeline;
-    use std::cell::Cell;
-
-    /// Seventy small planar images.
-    fn small() -> (tempfile::TempDir, Arc<dyn Dataset>) {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("data_batch_1.bin"), [3u8; 70 * 3073]).unwrap();
-        let dataset = ddlp_dataset::open(folder.path()).unwrap().into();
-        (folder, dataset)
-    }
-
-    #[test]
-    fn a_small_dataset_stays_in_memory_if_there_is_room_for_it_beside_the_buffers() {
-        let (_folder, dataset) = small();
-        let available = 1000 + RESIDENT_BYTES_MAX;
-        let asked = Cell::new(0);
-        let check_room = |bytes: u64| -> io::Result<()> {
-            asked.set(bytes);
-            if bytes <= available { Ok(()) } else { Err(io::ErrorKind::OutOfMemory.into()) }
-        };
-        assert!(resident_beside(1000, dataset.clone(), check_room).is_resident());
-        assert_eq!(asked.get(), available);
-        for buffers in [1001, u64::MAX] {
-            let refused = resident_beside(buffers, dataset.clone(), check_room);
-            assert!(!refused.is_resident() && Arc::ptr_eq(&refused, &dataset), "{buffers} bytes of buffers");
-        }
-    }
-
-    #[test]
-    fn a_dataset_stays_in_memory_in_runs_of_several_epochs() {
-        let (_folder, dataset) = small();
-        let of = |epochs| LoaderBuilder::default().dataset(dataset.clone()).batch_size(4).epochs(epochs);
-        for (epochs, stays) in [(1, false), (2, true)] {
-            let setup = Setup::new(&of(epochs).pipeline(Pipeline::cifar_train()), &Output::Pixels)
-                .unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!(setup.dataset.is_resident(), stays, "{epochs} epochs");
-        }
-    }
-
-    #[test]
-    fn buffers_that_memory_has_no_room_for_are_refused() {
-        let (_folder, dataset) = small();
-        let options = LoaderBuilder::default().dataset(dataset).pipeline(Pipeline::imagenet_train());
-        let options = options.batch_size(4096).buffers(4096);
-        let floats = Output::F32(Box::new(ddlp_pixels::Normalize::imagenet()));
-        for (output, needed) in [(Output::Pixels, 4096 * 4096 * 150_528), (floats, 4096 * 4096 * 4 * 150_528)] {
-            let Err(error) = Setup::new(&options, &output) else { panic!("{needed} bytes are there") };
-            let message = error.to_string();
-            assert!(message.contains("no room for 4096 buffers of 4096 samples"), "{message}");
-            assert!(message.contains(&format!("{} MB are needed", u64::div_ceil(needed, 1_000_000))), "{message}");
-        }
-    }
-}
+mod tests;

@@ -43,12 +43,26 @@ pub fn check_room(bytes: u64) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::OutOfMemory, message))
 }
 
-/// Tells a dataset how much memory there is for a page cache, what is in it now included. An error where it would read in another way
-/// for that, and cannot.
-pub fn fit(dataset: &dyn Dataset) -> io::Result<()> {
-    match available_beside(ALL) {
-        Some(available) => dataset.fit_memory(available).map(|_| ()),
-        None => Ok(()),
+/// Tells a dataset how much memory there is for a page cache, what is in it now included, beside `taken` bytes that this process is about to
+/// take. Where it reads in another way for that, or would and cannot, the log says so.
+pub fn fit(dataset: &dyn Dataset, taken: u64) {
+    let Some(available) = available_beside(ALL) else { return };
+    let left = available.saturating_sub(taken);
+    let megabytes = |bytes: u64| bytes / 1_000_000;
+    let (pack_mb, memory_mb) = (dataset.export().map(|pack| megabytes(pack.len_bytes())), megabytes(left));
+    match dataset.fit_memory(left) {
+        Ok(false) => {}
+        Ok(true) => tracing::info!(
+            pack_mb,
+            memory_mb,
+            "reading past the page cache: the dataset is much larger than memory, so each epoch reads all of it from the disk"
+        ),
+        Err(error) => tracing::warn!(
+            pack_mb,
+            memory_mb,
+            %error,
+            "no reading past the page cache, although the dataset is much larger than memory: it pushes out the files of others"
+        ),
     }
 }
 
@@ -107,6 +121,111 @@ fn left_in(group: &Path, files: &GroupFiles, pages: &[&str]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ddlp_dataset::pack::{Pack, PackFormat, PackOptions, pack};
+    use ddlp_dataset::{Identity, Location, PackFile, ReadError};
+    use ddlp_pixels::Source;
+    use std::ops::ControlFlow;
+    use std::sync::{Arc, Mutex};
+
+    /// A pack that answers as it is told when it hears of memory, which it keeps in mind.
+    struct Told {
+        pack: Pack,
+        answer: fn() -> io::Result<bool>,
+        memory: Mutex<Vec<u64>>,
+    }
+
+    impl Dataset for Told {
+        fn fit_memory(&self, available_bytes: u64) -> io::Result<bool> {
+            self.memory.lock().unwrap().push(available_bytes);
+            (self.answer)()
+        }
+
+        fn export(&self) -> Option<&PackFile> {
+            self.pack.export()
+        }
+
+        fn len(&self) -> u64 {
+            self.pack.len()
+        }
+
+        fn classes(&self) -> &[String] {
+            self.pack.classes()
+        }
+
+        fn label(&self, index: u64) -> u32 {
+            self.pack.label(index)
+        }
+
+        fn name(&self, index: u64) -> String {
+            self.pack.name(index)
+        }
+
+        fn location(&self, index: u64) -> Location {
+            self.pack.location(index)
+        }
+
+        fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+            self.pack.sample(index, buf)
+        }
+
+        fn identity(&self) -> Identity {
+            self.pack.identity()
+        }
+
+        fn kind(&self) -> &'static str {
+            self.pack.kind()
+        }
+    }
+
+    /// A pack of 3 MB.
+    fn told(answer: fn() -> io::Result<bool>) -> Told {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("data_batch_1.bin"), vec![3; 1000 * 3073]).unwrap();
+        let (source, out) = (ddlp_dataset::open(folder.path()).unwrap(), folder.path().join("out.ddlp"));
+        let options = PackOptions { format: PackFormat::Raw { max_side: None }, ..PackOptions::default() };
+        pack(&*source, &out, &options, &mut |_| ControlFlow::Continue(())).unwrap();
+        Told { pack: Pack::open(&out).unwrap(), answer, memory: Mutex::default() }
+    }
+
+    /// What the log has after this.
+    fn logged(work: impl FnOnce()) -> String {
+        #[derive(Clone, Default)]
+        struct Log(Arc<Mutex<Vec<u8>>>);
+        impl io::Write for Log {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.lock().unwrap().write(bytes)
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        tracing::subscriber::with_default(subscriber, work);
+        let bytes = log.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_dataset_is_told_of_the_memory_beside_what_is_taken() {
+        let dataset = told(|| Ok(false));
+        let all = available_beside(ALL).unwrap();
+        assert_eq!(logged(|| [0, all / 2, u64::MAX].iter().for_each(|&taken| fit(&dataset, taken))), "");
+        let memory = dataset.memory.lock().unwrap();
+        assert!(memory[0] > all / 4 * 3 && memory[1] < all / 4 * 3 && memory[2] == 0, "{memory:?} of {all}");
+    }
+
+    #[test]
+    fn reading_past_the_page_cache_is_in_the_log() {
+        let log = logged(|| fit(&told(|| Ok(true)), 0));
+        assert!(log.contains(" INFO ") && log.contains("reading past the page cache"), "{log}");
+        assert!(log.contains("pack_mb=3 memory_mb="), "{log}");
+        let log = logged(|| fit(&told(|| Err(io::Error::other("not here"))), 0));
+        assert!(log.contains(" WARN ") && log.contains("error=not here"), "{log}");
+        assert!(log.contains("pack_mb=3 memory_mb="), "{log}");
+    }
 
     #[test]
     fn what_the_machine_has_is_read() {

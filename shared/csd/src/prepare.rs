@@ -11,7 +11,31 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 /// How many neighbours are tried before a corrupt sample counts as irreplaceable.
-pub const REPLACEMENTS_MAX: u64 = 64;
+const REPLACEMENTS_MAX: u64 = 64;
+
+/// Where a sample of an epoch is stored. A dataset shorter than the epoch is repeated.
+pub fn stored_at(dataset: &dyn Dataset, sample_id: u64) -> u64 {
+    sample_id % dataset.len()
+}
+
+/// Tells a dataset that these samples of an epoch will be read soon; of none, it hears nothing. A dataset that panics at that may still
+/// read them.
+pub fn announce(dataset: &dyn Dataset, sample_ids: &[u64]) {
+    if !sample_ids.is_empty() {
+        let indices: Vec<u64> = sample_ids.iter().map(|&sample_id| stored_at(dataset, sample_id)).collect();
+        advise(|| dataset.announce(&indices));
+    }
+}
+
+/// Tells a dataset that this thread reads a sample of an epoch next.
+pub fn prefetch(dataset: &dyn Dataset, sample_id: u64) {
+    advise(|| dataset.prefetch(stored_at(dataset, sample_id)));
+}
+
+/// What nobody depends on may fail: the panic's message says what happened.
+fn advise(advice: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(advice));
+}
 
 /// The samples of an epoch and the draws they get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +80,7 @@ impl SamplePreparer {
     /// Prepares sample `sample_id` into `row` (as long as the pipeline's output). The record says what became of it; a
     /// row is valid exactly when [`SampleRecord::has_row`].
     ///
-    /// A dataset shorter than the epoch is repeated: the sample is stored at `sample_id % dataset.len()`. The draws
+    /// The sample is read from where it is [stored](stored_at). The draws
     /// depend on `sample_id`, also when a neighbour stands in. A sample that makes reading or decoding panic is corrupt
     /// ([`CorruptReason::DecoderPanic`]); if its label cannot be told either, the record says 0.
     ///
@@ -73,7 +97,7 @@ impl SamplePreparer {
         // Outside what is contained: that the row has its length is up to the caller, not to the sample.
         assert_eq!(row.len(), program.pipeline.output().bytes(), "the row has the pipeline's shape");
         let samples = dataset.len();
-        let own = sample_id % samples;
+        let own = stored_at(dataset, sample_id);
         let draw = Draw { seed: context.seed, epoch: context.epoch, sample_id };
         let (label, attempted) = self.attempt(dataset, program, own, draw, row);
         let mut record = SampleRecord { sample_id, index: own, label, outcome: Outcome::Prepared, warned: false };

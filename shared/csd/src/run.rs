@@ -1,14 +1,14 @@
 //! How many samples a worker takes at a time.
 //!
 //! Taking work costs locks that workers share and looks at the clock, which is nothing beside a photograph and much beside a small image.
-//! So a worker takes a run of samples that lasts about [`RUN`]: one photograph, or dozens of small images.
+//! So a worker takes a run of samples that lasts about 300 µs: one photograph, or dozens of small images.
 
 use std::time::Duration;
 
 /// How long a run is to take. Short enough that the end of a batch, a cancellation or a throttled drive's rest comes in time.
-pub const RUN: Duration = Duration::from_micros(300);
+const RUN: Duration = Duration::from_micros(300);
 /// Most samples of a run.
-pub const RUN_SAMPLES_MAX: usize = 64;
+const RUN_SAMPLES_MAX: usize = 64;
 
 /// One worker's length of runs, from what its last one took.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +48,8 @@ mod tests {
         assert_eq!(length.samples(), 1);
         length.took(1, RUN / 10);
         assert_eq!(length.samples(), 10);
+        length.took(10, RUN);
+        assert_eq!(length.samples(), 10, "a run that lasted as it should is as long the next time");
         length.took(10, RUN / 1000);
         assert_eq!(length.samples(), RUN_SAMPLES_MAX);
         length.took(0, Duration::MAX);

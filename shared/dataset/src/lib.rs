@@ -30,16 +30,16 @@ mod samples;
 pub use open::{OpenError, open};
 pub use pack::PackFile;
 pub use resident::{RESIDENT_BYTES_MAX, Resident};
-pub use sample::{Identity, Location, ReadError};
+pub use sample::{Identity, Location, ReadError, Stored};
 
 use ddlp_pixels::Source;
 use std::io;
 
 /// Largest number of bytes that one sample may have. A larger one is refused before anything is allocated for it.
-pub const SAMPLE_BYTES_MAX: u64 = 1 << 30;
+pub(crate) const SAMPLE_BYTES_MAX: u64 = 1 << 30;
 
 /// Largest number of classes.
-pub const CLASSES_MAX: usize = 1 << 20;
+pub(crate) const CLASSES_MAX: usize = 1 << 20;
 
 /// A fixed list of labelled samples. It has at least one sample, and its order never changes.
 pub trait Dataset: Send + Sync {
@@ -79,9 +79,19 @@ pub trait Dataset: Send + Sync {
     /// reused, so a buffer that is handed in again and again stops allocating.
     fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError>;
 
+    /// A sample as it is packed: of a rejected one what is kept of it, which [`sample`](Self::sample) does not hand out. What a pack made of
+    /// it would repeat is checked, its name included.
+    fn stored<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Stored<'a>, ReadError> {
+        self.sample(index, buf).map(Stored::Source)
+    }
+
     /// Says that these samples will be read soon, so that a disk can fetch them meanwhile. A hint: a dataset may do nothing, and does not
     /// wait.
     fn announce(&self, _indices: &[u64]) {}
+
+    /// Says that this sample is the next one that the calling thread asks for: if it lies in memory, it comes nearer to the processor
+    /// meanwhile. A hint, as [`announce`](Self::announce).
+    fn prefetch(&self, _index: u64) {}
 
     /// Says how much memory there is to keep what is read. A dataset that is much larger may read past the page cache from then on, in
     /// which it would find little and leave no room for others: true when it does. An error when it would and cannot; it then reads as
@@ -100,6 +110,11 @@ pub trait Dataset: Send + Sync {
     /// images are.
     fn left_out(&self) -> u64 {
         0
+    }
+
+    /// Names of the first [`LISTED_MAX`](pack::LISTED_MAX) of them.
+    fn left_out_names(&self) -> &[String] {
+        &[]
     }
 
     /// The file that a drive exports block by block. Only a pack has one.

@@ -1,4 +1,4 @@
-//! Doing the same to many things on a few threads.
+//! Doing the same to many things on a few threads, and how many threads there are to be.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,13 +7,21 @@ use std::thread;
 /// Threads for work that waits for the file system more than it computes.
 const LISTING_THREADS_MAX: usize = 8;
 
+/// How many threads are to work: `asked`, or for 0 one per core.
+pub(crate) fn threads(asked: usize) -> usize {
+    match asked {
+        0 => thread::available_parallelism().map_or(1, |cores| cores.get()),
+        asked => asked,
+    }
+}
+
 /// Applies `work` to each item on several threads; the results are in the order of the items.
 pub(crate) fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(items.len()));
-    let threads = thread::available_parallelism().map_or(1, |cores| cores.get()).min(LISTING_THREADS_MAX);
+    let listing = threads(0).min(LISTING_THREADS_MAX);
     thread::scope(|scope| {
-        for _ in 0..threads.min(items.len()) {
+        for _ in 0..listing.min(items.len()) {
             scope.spawn(|| {
                 loop {
                     let position = next.fetch_add(1, Ordering::Relaxed);

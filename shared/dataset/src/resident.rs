@@ -7,7 +7,7 @@
 //!
 //! A sample that cannot be read, or is of another form or size than most, is left to the dataset itself, whose answer it always is.
 
-use crate::{Dataset, Identity, Location, PackFile, ReadError};
+use crate::{Dataset, Identity, Location, PackFile, ReadError, Stored};
 use ddlp_pixels::Source;
 use memmap2::{Advice, MmapMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -61,7 +61,16 @@ impl Resident {
     /// A sample's pixels, if they are in memory; brings them there at the first call.
     fn pixels(&self, index: u64) -> Option<&[u8]> {
         let (number, place) = self.place(index);
-        let group = self.groups.get(number)?.get_or_init(|| self.group(number));
+        self.of_group(self.groups.get(number)?.get_or_init(|| self.group(number)), place)
+    }
+
+    /// A sample's pixels, if they are in memory already.
+    fn in_memory(&self, index: u64) -> Option<&[u8]> {
+        let (number, place) = self.place(index);
+        self.of_group(self.groups.get(number)?.get()?, place)
+    }
+
+    fn of_group<'a>(&self, group: &'a Group, place: usize) -> Option<&'a [u8]> {
         group.present.get(place).filter(|&&is_present| is_present)?;
         group.pixels.as_ref()?.get(place * self.sample_bytes..(place + 1) * self.sample_bytes)
     }
@@ -70,12 +79,6 @@ impl Resident {
     fn place(&self, index: u64) -> (usize, usize) {
         let each = GROUP_BYTES / self.sample_bytes;
         (index as usize / each, index as usize % each)
-    }
-
-    fn is_in_memory(&self, index: u64) -> bool {
-        let (number, place) = self.place(index);
-        let group = self.groups.get(number).and_then(OnceLock::get);
-        group.is_some_and(|group| group.present.get(place) == Some(&true))
     }
 
     fn group(&self, number: usize) -> Group {
@@ -149,9 +152,19 @@ impl Dataset for Resident {
         }
     }
 
+    fn stored<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Stored<'a>, ReadError> {
+        self.dataset.stored(index, buf)
+    }
+
+    fn prefetch(&self, index: u64) {
+        if let Some(bytes) = self.in_memory(index) {
+            ddlp_pixels::prefetch(bytes);
+        }
+    }
+
     /// What is in memory needs no disk. The rest is for the dataset: what no group holds, and groups that nobody has come to yet.
     fn announce(&self, indices: &[u64]) {
-        let left: Vec<u64> = indices.iter().copied().filter(|&index| !self.is_in_memory(index)).collect();
+        let left: Vec<u64> = indices.iter().copied().filter(|&index| self.in_memory(index).is_none()).collect();
         if !left.is_empty() {
             self.dataset.announce(&left);
         }
@@ -167,6 +180,10 @@ impl Dataset for Resident {
 
     fn left_out(&self) -> u64 {
         self.dataset.left_out()
+    }
+
+    fn left_out_names(&self) -> &[String] {
+        self.dataset.left_out_names()
     }
 
     fn export(&self) -> Option<&PackFile> {

@@ -1,6 +1,6 @@
 //! What is said of one sample: where its bytes lie, why they could not be read.
 
-use ddlp_pixels::CorruptReason;
+use ddlp_pixels::{CorruptReason, Source};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -20,6 +20,20 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at byte {}, {} bytes", self.file.display(), self.offset, self.length)
     }
+}
+
+/// What a dataset has of a sample.
+#[derive(Clone, Copy, Debug)]
+pub enum Stored<'a> {
+    /// The sample.
+    Source(Source<'a>),
+    /// It was rejected when it was packed.
+    Rejected {
+        /// What was kept of it, nothing where it could not be read.
+        bytes: &'a [u8],
+        /// The verdict.
+        reason: CorruptReason,
+    },
 }
 
 /// Digest of a dataset's content, shown in hexadecimal.

@@ -1,48 +1,20 @@
 //! Reading samples into a buffer that is used again allocates nothing.
 //!
-//! An allocator that counts stands in for the system's, for this test program alone.
+//! An allocator that counts stands in for the system's: that of the tests of `ddlp-pixels`.
 
+#[path = "../../pixels/tests/allocations/mod.rs"]
+mod allocations;
+
+use allocations::allocations_of;
 use ddlp_dataset::pack::{PackFormat, PackOptions, RESIDENT_RECORD_BYTES_MAX, pack};
 use ddlp_dataset::{Dataset, Identity, Location, ReadError, open};
 use ddlp_pixels::Source;
 use ddlp_pixels::encode::{JpegOptions, jpeg};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on to the system's allocator as it came; counting touches a thread-local without a destructor and
-// allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller keeps the contract of `realloc`.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
-fn allocations_of_a_second_pass(dataset: &dyn Dataset) -> u64 {
+fn allocations_of_a_second_pass(dataset: &dyn Dataset) -> usize {
     let mut buf = Vec::new();
     let mut pass = || {
         for index in 0..dataset.len() {
@@ -50,9 +22,7 @@ fn allocations_of_a_second_pass(dataset: &dyn Dataset) -> u64 {
         }
     };
     pass();
-    let before = ALLOCATIONS.get();
-    pass();
-    ALLOCATIONS.get() - before
+    allocations_of(pass).count
 }
 
 fn image(seed: u32) -> Vec<u8> {

@@ -62,14 +62,16 @@ fn jpeg(criterion: &mut Criterion) {
     for every in EVERY {
         let checkpoints = |image: &Vec<u8>| Checkpoints::of(image, every).expect("an intact file");
         let checkpoints: Vec<Checkpoints> = images.iter().map(checkpoints).collect();
-        group.bench_function(format!("crop, checkpoints every {every} MCUs"), |bencher| {
-            let all = images.iter().zip(&crops).zip(&checkpoints);
-            bencher.iter(|| {
-                all.clone()
-                    .map(|((image, &cut), points)| stages.baseline(image, cut, Some(points), Depth::Pixels))
-                    .sum::<u64>()
+        for depth in [Depth::Entropy, Depth::Samples, Depth::Pixels] {
+            group.bench_function(format!("crop, checkpoints every {every} MCUs, {depth:?}"), |bencher| {
+                let all = images.iter().zip(&crops).zip(&checkpoints);
+                bencher.iter(|| {
+                    all.clone()
+                        .map(|((image, &cut), points)| stages.baseline(image, cut, Some(points), depth))
+                        .sum::<u64>()
+                });
             });
-        });
+        }
     }
     let checkpoints = |image: &Vec<u8>| Checkpoints::of(image, 8).expect("an intact file").to_bytes();
     let checkpoints: Vec<_> = images.iter().map(checkpoints).collect();
@@ -86,6 +88,12 @@ fn jpeg(criterion: &mut Criterion) {
     group.bench_function("checkpoints", |bencher| {
         bencher.iter(|| {
             images.iter().map(|image| Checkpoints::of(image, 8).map_or(0, |points| points.len())).sum::<usize>()
+        });
+    });
+    // What `pack` does: the file described, and its checkpoints as dense as their share of it allows.
+    group.bench_function("indexed", |bencher| {
+        bencher.iter(|| {
+            images.iter().map(|image| preparer.index(image).map_or(0, |made| made.checkpoints.len())).sum::<usize>()
         });
     });
     group.finish();

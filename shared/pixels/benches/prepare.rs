@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
-use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, Source, synthetic};
+use ddlp_pixels::{Decoded, Draw, Limits, Pipeline, Preparer, RawImage, Source, synthetic};
 
 /// The sizes, layouts and qualities that are frequent in ImageNet's training set.
 fn generated() -> Vec<Vec<u8>> {
@@ -67,6 +67,39 @@ fn prepare(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Crops of uncompressed images, which read and check the rows that they touch.
+fn raw(criterion: &mut Criterion) {
+    const GROUP_ROWS: u32 = 16;
+    let mut preparer = Preparer::new(Limits::default());
+    let images = images().into_iter().map(|image| {
+        let mut pixels = Vec::new();
+        let decoded = preparer.decode(Source::Encoded(&image), Some(500), &mut pixels).expect("a good image");
+        (decoded, RawImage::checksums_of(&pixels, decoded.width, GROUP_ROWS), pixels)
+    });
+    let images: Vec<_> = images.collect();
+    let mut group = criterion.benchmark_group("raw");
+    group
+        .throughput(Throughput::Elements(images.len() as u64))
+        .sample_size(10)
+        .measurement_time(Duration::from_secs(5));
+    let pipeline = Pipeline::imagenet_train();
+    let mut out = vec![0; pipeline.output().bytes()];
+    let mut epoch = 0;
+    group.bench_function("imagenet-train", |bencher| {
+        bencher.iter(|| {
+            epoch += 1;
+            for (sample_id, (decoded, checksums, pixels)) in (0..).zip(&images) {
+                let Decoded { width, height, orientation, was_shrunk } = *decoded;
+                let (file, offset, group_rows) = (pixels, 0, GROUP_ROWS);
+                let image = RawImage { width, height, orientation, was_shrunk, file, offset, group_rows, checksums };
+                let draw = Draw { seed: 1, epoch, sample_id };
+                preparer.prepare(Source::Raw(image), &pipeline, draw, &mut out).expect("a good image");
+            }
+        });
+    });
+    group.finish();
+}
+
 fn small(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("small");
     group.throughput(Throughput::Elements(1));
@@ -86,5 +119,5 @@ fn small(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, prepare, small);
+criterion_group!(benches, prepare, raw, small);
 criterion_main!(benches);

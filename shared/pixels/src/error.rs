@@ -88,7 +88,7 @@ pub enum PixelError {
     #[error("the sample has no bytes")]
     Empty,
     /// The first bytes are those of no known image format.
-    #[error("no known image format begins with {first:02x?}")]
+    #[error("{}", said_of(first))]
     UnknownFormat {
         /// Up to eight bytes of the beginning.
         first: Vec<u8>,
@@ -151,6 +151,15 @@ pub enum PixelError {
         /// The panic's message.
         message: String,
     },
+}
+
+/// What a file is that begins in this way and is not decoded.
+fn said_of(first: &[u8]) -> String {
+    match first {
+        // The extensions of image folders lead one to expect it.
+        [b'I', b'I', b'*', 0, ..] | [b'M', b'M', 0, b'*', ..] => "TIFF is not decoded".to_owned(),
+        _ => format!("no known image format begins with {first:02x?}"),
+    }
 }
 
 impl PixelError {

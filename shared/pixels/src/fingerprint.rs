@@ -2,7 +2,6 @@
 //! other ways that a dataset has.
 
 use std::fmt;
-use std::io;
 use std::sync::OnceLock;
 
 use half::f16;
@@ -12,7 +11,7 @@ use crate::jpeg::baseline::Checkpoints;
 use crate::normalize::Normalize;
 use crate::pipeline::{Pipeline, Stage};
 use crate::preparer::Preparer;
-use crate::raw::{RawImage, ReadAt};
+use crate::raw::RawImage;
 use crate::source::{Limits, Source};
 
 /// Digest of the pixel path.
@@ -92,21 +91,11 @@ fn noise((width, height): (u32, u32)) -> Vec<u8> {
     (0..width * height * 3).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-struct Memory(Vec<u8>);
-
-impl ReadAt for Memory {
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let bytes = usize::try_from(offset).ok().and_then(|start| self.0.get(start..)?.get(..out.len()));
-        out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-}
-
 /// What comes in other ways than as a file.
 struct Others {
     checkpoints: Vec<u8>,
     planes: Vec<u8>,
-    pixels: Memory,
+    pixels: Vec<u8>,
     checksums: Vec<u8>,
 }
 
@@ -118,7 +107,7 @@ impl Others {
             checkpoints: Checkpoints::of(INDEXED, EVERY).map(|checkpoints| checkpoints.to_bytes()).unwrap_or_default(),
             planes: noise(PLANAR),
             checksums: RawImage::checksums_of(&pixels, RAW.0, GROUP_ROWS),
-            pixels: Memory(pixels),
+            pixels,
         }
     }
 

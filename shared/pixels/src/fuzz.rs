@@ -77,6 +77,15 @@ pub fn checkpoints(bytes: &[u8]) {
     let _ = Preparer::new(LIMITS).prepare(source, &pipeline, Draw::default(), &mut out);
 }
 
+/// Inputs of [`checkpoints`] that are accepted, and their names: few and many checkpoints of each image that has some.
+pub fn checkpoint_seeds() -> Vec<(String, Vec<u8>)> {
+    let seed = |number: usize, every: u32| {
+        let checkpoints = Checkpoints::of(IMAGES[number], every)?;
+        Some((format!("{number}-every-{every}"), [&[number as u8][..], &checkpoints.to_bytes()].concat()))
+    };
+    (0..IMAGES.len()).flat_map(|number| [1, 4].map(|every| seed(number, every))).flatten().collect()
+}
+
 /// Reads `text` as a pipeline's description.
 ///
 /// # Panics
@@ -84,5 +93,27 @@ pub fn checkpoints(bytes: &[u8]) {
 pub fn describe(text: &str) {
     if let Ok(pipeline) = Pipeline::from_toml(text) {
         assert!(pipeline.output().bytes() > 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::Path;
+
+    #[test]
+    fn the_seeds_of_checkpoints_are_those_of_today() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/checkpoints");
+        let seeds = checkpoint_seeds();
+        assert!(seeds.len() >= 4, "gray and with colours, with and without restart markers");
+        for (name, seed) in &seeds {
+            checkpoints(seed);
+            let stored = fs::read(folder.join(name)).ok();
+            assert!(
+                stored.as_ref() == Some(seed),
+                "{name} is another one: the example checkpoint_seeds writes it again"
+            );
+        }
     }
 }

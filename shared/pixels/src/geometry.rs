@@ -3,7 +3,7 @@
 
 use crate::draw::{Draw, Rng, Words};
 use crate::error::PixelError;
-use crate::pipeline::{MAX_SIDE, Pipeline, Stage};
+use crate::pipeline::{Pipeline, SIDE_MAX, Stage};
 
 /// Tries of RandomResizedCrop before it falls back to a central box.
 pub const RANDOM_RESIZED_CROP_TRIES: u32 = 10;
@@ -163,11 +163,11 @@ fn central_box((width, height): (u32, u32), [low, high]: [f64; 2]) -> Window {
 
 /// Width and height of torchvision's `Resize(side)`: the longer side is truncated.
 ///
-/// Errors where the longer side would be more than [`MAX_SIDE`].
+/// Errors where the longer side would have more than 65 535 pixels, which no stage may ask for either.
 pub fn resize_short_side((width, height): (u32, u32), side: u32) -> Result<(u32, u32), PixelError> {
     let (short, long) = (width.min(height), width.max(height));
     let resized = u64::from(side) * u64::from(long) / u64::from(short);
-    if resized > u64::from(MAX_SIDE) {
+    if resized > u64::from(SIDE_MAX) {
         let message = format!("{width}x{height} resized to a short side of {side} is {resized} pixels long");
         return Err(PixelError::Unsupported { message });
     }

@@ -1,4 +1,4 @@
-//! What a pack makes of an intact file once, so that its samples are read faster: checkpoints, or its pixels.
+//! What a pack makes of an intact JPEG once, so that its samples are read faster: checkpoints, and one scan where there are several.
 
 use std::fmt;
 
@@ -12,6 +12,21 @@ use crate::source::{Format, JpegInfo, Limits};
 const EVERY_MIN: u32 = 4;
 /// Checkpoints take at most this part of their file's bytes, or one a row of MCUs.
 const SHARE: usize = 64;
+
+/// Pixels of the shortest side of an MCU, and of the longest of a JPEG.
+const MCU_SIDE_MIN: u32 = 8;
+const JPEG_SIDE_MAX: u32 = 65_535;
+/// Nine numbers of at most 5 bytes stand before the first checkpoint.
+const HEAD_BYTES_MAX: u64 = 9 * 5;
+/// Four numbers of at most 60 bits.
+const CHECKPOINT_BYTES_MAX: u64 = 30;
+
+/// Most bytes that checkpoints of a file of so many have, whose longer side has so many pixels.
+pub fn checkpoint_bytes_max(file_bytes: u64, side: u32) -> u64 {
+    let rows = side.min(JPEG_SIDE_MAX).div_ceil(MCU_SIDE_MIN);
+    let one_a_row = HEAD_BYTES_MAX + u64::from(rows) * CHECKPOINT_BYTES_MAX;
+    one_a_row.max(file_bytes / SHARE as u64)
+}
 
 /// A JPEG that can be entered in between.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,19 +119,6 @@ fn bounded(decoder: &mut Decoder, file: &[u8]) -> Option<Vec<u8>> {
         if bytes.len() <= file.len() / SHARE || !checkpoints.thin_out() {
             return Some(bytes);
         }
-    }
-}
-
-/// The size of an image whose longer side is to have at most `max_side` pixels; the other one is rounded to whole pixels.
-pub(crate) fn size_within((width, height): (u32, u32), max_side: Option<u32>) -> (u32, u32) {
-    let long = width.max(height);
-    match max_side {
-        Some(most) if most < long => {
-            let (most, long) = (u64::from(most), u64::from(long));
-            let shrunk = |side: u32| ((2 * u64::from(side) * most + long) / (2 * long)).max(1) as u32;
-            (shrunk(width), shrunk(height))
-        }
-        _ => (width, height),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Images to training samples, byte for byte the same on every machine: the one place that knows what a JPEG is.
+//! Images to training samples, byte for byte the same on every machine: the one place that looks inside a JPEG.
 //!
 //! [`Preparer::prepare`] makes a sample's pixels a pure function of its bytes, a [`Pipeline`] and a [`Draw`]. Decoding,
 //! cropping, resizing and mirroring are integer arithmetic; boxes come from f64 arithmetic that rounds alike everywhere
@@ -6,9 +6,10 @@
 //! [`Preparer::inspect`] finds the files whose pixels could differ between machines, [`Preparer::index`] makes one that can be entered
 //! in between, [`Normalize`] is the last stage.
 //!
-//! Within: `jpeg` (a decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for all), `raster` (other formats), `raw`
-//! (uncompressed pixels in a file), `rows` (pixels in bands), `planar` (three planes), `geometry` (boxes), `passes` (what is made of
-//! which step) and `resize` (from bands to the output). `level` says which vector instructions there are for them.
+//! Within: `jpeg` (a decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for all), `raster` (other formats),
+//! `raw` (uncompressed pixels in a file), `rows` (pixels in bands), `planar` (three planes), `interleave` (pixels of them),
+//! `geometry` (boxes), `passes` (what is made of which step) and `resize` (from bands to the output). `level` says which vector
+//! instructions there are for them.
 //!
 //! Limits: [`Limits`] bounds each decode. Damaged or hostile bytes are a [`PixelError`].
 //!
@@ -26,6 +27,7 @@ pub mod fuzz;
 pub mod geometry;
 mod indexing;
 mod inspect;
+mod interleave;
 mod jpeg;
 mod large;
 mod level;
@@ -35,6 +37,7 @@ mod panics;
 mod passes;
 mod pipeline;
 mod planar;
+mod prefetch;
 mod preparer;
 mod range;
 mod raster;
@@ -49,10 +52,11 @@ pub mod synthetic;
 pub use draw::Draw;
 pub use error::{CorruptReason, PixelError};
 pub use fingerprint::{Fingerprint, fingerprint};
-pub use indexing::{Indexed, NotIndexed};
+pub use indexing::{Indexed, NotIndexed, checkpoint_bytes_max};
 pub use inspect::Verdict;
-pub use normalize::{IMAGENET_MEAN, IMAGENET_STD, Normalize};
-pub use pipeline::{MAX_SAMPLE_BYTES, MAX_SIDE, MAX_STAGE_BYTES, MAX_STAGES, Pipeline, PipelineError, Shape, Stage};
+pub use normalize::Normalize;
+pub use pipeline::{Pipeline, PipelineError, Shape, Stage};
+pub use prefetch::prefetch;
 pub use preparer::{Decoded, Prepared, Preparer};
 pub use raw::{CACHED_BYTES, RawImage, ReadAt};
 pub use source::{Format, ImageInfo, JpegColor, JpegInfo, Limits, Source};

@@ -19,9 +19,9 @@ use crate::pipeline::Shape;
 use formula::Formula;
 
 /// Mean of ImageNet's channels, as torchvision's models expect it.
-pub const IMAGENET_MEAN: [f64; 3] = [0.485, 0.456, 0.406];
+const IMAGENET_MEAN: [f64; 3] = [0.485, 0.456, 0.406];
 /// Standard deviation of ImageNet's channels.
-pub const IMAGENET_STD: [f64; 3] = [0.229, 0.224, 0.225];
+const IMAGENET_STD: [f64; 3] = [0.229, 0.224, 0.225];
 
 /// Normalises and casts samples.
 #[derive(Clone, Debug)]
@@ -56,32 +56,12 @@ impl Normalize {
         Self::new(IMAGENET_MEAN, IMAGENET_STD)
     }
 
-    /// The 3 × 256 values as f32.
-    pub fn table_f32(&self) -> &[[f32; 256]; 3] {
-        &self.single
-    }
-
-    /// The 3 × 256 values as f16.
-    pub fn table_f16(&self) -> &[[f16; 256]; 3] {
-        &self.half
-    }
-
     /// Writes samples of `shape`, rows of RGB, as planes of f32: N × C × H × W.
     ///
     /// # Panics
     /// When the lengths differ, are not those of whole samples, or the shape has other than 3 channels.
     pub fn f32_nchw(&self, nhwc: &[u8], shape: Shape, out: &mut [f32]) {
-        match (self.level, &self.formulas.0) {
-            #[cfg(target_arch = "x86_64")]
-            (Level::Avx2(token), Some(formula)) => {
-                planes(&self.single, nhwc, shape, out, |pixels, planes| x86::f32(token, formula, pixels, planes));
-            }
-            #[cfg(target_arch = "aarch64")]
-            (_, Some(formula)) => {
-                planes(&self.single, nhwc, shape, out, |pixels, planes| neon::f32(formula, pixels, planes));
-            }
-            _ => planes(&self.single, nhwc, shape, out, |_, _| 0..0),
-        }
+        planes(&self.single, nhwc, shape, out, |pixels, planes| self.f32_vectors(pixels, planes));
     }
 
     /// As [`f32_nchw`](Self::f32_nchw), as f16.
@@ -89,16 +69,28 @@ impl Normalize {
     /// # Panics
     /// As [`f32_nchw`](Self::f32_nchw).
     pub fn f16_nchw(&self, nhwc: &[u8], shape: Shape, out: &mut [f16]) {
+        planes(&self.half, nhwc, shape, out, |pixels, planes| self.f16_vectors(pixels, planes));
+    }
+
+    /// Makes the pixels that vector instructions can make and tells which.
+    fn f32_vectors(&self, pixels: &[[u8; 3]], planes: [&mut [f32]; 3]) -> Range<usize> {
+        match (self.level, &self.formulas.0) {
+            #[cfg(target_arch = "x86_64")]
+            (Level::Avx2(token), Some(formula)) => x86::f32(token, formula, pixels, planes),
+            #[cfg(target_arch = "aarch64")]
+            (_, Some(formula)) => neon::f32(formula, pixels, planes),
+            _ => 0..0,
+        }
+    }
+
+    /// As [`f32_vectors`](Self::f32_vectors).
+    fn f16_vectors(&self, pixels: &[[u8; 3]], planes: [&mut [f16]; 3]) -> Range<usize> {
         match (self.level, &self.formulas.1) {
             #[cfg(target_arch = "x86_64")]
-            (Level::Avx2(token), Some(formula)) => {
-                planes(&self.half, nhwc, shape, out, |pixels, planes| x86::f16(token, formula, pixels, planes));
-            }
+            (Level::Avx2(token), Some(formula)) => x86::f16(token, formula, pixels, planes),
             #[cfg(target_arch = "aarch64")]
-            (_, Some(formula)) => {
-                planes(&self.half, nhwc, shape, out, |pixels, planes| neon::f16(formula, pixels, planes));
-            }
-            _ => planes(&self.half, nhwc, shape, out, |_, _| 0..0),
+            (_, Some(formula)) => neon::f16(formula, pixels, planes),
+            _ => 0..0,
         }
     }
 }
@@ -168,8 +160,8 @@ mod tests {
                 let apart = |bits: u16| (f16::from_bits(bits).to_f64() - exact).abs();
                 let bits = half[at].to_bits();
                 assert!(apart(bits) <= apart(bits + 1) && apart(bits) <= apart(bits - 1));
-                assert_eq!(normalize.table_f32()[channel][value], single[at]);
-                assert_eq!(normalize.table_f16()[channel][value], half[at]);
+                assert_eq!(normalize.single[channel][value], single[at]);
+                assert_eq!(normalize.half[channel][value], half[at]);
             }
         }
     }
@@ -211,6 +203,19 @@ mod tests {
         ] {
             by_both_ways(mean, std);
         }
+    }
+
+    #[test]
+    fn vectors_make_most_of_a_sample_where_there_are_any() {
+        let has_vectors = Level::tested().next().is_some_and(|level| ["AVX2", "NEON"].contains(&level.name()));
+        let (normalize, pixels) = (Normalize::imagenet(), [[7; 3]; 1000]);
+        let mut single = [[0.0; 1000]; 3];
+        let mut half = [[f16::ZERO; 1000]; 3];
+        let made = [
+            normalize.f32_vectors(&pixels, single.each_mut().map(|plane| &mut plane[..])),
+            normalize.f16_vectors(&pixels, half.each_mut().map(|plane| &mut plane[..])),
+        ];
+        assert!(made.iter().all(|made| (made.len() > 900) == has_vectors), "{made:?}");
     }
 
     proptest! {

@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 /// Longest side that a stage may ask for, in pixels. JPEG's own limit.
-pub const MAX_SIDE: u32 = 65_535;
+pub(crate) const SIDE_MAX: u32 = 65_535;
 /// Most stages in a pipeline.
-pub const MAX_STAGES: usize = 16;
+const STAGES_MAX: usize = 16;
 /// Most bytes that a prepared sample may have.
-pub const MAX_SAMPLE_BYTES: u64 = 1 << 28;
+const SAMPLE_BYTES_MAX: u64 = 1 << 28;
 /// Most bytes of an image between two stages, where the stages alone decide on its size.
-pub const MAX_STAGE_BYTES: u64 = 1 << 30;
+const STAGE_BYTES_MAX: u64 = 1 << 30;
 
 /// Height, width and channels of a prepared sample: u8, height × width × channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -111,7 +111,7 @@ pub enum PipelineError {
     TooManyStages {
         /// Stages found.
         stages: usize,
-        /// [`MAX_STAGES`].
+        /// Most that a pipeline may have.
         limit: usize,
     },
     /// The prepared sample would be too large.
@@ -119,7 +119,7 @@ pub enum PipelineError {
     TooLarge {
         /// Bytes of a sample.
         bytes: u64,
-        /// [`MAX_SAMPLE_BYTES`].
+        /// Most that a sample may have.
         limit: u64,
     },
 }
@@ -181,8 +181,8 @@ impl Pipeline {
 
     /// Checks every parameter; the shape of the prepared samples.
     pub fn validate(&self) -> Result<Shape, PipelineError> {
-        if self.stages.len() > MAX_STAGES {
-            return Err(PipelineError::TooManyStages { stages: self.stages.len(), limit: MAX_STAGES });
+        if self.stages.len() > STAGES_MAX {
+            return Err(PipelineError::TooManyStages { stages: self.stages.len(), limit: STAGES_MAX });
         }
         let bytes = |side: u32| u64::from(side) * u64::from(side) * 3;
         let (mut side, mut large) = (None, None);
@@ -190,14 +190,14 @@ impl Pipeline {
             let fault = |message: String| PipelineError::Parameter { stage: index, message };
             stage.check().map_err(fault)?;
             side = stage.side_after(side).map_err(fault)?;
-            large = large.or(side.filter(|&side| bytes(side) > MAX_STAGE_BYTES).map(|side| (index, side)));
+            large = large.or(side.filter(|&side| bytes(side) > STAGE_BYTES_MAX).map(|side| (index, side)));
         }
         let side = side.ok_or(PipelineError::OpenSize)?;
-        if bytes(side) > MAX_SAMPLE_BYTES {
-            return Err(PipelineError::TooLarge { bytes: bytes(side), limit: MAX_SAMPLE_BYTES });
+        if bytes(side) > SAMPLE_BYTES_MAX {
+            return Err(PipelineError::TooLarge { bytes: bytes(side), limit: SAMPLE_BYTES_MAX });
         }
         if let Some((stage, side)) = large {
-            let message = format!("an image of {side}x{side} has more than {MAX_STAGE_BYTES} bytes");
+            let message = format!("an image of {side}x{side} has more than {STAGE_BYTES_MAX} bytes");
             return Err(PipelineError::Parameter { stage, message });
         }
         Ok(Shape { height: side, width: side, channels: 3 })
@@ -218,13 +218,13 @@ impl Stage {
             Self::RandomResizedCrop { size, scale, ratio } => {
                 check_side(size)?;
                 check_range("scale", scale, 1.0)?;
-                check_range("ratio", ratio, f64::from(MAX_SIDE))
+                check_range("ratio", ratio, f64::from(SIDE_MAX))
             }
             Self::Resize { size } | Self::CenterCrop { size } => check_side(size),
             Self::RandomCrop { size, padding } => {
                 check_side(size)?;
-                if padding > MAX_SIDE {
-                    return Err(format!("padding {padding} is more than {MAX_SIDE}"));
+                if padding > SIDE_MAX {
+                    return Err(format!("padding {padding} is more than {SIDE_MAX}"));
                 }
                 Ok(())
             }
@@ -250,7 +250,7 @@ impl Stage {
 }
 
 fn check_side(size: u32) -> Result<(), String> {
-    if (1..=MAX_SIDE).contains(&size) { Ok(()) } else { Err(format!("size {size} is not in 1..={MAX_SIDE}")) }
+    if (1..=SIDE_MAX).contains(&size) { Ok(()) } else { Err(format!("size {size} is not in 1..={SIDE_MAX}")) }
 }
 
 fn check_range(name: &str, [low, high]: [f64; 2], limit: f64) -> Result<(), String> {

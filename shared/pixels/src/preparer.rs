@@ -158,10 +158,10 @@ impl Preparer {
             Source::Indexed { file, checkpoints } => {
                 let memory = limits.memory_bytes.min(CHECKPOINT_SHARE * file.len() as u64 + CHECKPOINT_BYTES);
                 let are_good = jpeg.checkpoints.replace(checkpoints, memory).is_ok();
-                return jpeg.with_rows(file, are_good, limits, band, &mut run);
+                return jpeg.decode(file, are_good, limits, band, &mut run);
             }
             Source::Encoded(file) => match Format::of(file)? {
-                Format::Jpeg => return jpeg.with_rows(file, false, limits, band, &mut run),
+                Format::Jpeg => return jpeg.decode(file, false, limits, band, &mut run),
                 format => {
                     let decoded = raster::decode(file, format, limits, native, whole)?;
                     run(&mut Interleaved { width: decoded.width, height: decoded.height, pixels: whole })?;
@@ -192,12 +192,11 @@ impl Preparer {
         let (mut size, mut stored) = ((0, 0), (0, 0));
         let outcome = self.with_rows(source, false, |rows, passes| {
             stored = rows.size();
-            size = indexing::size_within(stored, max_side);
+            size = size_within(stored, max_side);
             let bytes = u64::from(size.0) * u64::from(size.1) * 3;
             limits.check_memory(bytes)?;
             out.truncate(start);
-            out.try_reserve_exact(bytes as usize)
-                .map_err(|_| PixelError::TooMuchMemory { limit: limits.memory_bytes })?;
+            limits.reserve_more(out, bytes as usize)?;
             out.resize(start + bytes as usize, 0);
             passes.whole(rows, size, limits, &mut out[start..])
         });
@@ -251,7 +250,7 @@ impl Preparer {
 
 impl JpegDecoders {
     /// Hands the pixels of a file to `run`: again, where the first decoder leaves the file to the other one on the way.
-    fn with_rows(
+    fn decode(
         &mut self,
         file: &[u8],
         with_checkpoints: bool,
@@ -279,6 +278,19 @@ impl JpegDecoders {
     }
 }
 
+/// The size of an image whose longer side is to have at most `max_side` pixels; the other one is rounded to whole pixels.
+fn size_within((width, height): (u32, u32), max_side: Option<u32>) -> (u32, u32) {
+    let long = width.max(height);
+    match max_side {
+        Some(most) if most < long => {
+            let (most, long) = (u64::from(most), u64::from(long));
+            let shrunk = |side: u32| ((2 * u64::from(side) * most + long) / (2 * long)).max(1) as u32;
+            (shrunk(width), shrunk(height))
+        }
+        _ => (width, height),
+    }
+}
+
 impl Scratch {
     fn trim(&mut self) {
         for buffer in [&mut self.band, &mut self.whole, &mut self.native, &mut self.upright] {
@@ -287,5 +299,28 @@ impl Scratch {
             }
         }
         self.passes.trim(KEPT_SCRATCH_BYTES);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size_within;
+
+    #[test]
+    fn the_longer_side_gets_the_length_asked_for() {
+        let cases = [
+            ((1000, 750), Some(500), (500, 375)),
+            ((750, 1000), Some(500), (375, 500)),
+            ((1001, 3), Some(500), (500, 1)),
+            ((5000, 1), Some(500), (500, 1)),
+            ((700, 501), Some(500), (500, 358)),
+            ((500, 500), Some(500), (500, 500)),
+            ((499, 20), Some(500), (499, 20)),
+            ((4_000_000_000, 3_000_000_000), Some(4), (4, 3)),
+            ((4000, 3000), None, (4000, 3000)),
+        ];
+        for (size, max_side, expected) in cases {
+            assert_eq!(size_within(size, max_side), expected, "{size:?} within {max_side:?}");
+        }
     }
 }

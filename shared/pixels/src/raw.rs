@@ -1,5 +1,6 @@
 //! Images that lie uncompressed in a file: a rectangle costs the rows that it touches, read band by band into a buffer that stays in
-//! a core's cache, unless the file wants larger reads. Rows are checked in groups, each by its CRC32C, so that what is read is checked and nothing else need be read.
+//! a core's cache, unless the file wants larger reads. Rows are checked in groups, each by its CRC32C, so that what is read is checked
+//! and nothing else need be read.
 
 use std::fmt;
 use std::io;
@@ -21,6 +22,15 @@ pub trait ReadAt: Send + Sync {
     /// How many bytes to read at once; more take more memory.
     fn at_once_bytes(&self) -> u64 {
         CACHED_BYTES
+    }
+}
+
+/// A file in memory.
+impl ReadAt for Vec<u8> {
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let bytes = usize::try_from(offset).ok().and_then(|start| self.get(start..)?.get(..out.len()));
+        out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
     }
 }
 

@@ -104,9 +104,8 @@ impl Scaler {
         let high = if keeps_rows { 1 } else { self.rows.taps };
         // Twice as much as has to be there, so that rows move to the front rarely, and one more row for an odd number of weights.
         let room = (2 * high + 4 * ROWS_AT_ONCE).min(source.height as usize + ROWS_AT_ONCE);
-        let bytes = ((room + 1) * stride) as u64;
         // The limit counts pixels: it was checked for more of them than these, which have some room behind each row.
-        Limits { memory_bytes: limits.memory_bytes.max(bytes), ..limits }.resize(&mut self.between, bytes)?;
+        limits.resize_allowed(&mut self.between, (room + 1) * stride)?;
         let mut flow = Flow {
             level: self.level,
             columns: &self.columns,

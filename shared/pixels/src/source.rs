@@ -84,25 +84,33 @@ impl Limits {
     /// Empties a buffer and makes room for `bytes`. Memory that is not there is an error like memory that is not allowed.
     pub(crate) fn make_room(&self, buffer: &mut Vec<u8>, bytes: u64) -> Result<(), PixelError> {
         self.check_memory(bytes)?;
-        buffer.clear();
-        let reserved = usize::try_from(bytes).ok().and_then(|bytes| buffer.try_reserve_exact(bytes).ok());
-        reserved.ok_or(self.too_much_memory())
+        self.reserve(buffer, bytes as usize)
     }
 
     /// Empties a buffer and makes room for so many values, which are allowed. Memory that is not there is an error.
     pub(crate) fn reserve<T>(&self, buffer: &mut Vec<T>, values: usize) -> Result<(), PixelError> {
         buffer.clear();
+        self.reserve_more(buffer, values)
+    }
+
+    /// Makes room for so many values behind those of a buffer; likewise.
+    pub(crate) fn reserve_more<T>(&self, buffer: &mut Vec<T>, values: usize) -> Result<(), PixelError> {
         buffer.try_reserve_exact(values).map_err(|_| self.too_much_memory())
     }
 
     /// Makes a buffer `bytes` long, whatever is in it: see [`make_room`](Self::make_room).
     pub(crate) fn resize<'b>(&self, buffer: &'b mut Vec<u8>, bytes: u64) -> Result<&'b mut [u8], PixelError> {
         self.check_memory(bytes)?;
-        if (buffer.capacity() as u64) < bytes {
-            self.make_room(buffer, bytes)?;
+        self.resize_allowed(buffer, bytes as usize)
+    }
+
+    /// Likewise where the bytes are allowed: see [`reserve`](Self::reserve).
+    pub(crate) fn resize_allowed<'b>(&self, buffer: &'b mut Vec<u8>, bytes: usize) -> Result<&'b mut [u8], PixelError> {
+        if buffer.capacity() < bytes {
+            self.reserve(buffer, bytes)?;
         }
         // There is room now, so that this does not allocate.
-        buffer.resize(bytes as usize, 0);
+        buffer.resize(bytes, 0);
         Ok(buffer)
     }
 

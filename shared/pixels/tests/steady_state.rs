@@ -1,15 +1,14 @@
 //! Preparing a JPEG, however it is stored, or uncompressed pixels allocates nothing of an image's size, once a preparer has seen its like.
 //! Other formats are decoded whole by the crate `image`, which allocates.
 //!
-//! An allocator that counts stands in for the system's, for this test program alone. What libjpeg allocates itself is not seen. Large
+//! An allocator that counts stands in for the system's (see `allocations`). What libjpeg allocates itself is not seen. Large
 //! images, whose scratch is given back, are not meant.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-use std::io;
+mod allocations;
 
-use ddlp_pixels::encode::{self, JpegOptions, Layout as Sampling};
-use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, RawImage, ReadAt, Source, Stage, synthetic};
+use allocations::allocations_of;
+use ddlp_pixels::encode::{self, JpegOptions, Layout};
+use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, RawImage, Source, Stage, synthetic};
 
 /// The largest single allocation: a row of the images' pixels has 1500 bytes.
 const ONE_MAX: usize = 1 << 10;
@@ -18,58 +17,6 @@ const ALL_MAX: usize = 2 << 10;
 
 const WIDTH: u32 = 500;
 const HEIGHT: u32 = 375;
-
-struct Counting;
-
-thread_local! {
-    /// The largest allocation, and all together.
-    static ALLOCATED: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
-}
-
-fn count(bytes: usize) {
-    let (largest, all) = ALLOCATED.get();
-    ALLOCATED.set((largest.max(bytes), all + bytes));
-}
-
-// SAFETY: every call is passed on to the system's allocator as it came; counting touches a thread-local without a destructor and
-// allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size());
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count(layout.size());
-        // SAFETY: the caller keeps the contract of `alloc_zeroed`.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size);
-        // SAFETY: the caller keeps the contract of `realloc`.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
-/// A file in memory.
-struct InMemory(Vec<u8>);
-
-impl ReadAt for InMemory {
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        out.copy_from_slice(&self.0[offset as usize..][..out.len()]);
-        Ok(())
-    }
-}
 
 /// Prepares samples in many ways twice and tells the largest allocation of the second time, and the bytes of all for a sample.
 fn allocated(sources: &[Source<'_>], pipeline: &Pipeline) -> (usize, usize) {
@@ -83,15 +30,13 @@ fn allocated(sources: &[Source<'_>], pipeline: &Pipeline) -> (usize, usize) {
         }
     };
     pass();
-    ALLOCATED.set((0, 0));
-    pass();
-    let (largest, all) = ALLOCATED.get();
-    (largest, all / (DRAWS as usize * sources.len()))
+    let again = allocations_of(pass);
+    (again.largest, again.bytes / (DRAWS as usize * sources.len()))
 }
 
-fn file(layout: Sampling, options: JpegOptions) -> Vec<u8> {
+fn file(layout: Layout, options: JpegOptions) -> Vec<u8> {
     let rgb = synthetic::photo(WIDTH, HEIGHT, 3);
-    let pixels = if layout == Sampling::Gray { rgb.into_iter().step_by(3).collect() } else { rgb };
+    let pixels = if layout == Layout::Gray { rgb.into_iter().step_by(3).collect() } else { rgb };
     encode::jpeg(&pixels, WIDTH, HEIGHT, &JpegOptions { layout, ..options }).unwrap()
 }
 
@@ -113,7 +58,7 @@ fn check(form: &str, sources: &[Source<'_>]) {
 
 #[test]
 fn jpegs_of_every_layout() {
-    let layouts = [Sampling::Yuv420, Sampling::Yuv422, Sampling::Yuv444, Sampling::Gray];
+    let layouts = [Layout::Yuv420, Layout::Yuv422, Layout::Yuv444, Layout::Gray];
     for layout in layouts {
         let file = file(layout, JpegOptions::default());
         check(&format!("{layout:?}"), &[Source::Encoded(&file)]);
@@ -124,7 +69,7 @@ fn jpegs_of_every_layout() {
 
 #[test]
 fn jpegs_that_are_left_to_libjpeg() {
-    let progressive = file(Sampling::Yuv420, JpegOptions { progressive: true, ..JpegOptions::default() });
+    let progressive = file(Layout::Yuv420, JpegOptions { progressive: true, ..JpegOptions::default() });
     check("progressive", &[Source::Encoded(&progressive)]);
 }
 
@@ -132,11 +77,11 @@ fn jpegs_that_are_left_to_libjpeg() {
 fn turned_jpegs() {
     for orientation in [3, 6] {
         let options = JpegOptions { orientation: Some(orientation), ..JpegOptions::default() };
-        check(&format!("orientation {orientation}"), &[Source::Encoded(&file(Sampling::Yuv420, options))]);
+        check(&format!("orientation {orientation}"), &[Source::Encoded(&file(Layout::Yuv420, options))]);
     }
 }
 
-fn raw_image<'a>(file: &'a InMemory, orientation: u8, checksums: &'a [u8]) -> Source<'a> {
+fn raw_image<'a>(file: &'a Vec<u8>, orientation: u8, checksums: &'a [u8]) -> Source<'a> {
     Source::Raw(RawImage {
         width: WIDTH,
         height: HEIGHT,
@@ -154,9 +99,8 @@ fn uncompressed_pixels() {
     let pixels = synthetic::photo(WIDTH, HEIGHT, 5);
     let planes: Vec<u8> = (0..3).flat_map(|channel| pixels.iter().skip(channel).step_by(3).copied()).collect();
     let checksums = RawImage::checksums_of(&pixels, WIDTH, 16);
-    let file = InMemory(pixels);
     for orientation in [1, 6] {
-        check(&format!("raw, orientation {orientation}"), &[raw_image(&file, orientation, &checksums)]);
+        check(&format!("raw, orientation {orientation}"), &[raw_image(&pixels, orientation, &checksums)]);
     }
     check("planar", &[Source::Planar { width: WIDTH, height: HEIGHT, bytes: &planes }]);
 }
@@ -165,13 +109,12 @@ fn uncompressed_pixels() {
 fn all_in_turn() {
     let pixels = synthetic::photo(WIDTH, HEIGHT, 5);
     let checksums = RawImage::checksums_of(&pixels, WIDTH, 16);
-    let in_memory = InMemory(pixels);
     let progressive = JpegOptions { progressive: true, ..JpegOptions::default() };
     let [first, gray, full, progressive] = [
-        (Sampling::Yuv420, JpegOptions::default()),
-        (Sampling::Gray, JpegOptions::default()),
-        (Sampling::Yuv444, JpegOptions { optimize: true, ..JpegOptions::default() }),
-        (Sampling::Yuv422, progressive),
+        (Layout::Yuv420, JpegOptions::default()),
+        (Layout::Gray, JpegOptions::default()),
+        (Layout::Yuv444, JpegOptions { optimize: true, ..JpegOptions::default() }),
+        (Layout::Yuv422, progressive),
     ]
     .map(|(layout, options)| file(layout, options));
     let indexed = Preparer::new(Limits::default()).index(&first).unwrap();
@@ -179,11 +122,11 @@ fn all_in_turn() {
         "all in turn",
         &[
             Source::Encoded(&first),
-            raw_image(&in_memory, 1, &checksums),
+            raw_image(&pixels, 1, &checksums),
             Source::Encoded(&gray),
             Source::Indexed { file: &first, checkpoints: &indexed.checkpoints },
             Source::Encoded(&progressive),
-            raw_image(&in_memory, 8, &checksums),
+            raw_image(&pixels, 8, &checksums),
             Source::Encoded(&full),
         ],
     );

@@ -1,10 +1,12 @@
 //! `ddlp run`: the main job.
 //!
 //! - [`args`]: the command line; [`job`]: the batches that it means; [`placement`]: which drives and how many threads.
+//! - [`failure`]: what is said of a sample that ends it.
 //! - [`live`]: the display while it runs; [`summary`]: what is said afterwards.
 //! - [`products`]: the files that were asked for.
 
 mod args;
+mod failure;
 mod job;
 mod live;
 mod placement;
@@ -16,11 +18,12 @@ pub use summary::{fault_count, host_cpu_s_per_1000_images, host_memory};
 
 use crate::interrupt::{self, Interrupt};
 use crate::{Ending, cores, output, text};
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use ddlp_dataset::Dataset;
 use ddlp_host::report::Report;
 use ddlp_host::{Digest, Loader, LoaderError, LoaderState, PLAN_BYTES_MAX, Plan};
 use ddlp_pixels::Pipeline;
+use failure::Given;
 use job::Job;
 use placement::Placement;
 use products::Written;
@@ -62,12 +65,16 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let placement = Placement::new(args, job.strategy, available.len())?;
     let pipeline = pipeline(&args.pipeline)?;
     let dataset: Arc<dyn Dataset> = Arc::from(ddlp_dataset::open(&args.dataset)?);
+    let given = Given { dataset: Arc::clone(&dataset), pipeline: pipeline.clone(), seed: job.seed };
     let mut loader = build(args, &job, &placement, pipeline, dataset, resumed)?;
     let stopper = loader.stopper();
     let handling = interrupt.handle(move || stopper.stop());
     let live = (!args.quiet).then(|| live::Live::start(loader.progress()));
     let mut digest = args.digest.then(Digest::default);
-    let delivered = deliver(&mut loader, args, interrupt, digest.as_mut());
+    let delivered = match deliver(&mut loader, args, interrupt, digest.as_mut()) {
+        Ok(delivered) => delivered,
+        Err(error) => Delivered::Failed(given.explain(error)),
+    };
     drop(live);
     let (mut report, state, plan) = finish(loader, digest.as_ref());
     if args.step_ms > 0.0 && report.seconds > 0.0 {
@@ -168,38 +175,30 @@ fn read_state(path: &Path) -> anyhow::Result<LoaderState> {
     serde_json::from_slice(&bytes).with_context(|| format!("{} is no state (--state-out writes one)", path.display()))
 }
 
-fn deliver(loader: &mut Loader, args: &RunArgs, interrupt: &Interrupt, mut digest: Option<&mut Digest>) -> Delivered {
+fn deliver(
+    loader: &mut Loader,
+    args: &RunArgs,
+    interrupt: &Interrupt,
+    mut digest: Option<&mut Digest>,
+) -> Result<Delivered, LoaderError> {
     let step = Duration::from_secs_f64(args.step_ms / 1000.0);
     let mut batches = 0;
     for batch in loader.by_ref() {
-        let batch = match batch {
-            Ok(batch) => batch,
-            Err(error) => return Delivered::Failed(failure(error)),
-        };
+        let batch = batch?;
         if let Some(digest) = &mut digest {
             digest.update(&batch);
         }
         drop(batch);
         batches += 1;
         if interrupt.requested() {
-            return Delivered::Interrupted;
+            return Ok(Delivered::Interrupted);
         }
         if args.stop_after == Some(batches) {
-            return Delivered::Stopped;
+            return Ok(Delivered::Stopped);
         }
         pretend_to_train(step, interrupt);
     }
-    if interrupt.requested() { Delivered::Interrupted } else { Delivered::All }
-}
-
-/// What ends a run, with what can be done about it.
-fn failure(error: LoaderError) -> anyhow::Error {
-    let LoaderError::CorruptSample { sample, sample_id, location, reason, .. } = &error else { return error.into() };
-    anyhow!(
-        "sample {sample} (id {sample_id}, {location}) cannot be used: {reason}\n\
-         --policy skip leaves such samples out, --policy replace takes others instead; `ddlp pack` finds them all, and `ddlp \
-         inspect PACK` lists them"
-    )
+    Ok(if interrupt.requested() { Delivered::Interrupted } else { Delivered::All })
 }
 
 /// The accelerator's part of a step.

@@ -2,6 +2,7 @@
 
 mod packs;
 
+use ddlp_pixels::encode::{JpegOptions, jpeg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -157,6 +158,26 @@ fn a_corrupt_sample_ends_the_run_or_follows_the_policy() {
     assert!(figures["ended_early"].as_str().unwrap().contains("class_00"));
     let skipped = json(&succeed(home.path(), "run photos --strategy cpu --batch 8 --policy skip --quiet --json -"));
     assert_eq!(skipped["images"].as_u64().unwrap() + skipped["corrupt"].as_array().unwrap().len() as u64, 24);
+}
+
+#[test]
+fn a_sample_that_ends_a_run_is_told_from_a_pipeline_that_does() {
+    let home = tempfile::tempdir().expect("a folder");
+    let folder = home.path();
+    fs::create_dir_all(folder.join("one/a")).unwrap();
+    let tall = jpeg(&[90; 500 * 3], 1, 500, &JpegOptions::default()).unwrap();
+    fs::write(folder.join("one/a/tall.jpg"), tall).unwrap();
+    succeed(folder, "pack one raw.ddlp --format raw --quiet");
+    for source in ["one", "raw.ddlp"] {
+        let message = fail(folder, &format!("run {source} --pipeline imagenet-val --drive none --quiet"));
+        let expected =
+            "the pipeline cannot make it: unsupported: 1x500 resized to a short side of 256 is 128000 pixels";
+        assert!(message.contains(expected) && message.contains("--policy skip"), "{message}");
+        assert!(!message.contains("finds them all"), "{message}");
+    }
+    fs::write(folder.join("one/a/tall.jpg"), packs::twelve_bit()).unwrap();
+    let message = fail(folder, "run one --drive none --quiet");
+    assert!(message.contains("unsupported: 12 bits per component") && message.contains("finds them all"), "{message}");
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Packs: made, looked at, checked; what is said of them, and what is refused.
 
 use crate::{fail, json, names, photos, run, stderr, stdout, succeed};
+use ddlp_pixels::encode::{JpegOptions, jpeg};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -56,9 +59,18 @@ fn bad_images_are_named_by_pack_and_inspect() {
     assert_eq!(whole["pack"]["listed"].as_array().unwrap().len(), 4);
 }
 
+/// A JPEG of a depth that is not decoded.
+pub fn twelve_bit() -> Vec<u8> {
+    let mut bytes = jpeg(&[128; 16 * 16 * 3], 16, 16, &JpegOptions::default()).unwrap();
+    let frame = bytes.windows(2).position(|two| two == [0xff, 0xc0]).unwrap();
+    bytes[frame + 4] = 12;
+    bytes
+}
+
 /// The first numbers of the lines that say how samples were stored.
 fn stored(said: &str) -> u64 {
-    let lines = said.lines().filter(|line| line.starts_with("  ") && !line.contains("of them shrunk"));
+    let is_tally = |line: &&str| !line.contains("of them shrunk") && !line.contains("index and padding");
+    let lines = said.lines().filter(|line| line.starts_with("  ")).filter(is_tally);
     lines.map(|line| line.split_whitespace().next().unwrap().parse::<u64>().unwrap()).sum()
 }
 
@@ -81,19 +93,84 @@ fn options_that_do_not_apply_are_named() {
     fs::write(folder.join("cifar/data_batch_1.bin"), [5; 20 * 3073]).unwrap();
     for options in ["--format raw --max-side 16", "--jpeg kept"] {
         let said = succeed(folder, &format!("pack cifar c.ddlp --force {options}"));
-        assert!(said.contains("20  as planes: ") && said.contains("Planes of RGB stay as they are: "), "{said}");
+        assert!(said.contains("20  planar: ") && said.contains("Planes of RGB stay as they are: "), "{said}");
         assert_eq!(stored(&said), 20, "{said}");
     }
     let said = succeed(folder, "pack cifar c.ddlp --force");
-    assert!(said.contains("20  as planes: ") && !said.contains("do not apply"), "{said}");
+    assert!(said.contains("20  planar: ") && !said.contains("do not apply"), "{said}");
 
     let said = succeed(folder, "pack photos raw.ddlp --format raw --max-side 64");
     assert!(!said.contains("do not apply"), "{said}");
     let said = succeed(folder, "pack raw.ddlp again.ddlp --jpeg kept");
-    assert!(said.contains("24  uncompressed: ") && said.contains("Pixels of the source stay pixels: "), "{said}");
+    assert!(said.contains("24  raw: ") && said.contains("Pixels of the source stay pixels: "), "{said}");
     assert!(!said.contains("of them shrunk"), "that was done before: {said}");
     let said = succeed(folder, "pack raw.ddlp again.ddlp --force --format raw --max-side 32");
     assert!(said.contains("24  of them shrunk: ") && !said.contains("do not apply"), "{said}");
+}
+
+#[test]
+fn the_lines_of_the_summary_explain_the_whole() {
+    let home = photos(0);
+    let said = succeed(home.path(), "pack photos p.ddlp --jpeg kept");
+    let times = |line: &str| -> f64 {
+        let (before, _) = line.split_once(" × the source's bytes").unwrap_or_else(|| panic!("{line}"));
+        before.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    let of = |what: &str| times(said.lines().find(|line| line.contains(what)).unwrap());
+    assert_eq!(of("  kept: "), 1.0, "{said}");
+    // Each figure is rounded to a thousandth.
+    assert!((of("p.ddlp: ") - of("  kept: ") - of("  index and padding: ")).abs() < 0.002, "{said}");
+}
+
+#[test]
+fn a_source_that_has_no_image_is_refused_with_a_reason() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    fs::create_dir_all(folder.join("deep/a")).unwrap();
+    fs::write(folder.join("deep/a/scan.tif"), b"II*\0\x08\0\0\0").unwrap();
+    for name in ["twelve.jpg", "twenty.jpg"] {
+        fs::write(folder.join("deep/a").join(name), twelve_bit()).unwrap();
+    }
+    let message = fail(folder, "pack deep p.ddlp");
+    assert!(
+        message.contains("not one of its 3 samples") && message.contains("scan.tif: TIFF is not decoded"),
+        "{message}"
+    );
+    fs::remove_file(folder.join("deep/a/scan.tif")).unwrap();
+    let message = fail(folder, "pack deep p.ddlp");
+    assert!(message.contains("twelve.jpg: unsupported: 12 bits per component"), "{message}");
+    assert_eq!(names(folder), ["deep"]);
+}
+
+#[test]
+fn files_that_are_left_out_are_listed_when_asked() {
+    let home = photos(0);
+    let folder = home.path();
+    fs::write(folder.join("photos/notes.txt"), "").unwrap();
+    fs::write(folder.join("photos/class_001/x.raw"), "").unwrap();
+    let said = succeed(folder, "pack photos p.ddlp");
+    assert!(said.contains("2 files of the source left out") && said.contains("(--all names them)"), "{said}");
+    assert!(!said.contains("notes.txt"), "{said}");
+    let said = succeed(folder, "pack photos p.ddlp --force --all");
+    assert!(said.contains("left out  class_001/x.raw\nleft out  notes.txt\n2 files of the source left out"), "{said}");
+    assert!(!said.contains("--all"), "{said}");
+}
+
+#[test]
+fn verify_waits_for_no_pipe_and_says_what_it_checked() {
+    let home = photos(0);
+    let folder = home.path();
+    mkfifo(&folder.join("pipe"), Mode::S_IRWXU).unwrap();
+    let message = fail(folder, "verify pipe");
+    assert!(message.contains("pipe is no file"), "{message}");
+    succeed(folder, "pack photos p.ddlp --quiet");
+    let whole = fs::read(folder.join("p.ddlp")).unwrap();
+    fs::write(folder.join("p.ddlp"), &whole[..whole.len() - 4096]).unwrap();
+    let output = run(folder, "verify p.ddlp");
+    let said = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("it was cut short") && said.contains("its samples were not checked"), "{said}");
+    assert!(!said.contains("0 samples"), "{said}");
 }
 
 /// Changes a byte of a pack.
@@ -136,7 +213,7 @@ fn a_repaired_sample_is_said_to_be_rewritten() {
     let said = succeed(folder, "pack photos p.ddlp");
     assert!(said.contains("repaired  class_001/000001.jpg"), "{said}");
     let said = succeed(folder, "inspect p.ddlp");
-    assert!(said.contains("1 whole, 23 indexed") && said.contains("1 repaired"), "{said}");
+    assert!(said.contains("1 kept, 23 indexed") && said.contains("1 repaired"), "{said}");
     let said = succeed(folder, "inspect p.ddlp --sample class_001/000001.jpg");
     assert!(said.contains("kept") && said.contains("repaired when it was packed"), "{said}");
     let was_repaired = |sample| {
@@ -155,9 +232,9 @@ fn the_form_of_samples_is_chosen_and_said() {
     assert!(said.contains("23  indexed: ") && said.contains("1  rewritten into one scan and indexed: "), "{said}");
     let said = succeed(folder, "pack photos p.ddlp --jpeg kept --force");
     assert!(!said.contains("indexed"), "{said}");
-    assert!(succeed(folder, "inspect p.ddlp").contains("24 whole, 0 indexed"));
+    assert!(succeed(folder, "inspect p.ddlp").contains("24 kept, 0 indexed"));
     let said = succeed(folder, "pack photos p.ddlp --format raw --max-side 64 --force --verify");
-    assert!(said.contains("24  uncompressed: ") && said.contains("24  of them shrunk: "), "{said}");
+    assert!(said.contains("24  raw: ") && said.contains("24  of them shrunk: "), "{said}");
     let sample = json(&succeed(folder, "inspect p.ddlp --json --sample 3"));
     let sides = ["width", "height"].map(|side| sample["record"][side].as_u64().unwrap());
     assert_eq!((sides[0].max(sides[1]), &sample["record"]["form"]), (64, &"raw".into()));

@@ -304,9 +304,8 @@ fn find_agent(named: Option<&Path>) -> Result<PathBuf, AgentError> {
 }
 
 /// The memory that host and agent share. It is allocated here, where a lack of it is an error and costs the epoch no time, and
-/// nobody can shrink it under the mappings.
+/// nobody can shrink it under the mappings. That there is as much was checked with all else that the loader takes.
 fn result_memory(bytes: u64) -> std::io::Result<File> {
-    ddlp_csd::memory::check_room(bytes)?;
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     let file = File::from(memfd_create(c"ddlp-results", flags)?);
     file.set_len(bytes)?;

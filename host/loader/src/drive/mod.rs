@@ -1,14 +1,16 @@
 //! A drive as a prong: how it is reached, and the thread that keeps it at work.
 //!
-//! - `prong`: the thread: Execute commands in flight. `results`: what comes out of the slots. `rejoin`: survival of whatever
-//!   happens to the drive.
+//! - `prong`: the thread: it keeps Execute commands in flight. `flight`: one of them. `results`: what becomes of finished batches. `reading`:
+//!   how they come out of the slots. `rejoin`: survival of whatever happens to the drive.
 //! - `link`: one association, from the connection to the activated program.
 //! - `local`: the agent as a child process, with shared result memory.
 //! - `slots`: which slots are free, leases of shared ones.
 
+mod flight;
 mod link;
 mod local;
 mod prong;
+mod reading;
 mod rejoin;
 mod results;
 mod slots;

@@ -30,23 +30,21 @@ impl Tries {
 }
 
 impl DriveProng {
-    /// The association is gone: everything in flight goes back to the schedule.
+    /// The association is gone: everything in flight goes back to the schedule, and so does what can no longer be read.
     pub(super) fn lose_link(&mut self, error: &DriverError) {
         // A batch that took too long may be at work still.
         self.cancel_flights();
         self.link = None;
-        let flights: Vec<BatchId> = self.flights.iter().map(|flight| flight.id).collect();
-        for slot in self.flights.drain(..).map(|flight| flight.slot) {
-            self.slots.put(slot);
-        }
-        for slot in self.held.drain(..).map(|held| held.slot) {
+        let flights: Vec<BatchId> = self.flights.iter().map(|flight| flight.batch.id).collect();
+        for slot in self.flights.drain(..).map(|flight| flight.batch.slot) {
             self.slots.put(slot);
         }
         for (slot, _) in self.foreign.drain(..) {
             self.slots.put(slot);
         }
         let kind = if matches!(error, DriverError::TimedOut { .. }) { "timeout" } else { "lost" };
-        self.engine.lose(self.prong, &flights, kind, error.to_string());
+        let held = self.keep_held();
+        self.engine.lose(self.prong, &flights, held, kind, error.to_string());
     }
 
     /// Tries until the drive works again; false when it never will, or the run is over.
@@ -60,7 +58,7 @@ impl DriveProng {
             return false;
         }
         let mut unreachable_since = Instant::now();
-        while !self.is_over() {
+        while !self.engine.is_over() {
             // A drive that comes back and fails again at once has to wait as well.
             let delay = self.tries.backoff.next_delay().unwrap_or(BACKOFF.cap);
             if self.engine.sleep(delay) || !self.revive_agent(&mut unreachable_since) {

@@ -1,17 +1,37 @@
-//! Results of a drive: checked, and made ready for delivery, where they lie or in a buffer that they are read into.
+//! Results of a drive: checked, and made ready for delivery, where they lie or in a buffer that they are brought into.
+//!
+//! [`Checks`] know what results have to be, and have those in shared memory at hand. [`Waiting`] are finished batches until there are
+//! buffers for them. Those in shared memory outlive their drive: [`DriveProng::keep_held`] has them handed over without it.
 
 use super::prong::DriveProng;
-use super::slots::SlotLease;
+use super::slots::{SlotLease, SlotTable};
 use crate::batch::Rows;
 use crate::buffers::PooledBuffer;
-use crate::engine::{GivenUp, Place};
-use crate::schedule::BatchId;
-use ddlp_csd::BLOCK_BYTES;
+use crate::engine::{Engine, GivenUp, Place};
+use crate::schedule::{BatchId, HeldResults, ProngId};
 use ddlp_csd::slot::{Found, SampleRecord, SlotError, Wanted};
 use ddlp_dataset::Dataset;
 use ddlp_driver::DriverError;
-use memmap2::MmapMut;
+use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often it is looked whether there are buffers for what a lost drive had finished.
+const BUFFER_LOOK: Duration = Duration::from_millis(5);
+
+/// How the results of a drive come to be what is delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Pixels are delivered where they lie, in shared memory.
+    InPlace,
+    /// Floats are made of pixels in shared memory.
+    Convert,
+    /// Pixels are read.
+    Read,
+    /// Pixels are read, and floats made of them.
+    ReadAndConvert,
+}
 
 /// A finished batch that lies in its slot.
 pub(super) struct Held {
@@ -19,11 +39,14 @@ pub(super) struct Held {
     pub slot: u32,
     pub generation: u64,
     pub sample_ids: Vec<u64>,
+    /// What its slot said of it. Where it is shared this is known as soon as the batch is finished: an agent that is started again
+    /// invalidates the headers of all slots.
+    pub found: Option<Found>,
 }
 
 /// Why a result cannot be used.
 #[derive(Debug, thiserror::Error)]
-enum ResultError {
+pub(super) enum ResultError {
     #[error(transparent)]
     Slot(#[from] SlotError),
     #[error(transparent)]
@@ -32,9 +55,26 @@ enum ResultError {
     Memory(#[from] io::Error),
 }
 
-impl DriveProng {
+/// What it takes to tell whether a drive's results are what was asked for.
+#[derive(Clone)]
+pub(super) struct Checks {
+    pub engine: Arc<Engine>,
+    pub prong: ProngId,
+    pub slots: Arc<SlotTable>,
+}
+
+impl Checks {
+    pub fn way(&self) -> Way {
+        match (self.slots.is_shared(), self.engine.task.output.is_pixels()) {
+            (true, true) => Way::InPlace,
+            (true, false) => Way::Convert,
+            (false, true) => Way::Read,
+            (false, false) => Way::ReadAndConvert,
+        }
+    }
+
     /// What a slot has to hold.
-    fn wanted<'a>(&self, held: &'a Held) -> Wanted<'a> {
+    pub fn wanted<'a>(&self, held: &'a Held) -> Wanted<'a> {
         let task = &self.engine.task;
         Wanted {
             epoch: held.id.epoch,
@@ -47,70 +87,125 @@ impl DriveProng {
         }
     }
 
-    /// Makes a batch that the drive finished ready, or keeps it until there is a buffer for it.
-    pub(super) fn take_result(&mut self, held: Held) {
-        let lies_right = self.slots.is_shared() && self.engine.task.output.is_pixels();
-        if lies_right { self.hand_over_shared(held) } else { self.held.push_back(held) }
-    }
-
-    /// Makes a result in shared memory ready in place.
-    fn hand_over_shared(&mut self, held: Held) {
-        match self.check_shared(&held) {
-            Ok((found, _)) => {
-                self.refused_in_a_row = 0;
-                let lease = SlotLease::new(self.slots.clone(), held.slot, found.payload);
-                self.engine.ready(self.prong, held.id, found.records, Rows::Slot(lease));
-            }
-            Err(error) => self.refuse(&held, "damaged", &error),
+    /// Labels are the dataset's, whoever prepared the rows.
+    pub fn check_labels(&self, records: &[SampleRecord]) -> Result<(), SlotError> {
+        let dataset: &dyn Dataset = &*self.engine.task.dataset;
+        let is_right = |record: &SampleRecord| !record.has_row() || record.label == dataset.label(record.index);
+        if records.iter().all(is_right) {
+            Ok(())
+        } else {
+            Err(SlotError::Inconsistent("a row's label is not its sample's"))
         }
     }
 
-    /// What a slot in shared memory holds, and its rows.
-    fn check_shared(&self, held: &Held) -> Result<(Found, &[u8]), SlotError> {
+    /// What a slot in shared memory says that it holds.
+    fn look_into(&self, held: &Held) -> Result<Found, SlotError> {
         let slot = self.slots.bytes(held.slot).expect("shared slots lie in the mapping");
         let found = self.wanted(held).check(slot)?;
-        check_labels(&*self.engine.task.dataset, &found.records)?;
-        let payload = slot.get(found.payload.clone()).ok_or(SlotError::Inconsistent("payload extent"))?;
-        found.check_payload(payload)?;
-        Ok((found, payload))
+        self.check_labels(&found.records)?;
+        Ok(found)
     }
 
-    /// Gets finished batches out of their slots, as far as there are buffers for them.
-    pub(super) fn fetch_held(&mut self) -> Result<(), DriverError> {
+    /// The rows in a slot in shared memory.
+    fn shared_rows(&self, slot: u32, found: &Found) -> Result<&[u8], SlotError> {
+        let slot = self.slots.bytes(slot).expect("shared slots lie in the mapping");
+        let payload = slot.get(found.payload.clone()).ok_or(SlotError::Inconsistent("payload extent"))?;
+        found.check_payload(payload)?;
+        Ok(payload)
+    }
+
+    /// Makes a buffer's rows of a result in shared memory.
+    pub fn convert_shared(&self, held: &mut Held, buffer: &mut [u8]) -> Result<Vec<SampleRecord>, ResultError> {
+        let found = held.found.take().expect("looked at when it was finished");
+        self.engine.task.write_rows(self.shared_rows(held.slot, &found)?, buffer);
+        Ok(found.records)
+    }
+}
+
+/// Finished batches that wait for a buffer.
+pub(super) struct Waiting {
+    pub checks: Checks,
+    held: VecDeque<Held>,
+    /// Results that were not what had been asked for, since the last good one.
+    pub refused_in_a_row: u32,
+}
+
+impl Waiting {
+    pub fn new(checks: Checks) -> Self {
+        Self { checks, held: VecDeque::new(), refused_in_a_row: 0 }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Makes a batch that the drive finished ready, or keeps it until there is a buffer for it.
+    pub fn take(&mut self, mut held: Held) {
+        let taken = match self.checks.way() {
+            Way::InPlace => self.checks.look_into(&held).and_then(|found| self.hand_over(&held, found)),
+            Way::Convert => self.checks.look_into(&held).map(|found| held.found = Some(found)),
+            Way::Read | Way::ReadAndConvert => Ok(()),
+        };
+        match (taken, self.checks.way()) {
+            (Ok(()), Way::InPlace) => self.refused_in_a_row = 0,
+            (Ok(()), _) => self.held.push_back(held),
+            (Err(error), _) => self.refuse(&held, "damaged", &error),
+        }
+    }
+
+    /// Makes a result in shared memory ready in place.
+    fn hand_over(&self, held: &Held, found: Found) -> Result<(), SlotError> {
+        let Checks { engine, prong, slots } = &self.checks;
+        self.checks.shared_rows(held.slot, &found)?;
+        let lease = SlotLease::new(slots.clone(), held.slot, found.payload);
+        engine.ready(*prong, held.id, found.records, Rows::Slot(lease));
+        Ok(())
+    }
+
+    /// Brings finished batches out of their slots by `fill`, as far as there are buffers for them.
+    pub fn fetch(
+        &mut self,
+        mut fill: impl FnMut(&Checks, &mut Held, &mut [u8]) -> Result<Vec<SampleRecord>, ResultError>,
+    ) -> Result<(), DriverError> {
         for _ in 0..self.held.len() {
-            let held = self.held.pop_front().expect("counted above");
-            let mut buffer = match self.engine.place_for(self.prong, held.id) {
-                Place::Buffer(buffer) => buffer,
-                Place::Later => {
+            let mut held = self.held.pop_front().expect("counted above");
+            let Checks { engine, prong, slots } = &self.checks;
+            let filled = match engine.place_for(*prong, held.id) {
+                Ok(Place::Buffer(mut buffer)) => match fill(&self.checks, &mut held, &mut buffer) {
+                    Ok(records) => Ok((records, buffer)),
+                    Err(error) => {
+                        engine.pool.put(buffer);
+                        Err(error)
+                    }
+                },
+                Ok(Place::Later) => {
                     self.held.push_back(held);
                     continue;
                 }
-                Place::Unwanted => {
-                    self.slots.put(held.slot);
+                Ok(Place::Unwanted) => {
+                    slots.put(held.slot);
                     continue;
                 }
+                Err(error) => Err(error.into()),
             };
-            match self.read_result(&held, &mut buffer) {
-                Ok(records) => {
+            match filled {
+                Ok((records, buffer)) => {
                     self.refused_in_a_row = 0;
-                    self.slots.put(held.slot);
-                    let rows = Rows::Pooled(PooledBuffer::new(buffer, self.engine.pool.clone()));
-                    self.engine.ready(self.prong, held.id, records, rows);
+                    slots.put(held.slot);
+                    let rows = Rows::Pooled(PooledBuffer::new(buffer, engine.pool.clone()));
+                    engine.ready(*prong, held.id, records, rows);
                 }
                 Err(ResultError::Driver(error)) if error.ends_association() => {
-                    self.engine.pool.put(buffer);
                     self.held.push_back(held);
                     return Err(error);
                 }
                 Err(error @ ResultError::Memory(_)) => {
                     // That is no fault of the drive's.
-                    self.engine.pool.put(buffer);
-                    self.slots.put(held.slot);
+                    slots.put(held.slot);
                     let why = GivenUp::Failed { kind: "memory", what: error.to_string() };
-                    self.engine.give_up(self.prong, held.id, why);
+                    engine.give_up(*prong, held.id, why);
                 }
                 Err(error) => {
-                    self.engine.pool.put(buffer);
                     let kind = if matches!(error, ResultError::Slot(_)) { "damaged" } else { "status" };
                     self.refuse(&held, kind, &error);
                 }
@@ -119,58 +214,57 @@ impl DriveProng {
         Ok(())
     }
 
-    /// Gets a result's rows into a buffer, as they are delivered.
-    fn read_result(&mut self, held: &Held, buffer: &mut [u8]) -> Result<Vec<SampleRecord>, ResultError> {
-        if self.slots.is_shared() {
-            let (found, pixels) = self.check_shared(held)?;
-            self.engine.task.write_rows(pixels, buffer);
-            return Ok(found.records);
-        }
-        if self.engine.task.output.is_pixels() {
-            return Ok(self.read_slot(held, buffer)?.records);
-        }
-        let mut pixels = match self.pixels.take() {
-            Some(pixels) => pixels,
-            None => MmapMut::map_anon(self.expected.slot_bytes)?,
-        };
-        let found = self.read_slot(held, &mut pixels);
-        if let Ok(found) = &found {
-            self.engine.task.write_rows(&pixels[..found.payload.len()], buffer);
-        }
-        self.pixels = Some(pixels);
-        Ok(found?.records)
-    }
-
-    /// Reads a slot's rows by the drive's association.
-    fn read_slot(&mut self, held: &Held, buffer: &mut [u8]) -> Result<Found, ResultError> {
-        let wanted = self.wanted(held);
-        let timeout = self.timeout;
-        let link = self.link.as_mut().expect("served only with a link");
-        let mut head = vec![0; wanted.layout().payload_offset];
-        link.read_slot(held.slot, 0, &mut head, timeout)?;
-        let found = wanted.check(&head)?;
-        check_labels(&*self.engine.task.dataset, &found.records)?;
-        let bytes = found.payload.len();
-        let target = buffer.get_mut(..bytes.next_multiple_of(BLOCK_BYTES)).expect("a buffer has room for a batch");
-        link.read_slot(held.slot, found.payload.start, target, timeout)?;
-        found.check_payload(&target[..bytes])?;
-        Ok(found)
-    }
-
     /// A result that is not what was asked for: the CPU prepares the batch.
     fn refuse(&mut self, held: &Held, kind: &'static str, error: &dyn std::error::Error) {
-        self.slots.put(held.slot);
+        let Checks { engine, prong, slots } = &self.checks;
+        slots.put(held.slot);
         self.refused_in_a_row += 1;
-        self.engine.give_up(self.prong, held.id, GivenUp::Failed { kind, what: error.to_string() });
+        engine.give_up(*prong, held.id, GivenUp::Failed { kind, what: error.to_string() });
+    }
+
+    /// Frees the slots of all that waits.
+    fn drop_all(&mut self) {
+        for held in self.held.drain(..) {
+            self.checks.slots.put(held.slot);
+        }
+    }
+
+    /// Hands over what lies in shared memory, whatever its drive does meanwhile; returns when that is done or the run is over.
+    fn outlive_drive(mut self) {
+        let engine = self.checks.engine.clone();
+        while !engine.is_over() && !self.is_empty() {
+            self.fetch(Checks::convert_shared).expect("nothing is asked of the drive");
+            if !self.is_empty() && engine.sleep(BUFFER_LOOK) {
+                return;
+            }
+        }
     }
 }
 
-/// Labels are the dataset's, whoever prepared the rows.
-fn check_labels(dataset: &dyn Dataset, records: &[SampleRecord]) -> Result<(), SlotError> {
-    let is_right = |record: &SampleRecord| !record.has_row() || record.label == dataset.label(record.index);
-    if records.iter().all(is_right) {
-        Ok(())
-    } else {
-        Err(SlotError::Inconsistent("a row's label is not its sample's"))
+impl DriveProng {
+    /// What becomes of finished batches that wait for a buffer when the drive is lost: those in shared memory are handed over by a thread
+    /// of their own, as this one may wait for the drive when the consumer waits for them.
+    pub(super) fn keep_held(&mut self) -> HeldResults {
+        if self.waiting.checks.way() != Way::Convert {
+            self.waiting.drop_all();
+            return HeldResults::Lost;
+        }
+        if self.waiting.is_empty() {
+            return HeldResults::Kept;
+        }
+        let next = Waiting::new(self.waiting.checks.clone());
+        let left = std::mem::replace(&mut self.waiting, next);
+        match std::thread::Builder::new().name("ddlp-results".into()).spawn(move || left.outlive_drive()) {
+            Ok(thread) => {
+                self.outliving.retain(|thread| !thread.is_finished());
+                self.outliving.push(thread);
+                HeldResults::Kept
+            }
+            Err(error) => {
+                // Their slots stay out of use with them.
+                tracing::warn!(%error, "results of a lost drive cannot be handed over, and are prepared again");
+                HeldResults::Lost
+            }
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::plan::PlanEpoch;
 use crate::report::CorruptReport;
 use crate::schedule::{BatchId, ProngId};
 use crate::value::Value;
+use ddlp_csd::prepare;
 use ddlp_csd::slot::{Outcome, SampleRecord};
 use ddlp_pixels::CorruptReason;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ impl Engine {
             Ok(ready) => ready,
             Err(error) => return Some(Err(error)),
         };
+        core.consumer_waits = false;
         core.schedule.deliver(id, prong);
         record_plan(&mut core.plan, id, prong);
         let batch = Batch::new(id, prong, self.task.shape, ready.records, ready.rows);
@@ -55,14 +57,16 @@ impl Engine {
     }
 
     fn own_name(&self, record: &SampleRecord) -> String {
-        self.task.dataset.name(record.sample_id % self.task.dataset.len())
+        let dataset = &*self.task.dataset;
+        dataset.name(prepare::stored_at(dataset, record.sample_id))
     }
 
     pub(super) fn corrupt_error(&self, id: BatchId, record: &SampleRecord, reason: CorruptReason) -> LoaderError {
+        let dataset = &*self.task.dataset;
         LoaderError::CorruptSample {
             sample: self.own_name(record),
             sample_id: record.sample_id,
-            location: self.task.dataset.location(record.sample_id % self.task.dataset.len()).to_string(),
+            location: dataset.location(prepare::stored_at(dataset, record.sample_id)).to_string(),
             epoch: id.epoch,
             reason: reason.to_string(),
         }

@@ -110,12 +110,20 @@ impl Schedule {
         epochs.flat_map(|epoch| self.in_turn(epoch, CPU, u32::MAX).map(|batch| BatchId { epoch: epoch.number, batch }))
     }
 
+    /// True when delivery waits for a batch that the CPU may claim.
+    pub fn awaits_cpu(&self) -> bool {
+        self.epochs.front().is_some_and(|epoch| self.critical_candidate(epoch, CPU).is_some())
+    }
+
     fn critical_candidate(&self, epoch: &Epoch, prong: ProngId) -> Option<u32> {
-        let is_critical = |batch: u32| self.is_critical(BatchId { epoch: epoch.number, batch });
-        epoch
-            .open_up(u32::MAX)
-            .find(|&(batch, failed)| is_critical(batch) && self.may_take(prong, failed))
-            .map(|(batch, _)| batch)
+        if self.current_epoch() != Some(epoch.number) {
+            return None;
+        }
+        let open = match epoch.order {
+            Order::Wrr => epoch.open_up(u32::MAX).find(|&(_, failed)| self.may_take(prong, failed)),
+            _ => epoch.open_at(epoch.critical()?).filter(|&(_, failed)| self.may_take(prong, failed)),
+        };
+        open.map(|(batch, _)| batch)
     }
 
     /// Whether the strategy lets the prong prepare a batch that did or did not fail before.

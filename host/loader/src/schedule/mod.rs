@@ -125,6 +125,15 @@ pub enum Finished {
     Late,
 }
 
+/// What becomes of batches that a lost prong had finished without handing them over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldResults {
+    /// They are lost with it.
+    Lost,
+    /// They are at hand, and will be handed over.
+    Kept,
+}
+
 /// Where the prongs of an epoch stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EpochProgress {
@@ -240,16 +249,19 @@ impl Schedule {
         self.prongs[prong].up = true;
     }
 
-    /// A prong is lost: what it had in work, and what it had finished without handing it over, is open again.
-    pub fn prong_down(&mut self, prong: ProngId) {
+    /// A prong is lost: what it had in work is open again, and so is what it had finished without handing it over, unless that
+    /// is kept.
+    pub fn prong_down(&mut self, prong: ProngId, held: HeldResults) {
         self.prongs[prong].up = false;
         let ids: Vec<BatchId> = self.prongs[prong].outstanding.iter().map(|work| work.id).collect();
         for id in ids {
             self.failed(prong, id);
         }
         self.prongs[prong].cancels.clear();
-        for epoch in &mut self.epochs {
-            epoch.reopen_held(prong);
+        if held == HeldResults::Lost {
+            for epoch in &mut self.epochs {
+                epoch.reopen_held(prong);
+            }
         }
         self.turn_round();
     }
@@ -298,6 +310,16 @@ impl Schedule {
         self.turn_round();
     }
 
+    /// A batch that lay ready was given up again: any prong may claim it.
+    pub fn reopened(&mut self, id: BatchId) {
+        if let Some(epoch) = self.epoch_mut(id.epoch)
+            && matches!(epoch.state(id.batch), BatchState::Ready(_))
+        {
+            epoch.set(id.batch, BatchState::Open { failed: false });
+            self.turn_round();
+        }
+    }
+
     /// A prong stopped work on a batch that another one finished.
     pub fn cancelled(&mut self, prong: ProngId, id: BatchId) {
         self.prongs[prong].forget(id);
@@ -315,6 +337,11 @@ impl Schedule {
             BatchState::Held(holder) => *holder == prong,
             _ => false,
         })
+    }
+
+    /// True while nobody works on the batch.
+    pub fn is_open(&self, id: BatchId) -> bool {
+        self.epoch(id.epoch).is_some_and(|epoch| epoch.open_at(id.batch).is_some())
     }
 
     fn epoch(&self, number: u32) -> Option<&Epoch> {

@@ -4,7 +4,7 @@
 use super::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// What a simulated run is made of.
 #[derive(Clone, Debug)]
@@ -16,6 +16,10 @@ struct World {
     slots: usize,
     /// Results are read from the slots into buffers, rather than delivered out of the slots.
     read: bool,
+    /// What was executed and not read yet outlives the drive, and is read without it.
+    keeps: bool,
+    /// Batches that the consumer keeps when it asks for another.
+    kept: usize,
     /// Seconds per batch of every prong.
     batch_s: Vec<f64>,
     step_s: f64,
@@ -45,6 +49,9 @@ struct Simulation {
     stored: BTreeMap<BatchId, ProngId>,
     /// Finished batches that lie in slots and wait to be read.
     held: BTreeMap<BatchId, ProngId>,
+    /// Whether what the consumer keeps lies in buffers.
+    kept: VecDeque<bool>,
+    consumer_waits: bool,
     executed: u32,
 }
 
@@ -66,6 +73,8 @@ impl Simulation {
             work: vec![Vec::new(); world.batch_s.len()],
             stored: BTreeMap::new(),
             held: BTreeMap::new(),
+            kept: VecDeque::new(),
+            consumer_waits: false,
             executed: 0,
             world,
         }
@@ -75,9 +84,29 @@ impl Simulation {
         prong == 1 && self.world.outage.is_some_and(|(from, to)| (from..to).contains(&self.now))
     }
 
+    fn lies_in_buffer(&self, maker: ProngId) -> bool {
+        self.world.read || maker == CPU
+    }
+
+    fn free(&self) -> usize {
+        let finished = self.stored.values().filter(|&&maker| self.lies_in_buffer(maker)).count();
+        let kept = self.kept.iter().filter(|&&lies_in_buffer| lies_in_buffer).count();
+        self.world.buffers.saturating_sub(self.work[CPU].len() + finished + kept)
+    }
+
+    fn make_way(&mut self) {
+        let mut in_buffers = self.stored.iter().filter(|&(_, &maker)| self.lies_in_buffer(maker));
+        if let Some((&last, _)) = in_buffers.next_back()
+            && self.consumer_waits
+            && self.schedule.deliverable().is_none()
+        {
+            self.schedule.reopened(last);
+            self.stored.remove(&last);
+        }
+    }
+
     fn buffer_room(&self) -> Option<Room> {
-        let finished = self.stored.values().filter(|&&maker| self.world.read || maker == CPU).count();
-        match self.world.buffers.saturating_sub(self.work[CPU].len() + finished) {
+        match self.free() {
             0 => None,
             1 if self.schedule.must_reserve() => Some(Room::Critical),
             _ => Some(Room::Any),
@@ -96,6 +125,9 @@ impl Simulation {
     fn fetch(&mut self, prong: ProngId) {
         let held: Vec<BatchId> = self.held.iter().filter(|&(_, &maker)| maker == prong).map(|(&id, _)| id).collect();
         for id in held {
+            if self.free() == 0 && self.schedule.is_critical(id) {
+                self.make_way();
+            }
             let room = self.buffer_room();
             if !self.schedule.is_wanted(prong, id) {
                 self.held.remove(&id);
@@ -109,6 +141,9 @@ impl Simulation {
 
     fn claim(&mut self, prong: ProngId) {
         let depth = if prong == CPU { 1 } else { 2 };
+        if prong == CPU && self.free() == 0 && self.schedule.awaits_cpu() {
+            self.make_way();
+        }
         while self.work[prong].len() < depth
             && let Some(room) = self.room(prong)
             && let Some(id) = self.schedule.claim(prong, self.now, room)
@@ -162,9 +197,10 @@ impl Simulation {
             assert!(self.now < bound, "stuck after {} deliveries: {:?}", order.len(), self.schedule);
             let is_out = self.is_out(1);
             if is_out && !was_out {
-                self.schedule.prong_down(1);
+                let held = if self.world.keeps { HeldResults::Kept } else { HeldResults::Lost };
+                self.schedule.prong_down(1, held);
                 self.work[1].clear();
-                self.held.retain(|_, &mut maker| maker != 1);
+                self.held.retain(|_, &mut maker| maker != 1 || held == HeldResults::Kept);
             } else if was_out && !is_out {
                 self.schedule.prong_up(1);
             }
@@ -174,6 +210,8 @@ impl Simulation {
                     self.complete(prong);
                     self.fetch(prong);
                     self.claim(prong);
+                } else if self.world.keeps {
+                    self.fetch(prong);
                 }
             }
             while self.now >= consumer_free
@@ -182,9 +220,14 @@ impl Simulation {
                 met = self.schedule.meeting_point().or(met);
                 self.schedule.deliver(id, prong);
                 assert_eq!(self.stored.remove(&id), Some(prong));
+                self.kept.push_back(self.lies_in_buffer(prong));
+                if self.kept.len() > self.world.kept {
+                    self.kept.pop_front();
+                }
                 order.push((id, prong));
                 consumer_free = self.now + self.world.step_s;
             }
+            self.consumer_waits = self.now >= consumer_free;
             self.now = self.next_event(consumer_free).min(self.now + look);
         }
         Outcome { order, seconds: self.now, met }
@@ -199,6 +242,8 @@ fn world(strategy: Strategy) -> World {
         buffers: 6,
         slots: 64,
         read: false,
+        keeps: false,
+        kept: 0,
         batch_s: vec![1.0, 1.0],
         step_s: 0.0,
         window: 24,
@@ -237,6 +282,8 @@ fn every_batch_once_for_thousands_of_worlds() {
             buffers: 2 + below(6) as usize,
             slots: 1 + below(12) as usize,
             read: below(2) == 0,
+            keeps: below(2) == 0,
+            kept: [0, 0, 1, 2, 6][below(5) as usize],
             batch_s: (0..=drives).map(|_| [0.2, 1.0, 1.1, 4.0][below(4) as usize]).collect(),
             step_s: [0.0, 0.3, 2.0][below(3) as usize],
             window: 1 + below(20),
@@ -244,6 +291,7 @@ fn every_batch_once_for_thousands_of_worlds() {
             outage: [None, Some((3.0, 9.0)), Some((2.0, 1e9))][below(3) as usize],
             ..world(Strategy::Cpu)
         };
+        world.kept = world.kept.min(world.buffers - 1);
         if below(4) == 0 && world.strategy.is_sequential() && world.batches > 0 {
             world.delivered = (0..below(world.batches)).collect();
         }
@@ -261,6 +309,18 @@ fn mte_delivers_the_head_then_the_tail_from_the_end() {
     let batches: Vec<u32> = outcome.order.iter().map(|&(id, _)| id.batch).collect();
     let expected: Vec<u32> = (0..met).chain((met..40).rev()).collect();
     assert_eq!(batches, expected);
+}
+
+#[test]
+fn what_a_lost_drive_had_finished_is_delivered_where_it_is_kept() {
+    // It has fifteen batches when it is lost for good, all but one of them without a buffer: none can be delivered before the head.
+    let lost = World { read: true, outage: Some((15.5, 1e9)), buffers: 2, ..world(Strategy::Mte) };
+    let by_drive = |keeps| {
+        let outcome = Simulation::new(World { keeps, ..lost.clone() }, 1).run();
+        outcome.order.iter().filter(|&&(_, prong)| prong == 1).count()
+    };
+    let [lost, kept] = [false, true].map(by_drive);
+    assert!(lost <= 2 && (13..=17).contains(&kept), "{lost} of it are delivered, {kept} where they are kept");
 }
 
 #[test]

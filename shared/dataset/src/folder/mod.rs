@@ -19,6 +19,7 @@ use crate::{Dataset, Identity, Location, ReadError, SAMPLE_BYTES_MAX};
 use ddlp_pixels::Source;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
+use scan::LeftOut;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -60,7 +61,7 @@ pub enum FolderError {
         /// The first few of them.
         classes: Vec<String>,
     },
-    /// More classes than [`crate::CLASSES_MAX`].
+    /// More classes than a dataset may have.
     #[error("{} has {count} class directories, more than the limit of {}", .root.display(), crate::CLASSES_MAX)]
     TooManyClasses {
         /// The root.
@@ -88,7 +89,7 @@ pub struct Folder {
     /// End of each path in `paths`.
     path_ends: Vec<u64>,
     sizes: Vec<u64>,
-    left_out: u64,
+    left_out: LeftOut,
     identity: Identity,
 }
 
@@ -107,7 +108,7 @@ impl Folder {
             paths: Vec::new(),
             path_ends: Vec::new(),
             sizes: Vec::new(),
-            left_out: beside + listings.iter().map(|listing| listing.left_out).sum::<u64>(),
+            left_out: beside,
             identity: Identity::from_bytes([0; 32]),
         };
         for listing in listings {
@@ -117,7 +118,9 @@ impl Folder {
                 folder.sizes.push(size);
             }
             folder.class_ends.push(folder.sizes.len() as u64);
+            folder.left_out.append(listing.left_out);
         }
+        folder.left_out.names.sort_unstable();
         folder.identity = folder.digest(&names);
         Ok(folder)
     }
@@ -198,7 +201,11 @@ impl Dataset for Folder {
     }
 
     fn left_out(&self) -> u64 {
-        self.left_out
+        self.left_out.count
+    }
+
+    fn left_out_names(&self) -> &[String] {
+        &self.left_out.names
     }
 
     fn kind(&self) -> &'static str {

@@ -1,6 +1,7 @@
 //! Listing the files of an image folder in torchvision's order.
 
 use super::{DIRECTORIES_MAX, EXTENSIONS, FolderError};
+use crate::pack::LISTED_MAX;
 use crate::{CLASSES_MAX, parallel};
 use std::ffi::OsString;
 use std::fs::{self, DirEntry, Metadata};
@@ -18,8 +19,29 @@ pub(super) struct ClassListing {
     paths: Vec<u8>,
     /// End of the path in `paths`, and size of the file.
     files: Vec<(usize, u64)>,
-    /// Files that are no samples.
-    pub(super) left_out: u64,
+    pub(super) left_out: LeftOut,
+}
+
+/// Files that are no samples.
+#[derive(Default)]
+pub(super) struct LeftOut {
+    pub(super) count: u64,
+    /// Paths of the first [`LISTED_MAX`] of them, relative to the root.
+    pub(super) names: Vec<String>,
+}
+
+impl LeftOut {
+    fn add(&mut self, path: &Path) {
+        self.count += 1;
+        if self.names.len() < LISTED_MAX {
+            self.names.push(path.to_string_lossy().into_owned());
+        }
+    }
+
+    pub(super) fn append(&mut self, other: Self) {
+        self.count += other.count;
+        self.names.extend(other.names.into_iter().take(LISTED_MAX - self.names.len()));
+    }
 }
 
 impl ClassListing {
@@ -34,19 +56,19 @@ impl ClassListing {
     }
 }
 
-/// Names of the class directories, sorted, and the number of files beside them.
-pub(super) fn class_names(root: &Path) -> Result<(Vec<OsString>, u64), FolderError> {
+/// Names of the class directories, sorted, and the files beside them.
+pub(super) fn class_names(root: &Path) -> Result<(Vec<OsString>, LeftOut), FolderError> {
     let unreadable = |path: &Path| {
         let path = path.to_owned();
         move |source| FolderError::Unreadable { path, source }
     };
-    let (mut names, mut beside) = (Vec::new(), 0);
+    let (mut names, mut beside) = (Vec::new(), LeftOut::default());
     for entry in fs::read_dir(root).map_err(unreadable(root))? {
         let entry = entry.map_err(unreadable(root))?;
         if is_directory(&entry).map_err(unreadable(&entry.path()))? {
             names.push(entry.file_name());
         } else {
-            beside += 1;
+            beside.add(Path::new(&entry.file_name()));
         }
     }
     if names.is_empty() {
@@ -98,9 +120,9 @@ fn list_class(root: &Path, class: &OsString) -> Result<ClassListing, FolderError
 }
 
 /// Visits every directory of a class, parents before children. `ancestors` are the directories that are being visited, so
-/// a link back to one of them is seen. Counts the files that are no samples, too.
-fn walk(root: &Path, class: &OsString) -> Result<(Vec<Directory>, u64), FolderError> {
-    let (mut found, mut left_out) = (Vec::new(), 0);
+/// a link back to one of them is seen. Notes the files that are no samples, too.
+fn walk(root: &Path, class: &OsString) -> Result<(Vec<Directory>, LeftOut), FolderError> {
+    let (mut found, mut left_out) = (Vec::new(), LeftOut::default());
     let mut ancestors: Vec<(u64, u64)> = Vec::new();
     let mut pending: Vec<(PathBuf, usize)> = vec![(PathBuf::from(class), 0)];
     let mut visited = 0;
@@ -126,7 +148,7 @@ fn walk(root: &Path, class: &OsString) -> Result<(Vec<Directory>, u64), FolderEr
             } else if is_image(entry.file_name().as_bytes()) {
                 files.push((entry.file_name(), size(&entry)));
             } else {
-                left_out += 1;
+                left_out.add(&relative.join(entry.file_name()));
             }
         }
         if !files.is_empty() {

@@ -1,89 +1,101 @@
 //! What is stored for a sample: its verdict, its form, its bytes and their detail.
 
 use super::format::{GROUP_ROWS, RAW_ALIGNMENT};
-use super::record::{StoredForm, StoredVerdict};
+use super::record::{IndexRecord, StoredForm, StoredVerdict};
 use super::report::{JpegForm, PackFormat, WhyKept};
-use crate::{ReadError, SAMPLE_BYTES_MAX};
+use crate::{ReadError, SAMPLE_BYTES_MAX, Stored};
 use ddlp_pixels::{CorruptReason, Decoded, Limits, PixelError, Preparer, RawImage, Source, Verdict};
 use std::error::Error;
 
-/// What is stored for one sample, and where in its run's bytes it lies.
+/// What is stored for one sample.
 pub(super) struct StoredSample {
-    /// Where its bytes begin in those of its run.
-    pub(super) start: u64,
-    pub(super) length: u32,
-    pub(super) crc32c: u32,
-    pub(super) width: u32,
-    pub(super) height: u32,
-    pub(super) form: StoredForm,
-    pub(super) verdict: StoredVerdict,
-    pub(super) detail_length: u32,
-    pub(super) detail_crc32c: u32,
-    pub(super) orientation: u8,
-    pub(super) was_shrunk: bool,
+    /// Its entry, but for the name. The offset is that within the bytes of its run.
+    pub(super) record: IndexRecord,
     pub(super) note: Note,
 }
 
 /// What the summary says of a sample beyond its record.
+#[derive(Default)]
 pub(super) struct Note {
     /// Bytes that the source gave.
     pub(super) source_bytes: u64,
     /// Whether its file was rewritten though it is intact.
     pub(super) is_transcoded: bool,
-    /// Whether it is stored smaller than the source has it.
-    pub(super) is_shrunk: bool,
-    pub(super) why_kept: Option<WhyKept>,
-    pub(super) verdict: VerdictNote,
-}
-
-/// What the summary says of a sample that is not intact.
-pub(super) enum VerdictNote {
-    Intact,
-    Repaired { warnings: u32, clamped: u32 },
-    Rejected { message: String },
+    /// Whether it is stored smaller than the source has it: its record also says of one that the source had shrunk.
+    pub(super) is_smaller: bool,
+    /// Of a kept one.
+    pub(super) why_kept: WhyKept,
+    /// Of a repaired one: how often its decoder warned, and coefficients out of range.
+    pub(super) warnings: u32,
+    pub(super) clamped: u32,
+    /// Of a rejected one: what is wrong.
+    pub(super) message: String,
 }
 
 /// One worker's decoder, and what is asked of it.
 pub(super) struct Storing {
     preparer: Preparer,
     format: PackFormat,
+    /// Whether the source is a pack. What cannot be read there is damaged: as a rejected sample it would be lost, and that not seen again.
+    is_pack: bool,
 }
 
 impl Storing {
-    pub(super) fn new(format: PackFormat, limits: Limits) -> Self {
-        Self { preparer: Preparer::new(limits), format }
+    pub(super) fn new(format: PackFormat, limits: Limits, is_pack: bool) -> Self {
+        Self { preparer: Preparer::new(limits), format, is_pack }
     }
 
     /// Checks a sample and appends to `out` what is to be stored for it. `admit` is told how many bytes it will have where
-    /// that is more than the source has listed.
+    /// that is more than the source has listed. An error says what is damaged in a pack.
     pub(super) fn store(
         &mut self,
-        source: Result<Source<'_>, ReadError>,
+        source: Result<Stored<'_>, ReadError>,
         admit: &mut dyn FnMut(u64),
         out: &mut Vec<u8>,
-    ) -> StoredSample {
+    ) -> Result<StoredSample, String> {
         match source {
-            Ok(Source::Encoded(file) | Source::Indexed { file, .. }) => self.store_file(file, admit, out),
-            Ok(Source::Planar { width, height, bytes }) => {
+            Ok(Stored::Source(source)) => self.store_source(source, admit, out),
+            Ok(Stored::Rejected { bytes, reason }) => Ok(self.store_rejected(bytes, reason, out)),
+            Err(error) if self.is_pack => Err(message_of(&error)),
+            Err(error) => Ok(StoredSample::rejected(out, &[], error.reason(), message_of(&error))),
+        }
+    }
+
+    fn store_source(
+        &mut self,
+        source: Source<'_>,
+        admit: &mut dyn FnMut(u64),
+        out: &mut Vec<u8>,
+    ) -> Result<StoredSample, String> {
+        Ok(match source {
+            Source::Encoded(file) | Source::Indexed { file, .. } => self.store_file(file, admit, out),
+            Source::Planar { width, height, bytes } => {
                 if planes_bytes(width, height) != Some(bytes.len() as u64) {
                     let message = format!("{} bytes are not three planes of {width} x {height}", bytes.len());
-                    return StoredSample::rejected(out, bytes, CorruptReason::Malformed, message);
+                    return Ok(StoredSample::rejected(out, bytes, CorruptReason::Malformed, message));
                 }
                 StoredSample::appended(out, bytes, StoredForm::Planar, (width, height))
             }
-            Ok(source @ Source::Raw(image)) => {
+            // Only a pack has such.
+            source @ Source::Raw(image) => {
                 let (length, max_side) = (raw_bytes((image.width, image.height), None), self.max_side());
-                match self.decoded(source, max_side, out) {
-                    Ok(stored) => stored.noting(|note| note.source_bytes = length),
-                    Err(error) => StoredSample::rejected(out, &[], error.reason(), error.to_string()),
-                }
+                let stored = self.decoded(source, max_side, out).map_err(|error| error.to_string())?;
+                stored.noting(|note| note.source_bytes = length)
             }
-            Ok(_) => {
+            _ => {
                 let message = "it cannot be stored in this form".to_owned();
                 StoredSample::rejected(out, &[], CorruptReason::Unsupported, message)
             }
-            Err(error) => StoredSample::rejected(out, &[], error.reason(), message_of(&error)),
-        }
+        })
+    }
+
+    /// Keeps what is there of a sample that was rejected before. The index has no words for why; its bytes may tell.
+    fn store_rejected(&mut self, bytes: &[u8], reason: CorruptReason, out: &mut Vec<u8>) -> StoredSample {
+        let message = match self.preparer.inspect(bytes) {
+            Verdict::Rejected { reason: found, message } if found == reason => message,
+            _ => reason.to_string(),
+        };
+        StoredSample::rejected(out, bytes, reason, message)
     }
 
     fn max_side(&self) -> Option<u32> {
@@ -97,9 +109,9 @@ impl Storing {
         let stored = match self.preparer.inspect(file) {
             Verdict::Intact => self.store_intact(file, true, admit, out),
             Verdict::Repaired { bytes, warnings, clamped } if bytes.len() as u64 <= SAMPLE_BYTES_MAX => {
-                let stored = self.store_intact(&bytes, false, admit, out);
-                let stored = StoredSample { verdict: StoredVerdict::Repaired, ..stored };
-                stored.noting(|note| note.verdict = VerdictNote::Repaired { warnings, clamped })
+                let mut stored = self.store_intact(&bytes, false, admit, out);
+                stored.record.verdict = StoredVerdict::Repaired;
+                stored.noting(|note| (note.warnings, note.clamped) = (warnings, clamped))
             }
             Verdict::Rejected { reason, message } => StoredSample::rejected(out, file, reason, message),
             _ => {
@@ -120,8 +132,8 @@ impl Storing {
     ) -> StoredSample {
         let size = self.preparer.info(file).map_or((0, 0), |info| (info.width, info.height));
         let why_kept = match self.format {
-            PackFormat::Encoded { jpeg: JpegForm::Kept } => None,
-            PackFormat::Encoded { jpeg: JpegForm::Indexed } if !is_own => Some(WhyKept::Repaired),
+            PackFormat::Encoded { jpeg: JpegForm::Kept } => WhyKept::AskedFor,
+            PackFormat::Encoded { jpeg: JpegForm::Indexed } if !is_own => WhyKept::Repaired,
             PackFormat::Encoded { jpeg: JpegForm::Indexed } => match self.preparer.index(file) {
                 Ok(indexed) => {
                     let (bytes, is_transcoded) =
@@ -131,13 +143,13 @@ impl Storing {
                         .with_detail(out, &indexed.checkpoints)
                         .noting(|note| note.is_transcoded = is_transcoded);
                 }
-                Err(why) => Some(WhyKept::NotIndexed(why)),
+                Err(why) => WhyKept::NotIndexed(why),
             },
             PackFormat::Raw { max_side } => {
                 admit(raw_bytes(size, max_side));
                 match self.decoded(Source::Encoded(file), max_side, out) {
                     Ok(stored) => return stored,
-                    Err(error) => Some(WhyKept::NotDecoded(error.reason())),
+                    Err(error) => WhyKept::NotDecoded(error.reason()),
                 }
             }
         };
@@ -169,39 +181,36 @@ impl Storing {
             }
         };
         let Decoded { width, height, orientation, was_shrunk, .. } = decoded;
-        let is_shrunk = before_this.map_or(was_shrunk, |before| before != (width, height));
+        let is_smaller = before_this.map_or(was_shrunk, |before| before != (width, height));
         let pixels = &out[start..];
         let checksums = RawImage::checksums_of(pixels, width, GROUP_ROWS);
         let stored = StoredSample::of(start, pixels, StoredForm::Raw, (width, height));
-        let stored = StoredSample { orientation, was_shrunk, ..stored.with_detail(out, &checksums) };
-        Ok(stored.noting(|note| note.is_shrunk = is_shrunk))
+        let mut stored = stored.with_detail(out, &checksums);
+        (stored.record.orientation, stored.record.was_shrunk) = (orientation, was_shrunk);
+        Ok(stored.noting(|note| note.is_smaller = is_smaller))
     }
 }
 
 impl StoredSample {
     /// What is said of bytes that begin at `start` of their run.
     fn of(start: usize, bytes: &[u8], form: StoredForm, (width, height): (u32, u32)) -> Self {
-        let note = Note {
-            source_bytes: bytes.len() as u64,
-            is_transcoded: false,
-            is_shrunk: false,
-            why_kept: None,
-            verdict: VerdictNote::Intact,
-        };
-        Self {
-            start: start as u64,
+        let record = IndexRecord {
+            offset: start as u64,
             length: bytes.len() as u32,
             crc32c: crc32c::crc32c(bytes),
             width,
             height,
             form,
             verdict: StoredVerdict::Intact,
+            name_offset: 0,
+            name_length: 0,
+            name_crc32c: 0,
             detail_length: 0,
             detail_crc32c: 0,
             orientation: 1,
             was_shrunk: false,
-            note,
-        }
+        };
+        Self { record, note: Note { source_bytes: bytes.len() as u64, ..Note::default() } }
     }
 
     fn appended(out: &mut Vec<u8>, bytes: &[u8], form: StoredForm, size: (u32, u32)) -> Self {
@@ -211,15 +220,16 @@ impl StoredSample {
     }
 
     fn rejected(out: &mut Vec<u8>, bytes: &[u8], reason: CorruptReason, message: String) -> Self {
-        let kept = Self::appended(out, bytes, StoredForm::Kept, (0, 0));
-        let rejected = Self { verdict: StoredVerdict::Rejected(reason), ..kept };
-        rejected.noting(|note| note.verdict = VerdictNote::Rejected { message })
+        let mut rejected = Self::appended(out, bytes, StoredForm::Kept, (0, 0));
+        rejected.record.verdict = StoredVerdict::Rejected(reason);
+        rejected.noting(|note| note.message = message)
     }
 
     /// Appends what the form needs beside the bytes that `out` ends with.
-    fn with_detail(self, out: &mut Vec<u8>, detail: &[u8]) -> Self {
+    fn with_detail(mut self, out: &mut Vec<u8>, detail: &[u8]) -> Self {
         out.extend_from_slice(detail);
-        Self { detail_length: detail.len() as u32, detail_crc32c: crc32c::crc32c(detail), ..self }
+        (self.record.detail_length, self.record.detail_crc32c) = (detail.len() as u32, crc32c::crc32c(detail));
+        self
     }
 
     fn noting(mut self, change: impl FnOnce(&mut Note)) -> Self {

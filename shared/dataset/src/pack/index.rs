@@ -31,7 +31,7 @@ impl Index {
         assert!(index < self.layout.samples, "sample {index} of {}", self.layout.samples);
         let mut bytes = [0; RECORD_BYTES];
         let start = self.layout.section(Part::Records).offset + index * RECORD_BYTES as u64;
-        self.file.read_at(start, &mut bytes)?;
+        self.file.read_cached(start, &mut bytes)?;
         Ok(bytes)
     }
 
@@ -45,7 +45,7 @@ impl Index {
     pub(super) fn name(&self, record: &IndexRecord) -> Result<String, String> {
         let start = self.layout.section(Part::Names).offset + record.name_offset;
         let mut bytes = vec![0; record.name_length as usize];
-        self.file.read_at(start, &mut bytes).map_err(|error| error.to_string())?;
+        self.file.read_cached(start, &mut bytes).map_err(|error| error.to_string())?;
         let (stored, computed) = (record.name_crc32c, crc32c::crc32c(&bytes));
         if stored != computed {
             return Err(format!("its name's checksum is {stored:08x}, {computed:08x} computed"));

@@ -10,14 +10,17 @@
 
 mod contents;
 mod direct;
+#[cfg(test)]
+mod direct_probe;
 mod file;
 mod format;
 mod forms;
 mod index;
-mod inspection;
+mod plan;
 mod reader;
 mod record;
 mod report;
+mod runs;
 mod sections;
 mod space;
 mod staging;

@@ -7,7 +7,7 @@ use super::index::Index;
 use super::record::{IndexRecord, RecordProblem, StoredForm, StoredVerdict};
 use super::superblock::Layout;
 use crate::extent::read_extent;
-use crate::{Dataset, Identity, Location, ReadError};
+use crate::{Dataset, Identity, Location, ReadError, Stored};
 use ddlp_pixels::{RawImage, Source};
 use std::fs::File;
 use std::io;
@@ -87,6 +87,25 @@ impl Pack {
         }
     }
 
+    /// A sample's bytes, which are checked, and so many behind them.
+    fn bytes<'a>(
+        &self,
+        index: u64,
+        record: &IndexRecord,
+        behind: u32,
+        buf: &'a mut Vec<u8>,
+    ) -> Result<(&'a [u8], &'a [u8]), ReadError> {
+        let location = || self.index.location(record);
+        read_extent(self.index.file.file(), record.offset, record.length as usize + behind as usize, buf)
+            .map_err(|source| ReadError::Io { name: self.name(index), location: location(), source })?;
+        let (bytes, behind) = buf.split_at(record.length as usize);
+        let (stored, computed) = (record.crc32c, crc32c::crc32c(bytes));
+        if stored != computed {
+            return Err(ReadError::Checksum { name: self.name(index), location: location(), stored, computed });
+        }
+        Ok((bytes, behind))
+    }
+
     /// What a sample's form needs beside its bytes.
     fn detail<'a>(&self, index: u64, record: &IndexRecord, buf: &'a mut Vec<u8>) -> Result<&'a [u8], ReadError> {
         let location = || Location {
@@ -155,12 +174,11 @@ impl Dataset for Pack {
 
     fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
         let record = self.record(index)?;
-        let location = || self.index.location(&record);
         if let StoredVerdict::Rejected(reason) = record.verdict {
-            return Err(ReadError::Rejected { name: self.name(index), location: location(), reason });
+            let location = self.index.location(&record);
+            return Err(ReadError::Rejected { name: self.name(index), location, reason });
         }
-        let failed = |source| ReadError::Io { name: self.name(index), location: location(), source };
-        let IndexRecord { offset, length, width, height, form, .. } = record;
+        let IndexRecord { offset, width, height, form, .. } = record;
         if form == StoredForm::Raw {
             let checksums = self.detail(index, &record, buf)?;
             return Ok(Source::Raw(RawImage {
@@ -174,13 +192,7 @@ impl Dataset for Pack {
                 checksums,
             }));
         }
-        read_extent(self.index.file.file(), offset, length as usize + record.detail_length as usize, buf)
-            .map_err(failed)?;
-        let (bytes, detail) = buf.split_at(length as usize);
-        let (stored, computed) = (record.crc32c, crc32c::crc32c(bytes));
-        if stored != computed {
-            return Err(ReadError::Checksum { name: self.name(index), location: location(), stored, computed });
-        }
+        let (bytes, detail) = self.bytes(index, &record, record.detail_length, buf)?;
         Ok(match form {
             StoredForm::Planar => Source::Planar { width, height, bytes },
             // Without its checkpoints a file has the same pixels.
@@ -189,6 +201,21 @@ impl Dataset for Pack {
             }
             _ => Source::Encoded(bytes),
         })
+    }
+
+    fn stored<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Stored<'a>, ReadError> {
+        let record = self.record(index)?;
+        self.index.name(&record).map_err(|problem| {
+            let file = self.index.file.path().to_owned();
+            ReadError::Record { index, file, problem }
+        })?;
+        match record.verdict {
+            StoredVerdict::Rejected(reason) => {
+                let (bytes, _) = self.bytes(index, &record, 0, buf)?;
+                Ok(Stored::Rejected { bytes, reason })
+            }
+            _ => self.sample(index, buf).map(Stored::Source),
+        }
     }
 
     fn announce(&self, indices: &[u64]) {

@@ -3,9 +3,8 @@
 use super::format::{BLOCK_BYTES, GROUP_ROWS, NAME_BYTES_MAX, Part, RECORD_BYTES, seal};
 use super::superblock::Layout;
 use crate::SAMPLE_BYTES_MAX;
-use ddlp_pixels::CorruptReason;
+use ddlp_pixels::{CorruptReason, checkpoint_bytes_max};
 use std::fmt;
-use std::ops::Range;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -16,7 +15,7 @@ const FLAG_SHRUNK: u8 = 0x80;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoredForm {
-    /// The encoded file as the source had it.
+    /// The encoded file, as the source had it or as it was repaired.
     Kept,
     /// 8-bit RGB in three planes.
     Planar,
@@ -133,10 +132,14 @@ impl IndexRecord {
         self.offset + u64::from(self.length)
     }
 
-    /// Where each group of rows of an uncompressed sample lies.
-    pub(super) fn groups(&self) -> impl Iterator<Item = Range<u64>> {
-        let (end, group) = (self.detail_offset(), u64::from(self.width) * 3 * u64::from(GROUP_ROWS));
-        (self.offset..end).step_by(group.max(1) as usize).map(move |start| start..end.min(start + group))
+    /// Bytes of each group of rows of an uncompressed sample, but for the last one.
+    pub(super) fn group_bytes(&self) -> u64 {
+        u64::from(self.width) * 3 * u64::from(GROUP_ROWS)
+    }
+
+    /// Most bytes that the checkpoints of its file have.
+    fn checkpoint_bytes_max(&self) -> u64 {
+        checkpoint_bytes_max(self.length.into(), self.width.max(self.height))
     }
 
     pub(super) fn to_bytes(self) -> [u8; RECORD_BYTES] {
@@ -276,8 +279,12 @@ impl IndexRecord {
             StoredForm::Raw if u64::from(self.detail_length) != 4 * u64::from(self.height.div_ceil(GROUP_ROWS)) => {
                 Err(format!("{} bytes of checksums for {} rows", self.detail_length, self.height))
             }
-            StoredForm::Indexed if self.detail_length > length => {
-                Err(format!("{} bytes of checkpoints for a file of {length}", self.detail_length))
+            StoredForm::Indexed if u64::from(self.detail_length) > self.checkpoint_bytes_max() => {
+                let most = self.checkpoint_bytes_max();
+                Err(format!(
+                    "{} bytes of checkpoints for a file of {length}, at most {most} are made",
+                    self.detail_length
+                ))
             }
             StoredForm::Indexed if self.verdict != StoredVerdict::Intact => {
                 Err("its form is that of intact samples".to_owned())

@@ -47,10 +47,13 @@ pub enum JpegForm {
     Indexed,
 }
 
-/// Why the whole file of a sample was stored, though another form was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// Why the whole file of a sample was stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum WhyKept {
+    /// No other form was asked for.
+    #[default]
+    AskedFor,
     /// It had to be repaired.
     Repaired,
     /// It cannot be entered in between.
@@ -62,6 +65,7 @@ pub enum WhyKept {
 impl fmt::Display for WhyKept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::AskedFor => f.write_str("asked for"),
             Self::Repaired => f.write_str("repaired"),
             Self::NotIndexed(why) => why.fmt(f),
             Self::NotDecoded(reason) => reason.fmt(f),
@@ -181,9 +185,7 @@ pub struct PackSummary {
     pub shrunk: Tally,
     /// Samples stored as planes.
     pub planar: Tally,
-    /// Samples stored as their files, as was asked for.
-    pub whole: Tally,
-    /// Samples stored as their files though another form was asked for, by the reason.
+    /// Samples stored as their files, by the reason.
     pub kept: BTreeMap<WhyKept, Tally>,
     /// Rejected samples, of which what could be read is kept.
     pub undecodable: Tally,
@@ -195,6 +197,15 @@ pub struct PackSummary {
     pub rejected_count: u64,
     /// The first [`LISTED_MAX`] of them.
     pub rejected: Vec<RejectedSample>,
+}
+
+impl PackSummary {
+    /// Bytes of all samples in the pack. The rest of it is index and padding.
+    pub fn stored_bytes(&self) -> u64 {
+        let Self { indexed, transcoded, raw, planar, kept, undecodable, .. } = self;
+        let tallies = [indexed, transcoded, raw, planar, undecodable].into_iter().chain(kept.values());
+        tallies.map(|tally| tally.stored_bytes).sum()
+    }
 }
 
 /// Why no pack was made. Nothing is left behind then.
@@ -295,6 +306,24 @@ pub enum PackError {
     TooLarge {
         /// Number of samples.
         samples: u64,
+    },
+    /// Of such a pack no run would deliver anything.
+    #[error("not one of its {samples} sample{} can be decoded, the first: {}: {}", if *.samples == 1 { "" } else { "s" }, .first.name, .first.message)]
+    NoneDecodes {
+        /// Number of samples.
+        samples: u64,
+        /// The first of them.
+        first: RejectedSample,
+    },
+    /// The source is a pack, and a sample in it is not as it was written.
+    #[error(
+        "sample {name} cannot be packed again: {problem}: `ddlp verify` names all that is damaged in a pack; take an intact copy of it, or pack its own source"
+    )]
+    SourceDamaged {
+        /// The sample.
+        name: String,
+        /// What is wrong.
+        problem: String,
     },
     /// The caller asked for it.
     #[error("packing was cancelled, nothing was written")]

@@ -21,7 +21,7 @@ pub struct VerdictEntry {
 pub struct Survey {
     /// Samples of each class.
     pub class_samples: Vec<u64>,
-    /// Samples stored as their source's file.
+    /// Samples stored as files, their source's or repaired ones.
     pub kept: u64,
     /// Samples stored as planes.
     pub planar: u64,

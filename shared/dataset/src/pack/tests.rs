@@ -6,6 +6,7 @@ mod hostile;
 mod large;
 mod making;
 mod old;
+mod repacking;
 mod size;
 mod sparse;
 mod verifying;

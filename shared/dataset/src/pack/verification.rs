@@ -16,12 +16,11 @@ use super::report::LISTED_MAX;
 use super::sections::pack_identity;
 use super::superblock::Section;
 use crate::extent::read_extent;
-use crate::{Identity, Location};
+use crate::{Identity, Location, parallel};
 use std::fs::File;
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
-use std::thread;
 
 /// Something in a pack that is not as it was written.
 #[derive(Debug, thiserror::Error)]
@@ -203,10 +202,7 @@ pub(super) fn verify_file(
         Err(error) => return Ok(VerifyReport { samples: 0, bytes, broken_count: 1, broken: vec![error.into()] }),
         Ok(index) => index,
     };
-    let threads = match threads {
-        0 => thread::available_parallelism().map_or(1, |cores| cores.get()),
-        threads => threads,
-    };
+    let threads = parallel::threads(threads);
     let mut findings = Findings::default();
     let mut watch = Watch::new(&index, progress);
     check_sections(&index, &mut findings, &mut watch)

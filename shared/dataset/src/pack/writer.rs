@@ -1,22 +1,19 @@
 //! Making a pack.
 
-use super::format::{
-    BLOCK_BYTES, CLASS_NAME_BYTES_MAX, NAME_BYTES_MAX, Part, RAW_ALIGNMENT, RECORD_BYTES, SAMPLES_MAX,
-    classes_to_bytes, round_up,
-};
-use super::forms::{StoredSample, VerdictNote};
-use super::inspection::{Event, Run, inspect_all};
+use super::format::{BLOCK_BYTES, RAW_ALIGNMENT};
+use super::forms::{Note, StoredSample};
+use super::plan::Plan;
 use super::record::{IndexRecord, StoredForm, StoredVerdict};
 use super::report::{
-    LISTED_MAX, PackError, PackFormat, PackOptions, PackProgress, PackSummary, Phase, RejectedSample, RepairedSample,
-    Tally,
+    LISTED_MAX, PackError, PackOptions, PackProgress, PackSummary, Phase, RejectedSample, RepairedSample, Tally,
 };
+use super::runs::{Event, Run, store_all};
 use super::sections::{SectionWriter, pack_identity};
 use super::space::{Reached, check_room};
 use super::staging::{NotNamed, Staging, Unnamed, check_name};
 use super::superblock::Layout;
 use super::verification::{VerifyError, VerifyProgress, verify_file};
-use crate::{CLASSES_MAX, Dataset, Identity, SAMPLE_BYTES_MAX};
+use crate::{Dataset, Identity, parallel};
 use nix::fcntl::{FallocateFlags, PosixFadviseAdvice, fallocate, posix_fadvise};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -47,17 +44,18 @@ pub fn pack(
     // Space that is reserved now cannot run out later. Not every file system can.
     let _ = fallocate(staging.file(), FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, plan.least_bytes.cast_signed());
     let mut writer = Writer::new(source, staging.file(), &plan, progress);
-    let threads = match options.threads {
-        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
-        threads => threads,
-    };
-    let inspected = inspect_all(source, threads, (options.format, options.limits), |event| writer.take(event));
+    let threads = parallel::threads(options.threads);
+    let stored = store_all(source, threads, (options.format, options.limits), |event| writer.take(event));
     let reached = writer.reached();
-    inspected.map_err(|stop| match stop {
+    stored.map_err(|stop| match stop {
         Stop::Cancelled => PackError::Cancelled,
+        Stop::Damaged { index, problem } => PackError::SourceDamaged { name: source.name(index), problem },
         Stop::Io(source) => reached.error(out, source),
     })?;
     let summary = writer.finish().map_err(|source| reached.error(out, source))?;
+    if let Some(first) = summary.rejected.first().filter(|_| summary.rejected_count == summary.samples) {
+        return Err(PackError::NoneDecodes { samples: summary.samples, first: first.clone() });
+    }
     if options.verify {
         verify_written(&staging, out, threads, reached.state, progress)?;
     }
@@ -69,71 +67,6 @@ pub fn pack(
         error => naming_error(out, error),
     })?;
     Ok(summary)
-}
-
-/// Where everything will lie. The samples come last, since repairing may change their length.
-struct Plan {
-    classes: Vec<u8>,
-    source_bytes: u64,
-    /// Place and length of each section.
-    sections: [(Part, u64, u64); 4],
-    data_offset: u64,
-    /// Length of the file at the least, as far as the source tells it.
-    least_bytes: u64,
-}
-
-impl Plan {
-    fn new(source: &dyn Dataset, format: PackFormat) -> Result<Self, PackError> {
-        check_counts(source)?;
-        let (mut names_bytes, mut source_bytes) = (0u64, 0u64);
-        for index in 0..source.len() {
-            let bytes = source.name(index).len();
-            if bytes > NAME_BYTES_MAX as usize {
-                return Err(PackError::NameTooLong { index, bytes });
-            }
-            names_bytes += bytes as u64;
-            let length = source.location(index).length;
-            source_bytes = source_bytes.saturating_add(if length > SAMPLE_BYTES_MAX { 0 } else { length });
-        }
-        let classes = classes_to_bytes(source.classes());
-        let samples = source.len();
-        Self::place(samples, names_bytes, classes, source_bytes, format).ok_or(PackError::TooLarge { samples })
-    }
-
-    fn place(samples: u64, names_bytes: u64, classes: Vec<u8>, source_bytes: u64, format: PackFormat) -> Option<Self> {
-        let lengths = [
-            (Part::Records, samples.checked_mul(RECORD_BYTES as u64)?),
-            (Part::Labels, samples.checked_mul(4)?),
-            (Part::Names, names_bytes),
-            (Part::Classes, classes.len() as u64),
-        ];
-        let mut end = BLOCK_BYTES;
-        let mut sections = [(Part::Superblock, 0, 0); 4];
-        for (section, (part, length)) in sections.iter_mut().zip(lengths) {
-            *section = (part, end, length);
-            end = round_up(end.checked_add(length)?)?;
-        }
-        let least_data_bytes = match format {
-            // How far images are shrunk shows when they are read.
-            PackFormat::Raw { max_side: Some(_) } => 0,
-            PackFormat::Raw { max_side: None } | PackFormat::Encoded { .. } => source_bytes,
-        };
-        let least_bytes = round_up(end.checked_add(least_data_bytes)?)?;
-        let plan = Self { classes, source_bytes, sections, data_offset: end, least_bytes };
-        (least_bytes <= i64::MAX as u64).then_some(plan)
-    }
-}
-
-/// Refuses what a reader would refuse.
-fn check_counts(source: &dyn Dataset) -> Result<(), PackError> {
-    let (samples, classes) = (source.len(), source.classes());
-    if samples > SAMPLES_MAX || classes.len() > CLASSES_MAX {
-        return Err(PackError::TooMany { samples, classes: classes.len() });
-    }
-    match classes.iter().map(String::len).enumerate().find(|&(_, bytes)| bytes > CLASS_NAME_BYTES_MAX as usize) {
-        Some((class, bytes)) => Err(PackError::ClassNameTooLong { class, bytes }),
-        None => Ok(()),
-    }
 }
 
 fn create_error(out: &Path, source: io::Error) -> PackError {
@@ -155,6 +88,7 @@ fn naming_error(out: &Path, error: NotNamed) -> PackError {
 /// Why the work ended early.
 enum Stop {
     Cancelled,
+    Damaged { index: u64, problem: String },
     Io(io::Error),
 }
 
@@ -209,7 +143,6 @@ impl<'a> Writer<'a> {
                 raw: Tally::default(),
                 shrunk: Tally::default(),
                 planar: Tally::default(),
-                whole: Tally::default(),
                 kept: BTreeMap::new(),
                 undecodable: Tally::default(),
                 repaired_count: 0,
@@ -231,14 +164,17 @@ impl<'a> Writer<'a> {
     }
 
     fn take(&mut self, event: Event) -> Result<(), Stop> {
-        if let Event::Run(run) = event {
-            if run.samples.iter().any(|sample| sample.form == StoredForm::Raw) {
+        if let Event::Run(mut run) = event {
+            if let Some((index, problem)) = run.failed.take() {
+                return Err(Stop::Damaged { index, problem });
+            }
+            if run.samples.iter().any(|sample| sample.record.form == StoredForm::Raw) {
                 self.data_end = self.data_end.next_multiple_of(RAW_ALIGNMENT);
             }
             let begin = self.data_end;
             self.file.write_all_at(&run.bytes, begin)?;
             for (index, sample) in (run.first..).zip(&run.samples) {
-                self.record(index, begin + sample.start, sample)?;
+                self.record(index, begin, &sample.record)?;
             }
             self.state.samples += run.samples.len() as u64;
             self.state.bytes += run.source_bytes;
@@ -247,24 +183,15 @@ impl<'a> Writer<'a> {
         if (self.progress)(self.state).is_break() { Err(Stop::Cancelled) } else { Ok(()) }
     }
 
-    /// Appends a sample's entries to the index.
-    fn record(&mut self, index: u64, offset: u64, sample: &StoredSample) -> io::Result<()> {
+    /// Appends a sample's entries to the index; the bytes of its run begin at `begin`.
+    fn record(&mut self, index: u64, begin: u64, sample: &IndexRecord) -> io::Result<()> {
         let name = self.source.name(index);
         let record = IndexRecord {
-            offset,
-            length: sample.length,
-            crc32c: sample.crc32c,
-            width: sample.width,
-            height: sample.height,
-            form: sample.form,
-            verdict: sample.verdict,
+            offset: begin + sample.offset,
             name_offset: self.names.position(),
             name_length: name.len() as u32,
             name_crc32c: crc32c::crc32c(name.as_bytes()),
-            detail_length: sample.detail_length,
-            detail_crc32c: sample.detail_crc32c,
-            orientation: sample.orientation,
-            was_shrunk: sample.was_shrunk,
+            ..*sample
         };
         self.data_end = record.end();
         self.records.append(&record.to_bytes())?;
@@ -276,41 +203,40 @@ impl<'a> Writer<'a> {
     fn note(&mut self, run: Run) {
         for (index, sample) in (run.first..).zip(run.samples) {
             self.tally(&sample);
-            match (sample.note.verdict, sample.verdict) {
-                (VerdictNote::Repaired { warnings, clamped }, _) => {
+            let StoredSample { record, note: Note { warnings, clamped, message, .. } } = sample;
+            let name = || self.source.name(index);
+            match record.verdict {
+                StoredVerdict::Intact => {}
+                StoredVerdict::Repaired => {
                     self.state.repaired += 1;
                     if self.summary.repaired.len() < LISTED_MAX {
-                        let name = self.source.name(index);
-                        self.summary.repaired.push(RepairedSample { index, name, warnings, clamped });
+                        self.summary.repaired.push(RepairedSample { index, name: name(), warnings, clamped });
                     }
                 }
-                (VerdictNote::Rejected { message }, StoredVerdict::Rejected(reason)) => {
+                StoredVerdict::Rejected(reason) => {
                     self.state.rejected += 1;
                     if self.summary.rejected.len() < LISTED_MAX {
-                        let name = self.source.name(index);
-                        self.summary.rejected.push(RejectedSample { index, name, reason, message });
+                        self.summary.rejected.push(RejectedSample { index, name: name(), reason, message });
                     }
                 }
-                _ => {}
             }
         }
     }
 
     /// Counts how a sample was stored.
-    fn tally(&mut self, sample: &StoredSample) {
-        let (source, stored) = (sample.note.source_bytes, u64::from(sample.length) + u64::from(sample.detail_length));
+    fn tally(&mut self, StoredSample { record, note }: &StoredSample) {
+        let (source, stored) = (note.source_bytes, u64::from(record.length) + u64::from(record.detail_length));
         let summary = &mut self.summary;
-        let tally = match (sample.form, sample.note.why_kept) {
-            _ if matches!(sample.verdict, StoredVerdict::Rejected(_)) => &mut summary.undecodable,
-            (StoredForm::Indexed, _) if sample.note.is_transcoded => &mut summary.transcoded,
-            (StoredForm::Indexed, _) => &mut summary.indexed,
-            (StoredForm::Raw, _) => &mut summary.raw,
-            (StoredForm::Planar, _) => &mut summary.planar,
-            (StoredForm::Kept, Some(why)) => summary.kept.entry(why).or_default(),
-            (StoredForm::Kept, None) => &mut summary.whole,
+        let tally = match record.form {
+            _ if matches!(record.verdict, StoredVerdict::Rejected(_)) => &mut summary.undecodable,
+            StoredForm::Indexed if note.is_transcoded => &mut summary.transcoded,
+            StoredForm::Indexed => &mut summary.indexed,
+            StoredForm::Raw => &mut summary.raw,
+            StoredForm::Planar => &mut summary.planar,
+            StoredForm::Kept => summary.kept.entry(note.why_kept).or_default(),
         };
         tally.add(source, stored);
-        if sample.note.is_shrunk {
+        if note.is_smaller {
             summary.shrunk.add(source, stored);
         }
     }

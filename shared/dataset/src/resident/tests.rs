@@ -102,6 +102,19 @@ fn what_is_not_in_memory_is_announced() {
 }
 
 #[test]
+fn prefetching_reads_nothing() {
+    let mixed = Mixed::new(SAMPLES, 32);
+    let resident = Resident::of(mixed.clone());
+    let tried = mixed.reads(0);
+    let prefetch = || [0, 3, 7, SAMPLES - 1, SAMPLES, u64::MAX].into_iter().for_each(|index| resident.prefetch(index));
+    prefetch();
+    assert_eq!((mixed.reads(0), mixed.reads(SAMPLES - 1)), (tried, 0));
+    resident.sample(0, &mut Vec::new()).unwrap();
+    prefetch();
+    assert_eq!((mixed.reads(0), mixed.reads(3), mixed.reads(SAMPLES - 1)), (tried + 1, 1, 0), "one group was read");
+}
+
+#[test]
 fn samples_are_read_once_and_what_is_no_plain_sample_is_left_to_the_dataset() {
     let mixed = Mixed::new(SAMPLES, 32);
     let resident = Resident::of(mixed.clone());

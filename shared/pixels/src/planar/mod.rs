@@ -16,23 +16,9 @@ use std::ops::Range;
 
 use crate::error::PixelError;
 use crate::geometry::Window;
+use crate::interleave::{LANES, NONE, pixels, rgb_from_planes};
 use crate::level::Level;
 use crate::rows::{Band, Rect, Rows, Sink};
-
-/// Pixels that are rearranged at a time.
-const LANES: usize = 16;
-/// A place in a table that no neighbour has: the byte is 0.
-const NONE: u8 = 0x80;
-/// For each sixteen bytes of sixteen pixels and each plane: which pixel a byte is of, or [`NONE`] where it is of another plane.
-const INTERLEAVE: [[[u8; LANES]; 3]; 3] = {
-    let mut tables = [[[NONE; LANES]; 3]; 3];
-    let mut at = 0;
-    while at < 3 * LANES {
-        tables[at / LANES][at % 3][at % LANES] = (at / 3) as u8;
-        at += 1;
-    }
-    tables
-};
 
 /// An image of three planes in memory.
 pub(crate) struct Planes<'a> {
@@ -78,10 +64,7 @@ impl Rows for Planes<'_> {
         self.row.resize(columns * 3, 0);
         for y in 0..rect.height {
             let start = (rect.y + y) as usize * self.width as usize + rect.x as usize;
-            let [red, green, blue] = self.planes.map(|plane| &plane[start..][..columns]);
-            for (pixel, ((&red, &green), &blue)) in self.row.chunks_exact_mut(3).zip(red.iter().zip(green).zip(blue)) {
-                pixel.copy_from_slice(&[red, green, blue]);
-            }
+            rgb_from_planes(self.planes.map(|plane| &plane[start..][..columns]), self.row);
             sink(Band { y, rows: 1, columns: rect.width, left: 0, pixels: self.row })?;
         }
         Ok(())
@@ -187,13 +170,13 @@ impl Visible<'_> {
         for (y, row) in out.chunks_exact_mut(self.across * 3).enumerate() {
             row[..shown.start * 3].fill(0);
             row[shown.end * 3..].fill(0);
-            let (pixels, _) = row[shown.start * 3..shown.end * 3].as_chunks_mut::<3>();
-            let [red, green, blue] = self.planes.map(|plane| &plane[y * self.width + from..][..pixels.len()]);
-            let colors = red.iter().zip(green).zip(blue).map(|((&red, &green), &blue)| [red, green, blue]);
+            let visible = &mut row[shown.start * 3..shown.end * 3];
+            let planes = self.planes.map(|plane| &plane[y * self.width + from..][..shown.len()]);
             if self.flip {
-                pixels.iter_mut().rev().zip(colors).for_each(|(pixel, color)| *pixel = color);
+                let (out, _) = visible.as_chunks_mut::<3>();
+                out.iter_mut().rev().zip(pixels(planes)).for_each(|(out, pixel)| *out = pixel);
             } else {
-                pixels.iter_mut().zip(colors).for_each(|(pixel, color)| *pixel = color);
+                rgb_from_planes(planes, visible);
             }
         }
     }

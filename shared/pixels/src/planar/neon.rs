@@ -4,7 +4,8 @@ use std::arch::aarch64::*;
 
 use zerocopy::transmute;
 
-use super::{Columns, INTERLEAVE, LANES, NONE, Visible};
+use super::{Columns, Visible};
+use crate::interleave::{LANES, NONE, PLACES};
 
 /// Writes the rows of a window.
 #[target_feature(enable = "neon")]
@@ -17,7 +18,7 @@ pub fn cut(visible: &Visible<'_>, out: &mut [u8]) {
 #[target_feature(enable = "neon")]
 fn cut_columns(visible: &Visible<'_>, columns: &Columns, out: &mut [u8]) {
     let shown: uint8x16_t = transmute!(columns.shown);
-    let tables = INTERLEAVE.map(|tables| {
+    let tables = PLACES.map(|tables| {
         tables.map(|table| {
             let table: uint8x16_t = transmute!(table);
             vorrq_u8(vqtbl1q_u8(shown, table), vandq_u8(table, vdupq_n_u8(NONE)))

@@ -4,7 +4,8 @@ use std::arch::x86_64::*;
 
 use zerocopy::transmute;
 
-use super::{Columns, INTERLEAVE, LANES, NONE, Visible};
+use super::{Columns, Visible};
+use crate::interleave::{LANES, NONE, PLACES};
 
 /// Writes the rows of a window.
 #[target_feature(enable = "ssse3")]
@@ -17,7 +18,7 @@ pub fn cut(visible: &Visible<'_>, out: &mut [u8]) {
 #[target_feature(enable = "ssse3")]
 fn cut_columns(visible: &Visible<'_>, columns: &Columns, out: &mut [u8]) {
     let shown: __m128i = transmute!(columns.shown);
-    let tables = INTERLEAVE.map(|tables| {
+    let tables = PLACES.map(|tables| {
         tables.map(|table| {
             let table: __m128i = transmute!(table);
             _mm_or_si128(_mm_shuffle_epi8(shown, table), _mm_and_si128(table, _mm_set1_epi8(NONE as i8)))

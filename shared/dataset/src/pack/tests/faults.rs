@@ -3,7 +3,7 @@
 //! Two of the tests start this test program once more, as the process that is to suffer.
 
 use super::{Bench, Pixels, quietly};
-use crate::pack::inspection::{Event, inspect_all};
+use crate::pack::runs::{Event, store_all};
 use crate::pack::{Pack, PackError, PackFormat, PackOptions, PackProgress, Phase, pack};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
@@ -153,7 +153,7 @@ fn a_slow_sample_does_not_let_the_others_run_away() {
         }
     });
     let mut order = Vec::new();
-    let result: Result<(), ()> = inspect_all(&source, threads, Default::default(), |event| {
+    let result: Result<(), ()> = store_all(&source, threads, Default::default(), |event| {
         if let Event::Run(run) = event {
             state.0.lock().unwrap().consumed += run.samples.len() as u64;
             order.extend(run.first..run.first + run.samples.len() as u64);

@@ -106,8 +106,8 @@ fn every_form_has_the_pixels_of_the_source() {
 
 /// Samples in all tallies of a summary that share none.
 fn tallied(summary: &PackSummary) -> u64 {
-    let PackSummary { indexed, transcoded, raw, planar, whole, undecodable, .. } = summary;
-    let tallies = [indexed, transcoded, raw, planar, whole, undecodable];
+    let PackSummary { indexed, transcoded, raw, planar, undecodable, .. } = summary;
+    let tallies = [indexed, transcoded, raw, planar, undecodable];
     tallies.into_iter().chain(summary.kept.values()).map(|tally| tally.samples).sum()
 }
 
@@ -116,7 +116,7 @@ fn what_was_done_with_each_sample_is_counted() {
     let bench = Bench::new(1, 1);
     let samples = write_all_kinds(&bench);
     let (_, kept) = packed(&bench, "kept.ddlp", KEPT);
-    assert_eq!((kept.whole.samples, tallied(&kept)), (samples, samples));
+    assert_eq!((kept.kept[&WhyKept::AskedFor].samples, tallied(&kept)), (samples, samples));
     let (out, indexed) = packed(&bench, "indexed.ddlp", INDEXED);
     let why = |why| indexed.kept.get(&why).map_or(0, |tally| tally.samples);
     // Six layouts of ten are entered in between; two have four components, two an unusual sampling.
@@ -159,9 +159,36 @@ fn what_had_to_be_repaired_is_stored_whole_or_decoded() {
         assert_eq!(tallied(&summary), 2);
         (records[0].form, summary.kept.into_keys().collect::<Vec<_>>())
     };
-    assert_eq!(form(KEPT), (StoredForm::Kept, vec![]));
+    assert_eq!(form(KEPT), (StoredForm::Kept, vec![WhyKept::AskedFor]));
     assert_eq!(form(INDEXED), (StoredForm::Kept, vec![WhyKept::Repaired]));
     assert_eq!(form(RAW), (StoredForm::Raw, vec![]));
+}
+
+#[test]
+fn files_of_twelve_bits_and_lossless_ones_are_rejected_and_kept() {
+    // A third one is whole: a source of which nothing decodes is refused.
+    let bench = Bench::new(1, 3);
+    let mut files = [0, 1].map(crate::samples::image);
+    for (number, file) in files.iter_mut().enumerate() {
+        let frame = file.windows(2).position(|two| two == [0xFF, 0xC0]).unwrap();
+        // Sample precision; the code of a lossless frame.
+        let (at, value) = [(frame + 4, 12), (frame + 1, 0xC3)][number];
+        file[at] = value;
+        fs::write(bench.path(&format!("source/class0/{number:04}.jpg")), file).unwrap();
+    }
+    for format in [KEPT, INDEXED, RAW] {
+        let (out, summary) = packed(&bench, "out.ddlp", format);
+        let pack = Pack::open(&out).unwrap();
+        for (index, file) in (0..).zip(&files) {
+            let record = pack.record(index).unwrap();
+            let verdict = StoredVerdict::Rejected(CorruptReason::Unsupported);
+            assert_eq!((record.form, record.verdict), (StoredForm::Kept, verdict), "{format:?} {index}");
+            assert_eq!(u64::from(record.length), file.len() as u64);
+        }
+        assert_eq!((summary.undecodable.samples, tallied(&summary)), (2, 3));
+        let why = summary.rejected.iter().map(|rejected| rejected.message.as_str()).collect::<Vec<_>>();
+        assert_eq!(why, ["unsupported: 12 bits per component", "unsupported: lossless jpeg"], "{format:?}");
+    }
 }
 
 #[test]
@@ -342,4 +369,43 @@ fn damaged_rows_are_noticed_by_who_touches_them() {
     fs::File::options().write(true).open(&out).unwrap().set_len(record.offset + 100).unwrap();
     assert!(pack.sample(0, &mut buf).is_err());
     assert_eq!(GROUP_ROWS, 16);
+}
+
+/// Of such a file one checkpoint a row of MCUs is far more than a 64th of its bytes.
+#[test]
+fn checkpoints_of_a_long_file_that_says_little_are_read_again() {
+    let bench = Bench::new(1, 1);
+    for (width, height) in [(1, 65_000), (8, 40_001), (65_000, 1)] {
+        for layout in [Layout::Gray, Layout::ALL[0]] {
+            let options = JpegOptions { quality: 1, layout, ..JpegOptions::default() };
+            let channels = options.layout.channels();
+            let noise = (0..width * height * channels).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8);
+            let file = jpeg(&noise.collect::<Vec<u8>>(), width, height, &options).unwrap();
+            fs::write(bench.path("source/class0/0000.jpg"), &file).unwrap();
+            let pack = Pack::open(&packed(&bench, "out.ddlp", INDEXED).0).unwrap();
+            assert_eq!(pack.record(0).unwrap().form, StoredForm::Indexed);
+            assert_eq!(contents(&pack)[0].3, file);
+        }
+    }
+}
+
+/// How often this thread has read; `None` where the kernel does not count that.
+fn reads() -> Option<u64> {
+    let counted = fs::read_to_string("/proc/thread-self/io").ok()?;
+    counted.lines().find_map(|line| line.strip_prefix("syscr: "))?.parse().ok()
+}
+
+#[test]
+fn narrow_pixels_are_read_in_long_pieces() {
+    let bench = Bench::new(1, 1);
+    // 3 MiB of them, in groups of 768 bytes.
+    let (width, height) = (16, 65_000);
+    let file = jpeg(&synthetic::photo(width, height, 1), width, height, &JpegOptions::default()).unwrap();
+    fs::write(bench.path("source/class0/0000.jpg"), file).unwrap();
+    let (out, _) = packed(&bench, "out.ddlp", RAW);
+    let pack = Pack::open(&out).unwrap();
+    let Some(before) = reads() else { return };
+    assert!(verify_sample(&pack, 0).is_empty());
+    let taken = reads().unwrap() - before;
+    assert!(taken < 20, "{taken} reads");
 }

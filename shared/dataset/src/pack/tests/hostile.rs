@@ -375,9 +375,35 @@ fn a_detail_elsewhere() {
         let long = |length: u32| records(&|f| f.put(f.record(7) + DETAIL_LENGTH, &length.to_le_bytes()));
         says(long(u32::MAX), "outside of the sample region");
         // Over the next sample.
-        let onto = records(&|f| f.put(f.record(2) + DETAIL_LENGTH, &300u32.to_le_bytes()));
+        let onto = records(&|f| {
+            let at = f.record(2) + DETAIL_LENGTH;
+            let own = u32::from_le_bytes(f.bytes[at..at + 4].try_into().unwrap());
+            f.put(at, &(own + 1).to_le_bytes());
+        });
         assert!(onto.contains("sample 3: its bytes at") || onto.contains("bytes of checksums"), "{onto}");
     }
+}
+
+#[test]
+fn more_checkpoints_than_are_made() {
+    let detail = |forge: fn(&Forgery, usize) -> (u32, u32)| {
+        records(move |f| {
+            let at = f.record(7);
+            let (length, detail) = forge(f, at);
+            // The sample has room, as far as the superblock says.
+            let end = f.layout.data_offset + (1 << 20);
+            f.bytes.resize(end as usize, 0);
+            f.put(FILE_BYTES, &end.to_le_bytes());
+            f.put(DATA_BYTES, &(1u64 << 20).to_le_bytes());
+            f.put(at + RECORD_LENGTH, &length.to_le_bytes());
+            let behind = u64::from_le_bytes(f.bytes[at..at + 8].try_into().unwrap()) + u64::from(length);
+            f.put(at + DETAIL_OFFSET, &behind.to_le_bytes());
+            f.put(at + DETAIL_LENGTH, &detail.to_le_bytes());
+        })
+    };
+    // Of at most 40 rows of pixels: 5 rows of MCUs.
+    says(detail(|_, _| (2000, 2000)), "2000 bytes of checkpoints for a file of 2000, at most");
+    says(detail(|_, _| (64 * 1000, 1001)), "1001 bytes of checkpoints for a file of 64000, at most 1000 are made");
 }
 
 #[test]
@@ -454,5 +480,5 @@ fn a_file_that_shrinks_while_it_is_open_is_a_read_error() {
     let error = pack.sample(3, &mut Vec::new()).map(drop).unwrap_err();
     assert!(matches!(error, ReadError::Io { .. }), "{error}");
     let mut block = [0; 4096];
-    assert!(pack.export().unwrap().read_at(pack.layout().data_offset, &mut block).is_err());
+    assert!(pack.export().unwrap().read_cached(pack.layout().data_offset, &mut block).is_err());
 }

@@ -76,6 +76,46 @@ struct Checksums {
     groups: Option<u32>,
 }
 
+/// The checksum of the checksums of groups of bytes that come in pieces of any length.
+struct GroupChecksums {
+    group_bytes: u64,
+    /// Bytes that the present group still lacks, and its checksum until there.
+    missing: u64,
+    group: u32,
+    all: u32,
+}
+
+impl GroupChecksums {
+    fn new(group_bytes: u64) -> Self {
+        Self { group_bytes, missing: group_bytes, group: 0, all: 0 }
+    }
+
+    fn take(&mut self, mut piece: &[u8]) {
+        while !piece.is_empty() {
+            let (part, behind) = piece.split_at(self.missing.min(piece.len() as u64) as usize);
+            self.group = crc32c::crc32c_append(self.group, part);
+            self.missing -= part.len() as u64;
+            if self.missing == 0 {
+                self.end_group();
+            }
+            piece = behind;
+        }
+    }
+
+    fn end_group(&mut self) {
+        self.all = crc32c::crc32c_append(self.all, &self.group.to_le_bytes());
+        (self.missing, self.group) = (self.group_bytes, 0);
+    }
+
+    fn finish(mut self) -> u32 {
+        // The last group may be shorter.
+        if self.missing < self.group_bytes {
+            self.end_group();
+        }
+        self.all
+    }
+}
+
 /// One thread that checks samples.
 struct Checker<'a> {
     index: &'a Index,
@@ -187,19 +227,23 @@ impl Checker<'_> {
         }
         Ok(())
     }
+
     /// Checksums of a sample's bytes, or nothing when the work has been stopped.
     fn checksums(&self, record: &IndexRecord, buf: &mut Vec<u8>) -> io::Result<Option<Checksums>> {
         if record.form != StoredForm::Raw {
             let whole = self.checksum(record.offset..record.detail_offset(), buf)?;
             return Ok(whole.map(|whole| Checksums { whole, groups: None }));
         }
-        let (mut whole, mut groups) = (0, 0);
-        for group in record.groups() {
-            let Some(computed) = self.checksum(group.clone(), buf)? else { return Ok(None) };
-            whole = crc32c::crc32c_combine(whole, computed, (group.end - group.start) as usize);
-            groups = crc32c::crc32c_append(groups, &computed.to_le_bytes());
+        let (mut whole, mut groups) = (0, GroupChecksums::new(record.group_bytes()));
+        for (offset, length) in pieces(record.offset..record.detail_offset()) {
+            if self.go_on().is_err() {
+                return Ok(None);
+            }
+            read_extent(self.index.file.file(), offset, length, buf)?;
+            whole = crc32c::crc32c_append(whole, buf);
+            groups.take(buf);
         }
-        Ok(Some(Checksums { whole, groups: Some(groups) }))
+        Ok(Some(Checksums { whole, groups: Some(groups.finish()) }))
     }
 
     /// Checksum of an extent, or nothing when the work has been stopped.
@@ -218,6 +262,27 @@ impl Checker<'_> {
     fn zero(&self, extent: Range<u64>) {
         if let Err(Halt::Broken(broken)) = check_zero(self.index, extent, || self.go_on()) {
             self.found(broken);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn checksums_of_groups_do_not_depend_on_the_pieces(
+            bytes in prop::collection::vec(any::<u8>(), 1..400),
+            group in 1usize..100,
+            piece in 1usize..100,
+        ) {
+            let checksums: Vec<u8> =
+                bytes.chunks(group).flat_map(|group| crc32c::crc32c(group).to_le_bytes()).collect();
+            let mut groups = GroupChecksums::new(group as u64);
+            bytes.chunks(piece).for_each(|piece| groups.take(piece));
+            prop_assert_eq!(groups.finish(), crc32c::crc32c(&checksums));
         }
     }
 }

@@ -3,13 +3,13 @@
 use super::NotMine;
 
 /// Bytes of a window and of the room behind it. A power of two, so that a mask keeps every load inside.
-const ROOM: usize = 2 << 10;
+const BUFFER_BYTES: usize = 2 << 10;
 /// More than a block takes: 64 symbols of at most 27 bits, and what the bit buffer reads ahead.
 const BLOCK_BYTES: usize = 224;
 /// Bytes that a window aims at: few, as those behind a rectangle's last MCU are filled in for nothing.
 const WINDOW_BYTES: usize = 768;
 /// What the bit buffer may run into behind a segment is a block's bytes at most.
-const _: () = assert!(WINDOW_BYTES + CHUNK + 2 * BLOCK_BYTES <= ROOM);
+const _: () = assert!(WINDOW_BYTES + CHUNK + 2 * BLOCK_BYTES <= BUFFER_BYTES);
 /// Bytes that are looked at together for an 0xFF.
 const CHUNK: usize = 32;
 
@@ -25,7 +25,7 @@ enum End {
 }
 
 /// The bytes of a window, and what a load at its end takes in.
-pub type Bytes = [u8; ROOM + 8];
+pub type Bytes = [u8; BUFFER_BYTES + 8];
 
 /// A part of a segment of entropy-coded bytes, free of stuffing.
 pub struct Window {
@@ -43,7 +43,14 @@ pub struct Window {
 
 impl Default for Window {
     fn default() -> Self {
-        Self { bytes: Box::new([0; ROOM + 8]), filled: 0, end: End::Missing, next: 0, mark: (0, 0), follows: false }
+        Self {
+            bytes: Box::new([0; BUFFER_BYTES + 8]),
+            filled: 0,
+            end: End::Missing,
+            next: 0,
+            mark: (0, 0),
+            follows: false,
+        }
     }
 }
 
@@ -227,7 +234,7 @@ impl Bits {
     #[inline(always)]
     pub fn refill(&mut self, bytes: &Bytes) {
         let count = self.count & 63;
-        let at = self.at & (ROOM - 1);
+        let at = self.at & (BUFFER_BYTES - 1);
         let word: [u8; 8] = bytes[at..at + 8].try_into().expect("eight bytes");
         self.buffer |= u64::from_be_bytes(word) >> count;
         self.at += ((63 - count) >> 3) as usize;

@@ -23,9 +23,9 @@ const PLACES: [u8; 256] = {
 };
 
 /// The coefficients of a block in the order of its rows, and what lies behind them: as much as a byte can number.
-pub type Block<'c> = &'c mut [i16; 256];
-/// Blocks of room that a [`Block`] needs behind the last one.
-pub const ROOM: usize = 3;
+pub type Target<'c> = &'c mut [i16; 256];
+/// Blocks that a [`Target`] holds behind the one that is read.
+pub const BEHIND: usize = 3;
 
 /// Clears a block among others and stores its DC coefficient.
 #[inline(always)]
@@ -34,11 +34,11 @@ pub fn start<'c>(
     number: usize,
     dc: i32,
     limits: &[u16; 64],
-) -> Result<Block<'c>, NotMine> {
+) -> Result<Target<'c>, NotMine> {
     if dc.unsigned_abs() > limits[0].into() {
         return Err(NotMine);
     }
-    let target: Block<'_> = coefficients[number * BLOCK..].first_chunk_mut().ok_or(NotMine)?;
+    let target: Target<'_> = coefficients[number * BLOCK..].first_chunk_mut().ok_or(NotMine)?;
     target[..BLOCK].fill(0);
     target[0] = dc as i16;
     Ok(target)
@@ -67,7 +67,7 @@ pub fn read(
     bytes: &Bytes,
     table: &AcTable,
     limits: &[u16; 64],
-    target: Block<'_>,
+    target: Target<'_>,
     mut position: usize,
 ) -> Result<u8, NotMine> {
     'refills: loop {
@@ -112,7 +112,7 @@ pub fn read_both(
     bits: &mut [Bits; 2],
     bytes: [&Bytes; 2],
     table: &AcTable,
-    [first, second]: [Block<'_>; 2],
+    [first, second]: [Target<'_>; 2],
 ) -> [usize; 2] {
     let [mut a, mut b] = *bits;
     let mut positions = [1, 1];

@@ -25,15 +25,6 @@ pub fn rgb_from_ycbcr(luma: &[u8], blue: &[u8], red: &[u8], out: &mut [u8]) {
     }
 }
 
-/// RGB of three planes.
-#[inline(always)]
-pub fn rgb_from_planes(red: &[u8], green: &[u8], blue: &[u8], out: &mut [u8]) {
-    let (pixels, _) = out.as_chunks_mut::<3>();
-    for (((pixel, &red), &green), &blue) in pixels.iter_mut().zip(red).zip(green).zip(blue) {
-        *pixel = [red, green, blue];
-    }
-}
-
 /// RGB of luma alone.
 #[inline(always)]
 pub fn rgb_from_gray(luma: &[u8], out: &mut [u8]) {
@@ -52,6 +43,7 @@ pub mod x86 {
     use zerocopy::transmute;
 
     use super::{BLUE_CB, GREEN_CB, GREEN_CR, RED_CR};
+    use crate::interleave::PLACES;
 
     const PIXELS: usize = 32;
 
@@ -114,30 +106,6 @@ pub mod x86 {
         [red, green, blue].map(|difference| _mm256_add_epi16(luma, difference))
     }
 
-    /// Which byte of a plane's 16 goes to each of 16 bytes of pixels, from `first` on; 0x80 for those of the other planes.
-    const fn places(plane: usize, first: usize) -> [u8; 32] {
-        let mut places = [0x80; 32];
-        let mut i = 0;
-        while i < 16 {
-            if (first + i) % 3 == plane {
-                places[i] = ((first + i) / 3) as u8;
-                places[16 + i] = places[i];
-            }
-            i += 1;
-        }
-        places
-    }
-
-    const PLACES: [[[u8; 32]; 3]; 3] = {
-        let mut all = [[[0; 32]; 3]; 3];
-        let mut i = 0;
-        while i < 9 {
-            all[i / 3][i % 3] = places(i % 3, 16 * (i / 3));
-            i += 1;
-        }
-        all
-    };
-
     /// 32 pixels of three planes, one behind the other.
     #[inline]
     #[target_feature(enable = "avx2")]
@@ -145,7 +113,7 @@ pub mod x86 {
         // 16 bytes of the left 16 pixels, and as many of the right ones.
         let [a, b, c] = PLACES.map(|places| {
             let [red, green, blue] = std::array::from_fn(|plane| {
-                let places: __m256i = transmute!(places[plane]);
+                let places = _mm256_broadcastsi128_si256(transmute!(places[plane]));
                 _mm256_shuffle_epi8(planes[plane], places)
             });
             _mm256_or_si256(_mm256_or_si256(red, green), blue)

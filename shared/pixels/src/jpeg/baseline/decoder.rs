@@ -202,23 +202,9 @@ impl BaselineRows<'_> {
     fn region(&mut self, rect: Rect, sink: Sink<'_>) -> Result<(), Stop> {
         let header = &self.header;
         let region = Region::new(header, rect);
-        let (across, down) = (u32::from(header.sampling.across), u32::from(header.sampling.down));
         let Decoder { level, windows: [window, other], blocks, codings, planes: samples, pixels } = &mut *self.decoder;
         let codings = self.codings.map(|index| &codings[index].coding);
-        let mut parts: [Part; 3] = std::array::from_fn(|part| {
-            let blocks = if part == 0 { (across, down) } else { (1, 1) };
-            let factors = if part == 0 { (1, 1) } else { (across, down) };
-            let size = (header.width.div_ceil(factors.0), header.height.div_ceil(factors.1));
-            Part { blocks, plane: Plane::new(&region, blocks, size), quant: [1; 64] }
-        });
-        for ((part, component), samples) in parts.iter_mut().zip(&header.components).zip(samples.iter_mut()) {
-            for (&at, &step) in ZIGZAG.iter().zip(component.quant) {
-                part.quant[usize::from(at)] = step.into();
-            }
-            if samples.len() < part.plane.bytes() {
-                samples.resize(part.plane.bytes(), 0);
-            }
-        }
+        let parts = parts_of(header, &region, samples);
         let parts = &parts[..header.components.len()];
         let mut planes = parts.iter().map(|part| part.plane);
         let planes = std::array::from_fn(|_| planes.next().unwrap_or(parts[0].plane));
@@ -234,15 +220,7 @@ impl BaselineRows<'_> {
             .checkpoints
             .filter(|_| !self.layout.restarts())
             .map(|_| Scan::new(header.scan, &self.layout, codings, *level, other));
-        let enter = |scan: &mut Scan<'_>, row: u32| {
-            let mut column = 0;
-            if let Some(checkpoint) = self.checkpoints.map(|points| points.before(row, region.columns.start)) {
-                let mcu = u64::from(row) * u64::from(mcus) + u64::from(checkpoint.column);
-                scan.seek(mcu, checkpoint.place, checkpoint.predictors);
-                column = checkpoint.column;
-            }
-            scan.skip(region.columns.start - column)
-        };
+        let enter = |scan: &mut Scan<'_>, row| enter(scan, self.checkpoints, mcus, (region.columns.start, row));
         let mut row = region.rows.start;
         while row < region.rows.end {
             enter(&mut scan, row)?;
@@ -289,6 +267,42 @@ struct Part {
     plane: Plane,
     /// Quantisation steps by rows.
     quant: [i16; 64],
+}
+
+/// What is known of each component before its samples are; makes room for these.
+fn parts_of(header: &Header<'_>, region: &Region, samples: &mut [Vec<u8>; 3]) -> [Part; 3] {
+    let (across, down) = (u32::from(header.sampling.across), u32::from(header.sampling.down));
+    let mut parts: [Part; 3] = std::array::from_fn(|part| {
+        let blocks = if part == 0 { (across, down) } else { (1, 1) };
+        let factors = if part == 0 { (1, 1) } else { (across, down) };
+        let size = (header.width.div_ceil(factors.0), header.height.div_ceil(factors.1));
+        Part { blocks, plane: Plane::new(region, blocks, size), quant: [1; 64] }
+    });
+    for ((part, component), samples) in parts.iter_mut().zip(&header.components).zip(samples) {
+        for (&at, &step) in ZIGZAG.iter().zip(component.quant) {
+            part.quant[usize::from(at)] = step.into();
+        }
+        if samples.len() < part.plane.bytes() {
+            samples.resize(part.plane.bytes(), 0);
+        }
+    }
+    parts
+}
+
+/// Goes to an MCU, from the checkpoint before it or else from the beginning of its row, where the scan is then.
+fn enter(
+    scan: &mut Scan<'_>,
+    checkpoints: Option<&Checkpoints>,
+    mcus: u32,
+    (column, row): (u32, u32),
+) -> Result<(), NotMine> {
+    let mut from = 0;
+    if let Some(checkpoint) = checkpoints.map(|points| points.before(row, column)) {
+        let mcu = u64::from(row) * u64::from(mcus) + u64::from(checkpoint.column);
+        scan.seek(mcu, checkpoint.place, checkpoint.predictors);
+        from = checkpoint.column;
+    }
+    scan.skip(column - from)
 }
 
 /// Transforms MCUs into the planes, from a column of MCUs of the region on.

@@ -5,6 +5,7 @@
 use super::color;
 use super::header::Color;
 use super::upsample;
+use crate::interleave::rgb_from_planes;
 use crate::level::Level;
 
 /// The samples of the second or third component that a row of pixels needs.
@@ -74,7 +75,7 @@ fn rgb_with(row: &Row<'_>, scratch: &mut Scratch, out: &mut [u8], convert: impl 
     let third = full(row.others[1], width, third, sums);
     let (second, third) = (&second[row.lead..width], &third[row.lead..width]);
     match row.color {
-        Color::Rgb => color::rgb_from_planes(row.first, second, third, out),
+        Color::Rgb => rgb_from_planes([row.first, second, third], out),
         _ => convert(row.first, second, third, out),
     }
 }
@@ -83,16 +84,12 @@ fn rgb_with(row: &Row<'_>, scratch: &mut Scratch, out: &mut [u8], convert: impl 
 #[inline(always)]
 fn full<'a>(samples: Samples<'a>, width: usize, buffer: &'a mut Vec<u8>, sums: &mut Vec<u16>) -> &'a [u8] {
     let even = width.next_multiple_of(2);
-    if let Samples::Each(samples) = samples {
-        return samples;
-    }
     if buffer.len() < even {
         buffer.resize(even, 0);
-        sums.resize(even / 2 + 2, 0);
     }
     let out = &mut buffer[..even];
     match samples {
-        Samples::Each(_) => {}
+        Samples::Each(samples) => return samples,
         Samples::Down { near, far, is_upper } => upsample::down(near, far, is_upper, out),
         Samples::Across(samples) => upsample::across(samples, out),
         Samples::Both { near, far } => {

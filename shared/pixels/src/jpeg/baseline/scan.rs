@@ -7,7 +7,7 @@
 
 use super::NotMine;
 use super::bits::{Bits, Place, Window};
-use super::block::{self, BLOCK, ROOM};
+use super::block::{self, BEHIND, BLOCK};
 use super::header::Header;
 use super::huffman::{AC_VALUE_BITS, AcTable, DcTable};
 use crate::level::Level;
@@ -22,7 +22,7 @@ const DEQUANTISED_MAX: u16 = 16383;
 const PLAIN_BITS: u32 = 6;
 /// DC predictors are checked once a run: so many MCUs of differences cannot overflow one that has passed.
 const RUN_MAX: u32 = 1 << 16;
-const PREDICTOR_MAX: i32 = 1 << 20;
+const RUN_PREDICTOR_MAX: i32 = 1 << 20;
 
 /// The tables of a component.
 pub struct Coding {
@@ -80,7 +80,7 @@ impl Blocks {
     /// Room for so many MCUs.
     pub fn new(mcus: u32) -> Self {
         let blocks = mcus as usize * MCU_BLOCKS;
-        Self { coefficients: vec![0; (blocks + ROOM) * BLOCK], lasts: vec![0; blocks] }
+        Self { coefficients: vec![0; (blocks + BEHIND) * BLOCK], lasts: vec![0; blocks] }
     }
 }
 
@@ -170,7 +170,7 @@ impl<'s> Scan<'s> {
             self.restart_if_due()?;
             let now = (mcus - done).min(self.before_restart).min(RUN_MAX);
             run(self, done, now)?;
-            if self.predictors.iter().any(|predictor| predictor.abs() > PREDICTOR_MAX) {
+            if self.predictors.iter().any(|predictor| predictor.abs() > RUN_PREDICTOR_MAX) {
                 return Err(NotMine);
             }
             done += now;

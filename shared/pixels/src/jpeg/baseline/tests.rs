@@ -1,5 +1,7 @@
-//! The pixels, and what is left to libjpeg, against libjpeg itself. What a rectangle costs: `coverage`.
+//! The pixels, and what is left to libjpeg, against libjpeg itself. How large a coefficient may be: `coefficients`. What a rectangle
+//! costs: `coverage`.
 
+mod coefficients;
 mod coverage;
 
 use crate::jpeg::tests::{config, rect_of};

@@ -18,7 +18,7 @@ use std::time::Duration;
 const RUN_BYTES: u64 = 1 << 20;
 /// A run has at most this many samples.
 const RUN_SAMPLES: u64 = 256;
-/// Source bytes that may be between claim and hand-over. A single larger sample passes alone.
+/// Bytes that may be between claim and hand-over: of files, and of the pixels made of them. A single larger sample passes alone.
 const IN_FLIGHT_BYTES: u64 = 64 << 20;
 /// Runs per thread that may be between claim and hand-over.
 const IN_FLIGHT_RUNS: usize = 8;
@@ -30,6 +30,8 @@ pub(super) struct Run {
     pub(super) first: u64,
     pub(super) bytes: Vec<u8>,
     pub(super) samples: Vec<StoredSample>,
+    /// The sample behind them, where the work has to end there, and why.
+    pub(super) failed: Option<(u64, String)>,
     /// Bytes that the source has listed for them.
     pub(super) source_bytes: u64,
     /// Bytes that count as in flight for them.
@@ -44,9 +46,9 @@ pub(super) enum Event {
     Tick,
 }
 
-/// Inspects all samples of `source` on `threads` threads and calls `consume` with the runs in order, on the calling thread.
-/// An error of `consume` ends the work early and is returned.
-pub(super) fn inspect_all<E>(
+/// Makes what is to be stored of all samples of `source` on `threads` threads and calls `consume` with the runs in order, on the calling thread.
+/// An error of `consume` ends the work early and is returned; so it has to be at a run that failed.
+pub(super) fn store_all<E>(
     source: &dyn Dataset,
     threads: usize,
     (format, limits): (PackFormat, Limits),
@@ -58,7 +60,8 @@ pub(super) fn inspect_all<E>(
     thread::scope(|scope| {
         for _ in 0..threads {
             let (claims, sender) = (&claims, sender.clone());
-            scope.spawn(move || work(claims, Storing::new(format, limits), &sender));
+            let storing = Storing::new(format, limits, source.export().is_some());
+            scope.spawn(move || work(claims, storing, &sender));
         }
         drop(sender);
         // However this ends, the workers stop: also when `consume` panics.
@@ -204,6 +207,7 @@ fn work(claims: &Claims<'_>, mut storing: Storing, sender: &Sender<Run>) {
             first: run.start,
             bytes: Vec::with_capacity(weight as usize),
             samples: Vec::new(),
+            failed: None,
             source_bytes: weight,
             weight,
         };
@@ -215,8 +219,14 @@ fn work(claims: &Claims<'_>, mut storing: Storing, sender: &Sender<Run>) {
                 claims.admit(index, bytes);
                 done.weight += bytes;
             };
-            let source = claims.source.sample(index, &mut sample);
-            done.samples.push(storing.store(source, &mut admit, &mut done.bytes));
+            let source = claims.source.stored(index, &mut sample);
+            match storing.store(source, &mut admit, &mut done.bytes) {
+                Ok(stored) => done.samples.push(stored),
+                Err(problem) => {
+                    done.failed = Some((index, problem));
+                    break;
+                }
+            }
         }
         if sender.send(done).is_err() {
             return;

@@ -1,0 +1,67 @@
+//! What is said of a sample that ends a run: what is wrong in words, and what can be done about it.
+//!
+//! A batch carries the code of the reason alone. So the sample is prepared once more, as it was; if it cannot be made though its file is
+//! whole, the pipeline is the cause.
+
+use anyhow::anyhow;
+use ddlp_csd::prepare::stored_at;
+use ddlp_dataset::Dataset;
+use ddlp_host::LoaderError;
+use ddlp_pixels::{CorruptReason, Draw, Limits, Pipeline, Preparer, Source, Verdict};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// What samples are made of.
+pub struct Given {
+    pub dataset: Arc<dyn Dataset>,
+    pub pipeline: Pipeline,
+    pub seed: u64,
+}
+
+/// What is wrong, in words.
+enum Cause {
+    Sample(String),
+    Pipeline(String),
+}
+
+impl Given {
+    /// What ends a run, with what can be done about it.
+    pub fn explain(&self, error: LoaderError) -> anyhow::Error {
+        let LoaderError::CorruptSample { sample, sample_id, location, epoch, reason } = &error else {
+            return error.into();
+        };
+        // What made the decoder panic does so again.
+        let cause = catch_unwind(AssertUnwindSafe(|| self.cause(*sample_id, *epoch))).ok().flatten();
+        let cause = cause.unwrap_or_else(|| Cause::Sample(reason.clone()));
+        let (problem, further) = match cause {
+            Cause::Sample(problem) => {
+                (problem, "`ddlp pack` finds them all, and `ddlp inspect PACK` lists them".to_string())
+            }
+            Cause::Pipeline(problem) => {
+                (format!("the pipeline cannot make it: {problem}"), "the image itself is whole".to_string())
+            }
+        };
+        anyhow!(
+            "sample {sample} (id {sample_id}, {location}) cannot be used: {problem}\n\
+             --policy skip leaves such samples out, --policy replace takes others instead; {further}"
+        )
+    }
+
+    /// Nothing where the reason says it all, or does not show again.
+    fn cause(&self, sample_id: u64, epoch: u32) -> Option<Cause> {
+        let (mut preparer, mut buf) = (Preparer::new(Limits::default()), Vec::new());
+        let source = self.dataset.sample(stored_at(&*self.dataset, sample_id), &mut buf).ok()?;
+        let draw = Draw { seed: self.seed, epoch, sample_id };
+        let mut row = vec![0; self.pipeline.output().bytes()];
+        let error = preparer.prepare(source, &self.pipeline, draw, &mut row).err()?;
+        let is_whole = match source {
+            Source::Encoded(file) | Source::Indexed { file, .. } => {
+                !matches!(preparer.inspect(file), Verdict::Rejected { .. })
+            }
+            _ => true,
+        };
+        let problem = error.to_string();
+        let is_pipeline = is_whole && error.reason() == CorruptReason::Unsupported;
+        Some(if is_pipeline { Cause::Pipeline(problem) } else { Cause::Sample(problem) })
+    }
+}

@@ -1,0 +1,86 @@
+//! An Execute in flight, and how long it may take.
+
+use super::results::Held;
+use crate::schedule::BatchId;
+use ddlp_driver::{DriverError, Ticket};
+use std::time::{Duration, Instant};
+
+/// A drive has this many times its expected time for what is queued, if that is longer than the configured time-out.
+const PATIENCE: f64 = 10.0;
+/// A batch that takes this many times what was expected is a fault, if it takes long enough to matter.
+const SLOW: f64 = 5.0;
+const SLOW_LEAST: Duration = Duration::from_millis(200);
+
+/// An Execute in flight.
+pub(super) struct Flight {
+    pub ticket: Ticket,
+    /// What it makes, and where.
+    pub batch: Held,
+    pub submitted: Instant,
+    pub allowance: Allowance,
+    /// The drive was asked to give it up.
+    pub cancelled: bool,
+}
+
+/// How long an Execute may take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Allowance {
+    /// Seconds until its end by the drive's rate, when that is known.
+    expected_s: Option<f64>,
+    pub patience: Duration,
+}
+
+impl Allowance {
+    /// For an Execute behind `ahead` others, by the seconds that a batch takes. `timeout` is for one that nothing is ahead of.
+    pub fn new(timeout: Duration, batch_s: Option<f64>, ahead: usize) -> Self {
+        let expected_s = batch_s.map(|batch_s| batch_s * (ahead + 1) as f64);
+        let patience = match expected_s {
+            Some(expected_s) => {
+                timeout.max(Duration::try_from_secs_f64(expected_s * PATIENCE).unwrap_or(Duration::MAX / 4))
+            }
+            None => timeout.saturating_mul(u32::try_from(ahead + 1).unwrap_or(u32::MAX)),
+        };
+        Self { expected_s, patience }
+    }
+}
+
+impl Flight {
+    /// What to say of an Execute that took much longer than was expected.
+    pub fn slowness(&self) -> Option<String> {
+        let (took, expected_s) = (self.submitted.elapsed(), self.allowance.expected_s?);
+        if took <= SLOW_LEAST || took.as_secs_f64() <= SLOW * expected_s {
+            return None;
+        }
+        let times = took.as_secs_f64() / expected_s;
+        let BatchId { epoch, batch } = self.batch.id;
+        Some(format!("epoch {epoch} batch {batch} took {took:.1?}, {times:.0} times what was measured before"))
+    }
+
+    /// An error when its time is over.
+    pub fn check_deadline(&self, now: Instant) -> Result<(), DriverError> {
+        if now <= self.submitted + self.allowance.patience {
+            return Ok(());
+        }
+        let BatchId { epoch, batch } = self.batch.id;
+        Err(DriverError::TimedOut {
+            peer: "drive".into(),
+            what: format!("Execute of epoch {epoch} batch {batch}"),
+            after: self.allowance.patience,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_covers_what_is_ahead() {
+        let timeout = Duration::from_secs(10);
+        let of = |batch_s, ahead| Allowance::new(timeout, batch_s, ahead);
+        assert_eq!([0, 1, 3].map(|ahead| of(None, ahead).patience.as_secs()), [10, 20, 40]);
+        assert_eq!([0, 1, 3].map(|ahead| of(Some(2.0), ahead).expected_s), [2.0, 4.0, 8.0].map(Some));
+        assert_eq!(of(Some(0.1), 3).patience, timeout, "never less than that of one batch");
+        assert_eq!(of(Some(100.0), 3).patience.as_secs_f64(), 400.0 * PATIENCE);
+    }
+}

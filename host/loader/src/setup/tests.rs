@@ -1,0 +1,96 @@
+use super::*;
+use ddlp_pixels::Pipeline;
+use std::cell::Cell;
+
+/// Seventy small planar images.
+fn small() -> (tempfile::TempDir, Arc<dyn Dataset>) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("data_batch_1.bin"), [3u8; 70 * 3073]).unwrap();
+    let dataset = ddlp_dataset::open(folder.path()).unwrap().into();
+    (folder, dataset)
+}
+
+#[test]
+fn a_small_dataset_stays_in_memory_if_there_is_room_for_it_beside_the_buffers() {
+    let (_folder, dataset) = small();
+    let available = 1000 + RESIDENT_BYTES_MAX;
+    let asked = Cell::new(0);
+    let check_room = |bytes: u64| -> io::Result<()> {
+        asked.set(bytes);
+        if bytes <= available { Ok(()) } else { Err(io::ErrorKind::OutOfMemory.into()) }
+    };
+    assert!(resident_beside(1000, dataset.clone(), check_room).is_resident());
+    assert_eq!(asked.get(), available);
+    for buffers in [1001, u64::MAX] {
+        let refused = resident_beside(buffers, dataset.clone(), check_room);
+        assert!(!refused.is_resident() && Arc::ptr_eq(&refused, &dataset), "{buffers} bytes of buffers");
+    }
+}
+
+#[test]
+fn a_dataset_stays_in_memory_in_runs_of_several_epochs() {
+    let (_folder, dataset) = small();
+    let of = |epochs| LoaderBuilder::default().dataset(dataset.clone()).batch_size(4).epochs(epochs);
+    for (epochs, stays) in [(1, false), (2, true)] {
+        let setup = Setup::new(&of(epochs).pipeline(Pipeline::cifar_train()), &Output::Pixels)
+            .unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(setup.dataset.is_resident(), stays, "{epochs} epochs");
+    }
+}
+
+#[test]
+fn buffers_that_memory_has_no_room_for_are_refused() {
+    let (_folder, dataset) = small();
+    let options = LoaderBuilder::default().dataset(dataset).pipeline(Pipeline::imagenet_train());
+    let options = options.batch_size(4096).buffers(4096);
+    let floats = Output::F32(Box::new(ddlp_pixels::Normalize::imagenet()));
+    for (output, needed) in [(Output::Pixels, 4096 * 4096 * 150_528), (floats, 4096 * 4096 * 4 * 150_528)] {
+        let Err(error) = Setup::new(&options, &output) else { panic!("{needed} bytes are there") };
+        let message = error.to_string();
+        let megabytes = u64::div_ceil(needed, 1_000_000);
+        let part = format!("4096 batch buffers of 4096 samples ({megabytes} MB)");
+        assert!(message.contains(&part) && message.contains("fewer buffers"), "{message}");
+        assert!(message.contains(&format!("{megabytes} MB are needed")), "{message}");
+    }
+}
+
+#[test]
+fn buffers_and_slots_that_fit_alone_are_refused_together() {
+    let (folder, dataset) = small();
+    let sixty_percent = memory::available_bytes().unwrap() / 10 * 6;
+    let options = LoaderBuilder::default().dataset(dataset).dataset_path(folder.path()).batch_size(4096);
+    let options = options.pipeline(Pipeline::imagenet_train()).strategy(Strategy::Mte);
+    let batch = 4096 * 150_528;
+    let buffers = usize::try_from(sixty_percent / batch).unwrap();
+    let slots = u32::try_from(sixty_percent / batch).unwrap();
+    let drive = |slots, results| LocalDrive { slots: Some(slots), results, ..LocalDrive::default() };
+    let with = |buffers, drive: LocalDrive| {
+        Setup::new(&options.clone().buffers(buffers).drive(DriveSpec::Local(drive)), &Output::Pixels).map(drop)
+    };
+    with(buffers, drive(1, LocalResults::Shared)).unwrap();
+    with(2, drive(slots, LocalResults::Shared)).unwrap();
+    with(buffers, drive(slots, LocalResults::File("slots".into()))).unwrap();
+    for results in [LocalResults::Shared, LocalResults::Read] {
+        let message = with(buffers, drive(slots, results)).unwrap_err().to_string();
+        assert!(message.contains(&format!("{buffers} batch buffers of 4096 samples (")), "{message}");
+        assert!(message.contains(&format!("{slots} result slots of drive csd (")), "{message}");
+    }
+}
+
+#[test]
+fn room_for_pixels_that_are_read_counts_where_floats_are_delivered() {
+    let (folder, dataset) = small();
+    let options = LoaderBuilder::default().dataset(dataset).dataset_path(folder.path()).batch_size(4);
+    let options = options.drive(DriveSpec::Remote("tcp://127.0.0.1:1/nqn.2024-01.org.example:a".into()));
+    let read = LocalDrive { slots: Some(3), results: LocalResults::Read, ..LocalDrive::default() };
+    let options = options.drive(DriveSpec::Local(read));
+    let floats = Output::F32(Box::new(ddlp_pixels::Normalize::imagenet()));
+    let slot = SlotLayout::new(4, Pipeline::imagenet_train().validate().unwrap()).unwrap().total_bytes as u64;
+    for (strategy, output, slots) in
+        [(Strategy::Mte, &Output::Pixels, 3), (Strategy::Mte, &floats, 3 + 2), (Strategy::Cpu, &floats, 0)]
+    {
+        let options = options.clone().strategy(strategy);
+        let setup = Setup::new(&options, output).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(setup.memory_need(&options, output, 100).bytes(), 100 + slots * slot, "{strategy}");
+    }
+}

@@ -1,0 +1,50 @@
+//! What a loader takes beside its batches. In a program of its own, as all that a process has counts.
+
+use ddlp_dataset::pack::{JpegForm, PackFormat};
+use ddlp_host::{Loader, Normalize, Strategy, Value};
+use ddlp_pixels::encode::{JpegOptions, Layout};
+use ddlp_tests::photos::{Photos, image};
+use ddlp_tests::runs::loader;
+
+const SAMPLES: u64 = 768;
+const BATCH: usize = 256;
+const BUFFERS: usize = 2;
+/// One image in so many has 4 megapixels, and three times as many bytes of coefficients.
+const LARGE_EVERY: u32 = 16;
+/// What a loader may have for itself, in 10⁶ bytes.
+const OWN_MB_MAX: f64 = 200.0;
+
+/// Goes through an epoch so that all buffers are in use, and says what the peak of the process's memory is beyond them, in 10⁶ bytes.
+fn own_mb<V: Value>(mut loader: Loader<V>) -> f64 {
+    let mut held = None;
+    let mut images = 0;
+    for batch in loader.by_ref() {
+        let batch = batch.expect("every batch comes");
+        images += batch.len() as u64;
+        // The one before goes when this one is there.
+        held = Some(batch);
+    }
+    drop(held);
+    assert_eq!(images, SAMPLES);
+    let buffers_mb = (BUFFERS * BATCH * 224 * 224 * 3 * size_of::<V>()) as f64 / 1e6;
+    let peak_mb = loader.report().peak_memory_mb;
+    println!("{} bytes a value: a peak of {peak_mb} MB, {buffers_mb} MB of it buffers", size_of::<V>());
+    assert!(peak_mb > buffers_mb, "{peak_mb} MB with {buffers_mb} MB of buffers, which were in use");
+    peak_mb - buffers_mb
+}
+
+#[test]
+fn a_loader_has_little_memory_beside_its_batches() {
+    let options = JpegOptions { layout: Layout::Yuv444, progressive: true, quality: 60, ..JpegOptions::default() };
+    let large = image(1, (2300, 1740), &options);
+    let small = image(2, (120, 90), &JpegOptions::default());
+    let photos = Photos::of(64, |number| if number.is_multiple_of(LARGE_EVERY) { &large } else { &small }.clone());
+    let pack = photos.pack_as("kept.ddlp", PackFormat::Encoded { jpeg: JpegForm::Kept });
+    let builder = || {
+        let loader = loader(&pack).batch_size(BATCH).epoch_samples(SAMPLES).threads(4);
+        loader.buffers(BUFFERS).strategy(Strategy::Cpu)
+    };
+    let of_bytes = own_mb(builder().build().expect("it builds"));
+    let of_floats = own_mb(builder().build_f32(Normalize::imagenet()).expect("it builds"));
+    assert!(of_bytes <= OWN_MB_MAX && of_floats <= OWN_MB_MAX, "{of_bytes} MB with u8, {of_floats} MB with f32");
+}
