@@ -10,7 +10,7 @@ STAGES = {
     "resizing": ("ddlp_pixels::resize",),
     "cutting": ("ddlp_pixels::planar",),
     "normalising": ("ddlp_pixels::normalize",),
-    "checksums": ("crc32c",),
+    "checksums": ("crc_fast", "crc32c"),
     "reading": ("copy_to_iter", "filemap_", "pread", "xas_load", "folio_mark_accessed", "ext4_", "shmem_", "copyout"),
     "fresh memory": ("clear_page", "page_fault", "handle_mm_fault", "do_anonymous_page", "get_page_from_freelist", "munmap",
                      "zap_", "free_unref", "charge"),
