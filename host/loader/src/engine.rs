@@ -65,8 +65,6 @@ pub(crate) enum GivenUp {
 pub(crate) enum Place {
     /// Read it into this.
     Buffer(MmapMut),
-    /// There is none now.
-    Later,
     /// Nobody wants the batch any more.
     Unwanted,
 }
@@ -325,11 +323,11 @@ impl Engine {
         self.lock().recorder.fault(prong, None, kind, what);
     }
 
-    /// A place for a finished batch of a drive. Fails when memory is refused.
-    pub fn place_for(&self, prong: ProngId, id: BatchId) -> std::io::Result<Place> {
+    /// A place for a finished batch of a drive, if there is one now. Fails when memory is refused.
+    pub fn place_for(&self, prong: ProngId, id: BatchId) -> std::io::Result<Option<Place>> {
         let mut core = self.lock();
         if !core.schedule.is_wanted(prong, id) {
-            return Ok(Place::Unwanted);
+            return Ok(Some(Place::Unwanted));
         }
         let has_room = match self.buffer_room(&core) {
             Some(Room::Any) => true,
@@ -337,10 +335,10 @@ impl Engine {
             None => core.schedule.is_critical(id) && self.make_way(&mut core),
         };
         if !has_room {
-            return Ok(Place::Later);
+            return Ok(None);
         }
         let buffer = self.pool.take()?;
-        Ok(Place::Buffer(buffer.expect("buffers are taken under the core's lock only")))
+        Ok(Some(Place::Buffer(buffer.expect("buffers are taken under the core's lock only"))))
     }
 
     /// Waits until the run is stopped or the time is over; true when stopped.

@@ -155,14 +155,19 @@ impl DriveProng {
     /// One round of work on a live association.
     fn serve(&mut self) -> Result<(), DriverError> {
         self.cancel_lost()?;
-        self.fetch_held()?;
+        let has_fetched = self.fetch_held()?;
         self.look_at_foreign();
         self.submit()?;
         let is_full = self.flights.len() == self.depth && self.waiting.is_empty();
-        let until = Instant::now() + if is_full { POLL_SLICE_FULL } else { POLL_SLICE };
+        let slice = match (has_fetched, is_full) {
+            (true, _) => Duration::ZERO,
+            (false, true) => POLL_SLICE_FULL,
+            (false, false) => POLL_SLICE,
+        };
+        let until = Instant::now() + slice;
         let link = self.link.as_mut().expect("served only with a link");
         if self.flights.is_empty() {
-            if self.engine.sleep(POLL_SLICE) || link.is_alive() {
+            if self.engine.sleep(slice) || link.is_alive() {
                 return Ok(());
             }
             return Err(DriverError::Lost {

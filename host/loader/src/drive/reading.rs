@@ -10,13 +10,13 @@ use memmap2::MmapMut;
 use std::time::Duration;
 
 impl DriveProng {
-    /// Gets finished batches out of their slots, as far as there are buffers for them.
-    pub(super) fn fetch_held(&mut self) -> Result<(), DriverError> {
+    /// Gets a finished batch out of its slot, if there is a buffer for one; true when there was one.
+    pub(super) fn fetch_held(&mut self) -> Result<bool, DriverError> {
         let (timeout, slot_bytes) = (self.timeout, self.expected.slot_bytes);
         let Self { waiting, link, pixels, .. } = self;
         let link = link.as_mut().expect("served only with a link");
         match waiting.checks.way() {
-            Way::InPlace => Ok(()),
+            Way::InPlace => Ok(false),
             Way::Convert => waiting.fetch(Checks::convert_shared),
             Way::Read => waiting.fetch(|checks, held, buffer| Ok(read(checks, link, held, buffer, timeout)?.records)),
             Way::ReadAndConvert => waiting.fetch(|checks, held, buffer| {

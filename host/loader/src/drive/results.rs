@@ -162,56 +162,55 @@ impl Waiting {
         Ok(())
     }
 
-    /// Brings finished batches out of their slots by `fill`, as far as there are buffers for them.
+    /// Brings a finished batch out of its slot by `fill`, if there is a buffer for one; true when there was one. It is one at a time, as the
+    /// drive waits for requests meanwhile.
     pub fn fetch(
         &mut self,
         mut fill: impl FnMut(&Checks, &mut Held, &mut [u8]) -> Result<Vec<SampleRecord>, ResultError>,
-    ) -> Result<(), DriverError> {
-        for _ in 0..self.held.len() {
-            let mut held = self.held.pop_front().expect("counted above");
-            let Checks { engine, prong, slots } = &self.checks;
-            let filled = match engine.place_for(*prong, held.id) {
-                Ok(Place::Buffer(mut buffer)) => match fill(&self.checks, &mut held, &mut buffer) {
-                    Ok(records) => Ok((records, buffer)),
-                    Err(error) => {
-                        engine.pool.put(buffer);
-                        Err(error)
-                    }
-                },
-                Ok(Place::Later) => {
-                    self.held.push_back(held);
-                    continue;
-                }
-                Ok(Place::Unwanted) => {
-                    slots.put(held.slot);
-                    continue;
-                }
-                Err(error) => Err(error.into()),
-            };
-            match filled {
-                Ok((records, buffer)) => {
-                    self.refused_in_a_row = 0;
-                    slots.put(held.slot);
-                    let rows = Rows::Pooled(PooledBuffer::new(buffer, engine.pool.clone()));
-                    engine.ready(*prong, held.id, records, rows);
-                }
-                Err(ResultError::Driver(error)) if error.ends_association() => {
-                    self.held.push_back(held);
-                    return Err(error);
-                }
-                Err(error @ ResultError::Memory(_)) => {
-                    // That is no fault of the drive's.
-                    slots.put(held.slot);
-                    let why = GivenUp::Failed { kind: "memory", what: error.to_string() };
-                    engine.give_up(*prong, held.id, why);
-                }
+    ) -> Result<bool, DriverError> {
+        let Checks { engine, prong, slots } = &self.checks;
+        let placed = self.held.iter().enumerate().find_map(|(at, held)| {
+            let place = engine.place_for(*prong, held.id).transpose()?;
+            Some((at, place))
+        });
+        let Some((at, place)) = placed else { return Ok(false) };
+        let mut held = self.held.remove(at).expect("found there");
+        let filled = match place {
+            Ok(Place::Buffer(mut buffer)) => match fill(&self.checks, &mut held, &mut buffer) {
+                Ok(records) => Ok((records, buffer)),
                 Err(error) => {
-                    let kind = if matches!(error, ResultError::Slot(_)) { "damaged" } else { "status" };
-                    self.refuse(&held, kind, &error);
+                    engine.pool.put(buffer);
+                    Err(error)
                 }
+            },
+            Ok(Place::Unwanted) => {
+                slots.put(held.slot);
+                return Ok(true);
+            }
+            Err(error) => Err(error.into()),
+        };
+        match filled {
+            Ok((records, buffer)) => {
+                self.refused_in_a_row = 0;
+                slots.put(held.slot);
+                let rows = Rows::Pooled(PooledBuffer::new(buffer, engine.pool.clone()));
+                engine.ready(*prong, held.id, records, rows);
+            }
+            Err(ResultError::Driver(error)) if error.ends_association() => {
+                self.held.insert(at, held);
+                return Err(error);
+            }
+            Err(error @ ResultError::Memory(_)) => {
+                // That is no fault of the drive's.
+                slots.put(held.slot);
+                engine.give_up(*prong, held.id, GivenUp::Failed { kind: "memory", what: error.to_string() });
+            }
+            Err(error) => {
+                let kind = if matches!(error, ResultError::Slot(_)) { "damaged" } else { "status" };
+                self.refuse(&held, kind, &error);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// A result that is not what was asked for: the CPU prepares the batch.
@@ -233,8 +232,8 @@ impl Waiting {
     fn outlive_drive(mut self) {
         let engine = self.checks.engine.clone();
         while !engine.is_over() && !self.is_empty() {
-            self.fetch(Checks::convert_shared).expect("nothing is asked of the drive");
-            if !self.is_empty() && engine.sleep(BUFFER_LOOK) {
+            let has_fetched = self.fetch(Checks::convert_shared).expect("nothing is asked of the drive");
+            if !has_fetched && !self.is_empty() && engine.sleep(BUFFER_LOOK) {
                 return;
             }
         }
