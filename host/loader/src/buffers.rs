@@ -30,10 +30,11 @@ impl BufferPool {
     }
 
     /// A buffer, or `None` when all are out. Fails when memory is refused.
-    pub fn take(&self) -> std::io::Result<Option<MmapMut>> {
+    pub fn take(self: &Arc<Self>) -> std::io::Result<Option<PooledBuffer>> {
+        let on_loan = |buffer| Ok(Some(PooledBuffer { buffer: Some(buffer), pool: self.clone() }));
         let mut state = self.state.lock().expect("no panic while the pool is locked");
         if let Some(buffer) = state.idle.pop() {
-            return Ok(Some(buffer));
+            return on_loan(buffer);
         }
         if state.unmade == 0 {
             return Ok(None);
@@ -42,13 +43,7 @@ impl BufferPool {
         // A large one is then cleared and looked up by 2 MiB instead of 4 KiB; a kernel without huge pages goes on without.
         let _ = buffer.advise(Advice::HugePage);
         state.unmade -= 1;
-        Ok(Some(buffer))
-    }
-
-    /// Takes a buffer back.
-    pub fn put(&self, buffer: MmapMut) {
-        self.state.lock().expect("no panic while the pool is locked").idle.push(buffer);
-        self.returned.notify_all();
+        on_loan(buffer)
     }
 }
 
@@ -59,12 +54,6 @@ pub(crate) struct PooledBuffer {
     pool: Arc<BufferPool>,
 }
 
-impl PooledBuffer {
-    pub fn new(buffer: MmapMut, pool: Arc<BufferPool>) -> Self {
-        Self { buffer: Some(buffer), pool }
-    }
-}
-
 impl std::ops::Deref for PooledBuffer {
     type Target = [u8];
 
@@ -73,10 +62,17 @@ impl std::ops::Deref for PooledBuffer {
     }
 }
 
+impl std::ops::DerefMut for PooledBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.buffer.as_deref_mut().expect("held until dropped")
+    }
+}
+
 impl Drop for PooledBuffer {
     fn drop(&mut self) {
         if let Some(buffer) = self.buffer.take() {
-            self.pool.put(buffer);
+            self.pool.state.lock().expect("no panic while the pool is locked").idle.push(buffer);
+            self.pool.returned.notify_all();
         }
     }
 }
@@ -93,7 +89,7 @@ mod tests {
         let _second = pool.take().unwrap().unwrap();
         assert!(pool.take().unwrap().is_none());
         assert_eq!(pool.free(), 0);
-        drop(PooledBuffer::new(first, pool.clone()));
+        drop(first);
         assert_eq!(pool.free(), 1);
         assert_eq!(pool.take().unwrap().unwrap()[0], 7, "the same memory");
     }

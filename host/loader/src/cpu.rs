@@ -11,7 +11,6 @@ use crate::schedule::{BatchId, CPU};
 use ddlp_csd::prepare::{self, EpochContext, SamplePreparer, close_gaps};
 use ddlp_csd::run::RunLength;
 use ddlp_csd::slot::SampleRecord;
-use memmap2::MmapMut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -25,7 +24,7 @@ pub(crate) struct CpuJob {
 }
 
 impl CpuJob {
-    pub fn new(id: BatchId, sample_ids: Vec<u64>, buffer: MmapMut, row_bytes: usize) -> Self {
+    pub fn new(id: BatchId, sample_ids: Vec<u64>, buffer: PooledBuffer, row_bytes: usize) -> Self {
         Self { id, rows: RowClaims::new(buffer, sample_ids.len(), row_bytes), sample_ids, row_bytes }
     }
 }
@@ -137,20 +136,14 @@ fn prepare_rows(engine: &Engine, preparer: &mut RowPreparer, job: &CpuJob, mut t
         PutBack::Pending => {}
         PutBack::Complete(buffer, Some(records)) if !engine.is_stopped() => finish(engine, job, buffer, records),
         // The run was stopped, maybe before all rows were made.
-        PutBack::Complete(buffer, _) => engine.pool.put(buffer),
-        PutBack::Closed(buffer) => {
-            engine.pool.put(buffer);
-            engine.give_up(CPU, job.id, GivenUp::Cancelled);
-        }
+        PutBack::Complete(..) => {}
+        PutBack::Closed => engine.give_up(CPU, job.id, GivenUp::Cancelled),
     }
 }
 
-fn finish(engine: &Engine, job: &CpuJob, mut buffer: MmapMut, records: Vec<SampleRecord>) {
+fn finish(engine: &Engine, job: &CpuJob, mut buffer: PooledBuffer, records: Vec<SampleRecord>) {
     if engine.executed(CPU, job.id) {
         close_gaps(&records, &mut buffer, job.row_bytes);
-        let rows = Rows::Pooled(PooledBuffer::new(buffer, engine.pool.clone()));
-        engine.ready(CPU, job.id, records, rows);
-    } else {
-        engine.pool.put(buffer);
+        engine.ready(CPU, job.id, records, Rows::Pooled(buffer));
     }
 }

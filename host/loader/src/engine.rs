@@ -22,7 +22,6 @@ use ddlp_csd::slot::{Outcome, SampleRecord};
 use ddlp_dataset::Dataset;
 use ddlp_driver::Controller;
 use ddlp_pixels::Shape;
-use memmap2::MmapMut;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
@@ -64,7 +63,7 @@ pub(crate) enum GivenUp {
 #[derive(Debug)]
 pub(crate) enum Place {
     /// Read it into this.
-    Buffer(MmapMut),
+    Buffer(PooledBuffer),
     /// Nobody wants the batch any more.
     Unwanted,
 }
@@ -215,8 +214,7 @@ impl Engine {
     fn close_lost_jobs(&self, core: &mut Core) {
         for id in core.schedule.take_cancels(CPU) {
             let Some(job) = core.jobs.iter().find(|job| job.id == id).cloned() else { continue };
-            if let Some(buffer) = job.rows.close() {
-                self.pool.put(buffer);
+            if job.rows.close() {
                 core.give_up(CPU, id, GivenUp::Cancelled);
             }
         }
@@ -243,8 +241,7 @@ impl Engine {
         if sample_ids.is_empty() {
             // A rank's share of a short last batch can be empty.
             core.executed(CPU, id);
-            let rows = Rows::Pooled(PooledBuffer::new(buffer, self.pool.clone()));
-            self.make_ready(core, CPU, id, Ok(ReadyBatch { records: Vec::new(), rows }));
+            self.make_ready(core, CPU, id, Ok(ReadyBatch { records: Vec::new(), rows: Rows::Pooled(buffer) }));
             return None;
         }
         Some(Arc::new(CpuJob::new(id, sample_ids, buffer, self.task.row_bytes())))

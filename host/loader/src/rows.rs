@@ -3,8 +3,8 @@
 
 #![allow(unsafe_code)]
 
+use crate::buffers::PooledBuffer;
 use ddlp_csd::slot::SampleRecord;
-use memmap2::MmapMut;
 use std::ops::Range;
 use std::sync::Mutex;
 
@@ -20,7 +20,7 @@ struct State {
     next: usize,
     out: usize,
     closed: bool,
-    buffer: Option<MmapMut>,
+    buffer: Option<PooledBuffer>,
     records: Vec<Option<SampleRecord>>,
 }
 
@@ -42,14 +42,14 @@ pub enum PutBack {
     /// Other rows are still out, or not handed out yet.
     Pending,
     /// All rows were handed out and returned, with their records if all were made.
-    Complete(MmapMut, Option<Vec<SampleRecord>>),
-    /// The claims were closed before all rows were handed out.
-    Closed(MmapMut),
+    Complete(PooledBuffer, Option<Vec<SampleRecord>>),
+    /// The claims were closed before all rows were handed out, and the buffer is back in its pool.
+    Closed,
 }
 
 impl RowClaims {
     /// Hands out `rows` rows of `row_bytes` bytes each of `buffer`.
-    pub fn new(mut buffer: MmapMut, rows: usize, row_bytes: usize) -> Self {
+    pub fn new(mut buffer: PooledBuffer, rows: usize, row_bytes: usize) -> Self {
         assert!(rows.checked_mul(row_bytes).is_some_and(|bytes| bytes <= buffer.len()), "rows fit the buffer");
         Self {
             base: buffer.as_mut_ptr(),
@@ -93,17 +93,17 @@ impl RowClaims {
             return PutBack::Pending;
         }
         match state.buffer.take() {
-            Some(buffer) if state.closed => PutBack::Closed(buffer),
+            Some(_) if state.closed => PutBack::Closed,
             Some(buffer) => PutBack::Complete(buffer, std::mem::take(&mut state.records).into_iter().collect()),
             None => PutBack::Pending,
         }
     }
 
-    /// Hands out nothing more. Returns the buffer when no row is out.
-    pub fn close(&self) -> Option<MmapMut> {
+    /// Hands out nothing more. True when no row is out, and the buffer is back in its pool.
+    pub fn close(&self) -> bool {
         let mut state = self.state.lock().expect("no panic while the claims are locked");
         state.closed = true;
-        if state.out == 0 { state.buffer.take() } else { None }
+        state.out == 0 && state.buffer.take().is_some()
     }
 }
 
@@ -129,10 +129,16 @@ impl RowsTaken<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffers::BufferPool;
     use ddlp_csd::slot::Outcome;
+    use std::sync::Arc;
+
+    fn pool() -> Arc<BufferPool> {
+        Arc::new(BufferPool::new(1, 4096, Arc::default()))
+    }
 
     fn claims(rows: usize) -> RowClaims {
-        RowClaims::new(MmapMut::map_anon(4096).unwrap(), rows, 8)
+        RowClaims::new(pool().take().unwrap().unwrap(), rows, 8)
     }
 
     fn record(number: usize) -> SampleRecord {
@@ -143,7 +149,7 @@ mod tests {
     #[test]
     fn threads_fill_every_row_once_and_one_gets_the_buffer() {
         let claims = claims(200);
-        let whole: Vec<(MmapMut, Option<Vec<SampleRecord>>)> = std::thread::scope(|scope| {
+        let whole: Vec<(PooledBuffer, Option<Vec<SampleRecord>>)> = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..4)
                 .map(|_| {
                     scope.spawn(|| {
@@ -181,12 +187,15 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_buffer_comes_back_with_the_last_row() {
-        let open = claims(10);
+    fn a_closed_buffer_is_back_in_its_pool_with_the_last_row() {
+        let pool = pool();
+        let open = RowClaims::new(pool.take().unwrap().unwrap(), 10, 8);
         let taken = open.take(4).unwrap();
-        assert!(open.close().is_none(), "rows are out");
+        assert!(!open.close(), "rows are out");
         assert!(open.take(1).is_none());
-        assert!(matches!(open.put_back(taken), PutBack::Closed(_)));
-        assert!(claims(10).close().is_some());
+        assert_eq!(pool.free(), 0);
+        assert!(matches!(open.put_back(taken), PutBack::Closed));
+        assert_eq!(pool.free(), 1);
+        assert!(claims(10).close());
     }
 }

@@ -6,7 +6,6 @@
 use super::prong::DriveProng;
 use super::slots::{SlotLease, SlotTable};
 use crate::batch::Rows;
-use crate::buffers::PooledBuffer;
 use crate::engine::{Engine, GivenUp, Place};
 use crate::schedule::{BatchId, HeldResults, ProngId};
 use ddlp_csd::slot::{Found, SampleRecord, SlotError, Wanted};
@@ -176,13 +175,9 @@ impl Waiting {
         let Some((at, place)) = placed else { return Ok(false) };
         let mut held = self.held.remove(at).expect("found there");
         let filled = match place {
-            Ok(Place::Buffer(mut buffer)) => match fill(&self.checks, &mut held, &mut buffer) {
-                Ok(records) => Ok((records, buffer)),
-                Err(error) => {
-                    engine.pool.put(buffer);
-                    Err(error)
-                }
-            },
+            Ok(Place::Buffer(mut buffer)) => {
+                fill(&self.checks, &mut held, &mut buffer).map(|records| (records, Rows::Pooled(buffer)))
+            }
             Ok(Place::Unwanted) => {
                 slots.put(held.slot);
                 return Ok(true);
@@ -190,10 +185,9 @@ impl Waiting {
             Err(error) => Err(error.into()),
         };
         match filled {
-            Ok((records, buffer)) => {
+            Ok((records, rows)) => {
                 self.refused_in_a_row = 0;
                 slots.put(held.slot);
-                let rows = Rows::Pooled(PooledBuffer::new(buffer, engine.pool.clone()));
                 engine.ready(*prong, held.id, records, rows);
             }
             Err(ResultError::Driver(error)) if error.ends_association() => {
