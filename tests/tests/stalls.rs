@@ -1,4 +1,4 @@
-//! A run in which nothing arrives says what it waits for.
+//! A sample that takes long holds up its own batch only, and a run in which nothing arrives says what it waits for.
 
 use ddlp_host::report::FaultReport;
 use ddlp_host::{DriveSpec, Loader, LocalResults, Normalize, ProgressHandle, Strategy};
@@ -83,6 +83,25 @@ fn stalled(
         let before = receiver.recv().expect("the stall was named");
         (run.report.faults[before].clone(), run)
     })
+}
+
+#[test]
+fn a_sample_that_takes_long_holds_up_nothing_but_its_own_batch() {
+    let photos = Photos::new(SAMPLES);
+    let base = || loader(&photos.pack()).strategy(Strategy::Wrr).buffers(4);
+    let (batch, id) = (1, Run::of(base().strategy(Strategy::Cpu)).batches[1][3]);
+    let dataset = ddlp_dataset::open(&photos.pack()).expect("the pack opens");
+    let hooks = Gated { held: id, gate: Mutex::new(Gate::Closed), moved: Condvar::new() };
+    let gated = Arc::new(Hooked { dataset, hooks });
+    let run = Run::with(base().dataset(gated.clone()), |delivered, _| {
+        // Until a later batch is delivered, it takes longer.
+        if delivered.index() > batch {
+            gated.hooks.step(Gate::Open);
+        }
+    });
+    run.assert_exactly_once(1, SAMPLES.into());
+    let at = run.order.iter().position(|&(_, delivered, _)| delivered == batch).expect("it came");
+    assert!(run.order[..at].iter().any(|&(_, before, _)| before > batch), "{:?}", run.order);
 }
 
 #[test]
