@@ -3,7 +3,7 @@
 
 use ddlp_dataset::pack::{JpegForm, PackFormat};
 use ddlp_host::{DriveSpec, Strategy};
-use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
+use ddlp_pixels::encode::{JpegOptions, Layout};
 use ddlp_tests::agent::{Agent, program};
 use ddlp_tests::photos::{Photos, image};
 use ddlp_tests::runs::{Run, loader};
@@ -107,7 +107,10 @@ fn an_idle_agent_has_little_memory_of_its_own_before_and_after_work() {
 #[test]
 fn what_an_agent_says_of_its_memory_is_what_the_kernel_says() {
     let photos = mixed_photos(32);
+    // Linux counts memory of the process that starts another in some of the other's figures.
+    let own = std::hint::black_box(vec![1_u8; 512 << 20]);
     let agent = Agent::start(&kept(&photos), &photos.scratch().join("state"), &["--slots", "4", "--threads", "4"]);
+    drop(own);
     let before = agent.peak_bytes();
     let builder = loader(&kept(&photos)).strategy(Strategy::Csd).epochs(4).drive(DriveSpec::Remote(agent.url()));
     let run = Run::of(builder);
@@ -118,29 +121,4 @@ fn what_an_agent_says_of_its_memory_is_what_the_kernel_says() {
     assert!(before < peak, "large images take memory: {before} before, {peak} after");
     // It may have grown after it was asked.
     assert!(before as f64 <= said && said <= peak as f64, "{said} bytes are said; {before} before, {peak} after");
-}
-
-#[test]
-fn a_slow_sample_holds_up_nothing_but_its_own_batch() {
-    let photos = Photos::new(64);
-    let side = 7000;
-    let flat = jpeg(
-        &vec![90; side * side],
-        side as u32,
-        side as u32,
-        &JpegOptions { layout: Layout::Gray, ..JpegOptions::default() },
-    );
-    photos.write(5, &flat.expect("a flat image is encodable"));
-    let run = Run::of(loader(&photos.folder()).strategy(Strategy::Wrr).buffers(4));
-    run.assert_exactly_once(1, 64);
-    let slow_id = (0..64u64).find(|&id| name_of(&photos, id).contains("00005")).expect("it is in the folder");
-    let delivered_at = run.batches.iter().position(|ids| ids.contains(&slow_id)).expect("it was delivered");
-    let (_, slow_batch, _) = run.order[delivered_at];
-    let overtaken = run.order[..delivered_at].iter().filter(|&&(_, batch, _)| batch > slow_batch).count();
-    assert!(slow_batch < 6, "the seed leaves batches behind the slow one to overtake it");
-    assert!(overtaken > 0, "batch {slow_batch} came as number {delivered_at} of {:?}", run.order);
-}
-
-fn name_of(photos: &Photos, id: u64) -> String {
-    ddlp_dataset::open(&photos.folder()).expect("the folder opens").name(id)
 }

@@ -7,6 +7,7 @@ use crate::controller::Gauges;
 use crate::workers::Pool;
 use ddlp_csd::energy::{self, Meter};
 use ddlp_csd::log::Counters;
+use ddlp_csd::memory;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use std::fs;
@@ -90,8 +91,8 @@ impl Gauges for LiveGauges {
             temperature_dc: readings.temperature_dc,
             power_mw: readings.power_mw,
             energy_mj: readings.energy_mj,
-            // Linux gives kilobytes.
-            peak_rss_bytes: usage.map_or(0, |usage| usage.max_rss().max(0) as u64 * 1024),
+            // Not getrusage's, which knows of the process that started this one as well.
+            peak_rss_bytes: memory::of_this_process("VmHWM:").unwrap_or(0),
             cpu_us: cpu_us.max(0) as u64,
             ..Counters::default()
         }

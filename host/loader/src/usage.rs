@@ -1,6 +1,7 @@
 //! What the host process uses: CPU time, memory, energy.
 
 use ddlp_csd::energy::{self, Meter};
+use ddlp_csd::memory;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,10 +17,7 @@ pub fn cpu_s() -> f64 {
 
 /// Anonymous memory of this process in bytes now; mapped files and mapped result slots are not part of it.
 pub fn anonymous_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
-    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kib * 1024)
+    memory::of_this_process("RssAnon:")
 }
 
 /// Shortest time between two looks at the memory of the process.

@@ -1,4 +1,4 @@
-//! How much memory there is. Result slots in memory are allocated before the first batch, and Linux ends processes, seldom the right
+//! How much memory there is, and what this process has. Result slots in memory are allocated before the first batch, and Linux ends processes, seldom the right
 //! ones, when memory that was granted is not there; so both sides ask first.
 
 use ddlp_dataset::Dataset;
@@ -30,6 +30,14 @@ fn available_beside(pages: &[&str]) -> Option<u64> {
         groups.filter_map(|group| left_in(&root.join(files.mount).join(group), files, pages))
     });
     Some(left.min().map_or(machine, |left| left.min(machine)))
+}
+
+/// What this process has, in bytes: a line of `/proc/self/status` that is in kB, by how it begins. `None` where there is none.
+pub fn of_this_process(line: &str) -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let value = status.lines().find_map(|candidate| candidate.strip_prefix(line))?;
+    let kib: u64 = value.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024)
 }
 
 /// Fails unless `bytes` more can be taken.
