@@ -1,5 +1,5 @@
-//! How much memory there is, and what this process has. Result slots in memory are allocated before the first batch, and Linux ends processes, seldom the right
-//! ones, when memory that was granted is not there; so both sides ask first.
+//! How much memory there is, and how much this process has. Result slots in memory are allocated before the first batch, and Linux ends
+//! processes, seldom the right ones, when memory that was granted is not there; so both sides ask first.
 
 use ddlp_dataset::Dataset;
 use std::fs;
