@@ -145,5 +145,8 @@ fn finish(engine: &Engine, job: &CpuJob, mut buffer: PooledBuffer, records: Vec<
     if engine.executed(CPU, job.id) {
         close_gaps(&records, &mut buffer, job.row_bytes);
         engine.ready(CPU, job.id, records, Rows::Pooled(buffer));
+        // The consumer may have been woken by that on this core. While it waits for this thread's time slice to end, batches pile up,
+        // and buffers leave the caches.
+        std::thread::yield_now();
     }
 }
