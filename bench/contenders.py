@@ -44,7 +44,8 @@ PEERS = {
 ENVIRONMENTS = {
     # PyTurboJPEG 2 wants libjpeg-turbo 3.
     "light": [["numpy", "pillow", "opencv-python-headless", "simplejpeg", "PyTurboJPEG<2", "kornia-rs"]],
-    "pillowsimd": [["numpy", "pybind11", "setuptools", "wheel"],
+    # Of its licence older setuptools make an error, and an environment may come with such.
+    "pillowsimd": [["numpy", "pybind11", "setuptools>=77", "wheel"],
                    ["--no-binary", "pillow-simd", "--no-build-isolation", "--no-deps", "pillow-simd"]],
     "dali": [["numpy", "nvidia-dali-cuda120"]],
     "tf": [["tensorflow-cpu"]],
