@@ -140,15 +140,19 @@ impl Waiting {
 
     /// Makes a batch that the drive finished ready, or keeps it until there is a buffer for it.
     pub fn take(&mut self, mut held: Held) {
-        let taken = match self.checks.way() {
-            Way::InPlace => self.checks.look_into(&held).and_then(|found| self.hand_over(&held, found)),
-            Way::Convert => self.checks.look_into(&held).map(|found| held.found = Some(found)),
-            Way::Read | Way::ReadAndConvert => Ok(()),
-        };
-        match (taken, self.checks.way()) {
-            (Ok(()), Way::InPlace) => self.refused_in_a_row = 0,
-            (Ok(()), _) => self.held.push_back(held),
-            (Err(error), _) => self.refuse(&held, "damaged", &error),
+        match self.checks.way() {
+            Way::InPlace => match self.checks.look_into(&held).and_then(|found| self.hand_over(&held, found)) {
+                Ok(()) => self.refused_in_a_row = 0,
+                Err(error) => self.refuse(&held, "damaged", &error),
+            },
+            Way::Convert => match self.checks.look_into(&held) {
+                Ok(found) => {
+                    held.found = Some(found);
+                    self.held.push_back(held);
+                }
+                Err(error) => self.refuse(&held, "damaged", &error),
+            },
+            Way::Read | Way::ReadAndConvert => self.held.push_back(held),
         }
     }
 
