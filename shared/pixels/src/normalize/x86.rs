@@ -31,14 +31,20 @@ pub fn f16(_: Avx2, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f16]; 
     unsafe { make::<true>(formula, pixels, planes) }
 }
 
+#[inline]
+#[target_feature(enable = "avx")]
+fn broadcast([red, green, blue]: &[f32; 3]) -> [__m256; 3] {
+    [_mm256_set1_ps(*red), _mm256_set1_ps(*green), _mm256_set1_ps(*blue)]
+}
+
 /// # Safety
 /// Each plane has room for a value of each pixel, of two bytes or four.
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: [*mut u8; 3]) -> Range<usize> {
     let bytes = if HALF { 2 } else { 4 };
-    let [scale, offset] = [formula.scale, formula.offset].map(|channels| channels.map(|value| _mm256_set1_ps(value)));
+    let (scale, offset) = (broadcast(&formula.scale), broadcast(&formula.offset));
     let fine = formula.fine.as_ref();
-    let fine = fine.map(|fine| [fine.scale, fine.offset].map(|channels| channels.map(|value| _mm256_set1_ps(value))));
+    let fine = fine.map(|fine| [broadcast(&fine.scale), broadcast(&fine.offset)]);
     // Of 24 bytes, the first 16 are in the left half, the last 16 in the right one: four pixels' values of a channel of each.
     let places: [__m256i; 3] = std::array::from_fn(|channel| {
         let place = |i: usize| if i < 4 { channel + 3 * i } else { channel + 3 * i - 8 };

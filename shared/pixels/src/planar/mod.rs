@@ -2,7 +2,7 @@
 //!
 //! Cutting interleaves the planes, mirrors and surrounds by zeros in one pass. Sixteen pixels that lie side by side in the output come from
 //! sixteen neighbours of each plane, in every row by the same rearrangement: one table per sixteen columns ([`Columns`]) says which
-//! neighbour each of the 48 bytes is, if any, and the vector code (`x86`, `neon`) applies it row by row.
+//! neighbour each of the 48 bytes is, if any, and the vector code (`x86`, `neon`) applies it to one or two rows at a time.
 
 #![allow(unsafe_code)]
 
@@ -101,8 +101,11 @@ fn cut(level: Level, planes: &[&[u8]; 3], size: (u32, u32), window: Window, flip
     }
     match level {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a processor of either level has SSE4.1, and so SSSE3.
-        Level::Avx2(_) | Level::Sse41(_) => unsafe { x86::cut(&visible, out) },
+        // SAFETY: an `Avx2` is made only where the processor has AVX2.
+        Level::Avx2(_) => unsafe { x86::cut_by_two_rows(&visible, out) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a processor that has SSE4.1 has SSSE3.
+        Level::Sse41(_) => unsafe { x86::cut(&visible, out) },
         #[cfg(target_arch = "aarch64")]
         // SAFETY: every processor of this architecture's targets has NEON.
         Level::Base => unsafe { neon::cut(&visible, out) },
@@ -153,13 +156,11 @@ impl Visible<'_> {
         let left = self.left + first as i64;
         let from = left.clamp(0, (self.width - LANES) as i64);
         // Those within the image lie between `from` and 15 further: `from` is `left`, or as near to it as can be.
-        let mut shown = [NONE; LANES];
-        for (lane, shown) in shown.iter_mut().enumerate() {
-            let column = left + if self.flip { LANES - 1 - lane } else { lane } as i64;
-            if (0..self.width as i64).contains(&column) {
-                *shown = (column - from) as u8;
-            }
-        }
+        let shift = (left - from).clamp(-(LANES as i64), LANES as i64) as u8;
+        let shown = std::array::from_fn(|lane| {
+            let lane = if self.flip { LANES - 1 - lane } else { lane } as u8;
+            Some(lane.wrapping_add(shift)).filter(|&column| column < LANES as u8).unwrap_or(NONE)
+        });
         Columns { out: start * 3, from: from as usize, shown }
     }
 
