@@ -11,6 +11,7 @@ use crate::schedule::{BatchId, CPU};
 use ddlp_csd::prepare::{self, EpochContext, SamplePreparer, close_gaps};
 use ddlp_csd::run::RunLength;
 use ddlp_csd::slot::SampleRecord;
+use ddlp_dataset::Half;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -102,14 +103,19 @@ impl RowPreparer {
         Self { preparer: SamplePreparer::new(&task.program), pixels: vec![0; bytes] }
     }
 
-    fn prepare(&mut self, task: &Task, epoch: u32, sample_id: u64, row: &mut [u8]) -> SampleRecord {
+    /// Prepares a sample, and brings the `next` one near meanwhile.
+    fn prepare(&mut self, task: &Task, epoch: u32, sample_id: u64, next: Option<u64>, row: &mut [u8]) -> SampleRecord {
+        let prefetch = |half| next.into_iter().for_each(|next| prepare::prefetch(&*task.dataset, next, half));
         let context = EpochContext { seed: task.seed, epoch };
         let Self { preparer, pixels } = self;
         let mut prepare = |row: &mut [u8]| preparer.prepare(&*task.dataset, &task.program, context, sample_id, row);
+        prefetch(Half::First);
         if task.output.is_pixels() {
+            prefetch(Half::Second);
             return prepare(row);
         }
         let record = prepare(pixels);
+        prefetch(Half::Second);
         if record.has_row() {
             // While its pixels are in the core's cache.
             task.output.write(pixels, task.shape, row);
@@ -123,12 +129,9 @@ fn prepare_rows(engine: &Engine, preparer: &mut RowPreparer, job: &CpuJob, mut t
         if engine.is_stopped() {
             return None;
         }
-        if let Some(&next) = job.sample_ids.get(number + 1) {
-            prepare::prefetch(&*engine.task.dataset, next);
-        }
-        let sample_id = job.sample_ids[number];
+        let (sample_id, next) = (job.sample_ids[number], job.sample_ids.get(number + 1).copied());
         desk.sample_id.store(sample_id, Ordering::Relaxed);
-        Some(preparer.prepare(&engine.task, job.id.epoch, sample_id, row))
+        Some(preparer.prepare(&engine.task, job.id.epoch, sample_id, next, row))
     });
     desk.set_run(None);
     engine.memory.look();

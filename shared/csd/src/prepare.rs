@@ -5,7 +5,7 @@
 
 use crate::program::{CorruptPolicy, Program};
 use crate::slot::{Outcome, SampleRecord};
-use ddlp_dataset::Dataset;
+use ddlp_dataset::{Dataset, Half};
 use ddlp_pixels::{CorruptReason, Draw, Preparer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -27,9 +27,9 @@ pub fn announce(dataset: &dyn Dataset, sample_ids: &[u64]) {
     }
 }
 
-/// Tells a dataset that this thread reads a sample of an epoch next.
-pub fn prefetch(dataset: &dyn Dataset, sample_id: u64) {
-    advise(|| dataset.prefetch(stored_at(dataset, sample_id)));
+/// Tells a dataset that this thread reads a sample of an epoch next, and which half of it to bring near now.
+pub fn prefetch(dataset: &dyn Dataset, sample_id: u64, half: Half) {
+    advise(|| dataset.prefetch(stored_at(dataset, sample_id), half));
 }
 
 /// What nobody depends on may fail: the panic's message says what happened.
@@ -94,8 +94,6 @@ impl SamplePreparer {
         sample_id: u64,
         row: &mut [u8],
     ) -> SampleRecord {
-        // Outside what is contained: that the row has its length is up to the caller, not to the sample.
-        assert_eq!(row.len(), program.pipeline.output().bytes(), "the row has the pipeline's shape");
         let samples = dataset.len();
         let own = stored_at(dataset, sample_id);
         let draw = Draw { seed: context.seed, epoch: context.epoch, sample_id };
@@ -146,9 +144,11 @@ impl SamplePreparer {
         let mut label = 0;
         let attempted = catch_unwind(AssertUnwindSafe(|| {
             label = dataset.label(index);
-            self.read_and_decode(dataset, program, index, draw, row)
+            self.read_and_decode(dataset, program, index, draw, &mut *row)
         }));
         let outcome = attempted.unwrap_or_else(|_| {
+            // Not contained: that the row has its length is up to the caller, not to the sample.
+            assert_eq!(row.len(), program.pipeline.output().bytes(), "the row has the pipeline's shape");
             self.preparer = Preparer::new(self.preparer.limits());
             self.encoded = Vec::new();
             Err(CorruptReason::DecoderPanic)

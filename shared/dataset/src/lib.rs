@@ -41,6 +41,15 @@ pub(crate) const SAMPLE_BYTES_MAX: u64 = 1 << 30;
 /// Largest number of classes.
 pub(crate) const CLASSES_MAX: usize = 1 << 20;
 
+/// Half of a sample's bytes. A core keeps track of so many of them on their way, and waits when it is to bring more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Half {
+    /// Those in front.
+    First,
+    /// The others.
+    Second,
+}
+
 /// A fixed list of labelled samples. It has at least one sample, and its order never changes.
 pub trait Dataset: Send + Sync {
     /// Number of samples, at least 1.
@@ -89,9 +98,9 @@ pub trait Dataset: Send + Sync {
     /// wait.
     fn announce(&self, _indices: &[u64]) {}
 
-    /// Says that this sample is the next one that the calling thread asks for: if it lies in memory, it comes nearer to the processor
-    /// meanwhile. A hint, as [`announce`](Self::announce).
-    fn prefetch(&self, _index: u64) {}
+    /// Says that this sample is the next one that the calling thread asks for: if it lies in memory, a half of its bytes comes nearer to the
+    /// processor meanwhile. A hint, as [`announce`](Self::announce).
+    fn prefetch(&self, _index: u64, _half: Half) {}
 
     /// Says how much memory there is to keep what is read. A dataset that is much larger may read past the page cache from then on, in
     /// which it would find little and leave no room for others: true when it does. An error when it would and cannot; it then reads as

@@ -7,7 +7,7 @@
 //!
 //! A sample that cannot be read, or is of another form or size than most, is left to the dataset itself, whose answer it always is.
 
-use crate::{Dataset, Identity, Location, PackFile, ReadError, Stored};
+use crate::{Dataset, Half, Identity, Location, PackFile, ReadError, Stored};
 use ddlp_pixels::Source;
 use memmap2::{Advice, MmapMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -156,9 +156,13 @@ impl Dataset for Resident {
         self.dataset.stored(index, buf)
     }
 
-    fn prefetch(&self, index: u64) {
+    fn prefetch(&self, index: u64, half: Half) {
         if let Some(bytes) = self.in_memory(index) {
-            ddlp_pixels::prefetch(bytes);
+            let (first, second) = bytes.split_at(bytes.len() / 2);
+            ddlp_pixels::prefetch(match half {
+                Half::First => first,
+                Half::Second => second,
+            });
         }
     }
 

@@ -106,7 +106,11 @@ fn prefetching_reads_nothing() {
     let mixed = Mixed::new(SAMPLES, 32);
     let resident = Resident::of(mixed.clone());
     let tried = mixed.reads(0);
-    let prefetch = || [0, 3, 7, SAMPLES - 1, SAMPLES, u64::MAX].into_iter().for_each(|index| resident.prefetch(index));
+    let prefetch = || {
+        for index in [0, 3, 7, SAMPLES - 1, SAMPLES, u64::MAX] {
+            [Half::First, Half::Second].into_iter().for_each(|half| resident.prefetch(index, half));
+        }
+    };
     prefetch();
     assert_eq!((mixed.reads(0), mixed.reads(SAMPLES - 1)), (tried, 0));
     resident.sample(0, &mut Vec::new()).unwrap();
