@@ -1,11 +1,25 @@
 //! ChaCha8 as a source of words: Bernstein's cipher (*ChaCha, a variant of Salsa20*, 2008) with 8 rounds, a block counter of 64 bits
 //! from 0 on, and a nonce of 0.
 //!
-//! A block is made when a word of it is asked for. A sample's stage draws two or three words, so making several blocks at once, as
-//! implementations for long streams do, would cost such a stage most of its time.
+//! A sample's stage draws two or three words, so making several blocks of its stream at once, as implementations for long streams do,
+//! would cost it most of its time. The first blocks of two streams are worth it: in a block each step waits for the one before, and a
+//! core has room for two.
+
+#![allow(unsafe_code)]
+
+#[cfg(any(test, not(target_arch = "x86_64")))]
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 /// Words of 64 bits in a block.
 const WORDS: usize = 8;
+
+/// The words that a block is made of and in: constants, key, counter.
+type State = [[u32; 4]; 4];
+
+/// Half of ChaCha8's rounds.
+const DOUBLE_ROUNDS: usize = 4;
 
 /// A stream of words.
 #[derive(Clone, Debug)]
@@ -21,15 +35,22 @@ pub(crate) struct ChaCha8 {
 impl ChaCha8 {
     /// The stream of a key, whose words are little-endian in ChaCha's.
     pub fn new(key: [u64; 4]) -> Self {
-        let key = std::array::from_fn(|at| (key[at / 2] >> (32 * (at % 2))) as u32);
-        Self { key, counter: 0, block: [0; WORDS], given: WORDS }
+        let [stream] = Self::several([key]);
+        stream
+    }
+
+    /// The streams of some keys, whose first words will be asked for: their blocks are made at once.
+    pub fn several<const N: usize>(keys: [[u64; 4]; N]) -> [Self; N] {
+        let keys = keys.map(halves);
+        let blocks = blocks(keys, 0);
+        std::array::from_fn(|at| Self { key: keys[at], counter: 1, block: blocks[at], given: 0 })
     }
 
     /// The next word.
     #[inline]
     pub fn word(&mut self) -> u64 {
         if self.given == WORDS {
-            self.block = block(&self.key, self.counter);
+            [self.block] = blocks([self.key], self.counter);
             self.counter += 1;
             self.given = 0;
         }
@@ -39,56 +60,29 @@ impl ChaCha8 {
     }
 }
 
-/// Four of the state's sixteen words.
-type Row = [u32; 4];
-
-fn block(key: &[u32; 8], counter: u64) -> [u64; WORDS] {
-    let start: [Row; 4] = [
-        [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574],
-        [key[0], key[1], key[2], key[3]],
-        [key[4], key[5], key[6], key[7]],
-        [counter as u32, (counter >> 32) as u32, 0, 0],
-    ];
-    let mut rows = start;
-    for _ in 0..4 {
-        quarter_rounds(&mut rows);
-        // The diagonals become columns, and columns again.
-        let [a, b, c, d] = rows;
-        rows = [a, turned::<1>(b), turned::<2>(c), turned::<3>(d)];
-        quarter_rounds(&mut rows);
-        let [a, b, c, d] = rows;
-        rows = [a, turned::<3>(b), turned::<2>(c), turned::<1>(d)];
-    }
-    std::array::from_fn(|at| {
-        let word = |at: usize| u64::from(rows[at / 4][at % 4].wrapping_add(start[at / 4][at % 4]));
-        word(2 * at) | word(2 * at + 1) << 32
-    })
+/// The same block of several streams.
+fn blocks<const N: usize>(keys: [[u32; 8]; N], counter: u64) -> [[u64; WORDS]; N] {
+    let starts = keys.map(|key| start(key, counter));
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 has SSE2.
+    let blocks = unsafe { x86::blocks(starts) };
+    #[cfg(not(target_arch = "x86_64"))]
+    let blocks = starts.map(portable::block);
+    blocks.map(joined)
 }
 
-/// A quarter round of each column.
-#[inline(always)]
-fn quarter_rounds([a, b, c, d]: &mut [Row; 4]) {
-    for (first, second) in [(16, 12), (8, 7)] {
-        add(a, b);
-        mix(d, a, first);
-        add(c, d);
-        mix(b, c, second);
-    }
+fn start([a, b, c, d, e, f, g, h]: [u32; 8], counter: u64) -> State {
+    let constants = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
+    [constants, [a, b, c, d], [e, f, g, h], [counter as u32, (counter >> 32) as u32, 0, 0]]
 }
 
-#[inline(always)]
-fn turned<const BY: usize>(row: Row) -> Row {
-    [row[BY % 4], row[(BY + 1) % 4], row[(BY + 2) % 4], row[(BY + 3) % 4]]
+fn halves(key: [u64; 4]) -> [u32; 8] {
+    std::array::from_fn(|at| (key[at / 2] >> (32 * (at % 2))) as u32)
 }
 
-#[inline(always)]
-fn add(row: &mut Row, other: &Row) {
-    row.iter_mut().zip(other).for_each(|(word, other)| *word = word.wrapping_add(*other));
-}
-
-#[inline(always)]
-fn mix(row: &mut Row, other: &Row, by: u32) {
-    row.iter_mut().zip(other).for_each(|(word, other)| *word = (*word ^ other).rotate_left(by));
+fn joined(block: State) -> [u64; WORDS] {
+    let words = block.as_flattened();
+    std::array::from_fn(|at| u64::from(words[2 * at]) | u64::from(words[2 * at + 1]) << 32)
 }
 
 #[cfg(test)]
@@ -113,9 +107,24 @@ mod tests {
         }
 
         #[test]
+        fn several_streams_are_those_of_their_keys(keys: [[u64; 4]; 2]) {
+            for (mut stream, key) in ChaCha8::several(keys).into_iter().zip(keys) {
+                let (_, mut other) = both(key);
+                for at in 0..20 {
+                    prop_assert_eq!(stream.word(), other.next_u64(), "word {}", at);
+                }
+            }
+        }
+
+        #[test]
+        fn blocks_without_vector_instructions_are_the_same(key: [u64; 4], counter: u64) {
+            prop_assert_eq!(joined(portable::block(start(halves(key), counter))), blocks([halves(key)], counter)[0]);
+        }
+
+        #[test]
         fn the_counter_goes_on_past_32_bits(key: [u64; 4], block: u64) {
             let (mut ours, mut other) = both(key);
-            ours.counter = block >> 4;
+            (ours.counter, ours.given) = (block >> 4, WORDS);
             other.set_word_pos(u128::from(block >> 4) * 16);
             prop_assert_eq!(ours.word(), other.next_u64());
         }

@@ -59,7 +59,12 @@ impl Rng {
     /// The stream of one sample's pipeline stage. Each stage has its own, so a stage that draws more or less than
     /// before changes no other.
     pub fn for_sample(draw: Draw, stage: u32) -> Self {
-        Self::from_key([draw.seed, join(draw.epoch, stage), draw.sample_id, SAMPLE_DOMAIN])
+        Self::from_key(key_of_sample(draw, stage))
+    }
+
+    /// The same of a stage and the one after it, in the time of one.
+    pub(crate) fn for_two_stages(draw: Draw, first: u32) -> [Self; 2] {
+        ChaCha8::several([first, first + 1].map(|stage| key_of_sample(draw, stage))).map(Self)
     }
 
     /// A stream of an epoch, such as the one that shuffles it. Apart from all streams of samples.
@@ -82,6 +87,10 @@ impl Words for Rng {
     fn word(&mut self) -> u64 {
         self.0.word()
     }
+}
+
+fn key_of_sample(draw: Draw, stage: u32) -> [u64; 4] {
+    [draw.seed, join(draw.epoch, stage), draw.sample_id, SAMPLE_DOMAIN]
 }
 
 fn join(high: u32, low: u32) -> u64 {

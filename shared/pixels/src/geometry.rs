@@ -56,6 +56,29 @@ impl Step {
     pub fn size(&self) -> (u32, u32) {
         self.resize.unwrap_or((self.window.width, self.window.height))
     }
+
+    /// Does a stage as well. Where a step cannot, it is `done`, and becomes the next one.
+    fn take(&mut self, stage: &Stage, words: &mut impl Words, done: &mut Vec<Self>) -> Result<(), PixelError> {
+        let before = self.size();
+        let window = stage_window(stage, before, words)?;
+        if let Some(window) = window.filter(|window| *window != Window::whole(before.0, before.1)) {
+            if *self != Self::untouched(before) {
+                done.push(std::mem::replace(self, Self::untouched(before)));
+            }
+            self.window = window;
+        }
+        if let Some(target) = stage_resize(stage, self.size())?.filter(|target| *target != self.size()) {
+            if self.resize.is_some() || self.flip {
+                let before = self.size();
+                done.push(std::mem::replace(self, Self::untouched(before)));
+            }
+            self.resize = Some(target);
+        }
+        if let Stage::RandomHorizontalFlip { p } = stage {
+            self.flip ^= words.uniform() < *p;
+        }
+        Ok(())
+    }
 }
 
 /// The steps of a pipeline for an image of this size, as few as possible, at least one.
@@ -74,25 +97,10 @@ pub(crate) fn steps_into(
 ) -> Result<(), PixelError> {
     done.clear();
     let mut step = Step::untouched(size);
-    for (index, stage) in pipeline.stages.iter().enumerate() {
-        let before = step.size();
-        let mut rng = Rng::for_sample(draw, index as u32);
-        let window = stage_window(stage, before, &mut rng)?;
-        if let Some(window) = window.filter(|window| *window != Window::whole(before.0, before.1)) {
-            if step != Step::untouched(before) {
-                done.push(std::mem::replace(&mut step, Step::untouched(before)));
-            }
-            step.window = window;
-        }
-        if let Some(target) = stage_resize(stage, step.size())?.filter(|target| *target != step.size()) {
-            if step.resize.is_some() || step.flip {
-                let before = step.size();
-                done.push(std::mem::replace(&mut step, Step::untouched(before)));
-            }
-            step.resize = Some(target);
-        }
-        if let Stage::RandomHorizontalFlip { p } = stage {
-            step.flip ^= rng.uniform() < *p;
+    for (first, pair) in (0..).step_by(2).zip(pipeline.stages.chunks(2)) {
+        let mut rngs = Rng::for_two_stages(draw, first);
+        for (stage, rng) in pair.iter().zip(&mut rngs) {
+            step.take(stage, rng, done)?;
         }
     }
     done.push(step);

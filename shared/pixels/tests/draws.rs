@@ -116,6 +116,31 @@ fn flips_have_their_probability() {
     assert!(is_even(&counts), "{counts:?}");
 }
 
+/// The crops of several stages, seen through an image whose pixels say where they lie.
+#[test]
+fn each_stage_draws_from_its_own_stream() {
+    let sides = [60, 44, 31, 17, 5];
+    let stages = sides.map(|size| Stage::RandomCrop { size, padding: 0 }).to_vec();
+    let pipeline = Pipeline { exif_orientation: false, stages };
+    let side = 75u32;
+    let rows = (0..side).flat_map(|y| [y as u8; 75]);
+    let columns = (0..side).flat_map(|_| 0..side as u8);
+    let image: Vec<u8> = rows.chain(columns).chain([0; 75 * 75]).collect();
+    let mut preparer = Preparer::new(Limits::default());
+    let mut out = vec![0; pipeline.output().bytes()];
+    for sample_id in 0..100 {
+        let draw = Draw { seed: SEED, epoch: 5, sample_id };
+        let (mut x, mut y, mut left) = (0, 0, side);
+        for (stage, &size) in (0..).zip(&sides) {
+            let window = random_crop(&mut Rng::for_sample(draw, stage), (left, left), size, 0).unwrap();
+            (x, y, left) = (x + window.x, y + window.y, size);
+        }
+        let source = Source::Planar { width: side, height: side, bytes: &image };
+        preparer.prepare(source, &pipeline, draw, &mut out).unwrap();
+        assert_eq!((i64::from(out[1]), i64::from(out[0])), (x, y), "sample {sample_id}");
+    }
+}
+
 #[test]
 fn the_tests_reject_what_is_off_by_a_little() {
     let mut rng = Rng::for_epoch(SEED, 1, 0);
