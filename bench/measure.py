@@ -164,11 +164,13 @@ def descendants(root):
     while todo:
         process = todo.pop()
         found.append(process)
-        for listed in pathlib.Path(f"/proc/{process}/task").glob("*/children"):
-            try:
-                todo += [int(child) for child in listed.read_text().split()]
-            except OSError:
-                continue
+        try:
+            threads = os.listdir(f"/proc/{process}/task")
+        except OSError:
+            # It has ended since it was found.
+            continue
+        for thread in threads:
+            todo += [int(child) for child in first_line(f"/proc/{process}/task/{thread}/children").split()]
     return found
 
 

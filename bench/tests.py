@@ -202,6 +202,17 @@ class Runs(unittest.TestCase):
                 "print('{\"median\": 1, \"per_cpu_s\": 1}')")
         self.assertGreater(measure.run(contender(code), [min(AVAILABLE)])["anonymous_mb"], 60)
 
+    def test_a_process_that_ends_while_its_tree_is_looked_at_is_the_end_of_its_branch(self):
+        child = subprocess.Popen(["sleep", "60"])
+        self.assertIn(child.pid, measure.descendants(os.getpid()))
+        child.kill()
+        child.wait()
+        self.assertNotIn(child.pid, measure.descendants(os.getpid()))
+        # As if it had ended between two looks at it.
+        gone = FileNotFoundError("/proc/1/task")
+        with mock.patch("os.listdir", side_effect=gone), mock.patch("os.scandir", side_effect=gone):
+            self.assertEqual(measure.descendants(1), [1])
+
     def test_a_run_without_figures_says_why(self):
         with self.assertRaisesRegex(measure.Failed, "status 1: ModuleNotFoundError: .*no_such_module"):
             measure.run(contender("import no_such_module"), [min(AVAILABLE)])
