@@ -149,11 +149,11 @@ fn memory_that_the_loader_takes_is_none_for_the_page_cache() {
     let told = |buffers: u64| {
         let dataset = ddlp_dataset::open(&photos.pack()).expect("the pack opens");
         let dataset = Arc::new(Hooked { dataset, hooks: Memory::default() });
-        let builder = loader(&photos.pack()).dataset(dataset.clone()).strategy(Strategy::Cpu).batch_size(4096);
+        let builder = loader(&photos.pack()).dataset(dataset.clone()).strategy(Strategy::Cpu).batch_size(64);
         drop(builder.buffers(buffers as usize).build().expect("it builds"));
         dataset.hooks.told.lock().expect("no panic")[0]
     };
-    let (batch, available) = (4096 * 224 * 224 * 3, ddlp_csd::memory::available_bytes().expect("Linux says it"));
+    let (batch, available) = (64 * 224 * 224 * 3, ddlp_csd::memory::available_bytes().expect("Linux says it"));
     let buffers = (available / 2 / batch).clamp(2, 4096);
     let (few, many) = (told(2), told(buffers));
     assert!(many < few - (buffers - 2) * batch / 2, "{buffers} buffers: {many} are left, {few} beside two");

@@ -171,19 +171,22 @@ impl Engine {
         }
     }
 
-    /// Frees a buffer for a batch that delivery waits for: the last of those that lie ready behind it is given up. It comes to that when
-    /// the consumer keeps batches, whose buffers had been counted on. False when there is none.
+    /// Frees a buffer for a batch that delivery waits for: the one to be delivered last of those that lie ready is given up. It comes to
+    /// that when the consumer keeps batches, whose buffers had been counted on. False when there is none.
     fn make_way(&self, core: &mut Core) -> bool {
         if !core.consumer_waits || core.schedule.deliverable().is_some() {
             return false;
         }
-        let pooled = core.ready.iter().filter_map(|(&id, ready)| match ready {
-            Ok(ReadyBatch { rows: Rows::Pooled(_), .. }) => Some(id),
-            _ => None,
-        });
-        let Some(last) = pooled.max() else { return false };
-        core.schedule.reopened(last);
-        core.ready.remove(&last).is_some()
+        let Core { schedule, ready, recorder, .. } = core;
+        let is_pooled = |id| matches!(ready.get(&id), Some(Ok(ReadyBatch { rows: Rows::Pooled(_), .. })));
+        let Some((id, maker)) = schedule.give_way(is_pooled) else { return false };
+        ready.remove(&id);
+        recorder.wasted(maker, id);
+        recorder.note(
+            "finished batches were given up for those before them, as the consumer keeps so many: use more buffers"
+                .into(),
+        );
+        true
     }
 
     /// The next batch for an idle CPU thread: one that others work on and that has rows left, or a new one. Waits for it;
@@ -210,7 +213,7 @@ impl Engine {
         }
     }
 
-    /// Stops work on batches that a drive finished first. Those whose rows are all handed out finish by themselves.
+    /// Stops work on batches that a drive finished first.
     fn close_lost_jobs(&self, core: &mut Core) {
         for id in core.schedule.take_cancels(CPU) {
             let Some(job) = core.jobs.iter().find(|job| job.id == id).cloned() else { continue };
@@ -280,7 +283,9 @@ impl Engine {
     }
 
     fn make_ready(&self, core: &mut Core, prong: ProngId, id: BatchId, ready: Result<ReadyBatch, LoaderError>) {
-        core.schedule.finished(prong, id);
+        if !core.schedule.finished(prong, id) {
+            return;
+        }
         if let Ok(batch) = &ready {
             let images = batch.records.iter().filter(|record| record.has_row()).count();
             core.recorder.prepared(prong, images);
@@ -293,6 +298,18 @@ impl Engine {
     /// A prong gives up a batch that it claimed, whether it worked on it or holds an unusable result.
     pub fn give_up(&self, prong: ProngId, id: BatchId, why: GivenUp) {
         self.lock().give_up(prong, id, why);
+        self.work.notify_all();
+    }
+
+    /// Gives up those of these batches that a drive has finished and not handed over.
+    pub fn give_up_held(&self, prong: ProngId, ids: &[BatchId], what: &str) {
+        let mut core = self.lock();
+        for &id in ids {
+            if core.schedule.is_wanted(prong, id) {
+                core.give_up(prong, id, GivenUp::Failed { kind: "defect", what: what.into() });
+            }
+        }
+        drop(core);
         self.work.notify_all();
     }
 

@@ -96,6 +96,15 @@ impl Recorder {
         self.spans.push(Span { prong, epoch: id.epoch, batch: id.batch, start_s, end_s: now, used });
     }
 
+    /// A batch that the prong had ready was given up.
+    pub fn wasted(&mut self, prong: ProngId, id: BatchId) {
+        self.prongs[prong].report.wasted_batches += 1;
+        let is_its = |span: &&mut Span| (span.prong, span.epoch, span.batch) == (prong, id.epoch, id.batch);
+        if let Some(span) = self.spans.kept.iter_mut().rev().find(is_its) {
+            span.used = false;
+        }
+    }
+
     /// A batch of the prong lies ready with this many images.
     pub fn prepared(&mut self, prong: ProngId, images: usize) {
         self.prongs[prong].report.prepared += images as u64;

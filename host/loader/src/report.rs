@@ -84,7 +84,7 @@ pub struct ProngReport {
     pub busy_s: f64,
     /// `prepared / busy_s`.
     pub images_per_s: f64,
-    /// Batches it prepared in vain (the other prong was first, or the result was refused).
+    /// Batches it prepared in vain (the other prong was first, the result was refused, or its buffer was needed for a batch before it).
     pub wasted_batches: u64,
     /// CPU time the drive's agent reports.
     pub cpu_s: Option<f64>,

@@ -1,7 +1,7 @@
 //! CRC-32C (RFC 3720, appendix B.4: polynomial 0x1EDC6F41, reflected, both ends inverted), the checksum of packs, slots, requests and
 //! NVMe/TCP digests.
 //!
-//! It is computed over every byte of every image, by both prongs and by the host once more for what a drive made, so that its speed is a
+//! It is computed over all that is read of a pack, and over every image that a drive made, there and by the host, so that its speed is a
 //! loader's. On x86-64 it comes from `crc-fast`, which multiplies polynomials over 64 bytes at a time: about twice as fast as the CRC
 //! instruction of three streams, in cache as well as from memory. Its code for aarch64 asks for the AES extension, which some boards lack
 //! (that of the Raspberry Pi 4), and is a table without it; there it comes from the crate `crc32c`, which asks for the CRC instruction only.

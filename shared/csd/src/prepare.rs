@@ -27,7 +27,7 @@ pub fn announce(dataset: &dyn Dataset, sample_ids: &[u64]) {
     }
 }
 
-/// Tells a dataset that this thread reads a sample of an epoch next, and which half of it to bring near now.
+/// Tells a dataset that this thread likely reads a sample of an epoch next, and which half of it to bring near now.
 pub fn prefetch(dataset: &dyn Dataset, sample_id: u64, half: Half) {
     advise(|| dataset.prefetch(stored_at(dataset, sample_id), half));
 }
@@ -131,8 +131,8 @@ impl SamplePreparer {
         self.times.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// A stored sample's label, and whether decoding it gave warnings. Nothing panics out of here; what a panic left
-    /// half done is thrown away.
+    /// A stored sample's label, and whether decoding it gave warnings. No panic that the sample is the cause of comes out of here; what it
+    /// left half done is thrown away.
     fn attempt(
         &mut self,
         dataset: &dyn Dataset,

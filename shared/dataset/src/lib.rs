@@ -98,7 +98,7 @@ pub trait Dataset: Send + Sync {
     /// wait.
     fn announce(&self, _indices: &[u64]) {}
 
-    /// Says that this sample is the next one that the calling thread asks for: if it lies in memory, a half of its bytes comes nearer to the
+    /// Says that this sample is likely the next one that the calling thread asks for: if it lies in memory, a half of its bytes comes nearer to the
     /// processor meanwhile. A hint, as [`announce`](Self::announce).
     fn prefetch(&self, _index: u64, _half: Half) {}
 

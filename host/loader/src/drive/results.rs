@@ -13,6 +13,7 @@ use ddlp_dataset::Dataset;
 use ddlp_driver::DriverError;
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -125,7 +126,7 @@ impl Checks {
 pub(super) struct Waiting {
     pub checks: Checks,
     held: VecDeque<Held>,
-    /// Results that were not what had been asked for, since the last good one.
+    /// Results that were not what had been asked for, since the last good one that was brought out.
     pub refused_in_a_row: u32,
 }
 
@@ -226,14 +227,26 @@ impl Waiting {
         }
     }
 
-    /// Hands over what lies in shared memory, whatever its drive does meanwhile; returns when that is done or the run is over.
+    /// Hands over what lies in shared memory, whatever its drive does meanwhile; returns when that is done or the run is over. Should it
+    /// panic, the CPU prepares what is left: that is a defect, but no batch is lost by it.
     fn outlive_drive(mut self) {
-        let engine = self.checks.engine.clone();
-        while !engine.is_over() && !self.is_empty() {
-            let has_fetched = self.fetch(Checks::convert_shared).expect("nothing is asked of the drive");
-            if !has_fetched && !self.is_empty() && engine.sleep(BUFFER_LOOK) {
-                return;
+        let Checks { engine, prong, .. } = self.checks.clone();
+        let ids: Vec<BatchId> = self.held.iter().map(|held| held.id).collect();
+        let work = || {
+            while !engine.is_over() && !self.is_empty() {
+                let has_fetched = self.fetch(Checks::convert_shared).expect("nothing is asked of the drive");
+                if !has_fetched && !self.is_empty() && engine.sleep(BUFFER_LOOK) {
+                    return;
+                }
             }
+        };
+        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+            engine.give_up_held(
+                prong,
+                &ids,
+                "the thread that hands it over panicked, which is a defect of this program",
+            );
+            self.drop_all();
         }
     }
 }

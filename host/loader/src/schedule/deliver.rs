@@ -46,6 +46,29 @@ impl Schedule {
             && self.epochs.front().is_some_and(|epoch| !matches!(epoch.order, Order::Wrr) || !any_ready(epoch))
     }
 
+    /// Gives up the batch that is delivered last of those that lie ready and `may_go`, and tells which. Its maker may claim it again, or
+    /// the CPU alone where that had made it: maybe since a drive had failed.
+    ///
+    /// One that another prong still has in work, in vain, is passed over: a claim of that prong's would be its second one.
+    pub fn give_way(&mut self, may_go: impl Fn(BatchId) -> bool) -> Option<(BatchId, ProngId)> {
+        let is_in_work =
+            |id: BatchId| self.prongs.iter().any(|prong| prong.outstanding.iter().any(|work| work.id == id));
+        let last = |epoch: &Epoch| {
+            let ready = (epoch.first()..epoch.batches()).filter_map(|batch| match *epoch.state(batch) {
+                BatchState::Ready(maker) => Some((BatchId { epoch: epoch.number, batch }, maker)),
+                _ => None,
+            });
+            ready
+                .filter(|&(id, _)| may_go(id) && !is_in_work(id))
+                .max_by_key(|&(id, maker)| epoch.turn(id.batch, maker))
+        };
+        let (id, maker) = self.epochs.iter().rev().find_map(last)?;
+        let epoch = self.epoch_mut(id.epoch).expect("found there");
+        epoch.set(id.batch, BatchState::Open { failed: maker == CPU });
+        self.turn_round();
+        Some((id, maker))
+    }
+
     /// True when the last free buffer must be kept for a critical batch. A result that lies in a drive's slot frees no
     /// buffer when it is delivered, so it does not count.
     pub fn must_reserve(&self) -> bool {
@@ -122,6 +145,20 @@ fn is_cpus(state: &BatchState) -> bool {
 }
 
 impl Epoch {
+    /// Orders batches that lie ready as they are delivered, as far as that is known.
+    fn turn(&self, batch: u32, maker: ProngId) -> i64 {
+        let batch_turn = i64::from(batch);
+        match &self.order {
+            Order::Mte { met: Some(_) } => -batch_turn,
+            // The tail comes after the head, and downwards.
+            Order::Mte { met: None } if maker != CPU => 2 * i64::from(self.batches()) - batch_turn,
+            Order::Planned(deliveries) => {
+                deliveries.iter().position(|&(planned, _)| planned == batch).map_or(i64::MAX, |at| at as i64)
+            }
+            _ => batch_turn,
+        }
+    }
+
     /// The one batch that must be delivered next; `None` for `wrr`, where any may be.
     pub(super) fn critical(&self) -> Option<u32> {
         if self.is_done() {
@@ -138,5 +175,87 @@ impl Epoch {
                 .find(|&batch| !matches!(self.state(batch), BatchState::Delivered(_))),
             Order::Wrr => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Room, ScheduleConfig, Strategy};
+    use super::*;
+
+    fn schedule(strategy: Strategy) -> Schedule {
+        let config = ScheduleConfig {
+            strategy,
+            batches: 10,
+            epochs: 0..1,
+            window: 10,
+            drives: 1,
+            delivered: vec![],
+            replay: vec![],
+        };
+        Schedule::new(config)
+    }
+
+    /// Has prongs claim batches, as many as named, and make them ready but for the first one that the CPU claims.
+    fn make(schedule: &mut Schedule, claims: &[ProngId]) {
+        for (number, &prong) in claims.iter().enumerate() {
+            let id = schedule.claim(prong, 0.0, Room::Any).expect("something is open");
+            if number > 0 {
+                assert_eq!(schedule.executed(prong, id, 1.0), super::super::Finished::Used);
+                assert!(schedule.finished(prong, id));
+            }
+        }
+    }
+
+    fn given(schedule: &mut Schedule) -> Option<(u32, ProngId)> {
+        schedule.give_way(|_| true).map(|(id, maker)| (id.batch, maker))
+    }
+
+    #[test]
+    fn the_batch_that_is_delivered_last_gives_way() {
+        let mut in_order = schedule(Strategy::Ordered);
+        make(&mut in_order, &[CPU; 4]);
+        assert_eq!(in_order.give_way(|id| id.batch != 3), Some((BatchId { epoch: 0, batch: 2 }, CPU)));
+        assert_eq!(
+            [given(&mut in_order), given(&mut in_order), given(&mut in_order)],
+            [Some((3, CPU)), Some((1, CPU)), None]
+        );
+
+        let mut from_both_ends = schedule(Strategy::Mte);
+        make(&mut from_both_ends, &[CPU, CPU, 1, 1]);
+        let mut give = || given(&mut from_both_ends);
+        assert_eq!([give(), give(), give(), give()], [Some((8, 1)), Some((9, 1)), Some((1, CPU)), None]);
+
+        let mut downwards = schedule(Strategy::Mte);
+        make(&mut downwards, &[CPU, CPU, CPU]);
+        downwards.epochs[0].order = Order::Mte { met: Some(0) };
+        assert_eq!([given(&mut downwards), given(&mut downwards)], [Some((1, CPU)), Some((2, CPU))]);
+
+        let mut planned = schedule(Strategy::Ordered);
+        make(&mut planned, &[CPU; 4]);
+        planned.epochs[0].order = Order::Planned(vec![(0, CPU), (3, CPU), (1, CPU), (2, CPU)]);
+        assert_eq!([given(&mut planned), given(&mut planned)], [Some((2, CPU)), Some((1, CPU))]);
+    }
+
+    #[test]
+    fn what_gave_way_is_its_makers_or_the_cpus() {
+        let mut schedule = schedule(Strategy::Mte);
+        make(&mut schedule, &[CPU, CPU, 1]);
+        assert_eq!([given(&mut schedule), given(&mut schedule)], [Some((9, 1)), Some((1, CPU))]);
+        let open = |batch: u32| schedule.epochs[0].open_at(batch);
+        assert_eq!([open(9), open(1)], [Some((9, false)), Some((1, true))]);
+    }
+
+    #[test]
+    fn a_batch_that_a_prong_still_has_in_work_does_not_give_way() {
+        let mut schedule = schedule(Strategy::Ordered);
+        make(&mut schedule, &[CPU; 3]);
+        // As after a takeover, before the drive's command has ended.
+        let id = BatchId { epoch: 0, batch: 2 };
+        schedule.prongs[1].claim(id, 0.0);
+        assert_eq!(given(&mut schedule), Some((1, CPU)));
+        assert_eq!(given(&mut schedule), None);
+        schedule.cancelled(1, id);
+        assert_eq!(given(&mut schedule), Some((2, CPU)));
     }
 }

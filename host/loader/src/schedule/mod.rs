@@ -283,13 +283,14 @@ impl Schedule {
         Finished::Used
     }
 
-    /// A batch that [`Self::executed`] called wanted lies ready for delivery.
-    pub fn finished(&mut self, prong: ProngId, id: BatchId) {
-        if let Some(epoch) = self.epoch_mut(id.epoch)
-            && *epoch.state(id.batch) == BatchState::Held(prong)
-        {
+    /// A batch that [`Self::executed`] called wanted lies ready for delivery. False when it is not wanted any more.
+    pub fn finished(&mut self, prong: ProngId, id: BatchId) -> bool {
+        let Some(epoch) = self.epoch_mut(id.epoch) else { return false };
+        let is_wanted = *epoch.state(id.batch) == BatchState::Held(prong);
+        if is_wanted {
             epoch.set(id.batch, BatchState::Ready(prong));
         }
+        is_wanted
     }
 
     /// A prong gave a batch up, while it worked on it or with the result unusable. The CPU prepares it again.
@@ -308,16 +309,6 @@ impl Schedule {
             epoch.give_up(prong, id.batch, failed);
         }
         self.turn_round();
-    }
-
-    /// A batch that lay ready was given up again: any prong may claim it.
-    pub fn reopened(&mut self, id: BatchId) {
-        if let Some(epoch) = self.epoch_mut(id.epoch)
-            && matches!(epoch.state(id.batch), BatchState::Ready(_))
-        {
-            epoch.set(id.batch, BatchState::Open { failed: false });
-            self.turn_round();
-        }
     }
 
     /// A prong stopped work on a batch that another one finished.
@@ -342,6 +333,21 @@ impl Schedule {
     /// True while nobody works on the batch.
     pub fn is_open(&self, id: BatchId) -> bool {
         self.epoch(id.epoch).is_some_and(|epoch| epoch.open_at(id.batch).is_some())
+    }
+
+    /// That what is in work is outstanding, once, with a prong that is up.
+    #[cfg(test)]
+    fn assert_all_in_work(&self) {
+        for epoch in &self.epochs {
+            for batch in 0..epoch.batches() {
+                let BatchState::Working(by) = epoch.state(batch) else { continue };
+                let id = BatchId { epoch: epoch.number, batch };
+                for &prong in by {
+                    let claims = self.prongs[prong].outstanding.iter().filter(|work| work.id == id).count();
+                    assert!(claims == 1 && self.prongs[prong].up, "{id:?} has {claims} claims of prong {prong}");
+                }
+            }
+        }
     }
 
     fn epoch(&self, number: u32) -> Option<&Epoch> {

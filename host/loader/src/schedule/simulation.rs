@@ -24,6 +24,8 @@ struct World {
     batch_s: Vec<f64>,
     step_s: f64,
     window: u32,
+    /// Seconds until a prong is rid of a cancelled batch.
+    abort_s: f64,
     /// One in `n` drive batches fails.
     fail_one_in: Option<u32>,
     /// The first drive is down between these times.
@@ -45,6 +47,8 @@ struct Simulation {
     now: f64,
     /// Per prong: batches in work with their time of completion.
     work: Vec<Vec<(BatchId, f64)>>,
+    /// Per prong: cancelled batches with the time at which the prong is rid of them.
+    aborts: Vec<Vec<(BatchId, f64)>>,
     /// Finished batches, each with the prong that made it.
     stored: BTreeMap<BatchId, ProngId>,
     /// Finished batches that lie in slots and wait to be read.
@@ -71,6 +75,7 @@ impl Simulation {
             rng: ChaCha8Rng::seed_from_u64(seed),
             now: 0.0,
             work: vec![Vec::new(); world.batch_s.len()],
+            aborts: vec![Vec::new(); world.batch_s.len()],
             stored: BTreeMap::new(),
             held: BTreeMap::new(),
             kept: VecDeque::new(),
@@ -95,13 +100,13 @@ impl Simulation {
     }
 
     fn make_way(&mut self) {
-        let mut in_buffers = self.stored.iter().filter(|&(_, &maker)| self.lies_in_buffer(maker));
-        if let Some((&last, _)) = in_buffers.next_back()
-            && self.consumer_waits
-            && self.schedule.deliverable().is_none()
-        {
-            self.schedule.reopened(last);
-            self.stored.remove(&last);
+        if !self.consumer_waits || self.schedule.deliverable().is_some() {
+            return;
+        }
+        let Self { schedule, stored, world, .. } = self;
+        let lies_in_buffer = |id| stored.get(&id).is_some_and(|&maker| world.read || maker == CPU);
+        if let Some((id, maker)) = schedule.give_way(lies_in_buffer) {
+            assert_eq!(self.stored.remove(&id), Some(maker));
         }
     }
 
@@ -174,7 +179,14 @@ impl Simulation {
         }
         for id in self.schedule.take_cancels(prong) {
             self.work[prong].retain(|&(other, _)| other != id);
-            self.schedule.cancelled(prong, id);
+            self.aborts[prong].push((id, self.now + self.world.abort_s));
+        }
+        for (id, end) in std::mem::take(&mut self.aborts[prong]) {
+            if end <= self.now {
+                self.schedule.cancelled(prong, id);
+            } else {
+                self.aborts[prong].push((id, end));
+            }
         }
     }
 
@@ -195,11 +207,13 @@ impl Simulation {
                 + 100.0;
         while !self.schedule.is_done() {
             assert!(self.now < bound, "stuck after {} deliveries: {:?}", order.len(), self.schedule);
+            self.schedule.assert_all_in_work();
             let is_out = self.is_out(1);
             if is_out && !was_out {
                 let held = if self.world.keeps { HeldResults::Kept } else { HeldResults::Lost };
                 self.schedule.prong_down(1, held);
                 self.work[1].clear();
+                self.aborts[1].clear();
                 self.held.retain(|_, &mut maker| maker != 1 || held == HeldResults::Kept);
             } else if was_out && !is_out {
                 self.schedule.prong_up(1);
@@ -247,6 +261,7 @@ fn world(strategy: Strategy) -> World {
         batch_s: vec![1.0, 1.0],
         step_s: 0.0,
         window: 24,
+        abort_s: 0.0,
         fail_one_in: None,
         outage: None,
         replay: Vec::new(),
@@ -287,6 +302,7 @@ fn every_batch_once_for_thousands_of_worlds() {
             batch_s: (0..=drives).map(|_| [0.2, 1.0, 1.1, 4.0][below(4) as usize]).collect(),
             step_s: [0.0, 0.3, 2.0][below(3) as usize],
             window: 1 + below(20),
+            abort_s: [0.0, 0.5, 5.0][below(3) as usize],
             fail_one_in: [None, Some(1), Some(3)][below(3) as usize],
             outage: [None, Some((3.0, 9.0)), Some((2.0, 1e9))][below(3) as usize],
             ..world(Strategy::Cpu)

@@ -58,9 +58,9 @@ fn buffers_that_memory_has_no_room_for_are_refused() {
 fn buffers_and_slots_that_fit_alone_are_refused_together() {
     let (folder, dataset) = small();
     let sixty_percent = memory::available_bytes().unwrap() / 10 * 6;
-    let options = LoaderBuilder::default().dataset(dataset).dataset_path(folder.path()).batch_size(4096);
+    let options = LoaderBuilder::default().dataset(dataset).dataset_path(folder.path()).batch_size(64);
     let options = options.pipeline(Pipeline::imagenet_train()).strategy(Strategy::Mte);
-    let batch = 4096 * 150_528;
+    let batch = 64 * 150_528;
     let buffers = usize::try_from(sixty_percent / batch).unwrap();
     let slots = u32::try_from(sixty_percent / batch).unwrap();
     let drive = |slots, results| LocalDrive { slots: Some(slots), results, ..LocalDrive::default() };
@@ -72,7 +72,7 @@ fn buffers_and_slots_that_fit_alone_are_refused_together() {
     with(buffers, drive(slots, LocalResults::File("slots".into()))).unwrap();
     for results in [LocalResults::Shared, LocalResults::Read] {
         let message = with(buffers, drive(slots, results)).unwrap_err().to_string();
-        assert!(message.contains(&format!("{buffers} batch buffers of 4096 samples (")), "{message}");
+        assert!(message.contains(&format!("{buffers} batch buffers of 64 samples (")), "{message}");
         assert!(message.contains(&format!("{slots} result slots of drive csd (")), "{message}");
     }
 }
