@@ -60,7 +60,7 @@ impl Schedule {
             });
             ready
                 .filter(|&(id, _)| may_go(id) && !is_in_work(id))
-                .max_by_key(|&(id, maker)| epoch.turn(id.batch, maker))
+                .max_by_key(|&(id, maker)| epoch.delivery_key(id.batch, maker))
         };
         let (id, maker) = self.epochs.iter().rev().find_map(last)?;
         let epoch = self.epoch_mut(id.epoch).expect("found there");
@@ -146,16 +146,16 @@ fn is_cpus(state: &BatchState) -> bool {
 
 impl Epoch {
     /// Orders batches that lie ready as they are delivered, as far as that is known.
-    fn turn(&self, batch: u32, maker: ProngId) -> i64 {
-        let batch_turn = i64::from(batch);
+    fn delivery_key(&self, batch: u32, maker: ProngId) -> i64 {
+        let number = i64::from(batch);
         match &self.order {
-            Order::Mte { met: Some(_) } => -batch_turn,
+            Order::Mte { met: Some(_) } => -number,
             // The tail comes after the head, and downwards.
-            Order::Mte { met: None } if maker != CPU => 2 * i64::from(self.batches()) - batch_turn,
+            Order::Mte { met: None } if maker != CPU => 2 * i64::from(self.batches()) - number,
             Order::Planned(deliveries) => {
                 deliveries.iter().position(|&(planned, _)| planned == batch).map_or(i64::MAX, |at| at as i64)
             }
-            _ => batch_turn,
+            _ => number,
         }
     }
 
