@@ -312,4 +312,18 @@ mod tests {
         assert!((report.prongs[0].busy_s - (second.end_s - first.start_s)).abs() < 1e-9);
         assert_eq!(report.prongs[0].wasted_batches, 1);
     }
+
+    #[test]
+    fn a_batch_that_gave_way_was_prepared_in_vain() {
+        let mut recorder = Recorder::new(Report::default(), vec!["cpu".into()]);
+        recorder.start();
+        for id in [0, 1].map(|batch| BatchId { epoch: 0, batch }) {
+            recorder.claimed(0, id);
+            recorder.released(0, id, true);
+        }
+        recorder.wasted(0, BatchId { epoch: 0, batch: 0 });
+        let report = recorder.report();
+        assert_eq!(report.prongs[0].wasted_batches, 1);
+        assert_eq!(report.timeline.spans.iter().map(|span| span.used).collect::<Vec<_>>(), [false, true]);
+    }
 }

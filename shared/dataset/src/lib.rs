@@ -98,8 +98,8 @@ pub trait Dataset: Send + Sync {
     /// wait.
     fn announce(&self, _indices: &[u64]) {}
 
-    /// Says that this sample is likely the next one that the calling thread asks for: if it lies in memory, a half of its bytes comes nearer to the
-    /// processor meanwhile. A hint, as [`announce`](Self::announce).
+    /// Says that this sample is likely the next one that the calling thread asks for: if it lies in memory, a half of its bytes comes
+    /// nearer to the processor meanwhile. A hint, as [`announce`](Self::announce).
     fn prefetch(&self, _index: u64, _half: Half) {}
 
     /// Says how much memory there is to keep what is read. A dataset that is much larger may read past the page cache from then on, in

@@ -247,6 +247,15 @@ mod tests {
     }
 
     #[test]
+    fn what_was_given_up_meanwhile_does_not_become_ready() {
+        let mut schedule = schedule(Strategy::Mte);
+        let id = schedule.claim(1, 0.0, Room::Any).expect("the tail is open");
+        assert_eq!(schedule.executed(1, id, 1.0), super::super::Finished::Used);
+        schedule.prong_down(1, super::super::HeldResults::Lost);
+        assert!(!schedule.finished(1, id) && schedule.is_open(id));
+    }
+
+    #[test]
     fn a_batch_that_a_prong_still_has_in_work_does_not_give_way() {
         let mut schedule = schedule(Strategy::Ordered);
         make(&mut schedule, &[CPU; 3]);
