@@ -325,5 +325,4 @@ impl Queue {
 }
 
 #[cfg(test)]
-#[path = "queue_tests.rs"]
 mod tests;

@@ -123,5 +123,4 @@ fn bounded(decoder: &mut Decoder, file: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-#[path = "indexing_tests.rs"]
 mod tests;

@@ -268,5 +268,4 @@ fn mirror(pixels: &mut [u8], width: u32) {
 }
 
 #[cfg(test)]
-#[path = "passes/tests.rs"]
 mod tests;

@@ -152,5 +152,4 @@ impl Rows for RawRows<'_> {
 }
 
 #[cfg(test)]
-#[path = "raw_tests.rs"]
 mod tests;

@@ -202,5 +202,4 @@ impl Flow<'_> {
 }
 
 #[cfg(test)]
-#[path = "resize/tests.rs"]
 mod tests;

@@ -96,5 +96,4 @@ impl Association {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;

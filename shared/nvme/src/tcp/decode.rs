@@ -385,5 +385,4 @@ fn plan_data(kind: PduType, head: &CommonHeader, digests: Digests, limits: Limit
 }
 
 #[cfg(test)]
-#[path = "decode_tests.rs"]
 mod tests;

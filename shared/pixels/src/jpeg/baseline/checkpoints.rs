@@ -256,5 +256,4 @@ fn take_leb128(rest: &mut &[u8]) -> Option<u32> {
 }
 
 #[cfg(test)]
-#[path = "checkpoints_tests.rs"]
 mod tests;

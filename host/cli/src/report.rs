@@ -19,7 +19,7 @@ use ddlp_host::report::Report;
 use html::{Escaped, Px};
 use std::fmt::Write;
 
-const STYLE: &str = include_str!("style.css");
+const STYLE: &str = include_str!("report/style.css");
 
 /// What the page says about a run beside its figures.
 #[derive(Clone, Debug, Default)]
