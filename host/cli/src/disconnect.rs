@@ -110,7 +110,8 @@ fn delete(controller: &KernelController) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::planted::{Planted, kernel, trees};
+    use crate::kernel::planted::{Planted, kernel};
+    use ddlp_test_support::trees;
     use std::fs;
 
     const FIRST: &str = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-4333-8444-555555555555";

@@ -177,8 +177,9 @@ fn version_of(release: &str) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::planted::{kernel, trees};
+    use super::planted::kernel;
     use super::*;
+    use ddlp_test_support::trees;
 
     #[test]
     fn versions_are_read_from_releases() {

@@ -43,9 +43,6 @@ pub mod reads;
 pub mod sysfs;
 pub mod target;
 pub mod tcp;
-#[cfg(test)]
-#[path = "../tests/trees/mod.rs"]
-mod trees;
 
 pub use backoff::{Backoff, BackoffLimits};
 pub use contract::{AbortOutcome, AdminData, Command, Completion, Controller, Queue, Ticket};

@@ -10,8 +10,6 @@
 
 mod contents;
 mod direct;
-#[cfg(test)]
-mod direct_probe;
 mod file;
 mod format;
 mod forms;

@@ -1,18 +1,18 @@
 //! Reading samples into a buffer that is used again allocates nothing.
 //!
-//! An allocator that counts stands in for the system's: that of the tests of `ddlp-pixels`.
+//! An allocator that counts stands in for the system's: `ddlp_test_support::allocations`.
 
-#[path = "../../pixels/tests/allocations/mod.rs"]
-mod allocations;
-
-use allocations::allocations_of;
 use ddlp_dataset::pack::{PackFormat, PackOptions, RESIDENT_RECORD_BYTES_MAX, pack};
 use ddlp_dataset::{Dataset, Identity, Location, ReadError, open};
 use ddlp_pixels::Source;
 use ddlp_pixels::encode::{JpegOptions, jpeg};
+use ddlp_test_support::allocations::{Counting, allocations_of};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
 
 fn allocations_of_a_second_pass(dataset: &dyn Dataset) -> usize {
     let mut buf = Vec::new();

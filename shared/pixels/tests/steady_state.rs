@@ -1,14 +1,15 @@
 //! Preparing a JPEG, however it is stored, or uncompressed pixels allocates nothing of an image's size, once a preparer has seen its like.
 //! Other formats are decoded whole by the crate `image`, which allocates.
 //!
-//! An allocator that counts stands in for the system's (see `allocations`). What libjpeg allocates itself is not seen. Large
+//! An allocator that counts stands in for the system's (`ddlp_test_support::allocations`). What libjpeg allocates itself is not seen. Large
 //! images, whose scratch is given back, are not meant.
 
-mod allocations;
-
-use allocations::allocations_of;
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
 use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, RawImage, Source, Stage, synthetic};
+use ddlp_test_support::allocations::{Counting, allocations_of};
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
 
 /// The largest single allocation: a row of the images' pixels has 1500 bytes.
 const ONE_MAX: usize = 1 << 10;

@@ -101,8 +101,9 @@ mod tests {
     use super::*;
     use crate::connect::fabrics::Timing;
     use crate::connect::peer::Place;
-    use crate::kernel::planted::{kernel, trees};
+    use crate::kernel::planted::kernel;
     use ddlp_driver::HostIdentity;
+    use ddlp_test_support::trees;
     use std::net::TcpListener;
     use std::thread;
 

@@ -1,6 +1,7 @@
 use super::*;
-use crate::kernel::planted::{Planted, kernel, trees};
+use crate::kernel::planted::{Planted, kernel};
 use clap::Parser;
+use ddlp_test_support::trees;
 use std::fs;
 use std::net::TcpListener;
 

@@ -1,5 +1,6 @@
 use super::survey::Survey;
-use crate::kernel::planted::{Planted, kernel, locked, trees};
+use crate::kernel::planted::{Planted, kernel, locked};
+use ddlp_test_support::trees;
 use serde_json::Value;
 use std::fs;
 

@@ -1,14 +1,12 @@
 //! Kernels for tests: trees of `/sys` and `/dev` with what else a kernel says of itself.
 
 use super::Kernel;
+use ddlp_test_support::trees;
 use nix::sys::stat::{major, minor};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use tempfile::TempDir;
-
-#[path = "../../../driver/tests/trees/mod.rs"]
-pub mod trees;
 
 /// A kernel in a directory that goes with the value.
 pub struct Planted {

@@ -1,5 +1,5 @@
 use super::{ControllerState, KernelController, Sysfs};
-use crate::trees;
+use ddlp_test_support::trees;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,9 @@
 use super::*;
 use ddlp_driver::Host;
+use ddlp_test_support::trees;
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
-
-#[path = "../../../driver/tests/trees/mod.rs"]
-mod trees;
 
 const URL: &str = "tcp://127.0.0.1:1/nqn.2024-01.org.example:a";
 

@@ -52,7 +52,7 @@ impl Direct {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pack::direct_probe::can_pass_cache;
+    use ddlp_test_support::page_cache::can_pass_cache;
     use std::io::Write;
 
     #[test]

@@ -115,7 +115,7 @@ impl AsFd for PackFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pack::direct_probe::can_pass_cache;
+    use ddlp_test_support::page_cache::can_pass_cache;
     use std::io::Write;
 
     /// A file of this many blocks, all of one byte.

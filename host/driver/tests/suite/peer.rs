@@ -1,6 +1,5 @@
 //! A scripted controller on a loopback socket, for what a real one never does. It brings itself up correctly, serves one
 //! namespace whose bytes are a pattern, and hands every command to the script first.
-#![allow(dead_code, reason = "each test binary uses its part")]
 
 use ddlp_driver::tcp::TcpTarget;
 use ddlp_nvme::admin::{GetLogPage, Identify, NumberOfQueues};

@@ -1,4 +1,4 @@
-//! For tests: whether files here can be read past the page cache at all, found out without the code that is tested.
+//! Finds out whether files here can be read past the page cache at all, without the code that is tested.
 
 use memmap2::MmapMut;
 use nix::fcntl::OFlag;
@@ -10,8 +10,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 /// Bytes of a block, and of the part of a page that one is read into.
 const BLOCK_BYTES: usize = 4096;
 
-/// Reads the second block of a file by `O_DIRECT`. Where that fails, it says past the harness, which shows nothing of a test that passes,
-/// what is left untested.
+/// Reads the second block of a file by `O_DIRECT`. Where that fails, it writes to the process's own standard error what is left
+/// untested: the harness shows nothing of a test that passes.
 pub fn can_pass_cache(file: &File) -> bool {
     let outcome = read_second_block(file);
     if let Err(error) = &outcome {

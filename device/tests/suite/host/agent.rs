@@ -14,7 +14,6 @@ use tokio::sync::oneshot;
 
 pub struct TestAgent {
     pub address: SocketAddr,
-    pub discovery: Option<SocketAddr>,
     pub nqn: String,
     stop: Option<oneshot::Sender<Duration>>,
     thread: Option<JoinHandle<()>>,
@@ -45,13 +44,13 @@ impl TestAgent {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let agent = Agent::start_with(&settings, dataset).await.unwrap();
-                ready.send((agent.address(), agent.discovery(), agent.nqn().to_owned())).unwrap();
+                ready.send((agent.address(), agent.nqn().to_owned())).unwrap();
                 let limit = stopped.await.unwrap_or_default();
                 agent.drain(limit).await;
             });
         });
-        let (address, discovery, nqn) = started.recv().expect("the agent starts");
-        Self { address, discovery, nqn, stop: Some(stop), thread: Some(thread) }
+        let (address, nqn) = started.recv().expect("the agent starts");
+        Self { address, nqn, stop: Some(stop), thread: Some(thread) }
     }
 
     pub fn at(&self) -> (SocketAddr, &str) {

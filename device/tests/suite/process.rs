@@ -1,14 +1,12 @@
 //! The real program: ready line, signals, refusals, identity over restarts, the parent's end.
 
-mod host;
-
+use crate::host::images::{folder, of, program, request};
+use crate::host::{self, Association, HOST_NQN, Line, Received, execute, in_capsule};
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::request::BatchRequest;
 use ddlp_nvme::Status;
 use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand, ConnectData};
 use ddlp_nvme::tcp::Digests;
-use host::images::{folder, of, program, request};
-use host::{Association, HOST_NQN, Line, Received, execute, in_capsule};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,7 +1,7 @@
 //! The subsystem by tables: each wrong command has its status; pages and features.
 
-mod host;
-
+use crate::host::bench::{Bench, OTHER_HOST, activation, feature, identify, log_page};
+use crate::host::{HOST_NQN, command, execute, images, read};
 use ddlp_csd::COMPUTE_NSID;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::request::BatchRequest;
@@ -14,8 +14,6 @@ use ddlp_nvme::fabrics::{
 use ddlp_nvme::log::{EffectsLog, ErrorEntry};
 use ddlp_nvme::property::offset;
 use ddlp_nvme::{AdminOpcode, Cns, Csi, FeatureId, LogId, NSID_ALL, Status, SubmissionEntry, view};
-use host::bench::{Bench, OTHER_HOST, activation, feature, identify, log_page};
-use host::{HOST_NQN, command, execute, images, read};
 use zerocopy::IntoBytes;
 
 #[test]

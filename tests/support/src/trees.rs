@@ -7,13 +7,13 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 /// An ordinary PCIe disk, `nvme0`, and a drive, `nvme1`.
-pub const DISK_AND_DRIVE: &str = include_str!("disk-and-drive.txt");
+pub const DISK_AND_DRIVE: &str = include_str!("trees/disk-and-drive.txt");
 /// A drive without native multipath, `nvme0`.
-pub const NO_MULTIPATH: &str = include_str!("no-multipath.txt");
+pub const NO_MULTIPATH: &str = include_str!("trees/no-multipath.txt");
 /// Two drives, `nvme0` and `nvme3`.
-pub const TWO_DRIVES: &str = include_str!("two-drives.txt");
+pub const TWO_DRIVES: &str = include_str!("trees/two-drives.txt");
 /// Two controllers of one drive, `nvme0` and `nvme1`.
-pub const TWO_PATHS: &str = include_str!("two-paths.txt");
+pub const TWO_PATHS: &str = include_str!("trees/two-paths.txt");
 
 /// Makes `tree` below `root`.
 pub fn plant(root: &Path, tree: &str) {

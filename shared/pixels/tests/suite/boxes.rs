@@ -33,7 +33,7 @@ impl Line<'_> {
 
 /// The golden lines of a kind.
 fn golden(kind: &str) -> impl Iterator<Item = (&'static str, Line<'static>)> {
-    let lines = include_str!("golden/boxes.txt").lines();
+    let lines = include_str!("../golden/boxes.txt").lines();
     lines.filter_map(move |line| line.strip_prefix(kind).map(|rest| (line, Line(rest.split_ascii_whitespace()))))
 }
 

@@ -1,14 +1,12 @@
 //! Discovery logs of controllers that say anything.
 
-mod peer;
-
+use crate::peer::{CONTROLLER, Config, Event, Handled, Peer};
 use ddlp_driver::DriverError;
 use ddlp_driver::tcp::{DISCOVERY_ENTRIES_MAX, Discovered, DiscoveredKind, discover};
 use ddlp_nvme::admin::GetLogPage;
 use ddlp_nvme::identify::IdentifyController;
 use ddlp_nvme::log::{DiscoveryEntry, DiscoveryHeader};
 use ddlp_nvme::{AdminOpcode, LogId, Status};
-use peer::{CONTROLLER, Config, Event, Handled, Peer};
 use std::sync::Mutex;
 use zerocopy::IntoBytes;
 

@@ -1,7 +1,7 @@
 //! Several hosts, their work and their ends: the subsystem alone.
 
-mod host;
-
+use crate::host::bench::{Bench, OTHER_HOST, activation, feature, log_page};
+use crate::host::{HOST_NQN, cancel, command, execute, images, read};
 use ddlp_device::controller::{ASSOCIATIONS_MAX, ConnId, ConnectRefusal};
 use ddlp_device::job::{JobEvent, JobId};
 use ddlp_nvme::event::AsyncEvent;
@@ -9,8 +9,6 @@ use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand, ConnectData, PropertySe
 use ddlp_nvme::log::SmartLog;
 use ddlp_nvme::property::offset;
 use ddlp_nvme::{AdminOpcode, Csi, FeatureId, LogId, NSID_ALL, Status};
-use host::bench::{Bench, OTHER_HOST, activation, feature, log_page};
-use host::{HOST_NQN, cancel, command, execute, images, read};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use zerocopy::IntoBytes;

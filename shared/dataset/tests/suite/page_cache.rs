@@ -1,14 +1,11 @@
 //! What of a pack lies in the page cache: what is announced comes although nobody reads it, what is read brings no neighbours, and a pack
 //! of pixels that is much larger than memory is read past it.
 
-#[path = "../src/pack/direct_probe.rs"]
-mod direct_probe;
-
 use ddlp_dataset::Dataset;
 use ddlp_dataset::pack::{JpegForm, Pack, PackFormat, PackOptions, pack};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, Stage, synthetic};
-use direct_probe::can_pass_cache;
+use ddlp_test_support::page_cache::can_pass_cache;
 use memmap2::MmapOptions;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::fs::{self, File};

@@ -1,5 +1,4 @@
 //! A minimal host: blocking sockets, ddlp-nvme's codecs, one command at a time unless a test does otherwise.
-#![allow(dead_code)]
 
 pub mod agent;
 pub mod bench;

@@ -3,8 +3,9 @@
 //! Faults the agent is to survive here: a host that goes away in the middle of a batch, a batch that is cancelled while it runs, a
 //! slot that is given out again before its old work has let go, corrupt samples.
 
-mod host;
-
+use crate::host::agent::{TestAgent, settings};
+use crate::host::images::{Gated, check_slot, folder, of, program, request};
+use crate::host::{self, Association, BOTH, Line, Received, cancel, command, execute, in_capsule, read};
 use ddlp_csd::log::{COUNTERS_LOG, Counters, DriveIdentity, IDENTITY_LOG};
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::request::BatchRequest;
@@ -14,9 +15,6 @@ use ddlp_device::slots::Backing;
 use ddlp_device::workers::Throttle;
 use ddlp_nvme::Status;
 use ddlp_nvme::tcp::Digests;
-use host::agent::{TestAgent, settings};
-use host::images::{Gated, check_slot, folder, of, program, request};
-use host::{Association, BOTH, Line, Received, cancel, command, execute, in_capsule, read};
 use std::sync::Arc;
 
 const SLOT_BLOCKS: u32 = 256;

@@ -2,14 +2,12 @@
 //! PDUs, silence, and the end of the connection at any time. Each error is at once, tells the peer why where the protocol has
 //! a word for it, and ends the association unless it concerns one command only.
 
-mod peer;
-
+use crate::peer::{self, BLOCK, Config, Event, Handled, LONG, NSID, Peer, Received, Wire, pattern};
 use ddlp_driver::program::{self, ProgramSlot};
 use ddlp_driver::tcp;
 use ddlp_driver::{AdminData, Command, Controller, DriverError, Queue};
 use ddlp_nvme::tcp::{Digests, FatalStatus, IcResp};
 use ddlp_nvme::{AdminOpcode, CompletionEntry, Status};
-use peer::{BLOCK, Config, Event, Handled, LONG, NSID, Peer, Received, Wire, pattern};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! An allocator that counts: it stands in for the system's in the test programs that have this module, and for no others.
+//! An allocator that counts. A test program that names it as its `#[global_allocator]` learns what its threads allocate.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -6,9 +6,11 @@ use std::cell::Cell;
 /// What a thread has allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocations {
+    /// How many there were.
     pub count: usize,
-    /// Bytes of the largest one, and of all together.
+    /// Bytes of the largest one.
     pub largest: usize,
+    /// Bytes of all together.
     pub bytes: usize,
 }
 
@@ -16,7 +18,7 @@ thread_local! {
     static ALLOCATED: Cell<Allocations> = const { Cell::new(Allocations { count: 0, largest: 0, bytes: 0 }) };
 }
 
-/// What `work` allocates on this thread.
+/// Counts what `work` allocates on this thread, in a program whose allocator is [`Counting`].
 pub fn allocations_of(work: impl FnOnce()) -> Allocations {
     ALLOCATED.set(Allocations::default());
     work();
@@ -28,7 +30,8 @@ fn note(size: usize) {
     ALLOCATED.set(Allocations { count: count + 1, largest: largest.max(size), bytes: bytes + size });
 }
 
-struct Counting;
+/// The system's allocator, with counters.
+pub struct Counting;
 
 // SAFETY: every call is passed on to the system's allocator as it came; counting touches a thread-local without a destructor and
 // allocates nothing.
@@ -56,6 +59,3 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
-
-#[global_allocator]
-static COUNTING: Counting = Counting;

@@ -1,7 +1,8 @@
 //! The transport over real sockets: R2T, queue limits, violations and their TermReq, hosts that write nothing or too much.
 
-mod host;
-
+use crate::host::agent::{TestAgent, settings};
+use crate::host::images::{Gated, check_slot, program, request};
+use crate::host::{self, Association, BOTH, HOST_NQN, Line, Received, command, execute, read};
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::slot::SlotHeader;
 use ddlp_csd::{DATASET_NSID, RESULTS_NSID};
@@ -9,9 +10,6 @@ use ddlp_device::slots::Backing;
 use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand, ConnectData, ConnectResult};
 use ddlp_nvme::tcp::{CapsuleCommand, Digests, FatalStatus, IcReq, ReadyToTransfer};
 use ddlp_nvme::{AdminOpcode, LogId, Status};
-use host::agent::{TestAgent, settings};
-use host::images::{Gated, check_slot, program, request};
-use host::{Association, BOTH, HOST_NQN, Line, Received, command, execute, read};
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io::Write;
 use std::net::{Shutdown, SocketAddr};

@@ -1,7 +1,6 @@
 //! The driver against a peer that does what it should, over real sockets.
 
-mod peer;
-
+use crate::peer::{BLOCK, BLOCKS, Config, Event, Handled, LONG, NSID, Peer, log_page, pattern};
 use ddlp_driver::program::{self, ProgramSlot};
 use ddlp_driver::reads::READ_PIECE_BYTES;
 use ddlp_driver::tcp;
@@ -9,7 +8,6 @@ use ddlp_driver::{AbortOutcome, AdminData, Command, Controller, DriverError, Que
 use ddlp_nvme::admin::Abort;
 use ddlp_nvme::tcp::encode::DataPiece;
 use ddlp_nvme::{AdminOpcode, Csi, LogId, Status};
-use peer::{BLOCK, BLOCKS, Config, Event, Handled, LONG, NSID, Peer, log_page, pattern};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -1,16 +1,14 @@
 //! What the agent does about hosts that fall silent or come in crowds. Its clock is stopped and moved on by hand, so that a minute
 //! takes no time and a limit is known to fall neither earlier nor later than it says (to [`BEFORE`] and [`AFTER`]).
 
-mod host;
-
+use crate::host::agent::{TestAgent, settings};
+use crate::host::images::Gated;
+use crate::host::{Association, HOST_NQN, Line};
 use ddlp_device::agent::Agent;
 use ddlp_device::tcp::{CONNECT_TIME, CONNECTIONS_MAX, PAUSE_TIME, SETUP_TIME};
 use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand, ConnectData};
 use ddlp_nvme::property::offset;
 use ddlp_nvme::tcp::{CapsuleCommand, Digests, IcReq};
-use host::agent::{TestAgent, settings};
-use host::images::Gated;
-use host::{Association, HOST_NQN, Line};
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,8 +1,6 @@
 //! The real program's doctor: what it says, and by which status it leaves.
 
-mod host;
-
-use host::images::folder;
+use crate::host::images::folder;
 use std::io::Write;
 use std::net::TcpListener;
 use std::process::{Command, Stdio};

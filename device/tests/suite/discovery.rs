@@ -1,7 +1,7 @@
 //! The discovery controller: what Linux and nvme-cli ask of it, what it refuses, and what it leaves to hosts of the namespaces.
 
-mod host;
-
+use crate::host::bench::{Bench, OTHER_HOST, activation, feature, identify, log_page};
+use crate::host::{HOST_NQN, cancel, command, execute, images};
 use ddlp_device::controller::{ASSOCIATIONS_MAX, ConnId, DISCOVERY_ASSOCIATIONS_MAX};
 use ddlp_device::job::JobEvent;
 use ddlp_nvme::admin::{Abort, GetLogPage};
@@ -13,8 +13,6 @@ use ddlp_nvme::log::{DiscoveryEntry, DiscoveryHeader};
 use ddlp_nvme::property::{Capabilities, offset};
 use ddlp_nvme::text::DISCOVERY_NQN;
 use ddlp_nvme::{AdminOpcode, Cns, Csi, FeatureId, LogId, Status, SubmissionEntry};
-use host::bench::{Bench, OTHER_HOST, activation, feature, identify, log_page};
-use host::{HOST_NQN, cancel, command, execute, images};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use zerocopy::IntoBytes;

@@ -1,0 +1,12 @@
+//! The agent from outside: as a controller by itself, over sockets, and as a program.
+
+mod controller;
+mod discovery;
+mod doctor;
+mod execute;
+mod host;
+mod hosts;
+mod limits;
+mod process;
+mod replay;
+mod transport;

@@ -1,0 +1,5 @@
+//! What the tests of several crates need. It knows no other crate of the project, and only tests depend on it.
+
+pub mod allocations;
+pub mod page_cache;
+pub mod trees;

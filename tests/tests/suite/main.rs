@@ -1,0 +1,13 @@
+//! Real loaders against real agents. What measures or counts its own process has a program of its own beside this one.
+
+mod batches;
+mod contract;
+mod corrupt;
+mod digests;
+mod discovery;
+mod drives;
+mod faults;
+mod hosts;
+mod local;
+mod reading;
+mod stalls;
