@@ -1,9 +1,9 @@
-//! ChaCha8 as a source of words: Bernstein's cipher (*ChaCha, a variant of Salsa20*, 2008) with 8 rounds, a block counter of 64 bits
-//! from 0 on, and a nonce of 0.
+//! ChaCha8 as a source of words: Bernstein's cipher (*ChaCha, a variant of Salsa20*, 2008) with 8 rounds, a block
+//! counter of 64 bits that starts at 0, and a nonce of 0.
 //!
-//! A sample's stage draws two or three words, so making several blocks of its stream at once, as implementations for long streams do,
-//! would cost it most of its time. The first blocks of two streams are worth it: in a block each step waits for the one before, and a
-//! core has room for two.
+//! A stage of a sample draws two or three words. Implementations for long streams make several blocks of one stream at
+//! once, which would cost most of a stage's time. Making the first blocks of two streams at once pays: each step of a
+//! block waits for the step before it, and a core has room for two such chains.
 
 #![allow(unsafe_code)]
 
@@ -12,13 +12,13 @@ mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-/// Words of 64 bits in a block.
+/// Number of 64-bit words in a block.
 const WORDS: usize = 8;
 
-/// The words that a block is made of and in: constants, key, counter.
+/// Words of a block, before and after the rounds: constants, key, counter.
 type State = [[u32; 4]; 4];
 
-/// Half of ChaCha8's rounds.
+/// Number of double rounds: half of ChaCha8's rounds.
 const DOUBLE_ROUNDS: usize = 4;
 
 /// A stream of words.
@@ -28,25 +28,26 @@ pub(crate) struct ChaCha8 {
     /// Number of the next block.
     counter: u64,
     block: [u64; WORDS],
-    /// Words of the block that were given out.
+    /// Words of the block that [`word`](Self::word) has returned.
     given: usize,
 }
 
 impl ChaCha8 {
-    /// The stream of a key, whose words are little-endian in ChaCha's.
+    /// Returns the stream of a key (its words are little-endian in ChaCha's key).
     pub fn new(key: [u64; 4]) -> Self {
         let [stream] = Self::several([key]);
         stream
     }
 
-    /// The streams of some keys, whose first words will be asked for: their blocks are made at once.
+    /// Returns the streams of several keys. Makes the first block of all of them at once, so only keys whose words will
+    /// be used belong here.
     pub fn several<const N: usize>(keys: [[u64; 4]; N]) -> [Self; N] {
         let keys = keys.map(halves);
         let blocks = blocks(keys, 0);
         std::array::from_fn(|at| Self { key: keys[at], counter: 1, block: blocks[at], given: 0 })
     }
 
-    /// The next word.
+    /// Returns the next word.
     #[inline]
     pub fn word(&mut self) -> u64 {
         if self.given == WORDS {
@@ -60,7 +61,7 @@ impl ChaCha8 {
     }
 }
 
-/// The same block of several streams.
+/// Makes block `counter` of several streams.
 fn blocks<const N: usize>(keys: [[u32; 8]; N], counter: u64) -> [[u64; WORDS]; N] {
     let starts = keys.map(|key| start(key, counter));
     #[cfg(target_arch = "x86_64")]

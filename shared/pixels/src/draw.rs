@@ -1,36 +1,37 @@
-//! Random draws that are the same everywhere: ChaCha8 words under keys of our own, and rules of our own for turning
-//! words into numbers. Words are u64; nothing depends on the width of `usize` or on another crate's sampling.
+//! Random draws that are the same on every machine: words of ChaCha8 under keys that we define, and our own rules for
+//! turning words into numbers. Words are u64; nothing depends on the width of `usize` or on another crate's sampling.
 
 use crate::chacha::ChaCha8;
 use serde::{Deserialize, Serialize};
 
-/// Which draws a sample gets.
+/// Name of a sample's random draws.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Draw {
-    /// The run's seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// The epoch.
+    /// Epoch of the run, counted from 0.
     pub epoch: u32,
-    /// The sample's place in the dataset.
+    /// Index of the sample in the dataset.
     pub sample_id: u64,
 }
 
-/// Keeps the keys of samples and of epochs apart.
+/// Last word of each key, which keeps the keys of samples and of epochs apart.
 const SAMPLE_DOMAIN: u64 = u64::from_le_bytes(*b"ddlp-smp");
 const EPOCH_DOMAIN: u64 = u64::from_le_bytes(*b"ddlp-epo");
 
-/// A source of 64-bit words, and the rules that make numbers of them.
+/// A source of 64-bit words, and the rules that turn them into numbers.
 pub trait Words {
-    /// The next word.
+    /// Returns the next word.
     fn word(&mut self) -> u64;
 
-    /// A multiple of 2⁻⁵³ in [0, 1), from the upper 53 bits of a word.
+    /// Returns a multiple of 2⁻⁵³ in [0, 1), from the upper 53 bits of a word.
     fn uniform(&mut self) -> f64 {
         (self.word() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// An integer below `n`, all equally likely: the upper half of word × n, where words whose lower half falls into the
-    /// first 2⁶⁴ mod n values are drawn again (Lemire, "Fast random integer generation in an interval", 2019).
+    /// Returns an integer below `n`, each with the same probability: the upper half of word × n. Words whose product
+    /// has a lower half below 2⁶⁴ mod n are drawn again (Lemire, "Fast random integer generation in an interval",
+    /// 2019).
     ///
     /// # Panics
     /// When `n` is 0.
@@ -38,7 +39,7 @@ pub trait Words {
         assert!(n > 0, "no integer lies below 0");
         loop {
             let product = u128::from(self.word()) * u128::from(n);
-            // 2⁶⁴ mod n is below n: most words need no division.
+            // 2⁶⁴ mod n is below n, so most words need no division.
             if product as u64 >= n || product as u64 >= n.wrapping_neg() % n {
                 return (product >> 64) as u64;
             }
@@ -51,23 +52,23 @@ pub trait Words {
 pub struct Rng(ChaCha8);
 
 impl Rng {
-    /// The stream of a 256-bit key (its words are little-endian in ChaCha's key).
+    /// Returns the stream of a 256-bit key (its words are little-endian in ChaCha's key).
     pub fn from_key(key: [u64; 4]) -> Self {
         Self(ChaCha8::new(key))
     }
 
-    /// The stream of one sample's pipeline stage. Each stage has its own, so a stage that draws more or less than
-    /// before changes no other.
+    /// Returns the stream of one stage of a sample's pipeline. Each stage has a stream of its own: a stage that draws
+    /// more or fewer words than before changes no other stage.
     pub fn for_sample(draw: Draw, stage: u32) -> Self {
         Self::from_key(key_of_sample(draw, stage))
     }
 
-    /// The same of a stage and the one after it, in the time of one.
+    /// Returns the streams of a stage and of the stage after it, in the time of one.
     pub(crate) fn for_two_stages(draw: Draw, first: u32) -> [Self; 2] {
         ChaCha8::several([first, first + 1].map(|stage| key_of_sample(draw, stage))).map(Self)
     }
 
-    /// A stream of an epoch, such as the one that shuffles it. Apart from all streams of samples.
+    /// Returns a stream of an epoch, such as the one that shuffles the epoch. No stream of a sample equals it.
     pub fn for_epoch(seed: u64, epoch: u32, stream: u32) -> Self {
         Self::from_key([seed, join(epoch, stream), 0, EPOCH_DOMAIN])
     }

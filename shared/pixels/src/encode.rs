@@ -1,37 +1,39 @@
-//! A JPEG encoder for demo data, tests and tools: libjpeg-turbo's, in every layout that the decoder has to stand.
+//! A JPEG encoder for demo data, tests and tools. It is libjpeg-turbo's, and writes every layout that the decoder has
+//! to read.
 
 use crate::error::PixelError;
 use crate::jpeg::exif;
 use crate::jpeg::ffi::{self, EncodeInput, EncodeParams, color_space};
 
-/// Colours and subsampling of the file. The input's bytes per pixel follow from it.
+/// Colours and subsampling of the file. They fix the input's bytes per pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Layout {
-    /// From 1 byte a pixel.
+    /// Gray, from 1 byte a pixel.
     Gray,
-    /// YCbCr from RGB, full colour resolution.
+    /// YCbCr from RGB, with colour differences in full resolution.
     Yuv444,
-    /// Half the columns.
+    /// YCbCr from RGB, with colour differences at half the columns.
     Yuv422,
-    /// Half the columns and rows.
+    /// YCbCr from RGB, with colour differences at half the columns and half the rows.
     Yuv420,
-    /// Half the rows.
+    /// YCbCr from RGB, with colour differences at half the rows.
     Yuv440,
-    /// A quarter of the columns.
+    /// YCbCr from RGB, with colour differences at a quarter of the columns.
     Yuv411,
-    /// A quarter of the columns, half the rows.
+    /// YCbCr from RGB, with colour differences at a quarter of the columns and half the rows.
     Yuv410,
-    /// RGB as it is.
+    /// RGB, not converted.
     Rgb,
-    /// Four inks as they are, from 4 bytes a pixel (inverted, as Adobe stores them).
+    /// Four inks, not converted, from 4 bytes a pixel (inverted, as Adobe stores them).
     Cmyk,
-    /// Four inks, the first three as luma and colour differences with half the columns and rows.
+    /// Four inks, three of them converted to luma and colour differences, the latter at half the columns and half the
+    /// rows.
     Ycck420,
 }
 
 impl Layout {
-    /// Every layout.
+    /// All layouts.
     pub const ALL: [Self; 10] = [
         Self::Gray,
         Self::Yuv444,
@@ -45,7 +47,7 @@ impl Layout {
         Self::Ycck420,
     ];
 
-    /// Bytes per pixel of the input.
+    /// Returns the bytes per pixel of the input.
     pub fn channels(self) -> u32 {
         match self {
             Self::Gray => 1,
@@ -76,29 +78,29 @@ impl Layout {
     }
 }
 
-/// How to encode.
+/// Settings of the encoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JpegOptions {
-    /// 1 to 100, as libjpeg has it.
+    /// Quality from 1 to 100, as libjpeg defines it.
     pub quality: u8,
     /// Colours and subsampling.
     pub layout: Layout,
-    /// Progressive, with libjpeg's usual scans.
+    /// Whether the file is progressive, with libjpeg's usual scans.
     pub progressive: bool,
-    /// Huffman tables made for this image (a progressive file always has them).
+    /// Whether Huffman tables are made for this image (a progressive file always has its own).
     pub optimize: bool,
-    /// Arithmetic coding.
+    /// Whether the file is arithmetically coded.
     pub arithmetic: bool,
-    /// Rows of MCUs between restart markers, 0 for none.
+    /// Rows of MCUs between restart markers; 0 for no markers.
     pub restart_rows: u32,
-    /// MCUs between restart markers, up to 65535, 0 for none; `restart_rows` goes before it.
+    /// MCUs between restart markers, up to 65535; 0 for no markers. Ignored if `restart_rows` is not 0.
     pub restart_mcus: u32,
-    /// EXIF orientation to say, 1 to 8. It does not turn the pixels.
+    /// EXIF orientation to write, 1 to 8. The pixels are not turned.
     pub orientation: Option<u8>,
 }
 
 impl Default for JpegOptions {
-    /// Baseline 4:2:0 of quality 90.
+    /// Returns the settings of a baseline file with 4:2:0 and quality 90.
     fn default() -> Self {
         Self {
             quality: 90,
@@ -113,9 +115,9 @@ impl Default for JpegOptions {
     }
 }
 
-/// Encodes rows of pixels without a gap, of the layout's bytes per pixel.
+/// Encodes rows of pixels, stored without gaps, with the layout's bytes per pixel.
 ///
-/// Errors where the size is none of a JPEG's (1 to 65 500 a side) or `pixels` has another length.
+/// Returns an error if a JPEG cannot have this size (1 to 65 500 a side) or if `pixels` has the wrong length.
 pub fn jpeg(pixels: &[u8], width: u32, height: u32, options: &JpegOptions) -> Result<Vec<u8>, PixelError> {
     let components = options.layout.channels();
     let expected = u128::from(width) * u128::from(height) * u128::from(components);

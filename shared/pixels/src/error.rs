@@ -1,40 +1,40 @@
-//! Why a sample has no pixels: the error of this crate and the small code of it that crosses the link.
+//! Errors of this crate, and the code of one byte that carries an error's reason across the link.
 
 use std::fmt;
 
-/// Why a sample could not be prepared. Stable codes: they cross the link and stand in packs as one byte.
+/// Reason why a sample could not be prepared. The codes are stable: they cross the link and stand in packs as one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum CorruptReason {
-    /// No bytes at all.
+    /// The sample has no bytes.
     Empty = 1,
-    /// The first bytes are those of no known image format.
+    /// The first bytes belong to no known image format.
     UnknownFormat = 2,
     /// The file ends before its image does.
     Truncated = 3,
     /// The decoder gave up on the contents.
     Malformed = 4,
-    /// More pixels than [`Limits::pixels`](crate::Limits::pixels).
+    /// The image has more pixels than [`Limits::pixels`](crate::Limits::pixels).
     TooManyPixels = 5,
-    /// More scans than [`Limits::scans`](crate::Limits::scans).
+    /// The image has more scans than [`Limits::scans`](crate::Limits::scans).
     TooManyScans = 6,
-    /// More memory than [`Limits::memory_bytes`](crate::Limits::memory_bytes).
+    /// Preparing takes more memory than [`Limits::memory_bytes`](crate::Limits::memory_bytes).
     TooMuchMemory = 7,
-    /// A well-formed file of a kind that is not decoded here, or one that the pipeline cannot take.
+    /// The file is well formed, but of a kind that this crate does not decode or that the pipeline cannot take.
     Unsupported = 8,
     /// A foreign decoder panicked.
     DecoderPanic = 9,
-    /// The stored checksum is another one.
+    /// The bytes do not match the stored checksum.
     Checksum = 10,
     /// Reading failed.
     Io = 11,
-    /// Packing had found the sample unusable.
+    /// `ddlp pack` found the sample unusable.
     Rejected = 12,
 }
 
 impl CorruptReason {
-    /// Every reason, in the order of the codes.
+    /// All reasons, in the order of their codes.
     pub const ALL: [Self; 12] = [
         Self::Empty,
         Self::UnknownFormat,
@@ -50,12 +50,12 @@ impl CorruptReason {
         Self::Rejected,
     ];
 
-    /// The reason of a code, `None` for a code of no reason.
+    /// Returns the reason with this code, or `None` if no reason has it.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.code() == code)
     }
 
-    /// The code of a reason, never 0.
+    /// Returns the code of the reason, never 0.
     pub const fn code(self) -> u8 {
         self as u8
     }
@@ -80,33 +80,33 @@ impl fmt::Display for CorruptReason {
     }
 }
 
-/// Why a sample has no pixels, or why pixels could not be encoded.
+/// Error of preparing a sample, or of encoding pixels.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PixelError {
-    /// No bytes at all.
+    /// The sample has no bytes.
     #[error("the sample has no bytes")]
     Empty,
-    /// The first bytes are those of no known image format.
+    /// The first bytes belong to no known image format.
     #[error("{}", said_of(first))]
     UnknownFormat {
-        /// Up to eight bytes of the beginning.
+        /// First bytes of the file, eight at most.
         first: Vec<u8>,
     },
     /// The file ends before its image does.
     #[error("the file ends before its image does: {message}")]
     Truncated {
-        /// What the decoder said.
+        /// Message of the decoder.
         message: String,
     },
     /// The decoder gave up on the contents.
     #[error("malformed: {message}")]
     Malformed {
-        /// What the decoder said.
+        /// Message of the decoder.
         message: String,
     },
-    /// More pixels than the limit.
-    #[error("{width}x{height} pixels are more than {limit}")]
+    /// The image has more pixels than the limit.
+    #[error("the image has {width}x{height} pixels, more than the limit of {limit}")]
     TooManyPixels {
         /// Width of the image.
         width: u32,
@@ -115,55 +115,55 @@ pub enum PixelError {
         /// [`Limits::pixels`](crate::Limits::pixels).
         limit: u64,
     },
-    /// More scans than the limit.
-    #[error("more than {limit} scans")]
+    /// The image has more scans than the limit.
+    #[error("the image has more than {limit} scans")]
     TooManyScans {
         /// [`Limits::scans`](crate::Limits::scans).
         limit: u32,
     },
-    /// More memory than the limit, or than there is.
-    #[error("preparing needs more memory than there is, or than {limit} bytes")]
+    /// Preparing takes more memory than the limit, or than the machine has.
+    #[error("preparing needs more memory than the machine has, or more than the limit of {limit} bytes")]
     TooMuchMemory {
         /// [`Limits::memory_bytes`](crate::Limits::memory_bytes).
         limit: u64,
     },
-    /// A well-formed file of a kind that is not decoded here, or one that the pipeline cannot take.
+    /// The file is well formed, but of a kind that this crate does not decode or that the pipeline cannot take.
     #[error("unsupported: {message}")]
     Unsupported {
-        /// What is unsupported.
+        /// Name of the unsupported feature.
         message: String,
     },
     /// Reading failed.
     #[error("reading pixels: {message}")]
     Io {
-        /// What the operating system says.
+        /// Message of the operating system.
         message: String,
     },
-    /// Stored pixels are not those that were written.
+    /// The stored pixels do not match their checksum.
     #[error("wrong checksum: {message}")]
     Checksum {
-        /// Which ones.
+        /// Which pixels are wrong.
         message: String,
     },
     /// A foreign decoder panicked; the panic is contained.
     #[error("the decoder panicked: {message}")]
     DecoderPanic {
-        /// The panic's message.
+        /// Message of the panic.
         message: String,
     },
 }
 
-/// What a file is that begins in this way and is not decoded.
+/// Describes a file that begins with these bytes and is not decoded.
 fn said_of(first: &[u8]) -> String {
     match first {
-        // The extensions of image folders lead one to expect it.
+        // Image folders list files by their extension, TIFF included.
         [b'I', b'I', b'*', 0, ..] | [b'M', b'M', 0, b'*', ..] => "TIFF is not decoded".to_owned(),
-        _ => format!("no known image format begins with {first:02x?}"),
+        _ => format!("no known image format begins with the bytes {first:02x?}"),
     }
 }
 
 impl PixelError {
-    /// The code of the error.
+    /// Returns the code of the error.
     pub fn reason(&self) -> CorruptReason {
         match self {
             Self::Empty => CorruptReason::Empty,

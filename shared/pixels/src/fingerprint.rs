@@ -1,5 +1,5 @@
-//! Whether two machines make the same pixels: a digest of built-in images through every stage, handed in as files and in each of the
-//! other ways that a dataset has.
+//! A digest that tells whether two machines make the same pixels. It covers built-in images through every stage, given
+//! as files and in each other form that a dataset can hold.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -19,12 +19,12 @@ use crate::source::{Limits, Source};
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// A fingerprint that another machine told.
+    /// Takes the fingerprint that another machine reported.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The digest.
+    /// Returns the digest.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -42,7 +42,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// The images: every kind of decoding that has an own path.
+/// Built-in images, one for each path through the decoders.
 pub(crate) const IMAGES: [&[u8]; 6] = [
     include_bytes!("fingerprint/420.jpg"),
     include_bytes!("fingerprint/444-odd.jpg"),
@@ -52,22 +52,24 @@ pub(crate) const IMAGES: [&[u8]; 6] = [
     include_bytes!("fingerprint/rgb.png"),
 ];
 
-/// The one that is also entered at checkpoints: it has several rows of MCUs and no restart markers, so that two rows are read at once.
+/// Image that is also decoded from checkpoints. It has several rows of MCUs and no restart markers, so that the decoder
+/// reads two rows at once.
 const INDEXED: &[u8] = IMAGES[0];
-/// MCUs between them.
+/// MCUs between two checkpoints.
 const EVERY: u32 = 2;
 
-/// Sides of the image in planes: wide enough for vector code.
+/// Sides of the planar image: wide enough for vector code.
 const PLANAR: (u32, u32) = (40, 36);
 
-/// Sides of the uncompressed image: so large that the pipelines shrink it by more than 3, where the resizer goes another way.
+/// Sides of the uncompressed image: so large that the pipelines shrink it by more than 3, where the resizer takes
+/// another path.
 const RAW: (u32, u32) = (170, 150);
 const GROUP_ROWS: u32 = 16;
 
-/// The draws that each image gets.
+/// Number of draws of each image.
 const DRAWS: u64 = 3;
 
-/// The fingerprint of this machine's pixel path. Computed once, then remembered.
+/// Returns the fingerprint of this machine's pixel path, computed by the first call.
 pub fn fingerprint() -> Fingerprint {
     static DIGEST: OnceLock<Fingerprint> = OnceLock::new();
     *DIGEST.get_or_init(compute)
@@ -86,12 +88,12 @@ fn pipelines() -> [Pipeline; 3] {
     [train, val, Pipeline::cifar_train()]
 }
 
-/// Noise: every byte counts.
+/// Returns noise, so that every byte of an image counts.
 fn noise((width, height): (u32, u32)) -> Vec<u8> {
     (0..width * height * 3).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-/// What comes in other ways than as a file.
+/// Inputs that are not encoded files.
 struct Others {
     checkpoints: Vec<u8>,
     planes: Vec<u8>,
@@ -103,7 +105,8 @@ impl Others {
     fn new() -> Self {
         let pixels = noise(RAW);
         Self {
-            // A machine that finds none has another fingerprint only if its pixels are others.
+            // No assertion here: a machine that finds no checkpoints gets another fingerprint only if its pixels
+            // differ.
             checkpoints: Checkpoints::of(INDEXED, EVERY).map(|checkpoints| checkpoints.to_bytes()).unwrap_or_default(),
             planes: noise(PLANAR),
             checksums: RawImage::checksums_of(&pixels, RAW.0, GROUP_ROWS),
@@ -145,7 +148,7 @@ fn compute() -> Fingerprint {
         for (&source, sample_id) in sources.iter().flat_map(|source| (0..DRAWS).map(move |id| (source, id))) {
             let draw = Draw { seed: 0xDD17, epoch: 1, sample_id };
             let outcome = preparer.prepare(source, &pipeline, draw, &mut pixels);
-            // A machine that cannot decode an image has another fingerprint, not a crash.
+            // An image that a machine cannot decode changes its fingerprint, and crashes nothing.
             hasher.update(&[outcome.as_ref().err().map_or(0, |error| error.reason().code())]);
             if outcome.is_ok() {
                 hasher.update(&pixels);
@@ -163,7 +166,7 @@ fn compute() -> Fingerprint {
 mod tests {
     use super::*;
 
-    /// Every machine has to find this one. A change here is a change of pixels: drives and hosts of both sides of it
+    /// Every machine has to find this digest. Changing it changes pixels: a drive and a host from before and after
     /// refuse each other.
     #[test]
     fn it_is_the_one_of_every_machine() {

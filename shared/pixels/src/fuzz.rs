@@ -1,4 +1,4 @@
-//! What a fuzzer calls: everything that foreign bytes can reach, with the promises about it as assertions.
+//! Entry points for fuzzers: everything that foreign bytes can reach, with this crate's promises as assertions.
 
 use crate::draw::Draw;
 use crate::fingerprint::IMAGES;
@@ -8,19 +8,20 @@ use crate::pipeline::{Pipeline, Stage};
 use crate::preparer::Preparer;
 use crate::source::{Limits, Source};
 
-/// Small enough that one input costs milliseconds.
+/// Limits so small that one input costs milliseconds.
 pub const LIMITS: Limits = Limits { pixels: 1 << 20, scans: 20, memory_bytes: 16 << 20 };
 
-/// Describes, inspects and prepares `bytes` as a file, a pipeline from the first of them.
+/// Describes, inspects and prepares `bytes` as a file, with a pipeline that the first bytes choose.
 ///
 /// # Panics
-/// Where a promise of this crate is broken.
+///
+/// If a promise of this crate is broken.
 pub fn decode(bytes: &[u8]) {
     let mut preparer = Preparer::new(LIMITS);
     let described = preparer.info(bytes);
     let verdict_of_whole = preparer.inspect(bytes);
     if let Verdict::Repaired { bytes, .. } = &verdict_of_whole {
-        assert_eq!(preparer.inspect(bytes), Verdict::Intact, "a repaired file is intact");
+        assert_eq!(preparer.inspect(bytes), Verdict::Intact, "a repaired file is not intact");
     }
     let draw = Draw { seed: bytes.len() as u64, epoch: 0, sample_id: u64::from(bytes.last().copied().unwrap_or(0)) };
     let stages = match bytes.first().copied().unwrap_or(0) % 4 {
@@ -32,38 +33,39 @@ pub fn decode(bytes: &[u8]) {
     let pipeline = Pipeline { exif_orientation: bytes.len().is_multiple_of(2), stages };
     let mut outs = [0, 255].map(|fill| vec![fill; pipeline.output().bytes()]);
     let outcomes = outs.each_mut().map(|out| preparer.prepare(Source::Encoded(bytes), &pipeline, draw, out));
-    assert_eq!(outcomes[0], outcomes[1], "an outcome does not depend on what came before");
+    assert_eq!(outcomes[0], outcomes[1], "an outcome depends on the file before it");
     let mut by_libjpeg = vec![0; outs[0].len()];
     let verdict = Preparer::by_libjpeg(LIMITS).prepare(Source::Encoded(bytes), &pipeline, draw, &mut by_libjpeg);
-    assert_eq!(outcomes[0], verdict, "which decoder it was cannot be told from an outcome");
-    assert!(verdict.is_err() || by_libjpeg == outs[0], "nor from the pixels");
+    assert_eq!(outcomes[0], verdict, "the two decoders have different outcomes");
+    assert!(verdict.is_err() || by_libjpeg == outs[0], "the two decoders have different pixels");
     if let Some(checkpoints) = Checkpoints::of(bytes, 3) {
         assert_eq!(Checkpoints::from_bytes(&checkpoints.to_bytes()).as_ref(), Ok(&checkpoints));
         let source = Source::Indexed { file: bytes, checkpoints: &checkpoints.to_bytes() };
         let outcome = preparer.prepare(source, &pipeline, draw, &mut by_libjpeg);
-        assert_eq!(outcome, outcomes[0], "nor whether all of a file was read that is intact");
-        assert!(outcome.is_err() || by_libjpeg == outs[0], "nor from the pixels");
+        assert_eq!(outcome, outcomes[0], "checkpoints changed the outcome");
+        assert!(outcome.is_err() || by_libjpeg == outs[0], "checkpoints changed the pixels");
     }
     if verdict_of_whole == Verdict::Intact
         && let Ok(indexed) = preparer.index(bytes)
     {
         let file = indexed.transcoded.as_deref().unwrap_or(bytes);
-        assert_eq!(preparer.inspect(file), Verdict::Intact, "an intact file stays intact");
+        assert_eq!(preparer.inspect(file), Verdict::Intact, "rewriting damaged an intact file");
         let source = Source::Indexed { file, checkpoints: &indexed.checkpoints };
         let outcome = preparer.prepare(source, &pipeline, draw, &mut by_libjpeg);
-        assert_eq!(outcome, outcomes[0], "how a file is stored shows in no outcome");
-        assert!(outcome.is_err() || by_libjpeg == outs[0], "nor in the pixels");
+        assert_eq!(outcome, outcomes[0], "the stored form changed the outcome");
+        assert!(outcome.is_err() || by_libjpeg == outs[0], "the stored form changed the pixels");
     }
     if outcomes[0].is_ok() {
-        assert!(outs[0] == outs[1], "every pixel is written, and from the sample alone");
-        assert!(described.is_ok(), "what decodes has a header");
+        assert!(outs[0] == outs[1], "a pixel was not written");
+        assert!(described.is_ok(), "a file that decodes has no header");
     }
 }
 
-/// Reads `bytes` as checkpoints of one of the built-in images and decodes it from them.
+/// Reads `bytes` as checkpoints of one of the built-in images and decodes the image from them.
 ///
 /// # Panics
-/// Where checkpoints that are accepted do harm.
+///
+/// If checkpoints that are accepted do harm.
 pub fn checkpoints(bytes: &[u8]) {
     let Some((first, bytes)) = bytes.split_first() else { return };
     let files = IMAGES;
@@ -77,7 +79,8 @@ pub fn checkpoints(bytes: &[u8]) {
     let _ = Preparer::new(LIMITS).prepare(source, &pipeline, Draw::default(), &mut out);
 }
 
-/// Inputs of [`checkpoints`] that are accepted, and their names: few and many checkpoints of each image that has some.
+/// Returns inputs that [`checkpoints`] accepts, and their names: few and many checkpoints of each image that can have
+/// some.
 pub fn checkpoint_seeds() -> Vec<(String, Vec<u8>)> {
     let seed = |number: usize, every: u32| {
         let checkpoints = Checkpoints::of(IMAGES[number], every)?;
@@ -89,7 +92,8 @@ pub fn checkpoint_seeds() -> Vec<(String, Vec<u8>)> {
 /// Reads `text` as a pipeline's description.
 ///
 /// # Panics
-/// Where a description that is accepted has no output.
+///
+/// If a description that is accepted has no output.
 pub fn describe(text: &str) {
     if let Ok(pipeline) = Pipeline::from_toml(text) {
         assert!(pipeline.output().bytes() > 0);
@@ -106,13 +110,13 @@ mod tests {
     fn the_seeds_of_checkpoints_are_those_of_today() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/checkpoints");
         let seeds = checkpoint_seeds();
-        assert!(seeds.len() >= 4, "gray and with colours, with and without restart markers");
+        assert!(seeds.len() >= 4, "seeds are missing: gray and colours, with and without restart markers");
         for (name, seed) in &seeds {
             checkpoints(seed);
             let stored = fs::read(folder.join(name)).ok();
             assert!(
                 stored.as_ref() == Some(seed),
-                "{name} is another one: the example checkpoint_seeds writes it again"
+                "{name} is outdated: run the example checkpoint_seeds to write it again"
             );
         }
     }

@@ -1,5 +1,5 @@
-//! From a pipeline, an image's size and the draws to boxes. Pure integer and f64 arithmetic on +, −, ×, ÷, √ and the
-//! pinned `libm`, so that it gives the same box on every machine.
+//! Boxes from a pipeline, an image's size and the draws. The arithmetic is on integers and on f64 with +, −, ×, ÷, √
+//! and the pinned `libm` only, so every machine gets the same box.
 
 use crate::draw::{Draw, Rng, Words};
 use crate::error::PixelError;
@@ -8,26 +8,26 @@ use crate::pipeline::{Pipeline, SIDE_MAX, Stage};
 /// Tries of RandomResizedCrop before it falls back to a central box.
 pub const RANDOM_RESIZED_CROP_TRIES: u32 = 10;
 
-/// A box of whole pixels. Its corner may lie outside of the image, where pixels are zero.
+/// A box of whole pixels. It may reach out of the image; pixels there are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
     /// Column of the left edge.
     pub x: i64,
     /// Row of the upper edge.
     pub y: i64,
-    /// Columns.
+    /// Width in columns.
     pub width: u32,
-    /// Rows.
+    /// Height in rows.
     pub height: u32,
 }
 
 impl Window {
-    /// The box of a whole image.
+    /// Returns the box of a whole image.
     pub fn whole(width: u32, height: u32) -> Self {
         Self { x: 0, y: 0, width, height }
     }
 
-    /// Whether the box lies within an image of this size.
+    /// Returns whether the box lies within an image of this size.
     pub fn lies_within(&self, (width, height): (u32, u32)) -> bool {
         self.x >= 0
             && self.y >= 0
@@ -36,12 +36,12 @@ impl Window {
     }
 }
 
-/// What is done in one pass over pixels: cut out, resize, mirror.
+/// One pass over pixels: cut out, resize, mirror.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What is cut out of the image before.
+    /// Box that is cut out of the image.
     pub window: Window,
-    /// Width and height that the cut-out is resized to, where that is asked for.
+    /// Width and height that the cut-out is resized to, or `None` to keep its size.
     pub resize: Option<(u32, u32)>,
     /// Whether the result is mirrored left to right.
     pub flip: bool,
@@ -52,12 +52,12 @@ impl Step {
         Self { window: Window::whole(size.0, size.1), resize: None, flip: false }
     }
 
-    /// Width and height of the result.
+    /// Returns the width and height of the result.
     pub fn size(&self) -> (u32, u32) {
         self.resize.unwrap_or((self.window.width, self.window.height))
     }
 
-    /// Does a stage as well. Where a step cannot, it is `done`, and becomes the next one.
+    /// Adds a stage to the step. If the step cannot take it, pushes the step to `done` and starts the next one.
     fn take(&mut self, stage: &Stage, words: &mut impl Words, done: &mut Vec<Self>) -> Result<(), PixelError> {
         let before = self.size();
         let window = stage_window(stage, before, words)?;
@@ -81,14 +81,15 @@ impl Step {
     }
 }
 
-/// The steps of a pipeline for an image of this size, as few as possible, at least one.
+/// Returns the steps of a pipeline for an image of this size: as few as possible, at least one.
 pub(crate) fn steps(pipeline: &Pipeline, size: (u32, u32), draw: Draw) -> Result<Vec<Step>, PixelError> {
     let mut done = Vec::new();
     steps_into(pipeline, size, draw, &mut done)?;
     Ok(done)
 }
 
-/// The same in the place of what `done` holds: a small image takes little longer than its memory would.
+/// Does the same as [`steps`], but reuses the memory of `done`: for a small image, allocating costs nearly as much as
+/// preparing.
 pub(crate) fn steps_into(
     pipeline: &Pipeline,
     size: (u32, u32),
@@ -124,10 +125,10 @@ fn stage_resize(stage: &Stage, size: (u32, u32)) -> Result<Option<(u32, u32)>, P
     })
 }
 
-/// The box of torchvision's `RandomResizedCrop.get_params`, given the same uniforms.
+/// Returns the box that torchvision's `RandomResizedCrop.get_params` returns for the same uniforms.
 ///
-/// Each try draws the area, then the logarithm of the ratio; a box that fits draws its row, then its column. Sides are
-/// rounded half to even. After ten tries: the largest central box within the bounds of the ratio.
+/// Each try draws the area, then the logarithm of the ratio; for a box that fits, it then draws the row and the column.
+/// Sides are rounded half to even. If ten tries fail, returns the largest central box within the bounds of the ratio.
 pub fn random_resized_crop(
     words: &mut impl Words,
     (width, height): (u32, u32),
@@ -157,7 +158,7 @@ fn between(uniform: f64, [low, high]: [f64; 2]) -> f64 {
 
 fn central_box((width, height): (u32, u32), [low, high]: [f64; 2]) -> Window {
     let ratio = f64::from(width) / f64::from(height);
-    // A box of no pixels, which extreme bounds ask for, would have nothing to resize: it gets one row or column.
+    // Extreme bounds ask for a box without pixels, which cannot be resized: give it one row or column.
     let side = |length: f64, limit: u32| (length.round_ties_even() as u32).clamp(1, limit);
     let (w, h) = if ratio < low {
         (width, side(f64::from(width) / low, height))
@@ -169,21 +170,21 @@ fn central_box((width, height): (u32, u32), [low, high]: [f64; 2]) -> Window {
     Window { x: i64::from((width - w) / 2), y: i64::from((height - h) / 2), width: w, height: h }
 }
 
-/// Width and height of torchvision's `Resize(side)`: the longer side is truncated.
+/// Returns width and height of torchvision's `Resize(side)`, which truncates the longer side.
 ///
-/// Errors where the longer side would have more than 65 535 pixels, which no stage may ask for either.
+/// Returns an error if the longer side would exceed 65 535 pixels, the limit of every stage.
 pub fn resize_short_side((width, height): (u32, u32), side: u32) -> Result<(u32, u32), PixelError> {
     let (short, long) = (width.min(height), width.max(height));
     let resized = u64::from(side) * u64::from(long) / u64::from(short);
     if resized > u64::from(SIDE_MAX) {
-        let message = format!("{width}x{height} resized to a short side of {side} is {resized} pixels long");
+        let message = format!("{width}x{height} resized to a short side of {side} would be {resized} pixels long");
         return Err(PixelError::Unsupported { message });
     }
     let resized = resized as u32;
     Ok(if width <= height { (side, resized) } else { (resized, side) })
 }
 
-/// The box of torchvision's `CenterCrop(side)`; it reaches out of an image that is smaller.
+/// Returns the box of torchvision's `CenterCrop(side)`, which reaches out of an image smaller than `side`.
 pub fn center_crop((width, height): (u32, u32), side: u32) -> Window {
     Window { x: center_offset(width, side), y: center_offset(height, side), width: side, height: side }
 }
@@ -192,14 +193,14 @@ fn center_offset(length: u32, side: u32) -> i64 {
     if side > length {
         return -i64::from((side - length) / 2);
     }
-    // Half of an odd difference is rounded to the even neighbour.
+    // Round half of an odd difference to even.
     let half = (length - side) / 2;
     i64::from(if (length - side) % 2 == 1 { half + half % 2 } else { half })
 }
 
-/// The box of torchvision's `RandomCrop(side, padding)`: draws the row, then the column.
+/// Returns the box of torchvision's `RandomCrop(side, padding)`. Draws the row, then the column.
 ///
-/// Errors where image and border are smaller than the box.
+/// Returns an error if the image with its border is smaller than the box.
 pub fn random_crop(
     words: &mut impl Words,
     (width, height): (u32, u32),
@@ -208,7 +209,7 @@ pub fn random_crop(
 ) -> Result<Window, PixelError> {
     let room = |length: u32| (u64::from(length) + 2 * u64::from(padding)).checked_sub(u64::from(side));
     let (Some(across), Some(down)) = (room(width), room(height)) else {
-        let message = format!("a crop of {side} does not fit into {width}x{height} and a border of {padding}");
+        let message = format!("a crop of {side} does not fit into {width}x{height} pixels with a border of {padding}");
         return Err(PixelError::Unsupported { message });
     };
     let (y, x) = if across == 0 && down == 0 { (0, 0) } else { (words.below(down + 1), words.below(across + 1)) };

@@ -1,4 +1,5 @@
-//! What a pack makes of an intact JPEG once, so that its samples are read faster: checkpoints, and one scan where there are several.
+//! What `ddlp pack` makes of an intact JPEG once so that it is decoded faster later: checkpoints, and one scan in place
+//! of several.
 
 use std::fmt;
 
@@ -8,46 +9,46 @@ use crate::jpeg::{self, exif, ffi::Object};
 use crate::large;
 use crate::source::{Format, JpegInfo, Limits};
 
-/// MCUs between checkpoints, at the least. They are further apart where they would take too many bytes.
+/// Smallest number of MCUs between checkpoints. The number grows until the checkpoints are small enough.
 const EVERY_MIN: u32 = 4;
-/// Checkpoints take at most this part of their file's bytes, or one a row of MCUs.
+/// The checkpoints of a file take at most this fraction of its bytes, or there is one per row of MCUs.
 const SHARE: usize = 64;
 
-/// Pixels of the shortest side of an MCU, and of the longest of a JPEG.
+/// Pixels of the shortest side of an MCU, and of the longest side of a JPEG.
 const MCU_SIDE_MIN: u32 = 8;
 const JPEG_SIDE_MAX: u32 = 65_535;
-/// Nine numbers of at most 5 bytes stand before the first checkpoint.
+/// Bytes in front of the first checkpoint: nine numbers of at most 5 bytes.
 const HEAD_BYTES_MAX: u64 = 9 * 5;
-/// Four numbers of at most 60 bits.
+/// Bytes of one checkpoint: four numbers of at most 60 bits.
 const CHECKPOINT_BYTES_MAX: u64 = 30;
 
-/// Most bytes that checkpoints of a file of so many have, whose longer side has so many pixels.
+/// Returns the most bytes that the checkpoints of a file have, given the file's bytes and its longer side in pixels.
 pub fn checkpoint_bytes_max(file_bytes: u64, side: u32) -> u64 {
     let rows = side.min(JPEG_SIDE_MAX).div_ceil(MCU_SIDE_MIN);
     let one_a_row = HEAD_BYTES_MAX + u64::from(rows) * CHECKPOINT_BYTES_MAX;
     one_a_row.max(file_bytes / SHARE as u64)
 }
 
-/// A JPEG that can be entered in between.
+/// A JPEG with checkpoints, at which decoding can start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Indexed {
-    /// A file of the same coefficients in one sequential scan, where the source's are spread over several.
+    /// A file with the same coefficients in one sequential scan, if the source spreads them over several.
     pub transcoded: Option<Vec<u8>>,
-    /// Checkpoints of it, else of the source: places from which decoding can go on.
+    /// Checkpoints of `transcoded`, or of the source if that is `None`.
     pub checkpoints: Vec<u8>,
 }
 
-/// Why a file has no checkpoints.
+/// Reason why a file has no checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum NotIndexed {
-    /// It is no JPEG.
+    /// The file is not a JPEG.
     OtherFormat,
-    /// It is arithmetically coded.
+    /// The file is arithmetically coded.
     Arithmetic,
-    /// It has four components.
+    /// The file has four components.
     FourComponents,
-    /// Its sampling or its stream is none that the decoder for parts takes.
+    /// The file has a sampling or a stream that our decoder does not take.
     Unusual,
 }
 
@@ -83,8 +84,8 @@ pub(crate) fn index(
         false => None,
     };
     let indexed = transcoded.as_deref().unwrap_or(file);
-    // A file of the same coefficients must have the same colours and the same way up, too. Markers between its scans, which do not
-    // count, would stand in front of the one scan.
+    // The file with the same coefficients must also have the same colours and the same orientation. Markers between the
+    // source's scans do not count, but would come to stand in front of the new file's only scan.
     let has_colors = |found: JpegInfo| found.color == info.color && found.sampling == info.sampling;
     let is_alike = |object| {
         describe(object, indexed, limits).is_some_and(has_colors)
@@ -102,7 +103,7 @@ fn describe(object: &mut Object, file: &[u8], limits: Limits) -> Option<JpegInfo
     jpeg::info(&opened, 1).jpeg
 }
 
-/// A file of the same coefficients in one scan, Huffman-coded with tables of its own.
+/// Returns a file with the same coefficients in one scan, Huffman-coded with tables of its own.
 fn transcode(object: &mut Object, file: &[u8], limits: Limits) -> Result<Vec<u8>, PixelError> {
     let opened = jpeg::open(object, file, limits, true)?;
     let bytes = opened.header.coefficient_bytes;
@@ -111,7 +112,7 @@ fn transcode(object: &mut Object, file: &[u8], limits: Limits) -> Result<Vec<u8>
     opened.into_coefficients()?.rewrite(true)
 }
 
-/// Checkpoints as dense as their share of the file allows.
+/// Returns checkpoints as dense as their share of the file allows.
 fn bounded(decoder: &mut Decoder, file: &[u8]) -> Option<Vec<u8>> {
     let mut checkpoints = Checkpoints::make(decoder, file, EVERY_MIN).ok()?;
     loop {

@@ -1,9 +1,9 @@
-//! The check of a whole file that a pack makes once, so that its samples have the same pixels on every machine.
+//! The check that `ddlp pack` makes of every file once, whole, so that its pixels are the same on every machine.
 //!
 //! libjpeg-turbo's SIMD and C paths agree as long as no 16-bit intermediate wraps or saturates. What an 8-bit encoder
-//! makes keeps far from that; a damaged stream may not. So the check decodes all coefficients, asks for no warning, and
-//! takes each block through the inverse DCT in wide integers (see [`crate::range`]). A stream that fails is rewritten
-//! from coefficients brought into range, and the rewritten one has to pass the same check.
+//! writes stays far below that; a damaged stream may not. So the check decodes all coefficients, requires that libjpeg
+//! does not warn, and computes the inverse DCT of each block in wide integers (see [`crate::range`]). A stream that
+//! fails is rewritten from coefficients brought into range, and the rewritten stream has to pass the same check.
 
 use crate::error::{CorruptReason, PixelError};
 use crate::jpeg;
@@ -12,26 +12,26 @@ use crate::large;
 use crate::range;
 use crate::source::Limits;
 
-/// What a whole file is worth.
+/// Result of checking a whole file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// It decodes without a warning and to the same pixels everywhere.
+    /// The file decodes without a warning, and to the same pixels on every machine.
     Intact,
-    /// It decodes, but not everywhere alike; `bytes` is what to store instead.
+    /// The file decodes, but not to the same pixels on every machine; `bytes` is to be stored in its place.
     Repaired {
         /// A JPEG of the same coefficients, brought into range.
         bytes: Vec<u8>,
-        /// Warnings of the decoder about the original.
+        /// Number of the decoder's warnings about the original.
         warnings: u32,
-        /// Coefficients that were out of range.
+        /// Number of coefficients that were out of range.
         clamped: u32,
     },
-    /// It does not decode.
+    /// The file does not decode.
     Rejected {
-        /// Why, as a code.
+        /// Code of the reason.
         reason: CorruptReason,
-        /// Why, in words.
+        /// The reason in words.
         message: String,
     },
 }
@@ -42,7 +42,7 @@ impl Verdict {
     }
 }
 
-/// What reading all coefficients found.
+/// Result of reading all coefficients.
 struct Findings {
     warnings: u32,
     clamped: u32,
@@ -58,18 +58,20 @@ pub(crate) fn jpeg(object: &mut Object, file: &[u8], limits: Limits) -> Verdict 
 
 fn check(object: &mut Object, file: &[u8], limits: Limits) -> Result<Verdict, PixelError> {
     let findings = read_whole(object, file, limits)?;
-    // Colours or sampling that only the way to pixels refuses, and warnings that only it gives.
+    // Decoding to pixels refuses some colours and samplings, and gives some warnings, that reading coefficients does
+    // not.
     let warnings = findings.warnings.max(start_pixels(object, file, limits)?);
     if warnings == 0 && findings.clamped == 0 {
         return Ok(Verdict::Intact);
     }
     let bytes = match findings.rewritten {
         Some(bytes) => bytes,
-        None => return Err(PixelError::Malformed { message: "its pixels warn where its coefficients do not".into() }),
+        None => return Err(PixelError::Malformed { message: "libjpeg warns about its pixels alone".into() }),
     };
     let again = read_whole(object, &bytes, limits)?;
     if again.warnings > 0 || again.clamped > 0 || start_pixels(object, &bytes, limits)? > 0 {
-        let message = format!("rewritten, it has {} warnings and {} wild coefficients", again.warnings, again.clamped);
+        let message =
+            format!("rewritten, it has {} warnings and {} coefficients out of range", again.warnings, again.clamped);
         return Err(PixelError::Malformed { message });
     }
     Ok(Verdict::Repaired { bytes, warnings, clamped: findings.clamped })

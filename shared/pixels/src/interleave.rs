@@ -1,11 +1,13 @@
-//! Pixels out of three planes: one by one, and the tables by which vector instructions do sixteen at once.
+//! Interleaves three planes into pixels: one by one, and tables by which vector instructions shuffle sixteen pixels at
+//! once.
 
-/// Pixels that vector instructions rearrange at a time.
+/// Pixels that vector instructions shuffle at a time.
 pub const LANES: usize = 16;
-/// A place in a table that no pixel has: shuffled by it a byte is 0.
+/// Entry of a table for a byte of another plane: the shuffle makes it 0.
 pub const NONE: u8 = 0x80;
 
-/// For each sixteen bytes of sixteen pixels and each plane: which pixel a byte is of, or [`NONE`] where it is of another plane.
+/// For each third of the 48 bytes of sixteen pixels and for each plane: which pixel a byte belongs to, or [`NONE`] if
+/// it belongs to another plane.
 pub const PLACES: [[[u8; LANES]; 3]; 3] = {
     let mut tables = [[[NONE; LANES]; 3]; 3];
     let mut at = 0;
@@ -16,13 +18,13 @@ pub const PLACES: [[[u8; LANES]; 3]; 3] = {
     tables
 };
 
-/// The pixels of three planes, one after the other.
+/// Returns the pixels of three planes in order.
 #[inline(always)]
 pub fn pixels([red, green, blue]: [&[u8]; 3]) -> impl Iterator<Item = [u8; 3]> {
     red.iter().zip(green).zip(blue).map(|((&red, &green), &blue)| [red, green, blue])
 }
 
-/// Writes the pixels of three planes.
+/// Interleaves three planes into `out`.
 #[inline(always)]
 pub fn rgb_from_planes(planes: [&[u8]; 3], out: &mut [u8]) {
     let (out, _) = out.as_chunks_mut::<3>();

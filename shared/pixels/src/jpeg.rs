@@ -1,13 +1,13 @@
-//! JPEG by libjpeg-turbo, for what [`baseline`] leaves to it and for every verdict: header, checks, and a rectangle of pixels in bands
-//! of rows.
+//! JPEG by libjpeg-turbo, for the files that [`baseline`] does not take and for every verdict: header, checks, and a
+//! rectangle of pixels in bands of rows.
 //!
-//! A rectangle is cut out while decoding: columns by `jpeg_crop_scanline` with one MCU of margin on both sides, because
-//! chroma is upsampled from its neighbours; rows above are skipped, rows below are never decoded. Block smoothing is off,
-//! so that an incomplete progressive file, too, gives the same pixels for any rectangle.
+//! A rectangle is cut out while decoding. `jpeg_crop_scanline` cuts the columns, with a margin of one MCU on both sides
+//! because chroma is upsampled from its neighbours; rows above the rectangle are skipped, rows below are never decoded.
+//! Block smoothing is off, so that any rectangle of an incomplete progressive file has the same pixels as the whole.
 //!
-//! A file that ends while image data is missing is an error ([`PixelError::Truncated`]): torchvision's decoder would fill
-//! up with gray, Pillow refuses. A file that lacks the end marker alone counts a warning. All other warnings of libjpeg
-//! are counted, as in torchvision.
+//! A file that ends while image data is missing is an error ([`PixelError::Truncated`]): torchvision's decoder would
+//! fill up with gray, Pillow refuses the file. If only the end marker is missing, that counts as a warning. All other
+//! warnings of libjpeg are counted too, as torchvision counts them.
 
 pub(crate) mod baseline;
 pub(crate) mod exif;
@@ -18,7 +18,7 @@ use crate::rows::{BAND_BYTES, Band, Rect, Rows, Sink};
 use crate::source::{Format, ImageInfo, JpegColor, JpegInfo, Limits};
 use ffi::{Header, Object, Opened, color_space};
 
-/// Opens a file and refuses what is not decoded here or goes past a limit.
+/// Opens a file, and refuses one that this crate does not decode or that exceeds a limit.
 pub(crate) fn open<'a>(
     object: &'a mut Object,
     file: &'a [u8],
@@ -36,7 +36,7 @@ pub(crate) fn open<'a>(
     }
     if color_of(header) == JpegColor::Unknown {
         return Err(PixelError::Unsupported {
-            message: format!("{} components of no known colours", header.components),
+            message: format!("{} components whose colours are not known", header.components),
         });
     }
     if header.multiple_scans != 0 {
@@ -77,7 +77,7 @@ pub(crate) fn info(opened: &Opened<'_>, orientation: u8) -> ImageInfo {
     }
 }
 
-/// The pixels of an open file. They can be read once.
+/// The pixels of an open file, which can be read once.
 pub(crate) struct JpegRows<'a, 'b> {
     opened: Opened<'a>,
     band: &'b mut Vec<u8>,
@@ -126,10 +126,10 @@ impl Rows for JpegRows<'_, '_> {
     }
 }
 
-/// Turns pixels of four stored inks into RGB in place, at the front of the slice.
+/// Converts pixels of four stored inks to RGB in place, at the front of the slice.
 ///
-/// Inks are stored inverted (Adobe's convention, which Pillow assumes, too), so with K = stored black and c = 255 − stored
-/// ink, Pillow's formula is K − c × K / 255, the quotient rounded as ((t >> 8) + t) >> 8 with t = c × K + 128.
+/// Inks are stored inverted (Adobe's convention, which Pillow assumes, too). With K = stored black and c = 255 − stored
+/// ink, Pillow's formula is K − c × K / 255, where t = c × K + 128 and the quotient is rounded as ((t >> 8) + t) >> 8.
 fn rgb_from_stored_cmyk(pixels: &mut [u8]) {
     for i in 0..pixels.len() / 4 {
         let black = u32::from(pixels[4 * i + 3]);

@@ -1,25 +1,26 @@
 //! A bound on the memory of large images that a process decodes at the same time.
 //!
-//! Most images are decoded in bands and need little. Progressive JPEG needs all coefficients, and other formats are decoded whole:
-//! with a thread per core, images of some megapixels would add up. Those take turns; small ones never wait.
+//! Most images are decoded in bands and need little memory. Progressive JPEG needs all coefficients at once, and other
+//! formats are decoded whole: with a thread per core, images of some megapixels would add up. These take turns; small
+//! images never wait.
 
 use crate::jpeg::ffi::map_large_blocks;
 use std::sync::{Condvar, Mutex, Once, PoisonError};
 
-/// An image that needs no more than this does not count.
+/// Memory up to which an image counts as small and takes no turn.
 const SMALL_BYTES: u64 = 4 << 20;
-/// Memory of large images at once. One that needs more is decoded alone.
+/// Memory of large images at the same time. An image that needs more is decoded alone.
 const AT_ONCE_BYTES: u64 = 32 << 20;
 
 static IN_USE: Mutex<u64> = Mutex::new(0);
 static GIVEN_BACK: Condvar = Condvar::new();
 
-/// The right to use memory for a large image, until it is dropped. To be dropped after the memory.
+/// The right to use memory for a large image, until it is dropped. Drop it after the memory.
 pub(crate) struct Turn {
     bytes: u64,
 }
 
-/// Waits until an image of `bytes` may be decoded. Not to be called while a turn is held.
+/// Waits until an image of `bytes` may be decoded. Deadlocks if the thread already holds a turn.
 pub(crate) fn turn(bytes: u64) -> Option<Turn> {
     if bytes <= SMALL_BYTES {
         return None;
@@ -54,7 +55,7 @@ mod tests {
                 let (now, most) = (&now, &most);
                 scope.spawn(move || {
                     for round in 0..200 {
-                        // Some of them larger than the bound.
+                        // Some images exceed the bound.
                         let bytes = SMALL_BYTES * (2 + (thread + round) % 9);
                         let _turn = turn(bytes);
                         let counted = bytes.min(AT_ONCE_BYTES);

@@ -1,7 +1,7 @@
-//! Which vector instructions this machine has, for all that is built for several sets of them. A value that names a set proves that the
-//! processor has it, so that nothing else need be asked before code for it is called.
+//! The vector instructions of this machine, for all code that is built for several sets of them. A value that names a
+//! set proves that the processor has it, so code for that set may be called without another check.
 
-/// A set of vector instructions that the transforms of pixels are built for.
+/// A set of vector instructions that pixel code is built for.
 #[derive(Clone, Copy, Debug)]
 pub enum Level {
     /// AVX2, BMI1, BMI2, FMA and F16C on x86-64.
@@ -10,22 +10,22 @@ pub enum Level {
     /// SSE4.1 on x86-64.
     #[cfg(target_arch = "x86_64")]
     Sse41(Sse41),
-    /// What the compiler's target always has: NEON on aarch64, SSE2 on x86-64.
+    /// The instructions that the compiler's target always has: NEON on aarch64, SSE2 on x86-64.
     Base,
 }
 
-/// Says that this processor has AVX2, BMI1, BMI2, FMA and F16C: what AMD and Intel have had together since AVX2.
+/// Proof that this processor has AVX2, BMI1, BMI2, FMA and F16C, which AMD and Intel have shipped together since AVX2.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug)]
 pub struct Avx2(());
 
-/// Says that this processor has SSE4.1.
+/// Proof that this processor has SSE4.1.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug)]
 pub struct Sse41(());
 
 impl Level {
-    /// Those that this machine can run, the best first.
+    /// Returns the sets that this machine can run, the best first.
     pub fn all() -> impl Iterator<Item = Self> {
         #[cfg(target_arch = "x86_64")]
         let special = {
@@ -41,8 +41,8 @@ impl Level {
         special.chain([Self::Base])
     }
 
-    /// The same for tests, and says once what this machine leaves untested: past the harness, which shows nothing of a test that
-    /// passes.
+    /// Does the same for tests, and reports once which sets this machine leaves untested. It writes to standard error
+    /// directly, because the harness hides the output of a test that passes.
     #[cfg(test)]
     pub fn tested() -> impl Iterator<Item = Self> {
         #[cfg(target_arch = "x86_64")]
@@ -56,20 +56,19 @@ impl Level {
             ];
             SAID.call_once(|| {
                 for (name, _) in levels.into_iter().filter(|(_, has_it)| !has_it) {
-                    let _ =
-                        writeln!(std::io::stderr(), "not tested: what is built for {name}, which this machine lacks");
+                    let _ = writeln!(std::io::stderr(), "not tested: code for {name}, which this machine lacks");
                 }
             });
         }
         Self::all()
     }
 
-    /// The best that this machine can run.
+    /// Returns the best set that this machine can run.
     pub fn best() -> Self {
         Self::all().next().unwrap_or(Self::Base)
     }
 
-    /// Its usual name.
+    /// Returns the usual name of the set.
     pub fn name(self) -> &'static str {
         match self {
             #[cfg(target_arch = "x86_64")]

@@ -1,20 +1,20 @@
-//! Images to training samples, byte for byte the same on every machine: the one place that looks inside a JPEG.
+//! Images to training samples, byte for byte the same on every machine. No other crate looks inside a JPEG.
 //!
 //! [`Preparer::prepare`] makes a sample's pixels a pure function of its bytes, a [`Pipeline`] and a [`Draw`]. Decoding,
 //! cropping, resizing and mirroring are integer arithmetic; boxes come from f64 arithmetic that rounds alike everywhere
-//! and from [`draw`]'s own rules. [`fingerprint()`] lets two machines compare their pixel paths,
-//! [`Preparer::inspect`] finds the files whose pixels could differ between machines, [`Preparer::index`] makes one that can be entered
-//! in between, [`Normalize`] is the last stage.
+//! and from [`draw`]'s own rules. [`fingerprint()`] lets two machines compare their pixel paths. [`Preparer::inspect`]
+//! finds files whose pixels could differ between machines. [`Preparer::index`] makes checkpoints, at which decoding can
+//! start in the middle of a JPEG. [`Normalize`] is the last stage.
 //!
-//! Within: `jpeg` (a decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for all), `raster` (other formats),
-//! `raw` (uncompressed pixels in a file), `rows` (pixels in bands), `planar` (three planes), `interleave` (pixels of them),
-//! `geometry` (boxes), `passes` (what is made of which step) and `resize` (from bands to the output). `level` says which vector
-//! instructions there are for them.
+//! Modules: `jpeg` (our decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for the rest), `raster`
+//! (other formats), `raw` (uncompressed pixels in a file), `rows` (pixels in bands), `planar` (images of three planes),
+//! `interleave` (planes to RGB pixels), `geometry` (boxes), `passes` (how much each resizing pass makes), `resize`
+//! (from bands to the output) and `level` (which vector instructions the processor has).
 //!
-//! Limits: [`Limits`] bounds each decode. Damaged or hostile bytes are a [`PixelError`].
+//! Limits: [`Limits`] bounds each decode. Damaged or hostile bytes give a [`PixelError`].
 //!
-//! Unsafe code calls libjpeg-turbo's shim, or code for vector instructions that a `level` proves to be there; the modules
-//! that hold it allow it by name.
+//! Unsafe code calls libjpeg-turbo's shim, or functions with vector instructions that a `level` proves to be present.
+//! Only the modules that hold such code allow it.
 #![deny(unsafe_code)]
 
 mod chacha;
@@ -61,19 +61,19 @@ pub use preparer::{Decoded, Prepared, Preparer};
 pub use raw::{CACHED_BYTES, RawImage, ReadAt};
 pub use source::{Format, ImageInfo, JpegColor, JpegInfo, Limits, Source};
 
-/// The version of libjpeg-turbo inside, such as 3001000 for 3.1.0.
+/// Returns the version of the built-in libjpeg-turbo, such as 3001000 for 3.1.0.
 pub fn libjpeg_turbo_version() -> u32 {
     jpeg::ffi::version()
 }
 
-/// Whether libjpeg-turbo uses the processor's vector instructions (SSE2, AVX2, NEON). The pixels of the JPEGs that are left to it, such
-/// as progressive ones, are the same without them, but take several times as long. It leaves them out when `JSIMD_FORCENONE=1` is in the
-/// environment.
+/// Returns whether libjpeg-turbo uses the processor's vector instructions (SSE2, AVX2, NEON). Without them, the JPEGs
+/// that libjpeg-turbo decodes, such as progressive ones, keep the same pixels but take several times as long. The
+/// environment variable `JSIMD_FORCENONE=1` turns them off.
 pub fn libjpeg_turbo_uses_simd() -> bool {
     jpeg::ffi::uses_simd()
 }
 
-/// The vector instructions that everything else is made by, such as "AVX2" or "NEON".
+/// Returns the vector instructions that our own code uses, such as "AVX2" or "NEON".
 pub fn vector_instructions() -> &'static str {
     level::Level::best().name()
 }

@@ -1,8 +1,8 @@
-//! The last stage on the host: u8 rows of RGB to float planes, in one pass.
+//! The last stage on the host: from u8 rows of RGB to float planes, in one pass.
 //!
-//! Each value is (v / 255 − mean) / std, computed once in f64 and rounded once, in a table of 3 × 256 values. Vector instructions get
-//! the same values by a formula where that equals the table on all 768 inputs, which is tried out when the table is made; else, and
-//! where there are no such instructions, values are looked up. Any other path (a GPU) has to equal the table, too.
+//! A value is (v / 255 − mean) / std, computed once in f64 and rounded once, in a table of 3 × 256 values. Vector
+//! instructions compute it by a formula, if that equals the table on all 768 inputs; making the table includes that
+//! check. Otherwise values are looked up. Any other path (a GPU) has to equal the table, too.
 
 mod formula;
 #[cfg(target_arch = "aarch64")]
@@ -29,15 +29,16 @@ pub struct Normalize {
     single: [[f32; 256]; 3],
     half: [[f16; 256]; 3],
     level: Level,
-    /// For f32 and f16.
+    /// Formulas for f32 and for f16.
     formulas: (Option<Formula>, Option<Formula>),
 }
 
 impl Normalize {
-    /// Tables for (v / 255 − mean) / std of each channel.
+    /// Makes tables of (v / 255 − mean) / std for each channel.
     ///
     /// # Panics
-    /// When a standard deviation is 0 or a parameter is not finite.
+    ///
+    /// If a standard deviation is 0 or a parameter is not finite.
     pub fn new(mean: [f64; 3], std: [f64; 3]) -> Self {
         assert!(mean.iter().chain(&std).all(|value| value.is_finite()) && !std.contains(&0.0), "{mean:?} {std:?}");
         let exact = |channel: usize, value: usize| (value as f64 / 255.0 - mean[channel]) / std[channel];
@@ -51,7 +52,7 @@ impl Normalize {
         }
     }
 
-    /// With ImageNet's mean and standard deviation.
+    /// Makes tables with ImageNet's mean and standard deviation.
     pub fn imagenet() -> Self {
         Self::new(IMAGENET_MEAN, IMAGENET_STD)
     }
@@ -59,20 +60,22 @@ impl Normalize {
     /// Writes samples of `shape`, rows of RGB, as planes of f32: N × C × H × W.
     ///
     /// # Panics
-    /// When the lengths differ, are not those of whole samples, or the shape has other than 3 channels.
+    ///
+    /// If the lengths differ or hold a part of a sample, or if the shape does not have 3 channels.
     pub fn f32_nchw(&self, nhwc: &[u8], shape: Shape, out: &mut [f32]) {
         planes(&self.single, nhwc, shape, out, |pixels, planes| self.f32_vectors(pixels, planes));
     }
 
-    /// As [`f32_nchw`](Self::f32_nchw), as f16.
+    /// Writes samples as [`f32_nchw`](Self::f32_nchw) does, but as f16.
     ///
     /// # Panics
+    ///
     /// As [`f32_nchw`](Self::f32_nchw).
     pub fn f16_nchw(&self, nhwc: &[u8], shape: Shape, out: &mut [f16]) {
         planes(&self.half, nhwc, shape, out, |pixels, planes| self.f16_vectors(pixels, planes));
     }
 
-    /// Makes the pixels that vector instructions can make and tells which.
+    /// Makes the pixels that vector instructions can make, and returns their range.
     fn f32_vectors(&self, pixels: &[[u8; 3]], planes: [&mut [f32]; 3]) -> Range<usize> {
         match (self.level, &self.formulas.0) {
             #[cfg(target_arch = "x86_64")]
@@ -83,7 +86,7 @@ impl Normalize {
         }
     }
 
-    /// As [`f32_vectors`](Self::f32_vectors).
+    /// Makes pixels as [`f32_vectors`](Self::f32_vectors) does, but as f16.
     fn f16_vectors(&self, pixels: &[[u8; 3]], planes: [&mut [f16]; 3]) -> Range<usize> {
         match (self.level, &self.formulas.1) {
             #[cfg(target_arch = "x86_64")]
@@ -95,7 +98,7 @@ impl Normalize {
     }
 }
 
-/// Makes planes: by `vectors`, which tells which pixels it has made, and the others by the table.
+/// Makes planes: `vectors` makes pixels and returns their range; the table makes the others.
 fn planes<T: Copy>(
     table: &[[T; 256]; 3],
     nhwc: &[u8],
@@ -109,7 +112,7 @@ fn planes<T: Copy>(
     if nhwc.is_empty() {
         return;
     }
-    assert!(sample > 0 && nhwc.len().is_multiple_of(sample), "{} values are no whole samples of {sample}", nhwc.len());
+    assert!(sample > 0 && nhwc.len().is_multiple_of(sample), "{} values are not whole samples of {sample}", nhwc.len());
     let plane = sample / 3;
     for (pixels, planes) in nhwc.chunks_exact(sample).zip(out.chunks_exact_mut(sample)) {
         let (pixels, _) = pixels.as_chunks::<3>();
@@ -138,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// Every value in every channel: 256 × 1 pixels of gray.
+    /// Returns every value in every channel, as 256 × 1 pixels of gray.
     fn every_value() -> (Shape, Vec<u8>) {
         let shape = Shape { height: 2, width: 128, channels: 3 };
         (shape, (0..=255).flat_map(|value| [value; 3]).collect())
@@ -156,7 +159,7 @@ mod tests {
                 let exact = (value as f64 / 255.0 - IMAGENET_MEAN[channel]) / IMAGENET_STD[channel];
                 let at = channel * 256 + value;
                 assert_eq!(single[at].to_bits(), (exact as f32).to_bits());
-                // The nearest f16: neither neighbour is nearer.
+                // Neither neighbour of an f16 is nearer to the exact value.
                 let apart = |bits: u16| (f16::from_bits(bits).to_f64() - exact).abs();
                 let bits = half[at].to_bits();
                 assert!(apart(bits) <= apart(bits + 1) && apart(bits) <= apart(bits - 1));
@@ -166,14 +169,15 @@ mod tests {
         }
     }
 
-    /// Every value in every channel at every place of a register, and pixels that fill none.
+    /// Compares both ways for every value in every channel at every place of a register, and for pixels that do not
+    /// fill a register.
     fn by_both_ways(mean: [f64; 3], std: [f64; 3]) -> Normalize {
         let normalize = Normalize::new(mean, std);
         for pixels in [1, 7, 31, 32, 33, 47, 64, 256 * 17, 256 * 17 + 3] {
             let shape = Shape { height: 1, width: pixels, channels: 3 };
             let values = (0..pixels).flat_map(|i| [i, i + i / 16, 5 * i + i / 16].map(|value| (value % 256) as u8));
             let values: Vec<u8> = values.collect();
-            // Whatever the buffer's alignment.
+            // Buffers of any alignment.
             let from = pixels as usize % 5;
             let (mut single, mut half) = (vec![0.0; from + values.len()], vec![f16::ZERO; from + values.len()]);
             let (single, half) = (&mut single[from..], &mut half[from..]);
@@ -221,7 +225,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(47), ..ProptestConfig::with_cases(256) })]
 
-        /// Among so many there are values so near to the middle between two floats that each rounding shows.
+        /// Some of so many values lie so close to the middle between two floats that a second rounding would show.
         #[test]
         fn vectors_round_as_the_formula_does(
             mean in prop::array::uniform3(-1.0..1.0), std in prop::array::uniform3(0.05..1.0)
@@ -242,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "no whole samples")]
+    #[should_panic(expected = "not whole samples")]
     fn a_part_of_a_sample_is_refused() {
         let shape = Shape { height: 1, width: 2, channels: 3 };
         Normalize::imagenet().f32_nchw(&[0; 9], shape, &mut [0.0; 9]);

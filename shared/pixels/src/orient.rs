@@ -1,10 +1,10 @@
-//! An image turned as its EXIF orientation says. Only the rectangle that is asked for is held.
+//! Turns an image upright by its EXIF orientation. Holds only the requested rectangle in memory.
 
 use crate::error::PixelError;
 use crate::rows::{Band, Rect, Rows, Sink};
 use crate::source::Limits;
 
-/// A stored image seen upright.
+/// A stored image, seen upright.
 pub(crate) struct Upright<'a> {
     stored: &'a mut dyn Rows,
     orientation: u8,
@@ -13,27 +13,27 @@ pub(crate) struct Upright<'a> {
 }
 
 impl<'a> Upright<'a> {
-    /// `orientation` is EXIF's, 1 to 8.
+    /// Wraps an image; `orientation` is EXIF's, 1 to 8.
     pub fn new(stored: &'a mut dyn Rows, orientation: u8, pixels: &'a mut Vec<u8>, limits: Limits) -> Self {
         assert!((1..=8).contains(&orientation));
         Self { stored, orientation, pixels, limits }
     }
 }
 
-/// Whether rows become columns.
+/// Returns whether rows become columns.
 fn transposes(orientation: u8) -> bool {
     orientation >= 5
 }
 
-/// Whether the stored columns, or rows, run against the upright ones. EXIF 2.32, tag 274: the value names the sides
-/// where stored row 0 and stored column 0 are seen.
+/// Returns whether the stored columns, and whether the stored rows, run against the upright ones. In EXIF 2.32, tag
+/// 274, the value names the sides at which stored row 0 and stored column 0 are seen.
 fn reversed(orientation: u8) -> (bool, bool) {
     let columns = matches!(orientation, 2 | 3 | 7 | 8);
     let rows = matches!(orientation, 3 | 4 | 6 | 7);
     (columns, rows)
 }
 
-/// Where a stored span lies in a span of `length` that may run backwards.
+/// Returns the start of a stored span within `length`, which may run backwards.
 fn place(start: u32, span: u32, length: u32, backwards: bool) -> u32 {
     if backwards { length - start - span } else { start }
 }

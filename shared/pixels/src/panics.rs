@@ -1,4 +1,4 @@
-//! Panics of foreign decoders become errors, without a word on standard error.
+//! Turns panics of foreign decoders into errors, without a message on standard error.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -11,7 +11,8 @@ thread_local! {
     static CONTAINED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs foreign code; its panic is an error. What it had borrowed is scratch that the next sample clears.
+/// Runs foreign code and turns its panic into an error. Anything that `work` borrows must be scratch that the next
+/// sample clears.
 pub(crate) fn contained<T>(work: impl FnOnce() -> T) -> Result<T, PixelError> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

@@ -1,5 +1,5 @@
-//! Takes an image through the steps of a pipeline: the first pass reads the image, the last one writes the output. No pass makes pixels
-//! that the next one does not read.
+//! Takes an image through the steps of a pipeline: the first pass reads the image, the last one writes the output. No
+//! pass makes a pixel that the next pass does not read.
 
 use std::mem;
 
@@ -11,10 +11,10 @@ use crate::resize::{Resizing, Scaler};
 use crate::rows::{Interleaved, Part, Rect, Rows};
 use crate::source::Limits;
 
-/// Reusable scratch of the passes.
+/// Reusable scratch memory of the passes.
 #[derive(Default)]
 pub(crate) struct Passes {
-    /// The image before and after a pass that is neither the first nor the last.
+    /// Images before and after a pass that is neither the first nor the last.
     before: Vec<u8>,
     after: Vec<u8>,
     /// A cut-out that reaches out of the image, before it is resized.
@@ -25,7 +25,7 @@ pub(crate) struct Passes {
 }
 
 impl Passes {
-    /// Gives back scratch that is larger than `kept`.
+    /// Frees scratch memory that is larger than `kept` bytes.
     pub fn trim(&mut self, kept: usize) {
         for buffer in [&mut self.before, &mut self.after, &mut self.padded] {
             if buffer.capacity() > kept {
@@ -80,7 +80,7 @@ impl Passes {
         Ok(())
     }
 
-    /// Writes all of an image to `out`, resized to `size` where that is another one.
+    /// Writes a whole image to `out`, resized to `size` if that differs.
     pub fn whole(
         &mut self,
         image: &mut dyn Rows,
@@ -117,13 +117,13 @@ impl Passes {
     }
 }
 
-/// A step, and what of its result is made.
+/// A step, and the part of its result that is made.
 #[derive(Clone, Copy, Debug)]
 struct Pass {
     step: Step,
-    /// The part of the step's result that is left by the cuts after it.
+    /// The part of the step's result that the cuts after it leave.
     part: Rect,
-    /// What the next pass reads of that part.
+    /// The rectangle of `part` that the next pass reads.
     made: Rect,
 }
 
@@ -134,13 +134,13 @@ impl Pass {
         Self { step, part: whole, made: whole }
     }
 
-    /// Takes the step that follows into this pass, if it only cuts something out of the part.
+    /// Merges the following step into this pass and returns true, if that step only cuts something out of the part.
     fn takes(&mut self, next: &Step) -> bool {
         let Window { x, y, width, height } = next.window;
         if next.resize.is_some() || !next.window.lies_within((self.part.width, self.part.height)) {
             return false;
         }
-        // The window lies within the part, whose sides are u32.
+        // The window lies within the part, whose sides are u32, so the casts lose nothing.
         self.part = Rect { x: self.part.x + x as u32, y: self.part.y + y as u32, width, height };
         self.made = Rect { x: 0, y: 0, width, height };
         if next.flip {
@@ -150,7 +150,7 @@ impl Pass {
         true
     }
 
-    /// What is made of the step's result before it is mirrored.
+    /// Returns the rectangle of the step's result that is made, before mirroring.
     fn wanted(&self) -> Rect {
         let Rect { x, y, width, height } = self.made;
         let (x, y) = (self.part.x + x, self.part.y + y);
@@ -158,35 +158,36 @@ impl Pass {
         Rect { x, y, width, height }
     }
 
-    /// What of the image is cut out where the step does not resize.
+    /// Returns the window of the image to cut out, for a step that does not resize.
     fn window(&self) -> Window {
         let Rect { x, y, width, height } = self.wanted();
         let window = self.step.window;
         Window { x: window.x + i64::from(x), y: window.y + i64::from(y), width, height }
     }
 
-    /// How an image of this size is resized, where the step does that to a window within the image.
+    /// Returns how an image of this size is resized, if the step resizes a window that lies within the image.
     fn resizing(&self, size: (u32, u32)) -> Option<Resizing> {
         let window = self.step.window;
         let rect = visible(window, size).filter(|_| window.lies_within(size))?;
         self.resizing_of_cut_out().map(|resizing| Resizing { rect, ..resizing })
     }
 
-    /// How the window is resized, once it is cut out.
+    /// Returns how the window is resized after it has been cut out.
     fn resizing_of_cut_out(&self) -> Option<Resizing> {
         let Window { width, height, .. } = self.step.window;
         let rect = Rect { x: 0, y: 0, width, height };
         self.step.resize.map(|size| Resizing { rect, size, part: self.wanted(), mirrored: self.step.flip })
     }
 
-    /// What it reads of an image of this size; None where it needs nothing of it.
+    /// Returns the rectangle that the pass reads of an image of this size, or `None` if it reads nothing.
     fn reads(&self, size: (u32, u32)) -> Option<Rect> {
         let window = if self.step.resize.is_some() { self.step.window } else { self.window() };
         self.resizing(size).map(|resizing| resizing.source()).or_else(|| visible(window, size))
     }
 }
 
-/// The passes that steps take: one that only cuts out is part of the one before it, and no pass makes more than the next one reads.
+/// Plans the passes for some steps. A step that only cuts becomes part of the pass before it, and no pass makes more
+/// than the next one reads.
 fn plan(steps: &[Step], passes: &mut Vec<Pass>) {
     passes.clear();
     for step in steps {
@@ -206,7 +207,7 @@ fn image_bytes((width, height): (u32, u32)) -> u64 {
     (u64::from(width) * u64::from(height)).saturating_mul(3)
 }
 
-/// Bytes of all images that the steps make between the image and the output.
+/// Returns the bytes of all images that the steps make between the source image and the output.
 fn bytes_between(steps: &[Step], mut size: (u32, u32)) -> u64 {
     let mut total = 0u64;
     for (index, step) in steps.iter().enumerate() {
@@ -224,12 +225,12 @@ fn bytes_between(steps: &[Step], mut size: (u32, u32)) -> u64 {
     total
 }
 
-/// The part of a window that lies within an image.
+/// Returns the part of a window that lies within an image.
 fn visible(window: Window, (width, height): (u32, u32)) -> Option<Rect> {
     let span = |start: i64, length: u32, limit: u32| {
         let first = start.clamp(0, i64::from(limit));
         let end = (start + i64::from(length)).clamp(0, i64::from(limit));
-        // Both lie in 0..=limit, a u32.
+        // Both lie in 0..=limit, a u32, so the casts lose nothing.
         (end > first).then_some((first as u32, (end - first) as u32))
     };
     let (x, across) = span(window.x, window.width, width)?;
@@ -237,7 +238,7 @@ fn visible(window: Window, (width, height): (u32, u32)) -> Option<Rect> {
     Some(Rect { x, y, width: across, height: down })
 }
 
-/// Copies a window of an image into `out`; pixels out of the image are zero.
+/// Copies a window of an image into `out`; pixels outside the image are zero.
 fn cut(image: &mut dyn Rows, window: Window, out: &mut [u8]) -> Result<(), PixelError> {
     let row_bytes = window.width as usize * 3;
     let Some(rect) = visible(window, image.size()) else {

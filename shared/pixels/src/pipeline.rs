@@ -1,29 +1,29 @@
-//! What is done to an image: the stages, their parameters, and the shape that comes out.
+//! The description of a pipeline: its stages, their parameters, and the shape of the result.
 
 use serde::{Deserialize, Serialize};
 
-/// Longest side that a stage may ask for, in pixels. JPEG's own limit.
+/// Longest side that a stage may ask for, in pixels: the limit of JPEG.
 pub(crate) const SIDE_MAX: u32 = 65_535;
 /// Most stages in a pipeline.
 const STAGES_MAX: usize = 16;
 /// Most bytes that a prepared sample may have.
 const SAMPLE_BYTES_MAX: u64 = 1 << 28;
-/// Most bytes of an image between two stages, where the stages alone decide on its size.
+/// Most bytes of an image between two stages whose size the stages alone determine.
 const STAGE_BYTES_MAX: u64 = 1 << 30;
 
 /// Height, width and channels of a prepared sample: u8, height × width × channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Shape {
-    /// Rows.
+    /// Height in rows.
     pub height: u32,
-    /// Columns.
+    /// Width in columns.
     pub width: u32,
     /// Channels, 3 for RGB.
     pub channels: u32,
 }
 
 impl Shape {
-    /// Bytes of one sample.
+    /// Returns the bytes of one sample.
     pub fn bytes(&self) -> usize {
         self.height as usize * self.width as usize * self.channels as usize
     }
@@ -40,24 +40,24 @@ pub enum Stage {
     RandomResizedCrop {
         /// Side of the square, in pixels.
         size: u32,
-        /// Bounds of the box's share of the image's area.
+        /// Bounds of the box's area, as a fraction of the image's area.
         #[serde(default = "default_scale")]
         scale: [f64; 2],
-        /// Bounds of the box's width / height before resizing; drawn on a logarithmic scale.
+        /// Bounds of the box's width / height before resizing; the ratio is drawn on a logarithmic scale.
         #[serde(default = "default_ratio")]
         ratio: [f64; 2],
     },
-    /// Resizes so that the shorter side has `size` pixels; the longer one is truncated to whole pixels.
+    /// Resizes so that the shorter side has `size` pixels; the longer side is truncated to whole pixels.
     Resize {
         /// The shorter side, in pixels.
         size: u32,
     },
-    /// Cuts a square out of the middle; an image that is smaller is surrounded by zeros.
+    /// Cuts a square out of the middle; surrounds a smaller image with zeros.
     CenterCrop {
         /// Side of the square, in pixels.
         size: u32,
     },
-    /// Surrounds the image by zeros and cuts a square out of it at random.
+    /// Surrounds the image with zeros and cuts a square out of it at a random place.
     RandomCrop {
         /// Side of the square, in pixels.
         size: u32,
@@ -65,9 +65,9 @@ pub enum Stage {
         #[serde(default)]
         padding: u32,
     },
-    /// Mirrors left to right.
+    /// Mirrors left to right at random.
     RandomHorizontalFlip {
-        /// Probability.
+        /// Probability of mirroring.
         #[serde(default = "default_probability")]
         p: f64,
     },
@@ -85,20 +85,20 @@ fn default_probability() -> f64 {
     0.5
 }
 
-/// Why a pipeline is none.
+/// Why a pipeline is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PipelineError {
-    /// The text is no TOML or has other keys.
+    /// The text is not TOML or has unknown keys.
     #[error("the pipeline's description: {message}")]
     Syntax {
-        /// What the parser said.
+        /// Message of the parser.
         message: String,
     },
     /// A parameter is out of range.
     #[error("stage {stage}: {message}")]
     Parameter {
-        /// Place of the stage, from 0.
+        /// Index of the stage, from 0.
         stage: usize,
         /// What is wrong.
         message: String,
@@ -106,20 +106,20 @@ pub enum PipelineError {
     /// The samples would differ in size.
     #[error("the prepared samples would differ in size: a crop to a fixed size is missing")]
     OpenSize,
-    /// Too many stages.
-    #[error("{stages} stages are more than {limit}")]
+    /// The pipeline has too many stages.
+    #[error("the pipeline has {stages} stages, more than the limit of {limit}")]
     TooManyStages {
-        /// Stages found.
+        /// Number of stages found.
         stages: usize,
-        /// Most that a pipeline may have.
+        /// Most stages that a pipeline may have.
         limit: usize,
     },
     /// The prepared sample would be too large.
-    #[error("a prepared sample of {bytes} bytes is larger than {limit}")]
+    #[error("a prepared sample has {bytes} bytes, more than the limit of {limit}")]
     TooLarge {
-        /// Bytes of a sample.
+        /// Bytes of a prepared sample.
         bytes: u64,
-        /// Most that a sample may have.
+        /// Most bytes that a sample may have.
         limit: u64,
     },
 }
@@ -128,15 +128,15 @@ pub enum PipelineError {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pipeline {
-    /// Turns the image as its EXIF orientation says before the first stage. Off by default, as in torchvision.
+    /// Whether the image is first turned upright by its EXIF orientation. Off by default, as in torchvision.
     #[serde(default)]
     pub exif_orientation: bool,
-    /// In order.
+    /// The stages, in order.
     pub stages: Vec<Stage>,
 }
 
 impl Pipeline {
-    /// RandomResizedCrop(224) and a flip: the usual ImageNet training recipe.
+    /// Returns the usual ImageNet training recipe: RandomResizedCrop(224) and a flip.
     pub fn imagenet_train() -> Self {
         Self::of([
             Stage::RandomResizedCrop { size: 224, scale: default_scale(), ratio: default_ratio() },
@@ -144,12 +144,12 @@ impl Pipeline {
         ])
     }
 
-    /// Resize(256) and CenterCrop(224): the usual ImageNet validation recipe.
+    /// Returns the usual ImageNet validation recipe: Resize(256) and CenterCrop(224).
     pub fn imagenet_val() -> Self {
         Self::of([Stage::Resize { size: 256 }, Stage::CenterCrop { size: 224 }])
     }
 
-    /// RandomCrop(32, padding 4) and a flip: the usual CIFAR-10 training recipe.
+    /// Returns the usual CIFAR-10 training recipe: RandomCrop(32, padding 4) and a flip.
     pub fn cifar_train() -> Self {
         Self::of([Stage::RandomCrop { size: 32, padding: 4 }, Stage::RandomHorizontalFlip { p: 0.5 }])
     }
@@ -161,7 +161,7 @@ impl Pipeline {
     /// The names that [`named`](Self::named) knows.
     pub const NAMES: [&'static str; 3] = ["imagenet-train", "imagenet-val", "cifar-train"];
 
-    /// A pipeline by name.
+    /// Returns the pipeline with this name.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "imagenet-train" => Some(Self::imagenet_train()),
@@ -171,7 +171,7 @@ impl Pipeline {
         }
     }
 
-    /// Reads and validates a description.
+    /// Parses and validates a description.
     pub fn from_toml(text: &str) -> Result<Self, PipelineError> {
         let pipeline: Self =
             toml::from_str(text).map_err(|error| PipelineError::Syntax { message: error.to_string() })?;
@@ -179,7 +179,7 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// Checks every parameter; the shape of the prepared samples.
+    /// Checks every parameter and returns the shape of the prepared samples.
     pub fn validate(&self) -> Result<Shape, PipelineError> {
         if self.stages.len() > STAGES_MAX {
             return Err(PipelineError::TooManyStages { stages: self.stages.len(), limit: STAGES_MAX });
@@ -197,16 +197,17 @@ impl Pipeline {
             return Err(PipelineError::TooLarge { bytes: bytes(side), limit: SAMPLE_BYTES_MAX });
         }
         if let Some((stage, side)) = large {
-            let message = format!("an image of {side}x{side} has more than {STAGE_BYTES_MAX} bytes");
+            let message = format!("an image of {side}x{side} pixels has more than {STAGE_BYTES_MAX} bytes");
             return Err(PipelineError::Parameter { stage, message });
         }
         Ok(Shape { height: side, width: side, channels: 3 })
     }
 
-    /// The shape of the prepared samples of a valid pipeline.
+    /// Returns the shape of the samples that a valid pipeline prepares.
     ///
     /// # Panics
-    /// When the pipeline is not valid: [`validate`](Self::validate) one that comes from outside first.
+    ///
+    /// If the pipeline is invalid: [`validate`](Self::validate) a pipeline that comes from outside first.
     pub fn output(&self) -> Shape {
         self.validate().expect("a pipeline from outside is validated before its use")
     }
@@ -229,18 +230,18 @@ impl Stage {
                 Ok(())
             }
             Self::RandomHorizontalFlip { p } if (0.0..=1.0).contains(&p) => Ok(()),
-            Self::RandomHorizontalFlip { p } => Err(format!("p = {p} is no probability")),
+            Self::RandomHorizontalFlip { p } => Err(format!("p = {p} is not a probability")),
         }
     }
 
-    /// The side of the square after this stage, `None` where it depends on the image.
+    /// Returns the side of the square after this stage, or `None` if it depends on the image.
     fn side_after(&self, before: Option<u32>) -> Result<Option<u32>, String> {
         match *self {
             Self::RandomResizedCrop { size, .. } | Self::CenterCrop { size } => Ok(Some(size)),
             Self::Resize { size } => Ok(before.map(|_| size)),
             Self::RandomCrop { size, padding } => match before {
                 Some(side) if u64::from(side) + 2 * u64::from(padding) < u64::from(size) => {
-                    Err(format!("a crop of {size} does not fit into {side} and a border of {padding}"))
+                    Err(format!("a crop of {size} does not fit into {side} pixels with a border of {padding}"))
                 }
                 _ => Ok(Some(size)),
             },
@@ -254,11 +255,11 @@ fn check_side(size: u32) -> Result<(), String> {
 }
 
 fn check_range(name: &str, [low, high]: [f64; 2], limit: f64) -> Result<(), String> {
-    // A comparison with a NaN is false.
+    // Comparisons with NaN are false.
     if low > 0.0 && low <= high && high <= limit {
         return Ok(());
     }
-    Err(format!("{name} [{low}, {high}] is no range within (0, {limit}]"))
+    Err(format!("{name} [{low}, {high}] is not a range within (0, {limit}]"))
 }
 
 #[cfg(test)]

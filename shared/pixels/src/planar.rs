@@ -1,8 +1,10 @@
-//! Images of three planes, as CIFAR's files have them: read by rectangles like others, or cut straight into a sample's row.
+//! Images of three planes, as in CIFAR's files: read by rectangles as other images are, or cut straight into a sample's
+//! row.
 //!
-//! Cutting interleaves the planes, mirrors and surrounds by zeros in one pass. Sixteen pixels that lie side by side in the output come from
-//! sixteen neighbours of each plane, in every row by the same rearrangement: one table per sixteen columns ([`Columns`]) says which
-//! neighbour each of the 48 bytes is, if any, and the vector code (`x86`, `neon`) applies it to one or two rows at a time.
+//! Cutting interleaves the planes, mirrors, and surrounds with zeros in one pass. Sixteen output pixels side by side
+//! come from sixteen neighbours of each plane, shuffled in the same way in every row. A table for each sixteen columns
+//! ([`Columns`]) says which neighbour, if any, each of the 48 bytes is; the vector code (`x86`, `neon`) applies it to
+//! one or two rows at a time.
 
 #![allow(unsafe_code)]
 
@@ -30,7 +32,7 @@ pub(crate) struct Planes<'a> {
 }
 
 impl<'a> Planes<'a> {
-    /// Errors where the bytes are not those of three planes of this size.
+    /// Wraps the bytes of an image. Returns an error if they are not three planes of this size.
     pub fn new(
         (width, height): (u32, u32),
         bytes: &'a [u8],
@@ -76,7 +78,7 @@ impl Rows for Planes<'_> {
     }
 }
 
-/// Writes the pixels of a window, mirrored where asked; those out of the image are zero.
+/// Writes the pixels of a window, mirrored if `flip` is set; pixels outside the image are zero.
 fn cut(level: Level, planes: &[&[u8]; 3], size: (u32, u32), window: Window, flip: bool, out: &mut [u8]) {
     let (across, down) = (window.width as usize, window.height as usize);
     assert_eq!(out.len(), across * down * 3, "the window fits the output");
@@ -114,37 +116,37 @@ fn cut(level: Level, planes: &[&[u8]; 3], size: (u32, u32), window: Window, flip
     }
 }
 
-/// Which of `length` places from `start` on lie in 0..`limit`, counted from the first of them.
+/// Returns which of `length` positions, starting at `start`, lie in 0..`limit`, counted from the first of them.
 fn within(start: i64, length: usize, limit: u32) -> Range<usize> {
-    // Windows are at most some hundred thousand pixels wide and away: see the limits of pipelines.
+    // Windows are at most some hundred thousand pixels wide and as far away: see the limits of pipelines.
     let place = |at: i64| (at - start).clamp(0, length as i64) as usize;
     place(0)..place(i64::from(limit))
 }
 
 /// The rows of a window that lie within the image.
 struct Visible<'a> {
-    /// Whole rows of the image, `width` pixels each.
+    /// Whole rows of the image in each plane, `width` pixels each.
     planes: [&'a [u8]; 3],
     width: usize,
-    /// Column of the window's left edge.
+    /// Column of the image at the window's left edge.
     left: i64,
-    /// Columns of the window.
+    /// Width of the window in columns.
     across: usize,
     flip: bool,
 }
 
-/// How sixteen columns of the output come about, in every row.
+/// The recipe for sixteen columns of the output, the same in every row.
 struct Columns {
-    /// First byte of them in a row of the output.
+    /// Offset of their first byte in a row of the output.
     out: usize,
-    /// First of sixteen columns of the image that hold all that is visible of them.
+    /// First of sixteen columns of the image that contain all visible ones.
     from: usize,
-    /// For each of the sixteen the column it shows, counted from `from`, or [`NONE`].
+    /// For each output column, the image's column that it shows, counted from `from`, or [`NONE`].
     shown: [u8; LANES],
 }
 
 impl Visible<'_> {
-    /// All columns of the output; the last sixteen may overlap with those before them.
+    /// Returns the recipes for all columns of the output; the last sixteen may overlap those before them.
     fn columns(&self) -> impl Iterator<Item = Columns> {
         let last = self.across - LANES;
         (0..self.across).step_by(LANES).map(move |start| self.columns_from(start.min(last)))
@@ -152,10 +154,10 @@ impl Visible<'_> {
 
     fn columns_from(&self, start: usize) -> Columns {
         let first = if self.flip { self.across - LANES - start } else { start };
-        // The columns of the image that the sixteen show, if it has them.
+        // The image's column that the first of the sixteen shows, if the image has it.
         let left = self.left + first as i64;
         let from = left.clamp(0, (self.width - LANES) as i64);
-        // Those within the image lie between `from` and 15 further: `from` is `left`, or as near to it as can be.
+        // The visible columns lie between `from` and `from` + 15: `from` is as near to `left` as it can be.
         let shift = (left - from).clamp(-(LANES as i64), LANES as i64) as u8;
         let shown = std::array::from_fn(|lane| {
             let lane = if self.flip { LANES - 1 - lane } else { lane } as u8;

@@ -1,16 +1,16 @@
-//! Bytes on their way to the processor before they are asked for.
+//! Loads bytes into the processor's cache before they are needed.
 
 #![allow(unsafe_code)]
 
-/// Bytes of a line of the cache on the processors that this is for; on one with longer lines, some are asked for twice.
+/// Bytes of a cache line on most processors; if lines are longer, some are requested twice.
 const LINE: usize = 64;
 
-/// Brings bytes near to this core, without waiting for them: worth it where the processor cannot foresee that they will be read, and some
-/// work comes before. Changes nothing but the time that reading them takes.
+/// Requests bytes for this core's cache, without waiting for them. It pays if the processor cannot predict that they
+/// will be read, and other work comes before that. It changes only the time of reading them.
 pub fn prefetch(bytes: &[u8]) {
     for line in bytes.chunks(LINE) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a hint, which no address makes fail.
+        // SAFETY: a hint, which fails for no address.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
             _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast());

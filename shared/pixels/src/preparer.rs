@@ -1,4 +1,4 @@
-//! One worker's decoder: a sample's bytes in, prepared pixels out.
+//! Prepares samples for one worker: a sample's bytes in, pixels out.
 
 use crate::draw::Draw;
 use crate::error::PixelError;
@@ -17,28 +17,28 @@ use crate::raw::RawRows;
 use crate::rows::{Interleaved, Rows};
 use crate::source::{Format, ImageInfo, Limits, Source};
 
-/// What there is to say about a prepared sample.
+/// Result of preparing a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prepared {
-    /// Warnings of the decoder about what it read. Pixels of a stream with warnings are promised to agree only between
-    /// machines of one architecture.
+    /// Number of the decoder's warnings about the bytes that it read. Pixels of a stream with warnings are promised to
+    /// agree only between machines of one architecture.
     pub warnings: u32,
 }
 
-/// What there is to say about pixels that [`Preparer::decode`] made.
+/// Result of [`Preparer::decode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// Columns.
+    /// Width in columns.
     pub width: u32,
-    /// Rows.
+    /// Height in rows.
     pub height: u32,
-    /// EXIF orientation of them, 1 to 8; 1 is upright.
+    /// EXIF orientation of the pixels, 1 to 8; 1 is upright.
     pub orientation: u8,
-    /// Whether the image was larger.
+    /// Whether the image was larger before.
     pub was_shrunk: bool,
 }
 
-/// Decodes and augments samples, one at a time. Keeps its scratch, so a worker keeps its preparer.
+/// Decodes and augments samples, one at a time. Reuses its scratch memory, so each worker should keep its preparer.
 pub struct Preparer {
     limits: Limits,
     level: Level,
@@ -47,38 +47,39 @@ pub struct Preparer {
 }
 
 struct JpegDecoders {
-    /// For most files, and libjpeg for the others.
+    /// Our own decoder, for most files; `None` leaves all of them to libjpeg.
     baseline: Option<baseline::Decoder>,
-    /// Those of the sample in work, where it has some.
+    /// Checkpoints of the current sample, if it has any.
     checkpoints: Checkpoints,
     libjpeg: Object,
 }
 
-/// Buffers that live from sample to sample.
+/// Buffers that are reused from sample to sample.
 #[derive(Default)]
 struct Scratch {
-    /// Decoded rows on their way.
+    /// Band of decoded rows.
     band: Vec<u8>,
-    /// A whole image of another format, and what its decoder made.
+    /// Image of a format other than JPEG: as RGB, and as its decoder made it.
     whole: Vec<u8>,
     native: Vec<u8>,
-    /// An image as its orientation says.
+    /// Image turned upright.
     upright: Vec<u8>,
     passes: Passes,
 }
 
-/// What is done with an image.
+/// Work on an opened image.
 type Run<'r> = &'r mut dyn FnMut(&mut dyn Rows) -> Result<(), PixelError>;
 
-/// Scratch that is larger than this is given back after the sample that needed it.
+/// Size above which scratch memory is freed after the sample that needed it.
 const KEPT_SCRATCH_BYTES: usize = 2 << 20;
 
-/// Most memory for checkpoints: so many times the bytes of their file, and some more. Of a pack's there is less than one time.
+/// Limits on the memory for checkpoints: this multiple of their file's bytes, and this much more. Those of a pack take
+/// less than the file's bytes.
 const CHECKPOINT_SHARE: u64 = 4;
 const CHECKPOINT_BYTES: u64 = 1 << 20;
 
 impl Preparer {
-    /// A decoder with these limits.
+    /// Makes a preparer with these limits.
     pub fn new(limits: Limits) -> Self {
         let level = Level::best();
         let baseline = Some(baseline::Decoder::new(level));
@@ -86,24 +87,26 @@ impl Preparer {
         Self { limits, level, jpeg, scratch: Scratch::default() }
     }
 
-    /// One that leaves every JPEG to libjpeg: what the other is compared with.
+    /// Makes a preparer that leaves every JPEG to libjpeg, for comparisons.
     pub(crate) fn by_libjpeg(limits: Limits) -> Self {
         let mut preparer = Self::new(limits);
         preparer.jpeg.baseline = None;
         preparer
     }
 
-    /// The limits it was made with.
+    /// Returns the limits of the preparer.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
     /// Decodes and augments one sample into `out`: rows of RGB, 8 bits.
     ///
-    /// The pixels are a function of the source, the pipeline and the draw alone. On an error `out` holds anything.
+    /// The pixels depend only on the source, the pipeline and the draw. After an error the contents of `out` are
+    /// undefined.
     ///
     /// # Panics
-    /// When `out` is not as long as the pipeline's output, or the pipeline is not valid.
+    ///
+    /// If `out` is not as long as the pipeline's output, or if the pipeline is invalid.
     pub fn prepare(
         &mut self,
         source: Source<'_>,
@@ -116,8 +119,9 @@ impl Preparer {
         self.with_rows(source, pipeline.exif_orientation, |rows, passes| passes.run(rows, pipeline, draw, limits, out))
     }
 
-    /// Opens a sample and hands its pixels to `run`, upright where asked. Those of a JPEG perhaps twice: where the first decoder
-    /// leaves the file to the other one on the way, what `run` made is of no use.
+    /// Opens a sample and hands its pixels to `run`, turned upright if `upright` is set. May call `run` twice for a
+    /// JPEG: if our decoder gives the file up midway, libjpeg starts again, and the result of the first call is
+    /// meaningless.
     fn with_rows(
         &mut self,
         source: Source<'_>,
@@ -151,7 +155,7 @@ impl Preparer {
                 let mut rows = RawRows::new(image, limits, band)?;
                 let _turn = large::turn(rows.group_bytes());
                 let outcome = run(&mut rows);
-                // While it is still its turn.
+                // Free the memory before the turn ends.
                 self.scratch.trim();
                 outcome?;
             }
@@ -171,7 +175,7 @@ impl Preparer {
         Ok(Prepared::default())
     }
 
-    /// Gives back what is too large to be kept.
+    /// Frees scratch memory that is too large to keep.
     fn trim(&mut self) {
         self.scratch.trim();
         if let Some(baseline) = &mut self.jpeg.baseline {
@@ -180,8 +184,9 @@ impl Preparer {
         self.jpeg.checkpoints.trim(KEPT_SCRATCH_BYTES);
     }
 
-    /// Decodes a sample whole and appends its pixels to `out`: rows of RGB, 8 bits, as they are stored. Where a side has more than
-    /// `max_side` pixels the image is resized until the longer one has so many. After an error `out` is what it was.
+    /// Decodes a whole sample and appends its pixels to `out`: rows of RGB, 8 bits, in the stored orientation. If a
+    /// side is longer than `max_side` pixels, shrinks the image until its longer side has that length. An error leaves
+    /// `out` unchanged.
     pub fn decode(
         &mut self,
         source: Source<'_>,
@@ -208,7 +213,7 @@ impl Preparer {
         Ok(Decoded { width: size.0, height: size.1, orientation: source.orientation(), was_shrunk })
     }
 
-    /// Makes a JPEG one that can be entered in between, or says why it cannot. The file is to be intact: see
+    /// Makes checkpoints for a JPEG, or returns the reason why it cannot have them. The file has to be intact: see
     /// [`inspect`](Self::inspect).
     pub fn index(&mut self, file: &[u8]) -> Result<Indexed, NotIndexed> {
         let JpegDecoders { baseline: Some(baseline), libjpeg, .. } = &mut self.jpeg else {
@@ -219,7 +224,7 @@ impl Preparer {
         indexed
     }
 
-    /// What a file's header says.
+    /// Reads a file's header.
     pub fn info(&mut self, encoded: &[u8]) -> Result<ImageInfo, PixelError> {
         match Format::of(encoded)? {
             Format::Jpeg => {
@@ -230,7 +235,7 @@ impl Preparer {
         }
     }
 
-    /// Decodes a file whole and says whether every machine makes the same pixels of it.
+    /// Decodes a whole file and judges whether every machine decodes it to the same pixels.
     pub fn inspect(&mut self, encoded: &[u8]) -> Verdict {
         let verdict = match Format::of(encoded) {
             Err(error) => Verdict::rejected(&error),
@@ -249,7 +254,8 @@ impl Preparer {
 }
 
 impl JpegDecoders {
-    /// Hands the pixels of a file to `run`: again, where the first decoder leaves the file to the other one on the way.
+    /// Hands the pixels of a file to `run`; calls it again if our decoder gives the file up midway and libjpeg starts
+    /// again.
     fn decode(
         &mut self,
         file: &[u8],
@@ -268,7 +274,7 @@ impl JpegDecoders {
                 return outcome.map(|()| Prepared::default());
             }
         }
-        // Before the open file, which holds the memory: it is dropped after it.
+        // Declared before the open file, which holds the memory, so that it is dropped after the file.
         let _turn;
         let opened = jpeg::open(libjpeg, file, limits, false)?;
         _turn = large::turn(opened.header.whole_bytes());
@@ -278,7 +284,7 @@ impl JpegDecoders {
     }
 }
 
-/// The size of an image whose longer side is to have at most `max_side` pixels; the other one is rounded to whole pixels.
+/// Returns the size of an image whose longer side may have at most `max_side` pixels; rounds the other side.
 fn size_within((width, height): (u32, u32), max_side: Option<u32>) -> (u32, u32) {
     let long = width.max(height);
     match max_side {

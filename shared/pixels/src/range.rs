@@ -1,26 +1,26 @@
-//! Whether a block of coefficients goes through every build of libjpeg's integer inverse DCT alike.
+//! Checks whether every build of libjpeg's integer inverse DCT gives the same result for a block of coefficients.
 //!
 //! The C code computes in 32 bits and looks its results up in a table that wraps beyond ±512; the SIMD code adds in 16
-//! bits and saturates. They agree where no sum of two dequantised coefficients, no sum of two results of the first pass
-//! and no result leaves its range. What an encoder makes of 8-bit samples stays far within.
+//! bits and saturates. They agree if each sum of two dequantised coefficients, each sum of two results of the first
+//! pass and each result stays in its range. The coefficients that an encoder makes of 8-bit samples stay far inside.
 
 /// Bits of the fixed-point constants, and bits kept after the first pass (jidctint.c).
 const CONST_BITS: u32 = 13;
 const PASS1_BITS: u32 = 2;
 
-/// Sums of 16 bits.
+/// Largest sum in 16 bits.
 const SUM_MAX: i64 = i16::MAX as i64;
-/// Results before the level shift: the range in which the C code's table clamps.
+/// Largest result before the level shift: the range in which the C code's table clamps.
 const RESULT_MAX: i64 = 511;
-/// Each basis function is at most 1/4 in either direction together, so blocks whose magnitudes add up to no more than
-/// this stay in range without a closer look.
+/// Sum of a block's magnitudes up to which it is certainly in range: each basis function is at most 1/4, both
+/// directions taken together.
 const SURE_SUM: i64 = 4 * RESULT_MAX - 4;
-/// What an encoder can make of samples in -128..=127: the DCT of 8 × 8 of them reaches 1024.
+/// Largest coefficient that an encoder can make of samples in -128..=127: the DCT of 8 × 8 of them reaches 1024.
 const ENCODER_MAX: i64 = 1024;
 
-/// Brings a block into range; the number of coefficients changed.
+/// Brings a block into range and returns the number of coefficients changed.
 ///
-/// Coefficients are clamped to an encoder's range; where their sum is still too wild, all but the first are halved.
+/// Clamps the coefficients to an encoder's range. While their sums still leave the range, halves all but the first one.
 pub(crate) fn bring_into_range(block: &mut [i16; 64], quant: &[u16; 64]) -> u32 {
     if is_in_range(block, quant) {
         return 0;
@@ -42,7 +42,7 @@ pub(crate) fn bring_into_range(block: &mut [i16; 64], quant: &[u16; 64]) -> u32 
     before.iter().zip(block.iter()).filter(|(before, after)| before != after).count() as u32
 }
 
-/// Whether every build decodes a block alike.
+/// Returns whether every build decodes a block to the same samples.
 pub(crate) fn is_in_range(block: &[i16; 64], quant: &[u16; 64]) -> bool {
     let mut sum = 0;
     let mut values = [0i64; 64];
@@ -53,7 +53,7 @@ pub(crate) fn is_in_range(block: &[i16; 64], quant: &[u16; 64]) -> bool {
     sum <= SURE_SUM || decodes_alike(&values)
 }
 
-/// The samples of a block in wide integers, if it decodes alike everywhere.
+/// Returns the samples of a block, computed in wide integers, if every build decodes it to the same ones.
 #[cfg(test)]
 pub(crate) fn samples(block: &[i16; 64], quant: &[u16; 64]) -> Option<[u8; 64]> {
     let values = std::array::from_fn(|i| i64::from(block[i]) * i64::from(quant[i]));
@@ -64,7 +64,7 @@ pub(crate) fn samples(block: &[i16; 64], quant: &[u16; 64]) -> Option<[u8; 64]> 
     decodes_alike(&values).then(|| std::array::from_fn(|i| sample(row(i / 8)[i % 8])))
 }
 
-/// The inverse DCT in wide integers, with a look at every quantity that some build holds in 16 bits.
+/// Computes the inverse DCT in wide integers, and returns whether every quantity that some build holds in 16 bits fits.
 fn decodes_alike(values: &[i64; 64]) -> bool {
     let mut between = [0i64; 64];
     for column in 0..8 {
@@ -87,7 +87,7 @@ fn sums_fit(input: &[i64; 8]) -> bool {
     fits(0, 4) && fits(2, 6) && fits(7, 3) && fits(5, 1) && fits(7, 1) && fits(5, 3)
 }
 
-/// One pass of jidctint.c's `jpeg_idct_islow`.
+/// Does one pass of jidctint.c's `jpeg_idct_islow`.
 fn inverse(input: &[i64; 8], shift: u32) -> [i64; 8] {
     let z1 = (input[2] + input[6]) * 4433;
     let (even2, even3) = (z1 - input[6] * 15137, z1 + input[2] * 6270);
@@ -118,7 +118,7 @@ mod tests {
             block[0] = dc;
             assert_eq!(bring_into_range(&mut block, &[step; 64]), 0, "{dc} × {step}");
         }
-        // A checkerboard of 0 and 255: all energy in the odd frequencies.
+        // A checkerboard of 0 and 255: its energy is in the odd frequencies.
         let sign = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -1.0 };
         let mut checkers = [0i16; 64];
         for v in 0..8 {
@@ -131,7 +131,7 @@ mod tests {
                 checkers[8 * v + u] = (127.5 * basis(u) * basis(v)).round() as i16;
             }
         }
-        assert!(checkers.iter().map(|c| i64::from(c.abs())).sum::<i64>() > SURE_SUM, "the closer look is taken");
+        assert!(checkers.iter().map(|c| i64::from(c.abs())).sum::<i64>() > SURE_SUM, "the quick check suffices");
         assert_eq!(bring_into_range(&mut checkers, &[1; 64]), 0);
     }
 
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn the_short_cut_is_safe() {
-        // The worst case of a sum: all magnitude in the coefficient with the largest basis function.
+        // The worst case for a given sum: all magnitude is in the coefficient with the largest basis function.
         for at in 0..64 {
             for sign in [1, -1] {
                 let mut values = [0i64; 64];

@@ -14,7 +14,7 @@ use crate::large;
 use crate::panics;
 use crate::source::{Format, ImageInfo, Limits};
 
-/// A whole image of RGB in `pixels`: its width and height. `native` is scratch for the format's own pixels.
+/// Decodes a whole image as RGB into `pixels`. `native` is scratch memory for the format's own pixels.
 pub(crate) fn decode(
     file: &[u8],
     format: Format,
@@ -25,12 +25,12 @@ pub(crate) fn decode(
     panics::contained(|| with_decoder(file, format, limits, Decode { limits, native, pixels }))??
 }
 
-/// What the header says.
+/// Reads the header.
 pub(crate) fn info(file: &[u8], format: Format, limits: Limits) -> Result<ImageInfo, PixelError> {
     panics::contained(|| with_decoder(file, format, limits, Describe { format }))?
 }
 
-/// What is done with a decoder whose type depends on the format.
+/// Work on a decoder whose type depends on the format.
 trait Job {
     type Output;
     fn run(self, decoder: impl ImageDecoder) -> Result<Self::Output, ImageError>;
@@ -46,7 +46,7 @@ fn with_decoder<J: Job>(file: &[u8], format: Format, limits: Limits, job: J) -> 
         Format::Bmp => job.run(BmpDecoder::new(reader).map_err(error)?),
         Format::Gif => job.run(GifDecoder::new(reader).map_err(error)?),
         Format::Pnm => job.run(PnmDecoder::new(reader).map_err(error)?),
-        Format::Jpeg => return Err(PixelError::Unsupported { message: "jpeg is not decoded here".into() }),
+        Format::Jpeg => return Err(PixelError::Unsupported { message: "JPEG is decoded by another module".into() }),
     };
     output.map_err(error)
 }
@@ -73,7 +73,7 @@ impl Job for Describe {
     }
 }
 
-/// A decoded image; its pixels lie where the caller wanted them.
+/// Size of a decoded image whose pixels lie in the caller's buffer, and its turn.
 pub(crate) struct Decoded {
     pub width: u32,
     pub height: u32,
@@ -106,7 +106,7 @@ impl Job for Decode<'_> {
         }
         let turn = large::turn(native_bytes.saturating_add(count * 3));
         decoder.set_limits(image_limits(self.limits))?;
-        // Decoders may leave out pixels: those are zero, not the last image's.
+        // A decoder may leave out pixels: set them to zero, so that none of the last image remain.
         self.native.clear();
         let room = self.limits.resize(self.native, native_bytes).map(|_| ());
         if let Err(error) = room.and_then(|()| self.limits.make_room(self.pixels, count * 3)) {
@@ -117,7 +117,7 @@ impl Job for Decode<'_> {
     }
 }
 
-/// `pixels` has room. 16-bit components are in the machine's byte order.
+/// Converts decoded pixels to RGB. `pixels` has to have room. 16-bit components are in the machine's byte order.
 fn rgb_from(color: ColorType, native: &[u8], pixels: &mut Vec<u8>) -> Result<(), PixelError> {
     let upper = if cfg!(target_endian = "little") { 1 } else { 0 };
     let (stride, channels) = match color {
@@ -129,7 +129,7 @@ fn rgb_from(color: ColorType, native: &[u8], pixels: &mut Vec<u8>) -> Result<(),
         ColorType::La16 => (4, [upper; 3]),
         ColorType::Rgb16 => (6, [upper, 2 + upper, 4 + upper]),
         ColorType::Rgba16 => (8, [upper, 2 + upper, 4 + upper]),
-        other => return Err(PixelError::Unsupported { message: format!("pixels of {other:?}") }),
+        other => return Err(PixelError::Unsupported { message: format!("pixels of the type {other:?}") }),
     };
     pixels.clear();
     for pixel in native.chunks_exact(stride) {
@@ -151,7 +151,7 @@ fn error_of(error: ImageError, limits: Limits) -> PixelError {
     }
 }
 
-/// Whether an unexpected end of the file is among the causes.
+/// Returns whether an unexpected end of the file is among the causes.
 fn ended(error: &(dyn std::error::Error + 'static)) -> bool {
     std::iter::successors(Some(error), |error| error.source()).any(|error| {
         error.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::UnexpectedEof)

@@ -1,6 +1,6 @@
-//! Images that lie uncompressed in a file: a rectangle costs the rows that it touches, read band by band into a buffer that stays in
-//! a core's cache, unless the file wants larger reads. Rows are checked in groups, each by its CRC32C, so that what is read is checked
-//! and nothing else need be read.
+//! Images that lie uncompressed in a file. A rectangle costs the rows that it touches. They are read band by band into
+//! a buffer that stays in a core's cache, unless the file asks for larger reads. Each group of rows has a CRC32C, so
+//! that every row read is checked, and few others have to be read.
 
 use std::fmt;
 use std::io;
@@ -9,17 +9,17 @@ use crate::error::PixelError;
 use crate::rows::{BAND_BYTES, Band, Rect, Rows, Sink};
 use crate::source::Limits;
 
-/// Bytes that are read at once where reading copies them from memory: they stay in a core's cache.
+/// Bytes per read if reading copies them from memory: they stay in a core's cache.
 pub const CACHED_BYTES: u64 = BAND_BYTES as u64;
 /// Bytes of a checksum.
 const CHECKSUM_BYTES: usize = 4;
 
-/// Something that bytes can be read from at any place, by many threads at once.
+/// A file from which many threads can read at any offset at once.
 pub trait ReadAt: Send + Sync {
-    /// Fills `out` from `offset` on. Bytes past the end are an error.
+    /// Fills `out` with the bytes from `offset` on. Returns an error if the file ends before.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 
-    /// How many bytes to read at once; more take more memory.
+    /// Returns how many bytes to read at once. More bytes need a larger buffer.
     fn at_once_bytes(&self) -> u64 {
         CACHED_BYTES
     }
@@ -37,29 +37,30 @@ impl ReadAt for Vec<u8> {
 /// An image of 8-bit RGB that lies in a file row by row, without gaps.
 #[derive(Clone, Copy)]
 pub struct RawImage<'a> {
-    /// Columns.
+    /// Width in columns.
     pub width: u32,
-    /// Rows.
+    /// Height in rows.
     pub height: u32,
-    /// EXIF orientation of what is stored, 1 to 8; 1 is upright.
+    /// EXIF orientation of the stored pixels, 1 to 8; 1 is upright.
     pub orientation: u8,
-    /// Whether it was larger before it was stored.
+    /// Whether the image was larger before it was stored.
     pub was_shrunk: bool,
-    /// Where it lies.
+    /// File that holds the pixels.
     pub file: &'a dyn ReadAt,
-    /// The first byte of its first row.
+    /// Offset of the first byte of the first row.
     pub offset: u64,
-    /// Rows that share a checksum; the last ones may be fewer.
+    /// Number of rows that share a checksum; the last group may have fewer.
     pub group_rows: u32,
-    /// CRC32C of each group, 4 bytes with the lowest first.
+    /// CRC32C of each group, 4 bytes each, little-endian.
     pub checksums: &'a [u8],
 }
 
 impl RawImage<'_> {
-    /// The CRC32C of each group of rows, as [`checksums`](Self::checksums) has them.
+    /// Computes the CRC32C of each group of rows, for [`checksums`](Self::checksums).
     ///
     /// # Panics
-    /// When `width` or `group_rows` is zero.
+    ///
+    /// If `width` or `group_rows` is zero.
     pub fn checksums_of(pixels: &[u8], width: u32, group_rows: u32) -> Vec<u8> {
         let group = width as usize * 3 * group_rows as usize;
         pixels.chunks(group).flat_map(|group| crc32c::crc32c(group).to_le_bytes()).collect()
@@ -73,7 +74,7 @@ impl fmt::Debug for RawImage<'_> {
     }
 }
 
-/// The pixels of such an image.
+/// The pixels of a [`RawImage`].
 pub(crate) struct RawRows<'a> {
     image: RawImage<'a>,
     limits: Limits,
@@ -81,7 +82,7 @@ pub(crate) struct RawRows<'a> {
 }
 
 impl<'a> RawRows<'a> {
-    /// Errors where what is said of the image cannot be.
+    /// Wraps an image. Returns an error if its description is impossible.
     pub fn new(image: RawImage<'a>, limits: Limits, band: &'a mut Vec<u8>) -> Result<Self, PixelError> {
         let RawImage { width, height, orientation, offset, group_rows, checksums, .. } = image;
         let bytes = (u64::from(width) * u64::from(height)).checked_mul(3);
@@ -91,17 +92,17 @@ impl<'a> RawRows<'a> {
             let message = format!("{image:?} with {} bytes of checksums of {group_rows} rows each", checksums.len());
             return Err(PixelError::Malformed { message });
         }
-        // So that no group has more bytes than the image.
+        // No group shall have more rows than the image.
         let image = RawImage { group_rows: group_rows.min(height), ..image };
         Ok(Self { image, limits, band })
     }
 
-    /// Bytes of the largest group, which is in memory at once.
+    /// Returns the bytes of the largest group, which is in memory at once.
     pub fn group_bytes(&self) -> u64 {
         u64::from(self.image.width) * 3 * u64::from(self.image.group_rows)
     }
 
-    /// Reads whole groups and checks them.
+    /// Reads whole groups of rows and checks them.
     fn fetch(&mut self, first_group: u32, groups: u32) -> Result<(), PixelError> {
         let RawImage { width, height, file, offset, group_rows, checksums, .. } = self.image;
         let row_bytes = u64::from(width) * 3;
@@ -117,7 +118,7 @@ impl<'a> RawRows<'a> {
             if stored != computed {
                 let first = number * group_rows;
                 return Err(PixelError::Checksum {
-                    message: format!("rows from {first} on: {stored:08x} is stored, {computed:08x} computed"),
+                    message: format!("rows from {first} on have the checksum {computed:08x}, {stored:08x} is stored"),
                 });
             }
         }

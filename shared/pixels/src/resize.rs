@@ -1,9 +1,9 @@
-//! Antialiased bilinear resizing in u8 fixed point: columns first, as rows come in, then rows, as soon as a row has all that it is made
-//! of. Between the passes there are no more rows than the filter is high.
+//! Antialiased bilinear resizing in u8 fixed point: columns first, while rows come in, then rows, as soon as all inputs
+//! of a row are there. Between the passes lie only as many rows as the filter is high.
 //!
-//! Pillow's filter and its order of passes, with a rounding to u8 between them, too. Weights are the same everywhere (see `weights`),
-//! and the passes are integer sums, which vector instructions add in another order and to the same bits: `columns` and `rows` say
-//! what is made, `x86` and `neon` how.
+//! It is Pillow's filter with Pillow's order of passes and a rounding to u8 between them. Weights are the same on every
+//! machine (see `weights`). The passes are integer sums: vector instructions add them in another order, with the same
+//! result to the bit. `columns` and `rows` say what is made, `x86` and `neon` how.
 
 mod columns;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -22,21 +22,21 @@ use crate::source::Limits;
 use columns::{Columns, ROWS_AT_ONCE};
 use weights::Weights;
 
-/// What is resized, and what of the result is made.
+/// The rectangle of an image to resize, and the part of the result to make.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resizing {
-    /// The rectangle of the image. Pixels around it do not matter.
+    /// Rectangle of the image. Pixels around it do not matter.
     pub rect: Rect,
-    /// Width and height that it is resized to.
+    /// Width and height that the rectangle is resized to.
     pub size: (u32, u32),
-    /// The part of the result.
+    /// Part of the result that is made.
     pub part: Rect,
     /// Whether that part is mirrored left to right.
     pub mirrored: bool,
 }
 
 impl Resizing {
-    /// What of the image is read: the rectangle, or less where only a part of the result is made.
+    /// Returns the rectangle of the image that is read: all of `rect`, or less if only a part of the result is made.
     pub fn source(&self) -> Rect {
         let Self { rect, size, part, .. } = self;
         let across = weights::span(rect.width, size.0, &(part.x..part.x + part.width));
@@ -50,7 +50,7 @@ impl Resizing {
     }
 }
 
-/// Resizes, and keeps its scratch and the last weights.
+/// Resizer with reusable scratch memory and the weights of its last call.
 pub(crate) struct Scaler {
     level: Level,
     columns: Columns,
@@ -66,12 +66,12 @@ impl Default for Scaler {
 }
 
 impl Scaler {
-    /// One that uses these instructions.
+    /// Makes a resizer that uses these vector instructions.
     pub fn new(level: Level) -> Self {
         Self { level, columns: Columns::default(), rows: Weights::default(), between: Vec::new() }
     }
 
-    /// Gives back scratch that is larger than `kept`.
+    /// Frees scratch memory that is larger than `kept` bytes.
     pub fn trim(&mut self, kept: usize) {
         if self.between.capacity() > kept {
             self.between = Vec::new();
@@ -84,7 +84,7 @@ impl Scaler {
         }
     }
 
-    /// Resizes into `out`, rows of RGB as wide as the part that is made.
+    /// Resizes into `out`, rows of RGB as wide as `resizing.part`.
     pub fn resize(
         &mut self,
         image: &mut dyn Rows,
@@ -102,9 +102,11 @@ impl Scaler {
         }
         let stride = self.columns.stride();
         let high = if keeps_rows { 1 } else { self.rows.taps };
-        // Twice as much as has to be there, so that rows move to the front rarely, and one more row for an odd number of weights.
+        // Twice as many rows as necessary, so that rows are seldom moved to the front, and one more row for an odd
+        // number of weights.
         let room = (2 * high + 4 * ROWS_AT_ONCE).min(source.height as usize + ROWS_AT_ONCE);
-        // The limit counts pixels: it was checked for more of them than these, which have some room behind each row.
+        // No check of the limit: it was checked for more pixels than these, though these have some space behind each
+        // row.
         limits.resize_allowed(&mut self.between, (room + 1) * stride)?;
         let mut flow = Flow {
             level: self.level,
@@ -131,16 +133,16 @@ impl Scaler {
 struct Flow<'f> {
     level: Level,
     columns: &'f Columns,
-    /// None where rows stay as they are.
+    /// Weights of the pass over rows; `None` if rows are not resized.
     rows: Option<&'f Weights>,
     between: &'f mut [u8],
     stride: usize,
-    /// Rows that fit between the passes, the first of them, counted from the source's, and how many there are.
+    /// Number of rows that fit between the passes; index in the source of the first row there; number of rows there.
     room: usize,
     first: usize,
     filled: usize,
     out: std::slice::ChunksExactMut<'f, u8>,
-    /// Rows of the output that are made.
+    /// Number of rows of the output made so far.
     made: usize,
 }
 
@@ -167,7 +169,7 @@ impl Flow<'_> {
         }
     }
 
-    /// Where the inputs of the next row of the output are, and how many.
+    /// Returns the first input row of the next output row, and the number of its inputs.
     fn next(&self) -> Option<(usize, usize)> {
         match self.rows {
             None => Some((self.made, 1)),
@@ -192,7 +194,7 @@ impl Flow<'_> {
         }
     }
 
-    /// Drops the rows that nothing more is made of.
+    /// Drops the rows that no further output row needs.
     fn move_to_front(&mut self) {
         let end = self.first + self.filled;
         let first = self.next().map_or(end, |(first, _)| first.min(end));

@@ -1,9 +1,9 @@
-//! Pixels that come in bands of rows, wherever they come from.
+//! Images that are read in bands of rows, for every kind of source.
 
 use crate::error::PixelError;
 use crate::geometry::Window;
 
-/// Bytes that a band of rows aims at, so that it stays in a core's cache.
+/// Bytes that a band aims at, so that it stays in a core's cache.
 pub(crate) const BAND_BYTES: usize = 128 << 10;
 
 /// A box of whole pixels within an image. Never empty.
@@ -17,37 +17,37 @@ pub(crate) struct Rect {
 
 /// Some rows of a rectangle, RGB. Rows may be wider than the rectangle.
 pub(crate) struct Band<'a> {
-    /// First row, counted from the rectangle's.
+    /// First row, counted from the rectangle's first row.
     pub y: u32,
     pub rows: u32,
     /// Columns of `pixels`.
     pub columns: u32,
-    /// Column of `pixels` where the rectangle begins.
+    /// Column of `pixels` at which the rectangle begins.
     pub left: u32,
     pub pixels: &'a [u8],
 }
 
 impl Band<'_> {
-    /// The rectangle's part of a row, `width` pixels.
+    /// Returns the rectangle's part of a row, `width` pixels.
     pub fn row(&self, row: u32, width: u32) -> &[u8] {
         let start = (row as usize * self.columns as usize + self.left as usize) * 3;
         &self.pixels[start..start + width as usize * 3]
     }
 }
 
-/// Takes the bands of a rectangle from top to bottom.
+/// Receiver of the bands of a rectangle, from top to bottom.
 pub(crate) type Sink<'s> = &'s mut dyn FnMut(Band<'_>) -> Result<(), PixelError>;
 
 /// An image that can be read by rectangles.
 pub(crate) trait Rows {
-    /// Width and height.
+    /// Returns width and height.
     fn size(&self) -> (u32, u32);
 
     /// Hands the pixels of a rectangle within the image to `sink`.
     fn read(&mut self, rect: Rect, sink: Sink<'_>) -> Result<(), PixelError>;
 
-    /// Copies a window into `out`, mirrored where asked, zeros where it reaches out of the image. False from an image that has no
-    /// faster way to do so than by [`read`](Self::read).
+    /// Copies a window into `out`, mirrored if `flip` is set, with zeros outside the image. Returns false if the image
+    /// has no faster way to do so than [`read`](Self::read).
     fn cut_directly(&mut self, _window: Window, _flip: bool, _out: &mut [u8]) -> bool {
         false
     }
@@ -72,13 +72,13 @@ impl Rows for Interleaved<'_> {
     }
 }
 
-/// An RGB image of which a part is in memory. No more than that can be read.
+/// An RGB image that is partly in memory. Only that part can be read.
 pub(crate) struct Part<'a> {
     /// Width and height of the whole image.
     pub size: (u32, u32),
-    /// The part.
+    /// Rectangle in memory.
     pub part: Rect,
-    /// The part's pixels.
+    /// Pixels of that rectangle.
     pub pixels: &'a [u8],
 }
 

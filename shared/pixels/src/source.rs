@@ -1,4 +1,4 @@
-//! What comes in: a sample's bytes, what they are, and how much of them is put up with.
+//! The input of a sample: its bytes, their format, and the limits on decoding them.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,35 +6,36 @@ use crate::error::PixelError;
 use crate::jpeg::exif;
 use crate::raw::RawImage;
 
-/// A sample's bytes.
+/// Bytes of a sample, in one of the forms that a dataset can hold.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Source<'a> {
-    /// A complete file of a known image format, told by its contents.
+    /// A complete file of an image format, recognised by its contents.
     Encoded(&'a [u8]),
-    /// A JPEG with places from which its decoding can go on, so that what a rectangle does not cover need not be read. Its pixels
-    /// are those of the file alone, if the file is intact and the checkpoints are its own.
+    /// A JPEG with checkpoints, from which decoding can continue, so that a decoder can skip what a rectangle does not
+    /// cover. If the file is intact and the checkpoints belong to it, the pixels are the same as without them.
     Indexed {
         /// The complete file.
         file: &'a [u8],
-        /// Those places as [`Indexed::checkpoints`](crate::Indexed::checkpoints) has them. If they are damaged the file alone is decoded.
+        /// The checkpoints, as in [`Indexed::checkpoints`](crate::Indexed::checkpoints). If they are damaged, the file
+        /// is decoded without them.
         checkpoints: &'a [u8],
     },
     /// 8-bit RGB in three planes, each `height` rows of `width`.
     Planar {
-        /// Columns.
+        /// Width in columns.
         width: u32,
-        /// Rows.
+        /// Height in rows.
         height: u32,
-        /// 3 × height × width.
+        /// The planes, 3 × height × width bytes.
         bytes: &'a [u8],
     },
-    /// 8-bit RGB that lies in a file, of which a rectangle's rows are read and no others.
+    /// 8-bit RGB in a file, of which only a rectangle's rows are read.
     Raw(RawImage<'a>),
 }
 
 impl Source<'_> {
-    /// EXIF orientation of what is stored, 1 to 8; 1 is upright.
+    /// Returns the EXIF orientation of the stored pixels, 1 to 8; 1 is upright.
     pub(crate) fn orientation(&self) -> u8 {
         match self {
             Self::Encoded(file) | Self::Indexed { file, .. } => exif::orientation(file),
@@ -44,28 +45,28 @@ impl Source<'_> {
     }
 }
 
-/// What decoding one sample may cost. Past a limit it ends with a typed error.
+/// Limits on the cost of decoding one sample. Exceeding one is a typed error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Width × height of the stored image.
+    /// Most pixels (width × height) of the stored image.
     pub pixels: u64,
-    /// Scans of a JPEG: each may cost a pass over the image for a few bytes of the file.
+    /// Most scans of a JPEG: a few bytes of the file can make each scan cost a pass over the image.
     pub scans: u32,
-    /// Bytes for the decoder's own image-sized buffers, and as many for all images between the first stage and the last
-    /// together: so it bounds the work of the stages, too.
+    /// Most bytes of the decoder's image-sized buffers. The images between the first stage and the last may take as
+    /// many again, together, so this bounds the work of the stages, too.
     pub memory_bytes: u64,
 }
 
 impl Default for Limits {
-    /// 178 956 970 pixels (where Pillow refuses, too), 100 scans, 1 GiB.
+    /// Returns 178 956 970 pixels (where Pillow refuses, too), 100 scans, 1 GiB.
     fn default() -> Self {
         Self { pixels: 178_956_970, scans: 100, memory_bytes: 1 << 30 }
     }
 }
 
 impl Limits {
-    /// Whether none of them is above that of `most`.
+    /// Returns whether none of the limits exceeds that of `most`.
     pub fn is_within(&self, most: &Self) -> bool {
         self.pixels <= most.pixels && self.scans <= most.scans && self.memory_bytes <= most.memory_bytes
     }
@@ -81,35 +82,37 @@ impl Limits {
         if bytes > self.memory_bytes { Err(self.too_much_memory()) } else { Ok(()) }
     }
 
-    /// Empties a buffer and makes room for `bytes`. Memory that is not there is an error like memory that is not allowed.
+    /// Empties a buffer and makes room for `bytes`. Returns an error if the limit does not allow them or the machine
+    /// lacks the memory.
     pub(crate) fn make_room(&self, buffer: &mut Vec<u8>, bytes: u64) -> Result<(), PixelError> {
         self.check_memory(bytes)?;
         self.reserve(buffer, bytes as usize)
     }
 
-    /// Empties a buffer and makes room for so many values, which are allowed. Memory that is not there is an error.
+    /// Empties a buffer and makes room for `values` values, which the caller has checked against the limit. Returns an
+    /// error if the machine lacks the memory.
     pub(crate) fn reserve<T>(&self, buffer: &mut Vec<T>, values: usize) -> Result<(), PixelError> {
         buffer.clear();
         self.reserve_more(buffer, values)
     }
 
-    /// Makes room for so many values behind those of a buffer; likewise.
+    /// Makes room for `values` more values behind those of a buffer. Otherwise as [`reserve`](Self::reserve).
     pub(crate) fn reserve_more<T>(&self, buffer: &mut Vec<T>, values: usize) -> Result<(), PixelError> {
         buffer.try_reserve_exact(values).map_err(|_| self.too_much_memory())
     }
 
-    /// Makes a buffer `bytes` long, whatever is in it: see [`make_room`](Self::make_room).
+    /// Makes a buffer `bytes` long, with any contents. Otherwise as [`make_room`](Self::make_room).
     pub(crate) fn resize<'b>(&self, buffer: &'b mut Vec<u8>, bytes: u64) -> Result<&'b mut [u8], PixelError> {
         self.check_memory(bytes)?;
         self.resize_allowed(buffer, bytes as usize)
     }
 
-    /// Likewise where the bytes are allowed: see [`reserve`](Self::reserve).
+    /// Makes a buffer `bytes` long, with any contents. Otherwise as [`reserve`](Self::reserve).
     pub(crate) fn resize_allowed<'b>(&self, buffer: &'b mut Vec<u8>, bytes: usize) -> Result<&'b mut [u8], PixelError> {
         if buffer.capacity() < bytes {
             self.reserve(buffer, bytes)?;
         }
-        // There is room now, so that this does not allocate.
+        // The buffer has the room, so this does not allocate.
         buffer.resize(bytes, 0);
         Ok(buffer)
     }
@@ -123,7 +126,7 @@ impl Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
-    /// JPEG, any coding of 8 bits per sample but lossless.
+    /// JPEG in any coding of 8 bits per sample, except lossless.
     Jpeg,
     /// PNG.
     Png,
@@ -138,7 +141,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Tells a format by the first bytes of a file.
+    /// Recognises a format by the first bytes of a file.
     pub fn of(bytes: &[u8]) -> Result<Self, PixelError> {
         Ok(match bytes {
             [] => return Err(PixelError::Empty),
@@ -152,7 +155,7 @@ impl Format {
         })
     }
 
-    /// The format's name in lower case.
+    /// Returns the format's name in lower case.
     pub fn name(self) -> &'static str {
         match self {
             Self::Jpeg => "jpeg",
@@ -165,27 +168,27 @@ impl Format {
     }
 }
 
-/// What a file says about its image.
+/// Header of an image file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImageInfo {
-    /// The file's format.
+    /// Format of the file.
     pub format: Format,
-    /// Columns as stored.
+    /// Width of the stored image, in columns.
     pub width: u32,
-    /// Rows as stored.
+    /// Height of the stored image, in rows.
     pub height: u32,
-    /// Components of a pixel as stored: 1 gray, 2 gray and alpha, 3 colour, 4 CMYK or colour and alpha.
+    /// Components of a stored pixel: 1 gray, 2 gray and alpha, 3 colour, 4 CMYK or colour and alpha.
     pub components: u32,
-    /// Bits per component as stored.
+    /// Bits of a stored component.
     pub bits: u32,
     /// EXIF orientation of a JPEG, 1 to 8; 1 is upright.
     pub orientation: u8,
-    /// What only a JPEG has.
+    /// Properties that only a JPEG has.
     pub jpeg: Option<JpegInfo>,
 }
 
-/// What only a JPEG has.
+/// Properties that only a JPEG has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JpegInfo {
@@ -193,13 +196,13 @@ pub struct JpegInfo {
     pub color: JpegColor,
     /// Horizontal and vertical sampling factor of each component.
     pub sampling: Vec<(u32, u32)>,
-    /// Whether it is progressive.
+    /// Whether the file is progressive.
     pub progressive: bool,
-    /// Whether it is arithmetically coded.
+    /// Whether the file is arithmetically coded.
     pub arithmetic: bool,
-    /// MCUs between restart markers, 0 without them.
+    /// MCUs between restart markers; 0 for no markers.
     pub restart_interval: u32,
-    /// Whether its components or coefficients are spread over several scans.
+    /// Whether components or coefficients are spread over several scans.
     pub multiple_scans: bool,
 }
 
@@ -211,18 +214,18 @@ pub enum JpegColor {
     Gray,
     /// Luma and two colour differences.
     YCbCr,
-    /// Red, green, blue as they are.
+    /// Red, green and blue, not converted.
     Rgb,
     /// Four inks.
     Cmyk,
-    /// Four inks, the first three as luma and colour differences.
+    /// Four inks, three of them converted to luma and colour differences.
     Ycck,
-    /// None that a decoder could turn into RGB.
+    /// Colours that cannot be converted to RGB.
     Unknown,
 }
 
 impl JpegInfo {
-    /// The usual name of the subsampling, such as "4:2:0", where there is one.
+    /// Returns the usual name of the subsampling, such as "4:2:0", if it has one.
     pub fn subsampling(&self) -> Option<&'static str> {
         let all_one = |parts: &[(u32, u32)]| parts.iter().all(|&part| part == (1, 1));
         match (&self.color, self.sampling.as_slice()) {

@@ -1,6 +1,6 @@
-//! What a bench calls: the stages of preparing one image, each for itself.
+//! Entry points for benches: each stage of preparing an image, alone.
 //!
-//! The functions panic where a file is none that the decoder takes: they measure good ones.
+//! The functions panic on a file that the decoder does not take; benches measure good files.
 
 use crate::draw::Draw;
 use crate::geometry;
@@ -14,7 +14,7 @@ use crate::resize::{Resizing, Scaler};
 use crate::rows::{Band, Interleaved, Rect, Rows};
 use crate::source::Limits;
 
-/// Decoders and scratch.
+/// Decoders and scratch memory.
 pub struct Stages {
     libjpeg: Object,
     baseline: Decoder,
@@ -42,13 +42,13 @@ impl Stages {
         (header.width, header.height)
     }
 
-    /// All of an image.
+    /// Returns the rectangle of a whole image.
     pub fn whole(&mut self, file: &[u8]) -> Cut {
         let (width, height) = self.size(file);
         (0, 0, width, height)
     }
 
-    /// What the first stage of a pipeline cuts out of an image.
+    /// Returns the rectangle that the first stage of a pipeline cuts out of an image.
     pub fn cut(&mut self, file: &[u8], pipeline: &Pipeline, draw: Draw) -> Cut {
         let size = self.size(file);
         let window = geometry::steps(pipeline, size, draw).expect("a pipeline for this image")[0].window;
@@ -56,7 +56,7 @@ impl Stages {
         (window.x as u32, window.y as u32, window.width, window.height)
     }
 
-    /// Whether the decoder takes a file by its header.
+    /// Returns whether our decoder takes a file, judged by its header.
     pub fn takes(&mut self, file: &[u8]) -> bool {
         self.baseline.open(file, None, &mut self.band).is_ok()
     }
@@ -71,13 +71,13 @@ impl Stages {
         self.scaler.resize(&mut image, &resizing, Limits::default(), out).expect("an image in memory");
     }
 
-    /// Decodes by libjpeg.
+    /// Decodes a rectangle by libjpeg.
     pub fn libjpeg(&mut self, file: &[u8], part: Cut) -> u64 {
         let opened = jpeg::open(&mut self.libjpeg, file, Limits::default(), false).expect("a good file");
         drain(&mut JpegRows::new(opened, &mut self.band), part)
     }
 
-    /// Decodes by the decoder of this crate.
+    /// Decodes a rectangle by our own decoder.
     pub fn baseline(&mut self, file: &[u8], part: Cut, checkpoints: Option<&Checkpoints>, depth: Depth) -> u64 {
         let mut rows = self.baseline.open(file, checkpoints, &mut self.band).expect("a good file");
         rows.depth = depth;
@@ -85,7 +85,7 @@ impl Stages {
     }
 }
 
-/// Takes the bands and one byte of each.
+/// Reads the bands, and one byte of each.
 fn drain(rows: &mut dyn Rows, part: Cut) -> u64 {
     let mut sum = 0;
     let mut sink = |band: Band<'_>| {

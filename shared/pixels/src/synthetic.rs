@@ -1,11 +1,11 @@
-//! Pictures with the statistics of photographs, from integers alone: for demo data, tests and benches.
+//! Pictures with the statistics of photographs, made from integers alone, for demo data, tests and benches.
 //!
-//! Eight octaves of value noise whose amplitude falls with their frequency, and discs with sharp edges.
+//! A picture is eight octaves of value noise whose amplitude falls with their frequency, and discs with sharp edges.
 
-/// Amplitudes of the octaves, cells of 1 to 128 pixels; they add up to 256.
+/// Amplitudes of the octaves, for cells of 1 to 128 pixels; their sum is 256.
 const AMPLITUDES: [u32; 8] = [3, 6, 9, 14, 24, 40, 64, 96];
 
-/// RGB rows of a picture; another `seed` is another one.
+/// Returns the RGB rows of a picture, which depends on `seed`.
 pub fn photo(width: u32, height: u32, seed: u32) -> Vec<u8> {
     let mut pixels = Vec::with_capacity(width as usize * height as usize * 3);
     for y in 0..height {
@@ -22,7 +22,7 @@ fn value(x: u32, y: u32, channel: u32, seed: u32) -> u8 {
     let octaves = AMPLITUDES.iter().zip(0..);
     let sum: u32 = octaves.map(|(amplitude, k)| amplitude * noise(x, y, channel, k, seed)).sum();
     let smooth = (sum >> 8) as i32 * 2 - 128;
-    // One disc in each cell of 64 pixels, of its own radius and brightness.
+    // One disc in each cell of 64 pixels, with its own radius and brightness.
     let disc = hash(x >> 6, y >> 6, 3, 8, seed);
     let (across, down) = ((x & 63) as i32 - 32, (y & 63) as i32 - 32);
     let radius = (disc & 31) as i32;
@@ -30,7 +30,7 @@ fn value(x: u32, y: u32, channel: u32, seed: u32) -> u8 {
     (smooth + edge).clamp(0, 255) as u8
 }
 
-/// Noise on a grid of 2^k pixels, bilinear in between.
+/// Returns noise on a grid of 2^k pixels, bilinear in between.
 fn noise(x: u32, y: u32, channel: u32, k: u32, seed: u32) -> u32 {
     let cell = 1 << k;
     let (column, row) = (x >> k, y >> k);
@@ -41,7 +41,7 @@ fn noise(x: u32, y: u32, channel: u32, k: u32, seed: u32) -> u32 {
     (upper * (cell - down) + lower * down) >> (2 * k)
 }
 
-/// A byte of a cell.
+/// Returns a byte for a cell.
 fn hash(x: u32, y: u32, channel: u32, k: u32, seed: u32) -> u32 {
     let words =
         [(x, 374_761_393), (y, 668_265_263), (channel, 2_246_822_519), (k, 3_266_489_917), (seed, 2_654_435_761)];
@@ -50,7 +50,7 @@ fn hash(x: u32, y: u32, channel: u32, k: u32, seed: u32) -> u32 {
     (mixed ^ (mixed >> 16)) & 0xFF
 }
 
-/// CRC-32 as zlib has it.
+/// Computes CRC-32 as zlib does.
 #[cfg(test)]
 pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, &byte| {

@@ -2,12 +2,12 @@
 
 use super::{DOUBLE_ROUNDS, State};
 
-/// The block of a state.
+/// Returns the block of a state: the sum of the state before and after the rounds.
 pub fn block(start: State) -> State {
     let mut rows = start;
     for _ in 0..DOUBLE_ROUNDS {
         quarter_rounds(&mut rows);
-        // The diagonals become columns, and columns again.
+        // Rotate the diagonals into columns, and back.
         for (row, by) in rows.iter_mut().zip(0..) {
             row.rotate_left(by);
         }
@@ -22,7 +22,7 @@ pub fn block(start: State) -> State {
     rows
 }
 
-/// A quarter round of each column.
+/// Does a quarter round of each column.
 fn quarter_rounds([a, b, c, d]: &mut State) {
     for column in 0..4 {
         let (a, b, c, d) = (&mut a[column], &mut b[column], &mut c[column], &mut d[column]);

@@ -1,4 +1,4 @@
-//! Blocks by SSE2, which every x86-64 has: a row in a register. The compiler makes no vector instructions of words and rotations.
+//! Blocks by SSE2, which every x86-64 has: a row per register. The compiler does not vectorise the portable code.
 
 use std::arch::x86_64::*;
 
@@ -13,7 +13,7 @@ pub fn blocks<const N: usize>(starts: [State; N]) -> [State; N] {
     let mut states = starts;
     for _ in 0..DOUBLE_ROUNDS {
         quarter_rounds(&mut states);
-        // The diagonals become columns, and columns again.
+        // Rotate the diagonals into columns, and back.
         for [_, b, c, d] in &mut states {
             *b = _mm_shuffle_epi32::<0b00_11_10_01>(*b);
             *c = _mm_shuffle_epi32::<0b01_00_11_10>(*c);
@@ -34,7 +34,7 @@ pub fn blocks<const N: usize>(starts: [State; N]) -> [State; N] {
     states.map(|state| transmute!(state))
 }
 
-/// A quarter round of each column.
+/// Does a quarter round of each column.
 #[inline]
 #[target_feature(enable = "sse2")]
 fn quarter_rounds<const N: usize>(states: &mut [[__m128i; 4]; N]) {
@@ -50,7 +50,7 @@ fn quarter_rounds<const N: usize>(states: &mut [[__m128i; 4]; N]) {
     }
 }
 
-/// Each word rotated to the left.
+/// Rotates each word to the left.
 #[inline]
 #[target_feature(enable = "sse2")]
 fn rotated<const LEFT: i32, const RIGHT: i32>(row: __m128i) -> __m128i {

@@ -24,7 +24,7 @@ fn prepared(source: Source<'_>, pipeline: &Pipeline, sample_id: u64) -> Vec<u8> 
     out
 }
 
-/// Layouts whose files can be entered in between.
+/// Layouts whose files can have checkpoints.
 const ENTERED: [Layout; 6] =
     [Layout::Gray, Layout::Yuv444, Layout::Yuv422, Layout::Yuv420, Layout::Yuv440, Layout::Rgb];
 
@@ -49,7 +49,8 @@ fn a_progressive_file_becomes_a_sequential_one_of_the_same_pixels() {
     }
 }
 
-/// libjpeg reads an EXIF segment between two scans, but only those in front of the first one say which way up an image is.
+/// libjpeg reads an EXIF segment between two scans, but only those in front of the first scan set the image's
+/// orientation.
 #[test]
 fn a_progressive_file_that_would_be_turned_is_left_alone() {
     let options = JpegOptions { progressive: true, ..JpegOptions::default() };
@@ -76,7 +77,7 @@ fn checkpoints_take_a_small_part_of_their_file() {
         assert!(share <= 1.0 / SHARE as f64, "{layout:?}: {share}");
         assert!(Checkpoints::from_bytes(&indexed.checkpoints).unwrap().len() > size.1 as usize / 16);
     }
-    // A file that is all rows keeps one a row, whatever its share.
+    // A file of many short rows keeps one checkpoint a row, whatever share that is.
     let narrow = file(Layout::Gray, &JpegOptions { quality: 1, ..JpegOptions::default() }, (9, 800));
     let checkpoints = Checkpoints::from_bytes(&index_of(&narrow).unwrap().checkpoints).unwrap();
     assert_eq!(checkpoints.len(), 100);
@@ -106,12 +107,13 @@ fn damaged_checkpoints_leave_the_file_alone_to_be_decoded() {
         assert!(Checkpoints::from_bytes(bad).is_err());
         assert!(prepared(Source::Indexed { file: &file, checkpoints: bad }, &pipeline, 0) == expected);
     }
-    // Those of an image of another size, too: of more columns or rows, and of so few that the crop's have none.
+    // Checkpoints of other images, too: with more columns, with more rows, and so small that they have none for the
+    // crop.
     for size in [(231, 97), (131, 200), (131, 31), (41, 31)] {
         let other = index_of(&self::file(Layout::Yuv420, &JpegOptions::default(), size)).unwrap().checkpoints;
         assert!(prepared(Source::Indexed { file: &file, checkpoints: &other }, &pipeline, 0) == expected, "{size:?}");
     }
-    // More of them than there is memory for.
+    // More checkpoints than the memory limit allows.
     let limits = Limits { memory_bytes: 600, ..Limits::default() };
     let mut out = vec![0; expected.len()];
     let dense = Checkpoints::of(&file, 1).unwrap();
@@ -131,14 +133,14 @@ fn a_whole_image_is_appended_as_it_is_stored() {
     assert_eq!((decoded.width, decoded.height, decoded.orientation, decoded.was_shrunk), (60, 60, 8, false));
     let pipeline = Pipeline { exif_orientation: false, stages: vec![Stage::CenterCrop { size: 60 }] };
     assert!(pixels[..3] == [1, 2, 3] && pixels[3..] == prepared(Source::Encoded(&file), &pipeline, 0));
-    // Shrunk by the resizer of every pipeline.
+    // Shrunk by the resizer that every pipeline uses.
     pixels.clear();
     let decoded = preparer.decode(Source::Encoded(&file), Some(30), &mut pixels).unwrap();
     assert_eq!((decoded.width, decoded.height, decoded.was_shrunk), (30, 30, true));
     let pipeline =
         Pipeline { exif_orientation: false, stages: vec![Stage::Resize { size: 30 }, Stage::CenterCrop { size: 30 }] };
     assert!(pixels == prepared(Source::Encoded(&file), &pipeline, 0));
-    // What does not decode leaves nothing behind.
+    // A failed decode appends nothing.
     let before = pixels.clone();
     assert!(preparer.decode(Source::Encoded(b"no image at all"), None, &mut pixels).is_err() && pixels == before);
     assert!(preparer.decode(Source::Encoded(&file[..file.len() / 2]), None, &mut pixels).is_err() && pixels == before);

@@ -1,15 +1,17 @@
-//! A decoder of our own for the JPEGs that training sets are made of, and for rectangles of them: sequential Huffman coding, 8 bits,
-//! one scan, gray or three components with the usual sampling.
+//! Our own decoder for the JPEGs that training sets are made of, and for rectangles of them: sequential Huffman coding,
+//! 8 bits, one scan, gray or three components with the usual sampling.
 //!
-//! What it decodes has libjpeg-turbo's pixels to the bit (islow, fancy upsampling), faster: codes are resolved together with their
-//! values and in pairs, and only the blocks that a rectangle covers are transformed. With [`Checkpoints`] the rest is not even read,
-//! and two rows of MCUs are read at once.
-//! Everything else is [`NotMine`], and so is every irregularity of a stream that libjpeg would repair, guess about or warn of: the
-//! caller decodes such a file by libjpeg, so that verdicts, errors and repaired pixels are always libjpeg's.
+//! It gives the same pixels as libjpeg-turbo to the bit (islow, fancy upsampling), but faster: one look-up resolves a
+//! code together with its value, often two of them, and only the blocks that a rectangle covers are transformed.
+//! [`Checkpoints`] let it skip the rest of the scan and read two rows of MCUs at once.
 //!
-//! In the order of a file's way: `header` (markers), `huffman` (tables), `bits` (bytes without stuffing), `scan` (MCUs), `block`
-//! (coefficients), `idct`, `region` (which blocks, samples in planes), `upsample` and `color` (rows of pixels). `checkpoints` says
-//! where a scan can be entered.
+//! It returns [`NotMine`] for every other file, and for every irregularity that libjpeg would repair, guess about or
+//! warn about. The caller then decodes the file by libjpeg, so that verdicts, errors and repaired pixels are always
+//! libjpeg's.
+//!
+//! Modules, in the order in which a file passes through them: `header` (markers), `huffman` (tables), `bits` (bytes
+//! without stuffing), `scan` (MCUs), `block` (coefficients), `idct`, `region` (which blocks, samples in planes),
+//! `upsample` and `color` (rows of pixels). `checkpoints` holds the places at which decoding a scan can start.
 
 mod bits;
 mod block;
@@ -29,7 +31,7 @@ mod upsample;
 pub use checkpoints::Checkpoints;
 pub use decoder::{Decoder, Depth};
 
-/// The file is for libjpeg.
+/// Error: this decoder does not take the file, so libjpeg has to decode it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotMine;
 

@@ -1,7 +1,7 @@
-//! The markers in front of a JPEG's image data: EXIF orientation and the kind of frame. A total parser: what it does not
-//! understand means "upright" and "not lossless".
+//! The markers in front of a JPEG's image data: EXIF orientation and the kind of frame. The parser accepts any bytes:
+//! what it does not understand means "upright" and "not lossless".
 
-/// One marker segment: its code and its payload.
+/// Returns the marker segments, each with its code and its payload.
 fn segments(file: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = file.strip_prefix(&[0xFF, 0xD8]).unwrap_or_default();
     std::iter::from_fn(move || {
@@ -25,19 +25,20 @@ fn segments(file: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// Whether the frame is a lossless one (SOF3, SOF7, SOF11, SOF15).
+/// Returns whether the frame is lossless (SOF3, SOF7, SOF11, SOF15).
 pub fn is_lossless(file: &[u8]) -> bool {
     segments(file).any(|(code, _)| matches!(code, 0xC3 | 0xC7 | 0xCB | 0xCF))
 }
 
-/// EXIF orientation, 1 (upright) to 8.
+/// Returns the EXIF orientation, 1 (upright) to 8.
 pub fn orientation(file: &[u8]) -> u8 {
     let exif =
         segments(file).filter(|&(code, _)| code == 0xE1).find_map(|(_, payload)| payload.strip_prefix(b"Exif\0\0"));
     exif.and_then(orientation_of_tiff).unwrap_or(1)
 }
 
-/// TIFF 6.0, section 2: byte order, 42, offset of the first directory; its entries are 12 bytes each.
+/// Reads the orientation from TIFF 6.0, section 2: byte order, 42, offset of the first directory, whose entries are 12
+/// bytes each.
 fn orientation_of_tiff(tiff: &[u8]) -> Option<u8> {
     const ORIENTATION: u16 = 0x0112;
     const SHORT: u16 = 3;
@@ -66,7 +67,7 @@ fn orientation_of_tiff(tiff: &[u8]) -> Option<u8> {
     u8::try_from(found).ok().filter(|value| (1..=8).contains(value))
 }
 
-/// An APP1 payload that says nothing but the orientation.
+/// Returns an APP1 payload that holds only the orientation.
 pub fn app1_of_orientation(orientation: u8) -> Vec<u8> {
     let mut app1 = b"Exif\0\0MM\0\x2A\0\0\0\x08\0\x01".to_vec();
     app1.extend_from_slice(&[0x01, 0x12, 0, 3, 0, 0, 0, 1, 0, orientation, 0, 0]);

@@ -1,7 +1,7 @@
-//! The one place that calls C: a safe face of the shim in `shim/`.
+//! The only module that calls C: a safe interface to the shim in `shim/`.
 //!
-//! An [`Object`] owns a libjpeg object and borrows the file from [`open`](Object::open) to [`close`](Object::close)
-//! (its lifetime says so through [`Opened`]). libjpeg's errors arrive as [`PixelError`], never as a jump.
+//! An [`Object`] owns a libjpeg object. It borrows the file from [`open`](Object::open) until [`Opened`], whose
+//! lifetime enforces that, is dropped. libjpeg's errors arrive as [`PixelError`], never as a jump.
 
 #![allow(unsafe_code)]
 
@@ -17,7 +17,7 @@ use crate::source::Limits;
 /// Length of libjpeg's messages (`JMSG_LENGTH_MAX`).
 const MESSAGE_LENGTH: usize = 200;
 
-/// The values of libjpeg's `J_COLOR_SPACE` that occur here.
+/// The values of libjpeg's `J_COLOR_SPACE` that are used here.
 pub mod color_space {
     pub const GRAYSCALE: u32 = 1;
     pub const RGB: u32 = 2;
@@ -48,14 +48,15 @@ pub struct Header {
     pub coefficient_bytes: u64,
 }
 
-/// From here on, blocks of a megabyte or more go back to the system when they are freed.
+/// Makes blocks of a megabyte or more go back to the system when they are freed, from now on.
 pub fn map_large_blocks() {
     // SAFETY: it takes nothing and may be called by any thread at any time.
     unsafe { ddlp_map_large_blocks() }
 }
 
 impl Header {
-    /// Bytes that decoding to pixels needs for the whole image at once: none, unless it comes in several scans.
+    /// Returns the bytes that decoding to pixels needs for the whole image at once: 0, unless the image comes in
+    /// several scans.
     pub fn whole_bytes(&self) -> u64 {
         if self.multiple_scans != 0 { self.coefficient_bytes } else { 0 }
     }
@@ -119,15 +120,15 @@ unsafe extern "C" {
     fn ddlp_release(buffer: *mut u8);
 }
 
-/// The version of libjpeg-turbo that the shim is built against, such as 3001000.
+/// Returns the version of libjpeg-turbo that the shim is built against, such as 3001000.
 pub fn version() -> u32 {
     // SAFETY: returns a constant.
     unsafe { ddlp_version() }
 }
 
-/// Whether libjpeg-turbo decodes with vector instructions on this machine.
+/// Returns whether libjpeg-turbo decodes with vector instructions on this machine.
 pub fn uses_simd() -> bool {
-    // SAFETY: it takes nothing; what it finds out about the processor is kept per thread.
+    // SAFETY: it takes nothing, and keeps what it finds out about the processor per thread.
     unsafe { ddlp_uses_simd() != 0 }
 }
 
@@ -146,7 +147,7 @@ impl Object {
         Self { raw: raw.unwrap_or_else(|| std::alloc::handle_alloc_error(std::alloc::Layout::new::<[usize; 128]>())) }
     }
 
-    /// Reads a file's header. `keep_markers` is for files that will be rewritten.
+    /// Reads a file's header. Set `keep_markers` if the file will be rewritten.
     pub fn open<'a>(
         &'a mut self,
         file: &'a [u8],
@@ -184,8 +185,8 @@ pub struct Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
-    /// Starts decoding at row `y` the columns `x..x + width`, widened to what can be cut out: returns the first column
-    /// and the number of columns that [`rows`](Self::rows) will give.
+    /// Starts decoding the columns `x..x + width` at row `y`, widened to what libjpeg can cut out. Returns the first
+    /// column and the number of columns that [`rows`](Self::rows) will write.
     pub fn start(&mut self, x: u32, width: u32, y: u32) -> Result<(u32, u32), PixelError> {
         let (mut left, mut across) = (x, width);
         assert!(u64::from(x) + u64::from(width) <= u64::from(self.header.width) && width > 0 && y < self.header.height);
@@ -197,12 +198,12 @@ impl<'a> Opened<'a> {
         Ok((left, across))
     }
 
-    /// Bytes of a decoded pixel: RGB, or four inks.
+    /// Returns the bytes of a decoded pixel: 3 for RGB, 4 for inks.
     pub fn channels(&self) -> usize {
         if self.header.components == 4 { 4 } else { 3 }
     }
 
-    /// The next rows, without a gap between them.
+    /// Decodes the next rows, without gaps between them.
     pub fn rows(&mut self, out: &mut [u8], rows: u32) -> Result<(), PixelError> {
         let stride = self.columns as usize * self.channels();
         assert!(rows <= self.rows_left && out.len() >= stride * rows as usize);
@@ -212,7 +213,7 @@ impl<'a> Opened<'a> {
         self.check(code)
     }
 
-    /// Warnings so far.
+    /// Returns the number of warnings so far.
     pub fn warnings(&self) -> u32 {
         // SAFETY: `raw` is live.
         unsafe { ddlp_warnings(self.raw.as_ptr()) }
@@ -243,14 +244,14 @@ impl Drop for Opened<'_> {
     }
 }
 
-/// A block's coefficients or quantisation steps in natural order: row of the vertical, column of the horizontal
-/// frequency.
+/// Coefficients or quantisation steps of a block in natural order: vertical frequencies by row, horizontal ones by
+/// column.
 pub type Block<T> = [T; 64];
 
 /// One row of blocks of a component.
 pub struct BlockRow<'a> {
     pub blocks: &'a mut [Block<i16>],
-    /// `None` for a component without a scan.
+    /// Quantisation steps; `None` for a component without a scan.
     pub quant: Option<&'a Block<u16>>,
 }
 
@@ -260,7 +261,7 @@ pub struct Coefficients<'a> {
 }
 
 impl Coefficients<'_> {
-    /// One row of blocks of a component, writable.
+    /// Returns one row of blocks of a component, writable.
     pub fn block_row(&mut self, component: usize, row: u32) -> Result<BlockRow<'_>, PixelError> {
         let header = &self.opened.header;
         assert!(component < header.components.min(4) as usize && row < header.blocks_high[component]);
@@ -277,8 +278,9 @@ impl Coefficients<'_> {
         }
     }
 
-    /// A file of the same coefficients, Huffman-coded with tables of its own, with the source's other markers. In one scan if it is to
-    /// be `sequential`, else in those of a progressive file where the source is one.
+    /// Writes a file with the same coefficients and the source's other markers, Huffman-coded with tables of its own.
+    /// It has one scan if `sequential` is set or the source is not progressive, else the usual scans of a progressive
+    /// file.
     pub fn rewrite(&mut self, sequential: bool) -> Result<Vec<u8>, PixelError> {
         let (mut out, mut len) = (ptr::null_mut(), 0);
         // SAFETY: the object holds coefficients.
@@ -289,16 +291,16 @@ impl Coefficients<'_> {
     }
 }
 
-/// What [`encode`] makes a file of.
+/// Input of [`encode`].
 pub struct EncodeInput<'a> {
-    /// Rows without a gap, of 1, 3 or 4 bytes a pixel.
+    /// Rows without gaps, of 1, 3 or 4 bytes a pixel.
     pub pixels: &'a [u8],
-    /// The payload of an APP1 marker, where there is to be one.
+    /// Payload of an APP1 marker; empty for no marker.
     pub app1: &'a [u8],
 }
 
 impl EncodeParams {
-    /// The pointers stay empty until [`encode`] sets them.
+    /// Returns parameters whose pointers are null until [`encode`] sets them.
     pub fn new(width: u32, height: u32, components: u32, color_space: u32) -> Self {
         Self {
             width,

@@ -1,4 +1,4 @@
-//! A rectangle decoded alone has the pixels of the whole image, whatever the layout.
+//! A rectangle decoded alone has the same pixels as in the whole image, for every layout.
 
 use proptest::prelude::*;
 
@@ -71,7 +71,7 @@ fn samples() -> impl Strategy<Value = Sample> {
     })
 }
 
-/// A box within an image: two corners in 65536ths.
+/// Returns a box within an image, from two corners in 65536ths.
 pub(super) fn rect_of(corners: [u16; 4], (width, height): (u32, u32)) -> Rect {
     let span = |a: u16, b: u16, length: u32| {
         let at = |share: u16| ((u64::from(share) * u64::from(length)) >> 16) as u32;
@@ -83,7 +83,7 @@ pub(super) fn rect_of(corners: [u16; 4], (width, height): (u32, u32)) -> Rect {
     Rect { x, y, width: across, height: down }
 }
 
-/// The same cases each time; fewer of them where `PROPTEST_CASES` says so, as under emulation.
+/// Returns a configuration with fixed cases; `PROPTEST_CASES` may reduce their number, as under emulation.
 pub(super) fn config(cases: u32, seed: u64) -> ProptestConfig {
     let most = std::env::var("PROPTEST_CASES").ok().and_then(|most| most.parse().ok()).unwrap_or(cases);
     let rng_seed = proptest::test_runner::RngSeed::Fixed(seed);
@@ -117,7 +117,7 @@ proptest! {
             file[at as usize] ^= 1 << (bit % 8);
         }
         let rect = rect_of(corners, sample.size);
-        // A rectangle sees less of the damage, so it may decode where the whole does not.
+        // A rectangle sees less of the damage, so it may decode although the whole does not.
         if let (Ok(whole), Ok(part)) = (decode(&file, None), decode(&file, Some(rect))) {
             prop_assert!(part.warnings <= whole.warnings);
             prop_assert!(part.pixels == cut(&whole.pixels, sample.size.0, rect), "{:?}", rect);
@@ -131,7 +131,7 @@ proptest! {
     #[test]
     fn a_file_cut_short_is_an_error(sample in samples(), places: [u16; 8]) {
         let file = sample.file();
-        // The last byte of image data may hold nothing but padding.
+        // The last byte of image data may hold only padding.
         for place in places {
             let length = (usize::from(place) * (file.len() - 3)) >> 16;
             match decode(&file[..length], None) {
@@ -153,7 +153,7 @@ proptest! {
     }
 }
 
-/// Smoothing would show: it guesses missing coefficients from neighbours that a rectangle does not decode.
+/// Detects block smoothing, which guesses missing coefficients from neighbours that a rectangle does not decode.
 #[test]
 fn an_incomplete_progressive_file_has_the_same_pixels_for_any_rectangle() {
     let options = JpegOptions { progressive: true, quality: 40, ..JpegOptions::default() };
@@ -207,7 +207,7 @@ fn limits_are_typed_errors() {
     let memory_bytes = 64 * 48 * 3 - 1;
     let memory = Limits { memory_bytes, ..Limits::default() };
     assert_eq!(within(memory), Err(PixelError::TooMuchMemory { limit: memory_bytes }));
-    // libjpeg's usual progression of colour images has ten scans.
+    // libjpeg's usual progression of a colour image has ten scans.
     assert_eq!(within(Limits { scans: 10, ..Limits::default() }), Ok(()));
     assert_eq!(within(Limits { scans: 9, ..Limits::default() }), Err(PixelError::TooManyScans { limit: 9 }));
 }
@@ -245,7 +245,7 @@ fn tables_of_another_file_are_not_used() {
         seed: 2,
     };
     let (coarse, fine) = (sample(20).file(), sample(95).file());
-    // Without its quantisation tables the file is an abbreviated one.
+    // Without its quantisation tables the file is abbreviated.
     let tables = fine.windows(2).position(|two| two == [0xFF, 0xDB]).unwrap();
     let frame = fine.windows(2).position(|two| two == [0xFF, 0xC0]).unwrap();
     let abbreviated = [&fine[..tables], &fine[frame..]].concat();

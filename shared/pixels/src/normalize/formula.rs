@@ -1,16 +1,17 @@
-//! A formula in f32 that gives the values of a table.
+//! A formula in f32 that equals a table.
 
 use half::f16;
 
-/// `(v × scale + offset) + (v × fine_scale + fine_offset)` of each channel, each product and its sum rounded once.
+/// `(v × scale + offset) + (v × fine_scale + fine_offset)` for each channel; each product is rounded once, together
+/// with its sum.
 ///
-/// The first part is exact, since `scale` has no more than 17 bits and `offset` is a multiple of its last one. So all is rounded once
-/// but for the second part's own rounding, far below.
+/// The first part is exact, since `scale` has no more than 17 bits and `offset` is a multiple of its last one. So the
+/// result is rounded once, apart from the rounding of the second part, which is far smaller.
 #[derive(Clone, Debug)]
 pub struct Formula {
     pub scale: [f32; 3],
     pub offset: [f32; 3],
-    /// Nothing where the first part is enough.
+    /// Second part; `None` if the first part is enough.
     pub fine: Option<Fine>,
 }
 
@@ -20,17 +21,17 @@ pub struct Fine {
     pub offset: [f32; 3],
 }
 
-/// Bits of `scale`: with 8 bits of a value a product has no more than f32 holds.
+/// Bits of `scale`: its product with the 8 bits of a value fits an f32.
 const SCALE_BITS: i32 = 16;
 
 impl Formula {
-    /// One that equals a table of f32.
+    /// Returns a formula that equals a table of f32, if there is one.
     pub fn of_f32(mean: [f64; 3], std: [f64; 3], table: &[[f32; 256]; 3]) -> Option<Self> {
         let formula = Self::fine(mean, std);
         formula.equals(|channel, value, found| table[channel][value].to_bits() == found.to_bits()).then_some(formula)
     }
 
-    /// One that, rounded once more, equals a table of f16.
+    /// Returns a formula that equals a table of f16 after one more rounding, if there is one.
     pub fn of_f16(mean: [f64; 3], std: [f64; 3], table: &[[f16; 256]; 3]) -> Option<Self> {
         let is_same = |channel: usize, value: usize, found: f32| {
             table[channel][value].to_bits() == f16::from_f32_const(found).to_bits()

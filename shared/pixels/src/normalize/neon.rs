@@ -1,4 +1,4 @@
-//! By NEON.
+//! Normalising by NEON.
 
 #![allow(unsafe_code)]
 
@@ -10,20 +10,20 @@ use half::f16;
 
 use super::formula::Formula;
 
-/// Pixels that are made at once.
+/// Pixels made at once.
 const PIXELS_AT_ONCE: usize = 16;
 
-/// Makes the pixels that fill registers and tells which.
+/// Makes the pixels that fill registers, and returns their range.
 pub fn f32(formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f32]; 3]) -> Range<usize> {
-    assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "a value in each plane for each pixel");
+    assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "each plane has a value for each pixel");
     let planes = planes.map(|plane| plane.as_mut_ptr().cast());
     // SAFETY: aarch64 has NEON. Planes have room for all pixels.
     unsafe { make::<false>(formula, pixels, planes) }
 }
 
-/// As [`f32`](f32()).
+/// Makes pixels as [`f32`](f32()) does, but as f16.
 pub fn f16(formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f16]; 3]) -> Range<usize> {
-    assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "a value in each plane for each pixel");
+    assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "each plane has a value for each pixel");
     let planes = planes.map(|plane| plane.as_mut_ptr().cast());
     // SAFETY: as above; an `f16` is the two bytes that the processor makes.
     unsafe { make::<true>(formula, pixels, planes) }
@@ -39,7 +39,7 @@ unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: 
     let fine = fine.map(|fine| [fine.scale, fine.offset].map(|channels| channels.map(|value| vdupq_n_f32(value))));
     let (sixteens, _) = pixels.as_chunks::<PIXELS_AT_ONCE>();
     for (number, sixteen) in sixteens.iter().enumerate() {
-        // SAFETY: 48 bytes.
+        // SAFETY: `sixteen` has 48 bytes.
         let uint8x16x3_t(red, green, blue) = unsafe { vld3q_u8(sixteen.as_ptr().cast()) };
         for (channel, values) in [red, green, blue].into_iter().enumerate() {
             let (low, high) = (vmovl_u8(vget_low_u8(values)), vmovl_high_u8(values));
@@ -55,7 +55,7 @@ unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: 
                 if let Some([scale, offset]) = fine {
                     result = vaddq_f32(result, vfmaq_f32(offset[channel], values, scale[channel]));
                 }
-                // SAFETY: room for 4 pixels from this one on.
+                // SAFETY: the plane has room for 4 pixels from here on.
                 unsafe {
                     let out = planes[channel].add((number * PIXELS_AT_ONCE + quarter * 4) * bytes);
                     if HALF {
@@ -70,12 +70,12 @@ unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: 
     0..sixteens.len() * PIXELS_AT_ONCE
 }
 
-/// Rounds to f16, which the language has no stable type for.
+/// Rounds to f16, for which the language has no stable vector type.
 #[inline]
 #[target_feature(enable = "neon")]
 fn halves(values: float32x4_t) -> uint16x4_t {
     let halves;
-    // SAFETY: an instruction of NEON from one register to another.
+    // SAFETY: a NEON instruction from one register to another.
     unsafe {
         asm!("fcvtn {halves:v}.4h, {values:v}.4s", halves = out(vreg) halves, values = in(vreg) values,
             options(pure, nomem, nostack, preserves_flags));

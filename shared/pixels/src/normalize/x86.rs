@@ -1,4 +1,4 @@
-//! By AVX2, FMA and F16C.
+//! Normalising by AVX2, FMA and F16C.
 
 #![allow(unsafe_code)]
 
@@ -10,22 +10,22 @@ use half::f16;
 use super::formula::Formula;
 use crate::level::Avx2;
 
-/// Pixels that are made at once.
+/// Pixels made at once.
 const PIXELS_AT_ONCE: usize = 32;
 /// Bytes of a register.
 const REGISTER: usize = 32;
 
-/// Makes the pixels that fill registers and tells which.
+/// Makes the pixels that fill registers, and returns their range.
 pub fn f32(_: Avx2, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f32]; 3]) -> Range<usize> {
-    assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "a value in each plane for each pixel");
+    assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "each plane has a value for each pixel");
     let planes = planes.map(|plane| plane.as_mut_ptr().cast());
     // SAFETY: an `Avx2` is made only where the processor has the instructions. Planes have room for all pixels.
     unsafe { make::<false>(formula, pixels, planes) }
 }
 
-/// As [`f32`](f32()).
+/// Makes pixels as [`f32`](f32()) does, but as f16.
 pub fn f16(_: Avx2, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f16]; 3]) -> Range<usize> {
-    assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "a value in each plane for each pixel");
+    assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "each plane has a value for each pixel");
     let planes = planes.map(|plane| plane.as_mut_ptr().cast());
     // SAFETY: as above; an `f16` is the two bytes that the processor makes.
     unsafe { make::<true>(formula, pixels, planes) }
@@ -45,7 +45,8 @@ unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: 
     let (scale, offset) = (broadcast(&formula.scale), broadcast(&formula.offset));
     let fine = formula.fine.as_ref();
     let fine = fine.map(|fine| [broadcast(&fine.scale), broadcast(&fine.offset)]);
-    // Of 24 bytes, the first 16 are in the left half, the last 16 in the right one: four pixels' values of a channel of each.
+    // Of 24 bytes, the left half of a register gets the first 16 and the right half the last 16: four values of each
+    // channel.
     let places: [__m256i; 3] = std::array::from_fn(|channel| {
         let place = |i: usize| if i < 4 { channel + 3 * i } else { channel + 3 * i - 8 };
         let places: [i32; 8] = std::array::from_fn(|i| place(i) as i32 | !0xFF);
@@ -59,22 +60,22 @@ unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: 
             None => result,
         }
     };
-    // From where on registers are not written across two lines of a cache, if planes lie alike.
+    // From this pixel on, no store crosses a cache line, if the planes are equally aligned.
     let first = (planes[0].align_offset(REGISTER) / bytes).min(pixels.len());
     let (blocks, _) = pixels[first..].as_chunks::<PIXELS_AT_ONCE>();
     for (number, block) in blocks.iter().enumerate() {
         let (eights, _) = block.as_chunks::<8>();
         let both: [__m256i; PIXELS_AT_ONCE / 8] = std::array::from_fn(|i| {
             let eight = eights[i].as_ptr().cast::<u8>();
-            // SAFETY: 24 bytes.
+            // SAFETY: `eight` has 24 bytes.
             let (left, right) = unsafe { (_mm_loadu_si128(eight.cast()), _mm_loadu_si128(eight.add(8).cast())) };
             _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(left), right)
         });
-        // A channel at a time, so that whole lines of a cache are written.
+        // One channel at a time, so that whole cache lines are written.
         for (channel, plane) in planes.iter().enumerate() {
             for (i, &both) in both.iter().enumerate() {
                 let result = make(both, channel);
-                // SAFETY: room for 8 pixels from these on.
+                // SAFETY: the plane has room for 8 pixels from here on.
                 unsafe {
                     let out = plane.add((first + number * PIXELS_AT_ONCE + 8 * i) * bytes);
                     if HALF {

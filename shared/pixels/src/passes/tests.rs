@@ -1,4 +1,4 @@
-//! Against doing every step by itself and in whole.
+//! Compares with doing every step alone and completely.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::pipeline::Stage;
 use crate::synthetic;
 
-/// An image as it is between steps.
+/// Size and pixels of an image between two steps.
 type Image = ((u32, u32), Vec<u8>);
 
 fn alone(((width, height), pixels): Image, step: &Step) -> Image {
@@ -71,7 +71,7 @@ proptest! {
     }
 }
 
-/// An image that notes what is read.
+/// An image that records what is read.
 struct Watched {
     size: (u32, u32),
     read: Vec<Rect>,
@@ -96,7 +96,7 @@ fn validation_reads_no_more_than_the_central_crop_is_made_of() {
     let mut out = vec![0; pipeline.output().bytes()];
     Passes::default().run(&mut image, &pipeline, Draw::default(), Limits::default(), &mut out).unwrap();
     assert!(out.iter().all(|&value| value == 7));
-    // 500 x 375 becomes 341 x 256, of which the columns from 58 and the rows from 16 are kept: 1.466 inputs each, and the filter's
-    // radius on both sides.
+    // 500 x 375 becomes 341 x 256, of which the columns from 58 and the rows from 16 are kept. Each is made of 1.466
+    // inputs; the filter's radius adds to both sides.
     assert_eq!(image.read, [Rect { x: 84, y: 22, width: 331, height: 331 }]);
 }

@@ -1,4 +1,4 @@
-//! Cutting by NEON's table look-up, which gives 0 where a table has no place.
+//! Cutting by NEON's table look-up, which gives 0 for an index outside the table.
 
 use std::arch::aarch64::*;
 
@@ -13,7 +13,7 @@ pub fn cut(visible: &Visible<'_>, out: &mut [u8]) {
     visible.columns().for_each(|columns| cut_columns(visible, &columns, out));
 }
 
-/// Sixteen columns of all rows.
+/// Writes sixteen columns of all rows.
 #[inline]
 #[target_feature(enable = "neon")]
 fn cut_columns(visible: &Visible<'_>, columns: &Columns, out: &mut [u8]) {

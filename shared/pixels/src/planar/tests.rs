@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Straight from the definition.
+/// Cuts pixel by pixel, as the definition says.
 fn expected(planes: &[u8], (width, height): (u32, u32), window: Window, flip: bool) -> Vec<u8> {
     let plane = (width * height) as usize;
     let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! Cutting by the shuffles of SSSE3, which both levels above the base have, and of AVX2, two rows at once.
+//! Cutting by SSSE3's shuffle, which both levels above the base have, and by AVX2's, two rows at once.
 
 use std::arch::x86_64::*;
 
@@ -13,7 +13,7 @@ pub fn cut(visible: &Visible<'_>, out: &mut [u8]) {
     visible.columns().for_each(|columns| cut_columns(visible, &columns, out));
 }
 
-/// The same, faster.
+/// Writes the rows of a window, faster.
 #[target_feature(enable = "avx2")]
 pub fn cut_by_two_rows(visible: &Visible<'_>, out: &mut [u8]) {
     let row_bytes = visible.across * 3;
@@ -24,7 +24,7 @@ pub fn cut_by_two_rows(visible: &Visible<'_>, out: &mut [u8]) {
     for columns in visible.columns() {
         let tables = tables(&columns);
         for pair in 0..rows.div_ceil(2) {
-            // An odd number's last row is made with the one before it, which is made twice.
+            // If the number of rows is odd, the last row is made together with the one before it, which is made twice.
             let y = (2 * pair).min(rows - 2);
             let start = y * visible.width + columns.from;
             let [red, green, blue] = visible.planes;
@@ -48,7 +48,7 @@ pub fn cut_by_two_rows(visible: &Visible<'_>, out: &mut [u8]) {
     }
 }
 
-/// The tables of sixteen columns, the same for each of two rows.
+/// Returns the tables of sixteen columns, the same for both rows.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn tables(columns: &Columns) -> [[__m256i; 3]; 3] {
@@ -64,7 +64,7 @@ fn tables(columns: &Columns) -> [[__m256i; 3]; 3] {
     tables
 }
 
-/// Sixteen columns of a row and of the one below it.
+/// Loads sixteen columns of a row and of the row below it.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn two_rows(plane: &[u8], start: usize, width: usize) -> __m256i {
@@ -75,7 +75,7 @@ fn two_rows(plane: &[u8], start: usize, width: usize) -> __m256i {
     _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(row(start)), row(start + width))
 }
 
-/// Sixteen columns of all rows.
+/// Writes sixteen columns of all rows.
 #[inline]
 #[target_feature(enable = "ssse3")]
 fn cut_columns(visible: &Visible<'_>, columns: &Columns, out: &mut [u8]) {

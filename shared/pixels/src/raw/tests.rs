@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::synthetic;
 
-/// A file in memory that keeps in mind what was read of it.
+/// A file in memory that records what is read.
 struct Memory {
     bytes: Vec<u8>,
     read: Mutex<Vec<std::ops::Range<u64>>>,
@@ -84,7 +84,7 @@ proptest! {
         prop_assert_eq!(read[read.len() - 1].end, touched.end);
         prop_assert!(read.windows(2).all(|pair| pair[0].end == pair[1].start), "each byte once: {:?}", read);
 
-        // A flipped bit is noticed where it is read, and only there.
+        // A flipped bit is noticed if it is read, and only then.
         let at = damage.index(pixels.len());
         file.bytes[OFFSET as usize + at] ^= 1;
         let outcome = cut(image(&file, (width, height), group_rows, &checksums), rect);

@@ -1,4 +1,4 @@
-//! The pass over columns: rows of pixels to narrower or wider ones, perhaps mirrored.
+//! The pass over columns: makes rows of pixels narrower or wider, and mirrors them if asked.
 
 #![allow(unsafe_code)]
 
@@ -11,15 +11,15 @@ use crate::error::PixelError;
 use crate::level::Level;
 use crate::source::Limits;
 
-/// Rows that are made at once.
+/// Rows made at once.
 pub const ROWS_AT_ONCE: usize = 4;
-/// What a row may need behind its pixels: vector code writes whole groups.
+/// Bytes that a row may need behind its pixels, because vector code writes whole groups.
 const BEHIND: usize = 8;
 
-/// Where the vector code ends and the portable begins.
+/// Code that makes the columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Way {
-    /// Pixels stay as they are.
+    /// Copies pixels.
     #[default]
     Copy,
     Portable,
@@ -27,11 +27,11 @@ enum Way {
     Vectors,
 }
 
-/// How a part of the columns is made.
+/// Recipe for a part of the columns.
 #[derive(Default)]
 pub struct Columns {
     way: Way,
-    /// Pixels of a row of outputs.
+    /// Number of pixels in a row of outputs.
     outputs: usize,
     mirrored: bool,
     weights: Weights,
@@ -41,7 +41,8 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// For a part of `outputs` columns. Rows hold the [`span`](weights::span) of it of the `inputs` columns.
+    /// Prepares for a part of `outputs` columns. Rows then hold the [`span`](weights::span) of that part of the
+    /// `inputs` columns.
     pub fn make(
         &mut self,
         level: Level,
@@ -83,12 +84,12 @@ impl Columns {
         Way::Portable
     }
 
-    /// Bytes from one row of outputs to the next.
+    /// Returns the bytes from one row of outputs to the next.
     pub fn stride(&self) -> usize {
         (self.outputs * 3 + BEHIND).next_multiple_of(super::rows::VALUES_AT_ONCE)
     }
 
-    /// Makes rows, [`stride`](Self::stride) apart. What is behind their pixels is of no use.
+    /// Makes rows, [`stride`](Self::stride) apart. Bytes behind their pixels are meaningless.
     pub fn make_rows(&self, level: Level, rows: [&[u8]; ROWS_AT_ONCE], out: &mut [u8]) {
         match (self.way, level) {
             #[cfg(target_arch = "x86_64")]
@@ -104,7 +105,7 @@ impl Columns {
         }
     }
 
-    /// Makes a row. What is behind its pixels is of no use.
+    /// Makes a row. Bytes behind its pixels are meaningless.
     pub fn make_row(&self, level: Level, row: &[u8], out: &mut [u8]) {
         match (self.way, level) {
             (Way::Copy, _) if self.mirrored => {
@@ -154,7 +155,7 @@ impl Columns {
         }
     }
 
-    /// Bytes that it holds.
+    /// Returns the bytes of memory in use.
     pub fn bytes(&self) -> usize {
         #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         return self.weights.bytes() + self.groups.bytes();

@@ -1,21 +1,22 @@
-//! The weights of the pass over columns as vector instructions want them.
+//! The weights of the pass over columns, arranged for vector instructions.
 //!
-//! A group is four values of a row of outputs, in 32 bits each. A step loads 16 bytes of the inputs, spreads the bytes that two taps
-//! of each of the four need, and adds their products with the weights; the next step's bytes lie two pixels further on. Groups come
-//! in twos, for registers of two halves.
+//! A group is four values of a row of outputs, of 32 bits each. A step loads 16 bytes of the inputs, spreads the bytes
+//! of two taps for each of the four values, and adds their products with the weights; the next step loads two pixels
+//! further on. Groups come in twos, for registers of two halves.
 
 use super::weights::Weights;
 
 /// Bytes from one step to the next: two pixels.
 pub const STEP: usize = 6;
-/// The furthest that two neighbouring outputs' inputs may lie apart for 16 bytes to hold two taps of both.
+/// Largest distance between the inputs of two neighbouring outputs at which 16 bytes hold two taps of both.
 const NEAR: u32 = 3;
-/// The most steps of a group: more would take more memory than the image, where few outputs are made of many inputs.
+/// Most steps of a group. If few outputs are made of many inputs, more steps would take more memory than the image.
 const MOST_STEPS: usize = 1024;
-/// A byte that no input goes to.
+/// Entry of a shuffle for a byte that gets no input.
 const NOTHING: u8 = 0xFF;
 
-/// Where the four lanes' two taps go: pairs on x86-64, whose products are summed in pairs, one after the other on aarch64.
+/// Returns the slot for a tap of a lane. On x86-64 both taps of a lane are a pair, whose products one instruction adds;
+/// on aarch64 the second taps follow the first taps of all lanes.
 const fn slot(lane: usize, tap: usize) -> usize {
     if cfg!(target_arch = "x86_64") { 2 * lane + tap } else { 4 * tap + lane }
 }
@@ -23,27 +24,28 @@ const fn slot(lane: usize, tap: usize) -> usize {
 /// Two groups.
 #[derive(Clone)]
 pub struct Two {
-    /// Where in the inputs their first steps are.
+    /// Offset in the inputs of each group's first step.
     pub offsets: [u32; 2],
-    /// Which bytes of 16 go where.
+    /// Shuffle of the 16 bytes of each group.
     pub bytes: [[u8; 16]; 2],
 }
 
 #[derive(Default)]
 pub struct Groups {
-    /// Steps of a group.
+    /// Steps in a group.
     pub steps: usize,
-    /// Whether groups follow each other without a gap. Else each holds one pixel and a fourth value that the next one overwrites.
+    /// Whether groups follow each other without gaps. If not, each holds one pixel and a fourth value that the next
+    /// group overwrites.
     pub dense: bool,
     pub twos: Vec<Two>,
-    /// For each step of each two.
+    /// Weights of each step of each two groups.
     pub weights: Vec<[[i16; 8]; 2]>,
-    /// Bytes of a row of inputs.
+    /// Bytes in a row of inputs.
     input_bytes: usize,
 }
 
 impl Groups {
-    /// From weights for rows of `width` inputs. False where rows are too short, or weights too many.
+    /// Arranges weights for rows of `width` inputs. Returns false if rows are too short or weights too many.
     pub fn make(&mut self, weights: &Weights, width: u32, mirrored: bool) -> bool {
         self.steps = weights.taps / 2;
         self.input_bytes = width as usize * 3;
@@ -59,11 +61,11 @@ impl Groups {
         self.twos.resize(twos, Two { offsets: [0; 2], bytes: [[NOTHING; 16]; 2] });
         self.weights.clear();
         self.weights.resize(twos * self.steps, [[0; 8]; 2]);
-        // The last place where a first step may be.
+        // Last offset at which a first step can start.
         let last = self.input_bytes - reach;
         for group in 0..groups {
             let (output, channel) = if self.dense { (4 * group / 3, 4 * group % 3) } else { (group, 0) };
-            // What a group has beyond the row's end, or beyond its one pixel, is of no use, whatever it is.
+            // Values beyond the end of the row, or beyond the one pixel of a group, may be anything.
             let next = if self.dense { (output + 1).min(outputs - 1) } else { output };
             let pixels = [output, next].map(|output| if mirrored { outputs - 1 - output } else { output });
             let places = pixels.map(|pixel| weights.inputs[pixel].0 as usize * 3);
@@ -90,19 +92,19 @@ impl Groups {
         true
     }
 
-    /// Bytes that a row of outputs takes, with what is written behind it.
+    /// Returns the bytes of a row of outputs, including those written behind its pixels.
     pub fn output_bytes(&self) -> usize {
         if self.dense { 8 * self.twos.len() } else { 6 * self.twos.len() + 1 }
     }
 
-    /// Whether rows are long enough, those of inputs, and `count` of outputs that begin `stride` apart.
+    /// Returns whether the rows of inputs, and the rows of outputs, which begin `stride` apart, are long enough.
     pub fn fit(&self, inputs: &[&[u8]], outputs: &[u8], stride: usize) -> bool {
         inputs.iter().all(|row| row.len() >= self.input_bytes)
             && stride >= self.output_bytes()
             && outputs.len() >= stride * inputs.len()
     }
 
-    /// Bytes that it holds.
+    /// Returns the bytes of memory in use.
     pub fn bytes(&self) -> usize {
         self.twos.capacity() * size_of::<Two>() + self.weights.capacity() * 32
     }

@@ -9,7 +9,7 @@ use zerocopy::transmute;
 use super::groups::{Groups, STEP};
 use super::rows::VALUES_AT_ONCE;
 
-/// Makes as many rows of outputs as there are rows of pixels, `stride` apart.
+/// Makes a row of outputs of each row of pixels, `stride` apart.
 pub fn columns<const ROWS: usize>(groups: &Groups, bits: u32, rows: [&[u8]; ROWS], out: &mut [u8], stride: usize) {
     assert!(groups.fit(&rows, out, stride), "rows have the width that the weights are for");
     // SAFETY: aarch64 has NEON. The rows are as long as the groups need.
@@ -22,7 +22,7 @@ pub fn columns<const ROWS: usize>(groups: &Groups, bits: u32, rows: [&[u8]; ROWS
     }
 }
 
-/// `STEPS` is 0 where the number of steps is known at run time alone.
+/// Does the work of [`columns`]. `STEPS` is 0 if the number of steps is known only at run time.
 ///
 /// # Safety
 /// Rows and outputs [`fit`](Groups::fit).
@@ -67,7 +67,7 @@ unsafe fn columns_neon<const ROWS: usize, const STEPS: usize>(
 pub fn rows(rows: &[u8], stride: usize, weights: &[i16], bits: u32, out: &mut [u8]) {
     assert!(rows.len() >= weights.len() * stride, "a row for each weight");
     assert!(stride >= out.len().next_multiple_of(VALUES_AT_ONCE), "rows have room behind their pixels");
-    // SAFETY: aarch64 has NEON. The rows are as many and as long as is asked for.
+    // SAFETY: aarch64 has NEON. The assertions check the number and length of the rows.
     unsafe { rows_neon(rows, stride, weights, bits, out) }
 }
 
@@ -80,7 +80,7 @@ unsafe fn rows_neon(rows: &[u8], stride: usize, weights: &[i16], bits: u32, out:
     for (number, out) in out.chunks_mut(VALUES_AT_ONCE / 2).enumerate() {
         let mut sums = [round; 4];
         for (row, &weight) in weights.iter().enumerate() {
-            // SAFETY: 16 bytes.
+            // SAFETY: the row has 16 more bytes.
             let values = unsafe { vld1q_u8(rows.as_ptr().add(row * stride + number * VALUES_AT_ONCE / 2)) };
             let low = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(values)));
             let high = vreinterpretq_s16_u16(vmovl_high_u8(values));

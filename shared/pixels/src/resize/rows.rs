@@ -1,14 +1,14 @@
-//! The pass over rows: one row of outputs from the rows that it is made of.
+//! The pass over rows: makes one row of outputs from several rows of inputs.
 
 #![allow(unsafe_code)]
 
 use crate::level::Level;
 
-/// Values that vector code makes at once: rows of inputs are that long at least.
+/// Values that vector code makes at once; rows of inputs are at least that long.
 pub const VALUES_AT_ONCE: usize = 32;
 
-/// Makes a row of values of rows that begin `stride` apart, one for each of an even number of weights with `bits` after the point.
-/// They may be read a little further than `out` is long: to a multiple of [`VALUES_AT_ONCE`].
+/// Makes a row of values from rows that begin `stride` apart, one for each of an even number of weights, which have
+/// `bits` bits after the point. May read a little beyond the length of `out`, up to a multiple of [`VALUES_AT_ONCE`].
 pub fn make_row(level: Level, rows: &[u8], stride: usize, weights: &[i16], bits: u32, out: &mut [u8]) {
     match level {
         #[cfg(target_arch = "x86_64")]

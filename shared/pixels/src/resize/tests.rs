@@ -1,7 +1,7 @@
-//! Against Pillow: a port of its resampling stands in for it here, after the golden digests have shown for every box that
-//! the port is Pillow to the bit. Then pixels can be compared without storing them.
+//! Compares with Pillow. A port of Pillow's resampling stands in for it, after the golden digests have shown for every
+//! box that the port equals Pillow to the bit; so pixels can be compared without storing them.
 //!
-//! And against `fast_image_resize`, an independent build of the same arithmetic, to the bit.
+//! Also compares, to the bit, with `fast_image_resize`, an independent implementation of the same arithmetic.
 
 use std::sync::OnceLock;
 
@@ -14,7 +14,7 @@ use super::*;
 use crate::rows::{Interleaved, Sink};
 use crate::synthetic::{self, crc32};
 
-/// Pillow's weights (libImaging/Resample.c): for each output its first input and 22-bit weights.
+/// Computes Pillow's weights (libImaging/Resample.c): for each output its first input, and weights of 22 bits.
 fn weights(length: u32, from: f64, to: f64, outputs: u32) -> Vec<(usize, Vec<i64>)> {
     let scale = (to - from) / f64::from(outputs);
     let stretch = scale.max(1.0);
@@ -36,22 +36,22 @@ fn weigh(weights: &[i64], value: impl Fn(usize) -> u8) -> u8 {
     ((sum + (1 << 21)) >> 22).clamp(0, 255) as u8
 }
 
-/// Pillow's pass over columns.
+/// Does Pillow's pass over columns.
 fn pass_columns(pixels: &[u8], width: u32, weights: &[(usize, Vec<i64>)]) -> Vec<u8> {
     let rows = pixels.chunks_exact(width as usize * 3);
     let value = |row: &[u8], (first, weights): &(usize, Vec<i64>), c| weigh(weights, |i| row[(first + i) * 3 + c]);
     rows.flat_map(|row| weights.iter().flat_map(move |weights| (0..3).map(move |c| value(row, weights, c)))).collect()
 }
 
-/// Pillow's pass over rows.
+/// Does Pillow's pass over rows.
 fn pass_rows(pixels: &[u8], width: u32, weights: &[(usize, Vec<i64>)]) -> Vec<u8> {
     let stride = width as usize * 3;
     let value = |(first, weights): &(usize, Vec<i64>), at| weigh(weights, |i| pixels[(first + i) * stride + at]);
     weights.iter().flat_map(|weights| (0..stride).map(move |at| value(weights, at))).collect()
 }
 
-/// Pillow's `resize((side, side), BILINEAR, box)` where `shift` moves the box to the right. Since version 13 it takes rows
-/// first where that saves more.
+/// Does Pillow's `resize((side, side), BILINEAR, box)`, with the box moved to the right by `shift`. Since version 13,
+/// Pillow does the rows first if that saves more work.
 fn pillow(pixels: &[u8], (width, height): (u32, u32), side: u32, shift: f64) -> Vec<u8> {
     let across = weights(width, shift, f64::from(width) + shift, side);
     let down = weights(height, 0.0, f64::from(height), side);
@@ -63,7 +63,7 @@ fn pillow(pixels: &[u8], (width, height): (u32, u32), side: u32, shift: f64) -> 
 }
 
 struct Case {
-    /// The cut-out and what Pillow makes of it.
+    /// The cut-out, and Pillow's result.
     pixels: Vec<u8>,
     rect: Rect,
     side: u32,
@@ -72,7 +72,7 @@ struct Case {
 
 const SOURCE: (u32, u32) = (500, 375);
 
-/// The golden boxes. Checked once for all tests.
+/// Returns the golden boxes, which are checked once for all tests.
 fn cases() -> &'static [Case] {
     static CASES: OnceLock<Vec<Case>> = OnceLock::new();
     CASES.get_or_init(golden_cases)
@@ -95,7 +95,7 @@ fn case(source: &[u8], line: &str) -> Case {
     Case { pixels, rect: Rect { x, y, width, height }, side, expected }
 }
 
-/// Largest and mean difference over all cases.
+/// Returns the largest and the mean difference over all cases.
 fn difference(cases: &[Case], mut resized: impl FnMut(&Case) -> Vec<u8>) -> (u8, f64) {
     let (mut largest, mut sum, mut count) = (0, 0.0, 0);
     for case in cases {
@@ -119,7 +119,7 @@ fn resized(scaler: &mut Scaler, image: &mut dyn Rows, resizing: &Resizing) -> Ve
     out
 }
 
-/// All of a rectangle to all of a size.
+/// Describes resizing a whole rectangle to a size.
 fn whole(rect: Rect, size: (u32, u32)) -> Resizing {
     let part = Rect { x: 0, y: 0, width: size.0, height: size.1 };
     Resizing { rect, size, part, mirrored: false }
@@ -159,7 +159,7 @@ fn a_box_moved_by_a_quarter_pixel_is_not_pillows() {
     assert!(!is_pillows(found), "{found:?}");
 }
 
-/// An image that comes in bands of some rows, with columns on both sides that do not belong to the rectangle.
+/// An image that is read in bands of some rows, with columns on both sides that do not belong to the rectangle.
 struct Banded<'a> {
     image: Interleaved<'a>,
     rows: u32,
@@ -179,7 +179,7 @@ impl Rows for Banded<'_> {
     }
 }
 
-/// Columns, then rows, each by the other library.
+/// Resizes columns, then rows, both by the other library.
 fn by_the_other(pixels: &[u8], (width, height): (u32, u32), size: (u32, u32)) -> Vec<u8> {
     let mut resizer = Resizer::new();
     let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear)).use_alpha(false);
@@ -194,7 +194,7 @@ fn by_the_other(pixels: &[u8], (width, height): (u32, u32), size: (u32, u32)) ->
     pass(&narrow, (size.0, height), size)
 }
 
-/// A rectangle of an image, perhaps mirrored.
+/// Returns a rectangle of an image, mirrored if `mirrored` is set.
 fn cut(pixels: &[u8], width: u32, part: Rect, mirrored: bool) -> Vec<u8> {
     let mut out = Vec::new();
     for y in part.y..part.y + part.height {
@@ -208,7 +208,7 @@ fn cut(pixels: &[u8], width: u32, part: Rect, mirrored: bool) -> Vec<u8> {
     out
 }
 
-/// Two lengths of which each may be the longer one, by much or by little.
+/// Returns two lengths, either of which may be longer, by much or by little.
 fn lengths() -> impl Strategy<Value = (u32, u32)> {
     prop_oneof![
         (1u32..=700, 1u32..=700),
@@ -218,7 +218,7 @@ fn lengths() -> impl Strategy<Value = (u32, u32)> {
     ]
 }
 
-/// A part of a length.
+/// Returns a part of a length.
 fn span(length: u32) -> impl Strategy<Value = (u32, u32)> {
     prop_oneof![Just((0, length)), (0..length).prop_flat_map(move |start| (Just(start), 1..=length - start))]
 }
@@ -273,7 +273,7 @@ proptest! {
     }
 }
 
-/// White and black at every place of the filter: sums that reach both ends.
+/// White and black under every place of the filter: sums that reach both ends of the range.
 #[test]
 fn nothing_wraps_around() {
     for value in [0, 255] {

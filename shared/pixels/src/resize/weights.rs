@@ -1,15 +1,15 @@
-//! What each output of one direction is made of: an antialiased triangle over its inputs, in fixed point of 16 bits.
+//! The weights of each output in one direction: an antialiased triangle over its inputs, in fixed point of 16 bits.
 //!
-//! Pillow's filter. The weights are computed in f64 by +, −, ×, ÷ and truncation alone, so they are the same everywhere. They have
-//! as many bits after the point as the largest of all outputs leaves room for, which is why all of them are computed even where
-//! only some are wanted.
+//! The filter is Pillow's. The weights are computed in f64 by +, −, ×, ÷ and truncation alone, so they are the same on
+//! every machine. The largest weight of all outputs decides how many bits they have after the point; so all weights are
+//! computed, even if only some are needed.
 
 use std::ops::Range;
 
 use crate::error::PixelError;
 use crate::source::Limits;
 
-/// The most bits after the point: 8 bits of a sample and 2 to spare remain of 32.
+/// Most bits after the point: of 32 bits, 8 are a sample's, and 2 and the sign are spare.
 const MOST_BITS: u32 = 32 - 8 - 2 - 1;
 
 /// Weights of a range of outputs.
@@ -17,19 +17,20 @@ const MOST_BITS: u32 = 32 - 8 - 2 - 1;
 pub struct Weights {
     /// Bits after the point.
     pub bits: u32,
-    /// Weights of an output, an even number: those at the end are zero where it has less.
+    /// Number of weights of an output. It is even; weights at the end are zero if an output has fewer.
     pub taps: usize,
-    /// For each output its first input, and how many it has. `taps` inputs follow the first if there are as many in all.
+    /// For each output, its first input and the number of its inputs. `taps` inputs can be read from the first on, if
+    /// there are that many at all.
     pub inputs: Vec<(u32, u32)>,
-    /// `taps` for each output.
+    /// The weights, `taps` for each output.
     values: Vec<i16>,
-    /// As f64, for all inputs under the triangle and a few more.
+    /// Weights as f64, for all inputs under the triangle and a few more.
     exact: Vec<f64>,
-    /// What they were made for.
+    /// Inputs, outputs and part that the weights were made for.
     made_for: Option<(u32, u32, Range<u32>)>,
 }
 
-/// Where the filter lies over the inputs.
+/// Position of the filter over the inputs.
 #[derive(Clone, Copy)]
 struct Triangle {
     inputs: u32,
@@ -47,22 +48,22 @@ impl Triangle {
         (f64::from(output) + 0.5) * self.scale
     }
 
-    /// The most inputs that lie under it.
+    /// Returns the largest number of inputs that lie under the triangle.
     fn widest(&self) -> usize {
         (2.0 * self.radius) as usize + 3
     }
 
-    /// The inputs under the triangle; those at both ends may have no weight.
+    /// Returns the inputs under the triangle; those at both ends may have a weight of 0.
     fn span(&self, output: u32) -> Range<u32> {
         let center = self.center(output);
         let (low, high) = (center - self.radius, center + self.radius);
-        // `as` truncates, and takes what is negative for 0.
+        // `as` truncates, and makes 0 of negative numbers.
         let end = high as u32;
         low as u32..(end + u32::from(f64::from(end) < high)).min(self.inputs)
     }
 }
 
-/// The inputs that a range of outputs is made of, perhaps some more.
+/// Returns the inputs of a range of outputs, and perhaps a few more.
 pub fn span(inputs: u32, outputs: u32, part: &Range<u32>) -> Range<u32> {
     if inputs == outputs {
         return part.clone();
@@ -72,8 +73,8 @@ pub fn span(inputs: u32, outputs: u32, part: &Range<u32>) -> Range<u32> {
 }
 
 impl Weights {
-    /// Makes the weights of `part` of the outputs. Inputs are counted from the first one of its [`span`]. An error where they take
-    /// more memory than the limit.
+    /// Makes the weights of `part` of the outputs. Inputs are counted from the first one of its [`span`]. Returns an
+    /// error if the weights need more memory than the limit.
     pub fn make(&mut self, inputs: u32, outputs: u32, part: &Range<u32>, limits: Limits) -> Result<(), PixelError> {
         let made_for = Some((inputs, outputs, part.clone()));
         if self.made_for == made_for {
@@ -81,13 +82,13 @@ impl Weights {
         }
         self.made_for = None;
         let triangle = Triangle::new(inputs, outputs);
-        // One row more, for the outputs that are not wanted.
+        // One row more, for the outputs outside `part`.
         let exact = (part.len() + 1).saturating_mul(triangle.widest());
         let values = part.len().saturating_mul(triangle.widest() + 1);
         limits.check_memory((exact as u64).saturating_mul(8).saturating_add((values as u64).saturating_mul(2)))?;
         limits.reserve(&mut self.exact, exact)?;
         limits.reserve(&mut self.values, values)?;
-        // Most triangles are small, and loops of known length without branches fast.
+        // Most triangles are small, and loops of constant length without branches are fast.
         match triangle.widest() {
             5 => self.make_of::<5>(&triangle, outputs, part),
             6 => self.make_of::<6>(&triangle, outputs, part),
@@ -98,7 +99,7 @@ impl Weights {
         Ok(())
     }
 
-    /// `WIDEST` is 0 where it is known at run time alone.
+    /// Makes the weights. `WIDEST` is 0 if the width is known only at run time.
     fn make_of<const WIDEST: usize>(&mut self, triangle: &Triangle, outputs: u32, part: &Range<u32>) {
         let widest = if WIDEST == 0 { triangle.widest() } else { WIDEST };
         let wanted = span(triangle.inputs, outputs, part);
@@ -118,7 +119,7 @@ impl Weights {
         self.round(triangle, part.start, wanted, largest, widest);
     }
 
-    /// From f64 to fixed point.
+    /// Rounds the weights from f64 to fixed point.
     #[inline(always)]
     fn round(&mut self, triangle: &Triangle, first_output: u32, wanted: Range<u32>, largest: f64, widest: usize) {
         let overflows = |bits: &u32| nearest(largest * f64::from(1u32 << (bits + 1))) > i32::from(i16::MAX);
@@ -134,7 +135,7 @@ impl Weights {
             let zeros = (*first + wanted.start - triangle.span(output).start) as usize;
             let mut place = 0;
             if *first + taps > wanted.end - wanted.start && taps <= wanted.end - wanted.start {
-                // The last ones get zeros in front instead of behind.
+                // The last outputs get zeros in front of their weights instead of behind.
                 let moved = wanted.end - wanted.start - taps;
                 place = (*first - moved) as usize;
                 (*first, *count) = (moved, taps);
@@ -145,19 +146,19 @@ impl Weights {
         }
     }
 
-    /// The weights of an output of the part.
+    /// Returns the weights of an output of the part.
     pub fn of(&self, output: usize) -> &[i16] {
         &self.values[output * self.taps..][..self.taps]
     }
 
-    /// Bytes that it holds.
+    /// Returns the bytes of memory in use.
     pub fn bytes(&self) -> usize {
         self.exact.capacity() * 8 + self.inputs.capacity() * 8 + self.values.capacity() * 2
     }
 }
 
-/// Writes the weights of the inputs under the triangle. Returns the first that is not zero, how many there are from it to the last
-/// that is not, and the largest weight.
+/// Writes the weights of the inputs under the triangle. Returns the index of the first weight that is not zero, the
+/// number of weights from there to the last one that is not zero, and the largest weight.
 #[inline(always)]
 fn weigh(triangle: &Triangle, output: u32, weights: &mut [f64]) -> (u32, u32, f64) {
     let center = triangle.center(output) - 0.5;
@@ -176,18 +177,18 @@ fn weigh(triangle: &Triangle, output: u32, weights: &mut [f64]) -> (u32, u32, f6
     for weight in weights {
         *weight /= sum;
     }
-    // Division keeps the order, whatever it rounds.
+    // Division is monotonic, however it rounds, so the largest stays the largest.
     (start, end - start, highest / sum)
 }
 
-/// The nearest integer of what is neither negative nor above 2^31, halves up.
+/// Rounds a number from 0 to 2^31 to the nearest integer, halves up.
 #[inline(always)]
 fn nearest(value: f64) -> i32 {
-    /// What has no bits after the point when it is added: the sum is rounded to the nearest integer, halves to an even one.
+    /// Adding this leaves no bits after the point: the sum is rounded to the nearest integer, halves to even.
     const WHOLE: f64 = (1u64 << 52) as f64;
     let sum = value + WHOLE;
     let is_half_down = value - (sum - WHOLE) >= 0.5;
-    // The integer is in the lower bits.
+    // The lower bits hold the integer.
     sum.to_bits() as i32 + i32::from(is_half_down)
 }
 

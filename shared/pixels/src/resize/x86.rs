@@ -1,4 +1,5 @@
-//! Both passes for AVX2. A product of 16-bit numbers and the sum of two of them are one instruction, so inputs are taken in pairs.
+//! Both passes for AVX2. One instruction multiplies 16-bit numbers and adds two of the products, so inputs are taken in
+//! pairs.
 
 #![allow(unsafe_code)]
 
@@ -8,7 +9,7 @@ use super::groups::{Groups, STEP};
 use super::rows::VALUES_AT_ONCE;
 use crate::level::Avx2;
 
-/// Makes as many rows of outputs as there are rows of pixels, `stride` apart.
+/// Makes a row of outputs of each row of pixels, `stride` apart.
 pub fn columns<const ROWS: usize>(
     _: Avx2,
     groups: &Groups,
@@ -30,7 +31,7 @@ pub fn columns<const ROWS: usize>(
     }
 }
 
-/// `STEPS` is 0 where the number of steps is known at run time alone.
+/// Does the work of [`columns`]. `STEPS` is 0 if the number of steps is known only at run time.
 ///
 /// # Safety
 /// Rows and outputs [`fit`](Groups::fit).
@@ -49,8 +50,8 @@ unsafe fn columns_avx2<const ROWS: usize, const STEPS: usize, const DENSE: bool>
     let out = out.as_mut_ptr();
     let mut at = 0;
     for (two, weights) in groups.twos.iter().zip(groups.weights.chunks_exact(steps)) {
-        // SAFETY: 32 bytes each; `Groups::make` has placed every step of 16 bytes within the rows of inputs, and rows of outputs
-        // have room for all groups.
+        // SAFETY: 32 bytes each; `Groups::make` has placed every step of 16 bytes within the rows of inputs, and rows of
+        // outputs have room for all groups.
         unsafe {
             let bytes = _mm256_loadu_si256(two.bytes.as_ptr().cast());
             let [left, right] = two.offsets.map(|offset| offset as usize);
@@ -75,19 +76,19 @@ unsafe fn columns_avx2<const ROWS: usize, const STEPS: usize, const DENSE: bool>
 /// Clamps two groups of each row to bytes and writes them.
 ///
 /// # Safety
-/// There are 8 bytes for each row, 7 where groups are not dense.
+/// There are 8 bytes for each row, or 7 if groups are not dense.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn store<const ROWS: usize, const DENSE: bool>(sums: [__m256i; ROWS], out: *mut u8, stride: usize) {
     let sum = |row: usize| sums[row % ROWS];
     let values = _mm256_packus_epi16(_mm256_packs_epi32(sum(0), sum(1)), _mm256_packs_epi32(sum(2), sum(3)));
-    // Of each half, 4 bytes are a row's.
+    // Each half holds 4 bytes of each row.
     if DENSE {
         let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
         let values = _mm256_permutevar8x32_epi32(values, order);
         let rows = [_mm256_castsi256_si128(values), _mm256_extracti128_si256::<1>(values)];
         for row in 0..ROWS {
-            // SAFETY: 8 bytes of the row.
+            // SAFETY: the row has 8 more bytes.
             unsafe {
                 let out = out.add(row * stride);
                 if row % 2 == 0 {
@@ -107,7 +108,7 @@ unsafe fn store<const ROWS: usize, const DENSE: bool>(sums: [__m256i; ROWS], out
             2 => _mm_extract_epi32::<2>(group),
             _ => _mm_extract_epi32::<3>(group),
         };
-        // SAFETY: 4 bytes of the row and, over the last of them, 4 more.
+        // SAFETY: the row has 7 more bytes: 4, and 4 that overlap the last of them.
         unsafe {
             let out = out.add(row * stride);
             out.cast::<i32>().write_unaligned(four(left));
@@ -121,7 +122,8 @@ pub fn rows(_: Avx2, rows: &[u8], stride: usize, weights: &[i16], bits: u32, out
     assert!(weights.len().is_multiple_of(2) && rows.len() >= weights.len() * stride, "a row for each weight");
     assert!(stride >= out.len().next_multiple_of(VALUES_AT_ONCE), "rows have room behind their pixels");
     let pairs = weights.as_chunks::<2>().0;
-    // SAFETY: an `Avx2` is made only where the processor has AVX2. The rows are as many and as long as is asked for.
+    // SAFETY: an `Avx2` is made only where the processor has AVX2. The assertions check the number and length of the
+    // rows.
     unsafe {
         match pairs {
             [a] => rows_avx2(rows, stride, [*a], bits, out),
@@ -140,7 +142,7 @@ unsafe fn rows_avx2(rows: &[u8], stride: usize, pairs: impl AsRef<[[i16; 2]]>, b
     let bits = _mm256_set1_epi32(bits as i32);
     let zero = _mm256_setzero_si256();
     let pairs = pairs.as_ref();
-    // SAFETY: 32 bytes of each row from the column on.
+    // SAFETY: each row has 32 more bytes from the column on.
     let make = |column: usize| unsafe {
         let mut sums = [round; 4];
         let mut row = rows.as_ptr().add(column);
@@ -165,7 +167,7 @@ unsafe fn rows_avx2(rows: &[u8], stride: usize, pairs: impl AsRef<[[i16; 2]]>, b
     let whole = out.len() / VALUES_AT_ONCE * VALUES_AT_ONCE;
     let (chunks, rest) = out.as_chunks_mut::<VALUES_AT_ONCE>();
     for (number, chunk) in chunks.iter_mut().enumerate() {
-        // SAFETY: 32 bytes.
+        // SAFETY: the chunk has 32 bytes.
         unsafe { _mm256_storeu_si256(chunk.as_mut_ptr().cast(), make(number * VALUES_AT_ONCE)) };
     }
     if !rest.is_empty() {

@@ -1,43 +1,43 @@
-//! Entropy-coded bytes without their stuffing, a window at a time, and the bits in them.
+//! Entropy-coded bytes without their stuffing, one window at a time, and the bits in them.
 
 use super::NotMine;
 
-/// Bytes of a window and of the room behind it. A power of two, so that a mask keeps every load inside.
+/// Bytes of a window and of the space behind it. A power of two, so that a mask keeps every load inside.
 const BUFFER_BYTES: usize = 2 << 10;
-/// More than a block takes: 64 symbols of at most 27 bits, and what the bit buffer reads ahead.
+/// Upper bound of a block's bytes: 64 symbols of at most 27 bits, and the bytes that the bit buffer reads ahead.
 const BLOCK_BYTES: usize = 224;
-/// Bytes that a window aims at: few, as those behind a rectangle's last MCU are filled in for nothing.
+/// Bytes that a fill aims at. Few, because filling in bytes behind a rectangle's last MCU is wasted work.
 const WINDOW_BYTES: usize = 768;
-/// What the bit buffer may run into behind a segment is a block's bytes at most.
+/// The bit buffer may run behind the end of a segment by the bytes of one block.
 const _: () = assert!(WINDOW_BYTES + CHUNK + 2 * BLOCK_BYTES <= BUFFER_BYTES);
-/// Bytes that are looked at together for an 0xFF.
+/// Bytes that are searched for an 0xFF at once.
 const CHUNK: usize = 32;
 
-/// What ends a segment of entropy-coded bytes.
+/// End of a segment of entropy-coded bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Not reached by the window yet.
+    /// Not in the window yet.
     Ahead,
-    /// A marker, with its code.
+    /// A marker with this code.
     Marker(u8),
-    /// The file ends first, or fill bytes follow.
+    /// No marker: the file ends, or fill bytes follow.
     Missing,
 }
 
-/// The bytes of a window, and what a load at its end takes in.
+/// The bytes of a window, and the bytes that a load at its end reaches.
 pub type Bytes = [u8; BUFFER_BYTES + 8];
 
-/// A part of a segment of entropy-coded bytes, free of stuffing.
+/// A part of a segment of entropy-coded bytes, without stuffing.
 pub struct Window {
-    /// The bytes of the window and what padding the bit buffer may run into.
+    /// The bytes of the window, and the padding that the bit buffer may run into.
     bytes: Box<Bytes>,
     filled: usize,
     end: End,
-    /// Where in the scan the window goes on.
+    /// Offset in the scan at which the window continues.
     next: usize,
-    /// A byte of the window and where it is in the scan.
+    /// Index of a byte in the window, and its offset in the scan.
     mark: (usize, usize),
-    /// Whether the mark moves with the window, which takes a look at every byte.
+    /// Whether the mark follows the window, which costs a look at every byte.
     pub follows: bool,
 }
 
@@ -54,26 +54,27 @@ impl Default for Window {
     }
 }
 
-/// A position among the entropy-coded bytes: the byte in the scan, stuffing counted, and a bit of it, the highest first.
+/// A position among the entropy-coded bytes: the byte's offset in the scan, stuffing included, and the bit, the highest
+/// first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     pub byte: usize,
     pub bit: u32,
 }
 
-/// The next bits of a window.
+/// Reader of the bits of a window.
 #[derive(Clone, Copy)]
 pub struct Bits {
-    /// The next bits, the first of them highest. Those behind `count` are what the next refill puts there.
+    /// The next bits, the first of them highest. Bits behind `count` equal those that the next refill puts there.
     buffer: u64,
-    /// How many there are, by the lowest six bits.
+    /// Number of bits in the buffer, in the lowest six bits of this field.
     count: u64,
-    /// The byte of the window that is read next.
+    /// Index in the window of the next byte to read.
     at: usize,
 }
 
 impl Window {
-    /// Starts at a place of a scan.
+    /// Starts reading at a place of a scan.
     pub fn seek(&mut self, scan: &[u8], place: Place) -> Bits {
         self.filled = 0;
         self.end = End::Ahead;
@@ -83,24 +84,24 @@ impl Window {
         Bits::at(&self.bytes, (place.bit & 7) as usize)
     }
 
-    /// Behind the restart marker that ends this segment, the next segment begins.
+    /// Checks that restart marker `number` ends this segment, and starts reading the segment behind it.
     pub fn restart(&mut self, scan: &[u8], bits: Bits, number: u32) -> Result<Bits, NotMine> {
         let left = (8 * self.filled).checked_sub(bits.position()).ok_or(NotMine)?;
         let is_it = self.end == End::Marker(0xD0 + (number & 7) as u8);
-        // A whole byte too many would be a warning of libjpeg.
+        // libjpeg would warn about a whole byte too many.
         if left >= 8 || !is_it {
             return Err(NotMine);
         }
         Ok(self.seek(scan, Place { byte: self.next + 2, bit: 0 }))
     }
 
-    /// The bytes that [`Bits`] reads from.
+    /// Returns the bytes that [`Bits`] reads.
     #[inline(always)]
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// Sees to it that all bits of a block are in the window, as far as the segment has them.
+    /// Fills the window until it holds all bits of the next block, or the rest of the segment.
     #[inline(always)]
     pub fn make_ready(&mut self, scan: &[u8], bits: Bits) -> Result<Bits, NotMine> {
         if bits.at + BLOCK_BYTES <= self.filled {
@@ -114,7 +115,7 @@ impl Window {
         if self.end != End::Ahead {
             return self.check(bits).map(|()| bits);
         }
-        // The bit buffer is read anew, from the byte in which the next bit lies.
+        // Read the bit buffer anew, from the byte that holds the next bit.
         let position = bits.position();
         let first = position / 8;
         if self.follows {
@@ -127,13 +128,13 @@ impl Window {
         Ok(Bits::at(&self.bytes, position % 8))
     }
 
-    /// Whether all bits that were taken were there.
+    /// Checks that every bit taken was inside the segment.
     pub fn check(&self, bits: Bits) -> Result<(), NotMine> {
-        // Without a marker behind them libjpeg has read past the end of the file, which it counts as a warning.
+        // Without a marker at the end, libjpeg has read past the end of the file, which it counts as a warning.
         if bits.position() > 8 * self.filled || self.end == End::Missing { Err(NotMine) } else { Ok(()) }
     }
 
-    /// Fills the window up, as far as the segment goes.
+    /// Fills the window, up to the end of the segment at most.
     fn fill(&mut self, scan: &[u8]) {
         while self.end == End::Ahead && self.filled < WINDOW_BYTES {
             let rest = scan.get(self.next..).unwrap_or_default();
@@ -156,13 +157,13 @@ impl Window {
         }
     }
 
-    /// Takes up to `most` bytes, one by one.
+    /// Copies up to `most` bytes, one by one.
     fn fill_slowly(&mut self, rest: &[u8], most: usize) {
         let mut at = 0;
         for _ in 0..most.max(1) {
             let (byte, length) = match rest[at..] {
                 [0xFF, 0, ..] => (0xFF, 2),
-                // Behind fill bytes libjpeg looks for a marker, through zeroes and to the file's end.
+                // Behind fill bytes libjpeg searches for a marker, through zeroes and up to the file's end.
                 [0xFF, 0xFF, ..] | [0xFF] | [] => {
                     self.end = End::Missing;
                     break;
@@ -180,7 +181,7 @@ impl Window {
         self.next += at;
     }
 
-    /// Where in the scan the next bit is, for a window that [`follows`](Self::follows).
+    /// Returns the place in the scan of the next bit, for a window that [`follows`](Self::follows).
     pub fn place(&mut self, scan: &[u8], bits: Bits) -> Place {
         let position = bits.position();
         self.move_mark(scan, position / 8);
@@ -197,10 +198,10 @@ impl Window {
     }
 }
 
-/// Where the first 0xFF stands.
+/// Returns the index of the first 0xFF.
 #[inline(always)]
 fn first_ff(chunk: &[u8; CHUNK]) -> Option<usize> {
-    // A vector comparison: the position is asked for only where there is one.
+    // A vector comparison first: most chunks hold no 0xFF, and need no search for its position.
     let any = chunk.iter().fold(false, |any, &byte| any | (byte == 0xFF));
     if !any {
         return None;
@@ -208,7 +209,7 @@ fn first_ff(chunk: &[u8; CHUNK]) -> Option<usize> {
     const LOW: u64 = 0x0101_0101_0101_0101;
     chunk.as_chunks::<8>().0.iter().enumerate().find_map(|(number, &word)| {
         let inverse = !u64::from_le_bytes(word);
-        // The lowest zero byte has its highest bit set here, and none below it has.
+        // Here the lowest zero byte has its highest bit set, and no byte below it has.
         let zeroes = inverse.wrapping_sub(LOW) & !inverse & (LOW << 7);
         (zeroes != 0).then(|| 8 * number + zeroes.trailing_zeros() as usize / 8)
     })
@@ -222,15 +223,15 @@ impl Bits {
         bits
     }
 
-    /// The next bit, counted from the window's first.
+    /// Returns the position of the next bit, counted from the window's first bit.
     #[inline(always)]
     fn position(self) -> usize {
         8 * self.at - (self.count & 63) as usize
     }
 
-    /// Makes sure of at least 56 bits. Behind the segment's bytes they are anything: see [`Window::check`].
+    /// Makes at least 56 bits available. Bits behind the end of the segment have any value: see [`Window::check`].
     ///
-    /// As many whole bytes as fit are added by one load; the rest of the load stays where the next refill puts the same bits.
+    /// One load adds as many whole bytes as fit; the rest of the load stays where the next refill puts the same bits.
     #[inline(always)]
     pub fn refill(&mut self, bytes: &Bytes) {
         let count = self.count & 63;
@@ -241,19 +242,19 @@ impl Bits {
         self.count = count | 56;
     }
 
-    /// The next bits, up to 32.
+    /// Returns the next bits, up to 32, without taking them.
     #[inline(always)]
     pub fn peek(self, count: u32) -> u32 {
         (self.buffer >> (64 - count)) as u32
     }
 
-    /// The next bits, the first of them highest.
+    /// Returns the next bits, the first of them highest, without taking them.
     #[inline(always)]
     pub fn all(self) -> u64 {
         self.buffer
     }
 
-    /// Takes as many bits as the lowest six bits of a number say. There have to be as many.
+    /// Takes as many bits as the lowest six bits of `count` say. At least that many must be available.
     #[inline(always)]
     pub fn take(&mut self, count: u64) {
         self.buffer <<= count & 63;

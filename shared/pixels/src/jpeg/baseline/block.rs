@@ -1,17 +1,17 @@
-//! The blocks of a scan: their coefficients, or only their length.
+//! The blocks of a scan: their coefficients, or only their length in bits.
 
 use super::NotMine;
 use super::bits::{Bits, Bytes};
 use super::header::ZIGZAG;
 use super::huffman::{AWAY, AcTable, BEYOND, DC_BITS, DcTable, LOOKUP_BITS, SKIP_BITS, STEP_BITS, Symbol};
 
-/// Coefficients of a block.
+/// Coefficients in a block.
 pub const BLOCK: usize = 64;
 
 /// Look-ups between two refills.
 const LOOKUPS: u32 = 56 / STEP_BITS;
-/// Where a coefficient goes, by the position in the stream behind it. Those out of a block go to the block behind it, which is
-/// cleared before it is read.
+/// Index in a block's rows for each position in the stream, the position counted behind the coefficient. Positions
+/// outside the block lead to the block behind it, which is cleared before it is read.
 const PLACES: [u8; 256] = {
     let mut places = [BLOCK as u8; 256];
     let mut i = 0;
@@ -22,12 +22,12 @@ const PLACES: [u8; 256] = {
     places
 };
 
-/// The coefficients of a block in the order of its rows, and what lies behind them: as much as a byte can number.
+/// The coefficients of a block by rows, and of the blocks behind it: as many as a byte can index.
 pub type Target<'c> = &'c mut [i16; 256];
-/// Blocks that a [`Target`] holds behind the one that is read.
+/// Blocks behind the current one in a [`Target`].
 pub const BEHIND: usize = 3;
 
-/// Clears a block among others and stores its DC coefficient.
+/// Clears a block and stores its DC coefficient.
 #[inline(always)]
 pub fn start<'c>(
     coefficients: &'c mut [i16],
@@ -44,7 +44,7 @@ pub fn start<'c>(
     Ok(target)
 }
 
-/// The difference of a DC coefficient to its predictor.
+/// Reads the difference of a DC coefficient to its predictor.
 #[inline(always)]
 pub fn difference(bits: &mut Bits, bytes: &Bytes, table: &DcTable) -> Result<i32, NotMine> {
     bits.refill(bytes);
@@ -60,7 +60,8 @@ pub fn difference(bits: &mut Bits, bytes: &Bytes, table: &DcTable) -> Result<i32
     Ok(difference.into())
 }
 
-/// The AC coefficients of a block from a position on. Returns the last position that is used, 0 where there are none.
+/// Reads the AC coefficients of a block, from a position on. Returns the last position with a coefficient, or 0 if
+/// there are none.
 #[inline(always)]
 pub fn read(
     bits: &mut Bits,
@@ -82,7 +83,7 @@ pub fn read(
                     bits.take(stride.raw());
                     return Ok((to - usize::from(AWAY) - 1) as u8);
                 }
-                // Nothing was resolved, or the block is full, perhaps by the first of two.
+                // The look-up resolved nothing, or the block is full, perhaps after the first of two coefficients.
                 let one = one(*bits, bytes, table, position)?;
                 *bits = one.bits;
                 if let Some(value) = one.value {
@@ -105,8 +106,8 @@ pub fn read(
     }
 }
 
-/// Those of two blocks of a component, as long as neither ends and no step needs a closer look. Returns the positions that are left to
-/// [`read`].
+/// Reads AC coefficients of two blocks of a component, as long as neither block ends and no step needs a closer look.
+/// Returns the positions at which [`read`] has to continue.
 #[inline(always)]
 pub fn read_both(
     bits: &mut [Bits; 2],
@@ -140,7 +141,7 @@ pub fn read_both(
     positions
 }
 
-/// Passes over the AC coefficients of a block.
+/// Skips the AC coefficients of a block.
 #[inline(always)]
 pub fn skip(bits: &mut Bits, bytes: &Bytes, table: &AcTable) -> Result<(), NotMine> {
     let mut position = 1;
@@ -167,13 +168,13 @@ pub fn skip(bits: &mut Bits, bytes: &Bytes, table: &AcTable) -> Result<(), NotMi
     }
 }
 
-/// Whether a position behind a step, out of its block, is that of the end of a block that is not full.
+/// Returns whether a position outside the block means the end of a block that is not full.
 #[inline(always)]
 fn is_end(position: usize) -> bool {
     position & usize::from(BEYOND) == 0
 }
 
-/// A symbol of a block.
+/// One symbol of a block.
 struct One {
     bits: Bits,
     position: usize,
@@ -181,7 +182,7 @@ struct One {
     ends: bool,
 }
 
-/// One symbol behind a position.
+/// Reads one symbol behind a position.
 #[inline(never)]
 fn one(mut bits: Bits, bytes: &Bytes, table: &AcTable, position: usize) -> Result<One, NotMine> {
     bits.refill(bytes);
@@ -191,7 +192,7 @@ fn one(mut bits: Bits, bytes: &Bytes, table: &AcTable, position: usize) -> Resul
         return Ok(One { bits, position, value: None, ends: true });
     }
     let position = position + usize::from(advance);
-    // A coefficient behind the last one.
+    // The coefficient is behind the last position.
     if position > BLOCK {
         return Err(NotMine);
     }

@@ -1,13 +1,15 @@
-//! Places within a scan from which decoding can go on: with them a rectangle costs only the MCUs that it covers.
+//! Places within a scan from which decoding can continue: with them a rectangle costs only the MCUs that it covers.
 //!
-//! A checkpoint is what a decoder knows between two MCUs: a bit of the entropy-coded bytes and the DC predictors. The file itself
-//! stays as it is. As bytes, checkpoints are small differences in Rice's code (R. F. Rice, *Some practical universal noiseless
-//! coding techniques*, JPL 79-22): predictors are close to those of the checkpoint above, distances to those of the row above.
+//! A checkpoint is the decoder's state between two MCUs: a bit of the entropy-coded bytes, and the DC predictors. The
+//! file itself is not changed. Checkpoints are stored as small differences in Rice's code (R. F. Rice, *Some practical
+//! universal noiseless coding techniques*, JPL 79-22): predictors are close to those of the checkpoint above, distances
+//! to those of the row above.
 //!
-//! The bytes, all numbers LEB128 up to the coded part: version, components, MCUs between checkpoints, columns and rows of MCUs, one
-//! parameter of Rice's code for distances and one for the predictors of each component. Then bits, the highest of a byte first: for
-//! each checkpoint, row by row, its distance in bits from the one before it and its predictors, each as the difference to the same
-//! of the checkpoint above, zero in the first row. The last byte is filled up with zeroes.
+//! Layout of the bytes. The head is LEB128 numbers: version, components, MCUs between checkpoints, columns and rows of
+//! MCUs, one parameter of Rice's code for distances and one for the predictors of each component. Bits follow, the
+//! highest of a byte first. For each checkpoint, row by row, they hold its distance in bits from the checkpoint before
+//! it, and its predictors; each number as the difference to the same number of the checkpoint above, which counts as
+//! zero for the first row. Zeroes fill up the last byte.
 
 use super::NotMine;
 use super::bits::Place;
@@ -16,33 +18,33 @@ use super::header::Header;
 use super::rice::{Reader, Writer, best_parameter};
 use crate::level::Level;
 
-/// The first byte.
+/// First number of the bytes.
 const VERSION: u32 = 1;
-/// No predictor of an 8-bit image is further from zero.
+/// Largest magnitude of a predictor of an 8-bit image.
 const PREDICTOR_MAX: i64 = 1 << 11;
-/// A scan's bits have to be numbered by this.
+/// Largest offset of a bit in a scan.
 const BITS_MAX: i64 = u32::MAX as i64 * 8;
 
-/// A place to go on from.
+/// A place from which decoding can continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
-    /// The column of the MCU that begins here.
+    /// Column of the MCU that begins here.
     pub column: u32,
     pub place: Place,
     pub predictors: [i32; 3],
 }
 
-/// One checkpoint as it is kept.
+/// A checkpoint as it is kept in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Point {
-    /// Bits of the entropy-coded bytes in front of it, stuffing counted.
+    /// Offset of the checkpoint's bit in the entropy-coded bytes, stuffing included.
     bits: i64,
     predictors: [i16; 3],
 }
 
 /// Checkpoints of a JPEG, at the same columns in every row of MCUs.
 ///
-/// They are believed: those of another file give other pixels, or none, and nothing worse.
+/// Trusted: checkpoints of another file yield wrong pixels or none, never unsoundness.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoints {
     components: u32,
@@ -52,14 +54,14 @@ pub struct Checkpoints {
     points: Vec<Point>,
 }
 
-/// Why bytes are no checkpoints.
+/// Error: the bytes are not checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no checkpoints of a jpeg: {0}")]
+#[error("invalid checkpoints of a JPEG: {0}")]
 pub struct BadCheckpoints(&'static str);
 
 impl Checkpoints {
-    /// Checkpoints `every` so many MCUs of each row, by a pass over the whole file. `None` where the file is none that can be entered
-    /// in between: anything but an intact sequential one of 8 bits with the usual layouts.
+    /// Makes a checkpoint at every `every`th MCU of each row, in a pass over the whole file. Returns `None` unless the
+    /// file is an intact sequential JPEG of 8 bits with one of the usual layouts.
     ///
     /// # Panics
     /// When `every` is zero.
@@ -67,7 +69,7 @@ impl Checkpoints {
         Self::make(&mut Decoder::new(Level::best()), file, every).ok()
     }
 
-    /// The same by a decoder that is there.
+    /// Does the same as [`of`](Self::of) with an existing decoder.
     pub(crate) fn make(decoder: &mut Decoder, file: &[u8], every: u32) -> Result<Self, NotMine> {
         assert!(every > 0, "checkpoints are at least one MCU apart");
         let mut points = Vec::new();
@@ -86,7 +88,7 @@ impl Checkpoints {
         Ok(Self { components, every, columns, rows, points })
     }
 
-    /// Leaves every other one of a row. False where each row has but one.
+    /// Drops every other checkpoint of each row. Returns false if each row has only one.
     pub(crate) fn thin_out(&mut self) -> bool {
         let per_row = self.per_row() as usize;
         if per_row <= 1 {
@@ -98,12 +100,12 @@ impl Checkpoints {
         true
     }
 
-    /// How many there are.
+    /// Returns the number of checkpoints.
     pub fn len(&self) -> usize {
         self.points.len()
     }
 
-    /// Never of a file's: every row has one.
+    /// Returns whether there are no checkpoints, which is never so for those of a file: every row has one.
     pub fn is_empty(&self) -> bool {
         self.points.is_empty()
     }
@@ -112,12 +114,12 @@ impl Checkpoints {
         self.columns.div_ceil(self.every)
     }
 
-    /// Whether they are those of a file of this shape.
+    /// Returns whether the checkpoints belong to a file of this shape.
     pub(crate) fn fit(&self, header: &Header<'_>) -> bool {
         (self.columns, self.rows) == header.mcus() && self.components as usize == header.components.len()
     }
 
-    /// The last one at or in front of an MCU that its row has.
+    /// Returns the last checkpoint of a row that is at an MCU or in front of it.
     pub(crate) fn before(&self, row: u32, column: u32) -> Checkpoint {
         let number = column / self.every;
         let Point { bits, predictors } = self.points[(row * self.per_row() + number) as usize];
@@ -125,7 +127,7 @@ impl Checkpoints {
         Checkpoint { column: number * self.every, place, predictors: predictors.map(i32::from) }
     }
 
-    /// What is coded of each checkpoint: differences to the one above it.
+    /// Returns the coded numbers of each checkpoint: differences to the checkpoint above it.
     fn differences(&self) -> Vec<[i64; 4]> {
         let per_row = self.per_row() as usize;
         let distance =
@@ -142,7 +144,7 @@ impl Checkpoints {
         (0..self.points.len()).map(of).collect()
     }
 
-    /// As bytes: see the module.
+    /// Encodes the checkpoints as bytes; the module describes them.
     pub fn to_bytes(&self) -> Vec<u8> {
         let differences = self.differences();
         let kinds = 1 + self.components as usize;
@@ -159,50 +161,52 @@ impl Checkpoints {
         writer.finish()
     }
 
-    /// From bytes that [`to_bytes`](Self::to_bytes) made. Refuses what no file could have; which file they belong to it cannot know.
+    /// Decodes bytes that [`to_bytes`](Self::to_bytes) made. Refuses checkpoints that no file could have; it cannot
+    /// know which file they belong to.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, BadCheckpoints> {
         let mut all = Self::default();
         all.replace(bytes, u64::MAX)?;
         Ok(all)
     }
 
-    /// The same into what is there, whose memory is used again: at most `memory_bytes` of it. After an error they are of no use.
+    /// Decodes bytes into these checkpoints and reuses their memory, at most `memory_bytes` of it. After an error the
+    /// checkpoints are meaningless.
     pub(crate) fn replace(&mut self, bytes: &[u8], memory_bytes: u64) -> Result<(), BadCheckpoints> {
         let mut rest = bytes;
-        let mut number = || take_leb128(&mut rest).ok_or(BadCheckpoints("its head is cut short or a number too large"));
+        let mut number = || take_leb128(&mut rest).ok_or(BadCheckpoints("the head is cut short or a number too large"));
         if number()? != VERSION {
             return Err(BadCheckpoints("another version"));
         }
         let [components, every, columns, rows] = [number()?, number()?, number()?, number()?];
         let sides = 1..=8192;
         if !matches!(components, 1 | 3) || every == 0 || !sides.contains(&columns) || !sides.contains(&rows) {
-            return Err(BadCheckpoints("a shape that no image has"));
+            return Err(BadCheckpoints("no image has such a shape"));
         }
         let mut parameters = [0; 4];
         for parameter in &mut parameters[..=components as usize] {
             *parameter = number()?;
             if *parameter > 31 {
-                return Err(BadCheckpoints("a parameter out of range"));
+                return Err(BadCheckpoints("a parameter is out of range"));
             }
         }
         let count = columns.div_ceil(every) as usize * rows as usize;
-        // Each number takes a bit at least.
+        // Each number takes at least one bit.
         if count.saturating_mul(components as usize + 1) > rest.len().saturating_mul(8) {
-            return Err(BadCheckpoints("cut short"));
+            return Err(BadCheckpoints("the bytes are cut short"));
         }
         let is_too_much = (count * size_of::<Point>()) as u64 > memory_bytes;
         let mut points = std::mem::take(&mut self.points);
         points.clear();
         if is_too_much || points.try_reserve_exact(count).is_err() {
-            return Err(BadCheckpoints("more than there is memory for"));
+            return Err(BadCheckpoints("they need more memory than the limit"));
         }
         *self = Self { components, every, columns, rows, points };
         let mut reader = Reader::new(rest);
         (0..count).try_for_each(|_| self.read_point(&mut reader, &parameters))?;
-        if reader.is_at_the_end() { Ok(()) } else { Err(BadCheckpoints("more bytes than checkpoints")) }
+        if reader.is_at_the_end() { Ok(()) } else { Err(BadCheckpoints("bytes follow the last checkpoint")) }
     }
 
-    /// Gives memory back that is larger than `kept`.
+    /// Frees memory if it is larger than `kept` bytes.
     pub(crate) fn trim(&mut self, kept: usize) {
         if self.points.capacity() * size_of::<Point>() > kept {
             self.points = Vec::new();
@@ -210,7 +214,7 @@ impl Checkpoints {
     }
 
     fn read_point(&mut self, reader: &mut Reader<'_>, parameters: &[u32; 4]) -> Result<(), BadCheckpoints> {
-        let cut = BadCheckpoints("cut short or a difference too large");
+        let cut = BadCheckpoints("the bytes are cut short or a difference is too large");
         let number = self.points.len();
         let bits = |number: usize| self.points[number].bits;
         let before = number.checked_sub(1).map_or(0, bits);
@@ -220,12 +224,12 @@ impl Checkpoints {
         let distance = reader.take(parameters[0]).ok_or(cut)? + distance_above;
         point.bits = before + distance;
         if distance < 0 || point.bits > BITS_MAX {
-            return Err(BadCheckpoints("places out of order"));
+            return Err(BadCheckpoints("the places are out of order"));
         }
         for (predictor, &parameter) in point.predictors.iter_mut().zip(&parameters[1..=self.components as usize]) {
             let value = i64::from(*predictor) + reader.take(parameter).ok_or(cut)?;
             if value.abs() > PREDICTOR_MAX {
-                return Err(BadCheckpoints("a predictor out of range"));
+                return Err(BadCheckpoints("a predictor is out of range"));
             }
             *predictor = value as i16;
         }

@@ -1,4 +1,5 @@
-//! Rows of RGB from rows of components, as libjpeg's jdcolor.c has it: the factors of JFIF in 16 bits of fixed point, rounded once.
+//! Rows of RGB from rows of components, as in libjpeg's jdcolor.c: JFIF's factors in 16 bits of fixed point, rounded
+//! once.
 
 /// 65536 × 1.402, 1.772, 0.34414 and 0.71414, rounded.
 const RED_CR: i32 = 91881;
@@ -7,12 +8,13 @@ const GREEN_CB: i32 = 22554;
 const GREEN_CR: i32 = 46802;
 const ONE: i32 = 1 << 16;
 
-/// RGB of luma and colour differences.
+/// Converts luma and colour differences to RGB.
 #[inline(always)]
 pub fn rgb_from_ycbcr(luma: &[u8], blue: &[u8], red: &[u8], out: &mut [u8]) {
     let (pixels, _) = out.as_chunks_mut::<3>();
     for (((pixel, &luma), &blue), &red) in pixels.iter_mut().zip(luma).zip(blue).zip(red) {
-        // What is whole of a factor is added without it: products of 16 bits then, of which vector instructions have many at once.
+        // The whole part of each factor is added separately. The rest fits products of 16 bits, of which vector
+        // instructions do many at once.
         let (luma, cb, cr) = (i16::from(luma), i16::from(blue) - 128, i16::from(red) - 128);
         let times = |factor: i32, value: i16| i32::from(factor as i16) * i32::from(value);
         let scaled = |sum: i32| ((sum + (1 << 15)) >> 16) as i16;
@@ -25,7 +27,7 @@ pub fn rgb_from_ycbcr(luma: &[u8], blue: &[u8], red: &[u8], out: &mut [u8]) {
     }
 }
 
-/// RGB of luma alone.
+/// Converts luma alone to RGB.
 #[inline(always)]
 pub fn rgb_from_gray(luma: &[u8], out: &mut [u8]) {
     let (pixels, _) = out.as_chunks_mut::<3>();
@@ -36,7 +38,7 @@ pub fn rgb_from_gray(luma: &[u8], out: &mut [u8]) {
 
 #[cfg(target_arch = "x86_64")]
 pub mod x86 {
-    //! The same by AVX2, 32 pixels at a time. The last ones of a row overlap those before them.
+    //! The same conversion by AVX2, 32 pixels at a time. The last step of a row overlaps the one before it.
 
     use std::arch::x86_64::*;
 
@@ -69,7 +71,7 @@ pub mod x86 {
         }
     }
 
-    /// Red, green and blue of 32 pixels.
+    /// Returns red, green and blue of 32 pixels.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn colors(luma: __m256i, blue: __m256i, red: __m256i) -> [__m256i; 3] {
@@ -81,19 +83,19 @@ pub mod x86 {
         std::array::from_fn(|i| _mm256_packus_epi16(low[i], high[i]))
     }
 
-    /// Those of 16 pixels, before they are clamped.
+    /// Returns red, green and blue of 16 pixels, not yet clamped.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn half(luma: __m256i, blue: __m256i, red: __m256i) -> [__m256i; 3] {
         let center = _mm256_set1_epi16(128);
         let (cb, cr) = (_mm256_sub_epi16(blue, center), _mm256_sub_epi16(red, center));
         let (cb2, cr2) = (_mm256_add_epi16(cb, cb), _mm256_add_epi16(cr, cr));
-        // (x × f + 2^15) >> 16 by a product's upper half: floor((floor(2 × x × f / 2^16) + 1) / 2).
+        // Computes (x × f + 2^15) >> 16 from a product's upper half: floor((floor(2 × x × f / 2^16) + 1) / 2).
         let scaled = |twice: __m256i, factor: i32| {
             let product = _mm256_mulhi_epi16(twice, _mm256_set1_epi16(factor as i16));
             _mm256_srai_epi16::<1>(_mm256_add_epi16(product, _mm256_set1_epi16(1)))
         };
-        // Whole multiples of 2^16 are taken out of the factors, so that the rest fits 16 bits.
+        // Whole multiples of 2^16 are added separately, so that the rest of a factor fits 16 bits.
         let red = _mm256_add_epi16(cr, scaled(cr2, const { RED_CR - (1 << 16) }));
         let blue = _mm256_add_epi16(cb2, scaled(cb2, const { BLUE_CB - (2 << 16) }));
         let factors = const { (-GREEN_CB & 0xFFFF) | ((1 << 16) - GREEN_CR) << 16 };
@@ -106,11 +108,11 @@ pub mod x86 {
         [red, green, blue].map(|difference| _mm256_add_epi16(luma, difference))
     }
 
-    /// 32 pixels of three planes, one behind the other.
+    /// Interleaves three planes into 32 pixels.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn interleaved(planes: [__m256i; 3]) -> [__m256i; 3] {
-        // 16 bytes of the left 16 pixels, and as many of the right ones.
+        // Bytes of the left 16 pixels in the lower half, of the right 16 in the upper half.
         let [a, b, c] = PLACES.map(|places| {
             let [red, green, blue] = std::array::from_fn(|plane| {
                 let places = _mm256_broadcastsi128_si256(transmute!(places[plane]));
@@ -132,7 +134,7 @@ mod tests {
     use crate::jpeg::baseline::pixels::{Row, Samples, Scratch, rgb};
     use crate::level::Level;
 
-    /// Straight from jdcolor.c.
+    /// Computes the formulas of jdcolor.c directly.
     fn defined(luma: u8, blue: u8, red: u8) -> [u8; 3] {
         let fix = |factor: f64| (factor * 65536.0 + 0.5) as i64;
         let (luma, cb, cr) = (i64::from(luma), i64::from(blue) - 128, i64::from(red) - 128);

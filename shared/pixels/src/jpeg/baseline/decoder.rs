@@ -1,4 +1,4 @@
-//! Decoding a file: its tables, and the pixels of a rectangle.
+//! Decodes a file: its tables, and the pixels of a rectangle.
 
 use super::NotMine;
 use super::bits::{Place, Window};
@@ -14,15 +14,15 @@ use crate::error::PixelError;
 use crate::level::Level;
 use crate::rows::{Rect, Rows, Sink};
 
-/// MCUs whose coefficients are read before they are transformed: an even number, since blocks are transformed in pairs.
+/// MCUs whose coefficients are read before they are transformed. Even, since blocks are transformed in pairs.
 const GROUP: u32 = 16;
-/// Tables that are kept for files to come: many have those of the standard's annex K.
+/// Number of tables that are kept for later files: many files have those of the standard's annex K.
 const KEPT_CODINGS: usize = 8;
 
-/// What decoding needs, kept from file to file.
+/// The state of decoding that is kept from file to file.
 pub struct Decoder {
     level: Level,
-    /// For two rows of MCUs at once.
+    /// Windows of two rows of MCUs that are read at once.
     windows: [Window; 2],
     blocks: [Blocks; 2],
     codings: Vec<Kept>,
@@ -31,7 +31,7 @@ pub struct Decoder {
     pixels: pixels::Scratch,
 }
 
-/// Look-up tables, and what they were made of.
+/// Look-up tables, and the bytes that they were made from.
 struct Kept {
     bytes: Vec<u8>,
     coding: Coding,
@@ -49,7 +49,7 @@ impl Decoder {
         }
     }
 
-    /// Opens a file, if it is one for this decoder as far as its header says.
+    /// Opens a file, if its header is one that this decoder takes.
     pub fn open<'a>(
         &'a mut self,
         file: &'a [u8],
@@ -72,7 +72,7 @@ impl Decoder {
         })
     }
 
-    /// The indices of the components' tables, which are made if they are none of those that are kept.
+    /// Returns the indices of the components' tables. Makes those that are not among the kept ones.
     fn codings(&mut self, components: &[Component<'_>]) -> Result<[usize; 3], NotMine> {
         let mut codings = [0; 3];
         for (number, part) in components.iter().enumerate() {
@@ -90,7 +90,7 @@ impl Decoder {
         Ok(codings)
     }
 
-    /// Keeps tables in a free place, or in that of others that are not in use.
+    /// Keeps tables in a free place, or in place of tables that are not in use.
     fn keep(&mut self, kept: Kept, in_use: &[usize]) -> usize {
         match (0..KEPT_CODINGS).rev().find(|index| !in_use.contains(index)) {
             Some(index) if self.codings.len() == KEPT_CODINGS => {
@@ -104,7 +104,7 @@ impl Decoder {
         }
     }
 
-    /// Gives back scratch that is larger than `kept`.
+    /// Frees scratch memory that is larger than `kept` bytes.
     pub fn trim(&mut self, kept: usize) {
         for plane in &mut self.planes {
             if plane.capacity() > kept {
@@ -114,18 +114,18 @@ impl Decoder {
     }
 }
 
-/// How far decoding goes: all the way, but for benches.
+/// How far decoding goes. Only benches stop before pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub enum Depth {
-    /// To coefficients.
+    /// Stop after reading coefficients.
     Entropy,
-    /// To the samples of each component.
+    /// Stop after making the samples of each component.
     Samples,
-    /// To pixels.
+    /// Make pixels.
     Pixels,
 }
 
-/// The pixels of a file.
+/// The pixels of an open file.
 pub struct BaselineRows<'a> {
     decoder: &'a mut Decoder,
     header: Header<'a>,
@@ -134,15 +134,15 @@ pub struct BaselineRows<'a> {
     checkpoints: Option<&'a Checkpoints>,
     band: &'a mut Vec<u8>,
     gave_up: bool,
-    /// How far they are made.
+    /// How far decoding goes.
     pub depth: Depth,
 }
 
-/// Why reading ends early.
+/// Why reading ended early.
 pub enum Stop {
-    /// The file is for libjpeg.
+    /// The file has to be decoded by libjpeg.
     NotMine,
-    /// Who takes the pixels failed.
+    /// The receiver of the pixels failed.
     Sink(PixelError),
 }
 
@@ -162,24 +162,26 @@ impl Rows for BaselineRows<'_> {
             Stop::Sink(error) => error,
             Stop::NotMine => {
                 self.gave_up = true;
-                PixelError::Unsupported { message: "a file for libjpeg".into() }
+                PixelError::Unsupported { message: "the file has to be decoded by libjpeg".into() }
             }
         })
     }
 }
 
 impl BaselineRows<'_> {
-    /// Whether reading failed because the file is for libjpeg. The error and the bands that were handed out are of no use then.
+    /// Returns whether reading failed because the file has to be decoded by libjpeg. The error and the bands handed out
+    /// so far are then meaningless.
     pub fn gave_up(&self) -> bool {
         self.gave_up
     }
 
-    /// How many components it has.
+    /// Returns the number of components.
     pub fn components(&self) -> u32 {
         self.header.components.len() as u32
     }
 
-    /// Passes over the whole scan and tells where every `every`th MCU of a row begins. Returns the columns and rows of MCUs.
+    /// Walks over the whole scan and reports where every `every`th MCU of a row begins. Returns the columns and rows of
+    /// MCUs.
     pub fn walk(&mut self, every: u32, mut visit: impl FnMut(Place, [i32; 3])) -> Result<(u32, u32), NotMine> {
         let (columns, rows) = self.header.mcus();
         let Decoder { level, windows: [window, _], codings, .. } = &mut *self.decoder;
@@ -215,7 +217,7 @@ impl BaselineRows<'_> {
         if self.checkpoints.is_none() {
             (0..region.rows.start).try_for_each(|_| scan.skip(mcus))?;
         }
-        // Rows of MCUs are entered at checkpoints, two at once. Restart markers are followed by one.
+        // With checkpoints, two rows of MCUs are read at once, unless the file has restart markers.
         let mut second = self
             .checkpoints
             .filter(|_| !self.layout.restarts())
@@ -260,16 +262,16 @@ impl BaselineRows<'_> {
     }
 }
 
-/// A component.
+/// One component of the rectangle.
 struct Part {
-    /// Its blocks in an MCU, across and down.
+    /// Blocks of the component in an MCU, across and down.
     blocks: (u32, u32),
     plane: Plane,
     /// Quantisation steps by rows.
     quant: [i16; 64],
 }
 
-/// What is known of each component before its samples are; makes room for these.
+/// Describes each component, and makes room for its samples.
 fn parts_of(header: &Header<'_>, region: &Region, samples: &mut [Vec<u8>; 3]) -> [Part; 3] {
     let (across, down) = (u32::from(header.sampling.across), u32::from(header.sampling.down));
     let mut parts: [Part; 3] = std::array::from_fn(|part| {
@@ -289,7 +291,7 @@ fn parts_of(header: &Header<'_>, region: &Region, samples: &mut [Vec<u8>; 3]) ->
     parts
 }
 
-/// Goes to an MCU, from the checkpoint before it or else from the beginning of its row, where the scan is then.
+/// Moves the scan to an MCU: from the checkpoint before it, or from the start of its row, where the scan stands then.
 fn enter(
     scan: &mut Scan<'_>,
     checkpoints: Option<&Checkpoints>,
@@ -305,7 +307,7 @@ fn enter(
     scan.skip(column - from)
 }
 
-/// Transforms MCUs into the planes, from a column of MCUs of the region on.
+/// Transforms MCUs into the planes, starting at a column of MCUs of the region.
 fn transform(
     level: Level,
     parts: &[Part],

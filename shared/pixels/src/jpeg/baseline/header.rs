@@ -1,28 +1,29 @@
-//! The markers in front of a scan, read strictly: what libjpeg would warn about, correct or guess is [`NotMine`].
+//! The markers in front of a scan, read strictly: a file that libjpeg would warn about, correct or guess about is
+//! [`NotMine`].
 //!
-//! ITU-T T.81, annex B. Colours are told as libjpeg tells them (jdapimin.c): a JFIF marker means YCbCr, else Adobe's transform
-//! counts, else the components' names.
+//! See ITU-T T.81, annex B. The colours are determined as in libjpeg (jdapimin.c): a JFIF marker means YCbCr; without
+//! it Adobe's transform counts; without that the components' names.
 
 use super::NotMine;
 
-/// The frequencies of a block in the order of a stream (T.81, figure 5): their places in a block by rows.
+/// Index in a block's rows of each frequency, in the order of a stream (T.81, figure 5).
 pub const ZIGZAG: [u8; 64] = [
     0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7, 14, 21,
     28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54,
     47, 55, 62, 63,
 ];
 
-/// The largest side that libjpeg takes.
+/// The longest side that libjpeg takes.
 const SIDE_MAX: u16 = 65500;
 
-/// How many pixels share a sample of the second and third component.
+/// Number of pixels, across and down, that share a sample of the second and third component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampling {
     pub across: u8,
     pub down: u8,
 }
 
-/// What the samples of a pixel mean.
+/// Meaning of a pixel's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Color {
     Gray,
@@ -30,7 +31,7 @@ pub enum Color {
     Rgb,
 }
 
-/// A Huffman table as it stands in a file: how many codes there are of each length, and what they mean, shortest first.
+/// A Huffman table as it stands in a file: the number of codes of each length, and their symbols, shortest code first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HuffmanSpec<'a> {
     pub counts: [u8; 16],
@@ -46,28 +47,28 @@ pub struct Component<'a> {
     pub ac: HuffmanSpec<'a>,
 }
 
-/// A file that this decoder takes, up to where its entropy-coded bytes begin.
+/// A file that this decoder takes, up to the beginning of its entropy-coded bytes.
 #[derive(Clone, Debug)]
 pub struct Header<'a> {
     pub width: u32,
     pub height: u32,
     pub color: Color,
     pub sampling: Sampling,
-    /// MCUs between restart markers, 0 without them.
+    /// MCUs between restart markers; 0 for no markers.
     pub restart_interval: u32,
-    /// One or three.
+    /// The components: one or three.
     pub components: Vec<Component<'a>>,
-    /// The entropy-coded bytes and all that follows them.
+    /// The entropy-coded bytes and everything behind them.
     pub scan: &'a [u8],
 }
 
 impl Header<'_> {
-    /// Sides of an MCU in pixels.
+    /// Returns the sides of an MCU in pixels.
     pub fn mcu_size(&self) -> (u32, u32) {
         (8 * u32::from(self.sampling.across), 8 * u32::from(self.sampling.down))
     }
 
-    /// MCUs of the image across and down.
+    /// Returns the number of MCUs of the image, across and down.
     pub fn mcus(&self) -> (u32, u32) {
         let (width, height) = self.mcu_size();
         (self.width.div_ceil(width), self.height.div_ceil(height))
@@ -87,7 +88,7 @@ struct Frame {
     parts: Vec<FrameComponent>,
 }
 
-/// What the markers have said so far.
+/// Contents of the markers read so far.
 #[derive(Default)]
 struct Markers<'a> {
     frame: Option<Frame>,
@@ -99,7 +100,7 @@ struct Markers<'a> {
     adobe: Option<u8>,
 }
 
-/// Reads a file up to its scan.
+/// Parses a file up to its scan.
 pub fn parse(file: &[u8]) -> Result<Header<'_>, NotMine> {
     let mut rest = file.strip_prefix(&[0xFF, 0xD8]).ok_or(NotMine)?;
     let mut markers = Markers::default();
@@ -166,7 +167,7 @@ impl<'a> Markers<'a> {
 
     fn app0(&mut self, payload: &[u8]) -> Result<(), NotMine> {
         if payload.len() >= 14 && payload.starts_with(b"JFIF\0") {
-            // libjpeg warns of another major version.
+            // libjpeg warns about other major versions.
             if payload[5] != 1 {
                 return Err(NotMine);
             }

@@ -1,33 +1,36 @@
-//! Look-up tables of Huffman codes that resolve a code together with the bits of its value, and often two such pairs at once.
+//! Look-up tables of Huffman codes. One look-up resolves a code together with the bits of its value, and often two such
+//! pairs.
 //!
-//! What the next bits of a stream stand for lies in two tables: a small one has how far they lead, in a form that is the count of a shift
-//! itself, so that the next look-up waits for nothing but a load from nearby and that shift; a larger one has the values. The bits of a
-//! value may reach behind those that a table is indexed by, if its sign is among them.
+//! Two tables are indexed by the next bits of the stream. A small table says how far to advance, in a form that serves
+//! directly as the count of a shift, so that the next look-up waits only for a load from the nearest cache and that
+//! shift. A larger table holds the values. The bits of a value may extend beyond the bits that index a table, if its
+//! sign is among the indexing bits.
 //!
 //! Codes are canonical (T.81, annex C).
 
 use super::NotMine;
 use super::header::HuffmanSpec;
 
-/// Bits of the stream by which a table of AC coefficients is indexed, and one of DC differences.
+/// Bits of the stream that index a table of AC coefficients, and a table of DC differences.
 pub const LOOKUP_BITS: u32 = 11;
 pub const DC_BITS: u32 = 9;
-/// Bits by which a table is indexed that passes over coefficients.
+/// Bits of the stream that index the table for skipping coefficients.
 pub const SKIP_BITS: u32 = 11;
-/// Bits that one look-up takes at most: a value may reach behind those that index the table.
+/// Most bits that one look-up takes: a value may extend beyond the bits that index the table.
 pub const STEP_BITS: u32 = 18;
 /// Bits of the longest code.
 const CODE_BITS: u32 = 16;
-/// The largest AC coefficient of an 8-bit encoder has ten bits (T.81, table F.2), the largest DC difference eleven (table F.1).
+/// The largest AC coefficient of an 8-bit encoder has ten bits (T.81, table F.2), the largest DC difference eleven
+/// (table F.1).
 pub const AC_VALUE_BITS: u32 = 10;
 const DC_VALUE_BITS: u8 = 11;
 
-/// The codes of a table, and the symbol of each.
+/// The codes of a table, with their symbols.
 #[derive(Clone)]
 struct Codes {
-    /// Per length 1 to 16: the first code that is longer, left-aligned in 16 bits (65536 where there is none).
+    /// For each length 1 to 16: the first longer code, left-aligned in 16 bits (65536 if there is none).
     limits: [u32; 17],
-    /// Per length: what to add to a code for the index of its symbol.
+    /// For each length: the difference between a code and the index of its symbol.
     offsets: [i32; 17],
     symbols: [u8; 256],
 }
@@ -48,7 +51,7 @@ impl Codes {
             codes.offsets[length] = index - code as i32;
             code += u32::from(count);
             index += i32::from(count);
-            // libjpeg's rule, too: the codes have to fit their lengths, and none is all ones.
+            // As in libjpeg, codes have to fit their lengths, and no code is all ones.
             if code >= 1 << length {
                 return Err(NotMine);
             }
@@ -58,9 +61,9 @@ impl Codes {
         Ok(codes)
     }
 
-    /// The symbol at the beginning of 16 bits.
+    /// Returns the symbol at the beginning of 16 bits.
     fn decode(&self, bits: u32) -> Option<Coded> {
-        // Limits grow with the length. All are looked at, which needs no jump.
+        // Limits grow with the length. Comparing all of them needs no branch.
         let length = 1 + self.limits[1..].iter().map(|&limit| usize::from(bits >= limit)).sum::<usize>();
         if length > 16 {
             return None;
@@ -70,8 +73,8 @@ impl Codes {
         Some(Coded { length: length as u32, symbol })
     }
 
-    /// The one symbol at the beginning of 64 bits, with its value: at most 27 of them. `None` for what is no code or no symbol of an
-    /// 8-bit encoder.
+    /// Returns the symbol at the beginning of 64 bits, with its value; both take at most 27 bits. Returns `None` if the
+    /// bits are no code, or if an 8-bit encoder never writes the symbol.
     fn one(&self, kind: Kind, bits: u64) -> Option<Symbol> {
         let Coded { length, symbol } = self.decode((bits >> (64 - CODE_BITS)) as u32)?;
         let Meaning { advance, size } = kind.meaning(symbol)?;
@@ -79,7 +82,7 @@ impl Codes {
         Some(Symbol { length, advance, value: extend(first_of(bits, length), size) })
     }
 
-    /// Each symbol with its code, left-aligned in 16 bits.
+    /// Visits each symbol with its code, left-aligned in 16 bits.
     fn each(spec: &HuffmanSpec<'_>, mut visit: impl FnMut(u32, Coded)) {
         let (mut code, mut symbols) = (0u32, spec.symbols.iter());
         for (length, &count) in (1u32..).zip(&spec.counts) {
@@ -92,24 +95,24 @@ impl Codes {
     }
 }
 
-/// What a look-up resolves: a coefficient, two of them, one and the end of a block, or the end alone.
+/// Result of a look-up: a coefficient, two of them, one and the end of a block, or the end alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Found {
-    /// Bits taken of the stream, with their values.
+    /// Bits of the stream that codes and values take.
     length: u8,
-    /// By how much the position in the block grows, [`AWAY`] more at the end of the block.
+    /// Growth of the position in the block, plus [`AWAY`] at the end of the block.
     advance: u8,
     step: Step,
 }
 
 /// The values of a look-up.
 ///
-/// Its parts are read one by one where they are needed: a core has more ways to load than to shift.
+/// Each part is loaded separately where it is needed: a core can load more often at once than it can shift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(4))]
 pub struct Step {
-    /// In the lower half, how many bits of the last value the table does not know, its lowest. In the upper one, by how much less
-    /// one the position grows up to the first of two coefficients.
+    /// Lower half: number of the last value's lowest bits that the table does not know. Upper half: one less than the
+    /// growth of the position up to the first of two coefficients.
     open_and_run: u8,
     /// The first of two values.
     first: i8,
@@ -118,29 +121,29 @@ pub struct Step {
 }
 const _: () = assert!(size_of::<Step>() == 4);
 
-/// Added to the position where nothing is resolved, so that it is out of any block.
+/// Added to the position if the look-up resolves nothing, so that the position is outside every block.
 pub const BEYOND: u8 = 64;
-/// Added to the position by the end of a block, so that what is stored goes elsewhere.
+/// Added to the position by the end of a block, so that stores go elsewhere.
 pub const AWAY: u8 = 128;
 
 impl Step {
     const NOTHING: Self = Self { open_and_run: 0, first: 0, last: 0 };
 
-    /// By how much less one the position grows up to the first of two coefficients.
+    /// Returns one less than the growth of the position up to the first of two coefficients.
     #[inline(always)]
     pub fn run(&self) -> usize {
         usize::from(self.open_and_run >> 4)
     }
 
-    /// The first of two values. Of one it is anything: the last one goes to the same place. At the end of a block alone it is a zero for a
-    /// place that nothing is stored in.
+    /// Returns the first of two values. If the look-up has only one, returns any value, which the last value then
+    /// overwrites. At the end of a block alone, returns a zero for a place that holds nothing else.
     #[inline(always)]
     pub fn first(&self) -> i16 {
         self.first.into()
     }
 
-    /// The value of the last coefficient, given the bits from the first of this look-up on, the first of them highest, and how many
-    /// it takes.
+    /// Returns the value of the last coefficient, given the bits of the stream from this look-up on (the first of them
+    /// highest) and the number of bits that the look-up takes.
     #[inline(always)]
     pub fn last(&self, bits: u64, length: u64) -> i16 {
         let low = first_of(bits, length as u32) & !(u64::MAX << (self.open_and_run & 15));
@@ -149,13 +152,13 @@ impl Step {
 }
 
 impl Found {
-    /// A symbol at the beginning of some bits, of which the first `known` are told. `None` where they do not tell enough, or where it takes
-    /// more than a look-up may.
+    /// Makes the result for a symbol at the beginning of some bits, of which the first `known` are known. Returns
+    /// `None` if the known bits are too few, or if the symbol takes more bits than a look-up may.
     #[inline(always)]
     fn new(Told { code, size, advance }: Told, bits: u64, known: u32) -> Option<Self> {
         let (code, size) = (u32::from(code), u32::from(size));
         let (length, open) = (code + size, (code + size).saturating_sub(known));
-        // The first bit of a value tells its sign.
+        // The first bit of a value is its sign.
         if code == 0 || code > known || length > STEP_BITS || (open == size && size > 0) {
             return None;
         }
@@ -165,11 +168,11 @@ impl Found {
         Some(Self { length: length as u8, advance, step })
     }
 
-    /// This one and another behind it.
+    /// Combines this result with the one behind it.
     fn and(self, other: Self) -> Option<Self> {
         let (length, advance) = (self.length + other.length, self.advance + other.advance);
         let fits = u32::from(length) <= STEP_BITS && self.advance + other.advance % AWAY < BEYOND;
-        // All bits of the first value are known, as others are behind them.
+        // The other symbol follows within the known bits, so all bits of the first value are known.
         let open_and_run = (self.step.open_and_run & 0xF0) | (other.step.open_and_run & 15);
         let step = Step { open_and_run, first: i8::try_from(self.step.last).ok()?, last: other.step.last };
         fits.then_some(Self { length, advance, step })
@@ -180,26 +183,27 @@ impl Found {
     }
 }
 
-/// What symbols stand for.
+/// Kind of a table's symbols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Dc,
-    /// With the bits of the largest values that need no look.
+    /// AC coefficients. Values with at most `plain_bits` bits need no range check.
     Ac {
         plain_bits: u32,
     },
 }
 
-/// What a symbol says.
+/// Meaning of a symbol.
 struct Meaning {
-    /// By how much the position grows.
+    /// Growth of the position in the block.
     advance: u8,
-    /// Bits of the value.
+    /// Number of bits of the value.
     size: u32,
 }
 
 impl Kind {
-    /// The meaning of a symbol. `None` for one that is none of an 8-bit encoder, or that needs a look.
+    /// Returns the meaning of a symbol, or `None` if an 8-bit encoder never writes it or if its value needs a range
+    /// check.
     fn meaning(self, symbol: u8) -> Option<Meaning> {
         let (run, size) = (symbol >> 4, u32::from(symbol & 15));
         match self {
@@ -216,15 +220,15 @@ impl Kind {
 /// A symbol with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symbol {
-    /// Bits that both take.
+    /// Number of bits of the code and the value together.
     pub length: u32,
-    /// By how much the position grows, [`AWAY`] at the end of a block.
+    /// Growth of the position in the block, or [`AWAY`] at the end of a block.
     pub advance: u8,
     pub value: i32,
 }
 
-/// How far a look-up leads: the bits that it takes of the stream in the lowest eight bits, above them by how much the position in the block
-/// grows. All that the next look-up waits for, so these tables are small and stay next to the core.
+/// Advance of a look-up: the bits that it takes, in the lowest eight bits, and above them the growth of the position in
+/// the block. The next look-up waits for nothing else, so these tables are small and stay in the nearest cache.
 #[derive(Clone, Copy)]
 pub struct Stride(u16);
 
@@ -236,7 +240,7 @@ impl Stride {
         self.0 as u8 == 0
     }
 
-    /// A number with the count of bits taken in its lowest six bits.
+    /// Returns a number whose lowest six bits are the count of bits taken.
     #[inline(always)]
     pub fn raw(self) -> u64 {
         self.0.into()
@@ -257,7 +261,7 @@ pub struct DcTable {
 
 impl DcTable {
     pub fn new(spec: &HuffmanSpec<'_>) -> Result<Self, NotMine> {
-        // libjpeg refuses larger ones than 15 when a scan begins; those from 12 to 15 are nothing that an encoder makes.
+        // libjpeg refuses sizes above 15 when a scan begins; no encoder writes sizes from 12 to 15.
         if spec.symbols.iter().any(|&size| size > DC_VALUE_BITS) {
             return Err(NotMine);
         }
@@ -274,7 +278,7 @@ impl DcTable {
         Ok(Self { strides, steps, codes })
     }
 
-    /// What is at the beginning of 64 bits.
+    /// Returns the symbol at the beginning of 64 bits, with its value.
     #[cold]
     pub fn one(&self, bits: u64) -> Option<Symbol> {
         self.codes.one(Kind::Dc, bits)
@@ -285,13 +289,13 @@ impl DcTable {
 pub struct AcTable {
     pub strides: Box<[Stride; 1 << LOOKUP_BITS]>,
     pub steps: Box<[Step; 1 << LOOKUP_BITS]>,
-    /// Of as many coefficients as are told by the codes among some bits, without their values.
+    /// Advance over all symbols whose codes lie completely within the indexing bits, without their values.
     pub skips: Box<[Stride; 1 << SKIP_BITS]>,
     codes: Codes,
 }
 
 impl AcTable {
-    /// Values of more than `plain_bits` bits are left to [`one`](Self::one).
+    /// Makes the tables. Values of more than `plain_bits` bits are left to [`one`](Self::one).
     pub fn new(spec: &HuffmanSpec<'_>, plain_bits: u32) -> Result<Self, NotMine> {
         let codes = Codes::new(spec)?;
         let told = by_index::<{ 1 << LOOKUP_BITS }>(Kind::Ac { plain_bits }, spec);
@@ -304,7 +308,7 @@ impl AcTable {
         let mut steps = Box::new([Step::NOTHING; 1 << LOOKUP_BITS]);
         for (index, (stride, step)) in strides.iter_mut().zip(steps.iter_mut()).enumerate() {
             let Some(first) = found(index, 0) else { continue };
-            // The end of a block is followed by another table's codes.
+            // Behind the end of a block comes a code of another table.
             let second = if first.advance < AWAY { found(index, first.length) } else { None };
             let both = second.and_then(|second| first.and(second)).unwrap_or(first);
             (*stride, *step) = (both.stride(), both.step);
@@ -312,13 +316,13 @@ impl AcTable {
         Ok(Self { strides, steps, skips: skips(spec), codes })
     }
 
-    /// The one symbol at the beginning of 64 bits, with its value.
+    /// Returns the symbol at the beginning of 64 bits, with its value.
     pub fn one(&self, bits: u64) -> Option<Symbol> {
         self.codes.one(Kind::Ac { plain_bits: AC_VALUE_BITS }, bits)
     }
 }
 
-/// Of each index, how far as many symbols lead as it has the codes of.
+/// Makes the table for skipping: for each index, the advance over all symbols whose codes it holds.
 fn skips(spec: &HuffmanSpec<'_>) -> Box<[Stride; 1 << SKIP_BITS]> {
     let told = by_index::<{ 1 << SKIP_BITS }>(Kind::Ac { plain_bits: AC_VALUE_BITS }, spec);
     let mut skips = Box::new([Stride::NOTHING; 1 << SKIP_BITS]);
@@ -328,7 +332,7 @@ fn skips(spec: &HuffmanSpec<'_>) -> Box<[Stride; 1 << SKIP_BITS]> {
             let Told { code, size, advance: more } = told[(index << length) & ((1 << SKIP_BITS) - 1)];
             let behind_code = length + u32::from(code);
             let behind = behind_code + u32::from(size);
-            // Codes have to be among the known bits, and positions in a block.
+            // Codes have to lie within the known bits, and positions within a block.
             if code == 0 || behind_code > SKIP_BITS || behind > STEP_BITS || advance + more % AWAY >= BEYOND {
                 break;
             }
@@ -341,7 +345,8 @@ fn skips(spec: &HuffmanSpec<'_>) -> Box<[Stride; 1 << SKIP_BITS]> {
     skips
 }
 
-/// What an index tells: bits of a code and of its value, and by how much the position grows. No code has no bits.
+/// What an index reveals: bits of a code and of its value, and the growth of the position. A code of 0 bits means that
+/// there is none.
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
     code: u8,
@@ -349,7 +354,7 @@ struct Told {
     advance: u8,
 }
 
-/// What code each index begins with, if it holds all of it.
+/// Returns the code at the beginning of each index that holds all of it.
 fn by_index<const INDICES: usize>(kind: Kind, spec: &HuffmanSpec<'_>) -> Box<[Told; INDICES]> {
     let mut all = Box::new([Told::default(); INDICES]);
     Codes::each(spec, |code, Coded { length, symbol }| {
@@ -361,13 +366,13 @@ fn by_index<const INDICES: usize>(kind: Kind, spec: &HuffmanSpec<'_>) -> Box<[To
     all
 }
 
-/// The first `length` bits of 64 as a number; 64 of them for none.
+/// Returns the first `length` of 64 bits as a number; all 64 for a length of 0.
 #[inline(always)]
 fn first_of(bits: u64, length: u32) -> u64 {
     bits.wrapping_shr(length.wrapping_neg())
 }
 
-/// The value that the last `size` of some bits stand for (T.81, figure F.12), 0 for none.
+/// Returns the value of the last `size` bits of `bits` (T.81, figure F.12), 0 for no bits.
 #[inline(always)]
 fn extend(bits: u64, size: u32) -> i32 {
     let mask = (1i32 << size) - 1;

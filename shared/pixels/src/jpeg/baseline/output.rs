@@ -1,4 +1,4 @@
-//! Rows of pixels out of planes of samples, handed out in bands.
+//! Makes rows of pixels from planes of samples, and hands them out in bands.
 
 use super::decoder::Stop;
 use super::header::{Color, Header};
@@ -7,7 +7,7 @@ use super::region::{Plane, Region};
 use crate::level::Level;
 use crate::rows::{BAND_BYTES, Band, Sink};
 
-/// The pixels of a rectangle, on their way.
+/// Writer of the pixels of a rectangle.
 pub struct Output<'o> {
     pub header: &'o Header<'o>,
     pub region: &'o Region,
@@ -15,7 +15,7 @@ pub struct Output<'o> {
     pub level: Level,
     pub scratch: &'o mut pixels::Scratch,
     pub band: &'o mut Vec<u8>,
-    /// Rows of the rectangle that have been handed out, and that are in the band.
+    /// Rows of the rectangle handed out so far, and rows in the band.
     done: u32,
     waiting: u32,
 }
@@ -32,7 +32,7 @@ impl<'o> Output<'o> {
         Self { header, region, planes, level, scratch, band, done: 0, waiting: 0 }
     }
 
-    /// Makes what pixels can be made once a row of MCUs is transformed, and hands them out where they fill a band.
+    /// Makes the pixels that a newly transformed row of MCUs allows, and hands them out whenever they fill a band.
     pub fn emit(&mut self, samples: &[Vec<u8>; 3], mcu_row: u32, sink: Sink<'_>) -> Result<(), Stop> {
         let rect = self.region.rect;
         let bytes = rect.width as usize * 3;
@@ -41,7 +41,7 @@ impl<'o> Output<'o> {
         if self.band.len() < bytes * most as usize {
             self.band.resize(bytes * most as usize, 0);
         }
-        // The last row of samples waits for the one below it.
+        // The last row of samples needs the row below it, which is not there yet.
         let below = (mcu_row + 1) * mcu_height - u32::from(self.region.filters_rows);
         let is_last = mcu_row + 1 == self.region.rows.end;
         let end = if is_last { rect.height } else { below.saturating_sub(rect.y).min(rect.height) };
@@ -62,7 +62,7 @@ impl<'o> Output<'o> {
         Ok(())
     }
 
-    /// The samples of a row of pixels.
+    /// Returns the samples of a row of pixels.
     fn row<'s>(&self, samples: &'s [Vec<u8>; 3], y: u32) -> Row<'s> {
         let rect = self.region.rect;
         let (x, width) = (rect.x as isize, rect.width as usize);
@@ -76,7 +76,8 @@ impl<'o> Output<'o> {
         Row { color, first, lead, others: [other(1), other(2)] }
     }
 
-    /// What `width` pixels need of the second or third component, from the rectangle's first column or the one before it on.
+    /// Returns the samples of the second or third component for `width` pixels, from the rectangle's first column or
+    /// the one before it on.
     fn samples<'s>(&self, plane: &Plane, bytes: &'s [u8], y: u32, width: usize) -> Samples<'s> {
         let sampling = self.header.sampling;
         let x = self.region.rect.x as isize / sampling.across as isize;

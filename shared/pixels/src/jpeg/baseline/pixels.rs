@@ -1,4 +1,4 @@
-//! One row of pixels from the rows of its components.
+//! Makes one row of pixels from the rows of its components.
 
 #![allow(unsafe_code)]
 
@@ -8,26 +8,26 @@ use super::upsample;
 use crate::interleave::rgb_from_planes;
 use crate::level::Level;
 
-/// The samples of the second or third component that a row of pixels needs.
+/// The samples of the second or third component for a row of pixels.
 #[derive(Clone, Copy)]
 pub enum Samples<'a> {
-    /// One for each pixel.
+    /// One sample for each pixel.
     Each(&'a [u8]),
-    /// Rows halved: the row that holds the pixels and the one that is next to them, above them or not.
+    /// Rows halved: the row that holds the pixels, and the neighbouring row, above them if `is_upper`.
     Down { near: &'a [u8], far: &'a [u8], is_upper: bool },
-    /// Columns halved: those of the pixels with one neighbour on each side.
+    /// Columns halved: the samples of the pixels, with one neighbour on each side.
     Across(&'a [u8]),
-    /// Columns and rows halved, both rows with neighbours.
+    /// Columns and rows halved: both rows, with neighbours.
     Both { near: &'a [u8], far: &'a [u8] },
-    /// Columns halved in an image of less than three of them.
+    /// Columns halved, in an image with fewer than three samples across.
     Repeated(&'a [u8]),
 }
 
-/// What a row of pixels is made of.
+/// The samples of a row of pixels.
 pub struct Row<'a> {
     pub color: Color,
     pub first: &'a [u8],
-    /// Pixels that the other components' samples have before the row's first one: 0 or 1.
+    /// Number of pixels, 0 or 1, that the other components' samples cover before the row's first pixel.
     pub lead: usize,
     pub others: [Samples<'a>; 2],
 }
@@ -80,7 +80,7 @@ fn rgb_with(row: &Row<'_>, scratch: &mut Scratch, out: &mut [u8], convert: impl 
     }
 }
 
-/// The samples at full width.
+/// Returns the samples at full width.
 #[inline(always)]
 fn full<'a>(samples: Samples<'a>, width: usize, buffer: &'a mut Vec<u8>, sums: &mut Vec<u16>) -> &'a [u8] {
     let even = width.next_multiple_of(2);

@@ -1,23 +1,24 @@
-//! What of an image a rectangle needs: MCUs, and planes of their samples.
+//! The part of an image that a rectangle needs: MCUs, and planes of their samples.
 
 use std::ops::Range;
 
 use super::header::Header;
 use crate::rows::Rect;
 
-/// Columns in front of a row of samples, for the neighbour of the first one, and behind it, for a block without a partner.
+/// Columns in front of a row of samples, for the first sample's neighbour, and behind it, for a block without a
+/// partner.
 const PAD: usize = 16;
 
 /// The MCUs that a rectangle needs.
 ///
-/// Where a component is halved, a pixel is made of the samples next to its own as well (see [`super::upsample`]): one sample
-/// more on each side.
+/// A pixel of a halved component also needs the samples next to its own (see [`super::upsample`]): one more sample on
+/// each side.
 pub struct Region {
     pub rect: Rect,
     /// Columns and rows of MCUs.
     pub columns: Range<u32>,
     pub rows: Range<u32>,
-    /// Whether columns, and whether rows of pixels need neighbours.
+    /// Whether columns of pixels need neighbours, and whether rows of pixels do.
     pub filters_columns: bool,
     pub filters_rows: bool,
 }
@@ -25,7 +26,7 @@ pub struct Region {
 impl Region {
     pub fn new(header: &Header<'_>, rect: Rect) -> Self {
         let (across, down) = (u32::from(header.sampling.across), u32::from(header.sampling.down));
-        // libjpeg repeats samples where there are only one or two in a row.
+        // libjpeg repeats samples if a row has only one or two of them.
         let is_wide = across == 1 || header.width.div_ceil(across) > 2;
         let (filters_columns, filters_rows) = (across == 2 && is_wide, down == 2 && is_wide);
         let span = |start: u32, length: u32, factor: u32, limit: u32, filters: bool| {
@@ -35,33 +36,33 @@ impl Region {
             first / 8..last / 8 + 1
         };
         let columns = span(rect.x, rect.width, across, header.width, filters_columns);
-        // libjpeg reads a row of MCUs ahead for both rows of pixels of the last samples, so this is what it would read.
+        // libjpeg reads one row of MCUs ahead for both rows of pixels of the last samples, and so does this.
         let rows = span(rect.y, rect.height, down, header.height, filters_rows);
         Self { rect, columns, rows, filters_columns, filters_rows }
     }
 }
 
-/// Where the samples of a component lie, those of three rows of MCUs: two that are made, and the one above them.
+/// Place of a component's samples for three rows of MCUs: two that are being made, and the row above them.
 #[derive(Clone, Copy)]
 pub struct Plane {
-    /// Samples from one row to the next.
+    /// Distance in samples from one row to the next.
     pub stride: usize,
     /// Rows of samples in a row of MCUs.
     height: usize,
-    /// The image's column of the first sample, and how many of its samples there are.
+    /// Column in the image of the first sample, and number of samples that lie in the image.
     left: usize,
     columns: usize,
-    /// Whether they reach to the image's edge.
+    /// Whether the samples reach the image's right edge.
     to_the_edge: bool,
-    /// Rows of the image's samples.
+    /// Rows of samples in the image.
     rows: usize,
 }
 
 impl Plane {
-    /// Rows of MCUs.
+    /// Rows of MCUs in a plane.
     const ROWS: usize = 3;
 
-    /// The plane of a component with `across` × `down` blocks in an MCU and `size` samples in the image.
+    /// Describes the plane of a component with `across` × `down` blocks in an MCU and `size` samples in the image.
     pub fn new(region: &Region, (across, down): (u32, u32), size: (u32, u32)) -> Self {
         let left = (region.columns.start * across * 8) as usize;
         let room = region.columns.len() * across as usize * 8;
@@ -80,19 +81,20 @@ impl Plane {
         Self::ROWS * self.height * self.stride
     }
 
-    /// Where the image's row of samples begins: rows of MCUs take turns in the parts of the plane.
+    /// Returns the offset of the image's row of samples `y`. Rows of MCUs use the three parts of the plane in turn.
     pub fn row(&self, y: usize) -> usize {
         (y / self.height % Self::ROWS * self.height + y % self.height) * self.stride + PAD
     }
 
-    /// Samples of a row of the image, of the nearest one for a row out of it; `x` of them may lie before the image's first one.
+    /// Returns samples of the image's row `y`, or of the nearest row if `y` is outside the image. One sample before the
+    /// image's first column may be asked for.
     pub fn samples<'s>(&self, bytes: &'s [u8], y: isize, x: isize, count: usize) -> &'s [u8] {
         let y = y.clamp(0, self.rows as isize - 1) as usize;
         let at = (self.row(y) as isize + x - self.left as isize) as usize;
         &bytes[at..at + count]
     }
 
-    /// Repeats the first and the last sample of the image's rows in a row of MCUs, as neighbours of themselves.
+    /// Repeats the first and the last sample of the image's rows in a row of MCUs, to serve as their own neighbours.
     pub fn repeat_edges(&self, bytes: &mut [u8], mcu_row: u32) {
         let top = self.row(mcu_row as usize * self.height);
         for at in (0..self.height).map(|y| top + y * self.stride) {

@@ -1,13 +1,14 @@
 //! Rice's code for small signed numbers.
 //!
-//! A number n is folded to 2n or −2n − 1. What is above its lowest `parameter` bits is written in unary, as many ones and a zero,
-//! and then those bits. From [`UNARY_MAX`] ones on the folded number follows in 40 bits instead.
+//! A number n is folded to 2n or −2n − 1. The part above its lowest `parameter` bits is written in unary, as that many
+//! ones and a zero; the lowest bits follow. If the unary part would have [`UNARY_MAX`] ones or more, [`UNARY_MAX`] ones
+//! are written and the folded number follows in 40 bits.
 
-/// Ones at most.
+/// Most ones of a unary part.
 const UNARY_MAX: u64 = 20;
 /// Bits of a number that is written whole.
 const WHOLE_BITS: u32 = 40;
-/// Parameters that [`best_parameter`] tries.
+/// Number of parameters that [`best_parameter`] tries.
 const PARAMETERS: u32 = 24;
 
 fn folded(number: i64) -> u64 {
@@ -18,7 +19,7 @@ fn unfolded(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
-/// The parameter with which numbers take the fewest bits.
+/// Returns the parameter with which the numbers take the fewest bits.
 pub fn best_parameter(numbers: impl Iterator<Item = i64> + Clone) -> u32 {
     let cost = |parameter: u32| -> u64 {
         let of = |number: i64| match folded(number) >> parameter {
@@ -30,16 +31,16 @@ pub fn best_parameter(numbers: impl Iterator<Item = i64> + Clone) -> u32 {
     (0..PARAMETERS).min_by_key(|&parameter| cost(parameter)).unwrap_or(0)
 }
 
-/// Bits on their way to bytes.
+/// Collects bits into bytes.
 pub struct Writer {
     bytes: Vec<u8>,
-    /// Bits that are not in a byte yet, the lowest of this number.
+    /// Bits not yet in a byte, in the lowest `count` bits.
     waiting: u64,
     count: u32,
 }
 
 impl Writer {
-    /// Writes behind some bytes.
+    /// Starts writing behind some bytes.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self { bytes, waiting: 0, count: 0 }
     }
@@ -53,13 +54,13 @@ impl Writer {
         }
     }
 
-    /// Adds a number of at most 39 bits and a sign.
+    /// Writes a number of at most 39 bits and a sign.
     pub fn put(&mut self, number: i64, parameter: u32) {
         let number = folded(number);
-        assert!(number >> WHOLE_BITS == 0, "a number of at most {WHOLE_BITS} bits");
+        assert!(number >> WHOLE_BITS == 0, "the number has more than {WHOLE_BITS} bits");
         match number >> parameter {
             high if high < UNARY_MAX => {
-                // Ones and a zero.
+                // The unary part: ones and a zero.
                 self.bits((1 << (high + 1)) - 2, high as u32 + 1);
                 self.bits(number & ((1 << parameter) - 1), parameter);
             }
@@ -70,7 +71,7 @@ impl Writer {
         }
     }
 
-    /// All bytes, the last one filled up with zeroes.
+    /// Fills up the last byte with zeroes and returns all bytes.
     pub fn finish(mut self) -> Vec<u8> {
         if self.count > 0 {
             self.bits(0, 8 - self.count);
@@ -79,7 +80,7 @@ impl Writer {
     }
 }
 
-/// Bits out of bytes.
+/// Reads bits from bytes.
 pub struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -90,7 +91,7 @@ impl<'a> Reader<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// At least the next 57 bits, the first of them highest; zeroes behind the end.
+    /// Returns at least the next 57 bits, the first of them highest; zeroes behind the end.
     fn peek(&self) -> u64 {
         let rest = self.bytes.get(self.at / 8..).unwrap_or_default();
         let word = match rest.first_chunk::<8>() {
@@ -106,7 +107,7 @@ impl<'a> Reader<'a> {
         bits
     }
 
-    /// The next number. `None` where the bytes end before it does.
+    /// Reads the next number. Returns `None` if the bytes end before the number does.
     pub fn take(&mut self, parameter: u32) -> Option<i64> {
         let ones = u64::from(self.peek().leading_ones()).min(UNARY_MAX);
         let number = if ones < UNARY_MAX {
@@ -119,7 +120,7 @@ impl<'a> Reader<'a> {
         (self.at <= 8 * self.bytes.len()).then_some(unfolded(number))
     }
 
-    /// Whether nothing follows but what fills up the last byte.
+    /// Returns whether only the padding of the last byte is left.
     pub fn is_at_the_end(&self) -> bool {
         self.at.div_ceil(8) == self.bytes.len() && self.peek() == 0
     }

@@ -1,7 +1,7 @@
-//! The MCUs of a scan, one after the other: their coefficients, or only their length and their DC predictors.
+//! Reads the MCUs of a scan in order: their coefficients, or only their length and their DC predictors.
 //!
-//! [`Scan::read`] stores coefficients, [`Scan::skip`] does not. Both follow restart markers and stop at everything that libjpeg
-//! would warn about, so that what is skipped is checked as what is read.
+//! [`Scan::read`] stores coefficients, [`Scan::skip`] does not. Both follow restart markers and stop wherever libjpeg
+//! would warn, so skipped MCUs are checked as strictly as those that are read.
 
 #![allow(unsafe_code)]
 
@@ -12,15 +12,17 @@ use super::header::Header;
 use super::huffman::{AC_VALUE_BITS, AcTable, DcTable};
 use crate::level::Level;
 
-/// Blocks of an MCU at most: four of luma and two of chroma.
+/// Most blocks in an MCU: four of luma and two of chroma.
 pub const MCU_BLOCKS: usize = 6;
-/// A DC coefficient of an 8-bit encoder is at most 1024 from zero, and half a step more; so far libjpeg's table clamps it right.
+/// Largest dequantised DC coefficient that libjpeg's table clamps right. An encoder of 8 bits writes at most 1024, plus
+/// half a step.
 const DEQUANTISED_DC_MAX: u16 = 2047;
-/// Dequantised coefficients stay below this, so that no sum of two of them leaves 16 bits.
+/// Largest dequantised coefficient: the sum of two fits 16 bits.
 const DEQUANTISED_MAX: u16 = 16383;
-/// AC coefficients of as many bits are in range whatever the step that they are multiplied with.
+/// AC coefficients with this many bits are in range for every quantisation step.
 const PLAIN_BITS: u32 = 6;
-/// DC predictors are checked once a run: so many MCUs of differences cannot overflow one that has passed.
+/// Limits of a run. DC predictors are checked once a run: a predictor that passed cannot overflow within this many
+/// MCUs.
 const RUN_MAX: u32 = 1 << 16;
 const RUN_PREDICTOR_MAX: i32 = 1 << 20;
 
@@ -30,25 +32,25 @@ pub struct Coding {
     pub ac: AcTable,
 }
 
-/// How many bits AC coefficients may have so that none is out of range, or one of few such numbers.
+/// Returns the number of bits up to which AC coefficients cannot be out of range: one of a few fixed numbers.
 pub fn plain_bits(quant: &[u8; 64]) -> u32 {
     let largest = quant[1..].iter().copied().max().unwrap_or(0);
     let is_plain = |&bits: &u32| ((1 << bits) - 1) * u32::from(largest) <= DEQUANTISED_MAX.into();
     [AC_VALUE_BITS, 8].into_iter().find(is_plain).unwrap_or(PLAIN_BITS)
 }
 
-/// What a scan is made of.
+/// Structure of a scan.
 pub struct Layout {
-    /// The component of each block of an MCU.
+    /// Index of the component of each block of an MCU.
     pub blocks: Vec<u8>,
-    /// Largest coefficient of each component, in the order of the stream.
+    /// Largest coefficients of each component, in the order of the stream.
     limits: [[u16; 64]; 3],
     restart_interval: u32,
     mcus: u64,
 }
 
 impl Layout {
-    /// Whether there are restart markers.
+    /// Returns whether the scan has restart markers.
     pub fn restarts(&self) -> bool {
         self.restart_interval > 0
     }
@@ -68,16 +70,16 @@ impl Layout {
     }
 }
 
-/// Blocks of MCUs.
+/// Blocks of several MCUs.
 pub struct Blocks {
-    /// Their coefficients by rows, one block behind the other.
+    /// Coefficients by rows, one block behind the other.
     pub coefficients: Vec<i16>,
-    /// The last position in the stream's order that each uses.
+    /// Last position, in the stream's order, that each block uses.
     pub lasts: Vec<u8>,
 }
 
 impl Blocks {
-    /// Room for so many MCUs.
+    /// Allocates blocks for `mcus` MCUs.
     pub fn new(mcus: u32) -> Self {
         let blocks = mcus as usize * MCU_BLOCKS;
         Self { coefficients: vec![0; (blocks + BEHIND) * BLOCK], lasts: vec![0; blocks] }
@@ -93,9 +95,9 @@ pub struct Scan<'s> {
     window: &'s mut Window,
     bits: Bits,
     predictors: [i32; 3],
-    /// MCUs up to here.
+    /// Number of MCUs before this position.
     mcu: u64,
-    /// Those up to the next restart marker.
+    /// Number of MCUs up to the next restart marker.
     before_restart: u32,
 }
 
@@ -114,7 +116,7 @@ impl<'s> Scan<'s> {
         Self { bytes, layout, codings, level, window, bits, predictors: [0; 3], mcu: 0, before_restart }
     }
 
-    /// Goes to an MCU whose place and predictors are known.
+    /// Moves to an MCU whose place and predictors are known.
     pub fn seek(&mut self, mcu: u64, place: Place, predictors: [i32; 3]) {
         self.bits = self.window.seek(self.bytes, place);
         self.predictors = predictors;
@@ -125,32 +127,32 @@ impl<'s> Scan<'s> {
         }
     }
 
-    /// Makes [`place`](Self::place) possible.
+    /// Makes the window follow offsets in the scan, which [`place`](Self::place) needs.
     pub fn follow(&mut self) {
         self.window.follows = true;
     }
 
-    /// Where the next MCU begins, and what its predictors are.
+    /// Returns where the next MCU begins, and its predictors.
     pub fn place(&mut self) -> Result<(Place, [i32; 3]), NotMine> {
         self.restart_if_due()?;
         Ok((self.window.place(self.bytes, self.bits), self.predictors))
     }
 
-    /// Passes over MCUs.
+    /// Skips MCUs.
     pub fn skip(&mut self, mcus: u32) -> Result<(), NotMine> {
         let mut nowhere = Blocks { coefficients: Vec::new(), lasts: Vec::new() };
         self.runs(mcus, |scan, _, run| scan.run::<false>(run, &mut nowhere, 0))
     }
 
-    /// Reads MCUs, as many as there is room for.
+    /// Reads MCUs, as many as there is space for.
     pub fn read(&mut self, mcus: u32, blocks: &mut Blocks) -> Result<(), NotMine> {
         self.runs(mcus, |scan, done, run| scan.run::<true>(run, blocks, done))
     }
 
-    /// Reads as many MCUs from here and from another position, faster than one after the other: what the next look-up of the one
-    /// waits for, the other has time to do. For scans without restart markers.
+    /// Reads MCUs from here and from another position at once, which is faster than one after the other: while a
+    /// look-up of one position waits, the core works on the other. Only for scans without restart markers.
     pub fn read_two(&mut self, other: &mut Self, mcus: u32, blocks: &mut [Blocks; 2]) -> Result<(), NotMine> {
-        assert!(self.layout.restart_interval == 0, "restart markers are nothing that two read at once");
+        assert!(self.layout.restart_interval == 0, "restart markers are followed at one position only");
         match self.level {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: an `Avx2` is made only where the processor has AVX2, BMI1 and BMI2.
@@ -159,7 +161,7 @@ impl<'s> Scan<'s> {
         }
     }
 
-    /// Cuts MCUs into runs without a restart marker in between.
+    /// Splits MCUs into runs that contain no restart marker.
     fn runs(
         &mut self,
         mcus: u32,
@@ -193,7 +195,7 @@ impl<'s> Scan<'s> {
         Ok(())
     }
 
-    /// Goes through MCUs, and stores their blocks behind those of `done` MCUs or does not.
+    /// Reads or skips MCUs. If `STORE`, stores their blocks behind those of `done` MCUs.
     fn run<const STORE: bool>(&mut self, mcus: u32, blocks: &mut Blocks, done: u32) -> Result<(), NotMine> {
         match self.level {
             #[cfg(target_arch = "x86_64")]
@@ -203,7 +205,7 @@ impl<'s> Scan<'s> {
         }
     }
 
-    /// With shifts that leave the flags alone.
+    /// Does the same as `run_with`, with BMI2's shifts, which leave the flags alone.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2")]
     fn run_bmi2<const STORE: bool>(&mut self, mcus: u32, blocks: &mut Blocks, done: u32) -> Result<(), NotMine> {

@@ -1,5 +1,5 @@
-//! The pixels, and what is left to libjpeg, against libjpeg itself. How large a coefficient may be: `coefficients`. What a rectangle
-//! costs: `coverage`.
+//! Compares the pixels, and the choice of the files left to libjpeg, with libjpeg itself. `coefficients` tests how
+//! large a coefficient may be, `coverage` which part of a file a rectangle costs.
 
 mod coefficients;
 mod coverage;
@@ -23,7 +23,7 @@ use crate::rows::{Rect, Rows};
 use crate::source::{Limits, Source};
 use crate::synthetic;
 
-/// The layouts that are decoded here.
+/// Layouts that this decoder takes.
 const LAYOUTS: [Layout; 6] =
     [Layout::Gray, Layout::Yuv444, Layout::Yuv422, Layout::Yuv420, Layout::Yuv440, Layout::Rgb];
 
@@ -66,7 +66,7 @@ struct Sample {
     options: JpegOptions,
     size: (u32, u32),
     seed: u32,
-    /// How much of the picture is noise, in 256ths, or [`EXTREME`].
+    /// Share of noise in the picture, in 256ths, or [`EXTREME`].
     noise: u32,
 }
 
@@ -79,7 +79,7 @@ impl Sample {
             (state >> 33) as u32
         };
         let noisy = |value: u8| match self.noise {
-            // Black and white: the largest coefficients that an encoder makes.
+            // Black and white pixels: the largest coefficients that an encoder writes.
             EXTREME => 0u8.wrapping_sub((random() & 1) as u8),
             noise => ((u32::from(value) * (256 - noise) + (random() & 255) * noise) >> 8) as u8,
         };
@@ -132,7 +132,7 @@ proptest! {
     }
 }
 
-/// Runs a property with that many cases, for tests that have something to say when all are through.
+/// Runs a property for `cases` cases, in a test that asserts something about all of them afterwards.
 fn check<S: Strategy>(cases: u32, seed: u64, strategy: S, test: impl Fn(S::Value) -> TestCaseResult) {
     let config = ProptestConfig { cases, source_file: Some(file!()), ..config(cases, seed) };
     TestRunner::new(config).run(&strategy, test).unwrap_or_else(|error| panic!("{error}"));
@@ -142,7 +142,7 @@ fn add(count: &Cell<u32>, more: bool) {
     count.set(count.get() + u32::from(more));
 }
 
-/// A rectangle row of MCUs by row of MCUs, each alone: for layouts whose rows of pixels need no neighbours.
+/// Decodes a rectangle one row of MCUs at a time, for layouts whose rows of pixels need no neighbours.
 fn by_single_rows(
     decoder: &mut Decoder,
     file: &[u8],
@@ -160,8 +160,8 @@ fn by_single_rows(
 
 #[test]
 fn what_is_decoded_of_a_damaged_file_is_libjpegs() {
-    // Of damaged files: rectangles decoded from the beginning, from checkpoints of the damaged file, of the whole one, and refused by
-    // two rows at once as by each alone.
+    // Counts of damaged files: decoded from the beginning; decoded from checkpoints of the damaged file; decoded from
+    // checkpoints of the intact file; refused by two rows at once as by each row alone.
     let (plain, entered, paired, refused, shorter) =
         (Cell::new(0), Cell::new(0), Cell::new(0), Cell::new(0), Cell::new(0));
     let cases = (samples(), 1u32..9, any::<[u32; 2]>(), any::<[u8; 2]>(), any::<[u16; 4]>());
@@ -240,7 +240,7 @@ fn fill_bytes_behind_a_scan_are_left_to_libjpeg() {
     assert_eq!(by_us(&mut Decoder::new(Level::best()), &file, None, whole((16, 16))), Err(NotMine));
 }
 
-/// Random crops and a flip at a small size, as a function of the number.
+/// Returns a pipeline of random crops at a small size.
 fn pipeline() -> Pipeline {
     let stages = vec![Stage::RandomResizedCrop { size: 24, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }];
     Pipeline { exif_orientation: true, stages }
@@ -256,7 +256,7 @@ proptest! {
         let mut file = sample.file();
         for (place, bit) in places.into_iter().zip(bits) {
             let at = place as usize % file.len();
-            // Three bits of eight, so that files with one and with no flipped bit occur as well.
+            // One in four of these bits is not flipped, so that files with fewer than three flipped bits occur as well.
             if bit & 0xC0 != 0xC0 {
                 file[at] ^= 1 << (bit % 8);
             }

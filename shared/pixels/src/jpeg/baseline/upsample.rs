@@ -1,9 +1,10 @@
-//! Rows of colour differences at full width: libjpeg's fancy upsampling (jdsample.c), a triangle filter over the nearest samples.
+//! Rows of colour differences at full width: libjpeg's fancy upsampling (jdsample.c), a triangle filter over the
+//! nearest samples.
 //!
-//! libjpeg's special cases at the edges are those of an edge sample that is repeated, which is what the callers do. Its roundings
-//! differ from column to column, or from row to row, so that they add no bias.
+//! libjpeg's special cases at the edges have the same effect as repeating the edge sample, which the callers do. Its
+//! rounding alternates from column to column, or from row to row, so that it adds no bias.
 
-/// Samples of a row and of the row next to it, weighted 3 to 1.
+/// Adds samples of a row and of the row next to it, weighted 3 to 1.
 #[inline(always)]
 pub fn blend(near: &[u8], far: &[u8], sums: &mut [u16]) {
     for ((sum, &near), &far) in sums.iter_mut().zip(near).zip(far) {
@@ -11,7 +12,7 @@ pub fn blend(near: &[u8], far: &[u8], sums: &mut [u16]) {
     }
 }
 
-/// Rows halved downwards: the row of pixels next to the `far` row above or below.
+/// Upsamples rows that are halved: makes the row of pixels that is next to the `far` row, above it or below it.
 #[inline(always)]
 pub fn down(near: &[u8], far: &[u8], is_upper: bool, out: &mut [u8]) {
     let round = if is_upper { 1 } else { 2 };
@@ -20,7 +21,8 @@ pub fn down(near: &[u8], far: &[u8], is_upper: bool, out: &mut [u8]) {
     }
 }
 
-/// Columns halved: two pixels for each sample but the first and the last of `samples`, which are neighbours alone.
+/// Upsamples columns that are halved: makes two pixels of each sample, except the first and the last, which serve only
+/// as neighbours.
 #[inline(always)]
 pub fn across(samples: &[u8], out: &mut [u8]) {
     let (pairs, _) = out.as_chunks_mut::<2>();
@@ -30,7 +32,7 @@ pub fn across(samples: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Columns and rows halved: as [`across`], of sums that [`blend`] made.
+/// Upsamples columns and rows that are halved, as [`across`] does, from sums that [`blend`] made.
 #[inline(always)]
 pub fn across_sums(sums: &[u16], out: &mut [u8]) {
     let (pairs, _) = out.as_chunks_mut::<2>();
@@ -40,7 +42,7 @@ pub fn across_sums(sums: &[u16], out: &mut [u8]) {
     }
 }
 
-/// Columns halved and too few of them for a filter: libjpeg repeats each sample.
+/// Upsamples columns that are halved and too few for a filter: repeats each sample, as libjpeg does.
 #[inline(always)]
 pub fn repeat(samples: &[u8], out: &mut [u8]) {
     let (pairs, _) = out.as_chunks_mut::<2>();

@@ -1,4 +1,4 @@
-/* The quantised coefficients of a whole JPEG: looking at them, and writing a file of the same ones. */
+/* The quantised coefficients of a whole JPEG: reads them, changes them, and writes a file of them. */
 
 #include <limits.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ int ddlp_coefficients(struct ddlp_jpeg *jpeg)
     return 0;
 }
 
-/* One row of blocks of a component, writable, in natural order; *quant is NULL where no scan holds the component. */
+/* Returns one row of blocks of a component, writable, in natural order; *quant is NULL if no scan holds it. */
 int ddlp_block_row(struct ddlp_jpeg *jpeg, uint32_t component, uint32_t row, int16_t **blocks, const uint16_t **quant)
 {
     struct jpeg_decompress_struct *cinfo = &jpeg->cinfo;
@@ -52,7 +52,7 @@ static void on_message(j_common_ptr cinfo, int level)
     (void)level;
 }
 
-/* JFIF and Adobe markers are written by the encoder itself. */
+/* The encoder writes JFIF and Adobe markers itself. */
 static int written_by_encoder(const struct jpeg_compress_struct *cinfo, jpeg_saved_marker_ptr marker)
 {
     if (cinfo->write_JFIF_header && marker->marker == JPEG_APP0 && marker->data_length >= 5 &&
@@ -70,7 +70,7 @@ static int give_up(struct writer *writer)
     return DDLP_MALFORMED;
 }
 
-/* The source's scan script is not kept: the decoder's coefficients, not its bytes, are what is promised. */
+/* Does not keep the source's scan script: the same coefficients are promised, not the same bytes. */
 int ddlp_rewrite(struct ddlp_jpeg *jpeg, int sequential, uint8_t **out, size_t *len)
 {
     struct writer *writer = calloc(1, sizeof(*writer));
@@ -85,14 +85,14 @@ int ddlp_rewrite(struct ddlp_jpeg *jpeg, int sequential, uint8_t **out, size_t *
     writer->cinfo.client_data = writer;
     if (setjmp(writer->jump))
         return give_up(writer);
-    /* Reading the source's blocks reports to the source's object. */
+    /* Errors of reading the source's blocks are reported to the source's object. */
     if (setjmp(jpeg->jump))
         return give_up(writer);
     jpeg_create_compress(&writer->cinfo);
     ddlp_sink_attach(&writer->sink, &writer->cinfo);
     jpeg_copy_critical_parameters(&jpeg->cinfo, &writer->cinfo);
     writer->cinfo.optimize_coding = TRUE;
-    /* The scans of a progressive file have intervals of their own. */
+    /* A progressive file's restart intervals belong to its own scans. */
     if (!jpeg->cinfo.progressive_mode)
         writer->cinfo.restart_interval = jpeg->cinfo.restart_interval;
     else if (!sequential)

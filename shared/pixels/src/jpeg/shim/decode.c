@@ -1,4 +1,4 @@
-/* Opening a JPEG, and decoding a rectangle of it row by row. */
+/* Opens a JPEG, and decodes a rectangle of it row by row. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #error "the 8-bit interface with the structures of libjpeg 6b is needed"
 #endif
 
-/* Without a fixed threshold, glibc takes ever larger blocks from an arena per thread, and keeps what was freed there. */
+/* Without a fixed threshold, glibc takes ever larger blocks from an arena per thread, and keeps them once freed. */
 void ddlp_map_large_blocks(void)
 {
 #ifdef __GLIBC__
@@ -27,7 +27,7 @@ void ddlp_map_large_blocks(void)
 
 uint32_t ddlp_version(void) { return LIBJPEG_TURBO_VERSION_NUMBER; }
 
-/* Of libjpeg-turbo, in none of its installed headers: whether it takes vector instructions for the inverse DCT. */
+/* A function of libjpeg-turbo that no installed header declares: whether the inverse DCT uses vector instructions. */
 extern int jsimd_can_idct_islow(void);
 
 int ddlp_uses_simd(void) { return jsimd_can_idct_islow() != 0; }
@@ -66,14 +66,14 @@ static void fail(struct ddlp_jpeg *jpeg, int reason)
     longjmp(jpeg->jump, 1);
 }
 
-/* What goes wrong after the source has run out goes wrong because of that. */
+/* Any error after the source has run out counts as a truncated file. */
 static void on_error(j_common_ptr cinfo)
 {
     struct ddlp_jpeg *jpeg = cinfo->client_data;
     fail(jpeg, jpeg->ended ? DDLP_TRUNCATED : ddlp_reason_of(cinfo->err->msg_code));
 }
 
-/* The entropy decoder asks for bits behind the last byte: image data is missing, not only the end marker. */
+/* If the entropy decoder wants bits behind the last byte, image data is missing, not only the end marker. */
 static void on_message(j_common_ptr cinfo, int level)
 {
     struct ddlp_jpeg *jpeg = cinfo->client_data;
@@ -100,7 +100,7 @@ static void on_progress(j_common_ptr cinfo)
 static void source_begin(j_decompress_ptr cinfo) { (void)cinfo; }
 static void source_end(j_decompress_ptr cinfo) { (void)cinfo; }
 
-/* As libjpeg's own memory source: an end marker is made up, so that a file that lacks only that one decodes. */
+/* As libjpeg's own memory source does, appends an end marker, so that a file that lacks only its end marker decodes. */
 static boolean source_fill(j_decompress_ptr cinfo)
 {
     static const JOCTET end[2] = { 0xFF, JPEG_EOI };
@@ -172,8 +172,8 @@ static void describe(const struct jpeg_decompress_struct *cinfo, struct ddlp_hea
 }
 
 /*
- * A libjpeg object keeps the tables of the file before it, and an abbreviated stream would be decoded with them: the
- * pixels of a sample would depend on its predecessor. So each file gets a new object.
+ * A libjpeg object keeps the tables of the file before it and would decode an abbreviated stream with them: the pixels
+ * of a sample would depend on the sample before it. So each file gets a new object.
  */
 int ddlp_open(struct ddlp_jpeg *jpeg, const uint8_t *data, size_t len, uint32_t scans_max, uint64_t memory_max,
               int keep_markers, struct ddlp_header *header)
@@ -218,8 +218,8 @@ int ddlp_open(struct ddlp_jpeg *jpeg, const uint8_t *data, size_t len, uint32_t 
 }
 
 /*
- * Starts decoding columns [*x, *x + *width) from row skip_rows on. Both are widened to what libjpeg can cut out and
- * say so on return. The colours are those of the file where it has four components, else RGB.
+ * Starts decoding columns [*x, *x + *width) at row skip_rows. Sets *x and *width to the wider range that libjpeg can
+ * cut out. The output is RGB, or the stored colours if the file has four components.
  */
 int ddlp_start(struct ddlp_jpeg *jpeg, uint32_t *x, uint32_t *width, uint32_t skip_rows)
 {

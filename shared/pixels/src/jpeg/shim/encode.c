@@ -1,4 +1,4 @@
-/* Encoding pixels, for demo data and tests. */
+/* Encodes pixels, for demo data and tests. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static void configure(struct jpeg_compress_struct *cinfo, const struct ddlp_enco
     jpeg_set_colorspace(cinfo, (J_COLOR_SPACE)params->color_space);
     jpeg_set_quality(cinfo, (int)params->quality, TRUE);
     for (int i = 0; i < cinfo->num_components; i++) {
-        /* Colour is subsampled against the first component, and against black where there is one. */
+        /* The second and third component are subsampled; the first and, in a file of inks, black are not. */
         int full = i == 0 || i == 3;
         cinfo->comp_info[i].h_samp_factor = full ? (int)params->h_samp : 1;
         cinfo->comp_info[i].v_samp_factor = full ? (int)params->v_samp : 1;

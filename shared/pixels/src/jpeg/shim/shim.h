@@ -1,8 +1,8 @@
 /*
  * The C side of the JPEG path: the parts of libjpeg-turbo's classic interface that a crop needs.
  *
- * Every function that can fail returns 0 or one of the DDLP_ codes; the message is then in ddlp_message().
- * setjmp and longjmp stay within these files: a libjpeg error ends the running entry point, never a frame of Rust.
+ * Every function that can fail returns 0 or one of the DDLP_ codes; ddlp_message() then returns the message.
+ * setjmp and longjmp stay within these files: an error of libjpeg ends the running entry point and unwinds no Rust frame.
  */
 #ifndef DDLP_SHIM_H
 #define DDLP_SHIM_H

@@ -1,6 +1,6 @@
 /*
- * The memory that an encoder writes to. jpeg_mem_dest hands out its buffer only at the end, so that after an error
- * nobody can tell whether the pointer it gave first is still the live one.
+ * The memory that an encoder writes to. We do not use jpeg_mem_dest, because it sets the caller's pointer only at the
+ * end: after an error, the caller could not tell whether its first buffer had been replaced.
  */
 
 #include <stdlib.h>

@@ -50,11 +50,11 @@ fn nonsense_is_refused() {
         bytes[at] = value;
         Checkpoints::from_bytes(&bytes)
     };
-    // Version, components, distance, columns, rows, a parameter.
+    // The bytes are version, components, distance, columns, rows, first parameter.
     for (at, value) in [(0, 2), (1, 2), (1, 4), (2, 0), (3, 0), (4, 0), (5, 32)] {
         assert!(with(at, value).is_err(), "byte {at} is {value}");
     }
-    // Far more checkpoints than bytes.
+    // Far more checkpoints than the bytes can hold.
     let mut huge = Vec::new();
     [VERSION, 3, 1, 8192, 8192, 0, 0, 0, 0].into_iter().for_each(|number| put_leb128(&mut huge, number));
     huge.resize(1000, 0);

@@ -1,4 +1,4 @@
-//! The transform, eight columns beside each other, for the compiler to vectorise: inputs of 16 bits and sums of 32.
+//! The transform of eight columns side by side, for the compiler to vectorise: inputs of 16 bits and sums of 32.
 
 use super::{COLUMN_SHIFT, EVEN_INNER, EVEN_OUTER, ODD, ONE, ROW_SHIFT, ROW_SUM_MAX, Strip, flat};
 
@@ -10,17 +10,17 @@ pub fn transform(strip: &Strip<'_>, out: &mut [u8], stride: usize) -> bool {
         let (block, last) = strip.block(number);
         let place = |y: usize| y * stride + 8 * number;
         if last == 0 {
-            // DC coefficients have been checked where they were read.
+            // The scan has checked the range of DC coefficients.
             let sample = flat(block[0] * strip.quant[0]);
             (0..8).for_each(|y| out[place(y)..place(y) + 8].fill(sample));
             continue;
         }
         let mut columns = [[0; 8]; 8];
         for (i, value) in columns.as_flattened_mut().iter_mut().enumerate() {
-            // The scan has checked that 16 bits hold it.
+            // The scan has checked that the product fits 16 bits.
             *value = block[i].wrapping_mul(strip.quant[i]);
         }
-        // So that no sum leaves 32 bits whatever the block.
+        // Clamp, so that no sum exceeds 32 bits for any block.
         let clamped = |value: i32| value.clamp(i16::MIN.into(), i16::MAX.into()) as i16;
         let between = transposed(pass::<COLUMN_SHIFT>(&columns).map(|row| row.map(clamped)));
         let largest =
@@ -40,7 +40,7 @@ fn transposed(rows: [[i16; 8]; 8]) -> [[i16; 8]; 8] {
     std::array::from_fn(|x| std::array::from_fn(|y| rows[y][x]))
 }
 
-/// One direction: eight transforms beside each other.
+/// Does one direction: eight transforms side by side.
 #[inline(always)]
 fn pass<const SHIFT: i32>(input: &[[i16; 8]; 8]) -> [[i32; 8]; 8] {
     let mut output = [[0; 8]; 8];

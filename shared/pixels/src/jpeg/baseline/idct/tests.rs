@@ -1,11 +1,11 @@
-//! Every build of the transform against the one in wide integers.
+//! Compares every build of the transform with the one in wide integers.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::range;
 
-/// Blocks with a few coefficients, some large, and steps.
+/// Returns blocks with a few coefficients, some of them large, and quantisation steps.
 fn blocks() -> impl Strategy<Value = (Vec<[i16; 64]>, [u8; 64])> {
     let value = prop_oneof![4 => -30i16..30, 1 => -300i16..300];
     let block = (prop::collection::vec((0usize..64, value), 0..40), 0usize..64).prop_map(|(values, last)| {
@@ -28,7 +28,7 @@ proptest! {
         use crate::jpeg::baseline::header::ZIGZAG;
         let mut streams = streams;
         streams.truncate(streams.len() / across * across);
-        // An encoder's range, as the scan has checked it.
+        // Within an encoder's range, as the scan checks.
         let quant: [i16; 64] = steps.map(i16::from);
         let mut coefficients = Vec::new();
         let mut lasts = Vec::new();
@@ -62,7 +62,7 @@ proptest! {
     }
 }
 
-/// The DCT of samples, rounded: what an encoder makes with steps of 1.
+/// Returns the DCT of samples, rounded: the coefficients that an encoder writes with steps of 1.
 fn coefficients_of(sample: impl Fn(usize, usize) -> f64) -> [i16; 64] {
     let basis = |k: usize, x: usize| {
         let scale: f64 = if k == 0 { 0.5f64.sqrt() } else { 1.0 };
@@ -79,7 +79,7 @@ fn coefficients_of(sample: impl Fn(usize, usize) -> f64) -> [i16; 64] {
 fn the_wildest_samples_are_taken() {
     let extreme = |bit: bool| if bit { 255.0 } else { 0.0 };
     for pattern in 0..256usize {
-        // Rows of any eight extremes, columns alike or alternating.
+        // Rows of any eight extremes; columns constant or alternating.
         for turned in [false, true] {
             let block = coefficients_of(|x, y| extreme((pattern >> x & 1 == 1) ^ (turned && y % 2 == 1)));
             let strip = Strip {

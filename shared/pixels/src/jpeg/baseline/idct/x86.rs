@@ -1,6 +1,6 @@
 //! The transform by AVX2: two blocks at once, one in each half of a register.
 //!
-//! A product of 16-bit numbers and the sum of two of them are one instruction, so inputs are interleaved in pairs.
+//! One instruction multiplies 16-bit numbers and adds two of the products, so inputs are interleaved in pairs.
 
 #![allow(unsafe_code)]
 
@@ -22,7 +22,7 @@ pub fn transform(_: Avx2, strip: &Strip<'_>, out: &mut [u8], stride: usize) -> b
     unsafe { transform_avx2(strip, out, stride) }
 }
 
-/// The portable one, vectorised for SSE4.1, which has products of 32 bits.
+/// Does the portable transform, vectorised for SSE4.1, which can multiply 32-bit numbers.
 pub fn transform_by_compiler(_: Sse41, strip: &Strip<'_>, out: &mut [u8], stride: usize) -> bool {
     // SAFETY: an `Sse41` is made only where the processor has SSE4.1.
     unsafe { transform_sse41(strip, out, stride) }
@@ -65,14 +65,14 @@ fn transform_avx2(strip: &Strip<'_>, out: &mut [u8], stride: usize) -> bool {
     sums.into_iter().all(|sum| sum <= ROW_SUM_MAX)
 }
 
-/// A block's rows, in both halves.
+/// Returns a block's rows in both halves.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn twice(block: &[i16; 64]) -> Rows {
     std::array::from_fn(|y| both(block, block, y))
 }
 
-/// A row of two blocks.
+/// Returns a row of two blocks.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn both(left: &[i16; 64], right: &[i16; 64], y: usize) -> __m256i {
@@ -80,14 +80,14 @@ fn both(left: &[i16; 64], right: &[i16; 64], y: usize) -> __m256i {
     _mm256_set_m128i(row(right), row(left))
 }
 
-/// Two weights for the two numbers of a pair.
+/// Returns the weights for the two numbers of a pair, in every pair.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn weights(first: i16, second: i16) -> __m256i {
     _mm256_set1_epi32(i32::from(first as u16) | i32::from(second) << 16)
 }
 
-/// Even outputs and odd outputs, first to last, to what is stored of them.
+/// Combines even and odd parts into outputs 0 to 7, rounded and shifted.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn butterfly<const SHIFT: i32>(even: [__m256i; 4], odd: [__m256i; 4]) -> Rows {
@@ -97,7 +97,7 @@ fn butterfly<const SHIFT: i32>(even: [__m256i; 4], odd: [__m256i; 4]) -> Rows {
     })
 }
 
-/// Half of the lanes of one direction, in 32 bits; inputs 0 and 4, 2 and 6, 1 and 3, 5 and 7 in pairs.
+/// Transforms half of the lanes in one direction, in 32 bits. Inputs come in pairs: 0 and 4, 2 and 6, 1 and 3, 5 and 7.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn half<const SHIFT: i32>(even04: __m256i, even26: __m256i, odd13: __m256i, odd57: __m256i) -> Rows {
@@ -118,7 +118,7 @@ fn half<const SHIFT: i32>(even04: __m256i, even26: __m256i, odd13: __m256i, odd5
     butterfly::<SHIFT>(even, odd)
 }
 
-/// One direction of the transform, lane by lane.
+/// Transforms all lanes in one direction.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn pass<const SHIFT: i32>(input: &Rows) -> Rows {
@@ -129,7 +129,7 @@ fn pass<const SHIFT: i32>(input: &Rows) -> Rows {
     std::array::from_fn(|i| _mm256_packs_epi32(low[i], high[i]))
 }
 
-/// Half of the lanes where inputs 4 to 7 are zero; 0 and 2, 1 and 3 in pairs.
+/// Transforms half of the lanes when inputs 4 to 7 are zero. Inputs come in pairs: 0 and 2, 1 and 3.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn corner_half<const SHIFT: i32>(even02: __m256i, odd13: __m256i) -> Rows {
@@ -140,7 +140,8 @@ fn corner_half<const SHIFT: i32>(even02: __m256i, odd13: __m256i) -> Rows {
     butterfly::<SHIFT>(even, ODD.map(|[a, b, ..]| _mm256_madd_epi16(odd13, weights(a, b))))
 }
 
-/// The columns of blocks whose coefficients lie in the first four rows and columns: four registers of a column each.
+/// Transforms the columns of blocks whose coefficients lie in the first four rows and columns; returns four registers
+/// of one column each.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn corner_columns(input: &[__m256i; 4]) -> [__m256i; 4] {
@@ -200,7 +201,7 @@ fn transposed(rows: Rows) -> Rows {
     [a, b, c, d, e, f, g, h]
 }
 
-/// Clamps eight columns to samples and turns them into rows: 16 samples each, those of the left block first.
+/// Clamps eight columns to samples and turns them into rows of 16 samples, those of the left block first.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn samples(columns: &Rows) -> [__m256i; 4] {

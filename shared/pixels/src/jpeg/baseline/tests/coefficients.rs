@@ -1,4 +1,4 @@
-//! How large a coefficient may be: one up to its limit is read, a larger one leaves the file to libjpeg.
+//! Coefficients up to their limit are read; larger ones leave the file to libjpeg.
 
 use super::*;
 use crate::jpeg::baseline::bits::Window;
@@ -6,7 +6,7 @@ use crate::jpeg::baseline::header::parse;
 use crate::jpeg::baseline::huffman::{AcTable, DcTable};
 use crate::jpeg::baseline::scan::{Blocks, Coding, Layout, Scan, plain_bits};
 
-/// Bits of an entropy-coded segment, the first of them first.
+/// Bits of an entropy-coded segment, in order.
 #[derive(Default)]
 struct Stream(Vec<bool>);
 
@@ -15,14 +15,14 @@ impl Stream {
         self.0.extend((0..count).rev().map(|bit| value >> bit & 1 == 1));
     }
 
-    /// A value behind the code of its size: both tables have a code of four bits for each.
+    /// Appends a value behind the code of its size: in both tables, every size has a code of four bits.
     fn put_value(&mut self, value: i32) {
         let size = 32 - value.unsigned_abs().leading_zeros();
         self.put(size, 4);
         self.put(if value < 0 { value - 1 } else { value } as u32, size);
     }
 
-    /// Whole bytes, ones behind the last bit, and zeroes stuffed behind each 0xFF.
+    /// Returns whole bytes: fills up the last byte with ones and stuffs a zero behind each 0xFF.
     fn bytes(mut self) -> Vec<u8> {
         self.0.resize(self.0.len().next_multiple_of(8), true);
         let byte = |bits: &[bool]| bits.iter().fold(0, |byte, &bit| byte << 1 | u8::from(bit));
@@ -34,12 +34,12 @@ fn segment(code: u8, payload: &[u8]) -> Vec<u8> {
     [&[0xFF, code][..], &(payload.len() as u16 + 2).to_be_bytes(), payload].concat()
 }
 
-/// A grey image of 8 × 8 pixels with this quantisation step, and with these coefficients, the DC one and the first of AC.
+/// Returns a gray image of 8 × 8 pixels with this quantisation step, this DC coefficient and this first AC coefficient.
 fn of_one_block(step: u8, dc: i32, ac: i32) -> Vec<u8> {
     let mut stream = Stream::default();
     stream.put_value(dc);
     stream.put_value(ac);
-    // The end of the block.
+    // Code of the end of the block.
     stream.put(0, 4);
     let quant = [&[0][..], &[step; 64]].concat();
     let table = |class: u8| [&[class, 0, 0, 0, 12][..], &[0; 12], &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]].concat();
@@ -56,7 +56,7 @@ fn of_one_block(step: u8, dc: i32, ac: i32) -> Vec<u8> {
     .concat()
 }
 
-/// What is read of the file's one block, its DC coefficient and the first of AC.
+/// Reads the file's one block and returns its DC coefficient and its first AC coefficient.
 fn read(level: Level, file: &[u8]) -> Result<[i16; 2], NotMine> {
     let header = parse(file).unwrap();
     let (layout, part) = (Layout::new(&header), &header.components[0]);
@@ -70,13 +70,13 @@ fn read(level: Level, file: &[u8]) -> Result<[i16; 2], NotMine> {
 #[test]
 fn coefficients_up_to_their_limits_are_read_and_larger_ones_leave_the_file_to_libjpeg() {
     for level in Level::tested() {
-        // The largest that, times their step, are at most 2047 (DC) and 16383 (AC).
+        // The largest coefficients that, times their step, are at most 2047 (DC) and 16383 (AC).
         for (step, dc, ac) in [(2, 1023, 1023), (17, 120, 963), (100, 20, 163), (255, 8, 64)] {
             for sign in [1, -1] {
                 let of = |dc: i32, ac: i32| read(level, &of_one_block(step, sign * dc, sign * ac));
                 assert_eq!(of(dc, ac), Ok([sign * dc, sign * ac].map(|value| value as i16)), "{level:?} {step}");
                 assert_eq!(of(dc + 1, ac), Err(NotMine), "{level:?}: DC {} x {step}", dc + 1);
-                // Of 2 × 1024 the tables refuse the eleven bits.
+                // 1024, with a step of 2, has eleven bits: the tables refuse it.
                 assert_eq!(of(dc, ac + 1), Err(NotMine), "{level:?}: AC {} x {step}", ac + 1);
             }
         }

@@ -1,5 +1,6 @@
-//! A rectangle costs what it covers. All other MCUs of a file are overwritten by bits that no table has a code for: who reads one of
-//! them gives the file up. So it is seen, too, who leaves a file to libjpeg that is none of libjpeg's.
+//! A rectangle costs only what it covers. All other MCUs of a file are overwritten with bits that are no code of any
+//! table, so that a decoder that reads one of them gives the file up. This also reveals a decoder that leaves a file to
+//! libjpeg without need.
 
 use std::ops::Range;
 
@@ -18,7 +19,8 @@ struct Covered {
 }
 
 impl Covered {
-    /// Where colours are halved, a pixel is made of the samples next to its own as well: of pixels at most three further on.
+    /// If colours are halved, a pixel also needs the samples next to its own, which belong to pixels at most three
+    /// further away.
     fn new(layout: Layout, (width, height): (u32, u32), rect: Rect) -> Self {
         let (across, down) = match layout {
             Layout::Yuv422 => (2, 1),
@@ -38,12 +40,12 @@ impl Covered {
         }
     }
 
-    /// What is read from the file's beginning on.
+    /// Returns the MCUs that are read from the beginning of the file.
     fn read_from_the_beginning(&self) -> Range<usize> {
         0..(self.rows.end * self.across) as usize
     }
 
-    /// What is read where there is a checkpoint `every` so many MCUs of a row.
+    /// Returns the MCUs that are read if each row has a checkpoint at every `every`th MCU.
     fn read_from_checkpoints(&self, every: u32) -> Vec<Range<usize>> {
         let first = self.columns.start / every * every;
         let run = |row: u32| (row * self.across + first) as usize..(row * self.across + self.columns.end) as usize;
@@ -51,10 +53,10 @@ impl Covered {
     }
 }
 
-/// A file, and where each of its MCUs begins.
+/// A file, and the place at which each of its MCUs begins.
 struct Mapped<'f> {
     file: &'f [u8],
-    /// Where the scan begins, and where it ends.
+    /// Beginning and end of the scan.
     scan: Range<usize>,
     places: Vec<Place>,
 }
@@ -68,12 +70,12 @@ impl<'f> Mapped<'f> {
         Self { file, scan, places }
     }
 
-    /// The byte in which an MCU begins.
+    /// Returns the offset of the byte in which an MCU begins.
     fn start(&self, mcu: usize) -> usize {
         self.places.get(mcu).map_or(self.scan.end, |place| self.scan.start + place.byte)
     }
 
-    /// The byte behind the last one that the MCU before this one has a bit in.
+    /// Returns the offset behind the last byte that the MCU before this one uses.
     fn behind(&self, mcu: usize) -> usize {
         let start = self.start(mcu);
         match self.places.get(mcu) {
@@ -82,7 +84,7 @@ impl<'f> Mapped<'f> {
         }
     }
 
-    /// The file with nothing but some runs of MCUs, from its beginning to its end. Returns how many bytes are gone, too.
+    /// Clears everything but some runs of MCUs. Returns the file, and the number of bytes cleared.
     fn with_only(&self, runs: &[Range<usize>]) -> (Vec<u8>, usize) {
         let (mut file, mut cleared, mut at) = (self.file.to_vec(), 0, self.scan.start);
         let next = runs.iter().map(|run| (self.start(run.start), self.behind(run.end)));
@@ -97,7 +99,7 @@ impl<'f> Mapped<'f> {
     }
 }
 
-/// Ones, with the zero byte behind each eight of them by which they are no marker.
+/// Fills bytes with ones, with a zero byte behind each 0xFF, so that it is no marker.
 fn clear(bytes: &mut [u8]) {
     let (pairs, rest) = bytes.as_chunks_mut::<2>();
     pairs.fill([0xFF, 0]);
@@ -106,7 +108,7 @@ fn clear(bytes: &mut [u8]) {
 
 #[test]
 fn what_a_rectangle_does_not_cover_is_not_read() {
-    // Reads from the beginning and from checkpoints that had to pass by cleared bytes.
+    // Numbers of reads, from the beginning and from checkpoints, of files that have cleared bytes.
     let (below, around) = (Cell::new(0), Cell::new(0));
     let cases = (samples(), 1u32..9, any::<[[u16; 4]; 4]>());
     check(400, 45, cases, |(sample, every, corners)| {
@@ -135,7 +137,7 @@ fn what_a_rectangle_does_not_cover_is_not_read() {
     assert!(below.get() >= least && around.get() >= least, "{} and {} rectangles", below.get(), around.get());
 }
 
-/// Without this the test above would say nothing.
+/// Checks that the test above can fail.
 #[test]
 fn what_is_cleared_is_noticed_by_who_reads_it() {
     let mut decoder = Decoder::new(Level::best());
@@ -148,7 +150,7 @@ fn what_is_cleared_is_noticed_by_who_reads_it() {
         assert_eq!(by_us(&mut decoder, &alone, None, rect), Err(NotMine), "{layout:?}: from the beginning");
         let (above, _) = mapped.with_only(&[covered.read_from_the_beginning()]);
         assert_eq!(by_us(&mut decoder, &above, None, whole(SIZE)), Err(NotMine), "{layout:?}: to the end");
-        // One MCU more or less on each side.
+        // One MCU more on either side.
         for (x, width) in [(rect.x - 32, rect.width + 32), (rect.x, rect.width + 32)] {
             let wider = Rect { x, width, ..rect };
             assert_eq!(by_us(&mut decoder, &alone, Some(&checkpoints), wider), Err(NotMine), "{layout:?} {wider:?}");
@@ -157,7 +159,7 @@ fn what_is_cleared_is_noticed_by_who_reads_it() {
 }
 
 const SIZE: (u32, u32) = (240, 200);
-/// What a centre crop of 40 pixels cuts out.
+/// Rectangle that a centre crop of 40 pixels cuts out.
 const MIDDLE: Rect = Rect { x: 100, y: 80, width: 40, height: 40 };
 
 fn file_of(layout: Layout) -> Vec<u8> {
@@ -180,7 +182,7 @@ fn a_preparer_enters_an_indexed_file_where_its_crop_is() {
         let (alone, _) = Mapped::new(&file).with_only(&covered.read_from_checkpoints(4));
         let source = Source::Indexed { file: &alone, checkpoints: &checkpoints };
         assert!(prepare(Preparer::new(Limits::default()), source) == expected, "{layout:?}");
-        // Nobody else makes that of what is left of the file.
+        // No other way to decode yields these pixels from what is left of the file.
         for preparer in [Preparer::new(Limits::default()), Preparer::by_libjpeg(Limits::default())] {
             assert!(prepare(preparer, Source::Encoded(&alone)) != expected, "{layout:?}");
         }
@@ -189,7 +191,8 @@ fn a_preparer_enters_an_indexed_file_where_its_crop_is() {
 
 #[test]
 fn a_preparer_leaves_no_file_of_its_layouts_to_libjpeg() {
-    // Where no scan is allowed, libjpeg decodes nothing; the decoder here has files of one scan alone and does not count them.
+    // With a limit of no scans, libjpeg decodes nothing. Our decoder takes only files with one scan, and does not count
+    // it.
     let limits = Limits { scans: 0, ..Limits::default() };
     let pipeline = pipeline();
     check(300, 46, (samples(), 1u32..20, any::<u64>()), |(sample, every, seed)| {
