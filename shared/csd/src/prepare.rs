@@ -5,7 +5,7 @@
 
 use crate::program::{CorruptPolicy, Program};
 use crate::slot::{Outcome, SampleRecord};
-use ddlp_dataset::{Dataset, Half};
+use ddlp_dataset::{Dataset, Half, ReadError};
 use ddlp_pixels::{CorruptReason, Draw, Preparer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -169,7 +169,10 @@ impl SamplePreparer {
     ) -> Result<bool, CorruptReason> {
         let Self { preparer, encoded, times } = self;
         let start = times.as_ref().map(|_| Instant::now());
-        let source = dataset.sample(index, encoded).map_err(|error| error.reason());
+        let source = dataset.sample(index, encoded).map_err(|error| match error {
+            ReadError::Corrupt(error) => error.reason(),
+            ReadError::Unavailable(_) => CorruptReason::Io,
+        });
         let read = start.map(|_| Instant::now());
         let prepared = source.map(|source| preparer.prepare(source, &program.pipeline, draw, row));
         if let (Some(times), Some(start), Some(read)) = (times, start, read) {
@@ -201,7 +204,7 @@ pub fn close_gaps(records: &[SampleRecord], rows: &mut [u8], row_bytes: usize) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ddlp_dataset::{Identity, Location, ReadError};
+    use ddlp_dataset::{Identity, Location};
     use ddlp_pixels::{Limits, Pipeline, Source};
 
     /// Eight images; the label of 2 and the bytes of 4 and 5 make it panic.

@@ -5,11 +5,13 @@
 //!   from `fine_label_names.txt`.
 //! - A single `.bin` file may be any of the batches, so `test_batch.bin` is opened by its own name.
 //!
-//! The files carry no checksum. Opening reads them once, for the labels and the identity, which is a digest of all content.
+//! The files carry no checksum. Opening reads them once, for the labels and the identity, which is a digest of all content. A file that
+//! is written to after that is refused.
 
 use crate::extent::read_extent;
 use crate::sample::IdentityHasher;
-use crate::{Dataset, Identity, Location, ReadError};
+use crate::stamp::Stamp;
+use crate::{Dataset, Identity, Location, ReadError, Unavailable};
 use ddlp_pixels::Source;
 use std::fs::{self, File};
 use std::io;
@@ -143,8 +145,22 @@ pub struct Cifar {
 struct Batch {
     path: PathBuf,
     file: File,
+    /// When it was opened.
+    stamp: Stamp,
     /// Index of the first sample after this batch.
     end: u64,
+}
+
+impl Batch {
+    /// Looks whether the file is as it was when it was opened.
+    fn check(&self) -> Result<(), Unavailable> {
+        let now = Stamp::of(&self.file)
+            .map_err(|source| Unavailable::Io { what: format!("file {}", self.path.display()), source })?;
+        if now == self.stamp {
+            return Ok(());
+        }
+        Err(Unavailable::Changed { kind: "file", file: self.path.clone(), change: self.stamp.change(&now) })
+    }
 }
 
 impl Cifar {
@@ -165,13 +181,14 @@ impl Cifar {
         for path in files {
             let failed = |source| CifarError::Io { path: path.clone(), source };
             let file = File::open(&path).map_err(failed)?;
-            let bytes = file.metadata().map_err(failed)?.len();
+            let stamp = Stamp::of(&file).map_err(failed)?;
+            let bytes = stamp.bytes;
             let record = variant.record_bytes() as u64;
             if bytes == 0 || bytes % record != 0 {
                 return Err(CifarError::Length { path, bytes, record, variant });
             }
             scan(&path, &file, bytes / record, variant, &mut labels, &mut hasher)?;
-            batches.push(Batch { path, file, end: labels.len() as u64 });
+            batches.push(Batch { path, file, stamp, end: labels.len() as u64 });
         }
         Ok(Self { variant, batches, classes, labels, identity: hasher.finish() })
     }
@@ -215,15 +232,19 @@ impl Dataset for Cifar {
     fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
         let samples = self.len();
         if index >= samples {
-            return Err(ReadError::OutOfRange { index, samples });
+            return Err(Unavailable::OutOfRange { index, samples }.into());
         }
         let (batch, record) = self.batch(index);
-        read_extent(&batch.file, self.offset(record), PIXEL_BYTES, buf).map_err(|source| ReadError::Io {
-            name: self.name(index),
-            location: self.location(index),
-            source,
+        read_extent(&batch.file, self.offset(record), PIXEL_BYTES, buf).map_err(|source| match batch.check() {
+            Err(unavailable) => unavailable.into(),
+            Ok(()) => ReadError::of_sample(self.name(index), self.location(index), source),
         })?;
         Ok(Source::Planar { width: SIDE, height: SIDE, bytes: buf })
+    }
+
+    /// Pixels have no checksum: a file that was written to is taken for another one.
+    fn check(&self) -> Result<(), Unavailable> {
+        self.batches.iter().try_for_each(Batch::check)
     }
 
     fn identity(&self) -> Identity {

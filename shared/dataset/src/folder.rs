@@ -6,16 +6,17 @@
 //! - A class without samples is an error, as it is for torchvision.
 //! - Symbolic links are followed. A directory that contains itself through a link is entered once.
 //! - A link that leads nowhere, or anything else that is no regular file, stays in the list (so that indices agree with
-//!   torchvision's) and fails when it is read.
+//!   torchvision's) and is corrupt when it is read.
 //!
-//! The identity is a digest of class names, relative paths and sizes: it does not read the files. A file whose size is
-//! another one when it is read is refused.
+//! The identity is a digest of class names, relative paths and sizes: it does not read the files. A file that is gone when it is
+//! read, or whose size is another one, means that the dataset has changed: it is unavailable.
 
 mod scan;
 
-use crate::extent::read_extent;
+use crate::error::first_missing;
+use crate::extent::{persistently, read_extent};
 use crate::sample::IdentityHasher;
-use crate::{Dataset, Identity, Location, ReadError, SAMPLE_BYTES_MAX};
+use crate::{Corrupt, Dataset, Identity, Location, ReadError, SAMPLE_BYTES_MAX, Unavailable};
 use ddlp_pixels::Source;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
@@ -31,6 +32,9 @@ pub const EXTENSIONS: [&str; 9] = [".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pg
 
 /// Largest number of directories below one class.
 pub const DIRECTORIES_MAX: usize = 1 << 20;
+
+/// Stands for the size of a sample that had no file when the folder was listed.
+const NO_FILE: u64 = u64::MAX;
 
 /// Why a directory is no image folder.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +92,7 @@ pub struct Folder {
     paths: Vec<u8>,
     /// End of each path in `paths`.
     path_ends: Vec<u64>,
+    /// Sizes of the files, or [`NO_FILE`].
     sizes: Vec<u64>,
     left_out: LeftOut,
     identity: Identity,
@@ -115,7 +120,7 @@ impl Folder {
             for (path, size) in listing.files() {
                 folder.paths.extend_from_slice(path);
                 folder.path_ends.push(folder.paths.len() as u64);
-                folder.sizes.push(size);
+                folder.sizes.push(size.unwrap_or(NO_FILE));
             }
             folder.class_ends.push(folder.sizes.len() as u64);
             folder.left_out.append(listing.left_out);
@@ -132,7 +137,7 @@ impl Folder {
         hasher.number(self.len());
         for index in 0..self.len() {
             hasher.field(self.path(index));
-            hasher.number(self.sizes[index as usize]);
+            hasher.number(self.size(index).unwrap_or(0));
         }
         hasher.finish()
     }
@@ -141,6 +146,11 @@ impl Folder {
         let index = index as usize;
         let start = if index == 0 { 0 } else { self.path_ends[index - 1] };
         &self.paths[start as usize..self.path_ends[index] as usize]
+    }
+
+    /// Size of a sample's file when the folder was listed, if it had one.
+    fn size(&self, index: u64) -> Option<u64> {
+        Some(self.sizes[index as usize]).filter(|&size| size != NO_FILE)
     }
 
     /// Opens a sample's file and says how long it is. Never waits, as opening a pipe otherwise would.
@@ -152,6 +162,37 @@ impl Folder {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         Ok((File::from(file), status.st_size.unsigned_abs()))
+    }
+
+    /// Judges why a sample's file cannot be read: the file may be gone or damaged, or the whole folder out of reach.
+    fn unread(&self, index: u64, source: io::Error) -> ReadError {
+        let (name, location) = (self.name(index), self.location(index));
+        match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                let path = first_missing(&self.root, Path::new(OsStr::from_bytes(self.path(index))));
+                Unavailable::Gone { path, source }.into()
+            }
+            io::ErrorKind::UnexpectedEof => self.changed(index, "is shorter than it was".to_owned()).into(),
+            _ => match fstat(&self.root_handle) {
+                Err(root) => {
+                    Unavailable::Io { what: format!("image folder {}", self.root.display()), source: root.into() }
+                        .into()
+                }
+                Ok(_) => ReadError::of_sample(name, location, source),
+            },
+        }
+    }
+
+    /// What is said of a sample that had no file when the folder was listed.
+    fn without_file(&self, index: u64) -> ReadError {
+        match self.open_sample(index) {
+            Ok((_, found)) => self.changed(index, format!("was no file, and has {found} bytes now")).into(),
+            Err(_) => Corrupt::NoFile { name: self.name(index), location: self.location(index) }.into(),
+        }
+    }
+
+    fn changed(&self, index: u64, change: String) -> Unavailable {
+        Unavailable::Changed { kind: "image", file: self.location(index).file, change }
     }
 }
 
@@ -175,24 +216,23 @@ impl Dataset for Folder {
 
     fn location(&self, index: u64) -> Location {
         let file = self.root.join(OsStr::from_bytes(self.path(index)));
-        Location { file, offset: 0, length: self.sizes[index as usize] }
+        Location { file, offset: 0, length: self.size(index).unwrap_or(0) }
     }
 
     fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
         let samples = self.len();
         if index >= samples {
-            return Err(ReadError::OutOfRange { index, samples });
+            return Err(Unavailable::OutOfRange { index, samples }.into());
         }
-        let listed = self.sizes[index as usize];
+        let Some(listed) = self.size(index) else { return Err(self.without_file(index)) };
         if listed > SAMPLE_BYTES_MAX {
-            return Err(ReadError::TooLarge { name: self.name(index), location: self.location(index) });
+            return Err(Corrupt::TooLarge { name: self.name(index), location: self.location(index) }.into());
         }
-        let failed = |source| ReadError::Io { name: self.name(index), location: self.location(index), source };
-        let (file, found) = self.open_sample(index).map_err(failed)?;
+        let (file, found) = persistently(|| self.open_sample(index)).map_err(|source| self.unread(index, source))?;
         if found != listed {
-            return Err(ReadError::Changed { name: self.name(index), location: self.location(index), found });
+            return Err(self.changed(index, format!("had {listed} bytes, and has {found} now")).into());
         }
-        read_extent(&file, 0, listed as usize, buf).map_err(failed)?;
+        read_extent(&file, 0, listed as usize, buf).map_err(|source| self.unread(index, source))?;
         Ok(Source::Encoded(buf))
     }
 

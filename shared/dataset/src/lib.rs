@@ -19,6 +19,7 @@ pub mod folder;
 pub mod pack;
 pub mod shards;
 
+mod error;
 mod extent;
 mod open;
 mod parallel;
@@ -26,11 +27,13 @@ mod resident;
 mod sample;
 #[cfg(test)]
 mod samples;
+mod stamp;
 
+pub use error::{Corrupt, ReadError, Unavailable};
 pub use open::{OpenError, open};
 pub use pack::PackFile;
 pub use resident::{RESIDENT_BYTES_MAX, Resident};
-pub use sample::{Identity, Location, ReadError, Stored};
+pub use sample::{Identity, Location, Stored};
 
 use ddlp_pixels::Source;
 use std::io;
@@ -107,6 +110,17 @@ pub trait Dataset: Send + Sync {
     /// before.
     fn fit_memory(&self, _available_bytes: u64) -> io::Result<bool> {
         Ok(false)
+    }
+
+    /// Looks whether the files are still those that were opened, as far as reading a sample does not. Prongs ask once a batch, when all its
+    /// samples have been read.
+    fn check(&self) -> Result<(), Unavailable> {
+        Ok(())
+    }
+
+    /// Looks again after a sample has turned out to be corrupt: damage in a file that was written to meanwhile is a change of the dataset.
+    fn check_damage(&self) -> Result<(), Unavailable> {
+        self.check()
     }
 
     /// Digest by which two sides find out whether they hold the same dataset.

@@ -7,7 +7,7 @@
 //!
 //! A sample that cannot be read, or is of another form or size than most, is left to the dataset itself, whose answer it always is.
 
-use crate::{Dataset, Half, Identity, Location, PackFile, ReadError, Stored};
+use crate::{Dataset, Half, Identity, Location, PackFile, ReadError, Stored, Unavailable};
 use ddlp_pixels::Source;
 use memmap2::{Advice, MmapMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -172,6 +172,14 @@ impl Dataset for Resident {
         if !left.is_empty() {
             self.dataset.announce(&left);
         }
+    }
+
+    fn check(&self) -> Result<(), Unavailable> {
+        self.dataset.check()
+    }
+
+    fn check_damage(&self) -> Result<(), Unavailable> {
+        self.dataset.check_damage()
     }
 
     fn identity(&self) -> Identity {

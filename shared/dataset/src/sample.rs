@@ -1,8 +1,7 @@
-//! What is said of one sample: where its bytes lie, why they could not be read.
+//! What is said of one sample, and of a dataset: where bytes lie, what is stored, which dataset it is.
 
 use ddlp_pixels::{CorruptReason, Source};
 use std::fmt;
-use std::io;
 use std::path::PathBuf;
 
 /// Where a sample's bytes lie.
@@ -86,103 +85,5 @@ impl IdentityHasher {
 
     pub(crate) fn finish(&self) -> Identity {
         Identity(*self.0.finalize().as_bytes())
-    }
-}
-
-/// Why a sample could not be read. Each message names the sample and where it lies.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReadError {
-    /// The operating system says no.
-    #[error("cannot read sample {name} ({location})")]
-    Io {
-        /// The sample.
-        name: String,
-        /// Its place.
-        location: Location,
-        /// What the operating system says.
-        #[source]
-        source: io::Error,
-    },
-    /// The file is not the one that was listed when the dataset was opened.
-    #[error("sample {name} has changed since the dataset was opened ({location}): the file has {found} bytes now")]
-    Changed {
-        /// The sample.
-        name: String,
-        /// The place that was listed.
-        location: Location,
-        /// Size of the file now.
-        found: u64,
-    },
-    /// The bytes are not the ones that were packed.
-    #[error("checksum of sample {name} differs ({location}): {stored:08x} is stored, {computed:08x} computed")]
-    Checksum {
-        /// The sample.
-        name: String,
-        /// Its place.
-        location: Location,
-        /// The CRC32C in the index.
-        stored: u32,
-        /// The CRC32C of the bytes.
-        computed: u32,
-    },
-    /// The sample was found undecodable when it was packed.
-    #[error("sample {name} was rejected when it was packed: {reason} ({location})")]
-    Rejected {
-        /// The sample.
-        name: String,
-        /// Its place.
-        location: Location,
-        /// The verdict.
-        reason: CorruptReason,
-    },
-    /// More bytes than any sample may have.
-    #[error("sample {name} has {} bytes, more than the limit of {} ({})", .location.length, crate::SAMPLE_BYTES_MAX, .location.file.display())]
-    TooLarge {
-        /// The sample.
-        name: String,
-        /// Its place.
-        location: Location,
-    },
-    /// The index says nothing valid about this sample.
-    #[error("the index record of sample {index} in {} is damaged: {problem}", .file.display())]
-    Record {
-        /// The sample.
-        index: u64,
-        /// The pack.
-        file: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// The sample is stored in a way that this program does not know.
-    #[error("sample {index} of {} is stored in form {form}, which this program does not know: update it, or pack the source again with --jpeg kept", .file.display())]
-    UnknownForm {
-        /// The sample.
-        index: u64,
-        /// The pack.
-        file: PathBuf,
-        /// The code of its form.
-        form: u8,
-    },
-    /// There is no such sample.
-    #[error("sample {index} does not exist: the dataset has {samples}")]
-    OutOfRange {
-        /// The index asked for.
-        index: u64,
-        /// Number of samples.
-        samples: u64,
-    },
-}
-
-impl ReadError {
-    /// The small code that crosses the link.
-    pub fn reason(&self) -> CorruptReason {
-        match self {
-            ReadError::Io { .. } | ReadError::Changed { .. } | ReadError::OutOfRange { .. } => CorruptReason::Io,
-            ReadError::Checksum { .. } | ReadError::Record { .. } => CorruptReason::Checksum,
-            ReadError::Rejected { reason, .. } => *reason,
-            ReadError::TooLarge { .. } => CorruptReason::TooMuchMemory,
-            ReadError::UnknownForm { .. } => CorruptReason::Unsupported,
-        }
     }
 }

@@ -44,3 +44,11 @@ pub(crate) fn contents(dataset: &dyn Dataset) -> Vec<(String, u32, &'static str,
         })
         .collect()
 }
+
+/// Changes a file as a storage device does that loses bits: its status does not tell of it.
+pub(crate) fn silently(path: &Path, change: impl FnOnce(&fs::File)) {
+    let file = fs::File::options().read(true).write(true).open(path).unwrap();
+    let modified = file.metadata().unwrap().modified().unwrap();
+    change(&file);
+    file.set_modified(modified).unwrap();
+}

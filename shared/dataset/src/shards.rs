@@ -12,14 +12,16 @@
 mod listing;
 mod members;
 
+use crate::error::first_missing;
 use crate::extent::read_extent;
 use crate::sample::IdentityHasher;
-use crate::{Dataset, Identity, Location, ReadError, SAMPLE_BYTES_MAX, parallel};
+use crate::stamp::Stamp;
+use crate::{Corrupt, Dataset, Identity, Location, ReadError, SAMPLE_BYTES_MAX, Unavailable, parallel};
 use ddlp_pixels::Source;
 use listing::{ListedSample, ShardListing, list_shard};
 use members::MemberError;
 use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::{Mode, fstat};
+use nix::sys::stat::Mode;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
@@ -102,7 +104,8 @@ pub struct Shards {
 
 struct Shard {
     name: OsString,
-    bytes: u64,
+    /// The file when it was listed.
+    stamp: Stamp,
     /// Index of the first sample after this shard.
     end: u64,
 }
@@ -150,7 +153,7 @@ impl Shards {
         let base = self.paths.len() as u64;
         self.paths.extend_from_slice(&listing.paths);
         self.samples.extend(listing.samples.iter().map(|s| ListedSample { path_end: base + s.path_end, ..*s }));
-        self.shards.push(Shard { name, bytes: listing.bytes, end: self.samples.len() as u64 });
+        self.shards.push(Shard { name, stamp: listing.stamp, end: self.samples.len() as u64 });
     }
 
     fn class_names(&self) -> Result<Vec<String>, ShardError> {
@@ -174,7 +177,7 @@ impl Shards {
         hasher.number(self.shards.len() as u64);
         for shard in &self.shards {
             hasher.field(shard.name.as_encoded_bytes());
-            hasher.number(shard.bytes);
+            hasher.number(shard.stamp.bytes);
             hasher.number(shard.end);
         }
         for (index, sample) in (0..).zip(&self.samples) {
@@ -224,18 +227,25 @@ impl Dataset for Shards {
     fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
         let samples = self.len();
         if index >= samples {
-            return Err(ReadError::OutOfRange { index, samples });
+            return Err(Unavailable::OutOfRange { index, samples }.into());
         }
         let (sample, shard) = (self.samples[index as usize], self.shard(index));
         if sample.length > SAMPLE_BYTES_MAX {
-            return Err(ReadError::TooLarge { name: self.name(index), location: self.location(index) });
+            return Err(Corrupt::TooLarge { name: self.name(index), location: self.location(index) }.into());
         }
-        let failed = |source| ReadError::Io { name: self.name(index), location: self.location(index), source };
-        let (file, found) = self.open_shard(&shard.name).map_err(failed)?;
-        if found != shard.bytes {
-            return Err(ReadError::Changed { name: self.name(index), location: self.location(index), found });
+        let (read, now) = self
+            .open_shard(&shard.name)
+            .and_then(|file| {
+                let read = read_extent(&file, sample.offset, sample.length as usize, buf);
+                // Afterwards: images in a shard have no checksum.
+                Ok((read, Stamp::of(&file)?))
+            })
+            .map_err(|source| self.unopened(index, source))?;
+        if now != shard.stamp {
+            let (file, change) = (self.directory.join(&shard.name), shard.stamp.change(&now));
+            return Err(Unavailable::Changed { kind: "shard", file, change }.into());
         }
-        read_extent(&file, sample.offset, sample.length as usize, buf).map_err(failed)?;
+        read.map_err(|source| ReadError::of_sample(self.name(index), self.location(index), source))?;
         Ok(Source::Encoded(buf))
     }
 
@@ -249,12 +259,21 @@ impl Dataset for Shards {
 }
 
 impl Shards {
-    /// Opens a shard and says how long it is. There may be more shards than a process may have open files, so none stays open.
-    fn open_shard(&self, name: &OsStr) -> io::Result<(File, u64)> {
+    /// Opens a shard. There may be more shards than a process may have open files, so none stays open.
+    fn open_shard(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
-        let file = openat(&self.handle, name, flags, Mode::empty())?;
-        let bytes = fstat(&file)?.st_size.unsigned_abs();
-        Ok((File::from(file), bytes))
+        Ok(File::from(openat(&self.handle, name, flags, Mode::empty())?))
+    }
+
+    /// Judges why a sample's shard cannot be opened.
+    fn unopened(&self, index: u64, source: io::Error) -> ReadError {
+        match source.kind() {
+            io::ErrorKind::NotFound => {
+                let path = first_missing(&self.directory, Path::new(&self.shard(index).name));
+                Unavailable::Gone { path, source }.into()
+            }
+            _ => ReadError::of_sample(self.name(index), self.location(index), source),
+        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! Layouts and refusals of CIFAR's files.
 
 use super::{Cifar, CifarError, Variant};
-use crate::{Dataset, ReadError};
+use crate::{Dataset, ReadError, Unavailable};
 use ddlp_pixels::Source;
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 /// A batch whose records have these labels and pixels of the same value.
 fn batch(variant: Variant, labels: &[u8]) -> Vec<u8> {
@@ -42,7 +43,7 @@ fn batches_come_by_number_and_the_test_batch_only_by_name() {
         };
         assert_eq!(bytes, vec![*label as u8 ^ 0x55; 3072]);
     }
-    assert!(matches!(cifar.sample(6, &mut buf), Err(ReadError::OutOfRange { .. })));
+    assert!(matches!(cifar.sample(6, &mut buf), Err(ReadError::Unavailable(Unavailable::OutOfRange { .. }))));
     let test = Cifar::open(&path.join("test_batch.bin")).unwrap();
     assert_eq!((test.len(), test.label(0), test.classes()[0].as_str()), (1, 7, "a"));
     assert_ne!(test.identity(), cifar.identity());
@@ -86,7 +87,7 @@ fn files_of_another_length_or_label_are_refused() {
 }
 
 #[test]
-fn a_batch_that_was_cut_after_opening_is_a_read_error() {
+fn a_batch_that_was_cut_or_written_to_after_opening_has_changed() {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path(), "data_batch_1.bin", Variant::Cifar10, &[1, 2]);
     let cifar = Cifar::open(directory.path()).unwrap();
@@ -95,7 +96,15 @@ fn a_batch_that_was_cut_after_opening_is_a_read_error() {
     let mut buf = Vec::new();
     cifar.sample(0, &mut buf).unwrap();
     let error = cifar.sample(1, &mut buf).unwrap_err();
-    assert!(matches!(error, ReadError::Io { .. }), "{error}");
+    assert!(matches!(error, ReadError::Unavailable(Unavailable::Changed { .. })), "{error}");
+    assert!(error.to_string().contains("data_batch_1.bin had 6146 bytes, and has 4000 now"), "{error}");
+    assert!(matches!(cifar.check(), Err(Unavailable::Changed { .. })));
+    write(directory.path(), "data_batch_1.bin", Variant::Cifar10, &[1, 2]);
+    let cifar = Cifar::open(directory.path()).unwrap();
+    cifar.check().unwrap();
+    file.set_modified(SystemTime::now() + Duration::from_secs(1)).unwrap();
+    let error = cifar.check().unwrap_err();
+    assert!(error.to_string().contains("has been written to"), "{error}");
 }
 
 #[test]

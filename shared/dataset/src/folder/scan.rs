@@ -17,8 +17,8 @@ const NAMED_MAX: usize = 8;
 pub(super) struct ClassListing {
     /// Paths relative to the root, one after the other.
     paths: Vec<u8>,
-    /// End of the path in `paths`, and size of the file.
-    files: Vec<(usize, u64)>,
+    /// End of the path in `paths`, and size of the file if there is one.
+    files: Vec<(usize, Option<u64>)>,
     pub(super) left_out: LeftOut,
 }
 
@@ -46,7 +46,7 @@ impl LeftOut {
 
 impl ClassListing {
     /// Relative path and size of each sample.
-    pub(super) fn files(&self) -> impl Iterator<Item = (&[u8], u64)> {
+    pub(super) fn files(&self) -> impl Iterator<Item = (&[u8], Option<u64>)> {
         let mut start = 0;
         self.files.iter().map(move |&(end, size)| {
             let path = &self.paths[start..end];
@@ -100,7 +100,7 @@ struct Directory {
     /// Path relative to the root.
     path: Vec<u8>,
     /// Name and size of each sample in it.
-    files: Vec<(OsString, u64)>,
+    files: Vec<(OsString, Option<u64>)>,
 }
 
 fn list_class(root: &Path, class: &OsString) -> Result<ClassListing, FolderError> {
@@ -167,14 +167,14 @@ fn is_directory(entry: &DirEntry) -> io::Result<bool> {
     Ok(fs::metadata(entry.path()).is_ok_and(|target| target.is_dir()))
 }
 
-/// Size of the file behind an entry, 0 where there is none: reading it will say why.
-fn size(entry: &DirEntry) -> u64 {
+/// Size of the regular file behind an entry, if there is one.
+fn size(entry: &DirEntry) -> Option<u64> {
     let own = entry.metadata();
     let status = match own {
         Ok(status) if status.file_type().is_symlink() => fs::metadata(entry.path()),
         other => other,
     };
-    status.map_or(0, |status: Metadata| status.len())
+    status.ok().filter(Metadata::is_file).map(|status| status.len())
 }
 
 fn is_image(name: &[u8]) -> bool {

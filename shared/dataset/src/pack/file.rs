@@ -2,12 +2,13 @@
 
 use super::direct::Direct;
 use super::format::BLOCK_BYTES;
+use crate::extent::read_exact;
+use crate::stamp::Stamp;
 use ddlp_pixels::{CACHED_BYTES, ReadAt};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +24,8 @@ const DIRECT_BYTES: u64 = 1 << 20;
 pub struct PackFile {
     file: File,
     path: PathBuf,
-    bytes: u64,
+    /// When it was opened.
+    stamp: Stamp,
     /// The same file, where pixels are read past the page cache.
     direct: OnceLock<Direct>,
     /// It failed where the page cache's way did not, and is not tried again.
@@ -31,14 +33,14 @@ pub struct PackFile {
 }
 
 impl PackFile {
-    pub(super) fn new(file: File, path: PathBuf, bytes: u64) -> Self {
-        assert!(bytes.is_multiple_of(BLOCK_BYTES), "a pack consists of whole blocks");
-        Self { file, path, bytes, direct: OnceLock::new(), has_direct_failed: AtomicBool::new(false) }
+    pub(super) fn new(file: File, path: PathBuf, stamp: Stamp) -> Self {
+        assert!(stamp.bytes.is_multiple_of(BLOCK_BYTES), "a pack consists of whole blocks");
+        Self { file, path, stamp, direct: OnceLock::new(), has_direct_failed: AtomicBool::new(false) }
     }
 
     /// Length of the file, a multiple of [`BLOCK_BYTES`].
     pub fn len_bytes(&self) -> u64 {
-        self.bytes
+        self.stamp.bytes
     }
 
     /// Where the file was opened.
@@ -48,7 +50,7 @@ impl PackFile {
 
     /// Fills `out` from `offset` on, through the page cache. Bytes past the end of the file are an error.
     pub fn read_cached(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(out, offset)
+        read_exact(&self.file, offset, out)
     }
 
     /// Tells the kernel that reads are long and at random places. It would otherwise take two of them that are neighbours for the
@@ -77,6 +79,10 @@ impl PackFile {
 
     fn direct(&self) -> Option<&Direct> {
         self.direct.get().filter(|_| !self.has_direct_failed.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn stamp(&self) -> Stamp {
+        self.stamp
     }
 
     pub(super) fn file(&self) -> &File {
@@ -125,6 +131,11 @@ mod tests {
         file
     }
 
+    fn pack(file: File, path: &str) -> PackFile {
+        let stamp = Stamp::of(&file).unwrap();
+        PackFile::new(file, path.into(), stamp)
+    }
+
     fn pixels(file: &PackFile, offset: u64) -> io::Result<[u8; 9]> {
         let mut out = [0; 9];
         file.read_at(offset, &mut out).map(|()| out)
@@ -132,7 +143,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_past_the_page_cache_is_read_through_it() {
-        let file = PackFile::new(blocks(3, 5), "x.ddlp".into(), 3 * BLOCK_BYTES);
+        let file = pack(blocks(3, 5), "x.ddlp");
         let shorter = blocks(2, 6);
         if !can_pass_cache(&shorter) {
             return;
@@ -149,7 +160,7 @@ mod tests {
     #[test]
     fn very_wide_rows_take_no_memory_for_blocks() {
         let count = DIRECT_BYTES as usize / BLOCK_BYTES as usize + 1;
-        let file = PackFile::new(blocks(count, 5), "x.ddlp".into(), count as u64 * BLOCK_BYTES);
+        let file = pack(blocks(count, 5), "x.ddlp");
         let other = blocks(count, 6);
         if !can_pass_cache(&other) {
             return;
@@ -164,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_read_past_the_page_cache_is_read_as_before() {
-        let status = PackFile::new(File::open("/proc/self/status").unwrap(), "status".into(), 0);
+        let status = pack(File::open("/proc/self/status").unwrap(), "status");
         assert!(status.pass_cache().is_err());
         assert_eq!(status.at_once_bytes(), CACHED_BYTES);
         assert_eq!(&pixels(&status, 0).unwrap()[..5], b"Name:");

@@ -57,7 +57,10 @@ impl Storing {
             Ok(Stored::Source(source)) => self.store_source(source, admit, out),
             Ok(Stored::Rejected { bytes, reason }) => Ok(self.store_rejected(bytes, reason, out)),
             Err(error) if self.is_pack => Err(message_of(&error)),
-            Err(error) => Ok(StoredSample::rejected(out, &[], error.reason(), message_of(&error))),
+            Err(ReadError::Corrupt(error)) => Ok(StoredSample::rejected(out, &[], error.reason(), message_of(&error))),
+            Err(ReadError::Unavailable(error)) => {
+                Ok(StoredSample::rejected(out, &[], CorruptReason::Io, message_of(&error)))
+            }
         }
     }
 
@@ -249,7 +252,7 @@ fn planes_bytes(width: u32, height: u32) -> Option<u64> {
 }
 
 /// An error with its cause.
-fn message_of(error: &ReadError) -> String {
+fn message_of(error: &dyn Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),

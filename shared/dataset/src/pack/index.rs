@@ -4,8 +4,9 @@ use super::file::PackFile;
 use super::format::{BLOCK_BYTES, FormatError, Part, RECORD_BYTES};
 use super::record::{IndexRecord, RecordProblem};
 use super::superblock::{Layout, SuperblockProblem};
-use crate::Location;
 use crate::extent::read_extent;
+use crate::stamp::Stamp;
+use crate::{Location, Unavailable};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -19,11 +20,36 @@ pub(super) struct Index {
 impl Index {
     pub(super) fn read(file: File, path: &Path) -> Result<Self, FormatError> {
         let failed = |source| FormatError::Io { path: path.to_owned(), source };
-        let bytes = file.metadata().map_err(failed)?.len();
-        let mut block = Vec::new();
-        read_extent(&file, 0, bytes.min(BLOCK_BYTES) as usize, &mut block).map_err(failed)?;
-        let layout = Layout::parse(&block, bytes).map_err(|problem| superblock_error(path, bytes, problem))?;
-        Ok(Self { file: PackFile::new(file, path.to_owned(), bytes), layout })
+        let stamp = Stamp::of(&file).map_err(failed)?;
+        let block = read_superblock(&file, stamp.bytes).map_err(failed)?;
+        let layout =
+            Layout::parse(&block, stamp.bytes).map_err(|problem| superblock_error(path, stamp.bytes, problem))?;
+        Ok(Self { file: PackFile::new(file, path.to_owned(), stamp), layout })
+    }
+
+    /// Looks whether the file still is the pack that was opened. Samples have checksums, so a pack that was written to and has its
+    /// superblock still is one; where a checksum `has_failed`, it is not.
+    pub(super) fn check(&self, has_failed: bool) -> Result<(), Unavailable> {
+        let path = self.file.path();
+        let unreadable = |source| Unavailable::Io { what: format!("pack {}", path.display()), source };
+        let changed = |change| Unavailable::Changed { kind: "pack", file: path.to_owned(), change };
+        let (opened, now) = (self.file.stamp(), Stamp::of(self.file.file()).map_err(unreadable)?);
+        if now == opened && !has_failed {
+            return Ok(());
+        }
+        if now.bytes != opened.bytes {
+            return Err(changed(opened.change(&now)));
+        }
+        let block = read_superblock(self.file.file(), now.bytes).map_err(unreadable)?;
+        match Layout::parse(&block, now.bytes) {
+            Err(_) => Err(changed("is no pack any more".to_owned())),
+            Ok(layout) if layout != self.layout => Err(changed(format!(
+                "is another pack now: {} was opened, {} is there",
+                self.layout.identity, layout.identity
+            ))),
+            Ok(_) if has_failed && now != opened => Err(changed(opened.change(&now))),
+            Ok(_) => Ok(()),
+        }
     }
 
     /// The bytes of a record. `index` must exist.
@@ -37,7 +63,7 @@ impl Index {
 
     /// A record, or what is wrong with it. `index` must exist.
     pub(super) fn record(&self, index: u64) -> Result<IndexRecord, RecordProblem> {
-        let bytes = self.record_bytes(index).map_err(|error| error.to_string())?;
+        let bytes = self.record_bytes(index).map_err(RecordProblem::Unreadable)?;
         IndexRecord::parse(&bytes, &self.layout)
     }
 
@@ -66,6 +92,12 @@ impl Index {
     pub(super) fn location(&self, record: &IndexRecord) -> Location {
         Location { file: self.file.path().to_owned(), offset: record.offset, length: record.length.into() }
     }
+}
+
+fn read_superblock(file: &File, file_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut block = Vec::new();
+    read_extent(file, 0, file_bytes.min(BLOCK_BYTES) as usize, &mut block)?;
+    Ok(block)
 }
 
 fn superblock_error(path: &Path, found: u64, problem: SuperblockProblem) -> FormatError {

@@ -7,7 +7,7 @@ use super::index::Index;
 use super::record::{IndexRecord, RecordProblem, StoredForm, StoredVerdict};
 use super::superblock::Layout;
 use crate::extent::read_extent;
-use crate::{Dataset, Identity, Location, ReadError, Stored};
+use crate::{Corrupt, Dataset, Identity, Location, ReadError, Stored, Unavailable};
 use ddlp_pixels::{RawImage, Source};
 use std::fs::File;
 use std::io;
@@ -71,13 +71,47 @@ impl Pack {
     pub fn record(&self, index: u64) -> Result<IndexRecord, ReadError> {
         let samples = self.layout().samples;
         if index >= samples {
-            return Err(ReadError::OutOfRange { index, samples });
+            return Err(Unavailable::OutOfRange { index, samples }.into());
         }
-        let file = || self.index.file.path().to_owned();
-        self.parsed(index).map_err(|problem| match problem {
-            RecordProblem::UnknownForm(form) => ReadError::UnknownForm { index, file: file(), form },
-            RecordProblem::Damaged(problem) => ReadError::Record { index, file: file(), problem },
-        })
+        self.parsed(index).map_err(|problem| self.bad_record(index, problem))
+    }
+
+    fn bad_record(&self, index: u64, problem: RecordProblem) -> ReadError {
+        let file = self.index.file.path().to_owned();
+        if let Err(unavailable) = self.index.check(true) {
+            return unavailable.into();
+        }
+        match problem {
+            RecordProblem::UnknownForm(form) => Unavailable::UnknownForm { index, file, form }.into(),
+            RecordProblem::Damaged(problem) => Corrupt::Record { index, file, problem }.into(),
+            RecordProblem::Unreadable(source) => {
+                let location = Location { file, offset: 0, length: 0 };
+                ReadError::of_sample(format!("#{index} (its record)"), location, source)
+            }
+        }
+    }
+
+    /// Judges what the operating system says of a sample's bytes.
+    fn unread(&self, index: u64, location: Location, source: io::Error) -> ReadError {
+        match self.index.check(true) {
+            Err(unavailable) => unavailable.into(),
+            Ok(()) => ReadError::of_sample(self.name(index), location, source),
+        }
+    }
+
+    fn check_sum(
+        &self,
+        index: u64,
+        location: impl Fn() -> Location,
+        stored: u32,
+        bytes: &[u8],
+    ) -> Result<(), ReadError> {
+        let computed = crc32c::crc32c(bytes);
+        if stored == computed {
+            return Ok(());
+        }
+        self.index.check(true)?;
+        Err(Corrupt::Checksum { name: self.name(index), location: location(), stored, computed }.into())
     }
 
     fn parsed(&self, index: u64) -> Result<IndexRecord, RecordProblem> {
@@ -97,12 +131,9 @@ impl Pack {
     ) -> Result<(&'a [u8], &'a [u8]), ReadError> {
         let location = || self.index.location(record);
         read_extent(self.index.file.file(), record.offset, record.length as usize + behind as usize, buf)
-            .map_err(|source| ReadError::Io { name: self.name(index), location: location(), source })?;
+            .map_err(|source| self.unread(index, location(), source))?;
         let (bytes, behind) = buf.split_at(record.length as usize);
-        let (stored, computed) = (record.crc32c, crc32c::crc32c(bytes));
-        if stored != computed {
-            return Err(ReadError::Checksum { name: self.name(index), location: location(), stored, computed });
-        }
+        self.check_sum(index, location, record.crc32c, bytes)?;
         Ok((bytes, behind))
     }
 
@@ -114,11 +145,8 @@ impl Pack {
             ..self.index.location(record)
         };
         read_extent(self.index.file.file(), record.detail_offset(), record.detail_length as usize, buf)
-            .map_err(|source| ReadError::Io { name: self.name(index), location: location(), source })?;
-        let (stored, computed) = (record.detail_crc32c, crc32c::crc32c(buf));
-        if stored != computed {
-            return Err(ReadError::Checksum { name: self.name(index), location: location(), stored, computed });
-        }
+            .map_err(|source| self.unread(index, location(), source))?;
+        self.check_sum(index, location, record.detail_crc32c, buf)?;
         Ok(buf)
     }
 
@@ -132,6 +160,9 @@ impl Pack {
                     FormatError::UnknownForm { path: self.index.file.path().to_owned(), sample: index, form }
                 }
                 RecordProblem::Damaged(problem) => malformed(index, problem),
+                RecordProblem::Unreadable(source) => {
+                    FormatError::Io { path: self.index.file.path().to_owned(), source }
+                }
             })?;
             if record.offset < free {
                 return Err(malformed(index, format!("its bytes at {} overlap what ends at {free}", record.offset)));
@@ -159,7 +190,7 @@ impl Dataset for Pack {
         assert!(index < self.len(), "sample {index} of {}", self.len());
         match self.record(index) {
             Ok(record) => self.index.name_or_number(index, &record),
-            Err(ReadError::UnknownForm { .. }) => format!("#{index} (its form is unknown)"),
+            Err(ReadError::Unavailable(Unavailable::UnknownForm { .. })) => format!("#{index} (its form is unknown)"),
             Err(_) => format!("#{index} (its record is damaged)"),
         }
     }
@@ -176,7 +207,7 @@ impl Dataset for Pack {
         let record = self.record(index)?;
         if let StoredVerdict::Rejected(reason) = record.verdict {
             let location = self.index.location(&record);
-            return Err(ReadError::Rejected { name: self.name(index), location, reason });
+            return Err(Corrupt::Rejected { name: self.name(index), location, reason }.into());
         }
         let IndexRecord { offset, width, height, form, .. } = record;
         if form == StoredForm::Raw {
@@ -207,7 +238,7 @@ impl Dataset for Pack {
         let record = self.record(index)?;
         self.index.name(&record).map_err(|problem| {
             let file = self.index.file.path().to_owned();
-            ReadError::Record { index, file, problem }
+            Corrupt::Record { index, file, problem }
         })?;
         match record.verdict {
             StoredVerdict::Rejected(reason) => {
@@ -236,6 +267,14 @@ impl Dataset for Pack {
         }
         self.index.file.pass_cache()?;
         Ok(true)
+    }
+
+    fn check(&self) -> Result<(), Unavailable> {
+        self.index.check(false)
+    }
+
+    fn check_damage(&self) -> Result<(), Unavailable> {
+        self.index.check(true)
     }
 
     fn identity(&self) -> Identity {

@@ -5,6 +5,7 @@ use super::superblock::Layout;
 use crate::SAMPLE_BYTES_MAX;
 use ddlp_pixels::{CorruptReason, checkpoint_bytes_max};
 use std::fmt;
+use std::io;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -71,12 +72,14 @@ pub struct IndexRecord {
 }
 
 /// Why a record says nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum RecordProblem {
     /// It is of a later version: its sample is stored in a form of this code.
     UnknownForm(u8),
     /// It is not as it was written, or was written wrong.
     Damaged(String),
+    /// The operating system does not hand it out.
+    Unreadable(io::Error),
 }
 
 impl From<String> for RecordProblem {
@@ -92,6 +95,7 @@ impl fmt::Display for RecordProblem {
                 write!(f, "its sample is stored in form {form}, which this program does not know: update it")
             }
             Self::Damaged(problem) => f.write_str(problem),
+            Self::Unreadable(error) => write!(f, "{error}"),
         }
     }
 }

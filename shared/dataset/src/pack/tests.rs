@@ -1,5 +1,6 @@
 //! Packing, reading, verifying.
 
+mod changing;
 mod faults;
 mod forms;
 mod hostile;

@@ -53,14 +53,14 @@ impl Dataset for Mixed {
 
     fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
         if index >= self.samples {
-            return Err(ReadError::OutOfRange { index, samples: self.samples });
+            return Err(Unavailable::OutOfRange { index, samples: self.samples }.into());
         }
         self.reads[index as usize].fetch_add(1, Ordering::Relaxed);
         let side = self.side(index);
         buf.clear();
         buf.resize(self.bytes(index) as usize, index as u8);
         match index {
-            3 => Err(ReadError::OutOfRange { index, samples: 3 }),
+            3 => Err(Unavailable::OutOfRange { index, samples: 3 }.into()),
             5 => panic!("sample 5"),
             7 => Ok(Source::Encoded(buf)),
             _ => Ok(Source::Planar { width: side, height: side, bytes: buf }),
@@ -133,10 +133,16 @@ fn samples_are_read_once_and_what_is_no_plain_sample_is_left_to_the_dataset() {
             }
             assert_eq!(mixed.reads(index), if index == 0 { tried + 1 } else { 1 }, "sample {index}, round {round}");
         }
-        assert!(matches!(resident.sample(3, &mut buf), Err(ReadError::OutOfRange { index: 3, samples: 3 })));
+        assert!(matches!(
+            resident.sample(3, &mut buf),
+            Err(ReadError::Unavailable(Unavailable::OutOfRange { index: 3, samples: 3 }))
+        ));
         assert!(matches!(resident.sample(7, &mut buf), Ok(Source::Encoded(bytes)) if bytes == [7; 3072]));
         assert!(matches!(resident.sample(9, &mut buf), Ok(Source::Planar { width: 8, .. })));
-        assert!(matches!(resident.sample(SAMPLES, &mut buf), Err(ReadError::OutOfRange { .. })));
+        assert!(matches!(
+            resident.sample(SAMPLES, &mut buf),
+            Err(ReadError::Unavailable(Unavailable::OutOfRange { .. }))
+        ));
         let panicked = catch_unwind(AssertUnwindSafe(|| resident.sample(5, &mut Vec::new()).is_ok()));
         assert!(panicked.is_err(), "as without");
         assert_eq!(mixed.reads(5), 1 + round);

@@ -3,6 +3,7 @@
 use super::ShardError;
 use super::members::{Member, Members};
 use crate::CLASSES_MAX;
+use crate::stamp::Stamp;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -14,10 +15,10 @@ pub const IMAGE_EXTENSIONS: [&str; 9] = ["jpg", "jpeg", "png", "ppm", "pgm", "bm
 const LABEL_BYTES_MAX: u64 = 32;
 
 /// The samples of one shard, in order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ShardListing {
-    /// Length of the file.
-    pub(super) bytes: u64,
+    /// The file when it was listed.
+    pub(super) stamp: Stamp,
     /// Paths of the images' members, one after the other.
     pub(super) paths: Vec<u8>,
     pub(super) samples: Vec<ListedSample>,
@@ -42,9 +43,9 @@ struct Group {
 
 /// Lists the samples of a shard.
 pub(super) fn list_shard(path: &Path, file: &File) -> Result<ShardListing, ShardError> {
-    let bytes = file.metadata().map_err(|source| ShardError::Io { path: path.to_owned(), source })?.len();
-    let mut listing = ShardListing { bytes, ..ShardListing::default() };
-    let mut members = Members::new(file, bytes);
+    let stamp = Stamp::of(file).map_err(|source| ShardError::Io { path: path.to_owned(), source })?;
+    let mut listing = ShardListing { stamp, paths: Vec::new(), samples: Vec::new() };
+    let mut members = Members::new(file, stamp.bytes);
     let mut group = Group::default();
     while let Some(member) = members.next().map_err(|error| ShardError::tar(path, error))? {
         let Some((key, extension)) = split_name(&member.path) else { continue };

@@ -3,10 +3,11 @@
 use super::{ShardError, Shards};
 use crate::samples::bytes;
 use crate::samples::image;
-use crate::{Dataset, ReadError};
+use crate::{Dataset, ReadError, Unavailable};
 use proptest::prelude::*;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 use tar::{Builder, EntryType, Header};
 
 /// Path and content of a member.
@@ -197,8 +198,24 @@ fn a_shard_that_changed_its_size_is_refused() {
     let shards = Shards::open(&path).unwrap();
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(512).unwrap();
     let error = shards.sample(0, &mut Vec::new()).unwrap_err();
-    assert!(matches!(error, ReadError::Changed { found: 512, .. }), "{error}");
-    assert!(matches!(shards.sample(1, &mut Vec::new()), Err(ReadError::OutOfRange { .. })));
+    assert!(error.to_string().contains("s.tar had 3072 bytes, and has 512 now"), "{error}");
+    assert!(matches!(error, ReadError::Unavailable(Unavailable::Changed { .. })), "{error}");
+    assert!(matches!(shards.sample(1, &mut Vec::new()), Err(ReadError::Unavailable(Unavailable::OutOfRange { .. }))));
+}
+
+#[test]
+fn a_shard_that_was_written_to_or_is_gone_is_unavailable() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write(directory.path(), "s.tar", &archive(&[("1.jpg", b"x"), ("1.cls", b"1")]));
+    let shards = Shards::open(&path).unwrap();
+    shards.sample(0, &mut Vec::new()).unwrap();
+    let later = SystemTime::now() + Duration::from_secs(1);
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_modified(later).unwrap();
+    let error = shards.sample(0, &mut Vec::new()).unwrap_err();
+    assert!(error.to_string().contains("s.tar has been written to"), "{error}");
+    fs::remove_file(&path).unwrap();
+    let error = shards.sample(0, &mut Vec::new()).unwrap_err();
+    assert!(matches!(&error, ReadError::Unavailable(Unavailable::Gone { path: gone, .. }) if *gone == path), "{error}");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use crate::pack::{
     Broken, JpegForm, Pack, PackFormat, PackOptions, PackSummary, StoredForm, StoredVerdict, Survey, WhyKept, verify,
     verify_sample,
 };
-use crate::samples::contents;
-use crate::{Dataset, ReadError, open};
+use crate::samples::{contents, silently};
+use crate::{Corrupt, Dataset, ReadError, open};
 use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
 use ddlp_pixels::{CorruptReason, Draw, Limits, NotIndexed, Pipeline, PixelError, Preparer, Source, Stage, synthetic};
 use std::fs;
@@ -154,7 +154,10 @@ fn what_had_to_be_repaired_is_stored_whole_or_decoded() {
         let records = [0, 1].map(|index| pack.record(index).unwrap());
         assert_eq!((records[0].verdict, summary.repaired_count), (StoredVerdict::Repaired, 1));
         let error = pack.sample(1, &mut Vec::new()).map(drop).unwrap_err();
-        assert!(matches!(error, ReadError::Rejected { .. }) && records[1].form == StoredForm::Kept, "{error}");
+        assert!(
+            matches!(error, ReadError::Corrupt(Corrupt::Rejected { .. })) && records[1].form == StoredForm::Kept,
+            "{error}"
+        );
         assert_eq!((summary.undecodable.samples, summary.undecodable.stored_bytes), (1, 8));
         assert_eq!(tallied(&summary), 2);
         (records[0].form, summary.kept.into_keys().collect::<Vec<_>>())
@@ -302,11 +305,12 @@ fn shrunk_samples_stay_so_and_are_not_shrunk_twice(bench: &Bench, source: &Pack,
 }
 
 /// Flips a bit of a file.
+/// Flips a bit as a storage device does: nothing else tells of it.
 fn flip(path: &Path, at: u64) {
     let file = fs::File::options().read(true).write(true).open(path).unwrap();
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).unwrap();
-    file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
+    silently(path, |file| file.write_all_at(&[byte[0] ^ 0x10], at).unwrap());
 }
 
 fn broken(path: &Path) -> Vec<String> {
@@ -331,7 +335,7 @@ fn damaged_checkpoints_cost_time_and_no_pixels() {
     // Of the file itself it is an error.
     flip(&out, record.offset + 2);
     let error = pack.sample(1, &mut buf).map(drop).unwrap_err();
-    assert!(matches!(error, ReadError::Checksum { .. }), "{error}");
+    assert!(matches!(error, ReadError::Corrupt(Corrupt::Checksum { .. })), "{error}");
 }
 
 #[test]
@@ -362,7 +366,7 @@ fn damaged_rows_are_noticed_by_who_touches_them() {
     flip(&out, record.offset + 33 * row);
     flip(&out, record.detail_offset());
     let error = pack.sample(0, &mut buf).map(drop).unwrap_err();
-    assert!(matches!(error, ReadError::Checksum { .. }), "{error}");
+    assert!(matches!(error, ReadError::Corrupt(Corrupt::Checksum { .. })), "{error}");
     assert_eq!(broken(&out).len(), 1);
     flip(&out, record.detail_offset());
     // A file that is cut while it is open.

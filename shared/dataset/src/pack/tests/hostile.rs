@@ -2,7 +2,7 @@
 
 use super::{Bench, quietly};
 use crate::pack::{FormatError, JpegForm, Layout, Pack, PackFormat, PackOptions, Part};
-use crate::{Dataset, ReadError};
+use crate::{Dataset, ReadError, Unavailable};
 use std::fs;
 use std::path::PathBuf;
 
@@ -472,13 +472,13 @@ fn every_truncation_is_an_error() {
 }
 
 #[test]
-fn a_file_that_shrinks_while_it_is_open_is_a_read_error() {
+fn a_file_that_shrinks_while_it_is_open_has_changed() {
     let bench = Bench::new(2, 4);
     let path = bench.packed();
     let pack = Pack::open(&path).unwrap();
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(pack.layout().data_offset).unwrap();
     let error = pack.sample(3, &mut Vec::new()).map(drop).unwrap_err();
-    assert!(matches!(error, ReadError::Io { .. }), "{error}");
+    assert!(matches!(error, ReadError::Unavailable(Unavailable::Changed { .. })), "{error}");
     let mut block = [0; 4096];
     assert!(pack.export().unwrap().read_cached(pack.layout().data_offset, &mut block).is_err());
 }

@@ -7,7 +7,7 @@ use crate::pack::{
     verify,
 };
 use crate::samples::{contents, image};
-use crate::{CLASSES_MAX, Dataset, Identity, Location, ReadError, open};
+use crate::{CLASSES_MAX, Corrupt, Dataset, Identity, Location, ReadError, open};
 use ddlp_pixels::{CorruptReason, Source};
 use std::fs;
 use std::ops::ControlFlow;
@@ -126,8 +126,8 @@ fn check_verdicts(pack: &Pack) {
     let again = ddlp_pixels::Preparer::new(Default::default()).inspect(repaired);
     assert_eq!(again, ddlp_pixels::Verdict::Intact);
     for (index, reason) in [(2, CorruptReason::UnknownFormat), (3, CorruptReason::Empty), (4, CorruptReason::Io)] {
-        let error = pack.sample(index, &mut buf).unwrap_err();
-        assert!(matches!(error, ReadError::Rejected { .. }), "{error}");
+        let ReadError::Corrupt(error) = pack.sample(index, &mut buf).unwrap_err() else { panic!("{index}") };
+        assert!(matches!(error, Corrupt::Rejected { .. }), "{error}");
         assert_eq!((error.reason(), pack.record(index).unwrap().verdict), (reason, StoredVerdict::Rejected(reason)));
         assert!(error.to_string().contains(&pack.name(index)), "{error}");
     }

@@ -149,7 +149,7 @@ fn several_broken_samples_are_listed_in_order() {
         .collect();
     assert_eq!((found.as_slice(), report.broken_count), (broken.as_slice(), 4));
     let error = Pack::open(&path).unwrap().sample(70, &mut Vec::new()).map(drop).unwrap_err();
-    assert!(matches!(error, crate::ReadError::Checksum { .. }), "{error}");
+    assert!(matches!(error, crate::ReadError::Corrupt(crate::Corrupt::Checksum { .. })), "{error}");
     assert!(error.to_string().contains("class0/0070.jpg"), "{error}");
 }
 
