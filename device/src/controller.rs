@@ -33,6 +33,7 @@ use compute::Works;
 use ddlp_csd::log::{Counters, DriveIdentity};
 use ddlp_nvme::code::Direction;
 use ddlp_nvme::fabrics::fabrics_type;
+use ddlp_nvme::text::NqnError;
 use ddlp_nvme::{CompletionEntry, FABRICS_OPCODE, FabricsType, Status, SubmissionEntry};
 use logs::ErrorLog;
 use programs::ProgramTable;
@@ -68,10 +69,13 @@ pub enum ConnectRefusal {
     /// The configuration names the hosts that may connect, and not this one.
     #[error("allowed-hosts does not name it")]
     HostNotAllowed,
+    /// What the host calls itself is no NQN.
+    #[error("what it calls itself is no host NQN: {0}")]
+    NoHostNqn(NqnError),
     /// The host wants another subsystem.
     #[error("it asks for {asked:?}, this drive is {here}")]
     OtherSubsystem {
-        /// NQN that the host gave; empty if it is none.
+        /// What the host gave as NQN.
         asked: String,
         /// NQN of this subsystem.
         here: String,
@@ -130,7 +134,7 @@ pub enum Output {
     Refused {
         /// The connection it came on.
         conn: ConnId,
-        /// The NQN by which it calls itself; empty if that is none.
+        /// What it gave as its NQN.
         host_nqn: String,
         /// Why.
         reason: ConnectRefusal,

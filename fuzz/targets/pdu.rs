@@ -1,7 +1,7 @@
 //! Bytes of a peer, on either side of a connection, in pieces of any size.
 #![no_main]
 
-use ddlp_device::tcp::session::{Above, Session};
+use ddlp_device::tcp::session::{Above, Session, Setup};
 use ddlp_nvme::tcp::{Digests, Encoded, FatalError, HeaderDecoder, IcReq, Limits, Phase, Role};
 use ddlp_nvme::{Status, SubmissionEntry};
 use libfuzzer_sys::fuzz_target;
@@ -23,7 +23,7 @@ impl Above for Bounded {
         self.bytes += data.len();
     }
     fn reject(&mut self, _: &SubmissionEntry, _: Status) {}
-    fn ready(&mut self, _: Digests) {}
+    fn ready(&mut self, _: Setup) {}
     fn send(&mut self, _: Encoded) {}
 }
 

@@ -1,4 +1,4 @@
-//! I/O commands of the block namespaces: Read, Flush; writes are refused.
+//! I/O commands of the block namespaces: Read, Flush; Write is refused.
 //!
 //! Namespace 1 is the dataset, namespace 2 the result slots. Both are write protected for hosts: a slot is written by
 //! the workers alone, so nothing a host sends can damage a batch that another one waits for.
@@ -34,9 +34,8 @@ impl Subsystem {
         match opcode {
             IoOpcode::READ => self.read(nsid, command),
             IoOpcode::FLUSH => Answer::DONE,
-            IoOpcode::WRITE | IoOpcode::WRITE_UNCORRECTABLE | IoOpcode::WRITE_ZEROES | IoOpcode::DATASET_MANAGEMENT => {
-                Err(Status::WRITE_PROTECTED.do_not_retry())
-            }
+            // Of the commands that write, the only one that every controller has: ONCS denies the others.
+            IoOpcode::WRITE => Err(Status::WRITE_PROTECTED.do_not_retry()),
             _ => Err(Status::INVALID_OPCODE.do_not_retry()),
         }
     }

@@ -10,7 +10,7 @@ use super::{
 use ddlp_nvme::fabrics::{
     CONTROLLER_ANY, ConnectCommand, ConnectData, ConnectFault, ConnectResult, PropertyGet, PropertySet, fabrics_type,
 };
-use ddlp_nvme::text::DISCOVERY_NQN;
+use ddlp_nvme::text::{DISCOVERY_NQN, NQN_FIELD_BYTES, nqn_bytes};
 use ddlp_nvme::{FABRICS_OPCODE, FabricsType, Status, SubmissionEntry};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
@@ -39,6 +39,11 @@ fn in_command(offset: usize) -> Refusal {
 
 fn in_data(offset: usize) -> Refusal {
     Refusal::Field(ConnectFault { offset: offset as u16, in_data: true })
+}
+
+/// Returns what a host sent as a qualified name, whether or not it is one. It may contain anything.
+fn as_sent(field: &[u8; NQN_FIELD_BYTES]) -> String {
+    String::from_utf8_lossy(nqn_bytes(field)).into_owned()
 }
 
 impl Subsystem {
@@ -72,13 +77,16 @@ impl Subsystem {
         let kind = match data.subsystem_nqn() {
             Ok(nqn) if nqn == self.config.identity.nqn => Kind::Io,
             Ok(DISCOVERY_NQN) => Kind::Discovery(*self.reached.get(&conn).expect("connections are opened first")),
-            other => {
-                let (asked, here) = (other.unwrap_or_default().to_owned(), self.config.identity.nqn.clone());
+            _ => {
+                let (asked, here) = (as_sent(&data.subsystem_nqn), self.config.identity.nqn.clone());
                 self.tell_refused(conn, data, ConnectRefusal::OtherSubsystem { asked, here });
                 return Err(in_data(offset_of!(ConnectData, subsystem_nqn)));
             }
         };
-        let host_nqn = data.host_nqn().map_err(|_| in_data(offset_of!(ConnectData, host_nqn)))?;
+        let host_nqn = data.host_nqn().map_err(|error| {
+            self.tell_refused(conn, data, ConnectRefusal::NoHostNqn(error));
+            in_data(offset_of!(ConnectData, host_nqn))
+        })?;
         let allowed = &self.config.allowed_hosts;
         if !allowed.is_empty() && !allowed.iter().any(|nqn| nqn == host_nqn) {
             self.tell_refused(conn, data, ConnectRefusal::HostNotAllowed);
@@ -147,8 +155,7 @@ impl Subsystem {
     }
 
     fn tell_refused(&mut self, conn: ConnId, data: &ConnectData, reason: ConnectRefusal) {
-        let host_nqn = data.host_nqn().unwrap_or_default().to_owned();
-        self.outputs.push(Output::Refused { conn, host_nqn, reason });
+        self.outputs.push(Output::Refused { conn, host_nqn: as_sent(&data.host_nqn), reason });
     }
 
     /// The next identifier after the last one given, so that a stale one meets nobody.

@@ -122,6 +122,7 @@ impl Subsystem {
         page.controller_type = IdentifyController::TYPE_IO;
         page.abort_limit_z = ABORT_LIMIT_Z;
         page.log_attributes |= EFFECTS_LOG;
+        page.firmware_updates = IdentifyController::FIRMWARE_FIXED;
         page.error_entries_z = logs::ERROR_ENTRIES_MAX as u8 - 1;
         page.warning_temperature_k = WARNING_TEMPERATURE_K.into();
         page.critical_temperature_k = CRITICAL_TEMPERATURE_K.into();
@@ -135,18 +136,23 @@ impl Subsystem {
         page
     }
 
+    /// Answers CNS 00h. NVM Command Set 1.1, section 4.1.5.1 "NVM Command Set Identify Namespace Data Structure (CNS 00h)".
+    ///
+    /// NSID FFFFFFFFh asks for what all namespaces have in common, which needs Namespace Management (OACS bit 3).
+    ///
+    /// The compute namespace gets that section's answer to an inactive NSID, a structure of zeros: to the NVM command set it
+    /// is one, as it is not in that set's list of active namespaces (CNS 07h, CSI 0). The section's other answer, Invalid
+    /// I/O Command Set, is an error like any other to hosts that ask about every NSID of CNS 02h: SPDK does not attach
+    /// (`lib/nvme/nvme_ctrlr.c`, `nvme_ctrlr_identify_ns_async_done`), and Linux 6.12 logs it whenever somebody reads
+    /// `nuse` in sysfs (`drivers/nvme/host/core.c`, `nvme_identify_ns`). Both take zeros for a namespace without blocks.
     fn nvm_namespace(&self, nsid: u32) -> Result<Vec<u8>, Status> {
         let mut page = IdentifyNamespace::zeroed();
-        page.formats[0] = LbaFormat { data_size_log2: BLOCK_LOG2, ..LbaFormat::default() };
-        if nsid == NSID_ALL {
-            // What is common to all namespaces of the set.
-            return Ok(page.as_bytes().to_vec());
-        }
         match command_set(nsid) {
             Some(Csi::NVM) => {}
-            Some(_) => return Err(Status::IO_COMMAND_SET_UNSUPPORTED.do_not_retry()),
+            Some(_) => return Ok(page.as_bytes().to_vec()),
             None => return Err(Status::INVALID_NAMESPACE.do_not_retry()),
         }
+        page.formats[0] = LbaFormat { data_size_log2: BLOCK_LOG2, ..LbaFormat::default() };
         let blocks = self.blocks(nsid);
         page.blocks = blocks.into();
         page.capacity = blocks.into();

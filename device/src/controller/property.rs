@@ -5,6 +5,7 @@ use super::{Answer, Outcome, Output, QUEUE_ENTRIES_MAX, Subsystem};
 use ddlp_nvme::Status;
 use ddlp_nvme::fabrics::{PropertyGet, PropertySet};
 use ddlp_nvme::property::{Capabilities, Configuration, ControllerStatus, VERSION_2_1, is_wide, offset};
+use std::collections::BTreeMap;
 
 /// CAP.TO in units of 500 ms: the agent is ready at once; the host need not wait longer than this.
 const READY_TIMEOUT: u8 = 20;
@@ -22,8 +23,10 @@ pub struct Properties {
 pub enum Change {
     /// Nothing that concerns queues.
     None,
-    /// The controller was disabled or shut down: its work ends.
-    Stopped,
+    /// The controller was shut down: its work ends.
+    ShutDown,
+    /// The controller was disabled, which resets it: its work ends, and its I/O queues with it.
+    Reset,
 }
 
 impl Properties {
@@ -76,13 +79,15 @@ impl Properties {
         let mut change = Change::None;
         if old.enabled() && !new.enabled() {
             self.status = ControllerStatus::default();
-            change = Change::Stopped;
+            change = Change::Reset;
         } else if new.enabled() && !old.enabled() {
             self.status = ControllerStatus::default().with_ready(true);
         }
         if new.shutdown() != 0 && old.shutdown() == 0 {
             self.status = self.status.with_shutdown(ControllerStatus::SHUTDOWN_COMPLETE);
-            change = Change::Stopped;
+            if change == Change::None {
+                change = Change::ShutDown;
+            }
         }
         Ok(change)
     }
@@ -104,15 +109,23 @@ impl Subsystem {
         if command.offset.get() != offset::CC || command.bytes() != Some(4) {
             return Err(Status::INVALID_FIELD.do_not_retry());
         }
-        if association.properties.set_configuration(command.value.get() as u32)? == Change::Stopped {
+        let change = association.properties.set_configuration(command.value.get() as u32)?;
+        if change != Change::None {
             association.features.reset();
             let conn = association.admin;
             let requests = association.event_requests.drain(..);
             self.outputs.extend(requests.map(|command_id| Output::Forget { conn, command_id }));
             association.event_masked = false;
             let host = association.host.clone();
+            // Base 2.1, section "Controller Level Reset": all I/O queues are deleted. The admin queue stays.
+            let queues =
+                if change == Change::Reset { std::mem::take(&mut association.io_queues) } else { BTreeMap::new() };
             self.abandon(|work| work.controller_id == id);
             self.forget_programs(&host, id);
+            for conn in queues.into_values() {
+                self.queues.remove(&conn);
+                self.outputs.push(Output::Close(conn));
+            }
         }
         Answer::DONE
     }
@@ -129,8 +142,8 @@ mod tests {
         for (value, csts, change) in [
             (0x0046_0060, 0b0000, Change::None),
             (0x0046_0061, 0b0001, Change::None),
-            (0x0046_4061, 0b1001, Change::Stopped),
-            (0x0046_4060, 0b0000, Change::Stopped),
+            (0x0046_4061, 0b1001, Change::ShutDown),
+            (0x0046_4060, 0b0000, Change::Reset),
         ] {
             assert_eq!(properties.set_configuration(value), Ok(change), "{value:#x}");
             assert_eq!(properties.get(offset::CC), Some(value.into()));

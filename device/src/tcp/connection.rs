@@ -1,11 +1,11 @@
 //! One socket: reads into the session, time limits, an orderly end.
 
 use super::hub::{Hub, Line, Outgoing};
-use super::session::{Above, End, Session};
+use super::session::{Above, End, Session, Setup};
 use super::writer::{Buffers, Writer};
 use super::{CONNECT_TIME, LINGER_TIME, PAUSE_TIME, RECEIVE_BYTES, SETUP_TIME};
 use crate::controller::ConnId;
-use ddlp_nvme::tcp::{Digests, Encoded, FatalError, Role};
+use ddlp_nvme::tcp::{Encoded, FatalError, Role};
 use ddlp_nvme::{Status, SubmissionEntry};
 use std::io;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ struct Port<'a> {
     hub: &'a Hub,
     conn: ConnId,
     line: &'a Line,
-    digests: &'a OnceLock<Digests>,
+    setup: &'a OnceLock<Setup>,
 }
 
 impl Above for Port<'_> {
@@ -33,8 +33,8 @@ impl Above for Port<'_> {
         self.hub.reject(self.conn, command, status);
     }
 
-    fn ready(&mut self, digests: Digests) {
-        self.digests.get_or_init(|| digests);
+    fn ready(&mut self, setup: Setup) {
+        self.setup.get_or_init(|| setup);
     }
 
     fn send(&mut self, pdu: Encoded) {
@@ -54,10 +54,10 @@ enum Ended {
 /// Serves one connection until its end. `reached`: see [`crate::controller::Subsystem::opened`].
 pub async fn serve(stream: TcpStream, peer: SocketAddr, reached: SocketAddr, hub: &Hub, buffers: &Buffers) {
     let (conn, line, mut queue) = hub.open(peer, reached);
-    let digests = OnceLock::new();
+    let setup = OnceLock::new();
     let mut writer =
-        Writer { stream: &stream, line: &line, media: hub.media(), buffers, digests: &digests, staged: Vec::new() };
-    let mut port = Port { hub, conn, line: &line, digests: &digests };
+        Writer { stream: &stream, line: &line, media: hub.media(), buffers, setup: &setup, staged: Vec::new() };
+    let mut port = Port { hub, conn, line: &line, setup: &setup };
     let ended = {
         let sending = writer.run(&mut queue);
         tokio::pin!(sending);
@@ -144,7 +144,7 @@ impl Limit {
     }
 
     fn next(&mut self, session: &Session, port: &Port<'_>) -> Option<(Instant, &'static str)> {
-        if port.digests.get().is_none() {
+        if port.setup.get().is_none() {
             return Some((self.setup, "initialize connection request"));
         }
         if !port.line.is_connected() {

@@ -6,8 +6,8 @@
 use super::{H2C_DATA_BYTES_MAX, TRANSFER_BYTES_MAX};
 use crate::controller::IN_CAPSULE_BYTES_MAX;
 use ddlp_nvme::tcp::{
-    DIGEST_BYTES, DataDigest, DataHeader, Digests, Encoded, FatalError, FatalStatus, HeaderDecoder, IcResp, Incoming,
-    Limits, Pdu, Phase, ReadyToTransfer, Role,
+    Alignment, DIGEST_BYTES, DataDigest, DataHeader, Digests, Encoded, FatalError, FatalStatus, HeaderDecoder, IcResp,
+    Incoming, Limits, Pdu, Phase, ReadyToTransfer, Role,
 };
 use ddlp_nvme::{Status, SubmissionEntry};
 use std::collections::{BTreeMap, VecDeque};
@@ -17,6 +17,15 @@ const OFFSET_COMMAND_ID: u32 = 8;
 const OFFSET_TAG: u32 = 10;
 const OFFSET_DATA: u32 = 12;
 
+/// What host and controller agreed on, in force from the next PDU on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// Digests in both directions.
+    pub digests: Digests,
+    /// Alignment of data that goes to the host.
+    pub alignment: Alignment,
+}
+
 /// What lies above and below the session.
 pub trait Above {
     /// A command has come: how many bytes of its data to collect. An inner error is its status; an outer one ends the connection.
@@ -25,8 +34,8 @@ pub trait Above {
     fn run(&mut self, command: &SubmissionEntry, data: &[u8]);
     /// The command fails before it ran.
     fn reject(&mut self, command: &SubmissionEntry, status: Status);
-    /// Set up: these digests are in force from the next PDU on.
-    fn ready(&mut self, digests: Digests);
+    /// The connection is set up.
+    fn ready(&mut self, setup: Setup);
     /// A PDU for the host.
     fn send(&mut self, pdu: Encoded);
 }
@@ -125,9 +134,9 @@ impl Session {
     fn incoming(&mut self, incoming: Incoming, above: &mut impl Above) -> Result<(), End> {
         match incoming.pdu {
             Pdu::IcReq(request) => {
-                request.check().map_err(End::Violation)?;
+                let alignment = request.check().map_err(End::Violation)?;
                 self.digests = request.digests();
-                above.ready(self.digests);
+                above.ready(Setup { digests: self.digests, alignment });
                 above.send(IcResp::new(self.digests, H2C_DATA_BYTES_MAX).encode());
                 self.decoder.set_phase(Phase::Ready(self.digests));
                 Ok(())

@@ -6,10 +6,11 @@
 
 use super::hub::{Line, Outgoing};
 use super::media::Media;
+use super::session::Setup;
 use super::{C2H_DATA_BYTES_MAX, READ_BYTES_MAX, SEND_TIME};
 use crate::controller::{Payload, Region};
 use ddlp_nvme::tcp::encode::DataPiece;
-use ddlp_nvme::tcp::{CapsuleResponse, DataDigest, Digests};
+use ddlp_nvme::tcp::{Alignment, CapsuleResponse, DataDigest, Digests};
 use ddlp_nvme::{CompletionEntry, Status};
 use nix::sys::socket::{MsgFlags, Shutdown, send, shutdown};
 use std::io;
@@ -61,8 +62,8 @@ pub struct Writer<'a> {
     pub media: &'a Arc<Media>,
     /// Buffers shared by all connections.
     pub buffers: &'a Buffers,
-    /// Digests in force; set up before anything but ICResp is sent.
-    pub digests: &'a std::sync::OnceLock<Digests>,
+    /// What was agreed on before anything but ICResp is sent.
+    pub setup: &'a std::sync::OnceLock<Setup>,
     /// Bytes to be sent next.
     pub staged: Vec<u8>,
 }
@@ -89,7 +90,7 @@ impl Writer<'_> {
     }
 
     fn digests(&self) -> Digests {
-        self.digests.get().copied().unwrap_or_default()
+        self.setup.get().map_or(Digests::NONE, |setup| setup.digests)
     }
 
     async fn stage(&mut self, item: Outgoing) -> io::Result<()> {
@@ -122,8 +123,8 @@ impl Writer<'_> {
         }
         let piece =
             DataPiece { command_id: completion.command_id.get(), offset: offset as u32, length: length as u32, last };
-        let digests = self.digests();
-        self.staged.extend_from_slice(&piece.encode_to_host(success, digests));
+        let alignment = self.setup.get().map_or(Alignment::NONE, |setup| setup.alignment);
+        self.staged.extend_from_slice(&piece.encode_to_host(success, self.digests(), alignment));
     }
 
     fn success_in_data(&self, completion: &CompletionEntry) -> bool {

@@ -11,8 +11,10 @@ use ddlp_nvme::cp::LoadProgram;
 use ddlp_nvme::fabrics::{
     CONTROLLER_ANY, ConnectCommand, ConnectData, ConnectFault, Disconnect, PropertyGet, PropertySet,
 };
+use ddlp_nvme::identify::{IdentifyController, IdentifyNamespace};
 use ddlp_nvme::log::{EffectsLog, ErrorEntry};
-use ddlp_nvme::property::offset;
+use ddlp_nvme::property::{Capabilities, offset};
+use ddlp_nvme::text::NqnError;
 use ddlp_nvme::{AdminOpcode, Cns, Csi, FeatureId, LogId, NSID_ALL, Status, SubmissionEntry, view};
 use zerocopy::IntoBytes;
 
@@ -58,6 +60,32 @@ fn connect_refuses_what_is_wrong_and_says_where() {
 }
 
 #[test]
+fn a_refused_name_that_is_no_nqn_is_told_as_it_came() {
+    let mut bench = Bench::new(&[HOST_NQN]);
+    let nqn = bench.nqn.clone();
+    let mut refused = |subsystem: &[u8], host: &[u8]| {
+        let mut data = ConnectData::new([1; 16], CONTROLLER_ANY, &nqn, HOST_NQN).unwrap();
+        for (field, name) in [(&mut data.subsystem_nqn, subsystem), (&mut data.host_nqn, host)] {
+            *field = [0; 256];
+            field[..name.len()].copy_from_slice(name);
+        }
+        let conn = bench.conn();
+        let status = bench.status(conn, ConnectCommand::new(0, 31, 0, false).entry(), data.as_bytes());
+        assert!(status.same_code(Status::CONNECT_PARAMETERS), "{status}");
+        bench.refused.pop().expect("whoever runs the drive is told")
+    };
+    // As versions of SPDK call themselves.
+    let spdk = "2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-000000000001";
+    let (_, host, reason) = refused(nqn.as_bytes(), spdk.as_bytes());
+    assert_eq!((host.as_str(), reason), (spdk, ConnectRefusal::NoHostNqn(NqnError::Prefix)));
+    let (_, host, reason) = refused(nqn.as_bytes(), b"\xFFx");
+    assert_eq!((host.as_str(), reason), ("\u{FFFD}x", ConnectRefusal::NoHostNqn(NqnError::NotText)));
+    let (_, host, reason) = refused(b"drive", HOST_NQN.as_bytes());
+    let other = ConnectRefusal::OtherSubsystem { asked: "drive".into(), here: nqn.clone() };
+    assert_eq!((host.as_str(), reason), (HOST_NQN, other));
+}
+
+#[test]
 fn io_queues_belong_to_their_host_and_number() {
     let mut bench = Bench::new(&[]);
     let (admin, controller_id) = bench.host(HOST_NQN, 1, 0);
@@ -91,14 +119,16 @@ fn every_wrong_admin_command_has_its_status() {
         (command(0xC4, 0, [0; 6], 0), Status::INVALID_OPCODE),
         (short, Status::SGL_DATA_LENGTH),
         (identify(Cns::NAMESPACE, 4, Csi::NVM), Status::INVALID_NAMESPACE),
-        (identify(Cns::NAMESPACE, 3, Csi::NVM), Status::IO_COMMAND_SET_UNSUPPORTED),
+        (identify(Cns::NAMESPACE, 0, Csi::NVM), Status::INVALID_NAMESPACE),
+        (identify(Cns::NAMESPACE, NSID_ALL, Csi::NVM), Status::INVALID_NAMESPACE),
+        (identify(Cns::INDEPENDENT_NAMESPACE, NSID_ALL, Csi::NVM), Status::INVALID_NAMESPACE),
+        (identify(Cns::CSI_NAMESPACE, NSID_ALL, Csi::NVM), Status::INVALID_NAMESPACE),
         (identify(Cns::CSI_NAMESPACE, 1, Csi::COMPUTE), Status::IO_COMMAND_SET_UNSUPPORTED),
         (identify(Cns::CSI_CONTROLLER, 0, Csi::ZONED), Status::IO_COMMAND_SET_UNSUPPORTED),
         (identify(Cns::NAMESPACE_DESCRIPTORS, 0, Csi::NVM), Status::INVALID_NAMESPACE),
         (identify(Cns::ACTIVE_NAMESPACES, NSID_ALL, Csi::NVM), Status::INVALID_NAMESPACE),
         (identify(Cns(0x7E), 0, Csi::NVM), Status::INVALID_FIELD),
         (log_page(0x70, Csi::NVM, 512, true), Status::INVALID_LOG_PAGE),
-        (log_page(LogId::EFFECTS.0, Csi::ZONED, 4096, true), Status::IO_COMMAND_SET_UNSUPPORTED),
         (log(odd), Status::INVALID_FIELD),
         (log(beyond), Status::INVALID_FIELD),
         (command(AdminOpcode::SET_FEATURES.0, 0, save.dwords(), 0), Status::FEATURE_NOT_SAVEABLE),
@@ -146,7 +176,10 @@ fn every_wrong_io_command_has_its_status() {
         (short, Status::SGL_DATA_LENGTH),
         (command(0x01, 1, [0; 6], 4096), Status::WRITE_PROTECTED),
         (command(0x01, 2, [0; 6], 4096), Status::WRITE_PROTECTED),
-        (command(0x08, 2, [0; 6], 0), Status::WRITE_PROTECTED),
+        // Optional commands that ONCS denies: Write Uncorrectable, Write Zeroes, Dataset Management.
+        (command(0x04, 2, [0; 6], 0), Status::INVALID_OPCODE),
+        (command(0x08, 2, [0; 6], 0), Status::INVALID_OPCODE),
+        (command(0x09, 2, [0; 6], 16), Status::INVALID_OPCODE),
         (command(0x05, 2, [0; 6], 4096), Status::INVALID_OPCODE),
         (command(0x02, 3, [0; 6], 4096), Status::INVALID_OPCODE),
         (command(0x01, 3, [0; 6], 100), Status::NO_PROGRAM),
@@ -266,6 +299,83 @@ fn effects_and_pages() {
     assert_eq!(bench.data[..8], [3, 0, 0, 0, 0, 0, 0, 0]);
     bench.ok(admin, identify(Cns::CSI_NAMESPACE, 3, Csi::COMPUTE), &[]);
     assert_eq!((bench.data[0], bench.data[8]), (8, 1));
+}
+
+/// What SPDK's initiator asks a controller of several command sets on its way to being attached, and what makes it give up:
+/// `lib/nvme/nvme_ctrlr.c` in longhorn/spdk, a fork of SPDK 25, at 32bcbb8e (`nvme_ctrlr_process_init` and what it calls).
+/// It ends at the first error of the commands that have to succeed here.
+#[test]
+fn spdk_attaches() {
+    let mut bench = Bench::new(&[]);
+    let (admin, _) = bench.host(HOST_NQN, 1, 10_000);
+    bench.ok(admin, identify(Cns::CONTROLLER, 0, Csi::NVM), &[]);
+    bench.ok(admin, feature(AdminOpcode::SET_FEATURES, FeatureId::ASYNC_EVENT_CONFIGURATION, 0x100), &[]);
+    bench.ok(admin, feature(AdminOpcode::GET_FEATURES, FeatureId::KEEP_ALIVE_TIMER, 0), &[]);
+    // A controller may lack the zoned set.
+    let zoned = bench.status(admin, identify(Cns::CSI_CONTROLLER, 0, Csi::ZONED), &[]);
+    assert!(zoned.same_code(Status::IO_COMMAND_SET_UNSUPPORTED), "{zoned}");
+    bench.ok(admin, feature(AdminOpcode::SET_FEATURES, FeatureId::NUMBER_OF_QUEUES, 0x0000_0000), &[]);
+    bench.ok(admin, identify(Cns::ACTIVE_NAMESPACES, 0, Csi::NVM), &[]);
+    let active: Vec<u32> = bench.data.chunks(4).map(|nsid| u32::from_le_bytes(nsid.try_into().unwrap())).collect();
+    assert_eq!(active[..4], [1, 2, 3, 0]);
+    for &nsid in &active[..3] {
+        bench.ok(admin, identify(Cns::NAMESPACE, nsid, Csi::NVM), &[]);
+        let capacity = IdentifyNamespace::parse(&bench.data).unwrap().capacity.get();
+        assert_eq!(capacity > 0, nsid != COMPUTE_NSID, "SPDK uses namespaces of some capacity: {nsid}");
+        assert!(nsid != COMPUTE_NSID || bench.data.iter().all(|&byte| byte == 0));
+    }
+    for &nsid in &active[..3] {
+        bench.ok(admin, identify(Cns::NAMESPACE_DESCRIPTORS, nsid, Csi::NVM), &[]);
+    }
+}
+
+/// `nvme effects-log` without `--csi`: nvme-cli 2.3 and later ask for the NVM set and, where CAP.CSS has bit 6, for the zoned one,
+/// and print nothing after an error (`nvme.c`, `get_effects_log`).
+#[test]
+fn effects_are_told_of_every_command_set_that_nvme_cli_asks_for() {
+    let mut bench = Bench::new(&[]);
+    let (admin, _) = bench.host(HOST_NQN, 1, 0);
+    assert!(Capabilities(bench.ok(admin, PropertyGet::new(offset::CAP).entry(), &[])).io_command_sets());
+    bench.ok(admin, log_page(LogId::EFFECTS.0, Csi::NVM, 4096, true), &[]);
+    let of_the_nvm_set = *EffectsLog::parse(&bench.data).unwrap();
+    for csi in [Csi::KEY_VALUE, Csi::ZONED, Csi::LOCAL_MEMORY, Csi(0x30)] {
+        bench.ok(admin, log_page(LogId::EFFECTS.0, csi, 4096, true), &[]);
+        let effects = EffectsLog::parse(&bench.data).unwrap();
+        assert_eq!(effects.admin, of_the_nvm_set.admin, "{csi}");
+        assert!(effects.io.iter().all(|effects| effects.get() == 0), "{csi}: no I/O command is supported");
+    }
+}
+
+#[test]
+fn the_firmware_is_in_one_slot_that_cannot_be_written() {
+    let mut bench = Bench::new(&[]);
+    let (admin, _) = bench.host(HOST_NQN, 1, 0);
+    bench.ok(admin, identify(Cns::CONTROLLER, 0, Csi::NVM), &[]);
+    let id = IdentifyController::parse(&bench.data).unwrap();
+    // Bits 3:1 are the number of slots, from 1 to 7; bit 0: the first one is read-only. OACS bit 2: no download.
+    assert_eq!((id.firmware_updates, id.optional_admin.get() & 1 << 2), (0b11, 0));
+}
+
+#[test]
+fn a_reset_ends_the_io_queues_and_leaves_the_admin_queue() {
+    let mut bench = Bench::new(&[]);
+    let (admin, id) = bench.host(HOST_NQN, 1, 0);
+    let queues = [bench.io(id, HOST_NQN, 1, 1), bench.io(id, HOST_NQN, 1, 2)];
+    bench.ok(admin, PropertySet::new(offset::CC, 0x0046_0060).entry(), &[]);
+    assert_eq!(bench.closed, queues, "their connections end");
+    bench.ok(admin, PropertySet::new(offset::CC, 0x0046_0061).entry(), &[]);
+    let late = bench.status(queues[0], read(1, 0, 1), &[]);
+    assert!(late.same_code(Status::COMMAND_SEQUENCE), "before the connection ends, it is no queue: {late}");
+    let again = bench.io(id, HOST_NQN, 1, 1);
+    for queue in queues {
+        let outputs = bench.subsystem.disconnected(queue);
+        bench.take(outputs);
+    }
+    bench.ok(again, read(1, 0, 1), &[]);
+    // A shutdown ends the work, and leaves the queues to the host.
+    bench.closed.clear();
+    bench.ok(admin, PropertySet::new(offset::CC, 0x0046_4061).entry(), &[]);
+    assert_eq!(bench.closed, []);
 }
 
 #[test]

@@ -47,13 +47,20 @@ pub struct Line {
     pub digests: Digests,
     pub h2c_bytes_max: usize,
     last_id: u16,
+    /// Where the data began in the PDUs that had some.
+    pub data_offsets: Vec<usize>,
 }
 
 impl Line {
     /// Connected and set up.
     pub fn open(address: SocketAddr, digests: Digests) -> Self {
-        let mut line = Self::raw(address);
-        line.stream.write_all(&IcReq::new(digests).encode()).unwrap();
+        Self::raw(address).set_up(IcReq::new(digests))
+    }
+
+    /// Asks for the digests and the alignment in `request`.
+    pub fn set_up(self, request: IcReq) -> Self {
+        let (mut line, digests) = (self, request.digests());
+        line.stream.write_all(&request.encode()).unwrap();
         let mut response = [0; 128];
         line.stream.read_exact(&mut response).unwrap();
         let mut bytes = &response[..];
@@ -71,7 +78,7 @@ impl Line {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let limits = Limits { capsule_bytes_max: 0, data_bytes_max: 4 << 20 };
         let decoder = HeaderDecoder::new(Role::Host, limits);
-        Self { stream, decoder, digests: Digests::NONE, h2c_bytes_max: 0, last_id: 0 }
+        Self { stream, decoder, digests: Digests::NONE, h2c_bytes_max: 0, last_id: 0, data_offsets: Vec::new() }
     }
 
     pub fn fresh_id(&mut self) -> u16 {
@@ -144,7 +151,10 @@ impl Line {
         }
         match incoming.pdu {
             Pdu::Response(entry) => Received::Response(entry),
-            Pdu::Data(header) => Received::Data(header, data),
+            Pdu::Data(header) => {
+                self.data_offsets.push(header.head.data_offset.into());
+                Received::Data(header, data)
+            }
             Pdu::ReadyToTransfer(request) => Received::ReadyToTransfer(request),
             Pdu::Terminate(reason) => Received::Terminate(reason),
             other => panic!("a controller sends no {other:?}"),
@@ -237,7 +247,8 @@ pub struct Association {
     pub address: SocketAddr,
     nqn: String,
     host_id: [u8; 16],
-    digests: Digests,
+    /// What every queue is set up by.
+    setup: IcReq,
 }
 
 impl Association {
@@ -246,8 +257,17 @@ impl Association {
     }
 
     pub fn with_keep_alive(agent: (SocketAddr, &str), host_id: u8, digests: Digests, keep_alive_ms: u32) -> Self {
+        Self::set_up(agent, host_id, IcReq::new(digests), keep_alive_ms)
+    }
+
+    /// A host that wants its data aligned.
+    pub fn aligned(agent: (SocketAddr, &str), host_id: u8, digests: Digests, data_alignment_z: u8) -> Self {
+        Self::set_up(agent, host_id, IcReq { data_alignment_z, ..IcReq::new(digests) }, 0)
+    }
+
+    fn set_up(agent: (SocketAddr, &str), host_id: u8, setup: IcReq, keep_alive_ms: u32) -> Self {
         let (address, nqn) = agent;
-        let mut admin = Line::open(address, digests);
+        let mut admin = Line::raw(address).set_up(setup);
         let host_id = [host_id; 16];
         let data = ConnectData::new(host_id, CONTROLLER_ANY, nqn, HOST_NQN).unwrap();
         let entry = ConnectCommand::new(0, 31, keep_alive_ms, false).entry();
@@ -256,7 +276,7 @@ impl Association {
         admin.ok(PropertySet::new(offset::CC, 0x0046_0060).entry(), &[]);
         admin.ok(PropertySet::new(offset::CC, 0x0046_0061).entry(), &[]);
         assert_eq!(admin.ok(PropertyGet::new(offset::CSTS).entry(), &[]).0, 1);
-        Self { admin, controller_id, address, nqn: nqn.to_owned(), host_id, digests }
+        Self { admin, controller_id, address, nqn: nqn.to_owned(), host_id, setup }
     }
 
     pub fn open_queue(&self, id: u16, entries: u16, flow_control: bool) -> Line {
@@ -267,7 +287,7 @@ impl Association {
     }
 
     pub fn try_open_queue(&self, id: u16, entries: u16, flow_control: bool) -> (Line, CompletionEntry) {
-        let mut line = Line::open(self.address, self.digests);
+        let mut line = Line::raw(self.address).set_up(self.setup);
         let data = ConnectData::new(self.host_id, self.controller_id, &self.nqn, HOST_NQN).unwrap();
         let entry = ConnectCommand::new(id, entries - 1, 0, !flow_control).entry();
         let (entry, _) = line.run(entry, data.as_bytes());

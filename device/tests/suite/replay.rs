@@ -11,13 +11,13 @@ use ddlp_csd::log::{Counters, DriveIdentity};
 use ddlp_device::controller::{Config, ConnId, Gauges, Output, Payload, Subsystem};
 use ddlp_device::identity::Identity;
 use ddlp_device::slots::Geometry;
-use ddlp_device::tcp::session::{Above, Session};
+use ddlp_device::tcp::session::{Above, Session, Setup};
 use ddlp_nvme::fabrics::fabrics_type;
 use ddlp_nvme::identify::{
     Descriptor, Descriptors, IdentifyController, IdentifyNamespace, IndependentIdentifyNamespace,
 };
 use ddlp_nvme::log::{DiscoveryEntry, DiscoveryHeader};
-use ddlp_nvme::tcp::{Digests, Encoded, FatalError};
+use ddlp_nvme::tcp::{Alignment, Digests, Encoded, FatalError};
 use ddlp_nvme::text::DISCOVERY_NQN;
 use ddlp_nvme::{AdminOpcode, Cns, CompletionEntry, FABRICS_OPCODE, FabricsType, LogId, Status, SubmissionEntry, view};
 use std::collections::BTreeMap;
@@ -98,8 +98,8 @@ impl Above for Port<'_> {
         panic!("{command:?} was rejected with {status}");
     }
 
-    fn ready(&mut self, digests: Digests) {
-        assert_eq!(digests, Digests::NONE);
+    fn ready(&mut self, setup: Setup) {
+        assert_eq!(setup, Setup { digests: Digests::NONE, alignment: Alignment::NONE });
     }
 
     fn send(&mut self, pdu: Encoded) {

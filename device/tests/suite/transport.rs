@@ -219,11 +219,29 @@ fn blocks_that_cannot_be_read_fail_their_command_only() {
     }
 }
 
+/// Hosts may have their data begin at a multiple of up to 128 bytes from the start of a PDU.
+#[test]
+fn data_is_aligned_as_the_host_wants_it() {
+    let (agent, _dataset) = start();
+    for (digests, alignment_z) in [(Digests::NONE, 1), (BOTH, 7), (Digests::NONE, 31), (BOTH, 31)] {
+        let mut association = Association::aligned(agent.at(), 1, digests, alignment_z);
+        assert!(association.log(LogId::FIRMWARE_SLOT.0, 512).iter().any(|&byte| byte != 0));
+        let mut queue = association.open_queue(1, 8, false);
+        // From a mapping, and by a buffer where there are data digests.
+        assert_eq!(queue.ok(read(RESULTS_NSID, 0, 256), &[]).1.len(), 1 << 20);
+        let alignment = (usize::from(alignment_z) + 1) * 4;
+        for line in [&association.admin, &queue] {
+            assert!(!line.data_offsets.is_empty());
+            assert!(line.data_offsets.iter().all(|offset| offset % alignment == 0), "{:?}", line.data_offsets);
+        }
+    }
+}
+
 #[test]
 fn violations_are_answered_by_a_term_req() {
     let (agent, _dataset) = start();
     let setup = IcReq::new(Digests::NONE).encode().to_vec();
-    let aligned = IcReq { data_alignment_z: 3, ..IcReq::new(Digests::NONE) }.encode().to_vec();
+    let aligned = IcReq { data_alignment_z: 32, ..IcReq::new(Digests::NONE) }.encode().to_vec();
     let early = CapsuleCommand::encode(&read(1, 0, 1), 0, Digests::NONE).to_vec();
     let to_host = ReadyToTransfer::encode(1, 1, 0, 4, Digests::NONE).to_vec();
     let raw: fn(SocketAddr) -> Line = Line::raw;

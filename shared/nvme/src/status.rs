@@ -61,7 +61,6 @@ statuses! {
     WRITE_PROTECTED = 0, 0x20, "namespace is write protected";
     COMMAND_INTERRUPTED = 0, 0x21, "command interrupted";
     TRANSIENT_TRANSPORT = 0, 0x22, "transient transport error";
-    IO_COMMAND_SET_UNSUPPORTED = 0, 0x29, "i/o command set not supported";
     LBA_OUT_OF_RANGE = 0, 0x80, "lba out of range";
     CAPACITY_EXCEEDED = 0, 0x81, "capacity exceeded";
     NAMESPACE_NOT_READY = 0, 0x82, "namespace not ready";
@@ -73,6 +72,7 @@ statuses! {
     FEATURE_NOT_SAVEABLE = 1, 0x0D, "feature identifier not saveable";
     FEATURE_NOT_CHANGEABLE = 1, 0x0E, "feature not changeable";
     FEATURE_NOT_NAMESPACE = 1, 0x0F, "feature not namespace specific";
+    IO_COMMAND_SET_UNSUPPORTED = 1, 0x29, "i/o command set not supported";
     IO_COMMAND_SET_COMBINATION = 1, 0x2B, "i/o command set combination rejected";
     CONNECT_FORMAT = 1, 0x80, "incompatible format / conflicting attributes";
     CONTROLLER_BUSY = 1, 0x81, "controller busy / invalid protection information";
@@ -181,6 +181,8 @@ mod tests {
     fn prints_name_type_and_code() {
         assert_eq!(Status::INVALID_FIELD.to_string(), "invalid field (sct 0 sc 02h)");
         assert_eq!(Status::NO_PROGRAM.do_not_retry().to_string(), "no program (sct 1 sc 96h dnr)");
+        // Linux' NVME_SC_CMD_SET_NOT_SUPP is 129h. With status code type 0 it would be «FDP disabled».
+        assert_eq!(Status::IO_COMMAND_SET_UNSUPPORTED.to_string(), "i/o command set not supported (sct 1 sc 29h)");
         assert_eq!(Status::new(7, 0xFE).to_string(), "unknown status (sct 7 sc feh)");
     }
 

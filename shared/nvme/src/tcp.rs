@@ -17,7 +17,9 @@ pub mod term;
 pub use decode::{HeaderDecoder, Incoming, Limits, Pdu, PduError, Phase};
 pub use digest::DataDigest;
 pub use encode::Encoded;
-pub use pdu::{CapsuleCommand, CapsuleResponse, CommonHeader, DataHeader, IcReq, IcResp, PduType, ReadyToTransfer};
+pub use pdu::{
+    Alignment, CapsuleCommand, CapsuleResponse, CommonHeader, DataHeader, IcReq, IcResp, PduType, ReadyToTransfer,
+};
 pub use term::{FatalError, FatalStatus};
 
 /// Port of I/O controllers.

@@ -43,10 +43,15 @@ pub fn check_nqn(nqn: &str) -> Result<(), NqnError> {
     }
 }
 
-/// The qualified name in a field: up to the first zero byte.
-pub fn nqn_from_field(field: &[u8; NQN_FIELD_BYTES]) -> Result<&str, NqnError> {
+/// Returns the bytes of a field up to the first zero byte: a qualified name, or whatever stands in its place.
+pub fn nqn_bytes(field: &[u8; NQN_FIELD_BYTES]) -> &[u8] {
     let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
-    let nqn = core::str::from_utf8(&field[..end]).map_err(|_| NqnError::NotText)?;
+    &field[..end]
+}
+
+/// Returns the qualified name in a field: up to the first zero byte.
+pub fn nqn_from_field(field: &[u8; NQN_FIELD_BYTES]) -> Result<&str, NqnError> {
+    let nqn = core::str::from_utf8(nqn_bytes(field)).map_err(|_| NqnError::NotText)?;
     check_nqn(nqn).map(|()| nqn)
 }
 

@@ -10,7 +10,7 @@ const BOTH: Digests = Digests { header: true, data: true };
 /// Records what the session says, and wants as much data as the SGL has.
 #[derive(Default)]
 struct Mock {
-    ready: Option<Digests>,
+    ready: Option<Setup>,
     sent: Vec<Vec<u8>>,
     ran: Vec<(u16, Vec<u8>)>,
     rejected: Vec<(u16, Status)>,
@@ -36,8 +36,8 @@ impl Above for Mock {
         self.rejected.push((command.command_id.get(), status));
     }
 
-    fn ready(&mut self, digests: Digests) {
-        self.ready = Some(digests);
+    fn ready(&mut self, setup: Setup) {
+        self.ready = Some(setup);
     }
 
     fn send(&mut self, pdu: Encoded) {
@@ -48,7 +48,7 @@ impl Above for Mock {
 fn started(digests: Digests) -> (Session, Mock) {
     let (mut session, mut mock) = (Session::default(), Mock::default());
     session.feed(&IcReq::new(digests).encode(), &mut mock).unwrap();
-    assert_eq!(mock.ready, Some(digests));
+    assert_eq!(mock.ready, Some(Setup { digests, alignment: Alignment::NONE }));
     assert_eq!(mock.sent.len(), 1);
     assert_eq!((mock.sent[0].len(), mock.sent[0][0]), (128, PduType::IC_RESP.0));
     mock.sent.clear();
@@ -195,7 +195,7 @@ fn each_violation_has_its_fatal_status() {
     let (mut session, mut mock) = (Session::default(), Mock::default());
     assert_eq!(fes(session.feed(&transfer(1, 0, NONE), &mut mock)), FatalStatus::SEQUENCE, "before setup");
     let (mut session, mut mock) = (Session::default(), Mock::default());
-    let aligned = IcReq { data_alignment_z: 1, ..IcReq::new(NONE) };
+    let aligned = IcReq { data_alignment_z: 32, ..IcReq::new(NONE) };
     assert_eq!(fes(session.feed(&aligned.encode(), &mut mock)), FatalStatus::PARAMETER);
 }
 

@@ -6,6 +6,7 @@ use ddlp_driver::reads::READ_PIECE_BYTES;
 use ddlp_driver::tcp;
 use ddlp_driver::{AbortOutcome, AdminData, Command, Controller, DriverError, Queue, logpage, namespace};
 use ddlp_nvme::admin::Abort;
+use ddlp_nvme::tcp::Alignment;
 use ddlp_nvme::tcp::encode::DataPiece;
 use ddlp_nvme::{AdminOpcode, Csi, LogId, Status};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -296,7 +297,7 @@ fn data_that_straddles_a_keep_alive_has_the_time_of_its_command() {
     let peer = Peer::start(Config::default(), move |wire, received| {
         if received.is(AdminOpcode::GET_LOG_PAGE) {
             let piece = DataPiece { command_id: received.cid(), offset: 0, length: 4096, last: true };
-            let pdu = [&piece.encode_to_host(false, wire.digests)[..], &log_page(0, 4096)].concat();
+            let pdu = [&piece.encode_to_host(false, wire.digests, Alignment::NONE)[..], &log_page(0, 4096)].concat();
             let (first, rest) = pdu.split_at(1000);
             wire.raw(first);
             // Longer than the interval of the keep alive.

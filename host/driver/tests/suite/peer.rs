@@ -10,7 +10,7 @@ use ddlp_nvme::io::BlockRange;
 use ddlp_nvme::property::{Capabilities, Configuration, ControllerStatus, offset};
 use ddlp_nvme::tcp::encode::DataPiece;
 use ddlp_nvme::tcp::{
-    CapsuleResponse, DataDigest, DataHeader, Digests, FatalError, HeaderDecoder, IcResp, Limits, Pdu, Phase,
+    Alignment, CapsuleResponse, DataDigest, DataHeader, Digests, FatalError, HeaderDecoder, IcResp, Limits, Pdu, Phase,
     ReadyToTransfer, Role,
 };
 use ddlp_nvme::{AdminOpcode, Cns, CompletionEntry, FABRICS_OPCODE, FabricsType, IoOpcode, Status, SubmissionEntry};
@@ -244,7 +244,7 @@ impl Wire {
     /// With the data digest changed by `damage`.
     pub fn data_with(&mut self, cid: u16, offset: usize, bytes: &[u8], last: bool, success: bool, damage: u8) {
         let piece = DataPiece { command_id: cid, offset: offset as u32, length: bytes.len() as u32, last };
-        let mut pdu = piece.encode_to_host(success, self.digests).to_vec();
+        let mut pdu = piece.encode_to_host(success, self.digests, Alignment::NONE).to_vec();
         pdu.extend_from_slice(bytes);
         if self.digests.data {
             let mut digest = DataDigest::new();

@@ -56,7 +56,7 @@ pub struct IdentifyController {
     pub abort_limit_z: u8,
     /// Asynchronous event requests that may be outstanding, 0's based (AERL).
     pub async_event_limit_z: u8,
-    /// Firmware updates (FRMW).
+    /// Firmware updates (FRMW): see [`IdentifyController::FIRMWARE_FIXED`].
     pub firmware_updates: u8,
     /// Log page attributes (LPA): bit 1 effects log, bit 2 offsets and long lengths.
     pub log_attributes: u8,
@@ -140,6 +140,8 @@ impl IdentifyController {
     pub const SUBMISSION_ENTRY_64: u8 = 0x66;
     /// Value of `completion_entry`: 16 bytes, no more and no less.
     pub const COMPLETION_ENTRY_16: u8 = 0x44;
+    /// Value of `firmware_updates`: bits 3:1 one firmware slot (0 is no valid number), bit 0 which is read-only.
+    pub const FIRMWARE_FIXED: u8 = 1 << 1 | 1;
     /// Unit of [`IdentifyController::command_capsule`] in bytes.
     pub const CAPSULE_UNIT: usize = 16;
 

@@ -2,8 +2,8 @@
 
 use super::digest::header_digest;
 use super::pdu::{
-    CapsuleCommand, CapsuleResponse, CommonHeader, DataHeader, IcReq, IcResp, PduFlags, PduType, ReadyToTransfer,
-    TermReq,
+    Alignment, CapsuleCommand, CapsuleResponse, CommonHeader, DataHeader, IcReq, IcResp, PduFlags, PduType,
+    ReadyToTransfer, TermReq,
 };
 use super::{Digests, HEADER_BYTES_MAX};
 use crate::entry::{CompletionEntry, SubmissionEntry};
@@ -13,7 +13,8 @@ use zerocopy::{Immutable, IntoBytes};
 /// The longest thing [`Encoded`] holds: a TermReq with a whole offending header.
 const ENCODED_BYTES_MAX: usize = size_of::<TermReq>() + HEADER_BYTES_MAX;
 
-/// A header as it goes on the wire; derefs to its bytes. Data and data digest, if any, follow.
+/// A header as it goes on the wire, with the padding up to its data; derefs to its bytes. Data and data digest, if any,
+/// follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encoded {
     bytes: [u8; ENCODED_BYTES_MAX],
@@ -114,28 +115,35 @@ pub struct DataPiece {
 impl DataPiece {
     /// Header of H2CData that answers the R2T with `tag`.
     pub fn encode_to_controller(self, tag: u16, digests: Digests) -> Encoded {
-        self.encode(PduType::HOST_DATA, PduFlags::default(), tag, digests)
+        Encoded::sealed(&self.header(PduType::HOST_DATA, PduFlags::default(), tag, digests), digests)
     }
 
-    /// Header of C2HData. `success` (only with `last`) stands for the response: only when flow control is off and for a command
-    /// without a result.
-    pub fn encode_to_host(self, success: bool, digests: Digests) -> Encoded {
+    /// Makes the header of C2HData, padded up to the data. `success` (only with `last`) stands for the response: only when flow
+    /// control is off and for a command without a result.
+    pub fn encode_to_host(self, success: bool, digests: Digests, alignment: Alignment) -> Encoded {
         debug_assert!(self.last || !success, "success goes with the last piece only");
         let flags = PduFlags::default().with(PduFlags::SUCCESS, success && self.last);
-        self.encode(PduType::CONTROLLER_DATA, flags, 0, digests)
+        let mut header = self.header(PduType::CONTROLLER_DATA, flags, 0, digests);
+        let unpadded = usize::from(header.head.data_offset);
+        let offset = unpadded.next_multiple_of(alignment.bytes());
+        header.head.data_offset = offset as u8;
+        header.head.total_bytes += U32::new((offset - unpadded) as u32);
+        let mut encoded = Encoded::sealed(&header, digests);
+        // The bytes behind what was pushed are zeros.
+        encoded.length = offset;
+        encoded
     }
 
-    fn encode(self, kind: PduType, flags: PduFlags, tag: u16, digests: Digests) -> Encoded {
+    fn header(self, kind: PduType, flags: PduFlags, tag: u16, digests: Digests) -> DataHeader {
         let flags = flags.with(PduFlags::LAST, self.last);
-        let header = DataHeader {
+        DataHeader {
             head: head(kind, flags, size_of::<DataHeader>(), self.length, digests),
             command_id: self.command_id.into(),
             tag: tag.into(),
             offset: self.offset.into(),
             length: self.length.into(),
             reserved20: [0; 4],
-        };
-        Encoded::sealed(&header, digests)
+        }
     }
 }
 

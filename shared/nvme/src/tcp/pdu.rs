@@ -119,6 +119,27 @@ fn digests_field(digests: Digests) -> u8 {
     bits::with32(digests.header.into(), 1, 1, digests.data.into()) as u8
 }
 
+/// Alignment of the data in a PDU, counted from the PDU's first byte. Section "Data Transfer Model".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alignment(u8);
+
+impl Alignment {
+    /// A dword, which every header is a multiple of: no padding.
+    pub const NONE: Self = Self(0);
+    /// Largest value of HPDA and CPDA: 128 bytes.
+    pub const Z_MAX: u8 = 31;
+
+    /// Returns the alignment that a value of HPDA or CPDA (dwords, 0's based) stands for, `None` beyond [`Self::Z_MAX`].
+    pub const fn from_z(dwords_z: u8) -> Option<Self> {
+        if dwords_z <= Self::Z_MAX { Some(Self(dwords_z)) } else { None }
+    }
+
+    /// Returns the alignment in bytes.
+    pub const fn bytes(self) -> usize {
+        (self.0 as usize + 1) * 4
+    }
+}
+
 /// Initialize Connection Request. Figure "Initialize Connection Request PDU (ICReq)".
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -156,13 +177,14 @@ impl IcReq {
         digests_from(self.digests)
     }
 
-    /// Checks what a controller that aligns no data can serve: format version 0 and an alignment of 0.
-    pub fn check(&self) -> Result<(), FatalError> {
-        match (self.version.get(), self.data_alignment_z) {
-            (0, 0) => Ok(()),
-            (0, _) => Err(FatalError { status: FatalStatus::PARAMETER, info: 10 }),
-            _ => Err(FatalError { status: FatalStatus::PARAMETER, info: 8 }),
+    /// Checks what a controller insists on, format version 0 and an alignment of at most 128 bytes. Returns the
+    /// alignment.
+    pub fn check(&self) -> Result<Alignment, FatalError> {
+        let wrong = |offset| FatalError { status: FatalStatus::PARAMETER, info: offset };
+        if self.version.get() != 0 {
+            return Err(wrong(8));
         }
+        Alignment::from_z(self.data_alignment_z).ok_or(wrong(10))
     }
 }
 
@@ -327,7 +349,7 @@ mod tests {
     fn setup_is_what_linux_sends_and_takes() {
         let request = IcReq::new(Digests::NONE);
         assert_eq!(request.as_bytes()[..16], [0, 0, 128, 0, 128, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(request.check(), Ok(()));
+        assert_eq!(request.check(), Ok(Alignment::NONE));
         let both = Digests { header: true, data: true };
         let response = IcResp::new(both, 0x2_0000);
         assert_eq!(response.as_bytes()[..16], [1, 0, 128, 0, 128, 0, 0, 0, 0, 0, 0, 3, 0, 0, 2, 0]);
@@ -337,6 +359,7 @@ mod tests {
     #[test]
     fn setup_parameters_are_checked() {
         let fault = |offset| Err(FatalError { status: FatalStatus::PARAMETER, info: offset });
+        let refused = |offset| Err(FatalError { status: FatalStatus::PARAMETER, info: offset });
         let none = Digests::NONE;
         let good = IcResp::new(none, 4096);
         assert_eq!(IcResp { version: 1.into(), ..good }.check(none), fault(8));
@@ -344,8 +367,10 @@ mod tests {
         assert_eq!(good.check(Digests { header: true, data: false }), fault(11));
         assert_eq!(IcResp::new(none, 4095).check(none), fault(12));
         assert_eq!(IcResp::new(none, 4098).check(none), fault(12));
-        assert_eq!(IcReq { version: 1.into(), ..IcReq::new(none) }.check(), fault(8));
-        assert_eq!(IcReq { data_alignment_z: 1, ..IcReq::new(none) }.check(), fault(10));
+        assert_eq!(IcReq { version: 1.into(), ..IcReq::new(none) }.check(), refused(8));
+        assert_eq!(IcReq { data_alignment_z: 32, ..IcReq::new(none) }.check(), refused(10));
+        let aligned = |data_alignment_z| IcReq { data_alignment_z, ..IcReq::new(none) }.check().map(Alignment::bytes);
+        assert_eq!((aligned(0), aligned(1), aligned(31)), (Ok(4), Ok(8), Ok(128)));
     }
 
     #[test]

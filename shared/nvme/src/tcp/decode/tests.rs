@@ -1,5 +1,6 @@
 extern crate std;
 use super::super::encode::DataPiece;
+use super::super::pdu::Alignment;
 use super::*;
 use proptest::prelude::*;
 use std::vec;
@@ -49,7 +50,7 @@ fn every_pdu_round_trips_under_every_digest_setting() {
         let Pdu::Data(header) = got.pdu else { panic!("{got:?}") };
         assert!(header.is_last() && !header.is_success());
         assert_eq!((header.tag.get(), header.offset.get(), got.data_bytes), (9, 512, 4096));
-        let got = decode(&mut host, &piece(1, true).encode_to_host(true, digests)).unwrap().unwrap();
+        let got = decode(&mut host, &piece(1, true).encode_to_host(true, digests, Alignment::NONE)).unwrap().unwrap();
         let Pdu::Data(header) = got.pdu else { panic!("{got:?}") };
         assert!(header.is_success());
         let got = decode(&mut host, &ReadyToTransfer::encode(7, 3, 0, 65_536, digests)).unwrap().unwrap();
@@ -61,13 +62,29 @@ fn every_pdu_round_trips_under_every_digest_setting() {
 #[test]
 fn total_lengths_count_everything() {
     let both = ALL[3];
-    let sent = piece(100, true).encode_to_host(false, both);
+    let sent = piece(100, true).encode_to_host(false, both, Alignment::NONE);
     assert_eq!(sent.len(), 28);
     assert_eq!(sent[..8], [7, 0b0111, 24, 28, 24 + 4 + 100 + 4, 0, 0, 0]);
     let sent = CapsuleCommand::encode(&SubmissionEntry::default(), 0, Digests::NONE);
     assert_eq!(sent[..8], [4, 0, 72, 0, 72, 0, 0, 0], "as linux sends a command without data");
     let sent = CapsuleCommand::encode(&SubmissionEntry::default(), 1024, Digests::NONE);
     assert_eq!(sent[..8], [4, 0, 72, 72, 0x48, 4, 0, 0], "as linux sends connect");
+}
+
+#[test]
+fn data_begins_at_a_multiple_of_the_alignment() {
+    for (digests, dwords_z) in ALL.into_iter().flat_map(|digests| (0..=31).map(move |dwords_z| (digests, dwords_z))) {
+        let alignment = Alignment::from_z(dwords_z).unwrap();
+        let sent = piece(100, true).encode_to_host(false, digests, alignment);
+        assert_eq!(sent.len() % alignment.bytes(), 0, "{digests:?} {dwords_z}");
+        assert_eq!(usize::from(sent[3]), sent.len(), "the data offset");
+        assert!(sent.len() - 24 - digests.header_bytes() < alignment.bytes(), "no more padding than it takes");
+        assert!(sent[24 + digests.header_bytes()..].iter().all(|&byte| byte == 0));
+        assert_eq!(usize::from(sent[4]), sent.len() + 100 + digests.data_bytes(100), "the total length");
+        let got = decode(&mut ready(Role::Host, digests), &sent).unwrap().unwrap();
+        assert_eq!((got.data_bytes, got.data_digest), (100, digests.data));
+    }
+    assert_eq!(Alignment::from_z(32), None);
 }
 
 #[test]
@@ -145,7 +162,7 @@ fn padding_before_the_data_is_skipped() {
 #[test]
 fn data_pdus_are_checked() {
     let outcome = |change: &dyn Fn(&mut Vec<u8>)| {
-        let mut bytes = piece(64, false).encode_to_host(false, Digests::NONE).to_vec();
+        let mut bytes = piece(64, false).encode_to_host(false, Digests::NONE, Alignment::NONE).to_vec();
         change(&mut bytes);
         decode(&mut ready(Role::Host, Digests::NONE), &bytes)
     };
@@ -179,7 +196,7 @@ fn a_damaged_header_fails_its_digest() {
 fn missing_digests_are_refused() {
     let sent = CapsuleResponse::encode(&CompletionEntry::default(), Digests::NONE);
     assert_eq!(decode(&mut ready(Role::Host, ALL[1]), &sent), Err(PduError::Flags(PduType::RESPONSE, 0)));
-    let sent = piece(64, true).encode_to_host(false, Digests::NONE);
+    let sent = piece(64, true).encode_to_host(false, Digests::NONE, Alignment::NONE);
     assert_eq!(decode(&mut ready(Role::Host, ALL[2]), &sent), Err(PduError::Flags(PduType::CONTROLLER_DATA, 4)));
 }
 
