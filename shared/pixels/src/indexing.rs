@@ -5,7 +5,8 @@ use std::fmt;
 
 use crate::error::PixelError;
 use crate::jpeg::baseline::{Checkpoints, Decoder};
-use crate::jpeg::{self, exif, ffi::Object};
+use crate::jpeg::ffi::{Extent, Object};
+use crate::jpeg::{self, exif};
 use crate::large;
 use crate::source::{Format, JpegInfo, Limits};
 
@@ -109,7 +110,7 @@ fn transcode(object: &mut Object, file: &[u8], limits: Limits) -> Result<Vec<u8>
     let bytes = opened.header.coefficient_bytes;
     limits.check_memory(bytes)?;
     let _turn = large::turn(bytes);
-    opened.into_coefficients()?.rewrite(true)
+    opened.into_coefficients(Extent::Whole)?.rewrite(true)
 }
 
 /// Returns checkpoints as dense as their share of the file allows.

@@ -7,7 +7,7 @@
 
 use crate::error::{CorruptReason, PixelError};
 use crate::jpeg;
-use crate::jpeg::ffi::{BlockRow, Object};
+use crate::jpeg::ffi::{Block, BlockRow, Coefficients, Extent, Object};
 use crate::large;
 use crate::range;
 use crate::source::Limits;
@@ -57,27 +57,35 @@ pub(crate) fn jpeg(object: &mut Object, file: &[u8], limits: Limits) -> Verdict 
 }
 
 fn check(object: &mut Object, file: &[u8], limits: Limits) -> Result<Verdict, PixelError> {
-    let findings = read_whole(object, file, limits)?;
     // Decoding to pixels refuses some colours and samplings, and gives some warnings, that reading coefficients does
     // not.
-    let warnings = findings.warnings.max(start_pixels(object, file, limits)?);
-    if warnings == 0 && findings.clamped == 0 {
-        return Ok(Verdict::Intact);
+    let begun = start_pixels(object, file, limits)?;
+    let mut findings = read_whole(object, file, limits, (Extent::Whole, begun.warnings > 0));
+    if begun.has_one_scan && findings.is_err() {
+        // The cause may follow the scan, where decoding to pixels does not look.
+        findings = read_whole(object, file, limits, (Extent::FirstScan, true));
     }
-    let bytes = match findings.rewritten {
-        Some(bytes) => bytes,
-        None => return Err(PixelError::Malformed { message: "libjpeg warns about its pixels alone".into() }),
-    };
-    let again = read_whole(object, &bytes, limits)?;
-    if again.warnings > 0 || again.clamped > 0 || start_pixels(object, &bytes, limits)? > 0 {
+    let Findings { warnings, clamped, rewritten } = findings?;
+    let Some(bytes) = rewritten else { return Ok(Verdict::Intact) };
+    let again = read_whole(object, &bytes, limits, (Extent::Whole, false))?;
+    let begun_again = start_pixels(object, &bytes, limits)?;
+    if again.rewritten.is_some() || begun_again.warnings > 0 {
         let message =
             format!("rewritten, it has {} warnings and {} coefficients out of range", again.warnings, again.clamped);
         return Err(PixelError::Malformed { message });
     }
-    Ok(Verdict::Repaired { bytes, warnings, clamped: findings.clamped })
+    // One warning at the least: for what follows the scan.
+    let warnings = warnings.max(begun.warnings).max(u32::from(clamped == 0));
+    Ok(Verdict::Repaired { bytes, warnings, clamped })
 }
 
-fn start_pixels(object: &mut Object, file: &[u8], limits: Limits) -> Result<u32, PixelError> {
+/// What decoding the first row to pixels found.
+struct Begun {
+    warnings: u32,
+    has_one_scan: bool,
+}
+
+fn start_pixels(object: &mut Object, file: &[u8], limits: Limits) -> Result<Begun, PixelError> {
     let _turn;
     let mut opened = jpeg::open(object, file, limits, false)?;
     _turn = large::turn(opened.header.whole_bytes());
@@ -85,28 +93,45 @@ fn start_pixels(object: &mut Object, file: &[u8], limits: Limits) -> Result<u32,
     opened.start(0, width, 0)?;
     let mut row = vec![0; width as usize * opened.channels()];
     opened.rows(&mut row, 1)?;
-    Ok(opened.warnings())
+    Ok(Begun { warnings: opened.warnings(), has_one_scan: opened.header.multiple_scans == 0 })
 }
 
-fn read_whole(object: &mut Object, file: &[u8], limits: Limits) -> Result<Findings, PixelError> {
+/// Reads all coefficients, and rewrites the file where it is asked for or the coefficients give a reason to.
+fn read_whole(
+    object: &mut Object,
+    file: &[u8],
+    limits: Limits,
+    (extent, is_rewritten): (Extent, bool),
+) -> Result<Findings, PixelError> {
     let opened = jpeg::open(object, file, limits, true)?;
-    let header = opened.header;
-    limits.check_memory(header.coefficient_bytes)?;
-    let _turn = large::turn(header.coefficient_bytes);
-    let mut coefficients = opened.into_coefficients()?;
-    let mut clamped = 0u32;
+    let coefficient_bytes = opened.header.coefficient_bytes;
+    limits.check_memory(coefficient_bytes)?;
+    let _turn = large::turn(coefficient_bytes);
+    let mut coefficients = opened.into_coefficients(extent)?;
+    let mut clamped = change_blocks(&mut coefficients, range::bring_into_range)?;
+    let warnings = coefficients.opened.warnings();
+    if !is_rewritten && warnings == 0 && clamped == 0 {
+        return Ok(Findings { warnings, clamped, rewritten: None });
+    }
+    clamped = clamped.saturating_add(change_blocks(&mut coefficients, range::make_encodable)?);
+    Ok(Findings { warnings, clamped, rewritten: Some(coefficients.rewrite(false)?) })
+}
+
+/// Has every block changed and returns the number of coefficients changed. A component that no scan holds has zeros alone.
+fn change_blocks(
+    coefficients: &mut Coefficients<'_>,
+    change: fn(&mut Block<i16>, &Block<u16>) -> u32,
+) -> Result<u32, PixelError> {
+    let mut changed = 0u32;
+    let header = coefficients.opened.header;
     for component in 0..header.components.min(4) as usize {
         for row in 0..header.blocks_high[component] {
             let BlockRow { blocks, quant } = coefficients.block_row(component, row)?;
-            let Some(quant) = quant else {
-                return Err(PixelError::Malformed { message: format!("no scan holds component {component}") });
-            };
+            let Some(quant) = quant else { break };
             for block in blocks {
-                clamped = clamped.saturating_add(range::bring_into_range(block, quant));
+                changed = changed.saturating_add(change(block, quant));
             }
         }
     }
-    let warnings = coefficients.opened.warnings();
-    let rewritten = if warnings > 0 || clamped > 0 { Some(coefficients.rewrite(false)?) } else { None };
-    Ok(Findings { warnings, clamped, rewritten })
+    Ok(changed)
 }

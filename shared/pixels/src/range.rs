@@ -4,6 +4,8 @@
 //! bits and saturates. They agree if each sum of two dequantised coefficients, each sum of two results of the first
 //! pass and each result stays in its range. The coefficients that an encoder makes of 8-bit samples stay far inside.
 
+use std::ops::RangeInclusive;
+
 /// Bits of the fixed-point constants, and bits kept after the first pass (jidctint.c).
 const CONST_BITS: u32 = 13;
 const PASS1_BITS: u32 = 2;
@@ -17,19 +19,32 @@ const RESULT_MAX: i64 = 511;
 const SURE_SUM: i64 = 4 * RESULT_MAX - 4;
 /// Largest coefficient that an encoder can make of samples in -128..=127: the DCT of 8 × 8 of them reaches 1024.
 const ENCODER_MAX: i64 = 1024;
+/// Quantised coefficients that Huffman codes of 8-bit files can say. The first one of a block is coded as the difference to that of the
+/// block before, which has 11 bits; the others have 10.
+const FIRST_CODED: RangeInclusive<i16> = -1024..=1023;
+const OTHERS_CODED: RangeInclusive<i16> = -1023..=1023;
 
 /// Brings a block into range and returns the number of coefficients changed.
 ///
 /// Clamps the coefficients to an encoder's range. While their sums still leave the range, halves all but the first one.
 pub(crate) fn bring_into_range(block: &mut [i16; 64], quant: &[u16; 64]) -> u32 {
-    if is_in_range(block, quant) {
-        return 0;
-    }
+    if is_in_range(block, quant) { 0 } else { clamp(block, quant) }
+}
+
+/// Makes a block one that can be encoded, and that is in range, and returns the number of coefficients changed.
+///
+/// A block in range may hold more than can be encoded, where the quantiser's step is 1: a decoder takes up to 15 bits.
+pub(crate) fn make_encodable(block: &mut [i16; 64], quant: &[u16; 64]) -> u32 {
+    let is_coded = FIRST_CODED.contains(&block[0]) && block[1..].iter().all(|value| OTHERS_CODED.contains(value));
+    if is_coded { bring_into_range(block, quant) } else { clamp(block, quant) }
+}
+
+fn clamp(block: &mut [i16; 64], quant: &[u16; 64]) -> u32 {
     let before = *block;
     for (value, &step) in block.iter_mut().zip(quant) {
         let step = i64::from(step.max(1));
         let limit = (ENCODER_MAX + step / 2) / step;
-        *value = i64::from(*value).clamp(-limit, limit) as i16;
+        *value = (i64::from(*value).clamp(-limit, limit) as i16).clamp(*OTHERS_CODED.start(), *OTHERS_CODED.end());
     }
     while !is_in_range(block, quant) {
         if block[1..].iter().all(|&value| value == 0) {
@@ -145,6 +160,31 @@ mod tests {
             assert!((1..=64).contains(&changed));
             assert!(is_in_range(&block, &quant));
             assert_eq!(bring_into_range(&mut block, &quant), 0);
+        }
+    }
+
+    #[test]
+    fn what_no_encoder_can_write_is_limited() {
+        let step_of_1 = [1; 64];
+        for (at, value, limited) in [
+            (0, 1023, 1023),
+            (0, -1024, -1024),
+            (0, 1024, 1023),
+            (0, -1500, -1023),
+            (7, 1024, 1023),
+            (63, -2000, -1023),
+        ] {
+            let mut block = [0; 64];
+            block[at] = value;
+            assert_eq!(bring_into_range(&mut block, &step_of_1), 0, "every build decodes it alike");
+            assert_eq!(make_encodable(&mut block, &step_of_1), u32::from(value != limited));
+            assert_eq!(block[at], limited, "{value} at {at}");
+            assert!(is_in_range(&block, &step_of_1));
+        }
+        for fill in [i16::MIN, i16::MAX] {
+            let mut block = [fill; 64];
+            assert!(make_encodable(&mut block, &step_of_1) > 0);
+            assert!(is_in_range(&block, &step_of_1) && block.iter().all(|value| value.abs() <= 1023));
         }
     }
 

@@ -5,14 +5,14 @@
 fn segments(file: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = file.strip_prefix(&[0xFF, 0xD8]).unwrap_or_default();
     std::iter::from_fn(move || {
-        // Fill bytes may stand in front of a marker.
-        let start = rest.iter().position(|&byte| byte != 0xFF)?;
-        let code = *rest.get(start).filter(|_| start > 0)?;
+        // As libjpeg does it: other bytes, FF 00 among them, are passed over, and fill bytes may stand in front of a marker.
+        let at = rest.windows(2).position(|two| two[0] == 0xFF && !matches!(two[1], 0 | 0xFF))?;
+        let code = rest[at + 1];
         // SOS begins the image data.
         if code == 0xDA {
             return None;
         }
-        let body = &rest[start + 1..];
+        let body = &rest[at + 2..];
         // TEM and RSTn are markers without a segment.
         if matches!(code, 0x01 | 0xD0..=0xD7) {
             rest = body;
@@ -103,6 +103,15 @@ mod tests {
             let mut file = file(&app1_of_orientation(6));
             file.splice(2..2, [0xFF, code]);
             assert_eq!(orientation(&file), 6);
+        }
+    }
+
+    #[test]
+    fn bytes_between_markers_are_passed_over() {
+        for between in [&[0][..], &[1, 2, 0xFF, 0, 3], &[0xFF; 9]] {
+            let mut file = file(&app1_of_orientation(6));
+            file.splice(8..8, between.iter().copied());
+            assert_eq!(orientation(&file), 6, "{between:02x?}");
         }
     }
 

@@ -106,7 +106,7 @@ unsafe extern "C" {
     ) -> c_int;
     fn ddlp_start(jpeg: *mut Raw, x: *mut u32, width: *mut u32, skip_rows: u32) -> c_int;
     fn ddlp_rows(jpeg: *mut Raw, out: *mut u8, stride: usize, rows: u32) -> c_int;
-    fn ddlp_coefficients(jpeg: *mut Raw) -> c_int;
+    fn ddlp_coefficients(jpeg: *mut Raw, first_scan_only: c_int) -> c_int;
     fn ddlp_block_row(jpeg: *mut Raw, part: u32, row: u32, blocks: *mut *mut i16, quant: *mut *const u16) -> c_int;
     fn ddlp_rewrite(jpeg: *mut Raw, sequential: c_int, out: *mut *mut u8, len: *mut usize) -> c_int;
     fn ddlp_encode(
@@ -174,6 +174,15 @@ impl Drop for Object {
     }
 }
 
+/// How much of a file is read for its coefficients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// The file up to its end marker.
+    Whole,
+    /// The only scan of a file that has one, and nothing behind it: what decoding to pixels reads. All of other files.
+    FirstScan,
+}
+
 /// A decoder with a file.
 pub struct Opened<'a> {
     raw: NonNull<Raw>,
@@ -220,9 +229,9 @@ impl<'a> Opened<'a> {
     }
 
     /// Decodes every scan into coefficients.
-    pub fn into_coefficients(self) -> Result<Coefficients<'a>, PixelError> {
+    pub fn into_coefficients(self, extent: Extent) -> Result<Coefficients<'a>, PixelError> {
         // SAFETY: the object is open.
-        let code = unsafe { ddlp_coefficients(self.raw.as_ptr()) };
+        let code = unsafe { ddlp_coefficients(self.raw.as_ptr(), c_int::from(extent == Extent::FirstScan)) };
         self.check(code)?;
         Ok(Coefficients { opened: self })
     }

@@ -234,7 +234,7 @@ fn thousands_of_scans_are_refused() {
     assert_eq!(decode_within(&many, Limits::default()), Err(PixelError::TooManyScans { limit: 100 }));
     let mut object = Object::new();
     let opened = open(&mut object, &many, Limits::default(), false).unwrap();
-    assert_eq!(opened.into_coefficients().err(), Some(PixelError::TooManyScans { limit: 100 }));
+    assert_eq!(opened.into_coefficients(ffi::Extent::Whole).err(), Some(PixelError::TooManyScans { limit: 100 }));
 }
 
 #[test]

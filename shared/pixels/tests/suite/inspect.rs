@@ -91,7 +91,7 @@ fn this_test() -> Command {
 #[test]
 fn simd_and_portable_code_agree_on_what_is_kept() {
     let child = this_test()
-        .args(["--exact", "report_of_this_process", "--nocapture"])
+        .args(["--exact", "inspect::report_of_this_process", "--nocapture"])
         .env("JSIMD_FORCENONE", "1")
         .env(CHILD, "1")
         .stdout(Stdio::piped())

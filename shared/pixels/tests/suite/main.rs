@@ -4,3 +4,4 @@ mod boxes;
 mod draws;
 mod inspect;
 mod prepare;
+mod verdicts;

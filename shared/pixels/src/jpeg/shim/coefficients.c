@@ -6,15 +6,17 @@
 
 #include "shim.h"
 
-/* Decodes every scan into coefficients. */
-int ddlp_coefficients(struct ddlp_jpeg *jpeg)
+/*
+ * Decodes every scan into coefficients. With first_scan_only, stops behind the scan of a file that has all components in one, as
+ * decoding to pixels does: whatever follows is not looked at.
+ */
+int ddlp_coefficients(struct ddlp_jpeg *jpeg, int first_scan_only)
 {
     if (setjmp(jpeg->jump))
         return jpeg->reason;
+    jpeg->first_scan_only = first_scan_only && !jpeg_has_multiple_scans(&jpeg->cinfo);
     jpeg->coefficients = jpeg_read_coefficients(&jpeg->cinfo);
-    if (jpeg->ended && (jpeg->cinfo.arith_code || jpeg_has_multiple_scans(&jpeg->cinfo)))
-        return DDLP_TRUNCATED;
-    return 0;
+    return ddlp_check_end(jpeg);
 }
 
 /* Returns one row of blocks of a component, writable, in natural order; *quant is NULL if no scan holds it. */
@@ -33,6 +35,7 @@ int ddlp_block_row(struct ddlp_jpeg *jpeg, uint32_t component, uint32_t row, int
 
 struct writer {
     struct jpeg_compress_struct cinfo;
+    jpeg_scan_info scans[MAX_COMPS_IN_SCAN];
     struct jpeg_error_mgr errors;
     jmp_buf jump;
     char *message;
@@ -52,14 +55,63 @@ static void on_message(j_common_ptr cinfo, int level)
     (void)level;
 }
 
-/* The encoder writes JFIF and Adobe markers itself. */
+/*
+ * The encoder itself writes the JFIF and Adobe markers that tell colours. For four components it writes no JFIF
+ * marker: there a JFIF marker has no meaning, and one of an unknown version would cause its warning again.
+ */
 static int written_by_encoder(const struct jpeg_compress_struct *cinfo, jpeg_saved_marker_ptr marker)
 {
-    if (cinfo->write_JFIF_header && marker->marker == JPEG_APP0 && marker->data_length >= 5 &&
-        memcmp(marker->data, "JFIF", 5) == 0)
+    if (marker->marker == JPEG_APP0 && marker->data_length >= 5 && memcmp(marker->data, "JFIF", 5) == 0)
         return 1;
     return cinfo->write_Adobe_marker && marker->marker == JPEG_APP0 + 14 && marker->data_length >= 5 &&
            memcmp(marker->data, "Adobe", 5) == 0;
+}
+
+/*
+ * The encoder expects the quantisation table of each component in the place that the component names. Damaged files have none
+ * there for a component that no scan holds, or another one than when the component's scan began. Then each component gets a
+ * place of its own.
+ */
+static void settle_tables(struct jpeg_decompress_struct *cinfo)
+{
+    int settled = 1;
+    for (int i = 0; i < cinfo->num_components; i++) {
+        const jpeg_component_info *part = &cinfo->comp_info[i];
+        int at = part->quant_tbl_no;
+        const JQUANT_TBL *there = at >= 0 && at < NUM_QUANT_TBLS ? cinfo->quant_tbl_ptrs[at] : NULL;
+        if (!there || (part->quant_table &&
+                       memcmp(there->quantval, part->quant_table->quantval, sizeof(there->quantval)) != 0))
+            settled = 0;
+    }
+    if (settled)
+        return;
+    for (int i = 0; i < cinfo->num_components && i < NUM_QUANT_TBLS; i++) {
+        jpeg_component_info *part = &cinfo->comp_info[i];
+        JQUANT_TBL *table = jpeg_alloc_quant_table((j_common_ptr)cinfo);
+        /* All coefficients of a component without a scan are 0. */
+        for (int k = 0; k < DCTSIZE2; k++)
+            table->quantval[k] = part->quant_table ? part->quant_table->quantval[k] : 1;
+        cinfo->quant_tbl_ptrs[i] = table;
+        part->quant_tbl_no = i;
+    }
+}
+
+/* Whether the components fit into one scan. A file with a scan for each may have more blocks. */
+static int fits_one_scan(const struct jpeg_decompress_struct *cinfo)
+{
+    int blocks = 0;
+    for (int i = 0; i < cinfo->num_components; i++)
+        blocks += cinfo->comp_info[i].h_samp_factor * cinfo->comp_info[i].v_samp_factor;
+    return cinfo->num_components == 1 || blocks <= C_MAX_BLOCKS_IN_MCU;
+}
+
+static void write_a_scan_for_each_component(struct writer *writer)
+{
+    int count = writer->cinfo.num_components;
+    for (int i = 0; i < count && i < MAX_COMPS_IN_SCAN; i++)
+        writer->scans[i] = (jpeg_scan_info){ .comps_in_scan = 1, .component_index = { i }, .Se = DCTSIZE2 - 1 };
+    writer->cinfo.scan_info = writer->scans;
+    writer->cinfo.num_scans = count;
 }
 
 static int give_up(struct writer *writer)
@@ -90,10 +142,13 @@ int ddlp_rewrite(struct ddlp_jpeg *jpeg, int sequential, uint8_t **out, size_t *
         return give_up(writer);
     jpeg_create_compress(&writer->cinfo);
     ddlp_sink_attach(&writer->sink, &writer->cinfo);
+    settle_tables(&jpeg->cinfo);
     jpeg_copy_critical_parameters(&jpeg->cinfo, &writer->cinfo);
     writer->cinfo.optimize_coding = TRUE;
     /* A progressive file's restart intervals belong to its own scans. */
-    if (!jpeg->cinfo.progressive_mode)
+    if (!fits_one_scan(&jpeg->cinfo))
+        write_a_scan_for_each_component(writer);
+    else if (!jpeg->cinfo.progressive_mode)
         writer->cinfo.restart_interval = jpeg->cinfo.restart_interval;
     else if (!sequential)
         jpeg_simple_progression(&writer->cinfo);

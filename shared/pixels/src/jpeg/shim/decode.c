@@ -90,6 +90,8 @@ static void on_output(j_common_ptr cinfo) { (void)cinfo; }
 static void on_progress(j_common_ptr cinfo)
 {
     struct ddlp_jpeg *jpeg = cinfo->client_data;
+    if (jpeg->first_scan_only && jpeg->cinfo.input_iMCU_row >= jpeg->cinfo.total_iMCU_rows)
+        jpeg->cinfo.unread_marker = JPEG_EOI;
     if ((uint32_t)jpeg->cinfo.input_scan_number > jpeg->scans_max) {
         snprintf(jpeg->message, sizeof(jpeg->message), "more than %u scans", jpeg->scans_max);
         jpeg->reason = DDLP_TOO_MANY_SCANS;
@@ -180,6 +182,7 @@ int ddlp_open(struct ddlp_jpeg *jpeg, const uint8_t *data, size_t len, uint32_t 
 {
     ddlp_close(jpeg);
     jpeg->ended = 0;
+    jpeg->first_scan_only = 0;
     jpeg->reason = 0;
     jpeg->warnings = 0;
     jpeg->scans_max = scans_max;
@@ -218,6 +221,18 @@ int ddlp_open(struct ddlp_jpeg *jpeg, const uint8_t *data, size_t len, uint32_t 
 }
 
 /*
+ * Checks that the image is whole where libjpeg does not warn about missing bits, in files of several scans and in
+ * arithmetic coding: there an end marker has to follow.
+ */
+int ddlp_check_end(struct ddlp_jpeg *jpeg)
+{
+    if (!jpeg->ended || !(jpeg->cinfo.arith_code || jpeg_has_multiple_scans(&jpeg->cinfo)))
+        return 0;
+    snprintf(jpeg->message, sizeof(jpeg->message), "no end marker follows its last scan");
+    return DDLP_TRUNCATED;
+}
+
+/*
  * Starts decoding columns [*x, *x + *width) at row skip_rows. Sets *x and *width to the wider range that libjpeg can
  * cut out. The output is RGB, or the stored colours if the file has four components.
  */
@@ -232,7 +247,7 @@ int ddlp_start(struct ddlp_jpeg *jpeg, uint32_t *x, uint32_t *width, uint32_t sk
     /* Smoothing guesses the coefficients that an incomplete progressive file lacks, from blocks up to two away. */
     cinfo->do_block_smoothing = FALSE;
     jpeg_start_decompress(cinfo);
-    if (jpeg->ended && (cinfo->arith_code || jpeg_has_multiple_scans(cinfo)))
+    if (ddlp_check_end(jpeg))
         return DDLP_TRUNCATED;
     if (*x > 0 || *width < cinfo->output_width) {
         JDIMENSION left = *x, across = *width;
@@ -260,7 +275,5 @@ int ddlp_rows(struct ddlp_jpeg *jpeg, uint8_t *out, size_t stride, uint32_t rows
             return DDLP_MALFORMED;
         done += got;
     }
-    if (jpeg->ended && cinfo->arith_code)
-        return DDLP_TRUNCATED;
-    return 0;
+    return ddlp_check_end(jpeg);
 }

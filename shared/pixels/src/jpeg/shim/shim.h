@@ -31,6 +31,7 @@ struct ddlp_jpeg {
     jmp_buf jump;
     int open;
     int ended; /* the source ran out before the decoder was done with it */
+    int first_scan_only; /* coefficients are read as far as the end of the first scan */
     int reason;
     uint32_t scans_max;
     uint32_t warnings;
@@ -90,7 +91,7 @@ int ddlp_open(struct ddlp_jpeg *jpeg, const uint8_t *data, size_t len, uint32_t 
 int ddlp_start(struct ddlp_jpeg *jpeg, uint32_t *x, uint32_t *width, uint32_t skip_rows);
 int ddlp_rows(struct ddlp_jpeg *jpeg, uint8_t *out, size_t stride, uint32_t rows);
 
-int ddlp_coefficients(struct ddlp_jpeg *jpeg);
+int ddlp_coefficients(struct ddlp_jpeg *jpeg, int first_scan_only);
 int ddlp_block_row(struct ddlp_jpeg *jpeg, uint32_t component, uint32_t row, int16_t **blocks, const uint16_t **quant);
 int ddlp_rewrite(struct ddlp_jpeg *jpeg, int sequential, uint8_t **out, size_t *len);
 
@@ -107,5 +108,6 @@ struct ddlp_sink {
 };
 void ddlp_sink_attach(struct ddlp_sink *sink, j_compress_ptr cinfo);
 int ddlp_reason_of(int msg_code);
+int ddlp_check_end(struct ddlp_jpeg *jpeg);
 
 #endif
