@@ -7,8 +7,8 @@
 #include "shim.h"
 
 /*
- * Decodes every scan into coefficients. With first_scan_only, stops behind the scan of a file that has all components in one, as
- * decoding to pixels does: whatever follows is not looked at.
+ * Decodes every scan into coefficients. With first_scan_only, stops at the end of the scan of a file that has only one,
+ * as decoding to pixels does, and reads nothing that follows.
  */
 int ddlp_coefficients(struct ddlp_jpeg *jpeg, int first_scan_only)
 {
@@ -68,9 +68,8 @@ static int written_by_encoder(const struct jpeg_compress_struct *cinfo, jpeg_sav
 }
 
 /*
- * The encoder expects the quantisation table of each component in the place that the component names. Damaged files have none
- * there for a component that no scan holds, or another one than when the component's scan began. Then each component gets a
- * place of its own.
+ * Gives each component a slot of its own for its quantisation table, if a table is missing or has changed since the
+ * component's scan began. The encoder refuses such a file otherwise.
  */
 static void settle_tables(struct jpeg_decompress_struct *cinfo)
 {
