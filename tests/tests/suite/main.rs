@@ -7,6 +7,7 @@ mod digests;
 mod discovery;
 mod drives;
 mod faults;
+mod first_version;
 mod hosts;
 mod local;
 mod reading;
