@@ -1,5 +1,6 @@
-//! Stages of decoding JPEGs: generated ones, or those in the folder that DDLP_PHOTOS names. Images per second of one core, whole and
-//! for the rectangles of a training pipeline, by libjpeg-turbo and by the decoder of this crate.
+//! Stages of decoding JPEGs, in images per second of one core, for whole images and for the rectangles of a training
+//! pipeline, by libjpeg-turbo and by our own decoder. The images are generated, or those in the folder that DDLP_PHOTOS
+//! names.
 
 use std::path::Path;
 use std::time::Duration;
@@ -90,7 +91,7 @@ fn jpeg(criterion: &mut Criterion) {
             images.iter().map(|image| Checkpoints::of(image, 8).map_or(0, |points| points.len())).sum::<usize>()
         });
     });
-    // What `pack` does: the file described, and its checkpoints as dense as their share of it allows.
+    // Index a file as `ddlp pack` does: describe it, and make checkpoints as dense as their share of the file allows.
     group.bench_function("indexed", |bencher| {
         bencher.iter(|| {
             images.iter().map(|image| preparer.index(image).map_or(0, |made| made.checkpoints.len())).sum::<usize>()

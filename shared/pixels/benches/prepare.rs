@@ -1,4 +1,4 @@
-//! Images per second of one core, for generated images or for those in the folder that DDLP_PHOTOS names.
+//! Images per second of one core, for generated images or those in the folder that DDLP_PHOTOS names.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
 use ddlp_pixels::{Decoded, Draw, Limits, Pipeline, Preparer, RawImage, Source, synthetic};
 
-/// The sizes, layouts and qualities that are frequent in ImageNet's training set.
+/// Returns images of the sizes, layouts and qualities that are frequent in ImageNet's training set.
 fn generated() -> Vec<Vec<u8>> {
     let sizes = [(500, 375), (500, 375), (375, 500), (500, 333), (500, 500)];
     let layouts = [Layout::Yuv444, Layout::Yuv444, Layout::Yuv420, Layout::Yuv444];
@@ -67,7 +67,7 @@ fn prepare(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Crops of uncompressed images, which read and check the rows that they touch.
+/// Measures crops of uncompressed images, which read and check the rows that they touch.
 fn raw(criterion: &mut Criterion) {
     const GROUP_ROWS: u32 = 16;
     let mut preparer = Preparer::new(Limits::default());

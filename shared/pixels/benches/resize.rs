@@ -1,5 +1,5 @@
-//! Resizing crops of a training pipeline, by this crate and by `fast_image_resize`, and the last stage. Generated pixels: neither
-//! depends on them.
+//! Resizing the crops of a training pipeline, by this crate and by `fast_image_resize`, and normalising. The pixels are
+//! generated, as neither depends on their values.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 
 const SIDE: u32 = 224;
 
-/// The other library, with columns first, as here.
+/// The other library, with columns first, as in this crate.
 #[derive(Default)]
 struct Other {
     resizer: Resizer,

@@ -1,6 +1,7 @@
-//! Writes what the fuzz target of checkpoints begins with: `cargo run -p ddlp-pixels --example checkpoint_seeds -- fuzz/seeds/checkpoints`.
+//! Writes the seeds of the fuzz target `checkpoints`:
+//! `cargo run -p ddlp-pixels --example checkpoint_seeds -- fuzz/seeds/checkpoints`.
 //!
-//! They are to be written again when the form of checkpoints or an image of the fingerprint changes: a test says so.
+//! A test fails when the format of checkpoints or an image of the fingerprint has changed: then run this again.
 
 use std::path::PathBuf;
 

@@ -1,13 +1,14 @@
-//! Writes the images that the fingerprint is taken of: `cargo run --example fingerprint_images -- DIRECTORY`.
+//! Writes the images of the fingerprint: `cargo run --example fingerprint_images -- DIRECTORY`.
 //!
-//! They are part of the crate, because other images are another fingerprint. This says how they were made.
+//! The files are part of the crate, because other images would have another fingerprint. This program records how they
+//! were made.
 
 use std::path::PathBuf;
 
 use ddlp_pixels::draw::Rng;
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
 
-/// Waves of several lengths, edges and noise: something in every frequency.
+/// Returns waves of several lengths, edges and noise, so that every frequency occurs.
 fn pixels(width: u32, height: u32, channels: u32) -> Vec<u8> {
     let mut rng = Rng::from_key([1, 2, 3, u64::from(channels)]);
     let mut pixels = Vec::new();

@@ -1,8 +1,8 @@
-//! Preparing a JPEG, however it is stored, or uncompressed pixels allocates nothing of an image's size, once a preparer has seen its like.
-//! Other formats are decoded whole by the crate `image`, which allocates.
+//! Once a preparer has seen a similar sample, preparing a JPEG in any stored form, or uncompressed pixels, makes no
+//! allocation as large as an image. Other formats are decoded whole by the crate `image`, which allocates.
 //!
-//! An allocator that counts stands in for the system's (`ddlp_test_support::allocations`). What libjpeg allocates itself is not seen. Large
-//! images, whose scratch is given back, are not meant.
+//! A counting allocator replaces the system's (`ddlp_test_support::allocations`). It does not see libjpeg's own
+//! allocations. Large images, whose scratch memory is freed, are left out.
 
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
 use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, RawImage, Source, Stage, synthetic};
@@ -11,15 +11,16 @@ use ddlp_test_support::allocations::{Counting, allocations_of};
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// The largest single allocation: a row of the images' pixels has 1500 bytes.
+/// Largest single allocation allowed: a row of the images' pixels has 1500 bytes.
 const ONE_MAX: usize = 1 << 10;
-/// All allocations of a sample together: what a JPEG's header says.
+/// Bytes allowed for all allocations of a sample together: those for a JPEG's header.
 const ALL_MAX: usize = 2 << 10;
 
 const WIDTH: u32 = 500;
 const HEIGHT: u32 = 375;
 
-/// Prepares samples in many ways twice and tells the largest allocation of the second time, and the bytes of all for a sample.
+/// Prepares samples in many ways twice. Returns, for the second time, the largest allocation and the average bytes per
+/// sample.
 fn allocated(sources: &[Source<'_>], pipeline: &Pipeline) -> (usize, usize) {
     const DRAWS: u64 = 20;
     let (mut preparer, mut out) = (Preparer::new(Limits::default()), vec![0; pipeline.output().bytes()]);
@@ -47,7 +48,7 @@ fn pipelines() -> [(&'static str, Pipeline); 3] {
     [("train", Pipeline::imagenet_train()), ("val", Pipeline::imagenet_val()), ("padded", padded)]
 }
 
-/// Prints what was found, and fails if it is too much.
+/// Prints the allocations, and fails if they are too large.
 fn check(form: &str, sources: &[Source<'_>]) {
     for (name, pipeline) in pipelines() {
         let (largest, all) = allocated(sources, &pipeline);

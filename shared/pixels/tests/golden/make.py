@@ -51,7 +51,7 @@ class Words:
 
 
 class Scalar(float):
-    """What is left of a tensor of one value."""
+    """A tensor of one value."""
 
     def item(self):
         return float(self)
@@ -66,7 +66,7 @@ class Empty:
 
 
 class Stub(types.ModuleType):
-    """A module that has every name."""
+    """A module in which every name exists."""
 
     def __getattr__(self, name):
         if name.startswith("__"):
@@ -77,7 +77,7 @@ class Stub(types.ModuleType):
 
 
 def load(package, words):
-    """torchvision.transforms.transforms and .functional over a stub of torch."""
+    """Loads torchvision.transforms.transforms and .functional with a stub for torch."""
     torch = Stub("torch")
     torch.empty = lambda *_: Empty(words)
     torch.tensor = lambda values: [float(v) for v in values]
@@ -144,7 +144,7 @@ def boxes(package):
     for _ in range(300):
         width, height, size = (choose.randint(1, 600) for _ in range(3))
         found = functional.center_crop((width, height, 0, 0), [size, size])
-        if len(found) == 4 and found[:2] == (size, size):  # padded on both sides: the image as it is
+        if len(found) == 4 and found[:2] == (size, size):  # padded on both sides, so nothing is cropped
             found = (-found[2], -found[3], size, size)
         lines.append(f"center {width} {height} {size} {' '.join(map(str, found))}")
     for _ in range(300):
@@ -157,7 +157,7 @@ def boxes(package):
 
 
 def photo(width, height, seed):
-    """The picture of synthetic.rs."""
+    """Returns the picture of synthetic.rs."""
     y, x, c = numpy.meshgrid(*(numpy.arange(n, dtype=numpy.int64) for n in (height, width, 3)), indexing="ij")
 
     def hashed(x, y, channel, k):
@@ -203,7 +203,7 @@ def decode():
 
 def cmyk():
     inks = bytes(value for black in range(256) for ink in range(256) for value in (ink, 255 - ink, ink ^ black, black))
-    # A JPEG's inks are inverted on the way in.
+    # Pillow inverts a JPEG's inks when it reads them.
     image = Image.frombytes("CMYK", (256, 256), bytes(255 - value for value in inks))
     (HERE / "cmyk.txt").write_text(f"{zlib.crc32(image.convert('RGB').tobytes())}\n")
 

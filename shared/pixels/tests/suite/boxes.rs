@@ -1,4 +1,4 @@
-//! Boxes against torchvision's own functions (golden/make.py), and the draws against the distributions they claim.
+//! Compares boxes with those of torchvision's own functions (golden/make.py).
 
 use ddlp_pixels::draw::Words;
 use ddlp_pixels::geometry::{Window, center_crop, random_crop, random_resized_crop, resize_short_side};
@@ -31,7 +31,7 @@ impl Line<'_> {
     }
 }
 
-/// The golden lines of a kind.
+/// Returns the golden lines of a kind.
 fn golden(kind: &str) -> impl Iterator<Item = (&'static str, Line<'static>)> {
     let lines = include_str!("../golden/boxes.txt").lines();
     lines.filter_map(move |line| line.strip_prefix(kind).map(|rest| (line, Line(rest.split_ascii_whitespace()))))
@@ -46,7 +46,7 @@ fn random_resized_crop_is_torchvisions() {
         let found = random_resized_crop(&mut words, size, [scale.0, scale.1], [ratio.0, ratio.1]);
         let mut expected = line.window();
         if expected.width == 0 || expected.height == 0 {
-            // torchvision fails on a box without pixels; here it gets one row or column.
+            // torchvision fails on a box without pixels; our box gets one row or column.
             assert_eq!((found.width.min(found.height), expected.width.min(expected.height)), (1, 0), "{text}");
             expected = found;
         }
@@ -62,9 +62,10 @@ fn sides_that_end_on_a_half_are_rounded_to_even_as_python_does() {
         let found = random_resized_crop(&mut SplitMix(1), (side, side), [0.25, 0.25], [1.0, 1.0]);
         (found.width, found.height)
     };
-    // 2.5 and 3.5.
+    // The sides are 2.5 and 3.5 before rounding.
     assert_eq!((side(5), side(7)), ((2, 2), (4, 4)));
-    // Ten tries fail, as the box is wider than the image: the central box of full width is 2.5 or 3.5 high, or wide.
+    // All ten tries fail, because the box is wider than the image. The central box has full width, or height; its other
+    // side is 2.5 or 3.5.
     let central = |size, ratio| {
         let found = random_resized_crop(&mut SplitMix(1), size, [3.0, 3.0], [ratio, ratio]);
         (found.width, found.height)

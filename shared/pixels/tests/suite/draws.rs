@@ -7,10 +7,10 @@ use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, Source, Stage};
 const DRAWS: usize = 1_000_000;
 const SEED: u64 = 20_261_121;
 
-/// √n·D beyond which a Kolmogorov–Smirnov test rejects with p = 0.001: √(ln(2 / 0.001) / 2).
+/// Value of √n·D above which a Kolmogorov–Smirnov test rejects with p = 0.001: √(ln(2 / 0.001) / 2).
 const KS_LIMIT: f64 = 1.949_5;
 
-/// Whether the sample may come from the uniform distribution on [0, 1).
+/// Returns whether the sample may come from the uniform distribution on [0, 1).
 fn is_uniform(mut sample: Vec<f64>) -> bool {
     sample.sort_unstable_by(f64::total_cmp);
     let n = sample.len() as f64;
@@ -18,8 +18,8 @@ fn is_uniform(mut sample: Vec<f64>) -> bool {
     sample.iter().enumerate().map(apart).fold(0.0, f64::max) * n.sqrt() < KS_LIMIT
 }
 
-/// Whether the counts may come from equally likely classes: Wilson and Hilferty's normal approximation of χ², whose upper
-/// 0.001 quantile is 3.0902.
+/// Returns whether the counts may come from equally likely classes, by Wilson and Hilferty's normal approximation of
+/// χ², whose upper 0.001 quantile is 3.0902.
 fn is_even(counts: &[u64]) -> bool {
     let expected = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
     let square: f64 = counts.iter().map(|&count| (count as f64 - expected).powi(2) / expected).sum();
@@ -32,7 +32,7 @@ fn samples(stage: u32) -> impl Iterator<Item = Rng> {
     (0..DRAWS as u64).map(move |sample_id| Rng::for_sample(Draw { seed: SEED, epoch: 3, sample_id }, stage))
 }
 
-/// A word source that notes the uniforms it gave.
+/// A source of words that records the uniforms it returned.
 struct Noted {
     rng: Rng,
     uniforms: Vec<f64>,
@@ -62,7 +62,7 @@ fn area_and_ratio_are_uniform_over_samples() {
     assert!(is_uniform(areas) && is_uniform(ratios));
 }
 
-/// Among boxes far smaller than the image none is refused, so what comes out has the distribution that went in.
+/// No box far smaller than the image is refused, so the resulting boxes have the distribution of the draws.
 #[test]
 fn small_boxes_have_the_claimed_area_ratio_and_place() {
     let side = 60_000;
@@ -116,7 +116,7 @@ fn flips_have_their_probability() {
     assert!(is_even(&counts), "{counts:?}");
 }
 
-/// The crops of several stages, seen through an image whose pixels say where they lie.
+/// Identifies the crops of several stages by an image whose pixels encode their position.
 #[test]
 fn each_stage_draws_from_its_own_stream() {
     let sides = [60, 44, 31, 17, 5];
@@ -151,7 +151,7 @@ fn the_tests_reject_what_is_off_by_a_little() {
     assert!(!is_even(&[502_000, 498_000]));
 }
 
-/// Other draws would be other pixels everywhere: the words of a stream are part of the promise.
+/// Other draws would change every pixel: the words of a stream are part of the promise.
 #[test]
 fn the_words_of_a_stream_stay_what_they_are() {
     let mut rng = Rng::for_sample(Draw { seed: 1, epoch: 2, sample_id: 3 }, 4);

@@ -1,4 +1,4 @@
-//! The verdict on a whole file: intact and repaired ones have the same pixels in the SIMD and in the portable code.
+//! Checks verdicts on whole files: an intact or repaired file has the same pixels in SIMD code and in portable code.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ fn file(layout: Layout, progressive: bool, seed: u32) -> Vec<u8> {
     encode::jpeg(&pixels, SIDE, SIDE, &options).unwrap()
 }
 
-/// A file with a few flipped bits behind its headers, or in its quantisation tables.
+/// Returns a file with a few flipped bits behind its headers, or in its quantisation tables.
 fn damaged(number: u64) -> Vec<u8> {
     let mut rng = Rng::from_key([0xDA, number, 0, 0]);
     let layout = Layout::ALL[rng.below(Layout::ALL.len() as u64) as usize];
@@ -34,7 +34,7 @@ fn damaged(number: u64) -> Vec<u8> {
     file
 }
 
-/// A digest of the whole image's pixels, or the error's code.
+/// Returns a digest of the whole image's pixels, or the error's code.
 fn pixels_of(preparer: &mut Preparer, file: &[u8]) -> String {
     let pipeline = Pipeline { exif_orientation: false, stages: vec![Stage::CenterCrop { size: SIDE }] };
     let mut out = vec![0; pipeline.output().bytes()];
@@ -44,7 +44,8 @@ fn pixels_of(preparer: &mut Preparer, file: &[u8]) -> String {
     }
 }
 
-/// What a pack would hold of each damaged file, and the pixels of it and of the file as it is.
+/// Returns, for each damaged file, what a pack would store of it, and digests of the stored file's pixels and of the
+/// original's.
 fn report() -> Vec<String> {
     let mut preparer = Preparer::new(Limits::default());
     let one = |number| {
@@ -67,7 +68,7 @@ fn report() -> Vec<String> {
 
 const CHILD: &str = "DDLP_REPORT_OF_PORTABLE_CODE";
 
-/// The other half of the test below; alone it has nothing to compare with.
+/// Runs in a child process of the test below, and does nothing elsewhere.
 #[test]
 fn report_of_this_process() {
     if std::env::var_os(CHILD).is_some() {
@@ -76,7 +77,7 @@ fn report_of_this_process() {
     }
 }
 
-/// This program again, by the runner that cargo was told to use for this architecture, where there is one.
+/// Returns a command that runs this program again, by cargo's runner for this architecture if one is set.
 fn this_test() -> Command {
     let program = std::env::current_exe().unwrap();
     let prefix = format!("CARGO_TARGET_{}_", std::env::consts::ARCH.to_uppercase());
@@ -114,10 +115,10 @@ fn simd_and_portable_code_agree_on_what_is_kept() {
         raw_differ += usize::from(raw != portable_raw);
         *verdicts.entry(kept.split(' ').nth(2).unwrap()).or_insert(0) += 1;
     }
-    println!("{verdicts:?}, {raw_differ} files as they are differ");
+    println!("{verdicts:?}, {raw_differ} unchecked files differ");
     assert!(["intact", "repaired", "rejected"].iter().all(|verdict| verdicts[verdict] > 10), "{verdicts:?}");
     if cfg!(target_arch = "x86_64") {
-        assert!(raw_differ > 0, "without a check nothing differs: the test proves nothing");
+        assert!(raw_differ > 0, "no unchecked file differs, so the test proves nothing");
     }
 }
 
@@ -147,7 +148,7 @@ fn repairing_keeps_orientation_and_coding() {
         let restart_rows = if progressive { 0 } else { 2 };
         let options = JpegOptions { progressive, orientation: Some(6), restart_rows, ..JpegOptions::default() };
         let good = encode::jpeg(&synthetic::photo(SIDE, SIDE, 1), SIDE, SIDE, &options).unwrap();
-        // Bytes between two markers are passed over with a warning.
+        // Bytes between two markers are skipped with a warning.
         let scan = good.windows(2).position(|two| two == [0xFF, 0xDA]).unwrap();
         let warned = [&good[..scan], &[0, 0, 0], &good[scan..]].concat();
         let Verdict::Repaired { bytes, warnings, clamped: 0 } = preparer.inspect(&warned) else { panic!() };

@@ -1,4 +1,4 @@
-//! What the crate promises to those who use it.
+//! Tests of the promises that this crate makes to its users.
 
 mod boxes;
 mod draws;

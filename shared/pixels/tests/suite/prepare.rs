@@ -1,4 +1,4 @@
-//! Samples go in, samples come out: formats, purity, padding, orientation, hostile bytes.
+//! Preparing samples: formats, purity, padding, orientation, hostile bytes.
 
 use std::io::Cursor;
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ fn pipeline(stages: impl Into<Vec<Stage>>) -> Pipeline {
     Pipeline { exif_orientation: false, stages: stages.into() }
 }
 
-/// The image as it is, where it is a square of this side.
+/// Returns a pipeline that keeps a square image of this side as it is.
 fn as_it_is(side: u32) -> Pipeline {
     pipeline([Stage::CenterCrop { size: side }])
 }
@@ -94,7 +94,7 @@ fn all_ways_in_lead_to_the_same_pixels() {
         let channels = layout.channels() as usize;
         let pixels = synthetic::photo(width, height * 2, 4)[..(width * height) as usize * channels].to_vec();
         let jpeg = encode::jpeg(&pixels, width, height, &options).unwrap();
-        // The whole image by way of a crop that is larger than it.
+        // A crop larger than the image contains all of it.
         let large = prepare(Source::Encoded(&jpeg), &as_it_is(210), Draw::default()).unwrap();
         let stored = &large[20 * 210 * 3..][..(width * height * 3) as usize];
         let png = image::RgbImage::from_raw(width, height, stored.to_vec()).unwrap();
@@ -133,7 +133,7 @@ fn crops_that_reach_out_of_the_image_are_surrounded_by_zeros() {
     assert_eq!(lit, [6, 7, 11, 12]);
     let far = pipeline([Stage::RandomCrop { size: 1, padding: 60 }]);
     assert_eq!(prepare(source, &far, Draw::default()), Ok(vec![0; 3]));
-    // The zeros take part in what follows.
+    // The following stages treat the zeros as pixels.
     let resized = pipeline([Stage::CenterCrop { size: 6 }, Stage::Resize { size: 3 }]);
     let out = prepare(source, &resized, Draw::default()).unwrap();
     assert!(out[0] < 64 && out[4 * 3] > 100);
@@ -175,7 +175,7 @@ fn orientation_is_applied_only_when_asked_for() {
     let at = |image: &[u8], x: usize, y: usize| image[(y * 48 + x) * 3..][..3].to_vec();
     for y in 0..48 {
         for x in 0..48 {
-            // Orientation 6: the stored image is seen a quarter turn clockwise.
+            // Orientation 6 turns the stored image a quarter clockwise.
             assert_eq!(at(&after, 47 - y, x), at(&before, x, y));
         }
     }
@@ -223,8 +223,8 @@ fn limits_hold_for_every_format() {
 
 #[test]
 fn the_images_between_the_stages_count_together() {
-    // Of 200 x 200, 100 x 100 and 300 x 300 pixels; before the first and the third the rows between the passes; the window
-    // of the second lies in its image, that of the third reaches out of it.
+    // Images of 200 x 200, 100 x 100 and 300 x 300 pixels. Before the first and the third come the rows between the
+    // passes. The window of the second stage lies within its image, that of the third reaches out of it.
     let crop = |size| Stage::CenterCrop { size };
     let grown = Stage::RandomResizedCrop { size: 200, scale: [1.0, 1.0], ratio: [1.0, 1.0] };
     let stages = vec![grown, crop(100), crop(150), Stage::Resize { size: 300 }, crop(8)];
@@ -243,7 +243,7 @@ fn the_images_between_the_stages_count_together() {
     assert!(within(needed).is_ok());
 }
 
-/// An image of one row has more weights than pixels.
+/// The weights of an image of one row take more memory than its pixels.
 #[test]
 fn weights_count_as_memory() {
     let pipeline = pipeline(vec![Stage::RandomResizedCrop { size: 2, scale: [1.0, 1.0], ratio: [65_535.0, 65_535.0] }]);
@@ -257,7 +257,7 @@ fn weights_count_as_memory() {
     assert!(within(16 << 20).is_ok());
 }
 
-/// Sixteen passes over a gigabyte each would keep a worker for half a minute.
+/// Sixteen passes over a gigabyte each would keep a worker busy for half a minute.
 #[test]
 fn many_large_stages_are_refused_before_any_work() {
     let grown = |size| Stage::RandomResizedCrop { size, scale: [1.0, 1.0], ratio: [1.0, 1.0] };
