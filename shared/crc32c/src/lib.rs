@@ -1,10 +1,12 @@
-//! CRC-32C (RFC 3720, appendix B.4: polynomial 0x1EDC6F41, reflected, both ends inverted), the checksum of packs, slots, requests and
-//! NVMe/TCP digests.
+//! CRC-32C (RFC 3720, appendix B.4: polynomial 0x1EDC6F41, reflected, both ends inverted), the checksum of packs,
+//! slots, requests and NVMe/TCP digests.
 //!
-//! It is computed over all that is read of a pack, and over every image that a drive made, there and by the host, so that its speed is a
-//! loader's. On x86-64 it comes from `crc-fast`, which multiplies polynomials over 64 bytes at a time: about twice as fast as the CRC
-//! instruction of three streams, in cache as well as from memory. Its code for aarch64 asks for the AES extension, which some boards lack
-//! (that of the Raspberry Pi 4), and is a table without it; there it comes from the crate `crc32c`, which asks for the CRC instruction only.
+//! Its speed matters to a loader: every byte read from a pack is checked, and every image that a drive makes is checked
+//! by the drive and by the host. On x86-64 it comes from `crc-fast`, which multiplies polynomials over 64 bytes at a
+//! time: about twice as fast as the CRC instruction in three streams, from the cache as well as from memory. The
+//! aarch64 code of `crc-fast` needs the AES extension, which some boards lack (such as the Raspberry Pi 4), and falls
+//! back to a table without it. So on aarch64 the checksum comes from the crate `crc32c`, which needs only the CRC
+//! instruction.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -32,18 +34,19 @@ mod of_library {
     pub use crc32c_instructions::{crc32c, crc32c_append, crc32c_combine};
 }
 
-/// The checksum of `bytes`.
+/// Computes the checksum of `bytes`.
 #[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     of_library::crc32c(bytes)
 }
 
-/// The checksum of what has the checksum `crc`, followed by `bytes`. That of nothing is 0.
+/// Continues a checksum: returns that of some bytes with the checksum `crc`, followed by `bytes`. No bytes have the
+/// checksum 0.
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     of_library::crc32c_append(crc, bytes)
 }
 
-/// The checksum of two pieces one after the other, from those of each; the second has `second_bytes` bytes.
+/// Returns the checksum of two pieces in a row, from the checksum of each; the second piece has `second_bytes` bytes.
 pub fn crc32c_combine(first: u32, second: u32, second_bytes: usize) -> u32 {
     of_library::crc32c_combine(first, second, second_bytes)
 }
@@ -53,7 +56,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Bit by bit, by the definition.
+    /// Computes the checksum bit by bit, as it is defined.
     fn by_definition(bytes: &[u8]) -> u32 {
         let shift = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0x82F6_3B78 } else { crc >> 1 };
         !bytes.iter().fold(u32::MAX, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), |crc, _| shift(crc)))
@@ -70,7 +73,7 @@ mod tests {
     }
 
     proptest! {
-        /// Implementations change their way with the length, and with where the bytes begin.
+        /// Libraries choose their code by the length, and by the alignment of the first byte.
         #[test]
         fn checksums_are_those_of_the_definition(
             bytes in proptest::collection::vec(any::<u8>(), 0..6000),

@@ -1,10 +1,10 @@
-//! The vendor admin command that gives up a batch ([`CANCEL_OPCODE`](crate::CANCEL_OPCODE)).
+//! The vendor admin command that cancels a batch ([`CANCEL_OPCODE`](crate::CANCEL_OPCODE)).
 //!
-//! NVMe Abort cannot serve here: user space above a kernel driver does not know command identifiers. The drive looks
-//! for the batch on all associations of the host. It answers with the number of Executes that it gave up, and completes
-//! each of them with Command Abort Requested; 0 is no error, the batch may just have been finished.
+//! NVMe Abort cannot serve here, because user space above a kernel driver does not know command identifiers. The drive
+//! looks for the batch on all associations of the host. It answers with the number of Executes that it cancelled, and
+//! completes each of them with Command Abort Requested. 0 is not an error: the batch may just have finished.
 
-/// The batch to give up, as the command's dwords say it: CDW10 = batch, CDW11 = epoch, CDW12 to CDW15 reserved.
+/// The batch to cancel, in the command's dwords: CDW10 = batch, CDW11 = epoch, CDW12 to CDW15 reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CancelBatch {
     /// Epoch of the batch.
@@ -14,12 +14,12 @@ pub struct CancelBatch {
 }
 
 impl CancelBatch {
-    /// Dwords 10 to 15.
+    /// Encodes dwords 10 to 15.
     pub const fn dwords(self) -> [u32; 6] {
         [self.batch, self.epoch, 0, 0, 0, 0]
     }
 
-    /// Reads dwords 10 to 15; `None` when a reserved one is not 0.
+    /// Decodes dwords 10 to 15. Returns `None` if a reserved one is not 0.
     pub const fn from_dwords(dwords: [u32; 6]) -> Option<Self> {
         match dwords {
             [batch, epoch, 0, 0, 0, 0] => Some(Self { epoch, batch }),

@@ -1,14 +1,14 @@
-//! Energy meters of the kernel: files with a count of microjoules that wraps.
+//! The kernel's energy meters: files with a count of microjoules that wraps.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A meter has to be read at least this often: a counter that wraps twice between two readings loses a round. Those of
-/// processor packages (32 bits of 15 µJ or more) take two minutes or more for one round at 500 W.
+/// Longest interval between two readings of a meter. A counter that wraps twice between readings loses a round. The
+/// counters of processor packages (32 bits of 15 µJ or more) take two minutes or more to wrap at 500 W.
 pub const READ_WITHIN: Duration = Duration::from_secs(60);
 
-/// A meter, and what it has counted since it was made.
+/// A meter, and the energy that it has counted since it was made.
 #[derive(Debug)]
 pub struct Meter {
     file: PathBuf,
@@ -16,26 +16,26 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Begins to count at the present value of `file`; `range` is the file that says at which value it begins at 0
-    /// again. `None` when the meter cannot be read.
+    /// Starts counting at the present value of `file`; the file `range` holds the value at which the counter wraps to
+    /// 0. Returns `None` if the meter cannot be read.
     pub fn new(file: PathBuf, range: Option<&Path>) -> Option<Self> {
         let last_uj = number(&file)?;
         Some(Self { count: Count { wraps_at_uj: range.and_then(number), last_uj, total_uj: 0 }, file })
     }
 
-    /// Reads the meter. One that cannot be read keeps its count.
+    /// Reads the meter. If the meter cannot be read, its count stays.
     pub fn advance(&mut self) {
         if let Some(now_uj) = number(&self.file) {
             self.count.advance(now_uj);
         }
     }
 
-    /// Microjoules counted until the last [`advance`](Self::advance).
+    /// Returns the microjoules counted until the last [`advance`](Self::advance).
     pub fn microjoules(&self) -> u64 {
         self.count.total_uj
     }
 
-    /// Microjoules counted until now; `None` when the meter cannot be read any more.
+    /// Returns the microjoules counted until now, or `None` if the meter can no longer be read.
     pub fn microjoules_now(&self) -> Option<u64> {
         let mut count = self.count;
         count.advance(number(&self.file)?);
@@ -43,11 +43,12 @@ impl Meter {
     }
 }
 
-/// The meters of the processor packages (RAPL) below `powercap`, which is `/sys/class/powercap` but in tests.
+/// Returns the meters of the processor packages (RAPL) below `powercap`, which is `/sys/class/powercap` except in
+/// tests.
 pub fn packages(powercap: &Path) -> Vec<Meter> {
     let Ok(zones) = fs::read_dir(powercap) else { return Vec::new() };
     let package = |zone: PathBuf| {
-        // A package is intel-rapl:N; intel-rapl:N:M is a part of it, and counted there.
+        // A package is intel-rapl:N. Its parts, intel-rapl:N:M, are counted in it.
         let number = zone.file_name()?.to_str()?.strip_prefix("intel-rapl:")?;
         let is_package = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
         is_package.then(|| Meter::new(zone.join("energy_uj"), Some(&zone.join("max_energy_range_uj"))))?
@@ -55,7 +56,7 @@ pub fn packages(powercap: &Path) -> Vec<Meter> {
     zones.flatten().filter_map(|zone| package(zone.path())).collect()
 }
 
-/// What a counter that wraps has counted.
+/// Total of a counter that wraps.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     wraps_at_uj: Option<u64>,
@@ -64,8 +65,8 @@ struct Count {
 }
 
 impl Count {
-    /// Takes a reading. One below the last is a wrap, or, for a counter whose range is unknown, a new start of which
-    /// nothing is counted.
+    /// Takes a reading. A reading below the last one is a wrap. If the counter's range is unknown, it is a restart, and
+    /// nothing is added.
     fn advance(&mut self, now_uj: u64) {
         let step_uj = match now_uj.checked_sub(self.last_uj) {
             Some(step_uj) => step_uj,

@@ -1,16 +1,17 @@
-//! The contract of the compute namespace: what host and drive say to each other above NVMe.
+//! The contract of the compute namespace: the messages of host and drive above NVMe.
 //!
 //! - [`program`]: the preprocessing program that Load Program carries (pipeline, limits, corrupt-sample policy).
-//! - [`request`]: one Execute Program: which batch, which samples, which generation of the slot, and how it ends.
-//! - [`cancel`]: the command that gives up a batch.
-//! - [`slot`]: how a finished batch lies in a slot of the result namespace.
-//! - [`log`]: the vendor log pages: identity of the drive's dataset and pixel path, and counters.
-//! - [`prepare`]: one sample from dataset to pixels under the corrupt-sample policy. Both prongs call this, and nothing else.
-//! - [`run`]: how many samples a worker of either prong takes at a time.
-//! - [`energy`]: how both sides measure the energy that they report.
+//! - [`request`]: the data of one Execute Program (batch, samples, generation of the slot), and how it ends.
+//! - [`cancel`]: the command that cancels a batch.
+//! - [`slot`]: the layout of a finished batch in a slot of the result namespace.
+//! - [`log`]: the vendor log pages (identity of the drive's dataset and pixel path; counters).
+//! - [`prepare`]: preparation of one sample, from dataset to pixels, under the corrupt-sample policy. Both prongs call
+//!   only this.
+//! - [`run`]: the number of samples that a worker of either prong takes at a time.
+//! - [`energy`]: the meters with which both sides measure the energy that they report.
+//! - [`memory`]: the memory that a process can have.
 //!
-//! Everything a peer or a file supplies is parsed with checked lengths; checksums are CRC32C. Nothing here does I/O of its
-//! own, but for the meters.
+//! Bytes from a peer or a file are parsed with checked lengths; checksums are CRC32C.
 #![forbid(unsafe_code)]
 
 pub mod cancel;
@@ -23,26 +24,26 @@ pub mod request;
 pub mod run;
 pub mod slot;
 
-/// Opcode of the vendor admin command whose dwords are a [`cancel::CancelBatch`]. Bits 1:0 are 00 (no data).
+/// Opcode of the vendor admin command that carries a [`cancel::CancelBatch`] in its dwords. Bits 1:0 are 00 (no data).
 pub const CANCEL_OPCODE: u8 = 0xC0;
 
 /// Program type of a [`program::Program`] in Load Program (PTYPE of C0h and above is vendor specific).
 pub const PROGRAM_TYPE: u8 = 0xC0;
 
-/// Model number in Identify Controller, which tells drives apart from other NVMe controllers.
+/// Model number in Identify Controller, which distinguishes drives from other NVMe controllers.
 pub const MODEL: &str = "DDLP computational storage";
 
 /// Namespace that exports the dataset, read-only.
 pub const DATASET_NSID: u32 = 1;
 /// Namespace whose blocks are the result slots.
 pub const RESULTS_NSID: u32 = 2;
-/// Computational Programs namespace.
+/// Namespace with the Computational Programs command set.
 pub const COMPUTE_NSID: u32 = 3;
 
 /// Bytes of a logical block in the dataset and result namespaces.
 pub const BLOCK_BYTES: usize = 4096;
 
-/// Largest number of samples in one request.
+/// Most samples in one request.
 pub const BATCH_SAMPLES_MAX: usize = 65_536;
 
 pub(crate) fn crc32c_without(bytes: &[u8], field: std::ops::Range<usize>) -> u32 {

@@ -1,6 +1,6 @@
-//! Vendor log pages of the drive: what it holds and is (C1h), and what it has done (C0h).
+//! Vendor log pages of the drive: its identity (C1h) and its counters (C0h).
 //!
-//! Both are one 4096-byte block: a fixed part in little-endian, zeros behind it, and a CRC32C of the whole block.
+//! Each is one 4096-byte block: fixed fields in little-endian, zeros behind them, and a CRC32C of the whole block.
 
 use crate::{BLOCK_BYTES, crc32c_without};
 use zerocopy::little_endian::{I16, U32, U64};
@@ -21,10 +21,10 @@ const CRC_FIELD: std::ops::Range<usize> = 8..12;
 /// Why a page cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
-    /// Not a full page.
+    /// The page has the wrong length.
     #[error("log page of {0} bytes, {LOG_BYTES} expected")]
     Length(usize),
-    /// Not this page, or another version of it.
+    /// The page is another one, or another version.
     #[error("log page has another format (magic {magic:02x?}, version {version})")]
     Format {
         /// First four bytes.
@@ -32,7 +32,7 @@ pub enum LogError {
         /// Version field.
         version: u32,
     },
-    /// Checksum mismatch.
+    /// The checksum does not match.
     #[error("log page crc32c {actual:#010x}, {expected:#010x} expected")]
     Checksum {
         /// Checksum in the page.
@@ -42,20 +42,20 @@ pub enum LogError {
     },
 }
 
-/// What a drive is: the host refuses one whose dataset or pixel path is another.
+/// Identity of a drive. The host refuses a drive whose dataset or pixel path differs from its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriveIdentity {
     /// Identity of the dataset in namespace 1.
     pub dataset: [u8; 32],
-    /// Samples of that dataset.
+    /// Number of samples in that dataset.
     pub dataset_samples: u64,
     /// Fingerprint of the pixel path.
     pub fingerprint: [u8; 32],
-    /// Bytes of one result slot.
+    /// Bytes of a result slot.
     pub slot_bytes: u64,
     /// Number of result slots.
     pub slots: u32,
-    /// Worker threads.
+    /// Number of worker threads.
     pub workers: u32,
 }
 
@@ -77,7 +77,7 @@ const _: () = assert!(size_of::<WireIdentity>() == 128);
 const _: () = assert!(std::mem::offset_of!(WireIdentity, crc) == CRC_FIELD.start);
 
 impl DriveIdentity {
-    /// The log page.
+    /// Encodes the log page.
     pub fn to_page(&self) -> [u8; LOG_BYTES] {
         seal(
             WireIdentity {
@@ -110,34 +110,34 @@ impl DriveIdentity {
     }
 }
 
-/// What a drive has done since it started.
+/// Counters of a drive since its agent started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Seconds since start.
+    /// Seconds since the start.
     pub uptime_s: u64,
-    /// Batches finished.
+    /// Number of batches finished.
     pub batches: u64,
-    /// Samples prepared.
+    /// Number of samples prepared.
     pub samples: u64,
-    /// Batches cancelled, by command or because their association ended.
+    /// Number of batches cancelled, by a command or because their association ended.
     pub cancelled: u64,
-    /// Execute commands refused or failed.
+    /// Number of Execute commands refused or failed.
     pub errors: u64,
-    /// Samples that followed the corrupt-sample policy.
+    /// Number of samples to which the corrupt-sample policy was applied.
     pub corrupt: u64,
-    /// Time workers spent reading samples.
+    /// Time that workers spent on reading samples.
     pub read_us: u64,
-    /// Time workers spent on decoding and augmenting.
+    /// Time that workers spent on decoding and augmenting.
     pub prepare_us: u64,
-    /// Time workers spent on checksums and finishing batches.
+    /// Time that workers spent on checksums and finishing batches.
     pub finish_us: u64,
-    /// Batches queued or running now.
+    /// Number of batches queued or running now.
     pub outstanding: u32,
-    /// Temperature of the drive in tenths of a degree Celsius, when a sensor can be read.
+    /// Temperature of the drive in tenths of a degree Celsius, if a sensor can be read.
     pub temperature_dc: Option<i16>,
-    /// Power in milliwatts, when a sensor can be read.
+    /// Power in milliwatts, if a sensor can be read.
     pub power_mw: Option<u32>,
-    /// Energy since the agent started in millijoules, when a meter can be read.
+    /// Energy since the agent started, in millijoules, if a meter can be read.
     pub energy_mj: Option<u64>,
     /// Peak resident memory of the agent in bytes, mapped slots included.
     pub peak_rss_bytes: u64,
@@ -174,7 +174,7 @@ const _: () = assert!(size_of::<WireCounters>() == 128);
 const _: () = assert!(std::mem::offset_of!(WireCounters, crc) == CRC_FIELD.start);
 
 impl Counters {
-    /// The log page.
+    /// Encodes the log page.
     pub fn to_page(&self) -> [u8; LOG_BYTES] {
         let measured = u8::from(self.temperature_dc.is_some())
             | u8::from(self.power_mw.is_some()) << 1

@@ -1,27 +1,28 @@
-//! How much memory there is, and how much this process has. Result slots in memory are allocated before the first batch, and Linux ends
-//! processes, seldom the right ones, when memory that was granted is not there; so both sides ask first.
+//! The memory that is available, and that this process uses. Result slots in memory are allocated before the first
+//! batch. If memory that Linux has granted runs out, it kills processes, often the wrong ones; so both sides check
+//! first.
 
 use ddlp_dataset::Dataset;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Share of the available memory that is left to others.
+/// Fraction of the available memory that is left to others.
 const SPARE: u64 = 16;
 
-/// What of a file's pages makes room when it is needed: those that nobody has used lately, and the others.
+/// Kinds of file pages that the kernel can drop: those not used lately, and those in use as well.
 const UNUSED: &[&str] = &["inactive_file"];
 const ALL: &[&str] = &["inactive_file", "active_file"];
 
-/// Memory in bytes that this process can have without swapping: of the machine, and within the limits of its control groups. `None`
-/// when the kernel does not say.
+/// Returns the bytes that this process can have without swapping, on the machine and within the limits of its control
+/// groups. Returns `None` if the kernel does not tell.
 pub fn available_bytes() -> Option<u64> {
     available_beside(UNUSED)
 }
 
-/// Memory there is when these pages of files make room.
+/// Returns the available memory if the kernel drops these kinds of file pages.
 fn available_beside(pages: &[&str]) -> Option<u64> {
-    // Here the kernel has counted all pages of files.
+    // The kernel's number already includes all file pages.
     let machine = from_meminfo(&fs::read_to_string("/proc/meminfo").ok()?)?;
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let root = Path::new("/sys/fs/cgroup");
@@ -32,7 +33,8 @@ fn available_beside(pages: &[&str]) -> Option<u64> {
     Some(left.min().map_or(machine, |left| left.min(machine)))
 }
 
-/// What this process has, in bytes: a line of `/proc/self/status` that is in kB, by how it begins. `None` where there is none.
+/// Returns a number of bytes about this process: the line of `/proc/self/status` that begins with `line` and is in kB.
+/// Returns `None` if there is no such line.
 pub fn of_this_process(line: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let value = status.lines().find_map(|candidate| candidate.strip_prefix(line))?;
@@ -51,8 +53,8 @@ pub fn check_room(bytes: u64) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::OutOfMemory, message))
 }
 
-/// Tells a dataset how much memory there is for a page cache, what is in it now included, beside `taken` bytes that this process is about to
-/// take. Where it reads in another way for that, or would and cannot, the log says so.
+/// Tells a dataset how much memory there is for the page cache, including its present contents, beside the `taken`
+/// bytes that this process is about to take. Logs if the dataset then reads past the page cache, or should but cannot.
 pub fn fit(dataset: &dyn Dataset, taken: u64) {
     let Some(available) = available_beside(ALL) else { return };
     let left = available.saturating_sub(taken);
@@ -74,14 +76,14 @@ pub fn fit(dataset: &dyn Dataset, taken: u64) {
     }
 }
 
-/// Where control groups of a version say what they may have and what they have.
+/// Files in which one version of control groups shows limits and use.
 struct GroupFiles {
-    /// What a line of `/proc/self/cgroup` begins with before the group's path; for version 1 behind the number.
+    /// Controller in a line of `/proc/self/cgroup`, in front of the group's path (in version 1 behind the number).
     controller: &'static str,
     mount: &'static str,
     limit: &'static str,
     used: &'static str,
-    /// What names in `memory.stat` begin with where groups within this one are counted.
+    /// Prefix of the names in `memory.stat` that include the groups inside a group.
     whole: &'static str,
 }
 
@@ -103,8 +105,8 @@ fn from_meminfo(text: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// The control group of a process and those around it, innermost first, relative to where they are mounted. Those that cannot be seen
-/// from here, in a container, have no files.
+/// Returns the control group of a process and the groups around it, innermost first, relative to their mount point.
+/// Groups outside of a container cannot be seen from within, and have no files.
 fn groups_of(cgroup: &str, files: &GroupFiles) -> Vec<PathBuf> {
     let own = cgroup.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(":/")?;
@@ -113,7 +115,8 @@ fn groups_of(cgroup: &str, files: &GroupFiles) -> Vec<PathBuf> {
     Path::new(own.unwrap_or_default()).ancestors().map(Path::to_path_buf).collect()
 }
 
-/// What a control group's limit leaves when these pages of files make room; `None` without a limit.
+/// Returns the memory that a control group's limit leaves if these kinds of file pages are dropped, or `None` without a
+/// limit.
 fn left_in(group: &Path, files: &GroupFiles, pages: &[&str]) -> Option<u64> {
     let number = |name: &str| -> Option<u64> { fs::read_to_string(group.join(name)).ok()?.trim().parse().ok() };
     let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
@@ -135,7 +138,7 @@ mod tests {
     use std::ops::ControlFlow;
     use std::sync::{Arc, Mutex};
 
-    /// A pack that answers as it is told when it hears of memory, which it keeps in mind.
+    /// A pack that records the memory it is told of, and answers as the test says.
     struct Told {
         pack: Pack,
         answer: fn() -> io::Result<bool>,
@@ -185,7 +188,7 @@ mod tests {
         }
     }
 
-    /// A pack of 3 MB.
+    /// Makes a pack of 3 MB.
     fn told(answer: fn() -> io::Result<bool>) -> Told {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("data_batch_1.bin"), vec![3; 1000 * 3073]).unwrap();
@@ -195,7 +198,7 @@ mod tests {
         Told { pack: Pack::open(&out).unwrap(), answer, memory: Mutex::default() }
     }
 
-    /// What the log has after this.
+    /// Returns the log of `work`.
     fn logged(work: impl FnOnce()) -> String {
         #[derive(Clone, Default)]
         struct Log(Arc<Mutex<Vec<u8>>>);

@@ -1,36 +1,38 @@
-//! How many samples a worker takes at a time.
+//! The number of samples that a worker takes at a time.
 //!
-//! Taking work costs locks that workers share and looks at the clock, which is nothing beside a photograph and much beside a small image.
-//! So a worker takes a run of samples that lasts about 300 µs: one photograph, or dozens of small images.
+//! Taking work costs locks that workers share, and readings of the clock: nothing compared with a photograph, but much
+//! compared with a small image. So a worker takes a run of samples that lasts about 300 µs: one photograph, or dozens
+//! of small images.
 
 use std::time::Duration;
 
-/// How long a run is to take. Short enough that the end of a batch, a cancellation or a throttled drive's rest comes in time.
+/// Target duration of a run: short enough that the end of a batch, a cancellation or the pause of a throttled drive is
+/// not delayed.
 const RUN: Duration = Duration::from_micros(300);
 /// Most samples of a run.
 const RUN_SAMPLES_MAX: usize = 64;
 
-/// One worker's length of runs, from what its last one took.
+/// Length of one worker's runs, from the duration of its last one.
 #[derive(Clone, Copy, Debug)]
 pub struct RunLength {
     sample: Duration,
 }
 
 impl Default for RunLength {
-    /// The first run is one sample.
+    /// Returns a length whose first run is one sample.
     fn default() -> Self {
         Self { sample: RUN }
     }
 }
 
 impl RunLength {
-    /// Samples of the next run, at least one.
+    /// Returns the number of samples of the next run, at least one.
     pub fn samples(&self) -> usize {
         let fitting = RUN.as_nanos() / self.sample.as_nanos().max(1);
         usize::try_from(fitting).unwrap_or(usize::MAX).clamp(1, RUN_SAMPLES_MAX)
     }
 
-    /// Takes down what a run took.
+    /// Records how long a run took.
     pub fn took(&mut self, samples: usize, time: Duration) {
         if samples > 0 {
             self.sample = time / samples.min(RUN_SAMPLES_MAX) as u32;
@@ -49,11 +51,11 @@ mod tests {
         length.took(1, RUN / 10);
         assert_eq!(length.samples(), 10);
         length.took(10, RUN);
-        assert_eq!(length.samples(), 10, "a run that lasted as it should is as long the next time");
+        assert_eq!(length.samples(), 10, "a run of the target duration keeps its length");
         length.took(10, RUN / 1000);
         assert_eq!(length.samples(), RUN_SAMPLES_MAX);
         length.took(0, Duration::MAX);
-        assert_eq!(length.samples(), RUN_SAMPLES_MAX, "a run without samples says nothing");
+        assert_eq!(length.samples(), RUN_SAMPLES_MAX, "a run without samples changes nothing");
         length.took(RUN_SAMPLES_MAX, Duration::ZERO);
         assert_eq!(length.samples(), RUN_SAMPLES_MAX);
         length.took(2, RUN * 100);
