@@ -1,4 +1,4 @@
-//! Checkpoints of any content, and a JPEG decoded from them.
+//! Parses any bytes as checkpoints, and decodes a JPEG from them.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

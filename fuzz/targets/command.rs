@@ -1,5 +1,5 @@
-//! Commands of a host that says anything: a sequence of submission queue entries with data, on admin and I/O queues of an I/O
-//! controller and on a discovery controller.
+//! Takes any commands of a host: a sequence of submission queue entries with data, on admin and I/O queues of an I/O
+//! controller and of a discovery controller.
 #![no_main]
 
 use ddlp_csd::log::{Counters, DriveIdentity};
@@ -15,7 +15,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use zerocopy::FromBytes;
 
-/// An admin queue and an I/O queue, a discovery controller's admin queue, and one without Connect.
+/// Number of connections: an I/O controller's admin queue and I/O queue, a discovery controller's admin queue, and one
+/// without Connect.
 const CONNECTIONS: u64 = 4;
 
 struct Still;
@@ -52,7 +53,7 @@ fn subsystem() -> Subsystem {
     Subsystem::new(config)
 }
 
-/// A well-formed Connect to a subsystem on queue `qid`.
+/// Sends a well-formed Connect to a subsystem for queue `qid`.
 fn connect(subsystem: &mut Subsystem, conn: ConnId, nqn: &str, qid: u16, controller: u16) -> u16 {
     let mut entry = [0u8; 64];
     (entry[0], entry[1], entry[4]) = (0x7F, 0x40, 0x01);
@@ -84,7 +85,7 @@ fuzz_target!(|input: Vec<(u8, [u8; 64], Vec<u8>)>| {
     }
     let nqn = identity().nqn;
     let controller = connect(&mut subsystem, ConnId(1), &nqn, 0, 0xFFFF);
-    // Enable with all command sets, as a driver does, so that I/O queues can follow.
+    // Enable the controller with all command sets, as a driver does, so that I/O queues can follow.
     let mut enable = [0u8; 64];
     (enable[0], enable[1], enable[4]) = (0x7F, 0x40, 0x00);
     enable[44] = 0x14;

@@ -1,4 +1,4 @@
-//! An image file or a pipeline description of any content.
+//! Reads any bytes as an image file and as a pipeline description.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

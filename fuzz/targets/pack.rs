@@ -1,5 +1,5 @@
-//! A pack of any content: opened, surveyed, read, checked, prepared. Once as it is, and once with checksums that fit, as an attacker
-//! would make them.
+//! Opens, surveys, reads, checks and prepares any bytes as a pack: once unchanged, and once with checksums corrected,
+//! as an attacker would correct them.
 #![no_main]
 
 use ddlp_dataset::Dataset;
@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Rows that share a checksum.
+/// Number of rows that share a checksum.
 const GROUP_ROWS: usize = 16;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -28,7 +28,7 @@ fn check(bytes: &[u8]) {
     let file = File::from(memfd_create(c"pack", MFdFlags::empty()).expect("a memfd"));
     file.write_all_at(bytes, 0).expect("memory");
     let Ok(pack) = Pack::from_file(file, Path::new("fuzzed.ddlp")) else { return };
-    assert!(pack.len() <= bytes.len() as u64, "every sample has a record in the file");
+    assert!(pack.len() <= bytes.len() as u64, "the pack claims more samples than the file has bytes");
     let _ = Survey::of(&pack);
     let stages = vec![Stage::RandomResizedCrop { size: 9, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }];
     let pipeline = Pipeline { exif_orientation: true, stages };
@@ -45,8 +45,8 @@ fn check(bytes: &[u8]) {
     }
 }
 
-/// Makes all checksums of the index and of the samples fit, as far as the file says where they are,
-/// each sample's own before those that cover them.
+/// Corrects all checksums of the index and of the samples that lie within the file: the samples' own first, then those
+/// that cover them.
 fn seal(bytes: &mut [u8]) -> Option<()> {
     let length = bytes.len() as u64;
     put(bytes, 16, &length.to_le_bytes())?;
@@ -78,7 +78,7 @@ fn seal_record(bytes: &mut [u8], at: usize) -> Option<()> {
     put_checksum(bytes, at..at + 60, at + 60)
 }
 
-/// Makes the checksums of an uncompressed sample's groups of rows fit.
+/// Corrects the checksums of an uncompressed sample's groups of rows.
 fn seal_groups(bytes: &mut [u8], sample: Range<usize>, checksums: &Range<usize>, group: usize) -> Option<()> {
     let end = sample.end;
     for (start, at) in sample.step_by(group.max(1)).zip(checksums.clone().step_by(4)) {
@@ -91,7 +91,7 @@ fn number(bytes: &[u8], at: Range<usize>) -> Option<u64> {
     Some(bytes.get(at)?.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
 }
 
-/// What lies where an offset and a length say, if that is in the file.
+/// Returns the range that an offset and a length describe, if it lies within the file.
 fn extent(bytes: &[u8], offset: Range<usize>, length: Range<usize>) -> Option<Range<usize>> {
     let (start, length) = (number(bytes, offset)?, number(bytes, length)?);
     let end = start.checked_add(length).filter(|&end| end <= bytes.len() as u64)?;

@@ -1,4 +1,4 @@
-//! Bytes of a peer, on either side of a connection, in pieces of any size.
+//! Feeds any bytes to either side of a connection, in pieces of any size.
 #![no_main]
 
 use ddlp_device::tcp::session::{Above, Session, Setup};
@@ -6,7 +6,7 @@ use ddlp_nvme::tcp::{Digests, Encoded, FatalError, HeaderDecoder, IcReq, Limits,
 use ddlp_nvme::{Status, SubmissionEntry};
 use libfuzzer_sys::fuzz_target;
 
-/// Wants as much data as a command says, up to a bound, and counts what it is given.
+/// Layer above the session that takes as much data as a command asks for, up to a bound, and counts the bytes.
 #[derive(Default)]
 struct Bounded {
     bytes: usize,
@@ -38,10 +38,10 @@ fuzz_target!(|input: (u8, Vec<u8>)| {
         return;
     }
     let (mut session, mut above) = (Session::default(), Bounded::default());
-    // Most inputs begin behind the handshake, where the states are.
+    // Most inputs begin after the handshake, where there are more states.
     if choice & 8 == 0 {
         let request = IcReq::new(digests).encode();
-        session.feed(&request, &mut above).expect("a handshake is accepted");
+        session.feed(&request, &mut above).expect("the handshake was not accepted");
     }
     let piece = usize::from(choice >> 4) * 7 + 1;
     for piece in bytes.chunks(piece) {
@@ -49,5 +49,5 @@ fuzz_target!(|input: (u8, Vec<u8>)| {
             break;
         }
     }
-    assert!(above.bytes <= bytes.len(), "no data out of nothing");
+    assert!(above.bytes <= bytes.len(), "the session delivered more data than it received");
 });

@@ -1,4 +1,5 @@
-//! What crosses the compute namespace, and plans: programs, batch requests, slots, log pages.
+//! Parses any bytes as each message of the compute namespace (programs, batch requests, slots, log pages) and as a
+//! plan.
 #![no_main]
 
 use ddlp_csd::log::{Counters, DriveIdentity};
