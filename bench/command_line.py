@@ -1,4 +1,4 @@
-"""What the command lines of bench/side-by-side and bench/profile share: numbers, cores, progress."""
+"""Helpers for the command lines of bench/side-by-side and bench/profile: numbers, cores, progress."""
 import argparse
 import sys
 
@@ -6,20 +6,20 @@ import measure
 
 
 def positive(text):
-    """A number from 1."""
+    """Parses a whole number, 1 or more."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 1 or more")
     return int(text)
 
 
 def usable_cores(option, count):
-    """The cores that this process may use; an error where they are fewer than `option` asks for."""
+    """Returns the cores that this process may use. Exits if `option` asks for more."""
     available = measure.available_cores()
     if len(available) < count:
-        raise SystemExit(f"error: {option} {count}: this process may use {len(available)}")
+        raise SystemExit(f"error: {option} {count}: this process may use only {len(available)} cores")
     return available
 
 
 def say(text):
-    """Progress, beside what goes to standard output."""
+    """Prints progress on standard error, which keeps standard output for results."""
     print(text, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Who runs in bench/side-by-side: our own program, and the peers' scripts in virtual environments of their own."""
+"""Contenders of bench/side-by-side: our own program, and the peers' scripts, in virtual environments of their own."""
 import json
 import os
 import pathlib
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from measure import complaint
 
-# What is measured: the name it goes by, and samples of a batch. Whole epochs are timed; small ones several times in a run.
+# Works: name and description, pipeline, and samples in a batch. Whole epochs are timed; short epochs several times in a
+# run.
 WORKS = {
     "W1": "ImageNet train: random resized crop 224, flip, f32 NCHW normalised, batches of 64",
     "W2": "ImageNet validation: resize 256, centre crop 224, f32 NCHW normalised, batches of 64",
@@ -18,7 +19,7 @@ PIPELINES = {"W1": "imagenet-train", "W2": "imagenet-val", "W3": "cifar-train"}
 BATCHES = {"W1": 64, "W2": 64, "W3": 512}
 REPETITIONS = {"W1": 1, "W2": 1, "W3": 15}
 
-# Peer: its environment, its script, and the options of each variant, by work.
+# For each peer: its environment, its script, and for each work the options of its variants.
 PEERS = {
     "opencv": ("light", "opencv", {"W1": [[]], "W2": [[]], "W3": [[]]}),
     "turbo": ("light", "turbo", {
@@ -39,12 +40,12 @@ PEERS = {
         "W3": [[]]}),
     "spdl": ("spdl", "spdl", {"W1": [[]], "W2": [[]]}),
 }
-# Environment: what pip installs, one call after the other. Where a version is named, a later one does not work with the others, or
-# with Debian 12's libraries.
+# For each environment: the packages of each call of pip, in order. A version is pinned if a later one does not work
+# with the other packages, or with Debian 12's libraries.
 ENVIRONMENTS = {
-    # PyTurboJPEG 2 wants libjpeg-turbo 3.
+    # PyTurboJPEG 2 needs libjpeg-turbo 3.
     "light": [["numpy", "pillow", "opencv-python-headless", "simplejpeg", "PyTurboJPEG<2", "kornia-rs"]],
-    # Of its licence older setuptools make an error, and an environment may come with such.
+    # Older setuptools reject the package's licence field, and a new environment may contain such a version.
     "pillowsimd": [["numpy", "pybind11", "setuptools>=77", "wheel"],
                    ["--no-binary", "pillow-simd", "--no-build-isolation", "--no-deps", "pillow-simd"]],
     "dali": [["numpy", "nvidia-dali-cuda120"]],
@@ -55,34 +56,35 @@ ENVIRONMENTS = {
              ["--no-build-isolation", "--no-deps", "ffcv"]],
     "spdl": [["numpy", "spdl"]],
 }
-# What is compiled is to use the processor as its authors mean it.
+# Compiler options that the packages' authors recommend.
 COMPILERS = {"pillowsimd": {"CC": "cc -mavx2"}, "ffcv": {"CFLAGS": "-O3"}}
-# Those that one small environment holds.
+# Peers that one small environment holds.
 DEFAULT_PEERS = ["opencv", "turbo", "kornia", "pil"]
 
 
 @dataclass
 class Contender:
-    """One row of a table: a command that prints its figures as JSON in its last line."""
+    """A row of a table: a command whose last line of output is its figures, as JSON."""
     name: str
     work: str
     cores: int
     command: list
     environment: dict
     reads: list
-    # Where a peer keeps what it converts.
+    # Folder for the data that a peer converts.
     converts_to: pathlib.Path | None = None
     is_ours: bool = False
 
     def files(self):
-        """What a run reads: images that have been converted in place of the source, and arrays in any case."""
+        """Returns the files that a run reads: the source, or the data converted from it; for W3 the source in any
+        case."""
         if self.converts_to is None or not any(path.is_file() for path in self.converts_to.rglob("*")):
             return self.reads
         return [self.converts_to] if self.work != "W3" else [self.converts_to, *self.reads]
 
 
 def ours(work, program, dataset, images, cores):
-    """Our loader over `dataset`, a pair of a name and a path."""
+    """Returns our loader over `dataset`, a pair of name and path."""
     name, path = dataset
     command = [program, path, "--pipeline", PIPELINES[work], "--samples", images, "--batch", BATCHES[work],
                "--threads", cores, "--warmup", 1, "--reps", REPETITIONS[work]]
@@ -90,7 +92,8 @@ def ours(work, program, dataset, images, cores):
 
 
 def theirs(work, peer, scripts, environments, data, images, cores):
-    """The peer's rows of a work; none where it does not do that work. `data`: what `Datasets.for_peers` gives."""
+    """Returns the peer's rows of a work, or none if it does not do that work. `data` comes from
+    `Datasets.for_peers`."""
     environment, script, variants = PEERS[peer]
     rows = []
     for options in variants.get(work, []):
@@ -98,7 +101,7 @@ def theirs(work, peer, scripts, environments, data, images, cores):
                    "--images", images, "--batch", BATCHES[work], "--workers", cores,
                    "--warmup", 1, "--reps", REPETITIONS[work], *options]
         name = " ".join([peer, *(word for word in options if not word.startswith("--"))])
-        # A folder of its own, so that it is known what its runs read.
+        # A folder for each variant, which shows what its runs read.
         converted = data.converted / name.replace(" ", "-")
         variables = {"PEERS_HOME": str(converted), data.variable: str(data.source), "OMP_NUM_THREADS": str(cores),
                      "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
@@ -107,7 +110,7 @@ def theirs(work, peer, scripts, environments, data, images, cores):
 
 
 def install(environment, environments):
-    """Makes a peer's virtual environment, once for each list of packages. What went wrong, or None."""
+    """Makes a peer's virtual environment, once for each list of packages. Returns what went wrong, or None."""
     packages, home = ENVIRONMENTS[environment], environments / environment
     stamp = home / "packages.json"
     if stamp.is_file() and json.loads(stamp.read_text()) == packages:
@@ -121,17 +124,17 @@ def install(environment, environments):
             done = subprocess.run(command, env={**os.environ, **COMPILERS.get(environment, {})}, stdin=subprocess.DEVNULL,
                                   stdout=out, stderr=subprocess.STDOUT, check=False)
             if done.returncode != 0:
-                return f"cannot be installed: {complaint(log.read_text(errors='replace'))} (all of it: {log})"
+                return f"cannot be installed: {complaint(log.read_text(errors='replace'))} (full log: {log})"
     stamp.write_text(json.dumps(packages))
     return None
 
 
 def scripts_in(folder):
-    """The folder of the peers' scripts, or None where there is none."""
+    """Returns the folder of the peers' scripts, or None if there are no scripts."""
     folder = pathlib.Path(folder)
     return folder.resolve() if any(folder.glob("bench_*.py")) else None
 
 
 def script_of(name, scripts):
-    """The script that measures a peer."""
+    """Returns the script that measures a peer."""
     return scripts / f"bench_{name}.py"

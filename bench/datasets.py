@@ -1,4 +1,4 @@
-"""What bench/side-by-side reads: JPEG photographs, CIFAR-10's files, and the packs and arrays made of them."""
+"""Datasets of bench/side-by-side: JPEG photographs, CIFAR-10's files, and the packs and arrays made of them."""
 import array
 import glob
 import hashlib
@@ -15,23 +15,24 @@ from command_line import say
 
 CIFAR_RECORD = 1 + 3 * 32 * 32
 CIFAR_RECORDS = 50_000
-# Damaged files that are named one by one.
+# Number of damaged files that an error lists by name.
 NAMED_MAX = 10
-# What `short` gives, as a pattern of names.
+# Pattern of file names for a result of `short`.
 DIGEST = "[0-9a-f]" * 8
 
 
 @dataclass
 class ForPeers:
-    """A source of the peers: the variable that tells their scripts where it is, and a folder for what they convert."""
+    """A source of the peers, the environment variable that tells their scripts its path, and a folder for converted
+    data."""
     variable: str
     source: pathlib.Path
     converted: pathlib.Path
 
 
 class Datasets:
-    """Everything made lies in `home`; what is made of a folder is made again when the folder's files change, and what `ddlp` makes when
-    the program changes."""
+    """Makes and keeps data in `home`. Data made of a folder is made again when the folder's files change, and data that
+    `ddlp` makes when the program changes."""
 
     def __init__(self, home, ddlp):
         self.home, self.ddlp = home, ddlp
@@ -39,12 +40,12 @@ class Datasets:
         home.mkdir(parents=True, exist_ok=True)
 
     def photographs(self, folder, images):
-        """The folder with photographs; without one, `images` of them are made."""
+        """Returns the folder with photographs. If none is given, makes `images` photographs."""
         if folder is not None:
             return pathlib.Path(folder).resolve()
         made = self.home / f"photos-{images}-{self.program}"
         if not made.exists():
-            # With what was made of them.
+            # Remove older photographs, and the data made of them.
             for pattern in (f"photos-{images}-{DIGEST}", f"photos-{images}-{DIGEST}-*", f"peers-photos-{images}-{DIGEST}-*"):
                 self.remove(pattern)
             say(f"making {images} photographs")
@@ -52,7 +53,8 @@ class Datasets:
         return made
 
     def cifar(self, folder):
-        """The folder with CIFAR-10's binary files; without one, as many records of noise are made, which cost the same."""
+        """Returns the folder with CIFAR-10's binary files. If none is given, makes as many records of noise, which take
+        as long."""
         if folder is not None:
             return pathlib.Path(folder).resolve()
         made = self.home / "cifar-noise"
@@ -68,7 +70,7 @@ class Datasets:
         return made
 
     def pack(self, source, name="pack", options=()):
-        """A pack of the source, made with these options of `ddlp pack`; `name` tells it from others."""
+        """Returns a pack of the source, made with these options of `ddlp pack`. `name` distinguishes it from others."""
         before, behind = f"{source.name}-{state(source)}-", f"-{name}.ddlp"
         path = self.home / (before + short(f"{self.program} {options}".encode()) + behind)
         if not path.exists():
@@ -78,7 +80,7 @@ class Datasets:
         return path
 
     def check(self, pack, source):
-        """Ends where the pack has samples that no loader could decode."""
+        """Exits if the pack has samples that no loader could decode."""
         said = run([self.ddlp, "inspect", pack, "--json", "--all"])
         rejected = [sample for sample in json.loads(said)["pack"]["listed"] if sample["verdict"].startswith("rejected")]
         if rejected:
@@ -87,7 +89,7 @@ class Datasets:
             raise SystemExit(f"error: {source}: ddlp pack rejects {len(rejected)} of its files: remove them\n{named}{more}")
 
     def remove(self, pattern):
-        """Removes what another program has made."""
+        """Removes files and folders that another program has made."""
         for path in self.home.glob(pattern):
             if path.is_dir():
                 shutil.rmtree(path)
@@ -95,7 +97,7 @@ class Datasets:
                 path.unlink()
 
     def for_peers(self, source, is_cifar):
-        """What the peers read, and where they keep what they make of it."""
+        """Returns the data that the peers read, and the folder for data that they convert."""
         home = self.home / f"peers-{source.name}-{state(source)}"
         home.mkdir(exist_ok=True)
         if not is_cifar:
@@ -108,18 +110,19 @@ class Datasets:
 
 
 def jpegs(folder):
-    """The files that the peers take: JPEGs by their names, at any depth."""
+    """Returns the files that the peers read: those with a JPEG's extension, at any depth."""
     found = glob.glob(f"{glob.escape(str(folder))}/**/*", recursive=True)
     return sorted(path for path in found if path.lower().endswith((".jpg", ".jpeg")))
 
 
 def batches_of(folder):
-    """CIFAR-10's training batches."""
+    """Returns CIFAR-10's training batches."""
     return sorted(pathlib.Path(folder).glob("data_batch_*.bin"))
 
 
 def state(folder):
-    """A short digest of names, sizes and times of the files below a folder. A link to nothing has a name alone."""
+    """Returns a short digest of names, sizes and times of the files below a folder. A dangling link counts by its name
+    alone."""
     digest = hashlib.sha256()
     for path in sorted(pathlib.Path(folder).rglob("*")):
         try:
@@ -132,12 +135,12 @@ def state(folder):
 
 
 def short(content):
-    """A short digest of some bytes."""
+    """Returns a short digest of some bytes."""
     return hashlib.sha256(content).hexdigest()[:8]
 
 
 def write_arrays(path, batches):
-    """CIFAR-10's batches as NumPy's arrays x (samples × 32 × 32 × 3 u8) and y (i64) in one .npz file."""
+    """Writes CIFAR-10's batches as NumPy's arrays x (samples × 32 × 32 × 3 u8) and y (i64) in one .npz file."""
     pixels, labels = bytearray(), array.array("q")
     for batch in batches:
         content = batch.read_bytes()
@@ -156,21 +159,21 @@ def write_arrays(path, batches):
 
 
 def npy(kind, shape, content):
-    """NumPy's file format, version 1.0: a header padded to 64 bytes, then the values."""
+    """Encodes an array in NumPy's file format, version 1.0: a header padded to 64 bytes, then the values."""
     header = repr({"descr": kind, "fortran_order": False, "shape": shape}).encode()
     header += b" " * (-(10 + len(header) + 1) % 64) + b"\n"
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + content
 
 
 def write(path, content):
-    """A file that is there whole or not at all."""
+    """Writes a file that appears as a whole or not at all."""
     part = path.with_suffix(".part")
     part.write_bytes(content)
     os.replace(part, path)
 
 
 def run(command):
-    """What a command prints; its complaint is ours when it fails."""
+    """Runs a command and returns its output. Exits with the command's error output if it fails."""
     done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, errors="replace", check=False)
     if done.returncode != 0:

@@ -1,4 +1,4 @@
-"""One run of a contender in bench/side-by-side: pinned to cores, its memory watched, and what else the machine did meanwhile."""
+"""Runs a contender of bench/side-by-side on fixed cores, and measures its memory and the machine's other work."""
 import ctypes
 import json
 import os
@@ -12,30 +12,31 @@ import tempfile
 import threading
 import time
 
-# A run that takes longer counts as failed. The first one of a peer may convert the data.
+# Limit of a run; a longer run counts as failed. A peer's first run may convert the data.
 RUN_SECONDS_MAX = 900
-# How often the memory of a run is looked at.
+# Interval between two readings of a run's memory.
 LOOK_S = 0.1
-# Above this much of a core for others, figures are disturbed.
+# CPU time of other processes, in cores, above which figures count as disturbed.
 QUIET_CORES = 0.1
-# What a core stores at a time, and how often, when the bandwidth of stores is measured.
+# To measure the bandwidth of stores: bytes that a core stores at a time, and how often.
 STORE_BYTES = 256 << 20
 STORES = 8
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Failed(Exception):
-    """A run without figures; says why in one line."""
+    """Error of a run that has no figures; one line says why."""
 
 
 def run(contender, cores):
-    """Runs it once. Its own figures, and with them `rss_mb` and `anonymous_mb`, which are None of a short run, and `other_cores`."""
+    """Runs a contender once. Returns its figures with `rss_mb`, `anonymous_mb` (both None for a short run) and
+    `other_cores` added."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         before, begun = machine_busy_s(), time.monotonic()
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         process = subprocess.Popen(
             contender.command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
-            # The peers' folder is only read; a complaint is one line.
+            # No compiled files in the peers' folder, and one-line error messages.
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "RUST_BACKTRACE": "0", **contender.environment},
             preexec_fn=lambda: os.sched_setaffinity(0, cores))
         memory = Memory(process.pid)
@@ -45,7 +46,7 @@ def run(contender, cores):
             raise Failed(f"took longer than {RUN_SECONDS_MAX} s") from None
         finally:
             memory.stop()
-            # Helpers that it left behind would disturb the next run.
+            # Helper processes left behind would disturb the next run.
             try:
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -62,22 +63,23 @@ def run(contender, cores):
     for name in ("median", "per_cpu_s"):
         if not isinstance(figures.get(name), (int, float)):
             raise Failed(f"its last line of JSON has no number '{name}'")
-    # A run that was over before anybody looked has no figures of its memory.
+    # A run that ended before the first reading has no memory figures.
     figures["rss_mb"], figures["anonymous_mb"] = (value / 1e6 if value else None for value in (memory.rss, memory.anonymous))
     figures["other_cores"] = max(0.0, machine_busy_s() - before - own_s) / wall_s
     return figures
 
 
 def complaint(said):
-    """The line that says what is wrong: the last exception of Python's, else the last line with an error in it, else the last."""
+    """Returns the line that says what is wrong: the last Python exception, else the last line with «error», else the
+    last line."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     exceptions = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b", line)]
     errors = [line for line in lines if "error" in line.lower()]
-    return (exceptions or errors or lines or ["it said nothing"])[-1][:200]
+    return (exceptions or errors or lines or ["it printed nothing"])[-1][:200]
 
 
 def last_figures(out):
-    """The last line that is a JSON object, with or without the word RESULT before it."""
+    """Returns the last line that is a JSON object, with or without the word RESULT in front."""
     for line in reversed(out.splitlines()):
         try:
             figures = json.loads(line.removeprefix("RESULT "))
@@ -89,7 +91,7 @@ def last_figures(out):
 
 
 class Memory:
-    """Peak memory of a process and its descendants: the sum over them, looked at now and then."""
+    """Peak memory of a process and its descendants together, read at intervals."""
 
     def __init__(self, root):
         self.root, self.rss, self.anonymous, self.over = root, 0, 0, threading.Event()
@@ -97,12 +99,12 @@ class Memory:
         self.thread.start()
 
     def watch(self):
-        """Looks until it is over."""
+        """Reads the memory until `stop` is called."""
         while not self.over.wait(LOOK_S):
             self.look()
 
     def look(self):
-        """Looks once. A single process says its own peak, so that none is missed."""
+        """Reads the memory once. The kernel also reports each process's own peak, so that none is missed."""
         tree = [memory_of(process) for process in descendants(self.root)]
         sums = [sum(process.get(name, 0) for process in tree) for name in ("VmRSS", "RssAnon", "RssShmem")]
         peaks = [process.get("VmHWM", 0) for process in tree]
@@ -110,13 +112,14 @@ class Memory:
         self.anonymous = max(self.anonymous, sums[1] + sums[2])
 
     def stop(self):
-        """Ends the watching."""
+        """Stops the readings."""
         self.over.set()
         self.thread.join()
 
 
 def warm(paths):
-    """Brings files, and those of folders, into the page cache, from which some machines drop what a run has not used for a while."""
+    """Reads files, and those in folders, into the page cache, from which some machines drop files that are not used for
+    a while."""
     for path in paths:
         for file in [path] if path.is_file() else path.rglob("*"):
             if file.is_file():
@@ -126,13 +129,13 @@ def warm(paths):
 
 
 def store_bandwidth(cores):
-    """Bytes per second that these cores together store to memory: each fills memory of its own, larger than caches. `Failed` where a
-    core may not be used or there is no memory."""
+    """Returns the bytes per second that these cores together store to memory, each to its own, larger than caches.
+    Raises `Failed` if a core may not be used or memory is missing."""
     rates, ready = [], threading.Barrier(len(cores))
 
     def fill(core):
         try:
-            # Of this thread alone.
+            # The affinity of this thread alone.
             os.sched_setaffinity(0, [core])
             memory = ctypes.create_string_buffer(STORE_BYTES)
         except (OSError, MemoryError):
@@ -154,12 +157,12 @@ def store_bandwidth(cores):
     for thread in threads:
         thread.join()
     if len(rates) < len(cores):
-        raise Failed("what the cores store cannot be measured: a core or memory is missing")
+        raise Failed("the bandwidth of stores cannot be measured: a core or memory is missing")
     return sum(rates)
 
 
 def descendants(root):
-    """The process and all that came of it, as far as they live."""
+    """Returns the process and those of its descendants that are alive."""
     found, todo = [], [root]
     while todo:
         process = todo.pop()
@@ -167,7 +170,7 @@ def descendants(root):
         try:
             threads = os.listdir(f"/proc/{process}/task")
         except OSError:
-            # It has ended since it was found.
+            # It has ended meanwhile.
             continue
         for thread in threads:
             todo += [int(child) for child in first_line(f"/proc/{process}/task/{thread}/children").split()]
@@ -175,7 +178,7 @@ def descendants(root):
 
 
 def memory_of(process):
-    """Bytes of the lines Vm… and Rss… in a process's status; nothing when it is gone."""
+    """Returns the lines Vm… and Rss… of a process's status in bytes, or nothing if the process is gone."""
     try:
         lines = pathlib.Path(f"/proc/{process}/status").read_text().splitlines()
     except OSError:
@@ -185,13 +188,13 @@ def memory_of(process):
 
 
 def machine_busy_s():
-    """CPU time that all processes of the machine used, and what a hypervisor took away from it."""
+    """Returns the CPU time that the machine's processes used and that a hypervisor took away."""
     user, nice, system, _idle, _wait, irq, softirq, steal = map(int, first_line("/proc/stat").split()[1:9])
     return (user + nice + system + irq + softirq + steal) / TICKS
 
 
 def first_line(path, otherwise=""):
-    """The first line of a file of the kernel's."""
+    """Returns the first line of one of the kernel's files."""
     try:
         return pathlib.Path(path).read_text().splitlines()[0]
     except (OSError, IndexError):
@@ -199,12 +202,12 @@ def first_line(path, otherwise=""):
 
 
 def available_cores():
-    """The cores that this process may use."""
+    """Returns the cores that this process may use."""
     return os.sched_getaffinity(0)
 
 
 def choose_cores(available, count, siblings):
-    """The first cores, not two hardware threads of one where that can be avoided."""
+    """Returns the first cores, if possible without two hardware threads of the same core."""
     chosen, others = [], []
     for core in sorted(available):
         (others if siblings(core) & set(chosen) else chosen).append(core)
@@ -212,7 +215,7 @@ def choose_cores(available, count, siblings):
 
 
 def siblings(core):
-    """Hardware threads of the same core, itself included."""
+    """Returns the hardware threads of the same core, this one included."""
     listed = first_line(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list", str(core))
     found = set()
     for part in listed.split(","):
@@ -222,7 +225,7 @@ def siblings(core):
 
 
 def machine(cores):
-    """What the figures were made on: processor, cores, kernel, governor."""
+    """Describes the machine: processor, cores, kernel, governor."""
     listed = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.split(":", 1)[1].strip() for line in listed if line.startswith("model name")]
     governors = {first_line(f"/sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor") for core in cores}
@@ -237,7 +240,7 @@ def machine(cores):
 
 
 def warnings_about(described):
-    """What makes figures on this machine doubtful, before anything has run."""
+    """Returns what makes figures on this machine doubtful, before the first run."""
     found = []
     if described["governor"] not in (None, "performance"):
         found.append(f"the frequency governor is {described['governor']}, not performance")

@@ -7,7 +7,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def cargo(*words):
-    """What cargo prints; its own progress is shown."""
+    """Runs cargo, shows its progress, and returns its output."""
     done = subprocess.run(["cargo", *words], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit("error: cargo cannot build this checkout; its message is above (./check installs what is missing)")
@@ -15,7 +15,8 @@ def cargo(*words):
 
 
 def build():
-    """The command, and the example that delivers f32; and the folder for what is made, in cargo's target folder."""
+    """Builds our programs. Returns the command, the example that delivers f32, and a folder for data in cargo's target
+    folder."""
     cargo("build", "--locked", "--release", "-p", "ddlp")
     cargo("build", "--locked", "--release", "-p", "ddlp-host", "--example", "epochs_f32")
     target = pathlib.Path(json.loads(cargo("metadata", "--no-deps", "--format-version", "1"))["target_directory"])

@@ -1,6 +1,6 @@
-"""What bench/profile says: functions by the stage they belong to, and the operating system's counters."""
+"""Tables of bench/profile: time by stage, and the operating system's counters."""
 
-# Stage: what the names of its functions begin with, or have in them. The first stage that matches has it.
+# For each stage, the beginnings or parts of its functions' names. A function belongs to the first stage that matches.
 STAGES = {
     "entropy codes": ("jpeg::baseline::scan", "jpeg::baseline::bits", "jpeg::baseline::huffman", "jpeg::baseline::rice",
                       "jpeg::baseline::checkpoints", "jpeg::baseline::block", "decode_mcu", "jpeg_fill_bit_buffer",
@@ -16,9 +16,9 @@ STAGES = {
                      "zap_", "free_unref", "charge"),
 }
 OTHER = "the rest"
-# What a user's samples do not show.
+# Name of the share that perf does not show to a user.
 HIDDEN = "system, not visible"
-# What perf counts.
+# Events that perf counts, and their names.
 COUNTERS = {
     "page-faults": "page faults",
     "context-switches": "context switches",
@@ -26,12 +26,12 @@ COUNTERS = {
     "syscalls:sys_enter_futex": "futex calls",
     "syscalls:sys_enter_pread64": "reads",
 }
-# Of these, what happens in the kernel, so that a user's count is always zero.
+# Events inside the kernel, whose count is always zero for a user.
 IN_KERNEL = ("context-switches", "cpu-migrations")
 
 
 def stage_of(symbol):
-    """The stage of a function."""
+    """Returns the stage of a function."""
     for stage, parts in STAGES.items():
         if any(part in symbol for part in parts):
             return stage
@@ -39,8 +39,8 @@ def stage_of(symbol):
 
 
 def shares(report, user_part):
-    """Each stage's share of the time, of perf's lines `period|[.] symbol|…`; largest first, the rest last. Where perf saw the user's
-    part of the time alone, as its head says, the other part is a stage of its own."""
+    """Returns each stage's share of the time, from perf's lines `period|[.] symbol|…`: largest first, the rest last. If
+    the report's head says that perf saw only user time, system time is a stage of its own."""
     periods, is_whole = {}, True
     for line in report.splitlines():
         fields = [field.strip() for field in line.split("|")]
@@ -58,21 +58,22 @@ def shares(report, user_part):
 
 
 def table(found, cpu_us):
-    """Lines: stage, share, and microseconds of the CPU time that an image took; and what that is of."""
+    """Returns lines with stage, share, and microseconds of CPU time per image, and what they refer to."""
     # An image of CIFAR takes a microsecond or two.
     digits = 1 if cpu_us >= 100 else 3
     lines = [f"{'stage':<22}  share  µs/image"]
     lines += [f"{stage:<22}  {share:>5.1%}  {share * cpu_us:>8.{digits}f}" for stage, share in found.items()]
     lines += [f"{'all':<22}         {cpu_us:>8.{digits}f}",
-              "All: CPU time of the timed epochs. Shares: of the whole run, opening and the untimed epoch included."]
+              "«all»: CPU time of the timed epochs. Shares: of the whole run, with opening and the untimed epoch."]
     if HIDDEN in found:
-        lines.append("perf shows the system's part (reading, fresh memory) to root alone; its size is that of the run's times, perf's included.")
+        lines.append("perf shows system time (reading, fresh memory) only to root; here its share comes from the run's "
+                     "times, which include perf.")
     return lines
 
 
 def counters(text):
-    """Counts by event, of perf stat's lines `count|unit|event|…`; None where the machine has no such counter, or shows it to root
-    alone."""
+    """Returns counts by event, from perf stat's lines `count|unit|event|…`. A count is None if the machine lacks the
+    counter or shows it only to root."""
     found = {}
     for line in text.splitlines():
         fields = line.split("|")
@@ -84,7 +85,8 @@ def counters(text):
 
 
 def per_image(counts, images):
-    """Lines: what `images` images more cost, from a short and a long run; start and end of the program fall out."""
+    """Returns lines with the cost of `images` more images: the difference of a long and a short run, without start and
+    end."""
     short, long = counts
     lines, hidden = ["for 1000 images"], []
     for event, name in COUNTERS.items():
@@ -92,8 +94,8 @@ def per_image(counts, images):
             hidden.append(name)
             continue
         more = long[event] - short[event]
-        # What has nothing to do with images can be less in the longer run.
+        # Counts that have nothing to do with images can be smaller in the longer run.
         lines.append(f"  {name:<20}  {more * 1000 / images:>8.1f}" if more >= 0 else f"  {name:<20}  below noise")
     if hidden:
-        lines.append(f"not visible: {', '.join(hidden)} (perf shows them to root alone, on machines that count them)")
+        lines.append(f"not visible: {', '.join(hidden)} (perf shows them only to root, on machines that count them)")
     return lines

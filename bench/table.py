@@ -1,23 +1,23 @@
-"""The figures of bench/side-by-side, and how they are said."""
+"""Figures and tables of bench/side-by-side."""
 import statistics
 
 from measure import QUIET_CORES
 
-# Of an image of W3: a float for each value.
+# Bytes that a loader stores for an image of W3: a float for each value.
 BYTES_STORED = 32 * 32 * 3 * 4
 
 
 def spread(values):
-    """(largest − smallest) ÷ median; None of a single value."""
+    """Returns (largest − smallest) ÷ median, or None for a single value."""
     return (max(values) - min(values)) / statistics.median(values) if len(values) > 1 else None
 
 
 def figures(rows):
-    """Adds to each row what follows from its runs: medians, spread, peaks, the ratios of ours to it, and how it scales.
+    """Adds to each row the figures of its runs: medians, spread, peaks, the ratios of our rows to it, and its scaling.
 
-    A row is {"name", "cores", "is_ours", "runs"}; all rows have as many runs, and run i of each belongs to round i. A ratio is the
-    median of those within one round, so what slows the machine down for a while leaves it alone. `scaling` is the ratio to the same
-    contender on the fewest cores, None where there is no other."""
+    A row is {"name", "cores", "is_ours", "runs"}; all rows have the same number of runs, and run i belongs to round i.
+    A ratio is the median of the ratios within each round, so a machine that is slow for a while does not change it.
+    `scaling` is the ratio to the same contender on the fewest cores, or None if there is no other row of it."""
     fewest = min((row["cores"] for row in rows), default=None)
     alone = {row["name"]: row for row in rows if row["cores"] == fewest}
     for row in rows:
@@ -34,19 +34,19 @@ def figures(rows):
 
 
 def ratio(one, other):
-    """How many times as fast one row is as the other: the median over the rounds."""
+    """Returns the median over the rounds of one row's rate ÷ the other's."""
     return statistics.median(a["median"] / b["median"] for a, b in zip(one["runs"], other["runs"]))
 
 
 def figure(value):
-    """Three digits where there are more before the point: 98.7, 412, 1230, 130000. A dash where it is not known."""
+    """Formats a figure (98.7, 412, 1230, 130000), or a dash if it is not known."""
     if value is None:
         return "–"
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
 
 
 def table(work, what, rows, cores):
-    """One work's table on a number of cores as lines."""
+    """Returns the lines of one work's table for a number of cores."""
     ours = list(rows[0]["ratios"]) if rows else []
     scales = any(row["scaling"] is not None for row in rows)
     head = [work, "images/s", "spread", *(f"{name} ÷" for name in ours), "images/CPU-s", "RSS MB", "own MB"]
@@ -70,7 +70,7 @@ def table(work, what, rows, cores):
 
 
 def remarks(outcome):
-    """Machine, versions and warnings as lines."""
+    """Returns lines with machine, versions and warnings."""
     machine = outcome["machine"]
     text = [
         f"machine   {machine['processor']}, {machine['kernel']}, governor {machine['governor'] or 'not visible'}",
@@ -90,10 +90,11 @@ def remarks(outcome):
 
 
 def stores(outcome):
-    """How near our loader comes to what the cores can store, where it does little else: the f32 values of W3."""
+    """Compares our loader with the bandwidth of stores, in the work in which it does little else: the f32 values of
+    W3."""
     rates, lines = outcome["store_bytes_per_s"], []
     for row in outcome["works"].get("W3", []):
-        # A round without a measurement has nothing to compare with.
+        # If a round lacks a measurement, there is nothing to compare with.
         if row["is_ours"] and len(rates[row["cores"]]) == len(row["runs"]):
             shares = [run["median"] * BYTES_STORED / rate for run, rate in zip(row["runs"], rates[row["cores"]])]
             lines.append(f"stores    {row['name']}, W3, {row['cores']} of the cores: {row['images_per_s'] * BYTES_STORED / 1e9:.1f} GB/s, "
@@ -102,11 +103,11 @@ def stores(outcome):
 
 
 def disturbances(outcome):
-    """Runs beside which the machine did something else."""
+    """Warns about rows during which the machine did other work."""
     rows = [row for rows in outcome["works"].values() for row in rows]
     disturbed = [row for row in rows if row["other_cores"] > QUIET_CORES]
     if not disturbed:
         return []
     most = max(row["other_cores"] for row in disturbed)
-    return [f"the machine was not quiet: up to {most:.2f} of its cores did other work beside {len(disturbed)} of {len(rows)} rows; "
-            "images/CPU-s suffers least from that"]
+    return [f"the machine was not quiet: up to {most:.2f} of its cores did other work during "
+            f"{len(disturbed)} of {len(rows)} rows; images/CPU-s suffers least from that"]

@@ -23,7 +23,7 @@ import table  # noqa: E402
 
 AVAILABLE = os.sched_getaffinity(0)
 HERE = pathlib.Path(__file__).resolve().parent
-# What bench/profile gets of perf where it is not root: no tracepoints, and nothing of the kernel.
+# Output that bench/profile gets from perf without root: no tracepoints, and nothing of the kernel.
 PERF_OF_A_USER = """#!/bin/sh
 case "$1" in
 report) echo "# Samples: 4 of event 'cpu-clock:u'"; echo '30|[.] ddlp_pixels::resize::columns'; echo '10|[.] main';;
@@ -47,14 +47,14 @@ CARGO = """#!/bin/sh
 
 
 def program(path, text):
-    """A script that can be started."""
+    """Writes an executable script."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     path.chmod(0o755)
 
 
 def start(name, folder, *words, **environment):
-    """One of the two programs, on stand-ins of perf, cargo and our loader that lie in `folder`."""
+    """Runs one of the two programs with stand-ins for perf, cargo and our loader, which lie in `folder`."""
     program(folder / "bin/perf", PERF_OF_A_USER)
     program(folder / "bin/cargo", CARGO)
     program(folder / "release/examples/epochs_f32", LOADER)
@@ -66,12 +66,12 @@ def start(name, folder, *words, **environment):
 
 
 def contender(code):
-    """A run of a few lines of Python."""
+    """Returns a contender that runs a few lines of Python."""
     return contenders.Contender("test", "W1", 1, [sys.executable, "-c", code], {}, [])
 
 
 class Figures(unittest.TestCase):
-    """What follows from the runs."""
+    """Figures of the runs."""
 
     @staticmethod
     def row(name, rates, is_ours=False, cores=1):
@@ -127,7 +127,7 @@ class Figures(unittest.TestCase):
 
 
 class Profiles(unittest.TestCase):
-    """What bench/profile makes of perf's output."""
+    """Tables of bench/profile from perf's output."""
 
     def test_functions_have_stages(self):
         report = ("# Total Lost Samples: 0\n#\n\n20|[.] ddlp_pixels::jpeg::baseline::scan::Scan::run_bmi2|-      -\n"
@@ -156,7 +156,7 @@ class Profiles(unittest.TestCase):
         lines = done.stdout.splitlines()
         resizing, hidden = ([float(word.rstrip("%")) for word in line.split()[-2:]] for line in lines
                             if line.startswith(("resizing", stages.HIDDEN)))
-        # Three quarters of what perf saw, at 1000 µs an image.
+        # Three quarters of the time that perf saw, at 1000 µs an image.
         self.assertAlmostEqual(resizing[0], 0.75 * (100 - hidden[0]), delta=0.2)
         self.assertAlmostEqual(resizing[1], 10 * resizing[0], delta=1)
         self.assertIn("  page faults           below noise", lines)
@@ -176,9 +176,9 @@ class Profiles(unittest.TestCase):
 
     def test_numbers_begin_at_one_and_cores_are_those_there_are(self):
         with tempfile.TemporaryDirectory() as name:
-            for words, message in [(["--threads", "0"], "--threads: '0' is no number from 1"),
-                                   (["--epochs", "-1"], "--epochs: '-1' is no number from 1"),
-                                   (["--threads", "99999"], f"--threads 99999: this process may use {len(AVAILABLE)}")]:
+            for words, message in [(["--threads", "0"], "--threads: '0' is not a whole number of 1 or more"),
+                                   (["--epochs", "-1"], "--epochs: '-1' is not a whole number of 1 or more"),
+                                   (["--threads", "99999"], f"--threads 99999: this process may use only {len(AVAILABLE)} cores")]:
                 done = start("profile", pathlib.Path(name), "photos", *words)
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn(message, done.stderr)
@@ -208,7 +208,7 @@ class Runs(unittest.TestCase):
         child.kill()
         child.wait()
         self.assertNotIn(child.pid, measure.descendants(os.getpid()))
-        # As if it had ended between two looks at it.
+        # As if the process had ended between two readings.
         gone = FileNotFoundError("/proc/1/task")
         with mock.patch("os.listdir", side_effect=gone), mock.patch("os.scandir", side_effect=gone):
             self.assertEqual(measure.descendants(1), [1])
@@ -216,7 +216,7 @@ class Runs(unittest.TestCase):
     def test_a_run_without_figures_says_why(self):
         with self.assertRaisesRegex(measure.Failed, "status 1: ModuleNotFoundError: .*no_such_module"):
             measure.run(contender("import no_such_module"), [min(AVAILABLE)])
-        with self.assertRaisesRegex(measure.Failed, "status 0: it said nothing"):
+        with self.assertRaisesRegex(measure.Failed, "status 0: it printed nothing"):
             measure.run(contender("print('no figures')"), [min(AVAILABLE)])
 
     def test_a_run_whose_figures_lack_one_says_which(self):
@@ -236,7 +236,7 @@ class Runs(unittest.TestCase):
         read = {}
 
         class Counted(io.FileIO):
-            """A file that takes down what is read of it."""
+            """A file that records what is read of it."""
 
             def read(self, size=-1):
                 content = super().read(size)
@@ -266,7 +266,7 @@ class Runs(unittest.TestCase):
 
 
 class Data(unittest.TestCase):
-    """What is made for the peers."""
+    """Data made for the peers."""
 
     def test_arrays_hold_planes_as_pixels(self):
         with tempfile.TemporaryDirectory() as name:
@@ -314,7 +314,7 @@ class Data(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout), (1, ""))
                 self.assertIn("rejects 12 of its files: remove them\n  a/0.jpg: truncated\n", done.stderr)
                 self.assertTrue(done.stderr.endswith("a/9.jpg: truncated\n  and 2 more\n"), done.stderr)
-            # Again it is known without packing.
+            # The second run knows the damaged files without packing again.
             self.assertEqual(len((folder / "packs").read_text().splitlines()), 1)
 
     def test_a_file_that_cannot_be_written_is_found_before_anything_is_made(self):
@@ -356,7 +356,7 @@ class Data(unittest.TestCase):
             self.assertEqual([new == old for new, old in zip(smaller, first)], [True, True, False, True])
             second = made(2, ["--format", "raw"])
             self.assertFalse(set(second) & set(first + smaller))
-            # What no program makes any more takes no room.
+            # Data that no program makes any more is removed.
             self.assertEqual(sorted(home.iterdir()), sorted(second))
 
 
@@ -401,7 +401,7 @@ class Peers(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             made = pathlib.Path(name, "ffcv-q90", "ffcv-0", "1.beton")
             made.parent.mkdir(parents=True)
-            # An empty folder is nothing that could be read.
+            # An empty folder holds nothing to read.
             self.assertEqual([row.files() for row in rows("W1")], [[pathlib.Path("photos")]] * 3)
             made.touch()
             folders = [row.environment["PEERS_HOME"] for row in rows("W1")]
