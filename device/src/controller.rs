@@ -10,7 +10,8 @@
 //!
 //! Decisions that the specification leaves open: program indices belong to the host that loaded them, as long as it has an
 //! association (a multipath host loads on one path and executes on either), both block namespaces are write protected for
-//! hosts, any command counts as a sign of life beside Keep Alive, and there is no asymmetric namespace access (ANA): all paths
+//! hosts, any command counts as a sign of life beside Keep Alive, a host that promises none (no keep alive time-out, or one of more
+//! than two minutes) is served for as long as nobody else needs its place ([`GIVES_WAY_MS`]), and there is no asymmetric namespace access (ANA): all paths
 //! end here and are equal, which is what Linux takes them for without it.
 
 mod admin;
@@ -29,6 +30,7 @@ use crate::identity::Identity;
 use crate::job::{Job, JobId};
 use crate::slots::Geometry;
 use association::{Association, Host, Kind, QueuePair};
+pub use association::{ENABLE_TIME, GIVES_WAY_MS};
 use compute::Works;
 use ddlp_csd::log::{Counters, DriveIdentity};
 use ddlp_nvme::code::Direction;
@@ -46,6 +48,8 @@ use std::time::Instant;
 pub const ASSOCIATIONS_MAX: usize = 32;
 /// Discovery controllers at once, beside those: hosts that look around keep no host from its namespaces.
 pub const DISCOVERY_ASSOCIATIONS_MAX: usize = 32;
+/// Queues with namespaces at once, each a connection: admin and I/O queues of all associations that are not for discovery.
+pub const QUEUES_MAX: usize = 128;
 /// I/O queues of one association.
 pub const IO_QUEUES_MAX: u16 = 16;
 /// Entries of a queue.
@@ -81,8 +85,11 @@ pub enum ConnectRefusal {
         here: String,
     },
     /// No more associations of its kind.
-    #[error("there are {0} associations, which is the limit")]
+    #[error("there are {0} associations, which is the limit, and none of them gives way")]
     TooManyAssociations(usize),
+    /// No more queues.
+    #[error("there are {0} queues, which is the limit, and no association gives way")]
+    TooManyQueues(usize),
 }
 
 /// Whose blocks a Read returns.
@@ -345,11 +352,12 @@ impl Subsystem {
         std::mem::take(&mut self.outputs)
     }
 
-    /// Time has passed: ends associations whose keep alive ran out, and reports a temperature above its threshold.
+    /// Time has passed: ends associations whose keep alive ran out or that were never enabled, and reports a temperature above
+    /// its threshold.
     pub fn tick(&mut self, now: Instant) -> Vec<Output> {
-        let expired = self.associations.values().filter(|association| association.expired(now));
-        for controller_id in expired.map(|association| association.controller_id).collect::<Vec<_>>() {
-            tracing::warn!(controller_id, "host fell silent, association ended");
+        let ended = |association: &Association| association.ended(now).map(|why| (association.controller_id, why));
+        for (controller_id, why) in self.associations.values().filter_map(ended).collect::<Vec<_>>() {
+            tracing::warn!(controller_id, "association ended: {why}");
             self.end_association(controller_id);
         }
         self.watch_temperature();

@@ -3,7 +3,7 @@
 //! - [`session`]: sans-IO protocol of one connection: PDUs in, commands with their data out; R2T, digests, violations.
 //! - `hub`: where connections, the subsystem and the workers meet.
 //! - `connection`: one socket: reads, time limits, orderly ends. `writer`: what goes out, and how with few copies.
-//! - `media`: bytes of the block namespaces. `server`: accepting. `places`: how many from where.
+//! - `media`: bytes of the block namespaces. `server`: accepting. [`places`]: which connections there are.
 //!
 //! One thread runs all of it. It waits for sockets only: samples are prepared by the workers, and files on a storage
 //! device are read on a blocking thread.
@@ -11,15 +11,13 @@
 mod connection;
 pub(crate) mod hub;
 pub(crate) mod media;
-mod places;
+pub mod places;
 pub(crate) mod server;
 pub mod session;
 mod writer;
 
 use std::time::Duration;
 
-/// Connections at once.
-pub const CONNECTIONS_MAX: usize = 128;
 /// MAXH2CDATA: most data in one H2CData.
 pub const H2C_DATA_BYTES_MAX: u32 = 128 * 1024;
 /// Most data in one C2HData.
@@ -32,12 +30,8 @@ const _: () = assert!(READ_BYTES_MAX <= C2H_DATA_BYTES_MAX);
 /// Bytes taken from a socket at once.
 pub const RECEIVE_BYTES: usize = 32 * 1024;
 
-/// From accepting a connection to the end of its ICReq.
-pub const SETUP_TIME: Duration = Duration::from_secs(10);
-/// From ICReq to a successful Connect.
-pub const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// Longest pause within a PDU.
-pub const PAUSE_TIME: Duration = Duration::from_secs(60);
+/// From the first byte of a PDU to its last one. The longest ([`H2C_DATA_BYTES_MAX`]) take it at 4 KB/s.
+pub const PDU_TIME: Duration = Duration::from_secs(30);
 /// Longest time in which a host takes nothing of what it is sent.
 pub const SEND_TIME: Duration = Duration::from_secs(60);
 /// How long a closed connection is listened to for the peer's end, so that what was sent last is not cut off.

@@ -16,6 +16,13 @@ pub const KEEP_ALIVE_GRANULARITY_MS: u32 = 1000;
 /// Base 2.1, section "Discovery Controller", lets the controller choose; Linux' own target waits as long.
 pub const DISCOVERY_SILENCE_MAX: Duration = Duration::from_secs(120);
 
+/// From Connect to the first CC.EN. After a reset a host may take its time.
+pub const ENABLE_TIME: Duration = Duration::from_secs(10);
+/// Longest keep alive time-out that keeps an association its place when all are taken. NVMe/TCP Transport 1.1, section "Keep
+/// Alive Model", requires Keep Alive: without it nothing tells a host that is gone from one that is idle. Such an association
+/// is served all the same (Linux makes them «for debug»), until another host needs the place.
+pub const GIVES_WAY_MS: u32 = 120_000;
+
 /// A host as it names itself in Connect.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Host {
@@ -90,6 +97,8 @@ pub struct Association {
     pub event_masked: bool,
     /// Last command.
     pub heard: Instant,
+    /// Connect.
+    pub begun: Instant,
 }
 
 impl Association {
@@ -98,9 +107,19 @@ impl Association {
         self.io_queues.values().copied().chain([self.admin]).collect()
     }
 
-    /// The host has been silent for longer than it may.
-    pub fn expired(&self, now: Instant) -> bool {
-        self.silence_max().is_some_and(|limit| now.saturating_duration_since(self.heard) > limit)
+    /// Returns why the association is at its end, if it is.
+    pub fn ended(&self, now: Instant) -> Option<&'static str> {
+        let silent = now.saturating_duration_since(self.heard);
+        if self.silence_max().is_some_and(|limit| silent > limit) {
+            return Some("the host fell silent");
+        }
+        let waiting = now.saturating_duration_since(self.begun);
+        (!self.properties.was_enabled() && waiting > ENABLE_TIME).then_some("the host did not enable its controller")
+    }
+
+    /// The association ends when another host needs its place: it promises no sign of life, or has not begun.
+    pub fn gives_way(&self) -> bool {
+        !(1..=GIVES_WAY_MS).contains(&self.features.keep_alive_ms) || !self.properties.was_enabled()
     }
 
     fn silence_max(&self) -> Option<Duration> {

@@ -84,6 +84,11 @@ impl Works {
         works.any(|work| controllers.contains(&work.controller_id) && work.program_index == index)
     }
 
+    /// Returns whether a host waits for an Execute on this controller.
+    pub(super) fn is_at_work(&self, controller_id: u16) -> bool {
+        !self.matching(|work| work.controller_id == controller_id).is_empty()
+    }
+
     fn matching(&self, wanted: impl Fn(&Work) -> bool) -> Vec<JobId> {
         let live = |work: &Work| !matches!(work.stage, Stage::Draining);
         self.works.iter().filter(|(_, work)| live(work) && wanted(work)).map(|(&id, _)| id).collect()

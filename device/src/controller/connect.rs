@@ -5,7 +5,7 @@ use super::features::Features;
 use super::property::Properties;
 use super::{
     ASSOCIATIONS_MAX, Answer, ConnId, ConnectRefusal, DISCOVERY_ASSOCIATIONS_MAX, IO_QUEUES_MAX, Outcome, Output,
-    Payload, QUEUE_ENTRIES_MAX, Subsystem,
+    Payload, QUEUE_ENTRIES_MAX, QUEUES_MAX, Subsystem,
 };
 use ddlp_nvme::fabrics::{
     CONTROLLER_ANY, ConnectCommand, ConnectData, ConnectFault, ConnectResult, PropertyGet, PropertySet, fabrics_type,
@@ -124,15 +124,17 @@ impl Subsystem {
         if data.controller_id.get() != CONTROLLER_ANY {
             return Err(in_data(offset_of!(ConnectData, controller_id)));
         }
+        if self.draining {
+            return Err(Refusal::Status(Status::CONTROLLER_BUSY));
+        }
         let most = if kind.is_discovery() { DISCOVERY_ASSOCIATIONS_MAX } else { ASSOCIATIONS_MAX };
         let same_kind = |other: &&Association| other.kind.is_discovery() == kind.is_discovery();
         let is_full = self.associations.values().filter(same_kind).count() >= most;
-        if is_full {
-            self.tell_refused(conn, data, ConnectRefusal::TooManyAssociations(most));
+        if is_full && !self.make_room(kind, None) {
+            return Err(self.busy(conn, data, ConnectRefusal::TooManyAssociations(most)));
         }
-        if self.draining || is_full {
-            // To be tried again: another association may end meanwhile.
-            return Err(Refusal::Status(Status::CONTROLLER_BUSY));
+        if !kind.is_discovery() {
+            self.room_for_queue(conn, data, None)?;
         }
         let controller_id = self.free_controller_id();
         let features = Features::new(keep_alive_rounded(command.keep_alive_ms.get()));
@@ -149,9 +151,41 @@ impl Subsystem {
                 event_requests: Vec::new(),
                 event_masked: false,
                 heard: now,
+                begun: now,
             },
         );
         Ok(controller_id)
+    }
+
+    /// Refuses a host for now: another association may end meanwhile.
+    fn busy(&mut self, conn: ConnId, data: &ConnectData, reason: ConnectRefusal) -> Refusal {
+        self.tell_refused(conn, data, reason);
+        Refusal::Status(Status::CONTROLLER_BUSY)
+    }
+
+    /// Sees to it that there is room for one more queue, which may be of `controller_id`.
+    fn room_for_queue(&mut self, conn: ConnId, data: &ConnectData, controller_id: Option<u16>) -> Result<(), Refusal> {
+        let queues: usize = self.io_associations().map(|association| 1 + association.io_queues.len()).sum();
+        if queues < QUEUES_MAX || self.make_room(Kind::Io, controller_id) {
+            return Ok(());
+        }
+        Err(self.busy(conn, data, ConnectRefusal::TooManyQueues(QUEUES_MAX)))
+    }
+
+    /// Ends the association that has been silent longest of those of this kind that give way and have no work. Returns whether
+    /// there was one. `but` does not give way.
+    fn make_room(&mut self, kind: Kind, but: Option<u16>) -> bool {
+        let gives_way = |association: &&Association| {
+            association.kind.is_discovery() == kind.is_discovery()
+                && association.gives_way()
+                && but != Some(association.controller_id)
+                && !self.works.is_at_work(association.controller_id)
+        };
+        let longest_silent = self.associations.values().filter(gives_way).min_by_key(|association| association.heard);
+        let Some(controller_id) = longest_silent.map(|association| association.controller_id) else { return false };
+        tracing::info!(controller_id, "association ended: another host needs its place, and it has no keep alive");
+        self.end_association(controller_id);
+        true
     }
 
     fn tell_refused(&mut self, conn: ConnId, data: &ConnectData, reason: ConnectRefusal) {
@@ -195,8 +229,11 @@ impl Subsystem {
         if id > IO_QUEUES_MAX || association.io_queues.contains_key(&id) {
             return Err(in_command(offset_of!(ConnectCommand, queue_id)));
         }
-        association.io_queues.insert(id, conn);
         association.heard = now;
+        self.room_for_queue(conn, data, Some(controller_id))?;
+        if let Some(association) = self.associations.get_mut(&controller_id) {
+            association.io_queues.insert(id, conn);
+        }
         Ok(controller_id)
     }
 

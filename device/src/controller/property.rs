@@ -16,6 +16,7 @@ pub struct Properties {
     is_discovery: bool,
     configuration: Configuration,
     status: ControllerStatus,
+    was_enabled: bool,
 }
 
 /// What a write to CC brings about.
@@ -33,12 +34,17 @@ impl Properties {
     /// Those of a controller that is not enabled yet.
     pub fn new(kind: Kind) -> Self {
         let (configuration, status) = (Configuration::default(), ControllerStatus::default());
-        Self { is_discovery: kind.is_discovery(), configuration, status }
+        Self { is_discovery: kind.is_discovery(), configuration, status, was_enabled: false }
     }
 
     /// Enabled, and not shut down.
     pub fn is_ready(&self) -> bool {
         self.status.ready() && self.status.shutdown() == ControllerStatus::SHUTDOWN_NONE
+    }
+
+    /// It has been enabled at least once.
+    pub fn was_enabled(&self) -> bool {
+        self.was_enabled
     }
 
     /// CAP.
@@ -82,6 +88,7 @@ impl Properties {
             change = Change::Reset;
         } else if new.enabled() && !old.enabled() {
             self.status = ControllerStatus::default().with_ready(true);
+            self.was_enabled = true;
         }
         if new.shutdown() != 0 && old.shutdown() == 0 {
             self.status = self.status.with_shutdown(ControllerStatus::SHUTDOWN_COMPLETE);

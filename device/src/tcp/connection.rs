@@ -1,16 +1,18 @@
 //! One socket: reads into the session, time limits, an orderly end.
 
 use super::hub::{Hub, Line, Outgoing};
+use super::server::Ration;
 use super::session::{Above, End, Session, Setup};
 use super::writer::{Buffers, Writer};
-use super::{CONNECT_TIME, LINGER_TIME, PAUSE_TIME, RECEIVE_BYTES, SETUP_TIME};
+use super::{LINGER_TIME, PDU_TIME, RECEIVE_BYTES};
 use crate::controller::ConnId;
 use ddlp_nvme::tcp::{Encoded, FatalError, Role};
 use ddlp_nvme::{Status, SubmissionEntry};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, timeout, timeout_at};
 
 struct Port<'a> {
@@ -46,44 +48,75 @@ impl Above for Port<'_> {
 enum Ended {
     /// The peer closed, or the socket failed.
     Peer(Option<io::Error>),
-    /// A time limit; which.
-    Late(&'static str),
+    /// A PDU was not complete in time.
+    Late,
     Session(End, Encoded),
 }
 
-/// Serves one connection until its end. `reached`: see [`crate::controller::Subsystem::opened`].
-pub async fn serve(stream: TcpStream, peer: SocketAddr, reached: SocketAddr, hub: &Hub, buffers: &Buffers) {
-    let (conn, line, mut queue) = hub.open(peer, reached);
-    let setup = OnceLock::new();
-    let mut writer =
-        Writer { stream: &stream, line: &line, media: hub.media(), buffers, setup: &setup, staged: Vec::new() };
-    let mut port = Port { hub, conn, line: &line, setup: &setup };
-    let ended = {
-        let sending = writer.run(&mut queue);
-        tokio::pin!(sending);
-        let ended = tokio::select! {
+/// An open connection. Its place is free again when this is dropped.
+pub struct Connection {
+    hub: Arc<Hub>,
+    peer: SocketAddr,
+    conn: ConnId,
+    line: Arc<Line>,
+    queue: UnboundedReceiver<Outgoing>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.hub.left(self.conn);
+    }
+}
+
+impl Connection {
+    /// Takes a place, from another connection if need be. `reached`: see [`crate::controller::Subsystem::opened`].
+    pub fn open(hub: Arc<Hub>, peer: SocketAddr, reached: SocketAddr) -> Self {
+        let (conn, line, queue) = hub.open(peer, reached);
+        Self { hub, peer, conn, line, queue }
+    }
+
+    /// Serves the connection until its end, or until it gives way.
+    pub async fn serve(mut self, stream: TcpStream, buffers: &Buffers) {
+        let (line, peer) = (self.line.clone(), self.peer);
+        tokio::select! {
             biased;
-            sent = &mut sending => {
-                if let Err(error) = sent {
-                    tracing::debug!(%peer, %error, "cannot send");
-                }
-                None
-            }
-            ended = receive(&stream, &mut port) => Some(ended),
-        };
-        // From here on the host's work is given up; what is queued for it may still be sent.
-        hub.closed(conn);
-        if let Some(ended) = &ended {
-            if let Ended::Session(End::Violation(_), term) = ended {
-                line.send(Outgoing::Pdu(*term));
-            }
-            line.send(Outgoing::Close);
-            let _ = timeout(LINGER_TIME, sending).await;
+            () = line.gives_way() => tracing::debug!(%peer, "connection closed: no Connect in time"),
+            () = self.converse(&stream, buffers) => {}
         }
-        ended
-    };
-    report(peer, &ended);
-    linger(&stream).await;
+    }
+
+    async fn converse(&mut self, stream: &TcpStream, buffers: &Buffers) {
+        let Self { hub, peer, conn, line, queue } = self;
+        let (hub, setup): (&Hub, _) = (hub, OnceLock::new());
+        let mut writer = Writer { stream, line, media: hub.media(), buffers, setup: &setup, staged: Vec::new() };
+        let mut port = Port { hub, conn: *conn, line, setup: &setup };
+        let ended = {
+            let sending = writer.run(queue);
+            tokio::pin!(sending);
+            let ended = tokio::select! {
+                biased;
+                sent = &mut sending => {
+                    if let Err(error) = sent {
+                        tracing::debug!(%peer, %error, "cannot send");
+                    }
+                    None
+                }
+                ended = receive(stream, &mut port) => Some(ended),
+            };
+            // From here on the host's work is given up; what is queued for it may still be sent.
+            hub.closed(*conn);
+            if let Some(ended) = &ended {
+                if let Ended::Session(End::Violation(_), term) = ended {
+                    line.send(Outgoing::Pdu(*term));
+                }
+                line.send(Outgoing::Close);
+                let _ = timeout(LINGER_TIME, sending).await;
+            }
+            ended
+        };
+        report(*peer, &ended);
+        linger(stream).await;
+    }
 }
 
 fn report(peer: SocketAddr, ended: &Option<Ended>) {
@@ -91,10 +124,11 @@ fn report(peer: SocketAddr, ended: &Option<Ended>) {
         None => tracing::debug!(%peer, "connection closed"),
         Some(Ended::Peer(None)) => tracing::debug!(%peer, "connection closed by the host"),
         Some(Ended::Peer(Some(error))) => tracing::debug!(%peer, %error, "connection lost"),
-        Some(Ended::Late(what)) => tracing::debug!(%peer, what, "connection closed: host is late"),
+        Some(Ended::Late) => tracing::debug!(%peer, "connection closed: a PDU was not complete in time"),
         Some(Ended::Session(End::Host(reason), _)) => tracing::debug!(%peer, %reason, "host ended the connection"),
         Some(Ended::Session(End::Violation(reason), _)) => {
-            if super::server::may_log() {
+            static RATION: Ration = Ration::new();
+            if RATION.allows() {
                 tracing::warn!(%peer, %reason, "host broke the protocol");
             }
         }
@@ -104,13 +138,12 @@ fn report(peer: SocketAddr, ended: &Option<Ended>) {
 async fn receive(stream: &TcpStream, port: &mut Port<'_>) -> Ended {
     let mut session = Session::default();
     let mut buffer = vec![0; RECEIVE_BYTES];
-    let mut limit = Limit::new();
+    let mut limit = PduLimit::default();
     loop {
-        let late = limit.next(&session, port);
-        let ready = match late {
-            Some((deadline, what)) => match timeout_at(deadline, stream.readable()).await {
+        let ready = match limit.of(session.partial(), Instant::now) {
+            Some(deadline) => match timeout_at(deadline, stream.readable()).await {
                 Ok(ready) => ready,
-                Err(_) => return Ended::Late(what),
+                Err(_) => return Ended::Late,
             },
             None => stream.readable().await,
         };
@@ -132,26 +165,23 @@ async fn receive(stream: &TcpStream, port: &mut Port<'_>) -> Ended {
     }
 }
 
-/// Until when the next bytes have to come.
-struct Limit {
-    setup: Instant,
-    connect: Option<Instant>,
-}
+/// Until when a PDU has to be complete.
+#[derive(Default)]
+struct PduLimit(Option<(u64, Instant)>);
 
-impl Limit {
-    fn new() -> Self {
-        Self { setup: Instant::now() + SETUP_TIME, connect: None }
-    }
-
-    fn next(&mut self, session: &Session, port: &Port<'_>) -> Option<(Instant, &'static str)> {
-        if port.setup.get().is_none() {
-            return Some((self.setup, "initialize connection request"));
+impl PduLimit {
+    /// Returns the deadline of a PDU by its number. It runs from the moment at which the PDU is first seen in part, however many
+    /// pieces it comes in.
+    fn of(&mut self, partial: Option<u64>, now: impl FnOnce() -> Instant) -> Option<Instant> {
+        let number = partial?;
+        match self.0 {
+            Some((seen, deadline)) if seen == number => Some(deadline),
+            _ => {
+                let deadline = now() + PDU_TIME;
+                self.0 = Some((number, deadline));
+                Some(deadline)
+            }
         }
-        if !port.line.is_connected() {
-            let deadline = *self.connect.get_or_insert_with(|| Instant::now() + CONNECT_TIME);
-            return Some((deadline, "connect"));
-        }
-        (!session.is_idle()).then(|| (Instant::now() + PAUSE_TIME, "rest of a pdu"))
     }
 }
 
@@ -172,4 +202,23 @@ async fn linger(stream: &TcpStream) {
         }
     };
     let _ = timeout(LINGER_TIME, drain).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_pdu_has_one_deadline_however_it_comes() {
+        let (mut limit, begun) = (PduLimit::default(), Instant::now());
+        let after = |seconds| begun + Duration::from_secs(seconds);
+        assert_eq!(limit.of(None, || panic!("no clock is needed between two PDUs")), None);
+        assert_eq!(limit.of(Some(7), || after(0)), Some(begun + PDU_TIME));
+        for seconds in (5..60).step_by(5) {
+            assert_eq!(limit.of(Some(7), || after(seconds)), Some(begun + PDU_TIME), "a byte after {seconds} s");
+        }
+        assert_eq!(limit.of(Some(8), || after(60)), Some(after(60) + PDU_TIME));
+        assert_eq!(limit.of(None, || after(61)), None);
+    }
 }

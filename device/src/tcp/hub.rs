@@ -4,7 +4,8 @@
 //! which it wanted it. Nothing waits while it is held.
 
 use super::media::Media;
-use super::server::may_log;
+use super::places::Places;
+use super::server::Ration;
 use crate::controller::{ConnId, Output, Payload, Subsystem};
 use crate::job::{Job, JobEvent};
 use crate::workers::Pool;
@@ -16,6 +17,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Something to send. The queue of these is bounded by the commands that may be outstanding.
@@ -35,8 +37,10 @@ pub struct Line {
     peer: SocketAddr,
     sender: UnboundedSender<Outgoing>,
     in_flight: Mutex<InFlight>,
-    connected: AtomicBool,
     flow_control: AtomicBool,
+    /// It ended; its socket may be there for a moment.
+    over: AtomicBool,
+    gives_way: Notify,
 }
 
 #[derive(Debug)]
@@ -60,14 +64,15 @@ impl Line {
             peer,
             sender,
             in_flight: Mutex::new(in_flight),
-            connected: AtomicBool::new(false),
             flow_control: AtomicBool::new(true),
+            over: AtomicBool::new(false),
+            gives_way: Notify::new(),
         }
     }
 
-    /// The connection is a queue.
-    pub fn is_connected(&self) -> bool {
-        self.connected.load(Ordering::Relaxed)
+    /// Waits until the connection has lost its place: it is to be dropped as it is.
+    pub async fn gives_way(&self) {
+        self.gives_way.notified().await;
     }
 
     /// Submission queue flow control is on.
@@ -107,8 +112,22 @@ impl Line {
 
 struct Inner {
     subsystem: Subsystem,
+    places: Places,
     lines: BTreeMap<ConnId, Arc<Line>>,
     last_conn: u64,
+}
+
+impl Inner {
+    fn dismiss(&self, conn: ConnId) {
+        if let Some(line) = self.lines.get(&conn) {
+            line.gives_way.notify_one();
+        }
+    }
+}
+
+/// The time, on the runtime's clock.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 /// The meeting place.
@@ -122,7 +141,7 @@ pub struct Hub {
 impl Hub {
     /// A hub. `events` is where the pool's notifications go too.
     pub fn new(subsystem: Subsystem, pool: Arc<Pool>, media: Arc<Media>, events: UnboundedSender<JobEvent>) -> Self {
-        let inner = Inner { subsystem, lines: BTreeMap::new(), last_conn: 0 };
+        let inner = Inner { subsystem, places: Places::default(), lines: BTreeMap::new(), last_conn: 0 };
         Self { inner: Mutex::new(inner), pool, media, events }
     }
 
@@ -139,15 +158,32 @@ impl Hub {
         let (conn, line) = (ConnId(inner.last_conn), Arc::new(Line::new(peer, sender)));
         inner.subsystem.opened(conn, reached);
         inner.lines.insert(conn, line.clone());
+        if let Some(other) = inner.places.enter(conn, peer.ip(), now()) {
+            static RATION: Ration = Ration::new();
+            if RATION.allows() {
+                tracing::warn!(%peer, "many connections without Connect: the oldest ones give way");
+            }
+            inner.dismiss(other);
+        }
         (conn, line, receiver)
     }
 
-    /// The connection is gone.
+    /// The connection ended.
     pub fn closed(&self, conn: ConnId) {
         let mut inner = lock(&self.inner);
+        if let Some(line) = inner.lines.get(&conn) {
+            line.over.store(true, Ordering::Relaxed);
+        }
         let outputs = inner.subsystem.disconnected(conn);
-        inner.lines.remove(&conn);
         self.carry_out(&mut inner, outputs);
+    }
+
+    /// The connection ended, and its socket is gone too.
+    pub fn left(&self, conn: ConnId) {
+        self.closed(conn);
+        let mut inner = lock(&self.inner);
+        inner.lines.remove(&conn);
+        inner.places.leave(conn);
     }
 
     /// A command came: see [`super::session::Above::begin`].
@@ -163,7 +199,7 @@ impl Hub {
 
     /// Runs a command.
     pub fn run(&self, conn: ConnId, command: &SubmissionEntry, data: &[u8]) {
-        self.drive(|subsystem| subsystem.command(conn, command, data, Instant::now()));
+        self.drive(|subsystem| subsystem.command(conn, command, data, now()));
     }
 
     /// Fails a command before it ran.
@@ -178,7 +214,12 @@ impl Hub {
 
     /// Time has passed.
     pub fn tick(&self) {
-        self.drive(|subsystem| subsystem.tick(Instant::now()));
+        let mut inner = lock(&self.inner);
+        for conn in inner.places.late(now()) {
+            inner.dismiss(conn);
+        }
+        let outputs = inner.subsystem.tick(now());
+        self.carry_out(&mut inner, outputs);
     }
 
     /// No new Executes and associations from here on.
@@ -200,7 +241,7 @@ impl Hub {
 
     /// Connections there are.
     pub fn connections(&self) -> usize {
-        lock(&self.inner).lines.len()
+        lock(&self.inner).lines.values().filter(|line| !line.over.load(Ordering::Relaxed)).count()
     }
 
     fn drive(&self, step: impl FnOnce(&mut Subsystem) -> Vec<Output>) {
@@ -213,14 +254,15 @@ impl Hub {
         for output in outputs {
             match output {
                 Output::Accepted { conn, entries, flow_control } => {
+                    inner.places.prove(conn);
                     if let Some(line) = inner.lines.get(&conn) {
                         lock(&line.in_flight).limit = usize::from(entries);
                         line.flow_control.store(flow_control, Ordering::Relaxed);
-                        line.connected.store(true, Ordering::Relaxed);
                     }
                 }
                 Output::Refused { conn, host_nqn, reason } => {
-                    if let Some(line) = inner.lines.get(&conn).filter(|_| may_log()) {
+                    static RATION: Ration = Ration::new();
+                    if let Some(line) = inner.lines.get(&conn).filter(|_| RATION.allows()) {
                         // What a host calls itself may contain anything.
                         tracing::warn!(peer = %line.peer, host_nqn = ?host_nqn, %reason, "host refused");
                     }

@@ -1,9 +1,8 @@
 //! Accepting connections, and the clockwork beside them.
 
 use super::SEND_TIME;
-use super::connection::serve;
+use super::connection::Connection;
 use super::hub::Hub;
-use super::places::Places;
 use super::writer::Buffers;
 use crate::job::JobEvent;
 use nix::sys::socket::{setsockopt, sockopt};
@@ -31,13 +30,12 @@ pub struct Server {
     /// Port of the I/O service.
     port: u16,
     buffers: Buffers,
-    places: Places,
 }
 
 impl Server {
     /// Connections for `hub`, whose namespaces hosts find at `port`.
     pub fn new(hub: Arc<Hub>, port: u16) -> Self {
-        Self { hub, port, buffers: Buffers::default(), places: Places::default() }
+        Self { hub, port, buffers: Buffers::default() }
     }
 
     /// Accepts connections until it is dropped.
@@ -46,19 +44,11 @@ impl Server {
             let (stream, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    if may_log() {
+                    static RATION: Ration = Ration::new();
+                    if RATION.allows() {
                         tracing::warn!(%error, "cannot accept a connection");
                     }
                     sleep(ACCEPT_PAUSE).await;
-                    continue;
-                }
-            };
-            let place = match self.places.take(peer.ip()) {
-                Ok(place) => place,
-                Err(limit) => {
-                    if may_log() {
-                        tracing::warn!(%peer, limit, "connection refused: too many");
-                    }
                     continue;
                 }
             };
@@ -69,11 +59,8 @@ impl Server {
                     continue;
                 }
             };
-            let server = self.clone();
-            tokio::spawn(async move {
-                serve(stream, peer, reached, &server.hub, &server.buffers).await;
-                drop(place);
-            });
+            let (server, connection) = (self.clone(), Connection::open(self.hub.clone(), peer, reached));
+            tokio::spawn(async move { connection.serve(stream, &server.buffers).await });
         }
     }
 }
@@ -101,9 +88,16 @@ pub async fn clockwork(hub: Arc<Hub>, mut events: UnboundedReceiver<JobEvent>) {
     }
 }
 
-/// One message a second of those that a peer can cause.
-pub(super) fn may_log() -> bool {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    LAST.swap(now, Ordering::Relaxed) != now
+/// One message a second of a kind that a peer can cause.
+pub(super) struct Ration(AtomicU64);
+
+impl Ration {
+    pub(super) const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    pub(super) fn allows(&self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        self.0.swap(now, Ordering::Relaxed) != now
+    }
 }

@@ -84,6 +84,7 @@ pub struct Session {
     waiting: VecDeque<(SubmissionEntry, usize)>,
     asked_bytes: usize,
     last_tag: u16,
+    pdus: u64,
 }
 
 impl Default for Session {
@@ -97,6 +98,7 @@ impl Default for Session {
             waiting: VecDeque::new(),
             asked_bytes: 0,
             last_tag: 0,
+            pdus: 0,
         }
     }
 }
@@ -106,9 +108,10 @@ fn violation(status: FatalStatus, info: u32) -> End {
 }
 
 impl Session {
-    /// True between two PDUs.
-    pub fn is_idle(&self) -> bool {
-        self.decoder.is_idle() && self.receiving.is_none()
+    /// Returns the number of the PDU that has come in part; `None` between two PDUs.
+    pub fn partial(&self) -> Option<u64> {
+        let is_idle = self.decoder.is_idle() && self.receiving.is_none();
+        (!is_idle).then_some(self.pdus)
     }
 
     /// The header that a TermReq quotes.
@@ -123,10 +126,12 @@ impl Session {
                 if !self.receive(&mut bytes, above)? {
                     return Ok(());
                 }
+                self.pdus += 1;
             } else {
                 let incoming = self.decoder.feed(&mut bytes).map_err(|error| End::Violation(error.fatal()))?;
                 let Some(incoming) = incoming else { return Ok(()) };
                 self.incoming(incoming, above)?;
+                self.pdus += u64::from(self.receiving.is_none());
             }
         }
     }

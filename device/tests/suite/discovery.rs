@@ -194,12 +194,28 @@ fn hosts_that_look_around_leave_room_for_hosts_that_work() {
     let conns: Vec<ConnId> =
         (0..DISCOVERY_ASSOCIATIONS_MAX).map(|_| discovery(&mut bench, OTHER_HOST, 30_000).0).collect();
     assert_eq!(try_connect(&mut bench, OTHER_HOST, 0).1.0, Status::CONTROLLER_BUSY, "to be tried again");
+    assert_eq!(bench.closed, []);
     for _ in 0..ASSOCIATIONS_MAX {
         bench.host(HOST_NQN, 1, 0);
     }
     let outputs = bench.subsystem.disconnected(conns[0]);
     bench.take(outputs);
     discovery(&mut bench, OTHER_HOST, 0);
+}
+
+/// Hosts that asked once and did not leave shut nobody out.
+#[test]
+fn an_idle_host_that_asked_once_gives_way_to_the_next_one() {
+    let mut bench = Bench::new(&[]);
+    let (io, _) = bench.host(HOST_NQN, 1, 0);
+    let (staying, _) = discovery(&mut bench, HOST_NQN, 30_000);
+    let idle: Vec<ConnId> = (1..DISCOVERY_ASSOCIATIONS_MAX).map(|_| discovery(&mut bench, OTHER_HOST, 0).0).collect();
+    let (newcomer, _) = discovery(&mut bench, HOST_NQN, 0);
+    assert_eq!(bench.closed, idle[..1]);
+    for conn in [newcomer, staying] {
+        bench.ok(conn, log(0, 20), &[]);
+    }
+    bench.ok(io, command(AdminOpcode::KEEP_ALIVE.0, 0, [0; 6], 0), &[]);
 }
 
 /// A host that stays at the discovery controller has no claim to what lies in the slots.

@@ -2,7 +2,9 @@
 
 use crate::host::bench::{Bench, OTHER_HOST, activation, feature, log_page};
 use crate::host::{HOST_NQN, cancel, command, execute, images, read};
-use ddlp_device::controller::{ASSOCIATIONS_MAX, ConnId, ConnectRefusal};
+use ddlp_device::controller::{
+    ASSOCIATIONS_MAX, ConnId, ConnectRefusal, ENABLE_TIME, GIVES_WAY_MS, IO_QUEUES_MAX, QUEUES_MAX,
+};
 use ddlp_device::job::{JobEvent, JobId};
 use ddlp_nvme::event::AsyncEvent;
 use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand, ConnectData, PropertySet};
@@ -191,7 +193,7 @@ fn a_hot_drive_says_so_once_until_its_log_is_read() {
 fn the_number_of_associations_is_bounded() {
     let mut bench = Bench::new(&[]);
     for _ in 0..ASSOCIATIONS_MAX {
-        bench.host(HOST_NQN, 1, 0);
+        bench.host(HOST_NQN, 1, GIVES_WAY_MS);
     }
     let conn = bench.conn();
     let data = ConnectData::new([1; 16], CONTROLLER_ANY, &bench.nqn, HOST_NQN).unwrap();
@@ -199,4 +201,85 @@ fn the_number_of_associations_is_bounded() {
     assert_eq!(status, Status::CONTROLLER_BUSY, "to be tried again");
     let reason = ConnectRefusal::TooManyAssociations(ASSOCIATIONS_MAX);
     assert_eq!(bench.refused, [(conn, HOST_NQN.to_owned(), reason)]);
+}
+
+/// Hosts that hold associations and promise no sign of life shut nobody out.
+#[test]
+fn associations_without_keep_alive_give_way_the_longest_silent_first() {
+    for keep_alive_ms in [0, GIVES_WAY_MS + 1, u32::MAX] {
+        let mut bench = Bench::new(&[]);
+        let (alive, _) = bench.host(HOST_NQN, 1, GIVES_WAY_MS);
+        let mut held = Vec::new();
+        for _ in 1..ASSOCIATIONS_MAX {
+            bench.now += Duration::from_secs(1);
+            held.push(bench.host(OTHER_HOST, 2, keep_alive_ms).0);
+        }
+        // The first of them says something, so that the second one has been silent longest.
+        bench.ok(held[0], command(AdminOpcode::KEEP_ALIVE.0, 0, [0; 6], 0), &[]);
+        let (newcomer, _) = bench.host(HOST_NQN, 3, 5000);
+        assert_eq!(bench.closed, [held[1]], "time-out of {keep_alive_ms} ms");
+        bench.ok(newcomer, command(AdminOpcode::KEEP_ALIVE.0, 0, [0; 6], 0), &[]);
+        for _ in 2..ASSOCIATIONS_MAX {
+            bench.host(HOST_NQN, 3, 5000);
+        }
+        assert_eq!(bench.closed.len(), ASSOCIATIONS_MAX - 1);
+        assert!(!bench.closed.contains(&alive), "it has a keep alive");
+    }
+}
+
+#[test]
+fn an_association_at_work_does_not_give_way() {
+    let mut bench = Bench::new(&[]);
+    let (admin, id) = bench.host(HOST_NQN, 1, 0);
+    bench.load(admin, 0);
+    let queue = bench.io(id, HOST_NQN, 1, 1);
+    let job = start(&mut bench, queue, 1, 0);
+    let others: Vec<ConnId> = (1..ASSOCIATIONS_MAX).map(|_| bench.host(OTHER_HOST, 2, 0).0).collect();
+    bench.host(OTHER_HOST, 3, 0);
+    assert_eq!(bench.closed, others[..1]);
+    let outputs = bench.subsystem.job_event(JobEvent::Done { id: job, corrupt: 0 });
+    bench.take(outputs);
+    assert_eq!(bench.answers.last().map(|answer| answer.0), Some(queue));
+}
+
+#[test]
+fn the_number_of_queues_is_bounded_and_a_queue_does_not_take_its_own_association_away() {
+    let mut bench = Bench::new(&[]);
+    let mut queues = 0;
+    let (mut full, mut first) = (Vec::new(), None);
+    while queues + 1 + usize::from(IO_QUEUES_MAX) <= QUEUES_MAX {
+        let (admin, id) = bench.host(HOST_NQN, 1, 5000);
+        full.extend((1..=IO_QUEUES_MAX).map(|number| bench.io(id, HOST_NQN, 1, number)));
+        (first, queues) = (first.or(Some(admin)), queues + 1 + usize::from(IO_QUEUES_MAX));
+    }
+    let (admin, id) = bench.host(OTHER_HOST, 2, 0);
+    for number in 1..(QUEUES_MAX - queues) as u16 {
+        bench.io(id, OTHER_HOST, 2, number);
+    }
+    let (conn, (status, _)) = bench.queue(id, OTHER_HOST, 2, IO_QUEUES_MAX);
+    assert_eq!(status, Status::CONTROLLER_BUSY, "to be tried again");
+    let refused = (conn, OTHER_HOST.to_owned(), ConnectRefusal::TooManyQueues(QUEUES_MAX));
+    assert_eq!((bench.refused.pop(), bench.closed.len()), (Some(refused), 0));
+    bench.host(HOST_NQN, 1, 5000);
+    assert!(bench.closed.contains(&admin), "a newcomer takes the place of the one without keep alive");
+}
+
+#[test]
+fn a_controller_that_is_never_enabled_is_ended_and_one_after_a_reset_is_not() {
+    let mut bench = Bench::new(&[]);
+    let conn = bench.conn();
+    let data = ConnectData::new([1; 16], CONTROLLER_ANY, &bench.nqn, HOST_NQN).unwrap();
+    bench.ok(conn, ConnectCommand::new(0, 31, 0, false).entry(), data.as_bytes());
+    let (reset, _) = bench.host(HOST_NQN, 1, 0);
+    bench.ok(reset, PropertySet::new(offset::CC, 0x0046_0060).entry(), &[]);
+    bench.now += ENABLE_TIME;
+    let outputs = bench.subsystem.tick(bench.now);
+    assert!(outputs.is_empty());
+    bench.now += Duration::from_millis(1);
+    let outputs = bench.subsystem.tick(bench.now);
+    bench.take(outputs);
+    assert_eq!(bench.closed, [conn]);
+    bench.now += Duration::from_secs(3600);
+    let outputs = bench.subsystem.tick(bench.now);
+    assert!(outputs.is_empty());
 }

@@ -3,15 +3,22 @@
 
 use crate::host::agent::{TestAgent, settings};
 use crate::host::images::Gated;
-use crate::host::{Association, HOST_NQN, Line};
-use ddlp_device::agent::Agent;
-use ddlp_device::tcp::{CONNECT_TIME, CONNECTIONS_MAX, PAUSE_TIME, SETUP_TIME};
+use crate::host::{Association, HOST_NQN, Line, Received, command, read};
+use ddlp_csd::RESULTS_NSID;
+use ddlp_device::agent::{Agent, Settings};
+use ddlp_device::controller::ENABLE_TIME;
+use ddlp_device::tcp::PDU_TIME;
+use ddlp_device::tcp::places::{PROOF_TIME, STRANGERS_MAX};
 use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand, ConnectData};
 use ddlp_nvme::property::offset;
 use ddlp_nvme::tcp::{CapsuleCommand, Digests, IcReq};
+use ddlp_nvme::{AdminOpcode, Status};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
 use std::io::{ErrorKind, Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -91,29 +98,38 @@ fn connect_capsule(nqn: &str) -> Vec<u8> {
     bytes
 }
 
+fn property_get() -> Vec<u8> {
+    let entry = ddlp_nvme::fabrics::PropertyGet::new(offset::CSTS).entry();
+    CapsuleCommand::encode(&entry, 0, Digests::NONE).to_vec()
+}
+
 /// Brings a connection to the state that is to be left alone.
 type Prepare = fn(&Clocked) -> Line;
 
 #[test]
 fn silent_hosts_are_cut_off_at_the_limit_of_their_state() {
-    let cases: [(&str, Duration, Prepare); 5] = [
-        ("nothing sent", SETUP_TIME, |agent| Line::raw(agent.address)),
-        ("half an ICReq", SETUP_TIME, |agent| {
+    let cases: [(&str, Duration, Prepare); 6] = [
+        ("nothing sent", PROOF_TIME, |agent| Line::raw(agent.address)),
+        ("half an ICReq", PROOF_TIME, |agent| {
             let mut line = Line::raw(agent.address);
             line.stream.write_all(&IcReq::new(Digests::NONE).encode()[..64]).unwrap();
             line
         }),
-        ("no Connect", CONNECT_TIME, |agent| Line::open(agent.address, Digests::NONE)),
-        ("half a Connect", CONNECT_TIME, |agent| {
+        ("no Connect", PROOF_TIME, |agent| Line::open(agent.address, Digests::NONE)),
+        ("half a Connect", PROOF_TIME, |agent| {
             let mut line = Line::open(agent.address, Digests::NONE);
             line.stream.write_all(&connect_capsule(&agent.nqn)[..500]).unwrap();
             line
         }),
-        ("half a command", PAUSE_TIME, |agent| {
+        ("a controller that is not enabled", ENABLE_TIME, |agent| {
+            let mut line = Line::open(agent.address, Digests::NONE);
+            line.stream.write_all(&connect_capsule(&agent.nqn)).unwrap();
+            assert!(matches!(line.receive(), Received::Response(entry) if entry.status() == Status::SUCCESS));
+            line
+        }),
+        ("half a command", PDU_TIME, |agent| {
             let mut admin = Association::new((agent.address, &agent.nqn), 1, Digests::NONE).admin;
-            let entry = ddlp_nvme::fabrics::PropertyGet::new(offset::CSTS).entry();
-            let capsule = CapsuleCommand::encode(&entry, 0, Digests::NONE);
-            admin.stream.write_all(&capsule.to_vec()[..40]).unwrap();
+            admin.stream.write_all(&property_get()[..40]).unwrap();
             admin
         }),
     ];
@@ -140,19 +156,82 @@ fn an_idle_association_without_keep_alive_stays() {
     assert!(is_open(&mut admin));
 }
 
-/// True when a new connection is set up, false when it is closed before.
-fn is_served(address: SocketAddr) -> bool {
-    let mut line = Line::raw(address);
-    line.stream.write_all(&IcReq::new(Digests::NONE).encode()).is_ok() && matches!(line.stream.read(&mut [0]), Ok(1))
+/// A host that keeps sending gains no time for a PDU, nor for its Connect.
+#[test]
+fn a_pdu_that_comes_byte_by_byte_is_cut_off() {
+    let pause = Duration::from_secs(5);
+    for (what, limit, is_connected) in [("a command", PDU_TIME, true), ("an ICReq", PROOF_TIME, false)] {
+        let mut agent = Clocked::start();
+        let mut line = match is_connected {
+            true => Association::new((agent.address, &agent.nqn), 1, Digests::NONE).admin,
+            false => Line::raw(agent.address),
+        };
+        let bytes = if is_connected { property_get() } else { IcReq::new(Digests::NONE).encode().to_vec() };
+        agent.stop_clock();
+        let mut sent = 0;
+        while is_open(&mut line) {
+            assert!(pause * sent < limit + AFTER + pause, "{what}: still open after {:?}", pause * sent);
+            // Closed, unless the agent has not come to it yet.
+            let _ = line.stream.write(&bytes[sent as usize..][..1]);
+            agent.advance(pause);
+            sent += 1;
+        }
+        assert!(pause * sent >= limit, "{what}: closed after {:?}", pause * sent);
+    }
+}
+
+/// Connects from an address of loopback.
+fn connect_from(from: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    let [a, b, c, d] = from;
+    bind(socket.as_raw_fd(), &SockaddrIn::new(a, b, c, d, 0))?;
+    let SocketAddr::V4(to) = to else { panic!("the agent listens at an IPv4 address") };
+    connect(socket.as_raw_fd(), &SockaddrIn::from(to))?;
+    Ok(socket.into())
+}
+
+/// Allowed hosts get in while others hold every connection that they can get, and open new ones all the time.
+#[test]
+fn a_flood_of_others_keeps_no_allowed_host_out() {
+    let settings = Settings { allowed_hosts: vec![HOST_NQN.into()], ..settings() };
+    let agent = TestAgent::start(settings, Arc::new(Gated::default()));
+    let (address, setup) = (agent.address, IcReq::new(Digests::NONE).encode());
+    // Each is left as far as it came: silent, in the middle of an ICReq, set up.
+    let open = |number: u8| {
+        let stream = connect_from([127, 0, 0, 2 + number % 4], address)?;
+        (&stream).write_all(&setup[..[0, 64, setup.len()][usize::from(number % 3)]])?;
+        Ok::<_, std::io::Error>(stream)
+    };
+    let held: Vec<TcpStream> = (0..200).map(|number| open(number).unwrap()).collect();
+    let served = || {
+        let mut association = Association::with_keep_alive(agent.at(), 1, Digests::NONE, 5000);
+        let mut queues: Vec<Line> = (1..=4).map(|id| association.open_queue(id, 8, true)).collect();
+        queues.iter_mut().for_each(|queue| drop(queue.ok(read(RESULTS_NSID, 0, 1), &[])));
+        association.admin.ok(command(AdminOpcode::KEEP_ALIVE.0, 0, [0; 6], 0), &[]);
+    };
+    served();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Bounded in number; each takes the place of one before it. The agent may reset one that gave way already.
+            for number in (0..2000u16).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                let _ = open(number as u8);
+            }
+        });
+        (0..3).for_each(|_| served());
+        is_over.store(true, Ordering::Relaxed);
+    });
+    drop(held);
 }
 
 #[test]
-fn one_connection_too_many_is_closed_and_a_free_place_is_given_again() {
+fn one_stranger_too_many_takes_the_place_of_the_oldest() {
     let agent = TestAgent::start(settings(), Arc::new(Gated::default()));
-    let mut lines: Vec<Line> = (0..CONNECTIONS_MAX).map(|_| Line::open(agent.address, Digests::NONE)).collect();
-    assert!(!is_served(agent.address), "it is closed without an answer");
-    drop(lines.pop());
-    // The agent sees the end of a connection a little later than the host.
-    assert!((0..1000).any(|_| is_served(agent.address)), "a place that was left is given again");
-    drop(lines);
+    let mut lines: Vec<Line> = (0..=STRANGERS_MAX).map(|_| Line::open(agent.address, Digests::NONE)).collect();
+    assert!(lines[0].ends());
+    // The others are served: a Connect on each of the last ones.
+    for line in lines.iter_mut().rev().take(3) {
+        line.stream.write_all(&connect_capsule(&agent.nqn)).unwrap();
+        assert!(matches!(line.receive(), Received::Response(entry) if entry.status() == Status::SUCCESS));
+    }
 }

@@ -154,7 +154,7 @@ fn replay(text: &str, with: With) {
         });
         match (pdu.from_host, pdu.name) {
             (true, "EOF") => {
-                assert!(session.is_idle());
+                assert_eq!(session.partial(), None);
                 let outputs = replay.subsystem.disconnected(ConnId(pdu.conn));
                 let outputs = outputs.into_iter().filter(|output| !matches!(output, Output::Close(_)));
                 replay.take(outputs.collect());

@@ -101,7 +101,7 @@ fn in_capsule_data_is_whole_and_checked() {
             session.feed(byte, &mut mock).unwrap();
         }
         assert_eq!(mock.ran, [(7, data)]);
-        assert!(session.is_idle());
+        assert_eq!(session.partial(), None);
     }
 }
 
@@ -197,6 +197,23 @@ fn each_violation_has_its_fatal_status() {
     let (mut session, mut mock) = (Session::default(), Mock::default());
     let aligned = IcReq { data_alignment_z: 32, ..IcReq::new(NONE) };
     assert_eq!(fes(session.feed(&aligned.encode(), &mut mock)), FatalStatus::PARAMETER);
+}
+
+#[test]
+fn a_pdu_keeps_its_number_until_it_is_complete() {
+    let (mut session, mut mock) = started(BOTH);
+    let mut numbers = Vec::new();
+    for pdu in [capsule(1, b"12345678", BOTH), transfer(2, 100, BOTH), capsule(3, b"", BOTH)] {
+        let (last, others) = pdu.split_last().unwrap();
+        for byte in others {
+            session.feed(&[*byte], &mut mock).unwrap();
+            numbers.push(session.partial().expect("it came in part"));
+        }
+        session.feed(&[*last], &mut mock).unwrap();
+        assert_eq!(session.partial(), None);
+    }
+    numbers.dedup();
+    assert_eq!(numbers.len(), 3, "one for each PDU: {numbers:?}");
 }
 
 #[test]
