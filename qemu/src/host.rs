@@ -3,13 +3,14 @@
 use crate::guest::{Bus, Guest, Machine};
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
-use crate::packages::{Arch, Packages};
+use crate::packages::{Arch, Packages, said};
 use crate::programs::native;
 use crate::scratch::Scratch;
 use crate::{HOST_ID, HOST_NQN};
 use anyhow::{Context, Result, ensure};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A kernel of Debian 12.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,10 @@ impl Host {
         let initramfs = scratch.join("initramfs");
         let mut root = Initramfs::create(&initramfs, name, &busybox, &modules)?;
         for program in ["ddlp", "ddlp-device", "ddlp-contract"] {
-            root.add_program(&format!("bin/{program}"), &native(program)?, &[])?;
+            // What a debugger needs would be most of the guest's memory.
+            let stripped = scratch.join(program);
+            said(Command::new("strip").arg("-o").arg(&stripped).arg(native(program)?))?;
+            root.add_program(&format!("bin/{program}"), &stripped, &[])?;
         }
         let folders =
             NVME_CLI.iter().map(|package| packages.unpacked(package, Arch::Amd64)).collect::<Result<Vec<_>>>()?;

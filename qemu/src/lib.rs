@@ -43,8 +43,12 @@ pub const HOST_ID: &str = "6b1d3f0e-5a44-4c1b-9a57-2f6f0f4b7c11";
 ///
 /// When this program does not lie where cargo has put it.
 pub fn target_dir() -> PathBuf {
+    profile_folder().parent().expect("it lies in the target folder").to_path_buf()
+}
+
+/// The folder of the profile that this program was built in: `debug` or `release`.
+fn profile_folder() -> PathBuf {
     let exe = std::env::current_exe().expect("the program has a path");
-    let profile = exe.ancestors().find(|folder| folder.ends_with("debug") || folder.ends_with("release"));
-    let folder = profile.and_then(std::path::Path::parent);
+    let folder = exe.ancestors().find(|folder| folder.ends_with("debug") || folder.ends_with("release"));
     folder.expect("run it by cargo, below whose target folder it works").to_path_buf()
 }

@@ -70,10 +70,11 @@ fn main() -> Result<()> {
             eprintln!(
                 "The drive serves {data}. Here:\n  ddlp run {data} --host-nqn {} --drive {}\n\
                  In a host guest (another terminal: cargo run -p ddlp-qemu -- boot host {data}), where the dataset is in /data:\n  \
-                 ddlp connect {} && ddlp devices\n  ddlp run /data/{name} --drive auto --batch {batch}",
+                 nvme connect -t tcp -a 10.0.2.2 -s {} -n {} && ddlp devices\n  ddlp run /data/{name} --drive auto --batch {batch}",
                 ddlp_qemu::HOST_NQN,
                 agent.url_here(),
-                agent.url_in_guest(),
+                agent.port,
+                agent.nqn,
                 data = dataset.display(),
                 name = dataset.file_name().unwrap_or_default().display(),
             );

@@ -1,6 +1,7 @@
 //! The programs that run in guests, and what they need there.
 
 use crate::packages::said;
+use crate::profile_folder;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,9 +24,10 @@ pub fn need(name: &str, package: &str) -> Result<PathBuf> {
     find(name).with_context(|| format!("{name} is not here: install Debian's package {package}"))
 }
 
-/// `ddlp`, `ddlp-device` or `ddlp-contract` for this machine, in the release profile.
+/// `ddlp`, `ddlp-device` or `ddlp-contract` for this machine, in the profile of the program that asks.
 pub fn native(name: &str) -> Result<PathBuf> {
     static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
+    let profile = if profile_folder().ends_with("release") { "release" } else { "dev" };
     let built = BUILT.get_or_init(|| {
         eprintln!("building ddlp for this machine");
         let mut cargo = Command::new(cargo());
@@ -33,7 +35,8 @@ pub fn native(name: &str) -> Result<PathBuf> {
             "build",
             "--quiet",
             "--locked",
-            "--release",
+            "--profile",
+            profile,
             "-p",
             "ddlp",
             "-p",
@@ -47,7 +50,7 @@ pub fn native(name: &str) -> Result<PathBuf> {
     if let Err(error) = built {
         bail!("the programs cannot be built: {error}");
     }
-    Ok(crate::target_dir().join("release").join(name))
+    Ok(profile_folder().join(name))
 }
 
 /// The same for aarch64, linked statically, as `scripts/board` makes it for boards.

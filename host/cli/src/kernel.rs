@@ -8,8 +8,8 @@ pub mod planted;
 
 pub use locks::Locks;
 
-use ddlp_driver::Host;
 use ddlp_driver::sysfs::{KernelController, Sysfs};
+use ddlp_driver::{Host, HostIdentity};
 use ddlp_host::is_drive;
 use nix::unistd::{AccessFlags, eaccess};
 use serde::Serialize;
@@ -84,11 +84,6 @@ impl Kernel {
         self.root.join(path)
     }
 
-    /// The node by which controllers over a network are made.
-    pub fn fabrics(&self) -> PathBuf {
-        self.path("dev/nvme-fabrics")
-    }
-
     /// `6.1.0-44-amd64`.
     pub fn release(&self) -> String {
         fs::read_to_string(self.path("proc/sys/kernel/osrelease")).unwrap_or_default().trim().to_owned()
@@ -143,6 +138,12 @@ impl Kernel {
     /// Who holds files by `flock` now.
     pub fn locks(&self) -> Locks {
         Locks::read(&self.path("proc/locks"))
+    }
+
+    /// This host, if there is a name for it that nvme-cli does not find by itself.
+    pub fn unknown_to_nvme_cli(&self) -> Option<HostIdentity> {
+        let nqn = self.host.known().filter(|_| !self.path("etc/nvme/hostnqn").exists())?;
+        HostIdentity::of(&nqn, None, "this machine", "remove it").ok()
     }
 
     /// Name of a process; empty when it is gone.

@@ -2,7 +2,7 @@
 //!
 //! - [`pack`], [`inspect`], [`verify`]: packs.
 //! - [`mod@run`]: the main job, its live display and its summary; [`report`]: its HTML page.
-//! - [`devices`], [`mod@connect`], [`disconnect`]: drives that the kernel knows; [`kernel`]: what it offers.
+//! - [`devices`]: the drives that the kernel knows; [`kernel`]: what it offers.
 //! - What [`mod@bench`] measures is printed with machine and revision.
 //! - [`sample_data`]: a photographic dataset to try things on.
 //!
@@ -10,10 +10,8 @@
 #![forbid(unsafe_code)]
 
 mod bench;
-mod connect;
 mod cores;
 mod devices;
-mod disconnect;
 mod inspect;
 mod interrupt;
 mod kernel;
@@ -66,8 +64,6 @@ enum Command {
     Verify(verify::VerifyArgs),
     Run(Box<run::RunArgs>),
     Devices(devices::DevicesArgs),
-    Connect(connect::ConnectArgs),
-    Disconnect(disconnect::DisconnectArgs),
     /// Measure this machine.
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -111,8 +107,6 @@ fn dispatch(command: Command) -> anyhow::Result<Ending> {
         Command::Verify(args) => verify::verify(&args, &interrupt),
         Command::Run(args) => run::run(&args, &interrupt),
         Command::Devices(args) => devices::devices(&args),
-        Command::Connect(args) => connect::connect(&args),
-        Command::Disconnect(args) => disconnect::disconnect(&args),
         Command::Bench(command) => bench::bench(&command, &interrupt),
         Command::SampleData(args) => sample_data::sample_data(&args, &interrupt),
     }

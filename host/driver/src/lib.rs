@@ -5,7 +5,7 @@
 //!
 //! - [`contract`]: the traits and what passes through them; [`error`]: why a command got no completion.
 //! - [`target`]: where a controller is. [`host`]: who this machine is to it.
-//! - [`tcp`]: the user-space NVMe/TCP initiator, and what a discovery controller says. [`kernel`]: passthrough through the
+//! - [`tcp`]: the user-space NVMe/TCP initiator. [`kernel`]: passthrough through the
 //!   kernel's driver. [`reads`]: one read as several commands. `checks`: what both refuse.
 //! - [`namespace`], [`logpage`], [`program`]: what a loader does with any controller, on top of the traits.
 //! - [`sysfs`]: the kernel's NVMe controllers and their nodes.

@@ -4,7 +4,6 @@
 //! - `link`: whether the association lives; when one part fails, all sockets are shut and every waiting thread wakes.
 //! - `connection`: one socket with its digests: PDU headers through a small buffer, data straight to where it belongs.
 //! - `engine`: the commands in flight on one connection, and every rule about what the peer may say of them.
-//! - `discover`: what a discovery controller says.
 //! - `bringup`: from a fresh connection to a ready controller. `admin`, `association`, `queue`: the admin queue with keep
 //!   alive, what queues share, I/O queues.
 //!
@@ -19,13 +18,11 @@ mod admin;
 mod association;
 mod bringup;
 mod connection;
-mod discover;
 mod engine;
 mod link;
 mod queue;
 pub mod target;
 
-pub use discover::{DISCOVERY_ENTRIES_MAX, Discovered, DiscoveredKind, discover};
 pub use target::TcpTarget;
 
 use crate::contract::Controller;

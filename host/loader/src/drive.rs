@@ -150,7 +150,7 @@ pub fn is_drive(controller: &KernelController) -> bool {
 /// Nothing is sent to a device that is no drive.
 fn check_drive(target: &KernelTarget) -> Result<(), String> {
     let node = target.node.display();
-    let remedy = "`ddlp devices` lists drives, `ddlp connect HOST` connects one";
+    let remedy = "`ddlp devices` lists drives, and says how to connect one";
     match target.sysfs.controller_at(&target.node) {
         Ok(controller) if is_drive(&controller) => Ok(()),
         Ok(controller) => Err(format!("{node} is {}, no DDLP drive; {remedy}", controller.model)),
@@ -177,7 +177,7 @@ pub(crate) fn find(sysfs: &Sysfs) -> Result<String, String> {
     match &drives[..] {
         [drive] => Ok(drive.node.display().to_string()),
         [] if !away.is_empty() => Err(format!("no way to it is live: {}", away.join(", "))),
-        [] => Err("the kernel is connected to none: ddlp connect tcp://HOST:PORT/NQN connects it".into()),
+        [] => Err("the kernel is connected to none: `ddlp devices` says how to connect one".into()),
         several => {
             let nodes: Vec<String> = several.iter().map(|drive| drive.node.display().to_string()).collect();
             Err(format!("the kernel is connected to several, name one of them: {}", nodes.join(", ")))

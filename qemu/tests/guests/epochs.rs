@@ -152,7 +152,7 @@ fn assert_nothing_is_stuck(guest: &Guest) -> Result<()> {
     Ok(())
 }
 
-/// Reading the drive's blocks while it is away ends with an error, as `ddlp connect` arranges it.
+/// Reading the drive's blocks while it is away ends with an error, as README arranges it.
 fn blocks_of_a_drive_that_is_away_fail(host: &Guest) -> Result<()> {
     let read = "for disk in /sys/block/nvme*; do name=${disk##*/}; case $name in *c*) continue;; esac; \
                 if [ \"$(cat $disk/nsid)\" = 2 ]; then \
@@ -242,7 +242,7 @@ fn devices(host: &Guest, agent: &Agent<'_>) -> Result<()> {
     let show = || host.succeed("ddlp devices --all", Duration::from_secs(60));
     let before = show()?;
     assert!(before.contains("no DDLP drive") && before.contains("QEMU NVMe Ctrl"), "{before}");
-    connect(host, agent)?;
+    connect(host, "10.0.2.2", agent.port, &agent.nqn)?;
     let after = show()?;
     // To a user, who may not even look, it says what is missing.
     host.succeed("echo nobody:x:65534:65534::/:/bin/sh >> /etc/passwd", Duration::from_secs(20))?;
@@ -262,16 +262,15 @@ fn a_drive_is_found_by_its_address(host: &Guest, digest: &str) -> Result<()> {
     let serve = "exec ddlp-device serve --dataset /data/images.ddlp --listen 127.0.0.1:4420 --ephemeral";
     let mut agent = host.start_command(serve)?;
     let said = agent.wait_for("a line that says where it listens", PATIENCE, |text| text.contains("\"nqn\""))?;
-    let listed = host.succeed("ddlp connect --list 127.0.0.1", brief)?;
-    let nqn = listed.trim().strip_prefix("tcp://127.0.0.1:4420/").with_context(|| format!("no drive in {listed:?}"))?;
+    let listed = host.succeed("nvme discover -t tcp -a 127.0.0.1", brief)?;
+    let nqn = listed.lines().find_map(|line| line.strip_prefix("subnqn:")).map(str::trim);
+    let nqn = nqn.with_context(|| format!("no drive in {listed:?}"))?;
     assert!(said.contains(nqn), "{nqn} in {said}");
-    let connected = host.succeed("ddlp connect 127.0.0.1", brief)?;
-    assert!(connected.contains(NODE) && connected.contains(nqn), "{connected}");
+    connect(host, "127.0.0.1", 4420, nqn)?;
     let figures = run_in(host, "ddlp", &format!("/data/images.ddlp {} --strategy csd --drive {NODE}", job(1)))?;
     figures.assert_each_batch_once(1, BATCHES);
     assert_eq!(figures.digest(), digest);
-    let gone = host.succeed("ddlp disconnect all", brief)?;
-    assert!(gone.contains(nqn), "{gone}");
+    host.succeed(&format!("nvme disconnect -n {nqn}"), brief)?;
     host.succeed("kill $(pidof ddlp-device)", brief)?;
     agent.finish(brief).map(drop)
 }
@@ -287,10 +286,19 @@ fn io_uring_is_not_needed(host: &Guest, digest: &str) -> Result<()> {
     host.succeed("echo 0 > /proc/sys/kernel/io_uring_disabled", Duration::from_secs(20)).map(drop)
 }
 
-/// Connects the kernel; the node is that of the drive, next to the disk's.
-fn connect(host: &Guest, agent: &Agent<'_>) -> Result<()> {
-    let said = host.succeed(&format!("ddlp connect {}", agent.url_in_guest()), Duration::from_secs(60))?;
-    ensure!(said.contains(NODE), "it is connected as another node: {said}");
+/// Connects the kernel as README has it, by an nvme-cli without `--fast_io_fail_tmo`: `ddlp devices` says what is left to do. The node
+/// is that of the drive, next to the disk's.
+fn connect(host: &Guest, address: &str, port: u16, nqn: &str) -> Result<()> {
+    let brief = Duration::from_secs(60);
+    let options = "--reconnect-delay=2 --keep-alive-tmo=10";
+    host.succeed(&format!("nvme connect -t tcp -a {address} -s {port} -n {nqn} {options}"), brief)?;
+    host.succeed(&format!("until ddlp devices | grep -q 'usable .*{NODE}'; do sleep 0.2; done"), brief)?;
+    let warned = host.succeed("ddlp devices", brief)?;
+    let remedy = warned.lines().find_map(|line| line.split_once("to do")).map(|(_, remedy)| remedy.trim());
+    let remedy = remedy.with_context(|| format!("no warning of a time-out that is off: {warned}"))?;
+    host.succeed(&remedy.replace("sudo ", ""), brief)?;
+    let settled = host.succeed("ddlp devices", brief)?;
+    ensure!(settled.contains("commands fail 5 s after a loss"), "{settled}");
     Ok(())
 }
 
@@ -346,7 +354,7 @@ fn epochs_by_the_kernel_of_linux_6_12() -> Result<()> {
         }
         a_cut_network_is_survived(&pair, NODE)?;
         let host = pair.host.guest();
-        host.succeed(&format!("ddlp disconnect {NODE}"), Duration::from_secs(60))?;
+        host.succeed("nvme disconnect -d nvme1", Duration::from_secs(60))?;
         assert_nothing_is_stuck(host)
     })
 }

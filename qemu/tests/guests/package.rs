@@ -155,7 +155,7 @@ fn udev_tells_drives_apart(admin: &Admin<'_>, nqn: &str) -> Result<()> {
     let (drives, others) = page.split_once("not DDLP drives:").with_context(|| page.clone())?;
     assert!(drives.contains("/dev/nvme1  DDLP computational storage") && drives.contains(nqn), "{page}");
     assert!(others.contains("/dev/nvme0  QEMU NVMe Ctrl"), "{page}");
-    admin.tool("ddlp disconnect /dev/nvme1").map(drop)
+    admin.tool("echo 1 > /sys/class/nvme/nvme1/delete_controller").map(drop)
 }
 
 /// A killed agent is started again; so is one whose package is installed over it.

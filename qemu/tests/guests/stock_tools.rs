@@ -24,15 +24,15 @@ const KERNEL: Duration = Duration::from_secs(90);
 const NAMESPACES: [u32; 3] = [1, 2, 3];
 
 /// The drive, connected to the kernel of a host.
-struct Connected<'guests> {
-    guest: &'guests Guest,
-    nqn: String,
+pub struct Connected<'guests> {
+    pub guest: &'guests Guest,
+    pub nqn: String,
     /// Name of its controller, such as `nvme1`.
-    controller: String,
+    pub controller: String,
 }
 
 impl<'guests> Connected<'guests> {
-    fn connect(guest: &'guests Guest, agent: &Agent<'_>) -> Result<Self> {
+    pub fn connect(guest: &'guests Guest, agent: &Agent<'_>) -> Result<Self> {
         let mut drive = Self { guest, nqn: agent.nqn.clone(), controller: String::new() };
         drive.connect_through(agent.port)?;
         let controllers = drive.controllers()?;
@@ -48,7 +48,7 @@ impl<'guests> Connected<'guests> {
         self.tool(&format!("connect -t tcp -a 10.0.2.2 -s {port} -n {nqn} {options}")).map(drop)
     }
 
-    fn tool(&self, args: &str) -> Result<String> {
+    pub fn tool(&self, args: &str) -> Result<String> {
         self.guest.succeed(&format!("nvme {args}"), TOOL)
     }
 
@@ -109,7 +109,7 @@ impl<'guests> Connected<'guests> {
     }
 
     /// Asserts that the block device of the dataset gives the pack's bytes.
-    fn assert_dataset_is(&self, pack: &Path) -> Result<()> {
+    pub fn assert_dataset_is(&self, pack: &Path) -> Result<()> {
         let read = format!("dd if={} bs=65536 count=4 iflag=direct 2> /dev/null | sha256sum", self.block_node(1)?);
         let read = self.guest.succeed(&read, TOOL)?;
         let bytes = Command::new("head").args(["-c", "262144"]).arg(pack).output().context("cannot run head")?.stdout;
@@ -131,14 +131,14 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()>
 
 /// A page shows all of these.
 #[track_caller]
-fn assert_shows(page: &str, texts: &[&str]) {
+pub fn assert_shows(page: &str, texts: &[&str]) {
     for text in texts {
         assert!(page.contains(text), "no {text:?} in:\n{page}");
     }
 }
 
 /// Every command of nvme-cli about a drive ends with status 0 and shows what the drive is.
-fn pages(drive: &Connected<'_>) -> Result<()> {
+pub fn pages(drive: &Connected<'_>) -> Result<()> {
     let controller = format!("/dev/{}", drive.controller);
     let list = drive.tool("list")?;
     for nsid in [1, 2] {
@@ -165,7 +165,7 @@ fn pages(drive: &Connected<'_>) -> Result<()> {
 
 /// `nvme discover` finds the agent at the port of discovery, and at its own. What it is told is where the agent sees itself: the
 /// forwarded port outside of its guest is not known there.
-fn discovery(guest: &Guest, device: &Drive, agent: &Agent<'_>) -> Result<()> {
+pub fn discovery(guest: &Guest, device: &Drive, agent: &Agent<'_>) -> Result<()> {
     for port in [device.discovery(), agent.port] {
         let page = guest.succeed(&format!("nvme discover -t tcp -a 10.0.2.2 -s {port}"), TOOL)?;
         let subnqn = format!("subnqn:  {}", agent.nqn);
@@ -175,7 +175,7 @@ fn discovery(guest: &Guest, device: &Drive, agent: &Agent<'_>) -> Result<()> {
 }
 
 /// The kernel resets the controller, and goes on by itself when the agent was killed and started again.
-fn endings<'drive>(
+pub fn endings<'drive>(
     drive: &Connected<'_>,
     device: &'drive Drive,
     serve: &Serve,
@@ -211,10 +211,10 @@ fn two_controllers(drive: &Connected<'_>, second_path: u16, pack: &Path) -> Resu
 }
 
 /// A batch that nvme-cli asks the drive for, as files, and its rows.
-struct ByHand {
+pub struct ByHand {
     _folder: tempfile::TempDir,
-    program: PathBuf,
-    request: PathBuf,
+    pub program: PathBuf,
+    pub request: PathBuf,
     parameters: (u64, u64),
     rows: Vec<u8>,
     /// Where the rows lie in the result namespace, in blocks.
@@ -222,7 +222,7 @@ struct ByHand {
 }
 
 impl ByHand {
-    fn new(pack: &Path) -> Result<Self> {
+    pub fn new(pack: &Path) -> Result<Self> {
         let dataset = ddlp_dataset::open(pack)?;
         let program =
             Program { pipeline: Pipeline::cifar_train(), limits: Limits::default(), policy: CorruptPolicy::Fail };
@@ -254,7 +254,7 @@ impl ByHand {
     }
 
     /// Load, activate and execute a program by passthrough, and read what it made from the block device.
-    fn run(&self, drive: &Connected<'_>) -> Result<()> {
+    pub fn run(&self, drive: &Connected<'_>) -> Result<()> {
         let bytes = |path: &Path| std::fs::metadata(path).map(|data| data.len());
         let (program, request) = (bytes(&self.program)?, bytes(&self.request)?);
         let controller = format!("/dev/{}", drive.controller);
@@ -343,9 +343,13 @@ fn stock_tools_work(kernel: HostKernel) -> Result<()> {
     drive.assert_dataset_is(&pack)?;
     two_controllers(&drive, device.second_path(), &pack)?;
     assert_eq!(drive.controllers()?, Vec::<String>::new(), "nothing is left");
-    let kernel_log = host.guest().succeed("dmesg", TOOL)?;
+    the_kernel_complains_of_nothing(host.guest())
+}
+
+pub fn the_kernel_complains_of_nothing(host: &Guest) -> Result<()> {
+    let log = host.succeed("dmesg", TOOL)?;
     for trouble in ["duplicate IDs", "WARNING:", "BUG:", "hung_task", "blocked for more than"] {
-        assert!(!kernel_log.contains(trouble), "{trouble}: {kernel_log}");
+        assert!(!log.contains(trouble), "{trouble}: {log}");
     }
     Ok(())
 }

@@ -3,10 +3,11 @@
 use super::survey::{Device, Holder, KernelPart, Way, role};
 use crate::kernel::{IoUring, Module, Node};
 use ddlp_csd::{COMPUTE_NSID, DATASET_NSID, RESULTS_NSID};
+use ddlp_driver::HostIdentity;
 use serde::Serialize;
 
-/// Seconds for `fast_io_fail_tmo` where a person has not chosen others.
-pub const FAST_IO_FAIL_S: u32 = 5;
+/// Seconds after a loss until reading a drive's blocks fails.
+const FAST_IO_FAIL_S: u32 = 5;
 
 /// Namespaces of a drive.
 const NSIDS: [u32; 3] = [DATASET_NSID, RESULTS_NSID, COMPUTE_NSID];
@@ -112,7 +113,7 @@ fn state(device: &Device) -> Option<Finding> {
         "live" => return None,
         "resetting" | "connecting" if device.is_fabric() => {
             let mend = "start its agent again or mend the network: the kernel then reconnects by itself".to_string();
-            Finding::new(what, [mend, format!("give it up: sudo ddlp disconnect {}", device.node.path.display())])
+            Finding::new(what, [mend, format!("give it up: sudo nvme disconnect -d {}", device.controller)])
         }
         "new" | "resetting" | "connecting" => Finding::new(what, [wait]),
         "deleting" => Finding::new(what, ["wait until it is gone, then connect it again".to_string()]),
@@ -207,6 +208,13 @@ pub fn warnings(device: &Device) -> Vec<Finding> {
         ),
         [format!("echo {FAST_IO_FAIL_S} | sudo tee /sys/class/nvme/{}/fast_io_fail_tmo", device.controller)],
     )]
+}
+
+/// How the kernel gets to know a drive on the network. `host` are the options that name this host, where nvme-cli would take another
+/// name.
+pub fn connect_command(host: Option<&HostIdentity>) -> String {
+    let host = host.map(|host| format!(" --hostnqn={} --hostid={}", host.nqn, host.id_text()));
+    format!("sudo nvme connect -t tcp -a HOST -s 4420 -n NQN{}", host.unwrap_or_default())
 }
 
 /// How to get the module `nvme-tcp`; none when it is loaded.

@@ -63,14 +63,16 @@ fn nothing(out: &mut String, kernel: &KernelPart) {
     }
     out.push_str("\nto get one:\n");
     if kernel.nvme_tcp != Module::Missing {
-        out.push_str(
-            "  sudo ddlp connect HOST                         a drive on the network, as a device of this kernel\n",
-        );
+        way_to(out, "a drive on the network, as a device of this kernel; its agent prints its NQN", &kernel.connect);
     }
-    out.push_str(
-        "  ddlp run DATASET --drive tcp://HOST:PORT/NQN   a drive on the network, without kernel and root
-  ddlp run DATASET                               a drive on this machine, started for the run: nothing to set up\n\n",
-    );
+    way_to(out, "a drive on the network, without kernel and root", "ddlp run DATASET --drive tcp://HOST:PORT/NQN");
+    way_to(out, "a drive on this machine, started for the run: nothing to set up", "ddlp run DATASET");
+    out.push('\n');
+}
+
+/// A way to a drive and its command.
+fn way_to(out: &mut String, what: &str, command: &str) {
+    let _ = writeln!(out, "  {what}\n    {command}");
 }
 
 impl Drive {

@@ -28,6 +28,8 @@ pub struct KernelPart {
     pub lets_io_through: bool,
     /// NQN under which this machine connects drives; none before the first time.
     pub host_nqn: Option<String>,
+    /// How the kernel gets to know a drive on the network; HOST and NQN stand for the drive's.
+    pub connect: String,
 }
 
 /// A controller.
@@ -132,6 +134,7 @@ impl KernelPart {
             sys_admin: kernel.has_sys_admin(),
             lets_io_through: kernel.lets_io_through(),
             host_nqn: kernel.host.known(),
+            connect: advice::connect_command(kernel.unknown_to_nvme_cli().as_ref()),
         }
     }
 }

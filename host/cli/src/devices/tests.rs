@@ -81,13 +81,23 @@ fn without_a_drive_it_says_how_to_get_one() {
     let planted = kernel("", NEW);
     let said = text(&planted, false);
     assert!(said.starts_with("no DDLP drive is known to this machine's kernel (6.12.117+deb12-amd64)\n"), "{said}");
-    assert!(said.contains("nvme-tcp       not installed") && !said.contains("ddlp connect HOST"), "{said}");
+    assert!(said.contains("nvme-tcp       not installed") && !said.contains("nvme connect"), "{said}");
     planted.write(&format!("lib/modules/{NEW}/modules.dep"), "kernel/drivers/nvme/host/nvme-tcp.ko.xz:\n");
     let said = text(&planted, false);
-    assert!(said.contains("to do          sudo modprobe nvme-tcp\n") && said.contains("ddlp connect HOST"), "{said}");
+    assert!(
+        said.contains("to do          sudo modprobe nvme-tcp\n")
+            && said.contains("sudo nvme connect -t tcp -a HOST -s 4420 -n NQN\n"),
+        "{said}"
+    );
     planted.write("sys/module/nvme_tcp/refcnt", "0");
     assert!(!text(&planted, false).contains("modprobe"));
+    // nvme-cli knows of its own file alone.
+    let id = "11111111-2222-4333-8444-555555555555";
+    let own = format!("nqn.2014-08.org.nvmexpress:uuid:{id}");
+    planted.write("var/lib/ddlp/hostnqn", &own);
+    assert!(text(&planted, false).contains(&format!(" -n NQN --hostnqn={own} --hostid={id}\n")));
     planted.write("etc/nvme/hostnqn", "nqn.2024-01.example:host\n");
+    assert!(text(&planted, false).contains(" -n NQN\n"));
     assert!(text(&planted, false).contains("this host      nqn.2024-01.example:host\n"));
     let found = json(&planted);
     assert_eq!(found["kernel"]["host_nqn"], "nqn.2024-01.example:host");
@@ -162,7 +172,7 @@ fn a_drive_that_is_away_is_not_usable() {
     assert_eq!((&found["drives"][0]["usable"], &found["drives"][1]["usable"]), (&true.into(), &false.into()));
     let problem = &found["drives"][1]["problems"][0];
     assert_eq!(problem["what"], "it is connecting, and takes no commands");
-    assert_eq!(problem["remedies"][1], "give it up: sudo ddlp disconnect /dev/nvme3");
+    assert_eq!(problem["remedies"][1], "give it up: sudo nvme disconnect -d nvme3");
     let said = text(&planted, false);
     assert!(said.contains("reconnects every 2 s for ever"), "{said}");
 }

@@ -20,10 +20,6 @@ pub fn kernel(tree: &str, release: &str) -> Planted {
     trees::plant(root.path(), tree);
     let planted = Planted { kernel: Kernel::at(root.path()), root };
     planted.write("proc/sys/kernel/osrelease", release);
-    // Files for writing only, which a listing of a real tree does not show.
-    for controller in planted.kernel.sysfs.controllers().unwrap() {
-        fs::write(controller.folder.join("delete_controller"), "").unwrap();
-    }
     planted.write("proc/self/status", "Name:\tddlp\nCapEff:\t000001ffffffffff\n");
     planted
 }
@@ -41,11 +37,6 @@ impl Planted {
         let path = self.kernel.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
-    }
-
-    /// Reads a file of the tree.
-    pub fn read(&self, path: &str) -> String {
-        fs::read_to_string(self.kernel.path(path)).unwrap()
     }
 
     /// Text in which the tree's root is the root again.

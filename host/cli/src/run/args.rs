@@ -49,11 +49,11 @@ pub struct RunArgs {
     pub step_ms: f64,
 
     /// A drive: local (the embedded drive, started here), tcp://HOST:PORT/NQN, /dev/nvmeX (which the kernel is connected to: see
-    /// ddlp connect), auto (the one that the kernel is connected to), or none; repeatable
+    /// ddlp devices), auto (the one that the kernel is connected to), or none; repeatable
     #[arg(long, value_name = "DRIVE", value_parser = parse_drive, help_heading = "Drives")]
     pub drive: Vec<Drive>,
     /// NQN of this host to drives at tcp:// addresses, as their lists of allowed hosts name it [default: that of
-    /// /etc/nvme/hostnqn, else one that is made once and kept, see ddlp connect]
+    /// /etc/nvme/hostnqn, else one that is made once and kept, see ddlp devices]
     #[arg(long, value_name = "NQN", value_parser = parse_host, help_heading = "Drives")]
     pub host_nqn: Option<Host>,
     /// Seconds after which a drive that does not answer is given up and asked again later

@@ -27,7 +27,7 @@ impl Placement {
         let is_tcp = |drive: &Drive| matches!(drive, Drive::At(address) if address.starts_with("tcp://"));
         if args.host_nqn.is_some() && !drives.iter().any(is_tcp) {
             bail!(
-                "--host-nqn goes with a drive at a tcp:// address: the kernel has its own (ddlp connect), a local drive needs none"
+                "--host-nqn goes with a drive at a tcp:// address: the kernel has its own (nvme connect), a local drive needs none"
             );
         }
         let cores = cores.max(1);

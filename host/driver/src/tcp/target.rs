@@ -2,8 +2,8 @@
 
 use crate::error::DriverError;
 use crate::host::HostIdentity;
-use ddlp_nvme::tcp::{DISCOVERY_PORT, Digests, IO_PORT};
-use ddlp_nvme::text::{DISCOVERY_NQN, check_nqn};
+use ddlp_nvme::tcp::{Digests, IO_PORT};
+use ddlp_nvme::text::check_nqn;
 use std::time::Duration;
 
 /// Options of an association.
@@ -41,7 +41,7 @@ impl TcpTarget {
     pub fn new(address: &str, nqn: &str) -> Result<Self, DriverError> {
         check_nqn(nqn).map_err(|error| DriverError::Invalid(format!("{nqn:?}: {error}")))?;
         Ok(Self {
-            address: checked_address(address, IO_PORT)?,
+            address: checked_address(address)?,
             nqn: nqn.to_owned(),
             host: HostIdentity::random().map_err(|error| DriverError::Invalid(error.to_string()))?,
             header_digest: false,
@@ -52,12 +52,6 @@ impl TcpTarget {
             io_queues_max: 16,
             receive_buffer_bytes: Self::RECEIVE_BUFFER_BYTES,
         })
-    }
-
-    /// The discovery service at `HOST[:PORT]`; the port is 8009 unless given. For [`super::discover`], with the defaults of
-    /// [`Self::new`].
-    pub fn discovery(address: &str) -> Result<Self, DriverError> {
-        Self::new(&checked_address(address, DISCOVERY_PORT)?, DISCOVERY_NQN)
     }
 
     /// Reads `tcp://HOST[:PORT]/NQN`; the port is 4420 unless given.
@@ -88,12 +82,12 @@ impl TcpTarget {
 }
 
 /// `HOST:PORT` with the port filled in.
-fn checked_address(address: &str, default_port: u16) -> Result<String, DriverError> {
+fn checked_address(address: &str) -> Result<String, DriverError> {
     let wrong = |why: &str| Err(DriverError::Invalid(format!("address {address:?}: {why}")));
     let (host, port) = match address.rsplit_once(':') {
         // The last colon of a bare IPv6 host in brackets is inside them.
         Some((host, port)) if !port.ends_with(']') => (host, port),
-        _ => return checked_address_with(address, default_port),
+        _ => return checked_address_with(address, IO_PORT),
     };
     match port.parse::<u16>() {
         Ok(0) | Err(_) => wrong("no port from 1 to 65535"),
@@ -120,8 +114,6 @@ mod tests {
         assert_eq!((target.address.as_str(), target.nqn.as_str()), ("localhost:1234", "nqn.x"));
         assert_eq!(TcpTarget::parse("tcp://10.0.0.1/nqn.x").unwrap().address, "10.0.0.1:4420");
         assert_eq!(TcpTarget::parse("tcp://[::1]:9/nqn.x").unwrap().address, "[::1]:9");
-        let discovery = |address| TcpTarget::discovery(address).unwrap().address;
-        assert_eq!((discovery("[::1]"), discovery("10.0.0.1:4420")), ("[::1]:8009".into(), "10.0.0.1:4420".into()));
     }
 
     #[test]
