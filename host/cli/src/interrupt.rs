@@ -1,22 +1,28 @@
 //! Ctrl-C: the first one asks the work to stop, a second one ends the process.
 //!
 //! A command that can stop cleanly says so for as long as it can ([`Interrupt::handle`]); at any other time there is nothing
-//! to tidy up and the first Ctrl-C ends the process. SIGTERM and SIGHUP count as Ctrl-C.
+//! to tidy up and the first Ctrl-C ends the process. SIGTERM and SIGHUP count as Ctrl-C. The exit status is 128 and the
+//! number of the signal, as a shell reports a program that a signal ended. A signal that was ignored when the process began
+//! (`nohup`) stays ignored.
 
+use anyhow::Context;
+use nix::sys::signal::Signal;
+use signal_hook::iterator::Signals;
+use std::fs;
 use std::process;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
-/// Exit status after Ctrl-C.
-pub const EXIT_STATUS: u8 = 130;
-/// What stopped the work, for a person: which of the signals it was is not known.
-pub const WHAT: &str = "Ctrl-C or another signal";
+/// Signals that end the work.
+const SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 
 type Action = Box<dyn Fn() + Send>;
 
 #[derive(Default)]
 struct State {
-    requested: AtomicBool,
+    /// The first signal that came, 0 before it.
+    first: AtomicI32,
     action: Mutex<Option<Action>>,
 }
 
@@ -25,9 +31,9 @@ impl State {
         self.action.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a signal does; true when the process is to end now.
-    fn signal(&self) -> bool {
-        let again = self.requested.swap(true, Ordering::SeqCst);
+    /// Does what a signal asks for; true when the process is to end now.
+    fn signal(&self, number: i32) -> bool {
+        let again = self.first.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst).is_err();
         match &*self.action() {
             Some(stop) if !again => {
                 stop();
@@ -47,23 +53,48 @@ impl Interrupt {
     pub fn install() -> anyhow::Result<Self> {
         let interrupt = Self::default();
         let state = interrupt.0.clone();
-        ctrlc::set_handler(move || {
-            if state.signal() {
-                process::exit(EXIT_STATUS.into());
+        let ignored = ignored_signals();
+        let numbers = SIGNALS.map(|signal| signal as i32);
+        let wanted = numbers.into_iter().filter(|number| ignored >> (number - 1) & 1 == 0);
+        let mut signals = Signals::new(wanted).context("cannot take over signals")?;
+        let attend = move || {
+            for number in signals.forever() {
+                if state.signal(number) {
+                    process::exit(exit_status(number).into());
+                }
             }
-        })?;
+        };
+        thread::Builder::new().name("signals".into()).spawn(attend).context("cannot start a thread")?;
         Ok(interrupt)
     }
 
-    /// Whether Ctrl-C was pressed.
+    /// Whether a signal came.
     pub fn requested(&self) -> bool {
-        self.0.requested.load(Ordering::SeqCst)
+        self.signal().is_some()
     }
 
-    /// What a signal does.
+    /// The first signal that came.
+    pub fn signal(&self) -> Option<Signal> {
+        Signal::try_from(self.0.first.load(Ordering::SeqCst)).ok()
+    }
+
+    /// Returns what stopped the work, for a person.
+    pub fn what(&self) -> &'static str {
+        match self.signal() {
+            Some(Signal::SIGINT) | None => "Ctrl-C",
+            Some(signal) => signal.as_str(),
+        }
+    }
+
+    /// Returns the exit status of a process that was stopped.
+    pub fn exit_status(&self) -> u8 {
+        exit_status(self.signal().unwrap_or(Signal::SIGINT) as i32)
+    }
+
+    /// Does what Ctrl-C does.
     #[cfg(test)]
     pub fn press(&self) {
-        self.0.signal();
+        self.0.signal(Signal::SIGINT as i32);
     }
 
     /// Until the guard is dropped, Ctrl-C calls `stop` instead of ending the process.
@@ -76,6 +107,18 @@ impl Interrupt {
         *action = Some(Box::new(stop));
         Handling(self.0.clone())
     }
+}
+
+/// Returns the exit status that a shell reports for a program that this signal ended.
+fn exit_status(signal: i32) -> u8 {
+    128 + signal as u8
+}
+
+/// Returns the signals that this process ignores, one bit each, the lowest for signal 1.
+fn ignored_signals() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// While this lives, Ctrl-C is handled.
@@ -101,10 +144,11 @@ mod tests {
             seen.fetch_add(1, Ordering::SeqCst);
         });
         assert!(!interrupt.requested());
-        assert!(!interrupt.0.signal());
+        assert!(!interrupt.0.signal(2));
         assert!(interrupt.requested());
         assert_eq!(stops.load(Ordering::SeqCst), 1);
-        assert!(interrupt.0.signal());
+        assert!(interrupt.0.signal(15));
+        assert_eq!((interrupt.what(), interrupt.exit_status()), ("Ctrl-C", 130));
         assert_eq!(stops.load(Ordering::SeqCst), 1);
         drop(handling);
     }
@@ -113,13 +157,21 @@ mod tests {
     fn without_a_handler_the_first_signal_ends_the_process() {
         let interrupt = Interrupt::default();
         drop(interrupt.handle(|| {}));
-        assert!(interrupt.0.signal());
+        assert!(interrupt.0.signal(2));
+    }
+
+    #[test]
+    fn the_status_tells_the_signal() {
+        let interrupt = Interrupt::default();
+        let _handling = interrupt.handle(|| {});
+        interrupt.0.signal(Signal::SIGTERM as i32);
+        assert_eq!((interrupt.what(), interrupt.exit_status()), ("SIGTERM", 143));
     }
 
     #[test]
     fn a_handler_that_comes_late_is_called_at_once() {
         let interrupt = Interrupt::default();
-        interrupt.0.signal();
+        interrupt.0.signal(2);
         let stops = Arc::new(AtomicU32::new(0));
         let seen = stops.clone();
         let _handling = interrupt.handle(move || {

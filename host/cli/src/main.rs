@@ -6,7 +6,8 @@
 //! - What [`mod@bench`] measures is printed with machine and revision.
 //! - [`sample_data`]: a photographic dataset to try things on.
 //!
-//! Exit status: 0 done, 1 an error (said on standard error), 2 a wrong command line, 130 after Ctrl-C, SIGTERM or SIGHUP.
+//! Exit status: 0 done, 1 an error (said on standard error), 2 a wrong command line; after a signal 128 and its number, so 130 after
+//! Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -37,7 +38,7 @@ enum Ending {
     Done,
     /// What was looked at is not as it should be; that has been said.
     Wrong,
-    /// By Ctrl-C.
+    /// By a signal.
     Interrupted,
 }
 
@@ -76,10 +77,11 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     start_log();
-    match dispatch(cli.command) {
-        Ok(Ending::Done) => ExitCode::SUCCESS,
-        Ok(Ending::Wrong) => ExitCode::FAILURE,
-        Ok(Ending::Interrupted) => ExitCode::from(interrupt::EXIT_STATUS),
+    let ended = Interrupt::install().and_then(|interrupt| Ok((dispatch(cli.command, &interrupt)?, interrupt)));
+    match ended {
+        Ok((Ending::Done, _)) => ExitCode::SUCCESS,
+        Ok((Ending::Wrong, _)) => ExitCode::FAILURE,
+        Ok((Ending::Interrupted, interrupt)) => ExitCode::from(interrupt.exit_status()),
         Err(error) => {
             eprint!("{}", error_text(&error));
             ExitCode::FAILURE
@@ -97,18 +99,17 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
         .mut_subcommands(with_negative_numbers)
 }
 
-fn dispatch(command: Command) -> anyhow::Result<Ending> {
+fn dispatch(command: Command, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     // A file that meets `ulimit -f` is an error to be said, as on a full disk, and not the end of the process.
     SigSet::from(Signal::SIGXFSZ).thread_block()?;
-    let interrupt = Interrupt::install()?;
     match command {
-        Command::Pack(args) => pack::pack(&args, &interrupt),
+        Command::Pack(args) => pack::pack(&args, interrupt),
         Command::Inspect(args) => inspect::inspect(&args),
-        Command::Verify(args) => verify::verify(&args, &interrupt),
-        Command::Run(args) => run::run(&args, &interrupt),
+        Command::Verify(args) => verify::verify(&args, interrupt),
+        Command::Run(args) => run::run(&args, interrupt),
         Command::Devices(args) => devices::devices(&args),
-        Command::Bench(command) => bench::bench(&command, &interrupt),
-        Command::SampleData(args) => sample_data::sample_data(&args, &interrupt),
+        Command::Bench(command) => bench::bench(&command, interrupt),
+        Command::SampleData(args) => sample_data::sample_data(&args, interrupt),
     }
 }
 

@@ -1,4 +1,10 @@
 //! Writing what was asked for: files whole or not at all, standard output without a fuss when its reader has gone.
+//!
+//! [`Files`] says before the work whether a file may be written at all.
+
+mod files;
+
+pub use files::Files;
 
 use anyhow::{Context, bail};
 use std::fs::{self, Permissions};
@@ -9,8 +15,8 @@ use std::path::Path;
 /// Name that means standard output.
 pub const STDOUT: &str = "-";
 
-/// Writes `bytes` under the name `path` ("-": to standard output). A regular file appears whole or not at all; a device or a
-/// pipe is written to as it is.
+/// Writes `bytes` under the name `path` ("-": to standard output). A regular file appears whole or not at all, and keeps the
+/// permissions of the file that it replaces; a device or a pipe is written to as it is.
 pub fn write(path: &Path, bytes: &[u8], what: &str) -> anyhow::Result<()> {
     let place = || format!("cannot write {what} to {}", path.display());
     if path.as_os_str() == STDOUT {
@@ -22,16 +28,30 @@ pub fn write(path: &Path, bytes: &[u8], what: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Returns whether what is written to `path` makes a regular file, which is replaced each time.
+pub fn is_file(path: &Path) -> bool {
+    path.as_os_str() != STDOUT && fs::metadata(path).map_or(true, |there| there.is_file())
+}
+
 fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // A link keeps pointing to where it did.
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file =
-        tempfile::Builder::new().prefix(".ddlp-").permissions(Permissions::from_mode(0o666)).tempfile_in(folder)?;
+    let path = files::destination(path)?;
+    let mut file = tempfile::Builder::new()
+        .prefix(".ddlp-")
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder(&path))?;
+    if let Ok(replaced) = fs::metadata(&path) {
+        file.as_file().set_permissions(replaced.permissions())?;
+    }
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     file.persist(&path)?;
     Ok(())
+}
+
+/// The folder in which a file of this name lies.
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Fails when `path` cannot be written later: better now than after a long run.
@@ -45,8 +65,8 @@ pub fn check_writable(path: &Path, what: &str) -> anyhow::Result<()> {
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return Ok(());
     }
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    tempfile::tempfile_in(folder)
+    files::destination(path)
+        .and_then(|path| tempfile::tempfile_in(folder(&path)))
         .map(drop)
         .with_context(|| format!("{what} cannot go to {}: its directory is missing or not writable", path.display()))
 }
@@ -106,5 +126,18 @@ mod tests {
         write(&link, b"new", "the report").unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"new");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        fs::remove_file(&target).unwrap();
+        write(&link, b"made", "the report").unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"made");
+    }
+
+    #[test]
+    fn a_replaced_file_keeps_its_permissions() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.json");
+        fs::write(&path, b"old").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o606)).unwrap();
+        write(&path, b"new", "the report").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o606);
     }
 }

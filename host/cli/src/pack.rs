@@ -92,6 +92,7 @@ impl PackArgs {
 pub fn pack(args: &PackArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let format = args.format()?;
     let source = ddlp_dataset::open(&args.source)?;
+    output::Files::default().writes("OUT", Some(&args.out)).check(&*source, &args.source)?;
     let options = PackOptions {
         threads: args.threads.map_or(0, usize::from),
         overwrite: args.force,

@@ -3,7 +3,7 @@
 //! - [`args`]: the command line; [`job`]: the batches that it means; [`placement`]: which drives and how many threads.
 //! - [`failure`]: what is said of a sample that ends it.
 //! - [`live`]: the display while it runs; [`summary`]: what is said afterwards.
-//! - [`products`]: the files that were asked for.
+//! - [`products`]: the files that were asked for; [`saving`]: the one that is written while it runs.
 
 mod args;
 mod failure;
@@ -11,22 +11,24 @@ mod job;
 mod live;
 mod placement;
 mod products;
+mod saving;
 mod summary;
 
 pub use args::{RunArgs, parse_throttle};
 pub use summary::{fault_count, host_cpu_s_per_1000_images, host_memory};
 
-use crate::interrupt::{self, Interrupt};
+use crate::interrupt::Interrupt;
 use crate::{Ending, cores, output, text};
 use anyhow::{Context, bail};
 use ddlp_dataset::Dataset;
 use ddlp_host::report::Report;
-use ddlp_host::{Digest, Loader, LoaderError, LoaderState, PLAN_BYTES_MAX, Plan};
+use ddlp_host::{Digest, Loader, LoaderError, LoaderState, PLAN_BYTES_MAX, Plan, Strategy};
 use ddlp_pixels::Pipeline;
 use failure::Given;
-use job::Job;
+use job::{Before, Job};
 use placement::Placement;
 use products::Written;
+use saving::Saving;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -61,17 +63,28 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         cores::check(list, &cores::online()?, "the drive")?;
     }
     let resumed = args.resume.as_deref().map(read_state).transpose()?;
-    let job = Job::new(args, resumed.as_ref())?;
-    let placement = Placement::new(args, job.strategy, available.len())?;
-    let pipeline = pipeline(&args.pipeline)?;
+    let plan = args.plan_in.as_deref().map(read_plan).transpose()?;
+    let before = match (&resumed, &args.resume, &plan, &args.plan_in) {
+        (Some(state), Some(path), ..) => Before::State(state, path),
+        (_, _, Some(plan), Some(path)) => Before::Plan(plan, path),
+        _ => Before::None,
+    };
+    let job = Job::new(args, args.pipeline.as_deref().map(pipeline).transpose()?, before)?;
+    let mut placement = Placement::new(args, job.strategy, available.len())?;
+    let finished = resumed.as_ref().map(|state| state.epoch).filter(|done| *done >= job.epochs);
+    if finished.is_some() && job.strategy != Strategy::Csd {
+        placement.drives.clear();
+    }
     let dataset: Arc<dyn Dataset> = Arc::from(ddlp_dataset::open(&args.dataset)?);
-    let given = Given { dataset: Arc::clone(&dataset), pipeline: pipeline.clone(), seed: job.seed };
-    let mut loader = build(args, &job, &placement, pipeline, dataset, resumed)?;
+    products::files(args).check(&*dataset, &args.dataset)?;
+    let given = Given { dataset: Arc::clone(&dataset), pipeline: job.pipeline.clone(), seed: job.seed };
+    let mut loader = build(args, &job, &placement, dataset, resumed, plan)?;
     let stopper = loader.stopper();
     let handling = interrupt.handle(move || stopper.stop());
     let live = (!args.quiet).then(|| live::Live::start(loader.progress()));
     let mut digest = args.digest.then(Digest::default);
-    let delivered = match deliver(&mut loader, args, interrupt, digest.as_mut()) {
+    let mut saving = Saving::begin(args, &loader);
+    let delivered = match deliver(&mut loader, args, &mut saving, interrupt, digest.as_mut()) {
         Ok(delivered) => delivered,
         Err(error) => Delivered::Failed(given.explain(error)),
     };
@@ -82,8 +95,8 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         report.accelerator_utilisation = Some(1.0 - report.consumer_wait_s / report.seconds);
     }
     drop(handling);
-    let written = products::write(args, &report, &state, &plan, ended_early(&delivered).as_deref());
-    conclude(args, &report, delivered, written)
+    let written = products::write(args, &report, &state, &plan, ended_early(&delivered, interrupt).as_deref());
+    conclude(args, &report, interrupt, finished, delivered, written)
 }
 
 /// A pipeline by name or from a file.
@@ -105,22 +118,22 @@ fn build(
     args: &RunArgs,
     job: &Job,
     placement: &Placement,
-    pipeline: Pipeline,
     dataset: Arc<dyn Dataset>,
     resumed: Option<LoaderState>,
+    plan: Option<Plan>,
 ) -> anyhow::Result<Loader> {
     let mut builder = Loader::builder()
         .dataset(dataset)
         .dataset_path(&args.dataset)
-        .pipeline(pipeline)
+        .pipeline(job.pipeline.clone())
         .batch_size(usize::try_from(job.batch).unwrap_or(usize::MAX))
         .epochs(job.epochs)
         .strategy(job.strategy)
         .threads(placement.threads)
         .seed(job.seed)
-        .policy(args.policy.into())
+        .policy(job.policy)
         .last(job.last)
-        .rank(args.rank, args.world_size);
+        .rank(job.rank, job.world);
     for drive in placement.specs(args) {
         builder = builder.drive(drive);
     }
@@ -142,8 +155,8 @@ fn build(
     if let Some(seconds) = args.drive_timeout {
         builder = builder.drive_timeout(Duration::from_secs_f64(seconds));
     }
-    if let Some(path) = &args.plan_in {
-        builder = builder.replay(read_plan(path)?);
+    if let Some(plan) = plan {
+        builder = builder.replay(plan);
     }
     if let Some(state) = resumed {
         builder = builder.resume(state);
@@ -178,12 +191,13 @@ fn read_state(path: &Path) -> anyhow::Result<LoaderState> {
 fn deliver(
     loader: &mut Loader,
     args: &RunArgs,
+    saving: &mut Saving<'_>,
     interrupt: &Interrupt,
     mut digest: Option<&mut Digest>,
 ) -> Result<Delivered, LoaderError> {
     let step = Duration::from_secs_f64(args.step_ms / 1000.0);
     let mut batches = 0;
-    for batch in loader.by_ref() {
+    while let Some(batch) = loader.next() {
         let batch = batch?;
         if let Some(digest) = &mut digest {
             digest.update(&batch);
@@ -197,6 +211,7 @@ fn deliver(
             return Ok(Delivered::Stopped);
         }
         pretend_to_train(step, interrupt);
+        saving.batch_done(loader);
     }
     Ok(if interrupt.requested() { Delivered::Interrupted } else { Delivered::All })
 }
@@ -220,20 +235,33 @@ fn finish(loader: Loader, digest: Option<&Digest>) -> (Report, LoaderState, Plan
     (report, loader.state(), loader.plan())
 }
 
-fn ended_early(delivered: &Delivered) -> Option<String> {
+fn ended_early(delivered: &Delivered, interrupt: &Interrupt) -> Option<String> {
     match delivered {
         Delivered::All => None,
         Delivered::Stopped => Some("--stop-after: the number of batches was reached".to_string()),
-        Delivered::Interrupted => Some(interrupt::WHAT.to_string()),
+        Delivered::Interrupted => Some(interrupt.what().to_string()),
         Delivered::Failed(error) => Some(format!("{error:#}")),
     }
 }
 
-fn conclude(args: &RunArgs, report: &Report, delivered: Delivered, written: Written) -> anyhow::Result<Ending> {
-    let mut said = String::new();
-    if !args.quiet {
-        said = summary::describe(report, args.report.as_deref().filter(|_| written.page));
-    }
+fn nothing_to_do(done: u32) -> String {
+    let (epochs, more) = (text::plural(done.into(), "epoch"), u64::from(done) + 1);
+    format!("nothing to do: this run was finished after {epochs}; --epochs {more} goes on\n")
+}
+
+fn conclude(
+    args: &RunArgs,
+    report: &Report,
+    interrupt: &Interrupt,
+    finished: Option<u32>,
+    delivered: Delivered,
+    written: Written,
+) -> anyhow::Result<Ending> {
+    let mut said = match finished {
+        _ if args.quiet => String::new(),
+        Some(done) => nothing_to_do(done),
+        None => summary::describe(report, args.report.as_deref().filter(|_| written.page)),
+    };
     let written = written.all;
     if let (Some(digest), Some(ordered)) = (&report.digest, &report.ordered_digest) {
         said.push_str(&format!("digest {digest}\nordered_digest {ordered}\n"));
@@ -255,11 +283,11 @@ fn conclude(args: &RunArgs, report: &Report, delivered: Delivered, written: Writ
         Delivered::Interrupted => {
             written?;
             if !args.quiet {
-                eprintln!("stopped by {} after {}", interrupt::WHAT, text::plural(report.batches, "batch"));
+                eprintln!("stopped by {} after {}", interrupt.what(), text::plural(report.batches, "batch"));
             }
             Ok(Ending::Interrupted)
         }
-        Delivered::All if report.images == 0 => {
+        Delivered::All if report.images == 0 && finished.is_none() => {
             written?;
             let batches = text::plural(report.batches, "batch");
             let corrupt = text::plural(report.corrupt.len() as u64, "corrupt sample");

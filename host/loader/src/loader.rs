@@ -122,7 +122,8 @@ impl<V> Loader<V> {
         let core = self.engine.lock();
         let whole = core.plan.iter().filter(|epoch| epoch.deliveries.len() == self.batches as usize);
         let task = &self.engine.task;
-        let plan = Plan::empty(task.seed, &task.dataset.identity(), &task.cut, self.batches);
+        let identity = task.dataset.identity();
+        let plan = Plan::empty(task.seed, self.fresh.strategy, &identity, &task.cut, self.batches);
         Plan { epochs: whole.cloned().collect(), ..plan }
     }
 

@@ -1,9 +1,10 @@
 //! The plan of a run: which batch was delivered when, and which prong made it. A later run can replay it.
 //!
-//! A plan file is a magic, a version, the body's length and CRC32C, then a bincode body; trailing bytes are refused.
+//! A plan file is a magic, a version, the body's length and CRC32C, then a bincode body; trailing bytes are refused. Version 1,
+//! which is still read, lacks [`PlannedRun`]. Epochs and batches count from 0.
 
-use crate::order::Cut;
-use crate::schedule::ProngId;
+use crate::order::{Cut, LastBatch};
+use crate::schedule::{ProngId, Strategy};
 use ddlp_dataset::Identity;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub const PLAN_BYTES_MAX: usize = 256 << 20;
 
 const MAGIC: [u8; 4] = *b"DDPL";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const FRAME_BYTES: usize = 16;
 
 /// The deliveries of one epoch.
@@ -38,7 +39,25 @@ pub struct Plan {
     pub batches: u32,
     /// Epochs that were delivered whole.
     pub epochs: Vec<PlanEpoch>,
+    /// What else the run was told; absent in a plan of version 1.
+    pub run: Option<PlannedRun>,
 }
+
+/// What a run was told beside its batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedRun {
+    /// Order of delivery.
+    pub strategy: Strategy,
+    /// What became of the last batch of an epoch.
+    pub last: LastBatch,
+    /// Rank of the run.
+    pub rank: u32,
+    /// Number of ranks.
+    pub world: u32,
+}
+
+/// The body of version 1.
+type FirstBody = (u64, [u8; 32], u64, u64, u32, Vec<PlanEpoch>);
 
 /// Why bytes are not a plan, or not a plan for this run.
 #[derive(Debug, thiserror::Error)]
@@ -105,7 +124,8 @@ impl Plan {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, PlanError> {
         let (frame, body) = bytes.split_at_checked(FRAME_BYTES).ok_or(PlanError::Format("too short"))?;
         let word = |at: usize| u32::from_le_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
-        if frame[..4] != MAGIC || word(4) != VERSION {
+        let version = word(4);
+        if frame[..4] != MAGIC || !(1..=VERSION).contains(&version) {
             return Err(PlanError::Format("other magic or version"));
         }
         if word(8) as usize != body.len() {
@@ -114,7 +134,7 @@ impl Plan {
         if word(12) != crc32c::crc32c(body) {
             return Err(PlanError::Format("checksum disagrees"));
         }
-        let (plan, used): (Self, usize) = bincode::serde::decode_from_slice(body, codec()).map_err(PlanError::Body)?;
+        let (plan, used) = Self::from_body(body, version).map_err(PlanError::Body)?;
         if used != body.len() {
             return Err(PlanError::Format("bytes behind the body"));
         }
@@ -124,8 +144,19 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The plan of a run of which nothing was delivered.
-    pub(crate) fn empty(seed: u64, dataset: &Identity, cut: &Cut, batches: u32) -> Self {
+    fn from_body(body: &[u8], version: u32) -> Result<(Self, usize), bincode::error::DecodeError> {
+        if version > 1 {
+            return bincode::serde::decode_from_slice(body, codec());
+        }
+        let (first, used): (FirstBody, usize) = bincode::serde::decode_from_slice(body, codec())?;
+        let (seed, dataset, epoch_samples, batch_size, batches, epochs) = first;
+        Ok((Self { seed, dataset, epoch_samples, batch_size, batches, epochs, run: None }, used))
+    }
+
+    /// Returns the plan of a run that has delivered nothing.
+    pub(crate) fn empty(seed: u64, strategy: Strategy, dataset: &Identity, cut: &Cut, batches: u32) -> Self {
+        // Both come from the builder's options, which are that narrow.
+        let (rank, world) = (cut.rank as u32, cut.world as u32);
         Self {
             seed,
             dataset: *dataset.as_bytes(),
@@ -133,6 +164,7 @@ impl Plan {
             batch_size: cut.batch,
             batches,
             epochs: Vec::new(),
+            run: Some(PlannedRun { strategy, last: cut.last, rank, world }),
         }
     }
 
@@ -152,6 +184,12 @@ impl Plan {
             if recorded != actual {
                 return Err(PlanError::OtherRun { field, recorded, actual });
             }
+        }
+        if let (Some(recorded), Some(actual)) = (self.run, run.run)
+            && recorded.last != actual.last
+        {
+            let (recorded, actual) = (format!("{:?}", recorded.last), format!("{:?}", actual.last));
+            return Err(PlanError::OtherRun { field: "last batch", recorded, actual });
         }
         Ok(())
     }
@@ -177,9 +215,11 @@ impl PlanEpoch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schedule::Strategy;
     use proptest::prelude::*;
+    use proptest::strategy::Strategy as _;
 
-    fn plan() -> impl Strategy<Value = Plan> {
+    fn plan() -> impl proptest::strategy::Strategy<Value = Plan> {
         (any::<u64>(), any::<[u8; 32]>(), 1u32..20, 0usize..4).prop_flat_map(|(seed, dataset, batches, epochs)| {
             let order = Just((0..batches).map(|batch| (batch, batch as usize % 3)).collect::<Vec<_>>()).prop_shuffle();
             proptest::collection::vec(order, epochs).prop_map(move |epochs| Plan {
@@ -189,6 +229,7 @@ mod tests {
                 batch_size: 8,
                 batches,
                 epochs: (0..).zip(epochs).map(|(epoch, deliveries)| PlanEpoch { epoch, deliveries }).collect(),
+                run: Some(PlannedRun { strategy: Strategy::Mte, last: LastBatch::Pad, rank: 1, world: 2 }),
             })
         })
     }
@@ -208,6 +249,17 @@ mod tests {
             damaged[at] ^= 1 << bit;
             prop_assert!(Plan::from_bytes(&damaged).is_err());
         }
+    }
+
+    /// As revision 77a8d6c wrote it: two batches of one epoch, the second one by a drive.
+    #[test]
+    fn a_plan_of_version_1_is_understood() {
+        let body: FirstBody = (7, [3; 32], 20, 10, 2, vec![PlanEpoch { epoch: 0, deliveries: vec![(0, 0), (1, 1)] }]);
+        let body = bincode::serde::encode_to_vec(&body, codec()).unwrap();
+        let frame =
+            [*b"DDPL", 1u32.to_le_bytes(), (body.len() as u32).to_le_bytes(), crc32c::crc32c(&body).to_le_bytes()];
+        let plan = Plan::from_bytes(&[frame.concat(), body].concat()).unwrap();
+        assert_eq!((plan.seed, plan.batch_size, plan.run, plan.epochs.len()), (7, 10, None, 1));
     }
 
     #[test]

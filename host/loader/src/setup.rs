@@ -98,6 +98,8 @@ impl Setup {
             seed: options.seed,
             dataset: dataset.identity().to_string(),
             program: blake3::hash(&program.to_bytes().map_err(LoaderError::Program)?).to_hex()[..32].to_string(),
+            pipeline: Some(options.pipeline.clone()),
+            policy: Some(options.policy),
             epochs: options.epochs,
             epoch_samples: samples,
             batch_size: cut.batch,
@@ -160,7 +162,7 @@ impl Setup {
             self.first_epoch = state.epoch;
         }
         if let Some(plan) = &options.replay {
-            let task = Plan::empty(options.seed, &self.dataset.identity(), &self.cut, self.batches);
+            let task = Plan::empty(options.seed, options.strategy, &self.dataset.identity(), &self.cut, self.batches);
             plan.check_is_for(&task).map_err(LoaderError::Plan)?;
         }
         Ok(self)

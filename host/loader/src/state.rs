@@ -1,11 +1,16 @@
 //! Where a run stands: enough to go on at the next batch, in another process, with another number of threads or ranks.
+//!
+//! Epochs and batches count from 0. A state of an earlier build lacks pipeline and policy; their digest decides then.
 
 use crate::order::LastBatch;
 use crate::schedule::Strategy;
+use ddlp_csd::program::CorruptPolicy;
+use ddlp_pixels::Pipeline;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The position of a loader between two batches (its `state_dict`).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoaderState {
     /// Version of this description.
     pub version: u32,
@@ -15,6 +20,12 @@ pub struct LoaderState {
     pub dataset: String,
     /// Digest of pipeline, limits and corrupt-sample policy, hexadecimal.
     pub program: String,
+    /// What is done with every sample.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<Pipeline>,
+    /// What happens to a corrupt sample.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<CorruptPolicy>,
     /// Samples of an epoch.
     pub epoch_samples: u64,
     /// Samples of a global batch.
@@ -43,17 +54,8 @@ pub enum StateError {
     #[error("loader state of version {0}, version {STATE_VERSION} understood")]
     Version(u32),
     /// Taken from another run.
-    #[error(
-        "loader state was taken with {field} {saved}, this run has {actual}: a run goes on with what it began with"
-    )]
-    OtherRun {
-        /// What differs.
-        field: &'static str,
-        /// In the state.
-        saved: String,
-        /// In this run.
-        actual: String,
-    },
+    #[error("loader state was taken with {}: a run goes on with what it began with", listed(.0))]
+    OtherRun(Vec<Difference>),
     /// Taken from a run over another dataset.
     #[error(
         "loader state was taken with dataset {saved}, this run has {actual}: a run goes on with the dataset that it began \
@@ -91,6 +93,27 @@ pub enum StateError {
     },
 }
 
+/// What a state has otherwise than a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// What differs.
+    pub field: &'static str,
+    /// In the state.
+    pub saved: String,
+    /// In the run.
+    pub actual: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}, this run has {}", self.field, self.saved, self.actual)
+    }
+}
+
+fn listed(differences: &[Difference]) -> String {
+    differences.iter().map(Difference::to_string).collect::<Vec<_>>().join("; ")
+}
+
 impl LoaderState {
     /// Checks that a run that would save `fresh` at its start can go on from here.
     pub(crate) fn check_fits(&self, fresh: &Self, batches: u32) -> Result<(), StateError> {
@@ -100,16 +123,9 @@ impl LoaderState {
         if self.dataset != fresh.dataset {
             return Err(StateError::OtherDataset { saved: self.dataset.clone(), actual: fresh.dataset.clone() });
         }
-        let fields = [
-            ("seed", self.seed.to_string(), fresh.seed.to_string()),
-            ("samples per epoch", self.epoch_samples.to_string(), fresh.epoch_samples.to_string()),
-            ("batch size", self.batch_size.to_string(), fresh.batch_size.to_string()),
-            ("last batch", format!("{:?}", self.last), format!("{:?}", fresh.last)),
-        ];
-        for (field, saved, actual) in fields {
-            if saved != actual {
-                return Err(StateError::OtherRun { field, saved, actual });
-            }
+        let differences = self.differences(fresh);
+        if !differences.is_empty() {
+            return Err(StateError::OtherRun(differences));
         }
         if self.program != fresh.program {
             return Err(StateError::OtherProgram);
@@ -124,6 +140,27 @@ impl LoaderState {
         }
         Ok(())
     }
+
+    /// Returns what a run that would save `fresh` at its start has otherwise.
+    fn differences(&self, fresh: &Self) -> Vec<Difference> {
+        let number = |number: u64| Some(number.to_string());
+        let last = |last: LastBatch| Some(format!("{last:?}"));
+        let pipeline = |pipeline: &Option<Pipeline>| pipeline.as_ref().map(|pipeline| format!("{:?}", pipeline.stages));
+        let policy = |policy: Option<CorruptPolicy>| policy.map(|policy| format!("{policy:?}"));
+        let fields = [
+            ("seed", number(self.seed), number(fresh.seed)),
+            ("samples per epoch", number(self.epoch_samples), number(fresh.epoch_samples)),
+            ("batch size", number(self.batch_size), number(fresh.batch_size)),
+            ("last batch", last(self.last), last(fresh.last)),
+            ("pipeline", pipeline(&self.pipeline), pipeline(&fresh.pipeline)),
+            ("corrupt-sample policy", policy(self.policy), policy(fresh.policy)),
+        ];
+        let differing = fields.into_iter().filter_map(|(field, saved, actual)| Some((field, saved?, actual?)));
+        differing
+            .filter(|(_, saved, actual)| saved != actual)
+            .map(|(field, saved, actual)| Difference { field, saved, actual })
+            .collect()
+    }
 }
 
 #[cfg(test)]
@@ -136,6 +173,8 @@ mod tests {
             seed: 1,
             dataset: "ab".into(),
             program: "12".into(),
+            pipeline: Some(Pipeline::imagenet_train()),
+            policy: Some(CorruptPolicy::Skip),
             epochs: 3,
             epoch_samples: 100,
             batch_size: 10,
@@ -164,6 +203,8 @@ mod tests {
             LoaderState { seed: 2, ..state() },
             LoaderState { dataset: "cd".into(), ..state() },
             LoaderState { program: "34".into(), ..state() },
+            LoaderState { pipeline: Some(Pipeline::imagenet_val()), ..state() },
+            LoaderState { policy: Some(CorruptPolicy::Fail), ..state() },
             LoaderState { epoch_samples: 99, ..state() },
             LoaderState { batch_size: 9, ..state() },
             LoaderState { last: LastBatch::Drop, ..state() },
@@ -173,5 +214,26 @@ mod tests {
         for other in others {
             assert!(other.check_fits(&fresh, 10).is_err(), "{other:?}");
         }
+    }
+
+    #[test]
+    fn every_difference_is_named() {
+        let other = LoaderState { batch_size: 9, policy: Some(CorruptPolicy::Fail), ..state() };
+        let message = other.check_fits(&state(), 10).unwrap_err().to_string();
+        let expected =
+            "with batch size 9, this run has 10; corrupt-sample policy Fail, this run has Skip: a run goes on";
+        assert!(message.contains(expected), "{message}");
+    }
+
+    /// As revision 77a8d6c wrote it.
+    #[test]
+    fn a_state_without_pipeline_and_policy_is_understood() {
+        let text = r#"{"version":2,"seed":1,"dataset":"ab","program":"12","epoch_samples":100,"batch_size":10,
+            "last":"Short","strategy":"Ordered","world":2,"epochs":3,"epoch":1,"delivered":[0,1,2]}"#;
+        let old: LoaderState = serde_json::from_str(text).unwrap();
+        assert_eq!(old, LoaderState { pipeline: None, policy: None, ..state() });
+        assert_eq!(old.check_fits(&state(), 10), Ok(()));
+        let other = LoaderState { program: "34".into(), ..state() };
+        assert_eq!(old.check_fits(&other, 10), Err(StateError::OtherProgram));
     }
 }

@@ -15,6 +15,7 @@ mod scan;
 
 use crate::error::first_missing;
 use crate::extent::{persistently, read_extent};
+use crate::inputs::is_same_file;
 use crate::sample::IdentityHasher;
 use crate::{Corrupt, Dataset, Identity, Location, ReadError, SAMPLE_BYTES_MAX, Unavailable};
 use ddlp_pixels::Source;
@@ -22,7 +23,7 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
 use scan::LeftOut;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -217,6 +218,11 @@ impl Dataset for Folder {
     fn location(&self, index: u64) -> Location {
         let file = self.root.join(OsStr::from_bytes(self.path(index)));
         Location { file, offset: 0, length: self.size(index).unwrap_or(0) }
+    }
+
+    fn sample_in(&self, found: &Metadata) -> Option<u64> {
+        let mut same_size = (0..).zip(&self.sizes).filter(|(_, size)| **size == found.len()).map(|(index, _)| index);
+        same_size.find(|&index| is_same_file(&self.location(index).file, found))
     }
 
     fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {

@@ -21,6 +21,7 @@ pub mod shards;
 
 mod error;
 mod extent;
+mod inputs;
 mod open;
 mod parallel;
 mod resident;
@@ -30,13 +31,16 @@ mod samples;
 mod stamp;
 
 pub use error::{Corrupt, ReadError, Unavailable};
+pub use inputs::is_input;
 pub use open::{OpenError, open};
 pub use pack::PackFile;
 pub use resident::{RESIDENT_BYTES_MAX, Resident};
 pub use sample::{Identity, Location, Stored};
 
 use ddlp_pixels::Source;
+use std::fs::Metadata;
 use std::io;
+use std::path::PathBuf;
 
 /// Largest number of bytes that one sample may have. A larger one is refused before anything is allocated for it.
 pub(crate) const SAMPLE_BYTES_MAX: u64 = 1 << 30;
@@ -83,6 +87,20 @@ pub trait Dataset: Send + Sync {
     /// # Panics
     /// When `index` is not below [`len`](Self::len).
     fn location(&self, index: u64) -> Location;
+
+    /// Returns a sample that is read from the file `found`, whatever name led to that file.
+    fn sample_in(&self, found: &Metadata) -> Option<u64> {
+        if let Some(pack) = self.export() {
+            return inputs::is_same_file(pack.path(), found).then_some(0);
+        }
+        let mut last = PathBuf::new();
+        (0..self.len()).find(|&index| {
+            let file = self.location(index).file;
+            let is_other = file != last;
+            last = file;
+            is_other && inputs::is_same_file(&last, found)
+        })
+    }
 
     /// A sample as the pixel path takes it, its bytes checked against the checksum where the dataset has one. Those of an uncompressed
     /// image are read and checked later, as far as they are needed.

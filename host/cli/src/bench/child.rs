@@ -1,7 +1,7 @@
 //! One run of a measurement: `ddlp run` as a process of its own, so that CPU time and memory are of that run alone.
 
 use super::cases::Case;
-use crate::interrupt::{EXIT_STATUS, Interrupt};
+use crate::interrupt::Interrupt;
 use anyhow::{Context, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -87,7 +87,7 @@ impl Setting<'_> {
         });
         let status = child.wait().context("cannot wait for a run")?;
         drop(handling);
-        if interrupt.requested() || status.code() == Some(EXIT_STATUS.into()) {
+        if interrupt.requested() {
             return Ok(None);
         }
         if !status.success() {

@@ -5,11 +5,13 @@ use super::child::Setting;
 use super::figures::{self, CaseFigures, Measured, PUBLISHED_FACTOR, SlotFigures};
 use super::table;
 use crate::cores::{self, CoreList};
-use crate::interrupt::{self, Interrupt};
+use crate::interrupt::Interrupt;
+use crate::output::{self, Files};
 use crate::run::{parse_throttle, pipeline};
-use crate::{Ending, machine, output, text};
+use crate::{Ending, machine, text};
 use anyhow::Context;
 use clap::Args;
+use ddlp_host::{LocalDrive, Pipeline};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use serde::Serialize;
@@ -105,6 +107,7 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     // Before this process confines itself to the host's cores.
     let machine = machine::describe();
     let dataset = ddlp_dataset::open(&args.dataset)?;
+    files(args).check(&*dataset, &args.dataset)?;
     let image_bytes = pipeline(&args.pipeline)?.output().bytes() as u64;
     let available = cores::available()?;
     let cores = Cores::choose(&available, args.host_cores.clone(), args.drive_cores.clone(), cases::siblings);
@@ -119,7 +122,7 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let is_complete = measured.iter().all(|measured| measured.runs.len() as u64 == args.rounds);
     let rounds = figures::whole_rounds(&mut measured);
     let Some(cpu) = figures::cpu_figures(&measured) else {
-        eprintln!("stopped by {}: no run was complete, so there is nothing to say", interrupt::WHAT);
+        eprintln!("stopped by {}: no run was complete, so there is nothing to say", interrupt.what());
         return Ok(Ending::Interrupted);
     };
     let slots: Vec<SlotFigures> =
@@ -148,10 +151,21 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     if !is_complete {
         let asked = text::plural(args.rounds, "round");
         // A terminal has written ^C.
-        eprintln!("\nstopped by {} before the end of {asked}; whole runs were measured of this:", interrupt::WHAT);
+        eprintln!("\nstopped by {} before the end of {asked}; whole runs were measured of this:", interrupt.what());
     }
     say(args, &outcome)?;
     Ok(if is_complete { Ending::Done } else { Ending::Interrupted })
+}
+
+/// Returns the files that are read and written, but for the dataset.
+fn files(args: &DualArgs) -> Files<'_> {
+    let pipeline = Some(&args.pipeline).filter(|name| Pipeline::named(name).is_none());
+    let drive = LocalDrive { agent: args.agent.clone(), ..LocalDrive::default() };
+    Files::default()
+        .writes("--json", args.json.as_deref())
+        .reads("--pipeline", pipeline.map(PathBuf::from))
+        .reads("this program", std::env::current_exe().ok())
+        .reads("the drive's program", drive.program())
 }
 
 fn kinds(args: &DualArgs) -> Vec<Slots> {

@@ -74,7 +74,7 @@ fn epochs(page: &mut String, report: &Report) {
         let took = epoch.end_s - epoch.start_s;
         let by_prong: Vec<String> = epoch.batches_by_prong.iter().map(|batches| text::count(*batches)).collect();
         let mut cells = vec![
-            counted_epoch(epoch.epoch),
+            epoch.epoch.to_string(),
             text::count(epoch.batches),
             text::count(epoch.images),
             text::seconds(took),
@@ -95,11 +95,6 @@ fn epochs(page: &mut String, report: &Report) {
     section(page, "Epochs", false, report.epochs.len(), &table);
 }
 
-/// An epoch as people count, from 1; the JSON report counts from 0.
-fn counted_epoch(epoch: u32) -> String {
-    (u64::from(epoch) + 1).to_string()
-}
-
 /// The longest waits of the consumer, longest first.
 fn longest_stalls(deliveries: &[Delivery]) -> Vec<&Delivery> {
     let waited = |delivery: &Delivery| delivery.at_s - delivery.asked_s;
@@ -117,7 +112,7 @@ fn stalls(page: &mut String, report: &Report) {
     let rows = stalls.iter().map(|delivery| {
         vec![
             report.prongs.get(delivery.prong).map_or("?".to_string(), |prong| text::prong_name(&prong.name)),
-            counted_epoch(delivery.epoch),
+            delivery.epoch.to_string(),
             text::count(u64::from(delivery.batch)),
             text::seconds(delivery.asked_s),
             text::seconds(delivery.at_s - delivery.asked_s),
@@ -135,7 +130,7 @@ fn faults(page: &mut String, report: &Report) {
     let mut number = 0;
     let rows = report.faults.iter().take(ROWS_MAX).map(|fault| {
         number += u32::from(!fault.is_recovery());
-        let place = |(epoch, batch)| format!("{} / {}", counted_epoch(epoch), text::count(u64::from(batch)));
+        let place = |(epoch, batch)| format!("{} / {}", epoch, text::count(u64::from(batch)));
         vec![
             if fault.is_recovery() { String::new() } else { number.to_string() },
             text::seconds(fault.at_s),
@@ -155,7 +150,7 @@ fn corrupt(page: &mut String, report: &Report) {
         return;
     }
     let rows = report.corrupt.iter().take(ROWS_MAX).map(|sample| {
-        vec![sample.sample.clone(), counted_epoch(sample.epoch), sample.reason.clone(), sample.action.clone()]
+        vec![sample.sample.clone(), sample.epoch.to_string(), sample.reason.clone(), sample.action.clone()]
     });
     let heads = vec!["sample", "epoch", "reason", "action"];
     let table = Table { numbers_from: heads.len(), heads, rows: rows.collect() };

@@ -179,13 +179,13 @@ fn what_one_sees_is_said_by_strategy() {
 }
 
 #[test]
-fn epochs_are_counted_from_1_and_drives_are_called_by_their_place() {
+fn epochs_are_counted_from_0_and_drives_are_called_by_their_place() {
     let mut report = run(2, 10);
     report.prongs[1].name = "tcp://10.0.0.7:4420/nqn.2014-08.org.nvmexpress:uuid:9e17".into();
     report.slot_memory_mb = 617.0;
     let page = render(&report, &Context::default());
-    assert!(page.contains(">epoch 1</text>") && page.contains(">epoch 2</text>") && !page.contains(">epoch 0<"));
-    assert!(page.contains("<td class=\"s\">1</td>") && !page.contains("<td class=\"s\">0</td>"));
+    assert!(page.contains(">epoch 0</text>") && page.contains(">epoch 1</text>") && !page.contains(">epoch 2<"));
+    assert!(page.contains("<td class=\"s\">0</td>") && !page.contains("<td class=\"s\">2</td>"));
     assert!(page.contains("10.0.0.7:4420") && !page.contains("nqn."));
     assert!(page.contains("and 617 MB of result slots"));
 }

@@ -104,12 +104,8 @@ impl<'a> Drawing<'a> {
                 Px(bottom)
             );
             if x >= label_end {
-                let _ = writeln!(
-                    svg,
-                    "<text x=\"{}\" y=\"18\" class=\"strong\">epoch {}</text>",
-                    Px(x + 2.0),
-                    u64::from(epoch.epoch) + 1
-                );
+                let _ =
+                    writeln!(svg, "<text x=\"{}\" y=\"18\" class=\"strong\">epoch {}</text>", Px(x + 2.0), epoch.epoch);
                 label_end = x + 74.0;
             }
         }
@@ -150,7 +146,7 @@ impl<'a> Drawing<'a> {
             Px(self.row_at(f64::from(span.batch)) - height / 2.0),
             Px((to - from).max(1.5)),
             Px(height),
-            u64::from(span.epoch) + 1,
+            span.epoch,
             span.batch,
             Escaped(&name),
         );

@@ -7,6 +7,7 @@ use ddlp_driver::host::{Host, HostError};
 use ddlp_driver::tcp::TcpTarget;
 use ddlp_host::{LastBatch, Strategy};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Run epochs over a dataset: the CPU and a drive prepare its batches, each batch is delivered exactly once.
 ///
@@ -19,13 +20,13 @@ pub struct RunArgs {
     /// Pack, image folder, CIFAR-10's binary files or tar shards
     pub dataset: PathBuf,
 
-    /// What is done to each sample: imagenet-train, imagenet-val, cifar-train, or a TOML file
-    #[arg(long, value_name = "NAME|FILE", default_value = "imagenet-train", help_heading = "Job")]
-    pub pipeline: String,
+    /// What is done to each sample: imagenet-train, imagenet-val, cifar-train, or a TOML file [default: imagenet-train]
+    #[arg(long, value_name = "NAME|FILE", help_heading = "Job")]
+    pub pipeline: Option<String>,
     /// Samples of a batch (of a global batch, when there are several ranks) [default: 256]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Job")]
     pub batch: Option<u32>,
-    /// Number of epochs, those before --resume included [default: 1]
+    /// Number of epochs, those before --resume included; they are numbered from 0 [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Job")]
     pub epochs: Option<u32>,
     /// Order of delivery: ordered = 0,1,2,…; mte = head batches, then tail batches; wrr = from whoever is ready, by rate; cpu or
@@ -36,12 +37,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "S", help_heading = "Job")]
     pub seed: Option<u64>,
     /// What happens to a sample that cannot be read or decoded: end the run, leave it out, or take its neighbour instead
-    #[arg(long, value_enum, default_value_t = Policy::Fail, help_heading = "Job")]
-    pub policy: Policy,
+    /// [default: fail]
+    #[arg(long, value_enum, help_heading = "Job")]
+    pub policy: Option<Policy>,
     /// What becomes of a last batch that the samples do not fill [default: short]
     #[arg(long, value_enum, help_heading = "Job")]
     pub last: Option<Last>,
-    /// Samples of an epoch, when not all once: the dataset is repeated or cut to this number
+    /// Samples of an epoch, when not all once: the dataset is repeated or cut to this number [default: those of the dataset]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Job")]
     pub samples: Option<u64>,
     /// Simulate an accelerator that needs this many milliseconds for a batch
@@ -49,23 +51,24 @@ pub struct RunArgs {
     pub step_ms: f64,
 
     /// A drive: local (the embedded drive, started here), tcp://HOST:PORT/NQN, /dev/nvmeX (which the kernel is connected to: see
-    /// ddlp devices), auto (the one that the kernel is connected to), or none; repeatable
+    /// ddlp devices), auto (the one that the kernel is connected to), or none; repeatable [default: local; none with --strategy cpu]
     #[arg(long, value_name = "DRIVE", value_parser = parse_drive, help_heading = "Drives")]
     pub drive: Vec<Drive>,
     /// NQN of this host to drives at tcp:// addresses, as their lists of allowed hosts name it [default: that of
     /// /etc/nvme/hostnqn, else one that is made once and kept, see ddlp devices]
     #[arg(long, value_name = "NQN", value_parser = parse_host, help_heading = "Drives")]
     pub host_nqn: Option<Host>,
-    /// Seconds after which a drive that does not answer is given up and asked again later
+    /// Seconds after which a drive that does not answer is given up and asked again later [default: 30]
     #[arg(long, value_name = "S", value_parser = parse_seconds, help_heading = "Drives")]
     pub drive_timeout: Option<f64>,
     /// Worker threads of the local drive [default: half of the cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Drives")]
     pub drive_threads: Option<u16>,
-    /// Cores the local drive is pinned to, such as 2-3
+    /// Cores the local drive is pinned to, such as 2-3 [default: any]
     #[arg(long, value_name = "LIST", value_parser = cores::parse, help_heading = "Drives")]
     pub drive_cores: Option<CoreList>,
-    /// Result slots of the local drive: batches it may have finished and not handed over
+    /// Result slots of the local drive: batches it may have finished and not handed over [default: 16, for mte as many as its tail
+    /// needs, as far as memory goes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Drives")]
     pub slots: Option<u32>,
     /// Where the local drive's results lie: shared (memory that both map), read (its own memory, read by NVMe/TCP), or a file
@@ -82,36 +85,41 @@ pub struct RunArgs {
     /// Threads of the CPU prong [default: the cores that the local drive leaves]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Host")]
     pub threads: Option<u16>,
-    /// Cores the CPU prong is pinned to, such as 0-1
+    /// Cores the CPU prong is pinned to, such as 0-1 [default: any]
     #[arg(long, value_name = "LIST", value_parser = cores::parse, help_heading = "Host")]
     pub cores: Option<CoreList>,
-    /// Batches held in the host's memory at most
+    /// Batches held in the host's memory at most [default: 6]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..), help_heading = "Host")]
     pub buffers: Option<u16>,
-    /// Batches that `ordered` looks ahead
+    /// Batches that `ordered` looks ahead [default: as many as buffers and slots hold]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Host")]
     pub window: Option<u16>,
 
-    /// This process's rank; it takes its share of each global batch
-    #[arg(long, value_name = "R", default_value_t = 0, requires = "world_size", help_heading = "Ranks and resuming")]
-    pub rank: u32,
-    /// Number of ranks
-    #[arg(long, value_name = "W", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Ranks and resuming")]
-    pub world_size: u32,
-    /// Stop after this many batches
+    /// This process's rank; it takes its share of each global batch [default: 0]
+    #[arg(long, value_name = "R", help_heading = "Ranks and resuming")]
+    pub rank: Option<u32>,
+    /// Number of ranks [default: 1]
+    #[arg(long, value_name = "W", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Ranks and resuming")]
+    pub world_size: Option<u32>,
+    /// Stop after this many batches [default: never]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Ranks and resuming")]
     pub stop_after: Option<u64>,
-    /// Write where the run stopped, for --resume
+    /// Write where the run stopped, for --resume; also while it runs, as --state-every says
     #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
     pub state_out: Option<PathBuf>,
-    /// Go on where a run stopped that wrote this state; batch, epochs, strategy, seed, last and samples are those of that run,
-    /// unless they are given
+    /// How often --state-out is written while the run goes on: after so many batches, or after so many seconds with an s behind the
+    /// number [default: 30s]
+    #[arg(long, value_name = "N|SECONDSs", value_parser = parse_state_every, requires = "state_out", help_heading = "Ranks and resuming")]
+    pub state_every: Option<StateEvery>,
+    /// Go on where a run stopped that wrote this state; batch, epochs, strategy, seed, last, samples, policy and pipeline are those
+    /// of that run. Only epochs and strategy may be given otherwise
     #[arg(long, value_name = "FILE", conflicts_with = "plan_in", help_heading = "Ranks and resuming")]
     pub resume: Option<PathBuf>,
     /// Write which prong made which batch, and the order of delivery
     #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
     pub plan_out: Option<PathBuf>,
-    /// Repeat a run exactly as its plan says
+    /// Repeat a run exactly as its plan says; batch, epochs, strategy, seed, last, samples, rank and world size are those of that
+    /// run. Only fewer epochs may be given
     #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
     pub plan_in: Option<PathBuf>,
 
@@ -144,7 +152,15 @@ A pipeline file lists its stages in order:
   [[stages]]
   random_resized_crop = { size = 224, scale = [0.25, 1.0] }
   [[stages]]
-  random_horizontal_flip = { p = 0.5 }";
+  random_horizontal_flip = { p = 0.5 }
+
+Exit status:
+  0    all batches were delivered, or as many as --stop-after asks for, or --resume finds nothing left to do
+  1    an error; the files that were asked for are written all the same, with what there is
+  2    a wrong command line
+  129  stopped by SIGHUP; files are written as after an error
+  130  stopped by Ctrl-C (SIGINT), the same
+  143  stopped by SIGTERM, the same";
 
 /// A drive as the command line names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,6 +207,31 @@ fn parse_results(text: &str) -> Result<PathBuf, String> {
         file if file.contains('/') => Ok(file.into()),
         _ => Err(format!("shared or read is possible, or a file by a path such as ./{text}")),
     }
+}
+
+/// How often the state is written while a run goes on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum StateEvery {
+    /// When so many batches were delivered.
+    Batches(u64),
+    /// When so much time is over.
+    Time(Duration),
+}
+
+impl Default for StateEvery {
+    fn default() -> Self {
+        Self::Time(Duration::from_secs(30))
+    }
+}
+
+fn parse_state_every(text: &str) -> Result<StateEvery, String> {
+    let Some(seconds) = text.strip_suffix('s') else {
+        let batches = text.parse().ok().filter(|batches| *batches > 0);
+        return batches
+            .map(StateEvery::Batches)
+            .ok_or_else(|| "a number of batches or of seconds, such as 500 or 30s".into());
+    };
+    parse_seconds(seconds).map(|seconds| StateEvery::Time(Duration::from_secs_f64(seconds)))
 }
 
 fn parse_strategy(text: &str) -> Result<Strategy, String> {
@@ -245,6 +286,28 @@ pub enum Last {
     Drop,
     /// Filled with samples from the beginning of the epoch
     Pad,
+}
+
+impl Policy {
+    /// The policy as the command line names it.
+    pub fn name(policy: CorruptPolicy) -> &'static str {
+        match policy {
+            CorruptPolicy::Fail => "fail",
+            CorruptPolicy::Skip => "skip",
+            CorruptPolicy::Replace => "replace",
+        }
+    }
+}
+
+impl Last {
+    /// What becomes of the last batch, as the command line names it.
+    pub fn name(last: LastBatch) -> &'static str {
+        match last {
+            LastBatch::Short => "short",
+            LastBatch::Drop => "drop",
+            LastBatch::Pad => "pad",
+        }
+    }
 }
 
 impl From<Last> for LastBatch {
@@ -312,7 +375,7 @@ mod tests {
             ["--policy", "ignore"],
             ["--last", "half"],
             ["--strategy", "fast"],
-            ["--rank", "1"],
+            ["--state-every", "5"],
             ["--results", "Shared"],
         ] {
             assert!(parse(&wrong).is_err(), "{wrong:?}");
@@ -323,5 +386,15 @@ mod tests {
     fn a_plan_and_a_state_exclude_each_other() {
         assert!(parse(&["--resume", "a", "--plan-in", "b"]).is_err());
         assert!(parse(&["--rank", "1", "--world-size", "2"]).is_ok());
+    }
+
+    #[test]
+    fn a_state_is_written_by_batches_or_by_time() {
+        let every = |text| parse(&["--state-out", "x", "--state-every", text]).map(|args| args.state_every.unwrap());
+        assert_eq!(every("500"), Ok(StateEvery::Batches(500)));
+        assert_eq!(every("2.5s"), Ok(StateEvery::Time(Duration::from_millis(2500))));
+        for wrong in ["0", "s", "-1", "0s", "5m", "1e99s", ""] {
+            assert!(every(wrong).is_err(), "{wrong}");
+        }
     }
 }

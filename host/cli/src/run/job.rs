@@ -1,14 +1,25 @@
-//! What is to be delivered: what the command line says, and of what it leaves open, what the resumed run had.
+//! What is to be delivered: what the command line says; what it leaves open is as in the run that is resumed or replayed.
 
-use super::args::{Last, RunArgs};
+use super::args::{Last, Policy, RunArgs};
 use anyhow::bail;
-use ddlp_host::{LastBatch, LoaderState, Strategy};
+use ddlp_csd::program::CorruptPolicy;
+use ddlp_host::{LastBatch, LoaderState, Plan, Strategy};
+use ddlp_pixels::Pipeline;
+use std::path::Path;
 
 /// Samples of a batch, unless given.
 const BATCH: u64 = 256;
 
-/// The batches of a run and their order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The run that this one goes on with or repeats, and the file that says so.
+#[derive(Clone, Copy)]
+pub enum Before<'a> {
+    None,
+    State(&'a LoaderState, &'a Path),
+    Plan(&'a Plan, &'a Path),
+}
+
+/// The batches of a run, their order and what is done to their samples.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     /// Samples of a global batch.
     pub batch: u64,
@@ -22,71 +33,266 @@ pub struct Job {
     pub last: LastBatch,
     /// Samples of an epoch, if not those of the dataset.
     pub samples: Option<u64>,
+    /// What happens to a corrupt sample.
+    pub policy: CorruptPolicy,
+    /// What is done to each sample.
+    pub pipeline: Pipeline,
+    /// This process's rank.
+    pub rank: u32,
+    /// Number of ranks.
+    pub world: u32,
+}
+
+/// What an earlier run was told, as far as its file says so.
+#[derive(Default)]
+struct Told {
+    batch: Option<u64>,
+    epochs: Option<u32>,
+    strategy: Option<Strategy>,
+    seed: Option<u64>,
+    last: Option<LastBatch>,
+    samples: Option<u64>,
+    policy: Option<CorruptPolicy>,
+    pipeline: Option<Pipeline>,
+    rank: Option<u32>,
+    world: Option<u32>,
 }
 
 impl Job {
-    /// Fails when the resumed run has nothing left to do.
-    pub fn new(args: &RunArgs, resumed: Option<&LoaderState>) -> anyhow::Result<Self> {
+    /// Joins the command line (`pipeline` is the one that it names) with what the earlier run was told. Fails when both say
+    /// something and not the same, and names each option that differs.
+    pub fn new(args: &RunArgs, pipeline: Option<Pipeline>, before: Before<'_>) -> anyhow::Result<Self> {
+        let told = before.told()?;
+        let mut options = Options::default();
+        let policy = args.policy.map(CorruptPolicy::from);
         let job = Self {
-            batch: args.batch.map(u64::from).or(resumed.map(|state| state.batch_size)).unwrap_or(BATCH),
-            epochs: args.epochs.or(resumed.map(|state| state.epochs)).unwrap_or(1),
-            strategy: args.strategy.or(resumed.map(|state| state.strategy)).unwrap_or_default(),
-            seed: args.seed.or(resumed.map(|state| state.seed)).unwrap_or(0),
-            last: args.last.map(Last::into).or(resumed.map(|state| state.last)).unwrap_or(LastBatch::Short),
-            samples: args.samples.or(resumed.map(|state| state.epoch_samples)),
+            batch: options.join("--batch", args.batch.map(u64::from), told.batch, u64::to_string).unwrap_or(BATCH),
+            seed: options.join("--seed", args.seed, told.seed, u64::to_string).unwrap_or(0),
+            samples: options.join("--samples", args.samples, told.samples, u64::to_string),
+            last: options
+                .join("--last", args.last.map(Last::into), told.last, |last| Last::name(*last).into())
+                .unwrap_or_default(),
+            policy: options
+                .join("--policy", policy, told.policy, |policy| Policy::name(*policy).into())
+                .unwrap_or(CorruptPolicy::Fail),
+            pipeline: options
+                .join("--pipeline", pipeline, told.pipeline, pipeline_name)
+                .unwrap_or_else(Pipeline::imagenet_train),
+            rank: options.join("--rank", args.rank, told.rank, u32::to_string).unwrap_or(0),
+            world: options.join("--world-size", args.world_size, told.world, u32::to_string).unwrap_or(1),
+            strategy: match before {
+                Before::Plan(..) => options.join("--strategy", args.strategy, told.strategy, Strategy::to_string),
+                _ => args.strategy.or(told.strategy),
+            }
+            .unwrap_or_default(),
+            epochs: args.epochs.or(told.epochs).unwrap_or(1),
         };
-        if let Some(state) = resumed.filter(|state| state.epoch >= job.epochs) {
-            let (done, more) = (state.epoch, u64::from(state.epoch) + 1);
-            bail!("this run was finished: {done} of {} epochs; --epochs {more} goes on", job.epochs.min(done));
+        if let (Before::Plan(..), Some(planned)) = (before, told.epochs)
+            && planned < job.epochs
+        {
+            options.differ("--epochs", planned.to_string(), job.epochs.to_string());
         }
+        options.check(before)?;
         Ok(job)
     }
+}
+
+impl Before<'_> {
+    fn told(self) -> anyhow::Result<Told> {
+        Ok(match self {
+            Self::None => Told::default(),
+            Self::State(state, _) => Told {
+                batch: Some(state.batch_size),
+                epochs: Some(state.epochs),
+                strategy: Some(state.strategy),
+                seed: Some(state.seed),
+                last: Some(state.last),
+                samples: Some(state.epoch_samples),
+                policy: state.policy,
+                pipeline: state.pipeline.clone(),
+                ..Told::default()
+            },
+            Self::Plan(plan, path) => {
+                let Some(epoch) = plan.epochs.last() else {
+                    bail!("there is nothing to repeat: the run of plan {} delivered no whole epoch", path.display());
+                };
+                Told {
+                    batch: Some(plan.batch_size),
+                    epochs: epoch.epoch.checked_add(1),
+                    strategy: plan.run.map(|run| run.strategy),
+                    seed: Some(plan.seed),
+                    last: plan.run.map(|run| run.last),
+                    samples: Some(plan.epoch_samples),
+                    rank: plan.run.map(|run| run.rank),
+                    world: plan.run.map(|run| run.world),
+                    ..Told::default()
+                }
+            }
+        })
+    }
+}
+
+/// Options as given and as the earlier run had them.
+#[derive(Default)]
+struct Options {
+    had: Vec<String>,
+    given: Vec<String>,
+}
+
+impl Options {
+    /// The value that is given, else the one that the earlier run had.
+    fn join<T: PartialEq>(
+        &mut self,
+        option: &str,
+        given: Option<T>,
+        had: Option<T>,
+        shown: impl Fn(&T) -> String,
+    ) -> Option<T> {
+        if let (Some(given), Some(had)) = (&given, &had)
+            && given != had
+        {
+            self.differ(option, shown(had), shown(given));
+        }
+        given.or(had)
+    }
+
+    fn differ(&mut self, option: &str, had: String, given: String) {
+        self.had.push(format!("{option} {had}"));
+        self.given.push(format!("{option} {given}"));
+    }
+
+    fn check(self, before: Before<'_>) -> anyhow::Result<()> {
+        let (file, goes) = match before {
+            Before::State(_, path) => (path, "--resume goes on with"),
+            Before::Plan(_, path) => (path, "--plan-in repeats"),
+            Before::None => return Ok(()),
+        };
+        if self.had.is_empty() {
+            return Ok(());
+        }
+        let (had, given) = (self.had.join(" "), self.given.join(" "));
+        bail!("{goes} the run of {}, which had {had}, and {given} is given: leave that out", file.display())
+    }
+}
+
+/// The pipeline's name, or the pipeline itself where it has none.
+fn pipeline_name(pipeline: &Pipeline) -> String {
+    let name = Pipeline::NAMES.iter().find(|name| Pipeline::named(name).as_ref() == Some(pipeline));
+    name.map_or_else(|| serde_json::to_string(pipeline).unwrap_or_default(), ToString::to_string)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::run::args::parse;
+    use ddlp_host::{PlanEpoch, PlannedRun};
 
-    fn job(line: &str, resumed: Option<&LoaderState>) -> Result<Job, String> {
+    fn job(line: &str, before: Before<'_>) -> Result<Job, String> {
         let words: Vec<&str> = line.split_whitespace().collect();
-        Job::new(&parse(&words).unwrap(), resumed).map_err(|error| error.to_string())
+        let args = parse(&words).unwrap();
+        let pipeline = args.pipeline.as_deref().map(|name| Pipeline::named(name).unwrap());
+        Job::new(&args, pipeline, before).map_err(|error| error.to_string())
     }
 
-    fn state(epoch: u32) -> LoaderState {
+    fn state() -> LoaderState {
         LoaderState {
             version: 2,
             seed: 7,
             dataset: String::new(),
             program: String::new(),
+            pipeline: Some(Pipeline::cifar_train()),
+            policy: Some(CorruptPolicy::Skip),
             epochs: 3,
             epoch_samples: 100,
             batch_size: 32,
             last: LastBatch::Drop,
             strategy: Strategy::Mte,
-            world: 1,
-            epoch,
+            world: 2,
+            epoch: 1,
             delivered: Vec::new(),
+        }
+    }
+
+    fn plan() -> Plan {
+        let epoch = |epoch| PlanEpoch { epoch, deliveries: Vec::new() };
+        let run = PlannedRun { strategy: Strategy::Wrr, last: LastBatch::Pad, rank: 1, world: 2 };
+        Plan {
+            seed: 7,
+            epoch_samples: 100,
+            batch_size: 32,
+            batches: 4,
+            epochs: vec![epoch(0), epoch(1)],
+            run: Some(run),
+            ..Plan::default()
         }
     }
 
     #[test]
     fn a_resumed_run_goes_on_with_what_it_began_with() {
-        let fresh = job("", None).unwrap();
+        let fresh = job("", Before::None).unwrap();
         assert_eq!((fresh.batch, fresh.epochs, fresh.strategy, fresh.samples), (256, 1, Strategy::Ordered, None));
-        let resumed = job("", Some(&state(1))).unwrap();
-        let expected =
-            Job { batch: 32, epochs: 3, strategy: Strategy::Mte, seed: 7, last: LastBatch::Drop, samples: Some(100) };
+        assert_eq!((fresh.policy, fresh.pipeline), (CorruptPolicy::Fail, Pipeline::imagenet_train()));
+        let (state, path) = (state(), Path::new("at.json"));
+        let resumed = job("", Before::State(&state, path)).unwrap();
+        let expected = Job {
+            batch: 32,
+            epochs: 3,
+            strategy: Strategy::Mte,
+            seed: 7,
+            last: LastBatch::Drop,
+            samples: Some(100),
+            policy: CorruptPolicy::Skip,
+            pipeline: Pipeline::cifar_train(),
+            rank: 0,
+            world: 1,
+        };
         assert_eq!(resumed, expected);
-        let other = job("--batch 8 --epochs 5 --strategy wrr", Some(&state(1))).unwrap();
-        assert_eq!((other.batch, other.epochs, other.strategy), (8, 5, Strategy::Wrr));
+        let other = job("--epochs 5 --strategy wrr --batch 32", Before::State(&state, path)).unwrap();
+        assert_eq!((other.epochs, other.strategy), (5, Strategy::Wrr));
     }
 
     #[test]
-    fn a_finished_run_says_how_it_goes_on() {
-        let finished = "this run was finished: 3 of 3 epochs; --epochs 4 goes on";
-        assert_eq!(job("", Some(&state(3))).unwrap_err(), finished);
-        assert_eq!(job("--epochs 4", Some(&state(3))).unwrap().epochs, 4);
-        assert!(job("--epochs 1", Some(&state(2))).unwrap_err().contains("--epochs 3 goes on"));
+    fn every_option_that_differs_from_the_state_is_named_with_both_values() {
+        let (state, path) = (state(), Path::new("at.json"));
+        let line = "--batch 8 --seed 1 --samples 9 --last pad --policy fail --pipeline imagenet-val";
+        assert_eq!(
+            job(line, Before::State(&state, path)).unwrap_err(),
+            "--resume goes on with the run of at.json, which had --batch 32 --seed 7 --samples 100 --last drop --policy skip \
+             --pipeline cifar-train, and --batch 8 --seed 1 --samples 9 --last pad --policy fail --pipeline imagenet-val is \
+             given: leave that out"
+        );
+        let old = LoaderState { policy: None, pipeline: None, ..state };
+        let job = job("--policy replace", Before::State(&old, path)).unwrap();
+        assert_eq!((job.policy, job.pipeline), (CorruptPolicy::Replace, Pipeline::imagenet_train()));
+    }
+
+    #[test]
+    fn a_plan_brings_what_it_determines() {
+        let (plan, path) = (plan(), Path::new("o.plan"));
+        let replayed = job("--policy skip", Before::Plan(&plan, path)).unwrap();
+        let expected = Job {
+            batch: 32,
+            epochs: 2,
+            strategy: Strategy::Wrr,
+            seed: 7,
+            last: LastBatch::Pad,
+            samples: Some(100),
+            policy: CorruptPolicy::Skip,
+            pipeline: Pipeline::imagenet_train(),
+            rank: 1,
+            world: 2,
+        };
+        assert_eq!(replayed, expected);
+        assert_eq!(job("--epochs 1", Before::Plan(&plan, path)).unwrap().epochs, 1);
+        let line = "--strategy mte --epochs 3 --world-size 4 --rank 1 --batch 32";
+        assert_eq!(
+            job(line, Before::Plan(&plan, path)).unwrap_err(),
+            "--plan-in repeats the run of o.plan, which had --world-size 2 --strategy wrr --epochs 2, and --world-size 4 \
+             --strategy mte --epochs 3 is given: leave that out"
+        );
+        let first = Plan { run: None, ..plan.clone() };
+        assert_eq!(job("--strategy mte", Before::Plan(&first, path)).unwrap().strategy, Strategy::Mte);
+        let none = Plan { epochs: Vec::new(), ..plan };
+        assert!(job("", Before::Plan(&none, path)).unwrap_err().contains("no whole epoch"));
     }
 }

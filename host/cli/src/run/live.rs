@@ -3,6 +3,8 @@
 //! The bar shows what the prongs have taken of the epoch; percentage and time left follow what was delivered of all epochs, since
 //! a consumer that is slower than the prongs has the last word.
 //!
+//! Epochs are numbered from 0, as everywhere: the last of two is «epoch 1 of 2».
+//!
 //! On a terminal it is drawn in place ten times a second; elsewhere a line is written every few seconds.
 
 use crate::text;
@@ -168,7 +170,7 @@ fn colours() -> [Style; 2] {
 
 fn bar_line(course: &Course, columns: usize) -> String {
     let now = &course.now;
-    let epoch = format!("epoch {}/{}", now.epoch + 1, now.epochs);
+    let epoch = format!("epoch {} of {}", now.epoch, now.epochs);
     let rate = if now.elapsed_s > 0.0 { now.images as f64 / now.elapsed_s } else { 0.0 };
     let tail = format!("{:>4} delivered, {}{}", text::percent(course.share()), text::rate(rate), left_text(course));
     let width = columns.saturating_sub(epoch.len() + tail.chars().count().max(FIGURES_CHARS) + 4).clamp(10, 80);
@@ -244,8 +246,8 @@ fn left_text(course: &Course) -> String {
 fn line(course: &Course) -> String {
     let now = &course.now;
     let mut line = format!(
-        "epoch {}/{}: {} of {} delivered",
-        now.epoch + 1,
+        "epoch {} of {}: {} of {} delivered",
+        now.epoch,
         now.epochs,
         text::count(now.delivered.into()),
         text::plural(now.batches.into(), "batch")
@@ -315,7 +317,7 @@ mod tests {
 
     #[test]
     fn the_line_says_everything() {
-        let expected = "epoch 2/2: 30 of 100 batches delivered, cpu 612 images/s, lo\u{fffd}cal 575 images/s (away), \
+        let expected = "epoch 1 of 2: 30 of 100 batches delivered, cpu 612 images/s, lo\u{fffd}cal 575 images/s (away), \
                         1 fault, 4 corrupt, 5 s left";
         assert_eq!(line(&course(progress())), expected);
     }
@@ -344,7 +346,7 @@ mod tests {
         let mut course = course(progress());
         course.follow(Progress { epoch: 0, delivered: 0, head: 0, tail: 0, ..progress() });
         assert_eq!((course.share(), course.left_s().unwrap()), (1.0, 0.0));
-        assert!(line(&course).starts_with("epoch 2/2: 100 of 100 batches delivered"));
+        assert!(line(&course).starts_with("epoch 1 of 2: 100 of 100 batches delivered"));
     }
 
     #[test]

@@ -106,7 +106,8 @@ fn drives(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Vec<Drive>> {
     }
 }
 
-fn results(place: &Path) -> LocalResults {
+/// Where the local drive's results lie.
+pub fn results(place: &Path) -> LocalResults {
     match place.to_str() {
         Some("shared") => LocalResults::Shared,
         Some("read") => LocalResults::Read,

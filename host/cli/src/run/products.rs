@@ -1,19 +1,22 @@
 //! The files a run was asked for: figures, page, plan, state.
 
 use super::args::RunArgs;
-use super::summary;
+use super::{placement, summary};
+use crate::machine;
+use crate::output::{self, Files};
 use crate::report::{self, Context};
-use crate::{machine, output};
 use anyhow::anyhow;
 use ddlp_host::report::Report;
-use ddlp_host::{LoaderState, Plan};
+use ddlp_host::{LoaderState, LocalDrive, LocalResults, Plan};
+use ddlp_pixels::Pipeline;
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const JSON: &str = "the JSON report";
 const PAGE: &str = "the report";
 const PLAN: &str = "the plan";
-const STATE: &str = "the state";
+/// What messages call the state.
+pub const STATE: &str = "the state";
 
 /// Fails when one of the files cannot be written: better now than after the run.
 pub fn check_writable(args: &RunArgs) -> anyhow::Result<()> {
@@ -24,6 +27,24 @@ pub fn check_writable(args: &RunArgs) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns the files that the run reads and writes, but for the dataset.
+pub fn files(args: &RunArgs) -> Files<'_> {
+    let is_results_file = |place: &&Path| matches!(placement::results(place), LocalResults::File(_));
+    let pipeline = args.pipeline.as_deref().filter(|name| Pipeline::named(name).is_none());
+    let drive = LocalDrive { agent: args.agent.clone(), ..LocalDrive::default() };
+    Files::default()
+        .writes("--json", args.json.as_deref())
+        .writes("--report", args.report.as_deref())
+        .writes("--plan-out", args.plan_out.as_deref())
+        .writes("--state-out", args.state_out.as_deref())
+        .writes("--results", args.results.as_deref().filter(is_results_file))
+        .reads("--resume", args.resume.clone())
+        .reads("--plan-in", args.plan_in.clone())
+        .reads("--pipeline", pipeline.map(PathBuf::from))
+        .reads("this program", std::env::current_exe().ok())
+        .reads("the drive's program", drive.program())
 }
 
 /// The JSON report: the loader's figures, and what they were made by.
@@ -70,11 +91,18 @@ pub fn write(args: &RunArgs, report: &Report, state: &LoaderState, plan: &Plan, 
         one(&args.json, JSON, || Ok(serde_json::to_vec_pretty(&figures)?)),
         page,
         one(&args.plan_out, PLAN, || Ok(plan.to_bytes()?)),
-        one(&args.state_out, STATE, || Ok(serde_json::to_vec_pretty(state)?)),
+        one(&args.state_out, STATE, || state_bytes(state)),
     ];
     let failed: Vec<String> = results.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
     let all = if failed.is_empty() { Ok(()) } else { Err(anyhow!(failed.join("\n"))) };
     Written { page: page_is_there, all }
+}
+
+/// Returns a state as `--resume` takes it.
+pub fn state_bytes(state: &LoaderState) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = serde_json::to_vec(state)?;
+    bytes.push(b'\n');
+    Ok(bytes)
 }
 
 fn one(

@@ -289,6 +289,13 @@ struct Ready {
     nqn: String,
 }
 
+impl LocalDrive {
+    /// Returns the agent's program, if there is one.
+    pub fn program(&self) -> Option<PathBuf> {
+        find_agent(self.agent.as_deref()).ok()
+    }
+}
+
 fn find_agent(named: Option<&Path>) -> Result<PathBuf, AgentError> {
     if let Some(path) = named {
         return Ok(path.to_path_buf());

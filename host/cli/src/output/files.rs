@@ -1,0 +1,175 @@
+//! The files of a command: none that it writes may be one that it reads, nor another one that it writes.
+
+use super::STDOUT;
+use anyhow::{Context, bail};
+use ddlp_dataset::Dataset;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Most links from a name to its file, as Linux has it.
+const LINKS_MAX: u32 = 40;
+
+/// Files that a command reads and writes, each with the option that names it.
+#[derive(Default)]
+pub struct Files<'a> {
+    outputs: Vec<(&'static str, &'a Path)>,
+    inputs: Vec<(&'static str, PathBuf)>,
+}
+
+impl<'a> Files<'a> {
+    /// Adds a file that is written.
+    pub fn writes(mut self, option: &'static str, path: Option<&'a Path>) -> Self {
+        self.outputs.extend(path.map(|path| (option, path)));
+        self
+    }
+
+    /// Adds a file that is read.
+    pub fn reads(mut self, what: &'static str, path: Option<PathBuf>) -> Self {
+        self.inputs.extend(path.map(|path| (what, path)));
+        self
+    }
+
+    /// Fails when a file to be written is one of the files to be read, a file of the dataset, or another one to be written. The
+    /// state of the run that goes on may take the place of the state that it goes on from.
+    pub fn check(&self, dataset: &dyn Dataset, root: &Path) -> anyhow::Result<()> {
+        let mut written = Vec::<(&str, Place)>::new();
+        for &(option, path) in &self.outputs {
+            let shown = path.display();
+            let Some(place) = Place::of(path).with_context(|| format!("cannot look at {shown} of {option}"))? else {
+                continue;
+            };
+            if let Some((other, _)) = written.iter().find(|(_, other)| other.is(&place)) {
+                bail!("{option} and {other} are the same file, {shown}: name two files");
+            }
+            for (what, input) in &self.inputs {
+                let is_the_same = Place::of(input).ok().flatten().is_some_and(|input| input.is(&place));
+                if is_the_same && (option, *what) != ("--state-out", "--resume") {
+                    bail!("{option} would overwrite {shown}, which is read as {what}: name another file");
+                }
+            }
+            let root_shown = root.display();
+            if ddlp_dataset::is_input(dataset, root, &place.path)
+                .with_context(|| format!("cannot look at dataset {root_shown}"))?
+            {
+                bail!("{option} would write to {shown}, which belongs to the dataset {root_shown}: name another file");
+            }
+            written.push((option, place));
+        }
+        Ok(())
+    }
+}
+
+/// A regular file, or the place for one.
+struct Place {
+    /// Without symbolic links.
+    path: PathBuf,
+    /// Device and inode of the file that is there.
+    file: Option<(u64, u64)>,
+}
+
+impl Place {
+    /// Nothing for standard output, a device, a pipe or a directory.
+    fn of(path: &Path) -> io::Result<Option<Self>> {
+        let there = fs::metadata(path).ok();
+        if path.as_os_str() == STDOUT || there.as_ref().is_some_and(|there| !there.is_file()) {
+            return Ok(None);
+        }
+        let file = there.map(|there| (there.dev(), there.ino()));
+        Ok(Some(Self { path: destination(path)?, file }))
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.path == other.path || (self.file.is_some() && self.file == other.file)
+    }
+}
+
+/// Follows symbolic links to the place that a file of this name has or would get.
+pub fn destination(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let folder = super::folder(&path);
+        match fs::read_link(&path) {
+            Ok(target) => path = folder.join(target),
+            Err(_) => {
+                let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+                return Ok(fs::canonicalize(folder)?.join(name));
+            }
+        }
+    }
+    Err(io::Error::from_raw_os_error(nix::libc::ELOOP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// An image folder `photos`, files `at.json` and `p.toml`, links to files of both kinds.
+    fn home() -> (tempfile::TempDir, PathBuf) {
+        let home = tempfile::tempdir().unwrap();
+        let here = home.path().to_owned();
+        fs::create_dir_all(here.join("photos/a")).unwrap();
+        for file in ["photos/a/1.jpg", "at.json", "p.toml"] {
+            fs::write(here.join(file), file).unwrap();
+        }
+        symlink("photos/a/1.jpg", here.join("to-image")).unwrap();
+        symlink("nothing-yet", here.join("dangling")).unwrap();
+        symlink("at.json", here.join("to-at")).unwrap();
+        fs::hard_link(here.join("p.toml"), here.join("p2.toml")).unwrap();
+        fs::hard_link(here.join("photos/a/1.jpg"), here.join("image2")).unwrap();
+        symlink(here.join("photos"), here.join("album")).unwrap();
+        (home, here)
+    }
+
+    fn check(here: &Path, outputs: &[(&'static str, &str)]) -> Result<(), String> {
+        let dataset = ddlp_dataset::open(&here.join("photos")).unwrap();
+        let paths: Vec<PathBuf> = outputs.iter().map(|(_, path)| here.join(path)).collect();
+        let mut files = Files::default()
+            .reads("--resume", Some(here.join("at.json")))
+            .reads("--pipeline", Some(here.join("p.toml")))
+            .reads("--plan-in", Some(here.join("missing")));
+        for ((option, name), path) in outputs.iter().zip(&paths) {
+            files = files.writes(option, Some(if *name == "-" { Path::new("-") } else { path }));
+        }
+        files.check(&*dataset, &here.join("photos")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn no_input_is_overwritten_by_any_of_its_names() {
+        let (_home, here) = home();
+        for (output, named) in [
+            ("at.json", "--resume"),
+            ("to-at", "--resume"),
+            ("p.toml", "--pipeline"),
+            ("p2.toml", "--pipeline"),
+            ("photos/../at.json", "--resume"),
+            ("photos/a/1.jpg", "dataset"),
+            ("to-image", "dataset"),
+            ("image2", "dataset"),
+            ("album/a/1.jpg", "dataset"),
+            ("album/a/new.jpg", "dataset"),
+        ] {
+            let error = check(&here, &[("--json", output)]).unwrap_err();
+            assert!(error.contains("--json") && error.contains(output) && error.contains(named), "{output}: {error}");
+        }
+    }
+
+    #[test]
+    fn outputs_are_told_apart() {
+        let (_home, here) = home();
+        for (one, other) in [("o", "o"), ("dangling", "nothing-yet"), ("photos/o", "album/o"), ("new", "./new")] {
+            let error = check(&here, &[("--json", one), ("--report", other)]).unwrap_err();
+            assert!(error.contains("--report and --json are the same file"), "{one} {other}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_in_nobodys_way_passes() {
+        let (_home, here) = home();
+        check(&here, &[("--state-out", "at.json"), ("--json", "o.json"), ("--report", "photos/o.html")]).unwrap();
+        check(&here, &[("--state-out", "to-at"), ("--json", "-"), ("--report", "-")]).unwrap();
+        check(&here, &[("--json", "/dev/null"), ("--report", "/dev/null"), ("--plan-out", "dangling")]).unwrap();
+    }
+}

@@ -1,0 +1,92 @@
+//! Which files a dataset is read from, so that a program never writes over one of them.
+
+use crate::Dataset;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Lists of class names that lie beside shards and batch files.
+const LISTS: [&str; 4] = ["classes.txt", "batches.meta.txt", "fine_label_names.txt", "coarse_label_names.txt"];
+/// What the name of a file in a dataset's directory ends in, if the file may change what the directory is taken for.
+const EXTENSIONS: [&str; 3] = ["bin", "tar", "txt"];
+
+/// Returns whether a file written at `place` would change the dataset that was opened at `root`: it is one of the dataset's files,
+/// by whatever name, or would become one. `place` has no symbolic link in it.
+///
+/// Costs no more than opening the dataset did, and next to nothing where there is no file at `place`.
+///
+/// # Errors
+///
+/// When `root` cannot be looked at.
+pub fn is_input(dataset: &dyn Dataset, root: &Path, place: &Path) -> io::Result<bool> {
+    let is_directory = fs::metadata(root)?.is_dir();
+    let root = fs::canonicalize(root)?;
+    if is_directory {
+        if let Ok(below) = place.strip_prefix(&root) {
+            let ending = below.extension().is_some_and(|ending| EXTENSIONS.iter().any(|other| ending == *other));
+            // Each directory of an image folder is a class. Files beside them are not read.
+            if below.components().count() != 1 || ending {
+                return Ok(true);
+            }
+        }
+    } else if place == root || LISTS.iter().any(|list| root.with_file_name(list) == place) {
+        return Ok(true);
+    }
+    Ok(fs::metadata(place).is_ok_and(|found| dataset.sample_in(&found).is_some()))
+}
+
+/// Returns whether the file at `path` is `found`.
+pub(crate) fn is_same_file(path: &Path, found: &Metadata) -> bool {
+    fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (found.dev(), found.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    /// `photos/a/1.jpg`, a link to `store/2.jpg` and a file beside the classes.
+    fn folder() -> (tempfile::TempDir, PathBuf) {
+        let home = tempfile::tempdir().unwrap();
+        let here = fs::canonicalize(home.path()).unwrap();
+        fs::create_dir_all(here.join("photos/a")).unwrap();
+        fs::create_dir(here.join("store")).unwrap();
+        fs::write(here.join("photos/a/1.jpg"), "one").unwrap();
+        fs::write(here.join("store/2.jpg"), "two").unwrap();
+        fs::write(here.join("store/3.jpg"), "two").unwrap();
+        fs::write(here.join("photos/notes.json"), "{}").unwrap();
+        symlink(here.join("store/2.jpg"), here.join("photos/a/2.jpg")).unwrap();
+        fs::hard_link(here.join("photos/a/1.jpg"), here.join("other-name")).unwrap();
+        (home, here)
+    }
+
+    #[test]
+    fn a_folder_is_read_from_what_its_classes_hold_and_what_they_link_to() {
+        let (_home, here) = folder();
+        let root = here.join("photos");
+        let dataset = open(&root).unwrap();
+        let is_input = |place: &str| is_input(&*dataset, &root, &here.join(place)).unwrap();
+        for part in ["photos/a/1.jpg", "photos/a/new.json", "photos/x.tar", "store/2.jpg", "other-name", "photos"] {
+            assert!(is_input(part), "{part}");
+        }
+        for other in ["photos/notes.json", "photos/new.json", "store/3.jpg", "store/new.json", "new"] {
+            assert!(!is_input(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn batches_and_their_list_of_names_are_read() {
+        let home = tempfile::tempdir().unwrap();
+        let here = fs::canonicalize(home.path()).unwrap();
+        fs::write(here.join("test.bin"), [0; 3073]).unwrap();
+        fs::hard_link(here.join("test.bin"), here.join("same")).unwrap();
+        let root = here.join("test.bin");
+        let dataset = open(&root).unwrap();
+        for (place, expected) in [("test.bin", true), ("same", true), ("batches.meta.txt", true), ("x.json", false)] {
+            assert_eq!(is_input(&*dataset, &root, &here.join(place)).unwrap(), expected, "{place}");
+        }
+    }
+}
