@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Installs what building needs and this machine lacks. Sourced by ./demo, ./check and .ci/run, which then have `cargo` in PATH.
+# Installs what building needs and this machine lacks. Sourced by ./demo, ./check and the scripts in .ci, which then have
+# `cargo` in PATH.
 #
 #   setup [--yes] [c++] [qemu]     --yes: install without asking; c++: a C++ compiler is needed as well;
 #                                  qemu: what boots the guests of the tests in qemu/ as well

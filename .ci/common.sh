@@ -1,0 +1,57 @@
+# shellcheck shell=bash
+# What .ci/run and .ci/full share. Sourced by both, in the repository's root.
+
+# Formatter and lints change with each Rust release: here they are those of the oldest one that is supported.
+RUST_VERSION=1.95.0
+failed=()
+begun=$SECONDS
+
+# Runs a command as a step with this name, and says how long it took.
+step() {
+    local name=$1 start=$SECONDS
+    shift
+    say "[$name] $*"
+    if "$@"; then
+        printf -- '-- %s: passed in %s s\n' "$name" $((SECONDS - start))
+    else
+        printf -- '-- %s: FAILED after %s s\n' "$name" $((SECONDS - start))
+        failed+=("$name")
+    fi
+}
+
+# Says how long everything took, and ends with the list of what failed.
+finish() {
+    say "Took $(((SECONDS - begun) / 60)) min $(((SECONDS - begun) % 60)) s"
+    if [ ${#failed[@]} != 0 ]; then
+        echo "FAILED: ${failed[*]}"
+        exit 1
+    fi
+    echo "Everything passed"
+}
+
+pin_rust() {
+    if ! have rustup; then
+        echo "rustup is not installed: using $(cargo --version)"
+    elif rustup toolchain install "$RUST_VERSION" --profile minimal --component clippy --component rustfmt; then
+        export RUSTUP_TOOLCHAIN=$RUST_VERSION
+    else
+        echo "Rust $RUST_VERSION cannot be installed: using $(cargo --version)"
+    fi
+}
+
+scripts() {
+    local script scripts=(demo check .ci/run .ci/full fuzz/run scripts/board packaging/debian/{postinst,prerm,postrm})
+    for script in "${scripts[@]}" scripts/setup.sh .ci/common.sh; do bash -n "$script" || return 1; done
+    if have shellcheck; then shellcheck -x "${scripts[@]}"; else echo "shellcheck is not installed: syntax checked only"; fi
+}
+
+docs() { RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps; }
+
+# Checks the figures of a run over 600 images twice: all delivered, by both prongs, without a fault.
+figures_are_whole() {
+    local figures=$1
+    grep -q '^  "images": 1200,$' "$figures" || { echo "$figures: not 1200 images"; return 1; }
+    grep -q '^  "faults": \[\],$' "$figures" || { echo "$figures: faults"; return 1; }
+    grep -q '^  "corrupt": \[\],$' "$figures" || { echo "$figures: corrupt samples"; return 1; }
+    [ "$(grep -c '^      "batches": [1-9][0-9]*,$' "$figures")" -ge 2 ] || { echo "$figures: one prong did nothing"; return 1; }
+}
