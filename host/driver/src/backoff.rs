@@ -1,4 +1,4 @@
-//! How long to wait before an association is tried again: exponential with a cap, with jitter from a seeded generator.
+//! Delays between attempts to bring an association back: exponential with a cap, with jitter from a seeded generator.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use std::time::Duration;
 pub struct BackoffLimits {
     /// Longest first delay.
     pub first: Duration,
-    /// Longest delay at all.
+    /// Longest of all delays.
     pub cap: Duration,
-    /// Delays until giving up.
+    /// Number of delays until giving up.
     pub attempts_max: u32,
 }
 
 impl Default for BackoffLimits {
-    /// 100 ms, doubling up to 5 s, 30 times: about two minutes in all.
+    /// Returns 100 ms, doubling up to 5 s, 30 times: about two minutes in all.
     fn default() -> Self {
         Self { first: Duration::from_millis(100), cap: Duration::from_secs(5), attempts_max: 30 }
     }
@@ -22,8 +22,8 @@ impl Default for BackoffLimits {
 
 /// The delays before each new attempt. Equal seeds give equal delays.
 ///
-/// Each delay is drawn evenly from the upper half of `first`·2ⁿ, capped, so that hosts that lost the same drive at the same
-/// moment do not come back together.
+/// Each delay is drawn evenly from the upper half of `first`·2ⁿ, capped, so that hosts that lost a drive at the same
+/// moment do not come back at the same moment.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     limits: BackoffLimits,
@@ -32,12 +32,12 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Delays within `limits`, jitter from `seed`.
+    /// Makes delays within `limits`, with jitter from `seed`.
     pub fn new(limits: BackoffLimits, seed: u64) -> Self {
         Self { limits, attempt: 0, state: seed }
     }
 
-    /// The next delay; `None` after `attempts_max` of them.
+    /// Returns the next delay, or `None` after `attempts_max` delays.
     pub fn next_delay(&mut self) -> Option<Duration> {
         if self.attempt >= self.limits.attempts_max {
             return None;
@@ -47,11 +47,11 @@ impl Backoff {
         self.attempt += 1;
         let half = full / 2;
         let span = u64::try_from((full - half).as_nanos()).unwrap_or(u64::MAX);
-        // The bias of the remainder is far below what a delay can show.
+        // The bias of the remainder is too small to matter in a delay.
         Some(half + Duration::from_nanos(self.draw() % span.saturating_add(1)))
     }
 
-    /// SplitMix64.
+    /// Draws a number by SplitMix64.
     fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.state;

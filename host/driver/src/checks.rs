@@ -1,26 +1,28 @@
-//! What every way to a controller refuses before anything is sent.
+//! Checks that both drivers make before they send anything.
 
 use crate::contract::Command;
 use crate::error::DriverError;
 use ddlp_nvme::code::Direction;
 
-/// A transfer of this many bytes is one that the controller takes.
+/// Checks that the controller takes a transfer of `bytes`.
 pub(crate) fn transfer(bytes: usize, most: usize) -> Result<(), DriverError> {
     if bytes > most {
-        return Err(DriverError::Invalid(format!("transfer of {bytes} bytes, at most {most} allowed")));
+        return Err(DriverError::Invalid(format!("a transfer of {bytes} bytes exceeds the limit of {most}")));
     }
     Ok(())
 }
 
-/// A queue can have this depth.
+/// Checks that a queue can have this depth.
 pub(crate) fn depth(depth: usize, most: usize, peer: &str) -> Result<(), DriverError> {
     if !(1..=most).contains(&depth) {
-        return Err(DriverError::Invalid(format!("queue depth {depth}, 1 to {most} possible at {peer}")));
+        return Err(DriverError::Invalid(format!(
+            "queue depth {depth} is not possible at {peer}: it allows 1 to {most}"
+        )));
     }
     Ok(())
 }
 
-/// A queue with `in_flight` of `depth` commands takes another one, with this much data of the host's.
+/// Checks that a queue with `in_flight` of `depth` commands takes another one, with `bytes` of data from the host.
 pub(crate) fn submission(
     command: &Command,
     bytes: usize,

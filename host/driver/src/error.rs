@@ -1,4 +1,4 @@
-//! Why a command got no completion.
+//! The error of this crate.
 
 use ddlp_nvme::Status;
 use std::time::Duration;
@@ -6,31 +6,32 @@ use std::time::Duration;
 /// Why a command got no completion.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
-    /// The connection is gone; whatever was in flight may or may not have run.
+    /// The connection is gone. Commands in flight may or may not have run.
     #[error("no connection to {peer}: {reason}")]
     Lost {
-        /// Address or node.
+        /// Address or node of the controller.
         peer: String,
-        /// What happened.
+        /// Reason of the loss.
         reason: String,
     },
-    /// No answer within the time-out. To the caller the association is over; the user-space driver ends it, under the kernel's
-    /// it goes on, so that what runs there can be cancelled.
+    /// The peer did not answer within the time-out. For the caller, the association is over. The user-space driver ends
+    /// it; under the kernel it goes on, so that commands running there can be cancelled.
     #[error("no answer from {peer} to {what} within {after:?}")]
     TimedOut {
-        /// Address or node.
+        /// Address or node of the controller.
         peer: String,
-        /// The command.
+        /// Name of the command.
         what: String,
         /// The time-out.
         after: Duration,
     },
-    /// Other callers kept the admin queue busy for the whole time-out; the command was never sent and nothing is broken.
-    #[error("admin queue of {peer} busy for {after:?}, {what} not sent")]
+    /// Other callers kept the admin queue busy for the whole time-out. The command was never sent, and the association
+    /// is intact.
+    #[error("the admin queue of {peer} was busy for {after:?}: {what} was not sent")]
     Busy {
-        /// Address or node.
+        /// Address or node of the controller.
         peer: String,
-        /// The command.
+        /// Name of the command.
         what: String,
         /// The time-out.
         after: Duration,
@@ -38,57 +39,57 @@ pub enum DriverError {
     /// Another process of this host uses the drive through the same controller.
     #[error("{peer} is in use by another process of this host ({node} is locked)")]
     InUse {
-        /// Address or node.
+        /// Address or node of the controller.
         peer: String,
-        /// The node that is locked.
+        /// The locked node.
         node: String,
     },
-    /// This process may not open the drive's node.
-    #[error("{peer} may not be opened: {what}")]
+    /// This process lacks the permission to open the drive's node.
+    #[error("no permission to open {peer}: {what}")]
     Denied {
-        /// The node.
+        /// Path of the node.
         peer: String,
-        /// Why, and what to do.
+        /// Reason and remedy.
         what: String,
     },
     /// The peer broke the protocol.
     #[error("{peer} broke the protocol: {what}")]
     Protocol {
-        /// Address or node.
+        /// Address or node of the controller.
         peer: String,
-        /// How.
+        /// How the peer broke it.
         what: String,
     },
-    /// A command that had to succeed did not.
+    /// A command failed that had to succeed.
     #[error("{peer} answered {what} with {status}")]
     Status {
-        /// Address or node.
+        /// Address or node of the controller.
         peer: String,
-        /// The command.
+        /// Name of the command.
         what: String,
         /// Status with its name, "invalid field (sct 0 sc 02h)".
         status: String,
-        /// Raw status field as in [`crate::Completion::status`].
+        /// Raw status field, as in [`crate::Completion::status`].
         code: u16,
     },
-    /// The address or the options make no sense.
+    /// The address or the options are invalid.
     #[error("{0}")]
     Invalid(String),
 }
 
 impl DriverError {
-    /// After this error nothing more is to be expected of the association: connect anew.
+    /// Returns whether the association is over after this error: connect again.
     pub fn ends_association(&self) -> bool {
         matches!(self, Self::Lost { .. } | Self::TimedOut { .. } | Self::Protocol { .. })
     }
 
-    /// The controller answered with this status.
+    /// Returns whether the controller answered with this status.
     pub fn is_status(&self, status: Status) -> bool {
         matches!(self, Self::Status { code, .. } if Status(*code).same_code(status))
     }
 
-    /// Connecting again later may succeed: the peer was not there, was silent, or did not say Do Not Retry; a node that has just been
-    /// made gets its owner from udev a moment later.
+    /// Returns whether connecting again later may succeed: the peer was absent or silent, or did not set Do Not Retry.
+    /// This includes a node that has just appeared, which udev gives its owner a moment later.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Lost { .. }

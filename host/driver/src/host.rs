@@ -1,19 +1,20 @@
-//! Who this machine is to controllers.
+//! The identity of this machine towards controllers.
 //!
-//! A controller knows a host by two things. Its list of allowed hosts names the host NQN: that is the machine's, kept in a file, so
-//! that an owner of drives can name it once. What a host holds there (result slots, programs in work) belongs to NQN and host
-//! identifier together. So each way to a drive is a host of its own where it has to be:
+//! A controller knows a host by two things. Its list of allowed hosts contains the host NQN, which belongs to the
+//! machine and is kept in a file, so that an owner of drives can name it once. The things that a host holds there
+//! (result slots, programs in work) belong to NQN and host identifier together. So some ways to a drive need a host
+//! identity of their own:
 //!
-//! - [`Host::identity`]: the machine's NQN with a new identifier, for one user-space run. Two runs on one machine are two hosts, and
-//!   neither touches what the other has.
-//! - [`Host::kernel_identity`]: NQN and identifier as a fixed pair, which is what Linux insists on for all its associations. The
-//!   runs that go through the kernel keep apart by locks on its nodes.
+//! - [`Host::identity`]: the machine's NQN with a new identifier, for one user-space run. Two runs on one machine are
+//!   two hosts, and neither touches the slots or programs of the other.
+//! - [`Host::kernel_identity`]: NQN and identifier as a fixed pair, as Linux requires for all its associations. Runs
+//!   through the kernel keep apart by locks on its nodes.
 //!
 //! The NQN is that of nvme-cli (`/etc/nvme/hostnqn`), else the one in `/var/lib/ddlp/hostnqn`, else the user's own, in
-//! `$XDG_STATE_HOME/ddlp/hostnqn` or `~/.local/state/ddlp/hostnqn`. Where there is none, one is made and kept in the first of the
-//! latter two that can be written.
+//! `$XDG_STATE_HOME/ddlp/hostnqn` or `~/.local/state/ddlp/hostnqn`. If there is none, one is made and kept in the first
+//! of the latter two that can be written.
 //!
-//! An NQN is a name and no secret: nothing here proves to a controller that a host is who it says.
+//! An NQN is a name and not a secret: nothing here proves a host's identity to a controller.
 
 use ddlp_nvme::text::check_nqn;
 use nix::fcntl::OFlag;
@@ -25,33 +26,33 @@ use std::path::{Path, PathBuf};
 use uuid::fmt::Hyphenated;
 use uuid::{Builder, Uuid};
 
-/// Most that is read of a file with an NQN.
+/// Most bytes that are read of a file with an NQN.
 const FILE_BYTES_MAX: u64 = 4096;
 const NQN_FILE: &str = "etc/nvme/hostnqn";
 const ID_FILE: &str = "etc/nvme/hostid";
 const KEPT_FILE: &str = "var/lib/ddlp/hostnqn";
-/// Below the folder for a user's state.
+/// Path below the folder for a user's state.
 const USER_FILE: &str = "ddlp/hostnqn";
 
-/// A host as it names itself in Connect.
+/// Identity of a host in Connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostIdentity {
-    /// Host NQN: what a controller's list of allowed hosts names.
+    /// Host NQN, which a controller's list of allowed hosts names.
     pub nqn: String,
     /// Host identifier, not zero.
     pub id: [u8; 16],
 }
 
-/// Why there is no identity.
+/// Why a host has no identity.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// A file that may have it cannot be read.
+    /// A file that may hold the NQN cannot be read.
     #[error("cannot read the host NQN in {path}: {1}", path = .0.display())]
     Read(PathBuf, io::Error),
-    /// There is none yet, and nowhere to keep one.
+    /// There is no NQN yet, and no place to keep one.
     #[error("cannot keep a host NQN for this machine in {path}: {1}", path = .0.display())]
     Keep(PathBuf, io::Error),
-    /// What there is is none: which, where, and what to do.
+    /// The NQN or the identifier is invalid: which one, where it comes from, and the remedy.
     #[error("{0}")]
     Wrong(String),
     /// The system has no random numbers.
@@ -60,46 +61,47 @@ pub enum HostError {
 }
 
 impl HostIdentity {
-    /// The identity of a UUID: `nqn.2014-08.org.nvmexpress:uuid:…`.
+    /// Makes the identity of a UUID: `nqn.2014-08.org.nvmexpress:uuid:…`.
     pub fn from_uuid(id: [u8; 16]) -> Self {
         Self { nqn: format!("nqn.2014-08.org.nvmexpress:uuid:{}", Uuid::from_bytes(id)), id }
     }
 
-    /// The identifier as text, in five groups.
+    /// Returns the identifier as text, in five groups.
     pub fn id_text(&self) -> String {
         Uuid::from_bytes(self.id).to_string()
     }
 
-    /// A new identity (UUID version 4).
+    /// Makes a new identity (UUID version 4).
     pub fn random() -> Result<Self, HostError> {
         random_uuid().map(Self::from_uuid)
     }
 
-    /// The identity of an NQN, and of an identifier (UUID) where the NQN does not end in one. `origin` says in errors where they
-    /// come from, `remedy` what to do about a missing or wrong identifier.
+    /// Makes the identity of an NQN. The identifier is the UUID at the end of the NQN, or `id` if that is given. Errors
+    /// name `origin` as the source of both, and `remedy` as the remedy for a missing or wrong identifier.
     pub fn of(nqn: &str, id: Option<&str>, origin: &str, remedy: &str) -> Result<Self, HostError> {
         check(nqn, origin)?;
         let Some(text) = id.or_else(|| nqn.rsplit_once(":uuid:").map(|(_, uuid)| uuid)) else {
             return Err(HostError::Wrong(format!(
-                "the host NQN of {origin}, {nqn}, ends in no UUID, so a host identifier is needed: {remedy}"
+                "the host NQN of {origin}, {nqn}, does not end in a UUID, so a host identifier is needed: {remedy}"
             )));
         };
         match uuid(text) {
             Some(id) => Ok(Self { nqn: nqn.to_owned(), id }),
             None => Err(HostError::Wrong(format!(
-                "the host identifier {text:?} of {origin} is no UUID, or is zero: {remedy}"
+                "the host identifier {text:?} of {origin} is not a UUID, or is zero: {remedy}"
             ))),
         }
     }
 }
 
-/// This machine, or whoever a person says that it is.
+/// This machine, or a host that the user names.
 #[derive(Clone, Debug)]
 pub struct Host(Source);
 
 #[derive(Clone, Debug)]
 enum Source {
-    /// `invoker`: the state of the user who became root for this command (sudo).
+    /// Below `root` lie the machine's files, in `state` the user's, in `invoker` those of the user who became root by
+    /// sudo.
     Files {
         root: PathBuf,
         state: Option<PathBuf>,
@@ -108,16 +110,16 @@ enum Source {
     Named(String),
 }
 
-/// The NQN of a machine, and where it was found.
+/// The NQN of a machine, and the file that holds it.
 struct Found {
     nqn: String,
     file: PathBuf,
 }
 
 impl Host {
-    /// This machine, to the user whom the process runs as.
+    /// Returns this machine, as the user of this process sees it.
     pub fn system() -> Self {
-        // The XDG base directory specification has relative paths ignored.
+        // The XDG base directory specification says to ignore relative paths.
         let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let state = folder("XDG_STATE_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/state")));
         let sudo = std::env::var("SUDO_UID").ok().and_then(|id| id.parse().ok()).map(Uid::from_raw);
@@ -127,18 +129,18 @@ impl Host {
         Self(Source::Files { root: "/".into(), state, invoker })
     }
 
-    /// The machine whose `/etc` and `/var/lib` lie below `root`, to a user whose state is in `state`.
+    /// Returns the machine whose `/etc` and `/var/lib` lie below `root`, for a user whose state is in `state`.
     pub fn at(root: impl Into<PathBuf>, state: Option<PathBuf>) -> Self {
         Self(Source::Files { root: root.into(), state, invoker: None })
     }
 
-    /// A host of this NQN; nothing is read or kept.
+    /// Returns a host with this NQN. Reads and keeps no file.
     pub fn named(nqn: &str) -> Result<Self, HostError> {
         check(nqn, "this run")?;
         Ok(Self(Source::Named(nqn.to_owned())))
     }
 
-    /// The NQN, without making one; `None` as well when it cannot be read.
+    /// Returns the NQN without making one, or `None` if there is none or it cannot be read.
     pub fn known(&self) -> Option<String> {
         match &self.0 {
             Source::Named(nqn) => Some(nqn.clone()),
@@ -146,11 +148,12 @@ impl Host {
         }
     }
 
-    /// The NQN, made and kept if there is none yet, with a new identifier: for one association and those that follow it when it is
-    /// lost.
+    /// Returns the NQN with a new identifier, for one association and those that replace it when it is lost. Makes and
+    /// keeps an NQN if there is none yet.
     ///
     /// # Errors
-    /// [`HostError::Keep`] when a new NQN cannot be kept; a run may then go by [`HostIdentity::random`].
+    ///
+    /// [`HostError::Keep`] if a new NQN cannot be kept; a run may then use [`HostIdentity::random`].
     pub fn identity(&self) -> Result<HostIdentity, HostError> {
         let nqn = match &self.0 {
             Source::Named(nqn) => nqn.clone(),
@@ -163,7 +166,7 @@ impl Host {
         Ok(HostIdentity { nqn, id: random_uuid()? })
     }
 
-    /// The NQN, made and kept if there is none yet, with the identifier that always goes with it.
+    /// Returns the NQN with the identifier that always belongs to it. Makes and keeps an NQN if there is none yet.
     pub fn kernel_identity(&self) -> Result<HostIdentity, HostError> {
         let (root, state, invoker) = match &self.0 {
             Source::Named(nqn) => return HostIdentity::of(nqn, None, "this run", "name one that does"),
@@ -180,7 +183,7 @@ impl Host {
     }
 }
 
-/// Where an NQN may be kept, the better place first.
+/// Returns the files that may keep an NQN, the preferred one first.
 fn places(root: &Path, state: Option<&Path>) -> Vec<PathBuf> {
     std::iter::once(root.join(KEPT_FILE)).chain(state.map(|state| state.join(USER_FILE))).collect()
 }
@@ -191,7 +194,7 @@ fn find(root: &Path, state: Option<&Path>) -> Result<Option<Found>, HostError> {
             Ok(Some(nqn)) => return Ok(Some(Found { nqn, file })),
             Ok(None) => {}
             Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::NotADirectory) => {
-                tracing::debug!(file = %file.display(), %error, "a host NQN there would not be seen");
+                tracing::debug!(file = %file.display(), %error, "cannot look for a host NQN in this file");
             }
             Err(error) => return Err(HostError::Read(file, error)),
         }
@@ -203,7 +206,7 @@ fn find_or_make(root: &Path, state: Option<&Path>, invoker: Option<&Path>) -> Re
     if let Some(found) = find(root, state)? {
         return Ok(found);
     }
-    // The machine goes on by the name that it has had for the user, which a drive may allow already.
+    // Take over the name that the machine has had for this user: a drive may already allow it.
     let known = invoker.and_then(|state| line(&state.join(USER_FILE)).ok().flatten());
     let known = known.filter(|nqn| HostIdentity::of(nqn, None, "", "").is_ok());
     let mut failed = None;
@@ -220,8 +223,8 @@ fn find_or_make(root: &Path, state: Option<&Path>, invoker: Option<&Path>) -> Re
     Err(failed.expect("there is a place for it"))
 }
 
-/// The first line of a file that has something in it; `None` when there is none, or no file. What is no regular file, or a large one,
-/// holds no NQN: opening a pipe would wait, and a device might never end.
+/// Returns the first line of a file that is not blank, or `None` if there is no such line or no file. Refuses large
+/// files, and files that are not regular ones: opening a pipe would wait, and a device might never end.
 fn line(path: &Path) -> io::Result<Option<String>> {
     let read = || {
         let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
@@ -239,15 +242,16 @@ fn line(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Writes a new NQN, and returns the one that is there then: of several first runs at once, one makes it for all.
+/// Writes a new NQN, and returns the one that the file holds then: if several first runs race, one makes it for all of
+/// them.
 fn keep(file: &Path, nqn: &str) -> io::Result<String> {
-    // Every user of this machine is the same host, whatever root's umask is.
+    // All users of this machine are the same host, whatever root's umask is.
     let open_to_all = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode));
     if let Some(folder) = file.parent().filter(|folder| !folder.exists()) {
         fs::create_dir_all(folder)?;
         open_to_all(folder, 0o755)?;
     }
-    // A file with something in it appears at once, by a link, or not at all. Nobody else has this draft's name.
+    // A link makes the whole file appear at once, or not at all. The draft's name is unique.
     let draft = file.with_extension(nqn.rsplit(':').next().unwrap_or_default());
     let write = || {
         let mut made = File::create_new(&draft)?;
@@ -257,23 +261,23 @@ fn keep(file: &Path, nqn: &str) -> io::Result<String> {
         fs::hard_link(&draft, file)
     };
     let linked = write();
-    // It may not be there at all.
+    // The draft may not exist.
     let _ = fs::remove_file(&draft);
     match linked {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            line(file)?.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "the file is there, and empty: remove it"))
+            line(file)?.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "the file exists but is empty: remove it"))
         }
         linked => linked.map(|()| nqn.to_owned()),
     }
 }
 
-/// Checks a host NQN. The kernel takes it in a list that commas divide.
+/// Checks a host NQN. A comma is refused because the kernel separates its options by commas.
 fn check(nqn: &str, origin: &str) -> Result<(), HostError> {
     let wrong = |why: String| Err(HostError::Wrong(format!("the host NQN of {origin}, {nqn:?}, {why}")));
     match check_nqn(nqn) {
-        Err(error) => wrong(format!("is none: {error}")),
+        Err(error) => wrong(format!("is not a valid NQN: {error}")),
         Ok(()) => match nqn.chars().find(|c| *c == ',' || c.is_whitespace() || c.is_control()) {
-            Some(c) => wrong(format!("has {c:?} in it, which an NQN cannot have")),
+            Some(c) => wrong(format!("contains {c:?}, which an NQN cannot contain")),
             None => Ok(()),
         },
     }
@@ -285,7 +289,7 @@ fn random_uuid() -> Result<[u8; 16], HostError> {
     Ok(Builder::from_random_bytes(id).into_uuid().into_bytes())
 }
 
-/// A UUID of 36 characters, not zero.
+/// Parses a UUID of 36 characters that is not zero.
 fn uuid(text: &str) -> Option<[u8; 16]> {
     let found = Uuid::try_parse(text).ok().filter(|found| text.len() == Hyphenated::LENGTH && !found.is_nil());
     found.map(Uuid::into_bytes)

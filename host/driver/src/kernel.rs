@@ -1,18 +1,21 @@
 //! A drive that the kernel is connected to: passthrough commands through `/dev/nvmeX` and `/dev/ngXnY`.
 //!
-//! - [`KernelTarget`]: which controller. `nodes`: its device nodes, found by NSID through [`crate::sysfs`], locked against others.
-//! - `controller`: admin commands. `queue`: commands in flight and reads. `association`: what both share, and what the kernel's answers
-//!   mean.
-//! - `lane`: how commands (`request`) travel: `ring` (io_uring) or threads in ioctls. `passthrough`: the kernel's structures.
+//! - [`KernelTarget`]: names a controller. `nodes`: its device nodes, found by NSID through [`crate::sysfs`], and
+//!   locked.
+//! - `controller`: admin commands. `queue`: commands in flight, and reads. `association`: the state that both share,
+//!   and the meaning of the kernel's answers.
+//! - `lane`: carries commands (`request`) to the kernel, by `ring` (io_uring) or by threads in ioctls. `passthrough`:
+//!   the kernel's structures.
 //!
-//! The kernel owns the association. It reconnects by itself, to a drive that may have forgotten the programs of this host, and a
-//! time-out of a single command makes it cut the whole association: a command gets the caller's limit plus
-//! [`GRACE`], so that the caller gives up first. Nobody can name a command to Abort here ([`crate::AbortOutcome::Impossible`]), and
-//! dropping a controller ends nothing on the drive: who gives up cancels what runs there by a command of the drive's own.
+//! The kernel owns the association. It reconnects by itself, to a drive that may have forgotten the programs of this
+//! host. It cuts the whole association if a single command times out, so a command gets the caller's limit plus
+//! [`GRACE`], and the caller gives up first. Nobody can name a command to Abort here
+//! ([`crate::AbortOutcome::Impossible`]), and dropping a controller ends nothing on the drive: a caller that gives up
+//! cancels its batches by the drive's own command.
 //!
 //! A process cannot end while one of its threads waits in an ioctl; commands in a ring do not hold it up.
 //!
-//! Passthrough needs CAP_SYS_ADMIN. Linux 5.13 is the oldest with generic nodes, 6.0 the oldest with io_uring for all commands.
+//! Passthrough needs CAP_SYS_ADMIN. Generic nodes need Linux 5.13, io_uring for all commands needs 6.0.
 
 mod association;
 mod controller;
@@ -30,45 +33,47 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Largest transfer of one command, whatever the controller allows: half of the 256 pages that the kernel maps of a request at most.
+/// Largest transfer of one command, whatever the controller allows: half of the 256 pages that the kernel maps for a
+/// request.
 pub const TRANSFER_BYTES_MAX: usize = 512 << 10;
-/// Commands in flight of one queue at most, reads included.
+/// Most commands in flight on one queue, reads included.
 pub const COMMANDS_MAX: usize = 256;
-/// How much later than the caller the kernel gives a command up. The kernel's way to do so is to end the association.
+/// Time by which the kernel's time-out of a command exceeds the caller's. The kernel times out by ending the
+/// association.
 pub const GRACE: Duration = Duration::from_secs(30);
-/// Longest wait for Identify Controller at the start.
+/// Longest wait for Identify Controller when a controller is opened.
 const IDENTIFY_WITHIN: Duration = Duration::from_secs(10);
 
-/// How commands get to the kernel.
+/// Way in which commands reach the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Passthrough {
-    /// By io_uring where the kernel has it for passthrough and lets this process use it, otherwise by ioctl.
+    /// io_uring if the kernel supports passthrough with it and lets this process use it, otherwise ioctl.
     #[default]
     Auto,
-    /// By io_uring (`IORING_OP_URING_CMD`): many commands in flight from one thread.
+    /// io_uring (`IORING_OP_URING_CMD`): many commands in flight from one thread.
     IoUring,
-    /// By ioctl: a thread for each command in flight.
+    /// ioctl: one thread for each command in flight.
     Ioctl,
 }
 
-/// A controller of the kernel's.
+/// Names a controller that the kernel is connected to.
 #[derive(Clone, Debug)]
 pub struct KernelTarget {
-    /// Its node, `/dev/nvme0`.
+    /// Node of the controller, `/dev/nvme0`.
     pub node: PathBuf,
-    /// How commands get there.
+    /// Way in which commands reach the kernel.
     pub passthrough: Passthrough,
-    /// Where the kernel's view of it is.
+    /// The kernel's view of the controller.
     pub sysfs: Sysfs,
 }
 
 impl KernelTarget {
-    /// The controller of a node, `/dev/nvme0`.
+    /// Names the controller of a node, `/dev/nvme0`.
     pub fn new(node: impl Into<PathBuf>) -> Self {
         Self { node: node.into(), passthrough: Passthrough::Auto, sysfs: Sysfs::system() }
     }
 
-    /// Reads `/dev/nvmeX`, with `?io_uring` or `?ioctl` behind it for one way of passthrough alone.
+    /// Parses `/dev/nvmeX`. A suffix `?io_uring` or `?ioctl` allows only that way of passthrough.
     ///
     /// ```
     /// use ddlp_driver::kernel::{KernelTarget, Passthrough};
@@ -92,11 +97,12 @@ impl KernelTarget {
     }
 }
 
-/// Opens a controller that the kernel is connected to. It stays connected when the last reference is dropped.
+/// Opens a controller that the kernel is connected to. The kernel stays connected after the last reference is dropped.
 ///
 /// # Errors
-/// `Lost` when there is no such controller or its path is away, `Denied` or `Invalid` without the right to send commands, `Invalid` for what is no
-/// controller's node.
+///
+/// `Lost` if there is no such controller or its path is away; `Denied` or `Invalid` if this process may not send
+/// commands; `Invalid` if the node is not a controller's.
 pub fn open(target: &KernelTarget) -> Result<Arc<dyn Controller>, DriverError> {
     Ok(Arc::new(controller::PassthroughController::open(target)?))
 }

@@ -1,17 +1,18 @@
-//! Reaching a controller: the same commands, whichever way there is to it.
+//! Drivers for NVMe controllers: the same commands, by the user-space initiator or through the kernel.
 //!
-//! A [`Controller`] is one association: its admin queue, its identity and its keep alive. A [`Queue`] is one I/O queue pair
-//! and belongs to one thread: that thread submits, and receives completions and data straight into its own buffers.
+//! A [`Controller`] is one association: its admin queue, its identity and its keep alive. A [`Queue`] is one I/O queue
+//! pair and belongs to one thread: that thread submits, and receives completions and data straight into its own
+//! buffers.
 //!
-//! - [`contract`]: the traits and what passes through them; [`error`]: why a command got no completion.
-//! - [`target`]: where a controller is. [`host`]: who this machine is to it.
-//! - [`tcp`]: the user-space NVMe/TCP initiator. [`kernel`]: passthrough through the
-//!   kernel's driver. [`reads`]: one read as several commands. `checks`: what both refuse.
-//! - [`namespace`], [`logpage`], [`program`]: what a loader does with any controller, on top of the traits.
+//! - [`contract`]: the traits and their types; [`error`]: the errors of commands.
+//! - [`target`]: the address of a controller. [`host`]: the identity of this machine.
+//! - [`tcp`]: the user-space NVMe/TCP initiator. [`kernel`]: passthrough through the kernel's driver.
+//!   [`reads`]: one read as several commands. `checks`: checks that both drivers make before they send.
+//! - [`namespace`], [`logpage`], [`program`]: commands that a loader sends to any controller, on top of the traits.
 //! - [`sysfs`]: the kernel's NVMe controllers and their nodes.
-//! - [`backoff`]: how long to wait before an association is tried again.
+//! - [`backoff`]: delays between attempts to bring an association back.
 //!
-//! Nothing here retries a command: whether a lost command ran is not known, and exactly-once is the loader's business.
+//! Nothing here retries a command: whether a lost command ran is not known, and the loader guarantees exactly-once.
 //!
 //! ```no_run
 //! use ddlp_driver::{Target, namespace};

@@ -1,4 +1,4 @@
-//! Get Log Page in pieces that fit a transfer.
+//! Get Log Page, in pieces that fit a transfer.
 
 use crate::contract::{AdminData, Command, Controller};
 use crate::error::DriverError;
@@ -6,8 +6,8 @@ use ddlp_nvme::admin::GetLogPage;
 use ddlp_nvme::{AdminOpcode, Csi, LogId, NSID_ALL};
 use std::time::Duration;
 
-/// Fills `page` with the first bytes of a controller's log page. Its length must be a multiple of 4. `timeout` is that of each
-/// piece. The event of the page, if any, stays as it is.
+/// Fills `page` with the first bytes of a controller's log page. The length of `page` must be a multiple of 4.
+/// `timeout` applies to each piece. The event of the page, if any, is retained.
 pub fn read(
     controller: &dyn Controller,
     log: LogId,
@@ -16,7 +16,7 @@ pub fn read(
     timeout: Duration,
 ) -> Result<(), DriverError> {
     if !page.len().is_multiple_of(4) {
-        return Err(DriverError::Invalid(format!("log page length {} is no multiple of 4", page.len())));
+        return Err(DriverError::Invalid(format!("the log page length {} is not a multiple of 4", page.len())));
     }
     let piece_bytes = (controller.transfer_bytes_max() & !3).clamp(4, 1 << 30);
     let mut offset = 0;

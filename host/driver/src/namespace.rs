@@ -1,4 +1,4 @@
-//! What a namespace is: Identify, and the geometry of its blocks.
+//! Namespaces: Identify, and the geometry of their blocks.
 
 use crate::contract::{AdminData, Command, Controller};
 use crate::error::DriverError;
@@ -9,38 +9,43 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Blocks of a namespace of the NVM command set.
+/// Blocks of a namespace with the NVM command set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Bytes of a logical block, a power of two from 512 to 65 536.
+    /// Bytes of a logical block: a power of two from 512 to 65 536.
     pub block_bytes: u32,
     /// Number of logical blocks.
     pub blocks: u64,
 }
 
 impl Geometry {
-    /// Reads the geometry out of Identify Namespace; `None` when it makes no sense (an inactive namespace is all zeros).
+    /// Reads the geometry from Identify Namespace. Returns `None` if it is invalid (an inactive namespace is all
+    /// zeros).
     pub fn from_identify(identify: &IdentifyNamespace) -> Option<Self> {
         let blocks = identify.blocks.get();
         Some(Self { block_bytes: identify.block_bytes()?, blocks }).filter(|geometry| geometry.blocks > 0)
     }
 
-    /// Number of blocks of a read of `bytes` from `lba` on: a multiple of the block size, within the namespace.
+    /// Returns the number of blocks of a read of `bytes` bytes at `lba`. Returns an error unless the read is whole
+    /// blocks within the namespace.
     pub fn blocks_of(&self, lba: u64, bytes: usize) -> Result<u64, DriverError> {
         let size = u64::from(self.block_bytes);
         let bytes = bytes as u64;
         if !bytes.is_multiple_of(size) {
-            return Err(DriverError::Invalid(format!("{bytes} bytes are no multiple of the block size {size}")));
+            return Err(DriverError::Invalid(format!("{bytes} bytes are not a multiple of the block size {size}")));
         }
         let count = bytes / size;
         match lba.checked_add(count) {
             Some(end) if end <= self.blocks => Ok(count),
-            _ => Err(DriverError::Invalid(format!("{count} blocks from {lba} on end behind block {}", self.blocks))),
+            _ => Err(DriverError::Invalid(format!(
+                "{count} blocks from {lba} on end behind the last of {} blocks",
+                self.blocks
+            ))),
         }
     }
 }
 
-/// Geometries of a controller's namespaces, each asked for once.
+/// Geometries of a controller's namespaces, each read once.
 #[derive(Debug, Default)]
 pub(crate) struct Geometries(Mutex<HashMap<u32, Geometry>>);
 
@@ -75,7 +80,7 @@ pub fn identify(
     Ok(page)
 }
 
-/// Geometry of an NVM namespace (Identify Namespace, CNS 00h).
+/// Returns the geometry of an NVM namespace (Identify Namespace, CNS 00h).
 pub fn geometry(controller: &dyn Controller, nsid: u32, timeout: Duration) -> Result<Geometry, DriverError> {
     let page = identify(controller, nsid, Identify { cns: Cns::NAMESPACE, ..Identify::default() }, timeout)?;
     let protocol = |what: String| DriverError::Protocol { peer: controller.peer().to_owned(), what };

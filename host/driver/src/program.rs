@@ -6,22 +6,23 @@ use ddlp_nvme::cp::{ExecuteProgram, LoadProgram, ProgramActivation};
 use ddlp_nvme::{AdminOpcode, CpOpcode, Status};
 use std::time::{Duration, Instant};
 
-/// Most bytes of one Load Program command: what every controller takes in the capsule of an admin command.
+/// Most bytes of one Load Program command: every controller takes them in the capsule of an admin command.
 pub const LOAD_PIECE_BYTES: usize = 8192;
 
-/// How often a program that is in use is looked at.
+/// Interval between attempts to replace a program that is in use.
 const IN_USE_LOOK: Duration = Duration::from_millis(20);
 
-/// Where a program goes.
+/// Place of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramSlot {
-    /// Computational Programs namespace.
+    /// Identifier of the Computational Programs namespace.
     pub nsid: u32,
     /// Program index (PIND).
     pub index: u16,
 }
 
-/// Loads a program of type `kind` (PTYPE) and unique identifier `id` (PUID) piece by piece; `timeout` is that of each piece.
+/// Loads a program of type `kind` (PTYPE) with unique identifier `id` (PUID), piece by piece; `timeout` applies to each
+/// piece.
 pub fn load(
     controller: &dyn Controller,
     slot: ProgramSlot,
@@ -46,8 +47,8 @@ pub fn load(
     Ok(())
 }
 
-/// Loads and activates a program, in the place of whatever is there. A program that is being executed, by a host that has gone, is
-/// waited for until `timeout` is over; the error is a transient one then.
+/// Loads and activates a program in place of any other there. If a program is being executed, for a host that has gone,
+/// waits for it until `timeout` has passed; the error is then transient.
 pub fn replace(
     controller: &dyn Controller,
     slot: ProgramSlot,
@@ -63,7 +64,7 @@ pub fn replace(
             Err(error) if error.is_status(Status::PROGRAM_IN_USE) => error,
             Err(error) => return Err(error),
         };
-        // Load says «do not retry» as long as the program is active, whether or not it is being executed.
+        // Load answers «do not retry» as long as the program is active, whether or not it is being executed.
         match select(controller, slot, ProgramActivation::DEACTIVATE, timeout) {
             Ok(()) if Instant::now() < until => {}
             Ok(()) => return Err(in_use),
@@ -80,7 +81,8 @@ pub fn activate(controller: &dyn Controller, slot: ProgramSlot, timeout: Duratio
     select(controller, slot, ProgramActivation::ACTIVATE, timeout)
 }
 
-/// Execute Program, to be submitted on an I/O queue. Its data is the program's input; its result the program's value.
+/// Makes an Execute Program command, to be submitted on an I/O queue. Its data is the program's input, its result the
+/// program's value.
 pub fn execute(slot: ProgramSlot, parameter1: u64, parameter2: u64) -> Command {
     let request = ExecuteProgram { index: slot.index, parameter1, parameter2, ..ExecuteProgram::default() };
     Command {
@@ -121,7 +123,7 @@ mod tests {
 
     const SLOT: ProgramSlot = ProgramSlot { nsid: 3, index: 0 };
 
-    /// Answers the commands one after the other with these statuses, and with the last one from then on.
+    /// A controller that answers commands with these statuses in order, and then always with the last one.
     struct Answers(Mutex<Vec<Status>>);
 
     impl Controller for Answers {

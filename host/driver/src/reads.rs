@@ -1,4 +1,4 @@
-//! How one read of many blocks becomes several commands.
+//! Splits one read of many blocks into several commands.
 
 use crate::contract::Command;
 use crate::error::DriverError;
@@ -7,12 +7,12 @@ use ddlp_nvme::IoOpcode;
 use ddlp_nvme::io::BlockRange;
 use std::ops::Range;
 
-/// Reads in flight in one [`crate::Queue::read_blocks`].
+/// Reads in flight for one [`crate::Queue::read_blocks`].
 pub const READS_IN_FLIGHT: usize = 4;
-/// Bytes of one read, where the controller's largest transfer allows it.
+/// Bytes of one read, if the controller's largest transfer allows it.
 pub const READ_PIECE_BYTES: usize = 512 << 10;
 
-/// The commands of one [`crate::Queue::read_blocks`], one after the other, each with its place in the buffer.
+/// The commands of one [`crate::Queue::read_blocks`] in order, each with its range of the buffer.
 pub(crate) struct ReadPlan {
     nsid: u32,
     lba: u64,
@@ -23,8 +23,8 @@ pub(crate) struct ReadPlan {
 }
 
 impl ReadPlan {
-    /// Reads of `bytes` bytes from block `lba` on, each of at most `transfer_bytes_max`. The bytes must be whole blocks within the
-    /// namespace.
+    /// Plans reads of `bytes` bytes from block `lba` on, each of at most `transfer_bytes_max`. Returns an error unless
+    /// the bytes are whole blocks within the namespace.
     pub(crate) fn new(
         nsid: u32,
         geometry: Geometry,
@@ -38,12 +38,12 @@ impl ReadPlan {
         Ok(Self { nsid, lba, block_bytes, piece_bytes, offset: 0, bytes })
     }
 
-    /// What is read, in messages.
+    /// Returns the name of the read in messages.
     pub(crate) fn what(&self) -> String {
         format!("read of {} bytes at block {} of namespace {}", self.bytes, self.lba, self.nsid)
     }
 
-    /// Most bytes of one command.
+    /// Returns the most bytes of one command.
     pub(crate) fn piece_bytes(&self) -> usize {
         self.piece_bytes
     }

@@ -1,14 +1,16 @@
-//! What the kernel says of its NVMe controllers: reading `/sys/class/nvme`, nothing else.
+//! The kernel's view of its NVMe controllers: reads `/sys/class/nvme`, and nothing else.
 //!
-//! - [`Sysfs`]: finds controllers, by name, by node or all of them. [`KernelController`]: what one of them is.
+//! - [`Sysfs`]: finds controllers, by name, by node or all of them. [`KernelController`]: the attributes of one of
+//!   them.
 //! - `namespaces`: its namespaces and their nodes, found by NSID.
 //!
-//! The numbers in the names of nodes mean nothing here: Y of `/dev/ngXnY` is no NSID (kernels that scan asynchronously number
-//! namespaces in order of completion), and X is the instance of the controller or that of its subsystem. Layout as in Linux
-//! 6.1 to 6.12 (`drivers/nvme/host`: `core.c`, `multipath.c`, `sysfs.c`), with native multipath and without.
+//! The numbers in the names of nodes carry no meaning here. Y of `/dev/ngXnY` is not an NSID (kernels that scan
+//! asynchronously number namespaces in order of completion), and X is the instance of the controller or that of its
+//! subsystem. The layout is that of Linux 6.1 to 6.12 (`drivers/nvme/host`: `core.c`, `multipath.c`, `sysfs.c`), with
+//! native multipath and without.
 //!
-//! No command is sent to a controller and no node is opened, so that looking never waits for a drive that is gone. What is read
-//! may be out of date at once: a controller that disappears while it is read is left out.
+//! Nothing here sends a command to a controller or opens a node, so a reader never waits for a drive that is gone. The
+//! answers may be out of date at once: a controller that disappears while it is read is left out.
 
 mod namespaces;
 #[cfg(test)]
@@ -21,7 +23,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// The kernel's view, below two roots.
+/// The kernel's view, below two root folders.
 #[derive(Clone, Debug)]
 pub struct Sysfs {
     root: PathBuf,
@@ -31,30 +33,31 @@ pub struct Sysfs {
 /// State of a controller in the kernel's driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControllerState {
-    /// Not up yet for the first time.
+    /// Coming up for the first time.
     New,
-    /// Takes commands.
+    /// Taking commands.
     Live,
-    /// Its queues are torn down.
+    /// Tearing down its queues.
     Resetting,
-    /// The path is away; the kernel tries to get it back.
+    /// Path away; the kernel tries to get it back.
     Connecting,
-    /// On its way out.
+    /// Being removed.
     Deleting,
-    /// Given up.
+    /// Given up by the kernel.
     Dead,
-    /// A word that this program does not know.
+    /// Any word that this program does not know.
     Other(String),
 }
 
-/// A controller of the kernel's driver. Texts are without padding; what the kernel does not tell is empty or `None`.
+/// A controller of the kernel's driver. Texts have no padding; attributes that the kernel does not tell are empty or
+/// `None`.
 #[derive(Clone, Debug)]
 pub struct KernelController {
     /// Instance name, `nvme0`.
     pub name: String,
-    /// `/dev/nvme0`: admin commands.
+    /// Node for admin commands, `/dev/nvme0`.
     pub node: PathBuf,
-    /// `/sys/class/nvme/nvme0`: its attributes.
+    /// Folder of its attributes, `/sys/class/nvme/nvme0`.
     pub folder: PathBuf,
     /// Model number.
     pub model: String,
@@ -62,15 +65,16 @@ pub struct KernelController {
     pub serial: String,
     /// Firmware revision.
     pub firmware_rev: String,
-    /// `pcie`, `tcp`, `rdma`, `fc`, `loop`.
+    /// Transport: `pcie`, `tcp`, `rdma`, `fc` or `loop`.
     pub transport: String,
-    /// Address as the transport writes it: `traddr=10.0.0.7,trsvcid=4420,src_addr=10.0.0.2`, of PCIe `0000:01:00.0`.
+    /// Address in the transport's notation: `traddr=10.0.0.7,trsvcid=4420,src_addr=10.0.0.2`, or for PCIe
+    /// `0000:01:00.0`.
     pub address: String,
-    /// The target's address out of [`Self::address`], not of PCIe.
+    /// Address of the target, from [`Self::address`]; `None` for PCIe.
     pub traddr: Option<String>,
-    /// The target's port out of [`Self::address`], not of PCIe.
+    /// Port of the target, from [`Self::address`]; `None` for PCIe.
     pub trsvcid: Option<String>,
-    /// State when it was read.
+    /// State at the time of reading.
     pub state: ControllerState,
     /// NQN of the subsystem.
     pub subsysnqn: String,
@@ -78,35 +82,36 @@ pub struct KernelController {
     pub subsystem: Option<String>,
     /// Controller identifier.
     pub cntlid: Option<u16>,
-    /// `io`, `discovery` or `admin`; Linux 5.18 or newer tells.
+    /// Type: `io`, `discovery` or `admin`; `None` before Linux 5.18.
     pub cntrltype: Option<String>,
-    /// Keep alive time-out in seconds; 0: none.
+    /// Keep alive time-out in seconds; 0 for no keep alive.
     pub kato: Option<u32>,
-    /// Seconds after the loss of the path until commands fail. `None`: they wait for as long as the kernel tries to reconnect
-    /// ("off"), or the transport has no such thing (PCIe).
+    /// Seconds from the loss of the path until commands fail. `None` if they wait as long as the kernel tries to
+    /// reconnect ("off"), or for PCIe.
     pub fast_io_fail_tmo: Option<u32>,
-    /// Seconds after the loss of the path until the kernel removes the controller. `None`: never ("off"), or PCIe.
+    /// Seconds from the loss of the path until the kernel removes the controller. `None` if it never does ("off"), or
+    /// for PCIe.
     pub ctrl_loss_tmo: Option<u32>,
-    /// Seconds between two attempts to reconnect; not of PCIe.
+    /// Seconds between two attempts to reconnect; `None` for PCIe.
     pub reconnect_delay: Option<u32>,
-    /// NQN under which this host is connected; not of PCIe.
+    /// NQN under which this host is connected; `None` for PCIe.
     pub hostnqn: Option<String>,
-    /// Namespaces by NSID.
+    /// Namespaces, sorted by NSID.
     pub namespaces: Vec<KernelNamespace>,
 }
 
 impl Sysfs {
-    /// That of the running kernel.
+    /// Returns the view of the running kernel.
     pub fn system() -> Self {
         Self::at("/sys", "/dev")
     }
 
-    /// That below other directories.
+    /// Returns the view below other root folders.
     pub fn at(sys_root: impl Into<PathBuf>, dev_root: impl Into<PathBuf>) -> Self {
         Self { root: sys_root.into(), dev: dev_root.into() }
     }
 
-    /// All controllers, by instance number. None when the kernel has no NVMe driver.
+    /// Returns all controllers, sorted by instance number; an empty list if the kernel has no NVMe driver.
     pub fn controllers(&self) -> io::Result<Vec<KernelController>> {
         let mut names = names_in(&self.class("nvme"))?;
         names.retain(|name| instance(name).is_some());
@@ -122,10 +127,11 @@ impl Sysfs {
         Ok(controllers)
     }
 
-    /// One controller by its instance name, `nvme0`. [`ErrorKind::NotFound`] when there is none of that name.
+    /// Returns one controller by its instance name, `nvme0`. Fails with [`ErrorKind::NotFound`] if no controller has
+    /// that name.
     pub fn controller(&self, name: &str) -> io::Result<KernelController> {
         let folder = self.folder(name)?;
-        // Every controller has a state: without one it is not there, or is going away right now.
+        // Every controller has a state: one without is absent, or is just going away.
         let state = self.state(name)?;
         let text = |attribute: &str| read_text(&folder.join(attribute)).map(Option::unwrap_or_default);
         let seconds = |attribute: &str| read_number::<u32>(&folder.join(attribute));
@@ -157,19 +163,21 @@ impl Sysfs {
         })
     }
 
-    /// The controller behind its node, `/dev/nvme0`. [`ErrorKind::InvalidInput`] for other nodes, those of namespaces among them:
-    /// with multipath these belong to no one controller.
+    /// Returns the controller of a node, `/dev/nvme0`. Fails with [`ErrorKind::InvalidInput`] for other nodes. That
+    /// includes nodes of namespaces: with multipath, they belong to no single controller.
     pub fn controller_at(&self, node: &Path) -> io::Result<KernelController> {
         match node.strip_prefix(&self.dev).ok().and_then(Path::to_str).filter(|name| instance(name).is_some()) {
             Some(name) => self.controller(name),
             None => {
-                let what = format!("{} is no NVMe controller's node, which looks like /dev/nvme0", node.display());
+                let what =
+                    format!("{} is not the node of an NVMe controller, which looks like /dev/nvme0", node.display());
                 Err(io::Error::new(ErrorKind::InvalidInput, what))
             }
         }
     }
 
-    /// State of a controller: one small file, cheap enough to poll. [`ErrorKind::NotFound`] when the controller is gone.
+    /// Returns the state of a controller. It reads one small file, cheap enough to poll. Fails with
+    /// [`ErrorKind::NotFound`] if the controller is gone.
     pub fn state(&self, name: &str) -> io::Result<ControllerState> {
         let path = self.folder(name)?.join("state");
         match read_text(&path)? {
@@ -186,16 +194,16 @@ impl Sysfs {
         self.class("nvme-subsystem").join(name)
     }
 
-    /// Directory of a controller. The name may come from a person: it leads nowhere else.
+    /// Returns the folder of a controller. Checks the name, which may come from a user, so that it leads nowhere else.
     fn folder(&self, name: &str) -> io::Result<PathBuf> {
         if instance(name).is_none() {
-            let what = format!("{name:?} is no NVMe controller's name, which looks like nvme0");
+            let what = format!("{name:?} is not the name of an NVMe controller, which looks like nvme0");
             return Err(io::Error::new(ErrorKind::InvalidInput, what));
         }
         Ok(self.class("nvme").join(name))
     }
 
-    /// A subsystem's directory has a link to each of its controllers.
+    /// Returns the subsystem of a controller: the one whose folder has a link to it.
     fn subsystem_of(&self, controller: &str) -> io::Result<Option<String>> {
         let subsystems = names_in(&self.class("nvme-subsystem"))?;
         Ok(subsystems.into_iter().find(|name| self.subsystem(name).join(controller).exists()))
@@ -215,7 +223,7 @@ impl ControllerState {
         }
     }
 
-    /// The word for it.
+    /// Returns the kernel's word for the state.
     pub fn as_str(&self) -> &str {
         match self {
             Self::New => "new",
@@ -230,39 +238,41 @@ impl ControllerState {
 }
 
 impl KernelController {
-    /// The namespace of an NSID.
+    /// Returns the namespace with this NSID.
     pub fn namespace(&self, nsid: u32) -> Option<&KernelNamespace> {
         self.namespaces.iter().find(|namespace| namespace.nsid == nsid)
     }
 
-    /// It has I/O queues: a discovery controller, which may have the model of the drives that it tells of, has none.
+    /// Returns whether the controller has I/O queues. A discovery controller, which may have the same model as the
+    /// drives in its log, has none.
     pub fn serves_io(&self) -> bool {
         self.cntrltype.as_deref().is_none_or(|kind| kind == "io")
     }
 
-    /// Over a network: the kernel reconnects, and `ctrl_loss_tmo`, `fast_io_fail_tmo` and `reconnect_delay` say how.
+    /// Returns whether the controller is reached over a network. Then the kernel reconnects, as `ctrl_loss_tmo`,
+    /// `fast_io_fail_tmo` and `reconnect_delay` say.
     pub fn is_fabric(&self) -> bool {
         self.transport != "pcie"
     }
 }
 
-/// Number X of `nvmeX`.
+/// Returns X of `nvmeX`.
 fn instance(name: &str) -> Option<u32> {
     digits(name.strip_prefix("nvme")?)
 }
 
-/// A number of digits alone: no sign, no blank.
+/// Parses a number that consists of digits only: no sign, no blank.
 fn digits(text: &str) -> Option<u32> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }
 
-/// A part of a fabric's address, `traddr=…,trsvcid=…`.
+/// Returns a part of a fabric's address, `traddr=…,trsvcid=…`.
 fn address_part(address: &str, key: &str) -> Option<String> {
     let mut parts = address.split(',').filter_map(|part| part.split_once('='));
     parts.find(|(name, _)| *name == key).map(|(_, value)| value.trim().to_owned())
 }
 
-/// Names in a directory, sorted; none when there is no such directory.
+/// Returns the names in a folder, sorted; an empty list if there is no such folder.
 fn names_in(folder: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -276,8 +286,8 @@ fn names_in(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// An attribute without its padding; `None` when there is none. A device that goes away while its attribute is read answers
-/// ENODEV.
+/// Reads an attribute without its padding. Returns `None` if it does not exist, or if the device goes away during the
+/// read (ENODEV).
 fn read_text(path: &Path) -> io::Result<Option<String>> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ', '\n', '\t']).to_owned())),
@@ -287,7 +297,7 @@ fn read_text(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// An attribute that is a number; `None` for words such as "off" and for numbers out of range.
+/// Reads an attribute that is a number. Returns `None` for words such as "off" and for numbers out of range.
 fn read_number<N: std::str::FromStr>(path: &Path) -> io::Result<Option<N>> {
     Ok(read_text(path)?.and_then(|text| text.parse().ok()))
 }

@@ -1,4 +1,4 @@
-//! Where a controller is, whichever way it is reached.
+//! Addresses of controllers, for all drivers.
 
 use crate::contract::Controller;
 use crate::error::DriverError;
@@ -6,17 +6,18 @@ use crate::kernel::{self, KernelTarget};
 use crate::tcp::{self, TcpTarget};
 use std::sync::Arc;
 
-/// Where a controller is, and who this host is to it.
+/// Address of a controller, with the identity of this host towards it.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// By user-space NVMe/TCP.
+    /// A controller reached by user-space NVMe/TCP.
     Tcp(TcpTarget),
-    /// Through the kernel's driver, which is connected already.
+    /// A controller that the kernel is already connected to.
     Kernel(KernelTarget),
 }
 
 impl Target {
-    /// Reads `tcp://HOST[:PORT]/NQN`, for which this host gets a random identity (see [`TcpTarget::new`]), or `/dev/nvmeX` (see [`KernelTarget::parse`]).
+    /// Parses `tcp://HOST[:PORT]/NQN`, with a random host identity (see [`TcpTarget::new`]), or `/dev/nvmeX` (see
+    /// [`KernelTarget::parse`]).
     pub fn parse(address: &str) -> Result<Self, DriverError> {
         if address.starts_with('/') {
             return KernelTarget::parse(address).map(Self::Kernel);
@@ -24,7 +25,7 @@ impl Target {
         TcpTarget::parse(address).map(Self::Tcp)
     }
 
-    /// The same host's way to another address.
+    /// Returns another address with the same host identity.
     pub fn moved_to(&self, address: &str) -> Result<Self, DriverError> {
         match (self, Self::parse(address)?) {
             (Self::Tcp(old), Self::Tcp(new)) => Ok(Self::Tcp(TcpTarget { host: old.host.clone(), ..new })),
@@ -32,8 +33,9 @@ impl Target {
         }
     }
 
-    /// Connects and brings the controller up, which stays so until the last reference is dropped; or opens the one that the kernel is
-    /// connected to. For errors and time limits see [`tcp::connect`] and [`kernel::open`].
+    /// Connects and brings the controller up; it stays up until the last reference is dropped. For `/dev/nvmeX`, opens
+    /// the controller that the kernel is connected to. For errors and time limits see [`tcp::connect`] and
+    /// [`kernel::open`].
     pub fn connect(&self) -> Result<Arc<dyn Controller>, DriverError> {
         match self {
             Self::Tcp(target) => tcp::connect(target),

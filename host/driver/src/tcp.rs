@@ -1,18 +1,18 @@
-//! User-space NVMe/TCP initiator: blocking sockets, one connection per queue, no threads but the keep alive's.
+//! User-space NVMe/TCP initiator: blocking sockets, one connection per queue, no thread except the keep alive's.
 //!
-//! - [`target`]: where to connect and how. [`connect`] brings an association up.
-//! - `link`: whether the association lives; when one part fails, all sockets are shut and every waiting thread wakes.
-//! - `connection`: one socket with its digests: PDU headers through a small buffer, data straight to where it belongs.
-//! - `engine`: the commands in flight on one connection, and every rule about what the peer may say of them.
-//! - `bringup`: from a fresh connection to a ready controller. `admin`, `association`, `queue`: the admin queue with keep
-//!   alive, what queues share, I/O queues.
+//! - [`target`]: address and options. [`connect`] brings an association up.
+//! - `link`: the life of the association; when one part fails, all sockets are shut and every waiting thread wakes.
+//! - `connection`: one socket with its digests: PDU headers through a small buffer, data straight to its destination.
+//! - `engine`: the commands in flight on one connection, and every rule about the peer's messages for them.
+//! - `bringup`: from a fresh connection to a ready controller. `admin`: the admin queue with keep alive. `association`:
+//!   the state that queues share. `queue`: I/O queues.
 //!
-//! What a peer sends is checked against the command that it names; a violation ends the association with
-//! [`crate::DriverError::Protocol`] and a TermReq. Every wait has a deadline. Memory is bounded by the queue depths: only the
-//! caller's buffers receive data.
+//! Every PDU of a peer is checked against the command that it names; a violation ends the association with
+//! [`crate::DriverError::Protocol`] and a TermReq. Every wait has a deadline. The queue depths bound the memory: only
+//! the caller's buffers receive data.
 //!
-//! A thread that sends does not receive meanwhile. A peer that takes no data until its own is taken could hold it up to
-//! [`TcpTarget::io_timeout`]; controllers that read and write independently never do.
+//! A thread does not receive while it sends. A peer that takes no data before its own data is taken could hold the
+//! thread up for [`TcpTarget::io_timeout`]; controllers that read and write independently never do.
 
 mod admin;
 mod association;
@@ -29,17 +29,20 @@ use crate::contract::Controller;
 use crate::error::DriverError;
 use std::sync::Arc;
 
-/// Largest transfer of one command when the controller names no limit (MDTS 0), and the bound on any limit it names.
+/// Largest transfer of one command if the controller names no limit (MDTS 0), and upper bound of the limit that it
+/// names.
 pub const TRANSFER_BYTES_MAX: usize = 4 << 20;
-/// Commands in flight on one I/O queue at most, reads included: command identifiers have 12 bits of slot.
+/// Most commands in flight on one I/O queue, reads included: a command identifier has 12 bits for the slot.
 pub const QUEUE_COMMANDS_MAX: usize = 4096;
 
-/// Connects, brings the controller up and keeps it alive until the last reference is dropped, which shuts it down in order.
+/// Connects, brings the controller up, and keeps it alive until the last reference is dropped, which shuts it down in
+/// order.
 ///
 /// # Errors
-/// `Invalid` for options or controllers that cannot be used, `Lost` or `TimedOut` when there is nobody, `Status` when the
-/// controller refuses (unknown NQN, host not allowed), `Protocol` when it misbehaves. All within
-/// [`TcpTarget::connect_timeout`], name resolution apart.
+///
+/// `Invalid` for options or controllers that cannot be used, `Lost` or `TimedOut` if nobody answers, `Status` if the
+/// controller refuses (unknown NQN, host not allowed), `Protocol` if it misbehaves. All come within
+/// [`TcpTarget::connect_timeout`], apart from name resolution.
 pub fn connect(target: &TcpTarget) -> Result<Arc<dyn Controller>, DriverError> {
     Ok(Arc::new(association::TcpController::connect(target)?))
 }

@@ -5,7 +5,7 @@ use tempfile::TempDir;
 const UUID: &str = "00112233-4455-6677-8899-aabbccddeeff";
 const ID: [u8; 16] = *b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff";
 
-/// A machine without anything, and a user with a home.
+/// A machine without files, and a user with a home.
 struct Machine {
     root: TempDir,
     host: Host,
@@ -28,7 +28,7 @@ impl Machine {
         fs::write(path, content).unwrap();
     }
 
-    /// Nothing can be kept below this path.
+    /// Makes sure that nothing can be kept below this path.
     fn close(&self, path: &str) {
         self.write(path, "a file where a folder would be");
     }
@@ -88,9 +88,9 @@ fn that_of_nvme_cli_counts_most_then_that_of_the_machine() {
     assert_eq!(machine.host.identity().unwrap().nqn, "nqn.2024-01.example:host");
     assert_eq!(machine.host.known().as_deref(), Some("nqn.2024-01.example:host"));
 
-    // A run needs its NQN alone, the kernel an identifier with it.
+    // A run needs only an NQN, the kernel needs an identifier as well.
     let error = machine.host.kernel_identity().unwrap_err().to_string();
-    assert!(error.contains("ends in no UUID") && error.ends_with("etc/nvme/hostid"), "{error}");
+    assert!(error.contains("does not end in a UUID") && error.ends_with("etc/nvme/hostid"), "{error}");
     machine.write(ID_FILE, &format!("{UUID}\n"));
     assert_eq!(machine.host.kernel_identity().unwrap().id, ID);
 }
@@ -132,9 +132,9 @@ fn first_runs_at_once_agree_and_leave_one_file() {
 fn wrong_identities_are_explained() {
     let error = |nqn, id| HostIdentity::of(nqn, id, "--host-nqn", "give it by --host-id").unwrap_err().to_string();
     assert!(error("nqn.x", None).ends_with("give it by --host-id"));
-    assert!(error("nqn.x", Some("12")).contains("no UUID"));
+    assert!(error("nqn.x", Some("12")).contains("not a UUID"));
     assert!(error("host", Some(UUID)).contains("begin with"));
-    assert!(error("nqn.x,traddr=1", Some(UUID)).contains("cannot have"));
+    assert!(error("nqn.x,traddr=1", Some(UUID)).contains("cannot contain"));
     assert!(Host::named("host").is_err());
 
     let machine = machine();
@@ -144,7 +144,7 @@ fn wrong_identities_are_explained() {
         assert!(matches!(error, HostError::Wrong(_)), "{said}");
         assert!(said.contains("garbage") && said.contains(KEPT_FILE), "{said}");
     }
-    // A file that a crash or a person left empty is not filled behind their back.
+    // A file that a crash or a user left empty is not filled silently.
     machine.write(KEPT_FILE, "\n");
     machine.close("home");
     let HostError::Keep(_, _) = machine.host.identity().unwrap_err() else { panic!("an empty file") };

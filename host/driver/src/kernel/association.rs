@@ -1,4 +1,4 @@
-//! What queues and admin commands of one controller have in common, and what the kernel's answers mean to it.
+//! State that the queues and admin commands of one controller share, and the meaning of the kernel's answers.
 
 use super::nodes::Nodes;
 use super::request::{Outcome, Request};
@@ -9,14 +9,14 @@ use nix::errno::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How its commands travel.
+/// Way in which commands reach the kernel, once chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     IoUring,
     Ioctl,
 }
 
-/// A controller that the kernel is connected to, until this side has lost or closed it.
+/// A controller that the kernel is connected to, until this side loses or closes it.
 pub(super) struct Association {
     nodes: Arc<Nodes>,
     way: Way,
@@ -44,12 +44,12 @@ impl Association {
         self.lost.load(Ordering::Acquire)
     }
 
-    /// Ends it as far as this side goes.
+    /// Ends the association on this side.
     pub(super) fn close(&self) {
         self.lost.store(true, Ordering::Release);
     }
 
-    /// The association is of no use any more: why.
+    /// Ends the association on this side, and returns the error with this reason.
     pub(super) fn lose(&self, reason: &str) -> DriverError {
         self.close();
         DriverError::Lost { peer: self.peer().to_owned(), reason: reason.to_owned() }
@@ -57,13 +57,13 @@ impl Association {
 
     pub(super) fn check(&self) -> Result<(), DriverError> {
         if self.is_lost() {
-            return Err(self.lose("it was lost before, or closed by this host"));
+            return Err(self.lose("the association was lost before, or closed by this host"));
         }
         Ok(())
     }
 
-    /// What the kernel says of a command as the contract has it: path-related statuses and errors that mean that the command was
-    /// cancelled, and may have run, are the association's end.
+    /// Translates the kernel's answer to a command into the contract's terms. Path-related statuses end the
+    /// association, and so do errors that mean that the command was cancelled and may have run.
     pub(super) fn judge(&self, outcome: Outcome, request: &Request) -> Result<Completion, DriverError> {
         let errno = match outcome {
             Ok(completion) if completion.status().sct() != sct::PATH => return Ok(completion),
@@ -81,7 +81,7 @@ impl Association {
                 refused(&format!("{errno}: passthrough commands need root or CAP_SYS_ADMIN"))
             }
             Errno::EOPNOTSUPP | Errno::ENOTTY => refused(&format!("the kernel has no passthrough for it: {errno}")),
-            // With no path to the drive, the shared node of a namespace answers so, too.
+            // Without a path to the drive, the shared node of a namespace gives this answer, too.
             Errno::EINVAL | Errno::EAGAIN => match self.nodes.check_live() {
                 Err(error) => {
                     self.close();

@@ -18,10 +18,10 @@ use ddlp_nvme::identify::IdentifyController;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// CAP.MPSMIN of every controller that Linux takes for NVMe over Fabrics: pages of 4 KiB.
+/// CAP.MPSMIN of every NVMe over Fabrics controller in Linux: pages of 4 KiB.
 const PAGE_MIN: u8 = 0;
 
-/// A reference to an association that is itself a controller.
+/// A reference to an association that implements `Controller`.
 #[derive(Clone)]
 pub(super) struct PassthroughController {
     association: Arc<Association>,
@@ -38,7 +38,7 @@ impl PassthroughController {
             Passthrough::IoUring => by(Way::IoUring),
             Passthrough::Ioctl => by(Way::Ioctl),
             Passthrough::Auto => match by(Way::IoUring) {
-                // Linux 5.19 has io_uring for I/O commands alone, and a process may not be allowed to use it.
+                // Linux 5.19 has io_uring for I/O commands only, and a process may not be allowed to use it.
                 Err(error) if !error.ends_association() => {
                     tracing::info!(%error, "no io_uring for passthrough, commands go by ioctl");
                     by(Way::Ioctl)
@@ -55,7 +55,7 @@ impl PassthroughController {
         Ok(Self { transfer_bytes_max, ..asking })
     }
 
-    /// Largest transfer by Identify Controller.
+    /// Returns the largest transfer according to Identify Controller.
     fn mdts_bytes(&self) -> Result<usize, DriverError> {
         let request = Identify { cns: Cns::CONTROLLER, ..Identify::default() };
         let page = identify(self, 0, request, super::IDENTIFY_WITHIN)?;
@@ -65,7 +65,7 @@ impl PassthroughController {
         Ok(limit.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX))
     }
 
-    /// The namespaces that the controller has: the kernel's view of them may be on its way still.
+    /// Returns the namespaces according to the controller. The kernel's view of them may lag behind.
     fn active_namespaces(&self) -> Result<Vec<u32>, DriverError> {
         let request = Identify { cns: Cns::ACTIVE_NAMESPACES, ..Identify::default() };
         let page = identify(self, 0, request, super::IDENTIFY_WITHIN)?;
@@ -73,8 +73,8 @@ impl PassthroughController {
         Ok(entries.take_while(|&nsid| nsid != 0).collect())
     }
 
-    /// Holds the nodes of these namespaces. While the kernel makes the devices of a drive anew, a name may be that of another
-    /// namespace for a moment.
+    /// Locks the nodes of these namespaces. While the kernel recreates the devices of a drive, a name may belong to
+    /// another namespace for a moment, so this checks each node's NSID.
     fn hold(&self, nsids: &[u32]) -> Result<(), DriverError> {
         let nodes = self.association.nodes();
         nodes.hold(nsids)?;
@@ -82,16 +82,18 @@ impl PassthroughController {
             match namespace_id(&*nodes.of_namespace(nsid)?) {
                 Ok(found) if found == nsid => {}
                 Ok(found) => {
-                    let what = format!("the node found for namespace {nsid} is that of {found}");
+                    let what = format!("the node found for namespace {nsid} belongs to namespace {found}");
                     return Err(self.association.lose(&what));
                 }
-                Err(errno) => return Err(self.association.lose(&format!("a node tells no namespace: {errno}"))),
+                Err(errno) => {
+                    return Err(self.association.lose(&format!("a node does not tell its namespace: {errno}")));
+                }
             }
         }
         Ok(())
     }
 
-    /// A command to a namespace, through its generic node.
+    /// Makes a command to a namespace, through the namespace's generic node.
     pub(super) fn request(&self, command: &Command, data: Data, within: Duration) -> Result<Request, DriverError> {
         let node = self.association.nodes().of_namespace(command.nsid)?;
         Request::new(Kind::Io, node, command, data, within)
@@ -121,7 +123,7 @@ impl Controller for PassthroughController {
         let node = self.association.nodes().controller();
         let request = Request::new(Kind::Admin, node, command, owned, timeout + GRACE)?;
         let what = request.what();
-        // One of its own for each: a command whose caller has given up goes on in it.
+        // A lane for each command: a command goes on in its lane after the caller has given up.
         let mut lane = Lane::open(self.association.clone(), 1)?;
         lane.start(request)?;
         let Some(finished) = lane.next(Instant::now() + timeout)? else {

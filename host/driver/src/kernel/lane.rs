@@ -1,7 +1,8 @@
-//! How passthrough commands travel: by io_uring, many in flight from one thread, or by threads that each wait in an ioctl.
+//! Carries passthrough commands: by io_uring, many in flight from one thread, or by threads that each wait in an ioctl.
 //!
-//! A command's buffer belongs to the lane until the command is over. A lane that is dropped with commands in flight leaves them and
-//! their buffers to a thread that ends with the last of them: the kernel may read or write the memory until then.
+//! A command's buffer belongs to the lane until the command is over, because the kernel may read or write the memory
+//! until then. A lane that is dropped with commands in flight leaves them and their buffers to a thread that ends with
+//! the last of them.
 
 use super::association::{Association, Way};
 use super::passthrough;
@@ -14,20 +15,20 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often a thread that waits for a command looks whether the association was closed.
+/// Interval at which a thread that waits for a command checks whether the association was closed.
 const CLOSED_LOOK: Duration = Duration::from_millis(50);
 
-/// A command that is over, and what the kernel said of it.
+/// A command that is over, and the kernel's answer.
 pub(super) type Ended = (Request, Outcome);
 
-/// A command that is over.
+/// A command that is over, in the contract's terms.
 pub(super) struct Finished {
     pub(super) tag: u64,
     pub(super) completion: Result<Completion, DriverError>,
     pub(super) data: Data,
 }
 
-/// A way for the commands of an association.
+/// Carrier of the commands of an association.
 pub(super) struct Lane {
     association: Arc<Association>,
     carrier: Carrier,
@@ -39,7 +40,7 @@ enum Carrier {
 }
 
 impl Lane {
-    /// One with room for `commands` in flight.
+    /// Opens a lane with room for `commands` in flight.
     pub(super) fn open(association: Arc<Association>, commands: usize) -> Result<Self, DriverError> {
         let carrier = match association.way() {
             Way::Ioctl => Carrier::Threads(Threads::new()),
@@ -50,7 +51,7 @@ impl Lane {
         Ok(Self { association, carrier })
     }
 
-    /// Sends a command on its way.
+    /// Starts a command.
     pub(super) fn start(&mut self, request: Request) -> Result<(), DriverError> {
         self.association.check()?;
         let started = match &mut self.carrier {
@@ -60,7 +61,8 @@ impl Lane {
         started.map_err(|error| self.association.lose(&format!("a command could not be sent: {error}")))
     }
 
-    /// The next command that is over, or nothing by `until`. An error when the association is closed meanwhile.
+    /// Returns the next command that is over, or `None` at `until`. Returns an error if the association is closed
+    /// meanwhile.
     pub(super) fn next(&mut self, until: Instant) -> Result<Option<Finished>, DriverError> {
         loop {
             self.association.check()?;
@@ -81,7 +83,7 @@ impl Lane {
     }
 }
 
-/// Threads that run one command each at a time; there are as many as commands were in flight at most.
+/// Threads that each run one command at a time; there are as many as the most commands in flight so far.
 struct Threads {
     requests: (Sender<Request>, Receiver<Request>),
     ended: (Sender<Ended>, Receiver<Ended>),
@@ -101,7 +103,7 @@ impl Threads {
             thread.spawn(move || work(&requests, &ended))?;
             self.threads += 1;
         }
-        // This side holds a receiver as well.
+        // Sending cannot fail, as this side holds a receiver, too.
         if self.requests.0.send(request).is_ok() {
             self.in_flight += 1;
         }
@@ -119,7 +121,7 @@ impl Threads {
     }
 }
 
-/// A thread: ends when its lane is gone.
+/// Runs commands on a thread until the lane is gone.
 fn work(requests: &Receiver<Request>, ended: &Sender<Ended>) {
     while let Ok(mut request) = requests.recv() {
         let outcome = passthrough::run(&mut request);

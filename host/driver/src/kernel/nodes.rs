@@ -1,10 +1,11 @@
-//! The device nodes of one controller, held against other processes of this host.
+//! The device nodes of one controller, locked against other processes of this host.
 //!
-//! To a drive, all processes that use one kernel controller are the same host: nothing there would keep the programs and result
-//! slots of one from the other. So whoever opens a queue locks the generic nodes of all namespaces (`flock`, advisory) until they
-//! are closed, which the last command in flight does. With native multipath, controllers of one subsystem share these nodes, and so
-//! the lock. It does not reach a container with device nodes of its own, nor the other controller where multipath is off. There
-//! the drive still refuses a request for another program than the active one; such runs take the drive from each other.
+//! A drive sees all processes that use one kernel controller as the same host: nothing on the drive separates the
+//! programs and result slots of one process from those of another. So a process that opens a queue locks the generic
+//! nodes of all namespaces (`flock`, advisory) until they are closed, which the last command in flight does. With
+//! native multipath, the controllers of one subsystem share these nodes, and so the lock. The lock reaches neither a
+//! container with device nodes of its own nor, without multipath, the other controller. There the drive still refuses a
+//! request for a program other than the active one; such runs take the drive from each other.
 
 use super::KernelTarget;
 use crate::error::DriverError;
@@ -19,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A device node for commands.
 pub(super) struct Node {
     file: File,
-    /// The process that opened it.
+    /// Id of the process that opened the node.
     owner: u32,
 }
 
@@ -30,7 +31,9 @@ impl Node {
             match Errno::from_raw(error.raw_os_error().unwrap_or(0)) {
                 errno @ (Errno::EACCES | Errno::EPERM) => DriverError::Denied {
                     peer: path.display().to_string(),
-                    what: format!("{errno}: run as root, or give this user the node by a udev rule (see ddlp devices)"),
+                    what: format!(
+                        "{errno}: run as root, or give this user the node by a udev rule (see `ddlp devices`)"
+                    ),
                 },
                 _ => {
                     DriverError::Lost { peer: path.display().to_string(), reason: format!("cannot be opened: {error}") }
@@ -47,7 +50,8 @@ impl AsRawFd for Node {
 }
 
 impl Drop for Node {
-    /// A lock belongs to the open file, which forked children share: closing alone would leave it with them.
+    /// Unlocks the node. A lock belongs to the open file, which forked children share: closing alone would leave it to
+    /// them.
     fn drop(&mut self) {
         if self.owner == std::process::id()
             && let Err(error) = self.file.unlock()
@@ -60,10 +64,10 @@ impl Drop for Node {
 pub(super) struct Nodes {
     peer: String,
     sysfs: Sysfs,
-    /// Instance name, `nvme0`.
+    /// Instance name of the controller, `nvme0`.
     name: String,
     controller: Arc<Node>,
-    /// Generic nodes by NSID, once they are held.
+    /// Generic nodes by NSID, once locked.
     held: Mutex<BTreeMap<u32, Arc<Node>>>,
 }
 
@@ -82,12 +86,13 @@ impl Nodes {
         &self.peer
     }
 
-    /// The node for admin commands.
+    /// Returns the node for admin commands.
     pub(super) fn controller(&self) -> Arc<Node> {
         self.controller.clone()
     }
 
-    /// Opens and locks the generic nodes of these namespaces, in the order of their NSIDs, unless that has been done.
+    /// Opens and locks the generic nodes of these namespaces, in the order of their NSIDs, unless that has been done
+    /// before.
     pub(super) fn hold(&self, nsids: &[u32]) -> Result<(), DriverError> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if held.is_empty() {
@@ -117,13 +122,13 @@ impl Nodes {
         }
     }
 
-    /// The generic node of a namespace, once they are held.
+    /// Returns the generic node of a namespace; the nodes have to be locked.
     pub(super) fn of_namespace(&self, nsid: u32) -> Result<Arc<Node>, DriverError> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.get(&nsid).cloned().ok_or_else(|| DriverError::Invalid(format!("{} has no namespace {nsid}", self.peer)))
     }
 
-    /// An error while the path to the drive is not there, or the controller is gone.
+    /// Fails while the path to the drive is away, or if the controller is gone.
     pub(super) fn check_live(&self) -> Result<(), DriverError> {
         let lost = |reason: String| Err(DriverError::Lost { peer: self.peer.clone(), reason });
         match self.sysfs.state(&self.name) {

@@ -1,4 +1,4 @@
-//! The kernel's passthrough structures, and the ioctls. Linux, `include/uapi/linux/nvme_ioctl.h`.
+//! The kernel's passthrough structures and ioctls. Linux, `include/uapi/linux/nvme_ioctl.h`.
 
 #![allow(unsafe_code)]
 
@@ -39,7 +39,7 @@ pub(super) struct PassthroughCommand {
 const _: () = assert!(size_of::<PassthroughCommand>() == 80);
 
 impl UringCommand {
-    /// The command as the kernel takes it.
+    /// Encodes the command for the kernel.
     pub(super) fn new(request: &mut Request) -> Self {
         let (command, within) = (*request.command(), request.within());
         let data = request.data();
@@ -51,7 +51,7 @@ impl UringCommand {
             address: data.address(),
             data_length: u32::try_from(data.length()).unwrap_or(u32::MAX),
             cdw10_15: command.cdw10_15,
-            // 0 would stand for the kernel's default.
+            // 0 would mean the kernel's default.
             timeout_ms: u32::try_from(within.as_millis()).unwrap_or(u32::MAX).max(1),
             ..Self::default()
         }
@@ -59,7 +59,7 @@ impl UringCommand {
 }
 
 impl Kind {
-    /// `NVME_URING_CMD_ADMIN` and `NVME_URING_CMD_IO`.
+    /// Returns `NVME_URING_CMD_ADMIN` or `NVME_URING_CMD_IO`.
     pub(super) const fn uring_operation(self) -> u32 {
         let number = match self {
             Self::Admin => 0x82,
@@ -75,25 +75,25 @@ mod raw {
     nix::ioctl_readwrite!(io64, b'N', 0x48, super::PassthroughCommand);
 }
 
-/// The namespace whose node it is.
+/// Returns the namespace of a node.
 pub(super) fn namespace_id(node: &Node) -> Result<u32, Errno> {
     // SAFETY: it takes no argument, and returns a number.
     let nsid = unsafe { raw::namespace_id(node.as_raw_fd()) }?;
     Ok(nsid as u32)
 }
 
-/// A status as passthrough returns it (a positive number) as a completion.
+/// Converts the status that passthrough returns (a positive number) to a completion.
 pub(super) fn completion(status: i32, result: u64) -> Completion {
     Completion { result, status: status as u16 }
 }
 
-/// Runs a command and waits for its end, which no signal shortens.
+/// Runs a command and waits for its end; no signal shortens the wait.
 pub(super) fn run(request: &mut Request) -> Outcome {
     let mut command = PassthroughCommand { command: UringCommand::new(request), result: 0 };
     let node = request.node().as_raw_fd();
-    // SAFETY: the structure is the one that the request code stands for. Its address and length are those of the request's data,
-    // which are borrowed for the call and, as the opcode's direction says, only read, or writable memory of that length; the
-    // ioctl returns when the command is over.
+    // SAFETY: the structure is the one that the request code names. Its address and length describe the request's data,
+    // which are borrowed for the call. As the opcode's direction says, the kernel only reads them, or they are writable
+    // memory of that length. The ioctl returns when the command is over.
     let status = unsafe {
         match request.kind() {
             Kind::Admin => raw::admin64(node, &mut command),

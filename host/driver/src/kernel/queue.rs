@@ -1,7 +1,7 @@
 //! Commands in flight, and reads, through the generic nodes of namespaces.
 //!
-//! Reads go through the generic node as well, not through the block device: that one waits, unkillably, while the path to the drive is
-//! away, until `ctrl_loss_tmo` or `fast_io_fail_tmo` have passed; the generic node fails at once.
+//! Reads do not use the block device: while the path to the drive is away, it waits, unkillably, until `ctrl_loss_tmo`
+//! or `fast_io_fail_tmo` has passed. The generic node fails at once.
 
 use super::GRACE;
 use super::controller::PassthroughController;
@@ -20,11 +20,11 @@ pub(super) struct KernelQueue {
     controller: PassthroughController,
     lane: Lane,
     depth: usize,
-    /// Tags of submitted commands in flight. Others are reads, whose reader may have given up.
+    /// Tags of submitted commands in flight. Other tags belong to reads, whose reader may have given up.
     in_flight: HashSet<u64>,
     next_tag: u64,
     finished: VecDeque<(Ticket, Completion)>,
-    /// Buffers for reads, kept for the next ones.
+    /// Buffers kept for later reads.
     spare: Vec<Pages>,
 }
 
@@ -58,7 +58,7 @@ impl KernelQueue {
         Ok(())
     }
 
-    /// Runs all reads of `plan`; gives the first status that was no success.
+    /// Runs all reads of `plan`; returns the first status that is not success, if any.
     fn run_reads(&mut self, mut plan: ReadPlan, buf: &mut [u8], timeout: Duration) -> Result<Status, DriverError> {
         let until = Instant::now() + timeout;
         let mut places: HashMap<u64, Range<usize>> = HashMap::new();

@@ -1,4 +1,4 @@
-//! A command on its way through the kernel, with its node and the memory that the kernel reads or writes for it.
+//! A command to the kernel, with its node and the memory that the kernel reads or writes for it.
 
 use super::nodes::Node;
 use crate::contract::{Command, Completion};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
-/// Memory that commands read into: whole pages, so that the kernel maps them and copies nothing.
+/// A page of the memory that commands read into: with whole pages the kernel maps them and copies nothing.
 #[derive(Clone, FromZeros, IntoBytes, Immutable)]
 #[repr(C, align(4096))]
 struct Page([u8; 4096]);
@@ -19,23 +19,23 @@ struct Page([u8; 4096]);
 pub(super) struct Pages(Vec<Page>);
 
 impl Pages {
-    /// A buffer of at least `bytes` bytes.
+    /// Allocates a buffer of at least `bytes` bytes.
     pub(super) fn new(bytes: usize) -> Self {
         Self(vec![Page::new_zeroed(); bytes.div_ceil(size_of::<Page>())])
     }
 
-    /// Its bytes.
+    /// Returns the buffer's bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
 }
 
-/// Data of a command; it belongs to the command while that is in flight.
+/// Data of a command, which owns them while it is in flight.
 pub(super) enum Data {
     None,
-    /// Host to controller.
+    /// Data from host to controller.
     Write(Vec<u8>),
-    /// Controller to host: the first bytes of the buffer.
+    /// Data from controller to host: the first bytes of the buffer.
     Read(Pages, usize),
 }
 
@@ -56,7 +56,7 @@ impl Data {
         }
     }
 
-    /// True when a command of this opcode moves data this way.
+    /// Returns whether a command with this opcode moves data in this direction.
     fn suits(&self, opcode: u8) -> bool {
         match self {
             Self::None => true,
@@ -66,16 +66,16 @@ impl Data {
     }
 }
 
-/// Which queue a command goes to.
+/// Queue that a command goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Through the controller's node.
+    /// Admin queue, through the controller's node.
     Admin,
-    /// Through a namespace's generic node.
+    /// I/O queue, through a namespace's generic node.
     Io,
 }
 
-/// A command on its way. Its data go the way that its opcode says, which is what the kernel goes by.
+/// A command to the kernel. Its data match the direction of its opcode, which the kernel relies on.
 pub(super) struct Request {
     pub(super) tag: u64,
     kind: Kind,
@@ -85,11 +85,12 @@ pub(super) struct Request {
     within: Duration,
 }
 
-/// What the kernel says of a command: a status by the controller, or an error of its own.
+/// Answer of the kernel to a command: the controller's status, or an error of its own.
 pub(super) type Outcome = Result<Completion, Errno>;
 
 impl Request {
-    /// The kernel gives the command up after `within`. An error when its opcode does not move data that way.
+    /// Makes a request that the kernel gives up after `within`. Returns an error if the opcode does not move data in
+    /// this direction.
     pub(super) fn new(
         kind: Kind,
         node: Arc<Node>,
@@ -99,7 +100,7 @@ impl Request {
     ) -> Result<Self, DriverError> {
         let request = Self { tag: 0, kind, node, command: *command, data, within };
         if !request.data.suits(command.opcode) {
-            return Err(DriverError::Invalid(format!("{} does not move data that way", request.what())));
+            return Err(DriverError::Invalid(format!("{} does not move data in that direction", request.what())));
         }
         Ok(request)
     }
@@ -120,17 +121,17 @@ impl Request {
         self.within
     }
 
-    /// Memory for the kernel. It does not move with the request.
+    /// Returns the memory for the kernel. It stays in place when the request moves.
     pub(super) fn data(&mut self) -> &mut Data {
         &mut self.data
     }
 
-    /// The data, once the command is over.
+    /// Returns the data, once the command is over.
     pub(super) fn into_data(self) -> Data {
         self.data
     }
 
-    /// Its name in messages.
+    /// Returns the command's name in messages.
     pub(super) fn what(&self) -> String {
         let Command { opcode, nsid, .. } = self.command;
         match self.kind {

@@ -14,9 +14,9 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
-/// Before a call that could not be taken is made again.
+/// Pause before a call that the kernel had no room for is made again.
 const PASSING_PAUSE: Duration = Duration::from_millis(1);
-/// How often a ring whose owner is gone looks for the end of its last commands.
+/// Interval at which a ring without an owner checks whether its last commands are over.
 const REAP_LOOK: Duration = Duration::from_secs(1);
 
 /// A ring with commands in flight.
@@ -24,14 +24,14 @@ pub(super) struct Ring(Option<Inner>);
 
 struct Inner {
     ring: IoUring<squeue::Entry128, cqueue::Entry32>,
-    /// Commands in flight by user data; with them their nodes and buffers.
+    /// Commands in flight, indexed by user data, with their nodes and buffers.
     requests: Vec<Option<Request>>,
     free: Vec<usize>,
 }
 
 impl Ring {
-    /// A ring for `commands` in flight. An error where the kernel has no io_uring for passthrough (before 5.19), or does not let this
-    /// process use it.
+    /// Makes a ring for `commands` in flight. Returns an error if the kernel has no io_uring for passthrough (before
+    /// 5.19) or does not let this process use it.
     pub(super) fn new(commands: usize) -> io::Result<Self> {
         let entries = u32::try_from(commands.next_power_of_two()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let ring = IoUring::<squeue::Entry128, cqueue::Entry32>::builder().build(entries)?;
@@ -65,19 +65,19 @@ impl Inner {
         payload[..size_of::<UringCommand>()].copy_from_slice(command.as_bytes());
         let (node, operation) = (Fd(request.node().as_raw_fd()), request.kind().uring_operation());
         let entry = opcode::UringCmd80::new(node, operation).cmd(payload).build().user_data(index as u64);
-        // SAFETY: node and buffer belong to the request, which stays in `requests` until the completion is taken, or with
-        // the ring in the thread of `Drop`. The buffer's memory does not move with the request; the kernel writes it only if the
-        // request's data are for reading.
+        // SAFETY: node and buffer belong to the request, which stays in `requests` until the completion is taken, or
+        // moves with the ring into the thread of `Drop`. The buffer's memory stays in place when the request moves; the
+        // kernel writes it only if the request's data are for reading.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         if pushed.is_err() {
-            // The queue has room for as many as are possible in flight.
+            // Cannot happen: the queue has room for all commands in flight.
             self.free.push(index);
             return Err(io::ErrorKind::WouldBlock.into());
         }
         self.requests[index] = Some(request);
         match self.ring.submit() {
             Ok(_) => Ok(()),
-            // It stays in the queue and goes with the next call.
+            // The entry stays in the queue, and the next call submits it.
             Err(error) if is_passing(&error) => Ok(()),
             Err(error) => Err(error),
         }
@@ -95,7 +95,7 @@ impl Inner {
             let left = Timespec::from(until - now);
             match self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&left)) {
                 Err(error) if error.raw_os_error() == Some(libc::ETIME) => {}
-                // Not at once: the kernel says that it has no room.
+                // Pause: the kernel has no room at the moment.
                 Err(error) if is_passing(&error) => std::thread::sleep(PASSING_PAUSE),
                 Err(error) => return Err(error),
                 Ok(_) => {}
@@ -123,12 +123,12 @@ impl Inner {
 impl Drop for Ring {
     fn drop(&mut self) {
         let Some(inner) = self.0.take().filter(|inner| !inner.is_empty()) else { return };
-        // Where it is not dropped, its memory is lost, but nobody gets it while the kernel uses it.
+        // If the ring is never dropped, its memory is lost, but nobody reuses it while the kernel writes to it.
         let mut inner = ManuallyDrop::new(inner);
         let reap = move || {
             while !inner.is_empty() {
                 if let Err(error) = inner.next(Instant::now() + REAP_LOOK) {
-                    tracing::error!(%error, "the memory of passthrough commands that never ended is not given back");
+                    tracing::error!(%error, "passthrough commands have not ended; their memory is not freed");
                     return;
                 }
             }
@@ -140,7 +140,7 @@ impl Drop for Ring {
     }
 }
 
-/// The call may succeed the next time.
+/// Returns whether the call may succeed the next time.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
 }

@@ -1,14 +1,15 @@
-//! Namespaces of a controller and their nodes.
+//! The namespaces of a controller, and their nodes.
 //!
-//! Two layouts, by what a controller's directory holds:
+//! There are two layouts, by the contents of a controller's folder:
 //!
 //! | | with a head (multipath, and the subsystem may have several controllers) | without |
 //! |---|---|---|
 //! | in the controller's directory | `nvmeScCnY`, hidden, has `nsid` | `nvmeXnY` with `nsid`, and `ngCnY` |
 //! | in the subsystem's directory | `nvmeSnY`, and `ngSnY` | – |
 //!
-//! S, C: instances of subsystem and controller, X one of the two, Y the instance of the namespace. A disk that is hidden has no
-//! block node: the paths below a head, and namespaces of a command set that the kernel has no block driver for.
+//! S and C are the instances of subsystem and controller, X is one of the two, Y the instance of the namespace. A
+//! hidden disk has no block node: this applies to the paths below a head, and to namespaces of a command set without a
+//! block driver in the kernel.
 
 use super::{digits, names_in, read_number};
 use std::io;
@@ -17,24 +18,24 @@ use std::path::{Path, PathBuf};
 /// Bytes of a sector, the unit of the attribute `size`.
 const SECTOR_BYTES: u64 = 512;
 
-/// A namespace as the kernel shows it.
+/// A namespace in the kernel's view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelNamespace {
     /// Namespace identifier.
     pub nsid: u32,
-    /// Size of its block device; 0 without one.
+    /// Size of its block device in bytes; 0 without a block device.
     pub bytes: u64,
-    /// `/dev/ngXnY`: commands of its command set. `None` while the kernel has not made it.
+    /// Generic node, `/dev/ngXnY`, for commands of its command set. `None` until the kernel has made it.
     pub generic: Option<PathBuf>,
-    /// `/dev/nvmeXnY`: blocks. `None` when the kernel has no block driver for it.
+    /// Block node, `/dev/nvmeXnY`. `None` if the kernel has no block driver for the namespace.
     pub block: Option<PathBuf>,
 }
 
-/// What a disk's name says.
+/// Meaning of a disk's name.
 enum Disk {
     /// `nvmeXnY`.
     Own { namespace: u32 },
-    /// `nvmeScCnY`: one path of several to `nvmeSnY`.
+    /// `nvmeScCnY`: one of several paths to `nvmeSnY`.
     Path { subsystem: u32, namespace: u32 },
 }
 
@@ -52,14 +53,14 @@ impl Disk {
     }
 }
 
-/// The namespaces of a controller, by NSID.
+/// Returns the namespaces of a controller, sorted by NSID.
 pub(super) fn read(controller: &Path, subsystem: Option<PathBuf>, dev: &Path) -> io::Result<Vec<KernelNamespace>> {
     let entries = names_in(controller)?;
     let mut namespaces = Vec::new();
     for name in &entries {
         let Some(disk) = Disk::from_name(name) else { continue };
         let folder = controller.join(name);
-        // Gone between the listing and here.
+        // The namespace went away after the listing.
         let Some(nsid) = read_number::<u32>(&folder.join("nsid"))? else { continue };
         let (generic, block) = match disk {
             Disk::Own { namespace } => {
@@ -90,13 +91,13 @@ pub(super) fn read(controller: &Path, subsystem: Option<PathBuf>, dev: &Path) ->
     Ok(namespaces)
 }
 
-/// `ngXnY` of namespace instance Y.
+/// Returns whether `name` is `ngXnY` for namespace instance Y.
 fn is_generic(name: &str, namespace: u32) -> bool {
     let numbers = name.strip_prefix("ng").and_then(|rest| rest.split_once('n'));
     numbers.is_some_and(|(device, number)| digits(device).is_some() && digits(number) == Some(namespace))
 }
 
-/// The disk has a block node.
+/// Returns whether the disk has a block node.
 fn shown(disk: &Path) -> io::Result<bool> {
     Ok(read_number::<u32>(&disk.join("hidden"))? != Some(1))
 }

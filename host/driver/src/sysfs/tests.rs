@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// The tree, planted; the directory goes with the first value.
+/// Plants a tree. The folder is removed when the first value is dropped.
 fn planted(tree: &str) -> (TempDir, Sysfs) {
     let root = tempfile::tempdir().unwrap();
     trees::plant(root.path(), tree);
@@ -13,7 +13,7 @@ fn planted(tree: &str) -> (TempDir, Sysfs) {
     (root, sysfs)
 }
 
-/// NSID, generic node, block node and size of each namespace; nodes as they are called under the real root.
+/// Returns NSID, generic node, block node and size of each namespace, with the nodes' paths below the real root.
 fn nodes(root: &TempDir, controller: &KernelController) -> Vec<(u32, String, String, u64)> {
     let name = |path: &Option<PathBuf>| {
         path.as_ref().map_or(String::new(), |path| {
@@ -105,7 +105,7 @@ fn an_ordinary_disk_is_read_as_well() {
     let disk = sysfs.controller("nvme0").unwrap();
     assert_eq!((&*disk.model, &*disk.transport, &*disk.address), ("QEMU NVMe Ctrl", "pcie", "0000:00:04.0"));
     assert_eq!((&disk.traddr, disk.fast_io_fail_tmo, disk.is_fabric()), (&None, None, false));
-    // Its partition is no namespace.
+    // A partition is not a namespace.
     assert_eq!(nodes(&root, &disk), [row(1, "/dev/ng0n1", "/dev/nvme0n1", 8 << 30)]);
 }
 
@@ -117,7 +117,7 @@ fn controllers_come_in_the_order_of_their_numbers_and_other_names_are_left_out()
         fs::create_dir(class.join(name)).unwrap();
         fs::write(class.join(name).join("state"), "new\n").unwrap();
     }
-    // Registered, and without attributes: as good as gone.
+    // A controller that is registered without attributes is about to go.
     fs::create_dir(class.join("nvme11")).unwrap();
     let names: Vec<String> = sysfs.controllers().unwrap().into_iter().map(|controller| controller.name).collect();
     assert_eq!(names, ["nvme0", "nvme2", "nvme3", "nvme10"]);
@@ -131,7 +131,7 @@ fn a_namespace_without_nodes_yet_is_listed_without_them() {
     fs::remove_dir_all(heads.join("ng0n2")).unwrap();
     let drive = sysfs.controller("nvme0").unwrap();
     assert_eq!(nodes(&root, &drive)[1], row(2, "", "", RESULTS_BYTES));
-    // A disk whose NSID is not known does not count.
+    // A disk with an unknown NSID does not count.
     fs::remove_file(drive.folder.join("nvme0c0n3/nsid")).unwrap();
     assert_eq!(sysfs.controller("nvme0").unwrap().namespaces.len(), 2);
 }

@@ -1,4 +1,4 @@
-//! The admin queue: one command of a caller at a time, and the keep alive between and during them.
+//! The admin queue: one command of a caller at a time, with keep alives between and during commands.
 
 use super::connection::Deadline;
 use super::engine::{Done, Engine, Step, Transfer};
@@ -9,9 +9,9 @@ use ddlp_nvme::code::Direction;
 use ddlp_nvme::{AdminOpcode, SubmissionEntry};
 use std::time::{Duration, Instant};
 
-/// Commands in flight on the admin queue: a caller's and a keep alive.
+/// Commands in flight on the admin queue: one of a caller, and one Keep Alive.
 pub(super) const ADMIN_COMMANDS: usize = 2;
-/// Entries of the admin submission queue, 0's based: the least that a controller must support (32).
+/// Entries of the admin submission queue, 0's based: the fewest that a controller must support (32).
 pub(super) const ADMIN_ENTRIES_Z: u16 = 31;
 
 #[derive(Debug)]
@@ -59,12 +59,12 @@ impl AdminQueue {
             AdminData::None => (Transfer::None, &mut [][..]),
             AdminData::Write(data) if direction == Direction::Write => (Transfer::Write(data.to_vec()), &mut [][..]),
             AdminData::Read(sink) if direction == Direction::Read => (Transfer::Read(0..sink.len()), sink),
-            _ => return Err(DriverError::Invalid(format!("{what} does not move data that way"))),
+            _ => return Err(DriverError::Invalid(format!("{what} does not move data in that direction"))),
         };
         self.run_entry(entry, transfer, sink, &what, deadline).map(|done| done.completion)
     }
 
-    /// Runs any command. Out of time, the association ends: the answer may still come.
+    /// Runs any command. If its time runs out, ends the association, since the answer may still come.
     pub(super) fn run_entry(
         &mut self,
         entry: SubmissionEntry,
@@ -91,7 +91,7 @@ impl AdminQueue {
         }
     }
 
-    /// Takes what has arrived while nobody waited, and keeps the association alive.
+    /// Takes PDUs that arrived while nobody waited, and keeps the association alive.
     pub(super) fn tick(&mut self) -> Result<(), DriverError> {
         let now = Deadline::after(Duration::ZERO);
         loop {
@@ -103,7 +103,7 @@ impl AdminQueue {
         }
     }
 
-    /// Sends a Keep Alive when one is due; fails when the last is unanswered for too long.
+    /// Sends a Keep Alive if one is due. Fails if the last one has been unanswered for too long.
     fn tend(&mut self) -> Result<(), DriverError> {
         let now = Instant::now();
         let Some(keep_alive) = &mut self.keep_alive else { return Ok(()) };
@@ -140,7 +140,7 @@ impl AdminQueue {
     }
 }
 
-/// The entry of a command; identifier and data pointer are the engine's.
+/// Makes the entry of a command; the engine fills in identifier and data pointer.
 pub(super) fn entry_of(command: &Command) -> SubmissionEntry {
     let entry = SubmissionEntry {
         opcode: command.opcode,

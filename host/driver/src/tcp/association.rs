@@ -21,22 +21,22 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long an orderly shutdown may hold the last owner up.
+/// Longest time that an orderly shutdown may delay the last owner.
 const SHUTDOWN_BOUND: Duration = Duration::from_secs(1);
-/// Why an association ended that this side closed.
+/// Reason of the end of an association that this side closed.
 const CLOSED: &str = "closed by this host";
-/// Shortest interval of the keep alive.
+/// Shortest interval between two turns of the keep alive thread.
 const KEEP_ALIVE_INTERVAL_MIN: Duration = Duration::from_millis(5);
 
-/// I/O queues that were made; those that nobody uses wait for the next user, because a controller may take the end of a single
-/// connection for the end of the association.
+/// I/O queues that were made. Unused queues are kept for the next user, because a controller may take the end of a
+/// single connection for the end of the association.
 #[derive(Debug, Default)]
 struct Pool {
     made: u16,
     parked: Vec<(u16, Engine)>,
 }
 
-/// The state that queues share with their controller.
+/// State that queues share with their controller.
 pub(super) struct Association {
     link: Arc<Link>,
     admin: Gate<AdminQueue>,
@@ -47,13 +47,13 @@ pub(super) struct Association {
     geometries: Geometries,
 }
 
-/// The owner of an association; dropping it ends the association.
+/// Owner of an association; dropping it ends the association.
 pub(super) struct TcpController {
     handle: Handle,
     keeper: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
-/// A reference to an association that is itself a controller.
+/// A reference to an association that implements `Controller`.
 #[derive(Clone)]
 pub(super) struct Handle(Arc<Association>);
 
@@ -63,7 +63,7 @@ impl TcpController {
         let link = Arc::new(Link::new(&format!("tcp://{}/{}", target.address, target.nqn)));
         let addresses = link.resolve(&target.address)?;
         let outcome = Self::establish(target, &link, addresses, deadline);
-        // A half-made association leaves no socket open.
+        // Close the sockets of an association that was not completed.
         outcome.inspect_err(|error| link.fail(&error.to_string()))
     }
 
@@ -97,7 +97,8 @@ impl TcpController {
             let interval = (target.keep_alive / 4).max(KEEP_ALIVE_INTERVAL_MIN);
             let keeper = std::thread::Builder::new().name("nvme-keepalive".into());
             let keeper = keeper.spawn(move || keep_alive(&handle, &stopped, interval));
-            let keeper = keeper.map_err(|error| DriverError::Invalid(format!("no keep alive thread: {error}")))?;
+            let keeper = keeper
+                .map_err(|error| DriverError::Invalid(format!("the keep alive thread cannot be started: {error}")))?;
             controller.keeper = Some((stop, keeper));
         }
         Ok(controller)
@@ -121,7 +122,8 @@ impl Drop for TcpController {
     }
 }
 
-/// The keep alive thread: looks in a few times per keep alive time-out. A caller who holds the queue for longer does the same.
+/// Runs the keep alive thread, which takes a turn several times per keep alive time-out. A caller that holds the queue
+/// for longer sends keep alives itself.
 fn keep_alive(handle: &Handle, stopped: &Receiver<()>, interval: Duration) {
     while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(interval) {
         let Some(mut turn) = handle.0.admin.take(Instant::now()) else { continue };
@@ -144,21 +146,21 @@ impl Association {
         &self.geometries
     }
 
-    /// Gives an I/O queue back that its user needs no more.
+    /// Takes back an I/O queue that its user no longer needs.
     pub(super) fn park(&self, queue_id: u16, engine: Engine) {
         if self.link.is_alive() {
             lock(&self.pool).parked.push((queue_id, engine));
         }
     }
 
-    /// A parked queue that has room for `commands`.
+    /// Returns a parked queue with room for `commands`.
     fn unpark(&self, commands: usize) -> Option<(u16, Engine)> {
         let mut pool = lock(&self.pool);
         let index = pool.parked.iter().position(|(_, engine)| engine.free() >= commands)?;
         Some(pool.parked.swap_remove(index))
     }
 
-    /// The number of a queue that has not been made yet.
+    /// Returns the number of a queue that has not been made yet.
     fn next_queue_id(&self) -> Result<u16, DriverError> {
         let mut pool = lock(&self.pool);
         if pool.made >= self.facts.io_queues_max {
@@ -169,14 +171,15 @@ impl Association {
         Ok(pool.made)
     }
 
-    /// Connects a new I/O queue. A failure ends the association: what the controller made of it is not known.
+    /// Connects a new I/O queue. A failure ends the association, because the controller's view of the queue is then
+    /// unknown.
     fn make_queue(&self, commands: usize) -> Result<(u16, Engine), DriverError> {
         let queue_id = self.next_queue_id()?;
         let deadline = Deadline::after(self.target.connect_timeout);
         let buffer = Some(self.target.receive_buffer_bytes);
         let made =
             Connection::open(&self.addresses, &self.target, &self.link, buffer, deadline).and_then(|connection| {
-                // Fabrics commands bring their data in the capsule, whatever the limit of other commands is.
+                // Fabrics commands carry their data in the capsule, whatever the limit for other commands is.
                 let rules = QueueRules { capsule_bytes_max: ADMIN_CAPSULE_BYTES as usize, success_flag: false };
                 let mut engine = Engine::new(connection, commands, rules);
                 let rules = QueueRules { capsule_bytes_max: self.facts.capsule_bytes_max, ..rules };

@@ -1,4 +1,5 @@
-//! From a fresh connection to a ready controller: Connect, properties, Identify, number of queues. And the way back.
+//! From a fresh connection to a ready controller: Connect, properties, Identify, number of queues. Also the orderly
+//! shutdown.
 
 use super::admin::AdminQueue;
 use super::connection::Deadline;
@@ -15,25 +16,25 @@ use ddlp_nvme::{AdminOpcode, Cns, FeatureId, IDENTIFY_BYTES, Status};
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
-/// Between two looks at CSTS while the controller gets ready or shuts down: there is no event to wait for.
+/// Interval between two reads of CSTS while the controller gets ready or shuts down: there is no event to wait for.
 const STATUS_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What bring-up found out.
+/// Results of bringing a controller up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     pub(super) controller_id: u16,
     pub(super) transfer_bytes_max: usize,
-    /// In-capsule data on I/O queues.
+    /// Most in-capsule data on I/O queues, in bytes.
     pub(super) capsule_bytes_max: usize,
-    /// Commands in flight on an I/O queue.
+    /// Most commands in flight on an I/O queue.
     pub(super) commands_max: usize,
     pub(super) io_queues_max: u16,
-    /// The controller has a keep alive timer and the target wants one.
+    /// Whether the controller has a keep alive timer and the target wants one.
     pub(super) keep_alive: bool,
 }
 
-/// Connects a queue; gives the controller that it belongs to. `rules` are in force afterwards, with the success flag where the
-/// controller lets flow control be off.
+/// Connects a queue and returns the controller that it belongs to. `rules` apply afterwards, with the success flag if
+/// the controller allows flow control to be off.
 pub(super) fn connect_queue(
     engine: &mut Engine,
     target: &TcpTarget,
@@ -63,14 +64,14 @@ pub(super) fn connect_queue(
     };
     let result = ConnectResult::from_result(done.completion.success(engine.link().peer(), &what)?);
     if result.authentication_required {
-        return Err(DriverError::Invalid(format!("{} wants authentication", engine.link().peer())));
+        return Err(DriverError::Invalid(format!("{} requires authentication", engine.link().peer())));
     }
     let without_flow_control = command.no_flow_control() && done.sq_head == u16::MAX;
     engine.set_rules(QueueRules { success_flag: rules.success_flag || without_flow_control, ..rules });
     Ok(result.controller_id)
 }
 
-/// Enables a controller of any type. Gives what it says of itself.
+/// Enables a controller of any type. Returns its capabilities and its Identify data.
 pub(super) fn enable(
     admin: &mut AdminQueue,
     controller_id: u16,
@@ -138,7 +139,7 @@ fn identify_controller(admin: &mut AdminQueue, deadline: Deadline) -> Result<Box
     Ok(Box::new(*identify.map_err(|error| admin.link().protocol(error.to_string()))?))
 }
 
-/// What this driver cannot do without.
+/// Checks the properties that this driver cannot do without.
 fn check(admin: &AdminQueue, identify: &IdentifyController) -> Result<(), DriverError> {
     let protocol = |what: String| Err(admin.link().protocol(what));
     if identify.controller_type != IdentifyController::TYPE_IO {
@@ -155,7 +156,7 @@ fn check(admin: &AdminQueue, identify: &IdentifyController) -> Result<(), Driver
     Ok(())
 }
 
-/// Asks for I/O queues; gives how many there may be.
+/// Requests I/O queues; returns how many the controller grants.
 fn ask_for_queues(admin: &mut AdminQueue, wanted: u16, deadline: Deadline) -> Result<u16, DriverError> {
     let wanted_z = wanted.clamp(1, u16::MAX - 1) - 1;
     let value = NumberOfQueues { submission_z: wanted_z, completion_z: wanted_z }.value();
@@ -167,7 +168,7 @@ fn ask_for_queues(admin: &mut AdminQueue, wanted: u16, deadline: Deadline) -> Re
     Ok(granted.submission_z.min(granted.completion_z).min(wanted_z) + 1)
 }
 
-/// Asks for a normal shutdown and waits for its end.
+/// Requests a normal shutdown and waits for its end.
 pub(super) fn shut_down(admin: &mut AdminQueue, deadline: Deadline) -> Result<(), DriverError> {
     let configuration = Configuration(get_property(admin, offset::CC, deadline)? as u32);
     let configuration = configuration.with_shutdown(Configuration::SHUTDOWN_NORMAL);

@@ -1,4 +1,4 @@
-//! One socket: PDUs out, PDU headers and data in, with digests and deadlines.
+//! One socket: sends PDUs, receives PDU headers and data, with digests and deadlines.
 
 use super::link::Link;
 use super::target::TcpTarget;
@@ -15,11 +15,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes received beyond what is being waited for: enough that a header seldom costs a system call of its own, little enough
-/// that what they hold of the payload is copied for nothing.
+/// Bytes received ahead of the current need: enough that a header seldom costs a system call of its own, and few enough
+/// that the payload among them costs little to copy.
 const AHEAD_BYTES: usize = 512;
 
-/// A moment, and the time-out that it came from.
+/// A point in time, and the time-out that it came from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline {
     pub(super) at: Instant,
@@ -27,7 +27,7 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// Time-outs beyond this are this.
+    /// Upper bound of time-outs.
     const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
     pub(super) fn after(after: Duration) -> Self {
@@ -47,14 +47,14 @@ pub(super) struct Connection {
     digests: Digests,
     h2c_bytes_max: u32,
     io_timeout: Duration,
-    /// Received and not yet consumed: `ahead[start..end]`.
+    /// Bytes received and not yet consumed: `ahead[start..end]`.
     ahead: [u8; AHEAD_BYTES],
     start: usize,
     end: usize,
 }
 
 impl Connection {
-    /// Connects to the first address that answers, and sets the connection up.
+    /// Connects to the first address that answers, and exchanges ICReq and ICResp.
     pub(super) fn open(
         addresses: &[SocketAddr],
         target: &TcpTarget,
@@ -99,7 +99,7 @@ impl Connection {
                 self.decoder.set_phase(Phase::Ready(digests));
                 Ok(())
             }
-            Pdu::Terminate(fatal) => Err(self.link.protocol(format!("it ended the connection: {fatal}"))),
+            Pdu::Terminate(fatal) => Err(self.link.protocol(format!("the peer ended the connection: {fatal}"))),
             _ => Err(self.link.protocol("no ICResp to ICReq".into())),
         }
     }
@@ -112,20 +112,20 @@ impl Connection {
         self.digests
     }
 
-    /// Most data of one H2CData.
+    /// Returns the most data of one H2CData.
     pub(super) fn h2c_bytes_max(&self) -> u32 {
         self.h2c_bytes_max
     }
 
-    /// How long the peer may take to take what is sent.
+    /// Returns the deadline by which the peer has to take what is sent.
     pub(super) fn send_deadline(&self) -> Deadline {
         Deadline::after(self.io_timeout)
     }
 
-    /// Tells the peer why the connection ends, if it can be told at once, and gives the error.
+    /// Tells the peer why the connection ends, if that is possible at once, and returns the error.
     pub(super) fn violation(&mut self, fatal: FatalError, what: String) -> DriverError {
         let request = fatal.encode(Role::Host, self.decoder.header());
-        // The connection ends either way.
+        // The result does not matter: the connection ends either way.
         let _ = sendmsg::<()>(
             self.stream.as_raw_fd(),
             &[IoSlice::new(&request)],
@@ -147,7 +147,7 @@ impl Connection {
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => {
                     if !self.wait(PollFlags::POLLOUT, deadline.at)? {
-                        return Err(deadline.timed_out(self.link.peer(), "what was sent to it"));
+                        return Err(deadline.timed_out(self.link.peer(), "the data sent to it"));
                     }
                 }
                 Err(errno) => return Err(self.broken(errno.desc())),
@@ -156,7 +156,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The next header, `None` when it has not come whole by `at`; a part that came is kept.
+    /// Returns the next header, or `None` if it is not complete by `at`; a partial header is kept.
     pub(super) fn next_header(&mut self, at: Instant) -> Result<Option<Incoming>, DriverError> {
         loop {
             let mut bytes = &self.ahead[self.start..self.end];
@@ -167,7 +167,7 @@ impl Connection {
                 Ok(None) => {}
                 Err(error) => return Err(self.bad_header(error)),
             }
-            // All that was ahead is in the decoder now.
+            // The decoder has consumed all bytes received ahead.
             (self.start, self.end) = (0, 0);
             match self.receive_some(&mut [], at)? {
                 Some(_) => {}
@@ -180,7 +180,7 @@ impl Connection {
         self.violation(error.fatal(), error.to_string())
     }
 
-    /// Receives exactly `into`; false when it has not come whole by `at`, and then the connection is of no more use.
+    /// Receives exactly `into`. Returns false if it is not complete by `at`; the connection is then unusable.
     pub(super) fn receive(&mut self, into: &mut [u8], at: Instant) -> Result<bool, DriverError> {
         let count = into.len().min(self.end - self.start);
         into[..count].copy_from_slice(&self.ahead[self.start..self.start + count]);
@@ -196,7 +196,8 @@ impl Connection {
         Ok(true)
     }
 
-    /// Receives the digest that follows `data`; `Some(false)` when it does not fit, `None` when it has not come by `at`.
+    /// Receives the digest that follows `data`. Returns `Some(false)` if it does not match, and `None` if it has not
+    /// come by `at`.
     pub(super) fn receive_digest(&mut self, data: &[u8], at: Instant) -> Result<Option<bool>, DriverError> {
         let mut received = [0; DIGEST_BYTES];
         if !self.receive(&mut received, at)? {
@@ -207,8 +208,8 @@ impl Connection {
         Ok(Some(digest.wire() == received))
     }
 
-    /// Receives at least one byte into `into` and, when that is full, ahead; gives the count that went into `into`.
-    /// Nothing may be ahead.
+    /// Receives at least one byte into `into` and, once that is full, ahead; returns the number of bytes in `into`. No
+    /// bytes may be left from a receive ahead.
     fn receive_some(&mut self, into: &mut [u8], at: Instant) -> Result<Option<usize>, DriverError> {
         debug_assert_eq!(self.start, self.end, "what is ahead comes first");
         let wanted = into.len();
@@ -231,11 +232,11 @@ impl Connection {
         }
     }
 
-    /// Waits for the socket; false at the deadline.
+    /// Waits for the socket; returns false at the deadline.
     fn wait(&self, events: PollFlags, at: Instant) -> Result<bool, DriverError> {
         loop {
             let left = at.saturating_duration_since(Instant::now());
-            // Rounded up, so that the last millisecond is not spent in a busy loop.
+            // Round up, so that the last millisecond is not spent in a busy loop.
             let left_ms = left.as_micros().div_ceil(1000);
             let timeout = PollTimeout::try_from(left_ms).unwrap_or(PollTimeout::MAX);
             match poll(&mut [PollFd::new(self.stream.as_fd(), events)], timeout) {
@@ -247,7 +248,7 @@ impl Connection {
         }
     }
 
-    /// `Lost`: for the reason that the association ended for, if it did, otherwise for this one.
+    /// Returns `Lost` with the reason for which the association ended, if it did, otherwise with this reason.
     fn broken(&self, reason: &str) -> DriverError {
         self.link.check().err().unwrap_or_else(|| self.link.lost(reason))
     }
@@ -269,7 +270,8 @@ fn dial(addresses: &[SocketAddr], link: &Link, deadline: Deadline) -> Result<Tcp
     Err(last)
 }
 
-/// Sets the receive buffer when the system allows that much: a smaller fixed buffer is worse than one that the kernel tunes.
+/// Sets the receive buffer if the system allows that size: a smaller fixed buffer is worse than one that the kernel
+/// tunes.
 fn size_receive_buffer(stream: &TcpStream, bytes: usize) {
     let allowed = std::fs::read_to_string("/proc/sys/net/core/rmem_max").ok();
     let allowed = allowed.and_then(|text| text.trim().parse::<usize>().ok()).unwrap_or(0);

@@ -1,8 +1,8 @@
-//! The commands in flight on one connection, and what the peer may say about them.
+//! The commands in flight on one connection, and the rules for the peer's messages about them.
 //!
-//! A command's identifier is its slot (12 bits) and the slot's generation (4 bits), so that an answer to a command that has
-//! completed is recognised as one to nobody. Of the data of a command each byte moves once, in order: C2HData and R2T must
-//! go on where the last one ended, within the buffer. The peer gets one R2T at a time answered, at once.
+//! A command's identifier is its slot (12 bits) and the slot's generation (4 bits), so that an answer to a completed
+//! command is recognised as unexpected. Each byte of a command's data moves once, in order: every C2HData and R2T has
+//! to continue where the last one ended, within the buffer. The engine answers one R2T at a time, at once.
 
 use super::connection::{Connection, Deadline};
 use super::link::Link;
@@ -15,7 +15,7 @@ use ddlp_nvme::{CompletionEntry, SglDescriptor, Status, SubmissionEntry};
 use std::ops::Range;
 use std::time::Instant;
 
-/// Bits of a command identifier that name the slot; the others are its generation.
+/// Bits of a command identifier that name the slot; the others are the slot's generation.
 const SLOT_BITS: u32 = 12;
 const _: () = assert!(super::QUEUE_COMMANDS_MAX == 1 << SLOT_BITS);
 
@@ -23,9 +23,9 @@ const _: () = assert!(super::QUEUE_COMMANDS_MAX == 1 << SLOT_BITS);
 #[derive(Debug)]
 pub(super) enum Transfer {
     None,
-    /// Host to controller.
+    /// Data from host to controller.
     Write(Vec<u8>),
-    /// Controller to host, into this part of the buffer that [`Engine::step`] is given.
+    /// Data from controller to host, into this range of the buffer given to [`Engine::step`].
     Read(Range<usize>),
 }
 
@@ -34,16 +34,16 @@ pub(super) enum Transfer {
 pub(super) struct Done {
     pub(super) ticket: Ticket,
     pub(super) completion: Completion,
-    /// The submission queue head, FFFFh where there is no flow control.
+    /// Submission queue head, or FFFFh without flow control.
     pub(super) sq_head: u16,
 }
 
-/// What a step brought.
+/// Result of a step.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing until the time to wake.
+    /// Nothing came before the time to wake.
     Idle,
-    /// Something, and no completion.
+    /// A PDU came, but no completion.
     Progress,
     Done(Done),
 }
@@ -52,9 +52,9 @@ pub(super) enum Step {
 struct Outstanding {
     ticket: Ticket,
     transfer: Transfer,
-    /// Bytes of the data that have moved.
+    /// Bytes of the data moved so far.
     moved: usize,
-    /// A piece of the data came with a wrong digest.
+    /// Whether a piece of the data had a wrong digest.
     damaged: bool,
 }
 
@@ -64,12 +64,12 @@ struct Slot {
     outstanding: Option<Outstanding>,
 }
 
-/// How commands travel on a queue.
+/// Rules for the commands of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueueRules {
-    /// Most data in a command's capsule.
+    /// Most data in a command's capsule, in bytes.
     pub(super) capsule_bytes_max: usize,
-    /// Flow control is off: C2HData may stand for the response.
+    /// Whether flow control is off, so that C2HData may replace the response.
     pub(super) success_flag: bool,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    /// Up to `commands` (at most [`super::QUEUE_COMMANDS_MAX`]) in flight.
+    /// Makes an engine for up to `commands` (at most [`super::QUEUE_COMMANDS_MAX`]) in flight.
     pub(super) fn new(connection: Connection, commands: usize, rules: QueueRules) -> Self {
         assert!((1..=super::QUEUE_COMMANDS_MAX).contains(&commands), "{commands} commands in flight");
         Self {
@@ -103,24 +103,24 @@ impl Engine {
         self.connection.link()
     }
 
-    /// Number of commands that can be submitted now.
+    /// Returns the number of commands that can be submitted now.
     pub(super) fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// The ticket that the next command will get; earlier ones are smaller.
+    /// Returns the ticket of the next command; earlier tickets are smaller.
     pub(super) fn next_ticket(&self) -> Ticket {
         Ticket(self.next_ticket)
     }
 
-    /// The identifier of a command in flight.
+    /// Returns the identifier of a command in flight.
     pub(super) fn command_id(&self, ticket: Ticket) -> Option<u16> {
         let found = |slot: &Slot| slot.outstanding.as_ref().is_some_and(|outstanding| outstanding.ticket == ticket);
         let index = self.slots.iter().position(found)?;
         Some(identifier(index as u16, self.slots[index].generation))
     }
 
-    /// Sends a command; data goes with it when it fits the capsule. The identifier and the data pointer are filled in.
+    /// Sends a command, with its data if they fit the capsule. Fills in the identifier and the data pointer.
     pub(super) fn submit(&mut self, mut entry: SubmissionEntry, transfer: Transfer) -> Result<Ticket, DriverError> {
         self.link().check()?;
         let Some(&index) = self.free.last() else {
@@ -150,8 +150,8 @@ impl Engine {
         Ok(ticket)
     }
 
-    /// Takes the next PDU, if one has begun by `wake`, and all of its data in. Data of reads goes to their ranges of `sink`. Running
-    /// out of time in the middle of data is an error.
+    /// Takes the next PDU with all of its data, if one has begun by `wake`. Puts the data of reads into their ranges of
+    /// `sink`. Fails if the time runs out in the middle of the data.
     pub(super) fn step(&mut self, sink: &mut [u8], wake: Instant, deadline: Deadline) -> Result<Step, DriverError> {
         self.link().check()?;
         let outcome = self.connection.next_header(wake);
@@ -162,7 +162,7 @@ impl Engine {
         self.noted(outcome)
     }
 
-    /// Ends the association for an error that is its end.
+    /// Ends the association if the error does so.
     fn noted<T>(&self, outcome: Result<T, DriverError>) -> Result<T, DriverError> {
         outcome.inspect_err(|error| {
             if error.ends_association() {
@@ -191,14 +191,14 @@ impl Engine {
             Pdu::Response(entry) => self.complete(&entry).map(Step::Done),
             Pdu::Data(header) => self.take_data(&header, incoming.data_digest, sink, deadline),
             Pdu::ReadyToTransfer(request) => self.answer(&request).map(|()| Step::Progress),
-            Pdu::Terminate(fatal) => Err(self.link().protocol(format!("it ended the connection: {fatal}"))),
+            Pdu::Terminate(fatal) => Err(self.link().protocol(format!("the peer ended the connection: {fatal}"))),
             Pdu::IcReq(_) | Pdu::IcResp(_) | Pdu::Command(_) => {
                 unreachable!("the decoder gives a host no such pdu after set-up")
             }
         }
     }
 
-    /// The slot of a command in flight.
+    /// Returns the slot of a command in flight.
     fn find(&mut self, command_id: u16, what: &str) -> Result<usize, DriverError> {
         let index = usize::from(command_id) % super::QUEUE_COMMANDS_MAX;
         let slot = self.slots.get(index);
@@ -217,7 +217,7 @@ impl Engine {
         self.finish(index, completion, entry.sq_head.get())
     }
 
-    /// Frees a slot. Success means that all data has moved.
+    /// Frees a slot. Checks that a successful command has moved all its data.
     fn finish(&mut self, index: usize, mut completion: Completion, sq_head: u16) -> Result<Done, DriverError> {
         let slot = &mut self.slots[index];
         let Some(outstanding) = slot.outstanding.take() else { unreachable!("only found slots are finished") };
@@ -234,7 +234,7 @@ impl Engine {
                 return Err(self.link().protocol(what));
             }
             if outstanding.damaged {
-                // NVMe/TCP, section "Data Digest": the command fails, the connection goes on.
+                // NVMe/TCP, section "Data Digest": the command fails, the connection continues.
                 completion.status = Status::TRANSIENT_TRANSPORT.0;
             }
         }
@@ -273,7 +273,7 @@ impl Engine {
         self.finish(index, Completion::default(), u16::MAX).map(Step::Done)
     }
 
-    /// Where a piece of data goes in the buffer of the reads.
+    /// Returns the range of the reads' buffer for a piece of data.
     fn place_of(&mut self, index: usize, header: &DataHeader) -> Result<Range<usize>, DriverError> {
         let (offset, length) = (header.offset.get() as usize, header.length.get() as usize);
         let outstanding = self.slots[index].outstanding.as_ref();
@@ -291,7 +291,7 @@ impl Engine {
         Err(self.connection.violation(fatal, what))
     }
 
-    /// Sends what an R2T asks for.
+    /// Sends the data that an R2T requests.
     fn answer(&mut self, request: &ReadyToTransfer) -> Result<(), DriverError> {
         let command_id = request.command_id.get();
         let index = self.find(command_id, "R2T")?;
@@ -320,7 +320,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends `data` from `offset` on as H2CData, none larger than the controller takes.
+    /// Sends `data` from `offset` on as H2CData, in pieces that the controller takes.
     fn send_pieces(&mut self, command_id: u16, tag: u16, data: &[u8], mut offset: usize) -> Result<(), DriverError> {
         let piece_max = self.connection.h2c_bytes_max() as usize;
         while offset < data.len() {

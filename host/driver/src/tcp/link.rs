@@ -1,4 +1,4 @@
-//! Whether an association lives, shared by all of its connections.
+//! The life of an association, shared by all of its connections.
 
 use crate::error::DriverError;
 use std::io;
@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Locks, whether or not a thread panicked while it held the lock: every state behind these locks is whole at any time.
+/// Locks, even if a thread panicked while it held the lock: every state behind these locks is consistent at any time.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The life of one association. Once failed, it stays failed: all sockets are shut, so that whoever waits on one wakes.
+/// The life of one association. It fails once and for all: all sockets are shut, so that every thread that waits on one
+/// wakes.
 #[derive(Debug)]
 pub(super) struct Link {
     peer: String,
@@ -39,13 +40,13 @@ impl Link {
         self.alive.load(Ordering::Acquire)
     }
 
-    /// All addresses of `HOST:PORT`.
+    /// Resolves all addresses of `HOST:PORT`.
     pub(super) fn resolve(&self, address: &str) -> Result<Vec<SocketAddr>, DriverError> {
         let addresses = address.to_socket_addrs().map_err(|error| self.lost(&error.to_string()))?;
         Ok(addresses.collect())
     }
 
-    /// `Lost` with the first reason, once failed.
+    /// Returns `Lost` with the first reason, once the link has failed.
     pub(super) fn check(&self) -> Result<(), DriverError> {
         if self.is_alive() {
             return Ok(());
@@ -54,7 +55,7 @@ impl Link {
         Err(self.lost(&reason.unwrap_or_default()))
     }
 
-    /// Takes a socket in, to be shut when the link fails.
+    /// Registers a socket, to be shut when the link fails.
     pub(super) fn register(&self, stream: &TcpStream) -> io::Result<()> {
         let stream = stream.try_clone()?;
         let mut state = lock(&self.state);
@@ -65,7 +66,7 @@ impl Link {
         Ok(())
     }
 
-    /// Ends the association; the first reason counts.
+    /// Ends the association; only the first reason is kept.
     pub(super) fn fail(&self, reason: &str) {
         let mut state = lock(&self.state);
         if state.reason.is_some() {
@@ -86,12 +87,12 @@ impl Link {
     }
 }
 
-/// A socket that is shut already is as good.
+/// Shuts a socket. Fails only if it is shut already.
 fn shut(stream: &TcpStream) {
     let _ = stream.shutdown(Shutdown::Both);
 }
 
-/// A thing that threads use by turns, with a bound on the wait for a turn.
+/// A thing that threads use in turns, with a bound on the wait for a turn.
 #[derive(Debug)]
 pub(super) struct Gate<T> {
     slot: Mutex<Option<T>>,
@@ -102,7 +103,7 @@ pub(super) struct Gate<T> {
 #[derive(Debug)]
 pub(super) struct Turn<'a, T> {
     gate: &'a Gate<T>,
-    /// There until dropped.
+    /// The thing; `Some` until the turn is dropped.
     thing: Option<T>,
 }
 
@@ -111,7 +112,7 @@ impl<T> Gate<T> {
         Self { slot: Mutex::new(Some(thing)), freed: Condvar::new() }
     }
 
-    /// A turn, or `None` when there is none by `at`.
+    /// Waits for a turn, or returns `None` if there is none by `at`.
     pub(super) fn take(&self, at: Instant) -> Option<Turn<'_, T>> {
         let mut slot = lock(&self.slot);
         loop {

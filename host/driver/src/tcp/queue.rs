@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 pub(super) struct TcpQueue {
     handle: Handle,
     queue_id: u16,
-    /// There until dropped.
+    /// Engine of the queue; `Some` until the queue is dropped.
     engine: Option<Engine>,
     depth: usize,
     in_flight: usize,
-    /// Smaller tickets are those of an earlier user of the connection.
+    /// First ticket of this user; smaller tickets belong to an earlier user of the connection.
     first: Ticket,
     finished: VecDeque<(Ticket, Completion)>,
 }
@@ -36,7 +36,7 @@ impl TcpQueue {
         engine
     }
 
-    /// Keeps the completion of a submitted command; those of an earlier user's are dropped.
+    /// Keeps the completion of a submitted command; drops those of an earlier user's commands.
     fn keep(&mut self, ticket: Ticket, completion: Completion) {
         if ticket >= self.first {
             self.in_flight -= 1;
@@ -44,7 +44,7 @@ impl TcpQueue {
         }
     }
 
-    /// Steps until all reads of `plan` are done, and gives the first status that was no success.
+    /// Runs all reads of `plan`; returns the first status that is not success, if any.
     fn run_reads(&mut self, mut plan: ReadPlan, buf: &mut [u8], deadline: Deadline) -> Result<Status, DriverError> {
         let mut reads: Vec<Ticket> = Vec::with_capacity(READS_IN_FLIGHT);
         let mut status = Status::SUCCESS;

@@ -1,4 +1,4 @@
-//! Where an association goes, and how.
+//! Address and options of an association.
 
 use crate::error::DriverError;
 use crate::host::HostIdentity;
@@ -6,29 +6,30 @@ use ddlp_nvme::tcp::{Digests, IO_PORT};
 use ddlp_nvme::text::check_nqn;
 use std::time::Duration;
 
-/// Options of an association.
+/// Address and options of an association.
 #[derive(Clone, Debug)]
 pub struct TcpTarget {
     /// `HOST:PORT`, an IPv6 host in brackets.
     pub address: String,
     /// NQN of the subsystem.
     pub nqn: String,
-    /// This host. For a lasting NQN see [`crate::host::Host`].
+    /// Identity of this host. For a lasting NQN see [`crate::host::Host`].
     pub host: HostIdentity,
-    /// CRC32C over headers.
+    /// Whether headers carry a CRC32C.
     pub header_digest: bool,
-    /// CRC32C over data. Of little use where the data itself carries a checksum that is verified.
+    /// Whether data carry a CRC32C. Of little use if the data contain a checksum that is verified.
     pub data_digest: bool,
-    /// Keep alive time-out: the controller drops an association that is silent for that long, and this side one that does
-    /// not answer for that long. Zero: none.
+    /// Keep alive time-out: the controller drops an association that is silent for that long, and this side drops one
+    /// that does not answer for that long. Zero turns the keep alive off.
     pub keep_alive: Duration,
-    /// Until the controller is up.
+    /// Time limit for bringing the controller up.
     pub connect_timeout: Duration,
-    /// Until a peer takes what is sent to it.
+    /// Time limit for the peer to take what is sent to it.
     pub io_timeout: Duration,
-    /// I/O queues to ask for.
+    /// Number of I/O queues to request.
     pub io_queues_max: u16,
-    /// Receive buffer of an I/O connection's socket, where the system allows as much; otherwise it tunes the buffer itself.
+    /// Receive buffer of an I/O connection's socket, if the system allows that size; otherwise the system tunes the
+    /// buffer.
     pub receive_buffer_bytes: usize,
 }
 
@@ -36,8 +37,8 @@ impl TcpTarget {
     /// Default of [`TcpTarget::receive_buffer_bytes`].
     pub const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
 
-    /// A subsystem at an address, with a random host identity, which nothing keeps, and defaults: no digests, keep alive 10 s,
-    /// 10 s to connect, 30 s to send, 16 I/O queues.
+    /// Names a subsystem at an address, with a random host identity that is not kept, and with defaults: no digests,
+    /// keep alive 10 s, 10 s to connect, 30 s to send, 16 I/O queues.
     pub fn new(address: &str, nqn: &str) -> Result<Self, DriverError> {
         check_nqn(nqn).map_err(|error| DriverError::Invalid(format!("{nqn:?}: {error}")))?;
         Ok(Self {
@@ -54,7 +55,7 @@ impl TcpTarget {
         })
     }
 
-    /// Reads `tcp://HOST[:PORT]/NQN`; the port is 4420 unless given.
+    /// Parses `tcp://HOST[:PORT]/NQN`; the default port is 4420.
     ///
     /// ```
     /// use ddlp_driver::tcp::TcpTarget;
@@ -70,27 +71,27 @@ impl TcpTarget {
         Self::new(address, nqn)
     }
 
-    /// The digests to ask for.
+    /// Returns the digests to request.
     pub(super) fn digests(&self) -> Digests {
         Digests { header: self.header_digest, data: self.data_digest }
     }
 
-    /// Keep alive time-out as Connect carries it.
+    /// Returns the keep alive time-out in the unit of Connect.
     pub(super) fn keep_alive_ms(&self) -> u32 {
         u32::try_from(self.keep_alive.as_millis()).unwrap_or(u32::MAX)
     }
 }
 
-/// `HOST:PORT` with the port filled in.
+/// Checks an address and returns `HOST:PORT`, with the default port if none is given.
 fn checked_address(address: &str) -> Result<String, DriverError> {
     let wrong = |why: &str| Err(DriverError::Invalid(format!("address {address:?}: {why}")));
     let (host, port) = match address.rsplit_once(':') {
-        // The last colon of a bare IPv6 host in brackets is inside them.
+        // The last colon of a bare IPv6 host in brackets is inside the brackets.
         Some((host, port)) if !port.ends_with(']') => (host, port),
         _ => return checked_address_with(address, IO_PORT),
     };
     match port.parse::<u16>() {
-        Ok(0) | Err(_) => wrong("no port from 1 to 65535"),
+        Ok(0) | Err(_) => wrong("the port is not a number from 1 to 65535"),
         Ok(port) => checked_address_with(host, port),
     }
 }
@@ -98,7 +99,9 @@ fn checked_address(address: &str) -> Result<String, DriverError> {
 fn checked_address_with(host: &str, port: u16) -> Result<String, DriverError> {
     let bracketed = host.starts_with('[') && host.ends_with(']');
     if host.is_empty() || (host.contains(':') && !bracketed) {
-        return Err(DriverError::Invalid(format!("host {host:?}: not a name, an ipv4 or a bracketed ipv6 address")));
+        return Err(DriverError::Invalid(format!(
+            "host {host:?}: not a name, an IPv4 address or an IPv6 address in brackets"
+        )));
     }
     Ok(format!("{host}:{port}"))
 }

@@ -1,4 +1,4 @@
-//! The driver against a peer that does what it should, over real sockets.
+//! Runs the driver against a well-behaved peer, over real sockets.
 
 use crate::peer::{BLOCK, BLOCKS, Config, Event, Handled, LONG, NSID, Peer, log_page, pattern};
 use ddlp_driver::program::{self, ProgramSlot};
@@ -19,7 +19,7 @@ fn soon() -> Instant {
     Instant::now() + LONG
 }
 
-/// Every combination of digests.
+/// Returns every combination of digests.
 fn digests() -> impl Iterator<Item = (bool, bool)> {
     [(false, false), (true, false), (false, true), (true, true)].into_iter()
 }
@@ -87,7 +87,7 @@ fn commands_bring_their_data_in_the_capsule_or_on_request() {
         (target.header_digest, target.data_digest) = (header_digest, data_digest);
         let controller = tcp::connect(&target).unwrap();
         let mut queue = controller.open_queue(8).unwrap();
-        // Nothing; in the capsule up to 1024 bytes; by R2T, in one and in several H2CData.
+        // No data; data in the capsule, up to 1024 bytes; data by R2T, in one and in several H2CData.
         for bytes in [0usize, 1, 1024, 1025, 8193, 100_000] {
             let data: Vec<u8> = (0..bytes).map(|at| at as u8).collect();
             let expected: u64 = data.iter().map(|&byte| u64::from(byte)).sum();
@@ -275,7 +275,7 @@ fn the_association_is_kept_alive_while_nothing_happens_and_during_a_long_command
         Handled::No
     });
     let mut target = peer.target();
-    // Long enough for a machine that stalls; half of it is the interval.
+    // Long enough for a machine that stalls; the interval is half of it.
     target.keep_alive = Duration::from_secs(2);
     let controller = tcp::connect(&target).unwrap();
     peer.wait_for(|event| *event == Event::KeepAlive);
@@ -328,7 +328,7 @@ fn closing_wakes_whoever_waits_for_the_controller() {
             scope.spawn(|| controller.admin(&Command { opcode: 0xC0, ..Command::default() }, AdminData::None, LONG));
         controller.close();
         assert!(matches!(reader.join().unwrap(), Err(DriverError::Lost { .. })));
-        // It may have been answered before the end.
+        // The command may have been answered before the end.
         if let Err(error) = waiter.join().unwrap() {
             assert!(matches!(error, DriverError::Lost { .. }), "{error}");
         }

@@ -1,6 +1,6 @@
-//! Faults that the driver survives with a typed error: wrong identifiers, wrong ranges, wrong digests, wrong order, broken-off
-//! PDUs, silence, and the end of the connection at any time. Each error is at once, tells the peer why where the protocol has
-//! a word for it, and ends the association unless it concerns one command only.
+//! Faults that the driver survives with a typed error: wrong identifiers, wrong ranges, wrong digests, wrong order,
+//! broken-off PDUs, silence, and the end of the connection at any time. Each error comes at once, tells the peer the
+//! reason if the protocol can express it, and ends the association unless it concerns one command only.
 
 use crate::peer::{self, BLOCK, Config, Event, Handled, LONG, NSID, Peer, Received, Wire, pattern};
 use ddlp_driver::program::{self, ProgramSlot};
@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 type Answer = fn(&mut Wire, u16);
 
 const SLOT: ProgramSlot = ProgramSlot { nsid: 3, index: 0 };
-/// For waits that are meant to run out.
+/// Time-out of waits that are meant to run out.
 const SHORT: Duration = Duration::from_millis(50);
 
 fn soon() -> Instant {
     Instant::now() + LONG
 }
 
-/// Connects to a peer with a script, and opens a queue.
+/// A connection to a scripted peer, with an open queue.
 struct Bench {
     peer: Peer,
     controller: Arc<dyn Controller>,
@@ -46,7 +46,7 @@ fn bench_with(
     Bench { peer, controller, queue }
 }
 
-/// A peer that answers a read by `answer`.
+/// Starts a peer that answers a read by `answer`.
 fn reading(digests: Digests, answer: impl Fn(&mut Wire, u16) + Send + Sync + 'static) -> Bench {
     bench(digests, move |wire, received| {
         if !received.is_read() {
@@ -57,7 +57,7 @@ fn reading(digests: Digests, answer: impl Fn(&mut Wire, u16) + Send + Sync + 'st
     })
 }
 
-/// A peer that answers Execute by `answer`.
+/// Starts a peer that answers Execute by `answer`.
 fn executing(answer: impl Fn(&mut Wire, u16) + Send + Sync + 'static) -> Bench {
     bench(Digests::NONE, move |wire, received| {
         if !received.is_execute() {
@@ -73,7 +73,8 @@ impl Bench {
         self.queue.read_blocks(NSID, 0, &mut vec![0; 2 * BLOCK], LONG)
     }
 
-    /// The read breaks the protocol in a way that `what` describes, the peer is told `fatal`, and the association is over.
+    /// Checks that the read breaks the protocol in the way that `what` describes, that the peer is told `fatal`, and
+    /// that the association is over.
     fn read_breaks(mut self, what: &str, fatal: Option<FatalStatus>) {
         let outcome = self.read();
         self.broken(outcome, what, fatal);
@@ -151,7 +152,7 @@ fn more_data_than_asked_for() {
 
 #[test]
 fn more_data_than_any_command_may_ask_for() {
-    // Only the header: its length alone condemns it.
+    // The header alone suffices: its length is invalid.
     let header = |length: u32| {
         let mut pdu = vec![7u8, 4, 24, 24];
         pdu.extend((24 + length).to_le_bytes());
@@ -256,7 +257,7 @@ fn damaged_headers() {
 fn damaged_data_fails_its_command_alone() {
     let digests = Digests { header: false, data: true };
     let mut bench = bench(digests, |wire, received| {
-        // The second read, at block 1, is sound.
+        // The second read, at block 1, is answered correctly.
         if !received.is_read() || received.entry.cdw(10) != 0 {
             return Handled::No;
         }
@@ -301,7 +302,7 @@ fn the_peer_ends_the_connection_by_the_book() {
 fn the_connection_ends_anywhere() {
     let mut whole = vec![7u8, 4, 24, 24];
     whole.extend((24 + 2 * BLOCK as u32).to_le_bytes());
-    // The identifier is filled in by the script.
+    // The script fills in the identifier.
     whole.extend([0; 8]);
     whole.extend((2 * BLOCK as u32).to_le_bytes());
     whole.extend([0; 4]);
@@ -327,7 +328,7 @@ fn the_connection_ends_anywhere() {
 
 #[test]
 fn silence_ends_in_a_time_out() {
-    // No answer at all; a part of a header; a part of the data.
+    // The peer sends nothing; a part of a header; a part of the data.
     for cut in [0usize, 10, 100] {
         let mut bench = reading(Digests::NONE, move |wire, cid| {
             let mut pdu = vec![7u8, 4, 24, 24];
@@ -477,7 +478,7 @@ fn a_peer_that_takes_nothing() {
     target.io_timeout = Duration::from_millis(200);
     let controller = tcp::connect(&target).unwrap();
     let mut queue = controller.open_queue(8).unwrap();
-    // More than the sockets of both sides hold.
+    // More data than the sockets of both sides hold.
     let mut outcome = Ok(None);
     for _ in 0..8 {
         outcome = queue

@@ -1,4 +1,4 @@
-//! The driver against a scripted peer, over real sockets.
+//! Tests of the driver against a scripted peer, over real sockets.
 
 mod commands;
 mod faults;

@@ -1,5 +1,5 @@
-//! A scripted controller on a loopback socket, for what a real one never does. It brings itself up correctly, serves one
-//! namespace whose bytes are a pattern, and hands every command to the script first.
+//! A scripted controller on a loopback socket, for behaviour that a real one never shows. It brings itself up
+//! correctly, serves one namespace whose bytes are a pattern, and offers every command to the script first.
 
 use ddlp_driver::tcp::TcpTarget;
 use ddlp_nvme::admin::{GetLogPage, Identify, NumberOfQueues};
@@ -27,10 +27,10 @@ pub const NSID: u32 = 2;
 pub const BLOCK: usize = 4096;
 pub const BLOCKS: u64 = 4096;
 pub const CONTROLLER: u16 = 7;
-/// Long enough for any machine; a test that gets here has failed.
+/// Long enough for any machine: a test that waits this long has failed.
 pub const LONG: Duration = Duration::from_secs(30);
 
-/// What the peer saw.
+/// Events that the peer reports.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     Connected(u16),
@@ -38,11 +38,11 @@ pub enum Event {
     KeepAlive,
     ShutdownAsked,
     Closed(u16),
-    /// A script's own mark.
+    /// A mark that a script sets.
     Mark(u64),
 }
 
-/// A command, with its in-capsule data.
+/// A command with its in-capsule data.
 pub struct Received {
     pub queue_id: u16,
     pub entry: SubmissionEntry,
@@ -72,7 +72,7 @@ impl Received {
 pub enum Handled {
     Yes,
     No,
-    /// The peer closes this connection.
+    /// The script asks the peer to close this connection.
     Close,
 }
 
@@ -81,7 +81,7 @@ type Script = dyn Fn(&mut Wire, &Received) -> Handled + Send + Sync;
 #[derive(Clone)]
 pub struct Config {
     pub mdts: u8,
-    /// IOCCSZ in units of 16 bytes.
+    /// In-capsule data size (IOCCSZ), in units of 16 bytes.
     pub capsule: u32,
     pub flow_control_can_be_off: bool,
     pub data_piece: usize,
@@ -139,7 +139,7 @@ impl Peer {
         Self { address, events, shared }
     }
 
-    /// A peer without a script.
+    /// Starts a peer without a script.
     pub fn honest(config: Config) -> Self {
         Self::start(config, |_, _| Handled::No)
     }
@@ -152,7 +152,7 @@ impl Peer {
         target
     }
 
-    /// Waits for an event that `wanted` accepts; others are dropped.
+    /// Waits for an event that `wanted` accepts; drops the others.
     pub fn wait_for(&self, wanted: impl Fn(&Event) -> bool) -> Event {
         loop {
             let event = self.events.recv_timeout(LONG).expect("the peer sees what the test waits for");
@@ -170,19 +170,19 @@ impl Peer {
     }
 }
 
-/// One connection as the peer sees it.
+/// One connection from the peer's side.
 pub struct Wire {
     pub stream: TcpStream,
     decoder: HeaderDecoder,
     pub digests: Digests,
     pub config: Config,
     events: Sender<Event>,
-    /// Commands that came while data was waited for.
+    /// Commands that came while the peer waited for data.
     pending: VecDeque<(Pdu, Vec<u8>)>,
 }
 
 impl Wire {
-    /// The next PDU, earlier ones that had to wait first.
+    /// Returns the next PDU; PDUs that had to wait come first.
     fn next(&mut self) -> Option<(Pdu, Vec<u8>)> {
         self.pending.pop_front().or_else(|| self.receive())
     }
@@ -208,7 +208,7 @@ impl Wire {
         }
     }
 
-    /// The next H2CData.
+    /// Returns the next H2CData.
     pub fn host_data(&mut self) -> (DataHeader, Vec<u8>) {
         loop {
             match self.receive() {
@@ -241,7 +241,7 @@ impl Wire {
         self.data_with(cid, offset, bytes, last, success, 0);
     }
 
-    /// With the data digest changed by `damage`.
+    /// Sends data, with the data digest changed by `damage`.
     pub fn data_with(&mut self, cid: u16, offset: usize, bytes: &[u8], last: bool, success: bool, damage: u8) {
         let piece = DataPiece { command_id: cid, offset: offset as u32, length: bytes.len() as u32, last };
         let mut pdu = piece.encode_to_host(success, self.digests, Alignment::NONE).to_vec();
@@ -259,7 +259,7 @@ impl Wire {
         self.raw(&pdu);
     }
 
-    /// Sends all the data of a read and its response.
+    /// Sends all data of a read, and its response.
     pub fn answer_read(&mut self, cid: u16, bytes: &[u8], success_flag: bool) {
         let pieces = bytes.chunks(self.config.data_piece);
         let count = pieces.len();
@@ -273,13 +273,13 @@ impl Wire {
     }
 }
 
-/// Bytes of the namespace.
+/// Returns bytes of the namespace.
 pub fn pattern(lba: u64, bytes: usize) -> Vec<u8> {
     let start = lba * BLOCK as u64;
     (start..start + bytes as u64).map(|at| (at ^ (at >> 8) ^ (at >> 16)).wrapping_mul(0x9D) as u8).collect()
 }
 
-/// Bytes of the log page.
+/// Returns bytes of the log page.
 pub fn log_page(offset: u64, bytes: usize) -> Vec<u8> {
     (offset..offset + bytes as u64).map(|at| (at ^ (at >> 8)) as u8).collect()
 }
@@ -304,7 +304,7 @@ fn serve(stream: TcpStream, config: Config, events: Sender<Event>, script: &Scri
                 let _ = wire.events.send(Event::Terminated(fatal));
                 continue;
             }
-            // Data that nobody asked for again: the script that provoked it has what it wanted.
+            // Ignore data that nobody requested: the script that provoked them has already seen its effect.
             Pdu::Data(_) => continue,
             other => panic!("{other:?} out of place"),
         };
@@ -436,7 +436,7 @@ fn io(wire: &mut Wire, received: &Received, success_flag: bool) {
     wire.respond(cid, Status::SUCCESS, data.iter().map(|&byte| u64::from(byte)).sum());
 }
 
-/// Asks for a command's data, in two R2Ts.
+/// Requests a command's data, in two R2Ts.
 pub fn fetch(wire: &mut Wire, cid: u16, length: usize) -> Vec<u8> {
     let mut data = Vec::new();
     for (tag, end) in [(3, length.div_ceil(2)), (4, length)] {

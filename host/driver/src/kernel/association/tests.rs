@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// The drive of a planted tree.
+/// Opens the drive of a planted tree.
 fn association(way: Way) -> (TempDir, Association) {
     let root = tempfile::tempdir().unwrap();
     trees::plant(root.path(), trees::DISK_AND_DRIVE);
@@ -57,7 +57,7 @@ fn cancelled_commands_and_lost_paths_are_the_end() {
         (Err(Errno::ENODEV), "live"),
         (Err(Errno::EAGAIN), "live"),
         (Err(Errno::EAGAIN), "connecting"),
-        // With no path, the node of a namespace refuses a command as if it were a wrong one.
+        // Without a path, the node of a namespace refuses every command as if it were invalid.
         (Err(Errno::EINVAL), "connecting"),
     ];
     for (outcome, state) in ends {
