@@ -1,4 +1,4 @@
-//! `ddlp-device` as a child process.
+//! Runs `ddlp-device` as a child process.
 
 use ddlp_csd::log::{COUNTERS_LOG, Counters, LOG_BYTES};
 use ddlp_driver::{Target, logpage};
@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// A program of this workspace, built for the profile of the tests.
+/// Returns a program of this workspace, built with the profile of the tests.
 pub fn program(name: &str) -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let folder = BUILT.get_or_init(|| {
@@ -40,8 +40,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Serves a dataset with `slots` slots for batches of at most `batch` samples of 224 × 224, on a port of its choice,
-    /// with a lasting identity in `state`.
+    /// Serves a dataset with `slots` slots for batches of at most `batch` samples of 224 × 224, on a port that the
+    /// agent chooses, with a lasting identity in `state`.
     pub fn start(dataset: &Path, state: &Path, extra: &[&str]) -> Self {
         let mut args: Vec<String> =
             ["serve", "--dataset", &dataset.display().to_string(), "--state"].map(String::from).into();
@@ -52,43 +52,43 @@ impl Agent {
         Self { args, child, address, discovery, nqn }
     }
 
-    /// Its address for the loader.
+    /// Returns the agent's address for the loader.
     pub fn url(&self) -> String {
         self.url_by(&self.address)
     }
 
-    /// The same agent, reached through a relay at `address`.
+    /// Returns the address of the same agent, reached through a relay at `address`.
     pub fn url_by(&self, address: &str) -> String {
         format!("tcp://{address}/{}", self.nqn)
     }
 
-    /// `HOST:PORT` where it listens.
+    /// Returns the `HOST:PORT` at which the agent listens.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// `HOST:PORT` where it listens for discovery besides.
+    /// Returns the `HOST:PORT` at which the agent also listens for discovery, if it does.
     pub fn discovery(&self) -> Option<&str> {
         self.discovery.as_deref()
     }
 
-    /// Process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends it a signal.
+    /// Sends the agent a signal.
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id() as i32), signal).expect("the agent can be signalled");
     }
 
-    /// Kills it at once.
+    /// Kills the agent at once.
     pub fn kill(&mut self) {
         self.child.kill().expect("the agent can be killed");
         self.child.wait().expect("the agent is reaped");
     }
 
-    /// Starts it again where it was.
+    /// Starts the agent again at the same address.
     pub fn restart(&mut self) {
         let (child, ready) = spawn(&self.args, &self.address);
         let same = (&ready.listen, &ready.nqn) == (&self.address, &self.nqn);
@@ -96,17 +96,17 @@ impl Agent {
         (self.child, self.discovery) = (child, ready.discovery);
     }
 
-    /// Largest resident memory it had, in bytes, mapped slots included.
+    /// Returns the agent's largest resident memory so far, in bytes, mapped slots included.
     pub fn peak_bytes(&self) -> u64 {
         self.memory_bytes("VmHWM:")
     }
 
-    /// Memory that it has of its own now, in bytes: neither slots in memory nor the program's file.
+    /// Returns the agent's own memory now, in bytes: without slots in memory and the program's file.
     pub fn own_bytes(&self) -> u64 {
         self.memory_bytes("RssAnon:")
     }
 
-    /// What it has done.
+    /// Reads the agent's counters.
     pub fn counters(&self) -> Counters {
         let target = Target::parse(&self.url()).expect("its address");
         let controller = target.connect().expect("it serves");
@@ -125,13 +125,13 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // A stopped process is killed as well; both fail only when it is gone already.
+        // Kills a stopped process as well. Both calls fail only if the process is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What an agent prints when it serves.
+/// The line that an agent prints when it is ready.
 struct Ready {
     listen: String,
     discovery: Option<String>,

@@ -1,7 +1,8 @@
-//! What every way to a drive does alike: the contract of [`ddlp_driver::Controller`] and [`ddlp_driver::Queue`], against a real agent.
+//! Checks that all drivers behave alike: the contract of [`ddlp_driver::Controller`] and [`ddlp_driver::Queue`], with a
+//! real agent.
 //!
-//! [`check`] panics where a way differs. The user-space driver is held to it in `tests/contract.rs`, passthrough through the
-//! kernel's driver in a guest, by the program `ddlp-contract`.
+//! [`check`] panics if a driver violates the contract. The test `contract` checks the user-space driver, and in a guest
+//! the program `ddlp-contract` checks passthrough through the kernel's driver.
 
 use ddlp_csd::cancel::CancelBatch;
 use ddlp_csd::log::{DriveIdentity, IDENTITY_LOG, LOG_BYTES};
@@ -24,17 +25,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest wait for anything; guests are slow.
+/// Longest wait for an event; guests are slow.
 const WITHIN: Duration = Duration::from_secs(60);
-/// Most that one read is checked with.
+/// Most bytes of one read that are checked.
 const LONG_READ_BYTES: usize = 16 << 20;
-/// Longest that something is tried again and again, each time with batches that take the drive longer.
+/// Longest time for repeating an attempt, each time with batches that take the drive longer.
 const TRIED_FOR: Duration = Duration::from_secs(240);
-/// Samples of a batch, and of the first that is to take the drive a while.
+/// Number of samples in a batch, and in the first batch of such an attempt.
 const SAMPLES: u64 = 4;
-/// Most samples of a batch that is to take the drive a while.
+/// Most samples of a batch that should keep the drive busy for a while.
 const SAMPLES_MAX: u64 = 1000;
-/// Executes in flight.
+/// Number of Executes in flight.
 const DEPTH: usize = 4;
 const PROGRAM: ProgramSlot = ProgramSlot { nsid: COMPUTE_NSID, index: 0 };
 
@@ -45,15 +46,16 @@ struct Bench {
     slot_bytes: u64,
 }
 
-/// What the drive is asked to do.
+/// Dataset and program for the drive.
 struct Work {
     dataset: Box<dyn Dataset>,
     program: Program,
-    /// As many samples as a slot holds, up to [`SAMPLES_MAX`].
+    /// Number of samples that a slot holds, at most [`SAMPLES_MAX`].
     samples_max: u64,
 }
 
-/// Checks the way to a drive that serves `pack` with at least four slots for four samples of 32 × 32, of more than 2 MiB together. Nobody else may use it.
+/// Checks the driver for `target`. The drive serves `pack`, with at least four slots for four samples of 32 × 32, of
+/// more than 2 MiB together, and nobody else uses it.
 pub fn check(target: &Target, pack: &Path) {
     let controller = target.connect().expect("the drive is there");
     let program = Program { pipeline: Pipeline::cifar_train(), limits: Limits::default(), policy: CorruptPolicy::Fail };
@@ -80,7 +82,8 @@ pub fn check(target: &Target, pack: &Path) {
     bench.refusals(queue.as_mut());
     bench.giving_up(queue.as_mut(), matches!(target, Target::Kernel(_)));
     if let Target::Kernel(_) = target {
-        let error = target.connect().and_then(|second| second.open_queue(1).map(drop)).expect_err("one at a time");
+        let error =
+            target.connect().and_then(|second| second.open_queue(1).map(drop)).expect_err("a second queue is refused");
         assert!(matches!(error, DriverError::InUse { .. }) && error.is_transient(), "{error}");
     }
     bench.closing(queue);
@@ -124,17 +127,18 @@ impl Work {
         queue.submit(&program::execute(PROGRAM, batch, slot), request.to_bytes(), WITHIN)
     }
 
-    /// Twice as many samples as did not take the drive long enough.
+    /// Returns a number of samples for the next attempt: twice as many as before, within the limit.
     fn longer(&self, samples: u64) -> u64 {
         self.samples_max.min(2 * samples)
     }
 
-    /// Commands in flight when an association is left go on in the kernel, and nobody else gets the nodes before they are over.
+    /// Checks that commands in flight go on in the kernel after their association is dropped, and that nobody else gets
+    /// the nodes before they are over.
     fn what_is_left_keeps_others_away(&self, target: &Target) {
         let until = Instant::now() + TRIED_FOR;
         let (mut seen, mut samples) = (false, SAMPLES);
         loop {
-            // Connected before the commands start, so that as little as possible lies between them and the second queue.
+            // Connect before the commands start, so that the second queue is opened as soon as possible after them.
             let next = target.connect().expect("the drive is there");
             match target.connect().and_then(|again| again.open_queue(DEPTH).map(|queue| (again, queue))) {
                 Ok(_) if seen => return,
@@ -151,9 +155,9 @@ impl Work {
                     seen = true;
                     std::thread::sleep(Duration::from_millis(50));
                 }
-                Err(error) => panic!("it can be used again: {error}"),
+                Err(error) => panic!("it cannot be used again: {error}"),
             }
-            assert!(Instant::now() < until, "kept away: {seen}");
+            assert!(Instant::now() < until, "the next run was kept away: {seen}");
         }
     }
 }
@@ -199,13 +203,13 @@ impl Bench {
 
     fn load(&self) {
         let (bytes, id) = (self.work.program.to_bytes().expect("a program"), self.work.id());
-        // The second time it is in the place of one that is active.
+        // The second load replaces an active program.
         for _ in 0..2 {
             program::replace(self.controller.as_ref(), PROGRAM, PROGRAM_TYPE, id, &bytes, WITHIN).expect("a program");
         }
     }
 
-    /// As many as are possible in flight, with reads meanwhile.
+    /// Runs as many batches as possible at once, with reads meanwhile.
     fn batches(&self, queue: &mut dyn Queue, target: &Target) {
         let requests: Vec<BatchRequest> =
             (0..DEPTH as u32).map(|slot| self.work.request(slot, slot, SAMPLES)).collect();
@@ -230,7 +234,7 @@ impl Bench {
         assert_eq!(queue.poll(Instant::now()).expect("a live queue"), None);
     }
 
-    /// More than is in flight at a time, in one read and in many.
+    /// Reads more blocks than fit in flight at once, in one read and in many.
     fn long_reads(&self, queue: &mut dyn Queue) {
         let geometry = namespace::geometry(self.controller.as_ref(), RESULTS_NSID, WITHIN).expect("a geometry");
         let bytes = (geometry.blocks as usize * BLOCK_BYTES).min(LONG_READ_BYTES);
@@ -271,7 +275,7 @@ impl Bench {
         }
     }
 
-    /// Statuses are completions; the queue goes on.
+    /// Checks that refused commands complete with a status, and that the queue goes on.
     fn refusals(&self, queue: &mut dyn Queue) {
         let request = self.work.request(9, 0, SAMPLES);
         let (batch, slot) = request.parameters();
@@ -285,7 +289,7 @@ impl Bench {
             (program::execute(unloaded, batch, slot), request.to_bytes(), Status::NO_PROGRAM),
             (program::execute(PROGRAM, far_batch, far_slot), slotless.to_bytes(), Status::INVALID_FIELD),
             (program::execute(PROGRAM, batch, slot), foreign.to_bytes(), Status::PROGRAM_NOT_ACTIVATED),
-            // More than fits a capsule.
+            // More data than fits a capsule.
             (program::execute(PROGRAM, batch, slot), vec![0xAB; 64 << 10], Status::INVALID_PROGRAM_DATA),
         ] {
             let ticket = queue.submit(&command, data, WITHIN).expect("room");
@@ -299,8 +303,8 @@ impl Bench {
         assert!(self.controller.is_alive());
     }
 
-    /// A batch in flight is given up by the drive's own command, and by Abort where there is a way to name a command. The drive may be
-    /// faster, but not for ever.
+    /// Checks that a batch in flight can be cancelled by the drive's own command, and by Abort if the driver can name a
+    /// command. Repeats it, as the drive may finish first.
     fn giving_up(&self, queue: &mut dyn Queue, abort_is_impossible: bool) {
         let until = Instant::now() + TRIED_FOR;
         let (mut by_batch, mut by_ticket, mut samples) = (false, abort_is_impossible, SAMPLES);
@@ -333,7 +337,7 @@ impl Bench {
         (cancelled == 1, outcome)
     }
 
-    /// A thread that waits for the drive is woken.
+    /// Checks that closing wakes a thread that waits for the drive.
     fn closing(&self, mut queue: Box<dyn Queue>) {
         let controller = self.controller.clone();
         let closer = std::thread::spawn(move || {
@@ -352,13 +356,14 @@ impl Bench {
     }
 }
 
-/// By ioctl, each command in flight has a thread that waits for it; by io_uring none has.
+/// Checks that passthrough uses the way in the address: by ioctl, a thread waits for each command in flight; by
+/// io_uring, no thread does.
 fn assert_travels_as_asked(target: &Target) {
     let Target::Kernel(kernel) = target else { return };
     match kernel.passthrough {
         Passthrough::Ioctl => {
             let until = Instant::now() + WITHIN;
-            // A thread has its name only once it runs, and it stays as long as the queue.
+            // A thread gets its name when it starts to run, and stays as long as the queue.
             while waiting_threads() < DEPTH {
                 assert!(Instant::now() < until, "{} threads for {DEPTH} commands", waiting_threads());
                 std::thread::sleep(Duration::from_millis(10));
@@ -369,7 +374,7 @@ fn assert_travels_as_asked(target: &Target) {
     }
 }
 
-/// Threads of this process that wait for a command of the kernel's each.
+/// Returns the number of this process's threads that wait for a command in the kernel.
 fn waiting_threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("this process has threads").flatten();
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
@@ -377,7 +382,7 @@ fn waiting_threads() -> usize {
     names.filter(|name| "nvme-passthrough".starts_with(name.trim())).count()
 }
 
-/// The next completion, which has to come.
+/// Waits for the next completion.
 fn next(queue: &mut dyn Queue) -> (Ticket, Completion) {
     queue.poll(Instant::now() + WITHIN).expect("a live queue").expect("a completion in time")
 }

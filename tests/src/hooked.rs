@@ -1,33 +1,33 @@
-//! A dataset with something done at each of its reads.
+//! A dataset with hooks at its reads.
 
 use ddlp_dataset::{Dataset, Identity, Location, ReadError};
 use ddlp_pixels::Source;
 use std::io;
 
-/// What is done.
+/// Hooks of a dataset.
 pub trait Hooks: Send + Sync {
-    /// Before a sample is read.
+    /// Called before a sample is read.
     fn reads(&self, index: u64);
 
-    /// When samples are announced.
+    /// Called when samples are announced.
     fn announces(&self, _indices: &[u64]) {}
 
-    /// What the dataset is told of the memory there is.
+    /// Changes the bytes of memory that the dataset is told of.
     fn memory(&self, available_bytes: u64) -> u64 {
         available_bytes
     }
 
-    /// Whether the dataset says that it lies in memory, so that nobody keeps it there.
+    /// Returns whether the dataset claims to lie in memory, so that nobody keeps a copy there.
     fn is_resident(&self) -> bool {
         false
     }
 }
 
-/// The dataset, which is otherwise as it was.
+/// A dataset with hooks, otherwise unchanged.
 pub struct Hooked<H> {
-    /// Where samples come from.
+    /// The dataset itself.
     pub dataset: Box<dyn Dataset>,
-    /// What is done at its reads.
+    /// The hooks.
     pub hooks: H,
 }
 

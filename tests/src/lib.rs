@@ -1,12 +1,12 @@
-//! What the tests across crates share: photographs, agents as processes, and a proxy that injects faults.
+//! Helpers of the tests across crates: photographs, agents as processes, and a proxy that injects faults.
 //!
-//! - [`contract`]: what every way to a drive does alike.
+//! - [`contract`]: checks that all drivers behave alike.
 //! - [`photos`]: an ImageFolder of JPEG files of every kind, and its pack.
-//! - [`hooked`]: a dataset with something done at each of its reads.
+//! - [`hooked`]: a dataset with hooks at its reads.
 //! - [`agent`]: `ddlp-device` as a child process that a test can kill, stop and start again.
 //! - [`proxy`]: a relay between loader and agent that follows a fault plan, PDU by PDU.
 //! - [`stand_in`]: programs that a loader starts in place of its own agent.
-//! - [`runs`]: a run of the loader, reduced to what tests compare.
+//! - [`runs`]: a run of the loader, reduced to the results that tests compare.
 
 pub mod agent;
 pub mod contract;

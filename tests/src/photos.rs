@@ -10,7 +10,7 @@ pub struct Photos {
     dir: tempfile::TempDir,
 }
 
-/// A smooth scene with edges and some grain, so that every stage of a codec has something to do.
+/// Returns a smooth scene with edges and some grain, so that it exercises every stage of a codec.
 fn scene(width: u32, height: u32, channels: u32, seed: u32) -> Vec<u8> {
     let mut noise = seed.wrapping_mul(2_654_435_761) | 1;
     let mut pixels = Vec::with_capacity((width * height * channels) as usize);
@@ -41,24 +41,24 @@ fn options(index: u32) -> JpegOptions {
     }
 }
 
-/// The scene of a number as a JPEG file.
+/// Returns scene `number` as a JPEG file.
 pub fn image(number: u32, (width, height): (u32, u32), options: &JpegOptions) -> Vec<u8> {
     let pixels = scene(width, height, options.layout.channels(), number);
     jpeg(&pixels, width, height, options).expect("a scene is encodable")
 }
 
 impl Photos {
-    /// `count` good images in three classes.
+    /// Makes `count` good images in three classes.
     pub fn new(count: u32) -> Self {
         Self::with_sizes(count, |index| (97 + index * 13 % 90, 64 + index * 29 % 80))
     }
 
-    /// `count` images whose sizes are given by their number.
+    /// Makes `count` images; `size` returns the size for each index.
     pub fn with_sizes(count: u32, size: impl Fn(u32) -> (u32, u32)) -> Self {
         Self::of(count, |index| image(index, size(index), &options(index)))
     }
 
-    /// `count` files whose bytes are given by their number.
+    /// Makes `count` files; `bytes` returns the contents for each index.
     pub fn of(count: u32, bytes: impl Fn(u32) -> Vec<u8>) -> Self {
         let photos = Self { dir: tempfile::tempdir().expect("a folder for images") };
         for index in 0..count {
@@ -67,34 +67,34 @@ impl Photos {
         photos
     }
 
-    /// Replaces the image of a number by these bytes.
+    /// Replaces image `index` by these bytes.
     pub fn write(&self, index: u32, bytes: &[u8]) {
         let class = self.folder().join(format!("class_{}", index % 3));
         std::fs::create_dir_all(&class).expect("a class folder");
         std::fs::write(class.join(format!("{index:05}.jpg")), bytes).expect("an image file");
     }
 
-    /// The bytes of the image of a number.
+    /// Returns the bytes of image `index`.
     pub fn read(&self, index: u32) -> Vec<u8> {
         std::fs::read(self.folder().join(format!("class_{}/{index:05}.jpg", index % 3))).expect("an image file")
     }
 
-    /// The ImageFolder.
+    /// Returns the ImageFolder's path.
     pub fn folder(&self) -> PathBuf {
         self.dir.path().join("images")
     }
 
-    /// A scratch folder beside it.
+    /// Returns a scratch folder beside the ImageFolder.
     pub fn scratch(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Its pack, made at the first call.
+    /// Returns the folder's pack, which the first call makes.
     pub fn pack(&self) -> PathBuf {
         self.pack_as("images.ddlp", PackFormat::default())
     }
 
-    /// Its pack of that name and format, made at the first call.
+    /// Returns the folder's pack with this name and format, which the first call makes.
     pub fn pack_as(&self, name: &str, format: PackFormat) -> PathBuf {
         let path = self.dir.path().join(name);
         if !path.exists() {

@@ -1,7 +1,7 @@
 //! A relay between loader and agent that follows a fault plan.
 //!
-//! It passes PDUs on one by one; the plan sees each and may change it, hold it back, drop it or cut the connection in the
-//! middle of it. It is the network's side of the faults: nothing in loader or agent knows of it.
+//! The relay passes PDUs on one by one. The plan sees each PDU and may change, delay or drop it, or cut the connection
+//! in the middle of it. It simulates faults of the network: neither loader nor agent knows of it.
 
 use ddlp_nvme::cp::ExecuteProgram;
 use ddlp_nvme::tcp::COMMON_BYTES;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Which way a PDU goes.
+/// Direction of a PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// From the loader to the agent.
@@ -21,44 +21,44 @@ pub enum Way {
     ToLoader,
 }
 
-/// What the plan makes of a PDU.
+/// The plan's decision about a PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is passed on (as the plan may have changed it).
+    /// The PDU is passed on, with the plan's changes.
     Pass,
-    /// It never arrives.
+    /// The PDU never arrives.
     Drop,
-    /// It arrives later; what follows on the connection waits behind it.
+    /// The PDU arrives later, and everything behind it on the connection waits.
     Delay(Duration),
-    /// Only its first bytes arrive, then the connection is gone.
+    /// Only the PDU's first bytes arrive; then the connection ends.
     Cut(usize),
 }
 
-/// PDU types that plans look for.
+/// PDU type of a command.
 pub const CAPSULE_COMMAND: u8 = 4;
-/// Completion.
+/// PDU type of a completion.
 pub const CAPSULE_RESPONSE: u8 = 5;
-/// Data towards the loader.
+/// PDU type of data to the loader.
 pub const C2H_DATA: u8 = 7;
 
-/// One PDU and the connection it is on.
+/// A PDU, and the connection that it is on.
 pub struct Pdu<'a> {
-    /// Its way.
+    /// Direction.
     pub way: Way,
     /// Number of the connection.
     pub connection: u64,
-    /// All of it.
+    /// All bytes of the PDU.
     pub bytes: &'a mut Vec<u8>,
     commands: &'a Mutex<HashMap<u16, [u8; 64]>>,
 }
 
 impl Pdu<'_> {
-    /// PDU type.
+    /// Returns the PDU type.
     pub fn kind(&self) -> u8 {
         self.bytes[0]
     }
 
-    /// The submission queue entry of a command, or the one that a completion or data PDU answers.
+    /// Returns the submission queue entry of a command, or of the command that a completion or data PDU answers.
     pub fn command(&self) -> Option<[u8; 64]> {
         match self.kind() {
             CAPSULE_COMMAND => self.bytes.get(8..72)?.try_into().ok(),
@@ -73,29 +73,29 @@ impl Pdu<'_> {
         self.commands.lock().expect("no panic while the commands are locked").get(&id).copied()
     }
 
-    /// True for an Execute Program and what answers it.
+    /// Returns whether the PDU is an Execute Program or answers one.
     pub fn is_execute(&self) -> bool {
         self.command().is_some_and(|entry| entry[0] == 0x01 && entry[4..8] == 3u32.to_le_bytes())
     }
 
-    /// The slot that an Execute Program, or the one that this answers, is to fill.
+    /// Returns the slot of an Execute Program, or of the one that the PDU answers.
     pub fn slot(&self) -> Option<u64> {
         let command = self.command().filter(|_| self.is_execute())?;
         Some(ExecuteProgram::parse(zerocopy::transmute_ref!(&command)).parameter2)
     }
 
-    /// True for a completion that says success.
+    /// Returns whether the PDU is a successful completion.
     pub fn is_success(&self) -> bool {
         self.kind() == CAPSULE_RESPONSE
             && self.bytes.get(22..24).is_some_and(|status| status[0] >> 1 == 0 && status[1] == 0)
     }
 
-    /// True for a read of the result namespace and what answers it.
+    /// Returns whether the PDU is a read of the result namespace or answers one.
     pub fn is_result_read(&self) -> bool {
         self.command().is_some_and(|entry| entry[0] == 0x02 && entry[4..8] == 2u32.to_le_bytes())
     }
 
-    /// Makes a completion carry this status (SCT and SC, without the phase tag).
+    /// Sets the status of a completion (SCT and SC, without the phase tag).
     pub fn set_status(&mut self, status: u16) {
         assert_eq!(self.kind(), CAPSULE_RESPONSE);
         self.bytes[22..24].copy_from_slice(&(status << 1).to_le_bytes());
@@ -104,19 +104,19 @@ impl Pdu<'_> {
 
 type Plan = dyn FnMut(&mut Pdu<'_>) -> Fate + Send;
 
-/// The running relay. Connections end with the process.
+/// The running relay. Its connections end with the process.
 pub struct Proxy {
     address: SocketAddr,
 }
 
 impl Proxy {
-    /// Relays to the agent at `agent` by the plan.
+    /// Relays to the agent at `agent` and follows the plan.
     pub fn start(agent: &str, plan: impl FnMut(&mut Pdu<'_>) -> Fate + Send + 'static) -> Self {
         let agent = agent.to_string();
         Self::start_to(move || agent.clone(), plan)
     }
 
-    /// Relays by the plan to wherever the agent is when the loader connects.
+    /// Relays to the address that `agent` returns whenever the loader connects, and follows the plan.
     pub fn start_to(
         agent: impl Fn() -> String + Send + 'static,
         plan: impl FnMut(&mut Pdu<'_>) -> Fate + Send + 'static,
@@ -134,7 +134,7 @@ impl Proxy {
         Self { address }
     }
 
-    /// Where the loader connects.
+    /// Returns the address to which the loader connects.
     pub fn address(&self) -> String {
         self.address.to_string()
     }
@@ -157,7 +157,7 @@ fn relay(loader: TcpStream, agent: TcpStream, connection: u64, plan: Arc<Mutex<P
     }
 }
 
-/// Passes PDUs on until either side is gone or the plan cuts.
+/// Passes PDUs on until either side is gone or the plan cuts the connection.
 fn pump(
     way: Way,
     mut from: &TcpStream,

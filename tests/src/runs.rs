@@ -1,4 +1,4 @@
-//! A run of the loader, reduced to what tests compare.
+//! Runs the loader, and keeps the results that tests compare.
 
 use crate::agent::program;
 use ddlp_host::report::FaultReport;
@@ -8,36 +8,39 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What a run delivered.
+/// Result of a run.
 pub struct Run {
-    /// Order-free digest over (sample id, pixels).
+    /// Digest over (sample id, pixels), regardless of the order.
     pub digest: String,
-    /// The same in the order of delivery.
+    /// Digest over (sample id, pixels) in the order of delivery.
     pub ordered_digest: String,
-    /// Batches as delivered: epoch, batch, prong.
+    /// Epoch, batch and prong of each batch, in the order of delivery.
     pub order: Vec<(u32, u32, usize)>,
-    /// Sample ids of each batch as delivered.
+    /// Sample ids of each batch, in the order of delivery.
     pub batches: Vec<Vec<u64>>,
-    /// How often each (epoch, sample id) came.
+    /// Number of times that each (epoch, sample id) was delivered.
     pub counts: BTreeMap<(u32, u64), u32>,
-    /// The loader's report.
+    /// Report of the loader.
     pub report: Report,
-    /// Its plan.
+    /// Plan of the loader.
     pub plan: ddlp_host::Plan,
 }
 
 impl Run {
-    /// Runs to the end; `each` sees every batch.
+    /// Runs a loader to the end; `each` sees every batch.
     pub fn with(builder: LoaderBuilder, each: impl FnMut(&Batch, &Loader)) -> Self {
-        Self::over(builder.build().unwrap_or_else(|error| panic!("the loader builds: {}", chain(&error))), each)
+        Self::over(
+            builder.build().unwrap_or_else(|error| panic!("the loader cannot be built: {}", chain(&error))),
+            each,
+        )
     }
 
-    /// Runs a loader that is built to the end.
+    /// Runs an existing loader to the end.
     pub fn over(mut loader: Loader, mut each: impl FnMut(&Batch, &Loader)) -> Self {
         let mut digest = Digest::default();
         let (mut order, mut batches, mut counts) = (Vec::new(), Vec::new(), BTreeMap::new());
         while let Some(batch) = loader.next() {
-            let batch = batch.unwrap_or_else(|error| panic!("every batch comes: {}", chain(&error)));
+            let batch = batch.unwrap_or_else(|error| panic!("a batch is missing: {}", chain(&error)));
             digest.update(&batch);
             order.push((batch.epoch(), batch.index(), batch.prong()));
             for &id in batch.sample_ids() {
@@ -57,52 +60,53 @@ impl Run {
         }
     }
 
-    /// Runs to the end.
+    /// Runs a loader to the end.
     pub fn of(builder: LoaderBuilder) -> Self {
         Self::with(builder, |_, _| ())
     }
 
     /// Asserts that each of `samples` samples came once in each of `epochs` epochs.
     pub fn assert_exactly_once(&self, epochs: u32, samples: u64) {
-        assert_eq!(self.counts.len() as u64, u64::from(epochs) * samples, "every sample came");
+        assert_eq!(self.counts.len() as u64, u64::from(epochs) * samples, "samples are missing");
         let doubled: Vec<_> = self.counts.iter().filter(|&(_, &count)| count != 1).collect();
-        assert!(doubled.is_empty(), "no sample came twice: {doubled:?}");
+        assert!(doubled.is_empty(), "samples came twice: {doubled:?}");
     }
 
-    /// Number of faults of a kind.
+    /// Returns the number of faults of a kind.
     pub fn faults(&self, kind: &str) -> usize {
         self.report.faults.iter().filter(|fault| fault.kind == kind).count()
     }
 
-    /// Faults, but for a drive that took its time: on a busy machine any may.
+    /// Returns all faults except those of a slow drive, which any drive may have on a busy machine.
     pub fn troubles(&self) -> Vec<&FaultReport> {
         self.report.faults.iter().filter(|fault| fault.kind != "slow").collect()
     }
 
-    /// Batches that drives made.
+    /// Returns the number of batches that drives made.
     pub fn drive_batches(&self) -> usize {
         self.order.iter().filter(|&&(_, _, prong)| prong > 0).count()
     }
 }
 
-/// What a run of floats delivered.
+/// Result of a run that delivers floats.
 pub struct FloatRun {
     /// A hash of the values of each (epoch, sample id).
     pub values: BTreeMap<(u32, u64), u64>,
-    /// Batches as delivered: epoch, batch, prong.
+    /// Epoch, batch and prong of each batch, in the order of delivery.
     pub order: Vec<(u32, u32, usize)>,
-    /// The loader's report.
+    /// Report of the loader.
     pub report: Report,
 }
 
 impl FloatRun {
-    /// Runs to the end, normalised as for ImageNet; `each` sees the loader after every batch. No sample may come twice.
+    /// Runs a loader to the end, normalised as for ImageNet; `each` sees the loader after every batch. No sample may
+    /// come twice.
     pub fn with(builder: LoaderBuilder, mut each: impl FnMut(&Loader<f32>)) -> Self {
         let built = builder.build_f32(Normalize::imagenet());
-        let mut loader = built.unwrap_or_else(|error| panic!("the loader builds: {}", chain(&error)));
+        let mut loader = built.unwrap_or_else(|error| panic!("the loader cannot be built: {}", chain(&error)));
         let (mut values, mut order) = (BTreeMap::new(), Vec::new());
         while let Some(batch) = loader.next() {
-            let batch = batch.unwrap_or_else(|error| panic!("every batch comes: {}", chain(&error)));
+            let batch = batch.unwrap_or_else(|error| panic!("a batch is missing: {}", chain(&error)));
             order.push((batch.epoch(), batch.index(), batch.prong()));
             for (&id, row) in batch.sample_ids().iter().zip(batch.values().chunks_exact(batch.shape().bytes())) {
                 let mut hasher = DefaultHasher::new();
@@ -117,7 +121,7 @@ impl FloatRun {
     }
 }
 
-/// Waits for a condition that must come true, a minute at most.
+/// Waits until a condition is true, a minute at most.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(60);
     while !condition() {
@@ -126,12 +130,12 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// False while the first drive is lost.
+/// Returns false while the first drive is lost.
 pub fn drive_is_up<V>(loader: &Loader<V>) -> bool {
     loader.progress().snapshot().prongs[1].is_up
 }
 
-/// An error with its causes.
+/// Returns an error's message with those of its causes.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -142,18 +146,18 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// A loader over a dataset with small batches, on a machine whose NQN nobody has to keep.
+/// Returns a loader over a dataset, with small batches and a fixed host NQN, which leaves no file behind.
 pub fn loader(dataset: &Path) -> LoaderBuilder {
     let host = Host::named("nqn.2024-01.org.example:tests").expect("an nqn");
     Loader::builder().dataset_path(dataset).batch_size(8).threads(2).seed(7).host(host)
 }
 
-/// A local drive with shared or read slots.
+/// Returns a local drive with shared or read slots.
 pub fn local(results: LocalResults) -> DriveSpec {
     local_by(program("ddlp-device"), results)
 }
 
-/// A local drive whose agent is this program.
+/// Returns a local drive whose agent is this program.
 pub fn local_by(agent: PathBuf, results: LocalResults) -> DriveSpec {
     DriveSpec::Local(LocalDrive { agent: Some(agent), results, ..LocalDrive::default() })
 }

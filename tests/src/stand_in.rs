@@ -6,7 +6,8 @@ use nix::unistd::Pid;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The agent under a name of its own (at most 15 bytes), so that a test finds its process and harms no other test's.
+/// Makes the agent available under another name (at most 15 bytes), so that a test finds its process and harms no other
+/// test's.
 pub fn named(folder: &Path, name: &str) -> PathBuf {
     assert!(name.len() <= 15, "the kernel cuts a longer name");
     let path = folder.join(name);
@@ -16,7 +17,7 @@ pub fn named(folder: &Path, name: &str) -> PathBuf {
     }
 }
 
-/// The newest child of this process that runs under this name.
+/// Returns the newest child of this process that runs under this name.
 pub fn process(name: &str) -> Pid {
     let own = std::process::id().to_string();
     let all = std::fs::read_dir("/proc").expect("Linux has /proc").flatten();
@@ -30,10 +31,11 @@ pub fn process(name: &str) -> Pid {
     Pid::from_raw(children.max().expect("the loader has started an agent"))
 }
 
-/// A shell script.
+/// Writes a shell script.
 pub fn script(folder: &Path, name: &str, body: &str) -> PathBuf {
     let path = folder.join(name);
-    // Written by another process: a file that this one, or a fork of it in another test, has open for writing cannot be run.
+    // Another process writes it: a file that this process, or a fork of it in another test, has open for writing cannot
+    // be run.
     let written = Command::new("sh")
         .args(["-c", "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$2\" && chmod +x \"$2\"", "sh", body])
         .arg(&path)
@@ -42,7 +44,8 @@ pub fn script(folder: &Path, name: &str, body: &str) -> PathBuf {
     path
 }
 
-/// The agent behind a relay that follows a plan: it says the relay's address in place of its own.
+/// Makes a program that runs the agent behind a relay, which follows a plan, and prints the relay's address in place of
+/// the agent's.
 pub fn relayed(folder: &Path, name: &str, plan: impl FnMut(&mut Pdu<'_>) -> Fate + Send + 'static) -> PathBuf {
     let ready = folder.join(format!("{name}.ready"));
     let own = ready.clone();

@@ -1,4 +1,4 @@
-//! `ddlp-contract ADDRESS PACK`: holds a way to a drive to the driver's contract, in a guest for example.
+//! `ddlp-contract ADDRESS PACK`: checks the driver's contract on a drive's address, for example in a guest.
 
 use std::path::Path;
 
@@ -7,5 +7,5 @@ fn main() {
     let [address, pack] = &args[..] else { panic!("ddlp-contract ADDRESS PACK") };
     let target = ddlp_driver::Target::parse(address).expect("an address");
     ddlp_tests::contract::check(&target, Path::new(pack));
-    println!("{address}: as the contract says");
+    println!("{address}: fulfils the contract");
 }

@@ -1,16 +1,17 @@
-//! An allocator that counts. A test program that names it as its `#[global_allocator]` learns what its threads allocate.
+//! A counting allocator. A test program that sets it as its `#[global_allocator]` can measure the allocations of its
+//! threads.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// What a thread has allocated.
+/// Allocations of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocations {
-    /// How many there were.
+    /// Number of allocations.
     pub count: usize,
-    /// Bytes of the largest one.
+    /// Bytes of the largest allocation.
     pub largest: usize,
-    /// Bytes of all together.
+    /// Bytes of all allocations together.
     pub bytes: usize,
 }
 
@@ -18,7 +19,7 @@ thread_local! {
     static ALLOCATED: Cell<Allocations> = const { Cell::new(Allocations { count: 0, largest: 0, bytes: 0 }) };
 }
 
-/// Counts what `work` allocates on this thread, in a program whose allocator is [`Counting`].
+/// Counts the allocations of `work` on this thread, in a program whose allocator is [`Counting`].
 pub fn allocations_of(work: impl FnOnce()) -> Allocations {
     ALLOCATED.set(Allocations::default());
     work();
@@ -33,8 +34,8 @@ fn note(size: usize) {
 /// The system's allocator, with counters.
 pub struct Counting;
 
-// SAFETY: every call is passed on to the system's allocator as it came; counting touches a thread-local without a destructor and
-// allocates nothing.
+// SAFETY: every call is passed on to the system's allocator unchanged; counting touches a thread-local without a
+// destructor and allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size());

@@ -1,4 +1,4 @@
-//! What the tests of several crates need. It knows no other crate of the project, and only tests depend on it.
+//! Helpers for the tests of several crates. Depends on no other crate of the project, and only tests depend on it.
 
 pub mod allocations;
 pub mod page_cache;

@@ -1,4 +1,4 @@
-//! Finds out whether files here can be read past the page cache at all, without the code that is tested.
+//! Finds out whether files here can be read past the page cache, without the code under test.
 
 use memmap2::MmapMut;
 use nix::fcntl::OFlag;
@@ -7,11 +7,11 @@ use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
-/// Bytes of a block, and of the part of a page that one is read into.
+/// Bytes of a block, and of the part of a page into which one is read.
 const BLOCK_BYTES: usize = 4096;
 
-/// Reads the second block of a file by `O_DIRECT`. Where that fails, it writes to the process's own standard error what is left
-/// untested: the harness shows nothing of a test that passes.
+/// Reads the second block of a file by `O_DIRECT`. If that fails, reports to the process's standard error what remains
+/// untested: the harness hides the output of a test that passes.
 pub fn can_pass_cache(file: &File) -> bool {
     let outcome = read_second_block(file);
     if let Err(error) = &outcome {
@@ -23,7 +23,7 @@ pub fn can_pass_cache(file: &File) -> bool {
 fn read_second_block(file: &File) -> io::Result<()> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let file = OpenOptions::new().read(true).custom_flags(OFlag::O_DIRECT.bits()).open(path)?;
-    // A mapping begins at a page, which is a block or several.
+    // A mapping begins at a page boundary, and a page is one block or several.
     let mut block = MmapMut::map_anon(BLOCK_BYTES)?;
     file.read_exact_at(&mut block, BLOCK_BYTES as u64)
 }
