@@ -166,8 +166,8 @@ fn compute() -> Fingerprint {
 mod tests {
     use super::*;
 
-    /// Every machine has to find this digest. Changing it changes pixels: a drive and a host from before and after
-    /// refuse each other.
+    /// Checks the digest that every machine has to find. A change of it is a change of pixels: a drive and a host from
+    /// before and after it refuse each other.
     #[test]
     fn it_is_the_one_of_every_machine() {
         assert_eq!(fingerprint().to_string(), "eb5c75574baf7a2a0c87b2a76308b108369d75c129c620a4d157dc9f1805f199");

@@ -62,7 +62,7 @@ fn check(object: &mut Object, file: &[u8], limits: Limits) -> Result<Verdict, Pi
     let begun = start_pixels(object, file, limits)?;
     let mut findings = read_whole(object, file, limits, (Extent::Whole, begun.warnings > 0));
     if begun.has_one_scan && findings.is_err() {
-        // The cause may follow the scan, where decoding to pixels does not look.
+        // The error may lie behind the scan, where decoding to pixels does not look.
         findings = read_whole(object, file, limits, (Extent::FirstScan, true));
     }
     let Findings { warnings, clamped, rewritten } = findings?;
@@ -74,12 +74,12 @@ fn check(object: &mut Object, file: &[u8], limits: Limits) -> Result<Verdict, Pi
             format!("rewritten, it has {} warnings and {} coefficients out of range", again.warnings, again.clamped);
         return Err(PixelError::Malformed { message });
     }
-    // One warning at the least: for what follows the scan.
+    // At least one warning: the bytes behind the scan deserve it.
     let warnings = warnings.max(begun.warnings).max(u32::from(clamped == 0));
     Ok(Verdict::Repaired { bytes, warnings, clamped })
 }
 
-/// What decoding the first row to pixels found.
+/// Result of decoding the first row to pixels.
 struct Begun {
     warnings: u32,
     has_one_scan: bool,
@@ -96,7 +96,7 @@ fn start_pixels(object: &mut Object, file: &[u8], limits: Limits) -> Result<Begu
     Ok(Begun { warnings: opened.warnings(), has_one_scan: opened.header.multiple_scans == 0 })
 }
 
-/// Reads all coefficients, and rewrites the file where it is asked for or the coefficients give a reason to.
+/// Reads all coefficients. Rewrites the file if asked to, or if the coefficients or warnings require it.
 fn read_whole(
     object: &mut Object,
     file: &[u8],
@@ -117,7 +117,8 @@ fn read_whole(
     Ok(Findings { warnings, clamped, rewritten: Some(coefficients.rewrite(false)?) })
 }
 
-/// Has every block changed and returns the number of coefficients changed. A component that no scan holds has zeros alone.
+/// Calls `change` for every block, and returns the number of coefficients changed. Skips components without a scan,
+/// which are all zeros.
 fn change_blocks(
     coefficients: &mut Coefficients<'_>,
     change: fn(&mut Block<i16>, &Block<u16>) -> u32,

@@ -19,8 +19,8 @@ const RESULT_MAX: i64 = 511;
 const SURE_SUM: i64 = 4 * RESULT_MAX - 4;
 /// Largest coefficient that an encoder can make of samples in -128..=127: the DCT of 8 × 8 of them reaches 1024.
 const ENCODER_MAX: i64 = 1024;
-/// Quantised coefficients that Huffman codes of 8-bit files can say. The first one of a block is coded as the difference to that of the
-/// block before, which has 11 bits; the others have 10.
+/// Quantised coefficients that the Huffman codes of 8-bit files can express. The first coefficient of a block is coded
+/// as its difference to that of the block before, in 11 bits; the others have 10 bits.
 const FIRST_CODED: RangeInclusive<i16> = -1024..=1023;
 const OTHERS_CODED: RangeInclusive<i16> = -1023..=1023;
 
@@ -31,9 +31,10 @@ pub(crate) fn bring_into_range(block: &mut [i16; 64], quant: &[u16; 64]) -> u32 
     if is_in_range(block, quant) { 0 } else { clamp(block, quant) }
 }
 
-/// Makes a block one that can be encoded, and that is in range, and returns the number of coefficients changed.
+/// Makes a block encodable and brings it into range; returns the number of coefficients changed.
 ///
-/// A block in range may hold more than can be encoded, where the quantiser's step is 1: a decoder takes up to 15 bits.
+/// With a quantisation step of 1, a block in range may hold coefficients that cannot be encoded: a decoder takes up to
+/// 15 bits.
 pub(crate) fn make_encodable(block: &mut [i16; 64], quant: &[u16; 64]) -> u32 {
     let is_coded = FIRST_CODED.contains(&block[0]) && block[1..].iter().all(|value| OTHERS_CODED.contains(value));
     if is_coded { bring_into_range(block, quant) } else { clamp(block, quant) }

@@ -1,6 +1,7 @@
 //! Trees of `/sys` and `/dev` as Linux lays them out, planted below a temporary directory.
 //!
-//! A line of a tree is `PATH = CONTENT` (an attribute), `PATH -> TARGET` (a link) or `PATH` (an empty file in place of a node).
+//! A line of a tree is `PATH = CONTENT` (an attribute), `PATH -> TARGET` (a link) or `PATH` (an empty file in place of
+//! a node).
 
 use std::fs;
 use std::os::unix::fs::symlink;

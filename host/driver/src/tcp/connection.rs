@@ -117,7 +117,7 @@ impl Connection {
         self.h2c_bytes_max
     }
 
-    /// Returns the deadline by which the peer has to take what is sent.
+    /// Returns the deadline by which the peer has to take the data sent.
     pub(super) fn send_deadline(&self) -> Deadline {
         Deadline::after(self.io_timeout)
     }

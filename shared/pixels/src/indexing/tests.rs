@@ -77,7 +77,7 @@ fn checkpoints_take_a_small_part_of_their_file() {
         assert!(share <= 1.0 / SHARE as f64, "{layout:?}: {share}");
         assert!(Checkpoints::from_bytes(&indexed.checkpoints).unwrap().len() > size.1 as usize / 16);
     }
-    // A file of many short rows keeps one checkpoint a row, whatever share that is.
+    // A file of many short rows keeps one checkpoint a row, even if they exceed their share.
     let narrow = file(Layout::Gray, &JpegOptions { quality: 1, ..JpegOptions::default() }, (9, 800));
     let checkpoints = Checkpoints::from_bytes(&index_of(&narrow).unwrap().checkpoints).unwrap();
     assert_eq!(checkpoints.len(), 100);

@@ -50,8 +50,8 @@ unsafe fn columns_avx2<const ROWS: usize, const STEPS: usize, const DENSE: bool>
     let out = out.as_mut_ptr();
     let mut at = 0;
     for (two, weights) in groups.twos.iter().zip(groups.weights.chunks_exact(steps)) {
-        // SAFETY: 32 bytes each; `Groups::make` has placed every step of 16 bytes within the rows of inputs, and rows of
-        // outputs have room for all groups.
+        // SAFETY: 32 bytes each; `Groups::make` has placed every step of 16 bytes within the rows of inputs, and rows
+        // of outputs have room for all groups.
         unsafe {
             let bytes = _mm256_loadu_si256(two.bytes.as_ptr().cast());
             let [left, right] = two.offsets.map(|offset| offset as usize);

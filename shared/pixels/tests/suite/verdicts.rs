@@ -1,4 +1,4 @@
-//! What decodes whole is kept: the verdict on a damaged file against the decoder, over thousands of damaged files.
+//! Compares the verdict on thousands of damaged files with the decoder: a file that decodes whole is kept.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ const WIDTH: u32 = 56;
 const HEIGHT: u32 = 40;
 const DAMAGED: u64 = 4000;
 
-/// Layouts and codings of the intact files.
+/// Returns layouts and codings of the intact files.
 fn kinds() -> Vec<JpegOptions> {
     let plain = JpegOptions { quality: 85, ..JpegOptions::default() };
     let of = |layout| JpegOptions { layout, ..plain.clone() };
@@ -37,7 +37,7 @@ fn intact(options: &JpegOptions, seed: u32) -> Vec<u8> {
     encode::jpeg(&pixels, WIDTH, HEIGHT, options).unwrap()
 }
 
-/// Where the segments of an intact file begin and end; a scan belongs to its header.
+/// Returns the beginning and the end of each segment of an intact file; a scan belongs to its header.
 fn segments(file: &[u8]) -> Vec<(usize, usize)> {
     let is_marker = |at: usize| file[at] == 0xFF && !matches!(file[at + 1], 0 | 0xD0..=0xD7 | 0xFF);
     let mut segments = Vec::new();
@@ -54,7 +54,7 @@ fn segments(file: &[u8]) -> Vec<(usize, usize)> {
     segments
 }
 
-/// A file with one kind of damage.
+/// Returns a file with one kind of damage.
 fn damaged(number: u64, kinds: &[JpegOptions]) -> Vec<u8> {
     let mut rng = Rng::from_key([0xF01D, number, 0, 0]);
     let mut file = intact(&kinds[(number % kinds.len() as u64) as usize], number as u32 % 3);
@@ -91,7 +91,7 @@ fn damaged(number: u64, kinds: &[JpegOptions]) -> Vec<u8> {
         }
         8 => file.truncate(file.len() - 1 - below(2)),
         _ => {
-            // The headers of the segment alone.
+            // Only the headers of the segment.
             let at = start + 2 + below((end - start - 2).min(20));
             file[at] = below(256) as u8;
         }
@@ -99,11 +99,11 @@ fn damaged(number: u64, kinds: &[JpegOptions]) -> Vec<u8> {
     file
 }
 
-/// Where the header of the frame ends in a file of [`in_scans`].
+/// Offset behind the frame's header in a file of [`in_scans`].
 const END_OF_FRAME: usize = 21;
 
-/// A file of three components in a scan for each of the first `scans`, all with these sampling factors. The quantisation tables in front
-/// of the scans are those of the qualities.
+/// Returns a file of three components with these sampling factors, and with a scan for each of the first components:
+/// one per quality. Each scan has a quantisation table of that quality in front.
 fn in_scans(factors: u8, qualities: &[u8]) -> Vec<u8> {
     let gray = |seed: usize| {
         let options = JpegOptions { quality: qualities[seed], layout: Layout::Gray, ..JpegOptions::default() };
@@ -130,7 +130,7 @@ fn in_scans(factors: u8, qualities: &[u8]) -> Vec<u8> {
     file
 }
 
-/// Pixels, their size and their orientation.
+/// Decodes a file to pixels, their size and their orientation.
 fn decoded(preparer: &mut Preparer, file: &[u8]) -> Option<(Decoded, Vec<u8>)> {
     let mut pixels = Vec::new();
     preparer.decode(Source::Encoded(file), None, &mut pixels).ok().map(|decoded| (decoded, pixels))
@@ -155,17 +155,17 @@ fn what_an_encoder_does_not_make_is_repaired_to_the_same_pixels() {
         ("a component without a scan", in_scans(0x11, &[85; 2])),
         ("two components without a scan", in_scans(0x22, &[85])),
         ("more blocks than one scan may have", in_scans(0x22, &[85; 3])),
-        ("a table that is another one for the next scan", in_scans(0x11, &[85, 50, 20])),
+        ("a table that changes for the next scan", in_scans(0x11, &[85, 50, 20])),
     ] {
         let pixels = decoded(&mut preparer, &file);
         assert!(pixels.is_some(), "{what}");
         assert_eq!(preparer.inspect(&file), Verdict::Intact, "{what}");
-        // Bytes between two markers are passed over with a warning.
+        // Bytes between two markers are skipped with a warning.
         let warned = [&file[..END_OF_FRAME], &[0; 3], &file[END_OF_FRAME..]].concat();
         let (kept, clamped) = repaired(&mut preparer, &warned);
         assert_eq!((clamped, decoded(&mut preparer, &kept)), (0, pixels), "{what}");
     }
-    // A component may name a table that is nowhere, if no scan holds it.
+    // A component may name a table that does not exist, if no scan holds the component.
     let mut no_table = in_scans(0x11, &[85; 2]);
     no_table[END_OF_FRAME - 1] = 77;
     let pixels = decoded(&mut preparer, &no_table);
@@ -253,7 +253,7 @@ fn what_decodes_whole_is_kept_with_its_pixels() {
             (Verdict::Repaired { bytes, clamped, .. }, Some(whole)) => {
                 let kept = decoded(&mut preparer, bytes);
                 assert_eq!(preparer.inspect(bytes), Verdict::Intact, "file {number}");
-                assert!(*clamped > 0 || kept.as_ref() == Some(whole), "file {number}: its pixels are others");
+                assert!(*clamped > 0 || kept.as_ref() == Some(whole), "file {number}: its pixels differ");
                 if *clamped > 0 { "clamped" } else { "repaired" }
             }
             (Verdict::Rejected { message, .. }, Some(_)) => {

@@ -105,7 +105,7 @@ impl Checkpoints {
         self.points.len()
     }
 
-    /// Returns whether there are no checkpoints, which is never so for those of a file: every row has one.
+    /// Returns whether there are no checkpoints. A file always has some: one in every row at least.
     pub fn is_empty(&self) -> bool {
         self.points.is_empty()
     }

@@ -56,8 +56,8 @@ static void on_message(j_common_ptr cinfo, int level)
 }
 
 /*
- * The encoder itself writes the JFIF and Adobe markers that tell colours. For four components it writes no JFIF
- * marker: there a JFIF marker has no meaning, and one of an unknown version would cause its warning again.
+ * The encoder itself writes the JFIF and Adobe markers that define colours. For four components it writes no JFIF
+ * marker: there it has no meaning, and one with an unknown version would cause the same warning again.
  */
 static int written_by_encoder(const struct jpeg_compress_struct *cinfo, jpeg_saved_marker_ptr marker)
 {
@@ -68,8 +68,8 @@ static int written_by_encoder(const struct jpeg_compress_struct *cinfo, jpeg_sav
 }
 
 /*
- * Gives each component a slot of its own for its quantisation table, if a table is missing or has changed since the
- * component's scan began. The encoder refuses such a file otherwise.
+ * Gives each component its own slot for its quantisation table, if a table is missing or has changed since the
+ * component's scan began. Otherwise the encoder refuses the file.
  */
 static void settle_tables(struct jpeg_decompress_struct *cinfo)
 {
@@ -95,7 +95,7 @@ static void settle_tables(struct jpeg_decompress_struct *cinfo)
     }
 }
 
-/* Whether the components fit into one scan. A file with a scan for each may have more blocks. */
+/* Returns whether the components fit into one scan. A file with a scan for each component may have more blocks. */
 static int fits_one_scan(const struct jpeg_decompress_struct *cinfo)
 {
     int blocks = 0;

@@ -221,8 +221,8 @@ int ddlp_open(struct ddlp_jpeg *jpeg, const uint8_t *data, size_t len, uint32_t 
 }
 
 /*
- * Checks that the image is whole where libjpeg does not warn about missing bits, in files of several scans and in
- * arithmetic coding: there an end marker has to follow.
+ * Checks that the image is complete. In files of several scans and in arithmetic coding libjpeg does not warn about
+ * missing bits: there an end marker has to follow.
  */
 int ddlp_check_end(struct ddlp_jpeg *jpeg)
 {

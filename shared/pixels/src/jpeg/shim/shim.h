@@ -2,7 +2,7 @@
  * The C side of the JPEG path: the parts of libjpeg-turbo's classic interface that a crop needs.
  *
  * Every function that can fail returns 0 or one of the DDLP_ codes; ddlp_message() then returns the message.
- * setjmp and longjmp stay within these files: an error of libjpeg ends the running entry point and unwinds no Rust frame.
+ * setjmp and longjmp stay within these files: an error of libjpeg ends the entry point and unwinds no Rust frame.
  */
 #ifndef DDLP_SHIM_H
 #define DDLP_SHIM_H
@@ -31,7 +31,7 @@ struct ddlp_jpeg {
     jmp_buf jump;
     int open;
     int ended; /* the source ran out before the decoder was done with it */
-    int first_scan_only; /* coefficients are read as far as the end of the first scan */
+    int first_scan_only; /* read coefficients up to the end of the first scan only */
     int reason;
     uint32_t scans_max;
     uint32_t warnings;
