@@ -5,8 +5,7 @@
 fn segments(file: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = file.strip_prefix(&[0xFF, 0xD8]).unwrap_or_default();
     std::iter::from_fn(move || {
-        // As libjpeg does it: other bytes, FF 00 among them, are passed over, and fill bytes may stand in front of a
-        // marker.
+        // As in libjpeg, other bytes, FF 00 among them, are skipped, and fill bytes may stand in front of a marker.
         let at = rest.windows(2).position(|two| two[0] == 0xFF && !matches!(two[1], 0 | 0xFF))?;
         let code = rest[at + 1];
         // SOS begins the image data.
