@@ -111,8 +111,8 @@ pub trait Queue: Send {
     /// in flight.
     ///
     /// `within` is for a transport with a timer of its own that cannot be stopped: when it runs out, the kernel ends
-    /// the association. It has to cover all work of the controller before the completion, and to exceed the caller's own
-    /// time-out.
+    /// the association. It has to cover all work of the controller before the completion, and to exceed the caller's
+    /// own time-out.
     fn submit(&mut self, command: &Command, data: Vec<u8>, within: Duration) -> Result<Ticket, DriverError>;
     /// Returns the next completion of a submitted command, or `None` at the deadline. A deadline in the past takes only
     /// what has already arrived.
