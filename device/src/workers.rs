@@ -22,7 +22,7 @@ use crate::slots::SlotLease;
 use ddlp_csd::prepare;
 use ddlp_csd::run::RunLength;
 use ddlp_dataset::Dataset;
-use kit::Kit;
+use kit::{Kit, log_unavailable};
 use queue::{Finishing, Queue, Recorded, Task};
 use row_crc::RowCrc;
 use stats::Stats;
@@ -155,9 +155,13 @@ impl Shared {
         }
     }
 
-    fn finish(&self, finishing: Finishing<'_>, kit: &mut Kit) {
+    fn finish(&self, mut finishing: Finishing<'_>, kit: &mut Kit) {
         let start = Instant::now();
         let id = finishing.id();
+        if let Err(error) = prepare::check(&*self.dataset) {
+            log_unavailable(&error);
+            finishing.withdraw();
+        }
         let corrupt = finishing.corrupt();
         let finished = finishing.finish(kit.row_crc(finishing.row_bytes()), start);
         let published = self.queue.publish(finishing, &finished);

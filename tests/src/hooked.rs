@@ -1,6 +1,6 @@
 //! A dataset with hooks at its reads.
 
-use ddlp_dataset::{Dataset, Identity, Location, ReadError};
+use ddlp_dataset::{Dataset, Identity, Location, ReadError, Unavailable};
 use ddlp_pixels::Source;
 use std::io;
 
@@ -8,6 +8,11 @@ use std::io;
 pub trait Hooks: Send + Sync {
     /// Called before a sample is read.
     fn reads(&self, index: u64);
+
+    /// Returns the error that reading a sample ends with, if any.
+    fn fails(&self, _index: u64) -> Result<(), ReadError> {
+        Ok(())
+    }
 
     /// Called when samples are announced.
     fn announces(&self, _indices: &[u64]) {}
@@ -34,6 +39,7 @@ pub struct Hooked<H> {
 impl<H: Hooks> Dataset for Hooked<H> {
     fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
         self.hooks.reads(index);
+        self.hooks.fails(index)?;
         self.dataset.sample(index, buf)
     }
 
@@ -48,6 +54,14 @@ impl<H: Hooks> Dataset for Hooked<H> {
 
     fn is_resident(&self) -> bool {
         self.hooks.is_resident()
+    }
+
+    fn check(&self) -> Result<(), Unavailable> {
+        self.dataset.check()
+    }
+
+    fn check_damage(&self) -> Result<(), Unavailable> {
+        self.dataset.check_damage()
     }
 
     fn len(&self) -> u64 {

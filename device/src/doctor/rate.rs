@@ -5,6 +5,7 @@ use super::finding::Finding;
 use super::sample::{SIZE, Samples};
 use ddlp_csd::prepare::{EpochContext, SamplePreparer};
 use ddlp_csd::program::{CorruptPolicy, Program};
+use ddlp_csd::slot::SampleRecord;
 use ddlp_dataset::Dataset;
 use ddlp_pixels::{Limits, Pipeline};
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -162,15 +163,16 @@ fn prepare(dataset: &dyn Dataset, time: Duration, core: usize, alike: usize) -> 
     let mut row = vec![0; program.pipeline.output().bytes()];
     let id = |number: u64| number.wrapping_mul(STRIDE) % dataset.len();
     // The first one finds memory and frequency cold.
-    preparer.prepare(dataset, &program, context, id(0), &mut row);
+    let _ = preparer.prepare(dataset, &program, context, id(0), &mut row);
     let (mut images, mut unprepared, mut encoded) = (0, 0, 0);
     let start = Instant::now();
     while images == 0 || start.elapsed() < time {
         images += 1;
-        let record = preparer.prepare(dataset, &program, context, id(images), &mut row);
+        let prepared = preparer.prepare(dataset, &program, context, id(images), &mut row);
+        let record = prepared.ok().filter(SampleRecord::has_row);
         // After that many the same ones come again.
-        unprepared += u64::from(images <= dataset.len() && !record.has_row());
-        encoded += dataset.location(record.index).length;
+        unprepared += u64::from(images <= dataset.len() && record.is_none());
+        encoded += record.map_or(0, |record| dataset.location(record.index).length);
     }
     let images_per_s = images as f64 / start.elapsed().as_secs_f64();
     let samples = images.min(dataset.len());

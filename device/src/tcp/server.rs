@@ -89,14 +89,14 @@ pub async fn clockwork(hub: Arc<Hub>, mut events: UnboundedReceiver<JobEvent>) {
 }
 
 /// One message a second of a kind that a peer can cause.
-pub(super) struct Ration(AtomicU64);
+pub(crate) struct Ration(AtomicU64);
 
 impl Ration {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    pub(super) fn allows(&self) -> bool {
+    pub(crate) fn allows(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         self.0.swap(now, Ordering::Relaxed) != now
     }

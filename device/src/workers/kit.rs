@@ -2,9 +2,12 @@
 
 use super::queue::{Sample, Task};
 use super::row_crc::RowCrc;
-use ddlp_csd::prepare::{EpochContext, SamplePreparer, StageTimes};
+use crate::tcp::server::Ration;
+use ddlp_csd::prepare::{EpochContext, SamplePreparer, StageTimes, stored_at};
 use ddlp_csd::program::Program;
-use ddlp_dataset::Dataset;
+use ddlp_csd::slot::{Outcome, SampleRecord};
+use ddlp_dataset::{Dataset, Unavailable};
+use std::error::Error;
 use std::sync::Arc;
 
 /// A worker's tools.
@@ -31,7 +34,12 @@ impl Kit {
             if task.is_over() {
                 break;
             }
-            let record = preparer.prepare(dataset, &work.job.program, context, sample_id, row);
+            let prepared = preparer.prepare(dataset, &work.job.program, context, sample_id, row);
+            let record = prepared.unwrap_or_else(|error| {
+                log_unavailable(&error);
+                let index = stored_at(dataset, sample_id);
+                SampleRecord { sample_id, index, label: 0, outcome: Outcome::Unavailable, warned: false }
+            });
             made.push((record, if record.has_row() { crc32c::crc32c(row) } else { 0 }));
         }
         let times = preparer.take_times();
@@ -50,5 +58,14 @@ impl Kit {
             self.preparer = None;
         }
         &mut self.preparer.get_or_insert_with(|| (program.clone(), SamplePreparer::new(program).timed())).1
+    }
+}
+
+/// Says why samples are unavailable, once a second at most: a host can ask for many.
+pub(super) fn log_unavailable(error: &Unavailable) {
+    static RATION: Ration = Ration::new();
+    if RATION.allows() {
+        let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+        tracing::error!("{error}{cause}; hosts prepare such batches themselves");
     }
 }

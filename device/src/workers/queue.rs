@@ -8,7 +8,7 @@ use super::row_crc::RowCrc;
 use crate::job::{Job, JobId};
 use crate::slots::SlotLease;
 use ddlp_csd::prepare::close_gaps;
-use ddlp_csd::slot::{HEADER_BYTES, SampleRecord, SlotHeader, table_to_bytes};
+use ddlp_csd::slot::{HEADER_BYTES, Outcome, SampleRecord, SlotHeader, table_to_bytes};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -161,6 +161,11 @@ impl Finishing<'_> {
     /// Samples that followed the corrupt-sample policy.
     pub fn corrupt(&self) -> u32 {
         self.records.iter().filter(|record| record.is_corrupt()).count() as u32
+    }
+
+    /// Takes back all that was made: the dataset is not the one that was opened.
+    pub fn withdraw(&mut self) {
+        self.records.iter_mut().for_each(|record| record.outcome = Outcome::Unavailable);
     }
 
     /// Closes the gaps of left-out samples and makes table and header.

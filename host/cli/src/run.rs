@@ -143,6 +143,9 @@ fn build(
     if let Some(list) = &args.cores {
         builder = builder.cores(list.0.clone());
     }
+    if let Some(max) = args.max_corrupt {
+        builder = builder.max_corrupt(max);
+    }
     if let Some(buffers) = args.buffers {
         builder = builder.buffers(buffers.into());
     }

@@ -1,5 +1,6 @@
 //! The options of a loader, and their defaults.
 
+use crate::corrupt::MaxCorrupt;
 use crate::drive::DriveSpec;
 use crate::error::LoaderError;
 use crate::loader::Loader;
@@ -44,6 +45,7 @@ pub struct LoaderBuilder {
     pub(crate) cores: Vec<usize>,
     pub(crate) seed: u64,
     pub(crate) policy: CorruptPolicy,
+    pub(crate) max_corrupt: MaxCorrupt,
     pub(crate) limits: Limits,
     pub(crate) last: LastBatch,
     pub(crate) rank: u32,
@@ -73,6 +75,7 @@ impl Default for LoaderBuilder {
             cores: Vec::new(),
             seed: 0,
             policy: CorruptPolicy::Fail,
+            max_corrupt: MaxCorrupt::default(),
             limits: Limits::default(),
             last: LastBatch::Short,
             rank: 0,
@@ -170,6 +173,13 @@ impl LoaderBuilder {
     /// What happens to a corrupt sample. Default [`CorruptPolicy::Fail`].
     pub fn policy(mut self, policy: CorruptPolicy) -> Self {
         self.policy = policy;
+        self
+    }
+
+    /// How many distinct samples of an epoch may be skipped or replaced before the run ends with an error. Default: the larger of 16 and
+    /// 1 %. A dataset that is gone or has changed ends it at once, whatever the policy.
+    pub fn max_corrupt(mut self, max: MaxCorrupt) -> Self {
+        self.max_corrupt = max;
         self
     }
 
@@ -277,6 +287,11 @@ impl LoaderBuilder {
         within("number of drives", self.drives.len(), 0, DRIVES_MAX)?;
         within("drive depth", self.drive_depth, 1, DEPTH_MAX)?;
         within("window", self.window.unwrap_or(1), 1, u32::MAX as usize)?;
+        if let MaxCorrupt::Percent(percent) = self.max_corrupt
+            && !(0.0..=100.0).contains(&percent)
+        {
+            return Err(LoaderError::Options(format!("max_corrupt is {percent} %, 0 to 100 are possible")));
+        }
         if self.rank >= self.world {
             return Err(LoaderError::Options(format!("rank {} of {} ranks does not exist", self.rank, self.world)));
         }

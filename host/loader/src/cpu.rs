@@ -11,9 +11,9 @@ use crate::schedule::{BatchId, CPU};
 use ddlp_csd::prepare::{self, EpochContext, SamplePreparer, close_gaps};
 use ddlp_csd::run::RunLength;
 use ddlp_csd::slot::SampleRecord;
-use ddlp_dataset::Half;
+use ddlp_dataset::{Half, Unavailable};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 /// A batch in the work of the CPU prong.
@@ -22,11 +22,24 @@ pub(crate) struct CpuJob {
     pub rows: RowClaims,
     sample_ids: Vec<u64>,
     row_bytes: usize,
+    /// Why it cannot be prepared; its rows are closed then.
+    unavailable: Mutex<Option<Unavailable>>,
 }
 
 impl CpuJob {
     pub fn new(id: BatchId, sample_ids: Vec<u64>, buffer: PooledBuffer, row_bytes: usize) -> Self {
-        Self { id, rows: RowClaims::new(buffer, sample_ids.len(), row_bytes), sample_ids, row_bytes }
+        let rows = RowClaims::new(buffer, sample_ids.len(), row_bytes);
+        Self { id, rows, sample_ids, row_bytes, unavailable: Mutex::default() }
+    }
+
+    /// Hands out no more rows, as the dataset cannot be read.
+    fn close(&self, why: Unavailable) {
+        *self.unavailable() = Some(why);
+        self.rows.close();
+    }
+
+    fn unavailable(&self) -> MutexGuard<'_, Option<Unavailable>> {
+        self.unavailable.lock().expect("no panic while it is locked")
     }
 }
 
@@ -100,11 +113,18 @@ struct RowPreparer {
 impl RowPreparer {
     fn new(task: &Task) -> Self {
         let bytes = if task.output.is_pixels() { 0 } else { task.shape.bytes() };
-        Self { preparer: SamplePreparer::new(&task.program), pixels: vec![0; bytes] }
+        Self { preparer: SamplePreparer::new(&task.program).trying(task.max_corrupt), pixels: vec![0; bytes] }
     }
 
     /// Prepares a sample, and brings the `next` one near meanwhile.
-    fn prepare(&mut self, task: &Task, epoch: u32, sample_id: u64, next: Option<u64>, row: &mut [u8]) -> SampleRecord {
+    fn prepare(
+        &mut self,
+        task: &Task,
+        epoch: u32,
+        sample_id: u64,
+        next: Option<u64>,
+        row: &mut [u8],
+    ) -> Result<SampleRecord, Unavailable> {
         let prefetch = |half| next.into_iter().for_each(|next| prepare::prefetch(&*task.dataset, next, half));
         let context = EpochContext { seed: task.seed, epoch };
         let Self { preparer, pixels } = self;
@@ -114,25 +134,30 @@ impl RowPreparer {
             prefetch(Half::Second);
             return prepare(row);
         }
-        let record = prepare(pixels);
+        let record = prepare(pixels)?;
         prefetch(Half::Second);
         if record.has_row() {
             // While its pixels are in the core's cache.
             task.output.write(pixels, task.shape, row);
         }
-        record
+        Ok(record)
     }
 }
 
 fn prepare_rows(engine: &Engine, preparer: &mut RowPreparer, job: &CpuJob, mut taken: RowsTaken<'_>, desk: &Desk) {
+    let mut unavailable = None;
     taken.make(|(number, row)| {
         if engine.is_stopped() {
             return None;
         }
         let (sample_id, next) = (job.sample_ids[number], job.sample_ids.get(number + 1).copied());
         desk.sample_id.store(sample_id, Ordering::Relaxed);
-        Some(preparer.prepare(&engine.task, job.id.epoch, sample_id, next, row))
+        let prepared = preparer.prepare(&engine.task, job.id.epoch, sample_id, next, row);
+        prepared.map_err(|error| unavailable = Some(error)).ok()
     });
+    if let Some(error) = unavailable {
+        job.close(error);
+    }
     desk.set_run(None);
     engine.memory.look();
     match job.rows.put_back(taken) {
@@ -140,12 +165,17 @@ fn prepare_rows(engine: &Engine, preparer: &mut RowPreparer, job: &CpuJob, mut t
         PutBack::Complete(buffer, Some(records)) if !engine.is_stopped() => finish(engine, job, buffer, records),
         // The run was stopped, maybe before all rows were made.
         PutBack::Complete(..) => {}
-        PutBack::Closed => engine.give_up(CPU, job.id, GivenUp::Cancelled),
+        PutBack::Closed => match job.unavailable().take() {
+            Some(error) => engine.unavailable(job.id, error),
+            None => engine.give_up(CPU, job.id, GivenUp::Cancelled),
+        },
     }
 }
 
 fn finish(engine: &Engine, job: &CpuJob, mut buffer: PooledBuffer, records: Vec<SampleRecord>) {
-    if engine.executed(CPU, job.id) {
+    if let Err(error) = prepare::check(&*engine.task.dataset) {
+        engine.unavailable(job.id, error);
+    } else if engine.executed(CPU, job.id) {
         close_gaps(&records, &mut buffer, job.row_bytes);
         engine.ready(CPU, job.id, records, Rows::Pooled(buffer));
         // The consumer may have been woken by that on this core. While it waits for this thread's time slice to end, batches pile up,

@@ -9,17 +9,19 @@ mod delivery;
 use crate::announcing::Announced;
 use crate::batch::Rows;
 use crate::buffers::{BufferPool, PooledBuffer};
+use crate::corrupt::CorruptCount;
 use crate::cpu::CpuJob;
 use crate::error::LoaderError;
 use crate::order::{Cut, Orders};
 use crate::plan::PlanEpoch;
 use crate::recorder::Recorder;
+use crate::report::CorruptReport;
 use crate::schedule::{BatchId, CPU, Finished, HeldResults, ProngId, Room, Schedule};
 use crate::usage::MemoryPeak;
 use crate::value::Output;
 use ddlp_csd::program::Program;
-use ddlp_csd::slot::{Outcome, SampleRecord};
-use ddlp_dataset::Dataset;
+use ddlp_csd::slot::SampleRecord;
+use ddlp_dataset::{Dataset, Unavailable};
 use ddlp_driver::Controller;
 use ddlp_pixels::Shape;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -40,12 +42,23 @@ pub(crate) struct Task {
     pub output: Output,
     /// Epochs of the run: the last one's number plus one.
     pub epochs: u32,
+    /// Distinct corrupt samples of an epoch that are survived.
+    pub max_corrupt: u64,
 }
 
 /// A batch that waits for delivery.
 pub(crate) struct ReadyBatch {
     pub records: Vec<SampleRecord>,
     pub rows: Rows,
+    /// Samples that followed the corrupt-sample policy, each with its index in the dataset.
+    corrupt: Vec<(u64, CorruptReport)>,
+}
+
+/// What a drive said of a sample that the host decides on: the drive's fault unless the CPU finds the same.
+struct Doubt {
+    prong: ProngId,
+    sample_id: u64,
+    what: String,
 }
 
 /// Why a prong gives up a batch that it claimed.
@@ -53,6 +66,8 @@ pub(crate) struct ReadyBatch {
 pub(crate) enum GivenUp {
     /// It cannot make it, so the CPU prepares it; with the kind of fault and what happened.
     Failed { kind: &'static str, what: String },
+    /// Its verdict on this sample is not for it to decide: the CPU prepares the batch, and it is a fault if the CPU finds otherwise.
+    Doubted { sample_id: u64, what: String },
     /// It has no place for it: any prong may claim it again.
     Returned,
     /// Another prong was first.
@@ -80,6 +95,9 @@ pub(crate) struct Core {
     pub consumer_waits: bool,
     announced: Announced,
     orders: Orders,
+    corrupt: CorruptCount,
+    /// Verdicts of drives that the CPU is to confirm.
+    doubts: HashMap<BatchId, Doubt>,
 }
 
 /// Shared by consumer, CPU threads and drive threads.
@@ -105,7 +123,6 @@ impl Engine {
         let bytes = buffer_bytes(&task.cut, task.row_bytes());
         Self {
             pool: Arc::new(BufferPool::new(buffers, bytes, work.clone())),
-            task,
             core: Mutex::new(Core {
                 schedule,
                 recorder,
@@ -115,7 +132,10 @@ impl Engine {
                 consumer_waits: false,
                 announced: Announced::default(),
                 orders,
+                corrupt: CorruptCount::new(task.max_corrupt),
+                doubts: HashMap::new(),
             }),
+            task,
             delivery: Condvar::new(),
             work,
             stop: AtomicBool::new(false),
@@ -244,7 +264,12 @@ impl Engine {
         if sample_ids.is_empty() {
             // A rank's share of a short last batch can be empty.
             core.executed(CPU, id);
-            self.make_ready(core, CPU, id, Ok(ReadyBatch { records: Vec::new(), rows: Rows::Pooled(buffer) }));
+            self.make_ready(
+                core,
+                CPU,
+                id,
+                Ok(ReadyBatch { records: Vec::new(), rows: Rows::Pooled(buffer), corrupt: Vec::new() }),
+            );
             return None;
         }
         Some(Arc::new(CpuJob::new(id, sample_ids, buffer, self.task.row_bytes())))
@@ -274,17 +299,29 @@ impl Engine {
 
     /// A batch that [`Self::executed`] called wanted is at hand.
     pub fn ready(&self, prong: ProngId, id: BatchId, records: Vec<SampleRecord>, rows: Rows) {
-        let failed = records.iter().find_map(|record| match record.outcome {
-            Outcome::Failed(reason) => Some(self.corrupt_error(id, record, reason)),
-            _ => None,
-        });
-        let ready = failed.map_or(Ok(ReadyBatch { records, rows }), Err);
+        // Names are read from the dataset before the lock is taken.
+        let corrupt = self.corrupt_samples(id, &records);
+        let ready = corrupt.map(|corrupt| ReadyBatch { records, rows, corrupt });
         self.make_ready(&mut self.lock(), prong, id, ready);
+    }
+
+    /// The CPU cannot prepare a batch, as the dataset cannot be read: the run ends with that when the batch is due.
+    pub fn unavailable(&self, id: BatchId, error: Unavailable) {
+        let mut core = self.lock();
+        if core.executed(CPU, id) {
+            self.make_ready(&mut core, CPU, id, Err(LoaderError::Unavailable(error)));
+        }
     }
 
     fn make_ready(&self, core: &mut Core, prong: ProngId, id: BatchId, ready: Result<ReadyBatch, LoaderError>) {
         if !core.schedule.finished(prong, id) {
             return;
+        }
+        if let Some(doubt) = core.doubts.remove(&id)
+            && let Ok(batch) = &ready
+            && !batch.records.iter().any(|record| record.sample_id == doubt.sample_id && record.is_corrupt())
+        {
+            core.recorder.fault(doubt.prong, Some(id), "damaged", doubt.what);
         }
         if let Ok(batch) = &ready {
             let images = batch.records.iter().filter(|record| record.has_row()).count();
@@ -408,6 +445,10 @@ impl Core {
             GivenUp::Failed { kind, what } => {
                 self.schedule.failed(prong, id);
                 self.recorder.fault(prong, Some(id), kind, what);
+            }
+            GivenUp::Doubted { sample_id, what } => {
+                self.schedule.failed(prong, id);
+                self.doubts.insert(id, Doubt { prong, sample_id, what });
             }
             GivenUp::Returned => self.schedule.returned(prong, id),
             GivenUp::Cancelled => self.schedule.cancelled(prong, id),

@@ -46,6 +46,44 @@ pub enum LoaderError {
         /// Why.
         reason: String,
     },
+    /// A corrupt sample that no other one can stand in for, under the policy `replace`.
+    #[error(
+        "sample {sample} (id {sample_id}, {location}) of epoch {epoch} cannot be used: {reason}; and none of the {tried} samples behind it \
+         can stand in for it, which is as far as the policy `replace` looks. If so many are damaged, pack the dataset anew (`ddlp pack` says \
+         what is wrong with each), or leave them out: --policy skip with a higher --max-corrupt"
+    )]
+    NoReplacement {
+        /// Name in the dataset.
+        sample: String,
+        /// Sample id.
+        sample_id: u64,
+        /// File, offset and length.
+        location: String,
+        /// Epoch.
+        epoch: u32,
+        /// Why.
+        reason: String,
+        /// Neighbours that were tried.
+        tried: u64,
+    },
+    /// More samples of an epoch were skipped or replaced than [`MaxCorrupt`](crate::MaxCorrupt) allows.
+    #[error(
+        "{corrupt} of {samples} samples of this epoch were corrupt until here, and {limit} are allowed; the first are {first}. Check the \
+         dataset (`ddlp verify` checks a pack), or allow more: --max-corrupt N or PERCENT%, `max_corrupt` in the library"
+    )]
+    TooManyCorrupt {
+        /// Distinct corrupt samples.
+        corrupt: u64,
+        /// Samples of the batches that were delivered in this epoch, with those of the batch that was not.
+        samples: u64,
+        /// The limit.
+        limit: u64,
+        /// Names of the first ones.
+        first: String,
+    },
+    /// The dataset cannot be read any more, or is another one than when it was opened. No policy applies to that.
+    #[error("the dataset is not available")]
+    Unavailable(#[source] ddlp_dataset::Unavailable),
     /// The operating system refused memory or a thread.
     #[error("{what} refused by the operating system")]
     System {

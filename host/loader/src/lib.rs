@@ -33,6 +33,7 @@ mod announcing;
 mod batch;
 mod buffers;
 mod config;
+mod corrupt;
 mod cpu;
 mod digest;
 mod drive;
@@ -54,6 +55,7 @@ mod value;
 
 pub use batch::Batch;
 pub use config::LoaderBuilder;
+pub use corrupt::MaxCorrupt;
 pub use ddlp_csd::program::CorruptPolicy;
 pub use ddlp_driver::Host;
 pub use ddlp_pixels::{Normalize, Pipeline, Shape};

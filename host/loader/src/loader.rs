@@ -77,6 +77,7 @@ impl<V> Loader<V> {
             shape: setup.program.pipeline.output(),
             output,
             epochs: options.epochs,
+            max_corrupt: options.max_corrupt.of(&setup.cut),
         };
         let engine = Arc::new(Engine::new(task, schedule, recorder, options.buffers));
         let waiting = (1..)

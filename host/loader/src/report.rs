@@ -119,7 +119,7 @@ pub struct FaultReport {
     /// Epoch and batch, when the fault hit one.
     pub batch: Option<(u32, u32)>,
     /// Kind in one word: `lost`, `timeout`, `status`, `damaged`, `slow`, `start`, `restart`, `rejoined`, `stall`, `refused`,
-    /// `defect`.
+    /// `defect`, `unavailable`.
     pub kind: &'static str,
     /// In words.
     pub what: String,

@@ -1,17 +1,18 @@
 //! One sample, from the dataset to its row of a batch, under the corrupt-sample policy.
 //!
 //! Both prongs prepare through this module, so a batch does not depend on which of them made it, nor does what happens
-//! to a sample that makes a dataset or a decoder panic: it is a corrupt sample like others.
+//! to a sample that makes a dataset or a decoder panic: it is a corrupt sample like others. The policy never applies to a dataset that
+//! is unavailable: preparing then fails, whatever the policy.
 
 use crate::program::{CorruptPolicy, Program};
 use crate::slot::{Outcome, SampleRecord};
-use ddlp_dataset::{Dataset, Half, ReadError};
+use ddlp_dataset::{Dataset, Half, ReadError, Unavailable};
 use ddlp_pixels::{CorruptReason, Draw, Preparer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// How many neighbours are tried before a corrupt sample counts as irreplaceable.
-const REPLACEMENTS_MAX: u64 = 64;
+/// How many neighbours a preparer tries at least, before a corrupt sample counts as irreplaceable.
+pub const NEIGHBOURS_MIN: u64 = 4096;
 
 /// Where a sample of an epoch is stored. A dataset shorter than the epoch is repeated.
 pub fn stored_at(dataset: &dyn Dataset, sample_id: u64) -> u64 {
@@ -30,6 +31,17 @@ pub fn announce(dataset: &dyn Dataset, sample_ids: &[u64]) {
 /// Tells a dataset that this thread likely reads a sample of an epoch next, and which half of it to bring near now.
 pub fn prefetch(dataset: &dyn Dataset, sample_id: u64, half: Half) {
     advise(|| dataset.prefetch(stored_at(dataset, sample_id), half));
+}
+
+/// Number of neighbours that are tried in place of a corrupt sample by a preparer that is to try so many.
+pub fn neighbours(dataset: &dyn Dataset, asked: u64) -> u64 {
+    asked.max(NEIGHBOURS_MIN).min(dataset.len() - 1)
+}
+
+/// Looks whether a dataset still is the one that was opened. To be asked once a batch, when all its samples have been read. A dataset that
+/// panics at that may still be read.
+pub fn check(dataset: &dyn Dataset) -> Result<(), Unavailable> {
+    catch_unwind(AssertUnwindSafe(|| dataset.check())).unwrap_or(Ok(()))
 }
 
 /// What nobody depends on may fail: the panic's message says what happened.
@@ -64,17 +76,24 @@ pub struct SamplePreparer {
     encoded: Vec<u8>,
     /// Where stage times are added up, if they are.
     times: Option<StageTimes>,
+    /// Neighbours that are to be tried in place of a corrupt sample, if more than [`NEIGHBOURS_MIN`].
+    neighbours: u64,
 }
 
 impl SamplePreparer {
     /// A preparer that keeps to the program's limits.
     pub fn new(program: &Program) -> Self {
-        Self { preparer: Preparer::new(program.limits), encoded: Vec::new(), times: None }
+        Self { preparer: Preparer::new(program.limits), encoded: Vec::new(), times: None, neighbours: 0 }
     }
 
     /// Adds up stage times from now on. It looks at the clock three times a sample, which tells beside a small image.
     pub fn timed(self) -> Self {
         Self { times: Some(StageTimes::default()), ..self }
+    }
+
+    /// Tries this many neighbours in place of a corrupt sample, and [`NEIGHBOURS_MIN`] at least.
+    pub fn trying(self, neighbours: u64) -> Self {
+        Self { neighbours, ..self }
     }
 
     /// Prepares sample `sample_id` into `row` (as long as the pipeline's output). The record says what became of it; a
@@ -83,6 +102,10 @@ impl SamplePreparer {
     /// The sample is read from where it is [stored](stored_at). The draws
     /// depend on `sample_id`, also when a neighbour stands in. A sample that makes reading or decoding panic is corrupt
     /// ([`CorruptReason::DecoderPanic`]); if its label cannot be told either, the record says 0.
+    ///
+    /// # Errors
+    /// When the dataset is unavailable: the policy does not apply, and the record that is to stand for the sample says
+    /// [`Outcome::Unavailable`].
     ///
     /// # Panics
     /// When `row` is not as long as the pipeline's output.
@@ -93,16 +116,16 @@ impl SamplePreparer {
         context: EpochContext,
         sample_id: u64,
         row: &mut [u8],
-    ) -> SampleRecord {
+    ) -> Result<SampleRecord, Unavailable> {
         let samples = dataset.len();
         let own = stored_at(dataset, sample_id);
         let draw = Draw { seed: context.seed, epoch: context.epoch, sample_id };
-        let (label, attempted) = self.attempt(dataset, program, own, draw, row);
+        let (label, attempted) = self.attempt(dataset, program, own, draw, row)?;
         let mut record = SampleRecord { sample_id, index: own, label, outcome: Outcome::Prepared, warned: false };
         let reason = match attempted {
             Ok(warned) => {
                 record.warned = warned;
-                return record;
+                return Ok(record);
             }
             Err(reason) => reason,
         };
@@ -110,20 +133,20 @@ impl SamplePreparer {
             CorruptPolicy::Fail => Outcome::Failed(reason),
             CorruptPolicy::Skip => Outcome::Skipped(reason),
             CorruptPolicy::Replace => {
-                let neighbours = (1..samples.min(REPLACEMENTS_MAX + 1)).map(|step| (own + step) % samples);
-                for index in neighbours {
-                    if let (label, Ok(warned)) = self.attempt(dataset, program, index, draw, row) {
+                for step in 1..=neighbours(dataset, self.neighbours) {
+                    let index = (own + step) % samples;
+                    if let (label, Ok(warned)) = self.attempt(dataset, program, index, draw, row)? {
                         record.index = index;
                         record.label = label;
                         record.warned = warned;
                         record.outcome = Outcome::Replaced(reason);
-                        return record;
+                        return Ok(record);
                     }
                 }
                 Outcome::Failed(reason)
             }
         };
-        record
+        Ok(record)
     }
 
     /// Stage times since the last call of this function, of a preparer that is [`timed`](Self::timed).
@@ -140,7 +163,7 @@ impl SamplePreparer {
         index: u64,
         draw: Draw,
         row: &mut [u8],
-    ) -> (u32, Result<bool, CorruptReason>) {
+    ) -> Result<(u32, Result<bool, CorruptReason>), Unavailable> {
         let mut label = 0;
         let attempted = catch_unwind(AssertUnwindSafe(|| {
             label = dataset.label(index);
@@ -151,12 +174,12 @@ impl SamplePreparer {
             assert_eq!(row.len(), program.pipeline.output().bytes(), "the row has the pipeline's shape");
             self.preparer = Preparer::new(self.preparer.limits());
             self.encoded = Vec::new();
-            Err(CorruptReason::DecoderPanic)
+            Ok(Err(CorruptReason::DecoderPanic))
         });
         if self.encoded.capacity() > KEPT_ENCODED_BYTES {
             self.encoded = Vec::new();
         }
-        (label, outcome)
+        Ok((label, outcome?))
     }
 
     fn read_and_decode(
@@ -166,20 +189,29 @@ impl SamplePreparer {
         index: u64,
         draw: Draw,
         row: &mut [u8],
-    ) -> Result<bool, CorruptReason> {
-        let Self { preparer, encoded, times } = self;
+    ) -> Result<Result<bool, CorruptReason>, Unavailable> {
+        let Self { preparer, encoded, times, .. } = self;
         let start = times.as_ref().map(|_| Instant::now());
-        let source = dataset.sample(index, encoded).map_err(|error| match error {
-            ReadError::Corrupt(error) => error.reason(),
-            ReadError::Unavailable(_) => CorruptReason::Io,
-        });
+        let source = match dataset.sample(index, encoded) {
+            Ok(source) => Ok(source),
+            Err(ReadError::Corrupt(error)) => Err(error.reason()),
+            Err(ReadError::Unavailable(error)) => return Err(error),
+        };
         let read = start.map(|_| Instant::now());
         let prepared = source.map(|source| preparer.prepare(source, &program.pipeline, draw, row));
         if let (Some(times), Some(start), Some(read)) = (times, start, read) {
             times.read += read - start;
             times.prepare += read.elapsed();
         }
-        prepared?.map(|prepared| prepared.warnings > 0).map_err(|error| error.reason())
+        Ok(match prepared {
+            Ok(Ok(prepared)) => Ok(prepared.warnings > 0),
+            Ok(Err(error)) => {
+                // Bytes that do not decode may be those of another file by now.
+                dataset.check_damage()?;
+                Err(error.reason())
+            }
+            Err(reason) => Err(reason),
+        })
     }
 }
 
@@ -204,7 +236,7 @@ pub fn close_gaps(records: &[SampleRecord], rows: &mut [u8], row_bytes: usize) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ddlp_dataset::{Identity, Location};
+    use ddlp_dataset::{Corrupt, Identity, Location};
     use ddlp_pixels::{Limits, Pipeline, Source};
 
     /// Eight images; the label of 2 and the bytes of 4 and 5 make it panic.
@@ -271,10 +303,11 @@ mod tests {
             let mut row = vec![0; program.pipeline.output().bytes()];
             let mut fresh = row.clone();
             let mut preparer = SamplePreparer::new(&program);
-            let record = preparer.prepare(&Trapped, &program, context, id, &mut row);
+            let record = preparer.prepare(&Trapped, &program, context, id, &mut row).unwrap();
             assert_eq!((record.index, record.label, record.outcome), expected, "{policy:?} {id}");
-            let record = preparer.prepare(&Trapped, &program, context, 7, &mut row);
-            assert_eq!(record, SamplePreparer::new(&program).prepare(&Trapped, &program, context, 7, &mut fresh));
+            let record = preparer.prepare(&Trapped, &program, context, 7, &mut row).unwrap();
+            let again = SamplePreparer::new(&program).prepare(&Trapped, &program, context, 7, &mut fresh);
+            assert_eq!(record, again.unwrap());
             assert_eq!(record.outcome, Outcome::Prepared);
             assert!(row == fresh, "{policy:?} {id}: a panic leaves nothing behind");
         }
@@ -284,7 +317,93 @@ mod tests {
     #[should_panic(expected = "the row has the pipeline's shape")]
     fn a_row_of_the_wrong_length_is_no_corrupt_sample() {
         let program = program(CorruptPolicy::Skip);
-        SamplePreparer::new(&program).prepare(&Trapped, &program, EpochContext { seed: 1, epoch: 2 }, 0, &mut [0; 5]);
+        let context = EpochContext { seed: 1, epoch: 2 };
+        let _ = SamplePreparer::new(&program).prepare(&Trapped, &program, context, 0, &mut [0; 5]);
+    }
+
+    /// Gray images, of which those from 1 on until before `readable` were rejected when they were packed; and from `gone` on nothing is
+    /// there any more.
+    struct Holed {
+        samples: u64,
+        readable: u64,
+        gone: u64,
+    }
+
+    impl Dataset for Holed {
+        fn len(&self) -> u64 {
+            self.samples
+        }
+
+        fn classes(&self) -> &[String] {
+            &[]
+        }
+
+        fn label(&self, index: u64) -> u32 {
+            index as u32
+        }
+
+        fn name(&self, index: u64) -> String {
+            index.to_string()
+        }
+
+        fn location(&self, _index: u64) -> Location {
+            Location { file: "memory".into(), offset: 0, length: 3072 }
+        }
+
+        fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+            if index >= self.gone {
+                let source = std::io::ErrorKind::NotFound.into();
+                return Err(Unavailable::Gone { path: "memory".into(), source }.into());
+            }
+            if (1..self.readable).contains(&index) {
+                let (name, location, reason) = (self.name(index), self.location(index), CorruptReason::Truncated);
+                return Err(Corrupt::Rejected { name, location, reason }.into());
+            }
+            buf.clear();
+            buf.resize(3072, index as u8);
+            Ok(Source::Planar { width: 32, height: 32, bytes: buf })
+        }
+
+        fn identity(&self) -> Identity {
+            Identity::from_bytes([0; 32])
+        }
+
+        fn kind(&self) -> &'static str {
+            "holed"
+        }
+    }
+
+    fn prepare_1_of(dataset: &Holed, policy: CorruptPolicy, neighbours: u64) -> Result<SampleRecord, Unavailable> {
+        let program = program(policy);
+        let mut row = vec![0; program.pipeline.output().bytes()];
+        let mut preparer = SamplePreparer::new(&program).trying(neighbours);
+        preparer.prepare(dataset, &program, EpochContext { seed: 1, epoch: 2 }, 1, &mut row)
+    }
+
+    #[test]
+    fn the_next_readable_sample_stands_in_however_far_it_is() {
+        let replaced = |samples, readable, neighbours| {
+            let dataset = Holed { samples, readable, gone: samples };
+            let record = prepare_1_of(&dataset, CorruptPolicy::Replace, neighbours).unwrap();
+            (record.index, record.outcome)
+        };
+        let reason = CorruptReason::Truncated;
+        assert_eq!(replaced(10_000, 100, 0), (100, Outcome::Replaced(reason)), "not the 64 behind it alone");
+        let last = 1 + NEIGHBOURS_MIN;
+        assert_eq!(replaced(10_000, last, 0), (last, Outcome::Replaced(reason)));
+        assert_eq!(replaced(10_000, last + 1, 0), (1, Outcome::Failed(reason)), "the bound");
+        assert_eq!(replaced(10_000, last + 1, last), (last + 1, Outcome::Replaced(reason)), "as far as it is asked to");
+        assert_eq!(replaced(1000, 1000, 0), (0, Outcome::Replaced(reason)), "all the way round");
+    }
+
+    #[test]
+    fn no_policy_applies_to_what_is_unavailable() {
+        for policy in [CorruptPolicy::Fail, CorruptPolicy::Skip, CorruptPolicy::Replace] {
+            let gone = prepare_1_of(&Holed { samples: 100, readable: 1, gone: 1 }, policy, 0);
+            assert!(matches!(gone, Err(Unavailable::Gone { .. })), "{policy:?}: {gone:?}");
+        }
+        let gone = prepare_1_of(&Holed { samples: 100, readable: 9, gone: 5 }, CorruptPolicy::Replace, 0);
+        assert!(gone.is_err(), "a neighbour that is gone is not passed over: {gone:?}");
     }
 
     fn record(outcome: Outcome) -> SampleRecord {

@@ -73,6 +73,9 @@ pub enum Outcome {
     Replaced(CorruptReason),
     /// Corrupt under the policy `fail`, or no readable sample could stand in.
     Failed(CorruptReason),
+    /// The dataset cannot be read now, or is not the one that was opened: nothing is known of the sample. A host that does not know this
+    /// outcome refuses the table, and prepares the batch as one that does.
+    Unavailable,
 }
 
 /// One sample's record: what was asked for, what became of it, and its label.
@@ -98,7 +101,7 @@ impl SampleRecord {
 
     /// True when the corrupt-sample policy was applied.
     pub fn is_corrupt(&self) -> bool {
-        self.outcome != Outcome::Prepared
+        !matches!(self.outcome, Outcome::Prepared | Outcome::Unavailable)
     }
 
     fn to_wire(self) -> WireRecord {
@@ -107,6 +110,7 @@ impl SampleRecord {
             Outcome::Skipped(reason) => (1, reason as u8),
             Outcome::Replaced(reason) => (2, reason as u8),
             Outcome::Failed(reason) => (3, reason as u8),
+            Outcome::Unavailable => (4, 0),
         };
         WireRecord {
             sample_id: self.sample_id.into(),
@@ -125,6 +129,7 @@ impl SampleRecord {
             (1, Some(reason)) => Outcome::Skipped(reason),
             (2, Some(reason)) => Outcome::Replaced(reason),
             (3, Some(reason)) => Outcome::Failed(reason),
+            (4, None) if wire.reason == 0 => Outcome::Unavailable,
             _ => return None,
         };
         Some(Self {
@@ -242,6 +247,12 @@ pub enum SlotError {
         index: u64,
         /// Outcome found.
         outcome: Outcome,
+    },
+    /// The drive cannot read its dataset.
+    #[error("the drive cannot read its dataset: sample {sample_id} is unavailable there")]
+    Unavailable {
+        /// The first such sample.
+        sample_id: u64,
     },
     /// The payload is damaged.
     #[error("slot payload crc32c {actual:#010x}, {expected:#010x} expected")]
@@ -440,6 +451,9 @@ impl Wanted<'_> {
         let layout = self.layout();
         let table = head.get(HEADER_BYTES..HEADER_BYTES + layout.table_bytes()).ok_or(SlotError::Table)?;
         let records = header.parse_table(table, self.sample_ids)?;
+        if let Some(record) = records.iter().find(|record| record.outcome == Outcome::Unavailable) {
+            return Err(SlotError::Unavailable { sample_id: record.sample_id });
+        }
         if let Some(&SampleRecord { sample_id, index, outcome, .. }) =
             records.iter().find(|record| !self.is_credible(record))
         {
@@ -453,11 +467,17 @@ impl Wanted<'_> {
         let own = record.sample_id % self.dataset_samples;
         match record.outcome {
             Outcome::Prepared => record.index == own,
-            Outcome::Skipped(CorruptReason::Io) | Outcome::Replaced(CorruptReason::Io) | Outcome::Failed(_) => false,
+            Outcome::Failed(_) | Outcome::Unavailable => false,
+            Outcome::Skipped(reason) | Outcome::Replaced(reason) if is_of_the_drive(reason) => false,
             Outcome::Skipped(_) => self.policy == CorruptPolicy::Skip,
             Outcome::Replaced(_) => self.policy == CorruptPolicy::Replace && record.index < self.dataset_samples,
         }
     }
+}
+
+/// Whether a reason may lie in the drive's own storage or memory, so that the host may be able to prepare the sample.
+fn is_of_the_drive(reason: CorruptReason) -> bool {
+    matches!(reason, CorruptReason::Io | CorruptReason::Checksum | CorruptReason::TooMuchMemory)
 }
 
 impl Found {
@@ -564,7 +584,7 @@ mod tests {
             Wanted { policy, ..wanted() }.check(&head_of(SlotHeader { delivered, ..header() }, &records)).is_ok()
         };
         let skipped = |reason| with(1, Outcome::Skipped(reason), CorruptPolicy::Skip);
-        assert!(skipped(CorruptReason::Truncated) && !skipped(CorruptReason::Io));
+        assert!(skipped(CorruptReason::Truncated) && !skipped(CorruptReason::Io) && !skipped(CorruptReason::Checksum));
         assert!(!with(2, Outcome::Prepared, CorruptPolicy::Skip), "the pixels of another sample");
         assert!(!with(1, Outcome::Failed(CorruptReason::Truncated), CorruptPolicy::Skip));
         assert!(!with(2, Outcome::Replaced(CorruptReason::Truncated), CorruptPolicy::Skip));
@@ -578,6 +598,24 @@ mod tests {
                 .is_ok()
         };
         assert!(replaced(99) && !replaced(100));
+    }
+
+    #[test]
+    fn a_drive_that_cannot_read_its_dataset_is_no_verdict_on_a_sample() {
+        let mut records = records();
+        (records[3].outcome, records[3].warned) = (Outcome::Unavailable, false);
+        assert!(!records[3].is_corrupt() && !records[3].has_row());
+        let head = head_of(SlotHeader { delivered: 2, ..header() }, &records);
+        assert_eq!(wanted().check(&head), Err(SlotError::Unavailable { sample_id: 103 }));
+        // The codes that older hosts and agents know.
+        let codes = |outcome| {
+            let wire = SampleRecord { outcome, ..records[0] }.to_wire();
+            (wire.outcome, wire.reason)
+        };
+        let reason = CorruptReason::Io;
+        let known = [Outcome::Prepared, Outcome::Skipped(reason), Outcome::Replaced(reason), Outcome::Failed(reason)];
+        assert_eq!(known.map(codes), [(0, 0), (1, 11), (2, 11), (3, 11)]);
+        assert_eq!(codes(Outcome::Unavailable), (4, 0));
     }
 
     proptest! {

@@ -1,5 +1,6 @@
 //! Real loaders against real agents. What measures or counts its own process has a program of its own beside this one.
 
+mod absence;
 mod batches;
 mod contract;
 mod corrupt;

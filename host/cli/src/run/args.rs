@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_driver::host::{Host, HostError};
 use ddlp_driver::tcp::TcpTarget;
-use ddlp_host::{LastBatch, Strategy};
+use ddlp_host::{LastBatch, MaxCorrupt, Strategy};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -40,6 +40,10 @@ pub struct RunArgs {
     /// [default: fail]
     #[arg(long, value_enum, help_heading = "Job")]
     pub policy: Option<Policy>,
+    /// With --policy skip or replace: end the run when more distinct samples of an epoch are corrupt; of all ranks together, or with % a share
+    /// of each rank's samples. A dataset that is gone or has changed ends it in any case [default: the larger of 16 and 1%]
+    #[arg(long, value_name = "N|PERCENT%", help_heading = "Job")]
+    pub max_corrupt: Option<MaxCorrupt>,
     /// What becomes of a last batch that the samples do not fill [default: short]
     #[arg(long, value_enum, help_heading = "Job")]
     pub last: Option<Last>,

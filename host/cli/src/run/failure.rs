@@ -27,6 +27,12 @@ enum Cause {
 impl Given {
     /// What ends a run, with what can be done about it.
     pub fn explain(&self, error: LoaderError) -> anyhow::Error {
+        if matches!(error, LoaderError::Unavailable(_)) {
+            return anyhow::Error::from(error).context(
+                "the dataset is gone or has changed, which no --policy passes over: bring it back as it was; a state that \
+                 --state-out wrote goes on from here with --resume",
+            );
+        }
         let LoaderError::CorruptSample { sample, sample_id, location, epoch, reason } = &error else {
             return error.into();
         };

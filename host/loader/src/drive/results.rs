@@ -8,7 +8,8 @@ use super::slots::{SlotLease, SlotTable};
 use crate::batch::Rows;
 use crate::engine::{Engine, GivenUp, Place};
 use crate::schedule::{BatchId, HeldResults, ProngId};
-use ddlp_csd::slot::{Found, SampleRecord, SlotError, Wanted};
+use ddlp_csd::prepare;
+use ddlp_csd::slot::{Found, Outcome, SampleRecord, SlotError, Wanted};
 use ddlp_dataset::Dataset;
 use ddlp_driver::DriverError;
 use std::collections::VecDeque;
@@ -98,6 +99,34 @@ impl Checks {
         }
     }
 
+    /// Why a result is refused, in words that name sample, file and remedy.
+    fn why(&self, error: &ResultError) -> GivenUp {
+        let sample = |sample_id| {
+            let dataset: &dyn Dataset = &*self.engine.task.dataset;
+            let index = prepare::stored_at(dataset, sample_id);
+            format!("sample {} (id {sample_id}, here {})", dataset.name(index), dataset.location(index))
+        };
+        let remedy = "check the drive's copy of the dataset: `ddlp verify` there, and its agent's log";
+        match error {
+            ResultError::Slot(SlotError::Outcome {
+                sample_id,
+                outcome: Outcome::Skipped(reason) | Outcome::Replaced(reason) | Outcome::Failed(reason),
+                ..
+            }) => {
+                let sample = sample(*sample_id);
+                let what = format!("the drive could not prepare {sample}, which the CPU could: {reason}; {remedy}");
+                GivenUp::Doubted { sample_id: *sample_id, what }
+            }
+            ResultError::Slot(SlotError::Unavailable { sample_id }) => {
+                let what =
+                    format!("the drive cannot read its dataset, beginning with {}; {remedy}", sample(*sample_id));
+                GivenUp::Failed { kind: "unavailable", what }
+            }
+            ResultError::Slot(_) => GivenUp::Failed { kind: "damaged", what: error.to_string() },
+            _ => GivenUp::Failed { kind: "status", what: error.to_string() },
+        }
+    }
+
     /// What a slot in shared memory says that it holds.
     fn look_into(&self, held: &Held) -> Result<Found, SlotError> {
         let slot = self.slots.bytes(held.slot).expect("shared slots lie in the mapping");
@@ -144,14 +173,14 @@ impl Waiting {
         match self.checks.way() {
             Way::InPlace => match self.checks.look_into(&held).and_then(|found| self.hand_over(&held, found)) {
                 Ok(()) => self.refused_in_a_row = 0,
-                Err(error) => self.refuse(&held, "damaged", &error),
+                Err(error) => self.refuse(&held, &error.into()),
             },
             Way::Convert => match self.checks.look_into(&held) {
                 Ok(found) => {
                     held.found = Some(found);
                     self.held.push_back(held);
                 }
-                Err(error) => self.refuse(&held, "damaged", &error),
+                Err(error) => self.refuse(&held, &error.into()),
             },
             Way::Read | Way::ReadAndConvert => self.held.push_back(held),
         }
@@ -204,20 +233,20 @@ impl Waiting {
                 slots.put(held.slot);
                 engine.give_up(*prong, held.id, GivenUp::Failed { kind: "memory", what: error.to_string() });
             }
-            Err(error) => {
-                let kind = if matches!(error, ResultError::Slot(_)) { "damaged" } else { "status" };
-                self.refuse(&held, kind, &error);
-            }
+            Err(error) => self.refuse(&held, &error),
         }
         Ok(true)
     }
 
     /// A result that is not what was asked for: the CPU prepares the batch.
-    fn refuse(&mut self, held: &Held, kind: &'static str, error: &dyn std::error::Error) {
+    fn refuse(&mut self, held: &Held, error: &ResultError) {
         let Checks { engine, prong, slots } = &self.checks;
         slots.put(held.slot);
-        self.refused_in_a_row += 1;
-        engine.give_up(*prong, held.id, GivenUp::Failed { kind, what: error.to_string() });
+        let why = self.checks.why(error);
+        if !matches!(why, GivenUp::Doubted { .. }) {
+            self.refused_in_a_row += 1;
+        }
+        engine.give_up(*prong, held.id, why);
     }
 
     /// Frees the slots of all that waits.

@@ -1,6 +1,6 @@
 //! Handing batches to the consumer, and what is taken down of their samples.
 
-use super::{Core, Engine};
+use super::{Core, Engine, Task};
 use crate::batch::Batch;
 use crate::error::LoaderError;
 use crate::order::EpochOrder;
@@ -9,6 +9,7 @@ use crate::report::CorruptReport;
 use crate::schedule::{BatchId, ProngId};
 use crate::value::Value;
 use ddlp_csd::prepare;
+use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::slot::{Outcome, SampleRecord};
 use ddlp_pixels::CorruptReason;
 use std::sync::Arc;
@@ -19,56 +20,67 @@ impl Engine {
         let (id, prong) = core.schedule.deliverable()?;
         let ready = core.ready.remove(&id).expect("what the schedule calls ready is kept here");
         let met = core.schedule.meeting_point();
-        let ready = match ready {
+        let counted = ready.and_then(|ready| {
+            core.corrupt.add(id.epoch, ready.records.len(), &ready.corrupt)?;
+            Ok(ready)
+        });
+        let ready = match counted {
             Ok(ready) => ready,
             Err(error) => return Some(Err(error)),
         };
         core.consumer_waits = false;
         core.schedule.deliver(id, prong);
         record_plan(&mut core.plan, id, prong);
+        ready.corrupt.into_iter().for_each(|(_, sample)| core.recorder.corrupt(sample));
         let batch = Batch::new(id, prong, self.task.shape, ready.records, ready.rows);
         core.recorder.delivered(prong, id, batch.len(), asked_s, met);
         self.work.notify_all();
         Some(Ok(batch))
     }
 
-    /// Takes down what became of the samples of a delivered batch, and gets the next epoch's order ready. Without the lock:
-    /// names are read from the dataset, and an order may be long.
+    /// Counts the warnings of a delivered batch, and gets the next epoch's order ready. Without the lock: an order may be long.
     pub fn delivered<V: Value>(&self, batch: &Batch<V>) {
-        let epoch = batch.epoch();
-        let mut corrupt = Vec::new();
-        for record in batch.records() {
-            let (reason, action) = match record.outcome {
-                Outcome::Prepared => continue,
-                Outcome::Skipped(reason) => (reason, "skipped".to_string()),
-                Outcome::Replaced(reason) => (reason, format!("replaced by {}", self.task.dataset.name(record.index))),
-                Outcome::Failed(_) => unreachable!("a batch with a failed sample is delivered as an error"),
-            };
-            let (sample, reason) = (self.own_name(record), reason.to_string());
-            corrupt.push(CorruptReport { sample, sample_id: record.sample_id, epoch, reason, action });
-        }
         let warned = batch.records().iter().filter(|record| record.warned).count();
-        if warned > 0 || !corrupt.is_empty() {
-            let recorder = &mut self.lock().recorder;
-            recorder.warned(warned);
-            corrupt.into_iter().for_each(|sample| recorder.corrupt(sample));
+        if warned > 0 {
+            self.lock().recorder.warned(warned);
         }
-        self.prepare_order(epoch + 1);
+        self.prepare_order(batch.epoch() + 1);
     }
 
-    fn own_name(&self, record: &SampleRecord) -> String {
+    /// Returns the samples of a batch that followed the corrupt-sample policy, each with its index in the dataset; an error where it did not
+    /// help.
+    pub(super) fn corrupt_samples(
+        &self,
+        id: BatchId,
+        records: &[SampleRecord],
+    ) -> Result<Vec<(u64, CorruptReport)>, LoaderError> {
         let dataset = &*self.task.dataset;
-        dataset.name(prepare::stored_at(dataset, record.sample_id))
+        let mut corrupt = Vec::new();
+        for record in records.iter().filter(|record| record.is_corrupt()) {
+            let (reason, action) = match record.outcome {
+                Outcome::Skipped(reason) => (reason, "skipped".to_string()),
+                Outcome::Replaced(reason) => (reason, format!("replaced by {}", dataset.name(record.index))),
+                Outcome::Failed(reason) => return Err(self.corrupt_error(id, record, reason)),
+                Outcome::Prepared | Outcome::Unavailable => continue,
+            };
+            let index = prepare::stored_at(dataset, record.sample_id);
+            let (sample, reason) = (dataset.name(index), reason.to_string());
+            corrupt
+                .push((index, CorruptReport { sample, sample_id: record.sample_id, epoch: id.epoch, reason, action }));
+        }
+        Ok(corrupt)
     }
 
-    pub(super) fn corrupt_error(&self, id: BatchId, record: &SampleRecord, reason: CorruptReason) -> LoaderError {
-        let dataset = &*self.task.dataset;
-        LoaderError::CorruptSample {
-            sample: self.own_name(record),
-            sample_id: record.sample_id,
-            location: dataset.location(prepare::stored_at(dataset, record.sample_id)).to_string(),
-            epoch: id.epoch,
-            reason: reason.to_string(),
+    fn corrupt_error(&self, id: BatchId, record: &SampleRecord, reason: CorruptReason) -> LoaderError {
+        let Task { dataset, program, max_corrupt, .. } = &self.task;
+        let (sample_id, epoch, index) = (record.sample_id, id.epoch, prepare::stored_at(&**dataset, record.sample_id));
+        let (sample, location, reason) = (dataset.name(index), dataset.location(index).to_string(), reason.to_string());
+        match program.policy {
+            CorruptPolicy::Replace => {
+                let tried = prepare::neighbours(&**dataset, *max_corrupt);
+                LoaderError::NoReplacement { sample, sample_id, location, epoch, reason, tried }
+            }
+            _ => LoaderError::CorruptSample { sample, sample_id, location, epoch, reason },
         }
     }
 

@@ -1,0 +1,298 @@
+//! A dataset that goes away or changes in the middle of a run is no corrupt sample, whatever the policy; and what is corrupt has a limit.
+//!
+//! Faults: a folder, a class or a file removed or forbidden; a pack cut, overwritten in place, replaced by rename; a file that its storage
+//! device cannot read; the drive's copy alone cut or damaged; more corrupt samples than allowed.
+
+use ddlp_dataset::{Corrupt, Dataset, ReadError, open};
+use ddlp_host::{CorruptPolicy, DriveSpec, Loader, LoaderBuilder, LoaderError, LocalResults, MaxCorrupt, Strategy};
+use ddlp_tests::agent::Agent;
+use ddlp_tests::hooked::{Hooked, Hooks};
+use ddlp_tests::photos::Photos;
+use ddlp_tests::runs::{Run, chain, loader, local};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const SAMPLES: u32 = 300;
+const POLICIES: [CorruptPolicy; 3] = [CorruptPolicy::Fail, CorruptPolicy::Skip, CorruptPolicy::Replace];
+
+fn photos() -> Photos {
+    Photos::with_sizes(SAMPLES, |index| (40 + index % 9, 36 + index % 7))
+}
+
+/// Cuts these images short.
+fn damage(photos: &Photos, indices: impl Iterator<Item = u32>) {
+    for index in indices {
+        let good = photos.read(index);
+        photos.write(index, &good[..good.len() / 3]);
+    }
+}
+
+/// Delivers two batches, does something to the dataset, and goes on to the end: the error that comes, and the run's report says that no
+/// sample was taken for corrupt.
+fn error_after(builder: LoaderBuilder, act: impl FnOnce()) -> LoaderError {
+    let mut loader: Loader = builder.buffers(2).build().unwrap_or_else(|error| panic!("{}", chain(&error)));
+    for batch in loader.by_ref().take(2) {
+        batch.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    }
+    act();
+    let error = loader.by_ref().find_map(Result::err).expect("the run ends with an error");
+    assert!(loader.next().is_none(), "nothing follows an error");
+    let corrupt = loader.report().corrupt;
+    assert!(corrupt.is_empty(), "what is gone is not corrupt: {corrupt:?}");
+    error
+}
+
+/// The text of an error that says that the dataset is unavailable.
+fn unavailable(error: LoaderError) -> String {
+    assert!(matches!(error, LoaderError::Unavailable(_)), "{}", chain(&error));
+    chain(&error)
+}
+
+fn copied(photos: &Photos, name: &str) -> PathBuf {
+    let copy = photos.scratch().join(name);
+    fs::copy(photos.pack(), &copy).unwrap();
+    copy
+}
+
+fn cut(pack: &Path) {
+    let file = fs::File::options().write(true).open(pack).unwrap();
+    file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+}
+
+#[test]
+fn a_folder_that_is_removed_ends_the_run_under_every_policy() {
+    for policy in POLICIES {
+        let photos = photos();
+        let folder = photos.folder();
+        let error = error_after(loader(&folder).policy(policy), || fs::remove_dir_all(&folder).unwrap());
+        let text = unavailable(error);
+        // A thread may see it when a file or a class is gone and the rest is not yet.
+        let named = text.contains(&folder.display().to_string()) && text.contains("is gone");
+        assert!(named, "{policy:?}: {text}");
+    }
+}
+
+#[test]
+fn a_class_that_is_removed_is_named() {
+    let photos = photos();
+    let class = photos.folder().join("class_1");
+    let builder = loader(&photos.folder()).policy(CorruptPolicy::Skip);
+    let text = unavailable(error_after(builder, || fs::remove_dir_all(&class).unwrap()));
+    assert!(text.contains(&format!("{} is gone", class.display())), "{text}");
+}
+
+#[test]
+fn a_pack_that_is_cut_ends_the_run_under_every_policy() {
+    let photos = photos();
+    for policy in POLICIES {
+        let pack = copied(&photos, "cut.ddlp");
+        let text = unavailable(error_after(loader(&pack).policy(policy), || cut(&pack)));
+        assert!(text.contains("the pack has changed since it was opened") && text.contains("cut.ddlp"), "{text}");
+    }
+}
+
+#[test]
+fn a_pack_that_is_overwritten_in_place_has_changed() {
+    let photos = photos();
+    let others = Photos::with_sizes(SAMPLES, |index| (41 + index % 9, 36 + index % 7));
+    let other = others.pack();
+    for policy in [CorruptPolicy::Skip, CorruptPolicy::Replace] {
+        let pack = copied(&photos, "overwritten.ddlp");
+        let error = error_after(loader(&pack).policy(policy), || {
+            fs::copy(&other, &pack).map(drop).unwrap();
+        });
+        let text = unavailable(error);
+        assert!(text.contains("the pack has changed since it was opened"), "{text}");
+    }
+}
+
+#[test]
+fn a_pack_that_is_replaced_by_rename_is_read_on() {
+    let photos = photos();
+    let (pack, others) = (copied(&photos, "replaced.ddlp"), Photos::new(30));
+    let whole = Run::of(loader(&photos.pack()));
+    let mut other = Some(others.pack());
+    let run = Run::with(loader(&pack).buffers(2), |_, _| {
+        if let Some(other) = other.take() {
+            fs::copy(&other, pack.with_extension("new")).unwrap();
+            fs::rename(pack.with_extension("new"), &pack).unwrap();
+        }
+    });
+    assert_eq!(run.ordered_digest, whole.ordered_digest);
+}
+
+#[test]
+fn a_file_that_may_not_be_read_ends_the_run() {
+    let photos = photos();
+    let file = photos.folder().join("class_0/00000.jpg");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0)).unwrap();
+    if fs::File::open(&file).is_ok() {
+        eprintln!("skipped: root may read everything");
+        return;
+    }
+    let mut loader = loader(&photos.folder()).policy(CorruptPolicy::Skip).build().unwrap();
+    let text = unavailable(loader.find_map(Result::err).expect("the run ends with an error"));
+    assert!(text.contains("00000.jpg"), "{text}");
+}
+
+/// The storage device cannot read these samples.
+struct BadSectors {
+    samples: Vec<u64>,
+}
+
+impl Hooks for BadSectors {
+    fn reads(&self, _index: u64) {}
+
+    fn fails(&self, index: u64) -> Result<(), ReadError> {
+        if !self.samples.contains(&index) {
+            return Ok(());
+        }
+        let location = ddlp_dataset::Location { file: "x".into(), offset: 0, length: 1 };
+        let source = io::Error::from_raw_os_error(nix::errno::Errno::EIO as i32);
+        Err(Corrupt::Io { name: index.to_string(), location, source }.into())
+    }
+}
+
+#[test]
+fn a_file_that_its_device_cannot_read_is_corrupt() {
+    let photos = photos();
+    let dataset = || -> Arc<dyn Dataset> {
+        let dataset = open(&photos.folder()).unwrap();
+        Arc::new(Hooked { dataset, hooks: BadSectors { samples: vec![7] } })
+    };
+    let run = Run::of(loader(&photos.folder()).dataset(dataset()).policy(CorruptPolicy::Skip));
+    assert_eq!((run.report.images, run.report.corrupt.len()), (u64::from(SAMPLES) - 1, 1));
+    assert_eq!(run.report.corrupt[0].reason, "read failed");
+}
+
+#[test]
+fn a_drive_whose_pack_is_cut_costs_no_sample() {
+    let photos = photos();
+    let whole = Run::of(loader(&photos.pack()));
+    for policy in POLICIES {
+        let copy = copied(&photos, "drive.ddlp");
+        let state = tempfile::tempdir().unwrap();
+        let agent = Agent::start(&copy, state.path(), &[]);
+        let builder = loader(&photos.pack()).policy(policy).strategy(Strategy::Mte);
+        let loader = builder.drive(DriveSpec::Remote(agent.url())).build().unwrap();
+        cut(&copy);
+        let run = Run::over(loader, |_, _| ());
+        assert_eq!(run.digest, whole.digest, "{policy:?}");
+        assert!(run.report.corrupt.is_empty(), "{:?}", run.report.corrupt);
+        let faults = &run.report.faults;
+        let said = faults.iter().find(|fault| fault.kind == "unavailable").unwrap_or_else(|| panic!("{faults:?}"));
+        let named = ["class_", "images.ddlp at byte", "ddlp verify"];
+        assert!(named.iter().all(|part| said.what.contains(part)), "{}", said.what);
+    }
+}
+
+#[test]
+fn a_drive_with_a_damaged_sample_of_its_own_costs_no_sample() {
+    let photos = photos();
+    let whole = Run::of(loader(&photos.pack()));
+    let copy = copied(&photos, "drive.ddlp");
+    let place = open(&copy).unwrap().location(200);
+    fs::File::options().write(true).open(&copy).unwrap().write_all_at(&[0x5A; 8], place.offset + 9).unwrap();
+    let state = tempfile::tempdir().unwrap();
+    let agent = Agent::start(&copy, state.path(), &[]);
+    let builder = loader(&photos.pack()).policy(CorruptPolicy::Skip).strategy(Strategy::Csd);
+    let run = Run::of(builder.drive(DriveSpec::Remote(agent.url())));
+    assert_eq!(run.digest, whole.digest);
+    assert!(run.report.corrupt.is_empty(), "{:?}", run.report.corrupt);
+    let damaged: Vec<_> = run.report.faults.iter().filter(|fault| fault.kind == "damaged").collect();
+    assert_eq!(damaged.len(), 1, "{damaged:?}");
+    let name = open(&copy).unwrap().name(200);
+    assert!(damaged[0].what.contains(&name) && damaged[0].what.contains("wrong checksum"), "{}", damaged[0].what);
+}
+
+#[test]
+fn an_image_that_is_bad_on_both_sides_is_no_fault_of_the_drive() {
+    let photos = photos();
+    damage(&photos, [5].into_iter());
+    let csd = |policy| {
+        let builder = loader(&photos.folder()).policy(policy).strategy(Strategy::Csd);
+        builder.drive(local(LocalResults::Shared))
+    };
+    let mut failing = csd(CorruptPolicy::Fail).build().unwrap();
+    let error = failing.find_map(Result::err).expect("the run ends with an error");
+    assert!(matches!(error, LoaderError::CorruptSample { .. }), "{}", chain(&error));
+    let faults = failing.report().faults;
+    assert!(faults.iter().all(|fault| fault.kind != "damaged"), "{faults:?}");
+    // A link that leads nowhere: what a drive cannot read is for the host to decide, too.
+    let file = photos.folder().join("class_1/00001.jpg");
+    fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink("nowhere", &file).unwrap();
+    let run = Run::of(csd(CorruptPolicy::Skip));
+    assert_eq!(run.report.corrupt.len(), 2);
+    assert_eq!(run.faults("damaged"), 0, "{:?}", run.report.faults);
+}
+
+#[test]
+fn the_limit_is_reached_exactly_and_by_one_more() {
+    let photos = photos();
+    const BAD: u32 = 17;
+    damage(&photos, (0..BAD).map(|number| number * 17));
+    let dataset = photos.pack();
+    for policy in [CorruptPolicy::Skip, CorruptPolicy::Replace] {
+        let base = || loader(&dataset).policy(policy).epochs(2);
+        let both = || base().strategy(Strategy::Mte).drive(local(LocalResults::Shared));
+        let exactly = MaxCorrupt::Samples(BAD.into());
+        let run = Run::of(both().max_corrupt(exactly));
+        assert_eq!(run.report.corrupt.len(), 2 * BAD as usize, "each epoch counts for itself");
+        assert_eq!(run.digest, Run::of(base().max_corrupt(exactly)).digest);
+        for builder in [base(), both(), base().max_corrupt(MaxCorrupt::Samples(u64::from(BAD) - 1))] {
+            let error = builder.build().unwrap().find_map(Result::err).expect("the run ends with an error");
+            let LoaderError::TooManyCorrupt { corrupt, limit, .. } = &error else { panic!("{}", chain(&error)) };
+            assert_eq!((*corrupt, *limit), (BAD.into(), u64::from(BAD) - 1), "the default is 16 here");
+            let text = error.to_string();
+            assert!(["class_", "ddlp verify", "--max-corrupt"].iter().all(|part| text.contains(part)), "{text}");
+        }
+    }
+}
+
+/// The batch beyond the limit is not delivered, and not lost either: a run with a higher limit goes on with it.
+#[test]
+fn a_run_beyond_the_limit_goes_on_with_a_higher_one() {
+    let photos = photos();
+    damage(&photos, (0..20).map(|number| number * 15));
+    let base = || loader(&photos.folder()).policy(CorruptPolicy::Skip);
+    let mut first = base().build().unwrap();
+    let mut images: usize = first.by_ref().map_while(Result::ok).map(|batch| batch.len()).sum();
+    let state = first.state();
+    let rest = Run::of(base().resume(state).max_corrupt(MaxCorrupt::Percent(100.0)));
+    images += rest.report.images as usize;
+    assert_eq!(images, SAMPLES as usize - 20);
+}
+
+#[test]
+fn the_next_readable_sample_may_be_far_away() {
+    let photos = photos();
+    // All hundred of the second class, one behind the other.
+    damage(&photos, (0..SAMPLES).filter(|index| index % 3 == 1));
+    for dataset in [photos.folder(), photos.pack()] {
+        let base = || {
+            let builder = loader(&dataset).policy(CorruptPolicy::Replace);
+            builder.max_corrupt(MaxCorrupt::Percent(50.0))
+        };
+        let cpu = Run::of(base());
+        let csd = Run::of(base().strategy(Strategy::Csd).drive(local(LocalResults::Shared)));
+        cpu.assert_exactly_once(1, SAMPLES.into());
+        assert_eq!(cpu.ordered_digest, csd.ordered_digest);
+        assert!(csd.troubles().is_empty(), "the drive looks as far: {:?}", csd.report.faults);
+        let action = "replaced by class_2/00002.jpg";
+        assert!(cpu.report.corrupt.iter().all(|corrupt| corrupt.action == action), "{:?}", cpu.report.corrupt[0]);
+    }
+}
+
+#[test]
+fn replace_says_how_far_it_looked_and_does_not_advise_itself() {
+    let photos = photos();
+    damage(&photos, 0..SAMPLES);
+    let error = loader(&photos.folder()).policy(CorruptPolicy::Replace).build().unwrap().find_map(Result::err).unwrap();
+    let text = error.to_string();
+    assert!(text.contains("none of the 299 samples behind it"), "{text}");
+    assert!(!text.contains("--policy replace"), "{text}");
+}
