@@ -1,11 +1,14 @@
 //! `ddlp-device`: the drive's agent as a program.
 #![forbid(unsafe_code)]
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use ddlp_device::agent::{ServeArgs, Settings, serve};
 use ddlp_device::doctor::{DoctorArgs, doctor};
 use nix::sys::signal::{SigSet, Signal};
-use std::io::IsTerminal;
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
@@ -29,6 +32,16 @@ enum Command {
     ///
     /// Leaves with 0 when nothing keeps the agent from serving (warnings included), with 1 when something does.
     Doctor(DoctorArgs),
+    /// Print the completions for a shell: put them where it looks, as its manual says, or source them.
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the manual pages, one for each command.
+    Man {
+        /// The folder for them, such as ~/.local/share/man/man1; it is made if it is not there
+        folder: PathBuf,
+    },
 }
 
 /// The configuration is wrong (sysexits.h): starting again would not help, and the systemd unit does not.
@@ -57,6 +70,26 @@ fn main() -> ExitCode {
             Ok(false) => ExitCode::FAILURE,
             Err(error) => failed(&error, ExitCode::FAILURE),
         },
+        Command::Completions { shell } => finished(print_completions(shell)),
+        Command::Man { folder } => finished(write_manual(&folder)),
+    }
+}
+
+fn print_completions(shell: Shell) -> io::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "ddlp-device", &mut script);
+    io::stdout().write_all(&script)
+}
+
+fn write_manual(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    clap_mangen::generate_to(Cli::command(), folder)
+}
+
+fn finished(result: io::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error.into(), ExitCode::FAILURE),
     }
 }
 

@@ -5,6 +5,7 @@
 //! - [`devices`]: the drives that the kernel knows; [`kernel`]: what it offers.
 //! - What [`mod@bench`] measures is printed with machine and revision.
 //! - [`sample_data`]: a photographic dataset to try things on.
+//! - Completions and manual pages are made from the definitions of the commands.
 //!
 //! Exit status: 0 done, 1 an error (said on standard error), 2 a wrong command line; after a signal 128 and its number, so 130 after
 //! Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
@@ -26,9 +27,13 @@ mod sample_data;
 mod text;
 mod verify;
 
+use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
 use interrupt::Interrupt;
 use nix::sys::signal::{SigSet, Signal};
+use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// How a command ended, when it did not fail.
@@ -69,6 +74,16 @@ enum Command {
     #[command(subcommand)]
     Bench(bench::BenchCommand),
     SampleData(sample_data::SampleDataArgs),
+    /// Print the completions for a shell: put them where it looks, as its manual says, or source them.
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the manual pages, one for each command.
+    Man {
+        /// The folder for them, such as ~/.local/share/man/man1; it is made if it is not there
+        folder: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -110,6 +125,16 @@ fn dispatch(command: Command, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         Command::Devices(args) => devices::devices(&args),
         Command::Bench(command) => bench::bench(&command, interrupt),
         Command::SampleData(args) => sample_data::sample_data(&args, interrupt),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "ddlp", &mut script);
+            output::print(&String::from_utf8_lossy(&script)).map(|()| Ending::Done)
+        }
+        Command::Man { folder } => {
+            let written = fs::create_dir_all(&folder).and_then(|()| clap_mangen::generate_to(Cli::command(), &folder));
+            written.with_context(|| format!("cannot write to {}", folder.display()))?;
+            Ok(Ending::Done)
+        }
     }
 }
 
@@ -146,6 +171,25 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         with_negative_numbers(Cli::command()).debug_assert();
+    }
+
+    /// Options without which nothing is read, written or done.
+    const WITHOUT_DEFAULT: [&str; 8] =
+        ["json", "report", "plan-out", "state-out", "plan-in", "resume", "max-side", "sample"];
+
+    fn assert_defaults_are_named(command: &clap::Command) {
+        for arg in command.get_arguments().filter(|arg| !arg.is_positional() && arg.get_action().takes_values()) {
+            let name = arg.get_long().unwrap_or_default();
+            let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
+            let is_named = !arg.get_default_values().is_empty() || help.contains("[default: ");
+            assert!(is_named || WITHOUT_DEFAULT.contains(&name), "{} --{name}: {help}", command.get_name());
+        }
+        command.get_subcommands().for_each(assert_defaults_are_named);
+    }
+
+    #[test]
+    fn help_names_the_default_of_every_option() {
+        assert_defaults_are_named(&Cli::command());
     }
 
     #[test]

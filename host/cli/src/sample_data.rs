@@ -1,5 +1,6 @@
 //! `ddlp sample-data`: an image folder of photographs to try things on, made without a download.
 
+mod partial;
 mod photos;
 mod recipe;
 
@@ -8,14 +9,13 @@ use crate::progress::SampleProgress;
 use crate::{Ending, output, text};
 use anyhow::{Context, bail};
 use clap::Args;
+use partial::Partial;
 use recipe::Recipe;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use tempfile::TempDir;
 
 /// Make an image folder of photographs to try things on.
 ///
@@ -77,26 +77,19 @@ pub fn sample_data(args: &SampleDataArgs, interrupt: &Interrupt) -> anyhow::Resu
 
 /// Makes the folder beside its place and moves it there when it is complete. Bytes and seconds; nothing after Ctrl-C.
 fn make_folder(args: &SampleDataArgs, out: &Path, interrupt: &Interrupt) -> anyhow::Result<Option<(u64, f64)>> {
-    let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = tempfile::Builder::new()
-        .prefix(".ddlp-sample-data-")
-        .permissions(Permissions::from_mode(0o777))
-        .tempdir_in(parent)
-        .with_context(|| format!("cannot make a folder in {}", parent.display()))?;
+    let folder = Partial::create(out)?;
     let mut progress = SampleProgress::new("encoding", args.quiet);
     let bytes = make_images(args, &folder, interrupt, &mut progress)?;
     let seconds = progress.elapsed().as_secs_f64();
     let Some(bytes) = bytes else { return Ok(None) };
-    fs::rename(folder.path(), out).with_context(|| format!("cannot make {}", out.display()))?;
-    // Moved: there is nothing to remove any more.
-    let _ = folder.keep();
+    folder.commit()?;
     Ok(Some((bytes, seconds)))
 }
 
 /// Makes all images on all cores. Their bytes; nothing after Ctrl-C.
 fn make_images(
     args: &SampleDataArgs,
-    folder: &TempDir,
+    folder: &Partial,
     interrupt: &Interrupt,
     progress: &mut SampleProgress,
 ) -> anyhow::Result<Option<u64>> {

@@ -247,6 +247,23 @@ fn a_wrong_command_line_has_status_2_and_help_has_examples() {
     }
 }
 
+#[test]
+fn completions_and_manuals_know_every_command() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = succeed(folder, &format!("completions {shell}"));
+        assert!(script.contains("sample-data") && script.contains("state-every"), "{shell}");
+    }
+    succeed(folder, "man here/man1");
+    let pages = names(&folder.join("here/man1"));
+    for page in ["ddlp.1", "ddlp-run.1", "ddlp-bench-dual.1", "ddlp-sample-data.1"] {
+        assert!(pages.contains(&page.to_string()), "{pages:?}");
+    }
+    let page = fs::read_to_string(folder.join("here/man1/ddlp-run.1")).unwrap();
+    assert!(page.contains("143") && page.contains("state\\-every"), "{page}");
+}
+
 /// A process that is gone when the test is, however it ends.
 struct Running(Child);
 
@@ -324,6 +341,23 @@ fn ctrl_c_while_making_sample_data_leaves_nothing() {
     let mut said = String::new();
     running.0.stderr.take().expect("piped").read_to_string(&mut said).unwrap();
     assert!(said.contains("nothing is left behind"), "{said}");
+}
+
+#[test]
+fn sample_data_that_is_killed_leaves_nothing_for_long() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    for (signal, status, left) in [(Signal::SIGTERM, Some(143), &[][..]), (Signal::SIGKILL, None, &[".photos.partial"])]
+    {
+        let mut running = Running::start(folder, "sample-data photos --images 1000000 --quiet");
+        wait_for("the first files", || folder.join(".photos.partial/class_000/000000.jpg").exists().then_some(()));
+        running.press(signal);
+        assert_eq!(running.status(), status);
+        assert_eq!(names(folder), left);
+    }
+    succeed(folder, "sample-data photos --images 6 --classes 2 --quiet");
+    assert_eq!(names(folder), ["photos"]);
+    assert_eq!(names(&folder.join("photos")), ["class_000", "class_001"]);
 }
 
 #[test]

@@ -1,0 +1,104 @@
+//! A folder that gets its name only when it is complete. Until then it is called `.NAME.partial`.
+//!
+//! It is removed when it is dropped. What a killed process left is removed by the next one that makes the same folder; a lock
+//! tells whether its owner is still at work.
+
+use anyhow::{Context, bail};
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A folder on its way to a name.
+pub struct Partial {
+    path: PathBuf,
+    target: PathBuf,
+    is_moved: bool,
+    _lock: Flock<File>,
+}
+
+impl Partial {
+    /// Makes an empty folder beside `target`.
+    pub fn create(target: &Path) -> anyhow::Result<Self> {
+        // A folder that is there already is empty. It may be called `.`, and has a name all the same.
+        let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
+        let Some(name) = target.file_name() else { bail!("{} names no folder", target.display()) };
+        let mut partial = std::ffi::OsString::from(".");
+        partial.push(name);
+        partial.push(".partial");
+        let path = target.with_file_name(partial);
+        let lock = claim(&path).with_context(|| format!("cannot make the folder {}", path.display()))?;
+        let Some(lock) = lock else { bail!("another process is making {}", target.display()) };
+        Ok(Self { path, target, is_moved: false, _lock: lock })
+    }
+
+    /// Where the folder is now.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives the folder its name.
+    pub fn commit(mut self) -> anyhow::Result<()> {
+        fs::rename(&self.path, &self.target).with_context(|| format!("cannot make {}", self.target.display()))?;
+        self.is_moved = true;
+        Ok(())
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.is_moved {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Makes and locks the folder, empty. Nothing while another process has it.
+fn claim(path: &Path) -> io::Result<Option<Flock<File>>> {
+    loop {
+        match fs::create_dir(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let lock = match Flock::lock(File::open(path)?, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => lock,
+            Err((_, nix::Error::EWOULDBLOCK)) => return Ok(None),
+            Err((_, errno)) => return Err(errno.into()),
+        };
+        let own = lock.metadata()?;
+        // Between opening and locking its former owner may have moved or removed it.
+        if fs::symlink_metadata(path).is_ok_and(|now| (now.dev(), now.ino()) == (own.dev(), own.ino())) {
+            for entry in fs::read_dir(path)? {
+                let entry = entry?;
+                if entry.file_type()?.is_dir() {
+                    fs::remove_dir_all(entry.path())?
+                } else {
+                    fs::remove_file(entry.path())?
+                }
+            }
+            return Ok(Some(lock));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_process_left_is_taken_over_and_a_folder_in_use_is_not() {
+        let home = tempfile::tempdir().unwrap();
+        let target = home.path().join("photos");
+        fs::create_dir_all(home.path().join(".photos.partial/class_000")).unwrap();
+        fs::write(home.path().join(".photos.partial/class_000/000001.jpg"), "half").unwrap();
+        let partial = Partial::create(&target).unwrap();
+        assert_eq!(fs::read_dir(partial.path()).unwrap().count(), 0);
+        assert!(Partial::create(&target).err().unwrap().to_string().contains("another process"));
+        fs::write(partial.path().join("new"), "whole").unwrap();
+        partial.commit().unwrap();
+        assert_eq!(fs::read(target.join("new")).unwrap(), b"whole");
+        drop(Partial::create(&home.path().join("other")).unwrap());
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+    }
+}
