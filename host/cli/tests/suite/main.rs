@@ -390,13 +390,3 @@ fn devices_are_listed_on_any_machine() {
     let said = succeed(home.path(), "devices --all");
     assert!(said.contains("DDLP drive") || said.contains("DDLP computational storage"), "{said}");
 }
-
-#[test]
-fn drives_that_cannot_be_meant_are_refused_before_anything_happens() {
-    let home = tempfile::tempdir().expect("a folder");
-    assert!(fail(home.path(), "connect 10.0.0.7:4420x").contains("looks like tcp://"));
-    assert!(fail(home.path(), "connect --list tcp://10.0.0.7:4420/nqn.x").contains("leave the NQN out"));
-    assert!(fail(home.path(), "connect tcp://10.0.0.7:0/nqn.x").contains("port"));
-    assert!(fail(home.path(), "connect 10.0.0.7 --nqn nqn.x --ctrl-loss 1").contains("--fast-io-fail"));
-    assert!(fail(home.path(), "disconnect /dev/nvme999999").contains("there is no drive /dev/nvme999999"));
-}
