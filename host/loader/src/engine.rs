@@ -285,7 +285,7 @@ impl Engine {
         if sample_ids.is_empty() {
             // The CPU delivers it, as it does a batch that failed.
             core.recorder.released(prong, id, false);
-            core.schedule.failed(prong, id);
+            core.schedule.failed(prong, id, now);
             self.work.notify_all();
             return None;
         }
@@ -440,18 +440,19 @@ impl Core {
     }
 
     fn give_up(&mut self, prong: ProngId, id: BatchId, why: GivenUp) {
+        let now = self.recorder.now();
         self.recorder.released(prong, id, false);
         match why {
             GivenUp::Failed { kind, what } => {
-                self.schedule.failed(prong, id);
+                self.schedule.failed(prong, id, now);
                 self.recorder.fault(prong, Some(id), kind, what);
             }
             GivenUp::Doubted { sample_id, what } => {
-                self.schedule.failed(prong, id);
+                self.schedule.failed(prong, id, now);
                 self.doubts.insert(id, Doubt { prong, sample_id, what });
             }
-            GivenUp::Returned => self.schedule.returned(prong, id),
-            GivenUp::Cancelled => self.schedule.cancelled(prong, id),
+            GivenUp::Returned => self.schedule.returned(prong, id, now),
+            GivenUp::Cancelled => self.schedule.cancelled(prong, id, now),
         }
     }
 }

@@ -20,7 +20,7 @@ mod simulation;
 
 use crate::plan::PlanEpoch;
 use epoch::{BatchState, Epoch};
-use prong::Prong;
+use prong::{Prong, Work};
 use std::collections::VecDeque;
 
 /// Index of a prong: 0 is the host's CPU, the drives follow.
@@ -155,6 +155,8 @@ pub struct Schedule {
     next_epoch: u32,
     prongs: Vec<Prong>,
     credits: Vec<f64>,
+    /// Claims of all prongs so far.
+    claims: u64,
 }
 
 /// Epochs whose batches may be claimed at the same time.
@@ -169,6 +171,7 @@ impl Schedule {
             epochs: VecDeque::new(),
             credits: vec![0.0; prongs.len()],
             prongs,
+            claims: 0,
             config,
         };
         schedule.open_epoch();
@@ -244,20 +247,21 @@ impl Schedule {
         self.prongs.iter().enumerate().map(describe).collect::<Vec<_>>().join("; ")
     }
 
-    /// A prong can work again.
+    /// Lets a lost prong work again.
     pub fn prong_up(&mut self, prong: ProngId) {
         self.prongs[prong].up = true;
     }
 
-    /// A prong is lost: what it had in work is open again, and so is what it had finished without handing it over, unless that
-    /// is kept.
+    /// Counts a prong as lost: what it had in work is open again, and so is what it had finished without handing it over, unless
+    /// that is kept. Its rate is forgotten, as the prong may be another one when it comes back.
     pub fn prong_down(&mut self, prong: ProngId, held: HeldResults) {
+        let lost = std::mem::take(&mut self.prongs[prong]);
         self.prongs[prong].up = false;
-        let ids: Vec<BatchId> = self.prongs[prong].outstanding.iter().map(|work| work.id).collect();
-        for id in ids {
-            self.failed(prong, id);
+        for Work { id, .. } in lost.outstanding {
+            if let Some(epoch) = self.epoch_mut(id.epoch) {
+                epoch.give_up(prong, id.batch, true);
+            }
         }
-        self.prongs[prong].cancels.clear();
         if held == HeldResults::Lost {
             for epoch in &mut self.epochs {
                 epoch.reopen_held(prong);
@@ -277,7 +281,7 @@ impl Schedule {
         };
         epoch.set(id.batch, BatchState::Held(prong));
         for loser in by.into_iter().filter(|&other| other != prong) {
-            self.prongs[loser].cancels.push(id);
+            self.prongs[loser].cancel(id);
         }
         self.turn_round();
         Finished::Used
@@ -294,17 +298,17 @@ impl Schedule {
     }
 
     /// A prong gave a batch up, while it worked on it or with the result unusable. The CPU prepares it again.
-    pub fn failed(&mut self, prong: ProngId, id: BatchId) {
-        self.give_up(prong, id, true);
+    pub fn failed(&mut self, prong: ProngId, id: BatchId, now: f64) {
+        self.give_up(prong, id, now, true);
     }
 
     /// A prong had no place for a batch that it claimed: any prong may claim it again.
-    pub fn returned(&mut self, prong: ProngId, id: BatchId) {
-        self.give_up(prong, id, false);
+    pub fn returned(&mut self, prong: ProngId, id: BatchId, now: f64) {
+        self.give_up(prong, id, now, false);
     }
 
-    fn give_up(&mut self, prong: ProngId, id: BatchId, failed: bool) {
-        self.prongs[prong].forget(id);
+    fn give_up(&mut self, prong: ProngId, id: BatchId, now: f64, failed: bool) {
+        self.prongs[prong].forget(id, now);
         if let Some(epoch) = self.epoch_mut(id.epoch) {
             epoch.give_up(prong, id.batch, failed);
         }
@@ -312,8 +316,8 @@ impl Schedule {
     }
 
     /// A prong stopped work on a batch that another one finished.
-    pub fn cancelled(&mut self, prong: ProngId, id: BatchId) {
-        self.prongs[prong].forget(id);
+    pub fn cancelled(&mut self, prong: ProngId, id: BatchId, now: f64) {
+        self.prongs[prong].stopped(id, now);
     }
 
     /// Batches this prong works on in vain, since another prong finished them. Each is named once.

@@ -148,6 +148,38 @@ fn a_stall_on_a_drive_names_the_drive_and_its_batches() {
     assert!(stall.what.contains("drive 1 has epoch/batch 0/"), "{}", stall.what);
 }
 
+#[test]
+fn a_drive_that_stalled_once_is_used_again() {
+    let photos = Photos::new(SAMPLES);
+    let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &[]);
+    let epochs = 40;
+    let base = || loader(&photos.pack()).strategy(Strategy::Ordered).batch_size(4).threads(1).buffers(3);
+    let built = base().epochs(epochs).drive(DriveSpec::Remote(agent.url())).build().expect("the loader builds");
+    // Stopped before it has finished anything: the stall is all that is known of its speed.
+    agent.signal(Signal::SIGSTOP);
+    let mut is_stopped = true;
+    let run = Run::over(built, |_, loader| {
+        let progress = loader.progress();
+        // A slow consumer, for whom the CPU alone would do: it is ahead, and never leaves a batch that delivery waits for.
+        let mut idle = 0;
+        wait_until("the CPU has filled its buffers", || {
+            // Between two batches it is idle for a moment as well.
+            idle = if progress.snapshot().prongs[0].outstanding == 0 { idle + 1 } else { 0 };
+            idle == 4
+        });
+        if std::mem::take(&mut is_stopped) {
+            wait_until("the drive has work", || progress.snapshot().prongs[1].outstanding > 0);
+            // For as long as the CPU alone takes for many more batches than the window has.
+            Run::of(base().strategy(Strategy::Cpu).epochs(10));
+            agent.signal(Signal::SIGCONT);
+        }
+    });
+    run.assert_exactly_once(epochs, SAMPLES.into());
+    let last = &run.order[run.order.len() - 160..];
+    let by_drive = last.iter().filter(|&&(_, _, prong)| prong == 1).count();
+    assert!(by_drive >= 8, "{by_drive} of the last {} batches are the drive's", last.len());
+}
+
 /// What is announced hangs until it is let go, or panics.
 enum Announcing {
     Hangs(Gated),

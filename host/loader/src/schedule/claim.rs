@@ -5,9 +5,18 @@
 //! come to it: results wait shortly and in few slots, and delivery is even. Near the end of an epoch a prong declines a batch
 //! that another one would finish sooner; with nothing to claim, it takes over the outstanding batch of another prong that
 //! would take longest, if it is likely to be faster.
+//!
+//! A prong that declines everything is not measured any more, so one bad measurement would keep it idle for ever. After
+//! [`PROBE_EVERY`] claims of others it claims a probe: one batch, delivered as late as possible, which shows its rate. Until then
+//! the prong counts as slow as before, so an idle prong takes the probe over at once, and nobody waits for the probe. What a prong
+//! that is slow indeed costs is one batch in that many.
 
 use super::epoch::{BatchState, Epoch, Order};
+use super::prong::Prong;
 use super::{BatchId, CPU, ProngId, Room, Schedule, Strategy};
+
+/// Batches that others claim before a prong that declines everything claims a probe.
+pub(super) const PROBE_EVERY: u64 = 64;
 
 /// An open batch that a prong might take.
 #[derive(Clone, Copy, Debug)]
@@ -23,13 +32,16 @@ impl Schedule {
         if !self.prongs[prong].up {
             return None;
         }
-        let id = self.open_batch(prong, now, room).or_else(|| self.takeover(prong, now, room))?;
+        let id = self.open_batch(prong, now, room).or_else(|| self.takeover(prong, now, room));
+        let id = id.or_else(|| self.claim_probe(prong, room))?;
         let epoch = self.epoch_mut(id.epoch).expect("candidates belong to active epochs");
         let by = match epoch.state(id.batch) {
             BatchState::Working(by) => by.iter().copied().chain([prong]).collect(),
             _ => vec![prong],
         };
         epoch.set(id.batch, BatchState::Working(by));
+        self.claims += 1;
+        self.prongs[prong].last_claim = self.claims;
         self.prongs[prong].claim(id, now);
         self.turn_round();
         Some(id)
@@ -47,7 +59,12 @@ impl Schedule {
             let found = if self.goes_ahead(epoch, prong, room) {
                 self.window(epoch, prong, look_ahead).find(suits)
             } else {
-                self.candidate(epoch, prong, look_ahead, room).filter(suits)
+                let candidate = self.candidate(epoch, prong, look_ahead, room);
+                // Where no CPU makes what delivery waits for, a drive that filled its slots with later batches would end the run.
+                if self.config.strategy == Strategy::Csd && candidate.is_some_and(|candidate| !suits(&candidate)) {
+                    return None;
+                }
+                candidate.filter(suits)
             };
             if let Some(Candidate { batch, .. }) = found {
                 return Some(BatchId { epoch: epoch.number, batch });
@@ -56,6 +73,24 @@ impl Schedule {
             at += 1;
         }
         None
+    }
+
+    /// A batch that shows the rate of a prong which has claimed nothing for long: of what it may claim, what is delivered last. The
+    /// CPU, whose buffers are few, claims the first one.
+    fn claim_probe(&mut self, prong: ProngId, room: Room) -> Option<BatchId> {
+        let Prong { outstanding, last_claim, .. } = &self.prongs[prong];
+        if room == Room::Critical || !outstanding.is_empty() || self.claims - last_claim < PROBE_EVERY {
+            return None;
+        }
+        let mut look_ahead = self.config.window;
+        let mut open = self.epochs.iter().filter_map(|epoch| {
+            let found = self.candidate(epoch, prong, look_ahead, room);
+            look_ahead = look_ahead.saturating_sub(epoch.batches() - epoch.first());
+            found.map(|Candidate { batch, .. }| BatchId { epoch: epoch.number, batch })
+        });
+        let id = if prong == CPU { open.next() } else { open.last() }?;
+        self.prongs[prong].probe = Some(id);
+        Some(id)
     }
 
     /// True for a drive under `ordered` whose rate is known; before that the window's far end is the safe place to begin.

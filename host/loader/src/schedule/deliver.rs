@@ -264,7 +264,7 @@ mod tests {
         schedule.prongs[1].claim(id, 0.0);
         assert_eq!(given(&mut schedule), Some((1, CPU)));
         assert_eq!(given(&mut schedule), None);
-        schedule.cancelled(1, id);
+        schedule.cancelled(1, id, 1.0);
         assert_eq!(given(&mut schedule), Some((2, CPU)));
     }
 }

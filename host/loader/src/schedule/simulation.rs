@@ -1,6 +1,8 @@
 //! The schedule under a virtual clock: prongs of any speed, drives that die, answer late or fail, consumers of any speed.
 //! Every batch must be delivered exactly once, in the strategy's order, without a deadlock.
 
+mod recovery;
+
 use super::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -23,19 +25,29 @@ struct World {
     /// Seconds per batch of every prong.
     batch_s: Vec<f64>,
     step_s: f64,
+    /// How often prongs look for work, in batches of the fastest one.
+    look: f64,
     window: u32,
     /// Seconds until a prong is rid of a cancelled batch.
     abort_s: f64,
     /// One in `n` drive batches fails.
     fail_one_in: Option<u32>,
+    /// One in `n` claims of a drive is given back, as it has no place for the batch.
+    return_one_in: Option<u32>,
     /// The first drive is down between these times.
     outage: Option<(f64, f64)>,
+    /// The first drive does nothing between these times, and answers nobody.
+    stall: Option<(f64, f64)>,
     replay: Vec<PlanEpoch>,
     delivered: Vec<u32>,
 }
 
 struct Outcome {
     order: Vec<(BatchId, ProngId)>,
+    /// When each was delivered.
+    times: Vec<f64>,
+    /// Batches that the CPU prepared.
+    by_cpu: u32,
     seconds: f64,
     met: Option<u32>,
 }
@@ -57,6 +69,8 @@ struct Simulation {
     kept: VecDeque<bool>,
     consumer_waits: bool,
     executed: u32,
+    by_cpu: u32,
+    claimed: u32,
 }
 
 impl Simulation {
@@ -81,12 +95,28 @@ impl Simulation {
             kept: VecDeque::new(),
             consumer_waits: false,
             executed: 0,
+            by_cpu: 0,
+            claimed: 0,
             world,
         }
     }
 
     fn is_out(&self, prong: ProngId) -> bool {
         prong == 1 && self.world.outage.is_some_and(|(from, to)| (from..to).contains(&self.now))
+    }
+
+    fn stalls(&self, prong: ProngId) -> bool {
+        prong == 1 && self.world.stall.is_some_and(|(from, to)| (from..to).contains(&self.now))
+    }
+
+    /// When a prong is done with work of this length that it begins at `start`.
+    fn end_of(&self, prong: ProngId, start: f64, seconds: f64) -> f64 {
+        match self.world.stall {
+            Some((from, to)) if prong == 1 && start < to && start + seconds > from => {
+                start + seconds + (to - start.max(from))
+            }
+            _ => start + seconds,
+        }
     }
 
     fn lies_in_buffer(&self, maker: ProngId) -> bool {
@@ -138,7 +168,7 @@ impl Simulation {
                 self.held.remove(&id);
             } else if room == Some(Room::Any) || (room.is_some() && self.schedule.is_critical(id)) {
                 self.held.remove(&id);
-                self.schedule.finished(prong, id);
+                assert!(self.schedule.finished(prong, id), "{id:?} was wanted");
                 self.stored.insert(id, prong);
             }
         }
@@ -153,9 +183,15 @@ impl Simulation {
             && let Some(room) = self.room(prong)
             && let Some(id) = self.schedule.claim(prong, self.now, room)
         {
+            self.claimed += 1;
+            if prong != CPU && self.world.return_one_in.is_some_and(|n| self.claimed.is_multiple_of(n)) {
+                self.schedule.returned(prong, id, self.now);
+                return;
+            }
             let start = self.work[prong].last().map_or(self.now, |&(_, end)| end);
             let jitter = 0.9 + 0.2 * f64::from(self.rng.next_u32()) / f64::from(u32::MAX);
-            self.work[prong].push((id, start + self.world.batch_s[prong] * jitter));
+            let end = self.end_of(prong, start, self.world.batch_s[prong] * jitter);
+            self.work[prong].push((id, end));
         }
     }
 
@@ -165,14 +201,15 @@ impl Simulation {
         {
             self.work[prong].remove(0);
             self.executed += 1;
+            self.by_cpu += u32::from(prong == CPU);
             let fails = prong != CPU && self.world.fail_one_in.is_some_and(|n| self.executed.is_multiple_of(n));
             if fails {
-                self.schedule.failed(prong, id);
+                self.schedule.failed(prong, id, self.now);
             } else if self.schedule.executed(prong, id, self.now) == Finished::Used {
                 if self.world.read && prong != CPU {
                     self.held.insert(id, prong);
                 } else {
-                    self.schedule.finished(prong, id);
+                    assert!(self.schedule.finished(prong, id), "{id:?} was wanted");
                     self.stored.insert(id, prong);
                 }
             }
@@ -183,9 +220,22 @@ impl Simulation {
         }
         for (id, end) in std::mem::take(&mut self.aborts[prong]) {
             if end <= self.now {
-                self.schedule.cancelled(prong, id);
+                self.schedule.cancelled(prong, id, self.now);
             } else {
                 self.aborts[prong].push((id, end));
+            }
+        }
+    }
+
+    /// That a prong which works on what another one has finished is told so, but for a probe.
+    fn assert_no_work_in_vain(&self) {
+        for (prong, works) in self.schedule.prongs.iter().enumerate() {
+            for &prong::Work { id, .. } in &works.outstanding {
+                let is_told = works.cancels.contains(&id) || self.aborts[prong].iter().any(|&(abort, _)| abort == id);
+                assert!(
+                    self.schedule.is_wanted(prong, id) || is_told || works.probe == Some(id),
+                    "prong {prong} works on {id:?} in vain"
+                );
             }
         }
     }
@@ -197,17 +247,18 @@ impl Simulation {
     }
 
     fn run(mut self) -> Outcome {
-        let mut order = Vec::new();
+        let (mut order, mut times) = (Vec::new(), Vec::new());
         let mut consumer_free = 0.0;
         let mut was_out = false;
         let mut met = None;
-        let look = self.world.batch_s.iter().fold(f64::INFINITY, |least, &s| least.min(s)) / 20.0;
+        let look = self.world.batch_s.iter().fold(f64::INFINITY, |least, &s| least.min(s)) * self.world.look;
         let bound =
             40.0 * self.world.batch_s[CPU].max(self.world.step_s) * f64::from(self.world.batches * self.world.epochs)
                 + 100.0;
         while !self.schedule.is_done() {
             assert!(self.now < bound, "stuck after {} deliveries: {:?}", order.len(), self.schedule);
             self.schedule.assert_all_in_work();
+            self.assert_no_work_in_vain();
             let is_out = self.is_out(1);
             if is_out && !was_out {
                 let held = if self.world.keeps { HeldResults::Kept } else { HeldResults::Lost };
@@ -221,8 +272,10 @@ impl Simulation {
             was_out = is_out;
             for prong in 0..self.work.len() {
                 if !self.is_out(prong) {
-                    self.complete(prong);
-                    self.fetch(prong);
+                    if !self.stalls(prong) {
+                        self.complete(prong);
+                        self.fetch(prong);
+                    }
                     self.claim(prong);
                 } else if self.world.keeps {
                     self.fetch(prong);
@@ -239,12 +292,13 @@ impl Simulation {
                     self.kept.pop_front();
                 }
                 order.push((id, prong));
+                times.push(self.now);
                 consumer_free = self.now + self.world.step_s;
             }
             self.consumer_waits = self.now >= consumer_free;
             self.now = self.next_event(consumer_free).min(self.now + look);
         }
-        Outcome { order, seconds: self.now, met }
+        Outcome { order, times, by_cpu: self.by_cpu, seconds: self.now, met }
     }
 }
 
@@ -260,10 +314,13 @@ fn world(strategy: Strategy) -> World {
         kept: 0,
         batch_s: vec![1.0, 1.0],
         step_s: 0.0,
+        look: 0.05,
         window: 24,
         abort_s: 0.0,
         fail_one_in: None,
+        return_one_in: None,
         outage: None,
+        stall: None,
         replay: Vec::new(),
         delivered: Vec::new(),
     }
@@ -304,7 +361,9 @@ fn every_batch_once_for_thousands_of_worlds() {
             window: 1 + below(20),
             abort_s: [0.0, 0.5, 5.0][below(3) as usize],
             fail_one_in: [None, Some(1), Some(3)][below(3) as usize],
+            return_one_in: [None, None, Some(2)][below(3) as usize],
             outage: [None, Some((3.0, 9.0)), Some((2.0, 1e9))][below(3) as usize],
+            stall: [None, Some((1.0, 20.0))][below(2) as usize],
             ..world(Strategy::Cpu)
         };
         world.kept = world.kept.min(world.buffers - 1);
