@@ -1,6 +1,7 @@
 //! The running agent: settings in, a drive that serves until it is told to stop.
 //!
-//! - [`settings`]: command line and configuration file, with [`discovery`] and `hosts`. `gauges`: live numbers and sensors.
+//! - [`settings`]: command line and configuration file, with [`discovery`] and `hosts`. `gauges`: live numbers and
+//!   sensors.
 //! - `run`: the agent's life: start, serve, drain. `notify`: telling a service manager about it.
 
 pub mod discovery;

@@ -1,18 +1,21 @@
 //! The NVMe subsystem as a sans-IO state machine: commands and events in, [`Output`]s out.
 //!
-//! - `connect`: Connect and what an association is; `property`: controller properties; `discovery`: the discovery controller.
+//! - `connect`: Connect and what an association is; `property`: controller properties; `discovery`: the discovery
+//!   controller.
 //! - `admin`: dispatch of admin commands, Abort, asynchronous events; `features`, `identify`, `logs`.
 //! - `programs`: Load Program and Program Activation; `compute`: Execute Program, slots and cancelling.
 //! - `block`: Read and its neighbours on the block namespaces.
 //!
 //! It knows queues and commands with their data. PDUs, R2T and digests stay below ([`crate::tcp`]), pixels above
-//! ([`crate::workers`]). Several hosts may have several associations each; every association is a controller of its own.
+//! ([`crate::workers`]). Several hosts may have several associations each; every association is a controller of its
+//! own.
 //!
-//! Decisions that the specification leaves open: program indices belong to the host that loaded them, as long as it has an
-//! association (a multipath host loads on one path and executes on either), both block namespaces are write protected for
-//! hosts, any command counts as a sign of life beside Keep Alive, a host that promises none (no keep alive time-out, or one of more
-//! than two minutes) is served for as long as nobody else needs its place ([`GIVES_WAY_MS`]), and there is no asymmetric namespace access (ANA): all paths
-//! end here and are equal, which is what Linux takes them for without it.
+//! Decisions that the specification leaves open: program indices belong to the host that loaded them, as long as it has
+//! an association (a multipath host loads on one path and executes on either), both block namespaces are write
+//! protected for hosts, any command counts as a sign of life beside Keep Alive, a host that promises none (no keep
+//! alive time-out, or one of more than two minutes) is served for as long as nobody else needs its place
+//! ([`GIVES_WAY_MS`]), and there is no asymmetric namespace access (ANA): all paths end here and are equal, which is
+//! what Linux takes them for without it.
 
 mod admin;
 mod association;
@@ -48,7 +51,8 @@ use std::time::Instant;
 pub const ASSOCIATIONS_MAX: usize = 32;
 /// Discovery controllers at once, beside those: hosts that look around keep no host from its namespaces.
 pub const DISCOVERY_ASSOCIATIONS_MAX: usize = 32;
-/// Queues with namespaces at once, each a connection: admin and I/O queues of all associations that are not for discovery.
+/// Queues with namespaces at once, each a connection: admin and I/O queues of all associations that are not for
+/// discovery.
 pub const QUEUES_MAX: usize = 128;
 /// I/O queues of one association.
 pub const IO_QUEUES_MAX: u16 = 16;
@@ -256,8 +260,8 @@ impl Subsystem {
         }
     }
 
-    /// A connection was opened. `reached` is the address at which its host finds the NVM subsystem, which it is told if it asks
-    /// for the discovery controller: the one it connected to, with the port of the I/O service.
+    /// A connection was opened. `reached` is the address at which its host finds the NVM subsystem, which it is told if
+    /// it asks for the discovery controller: the one it connected to, with the port of the I/O service.
     pub fn opened(&mut self, conn: ConnId, reached: SocketAddr) {
         self.reached.insert(conn, reached);
     }
@@ -352,8 +356,8 @@ impl Subsystem {
         std::mem::take(&mut self.outputs)
     }
 
-    /// Time has passed: ends associations whose keep alive ran out or that were never enabled, and reports a temperature above
-    /// its threshold.
+    /// Time has passed: ends associations whose keep alive ran out or that were never enabled, and reports a
+    /// temperature above its threshold.
     pub fn tick(&mut self, now: Instant) -> Vec<Output> {
         let ended = |association: &Association| association.ended(now).map(|why| (association.controller_id, why));
         for (controller_id, why) in self.associations.values().filter_map(ended).collect::<Vec<_>>() {

@@ -43,9 +43,9 @@ pub struct DiscoveryPort {
 }
 
 impl DiscoveryPort {
-    /// The usual port of discovery goes with the usual port of the I/O service: agents at other ports share their machine
-    /// with others, and which of them is found there must not depend on which came first.
-    /// From what was said, if anything was, and the port of the I/O service.
+    /// The usual port of discovery goes with the usual port of the I/O service: agents at other ports share their
+    /// machine with others, and which of them is found there must not depend on which came first. From what was said,
+    /// if anything was, and the port of the I/O service.
     pub fn decide(choice: Option<DiscoveryChoice>, io_port: u16) -> Option<Self> {
         match choice {
             Some(DiscoveryChoice::Off) => None,

@@ -1,7 +1,7 @@
 //! Telling the service manager that the agent is ready, or about to end: the datagrams of `sd_notify(3)`.
 //!
-//! Whoever starts the agent otherwise sets no `NOTIFY_SOCKET`, and nothing is sent. A manager that does not listen does not keep the agent
-//! from its work: what it misses is its own to notice.
+//! Whoever starts the agent otherwise sets no `NOTIFY_SOCKET`, and nothing is sent. A manager that does not listen does
+//! not keep the agent from its work: what it misses is its own to notice.
 
 use std::ffi::OsStr;
 use std::io;

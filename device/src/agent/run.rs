@@ -152,7 +152,8 @@ async fn listen(at: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     Ok((listener, address))
 }
 
-/// A second listener at the same address. Without the usual port the agent serves all the same, unless it was asked for.
+/// A second listener at the same address. Without the usual port the agent serves all the same, unless it was asked
+/// for.
 async fn listen_for_discovery(io: SocketAddr, wanted: DiscoveryPort) -> Result<Option<(TcpListener, SocketAddr)>> {
     match listen(SocketAddr::new(io.ip(), wanted.port)).await {
         Ok(found) => Ok(Some(found)),

@@ -71,8 +71,8 @@ pub struct ServeArgs {
     pub slots: Option<u32>,
     /// Bytes of a slot, rounded up to 4096. [default: enough for 256 samples of 224 × 224]
     ///
-    /// A slot holds one batch, for which samples × (height × width × 3 + 24) + 8192 bytes are enough: 77090816 for 512 samples of
-    /// 224 × 224.
+    /// A slot holds one batch, for which samples × (height × width × 3 + 24) + 8192 bytes are enough: 77090816 for 512
+    /// samples of 224 × 224.
     #[arg(long, value_name = "N")]
     pub slot_bytes: Option<u64>,
     /// Worker threads that decode and augment. [default: one per usable core]

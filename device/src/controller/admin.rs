@@ -101,8 +101,8 @@ impl Subsystem {
         Ok(Answer::Later)
     }
 
-    /// Reports a temperature above its threshold to every controller that wants to know; once until the host has read the
-    /// SMART log.
+    /// Reports a temperature above its threshold to every controller that wants to know; once until the host has read
+    /// the SMART log.
     pub(super) fn watch_temperature(&mut self) {
         let Some(kelvin) = self.temperature_k() else { return };
         let mut due: Vec<(ConnId, u16)> = Vec::new();

@@ -12,15 +12,15 @@ const HEAD_RESERVED: u16 = 0xFFFF;
 /// Keep alive time-outs are rounded up to this (KAS × 100 ms).
 pub const KEEP_ALIVE_GRANULARITY_MS: u32 = 1000;
 
-/// Silence that ends a discovery controller whose host gave no keep alive time-out, as hosts do that ask once and leave.
-/// Base 2.1, section "Discovery Controller", lets the controller choose; Linux' own target waits as long.
+/// Silence that ends a discovery controller whose host gave no keep alive time-out, as hosts do that ask once and
+/// leave. Base 2.1, section "Discovery Controller", lets the controller choose; Linux' own target waits as long.
 pub const DISCOVERY_SILENCE_MAX: Duration = Duration::from_secs(120);
 
 /// From Connect to the first CC.EN. After a reset a host may take its time.
 pub const ENABLE_TIME: Duration = Duration::from_secs(10);
-/// Longest keep alive time-out that keeps an association its place when all are taken. NVMe/TCP Transport 1.1, section "Keep
-/// Alive Model", requires Keep Alive: without it nothing tells a host that is gone from one that is idle. Such an association
-/// is served all the same (Linux makes them «for debug»), until another host needs the place.
+/// Longest keep alive time-out that keeps an association its place when all are taken. NVMe/TCP Transport 1.1, section
+/// "Keep Alive Model", requires Keep Alive: without it nothing tells a host that is gone from one that is idle. Such an
+/// association is served all the same (Linux makes them «for debug»), until another host needs the place.
 pub const GIVES_WAY_MS: u32 = 120_000;
 
 /// A host as it names itself in Connect.

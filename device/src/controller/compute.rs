@@ -1,8 +1,8 @@
 //! Execute Program: jobs, their slots, and giving them up.
 //!
-//! A slot is idle, or has one job. A job that is cancelled, or whose connection ended, keeps its slot until the workers have let
-//! go of it; one later Execute into that slot may wait for this. Its completion belongs to the host only while the job is
-//! live: a late one meets nobody.
+//! A slot is idle, or has one job. A job that is cancelled, or whose connection ended, keeps its slot until the workers
+//! have let go of it; one later Execute into that slot may wait for this. Its completion belongs to the host only while
+//! the job is live: a late one meets nobody.
 //!
 //! Several hosts share the slots without knowing of each other: a slot belongs to the host that used it last, until
 //! that host has no association any more. An Execute of another host into it is refused (Insufficient Resources), and

@@ -172,8 +172,8 @@ impl Subsystem {
         Err(self.busy(conn, data, ConnectRefusal::TooManyQueues(QUEUES_MAX)))
     }
 
-    /// Ends the association that has been silent longest of those of this kind that give way and have no work. Returns whether
-    /// there was one. `but` does not give way.
+    /// Ends the association that has been silent longest of those of this kind that give way and have no work. Returns
+    /// whether there was one. `but` does not give way.
     fn make_room(&mut self, kind: Kind, but: Option<u16>) -> bool {
         let gives_way = |association: &&Association| {
             association.kind.is_discovery() == kind.is_discovery()

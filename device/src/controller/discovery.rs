@@ -1,13 +1,14 @@
 //! The discovery controller: tells a host where the NVM subsystem is. Base 2.1, section "Discovery Controller".
 //!
-//! It has an admin queue, one log with one entry, and neither namespaces nor I/O queues. The entry names the address at which
-//! the asking host reached the agent, whatever the agent listens at. The log never changes while the agent runs: hosts that stay
-//! (a keep alive time-out other than 0) may ask for its change notice, which never comes, and find an agent that was started
-//! anew by connecting again.
+//! It has an admin queue, one log with one entry, and neither namespaces nor I/O queues. The entry names the address at
+//! which the asking host reached the agent, whatever the agent listens at. The log never changes while the agent runs:
+//! hosts that stay (a keep alive time-out other than 0) may ask for its change notice, which never comes, and find an
+//! agent that was started anew by connecting again.
 //!
-//! There is no entry for the discovery subsystem itself (subtype 3): it tells hosts of a discovery subsystem with a name of its
-//! own, or of further paths to it. This one has the well-known name, answers at every port the same, and `nvme-cli` passes
-//! such entries over. Nor is there Discovery Information Management (DCTYPE is not reported): nobody registers here.
+//! There is no entry for the discovery subsystem itself (subtype 3): it tells hosts of a discovery subsystem with a
+//! name of its own, or of further paths to it. This one has the well-known name, answers at every port the same, and
+//! `nvme-cli` passes such entries over. Nor is there Discovery Information Management (DCTYPE is not reported): nobody
+//! registers here.
 
 use super::{QUEUE_ENTRIES_MAX, logs};
 use ddlp_nvme::admin::{GetFeatures, Identify};

@@ -46,7 +46,8 @@ impl Features {
         }
     }
 
-    /// Back to the start values, as a controller reset does; the keep alive time-out belongs to the association and stays.
+    /// Back to the start values, as a controller reset does; the keep alive time-out belongs to the association and
+    /// stays.
     pub fn reset(&mut self) {
         *self = Self::new(self.keep_alive_ms);
     }

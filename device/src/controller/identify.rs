@@ -136,15 +136,16 @@ impl Subsystem {
         page
     }
 
-    /// Answers CNS 00h. NVM Command Set 1.1, section 4.1.5.1 "NVM Command Set Identify Namespace Data Structure (CNS 00h)".
+    /// Answers CNS 00h. NVM Command Set 1.1, section 4.1.5.1.
     ///
     /// NSID FFFFFFFFh asks for what all namespaces have in common, which needs Namespace Management (OACS bit 3).
     ///
-    /// The compute namespace gets that section's answer to an inactive NSID, a structure of zeros: to the NVM command set it
-    /// is one, as it is not in that set's list of active namespaces (CNS 07h, CSI 0). The section's other answer, Invalid
-    /// I/O Command Set, is an error like any other to hosts that ask about every NSID of CNS 02h: SPDK does not attach
-    /// (`lib/nvme/nvme_ctrlr.c`, `nvme_ctrlr_identify_ns_async_done`), and Linux 6.12 logs it whenever somebody reads
-    /// `nuse` in sysfs (`drivers/nvme/host/core.c`, `nvme_identify_ns`). Both take zeros for a namespace without blocks.
+    /// The compute namespace gets that section's answer to an inactive NSID, a structure of zeros: to the NVM command
+    /// set it is one, as it is not in that set's list of active namespaces (CNS 07h, CSI 0). The section's other
+    /// answer, Invalid I/O Command Set, is an error like any other to hosts that ask about every NSID of CNS 02h: SPDK
+    /// does not attach (`lib/nvme/nvme_ctrlr.c`, `nvme_ctrlr_identify_ns_async_done`), and Linux 6.12 logs it whenever
+    /// somebody reads `nuse` in sysfs (`drivers/nvme/host/core.c`, `nvme_identify_ns`). Both take zeros for a namespace
+    /// without blocks.
     fn nvm_namespace(&self, nsid: u32) -> Result<Vec<u8>, Status> {
         let mut page = IdentifyNamespace::zeroed();
         match command_set(nsid) {

@@ -1,7 +1,7 @@
 //! Log pages.
 //!
-//! Vendor pages C0h and C1h are those of `ddlp_csd::log`. The layouts of the program list (82h) and program type list (83h)
-//! are provisional in public sources; here both are a count (u16), 14 reserved bytes, and 16-byte entries.
+//! Vendor pages C0h and C1h are those of `ddlp_csd::log`. The layouts of the program list (82h) and program type list
+//! (83h) are provisional in public sources; here both are a count (u16), 14 reserved bytes, and 16-byte entries.
 
 use super::admin::{self, WARNING_TEMPERATURE};
 use super::association::{Kind, QueuePair};
@@ -169,12 +169,13 @@ pub fn supported(logs: &[u8]) -> Vec<u8> {
 
 /// Makes the page of effects for a command set.
 ///
-/// Execute changes the content of the result namespace, and says so by LBCC alone: any other bit makes it privileged under
-/// Linux. Load and Activate have no restriction on other commands, or Linux freezes I/O.
+/// Execute changes the content of the result namespace, and says so by LBCC alone: any other bit makes it privileged
+/// under Linux. Load and Activate have no restriction on other commands, or Linux freezes I/O.
 ///
-/// Of a set that the controller does not have, the page says that no I/O command is supported (CSUPP). Base 2.1 has a status for
-/// it too, but `nvme effects-log` (nvme-cli, `nvme.c`, `get_effects_log`) asks every controller with CAP.CSS bit 6 for the
-/// zoned set, whichever sets it has, and prints nothing at all after an error. QEMU's controller answers the same.
+/// Of a set that the controller does not have, the page says that no I/O command is supported (CSUPP). Base 2.1 has a
+/// status for it too, but `nvme effects-log` (nvme-cli, `nvme.c`, `get_effects_log`) asks every controller with CAP.CSS
+/// bit 6 for the zoned set, whichever sets it has, and prints nothing at all after an error. QEMU's controller answers
+/// the same.
 fn effects(csi: Csi) -> EffectsLog {
     let mut page = EffectsLog::zeroed();
     for opcode in admin::SUPPORTED {

@@ -1,7 +1,7 @@
 //! Load Program and Program Activation Management. CP 1.1.
 //!
-//! An index goes empty → loading (pieces, in order) → loaded → active, and back by deactivating and unloading. Jobs keep the
-//! program they started with.
+//! An index goes empty → loading (pieces, in order) → loaded → active, and back by deactivating and unloading. Jobs
+//! keep the program they started with.
 
 use super::association::{Association, Host, QueuePair};
 use super::{Answer, Outcome, Subsystem};
@@ -18,8 +18,8 @@ pub const PROGRAMS_MAX: usize = 8;
 pub const PROGRAM_MIB_MAX: u64 = 1;
 const _: () = assert!(PROGRAMS_MAX * PROGRAM_BYTES_MAX <= (PROGRAM_MIB_MAX as usize) << 20);
 
-/// The most that a program may allow one sample to cost. Every worker may use this much memory once for decoding and once
-/// between the stages, and a cancelled batch waits for a sample of this cost.
+/// The most that a program may allow one sample to cost. Every worker may use this much memory once for decoding and
+/// once between the stages, and a cancelled batch waits for a sample of this cost.
 pub const PROGRAM_LIMITS_MAX: Limits = Limits { pixels: 1 << 28, scans: 1000, memory_bytes: 1 << 30 };
 
 /// Largest value of PIT: a program unique identifier.

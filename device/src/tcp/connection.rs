@@ -170,8 +170,8 @@ async fn receive(stream: &TcpStream, port: &mut Port<'_>) -> Ended {
 struct PduLimit(Option<(u64, Instant)>);
 
 impl PduLimit {
-    /// Returns the deadline of a PDU by its number. It runs from the moment at which the PDU is first seen in part, however many
-    /// pieces it comes in.
+    /// Returns the deadline of a PDU by its number. It runs from the moment at which the PDU is first seen in part,
+    /// however many pieces it comes in.
     fn of(&mut self, partial: Option<u64>, now: impl FnOnce() -> Instant) -> Option<Instant> {
         let number = partial?;
         match self.0 {
@@ -185,7 +185,8 @@ impl PduLimit {
     }
 }
 
-/// Reads to the peer's end and drops it. Closing with unread bytes would reset the connection and might cut off what was sent last.
+/// Reads to the peer's end and drops it. Closing with unread bytes would reset the connection and might cut off what
+/// was sent last.
 async fn linger(stream: &TcpStream) {
     let drain = async {
         let mut waste = [0; 4096];

@@ -1,7 +1,7 @@
 //! Where connections, the subsystem and the workers meet.
 //!
-//! One lock covers the subsystem and the list of connections, so that what the subsystem wants done is done in the order in
-//! which it wanted it. Nothing waits while it is held.
+//! One lock covers the subsystem and the list of connections, so that what the subsystem wants done is done in the
+//! order in which it wanted it. Nothing waits while it is held.
 
 use super::media::Media;
 use super::places::Places;

@@ -1,13 +1,13 @@
 //! Places for connections that have shown nothing yet: who gets one, who gives it up, and when. Sans I/O.
 //!
-//! A connection is proven by a successful Connect, which takes the NQN of a host that may connect. From then on its place is
-//! one of the controller's (`QUEUES_MAX`, `DISCOVERY_ASSOCIATIONS_MAX` in [`crate::controller`]), and nothing that unproven
-//! connections do costs it that place. An unproven connection always gets in: when all places are taken, another one gives
-//! way, the oldest of the address that has most of them. So an address that floods the agent loses its own connections, and
-//! a host that goes on to its Connect at once is not held up by those that do not.
+//! A connection is proven by a successful Connect, which takes the NQN of a host that may connect. From then on its
+//! place is one of the controller's (`QUEUES_MAX`, `DISCOVERY_ASSOCIATIONS_MAX` in [`crate::controller`]), and nothing
+//! that unproven connections do costs it that place. An unproven connection always gets in: when all places are taken,
+//! another one gives way, the oldest of the address that has most of them. So an address that floods the agent loses
+//! its own connections, and a host that goes on to its Connect at once is not held up by those that do not.
 //!
-//! Connections from the address of a proven one have places of their own: a host opens its I/O queues together, and hosts that
-//! are at work lose none of them to strangers.
+//! Connections from the address of a proven one have places of their own: a host opens its I/O queues together, and
+//! hosts that are at work lose none of them to strangers.
 
 use crate::controller::{ConnId, QUEUES_MAX};
 use std::collections::BTreeMap;
@@ -40,8 +40,8 @@ struct Unproven {
 }
 
 impl Places {
-    /// Gives a place to a new connection. Returns the connection that has to give way for it, which has no place any more.
-    /// Identifiers ascend.
+    /// Gives a place to a new connection. Returns the connection that has to give way for it, which has no place any
+    /// more. Identifiers ascend.
     pub fn enter(&mut self, conn: ConnId, address: IpAddr, now: Instant) -> Option<ConnId> {
         let source = source(address);
         let acquainted = self.proven.values().any(|&proven| proven == source);

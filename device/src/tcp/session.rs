@@ -1,7 +1,7 @@
 //! The protocol of one connection, sans I/O: received bytes in; commands with their data and PDUs to send out.
 //!
-//! A command's data arrives in its capsule, or is asked for by one R2T and arrives in H2CData. A damaged header ends the
-//! connection, damaged data fails its command only (status Transient Transport Error).
+//! A command's data arrives in its capsule, or is asked for by one R2T and arrives in H2CData. A damaged header ends
+//! the connection, damaged data fails its command only (status Transient Transport Error).
 
 use super::{H2C_DATA_BYTES_MAX, TRANSFER_BYTES_MAX};
 use crate::controller::IN_CAPSULE_BYTES_MAX;
@@ -28,7 +28,8 @@ pub struct Setup {
 
 /// What lies above and below the session.
 pub trait Above {
-    /// A command has come: how many bytes of its data to collect. An inner error is its status; an outer one ends the connection.
+    /// A command has come: how many bytes of its data to collect. An inner error is its status; an outer one ends the
+    /// connection.
     fn begin(&mut self, command: &SubmissionEntry) -> Result<Result<usize, Status>, FatalError>;
     /// The command is complete with its data.
     fn run(&mut self, command: &SubmissionEntry, data: &[u8]);

@@ -1,8 +1,9 @@
 //! What goes out on one connection.
 //!
-//! Small PDUs that are ready together go out in one write. Blocks of in-memory slots are sent from where they lie; blocks of files on
-//! a storage device, and all blocks under data digests, are read into a pooled buffer first. Per 150 KB on loopback that takes
-//! the agent about 31 µs of CPU from the mapping and 48 µs through a buffer; sendfile, which goes page by page, took 67 µs.
+//! Small PDUs that are ready together go out in one write. Blocks of in-memory slots are sent from where they lie;
+//! blocks of files on a storage device, and all blocks under data digests, are read into a pooled buffer first. Per 150
+//! KB on loopback that takes the agent about 31 µs of CPU from the mapping and 48 µs through a buffer; sendfile, which
+//! goes page by page, took 67 µs.
 
 use super::hub::{Line, Outgoing};
 use super::media::Media;

@@ -301,9 +301,9 @@ fn effects_and_pages() {
     assert_eq!((bench.data[0], bench.data[8]), (8, 1));
 }
 
-/// What SPDK's initiator asks a controller of several command sets on its way to being attached, and what makes it give up:
-/// `lib/nvme/nvme_ctrlr.c` in longhorn/spdk, a fork of SPDK 25, at 32bcbb8e (`nvme_ctrlr_process_init` and what it calls).
-/// It ends at the first error of the commands that have to succeed here.
+/// What SPDK's initiator asks a controller of several command sets on its way to being attached. It gives up at the first
+/// error of the commands that have to succeed here: `lib/nvme/nvme_ctrlr.c` at 32bcbb8e of longhorn/spdk, a fork of SPDK,
+/// from `nvme_ctrlr_identify_iocs_specific` on.
 #[test]
 fn spdk_attaches() {
     let mut bench = Bench::new(&[]);
@@ -329,8 +329,8 @@ fn spdk_attaches() {
     }
 }
 
-/// `nvme effects-log` without `--csi`: nvme-cli 2.3 and later ask for the NVM set and, where CAP.CSS has bit 6, for the zoned one,
-/// and print nothing after an error (`nvme.c`, `get_effects_log`).
+/// `nvme effects-log` without `--csi`: nvme-cli 2.3 and later ask for the NVM set and, where CAP.CSS has bit 6, for the
+/// zoned one, and print nothing after an error (`nvme.c`, `get_effects_log`).
 #[test]
 fn effects_are_told_of_every_command_set_that_nvme_cli_asks_for() {
     let mut bench = Bench::new(&[]);

@@ -1,4 +1,5 @@
-//! The discovery controller: what Linux and nvme-cli ask of it, what it refuses, and what it leaves to hosts of the namespaces.
+//! The discovery controller: what Linux and nvme-cli ask of it, what it refuses, and what it leaves to hosts of the
+//! namespaces.
 
 use crate::host::bench::{Bench, OTHER_HOST, activation, feature, identify, log_page};
 use crate::host::{HOST_NQN, cancel, command, execute, images};
@@ -17,7 +18,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// CC as Linux writes it to a controller without command sets to choose from: entry sizes, then enabled, then shut down.
+/// CC as Linux writes it to a controller without command sets to choose from: entry sizes, then enabled, then shut
+/// down.
 const CC: [u64; 3] = [0x0046_0000, 0x0046_0001, 0x0046_4001];
 
 fn try_connect(bench: &mut Bench, nqn: &str, keep_alive_ms: u32) -> (ConnId, (Status, u64)) {
@@ -45,8 +47,8 @@ fn event_request() -> SubmissionEntry {
     command(AdminOpcode::ASYNC_EVENT.0, 0, [0; 6], 0)
 }
 
-/// `nvme discover`: the kernel's bring-up, then the log as later versions of nvme-cli read it (head, entries, head again), then the
-/// kernel's way out. `replay.rs` has what version 2.3 does.
+/// `nvme discover`: the kernel's bring-up, then the log as later versions of nvme-cli read it (head, entries, head
+/// again), then the kernel's way out. `replay.rs` has what version 2.3 does.
 #[test]
 fn a_host_discovers_the_namespaces_where_it_reached_the_agent() {
     let mut bench = Bench::new(&[]);

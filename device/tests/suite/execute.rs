@@ -1,7 +1,7 @@
 //! Execute Program over sockets, in one process: real images end to end, cancelling, lost associations, reused slots.
 //!
-//! Faults the agent is to survive here: a host that goes away in the middle of a batch, a batch that is cancelled while it runs, a
-//! slot that is given out again before its old work has let go, corrupt samples.
+//! Faults the agent is to survive here: a host that goes away in the middle of a batch, a batch that is cancelled while
+//! it runs, a slot that is given out again before its old work has let go, corrupt samples.
 
 use crate::host::agent::{TestAgent, settings};
 use crate::host::images::{Gated, check_slot, folder, of, program, request};

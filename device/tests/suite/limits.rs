@@ -1,5 +1,6 @@
-//! What the agent does about hosts that fall silent or come in crowds. Its clock is stopped and moved on by hand, so that a minute
-//! takes no time and a limit is known to fall neither earlier nor later than it says (to [`BEFORE`] and [`AFTER`]).
+//! What the agent does about hosts that fall silent or come in crowds. Its clock is stopped and moved on by hand, so
+//! that a minute takes no time and a limit is known to fall neither earlier nor later than it says (to [`BEFORE`] and
+//! [`AFTER`]).
 
 use crate::host::agent::{TestAgent, settings};
 use crate::host::images::Gated;

@@ -4,8 +4,8 @@
 //! - `discovery-*.txt`: `nvme discover`, the same with `--persistent --keep-alive-tmo=4`, five seconds, `nvme reset`,
 //!   `nvme disconnect-all`, with nvme-cli 2.3 and this agent.
 //!
-//! The host's PDUs are fed as they were recorded; of the answers, fields are compared: identifiers, head and queue always, status
-//! and result where they do not depend on the controller.
+//! The host's PDUs are fed as they were recorded; of the answers, fields are compared: identifiers, head and queue
+//! always, status and result where they do not depend on the controller.
 
 use ddlp_csd::log::{Counters, DriveIdentity};
 use ddlp_device::controller::{Config, ConnId, Gauges, Output, Payload, Subsystem};
@@ -208,7 +208,8 @@ fn replay(text: &str, with: With) {
     assert_eq!(replay.subsystem.associations(), 0);
 }
 
-/// What a status has to be: success, but for what this controller cannot know (a program of the trial controller) or protects.
+/// What a status has to be: success, but for what this controller cannot know (a program of the trial controller) or
+/// protects.
 fn wanted_status(command: &SubmissionEntry) -> Status {
     match (command.opcode, command.nsid.get()) {
         (0x85, 3) => Status::INVALID_PROGRAM_DATA,

@@ -1,4 +1,5 @@
-//! The transport over real sockets: R2T, queue limits, violations and their TermReq, hosts that write nothing or too much.
+//! The transport over real sockets: R2T, queue limits, violations and their TermReq, hosts that write nothing or too
+//! much.
 
 use crate::host::agent::{TestAgent, settings};
 use crate::host::images::{Gated, check_slot, program, request};

@@ -202,7 +202,8 @@ impl ConnectFault {
     }
 }
 
-/// Property Get. Base 2.1, figure "Property Get Command – Submission Queue Entry". The value is the completion's result.
+/// Property Get. Base 2.1, figure "Property Get Command – Submission Queue Entry". The value is the completion's
+/// result.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct PropertyGet {

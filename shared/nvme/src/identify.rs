@@ -1,8 +1,9 @@
-//! Identify data structures. Base 2.1, section "Identify command"; NVM 1.1 and CP for what is specific to a command set.
+//! Identify data structures. Base 2.1, section "Identify command"; NVM 1.1 and CP for what is specific to a command
+//! set.
 //!
 //! - [`controller`]: Identify Controller (CNS 01h) and its NVM part (CNS 06h).
-//! - [`namespace`]: Identify Namespace of the NVM set (CNS 00h, 05h) and the independent one (CNS 08h). The CP one is in
-//!   [`crate::cp`].
+//! - [`namespace`]: Identify Namespace of the NVM set (CNS 00h, 05h) and the independent one (CNS 08h). The CP one is
+//!   in [`crate::cp`].
 //! - [`list`]: namespace lists, identification descriptors and the I/O command set vector.
 
 pub mod controller;

@@ -8,10 +8,10 @@
 //! - [`identify`], [`log`], [`event`]: data structures that a controller returns.
 //! - [`tcp`]: PDUs, their digests and a sans-IO header decoder for either side.
 //!
-//! Conventions: wire structs are little-endian, unaligned, and their size is asserted under each. Reserved bytes are named
-//! and neither checked nor interpreted. Fields counted from zero end in `_z` on the wire; plain structs count from one only
-//! where their documentation says so. Codes that a peer supplies are open newtypes: an unknown value survives a round trip
-//! and prints as its number. Every decoder is total: any bytes give a value or a typed error.
+//! Conventions: wire structs are little-endian, unaligned, and their size is asserted under each. Reserved bytes are
+//! named and neither checked nor interpreted. Fields counted from zero end in `_z` on the wire; plain structs count
+//! from one only where their documentation says so. Codes that a peer supplies are open newtypes: an unknown value
+//! survives a round trip and prints as its number. Every decoder is total: any bytes give a value or a typed error.
 //!
 //! What a value means for a controller's state is not decided here.
 #![no_std]

@@ -4,8 +4,8 @@
 //! - [`effects`]: commands supported and effects.
 //! - [`discovery`]: the log of a discovery controller.
 //!
-//! The changed namespace list (04h) has the layout of [`crate::identify::list`], with [`CHANGED_OVERFLOW`] first when the list
-//! was too long.
+//! The changed namespace list (04h) has the layout of [`crate::identify::list`], with [`CHANGED_OVERFLOW`] first when
+//! the list was too long.
 
 pub mod discovery;
 pub mod effects;
@@ -18,8 +18,8 @@ pub use health::{ErrorEntry, FirmwareSlotLog, SmartLog};
 /// First entry of the changed namespace list when there were more than 1024 changes.
 pub const CHANGED_OVERFLOW: u32 = 0xFFFF_FFFF;
 
-/// The piece of a page that Get Log Page asks for, `None` when `offset` lies beyond its end. What is asked for beyond the end
-/// is cut off: a controller pads it with zeros.
+/// The piece of a page that Get Log Page asks for, `None` when `offset` lies beyond its end. What is asked for beyond
+/// the end is cut off: a controller pads it with zeros.
 pub fn window(page: &[u8], offset: u64, bytes: u64) -> Option<&[u8]> {
     let start = usize::try_from(offset).ok().filter(|&start| start <= page.len())?;
     let rest = &page[start..];

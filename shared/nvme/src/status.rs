@@ -27,8 +27,8 @@ macro_rules! statuses {
         impl Status {
             $(#[doc = concat!("«", $text, "».")] pub const $constant: Self = Self::new($sct, $sc);)*
 
-            /// The name of the status, when it has one here. Status code type 1 is shared by the command sets: where two of them
-            /// use a value, the name gives both.
+            /// The name of the status, when it has one here. Status code type 1 is shared by the command sets: where
+            /// two of them use a value, the name gives both.
             pub const fn name(self) -> Option<&'static str> {
                 match (self.sct(), self.sc()) {
                     $(($sct, $sc) => Some($text),)*

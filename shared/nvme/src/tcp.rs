@@ -1,12 +1,12 @@
 //! NVMe/TCP: PDUs, digests, and a sans-IO decoder of PDU headers. NVMe/TCP Transport 1.1.
 //!
 //! - [`pdu`]: the headers as wire structs. [`encode`]: headers ready to be sent.
-//! - [`decode`]: [`HeaderDecoder`], which takes the bytes that a peer sent and gives validated headers; the data behind a header
-//!   is left to the caller, who receives it where it belongs.
+//! - [`decode`]: [`HeaderDecoder`], which takes the bytes that a peer sent and gives validated headers; the data behind
+//!   a header is left to the caller, who receives it where it belongs.
 //! - [`digest`]: CRC32C over header and data. [`term`]: why a connection is ended.
 //!
-//! A connection begins with ICReq from the host and ICResp from the controller; the digests agreed on there apply to every
-//! following PDU but the terminating ones.
+//! A connection begins with ICReq from the host and ICResp from the controller; the digests agreed on there apply to
+//! every following PDU but the terminating ones.
 
 pub mod decode;
 pub mod digest;

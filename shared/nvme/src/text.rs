@@ -63,7 +63,8 @@ pub fn nqn_field(nqn: &str) -> Result<[u8; NQN_FIELD_BYTES], NqnError> {
     Ok(field)
 }
 
-/// Space-padded ASCII (serial and model numbers): what does not fit is cut off, what is not printable ASCII becomes `?`.
+/// Space-padded ASCII (serial and model numbers): what does not fit is cut off, what is not printable ASCII becomes
+/// `?`.
 pub fn padded<const N: usize>(text: &str) -> [u8; N] {
     let mut field = [b' '; N];
     for (to, from) in field.iter_mut().zip(text.chars()) {

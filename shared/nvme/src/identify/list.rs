@@ -8,8 +8,8 @@ use zerocopy::{FromBytes, IntoBytes};
 /// Entries of a namespace list.
 pub const NAMESPACE_LIST_MAX: usize = IDENTIFY_BYTES / 4;
 
-/// Writes a namespace list (CNS 02h, 07h): the given identifiers above `after`, which must ascend, up to 1024 of them, zeros
-/// behind.
+/// Writes a namespace list (CNS 02h, 07h): the given identifiers above `after`, which must ascend, up to 1024 of them,
+/// zeros behind.
 pub fn namespace_list(nsids: &[u32], after: u32) -> [u8; IDENTIFY_BYTES] {
     let mut page = [0; IDENTIFY_BYTES];
     let listed = nsids.iter().filter(|&&nsid| nsid > after);
@@ -117,7 +117,8 @@ impl core::fmt::Display for DescriptorError {
 
 impl core::error::Error for DescriptorError {}
 
-/// Reads a namespace identification descriptor list (CNS 03h); ends at a zero type, at the end of the bytes, or after an error.
+/// Reads a namespace identification descriptor list (CNS 03h); ends at a zero type, at the end of the bytes, or after
+/// an error.
 #[derive(Clone, Debug)]
 pub struct Descriptors<'a> {
     page: &'a [u8],

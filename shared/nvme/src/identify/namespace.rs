@@ -1,5 +1,5 @@
-//! Identify Namespace: NVM 1.1, figure "Identify Namespace Data Structure"; Base 2.1, figure "I/O Command Set Independent
-//! Identify Namespace Data Structure".
+//! Identify Namespace: NVM 1.1, figure "Identify Namespace Data Structure"; Base 2.1, figure "I/O Command Set
+//! Independent Identify Namespace Data Structure".
 
 use crate::bits;
 use crate::{TooShort, view};

@@ -1,8 +1,8 @@
 //! From received bytes to validated PDU headers, without I/O and without allocation.
 //!
 //! [`HeaderDecoder`] takes header, header digest and padding; after it has given an [`Incoming`], the caller receives
-//! `data_bytes` of data and, where `data_digest` says so, [`super::DIGEST_BYTES`] more, by itself: straight into the buffer
-//! where the data belongs. Then the decoder goes on with the next header.
+//! `data_bytes` of data and, where `data_digest` says so, [`super::DIGEST_BYTES`] more, by itself: straight into the
+//! buffer where the data belongs. Then the decoder goes on with the next header.
 //!
 //! ```
 //! use ddlp_nvme::tcp::{Digests, HeaderDecoder, IcReq, IcResp, Limits, Pdu, Phase, Role};
@@ -57,7 +57,8 @@ pub enum Pdu {
     Command(SubmissionEntry),
     /// A completion.
     Response(CompletionEntry),
-    /// A piece of data. Its length equals [`Incoming::data_bytes`]; whether command, tag and range are right is not known here.
+    /// A piece of data. Its length equals [`Incoming::data_bytes`]; whether command, tag and range are right is not
+    /// known here.
     Data(DataHeader),
     /// A request for data.
     ReadyToTransfer(ReadyToTransfer),

@@ -118,8 +118,8 @@ impl DataPiece {
         Encoded::sealed(&self.header(PduType::HOST_DATA, PduFlags::default(), tag, digests), digests)
     }
 
-    /// Makes the header of C2HData, padded up to the data. `success` (only with `last`) stands for the response: only when flow
-    /// control is off and for a command without a result.
+    /// Makes the header of C2HData, padded up to the data. `success` (only with `last`) stands for the response: only
+    /// when flow control is off and for a command without a result.
     pub fn encode_to_host(self, success: bool, digests: Digests, alignment: Alignment) -> Encoded {
         debug_assert!(self.last || !success, "success goes with the last piece only");
         let flags = PduFlags::default().with(PduFlags::SUCCESS, success && self.last);

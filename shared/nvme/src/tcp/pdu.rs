@@ -129,7 +129,8 @@ impl Alignment {
     /// Largest value of HPDA and CPDA: 128 bytes.
     pub const Z_MAX: u8 = 31;
 
-    /// Returns the alignment that a value of HPDA or CPDA (dwords, 0's based) stands for, `None` beyond [`Self::Z_MAX`].
+    /// Returns the alignment that a value of HPDA or CPDA (dwords, 0's based) stands for, `None` beyond
+    /// [`Self::Z_MAX`].
     pub const fn from_z(dwords_z: u8) -> Option<Self> {
         if dwords_z <= Self::Z_MAX { Some(Self(dwords_z)) } else { None }
     }
@@ -253,8 +254,8 @@ fn setup_head(kind: PduType) -> CommonHeader {
     }
 }
 
-/// Terminate Connection Request, either direction. Figure "Host to Controller Terminate Connection Request PDU"; up to 128
-/// bytes of the offending PDU's header follow.
+/// Terminate Connection Request, either direction. Figure "Host to Controller Terminate Connection Request PDU"; up to
+/// 128 bytes of the offending PDU's header follow.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct TermReq {
@@ -291,7 +292,8 @@ pub struct CapsuleResponse {
 }
 const _: () = assert!(size_of::<CapsuleResponse>() == 24);
 
-/// Header of H2CData and C2HData. Figures "Host to Controller Data Transfer PDU", "Controller to Host Data Transfer PDU".
+/// Header of H2CData and C2HData. Figures "Host to Controller Data Transfer PDU", "Controller to Host Data Transfer
+/// PDU".
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct DataHeader {

@@ -23,8 +23,8 @@ open_codes! {
 pub struct FatalError {
     /// What.
     pub status: FatalStatus,
-    /// More (FEI): offset of the field for [`FatalStatus::HEADER`] and [`FatalStatus::PARAMETER`], the digest received for
-    /// [`FatalStatus::HEADER_DIGEST`].
+    /// More (FEI): offset of the field for [`FatalStatus::HEADER`] and [`FatalStatus::PARAMETER`], the digest received
+    /// for [`FatalStatus::HEADER_DIGEST`].
     pub info: u32,
 }
 
