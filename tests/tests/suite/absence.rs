@@ -128,7 +128,7 @@ fn a_pack_that_is_replaced_by_rename_is_read_on() {
 fn a_file_that_may_not_be_read_ends_the_run() {
     let photos = photos();
     let file = photos.folder().join("class_0/00000.jpg");
-    fs::set_permissions(&file, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
     if fs::File::open(&file).is_ok() {
         eprintln!("skipped: root may read everything");
         return;

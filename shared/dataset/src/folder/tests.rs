@@ -145,7 +145,7 @@ fn what_goes_away_is_unavailable_and_not_corrupt() {
 fn a_file_that_may_not_be_read_is_unavailable() {
     let root = folder_of(&["a/1.jpg"]);
     let folder = open(&root).unwrap();
-    fs::set_permissions(root.path().join("a/1.jpg"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(root.path().join("a/1.jpg"), fs::Permissions::from_mode(0o000)).unwrap();
     if fs::File::open(root.path().join("a/1.jpg")).is_ok() {
         eprintln!("skipped: root may read everything");
         return;
