@@ -6,7 +6,7 @@
 //!   descriptors from a parent process. [`doctor`]: whether a board can serve, and how fast.
 //!
 //! Data flows one way: `tcp` → `controller` → `workers` → `slots`, completions back by events. `controller` knows neither
-//! sockets nor pixels, `tcp` no pixels, `workers` no commands. Unsafe code is in `slots::memory`, `inherit` and `doctor::clock` only.
+//! sockets nor pixels, `tcp` no pixels, `workers` no commands. Unsafe code is in `slots::memory` and `inherit` only.
 #![deny(unsafe_code)]
 
 pub mod agent;

@@ -22,20 +22,13 @@ const _: () = assert!(PERIOD.as_secs() < energy::READ_WITHIN.as_secs());
 
 /// What the sensors said last.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Readings {
+struct Readings {
     /// The hottest temperature in tenths of a degree.
-    pub(crate) temperature_dc: Option<i16>,
+    temperature_dc: Option<i16>,
     /// The sum of all powers in mW.
-    pub(crate) power_mw: Option<u32>,
+    power_mw: Option<u32>,
     /// What the energy meters have counted, in mJ.
-    pub(crate) energy_mj: Option<u64>,
-}
-
-/// Reads the sensors below `class`, which is `/sys/class` but in tests, once.
-pub(crate) fn read_sensors(class: &Path) -> Readings {
-    let readings = Mutex::default();
-    Sensors::find(class).read_into(&readings);
-    readings.into_inner().unwrap_or_default()
+    energy_mj: Option<u64>,
 }
 
 /// Live numbers of the agent.

@@ -1,105 +1,61 @@
 //! Memory, and whether the result slots fit where the configuration puts them.
 
 use super::finding::{Finding, bytes};
-use super::system::System;
 use crate::slots::{Backing, Geometry, is_foreign};
 use ddlp_csd::memory::{available_bytes, check_room};
 use nix::errno::Errno;
 use nix::sys::statvfs::statvfs;
-use serde::Serialize;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const SUBJECT: &str = "memory";
 const SLOTS: &str = "slots";
 
-/// Memory and slots.
-#[derive(Clone, Debug, Serialize)]
-pub struct Memory {
-    /// Memory of the machine.
-    pub total_bytes: Option<u64>,
-    /// Memory that the agent can have, within the limits of its control groups.
-    pub available_bytes: Option<u64>,
-    /// Number of slots.
-    pub slots: u32,
-    /// Bytes of one.
-    pub slot_bytes: u64,
-    /// Slots of that size for which there is room.
-    pub slots_that_fit: Option<u64>,
-    /// Why the slots cannot be there.
-    pub obstacle: Option<String>,
-    /// What to do about it.
-    #[serde(skip)]
-    remedy: &'static str,
-    /// The file with the slots; `None` for memory.
-    pub file: Option<PathBuf>,
-}
-
 /// What to do about slots that do not fit.
 const FEWER: &str = "lower `slots` or `slot-bytes` (one slot holds one batch), or put `results` somewhere else";
 
-impl Memory {
-    /// Looks at memory and at the room for the slots.
-    pub fn read(system: &System, results: &Backing, geometry: Geometry) -> Self {
-        let total_bytes = system.text("proc/meminfo").and_then(|text| total(&text));
-        let available_bytes = available_bytes();
-        let need = geometry.total_bytes();
-        let (file, room, obstacle, remedy) = match results {
-            Backing::File(path) => {
-                let (room, obstacle, remedy) = match room_for_file(path) {
-                    Ok(room) => (Some(room), (room < need).then(|| lacking(need, room)), FEWER),
-                    Err((obstacle, remedy)) => (None, Some(obstacle), remedy),
-                };
-                (Some(path.clone()), room, obstacle, remedy)
-            }
-            // An inherited descriptor belongs to the loader, which made its room.
-            Backing::Memory | Backing::Inherited(_) => {
-                (None, available_bytes, check_room(need).err().map(|error| error.to_string()), FEWER)
-            }
-        };
-        Self {
-            total_bytes,
-            available_bytes,
-            slots: geometry.slots,
-            slot_bytes: geometry.slot_bytes,
-            slots_that_fit: room.map(|room| room / geometry.slot_bytes),
-            obstacle,
-            remedy,
-            file,
+/// Looks at memory and at the room for the slots.
+pub fn findings(results: &Backing, geometry: Geometry) -> Vec<Finding> {
+    let available = available_bytes();
+    let need = geometry.total_bytes();
+    let (place, room, obstacle) = match results {
+        Backing::File(path) => {
+            let (room, obstacle) = match room_for_file(path) {
+                Ok(room) => (Some(room), (room < need).then(|| (lacking(need, room), FEWER))),
+                Err(obstacle) => (None, Some(obstacle)),
+            };
+            (format!("in {}", path.display()), room, obstacle)
         }
-    }
-
-    /// What there is to say.
-    pub fn findings(&self) -> Vec<Finding> {
-        let size = |value: Option<u64>| value.map_or("an unknown amount".into(), bytes);
-        let text = format!("{} in all, {} available", size(self.total_bytes), size(self.available_bytes));
-        let mut findings = vec![Finding::fine(SUBJECT, text)];
-        let place = self.file.as_ref().map_or("in memory".into(), |file| format!("in {}", file.display()));
-        let asked = format!("{} slots of {} {place}", self.slots, bytes(self.slot_bytes));
-        let fitting = self.slots_that_fit.map_or(String::new(), |slots| format!("; {slots} would fit"));
-        findings.push(match &self.obstacle {
-            None => Finding::fine(SLOTS, format!("{asked}{fitting}")),
-            Some(obstacle) => Finding::failure(SLOTS, format!("{asked}: {obstacle}{fitting}"), self.remedy),
-        });
-        findings
-    }
+        // An inherited descriptor belongs to the loader, which made its room.
+        Backing::Memory | Backing::Inherited(_) => {
+            let obstacle = check_room(need).err().map(|error| (error.to_string(), FEWER));
+            ("in memory".into(), available, obstacle)
+        }
+    };
+    let fitting = room.map_or(String::new(), |room| format!("; {} would fit", room / geometry.slot_bytes));
+    let asked = format!("{} slots of {} {place}", geometry.slots, bytes(geometry.slot_bytes));
+    let available = available.map_or("an unknown amount".into(), bytes);
+    let slots = match obstacle {
+        None => Finding::fine(SLOTS, format!("{asked}{fitting}")),
+        Some((obstacle, remedy)) => Finding::failure(SLOTS, format!("{asked}: {obstacle}{fitting}"), remedy),
+    };
+    vec![Finding::fine(SUBJECT, format!("{available} available")), slots]
 }
 
 fn lacking(need: u64, room: u64) -> String {
     format!("{} are needed, there is room for {}", bytes(need), bytes(room))
 }
 
-fn total(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
-}
-
 /// Bytes that a file at `path` can grow to, or why there can be none, and what to do about that.
 fn room_for_file(path: &Path) -> Result<u64, (String, &'static str)> {
     const RIGHTS: &str =
         "let the user that the agent runs as read and write the file, or name another one in `results`";
-    let folder = super::storage::folder_of(path);
+    let folder = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => path,
+    };
     let kept = match path.metadata() {
         Ok(metadata) if !metadata.is_file() => {
             return Err(("that is no regular file".into(), "name a file in `results`, which the agent makes"));
@@ -126,40 +82,37 @@ fn room_for_file(path: &Path) -> Result<u64, (String, &'static str)> {
 #[cfg(test)]
 mod tests {
     use super::super::finding::Level;
-    use super::super::system::board_with;
     use super::*;
 
+    fn of_slots(results: &Backing, slots: u32, slot_bytes: u64) -> Finding {
+        findings(results, Geometry { slots, slot_bytes }).remove(1)
+    }
+
     #[test]
-    fn memory_is_told_and_slots_that_do_not_fit_are_a_failure() {
-        let (_root, system) = board_with(&[("proc/meminfo", "MemTotal:        8000000 kB\nMemFree: 1 kB\n")]);
-        let few = Memory::read(&system, &Backing::Memory, Geometry { slots: 2, slot_bytes: 4096 });
-        assert_eq!(few.total_bytes, Some(8_192_000_000));
-        assert!(few.findings().iter().all(|finding| finding.level == Level::Fine));
-        let many = Memory::read(&system, &Backing::Memory, Geometry { slots: 4096, slot_bytes: 16 << 30 });
-        let finding = many.findings().pop().unwrap();
-        assert_eq!(finding.level, Level::Failure);
-        assert!(finding.text.contains("are needed") && finding.text.contains("would fit"), "{}", finding.text);
+    fn slots_that_do_not_fit_into_memory_are_a_failure() {
+        assert_eq!(of_slots(&Backing::Memory, 2, 4096).level, Level::Fine);
+        let many = of_slots(&Backing::Memory, 4096, 16 << 30);
+        assert_eq!(many.level, Level::Failure);
+        assert!(many.text.contains("are needed") && many.text.contains("would fit"), "{}", many.text);
     }
 
     #[test]
     fn a_file_needs_a_folder_and_room() {
-        let (root, system) = board_with(&[]);
-        let geometry = Geometry { slots: 1, slot_bytes: 4096 };
-        let inside = Backing::File(root.path().join("slots"));
-        assert_eq!(Memory::read(&system, &inside, geometry).obstacle, None);
-        let vast = Memory::read(&system, &inside, Geometry { slots: 4096, slot_bytes: 1 << 50 });
-        assert!(vast.findings()[1].advice.as_ref().unwrap().starts_with("lower `slots`"));
-        assert!(vast.obstacle.unwrap().contains("there is room for"));
-        let said = |path: &str| {
-            let finding = Memory::read(&system, &Backing::File(root.path().join(path)), geometry).findings().remove(1);
+        let root = tempfile::tempdir().unwrap();
+        let file = |path: &str| Backing::File(root.path().join(path));
+        assert_eq!(of_slots(&file("slots"), 1, 4096).level, Level::Fine);
+        let said = |path: &str, slot_bytes| {
+            let finding = of_slots(&file(path), 4096, slot_bytes);
             (finding.text, finding.advice.unwrap())
         };
-        let (text, advice) = said("none/slots");
+        let (text, advice) = said("slots", 1 << 50);
+        assert!(text.contains("there is room for") && advice.starts_with("lower `slots`"), "{text} -> {advice}");
+        let (text, advice) = said("none/slots", 4096);
         assert!(text.contains("none: No such file") && advice.starts_with("make the folder"), "{text} -> {advice}");
         std::fs::write(root.path().join("letter"), "somebody's words").unwrap();
-        let (text, advice) = said("letter");
+        let (text, advice) = said("letter", 4096);
         assert!(text.contains("something else") && advice.contains("remove this one"), "{text} -> {advice}");
-        let (text, advice) = said("");
+        let (text, advice) = said("", 4096);
         assert!(text.contains("no regular file") && advice.starts_with("name a file"), "{text} -> {advice}");
     }
 }

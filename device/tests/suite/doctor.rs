@@ -37,20 +37,14 @@ fn a_doctor_says_what_to_expect_and_what_is_wrong() {
     let (code, said) = doctor(&["--dataset", path, "--json"]);
     assert_eq!(code, Some(0), "{said}");
     let found: serde_json::Value = serde_json::from_str(&said).unwrap();
-    assert_eq!((&found["can_serve"], &found["dataset"]["samples"]), (&true.into(), &8.into()));
-    assert_eq!(found["pixels"]["libjpeg_turbo_uses_simd"], true);
-    assert!(found["storage"]["read"]["bytes"].as_u64() > Some(0), "{said}");
-    for rate in ["expected_images_per_s", "expected_of_dataset_images_per_s"] {
-        assert!(found["speed"][rate].as_f64() > Some(0.0), "{said}");
-    }
+    assert_eq!((&found["can_serve"], &found["rate"]["unprepared"]), (&true.into(), &0.into()));
+    assert!(found["rate"]["images_per_s"].as_f64() > Some(0.0), "{said}");
+    assert!(said.contains("8 samples in 2 classes"), "{said}");
     let (code, said) = doctor(&["--dataset", "/nonexistent/train.ddlp"]);
     assert_eq!(code, Some(1));
     let line = said.lines().find(|line| line.contains("/nonexistent/train.ddlp")).unwrap();
     assert!(line.starts_with("dataset  FAILURE"), "{said}");
-    assert!(said.contains("cannot serve: 1 failure above") && said.contains("images/s"), "{said}");
-    for line in said.lines().filter(|line| line.chars().count() > 100) {
-        assert!(line.split_whitespace().count() <= 2, "this line could be broken: {line}");
-    }
+    assert!(said.contains("cannot serve: 1 failure above"), "{said}");
 }
 
 #[test]

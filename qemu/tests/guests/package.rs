@@ -90,7 +90,7 @@ fn doctor_sees_the_dataset(admin: &Admin<'_>) -> Result<()> {
     assert!(page.contains("FAILURE  cannot open dataset /var/lib/ddlp-device/train.ddlp"), "{page}");
     admin.tool("install -o ddlp-device -m 0440 /mnt/train.ddlp /var/lib/ddlp-device/train.ddlp")?;
     let page = admin.tool(&doctor)?;
-    for text in ["4 × Cortex-A53", "the processor has NEON", &format!("{IMAGES} samples"), "images/s"] {
+    for text in [&format!("{IMAGES} samples"), "4 workers prepare", "images/s"] {
         assert!(page.contains(text), "no {text:?} in:\n{page}");
     }
     Ok(())

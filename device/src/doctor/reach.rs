@@ -1,0 +1,139 @@
+//! Whether hosts reach the agent: whether it can listen where it is told to.
+
+use super::finding::Finding;
+use crate::agent::discovery::DiscoveryPort;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
+
+const SUBJECT: &str = "network";
+
+/// What became of an attempt to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listening {
+    /// It worked.
+    Free,
+    /// Something listens there already.
+    Taken,
+    /// It did not work.
+    Refused(String),
+}
+
+/// The further port at which hosts discover the agent.
+pub struct Discovery {
+    /// The port, at the address where the agent listens.
+    pub port: u16,
+    /// Whether it was asked for: the agent does not start without it then.
+    pub required: bool,
+    /// Whether the agent can listen there.
+    pub listening: Listening,
+}
+
+/// Where the agent is reached.
+pub struct Reach {
+    /// Where the agent is to listen.
+    pub listen: SocketAddr,
+    /// Whether it can.
+    pub listening: Listening,
+    /// The further port for discovery, and whether the agent can listen there.
+    pub discovery: Option<Discovery>,
+}
+
+impl Reach {
+    /// Tries to listen.
+    pub fn read(listen: SocketAddr, discovery: Option<DiscoveryPort>) -> Self {
+        // Kept while the other port is tried, which may be the same one.
+        let (_listener, listening) = try_to_listen(listen);
+        let discovery = discovery.map(|DiscoveryPort { port, required }| {
+            let (_, listening) = try_to_listen(SocketAddr::new(listen.ip(), port));
+            Discovery { port, required, listening }
+        });
+        Self { listen, listening, discovery }
+    }
+
+    /// What there is to say.
+    pub fn findings(&self) -> Vec<Finding> {
+        let discovery = self.discovery.as_ref().map(|discovery| self.about_discovery(discovery));
+        std::iter::once(self.about_listening()).chain(discovery).collect()
+    }
+
+    fn about_discovery(&self, Discovery { port, required, listening }: &Discovery) -> Finding {
+        let at = SocketAddr::new(self.listen.ip(), *port);
+        let instead = self.listen.port();
+        let reason = match listening {
+            Listening::Free => return Finding::fine(SUBJECT, format!("{at} is free, for discovery")),
+            Listening::Taken if self.listening == Listening::Taken => {
+                let text = format!("something listens at {at} already, for discovery if it is the agent");
+                return Finding::fine(SUBJECT, text);
+            }
+            Listening::Taken => "something else listens there",
+            Listening::Refused(reason) => reason,
+        };
+        if *required {
+            let text = format!("cannot listen at {at}, for discovery: {reason}");
+            Finding::failure(SUBJECT, text, "give `discovery` another port, above 1023, or \"off\"")
+        } else {
+            let text = format!("{at} cannot be had for discovery: hosts discover the agent at port {instead}");
+            Finding::fine(SUBJECT, text)
+        }
+    }
+
+    fn about_listening(&self) -> Finding {
+        let listen = self.listen;
+        match &self.listening {
+            Listening::Free if listen.ip().is_loopback() => {
+                Finding::fine(SUBJECT, format!("{listen} is free: loopback, reached from this machine only"))
+            }
+            Listening::Free => Finding::fine(SUBJECT, format!("{listen} is free")),
+            Listening::Taken => Finding::warning(
+                SUBJECT,
+                format!("something listens at {listen} already"),
+                "fine if it is the running agent; else choose another port for `listen`",
+            ),
+            Listening::Refused(reason) => Finding::failure(
+                SUBJECT,
+                format!("cannot listen at {listen}: {reason}"),
+                "give `listen` an address of this machine and a port above 1023",
+            ),
+        }
+    }
+}
+
+fn try_to_listen(listen: SocketAddr) -> (Option<TcpListener>, Listening) {
+    match TcpListener::bind(listen) {
+        Ok(listener) => (Some(listener), Listening::Free),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => (None, Listening::Taken),
+        Err(error) => (None, Listening::Refused(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Level;
+    use super::*;
+
+    #[test]
+    fn a_discovery_port_that_was_asked_for_has_to_be_free() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken_at = taken.local_addr().unwrap();
+        let level = |listen: SocketAddr, port, required| {
+            let reach = Reach::read(listen, Some(DiscoveryPort { port, required }));
+            (reach.listening.clone(), reach.findings()[1].level)
+        };
+        let free: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        assert_eq!(level(free, 0, true), (Listening::Free, Level::Fine));
+        assert_eq!(level(free, taken_at.port(), true), (Listening::Free, Level::Failure), "somebody else has it");
+        assert_eq!(level(free, taken_at.port(), false), (Listening::Free, Level::Fine), "nobody asked for it");
+        assert_eq!(level(taken_at, taken_at.port(), true), (Listening::Taken, Level::Fine), "maybe the agent");
+        let port = taken_at.port();
+        drop(taken);
+        assert_eq!(level(taken_at, port, true), (Listening::Free, Level::Failure), "one port cannot be both");
+    }
+
+    #[test]
+    fn an_address_of_another_machine_is_a_failure_and_a_taken_port_is_not() {
+        let level = |listen| Reach::read(listen, None).findings()[0].level;
+        assert_eq!(level("192.0.2.1:4420".parse().unwrap()), Level::Failure);
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert_eq!(level(taken.local_addr().unwrap()), Level::Warning);
+    }
+}
