@@ -6,6 +6,7 @@ mod files;
 
 pub use files::Files;
 
+use crate::text;
 use anyhow::{Context, bail};
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
@@ -69,6 +70,12 @@ pub fn check_writable(path: &Path, what: &str) -> anyhow::Result<()> {
         .and_then(|path| tempfile::tempfile_in(folder(&path)))
         .map(drop)
         .with_context(|| format!("{what} cannot go to {}: its directory is missing or not writable", path.display()))
+}
+
+/// Breaks the lines of a text at the right edge of the terminal that standard output is, if it is one.
+pub fn fitted(text: &str) -> String {
+    let terminal = console::Term::stdout();
+    if terminal.is_term() { text::wrapped(text, terminal.size().1.into()) } else { text.to_string() }
 }
 
 /// Prints to standard output. A reader that has gone (`| head`) is no error.

@@ -263,7 +263,7 @@ fn conclude(
     let mut said = match finished {
         _ if args.quiet => String::new(),
         Some(done) => nothing_to_do(done),
-        None => summary::describe(report, args.report.as_deref().filter(|_| written.page)),
+        None => output::fitted(&summary::describe(report, args.report.as_deref().filter(|_| written.page))),
     };
     let written = written.all;
     if let (Some(digest), Some(ordered)) = (&report.digest, &report.ordered_digest) {

@@ -123,6 +123,28 @@ pub fn fault(what: &str) -> String {
     printable(&words.join(" "))
 }
 
+/// Breaks lines between words so that none is wider than `columns`, as far as words allow. What goes on is indented.
+pub fn wrapped(text: &str, columns: usize) -> String {
+    const INDENT: &str = "      ";
+    let mut out = String::new();
+    for line in text.lines() {
+        let mut width = 0;
+        for word in line.split_inclusive(' ') {
+            let word_width = console::measure_text_width(word.trim_end());
+            if width + word_width > columns && width > INDENT.len() {
+                out.truncate(out.trim_end().len());
+                out.push('\n');
+                out.push_str(INDENT);
+                width = INDENT.len();
+            }
+            out.push_str(word);
+            width += console::measure_text_width(word);
+        }
+        out.push('\n');
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,6 +222,15 @@ mod tests {
         assert_eq!(percent(0.5), "50 %");
         assert_eq!(percent(1.0), "100 %");
         assert_eq!(percent(f64::NAN), "–");
+    }
+
+    #[test]
+    fn lines_break_between_words_by_the_width_that_a_terminal_shows() {
+        let text = "写真 100 images\n  note: the tail is limited by slots\n";
+        assert_eq!(wrapped(text, 80), text);
+        assert_eq!(wrapped(text, 15), "写真 100 images\n  note: the\n      tail is\n      limited\n      by slots\n");
+        assert_eq!(wrapped("写真写真 x\n", 9), "写真写真\n      x\n");
+        assert_eq!(wrapped("aaaaaaaaaaaaaaaaaaaa bb\n", 9), "aaaaaaaaaaaaaaaaaaaa\n      bb\n");
     }
 
     #[test]
