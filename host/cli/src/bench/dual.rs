@@ -190,6 +190,7 @@ fn setting<'a>(args: &'a DualArgs, cores: &Cores) -> Setting<'a> {
         ("batch", args.batch.to_string()),
         ("seed", args.seed.to_string()),
         ("policy", "skip".to_string()),
+        ("max-corrupt", "100%".to_string()),
         ("threads", cores.host.0.len().to_string()),
         ("cores", cores.host.to_string()),
     ]);
