@@ -132,6 +132,7 @@ fn build(
         .threads(placement.threads)
         .seed(job.seed)
         .policy(job.policy)
+        .drive_optional(args.drive_optional)
         .last(job.last)
         .rank(job.rank, job.world);
     for drive in placement.specs(args) {

@@ -41,6 +41,7 @@ pub struct LoaderBuilder {
     pub(crate) host: Host,
     pub(crate) drive_depth: usize,
     pub(crate) drive_timeout: Duration,
+    pub(crate) drive_optional: bool,
     pub(crate) threads: usize,
     pub(crate) cores: Vec<usize>,
     pub(crate) seed: u64,
@@ -71,6 +72,7 @@ impl Default for LoaderBuilder {
             host: Host::system(),
             drive_depth: 2,
             drive_timeout: Duration::from_secs(30),
+            drive_optional: false,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             cores: Vec::new(),
             seed: 0,
@@ -149,6 +151,14 @@ impl LoaderBuilder {
     /// queued, if that is longer. Default 30 s.
     pub fn drive_timeout(mut self, timeout: Duration) -> Self {
         self.drive_timeout = timeout;
+        self
+    }
+
+    /// Begins a run without those of its drives ([`DriveSpec::Remote`]) that cannot be reached: such a drive joins as soon as it can
+    /// be, as a drive does that was lost meanwhile. A drive that refuses this host or does not fit (another dataset, another
+    /// fingerprint) ends the run all the same. Default: a drive that cannot be reached is an error, as its address may be wrong.
+    pub fn drive_optional(mut self, optional: bool) -> Self {
+        self.drive_optional = optional;
         self
     }
 

@@ -362,11 +362,12 @@ impl Engine {
         self.work.notify_all();
     }
 
-    /// A drive works again.
-    pub fn regain(&self, prong: ProngId) {
+    /// A drive works again, or for the first time.
+    pub fn regain(&self, prong: ProngId, is_new: bool) {
+        let what = if is_new { "the drive was reached, and takes part from now on" } else { "the drive works again" };
         let mut core = self.lock();
         core.schedule.prong_up(prong);
-        core.recorder.fault(prong, None, "rejoined", "the drive works again".into());
+        core.recorder.fault(prong, None, "rejoined", what.into());
     }
 
     /// Something went wrong that changes nothing in the schedule.

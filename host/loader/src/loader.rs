@@ -9,7 +9,7 @@ use crate::error::LoaderError;
 use crate::plan::Plan;
 use crate::progress::ProgressHandle;
 use crate::report::Report;
-use crate::schedule::{CPU, Schedule, ScheduleConfig};
+use crate::schedule::{CPU, HeldResults, Schedule, ScheduleConfig};
 use crate::setup::Setup;
 use crate::state::LoaderState;
 use crate::value::{Output, Value};
@@ -57,7 +57,7 @@ impl<V> Loader<V> {
         let begun = Instant::now();
         let setup = Setup::new(&options, &output)?;
         let drives = setup.open_drives(&options)?;
-        let slots: usize = drives.iter().map(|drive| drive.slots.count() as usize).sum();
+        let slots: usize = drives.iter().map(|drive| drive.slots_expected() as usize).sum();
         let window = options.window.unwrap_or(options.buffers + slots);
         let schedule = Schedule::new(ScheduleConfig {
             strategy: options.strategy,
@@ -83,6 +83,12 @@ impl<V> Loader<V> {
         let waiting = (1..)
             .zip(drives)
             .map(|(prong, open)| {
+                if let Some(reason) = open.away {
+                    let what = format!(
+                        "{reason}; the run begins without it, and the drive joins as soon as it can be reached"
+                    );
+                    engine.lose(prong, &[], HeldResults::Lost, "lost", what);
+                }
                 let timing = DriveSetup { prong, depth: options.drive_depth, timeout: options.drive_timeout };
                 DriveProng::new(engine.clone(), timing, open.endpoint, setup.expected, open.link, open.slots)
             })

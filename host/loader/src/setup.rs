@@ -51,12 +51,23 @@ pub(crate) struct Setup {
     slot_room: u64,
 }
 
-/// A drive that was reached and fits.
+/// A drive that fits, as far as it was reached.
 pub(crate) struct OpenDrive {
     pub name: String,
     pub endpoint: Endpoint,
-    pub link: Link,
+    /// `None` for an optional drive that was not reached.
+    pub link: Option<Link>,
+    /// None while the drive was not reached.
     pub slots: SlotTable,
+    /// Why an optional drive was not reached.
+    pub away: Option<String>,
+}
+
+impl OpenDrive {
+    /// Result slots of the drive; a guess while it was not reached.
+    pub fn slots_expected(&self) -> u32 {
+        if self.away.is_some() { LOCAL_SLOTS } else { self.slots.count() }
+    }
 }
 
 impl Setup {
@@ -210,38 +221,41 @@ impl Setup {
                         (name, opened)
                     }
                 };
-                match opened {
-                    Ok((endpoint, link, slots)) => Ok(OpenDrive { name, endpoint, link, slots }),
-                    Err(reason) => Err(LoaderError::Drive { drive: name, reason }),
-                }
+                opened
+                    .map(|drive| OpenDrive { name: name.clone(), ..drive })
+                    .map_err(|reason| LoaderError::Drive { drive: name, reason })
             })
             .collect()
     }
 
-    fn open_remote(&self, options: &LoaderBuilder, address: &str) -> Result<(Endpoint, Link, SlotTable), String> {
+    fn open_remote(&self, options: &LoaderBuilder, address: &str) -> Result<OpenDrive, String> {
         let endpoint = Endpoint::remote(address, &options.host)?;
-        let link = self.connect(options, &endpoint)?;
-        let slots = SlotTable::remote(link.identity.slots, link.identity.slot_bytes as usize);
-        Ok((endpoint, link, slots))
+        let (link, away) = match self.connect(options, &endpoint) {
+            Ok(link) => (Some(link), None),
+            Err(error) if is_unreachable(&error) && options.drive_optional => (None, Some(error.to_string())),
+            Err(error) if is_unreachable(&error) => {
+                let reason = unusable(&error, &endpoint);
+                return Err(format!("{reason}; an optional drive (--drive-optional) may join later"));
+            }
+            Err(error) => return Err(unusable(&error, &endpoint)),
+        };
+        let slots = link.as_ref().map_or(0, |link| link.identity.slots);
+        let slots = SlotTable::remote(slots, self.layout.total_bytes);
+        Ok(OpenDrive { name: address.to_string(), endpoint, link, slots, away })
     }
 
-    fn open_local(
-        &self,
-        options: &LoaderBuilder,
-        local: &LocalDrive,
-        name: &str,
-    ) -> Result<(Endpoint, Link, SlotTable), String> {
+    fn open_local(&self, options: &LoaderBuilder, local: &LocalDrive, name: &str) -> Result<OpenDrive, String> {
         let slots = self.local_slots(options, local);
         let path = options.dataset_path.as_ref().expect("checked with the options");
         let (agent, slots) =
             LocalAgent::start(local, path, slots, self.layout.total_bytes).map_err(|error| error.to_string())?;
         tracing::debug!(drive = name, pid = agent.pid(), "agent started");
         let endpoint = Endpoint::local(agent).map_err(|error| error.to_string())?;
-        let link = self.connect(options, &endpoint)?;
-        Ok((endpoint, link, slots))
+        let link = self.connect(options, &endpoint).map_err(|error| unusable(&error, &endpoint))?;
+        Ok(OpenDrive { name: name.to_string(), endpoint, link: Some(link), slots, away: None })
     }
 
-    fn connect(&self, options: &LoaderBuilder, endpoint: &Endpoint) -> Result<Link, String> {
+    fn connect(&self, options: &LoaderBuilder, endpoint: &Endpoint) -> Result<Link, LinkError> {
         let until = Instant::now() + HELD_WITHIN;
         loop {
             match drive::connect(endpoint, &self.expected, &self.program, options.drive_depth, |_| {}) {
@@ -249,7 +263,7 @@ impl Setup {
                 Err(LinkError::Driver(error)) if endpoint.is_settling(&error) && Instant::now() < until => {
                     std::thread::sleep(HELD_LOOK);
                 }
-                connected => return connected.map_err(|error| unusable(&error, endpoint)),
+                connected => return connected,
             }
         }
     }
@@ -298,6 +312,16 @@ fn resident_beside(
         Ok(()) => Resident::of(dataset),
         Err(_) => dataset,
     }
+}
+
+/// True when the drive may be reached later. What does not pass by itself is no such case: the drive does not know this host or the
+/// name, is no drive, or does not fit.
+fn is_unreachable(error: &LinkError) -> bool {
+    let LinkError::Driver(error) = error else { return false };
+    let is_refusal = matches!(error, DriverError::Denied { .. })
+        || error.is_status(Status::CONNECT_PARAMETERS)
+        || error.is_status(Status::CONNECT_INVALID_HOST);
+    error.is_transient() && !is_refusal
 }
 
 /// Why a drive cannot be used, and what to do.

@@ -285,6 +285,46 @@ fn nobody_at_the_address_is_said_at_once() {
 }
 
 #[test]
+fn an_optional_drive_that_is_down_at_the_start_joins_later() {
+    for strategy in [Strategy::Csd, Strategy::Mte, Strategy::Wrr, Strategy::Ordered] {
+        let mut scene = Scene::new();
+        scene.agent.kill();
+        let builder = scene.builder(strategy, scene.agent.url());
+        let error = builder.clone().build().err().expect("a drive that is needed");
+        assert!(chain(&error).contains("--drive-optional"), "{}", chain(&error));
+        let (mut delivered, agent) = (0, &mut scene.agent);
+        let run = Run::with(builder.drive_optional(true), |_, loader| {
+            delivered += 1;
+            if delivered == 4 {
+                assert!(!drive_is_up(loader));
+                agent.restart();
+                wait_until("the drive joins", || drive_is_up(loader));
+            }
+        });
+        scene.assert_unharmed(&run, strategy);
+        let kinds: Vec<&str> = run.troubles().iter().map(|fault| fault.kind).collect();
+        assert_eq!(kinds, ["lost", "rejoined"], "{:?}", run.report.faults);
+        assert!(run.report.faults[0].what.contains("begins without it"), "{:?}", run.report.faults);
+        assert!(run.drive_batches() > 0, "{strategy}: the drive takes part");
+    }
+}
+
+#[test]
+fn an_optional_drive_that_does_not_fit_is_an_error_all_the_same() {
+    let scene = Scene::new();
+    let refused = |url: String| {
+        let builder = scene.builder(Strategy::Mte, url).drive_optional(true);
+        chain(&builder.build().err().expect("refused"))
+    };
+    let other = Photos::new(20);
+    let other_agent = Agent::start(&other.pack(), &other.scratch().join("state"), &[]);
+    assert!(refused(other_agent.url()).contains("another dataset"));
+    let url = format!("tcp://{}/nqn.2024-01.org.example:none", scene.agent.address());
+    assert!(refused(url).contains("no drive of that name"));
+    assert!(refused("tcp://nowhere".into()).contains("is not tcp://HOST[:PORT]/NQN"));
+}
+
+#[test]
 fn two_hosts_at_one_agent_do_not_disturb_each_other() {
     let scene = Scene::new();
     let scene = &scene;

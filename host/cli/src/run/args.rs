@@ -62,6 +62,10 @@ pub struct RunArgs {
     /// /etc/nvme/hostnqn, else one that is made once and kept, see ddlp devices]
     #[arg(long, value_name = "NQN", value_parser = parse_host, help_heading = "Drives")]
     pub host_nqn: Option<Host>,
+    /// Begin without a drive at an address that cannot be reached: it joins as soon as it can be. A drive that refuses this host or
+    /// does not fit ends the run all the same [default: the run ends]
+    #[arg(long, help_heading = "Drives")]
+    pub drive_optional: bool,
     /// Seconds after which a drive that does not answer is given up and asked again later [default: 30]
     #[arg(long, value_name = "S", value_parser = parse_seconds, help_heading = "Drives")]
     pub drive_timeout: Option<f64>,

@@ -30,6 +30,11 @@ impl Placement {
                 "--host-nqn goes with a drive at a tcp:// address: the kernel has its own (nvme connect), a local drive needs none"
             );
         }
+        if args.drive_optional && !drives.iter().any(|drive| matches!(drive, Drive::At(_))) {
+            bail!(
+                "--drive-optional goes with a drive at an address: a local drive is started with the run, and auto names none"
+            );
+        }
         let cores = cores.max(1);
         let for_drives = match (locals, strategy) {
             (0, _) => 0,
@@ -187,6 +192,16 @@ mod tests {
         }
         assert!(placement(&[&host[..], &["--drive", "tcp://h:1/nqn.x", "--drive", "local"]].concat(), 4).is_ok());
         assert!(parse(&["--host-nqn", "host"]).unwrap_err().contains("nqn."));
+    }
+
+    #[test]
+    fn only_drives_at_an_address_are_optional() {
+        for drive in [&[][..], &["--drive", "auto"], &["--drive", "none"]] {
+            assert!(placement(&[&["--drive-optional"], drive].concat(), 4).unwrap_err().contains("--drive-optional"));
+        }
+        for drive in ["tcp://h:1/nqn.x", "/dev/nvme0"] {
+            assert!(placement(&["--drive-optional", "--drive", drive], 4).is_ok());
+        }
     }
 
     #[test]

@@ -77,14 +77,16 @@ impl DriveProng {
         setup: DriveSetup,
         endpoint: Endpoint,
         expected: Expected,
-        link: Link,
+        link: Option<Link>,
         slots: SlotTable,
     ) -> Self {
         // Generations of an earlier run may still lie in the slots: begin elsewhere.
         let generation = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .map_or(0, |since| since.as_nanos() as u64);
-        engine.watch(setup.prong, link.controller());
+        if let Some(link) = &link {
+            engine.watch(setup.prong, link.controller());
+        }
         let slots = Arc::new(slots);
         Self {
             waiting: Waiting::new(Checks { engine: engine.clone(), prong: setup.prong, slots: slots.clone() }),
@@ -93,8 +95,8 @@ impl DriveProng {
             prong: setup.prong,
             endpoint,
             expected,
-            before: link.counters().map(|counters| (counters, Instant::now())),
-            link: Some(link),
+            before: link.as_ref().and_then(Link::counters).map(|counters| (counters, Instant::now())),
+            link,
             slots,
             flights: Vec::new(),
             pixels: None,

@@ -73,8 +73,10 @@ impl DriveProng {
                     return false;
                 }
                 Ok(link) => {
+                    let is_new = self.slots.count() == 0;
+                    self.slots.know(link.identity.slots);
                     self.link = Some(link);
-                    self.engine.regain(self.prong);
+                    self.engine.regain(self.prong, is_new);
                     return true;
                 }
                 Err(LinkError::Driver(error)) if error.is_transient() => tracing::debug!("drive still away: {error}"),

@@ -6,6 +6,7 @@
 use memmap2::{Mmap, MmapOptions};
 use std::fs::File;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Slots of a drive that are used at most.
@@ -15,7 +16,7 @@ const SLOTS_USED_MAX: u32 = 65_536;
 #[derive(Debug)]
 pub(crate) struct SlotTable {
     free: Mutex<Vec<u32>>,
-    count: u32,
+    count: AtomicU32,
     slot_bytes: usize,
     /// The drive's result memory, when it is shared.
     map: Option<Mmap>,
@@ -25,7 +26,7 @@ impl SlotTable {
     /// Slots that are read over the link.
     pub fn remote(slots: u32, slot_bytes: usize) -> Self {
         let slots = slots.min(SLOTS_USED_MAX);
-        Self { free: Mutex::new((0..slots).rev().collect()), count: slots, slot_bytes, map: None }
+        Self { free: Mutex::new((0..slots).rev().collect()), count: slots.into(), slot_bytes, map: None }
     }
 
     /// Slots in memory or a file that the drive's agent maps too. With `populate` every page is there when this returns, so
@@ -60,7 +61,16 @@ impl SlotTable {
     }
 
     pub fn count(&self) -> u32 {
-        self.count
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Takes the slots in that a drive has shown at last, unless they are known. Slots of an agent that shares its memory always are.
+    pub fn know(&self, slots: u32) {
+        if self.count() == 0 {
+            let slots = slots.min(SLOTS_USED_MAX);
+            self.lock().extend((0..slots).rev());
+            self.count.store(slots, Ordering::Relaxed);
+        }
     }
 
     /// The bytes of a slot in shared memory.
