@@ -1,7 +1,7 @@
 //! The interface of controllers and their queues, common to all drivers.
 
 use crate::error::DriverError;
-use ddlp_nvme::Status;
+use ddlp_nvme::{AdminOpcode, Status};
 use std::time::{Duration, Instant};
 
 /// A command from the caller's view. Queue, command identifier and data pointer belong to the transport.
@@ -19,6 +19,14 @@ pub struct Command {
     pub cdw3: u32,
     /// Command dwords 10 to 15.
     pub cdw10_15: [u32; 6],
+}
+
+impl Command {
+    /// Names an admin command in messages.
+    pub(crate) fn admin_name(&self) -> String {
+        let opcode = AdminOpcode(self.opcode);
+        opcode.name().map_or_else(|| format!("vendor-specific admin command {:02X}h", self.opcode), str::to_owned)
+    }
 }
 
 /// Data of an admin command.

@@ -111,7 +111,7 @@ fn run(
     timeout: Duration,
 ) -> Result<Completion, DriverError> {
     let completion = controller.admin(command, data, timeout)?;
-    completion.success(controller.peer(), &AdminOpcode(command.opcode).to_string())?;
+    completion.success(controller.peer(), &command.admin_name())?;
     Ok(completion)
 }
 

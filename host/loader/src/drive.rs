@@ -2,10 +2,12 @@
 //!
 //! - `prong`: the thread: it keeps Execute commands in flight. `flight`: one of them. `results`: what becomes of finished batches. `reading`:
 //!   how they come out of the slots. `rejoin`: survival of whatever happens to the drive.
+//! - `fault`: what is said when something goes wrong.
 //! - `link`: one association, from the connection to the activated program.
 //! - `local`: the agent as a child process, with shared result memory.
 //! - `slots`: which slots are free, leases of shared ones.
 
+mod fault;
 mod flight;
 mod link;
 mod local;

@@ -3,7 +3,6 @@
 use super::nodes::Node;
 use crate::contract::{Command, Completion};
 use crate::error::DriverError;
-use ddlp_nvme::AdminOpcode;
 use ddlp_nvme::code::Direction;
 use nix::errno::Errno;
 use std::sync::Arc;
@@ -135,7 +134,7 @@ impl Request {
     pub(super) fn what(&self) -> String {
         let Command { opcode, nsid, .. } = self.command;
         match self.kind {
-            Kind::Admin => AdminOpcode(opcode).to_string(),
+            Kind::Admin => self.command.admin_name(),
             Kind::Io => format!("command {opcode:02X}h of namespace {nsid}"),
         }
     }
@@ -144,6 +143,7 @@ impl Request {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ddlp_nvme::AdminOpcode;
 
     #[test]
     fn data_goes_the_way_that_the_opcode_says() {

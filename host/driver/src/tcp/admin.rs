@@ -53,7 +53,7 @@ impl AdminQueue {
         deadline: Deadline,
     ) -> Result<Completion, DriverError> {
         let entry = entry_of(command);
-        let what = AdminOpcode(command.opcode).to_string();
+        let what = command.admin_name();
         let direction = Direction::of(command.opcode);
         let (transfer, sink) = match data {
             AdminData::None => (Transfer::None, &mut [][..]),

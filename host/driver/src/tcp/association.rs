@@ -13,7 +13,6 @@ use crate::error::DriverError;
 use crate::namespace::Geometries;
 use crate::reads::READS_IN_FLIGHT;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use ddlp_nvme::AdminOpcode;
 use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand};
 use ddlp_nvme::tcp::ADMIN_CAPSULE_BYTES;
 use std::net::SocketAddr;
@@ -215,7 +214,7 @@ impl Controller for Handle {
         self.0.link.check()?;
         let deadline = Deadline::after(timeout);
         let Some(mut turn) = self.0.admin.take(deadline.at) else {
-            let what = AdminOpcode(command.opcode).to_string();
+            let what = command.admin_name();
             return Err(DriverError::Busy { peer: self.peer().to_owned(), what, after: timeout });
         };
         turn.get().run(command, data, deadline)

@@ -1,5 +1,6 @@
 //! An Execute in flight, and how long it may take.
 
+use super::fault::Fault;
 use super::results::Held;
 use crate::schedule::BatchId;
 use ddlp_driver::{DriverError, Ticket};
@@ -45,15 +46,14 @@ impl Allowance {
 }
 
 impl Flight {
-    /// What to say of an Execute that took much longer than was expected.
-    pub fn slowness(&self) -> Option<String> {
+    /// Returns the fault of an Execute that took much longer than was expected.
+    pub fn slowness(&self) -> Option<Fault<'static>> {
         let (took, expected_s) = (self.submitted.elapsed(), self.allowance.expected_s?);
         if took <= SLOW_LEAST || took.as_secs_f64() <= SLOW * expected_s {
             return None;
         }
         let times = took.as_secs_f64() / expected_s;
-        let BatchId { epoch, batch } = self.batch.id;
-        Some(format!("epoch {epoch} batch {batch} took {took:.1?}, {times:.0} times what was measured before"))
+        Some(Fault::Slow(self.batch.id, took, times))
     }
 
     /// An error when its time is over.
@@ -64,7 +64,7 @@ impl Flight {
         let BatchId { epoch, batch } = self.batch.id;
         Err(DriverError::TimedOut {
             peer: "drive".into(),
-            what: format!("Execute of epoch {epoch} batch {batch}"),
+            what: format!("Execute Program of epoch {epoch} batch {batch}"),
             after: self.allowance.patience,
         })
     }

@@ -4,6 +4,7 @@
 //! A batch whose Execute fails, whose result is damaged, or whose association is lost goes back to the schedule; nothing
 //! that a drive does can lose a sample.
 
+use super::fault::Fault;
 use super::flight::{Allowance, Flight};
 use super::link::{ADMIN_WITHIN, LEAVE_WITHIN};
 use super::rejoin::Tries;
@@ -254,8 +255,7 @@ impl DriveProng {
                 }
                 Err(error) => {
                     self.slots.put(slot);
-                    let what = format!("the drive cannot be asked for it: {error}");
-                    self.engine.give_up(self.prong, id, GivenUp::Failed { kind: "status", what });
+                    self.engine.give_up(self.prong, id, Fault::NotSent(id, &error).given_up());
                     continue;
                 }
             };
@@ -301,8 +301,8 @@ impl DriveProng {
             };
         }
         // A drive that has become much slower is a fault to name; the rate that is expected of it follows.
-        if let Some(what) = flight.slowness() {
-            self.engine.fault(self.prong, "slow", what);
+        if let Some(fault) = flight.slowness() {
+            self.report(&fault);
         }
         if self.engine.executed(self.prong, flight.batch.id) {
             self.tries = Tries::new(self.prong as u64);
@@ -330,7 +330,7 @@ impl DriveProng {
             if flight.cancelled && status.same_code(Status::ABORT_REQUESTED) {
                 GivenUp::Cancelled
             } else {
-                GivenUp::Failed { kind: "status", what: format!("Execute was answered with {status}") }
+                Fault::Execute(flight.batch.id, status).given_up()
             }
         };
         self.engine.give_up(self.prong, flight.batch.id, why);

@@ -1,5 +1,6 @@
 //! A drive that went away: what it had goes back to the schedule, and it is tried again until it works.
 
+use super::fault::Fault;
 use super::local::RESTARTS_MAX;
 use super::prong::{DriveProng, SLOTLESS_MAX};
 use super::{LinkError, connect};
@@ -42,16 +43,15 @@ impl DriveProng {
         for (slot, _) in self.foreign.drain(..) {
             self.slots.put(slot);
         }
-        let kind = if matches!(error, DriverError::TimedOut { .. }) { "timeout" } else { "lost" };
         let held = self.keep_held();
-        self.engine.lose(self.prong, &flights, held, kind, error.to_string());
+        let fault = Fault::Lost(error);
+        self.engine.lose(self.prong, &flights, held, fault.kind(), fault.to_string());
     }
 
     /// Tries until the drive works again; false when it never will, or the run is over.
     pub(super) fn rejoin(&mut self) -> bool {
         if self.useless >= USELESS_MAX {
-            let what = format!("{USELESS_MAX} times nothing but results that were not what it had been asked for");
-            self.engine.fault(self.prong, "refused", what);
+            self.report(&Fault::Useless(USELESS_MAX));
             return false;
         }
         if self.without_slots.take().is_some() && self.engine.sleep(SLOTLESS_MAX) {
@@ -68,8 +68,7 @@ impl DriveProng {
             match connect(&self.endpoint, &self.expected, &self.engine.task.program, self.depth, watch) {
                 Ok(link) if link.identity.slots < self.slots.count() => {
                     let (now, before) = (link.identity.slots, self.slots.count());
-                    let what = format!("it has {now} result slots now, and had {before}");
-                    self.engine.fault(self.prong, "refused", what);
+                    self.report(&Fault::FewerSlots { now, before });
                     return false;
                 }
                 Ok(link) => {
@@ -81,12 +80,17 @@ impl DriveProng {
                 }
                 Err(LinkError::Driver(error)) if error.is_transient() => tracing::debug!("drive still away: {error}"),
                 Err(error) => {
-                    self.engine.fault(self.prong, "refused", error.to_string());
+                    self.report(&Fault::Refused(&error));
                     return false;
                 }
             }
         }
         false
+    }
+
+    /// Records a fault that changes nothing in the schedule.
+    pub(super) fn report(&self, fault: &Fault<'_>) {
+        self.engine.fault(self.prong, fault.kind(), fault.to_string());
     }
 
     /// Starts the loader's own agent again when it is gone, or runs without being reachable. False when that has been in vain too
@@ -97,7 +101,7 @@ impl DriveProng {
             return true;
         }
         if self.tries.restarts == RESTARTS_MAX {
-            self.engine.fault(self.prong, "refused", format!("its agent was started {RESTARTS_MAX} times in vain"));
+            self.report(&Fault::AgentGivenUp(RESTARTS_MAX));
             return false;
         }
         self.tries.restarts += 1;
@@ -105,8 +109,8 @@ impl DriveProng {
         let engine = self.engine.clone();
         let restarted = self.endpoint.restart(&|| engine.is_stopped());
         match restarted {
-            Ok(()) => self.engine.fault(self.prong, "restart", "its agent was started again".into()),
-            Err(error) => self.engine.fault(self.prong, "start", format!("its agent does not start: {error}")),
+            Ok(()) => self.report(&Fault::AgentRestarted),
+            Err(error) => self.report(&Fault::AgentFails(&error)),
         }
         true
     }

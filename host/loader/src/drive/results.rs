@@ -3,6 +3,7 @@
 //! [`Checks`] know what results have to be, and have those in shared memory at hand. [`Waiting`] are finished batches until there are
 //! buffers for them. Those in shared memory outlive their drive: [`DriveProng::keep_held`] has them handed over without it.
 
+use super::fault::Fault;
 use super::prong::DriveProng;
 use super::slots::{SlotLease, SlotTable};
 use crate::batch::Rows;
@@ -100,7 +101,7 @@ impl Checks {
     }
 
     /// Why a result is refused, in words that name sample, file and remedy.
-    fn why(&self, error: &ResultError) -> GivenUp {
+    fn why(&self, id: BatchId, error: &ResultError) -> GivenUp {
         let sample = |sample_id| {
             let dataset: &dyn Dataset = &*self.engine.task.dataset;
             let index = prepare::stored_at(dataset, sample_id);
@@ -122,8 +123,9 @@ impl Checks {
                     format!("the drive cannot read its dataset, beginning with {}; {remedy}", sample(*sample_id));
                 GivenUp::Failed { kind: "unavailable", what }
             }
-            ResultError::Slot(_) => GivenUp::Failed { kind: "damaged", what: error.to_string() },
-            _ => GivenUp::Failed { kind: "status", what: error.to_string() },
+            ResultError::Slot(error) => Fault::Damaged(id, error).given_up(),
+            ResultError::Driver(error) => Fault::NotRead(id, error).given_up(),
+            ResultError::Memory(error) => Fault::NoMemory(id, error).given_up(),
         }
     }
 
@@ -231,7 +233,7 @@ impl Waiting {
             Err(error @ ResultError::Memory(_)) => {
                 // That is no fault of the drive's.
                 slots.put(held.slot);
-                engine.give_up(*prong, held.id, GivenUp::Failed { kind: "memory", what: error.to_string() });
+                engine.give_up(*prong, held.id, self.checks.why(held.id, &error));
             }
             Err(error) => self.refuse(&held, &error),
         }
@@ -242,7 +244,7 @@ impl Waiting {
     fn refuse(&mut self, held: &Held, error: &ResultError) {
         let Checks { engine, prong, slots } = &self.checks;
         slots.put(held.slot);
-        let why = self.checks.why(error);
+        let why = self.checks.why(held.id, error);
         if !matches!(why, GivenUp::Doubted { .. }) {
             self.refused_in_a_row += 1;
         }

@@ -1,0 +1,176 @@
+//! What the loader says when something goes wrong with a drive: what happened, what the loader does about it, and what helps. The
+//! drive's name stands beside it.
+
+use super::{AgentError, LinkError};
+use crate::engine::GivenUp;
+use crate::schedule::BatchId;
+use ddlp_csd::slot::SlotError;
+use ddlp_driver::DriverError;
+use ddlp_nvme::Status;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+/// Something that went wrong with a drive.
+pub(super) enum Fault<'a> {
+    /// Execute Program was answered with an error.
+    Execute(BatchId, Status),
+    /// Execute Program could not be sent.
+    NotSent(BatchId, &'a DriverError),
+    /// The result could not be read.
+    NotRead(BatchId, &'a DriverError),
+    /// The result is not what was asked for.
+    Damaged(BatchId, &'a SlotError),
+    /// There is no memory on this machine to read a result into.
+    NoMemory(BatchId, &'a io::Error),
+    /// A batch took this long, so many times what was expected.
+    Slow(BatchId, Duration, f64),
+    /// The association is over.
+    Lost(&'a DriverError),
+    /// The drive came back with fewer result slots.
+    FewerSlots { now: u32, before: u32 },
+    /// The drive came back, and does not fit or refuses this host.
+    Refused(&'a LinkError),
+    /// So many associations brought damaged results alone.
+    Useless(u32),
+    /// The loader's own agent was started again.
+    AgentRestarted,
+    /// The loader's own agent does not start.
+    AgentFails(&'a AgentError),
+    /// The loader's own agent was started so often without success.
+    AgentGivenUp(u32),
+}
+
+const CPU_DOES: &str = "the CPU prepares it";
+const AGENT_LOG: &str = "the agent's log may say why";
+const WITHOUT: &str = "the run goes on without the drive";
+
+impl Fault<'_> {
+    /// Kind in one word, as [`crate::report::FaultReport::kind`] lists them.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Execute(..) | Self::NotSent(..) | Self::NotRead(..) => "status",
+            Self::Damaged(..) => "damaged",
+            Self::NoMemory(..) => "memory",
+            Self::Slow(..) => "slow",
+            Self::Lost(DriverError::TimedOut { .. }) => "timeout",
+            Self::Lost(_) => "lost",
+            Self::FewerSlots { .. } | Self::Refused(_) | Self::Useless(_) | Self::AgentGivenUp(_) => "refused",
+            Self::AgentRestarted => "restart",
+            Self::AgentFails(_) => "start",
+        }
+    }
+
+    /// Gives the batch of this fault to the CPU.
+    pub fn given_up(&self) -> GivenUp {
+        GivenUp::Failed { kind: self.kind(), what: self.to_string() }
+    }
+}
+
+impl fmt::Display for Fault<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = |id: &BatchId| format!("epoch {} batch {}", id.epoch, id.batch);
+        match self {
+            Self::Execute(id, status) => {
+                write!(f, "the drive could not prepare {}: {status}; {CPU_DOES}; {AGENT_LOG}", of(id))
+            }
+            Self::NotSent(id, error) => {
+                write!(f, "the request for {} could not be sent: {error}; {CPU_DOES}; {AGENT_LOG}", of(id))
+            }
+            Self::NotRead(id, error) => {
+                write!(f, "the result of {} could not be read: {error}; {CPU_DOES}; {AGENT_LOG}", of(id))
+            }
+            Self::Damaged(id, error) => write!(
+                f,
+                "the result of {} is damaged: {error}; {CPU_DOES}; if this goes on, check the drive's memory and the network",
+                of(id)
+            ),
+            Self::NoMemory(id, error) => write!(
+                f,
+                "this machine has no memory to read {} into: {error}; {CPU_DOES}; use fewer buffers or smaller batches",
+                of(id)
+            ),
+            Self::Slow(id, took, times) => write!(
+                f,
+                "{} took {took:.1?}, {times:.0} times as long as batches before; the drive is used by its new speed; look what \
+                 else keeps the drive or the network busy",
+                of(id)
+            ),
+            Self::Lost(error @ DriverError::TimedOut { .. }) => write!(
+                f,
+                "{error}; other prongs prepare its batches, and it is tried again; if it is only slow, give it more time \
+                 (--drive-timeout)"
+            ),
+            Self::Lost(error) => write!(
+                f,
+                "{error}; other prongs prepare its batches, and it is tried again; see whether its agent runs and the network is up"
+            ),
+            Self::FewerSlots { now, before } => write!(
+                f,
+                "it came back with {now} result slots and had {before}; {WITHOUT}; start its agent with --slots {before}"
+            ),
+            Self::Refused(error) => {
+                write!(
+                    f,
+                    "it came back, and cannot be used any more: {error}; {WITHOUT}; begin a new run to use it again"
+                )
+            }
+            Self::Useless(times) => write!(
+                f,
+                "{times} connections brought nothing but damaged results; {WITHOUT}; check the drive's memory and the network, and \
+                 that its agent is of this version"
+            ),
+            Self::AgentRestarted => {
+                f.write_str("its agent had ended or hung, and was started again; its log may say why")
+            }
+            Self::AgentFails(error) => write!(f, "its agent does not start: {error}; it is tried again"),
+            Self::AgentGivenUp(times) => {
+                write!(
+                    f,
+                    "its agent was started {times} times in vain; {WITHOUT}; {AGENT_LOG} (RUST_LOG=ddlp_device=info)"
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_say_what_happened_what_is_done_and_what_helps() {
+        let id = BatchId { epoch: 1, batch: 7 };
+        let peer = || "10.0.0.7:4420".to_string();
+        let lost = DriverError::Lost { peer: peer(), reason: "connection refused".into() };
+        let timed_out =
+            DriverError::TimedOut { peer: peer(), what: "Execute Program".into(), after: Duration::from_secs(30) };
+        let memory = io::Error::from(io::ErrorKind::OutOfMemory);
+        let refused = LinkError::Refused("it holds another dataset".into());
+        let table = [
+            (Fault::Execute(id, Status::INTERNAL), "status", "internal error", "CPU", "log"),
+            (Fault::NotSent(id, &lost), "status", "could not be sent", "CPU", "log"),
+            (Fault::NotRead(id, &lost), "status", "could not be read", "CPU", "log"),
+            (Fault::Damaged(id, &SlotError::Table), "damaged", "sample table is damaged", "CPU", "memory"),
+            (Fault::NoMemory(id, &memory), "memory", "out of memory", "CPU", "smaller batches"),
+            (Fault::Slow(id, Duration::from_secs(2), 9.0), "slow", "2.0s, 9 times", "new speed", "network"),
+            (Fault::Lost(&lost), "lost", "connection refused", "tried again", "agent runs"),
+            (Fault::Lost(&timed_out), "timeout", "Execute Program within 30s", "tried again", "--drive-timeout"),
+            (Fault::FewerSlots { now: 2, before: 4 }, "refused", "2 result slots", "goes on without", "--slots 4"),
+            (Fault::Refused(&refused), "refused", "another dataset", "goes on without", "new run"),
+            (Fault::Useless(3), "refused", "3 connections", "goes on without", "network"),
+            (Fault::AgentRestarted, "restart", "had ended or hung", "started again", "log"),
+            (Fault::AgentFails(&AgentError::NotFound), "start", "ddlp-device", "tried again", "build it"),
+            (Fault::AgentGivenUp(10), "refused", "10 times in vain", "goes on without", "RUST_LOG"),
+        ];
+        for (fault, kind, happened, done, helps) in &table {
+            let text = fault.to_string();
+            assert_eq!(fault.kind(), *kind, "{text}");
+            for part in [happened, done, helps] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+            let batch = matches!(kind, &"status" | &"damaged" | &"memory" | &"slow");
+            assert_eq!(text.contains("epoch 1 batch 7"), batch, "{text}");
+        }
+    }
+}
