@@ -132,5 +132,5 @@ fn what_is_no_drive_is_named_and_gets_no_command() {
     assert_eq!(checked("nvme1"), Ok(()));
     let error = checked("nvme0").unwrap_err();
     assert!(error.contains("QEMU NVMe Ctrl, no DDLP drive"), "{error}");
-    assert!(checked("nvme0n1").unwrap_err().contains("no NVMe controller's node"));
+    assert!(checked("nvme0n1").unwrap_err().contains("not the node of an NVMe controller"));
 }
