@@ -6,7 +6,7 @@ use crate::{Ending, output, text};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use ddlp_dataset::pack::{
-    JpegForm, PackError, PackFormat, PackOptions, PackProgress, PackSummary, Phase, Tally, WhyKept,
+    JpegForm, PackError, PackFormat, PackOptions, PackProgress, PackSummary, Phase, RejectedSample, Tally, WhyKept,
 };
 use std::fmt::Write;
 use std::ops::ControlFlow;
@@ -18,12 +18,14 @@ const NAMED_MAX: usize = 20;
 /// Pack a dataset into one file that host and drive read.
 ///
 /// Every image is decoded whole once. One that only warns is stored repaired, one that does not decode is kept and marked as
-/// rejected; both are named here and by `ddlp inspect`. Classes, order and names stay as they are in the source. The file
+/// rejected; both are named here and by `ddlp inspect`. If an image cannot be read at all, no pack is made: a dangling link,
+/// a file without the right to read it, one that changes or goes away meanwhile. `--allow-unreadable` packs the others all the same,
+/// `--strict` refuses images that do not decode as well. Classes, order and names stay as they are in the source. The file
 /// appears under its name only when it is complete.
 ///
 /// JPEGs get checkpoints beside their bytes, places from which decoding can go on, so that a crop costs little more than what it
 /// covers. Progressive ones are rewritten without loss into a single scan for that. `--jpeg kept` stores files as they are in the
-/// source, which programs from before there were checkpoints read too. `--format raw` stores pixels, which costs several times the space and no
+/// source. `--format raw` stores pixels, which costs several times the space and no
 /// decoding.
 #[derive(Args)]
 #[command(after_help = "\
@@ -53,6 +55,12 @@ pub struct PackArgs {
     /// Read the finished file back and check every byte before it gets its name
     #[arg(long)]
     verify: bool,
+    /// Pack although some files cannot be read; their samples are empty for good and marked as rejected
+    #[arg(long)]
+    allow_unreadable: bool,
+    /// Make no pack if an image cannot be read or decoded (a repaired one is fine)
+    #[arg(long, conflicts_with = "allow_unreadable")]
+    strict: bool,
     /// Threads that read and decode [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -97,6 +105,8 @@ pub fn pack(args: &PackArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         threads: args.threads.map_or(0, usize::from),
         overwrite: args.force,
         verify: args.verify,
+        allow_unreadable: args.allow_unreadable,
+        strict: args.strict,
         format,
         ..PackOptions::default()
     };
@@ -105,7 +115,7 @@ pub fn pack(args: &PackArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let handling = interrupt.handle(|| {});
     let mut show = |now: PackProgress| {
         progress.phase(phase_name(now.phase));
-        progress.update(now.samples, now.samples_total, now.bytes, &remark(now.repaired, now.rejected));
+        progress.update(now.samples, now.samples_total, now.bytes, &remark(&now));
         if interrupt.requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let packed = ddlp_dataset::pack::pack(&*source, &args.out, &options, &mut show);
@@ -124,6 +134,11 @@ pub fn pack(args: &PackArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
             Ok(Ending::Interrupted)
         }
         Err(error @ PackError::Exists { .. }) => Err(error).context("nothing was packed (--force overwrites)"),
+        Err(error @ PackError::Lost { .. }) => {
+            eprint!("{}", describe_losses(args, &error));
+            let hint = if args.strict { "" } else { " (--allow-unreadable packs the others)" };
+            Err(error).with_context(|| format!("{} was not packed{hint}", args.source.display()))
+        }
         Err(error) => Err(error).with_context(|| format!("{} was not packed", args.source.display())),
     }
 }
@@ -136,13 +151,26 @@ fn phase_name(phase: Phase) -> &'static str {
     }
 }
 
-fn remark(repaired: u64, rejected: u64) -> String {
-    match (repaired, rejected) {
-        (0, 0) => String::new(),
-        (_, 0) => format!("{repaired} repaired"),
-        (0, _) => format!("{rejected} rejected"),
-        _ => format!("{repaired} repaired, {rejected} rejected"),
-    }
+fn remark(now: &PackProgress) -> String {
+    let counts =
+        [(now.repaired, "repaired"), (now.rejected - now.unreadable, "rejected"), (now.unreadable, "unreadable")];
+    let words = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// Names the samples that would be lost.
+fn describe_losses(args: &PackArgs, error: &PackError) -> String {
+    let PackError::Lost { unreadable_count, damaged_count, listed, .. } = error else { return String::new() };
+    let mut out = String::new();
+    let shown = if args.all { listed.len() } else { listed.len().min(NAMED_MAX) };
+    listed.iter().take(shown).for_each(|sample| describe_rejected(&mut out, sample));
+    rest(&mut out, unreadable_count + damaged_count, shown, "");
+    out
+}
+
+fn describe_rejected(out: &mut String, sample: &RejectedSample) {
+    let what = if sample.is_unreadable { "unreadable" } else { "rejected " };
+    let _ = writeln!(out, "{what} {}: {}", text::printable(&sample.name), text::printable(&sample.message));
 }
 
 fn describe(args: &PackArgs, source: &dyn ddlp_dataset::Dataset, summary: &PackSummary, seconds: f64) -> String {
@@ -155,11 +183,9 @@ fn describe(args: &PackArgs, source: &dyn ddlp_dataset::Dataset, summary: &PackS
         let clamped = text::plural(sample.clamped.into(), "coefficient");
         let _ = writeln!(out, "repaired  {name}: {warnings}, {clamped} out of range");
     }
-    rest(&mut out, summary.repaired_count, summary.repaired.len().min(shown), "repaired");
-    for sample in summary.rejected.iter().take(shown) {
-        let _ = writeln!(out, "rejected  {}: {}", text::printable(&sample.name), text::printable(&sample.message));
-    }
-    rest(&mut out, summary.rejected_count, summary.rejected.len().min(shown), "rejected");
+    rest(&mut out, summary.repaired_count, summary.repaired.len().min(shown), " repaired");
+    summary.rejected.iter().take(shown).for_each(|sample| describe_rejected(&mut out, sample));
+    rest(&mut out, summary.rejected_count, summary.rejected.len().min(shown), " rejected");
     let _ = writeln!(
         out,
         "{}: {} in {}, {}{} ({kind}, {}), in {}{}",
@@ -232,6 +258,6 @@ fn ratio(bytes: u64, source_bytes: u64) -> String {
 fn rest(out: &mut String, count: u64, shown: usize, what: &str) {
     let left = count.saturating_sub(shown as u64);
     if left > 0 {
-        let _ = writeln!(out, "… and {} more {what} (--all names them)", text::count(left));
+        let _ = writeln!(out, "… and {} more{what} (--all names them)", text::count(left));
     }
 }

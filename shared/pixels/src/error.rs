@@ -156,8 +156,7 @@ pub enum PixelError {
 /// Describes a file that begins with these bytes and is not decoded.
 fn said_of(first: &[u8]) -> String {
     match first {
-        // Image folders list files by their extension, TIFF included.
-        [b'I', b'I', b'*', 0, ..] | [b'M', b'M', 0, b'*', ..] => "TIFF is not decoded".to_owned(),
+        [b'I', b'I', b'+', 0, ..] | [b'M', b'M', 0, b'+', ..] => "BigTIFF is not decoded".to_owned(),
         _ => format!("no known image format begins with the bytes {first:02x?}"),
     }
 }

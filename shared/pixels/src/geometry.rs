@@ -3,7 +3,7 @@
 
 use crate::draw::{Draw, Rng, Words};
 use crate::error::PixelError;
-use crate::pipeline::{Pipeline, SIDE_MAX, Stage};
+use crate::pipeline::{Pipeline, Stage};
 
 /// Tries of RandomResizedCrop before it falls back to a central box.
 pub const RANDOM_RESIZED_CROP_TRIES: u32 = 10;
@@ -172,15 +172,14 @@ fn central_box((width, height): (u32, u32), [low, high]: [f64; 2]) -> Window {
 
 /// Returns width and height of torchvision's `Resize(side)`, which truncates the longer side.
 ///
-/// Returns an error if the longer side would exceed 65 535 pixels, the limit of every stage.
+/// Returns an error if the longer side would exceed 2³¹ − 1 pixels. Whether there is memory for it is another question.
 pub fn resize_short_side((width, height): (u32, u32), side: u32) -> Result<(u32, u32), PixelError> {
     let (short, long) = (width.min(height), width.max(height));
     let resized = u64::from(side) * u64::from(long) / u64::from(short);
-    if resized > u64::from(SIDE_MAX) {
+    let Some(resized) = u32::try_from(resized).ok().filter(|&resized| resized <= i32::MAX as u32) else {
         let message = format!("{width}x{height} resized to a short side of {side} would be {resized} pixels long");
         return Err(PixelError::Unsupported { message });
-    }
-    let resized = resized as u32;
+    };
     Ok(if width <= height { (side, resized) } else { (resized, side) })
 }
 

@@ -4,10 +4,11 @@
 use std::fmt;
 
 use crate::error::PixelError;
+use crate::jpeg;
 use crate::jpeg::baseline::{Checkpoints, Decoder};
 use crate::jpeg::ffi::{Extent, Object};
-use crate::jpeg::{self, exif};
 use crate::large;
+use crate::orientation;
 use crate::source::{Format, JpegInfo, Limits};
 
 /// Smallest number of MCUs between checkpoints. The number grows until the checkpoints are small enough.
@@ -89,8 +90,7 @@ pub(crate) fn index(
     // source's scans do not count, but would come to stand in front of the new file's only scan.
     let has_colors = |found: JpegInfo| found.color == info.color && found.sampling == info.sampling;
     let is_alike = |object| {
-        describe(object, indexed, limits).is_some_and(has_colors)
-            && exif::orientation(indexed) == exif::orientation(file)
+        describe(object, indexed, limits).is_some_and(has_colors) && orientation::of(indexed) == orientation::of(file)
     };
     if transcoded.is_some() && !is_alike(object) {
         return Err(NotIndexed::Unusual);

@@ -22,6 +22,7 @@ pub mod draw;
 pub mod encode;
 mod error;
 mod fingerprint;
+mod first_frame;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod geometry;
@@ -33,6 +34,7 @@ mod large;
 mod level;
 mod normalize;
 mod orient;
+mod orientation;
 mod panics;
 mod passes;
 mod pipeline;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Longest side that a stage may ask for, in pixels: the limit of JPEG.
-pub(crate) const SIDE_MAX: u32 = 65_535;
+const SIDE_MAX: u32 = 65_535;
 /// Most stages in a pipeline.
 const STAGES_MAX: usize = 16;
 /// Most bytes that a prepared sample may have.

@@ -5,10 +5,11 @@ use crate::error::PixelError;
 use crate::indexing::{self, Indexed, NotIndexed};
 use crate::inspect::{self, Verdict};
 use crate::jpeg::baseline::{self, Checkpoints};
-use crate::jpeg::{self, JpegRows, exif, ffi::Object};
+use crate::jpeg::{self, JpegRows, ffi::Object};
 use crate::large;
 use crate::level::Level;
 use crate::orient::Upright;
+use crate::orientation;
 use crate::passes::Passes;
 use crate::pipeline::Pipeline;
 use crate::planar::Planes;
@@ -229,9 +230,12 @@ impl Preparer {
         match Format::of(encoded)? {
             Format::Jpeg => {
                 let opened = self.jpeg.libjpeg.open(encoded, self.limits, false)?;
-                Ok(jpeg::info(&opened, exif::orientation(encoded)))
+                Ok(jpeg::info(&opened, orientation::of(encoded)))
             }
-            format => raster::info(encoded, format, self.limits),
+            format => {
+                let info = raster::info(encoded, format, self.limits)?;
+                Ok(ImageInfo { orientation: orientation::of(encoded), ..info })
+            }
         }
     }
 

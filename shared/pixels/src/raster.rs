@@ -1,16 +1,19 @@
 //! Formats other than JPEG, by the `image` crate: decoded whole, then RGB of 8 bits.
 //!
-//! As Pillow's `convert("RGB")` and torchvision's decoders have it: of 16 bits the upper 8 count, alpha is dropped
-//! without blending, gray is repeated. Limits hold before anything image-sized is allocated.
+//! Alpha is dropped without blending and gray is repeated, as Pillow's `convert("RGB")` does it. Of 16 bits the upper 8
+//! count. Of several pages or frames the first is decoded. Limits hold before anything image-sized is allocated.
 
 use std::io::Cursor;
 
-use image::codecs::{bmp::BmpDecoder, gif::GifDecoder, png::PngDecoder, pnm::PnmDecoder, webp::WebPDecoder};
+use image::codecs::{bmp::BmpDecoder, gif::GifDecoder, png::PngDecoder, pnm::PnmDecoder};
+use image::codecs::{tiff::TiffDecoder, webp::WebPDecoder};
 use image::error::{ImageError, LimitErrorKind};
 use image::{ColorType, ImageDecoder};
 
 use crate::error::PixelError;
+use crate::first_frame::FirstFrame;
 use crate::large;
+use crate::orientation;
 use crate::panics;
 use crate::source::{Format, ImageInfo, Limits};
 
@@ -22,7 +25,36 @@ pub(crate) fn decode(
     native: &mut Vec<u8>,
     pixels: &mut Vec<u8>,
 ) -> Result<Decoded, PixelError> {
-    panics::contained(|| with_decoder(file, format, limits, Decode { limits, native, pixels }))??
+    if format == Format::WebP
+        && let Some(frame) = FirstFrame::of(file)?
+    {
+        return decode_frame(file, &frame, limits, native, pixels);
+    }
+    panics::contained(|| with_decoder(file, format, limits, Decode { format, limits, native, pixels }))??
+}
+
+/// Decodes the first frame of an animation onto its canvas.
+fn decode_frame(
+    file: &[u8],
+    frame: &FirstFrame,
+    limits: Limits,
+    native: &mut Vec<u8>,
+    pixels: &mut Vec<u8>,
+) -> Result<Decoded, PixelError> {
+    let (width, height) = frame.canvas;
+    limits.check_pixels(width, height)?;
+    // What follows the first frame has to be an animation, too.
+    info(file, Format::WebP, limits)?;
+    let decoded = decode(&frame.still, Format::WebP, limits, native, pixels)?;
+    if (decoded.width, decoded.height) != frame.size {
+        return Err(PixelError::Malformed { message: "the first frame has another size than its image".into() });
+    }
+    // The frame's own pixels, in `native`, are not needed any more.
+    native.clear();
+    limits.resize(native, u64::from(width) * u64::from(height) * 3)?;
+    frame.paint(pixels, native);
+    std::mem::swap(native, pixels);
+    Ok(Decoded { width, height, ..decoded })
 }
 
 /// Reads the header.
@@ -46,6 +78,11 @@ fn with_decoder<J: Job>(file: &[u8], format: Format, limits: Limits, job: J) -> 
         Format::Bmp => job.run(BmpDecoder::new(reader).map_err(error)?),
         Format::Gif => job.run(GifDecoder::new(reader).map_err(error)?),
         Format::Pnm => job.run(PnmDecoder::new(reader).map_err(error)?),
+        // JPEG within TIFF is decoded in another way than JPEG files, and not to the same bits on every machine.
+        Format::Tiff if orientation::is_jpeg_in_tiff(file) => {
+            return Err(PixelError::Unsupported { message: "a TIFF compressed as JPEG".into() });
+        }
+        Format::Tiff => job.run(TiffDecoder::new(reader).map_err(error)?),
         Format::Jpeg => return Err(PixelError::Unsupported { message: "JPEG is decoded by another module".into() }),
     };
     output.map_err(error)
@@ -81,6 +118,7 @@ pub(crate) struct Decoded {
 }
 
 struct Decode<'a> {
+    format: Format,
     limits: Limits,
     native: &'a mut Vec<u8>,
     pixels: &'a mut Vec<u8>,
@@ -94,17 +132,17 @@ impl Job for Decode<'_> {
         let color = decoder.color_type();
         let native_bytes = decoder.total_bytes();
         let count = u64::from(width) * u64::from(height);
-        let allowed = self
-            .limits
-            .check_pixels(width, height)
-            .and_then(|()| self.limits.check_memory(native_bytes.saturating_add(count * 3)));
+        // A TIFF's decoder has a buffer of its own, which is up to 4/3 as large: four inks become three colours in it.
+        let own_bytes = if self.format == Format::Tiff { native_bytes.saturating_mul(4) / 3 } else { 0 };
+        let all_bytes = native_bytes.saturating_add(count * 3).saturating_add(own_bytes);
+        let allowed = self.limits.check_pixels(width, height).and_then(|()| self.limits.check_memory(all_bytes));
         if let Err(error) = allowed {
             return Ok(Err(error));
         }
         if count == 0 {
             return Ok(Err(PixelError::Malformed { message: format!("an image of {width}x{height} pixels") }));
         }
-        let turn = large::turn(native_bytes.saturating_add(count * 3));
+        let turn = large::turn(all_bytes);
         decoder.set_limits(image_limits(self.limits))?;
         // A decoder may leave out pixels: set them to zero, so that none of the last image remain.
         self.native.clear();

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::PixelError;
-use crate::jpeg::exif;
+use crate::orientation;
 use crate::raw::RawImage;
 
 /// Bytes of a sample, in one of the forms that a dataset can hold.
@@ -38,7 +38,7 @@ impl Source<'_> {
     /// Returns the EXIF orientation of the stored pixels, 1 to 8; 1 is upright.
     pub(crate) fn orientation(&self) -> u8 {
         match self {
-            Self::Encoded(file) | Self::Indexed { file, .. } => exif::orientation(file),
+            Self::Encoded(file) | Self::Indexed { file, .. } => orientation::of(file),
             Self::Planar { .. } => 1,
             Self::Raw(image) => image.orientation,
         }
@@ -138,6 +138,8 @@ pub enum Format {
     Gif,
     /// PBM, PGM, PPM and PAM.
     Pnm,
+    /// TIFF, the first page.
+    Tiff,
 }
 
 impl Format {
@@ -151,6 +153,7 @@ impl Format {
             [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Self::Gif,
             [b'B', b'M', ..] => Self::Bmp,
             [b'P', b'1'..=b'7', ..] => Self::Pnm,
+            [b'I', b'I', b'*', 0, ..] | [b'M', b'M', 0, b'*', ..] => Self::Tiff,
             _ => return Err(PixelError::UnknownFormat { first: bytes[..bytes.len().min(8)].to_vec() }),
         })
     }
@@ -164,6 +167,7 @@ impl Format {
             Self::Bmp => "bmp",
             Self::Gif => "gif",
             Self::Pnm => "pnm",
+            Self::Tiff => "tiff",
         }
     }
 }
@@ -182,7 +186,7 @@ pub struct ImageInfo {
     pub components: u32,
     /// Bits of a stored component.
     pub bits: u32,
-    /// EXIF orientation of a JPEG, 1 to 8; 1 is upright.
+    /// EXIF orientation, 1 to 8; 1 is upright.
     pub orientation: u8,
     /// Properties that only a JPEG has.
     pub jpeg: Option<JpegInfo>,

@@ -133,13 +133,34 @@ fn a_source_that_has_no_image_is_refused_with_a_reason() {
     }
     let message = fail(folder, "pack deep p.ddlp");
     assert!(
-        message.contains("not one of its 3 samples") && message.contains("scan.tif: TIFF is not decoded"),
+        message.contains("not one of its 3 samples")
+            && message.contains("scan.tif: the file ends before its image does"),
         "{message}"
     );
     fs::remove_file(folder.join("deep/a/scan.tif")).unwrap();
     let message = fail(folder, "pack deep p.ddlp");
     assert!(message.contains("twelve.jpg: unsupported: 12 bits per component"), "{message}");
     assert_eq!(names(folder), ["deep"]);
+}
+
+#[test]
+fn what_cannot_be_read_is_named_and_no_pack_is_made() {
+    let home = photos(1);
+    let before = names(home.path());
+    for number in 0..25 {
+        std::os::unix::fs::symlink("nowhere", home.path().join(format!("photos/class_000/z{number:02}.jpg"))).unwrap();
+    }
+    let said = fail(home.path(), "pack photos p.ddlp --quiet");
+    assert!(said.contains("25 of ") && said.contains("samples cannot be read"), "{said}");
+    assert!(said.contains("(--allow-unreadable packs the others)"), "{said}");
+    assert_eq!(said.lines().filter(|line| line.starts_with("unreadable class_000/z")).count(), 20, "{said}");
+    assert!(said.contains("… and 5 more (--all names them)"), "{said}");
+    assert_eq!(names(home.path()), before, "nothing is left");
+    let said = fail(home.path(), "pack photos p.ddlp --strict --all");
+    assert_eq!(said.lines().filter(|line| line.starts_with("unreadable class_000/z")).count(), 25, "{said}");
+    let said = succeed(home.path(), "pack photos p.ddlp --allow-unreadable --all");
+    assert_eq!(said.lines().filter(|line| line.starts_with("unreadable class_000/z")).count(), 25, "{said}");
+    fail(home.path(), "pack photos q.ddlp --allow-unreadable --strict");
 }
 
 #[test]

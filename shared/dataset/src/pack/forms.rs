@@ -30,6 +30,16 @@ pub(super) struct Note {
     pub(super) clamped: u32,
     /// Of a rejected one: what is wrong.
     pub(super) message: String,
+    /// Whether it is rejected because its bytes cannot be read now.
+    pub(super) is_unreadable: bool,
+}
+
+/// Why a sample of a pack cannot be packed again, in words.
+pub(super) enum Fault {
+    /// Its bytes are not those that were packed.
+    Damaged(String),
+    /// Its bytes cannot be had.
+    Unavailable(String),
 }
 
 /// One worker's decoder, and what is asked of it.
@@ -46,20 +56,26 @@ impl Storing {
     }
 
     /// Checks a sample and appends to `out` what is to be stored for it. `admit` is told how many bytes it will have where
-    /// that is more than the source has listed. An error says what is damaged in a pack.
+    /// that is more than the source has listed. An error says what of a pack cannot be packed again.
     pub(super) fn store(
         &mut self,
         source: Result<Stored<'_>, ReadError>,
         admit: &mut dyn FnMut(u64),
         out: &mut Vec<u8>,
-    ) -> Result<StoredSample, String> {
+    ) -> Result<StoredSample, Fault> {
         match source {
             Ok(Stored::Source(source)) => self.store_source(source, admit, out),
             Ok(Stored::Rejected { bytes, reason }) => Ok(self.store_rejected(bytes, reason, out)),
-            Err(error) if self.is_pack => Err(message_of(&error)),
-            Err(ReadError::Corrupt(error)) => Ok(StoredSample::rejected(out, &[], error.reason(), message_of(&error))),
+            Err(ReadError::Corrupt(error)) if self.is_pack => Err(Fault::Damaged(message_of(&error))),
+            Err(ReadError::Unavailable(error)) if self.is_pack => Err(Fault::Unavailable(message_of(&error))),
+            Err(ReadError::Corrupt(error)) => {
+                let is_unreadable = error.reason() == CorruptReason::Io;
+                let rejected = StoredSample::rejected(out, &[], error.reason(), message_of(&error));
+                Ok(rejected.noting(|note| note.is_unreadable = is_unreadable))
+            }
             Err(ReadError::Unavailable(error)) => {
-                Ok(StoredSample::rejected(out, &[], CorruptReason::Io, message_of(&error)))
+                let rejected = StoredSample::rejected(out, &[], CorruptReason::Io, message_of(&error));
+                Ok(rejected.noting(|note| note.is_unreadable = true))
             }
         }
     }
@@ -69,7 +85,7 @@ impl Storing {
         source: Source<'_>,
         admit: &mut dyn FnMut(u64),
         out: &mut Vec<u8>,
-    ) -> Result<StoredSample, String> {
+    ) -> Result<StoredSample, Fault> {
         Ok(match source {
             Source::Encoded(file) | Source::Indexed { file, .. } => self.store_file(file, admit, out),
             Source::Planar { width, height, bytes } => {
@@ -82,7 +98,7 @@ impl Storing {
             // Only a pack has such.
             source @ Source::Raw(image) => {
                 let (length, max_side) = (raw_bytes((image.width, image.height), None), self.max_side());
-                let stored = self.decoded(source, max_side, out).map_err(|error| error.to_string())?;
+                let stored = self.decoded(source, max_side, out).map_err(|error| Fault::Damaged(error.to_string()))?;
                 stored.noting(|note| note.source_bytes = length)
             }
             _ => {

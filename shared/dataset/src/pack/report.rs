@@ -103,6 +103,10 @@ pub struct PackOptions {
     pub overwrite: bool,
     /// Check the whole file before it gets its name.
     pub verify: bool,
+    /// Store samples whose bytes cannot be read as rejected and empty, instead of making no pack.
+    pub allow_unreadable: bool,
+    /// Make no pack if a sample does not decode.
+    pub strict: bool,
     /// Limits for the decoding of each sample.
     pub limits: Limits,
 }
@@ -134,8 +138,10 @@ pub struct PackProgress {
     pub bytes_total: u64,
     /// Samples repaired so far.
     pub repaired: u64,
-    /// Samples rejected so far.
+    /// Samples rejected so far, unreadable ones among them.
     pub rejected: u64,
+    /// Samples so far whose bytes cannot be read.
+    pub unreadable: u64,
 }
 
 /// A sample that was stored rewritten.
@@ -162,6 +168,8 @@ pub struct RejectedSample {
     pub reason: CorruptReason,
     /// What is wrong in words.
     pub message: String,
+    /// Whether its bytes could not be read: nothing of it is stored.
+    pub is_unreadable: bool,
 }
 
 /// What [`pack`](super::pack()) made. Each sample is counted in one of the tallies, those of `shrunk` in `raw` too.
@@ -205,6 +213,15 @@ impl PackSummary {
         let Self { indexed, transcoded, raw, planar, kept, undecodable, .. } = self;
         let tallies = [indexed, transcoded, raw, planar, undecodable].into_iter().chain(kept.values());
         tallies.map(|tally| tally.stored_bytes).sum()
+    }
+}
+
+/// Says how many samples would be lost, and why.
+fn said_of_losses(samples: u64, unreadable: u64, damaged: u64) -> String {
+    match (unreadable, damaged) {
+        (unreadable, 0) => format!("{unreadable} of {samples} samples cannot be read"),
+        (0, damaged) => format!("{damaged} of {samples} samples cannot be decoded"),
+        _ => format!("{unreadable} of {samples} samples cannot be read, and {damaged} cannot be decoded"),
     }
 }
 
@@ -314,6 +331,26 @@ pub enum PackError {
         samples: u64,
         /// The first of them.
         first: RejectedSample,
+    },
+    /// Samples would be lost, and the options do not allow it.
+    #[error("{}", said_of_losses(*.samples, *.unreadable_count, *.damaged_count))]
+    Lost {
+        /// Number of samples.
+        samples: u64,
+        /// How many cannot be read.
+        unreadable_count: u64,
+        /// How many can be read and do not decode, where [`PackOptions::strict`] refuses them.
+        damaged_count: u64,
+        /// The first [`LISTED_MAX`] of both together.
+        listed: Vec<RejectedSample>,
+    },
+    /// The source is a pack, and it cannot be read, or is another one than when it was opened.
+    #[error("sample {name} cannot be packed again: {problem}")]
+    SourceUnavailable {
+        /// The sample.
+        name: String,
+        /// What is wrong.
+        problem: String,
     },
     /// The source is a pack, and a sample in it is not as it was written.
     #[error(

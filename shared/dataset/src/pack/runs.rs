@@ -3,7 +3,7 @@
 //! Samples are worked in runs of neighbours. Runs are claimed in order, and a claim waits while the bytes between claim and
 //! hand-over exceed a budget. The run that the consumer waits for is therefore always claimed already, so this cannot stall.
 
-use super::forms::{StoredSample, Storing};
+use super::forms::{Fault, StoredSample, Storing};
 use super::report::PackFormat;
 use crate::{Dataset, SAMPLE_BYTES_MAX};
 use ddlp_pixels::Limits;
@@ -31,7 +31,7 @@ pub(super) struct Run {
     pub(super) bytes: Vec<u8>,
     pub(super) samples: Vec<StoredSample>,
     /// The sample behind them, where the work has to end there, and why.
-    pub(super) failed: Option<(u64, String)>,
+    pub(super) failed: Option<(u64, Fault)>,
     /// Bytes that the source has listed for them.
     pub(super) source_bytes: u64,
     /// Bytes that count as in flight for them.
@@ -222,8 +222,8 @@ fn work(claims: &Claims<'_>, mut storing: Storing, sender: &Sender<Run>) {
             let source = claims.source.stored(index, &mut sample);
             match storing.store(source, &mut admit, &mut done.bytes) {
                 Ok(stored) => done.samples.push(stored),
-                Err(problem) => {
-                    done.failed = Some((index, problem));
+                Err(fault) => {
+                    done.failed = Some((index, fault));
                     break;
                 }
             }

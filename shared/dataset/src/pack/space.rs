@@ -60,6 +60,7 @@ mod tests {
 
     fn reached(bytes: u64, bytes_total: u64, data_end: u64) -> Reached {
         let state = PackProgress {
+            unreadable: 0,
             phase: Phase::Packing,
             samples: 3,
             samples_total: 12,

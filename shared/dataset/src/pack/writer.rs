@@ -1,7 +1,7 @@
 //! Making a pack.
 
 use super::format::{BLOCK_BYTES, RAW_ALIGNMENT};
-use super::forms::{Note, StoredSample};
+use super::forms::{Fault, Note, StoredSample};
 use super::plan::Plan;
 use super::record::{IndexRecord, StoredForm, StoredVerdict};
 use super::report::{
@@ -49,10 +49,14 @@ pub fn pack(
     let reached = writer.reached();
     stored.map_err(|stop| match stop {
         Stop::Cancelled => PackError::Cancelled,
-        Stop::Damaged { index, problem } => PackError::SourceDamaged { name: source.name(index), problem },
+        Stop::Fault(index, Fault::Damaged(problem)) => PackError::SourceDamaged { name: source.name(index), problem },
+        Stop::Fault(index, Fault::Unavailable(problem)) => {
+            PackError::SourceUnavailable { name: source.name(index), problem }
+        }
         Stop::Io(source) => reached.error(out, source),
     })?;
     let summary = writer.finish().map_err(|source| reached.error(out, source))?;
+    check_losses(&summary, reached.state.unreadable, options)?;
     if let Some(first) = summary.rejected.first().filter(|_| summary.rejected_count == summary.samples) {
         return Err(PackError::NoneDecodes { samples: summary.samples, first: first.clone() });
     }
@@ -67,6 +71,22 @@ pub fn pack(
         error => naming_error(out, error),
     })?;
     Ok(summary)
+}
+
+/// Refuses a pack that lacks samples which the options do not allow to lose.
+fn check_losses(summary: &PackSummary, unreadable: u64, options: &PackOptions) -> Result<(), PackError> {
+    let damaged = summary.rejected_count - unreadable;
+    let is_refused = (unreadable > 0 && !options.allow_unreadable) || (summary.rejected_count > 0 && options.strict);
+    if !is_refused {
+        return Ok(());
+    }
+    let is_listed = |sample: &&RejectedSample| sample.is_unreadable || options.strict;
+    Err(PackError::Lost {
+        samples: summary.samples,
+        unreadable_count: unreadable,
+        damaged_count: if options.strict { damaged } else { 0 },
+        listed: summary.rejected.iter().filter(is_listed).cloned().collect(),
+    })
 }
 
 fn create_error(out: &Path, source: io::Error) -> PackError {
@@ -88,7 +108,8 @@ fn naming_error(out: &Path, error: NotNamed) -> PackError {
 /// Why the work ended early.
 enum Stop {
     Cancelled,
-    Damaged { index: u64, problem: String },
+    /// A sample of a pack cannot be packed again.
+    Fault(u64, Fault),
     Io(io::Error),
 }
 
@@ -159,14 +180,15 @@ impl<'a> Writer<'a> {
                 bytes_total: plan.source_bytes,
                 repaired: 0,
                 rejected: 0,
+                unreadable: 0,
             },
         }
     }
 
     fn take(&mut self, event: Event) -> Result<(), Stop> {
         if let Event::Run(mut run) = event {
-            if let Some((index, problem)) = run.failed.take() {
-                return Err(Stop::Damaged { index, problem });
+            if let Some((index, fault)) = run.failed.take() {
+                return Err(Stop::Fault(index, fault));
             }
             if run.samples.iter().any(|sample| sample.record.form == StoredForm::Raw) {
                 self.data_end = self.data_end.next_multiple_of(RAW_ALIGNMENT);
@@ -203,7 +225,7 @@ impl<'a> Writer<'a> {
     fn note(&mut self, run: Run) {
         for (index, sample) in (run.first..).zip(run.samples) {
             self.tally(&sample);
-            let StoredSample { record, note: Note { warnings, clamped, message, .. } } = sample;
+            let StoredSample { record, note: Note { warnings, clamped, message, is_unreadable, .. } } = sample;
             let name = || self.source.name(index);
             match record.verdict {
                 StoredVerdict::Intact => {}
@@ -215,8 +237,10 @@ impl<'a> Writer<'a> {
                 }
                 StoredVerdict::Rejected(reason) => {
                     self.state.rejected += 1;
+                    self.state.unreadable += u64::from(is_unreadable);
                     if self.summary.rejected.len() < LISTED_MAX {
-                        self.summary.rejected.push(RejectedSample { index, name: name(), reason, message });
+                        let name = name();
+                        self.summary.rejected.push(RejectedSample { index, name, reason, message, is_unreadable });
                     }
                 }
             }

@@ -39,7 +39,7 @@ fn a_progressive_file_becomes_a_sequential_one_of_the_same_pixels() {
             let indexed = index_of(&file).unwrap_or_else(|why| panic!("{layout:?}: {why}"));
             let transcoded = indexed.transcoded.expect("another file");
             assert!(Preparer::new(Limits::default()).inspect(&transcoded) == crate::inspect::Verdict::Intact);
-            assert_eq!(crate::jpeg::exif::orientation(&transcoded), orientation.unwrap_or(1));
+            assert_eq!(crate::orientation::of(&transcoded), orientation.unwrap_or(1));
             let source = Source::Indexed { file: &transcoded, checkpoints: &indexed.checkpoints };
             for sample_id in 0..20 {
                 let whole = prepared(Source::Encoded(&file), &pipeline, sample_id);
@@ -62,7 +62,7 @@ fn a_progressive_file_that_would_be_turned_is_left_alone() {
     let at = (first_scan + 2..file.len()).find(between_scans).expect("a second scan");
     let mut between = file.clone();
     between.splice(at..at, segment);
-    assert_eq!(crate::jpeg::exif::orientation(&between), 1);
+    assert_eq!(crate::orientation::of(&between), 1);
     assert!(Preparer::new(Limits::default()).inspect(&between) == crate::inspect::Verdict::Intact);
     assert_eq!(index_of(&between), Err(NotIndexed::Unusual));
 }

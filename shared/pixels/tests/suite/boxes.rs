@@ -96,5 +96,7 @@ fn resize_is_torchvisions() {
     for (text, mut line) in golden("resize ") {
         assert_eq!(resize_short_side(line.pair(), line.next()), Ok(line.pair()), "{text}");
     }
-    assert!(resize_short_side((1, 60_000), 2).is_err(), "a side of 120000 pixels");
+    assert_eq!(resize_short_side((1, 60_000), 2), Ok((2, 120_000)), "as torchvision has it");
+    assert_eq!(resize_short_side((60_000, 7), 65_535), Ok((561_728_571, 65_535)));
+    assert!(resize_short_side((1, 60_000), 65_535).is_err());
 }

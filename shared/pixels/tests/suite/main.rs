@@ -2,6 +2,7 @@
 
 mod boxes;
 mod draws;
+mod formats;
 mod inspect;
 mod prepare;
 mod verdicts;

@@ -101,8 +101,10 @@ fn what_was_repaired_or_rejected_is_named_and_keeps_its_place() {
     let source = bench.source();
     fs::remove_file(bench.path("source/class1/0000.jpg")).unwrap();
     let out = bench.path("out.ddlp");
-    let summary = quietly(&source, &out, &PackOptions { verify: true, ..PackOptions::default() }).unwrap();
+    let options = PackOptions { verify: true, allow_unreadable: true, ..PackOptions::default() };
+    let summary = quietly(&source, &out, &options).unwrap();
     assert_eq!((summary.samples, summary.repaired_count, summary.rejected_count), (8, 1, 3));
+    assert_eq!(summary.rejected.iter().filter(|sample| sample.is_unreadable).count(), 1);
     assert_eq!((summary.repaired[0].index, summary.repaired[0].name.as_str()), (1, "class0/0001.jpg"));
     assert!(summary.repaired[0].warnings > 0);
     let rejected: Vec<_> = summary.rejected.iter().map(|r| (r.index, r.name.as_str(), r.reason)).collect();
@@ -114,6 +116,44 @@ fn what_was_repaired_or_rejected_is_named_and_keeps_its_place() {
     assert_eq!(rejected, expected);
     assert!(summary.rejected.iter().all(|rejected| !rejected.message.is_empty()));
     check_verdicts(&Pack::open(&out).unwrap());
+}
+
+#[test]
+fn what_cannot_be_read_is_no_pack_unless_that_is_allowed() {
+    let bench = Bench::new(2, 4);
+    let path = |name: &str| bench.path("source").join(name);
+    fs::write(path("class0/0001.jpg"), b"this is no image").unwrap();
+    fs::remove_file(path("class0/0003.jpg")).unwrap();
+    std::os::unix::fs::symlink("nowhere", path("class0/0003.jpg")).unwrap();
+    let source = bench.source();
+    fs::remove_file(path("class1/0000.jpg")).unwrap();
+    fs::write(path("class1/0001.jpg"), b"another length").unwrap();
+    let out = bench.path("out.ddlp");
+    let lost = |options: &PackOptions| match quietly(&source, &out, options).unwrap_err() {
+        PackError::Lost { samples, unreadable_count, damaged_count, listed } => {
+            assert_eq!((samples, bench.names()), (8, vec!["source".to_owned()]), "nothing is left");
+            assert!(listed.iter().all(|sample| !sample.message.is_empty()));
+            (unreadable_count, damaged_count, listed.into_iter().map(|sample| sample.index).collect::<Vec<_>>())
+        }
+        other => panic!("{other}"),
+    };
+    assert_eq!(lost(&PackOptions::default()), (3, 0, vec![3, 4, 5]));
+    assert_eq!(lost(&PackOptions { strict: true, ..PackOptions::default() }), (3, 1, vec![1, 3, 4, 5]));
+    let summary = quietly(&source, &out, &PackOptions { allow_unreadable: true, ..PackOptions::default() }).unwrap();
+    assert_eq!(summary.rejected_count, 4);
+}
+
+#[test]
+fn a_strict_pack_has_every_sample() {
+    let bench = Bench::new(1, 3);
+    let options = PackOptions { strict: true, ..PackOptions::default() };
+    fs::write(bench.path("source/class0/0001.jpg"), image_that_warns()).unwrap();
+    let out = bench.path("out.ddlp");
+    assert_eq!(quietly(&bench.source(), &out, &options).unwrap().repaired_count, 1, "a repaired one is no loss");
+    fs::write(bench.path("source/class0/0002.jpg"), b"this is no image").unwrap();
+    let error = quietly(&bench.source(), &bench.path("second.ddlp"), &options).unwrap_err();
+    assert_eq!(error.to_string(), "1 of 3 samples cannot be decoded");
+    assert!(quietly(&bench.source(), &bench.path("second.ddlp"), &PackOptions::default()).is_ok());
 }
 
 fn check_verdicts(pack: &Pack) {

@@ -1,0 +1,69 @@
+//! The first frame of an animated WebP, as libwebp shows it: on a canvas of zeros, whatever the file says about blending
+//! and a background. Transparent pixels keep their colours.
+
+use crate::error::PixelError;
+use crate::orientation::{chunks_of, riff_chunks};
+
+/// Bit of an animation in the flags of a VP8X chunk.
+const ANIMATION: u8 = 2;
+/// Bytes of an ANMF chunk in front of the frame's own chunks.
+const FRAME_HEADER_BYTES: usize = 16;
+
+/// The first frame of an animation.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct FirstFrame {
+    /// A WebP of this frame alone, without its transparency.
+    pub still: Vec<u8>,
+    /// Its columns and rows.
+    pub size: (u32, u32),
+    /// Where it lies on the canvas.
+    pub at: (u32, u32),
+    /// Columns and rows of the canvas.
+    pub canvas: (u32, u32),
+}
+
+impl FirstFrame {
+    /// Finds the first frame. Returns `None` for a file that is not animated.
+    pub fn of(file: &[u8]) -> Result<Option<Self>, PixelError> {
+        let malformed = |message: &str| PixelError::Malformed { message: message.to_owned() };
+        let Some((b"VP8X", header)) = riff_chunks(file).next() else { return Ok(None) };
+        if header.len() < 10 || header[0] & ANIMATION == 0 {
+            return Ok(None);
+        }
+        let canvas = (number(header, 4) + 1, number(header, 7) + 1);
+        let frame = riff_chunks(file).find(|&(kind, _)| kind == b"ANMF").map(|(_, data)| data);
+        let frame = frame.filter(|frame| frame.len() >= FRAME_HEADER_BYTES);
+        let frame = frame.ok_or_else(|| malformed("an animation without a whole frame"))?;
+        let at = (2 * number(frame, 0), 2 * number(frame, 3));
+        let size = (number(frame, 6) + 1, number(frame, 9) + 1);
+        if at.0 + size.0 > canvas.0 || at.1 + size.1 > canvas.1 {
+            return Err(malformed("the first frame reaches out of its canvas"));
+        }
+        let image = chunks_of(&frame[FRAME_HEADER_BYTES..]).find(|&(kind, _)| kind == b"VP8 " || kind == b"VP8L");
+        let (kind, data) = image.ok_or_else(|| malformed("the first frame has no whole image"))?;
+        let padded = data.len().next_multiple_of(2) as u32;
+        let mut still = Vec::with_capacity(20 + padded as usize);
+        still.extend_from_slice(b"RIFF");
+        still.extend_from_slice(&(12 + padded).to_le_bytes());
+        still.extend_from_slice(b"WEBP");
+        still.extend_from_slice(kind);
+        still.extend_from_slice(&(data.len() as u32).to_le_bytes());
+        still.extend_from_slice(data);
+        still.resize(20 + padded as usize, 0);
+        Ok(Some(Self { still, size, at, canvas }))
+    }
+
+    /// Copies the frame's RGB pixels onto its canvas, which is all zeros.
+    pub fn paint(&self, frame: &[u8], canvas: &mut [u8]) {
+        let (row_bytes, stride) = (self.size.0 as usize * 3, self.canvas.0 as usize * 3);
+        let rows = canvas.chunks_exact_mut(stride).skip(self.at.1 as usize);
+        for (row, out) in frame.chunks_exact(row_bytes).zip(rows) {
+            out[self.at.0 as usize * 3..][..row_bytes].copy_from_slice(row);
+        }
+    }
+}
+
+/// A little-endian number of 24 bits.
+fn number(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], 0])
+}

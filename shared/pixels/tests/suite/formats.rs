@@ -1,0 +1,91 @@
+//! Formats other than JPEG against Pillow, on small files that `golden/formats.py` makes.
+
+use std::fs;
+use std::path::Path;
+
+use ddlp_pixels::{CorruptReason, Draw, Limits, Pipeline, PixelError, Preparer, Source, Stage};
+
+const SQUARE: u32 = 40;
+
+/// CRC-32 as zlib has it.
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xEDB8_8320 } else { crc >> 1 })
+    })
+}
+
+fn file(name: &str) -> Vec<u8> {
+    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/formats").join(name)).unwrap()
+}
+
+fn seen(file: &[u8], exif_orientation: bool) -> Result<Vec<u8>, PixelError> {
+    let pipeline = Pipeline { exif_orientation, stages: vec![Stage::CenterCrop { size: SQUARE }] };
+    let mut out = vec![0; pipeline.output().bytes()];
+    Preparer::new(Limits::default()).prepare(Source::Encoded(file), &pipeline, Draw::default(), &mut out)?;
+    Ok(out)
+}
+
+/// Files that we refuse, and Pillow does not.
+const REFUSED: [&str; 4] = ["float.tif", "jpeg.tif", "la.tif", "palette.tif"];
+/// Files of 16-bit gray, of which we take the upper 8 bits. Pillow makes 255 of whatever is larger.
+const GRAY_16: [&str; 2] = ["gray16.png", "gray16.tif"];
+
+#[test]
+fn other_formats_are_decoded_as_pillow_does_but_for_what_is_documented() {
+    let mut files = 0;
+    for line in include_str!("../golden/formats.txt").lines() {
+        let mut words = line.split(' ');
+        let name = words.next().unwrap();
+        let [stored, turned]: [u32; 2] = std::array::from_fn(|_| words.next().unwrap().parse().unwrap());
+        let file = file(name);
+        files += 1;
+        let (as_stored, upright) = (seen(&file, false), seen(&file, true));
+        if REFUSED.contains(&name) {
+            assert_eq!(as_stored.unwrap_err().reason(), CorruptReason::Unsupported, "{name}");
+            continue;
+        }
+        let (as_stored, upright) = (as_stored.expect(name), upright.expect(name));
+        match name {
+            name if GRAY_16.contains(&name) => {
+                let row = &as_stored[15 * SQUARE as usize * 3..][14 * 3..][..12 * 3];
+                let expected: Vec<u8> =
+                    (0..12u32).flat_map(|x| [((x + 1) * 4000 + 13) >> 8; 3].map(|v| v as u8)).collect();
+                assert_eq!(row, expected, "{name}");
+            }
+            // Pillow turns a TIFF in any case.
+            "turned.tif" => assert_eq!(crc32(&upright), turned, "{name}"),
+            _ => assert_eq!((crc32(&as_stored), crc32(&upright)), (stored, turned), "{name}"),
+        }
+    }
+    assert!(files > 25);
+    assert_eq!(seen(&file("turned.tif"), false), seen(&file("rgb.tif"), false));
+}
+
+#[test]
+fn an_orientation_is_told() {
+    let mut preparer = Preparer::new(Limits::default());
+    for name in ["turned.png", "turned.webp", "turned-lossy.webp", "turned.tif", "frame-turned.webp"] {
+        let file = file(name);
+        assert_eq!(preparer.info(&file).unwrap().orientation, 6, "{name}");
+        let decoded = preparer.decode(Source::Encoded(&file), None, &mut Vec::new()).unwrap();
+        assert_eq!(decoded.orientation, 6, "{name}: a pack of pixels keeps it");
+    }
+}
+
+#[test]
+fn a_cut_or_damaged_file_is_an_answer_and_needs_no_memory() {
+    let little = Limits { pixels: 1 << 16, memory_bytes: 1 << 20, ..Limits::default() };
+    let mut preparer = Preparer::new(little);
+    for name in ["lzw.tif", "planar.tif", "cmyk.tif", "group4.tif", "deflate.tif", "frame-lossy-blended.webp"] {
+        let good = file(name);
+        for at in 0..good.len() {
+            let _ = preparer.inspect(&good[..at]);
+            for byte in [0, 0x7F, 0xFF] {
+                let mut bad = good.clone();
+                bad[at] = byte;
+                let _ = preparer.inspect(&bad);
+                let _ = preparer.info(&bad);
+            }
+        }
+    }
+}
