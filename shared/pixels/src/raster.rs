@@ -184,6 +184,7 @@ fn error_of(error: ImageError, limits: Limits) -> PixelError {
             _ => PixelError::TooMuchMemory { limit: limits.memory_bytes },
         },
         ImageError::Unsupported(_) => PixelError::Unsupported { message },
+        ImageError::IoError(io) if io.kind() == std::io::ErrorKind::UnexpectedEof => PixelError::Truncated { message },
         _ if ended(&error) => PixelError::Truncated { message },
         _ => PixelError::Malformed { message },
     }

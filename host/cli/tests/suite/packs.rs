@@ -150,17 +150,22 @@ fn what_cannot_be_read_is_named_and_no_pack_is_made() {
     for number in 0..25 {
         std::os::unix::fs::symlink("nowhere", home.path().join(format!("photos/class_000/z{number:02}.jpg"))).unwrap();
     }
-    let said = fail(home.path(), "pack photos p.ddlp --quiet");
+    let refused = |line: &str| {
+        let output = run(home.path(), line);
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        stderr(&output)
+    };
+    let said = refused("pack photos p.ddlp --quiet");
     assert!(said.contains("25 of ") && said.contains("samples cannot be read"), "{said}");
     assert!(said.contains("(--allow-unreadable packs the others)"), "{said}");
     assert_eq!(said.lines().filter(|line| line.starts_with("unreadable class_000/z")).count(), 20, "{said}");
     assert!(said.contains("… and 5 more (--all names them)"), "{said}");
     assert_eq!(names(home.path()), before, "nothing is left");
-    let said = fail(home.path(), "pack photos p.ddlp --strict --all");
+    let said = refused("pack photos p.ddlp --strict --all");
     assert_eq!(said.lines().filter(|line| line.starts_with("unreadable class_000/z")).count(), 25, "{said}");
     let said = succeed(home.path(), "pack photos p.ddlp --allow-unreadable --all");
     assert_eq!(said.lines().filter(|line| line.starts_with("unreadable class_000/z")).count(), 25, "{said}");
-    fail(home.path(), "pack photos q.ddlp --allow-unreadable --strict");
+    assert_eq!(run(home.path(), "pack photos q.ddlp --allow-unreadable --strict").status.code(), Some(2));
 }
 
 #[test]
