@@ -38,4 +38,9 @@ pub enum JobEvent {
         /// The job.
         id: JobId,
     },
+    /// There is no memory for the job's slot.
+    NoMemory {
+        /// The job.
+        id: JobId,
+    },
 }

@@ -3,6 +3,7 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use ddlp_csd::memory::allocator::{self, Allocator};
 use ddlp_device::agent::{ServeArgs, Settings, serve};
 use ddlp_device::doctor::{DoctorArgs, doctor};
 use nix::sys::signal::{SigSet, Signal};
@@ -44,10 +45,14 @@ enum Command {
     },
 }
 
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
+
 /// The configuration is wrong (sysexits.h): starting again would not help, and the systemd unit does not.
 const EX_CONFIG: u8 = 78;
 
 fn main() -> ExitCode {
+    allocator::spare_address_space();
     let command = Cli::parse().command;
     // A file that meets `ulimit -f` is an error to be said, as on a full disk, and not the end of the process.
     if let Err(error) = SigSet::from(Signal::SIGXFSZ).thread_block() {

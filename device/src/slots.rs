@@ -2,18 +2,25 @@
 //!
 //! - `backing`: where the bytes live: anonymous memory, a file on flash, or a file that the loader handed down.
 //! - `memory`: the mapping and the leases through which workers write; in unsafe code.
+//! - `ahead`: a thread that gets the memory of the next slots ready.
+//!
+//! A slot in memory takes memory from its first lease on, or shortly before: a run that uses few of many slots takes the
+//! memory of few. Until then it reads as zeros.
 //!
 //! A slot is written through exactly one [`SlotLease`] at a time. Taking the lease invalidates the slot's header,
 //! publishing makes it valid again, last of all. Readers (the network side, a loader that maps the same file) take no lease: they
 //! find out by header and checksums whether a slot holds what they expect.
 
+mod ahead;
 mod backing;
 mod memory;
 
 pub(crate) use backing::is_foreign;
 pub use backing::{Backing, BackingError};
-pub use memory::SlotLease;
+pub use memory::{LeaseError, SlotLease};
 
+use ahead::Ahead;
+use backing::Opened;
 use memory::SlotMemory;
 use std::fs::File;
 use std::io;
@@ -43,15 +50,19 @@ pub struct Slots {
     memory: Arc<SlotMemory>,
     geometry: Geometry,
     in_memory: bool,
+    ahead: Option<Ahead>,
 }
 
 impl Slots {
-    /// Makes or opens the slots and invalidates whatever they hold.
+    /// Makes or opens the slots. What a file holds is invalidated here, what memory holds by a slot's first lease.
     pub fn open(backing: &Backing, geometry: Geometry) -> Result<Self, BackingError> {
-        let opened = backing::open(backing, geometry)?;
-        let memory = SlotMemory::map(&opened.file, opened.in_memory, geometry)
-            .map_err(|source| BackingError::Map { bytes: geometry.total_bytes(), source })?;
-        Ok(Self { file: opened.file, memory: Arc::new(memory), geometry, in_memory: opened.in_memory })
+        let Opened { file, in_memory } = backing::open(backing, geometry)?;
+        let bytes = geometry.total_bytes();
+        let map = || SlotMemory::map(file.try_clone()?, in_memory, geometry);
+        let refused = |error| BackingError::Map { bytes, source: ddlp_csd::memory::refused(bytes, error) };
+        let memory = Arc::new(map().map_err(refused)?);
+        let ahead = in_memory.then(|| Ahead::start(memory.clone()));
+        Ok(Self { file, memory, geometry, in_memory, ahead })
     }
 
     /// The file behind the slots, for reads by offset.
@@ -75,10 +86,13 @@ impl Slots {
         self.geometry
     }
 
-    /// Exclusive right to write a slot; its header is invalid from here on. `None` while another lease lives, or when
-    /// there is no such slot.
-    pub fn lease(&self, slot: u32, layout: ddlp_csd::slot::SlotLayout) -> Option<SlotLease> {
-        SlotLease::take(&self.memory, slot, layout)
+    /// Gives the exclusive right to write a slot, whose header is invalid and whose memory is there from here on.
+    pub fn lease(&self, slot: u32, layout: ddlp_csd::slot::SlotLayout) -> Result<SlotLease, LeaseError> {
+        let lease = SlotLease::take(&self.memory, slot, layout)?;
+        if let Some(ahead) = &self.ahead {
+            ahead.leased(slot);
+        }
+        Ok(lease)
     }
 }
 

@@ -199,20 +199,21 @@ impl Subsystem {
 
     /// The workers let go of a job's slot, finished or not.
     pub fn job_event(&mut self, event: JobEvent) -> Vec<Output> {
-        let (id, corrupt) = match event {
-            JobEvent::Done { id, corrupt } => (id, Some(corrupt)),
-            JobEvent::Released { id } => (id, None),
+        let (id, made) = match event {
+            JobEvent::Done { id, corrupt } => (id, Ok(corrupt)),
+            // Nobody asked for it: a worker panicked, or the slot could not be leased.
+            JobEvent::Released { id } => (id, Err(Status::INTERNAL)),
+            JobEvent::NoMemory { id } => (id, Err(Status::CAPACITY_EXCEEDED)),
         };
         let work = self.works.works.remove(&id).expect("workers report each job once");
-        match (work.stage, corrupt) {
+        match (work.stage, made) {
             (Stage::Draining, _) => {}
-            (_, Some(corrupt)) => {
+            (_, Ok(corrupt)) => {
                 self.complete_id(work.conn, work.command_id, Status::SUCCESS, corrupt.into(), Payload::None);
             }
-            // Nobody asked for it: a worker panicked, or the slot could not be leased.
-            (_, None) => {
+            (_, Err(status)) => {
                 self.usage.errors += 1;
-                self.complete_id(work.conn, work.command_id, Status::INTERNAL, 0, Payload::None);
+                self.complete_id(work.conn, work.command_id, status, 0, Payload::None);
             }
         }
         self.next_for_slot(work.slot as usize);

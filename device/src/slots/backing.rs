@@ -1,5 +1,7 @@
 //! Where the result slots live: anonymous memory, a file on flash, or a file or memfd handed down by the loader.
 //!
+//! Space in a file is reserved here. Slots in memory get their pages later, one by one: see `memory`.
+//!
 //! A file is taken over only when it is empty or begins with the mark of a slot, so that nobody's data is overwritten;
 //! what is made here carries the mark before it is of any size. No file is ever made smaller: somebody may have mapped
 //! it, and would be killed by the bytes that are gone. Memory is sealed against that; a file on flash can still be cut
@@ -20,11 +22,11 @@ use std::str::FromStr;
 /// Where the slots live.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backing {
-    /// Anonymous memory (a memfd).
+    /// Anonymous memory (a memfd), allocated slot by slot.
     Memory,
     /// A file at this path, made when missing; its space is reserved up front. A larger one keeps its size.
     File(PathBuf),
-    /// A descriptor inherited from the parent process: a regular file or memfd of sufficient size.
+    /// A descriptor inherited from the parent process: a regular file or memfd of sufficient size. Holes are filled.
     Inherited(RawFd),
 }
 
@@ -126,8 +128,8 @@ pub(super) struct Opened {
     pub(super) in_memory: bool,
 }
 
-/// Opens the backing and makes sure that every byte of the slots exists: a hole found missing later would be a fatal
-/// signal in the middle of a batch.
+/// Opens the backing. Space in a file is reserved: a lack of it that is found later would be a fatal signal in the middle
+/// of a batch.
 pub(super) fn open(backing: &Backing, geometry: Geometry) -> Result<Opened, BackingError> {
     let Geometry { slots, slot_bytes } = geometry;
     let total = u64::from(slots).checked_mul(slot_bytes);
@@ -149,7 +151,6 @@ fn anonymous(bytes: u64) -> Result<Opened, BackingError> {
         let file = File::from(fd);
         file.set_len(bytes)?;
         seal(&file)?;
-        fallocate(&file, FallocateFlags::empty(), 0, bytes as i64)?;
         Ok(file)
     };
     let file = make().map_err(|source| BackingError::Memory { bytes, source })?;
@@ -207,10 +208,26 @@ fn reserve(file: &File, present: u64, bytes: u64) -> io::Result<()> {
     if present < bytes {
         file.set_len(bytes)?;
     }
-    match fallocate(file, FallocateFlags::empty(), 0, bytes as i64) {
+    reserve_space(file, bytes)
+}
+
+fn reserve_space(file: &File, bytes: u64) -> io::Result<()> {
+    match allocate(file, 0, bytes) {
         // A file system without reservation: writing is as good as it gets there.
-        Ok(()) | Err(nix::Error::EOPNOTSUPP) => Ok(()),
-        Err(errno) => Err(errno.into()),
+        Err(error) if error.raw_os_error() == Some(nix::errno::Errno::EOPNOTSUPP as i32) => Ok(()),
+        done => done,
+    }
+}
+
+/// Allocates a part of a file, also where there is a part already, whose content stays.
+pub(super) fn allocate(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
+    let too_large = |_| io::Error::from(io::ErrorKind::InvalidInput);
+    let (offset, bytes) = (i64::try_from(offset).map_err(too_large)?, i64::try_from(bytes).map_err(too_large)?);
+    loop {
+        match fallocate(file, FallocateFlags::empty(), offset, bytes) {
+            Err(nix::Error::EINTR) => {}
+            done => return Ok(done?),
+        }
     }
 }
 
@@ -255,5 +272,9 @@ fn inherited(fd: RawFd, bytes: u64) -> Result<Opened, BackingError> {
         seal(&file).map_err(|error| unfit(error.to_string()))?;
     }
     // Only files in memory (memfd, tmpfs) know about seals.
-    Ok(Opened { file, in_memory: seals.is_some() })
+    let in_memory = seals.is_some();
+    if !in_memory {
+        reserve_space(&file, bytes).map_err(|error| unfit(format!("{bytes} bytes cannot be reserved: {error}")))?;
+    }
+    Ok(Opened { file, in_memory })
 }

@@ -9,11 +9,16 @@
 //! Other processes may map the same file. They can change bytes at any time; the agent takes no decision on bytes it
 //! reads back from a slot, and such a change shows up as a checksum mismatch at the reader. That the mapped bytes stay
 //! there is up to the backing: it never shrinks a file.
+//!
+//! Slots in memory have no pages at first. A slot gets all of them before its first lease, by `fallocate`: a lack of memory
+//! is an error there, and would be a fatal signal where a worker writes to a page that is missing.
 #![allow(unsafe_code)]
 
 use super::Geometry;
+use super::backing::allocate;
+use ddlp_csd::memory::check_pages;
 use ddlp_csd::slot::{HEADER_BYTES, MAGIC, MAGIC_FREE, SlotLayout};
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::{Advice, MmapOptions, MmapRaw};
 use nix::errno::Errno;
 use std::fs::File;
 use std::io;
@@ -32,40 +37,77 @@ const FREE: u64 = u64::from_ne_bytes(MAGIC_FREE);
 #[derive(Debug)]
 pub(super) struct SlotMemory {
     map: MmapRaw,
+    file: File,
     slot_bytes: usize,
     leased: Box<[AtomicBool]>,
+    /// The slots whose pages are all there.
+    present: Box<[AtomicBool]>,
 }
 
+/// What is read of a slot that has no pages.
+static ZEROS: [u8; 4096] = [0; 4096];
+
 impl SlotMemory {
-    /// Maps the slots and marks every one as free. Slots in memory are populated: no worker waits for a page to be
-    /// cleared.
-    pub(super) fn map(file: &File, in_memory: bool, geometry: Geometry) -> io::Result<Self> {
+    /// Maps the slots. Slots in a file are marked as free; slots in memory get pages and mark by and by.
+    pub(super) fn map(file: File, in_memory: bool, geometry: Geometry) -> io::Result<Self> {
         let too_big = || io::Error::new(io::ErrorKind::InvalidInput, "slots exceed the address space");
         let total = usize::try_from(geometry.total_bytes()).map_err(|_| too_big())?;
         let slot_bytes = usize::try_from(geometry.slot_bytes).map_err(|_| too_big())?;
         assert!(slot_bytes >= HEADER_BYTES && slot_bytes.is_multiple_of(HEADER_BYTES), "slots are whole blocks");
-        let mut options = MmapOptions::new();
-        if in_memory {
-            options.populate();
-        }
-        let map = options.len(total).map_raw(file)?;
-        let leased = (0..geometry.slots).map(|_| AtomicBool::new(false)).collect();
-        let memory = Self { map, slot_bytes, leased };
-        for slot in 0..geometry.slots as usize {
-            memory.magic(slot).store(FREE, Ordering::Release);
+        let map = MmapOptions::new().len(total).map_raw(&file)?;
+        let flags = |value: bool| (0..geometry.slots).map(|_| AtomicBool::new(value)).collect();
+        let memory = Self { map, file, slot_bytes, leased: flags(false), present: flags(!in_memory) };
+        if !in_memory {
+            for slot in 0..geometry.slots as usize {
+                memory.magic(slot).store(FREE, Ordering::Release);
+            }
         }
         Ok(memory)
     }
 
-    /// Hands up to `bytes` bytes from `offset` on to a socket; as `send`, it may take fewer. The kernel copies straight from the
-    /// slots, whoever writes to them meanwhile.
+    /// Number of slots.
+    pub(super) fn count(&self) -> usize {
+        self.leased.len()
+    }
+
+    /// True when all pages of a slot are there; false for a slot that does not exist.
+    pub(super) fn is_present(&self, slot: usize) -> bool {
+        self.present.get(slot).is_some_and(|present| present.load(Ordering::Acquire))
+    }
+
+    /// Allocates the pages of a slot, unless they are there. Fails when memory is refused.
+    pub(super) fn make_present(&self, slot: usize) -> io::Result<()> {
+        if !self.is_present(slot) {
+            check_pages(self.slot_bytes as u64)?;
+            allocate(&self.file, (slot * self.slot_bytes) as u64, self.slot_bytes as u64)?;
+            self.present[slot].store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Clears and maps the pages of a slot, so that no worker has to wait for that. Kernels before 5.14 cannot.
+    pub(super) fn clear_ahead(&self, slot: usize) {
+        if self.is_present(slot) {
+            let _ = self.map.advise_range(Advice::PopulateWrite, slot * self.slot_bytes, self.slot_bytes);
+        }
+    }
+
+    /// Hands up to `bytes` bytes from `offset` on to a socket; as `send`, it may take fewer. The kernel copies straight
+    /// from the slots, whoever writes to them meanwhile. A slot without pages reads as zeros, and gets none by that.
     pub(super) fn send(&self, socket: BorrowedFd<'_>, offset: u64, bytes: usize, flags: i32) -> io::Result<usize> {
         let start = usize::try_from(offset).ok().filter(|&start| start <= self.map.len());
         let start = start.ok_or(io::ErrorKind::InvalidInput)?;
-        let bytes = bytes.min(self.map.len() - start);
-        // SAFETY: the range was just cut to the mapping. Only the kernel reads it; no reference is made, so that a worker or
-        // another process writing there at the same time is no data race of this program.
-        let sent = unsafe { libc::send(socket.as_raw_fd(), self.map.as_ptr().add(start).cast(), bytes, flags) };
+        let slot = start / self.slot_bytes;
+        let bytes = bytes.min(((slot + 1) * self.slot_bytes).min(self.map.len()).saturating_sub(start));
+        let (from, bytes) = if bytes == 0 || self.is_present(slot) {
+            // SAFETY: `start` lies in the mapping or at its end, as was just checked.
+            (unsafe { self.map.as_ptr().add(start) }, bytes)
+        } else {
+            (ZEROS.as_ptr(), bytes.min(ZEROS.len()))
+        };
+        // SAFETY: the range was just cut to the slot or to the zeros. Only the kernel reads it; no reference is made, so that a
+        // worker or another process writing there at the same time is no data race of this program.
+        let sent = unsafe { libc::send(socket.as_raw_fd(), from.cast(), bytes, flags) };
         Ok(Errno::result(sent)? as usize)
     }
 
@@ -83,6 +125,20 @@ impl SlotMemory {
     }
 }
 
+/// Why a slot cannot be leased.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseError {
+    /// Its number is too high.
+    #[error("there is no such slot")]
+    Missing,
+    /// Another lease lives.
+    #[error("the slot is leased")]
+    Leased,
+    /// Memory was refused.
+    #[error("there is no memory for the slot: {0}")]
+    Memory(#[source] io::Error),
+}
+
 /// Exclusive right to write one slot. Dropping it gives the slot back.
 #[derive(Debug)]
 pub struct SlotLease {
@@ -96,17 +152,18 @@ pub struct SlotLease {
 }
 
 impl SlotLease {
-    pub(super) fn take(memory: &Arc<SlotMemory>, slot: u32, layout: SlotLayout) -> Option<Self> {
+    pub(super) fn take(memory: &Arc<SlotMemory>, slot: u32, layout: SlotLayout) -> Result<Self, LeaseError> {
         let slot = slot as usize;
-        let flag = memory.leased.get(slot)?;
+        let flag = memory.leased.get(slot).ok_or(LeaseError::Missing)?;
         assert!(layout.total_bytes <= memory.slot_bytes, "batch of {} bytes in a slot", layout.total_bytes);
+        memory.make_present(slot).map_err(LeaseError::Memory)?;
         if flag.swap(true, Ordering::Acquire) {
-            return None;
+            return Err(LeaseError::Leased);
         }
         memory.magic(slot).store(FREE, Ordering::Release);
         // Orders the invalid header before every later payload byte, also for readers in other processes.
         std::sync::atomic::fence(Ordering::SeqCst);
-        Some(Self {
+        Ok(Self {
             memory: memory.clone(),
             slot,
             layout,

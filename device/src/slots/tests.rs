@@ -24,11 +24,66 @@ fn bytes(slots: &Slots, offset: u64, length: usize) -> Vec<u8> {
 fn a_slot_has_one_lease_at_a_time() {
     let slots = slots();
     let lease = slots.lease(1, layout()).unwrap();
-    assert!(slots.lease(1, layout()).is_none());
-    assert!(slots.lease(2, layout()).is_some());
-    assert!(slots.lease(3, layout()).is_none(), "there is no slot 3");
+    assert!(slots.lease(1, layout()).is_err());
+    assert!(slots.lease(2, layout()).is_ok());
+    assert!(slots.lease(3, layout()).is_err(), "there is no slot 3");
     drop(lease);
-    assert!(slots.lease(1, layout()).is_some());
+    assert!(slots.lease(1, layout()).is_ok());
+}
+
+/// Bytes of memory behind the slots.
+fn allocated(slots: &Slots) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    slots.file().metadata().unwrap().blocks() * 512
+}
+
+#[test]
+fn slots_take_memory_from_their_lease_on_and_not_before() {
+    const SLOT: u64 = 1 << 20;
+    let geometry = Geometry { slots: 4096, slot_bytes: SLOT };
+    let file = memfd(geometry.total_bytes());
+    for backing in [Backing::Memory, inheritable(file.try_clone().unwrap())] {
+        let slots = Slots::open(&backing, geometry).unwrap();
+        let mut least = 0;
+        for slot in [0, 9, 4095] {
+            let lease = slots.lease(slot, layout()).unwrap();
+            least += SLOT;
+            // Besides, there are at most those that are got ready ahead.
+            let bytes = allocated(&slots);
+            assert!((least..=least * 5 + 4 * SLOT).contains(&bytes), "{backing:?} slot {slot}: {bytes}");
+            drop(lease);
+        }
+        assert_eq!(bytes(&slots, 100 * SLOT, 8), [0; 8], "a slot without memory reads as zeros");
+    }
+    assert!(file.metadata().unwrap().len() == geometry.total_bytes());
+}
+
+#[test]
+fn a_slot_without_memory_is_sent_as_zeros_and_takes_none() {
+    use std::io::Read;
+    use std::os::fd::AsFd;
+    let slots = Slots::open(&Backing::Memory, Geometry { slots: 64, slot_bytes: 16384 }).unwrap();
+    let (mut here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+    let (from, mut left) = (60 * 16384 - 100, 300);
+    while left > 0 {
+        left -= slots.send(there.as_fd(), (from + 300 - left) as u64, left, false).unwrap();
+    }
+    let mut received = [1; 300];
+    here.read_exact(&mut received).unwrap();
+    assert_eq!(received, [0; 300]);
+    assert!(allocated(&slots) <= 5 * 16384, "{}", allocated(&slots));
+}
+
+/// The memory of a slot that no machine has.
+#[test]
+fn a_slot_for_which_there_is_no_memory_is_an_error_and_the_others_serve() {
+    let geometry = Geometry { slots: 1, slot_bytes: 1 << 45 };
+    let slots = Slots::open(&inheritable(memfd(geometry.total_bytes())), geometry).unwrap();
+    for _ in 0..2 {
+        let error = slots.lease(0, layout()).unwrap_err();
+        assert!(matches!(error, LeaseError::Memory(_)) && error.to_string().contains("MB are needed"), "{error}");
+    }
+    assert_eq!(allocated(&slots), 0);
 }
 
 #[test]
@@ -137,7 +192,7 @@ fn a_file_of_slots_is_taken_again_and_grows_but_never_shrinks() {
     assert_eq!(length(), more.total_bytes(), "an earlier loader may have mapped all of it");
     assert_eq!(bytes(&slots, 4 * 16384 + 100, 16), b"mapped elsewhere");
     assert_eq!(slots.geometry(), GEOMETRY);
-    assert!(slots.lease(3, layout()).is_none(), "what is beyond the geometry is left alone");
+    assert!(slots.lease(3, layout()).is_err(), "what is beyond the geometry is left alone");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::places::Places;
 use super::server::Ration;
 use crate::controller::{ConnId, Output, Payload, Subsystem};
 use crate::job::{Job, JobEvent};
+use crate::slots::LeaseError;
 use crate::workers::Pool;
 use ddlp_nvme::tcp::{Encoded, FatalError, FatalStatus};
 use ddlp_nvme::{CompletionEntry, Status, SubmissionEntry};
@@ -290,10 +291,14 @@ impl Hub {
 
     fn start(&self, job: Job) {
         match self.media.slots().lease(job.request.slot, job.layout) {
-            Some(lease) => self.pool.submit(job, lease),
-            None => {
+            Ok(lease) => self.pool.submit(job, lease),
+            Err(error @ LeaseError::Memory(_)) => {
+                tracing::info!(slot = job.request.slot, "{error}");
+                let _ = self.events.send(JobEvent::NoMemory { id: job.id });
+            }
+            Err(error) => {
                 // The subsystem gives a slot to one job at a time: this is a defect, and fails one command.
-                tracing::error!(slot = job.request.slot, "slot is still leased");
+                tracing::error!(slot = job.request.slot, "{error}");
                 let _ = self.events.send(JobEvent::Released { id: job.id });
             }
         }

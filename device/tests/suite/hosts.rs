@@ -77,6 +77,19 @@ fn a_slot_stays_with_its_host_until_the_host_is_gone() {
 }
 
 #[test]
+fn a_slot_without_memory_is_refused_and_free_again() {
+    let mut bench = Bench::new(&[]);
+    let (admin, controller) = bench.host(HOST_NQN, 1, 0);
+    bench.load(admin, 0);
+    let queue = bench.io(controller, HOST_NQN, 1, 1);
+    let job = start(&mut bench, queue, 5, 0);
+    let outputs = bench.subsystem.job_event(JobEvent::NoMemory { id: job });
+    bench.take(outputs);
+    assert_eq!((bench.answers[0].0, bench.answers[0].2), (queue, Status::CAPACITY_EXCEEDED));
+    start(&mut bench, queue, 5, 0);
+}
+
+#[test]
 fn a_host_that_came_back_tries_its_slots_again_until_its_former_association_is_gone() {
     let mut bench = Bench::new(&[]);
     let (lost, a) = bench.host(HOST_NQN, 1, 0);

@@ -30,6 +30,7 @@ mod verify;
 use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
+use ddlp_csd::memory::allocator::{self, Allocator};
 use interrupt::Interrupt;
 use nix::sys::signal::{SigSet, Signal};
 use std::fs;
@@ -86,7 +87,11 @@ enum Command {
     },
 }
 
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
+
 fn main() -> ExitCode {
+    allocator::spare_address_space();
     let cli = match Cli::from_arg_matches(&with_negative_numbers(Cli::command()).get_matches()) {
         Ok(cli) => cli,
         Err(error) => error.exit(),

@@ -70,7 +70,7 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         _ => Before::None,
     };
     let job = Job::new(args, args.pipeline.as_deref().map(pipeline).transpose()?, before)?;
-    let mut placement = Placement::new(args, job.strategy, available.len())?;
+    let mut placement = Placement::new(args, job.strategy)?;
     let finished = resumed.as_ref().map(|state| state.epoch).filter(|done| *done >= job.epochs);
     if finished.is_some() && job.strategy != Strategy::Csd {
         placement.drives.clear();
@@ -129,12 +129,14 @@ fn build(
         .batch_size(usize::try_from(job.batch).unwrap_or(usize::MAX))
         .epochs(job.epochs)
         .strategy(job.strategy)
-        .threads(placement.threads)
         .seed(job.seed)
         .policy(job.policy)
         .drive_optional(args.drive_optional)
         .last(job.last)
         .rank(job.rank, job.world);
+    if let Some(threads) = args.threads {
+        builder = builder.threads(threads.into());
+    }
     for drive in placement.specs(args) {
         builder = builder.drive(drive);
     }

@@ -9,6 +9,7 @@ use crate::progress::SampleProgress;
 use crate::{Ending, output, text};
 use anyhow::{Context, bail};
 use clap::Args;
+use ddlp_csd::memory::thread_refused;
 use partial::Partial;
 use recipe::Recipe;
 use std::fs;
@@ -103,7 +104,7 @@ fn make_images(
     thread::scope(|scope| {
         for _ in 0..threads {
             let (sender, next) = (sender.clone(), &next);
-            scope.spawn(move || {
+            let work = move || {
                 let mut recipe = Recipe::new(args.seed);
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
@@ -112,7 +113,8 @@ fn make_images(
                         return;
                     }
                 }
-            });
+            };
+            thread::Builder::new().spawn_scoped(scope, work).map_err(thread_refused)?;
         }
         drop(sender);
         let (mut images, mut bytes) = (0, 0);

@@ -2,16 +2,20 @@
 
 use crate::buffers::PooledBuffer;
 use crate::drive::SlotLease;
+use crate::error::LoaderError;
 use crate::schedule::{BatchId, ProngId};
 use crate::value::{Float, Value, values};
+use ddlp_csd::memory;
 use ddlp_csd::slot::SampleRecord;
 use ddlp_pixels::Shape;
+use memmap2::MmapMut;
 use std::marker::PhantomData;
 
 /// One batch: rows of values (pixels as u8, unless the loader was built for floats), their sample ids and labels.
 ///
-/// The values lie in a buffer of the loader's pool or, pixels, in a result slot shared with a drive; both go back when the batch is
-/// dropped, so a consumer that keeps batches slows the loader down, and one that keeps all of them stops it.
+/// The values lie in a buffer of the loader's pool or, pixels, in a result slot shared with a drive. Both go back when the batch
+/// is dropped, so a consumer that keeps batches slows the loader down, and one that keeps all of them stops it. To keep batches,
+/// copy them ([`into_owned`](Self::into_owned)), or have enough buffers ([`LoaderBuilder::buffers`](crate::LoaderBuilder::buffers)).
 #[derive(Debug)]
 pub struct Batch<V = u8> {
     id: BatchId,
@@ -29,6 +33,8 @@ pub struct Batch<V = u8> {
 pub(crate) enum Rows {
     Pooled(PooledBuffer),
     Slot(SlotLease),
+    /// In memory of the batch's own.
+    Owned(MmapMut),
 }
 
 impl<V: Value> Batch<V> {
@@ -83,12 +89,35 @@ impl<V: Value> Batch<V> {
         self.shape
     }
 
+    /// Copies the values into memory of the batch's own and gives its buffer or slot back: batches that are kept then keep
+    /// nothing from the loader.
+    ///
+    /// # Errors
+    ///
+    /// [`LoaderError::System`] when there is no memory for the copy.
+    pub fn into_owned(self) -> Result<Self, LoaderError> {
+        let bytes = self.bytes().len();
+        let refused = |error| LoaderError::System {
+            what: "memory for a copy of a batch",
+            source: memory::refused(bytes as u64, error),
+        };
+        // A mapping has at least one byte.
+        let mut copy = MmapMut::map_anon(bytes.max(1)).map_err(refused)?;
+        copy[..bytes].copy_from_slice(self.bytes());
+        Ok(Self { rows: Rows::Owned(copy), ..self })
+    }
+
     fn all(&self) -> &[V] {
+        values(self.bytes())
+    }
+
+    fn bytes(&self) -> &[u8] {
         let bytes = self.len() * self.shape.bytes() * size_of::<V>();
-        values(match &self.rows {
+        match &self.rows {
             Rows::Pooled(buffer) => &buffer[..bytes],
             Rows::Slot(lease) => &lease.payload()[..bytes],
-        })
+            Rows::Owned(copy) => &copy[..bytes],
+        }
     }
 }
 

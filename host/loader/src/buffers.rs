@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 #[derive(Debug)]
 pub(crate) struct BufferPool {
     bytes: usize,
+    count: usize,
     state: Mutex<State>,
     returned: Arc<Condvar>,
 }
@@ -20,7 +21,12 @@ struct State {
 impl BufferPool {
     /// `count` buffers of `bytes` bytes; `returned` is notified whenever one comes back.
     pub fn new(count: usize, bytes: usize, returned: Arc<Condvar>) -> Self {
-        Self { bytes, state: Mutex::new(State { idle: Vec::new(), unmade: count }), returned }
+        Self { bytes, count, state: Mutex::new(State { idle: Vec::new(), unmade: count }), returned }
+    }
+
+    /// Number of buffers.
+    pub fn count(&self) -> usize {
+        self.count
     }
 
     /// Buffers that can be taken now.
@@ -29,7 +35,7 @@ impl BufferPool {
         state.idle.len() + state.unmade
     }
 
-    /// A buffer, or `None` when all are out. Fails when memory is refused.
+    /// Takes a buffer, or `None` when all are out. Fails when memory is refused.
     pub fn take(self: &Arc<Self>) -> std::io::Result<Option<PooledBuffer>> {
         let on_loan = |buffer| Ok(Some(PooledBuffer { buffer: Some(buffer), pool: self.clone() }));
         let mut state = self.state.lock().expect("no panic while the pool is locked");
@@ -39,7 +45,8 @@ impl BufferPool {
         if state.unmade == 0 {
             return Ok(None);
         }
-        let buffer = MmapMut::map_anon(self.bytes)?;
+        let refused = |error| ddlp_csd::memory::refused(self.bytes as u64, error);
+        let buffer = MmapMut::map_anon(self.bytes).map_err(refused)?;
         // A large one is then cleared and looked up by 2 MiB instead of 4 KiB; a kernel without huge pages goes on without.
         let _ = buffer.advise(Advice::HugePage);
         state.unmade -= 1;

@@ -42,7 +42,7 @@ pub struct LoaderBuilder {
     pub(crate) drive_depth: usize,
     pub(crate) drive_timeout: Duration,
     pub(crate) drive_optional: bool,
-    pub(crate) threads: usize,
+    pub(crate) threads: Option<usize>,
     pub(crate) cores: Vec<usize>,
     pub(crate) seed: u64,
     pub(crate) policy: CorruptPolicy,
@@ -73,7 +73,7 @@ impl Default for LoaderBuilder {
             drive_depth: 2,
             drive_timeout: Duration::from_secs(30),
             drive_optional: false,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: None,
             cores: Vec::new(),
             seed: 0,
             policy: CorruptPolicy::Fail,
@@ -162,9 +162,10 @@ impl LoaderBuilder {
         self
     }
 
-    /// Threads of the CPU prong. Default: one per core.
+    /// Threads of the CPU prong. Default: one for each of [`cores`](Self::cores), or else of the machine's cores; where local
+    /// drives take part, these have half of the machine's.
     pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
+        self.threads = Some(threads);
         self
     }
 
@@ -211,8 +212,9 @@ impl LoaderBuilder {
         self
     }
 
-    /// Batch buffers on the host: how far the CPU prepares ahead. At least 2, default 6. Batches that the consumer keeps take as many of them;
-    /// while it keeps all, it gets no further one.
+    /// Batch buffers on the host: how far the CPU prepares ahead. At least 2, default 6. Each batch that the consumer keeps takes
+    /// one of them; while it keeps all, it gets no further batch. [`Batch::into_owned`](crate::Batch::into_owned) gives a
+    /// batch's buffer back.
     pub fn buffers(mut self, buffers: usize) -> Self {
         self.buffers = buffers;
         self
@@ -292,7 +294,7 @@ impl LoaderBuilder {
             Err(LoaderError::Options(format!("{name} is {value}, {least} to {most} are possible")))
         };
         within("batch size", self.batch_size, 1, ddlp_csd::BATCH_SAMPLES_MAX)?;
-        within("number of threads", self.threads, 1, THREADS_MAX)?;
+        within("number of threads", self.threads.unwrap_or(1), 1, THREADS_MAX)?;
         within("number of batch buffers", self.buffers, 2, BUFFERS_MAX)?;
         within("number of drives", self.drives.len(), 0, DRIVES_MAX)?;
         within("drive depth", self.drive_depth, 1, DEPTH_MAX)?;
@@ -322,7 +324,7 @@ impl LoaderBuilder {
         }
         for drive in &self.drives {
             if let DriveSpec::Local(local) = drive {
-                within("number of the drive's threads", local.threads, 1, THREADS_MAX)?;
+                within("number of the drive's threads", local.threads.unwrap_or(1), 1, THREADS_MAX)?;
                 if !(local.throttle > 0.0 && local.throttle <= 1.0) {
                     return Err(LoaderError::Options(format!(
                         "throttle is {}, above 0 to 1 is possible",

@@ -47,8 +47,9 @@ pub enum DriveSpec {
 pub struct LocalDrive {
     /// The program; without it, `ddlp-device` beside this program or on the PATH.
     pub agent: Option<PathBuf>,
-    /// Worker threads.
-    pub threads: usize,
+    /// Worker threads. Without it, as many as [`cores`](Self::cores) names, or else this drive's share of half of the
+    /// machine's cores (of all of them where the CPU prepares nothing).
+    pub threads: Option<usize>,
     /// Cores the agent runs on; empty: any.
     pub cores: Vec<usize>,
     /// Share of its speed the agent works at, above 0 and up to 1.
@@ -61,7 +62,14 @@ pub struct LocalDrive {
 
 impl Default for LocalDrive {
     fn default() -> Self {
-        Self { agent: None, threads: 1, cores: Vec::new(), throttle: 1.0, slots: None, results: LocalResults::Shared }
+        Self {
+            agent: None,
+            threads: None,
+            cores: Vec::new(),
+            throttle: 1.0,
+            slots: None,
+            results: LocalResults::Shared,
+        }
     }
 }
 

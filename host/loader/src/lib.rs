@@ -22,6 +22,7 @@
 //!
 //! - `schedule`: which prong prepares which batch, and what is delivered next. No threads, no clock, no I/O.
 //! - `engine`: what the threads share. `cpu`: the CPU prong. `drive`: a drive as a prong.
+//! - `threads`: how cores are divided between the CPU and local drives.
 //! - `order`: the order of samples. `announcing`: which of them the dataset is told of ahead. `plan`, `state`: replay and resume.
 //! - `value`: pixels or floats. [`report`]: what happened. `digest`: to compare runs.
 //!
@@ -50,6 +51,7 @@ mod rows;
 mod schedule;
 mod setup;
 mod state;
+mod threads;
 mod usage;
 mod value;
 

@@ -3,7 +3,7 @@
 use crate::batch::Batch;
 use crate::config::LoaderBuilder;
 use crate::cpu::{self, Desk, Doing};
-use crate::drive::{DriveProng, DriveSetup};
+use crate::drive::{DriveProng, DriveSetup, SlotTable};
 use crate::engine::{Core, Engine, Task};
 use crate::error::LoaderError;
 use crate::plan::Plan;
@@ -12,8 +12,9 @@ use crate::report::Report;
 use crate::schedule::{CPU, HeldResults, Schedule, ScheduleConfig};
 use crate::setup::Setup;
 use crate::state::LoaderState;
+use crate::threads::Threads;
 use crate::value::{Output, Value};
-use ddlp_csd::prepare;
+use ddlp_csd::{memory, prepare};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -21,13 +22,25 @@ use std::time::{Duration, Instant};
 
 /// How long drives have for an orderly end of a run before their associations are cut.
 const LEAVE_WITHIN: Duration = Duration::from_millis(500);
+/// How long the consumer may wait for a batch while it keeps all that there can be, before it is told so.
+const KEPT_AFTER: Duration = Duration::from_secs(3);
 /// How often it is looked whether they have.
 const LEAVE_LOOK: Duration = Duration::from_millis(1);
 
 /// Delivers the batches of a run, prepared by the host's CPU and by drives.
 ///
-/// Made by [`Loader::builder`]. Batches have pixels, or floats where it was built for them. Iterating yields every batch of every epoch exactly once, or an error after which nothing
-/// follows. Dropping it ends its threads and the drives that it started.
+/// Made by [`Loader::builder`]. Batches have pixels, or floats where it was built for them. Iterating yields every batch of
+/// every epoch exactly once, or an error after which nothing follows. Dropping it ends its threads and the drives that it
+/// started.
+///
+/// Each batch takes one of a few buffers until it is dropped, so `collect` needs copies (or as many
+/// [`buffers`](LoaderBuilder::buffers) as batches):
+///
+/// ```no_run
+/// # let loader = ddlp_host::Loader::builder().dataset_path("photos.ddlp").build()?;
+/// let all: Vec<ddlp_host::Batch> = loader.map(|batch| batch?.into_owned()).collect::<Result<_, _>>()?;
+/// # Ok::<(), ddlp_host::LoaderError>(())
+/// ```
 pub struct Loader<V = u8> {
     engine: Arc<Engine>,
     fresh: LoaderState,
@@ -36,6 +49,8 @@ pub struct Loader<V = u8> {
     threads: usize,
     cores: Vec<usize>,
     stall_after: Duration,
+    /// Those of each drive.
+    slots: Vec<Arc<SlotTable>>,
     /// One for each CPU thread.
     desks: Arc<[Desk]>,
     waiting: Vec<DriveProng>,
@@ -69,6 +84,8 @@ impl<V> Loader<V> {
             replay: options.replay.clone().map(|plan| plan.epochs).unwrap_or_default(),
         });
         let recorder = setup.recorder(&options, &drives, begun.elapsed().as_secs_f64());
+        let threads = Threads::of(&options).cpu;
+        let slots = drives.iter().map(|drive| drive.slots.clone()).collect();
         let task = Task {
             dataset: setup.dataset.clone(),
             program: setup.program.clone(),
@@ -98,10 +115,11 @@ impl<V> Loader<V> {
             fresh: setup.fresh,
             epochs: options.epochs,
             batches: setup.batches,
-            threads: options.threads,
+            threads,
             cores: options.cores,
             stall_after: options.stall_after,
-            desks: (0..options.threads).map(|_| Desk::default()).collect(),
+            slots,
+            desks: (0..threads).map(|_| Desk::default()).collect(),
             waiting,
             running: Vec::new(),
             is_over: false,
@@ -139,6 +157,7 @@ impl<V> Loader<V> {
         self.engine.memory.look();
         let mut report = self.engine.lock().recorder.report();
         report.peak_memory_mb = self.engine.memory.bytes() as f64 / 1e6;
+        report.slot_memory_mb = self.slots.iter().map(|slots| slots.shared_bytes()).sum::<usize>() as f64 / 1e6;
         report
     }
 
@@ -175,7 +194,7 @@ impl<V> Loader<V> {
         V: Value,
     {
         let asked = Instant::now();
-        let mut warned_at = asked;
+        let (mut warned_at, mut has_said) = (asked, false);
         let mut core = self.engine.lock();
         let asked_s = core.recorder.now();
         loop {
@@ -197,6 +216,10 @@ impl<V> Loader<V> {
             drop(self.engine.wait_for_delivery(core, self.stall_after.min(Duration::from_secs(1))));
             self.engine.memory.look();
             core = self.engine.lock();
+            if !has_said && asked.elapsed() >= self.stall_after.min(KEPT_AFTER) && self.engine.is_kept_whole(&core) {
+                has_said = true;
+                self.name_kept(&mut core);
+            }
             if warned_at.elapsed() >= self.stall_after {
                 warned_at = Instant::now();
                 self.name_stall(&mut core, asked.elapsed());
@@ -230,6 +253,19 @@ impl<V> Loader<V> {
         };
         let what = format!("nothing arrived for {:.1} s; {cpu}; {outstanding}{free}", waited.as_secs_f64());
         core.recorder.fault(CPU, None, "stall", what);
+    }
+
+    /// Says that the consumer waits for itself, also where nobody listens to the log.
+    fn name_kept(&self, core: &mut Core) {
+        let what = format!(
+            "the consumer keeps all {} batches that there are buffers for, and gets none until it drops one: drop batches, copy \
+             them (Batch::into_owned), or raise `buffers` (LoaderBuilder::buffers)",
+            self.engine.pool.count()
+        );
+        if !tracing::dispatcher::has_been_set() {
+            eprintln!("ddlp: {what}");
+        }
+        core.recorder.fault(CPU, None, "kept", what);
     }
 
     /// Ends all threads and waits for them.
@@ -298,7 +334,7 @@ fn spawn(name: String, cores: &[usize], body: impl FnOnce() + Send + 'static) ->
     std::thread::Builder::new()
         .name(name)
         .spawn(pinned)
-        .map_err(|source| LoaderError::System { what: "a thread", source })
+        .map_err(|error| LoaderError::System { what: "a thread", source: memory::thread_refused(error) })
 }
 
 /// Lets the calling thread run on these cores only; empty: on any.

@@ -43,9 +43,13 @@ impl Cut {
         }
     }
 
-    /// Most samples of a batch that one rank takes.
+    /// Most samples that one rank takes of a batch that occurs.
     pub fn rows(&self) -> usize {
-        usize::try_from(self.batch.div_ceil(self.world)).unwrap_or(usize::MAX)
+        let batch = match self.last {
+            LastBatch::Short => self.batch.min(self.samples),
+            LastBatch::Drop | LastBatch::Pad => self.batch,
+        };
+        usize::try_from(batch.div_ceil(self.world)).unwrap_or(usize::MAX)
     }
 
     /// Positions in the epoch's order that this rank takes of global batch `batch`; positions past the end wrap (padding).
@@ -147,6 +151,15 @@ mod tests {
     fn the_order_of_a_known_seed_stays() {
         let ids = EpochOrder::new(7, 0, cut(10, 10, LastBatch::Short)).sample_ids(0);
         assert_eq!(ids, [2, 8, 6, 7, 1, 4, 5, 0, 9, 3]);
+    }
+
+    #[test]
+    fn rows_are_those_of_the_largest_batch_there_is() {
+        let rows = |samples, batch, last, world| Cut { world, ..cut(samples, batch, last) }.rows();
+        assert_eq!(rows(60, 4096, LastBatch::Short, 1), 60);
+        assert_eq!(rows(60, 4096, LastBatch::Short, 7), 9);
+        assert_eq!(rows(60, 4096, LastBatch::Pad, 1), 4096);
+        assert_eq!(rows(60, 32, LastBatch::Short, 3), 11);
     }
 
     proptest! {

@@ -230,6 +230,11 @@ impl Schedule {
         self.prongs[prong].up
     }
 
+    /// True when no prong has a batch in work.
+    pub fn is_idle(&self) -> bool {
+        self.prongs.iter().all(|prong| prong.outstanding.is_empty())
+    }
+
     /// What every prong has in work, in words.
     pub fn describe_outstanding(&self) -> String {
         let describe = |(number, prong): (usize, &Prong)| {

@@ -13,6 +13,7 @@ use crate::recorder::Recorder;
 use crate::report::Report;
 use crate::schedule::Strategy;
 use crate::state::{LoaderState, STATE_VERSION};
+use crate::threads::Threads;
 use crate::value::Output;
 use ddlp_csd::memory;
 use ddlp_csd::program::Program;
@@ -58,7 +59,7 @@ pub(crate) struct OpenDrive {
     /// `None` for an optional drive that was not reached.
     pub link: Option<Link>,
     /// None while the drive was not reached.
-    pub slots: SlotTable,
+    pub slots: Arc<SlotTable>,
     /// Why an optional drive was not reached.
     pub away: Option<String>,
 }
@@ -146,6 +147,11 @@ impl Setup {
     fn memory_need(&self, options: &LoaderBuilder, output: &Output, buffers: u64) -> MemoryNeed {
         let mut need = MemoryNeed::default();
         need.add(buffers, format!("{} batch buffers of {} samples", options.buffers, self.cut.rows()));
+        let threads = Threads::of(options).cpu;
+        match memory::threads_bytes(threads) {
+            0 => {}
+            bytes => need.add(bytes, format!("{threads} threads")),
+        }
         for (name, spec) in drives(options) {
             let is_read = match spec {
                 DriveSpec::Local(local) => {
@@ -182,7 +188,6 @@ impl Setup {
     pub fn recorder(&self, options: &LoaderBuilder, drives: &[OpenDrive], setup_s: f64) -> Recorder {
         let report = Report {
             setup_s,
-            slot_memory_mb: drives.iter().map(|drive| drive.slots.shared_bytes()).sum::<usize>() as f64 / 1e6,
             strategy: options.strategy.to_string(),
             dataset: options
                 .dataset_path
@@ -191,7 +196,7 @@ impl Setup {
             epoch_samples: self.cut.samples,
             batch_size: self.cut.batch,
             seed: options.seed,
-            threads: options.threads,
+            threads: Threads::of(options).cpu,
             ..Report::default()
         };
         let names = std::iter::once("cpu".to_string()).chain(drives.iter().map(|drive| drive.name.clone())).collect();
@@ -240,19 +245,20 @@ impl Setup {
             Err(error) => return Err(unusable(&error, &endpoint)),
         };
         let slots = link.as_ref().map_or(0, |link| link.identity.slots);
-        let slots = SlotTable::remote(slots, self.layout.total_bytes);
+        let slots = Arc::new(SlotTable::remote(slots, self.layout.total_bytes));
         Ok(OpenDrive { name: address.to_string(), endpoint, link, slots, away })
     }
 
     fn open_local(&self, options: &LoaderBuilder, local: &LocalDrive, name: &str) -> Result<OpenDrive, String> {
         let slots = self.local_slots(options, local);
         let path = options.dataset_path.as_ref().expect("checked with the options");
-        let (agent, slots) =
-            LocalAgent::start(local, path, slots, self.layout.total_bytes).map_err(|error| error.to_string())?;
+        let threads = Threads::of(options).of_drive(local);
+        let (agent, slots) = LocalAgent::start(local, path, threads, slots, self.layout.total_bytes)
+            .map_err(|error| error.to_string())?;
         tracing::debug!(drive = name, pid = agent.pid(), "agent started");
         let endpoint = Endpoint::local(agent).map_err(|error| error.to_string())?;
         let link = self.connect(options, &endpoint).map_err(|error| unusable(&error, &endpoint))?;
-        Ok(OpenDrive { name: name.to_string(), endpoint, link: Some(link), slots, away: None })
+        Ok(OpenDrive { name: name.to_string(), endpoint, link: Some(link), slots: Arc::new(slots), away: None })
     }
 
     fn connect(&self, options: &LoaderBuilder, endpoint: &Endpoint) -> Result<Link, LinkError> {
@@ -268,7 +274,8 @@ impl Setup {
         }
     }
 
-    /// Slots for a local drive, unless they are given: for `mte` the whole tail, as far as memory allows.
+    /// Slots for a local drive, unless they are given: what the run can use, for `mte` the whole tail, as far as memory allows.
+    /// They get their memory when they are used.
     fn local_slots(&self, options: &LoaderBuilder, drive: &LocalDrive) -> u32 {
         if let Some(slots) = drive.slots {
             return slots;
@@ -277,18 +284,21 @@ impl Setup {
         let spare = options.drive_depth as u32 + 1;
         let useful = match options.strategy {
             Strategy::Mte => {
-                let own = drive.threads as f64 * drive.throttle;
-                let share = own / (own + options.threads as f64);
+                let threads = Threads::of(options);
+                let own = threads.of_drive(drive) as f64 * drive.throttle;
+                let share = own / (own + threads.cpu as f64);
                 (f64::from(self.batches) * share * TAIL_MARGIN).ceil() as u32 + spare
             }
             _ => LOCAL_SLOTS,
         };
-        useful.min(self.batches).min(fitting).max(spare)
+        let epochs = options.epochs - options.resume.as_ref().map_or(0, |state| state.epoch.min(options.epochs));
+        let of_the_run = self.batches.saturating_mul(epochs).max(1);
+        useful.min(self.batches).min(fitting).max(spare).min(of_the_run)
     }
 }
 
 /// The drives that take part, each with what messages call it.
-fn drives(options: &LoaderBuilder) -> impl Iterator<Item = (String, &DriveSpec)> {
+pub(crate) fn drives(options: &LoaderBuilder) -> impl Iterator<Item = (String, &DriveSpec)> {
     let many = options.drives.len() > 1;
     let taking_part = if options.strategy == Strategy::Cpu { &[] } else { &options.drives[..] };
     (1..).zip(taking_part).map(move |(number, spec)| {

@@ -9,10 +9,10 @@
 //!   only this.
 //! - [`run`]: the number of samples that a worker of either prong takes at a time.
 //! - [`energy`]: the meters with which both sides measure the energy that they report.
-//! - [`memory`]: the memory that a process can have.
+//! - [`memory`]: the memory that a process can have, and the programs' allocator.
 //!
 //! Bytes from a peer or a file are parsed with checked lengths; checksums are CRC32C.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod cancel;
 pub mod energy;

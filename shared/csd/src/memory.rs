@@ -1,8 +1,14 @@
-//! The memory that is available, and that this process uses. Result slots in memory are allocated before the first
-//! batch. If memory that Linux has granted runs out, it kills processes, often the wrong ones; so both sides check
-//! first.
+//! The memory that is available, and that this process uses. If memory that Linux has granted runs out, it kills
+//! processes, often the wrong ones; so both sides check before they take much.
+//!
+//! Four things bound the memory of a process: the machine, control groups, and two limits on what it maps, which
+//! `ulimit -v` and `ulimit -d` set. An allocation beyond one of these two fails. Most code cannot go on then, so the
+//! programs have an [`allocator`] that says so.
+
+pub mod allocator;
 
 use ddlp_dataset::Dataset;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,14 +20,71 @@ const SPARE: u64 = 16;
 const UNUSED: &[&str] = &["inactive_file"];
 const ALL: &[&str] = &["inactive_file", "active_file"];
 
+/// Address space that is left to small allocations and to the stacks of a few threads, which nobody asks for.
+const SMALL_BYTES: u64 = 24 << 20;
+/// Address space of a thread that prepares samples: 2 MiB of stack, and scratch memory for photographs.
+const THREAD_BYTES: u64 = 8 << 20;
+
+/// What bounds the memory that a process can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bound {
+    Machine,
+    Group,
+    /// `RLIMIT_AS`.
+    AddressSpace,
+    /// `RLIMIT_DATA`.
+    Data,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Machine => "on this machine",
+            Self::Group => "within the limit of the control group",
+            Self::AddressSpace => "within the limit on address space (ulimit -v)",
+            Self::Data => "within the limit on data (ulimit -d)",
+        })
+    }
+}
+
+/// Bytes, and what bounds them.
+type Left = (u64, Bound);
+
 /// Returns the bytes that this process can have without swapping, on the machine and within the limits of its control
-/// groups. Returns `None` if the kernel does not tell.
+/// groups and of what it may map. Returns `None` if the kernel does not tell.
 pub fn available_bytes() -> Option<u64> {
-    available_beside(UNUSED)
+    available().map(|(bytes, _)| bytes)
+}
+
+fn available() -> Option<Left> {
+    let left = available_beside(UNUSED)?;
+    Some(left_to_map().into_iter().chain([left]).min_by_key(|&(bytes, _)| bytes).unwrap_or(left))
+}
+
+/// Returns what the limits on mapping leave to large allocations; empty without limits.
+fn left_to_map() -> Vec<Left> {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let bounds = [("Max address space", "VmSize:", Bound::AddressSpace), ("Max data size", "VmData:", Bound::Data)];
+    let left = bounds.into_iter().filter_map(|(limit, used, bound)| {
+        let used = of_this_process(used)?.saturating_add(SMALL_BYTES);
+        Some((soft_limit(&limits, limit)?.saturating_sub(used), bound))
+    });
+    left.collect()
+}
+
+/// Returns a limit that a line of `/proc/self/limits` states; `None` when there is none.
+fn soft_limit(limits: &str, name: &str) -> Option<u64> {
+    let values = limits.lines().find_map(|line| line.strip_prefix(name))?;
+    values.split_whitespace().next()?.parse().ok()
+}
+
+/// Returns the address space that `threads` threads take, where that is limited. Elsewhere they take little memory.
+pub fn threads_bytes(threads: usize) -> u64 {
+    if left_to_map().is_empty() { 0 } else { THREAD_BYTES.saturating_mul(threads as u64) }
 }
 
 /// Returns the available memory if the kernel drops these kinds of file pages.
-fn available_beside(pages: &[&str]) -> Option<u64> {
+fn available_beside(pages: &[&str]) -> Option<Left> {
     // The kernel's number already includes all file pages.
     let machine = from_meminfo(&fs::read_to_string("/proc/meminfo").ok()?)?;
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -30,7 +93,8 @@ fn available_beside(pages: &[&str]) -> Option<u64> {
         let groups = groups_of(&groups, files).into_iter();
         groups.filter_map(|group| left_in(&root.join(files.mount).join(group), files, pages))
     });
-    Some(left.min().map_or(machine, |left| left.min(machine)))
+    let group = left.min().filter(|&left| left < machine);
+    Some(group.map_or((machine, Bound::Machine), |left| (left, Bound::Group)))
 }
 
 /// Returns a number of bytes about this process: the line of `/proc/self/status` that begins with `line` and is in kB.
@@ -42,21 +106,48 @@ pub fn of_this_process(line: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Fails unless `bytes` more can be taken.
+/// Fails unless `bytes` more can be mapped and used.
 pub fn check_room(bytes: u64) -> io::Result<()> {
-    let Some(available) = available_bytes() else { return Ok(()) };
-    if bytes <= available - available / SPARE {
-        return Ok(());
+    check(bytes, available())
+}
+
+/// Fails unless `bytes` that are mapped already can be used.
+pub fn check_pages(bytes: u64) -> io::Result<()> {
+    check(bytes, available_beside(UNUSED))
+}
+
+fn check(bytes: u64, available: Option<Left>) -> io::Result<()> {
+    match available {
+        Some((left, bound)) if bytes > left - left / SPARE => Err(lacking(bytes, left, bound)),
+        _ => Ok(()),
     }
+}
+
+fn lacking(bytes: u64, left: u64, bound: Bound) -> io::Error {
     let megabytes = |bytes: u64| bytes.div_ceil(1_000_000);
-    let message = format!("{} MB are needed, {} MB are available", megabytes(bytes), megabytes(available));
-    Err(io::Error::new(io::ErrorKind::OutOfMemory, message))
+    let message = format!("{} MB are needed, {} MB are available {bound}", megabytes(bytes), megabytes(left));
+    io::Error::new(io::ErrorKind::OutOfMemory, message)
+}
+
+/// Turns the system's refusal of `bytes` into an error that says what is available, and within which bound.
+pub fn refused(bytes: u64, error: io::Error) -> io::Error {
+    match (error.kind(), available()) {
+        // The system refuses a thread for which there is no memory with the latter.
+        (io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock, Some((left, bound))) => lacking(bytes, left, bound),
+        _ => error,
+    }
+}
+
+/// Turns the system's refusal of a thread into an error that says why.
+pub fn thread_refused(error: io::Error) -> io::Error {
+    let is_limited = left_to_map().iter().any(|&(left, _)| left < THREAD_BYTES);
+    if is_limited { refused(THREAD_BYTES, error) } else { error }
 }
 
 /// Tells a dataset how much memory there is for the page cache, including its present contents, beside the `taken`
 /// bytes that this process is about to take. Logs if the dataset then reads past the page cache, or should but cannot.
 pub fn fit(dataset: &dyn Dataset, taken: u64) {
-    let Some(available) = available_beside(ALL) else { return };
+    let Some((available, _)) = available_beside(ALL) else { return };
     let left = available.saturating_sub(taken);
     let megabytes = |bytes: u64| bytes / 1_000_000;
     let (pack_mb, memory_mb) = (dataset.export().map(|pack| megabytes(pack.len_bytes())), megabytes(left));
@@ -130,148 +221,4 @@ fn left_in(group: &Path, files: &GroupFiles, pages: &[&str]) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use ddlp_dataset::pack::{Pack, PackFormat, PackOptions, pack};
-    use ddlp_dataset::{Identity, Location, PackFile, ReadError};
-    use ddlp_pixels::Source;
-    use std::ops::ControlFlow;
-    use std::sync::{Arc, Mutex};
-
-    /// A pack that records the memory it is told of, and answers as the test says.
-    struct Told {
-        pack: Pack,
-        answer: fn() -> io::Result<bool>,
-        memory: Mutex<Vec<u64>>,
-    }
-
-    impl Dataset for Told {
-        fn fit_memory(&self, available_bytes: u64) -> io::Result<bool> {
-            self.memory.lock().unwrap().push(available_bytes);
-            (self.answer)()
-        }
-
-        fn export(&self) -> Option<&PackFile> {
-            self.pack.export()
-        }
-
-        fn len(&self) -> u64 {
-            self.pack.len()
-        }
-
-        fn classes(&self) -> &[String] {
-            self.pack.classes()
-        }
-
-        fn label(&self, index: u64) -> u32 {
-            self.pack.label(index)
-        }
-
-        fn name(&self, index: u64) -> String {
-            self.pack.name(index)
-        }
-
-        fn location(&self, index: u64) -> Location {
-            self.pack.location(index)
-        }
-
-        fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
-            self.pack.sample(index, buf)
-        }
-
-        fn identity(&self) -> Identity {
-            self.pack.identity()
-        }
-
-        fn kind(&self) -> &'static str {
-            self.pack.kind()
-        }
-    }
-
-    /// Makes a pack of 3 MB.
-    fn told(answer: fn() -> io::Result<bool>) -> Told {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("data_batch_1.bin"), vec![3; 1000 * 3073]).unwrap();
-        let (source, out) = (ddlp_dataset::open(folder.path()).unwrap(), folder.path().join("out.ddlp"));
-        let options = PackOptions { format: PackFormat::Raw { max_side: None }, ..PackOptions::default() };
-        pack(&*source, &out, &options, &mut |_| ControlFlow::Continue(())).unwrap();
-        Told { pack: Pack::open(&out).unwrap(), answer, memory: Mutex::default() }
-    }
-
-    /// Returns the log of `work`.
-    fn logged(work: impl FnOnce()) -> String {
-        #[derive(Clone, Default)]
-        struct Log(Arc<Mutex<Vec<u8>>>);
-        impl io::Write for Log {
-            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-                self.0.lock().unwrap().write(bytes)
-            }
-
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
-        }
-        let log = Log::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-        tracing::subscriber::with_default(subscriber, work);
-        let bytes = log.0.lock().unwrap().clone();
-        String::from_utf8(bytes).unwrap()
-    }
-
-    #[test]
-    fn a_dataset_is_told_of_the_memory_beside_what_is_taken() {
-        let dataset = told(|| Ok(false));
-        let all = available_beside(ALL).unwrap();
-        assert_eq!(logged(|| [0, all / 2, u64::MAX].iter().for_each(|&taken| fit(&dataset, taken))), "");
-        let memory = dataset.memory.lock().unwrap();
-        assert!(memory[0] > all / 4 * 3 && memory[1] < all / 4 * 3 && memory[2] == 0, "{memory:?} of {all}");
-    }
-
-    #[test]
-    fn reading_past_the_page_cache_is_in_the_log() {
-        let log = logged(|| fit(&told(|| Ok(true)), 0));
-        assert!(log.contains(" INFO ") && log.contains("reading past the page cache"), "{log}");
-        assert!(log.contains("pack_mb=3 memory_mb="), "{log}");
-        let log = logged(|| fit(&told(|| Err(io::Error::other("not here"))), 0));
-        assert!(log.contains(" WARN ") && log.contains("error=not here"), "{log}");
-        assert!(log.contains("pack_mb=3 memory_mb="), "{log}");
-    }
-
-    #[test]
-    fn what_the_machine_has_is_read() {
-        assert_eq!(from_meminfo("MemTotal: 9 kB\nMemAvailable:     2048 kB\n"), Some(2 << 20));
-        assert_eq!(from_meminfo("MemTotal: 9 kB\n"), None);
-        assert!(available_bytes().is_some());
-    }
-
-    #[test]
-    fn groups_bound_what_is_available() {
-        let groups: Vec<PathBuf> = ["a/b", "a", ""].map(PathBuf::from).into();
-        let text = "4:cpu,memory:/m/n\n1:name=x:/z\n0::/a/b\n";
-        assert_eq!(groups_of(text, &UNIFIED), groups);
-        assert_eq!(groups_of(text, &LEGACY), ["m/n", "m", ""].map(PathBuf::from));
-        assert_eq!(groups_of("", &LEGACY), [PathBuf::new()]);
-        let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
-        write("memory.current", "300\n");
-        assert_eq!(left_in(folder.path(), &UNIFIED, UNUSED), None);
-        write("memory.max", "max\n");
-        assert_eq!(left_in(folder.path(), &UNIFIED, UNUSED), None);
-        write("memory.max", "1000\n");
-        assert_eq!(left_in(folder.path(), &UNIFIED, UNUSED), Some(700));
-        write("memory.stat", "anon 100\ninactive_file 200\nactive_file 50\ntotal_inactive_file 250\n");
-        assert_eq!(left_in(folder.path(), &UNIFIED, UNUSED), Some(900));
-        assert_eq!(left_in(folder.path(), &UNIFIED, ALL), Some(950));
-        write("memory.usage_in_bytes", "300\n");
-        write("memory.limit_in_bytes", "2000\n");
-        assert_eq!(left_in(folder.path(), &LEGACY, UNUSED), Some(1950));
-    }
-
-    #[test]
-    fn more_than_there_is_is_an_error_that_says_how_much() {
-        check_room(1 << 20).unwrap();
-        let error = check_room(1 << 50).unwrap_err().to_string();
-        assert!(error.contains("1125899907 MB are needed") && error.contains("MB are available"), "{error}");
-    }
-}
+mod tests;

@@ -1,8 +1,9 @@
 //! Doing the same to many things on a few threads, and how many threads there are to be.
 
+use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::thread::{self, Scope};
 
 /// Threads for work that waits for the file system more than it computes.
 const LISTING_THREADS_MAX: usize = 8;
@@ -15,22 +16,45 @@ pub(crate) fn threads(asked: usize) -> usize {
     }
 }
 
-/// Applies `work` to each item on several threads; the results are in the order of the items.
+/// Starts up to `threads` threads with the work that `next` returns for each. Fails when the system refuses the first one, and
+/// makes do with fewer when it refuses another.
+pub(crate) fn spawn<'scope, W: FnOnce() + Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    threads: usize,
+    mut next: impl FnMut() -> W,
+) -> io::Result<()> {
+    for number in 0..threads {
+        match thread::Builder::new().spawn_scoped(scope, next()) {
+            Ok(_) => {}
+            Err(_) if number > 0 => break,
+            Err(error) => {
+                let message = format!(
+                    "the system refuses a thread ({error}): raise the limits (ulimit -v, ulimit -u, or those of the control group)"
+                );
+                return Err(io::Error::new(error.kind(), message));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Applies `work` to each item on several threads, this one among them. The results are in the order of the items.
 pub(crate) fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(items.len()));
     let listing = threads(0).min(LISTING_THREADS_MAX);
-    thread::scope(|scope| {
-        for _ in 0..listing.min(items.len()) {
-            scope.spawn(|| {
-                loop {
-                    let position = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(item) = items.get(position) else { break };
-                    let result = work(item);
-                    done.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((position, result));
-                }
-            });
+    let take_items = || {
+        loop {
+            let position = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(position) else { break };
+            let result = work(item);
+            done.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((position, result));
         }
+    };
+    thread::scope(|scope| {
+        // Without further threads this one takes all items.
+        let _ = spawn(scope, listing.min(items.len()).saturating_sub(1), || &take_items);
+        take_items();
     });
     let mut done = done.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     done.sort_unstable_by_key(|&(position, _)| position);

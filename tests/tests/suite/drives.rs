@@ -1,8 +1,10 @@
 //! Several drives in one run, and several ranks with a drive each.
 
 use ddlp_host::{DriveSpec, LocalResults, Strategy};
+use ddlp_nvme::Status;
 use ddlp_tests::agent::Agent;
 use ddlp_tests::photos::Photos;
+use ddlp_tests::proxy::{Fate, Pdu, Proxy};
 use ddlp_tests::runs::{Run, loader, local, wait_until};
 
 const SAMPLES: u32 = 160;
@@ -73,5 +75,32 @@ fn two_ranks_with_a_drive_each_give_the_global_batches_of_one() {
         let together = sum(&first.digest).wrapping_add(sum(&rank.digest));
         assert_eq!(together, sum(&one.digest), "{strategy}: the order-free digest is a sum over samples");
         assert!(first.drive_batches() > 0 && rank.drive_batches() > 0, "{strategy}: each has its drive");
+    }
+}
+
+#[test]
+fn a_drive_without_memory_for_all_of_its_slots_goes_on_with_fewer() {
+    let photos = Photos::new(SAMPLES);
+    let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "12"]);
+    let reference = Run::of(loader(&photos.pack()).epochs(2));
+    for (there, strategy) in [(2, Strategy::Ordered), (2, Strategy::Mte), (0, Strategy::Csd)] {
+        let proxy = Proxy::start(agent.address(), move |pdu: &mut Pdu<'_>| {
+            if pdu.is_success() && pdu.slot().is_some_and(|slot| slot >= there) {
+                let status = Status::CAPACITY_EXCEEDED.to_wire().to_le_bytes();
+                pdu.bytes[22..24].copy_from_slice(&status);
+            }
+            Fate::Pass
+        });
+        let drive = DriveSpec::Remote(agent.url_by(&proxy.address()));
+        let run = Run::of(loader(&photos.pack()).epochs(2).threads(1).strategy(strategy).drive(drive));
+        run.assert_exactly_once(2, SAMPLES.into());
+        assert_eq!(run.digest, reference.digest, "{strategy}");
+        let notes = &run.report.notes;
+        assert!(
+            notes.iter().any(|note| note.contains("no memory for all of its result slots")),
+            "{strategy}: {notes:?}"
+        );
+        assert_eq!(run.report.prongs[1].batches > 0, there > 0, "{strategy}");
+        assert!(run.report.faults.iter().all(|fault| fault.kind != "status"), "{:?}", run.report.faults);
     }
 }

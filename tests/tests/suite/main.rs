@@ -10,6 +10,7 @@ mod drives;
 mod faults;
 mod first_version;
 mod hosts;
+mod limits;
 mod local;
 mod reading;
 mod stalls;

@@ -1,7 +1,7 @@
 //! A sample that takes long holds up its own batch only, and a run in which nothing arrives says what it waits for.
 
 use ddlp_host::report::FaultReport;
-use ddlp_host::{DriveSpec, Loader, LocalResults, Normalize, ProgressHandle, Strategy};
+use ddlp_host::{Batch, Digest, DriveSpec, Loader, LoaderError, LocalResults, Normalize, ProgressHandle, Strategy};
 use ddlp_tests::agent::Agent;
 use ddlp_tests::hooked::{Hooked, Hooks};
 use ddlp_tests::photos::Photos;
@@ -269,4 +269,49 @@ fn a_consumer_that_keeps_all_buffers_is_told_so() {
     let stall = report.faults.last().expect("a stall was named");
     assert!(stall.what.contains("no batch buffer is free"), "{}", stall.what);
     drop(kept);
+}
+
+/// Takes the part of the program that collects, in the test below.
+const COLLECTS: &str = "DDLP_TEST_COLLECTS";
+
+#[test]
+fn a_consumer_that_keeps_all_batches_is_told_so_on_standard_error() {
+    if let Some(pack) = std::env::var_os(COLLECTS) {
+        let builder = loader(std::path::Path::new(&pack)).strategy(Strategy::Cpu).batch_size(4);
+        let loader = builder.build().expect("the loader builds");
+        let (progress, stopper) = (loader.progress(), loader.stopper());
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                wait_until("it is said", || progress.snapshot().faults > 0);
+                stopper.stop();
+            });
+            assert_eq!(loader.collect::<Vec<_>>().len(), 6, "as many as there are buffers by default");
+        });
+        return;
+    }
+    let photos = Photos::new(SAMPLES);
+    let name = "stalls::a_consumer_that_keeps_all_batches_is_told_so_on_standard_error";
+    let mut this = std::process::Command::new(std::env::current_exe().expect("this program"));
+    let output = this.args(["--exact", name, "--nocapture"]).env(COLLECTS, photos.pack()).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let sentence = "the consumer keeps all 6 batches that there are buffers for";
+    assert_eq!(said.matches(sentence).count(), 1, "{said}");
+    for remedy in ["drop batches", "Batch::into_owned", "LoaderBuilder::buffers"] {
+        assert!(said.contains(remedy), "{said}");
+    }
+}
+
+#[test]
+fn copies_of_all_batches_can_be_kept() {
+    let photos = Photos::new(SAMPLES);
+    let reference = Run::of(loader(&photos.pack()));
+    for strategy in [Strategy::Cpu, Strategy::Csd] {
+        let builder = loader(&photos.pack()).strategy(strategy).buffers(2).drive(local(LocalResults::Shared));
+        let loader = builder.build().expect("the loader builds");
+        let kept: Result<Vec<Batch>, LoaderError> = loader.map(|batch| batch?.into_owned()).collect();
+        let mut digest = Digest::default();
+        kept.expect("every batch comes").iter().for_each(|batch| digest.update(batch));
+        assert_eq!(digest.unordered(), reference.digest, "{strategy}");
+    }
 }

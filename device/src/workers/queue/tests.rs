@@ -56,7 +56,7 @@ fn is_valid(slots: &Slots) -> bool {
 }
 
 fn is_free(slots: &Slots) -> bool {
-    slots.lease(0, SlotLayout::new(1, ddlp_pixels::Shape { height: 1, width: 1, channels: 3 }).unwrap()).is_some()
+    slots.lease(0, SlotLayout::new(1, ddlp_pixels::Shape { height: 1, width: 1, channels: 3 }).unwrap()).is_ok()
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Which drives a run uses, and how the machine's cores are divided between the CPU prong and a local drive.
+//! Which drives a run uses, and with which options. What these leave open, the loader decides.
 
 use super::args::{Drive, RunArgs};
 use anyhow::bail;
@@ -10,18 +10,13 @@ use std::path::Path;
 pub struct Placement {
     /// Drives in the order of the command line.
     pub drives: Vec<Drive>,
-    /// Threads of the CPU prong.
-    pub threads: usize,
-    /// Worker threads of each local drive.
-    pub drive_threads: usize,
 }
 
 impl Placement {
-    /// Fills in what the command line leaves open for a machine of `cores` cores.
-    pub fn new(args: &RunArgs, strategy: Strategy, cores: usize) -> anyhow::Result<Self> {
+    /// Finds the drives, and refuses options that would have no effect on them.
+    pub fn new(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Self> {
         let drives = drives(args, strategy)?;
-        let locals = drives.iter().filter(|drive| **drive == Drive::Local).count();
-        if locals == 0 {
+        if !drives.contains(&Drive::Local) {
             refuse_local_options(args, &drives)?;
         }
         let is_tcp = |drive: &Drive| matches!(drive, Drive::At(address) if address.starts_with("tcp://"));
@@ -35,26 +30,14 @@ impl Placement {
                 "--drive-optional goes with a drive at an address: a local drive is started with the run, and auto names none"
             );
         }
-        let cores = cores.max(1);
-        let for_drives = match (locals, strategy) {
-            (0, _) => 0,
-            (_, Strategy::Csd) => cores,
-            _ => (cores / 2).max(1),
-        };
-        let host = args.cores.as_ref().map_or(cores.saturating_sub(for_drives).max(1), |list| list.0.len());
-        let drive = args.drive_cores.as_ref().map_or((for_drives / locals.max(1)).max(1), |list| list.0.len());
-        Ok(Self {
-            drives,
-            threads: args.threads.map_or(host, usize::from),
-            drive_threads: args.drive_threads.map_or(drive, usize::from),
-        })
+        Ok(Self { drives })
     }
 
     /// The drives as the loader takes them.
     pub fn specs(&self, args: &RunArgs) -> Vec<DriveSpec> {
         let local = || LocalDrive {
             agent: args.agent.clone(),
-            threads: self.drive_threads,
+            threads: args.drive_threads.map(usize::from),
             cores: args.drive_cores.clone().unwrap_or_default().0,
             throttle: args.throttle.unwrap_or(1.0),
             slots: args.slots,
@@ -125,34 +108,25 @@ mod tests {
     use super::*;
     use crate::run::args::parse;
 
-    fn placement(line: &[&str], cores: usize) -> Result<(usize, usize, usize), String> {
+    fn placement(line: &[&str]) -> Result<Vec<DriveSpec>, String> {
         let args = parse(line).unwrap();
         let strategy = args.strategy.unwrap_or_default();
-        let placed = Placement::new(&args, strategy, cores).map_err(|error| error.to_string())?;
-        Ok((placed.specs(&args).len(), placed.threads, placed.drive_threads))
+        let placed = Placement::new(&args, strategy).map_err(|error| error.to_string())?;
+        Ok(placed.specs(&args))
     }
 
     #[test]
-    fn a_local_drive_gets_half_of_the_cores() {
-        assert_eq!(placement(&[], 8), Ok((1, 4, 4)));
-        assert_eq!(placement(&[], 3), Ok((1, 2, 1)));
-        assert_eq!(placement(&[], 1), Ok((1, 1, 1)));
-        assert_eq!(placement(&["--drive", "local", "--drive", "local"], 8), Ok((2, 4, 2)));
-    }
-
-    #[test]
-    fn one_prong_alone_gets_all_cores() {
-        assert_eq!(placement(&["--strategy", "cpu"], 8), Ok((0, 8, 1)));
-        assert_eq!(placement(&["--strategy", "csd"], 8), Ok((1, 1, 8)));
-        assert_eq!(placement(&["--drive", "none"], 8), Ok((0, 8, 1)));
-        assert_eq!(placement(&["--drive", "tcp://h:1/nqn.x"], 8), Ok((1, 8, 1)));
+    fn a_run_has_one_local_drive_unless_others_are_named() {
+        assert_eq!(placement(&[]), Ok(vec![DriveSpec::Local(LocalDrive::default())]));
+        assert_eq!(placement(&["--drive", "local", "--drive", "local"]).unwrap().len(), 2);
+        assert_eq!(placement(&["--drive", "none"]), Ok(Vec::new()));
+        assert_eq!(placement(&["--strategy", "cpu"]), Ok(Vec::new()));
     }
 
     #[test]
     fn what_is_named_is_taken() {
-        let line = ["--threads", "3", "--drive-threads", "2", "--cores", "0", "--drive-cores", "1"];
-        assert_eq!(placement(&line, 8), Ok((1, 3, 2)));
-        assert_eq!(placement(&["--cores", "0-2", "--drive-cores", "3"], 8), Ok((1, 3, 1)));
+        let local = LocalDrive { threads: Some(2), cores: vec![1], ..LocalDrive::default() };
+        assert_eq!(placement(&["--drive-threads", "2", "--drive-cores", "1"]), Ok(vec![DriveSpec::Local(local)]));
     }
 
     #[test]
@@ -162,7 +136,7 @@ mod tests {
             &["--strategy", "csd", "--drive", "none"],
             &["--drive", "none", "--drive", "local"],
         ] {
-            assert!(placement(line, 4).unwrap_err().contains("--drive"), "{line:?}");
+            assert!(placement(line).unwrap_err().contains("--drive"), "{line:?}");
         }
     }
 
@@ -177,10 +151,10 @@ mod tests {
             ["--results", "read"],
         ] {
             for drive in [&["--drive", tcp][..], &["--drive", "none"], &["--strategy", "cpu"]] {
-                let error = placement(&[&option[..], drive].concat(), 4).unwrap_err();
+                let error = placement(&[&option[..], drive].concat()).unwrap_err();
                 assert!(error.contains(option[0]) && error.contains("local drive"), "{error}");
             }
-            assert!(placement(&[&option[..], &["--drive", tcp, "--drive", "local"]].concat(), 4).is_ok());
+            assert!(placement(&[&option[..], &["--drive", tcp, "--drive", "local"]].concat()).is_ok());
         }
     }
 
@@ -188,19 +162,19 @@ mod tests {
     fn only_drives_at_an_address_are_told_an_nqn() {
         let host = ["--host-nqn", "nqn.2024-01.example:host"];
         for drive in [&[][..], &["--drive", "/dev/nvme0"], &["--drive", "none"]] {
-            assert!(placement(&[&host[..], drive].concat(), 4).unwrap_err().contains("--host-nqn"), "{drive:?}");
+            assert!(placement(&[&host[..], drive].concat()).unwrap_err().contains("--host-nqn"), "{drive:?}");
         }
-        assert!(placement(&[&host[..], &["--drive", "tcp://h:1/nqn.x", "--drive", "local"]].concat(), 4).is_ok());
+        assert!(placement(&[&host[..], &["--drive", "tcp://h:1/nqn.x", "--drive", "local"]].concat()).is_ok());
         assert!(parse(&["--host-nqn", "host"]).unwrap_err().contains("nqn."));
     }
 
     #[test]
     fn only_drives_at_an_address_are_optional() {
         for drive in [&[][..], &["--drive", "auto"], &["--drive", "none"]] {
-            assert!(placement(&[&["--drive-optional"], drive].concat(), 4).unwrap_err().contains("--drive-optional"));
+            assert!(placement(&[&["--drive-optional"], drive].concat()).unwrap_err().contains("--drive-optional"));
         }
         for drive in ["tcp://h:1/nqn.x", "/dev/nvme0"] {
-            assert!(placement(&["--drive-optional", "--drive", drive], 4).is_ok());
+            assert!(placement(&["--drive-optional", "--drive", drive]).is_ok());
         }
     }
 

@@ -6,7 +6,7 @@
 use super::LocalDrive;
 use super::slots::SlotTable;
 use crate::LocalResults;
-use nix::fcntl::{FallocateFlags, FcntlArg, SealFlag, fallocate, fcntl};
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -68,11 +68,12 @@ pub(crate) enum AgentError {
 }
 
 impl LocalAgent {
-    /// Starts an agent for `dataset` with `slots` slots of `slot_bytes` bytes, and returns it with the host's side of the
-    /// slots.
+    /// Starts an agent for `dataset` with `threads` workers and `slots` slots of `slot_bytes` bytes, and returns it with the
+    /// host's side of the slots.
     pub fn start(
         drive: &LocalDrive,
         dataset: &Path,
+        threads: usize,
         slots: u32,
         slot_bytes: usize,
     ) -> Result<(Self, SlotTable), AgentError> {
@@ -95,12 +96,12 @@ impl LocalAgent {
         option("--results", results);
         option("--slots", slots.to_string());
         option("--slot-bytes", slot_bytes.to_string());
-        option("--threads", drive.threads.to_string());
+        option("--threads", threads.to_string());
         option("--throttle", drive.throttle.to_string());
         if !drive.cores.is_empty() {
             option("--cores", drive.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(","));
         }
-        let table = memory.as_ref().map(|memory| SlotTable::shared(slots, slot_bytes, memory, true)).transpose();
+        let table = memory.as_ref().map(|memory| SlotTable::shared(slots, slot_bytes, memory)).transpose();
         let mut table = table.map_err(memory_error)?;
         let memory = memory.map(OwnedFd::from);
         let made_file = match &drive.results {
@@ -120,7 +121,7 @@ impl LocalAgent {
         agent.spawn(&|| false)?;
         if let LocalResults::File(path) = &drive.results {
             // The agent has made sure that the file holds slots and nothing else.
-            let file = File::open(path).and_then(|file| SlotTable::shared(slots, slot_bytes, &file, false));
+            let file = File::open(path).and_then(|file| SlotTable::shared(slots, slot_bytes, &file));
             table = Some(file.map_err(|source| AgentError::File { path: path.clone(), source })?);
         }
         Ok((agent, table.unwrap_or_else(|| SlotTable::remote(slots, slot_bytes))))
@@ -169,6 +170,7 @@ impl LocalAgent {
             });
         }
         let spawn_error = |source| AgentError::Spawn { program: self.program.display().to_string(), source };
+        let thread_error = |error| spawn_error(ddlp_csd::memory::thread_refused(error));
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let (log, log_ends) = (self.log.clone(), self.log_ended.clone());
         // The agent is a child of this thread, which lives as long as its log does: the kernel takes the end of the thread that
@@ -186,7 +188,7 @@ impl LocalAgent {
                 Err(error) => drop(sender.send(Err(error))),
             }
         };
-        std::thread::Builder::new().name("ddlp-agent".into()).spawn(attend).map_err(spawn_error)?;
+        std::thread::Builder::new().name("ddlp-agent".into()).spawn(attend).map_err(thread_error)?;
         let mut child = receiver.recv().expect("the thread sends before it ends").map_err(spawn_error)?;
         let stdout = child.stdout.take().expect("piped above");
         self.child = Some(child);
@@ -202,7 +204,10 @@ impl LocalAgent {
             let _ = BufReader::new(stdout.take(LINE_BYTES)).read_line(&mut line);
             let _ = sender.send(line);
         };
-        let spawn_error = |source| AgentError::Spawn { program: self.program.display().to_string(), source };
+        let spawn_error = |error| AgentError::Spawn {
+            program: self.program.display().to_string(),
+            source: ddlp_csd::memory::thread_refused(error),
+        };
         std::thread::Builder::new().name("ddlp-agent-ready".into()).spawn(read_line).map_err(spawn_error)?;
         let until = Instant::now() + READY_WITHIN;
         let line = loop {
@@ -310,18 +315,12 @@ fn find_agent(named: Option<&Path>) -> Result<PathBuf, AgentError> {
     beside.into_iter().chain(above).chain(on_path).find(|path| path.is_file()).ok_or(AgentError::NotFound)
 }
 
-/// The memory that host and agent share. It is allocated here, where a lack of it is an error and costs the epoch no time, and
-/// nobody can shrink it under the mappings. That there is as much was checked with all else that the loader takes.
+/// Makes the memory that host and agent share. It has no pages yet: the agent allocates each slot before it uses it. Nobody can
+/// shrink it under the mappings.
 fn result_memory(bytes: u64) -> std::io::Result<File> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     let file = File::from(memfd_create(c"ddlp-results", flags)?);
     file.set_len(bytes)?;
     fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK))?;
-    let length = i64::try_from(bytes).map_err(|_| std::io::ErrorKind::InvalidInput)?;
-    loop {
-        match fallocate(&file, FallocateFlags::empty(), 0, length) {
-            Err(nix::Error::EINTR) => {}
-            done => return Ok(done.map(|()| file)?),
-        }
-    }
+    Ok(file)
 }

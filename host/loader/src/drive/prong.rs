@@ -51,7 +51,7 @@ pub(crate) struct DriveProng {
     pub(super) outliving: Vec<JoinHandle<()>>,
     /// Room for a batch of pixels that are read, where they are not what is delivered.
     pub(super) pixels: Option<MmapMut>,
-    /// Slots that the drive keeps for somebody else, and since when that is known.
+    /// Slots that the drive keeps for somebody else or has no memory for, and since when that is known.
     pub(super) foreign: Vec<(u32, Instant)>,
     /// Since when the drive has refused every slot.
     pub(super) without_slots: Option<Instant>,
@@ -79,7 +79,7 @@ impl DriveProng {
         endpoint: Endpoint,
         expected: Expected,
         link: Option<Link>,
-        slots: SlotTable,
+        slots: Arc<SlotTable>,
     ) -> Self {
         // Generations of an earlier run may still lie in the slots: begin elsewhere.
         let generation = std::time::SystemTime::now()
@@ -88,7 +88,6 @@ impl DriveProng {
         if let Some(link) = &link {
             engine.watch(setup.prong, link.controller());
         }
-        let slots = Arc::new(slots);
         Self {
             waiting: Waiting::new(Checks { engine: engine.clone(), prong: setup.prong, slots: slots.clone() }),
             outliving: Vec::new(),
@@ -320,8 +319,16 @@ impl DriveProng {
         if is_foreign {
             self.engine.lock().recorder.note("the drive's result slots are shared with another host".into());
         }
+        let is_short = status.same_code(Status::CAPACITY_EXCEEDED);
+        if is_short {
+            let note =
+                "the drive has no memory for all of its result slots, and goes on with fewer: the tail is shorter";
+            self.engine.lock().recorder.note(note.into());
+            // Slots that were used before were taken first, so these have no memory either.
+            self.foreign.extend(self.slots.take_rest().into_iter().map(|slot| (slot, Instant::now())));
+        }
         // Otherwise its own host has it still, from an association that the drive does not know to be lost.
-        let why = if is_foreign || status.same_code(Status::NAMESPACE_NOT_READY) {
+        let why = if is_foreign || is_short || status.same_code(Status::NAMESPACE_NOT_READY) {
             self.foreign.push((flight.batch.slot, Instant::now()));
             self.without_slots.get_or_insert_with(Instant::now);
             GivenUp::Returned

@@ -6,7 +6,6 @@
 use memmap2::{Mmap, MmapOptions};
 use std::fs::File;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Slots of a drive that are used at most.
@@ -15,31 +14,39 @@ const SLOTS_USED_MAX: u32 = 65_536;
 /// The slots of one drive.
 #[derive(Debug)]
 pub(crate) struct SlotTable {
-    free: Mutex<Vec<u32>>,
-    count: AtomicU32,
+    free: Mutex<Free>,
     slot_bytes: usize,
     /// The drive's result memory, when it is shared.
     map: Option<Mmap>,
+}
+
+/// The slots that nobody has.
+#[derive(Debug)]
+struct Free {
+    /// Those that were free last are at the end, and taken first.
+    slots: Vec<u32>,
+    /// Number of slots, free or not.
+    count: u32,
+    /// The fewest free slots there have been.
+    fewest: u32,
 }
 
 impl SlotTable {
     /// Slots that are read over the link.
     pub fn remote(slots: u32, slot_bytes: usize) -> Self {
         let slots = slots.min(SLOTS_USED_MAX);
-        Self { free: Mutex::new((0..slots).rev().collect()), count: slots.into(), slot_bytes, map: None }
+        let free = Free { slots: (0..slots).rev().collect(), count: slots, fewest: slots };
+        Self { free: Mutex::new(free), slot_bytes, map: None }
     }
 
-    /// Slots in memory or a file that the drive's agent maps too. With `populate` every page is there when this returns, so
-    /// that none is cleared while the epoch runs.
-    pub fn shared(slots: u32, slot_bytes: usize, memory: &File, populate: bool) -> std::io::Result<Self> {
-        let mut options = MmapOptions::new();
-        if populate {
-            options.populate();
-        }
+    /// Slots in memory or a file that the drive's agent maps too, and to which it gives pages before it writes to them.
+    pub fn shared(slots: u32, slot_bytes: usize, memory: &File) -> std::io::Result<Self> {
+        let bytes = slots as usize * slot_bytes;
         // SAFETY: memory is sealed against shrinking, and a file is locked by the agent, which never truncates it. The agent
         // writes only into slots that this host named in a request and that no lease refers to; bytes are read after the
-        // agent completed the request.
-        let map = unsafe { options.len(slots as usize * slot_bytes).map(memory)? };
+        // agent completed the request, when all pages of the slot are there.
+        let map = unsafe { MmapOptions::new().len(bytes).map(memory) };
+        let map = map.map_err(|error| ddlp_csd::memory::refused(bytes as u64, error))?;
         Ok(Self { map: Some(map), ..Self::remote(slots, slot_bytes) })
     }
 
@@ -47,29 +54,39 @@ impl SlotTable {
         self.map.is_some()
     }
 
-    /// Bytes of shared memory or of a shared file.
+    /// Bytes of the shared slots that were used at the same time, at most.
     pub fn shared_bytes(&self) -> usize {
-        self.map.as_ref().map_or(0, |map| map.len())
+        let free = self.lock();
+        if self.is_shared() { (free.count - free.fewest) as usize * self.slot_bytes } else { 0 }
     }
 
     pub fn take(&self) -> Option<u32> {
-        self.lock().pop()
+        let mut free = self.lock();
+        let slot = free.slots.pop();
+        free.fewest = free.fewest.min(free.slots.len() as u32);
+        slot
+    }
+
+    /// Takes all free slots, of which none will be used.
+    pub fn take_rest(&self) -> Vec<u32> {
+        std::mem::take(&mut self.lock().slots)
     }
 
     pub fn put(&self, slot: u32) {
-        self.lock().push(slot);
+        self.lock().slots.push(slot);
     }
 
     pub fn count(&self) -> u32 {
-        self.count.load(Ordering::Relaxed)
+        self.lock().count
     }
 
-    /// Takes the slots in that a drive has shown at last, unless they are known. Slots of an agent that shares its memory always are.
+    /// Adds the slots of a drive that was not reached before. Does nothing when the slots are known, as those of an agent that shares its
+    /// memory always are.
     pub fn know(&self, slots: u32) {
-        if self.count() == 0 {
+        let mut free = self.lock();
+        if free.count == 0 {
             let slots = slots.min(SLOTS_USED_MAX);
-            self.lock().extend((0..slots).rev());
-            self.count.store(slots, Ordering::Relaxed);
+            *free = Free { slots: (0..slots).rev().collect(), count: slots, fewest: slots };
         }
     }
 
@@ -79,7 +96,7 @@ impl SlotTable {
         self.map.as_ref()?.get(start..start + self.slot_bytes)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<u32>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Free> {
         self.free.lock().expect("no panic while the slots are locked")
     }
 }
@@ -108,5 +125,25 @@ impl SlotLease {
 impl Drop for SlotLease {
     fn drop(&mut self) {
         self.table.put(self.slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_slots_that_were_never_used_does_not_count() {
+        let memory = tempfile::tempfile().unwrap();
+        memory.set_len(10 * 4096).unwrap();
+        let table = SlotTable::shared(10, 4096, &memory).unwrap();
+        assert_eq!(table.shared_bytes(), 0);
+        for _ in 0..5 {
+            let slots = [table.take().unwrap(), table.take().unwrap()];
+            assert_eq!(slots.iter().max(), Some(&1), "slots that were used are used again");
+            slots.into_iter().for_each(|slot| table.put(slot));
+        }
+        assert_eq!(table.shared_bytes(), 2 * 4096);
+        assert_eq!(SlotTable::remote(3, 4096).shared_bytes(), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! Handing batches to the consumer, and what is taken down of their samples.
 
-use super::{Core, Engine, Task};
-use crate::batch::Batch;
+use super::{Core, Engine, ReadyBatch, Task};
+use crate::batch::{Batch, Rows};
 use crate::error::LoaderError;
 use crate::order::EpochOrder;
 use crate::plan::PlanEpoch;
@@ -36,6 +36,12 @@ impl Engine {
         core.recorder.delivered(prong, id, batch.len(), asked_s, met);
         self.work.notify_all();
         Some(Ok(batch))
+    }
+
+    /// True when the consumer has all buffers: none is free or filled, and no prong works on a batch.
+    pub fn is_kept_whole(&self, core: &Core) -> bool {
+        let is_filled = |ready: &Result<ReadyBatch, _>| matches!(ready, Ok(ReadyBatch { rows: Rows::Pooled(_), .. }));
+        self.pool.free() == 0 && core.schedule.is_idle() && !core.ready.values().any(is_filled)
     }
 
     /// Counts the warnings of a delivered batch, and gets the next epoch's order ready. Without the lock: an order may be long.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::order::LastBatch;
 use ddlp_pixels::Pipeline;
 use std::cell::Cell;
 
@@ -42,7 +43,7 @@ fn a_dataset_stays_in_memory_in_runs_of_several_epochs() {
 fn buffers_that_memory_has_no_room_for_are_refused() {
     let (_folder, dataset) = small();
     let options = LoaderBuilder::default().dataset(dataset).pipeline(Pipeline::imagenet_train());
-    let options = options.batch_size(4096).buffers(4096);
+    let options = options.batch_size(4096).buffers(4096).last(LastBatch::Pad);
     let floats = Output::F32(Box::new(ddlp_pixels::Normalize::imagenet()));
     for (output, needed) in [(Output::Pixels, 4096 * 4096 * 150_528), (floats, 4096 * 4096 * 4 * 150_528)] {
         let Err(error) = Setup::new(&options, &output) else { panic!("{needed} bytes are there") };
@@ -93,4 +94,22 @@ fn room_for_pixels_that_are_read_counts_where_floats_are_delivered() {
         let setup = Setup::new(&options, output).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(setup.memory_need(&options, output, 100).bytes(), 100 + slots * slot, "{strategy}");
     }
+}
+
+#[test]
+fn a_local_drive_has_slots_for_the_batches_of_the_run() {
+    let (folder, dataset) = small();
+    let options = LoaderBuilder::default().dataset(dataset).dataset_path(folder.path()).batch_size(4096);
+    let slots = |strategy, epochs, batch| {
+        let options = options.clone().strategy(strategy).epochs(epochs).batch_size(batch);
+        let options = options.drive(DriveSpec::Local(LocalDrive::default()));
+        let setup = Setup::new(&options, &Output::Pixels).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(setup.layout.samples, batch.min(70));
+        setup.local_slots(&options, &LocalDrive::default())
+    };
+    // Seventy samples are one batch.
+    for strategy in [Strategy::Ordered, Strategy::Mte, Strategy::Wrr, Strategy::Csd] {
+        assert_eq!((slots(strategy, 1, 4096), slots(strategy, 2, 4096)), (1, 2), "{strategy}");
+    }
+    assert_eq!((slots(Strategy::Ordered, 1, 10), slots(Strategy::Ordered, 9, 1)), (7, LOCAL_SLOTS));
 }

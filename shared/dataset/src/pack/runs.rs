@@ -5,9 +5,10 @@
 
 use super::forms::{Fault, StoredSample, Storing};
 use super::report::PackFormat;
-use crate::{Dataset, SAMPLE_BYTES_MAX};
+use crate::{Dataset, SAMPLE_BYTES_MAX, parallel};
 use ddlp_pixels::Limits;
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Range;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -46,9 +47,10 @@ pub(super) enum Event {
     Tick,
 }
 
-/// Makes what is to be stored of all samples of `source` on `threads` threads and calls `consume` with the runs in order, on the calling thread.
-/// An error of `consume` ends the work early and is returned; so it has to be at a run that failed.
-pub(super) fn store_all<E>(
+/// Makes what is to be stored of all samples of `source` on `threads` threads and calls `consume` with the runs in order, on
+/// the calling thread. An error of `consume` ends the work early and is returned; so it has to be at a run that failed. It is
+/// also an error when the system refuses all threads.
+pub(super) fn store_all<E: From<io::Error>>(
     source: &dyn Dataset,
     threads: usize,
     (format, limits): (PackFormat, Limits),
@@ -58,11 +60,11 @@ pub(super) fn store_all<E>(
     let claims = Claims::new(source, format, threads * IN_FLIGHT_RUNS);
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
-        for _ in 0..threads {
+        parallel::spawn(scope, threads, || {
             let (claims, sender) = (&claims, sender.clone());
             let storing = Storing::new(format, limits, source.export().is_some());
-            scope.spawn(move || work(claims, storing, &sender));
-        }
+            move || work(claims, storing, &sender)
+        })?;
         drop(sender);
         // However this ends, the workers stop: also when `consume` panics.
         let _stop = StopOnDrop(&claims);

@@ -153,7 +153,7 @@ fn a_slow_sample_does_not_let_the_others_run_away() {
         }
     });
     let mut order = Vec::new();
-    let result: Result<(), ()> = store_all(&source, threads, Default::default(), |event| {
+    let result: std::io::Result<()> = store_all(&source, threads, Default::default(), |event| {
         if let Event::Run(run) = event {
             state.0.lock().unwrap().consumed += run.samples.len() as u64;
             order.extend(run.first..run.first + run.samples.len() as u64);

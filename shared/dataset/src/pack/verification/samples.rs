@@ -6,6 +6,7 @@ use crate::extent::read_extent;
 use crate::pack::format::pieces;
 use crate::pack::index::Index;
 use crate::pack::record::{IndexRecord, StoredForm};
+use crate::parallel;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,10 +35,13 @@ pub(super) fn check_samples(
     let (next, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
-        for _ in 0..threads {
-            let checker = Checker { index, stopped: &stopped, sender: sender.clone() };
-            let next = &next;
-            scope.spawn(move || checker.run(next));
+        let checker = || {
+            let (checker, next) = (Checker { index, stopped: &stopped, sender: sender.clone() }, &next);
+            move || checker.run(next)
+        };
+        if parallel::spawn(scope, threads, checker).is_err() {
+            // Without further threads this one checks all samples.
+            checker()();
         }
         drop(sender);
         loop {

@@ -1,0 +1,84 @@
+//! How the machine's cores are divided between the CPU prong and local drives.
+
+use crate::config::LoaderBuilder;
+use crate::drive::{DriveSpec, LocalDrive};
+use crate::schedule::Strategy;
+use crate::setup::drives;
+
+/// Threads of either side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Threads {
+    /// Those of the CPU prong.
+    pub cpu: usize,
+    /// Those of a local drive for which nothing else is said.
+    drive: usize,
+}
+
+impl Threads {
+    /// Divides the cores that this process may use, where the options do not say otherwise.
+    pub fn of(options: &LoaderBuilder) -> Self {
+        Self::divide(options, std::thread::available_parallelism().map_or(1, usize::from))
+    }
+
+    /// Divides this many cores.
+    fn divide(options: &LoaderBuilder, cores: usize) -> Self {
+        let locals = drives(options).filter(|(_, spec)| matches!(spec, DriveSpec::Local(_))).count();
+        let for_drives = match (locals, options.strategy) {
+            (0, _) => 0,
+            (_, Strategy::Csd) => cores,
+            _ => (cores / 2).max(1),
+        };
+        let own = match options.cores.len() {
+            0 => cores.saturating_sub(for_drives).max(1),
+            named => named,
+        };
+        Self { cpu: options.threads.unwrap_or(own), drive: (for_drives / locals.max(1)).max(1) }
+    }
+
+    /// Workers of a local drive.
+    pub fn of_drive(self, drive: &LocalDrive) -> usize {
+        let named = Some(drive.cores.len()).filter(|&cores| cores > 0);
+        drive.threads.or(named).unwrap_or(self.drive)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(strategy: Strategy, drives: usize) -> LoaderBuilder {
+        let local = || DriveSpec::Local(LocalDrive::default());
+        (0..drives).fold(LoaderBuilder::default().strategy(strategy), |options, _| options.drive(local()))
+    }
+
+    fn divided(options: &LoaderBuilder, cores: usize) -> (usize, usize) {
+        let threads = Threads::divide(options, cores);
+        (threads.cpu, threads.of_drive(&LocalDrive::default()))
+    }
+
+    #[test]
+    fn local_drives_get_half_of_the_cores() {
+        let one = options(Strategy::Ordered, 1);
+        assert_eq!([8, 3, 1].map(|cores| divided(&one, cores)), [(4, 4), (2, 1), (1, 1)]);
+        assert_eq!(divided(&options(Strategy::Mte, 2), 8), (4, 2));
+    }
+
+    #[test]
+    fn one_prong_alone_gets_all_cores() {
+        assert_eq!(divided(&options(Strategy::Cpu, 1), 8), (8, 1));
+        assert_eq!(divided(&options(Strategy::Csd, 1), 8), (1, 8));
+        assert_eq!(divided(&options(Strategy::Ordered, 0), 8).0, 8);
+        let remote = options(Strategy::Mte, 0).drive(DriveSpec::Remote("tcp://h:1/nqn.x".into()));
+        assert_eq!(divided(&remote, 8).0, 8);
+    }
+
+    #[test]
+    fn what_is_named_is_taken() {
+        let named = options(Strategy::Ordered, 1).cores(vec![0, 1, 2]);
+        let threads = Threads::divide(&named, 8);
+        assert_eq!(threads.cpu, 3);
+        assert_eq!(threads.of_drive(&LocalDrive { cores: vec![3], ..LocalDrive::default() }), 1);
+        assert_eq!(threads.of_drive(&LocalDrive { cores: vec![3], threads: Some(2), ..LocalDrive::default() }), 2);
+        assert_eq!(Threads::divide(&named.threads(7), 8).cpu, 7);
+    }
+}
