@@ -1,8 +1,8 @@
-//! The running agent: settings in, a drive that serves until it is told to stop.
+//! The running agent: takes settings, and serves until it is told to stop.
 //!
 //! - [`settings`]: command line and configuration file, with [`discovery`] and `hosts`. `gauges`: live numbers and
 //!   sensors.
-//! - `run`: the agent's life: start, serve, drain. `notify`: telling a service manager about it.
+//! - `run`: the agent's life: start, serve, drain. `notify`: messages about it to a service manager.
 
 pub mod discovery;
 pub(crate) mod gauges;

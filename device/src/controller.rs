@@ -1,21 +1,25 @@
 //! The NVMe subsystem as a sans-IO state machine: commands and events in, [`Output`]s out.
 //!
-//! - `connect`: Connect and what an association is; `property`: controller properties; `discovery`: the discovery
-//!   controller.
+//! - `connect`: Connect; `association`: one host's controller and its queues; `property`: controller properties;
+//!   `discovery`: the discovery controller.
 //! - `admin`: dispatch of admin commands, Abort, asynchronous events; `features`, `identify`, `logs`.
 //! - `programs`: Load Program and Program Activation; `compute`: Execute Program, slots and cancelling.
-//! - `block`: Read and its neighbours on the block namespaces.
+//! - `block`: Read, Flush and Write on the block namespaces.
 //!
-//! It knows queues and commands with their data. PDUs, R2T and digests stay below ([`crate::tcp`]), pixels above
-//! ([`crate::workers`]). Several hosts may have several associations each; every association is a controller of its
-//! own.
+//! The subsystem knows queues and commands with their data. PDUs, R2T and digests stay below ([`crate::tcp`]), pixels
+//! above ([`crate::workers`]). Several hosts may have several associations each; every association is a controller of
+//! its own.
 //!
-//! Decisions that the specification leaves open: program indices belong to the host that loaded them, as long as it has
-//! an association (a multipath host loads on one path and executes on either), both block namespaces are write
-//! protected for hosts, any command counts as a sign of life beside Keep Alive, a host that promises none (no keep
-//! alive time-out, or one of more than two minutes) is served for as long as nobody else needs its place
-//! ([`GIVES_WAY_MS`]), and there is no asymmetric namespace access (ANA): all paths end here and are equal, which is
-//! what Linux takes them for without it.
+//! Decisions that the specification leaves open:
+//!
+//! - Program indices belong to the host that loaded them, as long as the host has an association: a multipath host
+//!   loads on one path and executes on any.
+//! - Both block namespaces are write protected for hosts.
+//! - Any command counts as a sign of life, not only Keep Alive.
+//! - A host that promises no sign of life (no keep alive time-out, or one of more than two minutes) is served until
+//!   another host needs its place ([`GIVES_WAY_MS`]).
+//! - There is no asymmetric namespace access (ANA): all paths end in this process and are equal, as Linux assumes
+//!   without ANA.
 
 mod admin;
 mod association;
@@ -47,61 +51,60 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Associations with the namespaces at once; each is a controller.
+/// Most associations with the namespaces at once; each is a controller.
 pub const ASSOCIATIONS_MAX: usize = 32;
-/// Discovery controllers at once, beside those: hosts that look around keep no host from its namespaces.
+/// Most discovery controllers at once, counted apart, so that discovery keeps no host from its namespaces.
 pub const DISCOVERY_ASSOCIATIONS_MAX: usize = 32;
-/// Queues with namespaces at once, each a connection: admin and I/O queues of all associations that are not for
-/// discovery.
+/// Most queues at once, admin and I/O, of all associations with the namespaces. Each queue is a connection.
 pub const QUEUES_MAX: usize = 128;
 /// I/O queues of one association.
 pub const IO_QUEUES_MAX: u16 = 16;
 /// Entries of a queue.
 pub const QUEUE_ENTRIES_MAX: u16 = 128;
-/// Asynchronous event requests outstanding.
+/// Most asynchronous event requests outstanding on one controller.
 pub const ASYNC_EVENTS_MAX: usize = 4;
 /// Largest transfer as a power of two of 4 KiB pages (MDTS): 1 MiB.
 pub const MDTS: u8 = 8;
 /// Largest transfer in bytes.
 pub const TRANSFER_BYTES_MAX: usize = 4096 << MDTS;
-/// In-capsule data that every queue takes.
+/// Most in-capsule data of a command, on every queue.
 pub const IN_CAPSULE_BYTES_MAX: usize = 16 * 1024;
 
-/// Names a transport connection; never reused.
+/// Identifier of a transport connection; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub u64);
 
-/// Why a host was refused, where the drive's configuration or the host's has to change.
+/// Reason to refuse a host that the user can mend in the configuration of the drive or of the host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectRefusal {
-    /// The configuration names the hosts that may connect, and not this one.
+    /// The configuration names the hosts that may connect, and this one is not among them.
     #[error("allowed-hosts does not name it")]
     HostNotAllowed,
-    /// What the host calls itself is no NQN.
-    #[error("what it calls itself is no host NQN: {0}")]
+    /// The host gave a name that is not an NQN.
+    #[error("its name is not a valid host NQN: {0}")]
     NoHostNqn(NqnError),
     /// The host wants another subsystem.
-    #[error("it asks for {asked:?}, this drive is {here}")]
+    #[error("it asks for {asked:?}, but this drive is {here}")]
     OtherSubsystem {
-        /// What the host gave as NQN.
+        /// Subsystem NQN in the host's Connect.
         asked: String,
         /// NQN of this subsystem.
         here: String,
     },
-    /// No more associations of its kind.
-    #[error("there are {0} associations, which is the limit, and none of them gives way")]
+    /// All associations of this kind are taken.
+    #[error("all {0} associations are taken, and none of them gives way")]
     TooManyAssociations(usize),
-    /// No more queues.
-    #[error("there are {0} queues, which is the limit, and no association gives way")]
+    /// All queues are taken.
+    #[error("all {0} queues are taken, and no association gives way")]
     TooManyQueues(usize),
 }
 
-/// Whose blocks a Read returns.
+/// Namespace whose blocks a Read returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Region {
-    /// Namespace 1.
+    /// Namespace 1, the dataset.
     Dataset,
-    /// Namespace 2.
+    /// Namespace 2, the result slots.
     Results,
 }
 
@@ -110,15 +113,15 @@ pub enum Region {
 pub enum Payload {
     /// No data.
     None,
-    /// A page, filled up by zeros to what the host asked for. They are made when they are sent, so that answers that a
-    /// host does not take are no larger than what there is to say.
+    /// A page, padded with zeros to the length that the host asked for. The zeros are made when they are sent, so that
+    /// an answer that its host does not take needs memory for the page alone.
     Page {
         /// The page.
         bytes: Vec<u8>,
-        /// Zeros behind it.
+        /// Number of zeros after the page.
         zeros: usize,
     },
-    /// Bytes of a namespace, to be read when they are sent. If that fails, the completion is an unrecovered read error.
+    /// Bytes of a namespace, read when they are sent. If reading fails, the completion is an unrecovered read error.
     Blocks {
         /// Which namespace.
         region: Region,
@@ -129,45 +132,45 @@ pub enum Payload {
     },
 }
 
-/// What the subsystem wants done.
+/// Action for the caller to carry out.
 #[derive(Debug)]
 pub enum Output {
-    /// The connection is a queue from here on.
+    /// The connection is now a queue.
     Accepted {
         /// The connection.
         conn: ConnId,
-        /// Commands that may be outstanding.
+        /// Most commands outstanding.
         entries: u16,
         /// Submission queue flow control is on.
         flow_control: bool,
     },
-    /// A host was refused: worth telling whoever runs the drive. It has its answer.
+    /// A host was refused and has its answer; the log should tell whoever runs the drive.
     Refused {
-        /// The connection it came on.
+        /// The host's connection.
         conn: ConnId,
-        /// What it gave as its NQN.
+        /// The NQN that the host sent, whether or not it is valid.
         host_nqn: String,
-        /// Why.
+        /// The reason.
         reason: ConnectRefusal,
     },
     /// Answer a command.
     Complete {
-        /// The connection it came on.
+        /// The command's connection.
         conn: ConnId,
         /// The completion.
         completion: CompletionEntry,
-        /// Its data.
+        /// Data that goes with it.
         payload: Payload,
     },
     /// Give a job to the workers.
     Start(Box<Job>),
     /// Ask the workers to give up a job.
     Cancel(JobId),
-    /// A command is over without an answer, as those of a controller that is reset are: its place is free.
+    /// Free the place of a command that gets no answer, because its controller was reset or its host has gone.
     Forget {
-        /// The connection it came on.
+        /// The command's connection.
         conn: ConnId,
-        /// Its identifier.
+        /// The command's identifier.
         command_id: u16,
     },
     /// Send what is queued, then close.
@@ -176,13 +179,13 @@ pub enum Output {
 
 /// Live numbers from outside the state machine.
 pub trait Gauges: Send + Sync {
-    /// Everything but `cancelled`, `errors` and `outstanding`.
+    /// Returns all counters except `cancelled`, `errors` and `outstanding`, which the subsystem adds.
     fn counters(&self) -> Counters;
 }
 
-/// What the subsystem is made from.
+/// Configuration of the subsystem.
 pub struct Config {
-    /// Who the agent is.
+    /// Identity of the agent.
     pub identity: Identity,
     /// Host NQNs that may connect; empty for any.
     pub allowed_hosts: Vec<String>,
@@ -200,7 +203,7 @@ pub struct Config {
 pub struct Subsystem {
     config: Config,
     associations: BTreeMap<u16, Association>,
-    /// Open connections: where the host of each finds the NVM subsystem.
+    /// Open connections, and the address at which the host of each finds the NVM subsystem.
     reached: BTreeMap<ConnId, SocketAddr>,
     queues: BTreeMap<ConnId, QueuePair>,
     works: Works,
@@ -212,7 +215,7 @@ pub struct Subsystem {
     outputs: Vec<Output>,
 }
 
-/// What hosts asked for so far.
+/// Totals of what hosts have asked for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     reads: u64,
@@ -221,7 +224,7 @@ struct Usage {
     errors: u64,
 }
 
-/// How a command ends: at once with a result and data, or later.
+/// Answer to a command: now, with a result and data, or later.
 enum Answer {
     Now(u64, Payload),
     Later,
@@ -242,7 +245,7 @@ impl Answer {
 }
 
 impl Subsystem {
-    /// A subsystem without associations.
+    /// Makes a subsystem without associations.
     pub fn new(config: Config) -> Self {
         let works = Works::new(config.geometry.slots);
         Self {
@@ -260,18 +263,18 @@ impl Subsystem {
         }
     }
 
-    /// A connection was opened. `reached` is the address at which its host finds the NVM subsystem, which it is told if
-    /// it asks for the discovery controller: the one it connected to, with the port of the I/O service.
+    /// Takes note of a new connection. `reached` is the address to which the host connected, with the port of the I/O
+    /// service; the discovery controller tells it to the host.
     pub fn opened(&mut self, conn: ConnId, reached: SocketAddr) {
         self.reached.insert(conn, reached);
     }
 
-    /// Bytes of host data to collect before [`Self::command`] is called; an error is the command's status.
+    /// Returns the bytes of host data to collect before calling [`Self::command`]; an error is the command's status.
     ///
-    /// Commands that take no data get none, however much the host offers: their own status says what is wrong.
+    /// A command that takes no data gets none, however much the host offers; its own status says what is wrong.
     pub fn data_wanted(&self, conn: ConnId, command: &SubmissionEntry) -> Result<usize, Status> {
         let fabrics = command.opcode == FABRICS_OPCODE;
-        // Earlier editions reserve the byte in Fabrics commands.
+        // Earlier editions of the specification reserve this byte in Fabrics commands.
         if !fabrics && !command.is_plain() {
             return Err(Status::INVALID_FIELD.do_not_retry());
         }
@@ -286,7 +289,7 @@ impl Subsystem {
         }
     }
 
-    /// [`Self::data_wanted`] of a command whose data goes to the controller.
+    /// Returns [`Self::data_wanted`] of a command whose data goes to the controller.
     fn host_data(&self, conn: ConnId, command: &SubmissionEntry) -> Result<usize, Status> {
         let fabrics = command.opcode == FABRICS_OPCODE;
         let most = match self.queues.get(&conn) {
@@ -333,7 +336,7 @@ impl Subsystem {
         std::mem::take(&mut self.outputs)
     }
 
-    /// Refuses a command before it ran: [`Self::data_wanted`] said no, or its data did not arrive intact.
+    /// Refuses a command before it runs: [`Self::data_wanted`] gave an error, or the data did not arrive intact.
     pub fn reject(&mut self, conn: ConnId, command: &SubmissionEntry, status: Status) -> Vec<Output> {
         if let Some(queue) = self.queues.get_mut(&conn) {
             queue.advance();
@@ -342,7 +345,7 @@ impl Subsystem {
         std::mem::take(&mut self.outputs)
     }
 
-    /// The connection is gone. On an admin queue that ends the association.
+    /// Forgets a connection that is gone. If the connection was an admin queue, this ends the association.
     pub fn disconnected(&mut self, conn: ConnId) -> Vec<Output> {
         self.reached.remove(&conn);
         if let Some(queue) = self.queues.remove(&conn) {
@@ -356,8 +359,8 @@ impl Subsystem {
         std::mem::take(&mut self.outputs)
     }
 
-    /// Time has passed: ends associations whose keep alive ran out or that were never enabled, and reports a
-    /// temperature above its threshold.
+    /// Ends associations whose keep alive ran out or whose controller was not enabled in time, and reports a
+    /// temperature above its threshold. To be called periodically.
     pub fn tick(&mut self, now: Instant) -> Vec<Output> {
         let ended = |association: &Association| association.ended(now).map(|why| (association.controller_id, why));
         for (controller_id, why) in self.associations.values().filter_map(ended).collect::<Vec<_>>() {
@@ -368,12 +371,12 @@ impl Subsystem {
         std::mem::take(&mut self.outputs)
     }
 
-    /// No new Executes and associations from here on.
+    /// Refuses new Executes and associations from now on.
     pub fn drain(&mut self) {
         self.draining = true;
     }
 
-    /// True when no Execute is queued or running.
+    /// Returns whether no Execute is queued or running.
     pub fn is_idle(&self) -> bool {
         self.works.is_empty()
     }
@@ -382,17 +385,17 @@ impl Subsystem {
         self.associations.get(&queue.controller_id).is_some_and(|association| association.kind.is_discovery())
     }
 
-    /// The associations that have namespaces.
+    /// Returns the associations that have namespaces.
     fn io_associations(&self) -> impl Iterator<Item = &Association> {
         self.associations.values().filter(|association| association.kind == Kind::Io)
     }
 
-    /// Associations there are, discovery included.
+    /// Returns the number of associations, including those for discovery.
     pub fn associations(&self) -> usize {
         self.associations.len()
     }
 
-    /// Ends the association: drops its queued work, stops its running work, closes its connections.
+    /// Ends an association: drops its queued work, stops its running work, closes its connections.
     fn end_association(&mut self, controller_id: u16) {
         let Some(association) = self.associations.remove(&controller_id) else { return };
         self.abandon(|work| work.controller_id == controller_id);

@@ -1,10 +1,12 @@
-//! `ddlp-device doctor`: says whether the agent could serve on this machine, what keeps it from that, and how many images/s to expect.
+//! `ddlp-device doctor`: says whether the agent can serve on this machine, what keeps it from serving, and how many
+//! images/s to expect.
 //!
-//! - `finding`: what is said, and how it is shown.
-//! - One file per subject: `identity`, `memory` (and the room for slots), `reach` (whether hosts reach it), `rate` (images/s).
+//! - `finding`: one finding, and how it is shown.
+//! - One file per subject: `identity`, `memory` (and the room for slots), `reach` (whether hosts reach the agent),
+//!   `rate` (images/s).
 //!
-//! A failure is what keeps the agent from serving: it would end with an error. All else is a warning at most. Nothing is changed:
-//! slots and identity of a running agent stay untouched.
+//! A failure means that `serve` would end with an error; anything less is a warning at most. The doctor changes
+//! nothing: it leaves the slots and the identity of a running agent alone.
 
 mod finding;
 mod identity;
@@ -23,30 +25,30 @@ use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
-  Whether this machine can serve a pack, with its slots in a file on flash:
+  Check whether this machine can serve a pack, with the slots in a file on flash:
     ddlp-device doctor --dataset train.ddlp --results /var/lib/ddlp-device/slots
-  What the installed service would find, with the service's rights:
+  Check the installed service's configuration, with the service's rights:
     sudo -u ddlp-device ddlp-device doctor --config /etc/ddlp-device/drive.toml";
 
 /// Options of `ddlp-device doctor`.
 #[derive(Args, Clone, Debug, Default)]
 #[command(after_long_help = EXAMPLES)]
 pub struct DoctorArgs {
-    /// Dataset that is to be served: it is opened, and its samples are prepared for some seconds.
+    /// Dataset to serve; the doctor opens it and prepares its samples for some seconds.
     #[arg(long, value_name = "PATH")]
     pub dataset: Option<PathBuf>,
-    /// Where the result slots are to be: `ram` or a file.
+    /// Place for the result slots: `ram` or a file.
     #[arg(long, value_name = "PATH|ram")]
     pub results: Option<String>,
-    /// Configuration of the agent; options on the command line win over it.
+    /// Configuration of the agent; options on the command line take precedence.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Print everything that was found as JSON, at the end.
+    /// Print all findings as JSON at the end.
     #[arg(long)]
     pub json: bool,
 }
 
-/// Everything that was found. Its JSON is what `--json` prints.
+/// All findings, as `--json` prints them.
 #[derive(Serialize)]
 struct Examination {
     version: &'static str,
@@ -58,7 +60,7 @@ struct Examination {
     findings: Vec<Finding>,
 }
 
-/// Collects findings, and shows them as they come unless JSON is wanted.
+/// Findings so far; shown one by one, unless the user wants JSON.
 struct Notes {
     findings: Vec<Finding>,
     is_shown: bool,
@@ -78,7 +80,7 @@ impl Notes {
     }
 }
 
-/// Examines the machine, prints what it found, and says whether the agent could serve.
+/// Examines the machine, prints the findings, and returns whether the agent can serve.
 pub fn doctor(args: &DoctorArgs) -> Result<bool> {
     let mut notes = Notes { findings: Vec::new(), is_shown: !args.json };
     if !args.json {
@@ -101,7 +103,7 @@ pub fn doctor(args: &DoctorArgs) -> Result<bool> {
     Ok(examination.can_serve)
 }
 
-/// A reader that has gone (`| head`) is no error: the status still tells the verdict.
+/// Prints `text`. A reader that has gone (`| head`) is not an error, since the exit status still gives the verdict.
 fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -128,12 +130,12 @@ fn examine(args: &DoctorArgs, notes: &mut Notes) -> Result<Examination> {
     })
 }
 
-/// What `ddlp-device serve` would make of the same options. What it would refuse is a failure, and the rest is examined by defaults:
-/// false.
+/// Returns the settings that `ddlp-device serve` would take from the same options, and true. If `serve` would refuse
+/// the options, adds a failure, and returns default settings and false.
 fn settings(args: &DoctorArgs, notes: &mut Notes) -> Result<(Settings, bool)> {
     let needs_none = args.dataset.is_none() && args.config.is_none();
     let asked = ServeArgs {
-        // An empty path stands for none: a machine is examined before there is a dataset, too.
+        // An empty path stands for no dataset: a user may examine a machine before there is one.
         dataset: if needs_none { Some(PathBuf::new()) } else { args.dataset.clone() },
         results: args.results.clone(),
         config: args.config.clone(),
@@ -142,7 +144,7 @@ fn settings(args: &DoctorArgs, notes: &mut Notes) -> Result<(Settings, bool)> {
     match Settings::from_args(asked) {
         Ok(settings) => Ok((settings, true)),
         Err(error) => {
-            let advice = "`ddlp-device serve` would refuse it as well; what follows holds for defaults";
+            let advice = "`ddlp-device serve` would refuse this too; the findings below are for the defaults";
             notes.add(vec![Finding::failure("settings", format!("{error:#}"), advice)])?;
             let dataset = args.dataset.clone().or_else(|| Some(PathBuf::new()));
             Ok((Settings::from_args(ServeArgs { dataset, ephemeral: true, ..ServeArgs::default() })?, false))
@@ -150,15 +152,15 @@ fn settings(args: &DoctorArgs, notes: &mut Notes) -> Result<(Settings, bool)> {
     }
 }
 
-/// `are_asked`: the settings are those that were asked for.
+/// Opens the dataset. `are_asked` is false if the settings are defaults, because the user's were wrong.
 fn open(path: &Path, are_asked: bool, notes: &mut Notes) -> Result<Option<Box<dyn Dataset>>> {
     const SUBJECT: &str = "dataset";
     if path.as_os_str().is_empty() {
         notes.add(vec![if are_asked {
-            Finding::fine(SUBJECT, "none is named: give --dataset or --config to check one, and to learn the rate")
+            Finding::fine(SUBJECT, "not checked: give --dataset or --config to check one and measure its rate")
         } else {
-            let advice = "mend them, or give --dataset to have one looked at all the same";
-            Finding::warning(SUBJECT, "not looked at, as the settings are wrong", advice)
+            let advice = "correct the settings, or give --dataset to check a dataset anyway";
+            Finding::warning(SUBJECT, "not checked, because the settings are wrong", advice)
         }])?;
         return Ok(None);
     }

@@ -1,8 +1,9 @@
-//! Identity of the agent instance: generated once, kept over restarts, never derived from the dataset.
+//! Identity of an agent: generated once, kept over restarts, never derived from the dataset.
 //!
-//! Linux removes a namespace whose identifiers change over a reconnect and ignores the namespaces of a second agent
-//! with the same ones, so the identity lives in a state directory that one agent at a time may use. `prospect`: what an agent would find
-//! there. `remedy`: what to do where it could have none.
+//! Linux removes a namespace whose identifiers change over a reconnect, and ignores the namespaces of a second agent
+//! with the same identifiers. So the identity lives in a state directory that one agent at a time may use.
+//!
+//! `prospect`: a look at the directory that changes nothing. `remedy`: advice when the agent cannot have an identity.
 
 mod prospect;
 mod remedy;
@@ -36,7 +37,7 @@ pub struct NamespaceIdentity {
     pub uuid: [u8; 16],
 }
 
-/// Who the agent is.
+/// Identifiers of the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// NQN of the subsystem.
@@ -47,7 +48,7 @@ pub struct Identity {
     pub namespaces: [NamespaceIdentity; NAMESPACES],
 }
 
-/// An identity and the lock that keeps others from using it.
+/// An identity, and the lock that keeps other agents from using it.
 #[derive(Debug)]
 pub struct Held {
     /// The identity.
@@ -55,13 +56,13 @@ pub struct Held {
     _lock: Option<File>,
 }
 
-/// Why there is no identity.
+/// Reason why the agent cannot have an identity.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// The directory or a file in it cannot be used.
     #[error("cannot {what} {path} for the agent's identity")]
     Io {
-        /// What was tried.
+        /// The attempted action, as a verb.
         what: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -69,7 +70,7 @@ pub enum IdentityError {
         #[source]
         source: io::Error,
     },
-    /// Another agent holds it.
+    /// Another agent holds the identity.
     #[error("another running agent has the identity in {0}")]
     InUse(PathBuf),
     /// The file is not an identity.
@@ -80,7 +81,7 @@ pub enum IdentityError {
         /// What is wrong.
         what: String,
     },
-    /// No random numbers.
+    /// The system has no random numbers.
     #[error("the system gives no random numbers: {0}")]
     Random(getrandom::Error),
 }
@@ -108,7 +109,7 @@ struct StoredNamespace {
 }
 
 impl Identity {
-    /// A new identity from random numbers.
+    /// Makes a new identity from random numbers.
     pub fn generate() -> Result<Self, IdentityError> {
         let subsystem = random_uuid()?;
         let serial: [u8; 8] = random()?;
@@ -136,11 +137,11 @@ impl Identity {
 
     fn from_stored(stored: Stored) -> Result<Self, String> {
         if !stored.nqn.starts_with("nqn.") || stored.nqn.len() > NQN_BYTES_MAX {
-            return Err(format!("`{}` is no NQN of at most {NQN_BYTES_MAX} bytes", stored.nqn));
+            return Err(format!("`{}` is not an NQN of at most {NQN_BYTES_MAX} bytes", stored.nqn));
         }
         let printable = |text: &str| text.bytes().all(|byte| (0x20..0x7F).contains(&byte));
         if stored.serial.is_empty() || stored.serial.len() > 20 || !printable(&stored.serial) {
-            return Err(format!("`{}` is no serial number of 1 to 20 ASCII characters", stored.serial));
+            return Err(format!("`{}` is not a serial number of 1 to 20 ASCII characters", stored.serial));
         }
         let found = stored.namespaces.len();
         let parsed: Vec<_> = stored
@@ -157,12 +158,12 @@ impl Identity {
 }
 
 impl Held {
-    /// An identity that lives as long as the process, for agents that a loader starts.
+    /// Makes an identity that lives as long as the process, for agents that a loader starts.
     pub fn ephemeral() -> Result<Self, IdentityError> {
         Ok(Self { identity: Identity::generate()?, _lock: None })
     }
 
-    /// The identity in a directory; generated when there is none yet. Holds the directory's lock.
+    /// Returns the identity in a directory, and holds the directory's lock. Generates an identity if there is none yet.
     pub fn persistent(directory: &Path) -> Result<Self, IdentityError> {
         make(directory)?;
         let lock_path = directory.join(LOCK);
@@ -207,7 +208,8 @@ fn read(path: &Path) -> Result<Option<Identity>, IdentityError> {
     Identity::from_stored(stored).map(Some).map_err(damaged)
 }
 
-/// Writes beside the final name, then renames: a crash leaves the old file, the new one, or none, never half of one.
+/// Writes the file under another name, then renames it: a crash leaves the old file, the new one or none, never half a
+/// file.
 fn store(directory: &Path, path: &Path, identity: &Identity) -> io::Result<()> {
     let text = toml::to_string(&identity.to_stored()).map_err(io::Error::other)?;
     let fresh = path.with_extension("toml.new");
@@ -227,7 +229,7 @@ fn random<const N: usize>() -> Result<[u8; N], IdentityError> {
     Ok(bytes)
 }
 
-/// Version 4, variant 1 (RFC 9562).
+/// Makes a random UUID: version 4, variant 1 (RFC 9562).
 fn random_uuid() -> Result<[u8; 16], IdentityError> {
     Ok(Builder::from_random_bytes(random()?).into_uuid().into_bytes())
 }
@@ -248,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn survives_a_restart_and_is_held_by_one() {
+    fn an_identity_survives_a_restart_and_has_one_holder() {
         let root = tempfile::tempdir().unwrap();
         let directory = root.path().join("a/b");
         let first = Held::persistent(&directory).unwrap();

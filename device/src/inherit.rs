@@ -1,4 +1,4 @@
-//! Descriptors that the parent process handed down by number.
+//! File descriptors inherited from the parent process, named by number.
 #![allow(unsafe_code)]
 
 use nix::errno::Errno;
@@ -11,8 +11,8 @@ static TAKING: Mutex<()> = Mutex::new(());
 
 /// Takes ownership of an inherited descriptor and marks it close-on-exec.
 ///
-/// A descriptor that is close-on-exec already did not come through exec, or was taken before, and is refused: it belongs to
-/// somebody else in this process.
+/// Refuses a descriptor that is already close-on-exec: it did not come through exec, or was taken before, so something
+/// else in this process owns it.
 pub fn take(fd: RawFd) -> io::Result<OwnedFd> {
     let _taking = TAKING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     // SAFETY: F_GETFD reads the flags of any number; a number that is not open gives EBADF.
@@ -22,8 +22,8 @@ pub fn take(fd: RawFd) -> io::Result<OwnedFd> {
     }
     // SAFETY: the number is open, as just seen; setting a descriptor flag touches no memory.
     Errno::result(unsafe { libc::fcntl(fd, libc::F_SETFD, flags | libc::FD_CLOEXEC) })?;
-    // SAFETY: the descriptor is open, and nothing in this process owns it: what Rust opens is close-on-exec, and so is,
-    // by the line above, what was taken before. The lock keeps two takers from both seeing it free.
+    // SAFETY: the descriptor is open, and nothing in this process owns it: everything that Rust opens is close-on-exec,
+    // and the line above makes every taken descriptor so. The lock keeps two calls from both seeing it free.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -5,25 +5,25 @@ use ddlp_csd::request::BatchRequest;
 use ddlp_csd::slot::SlotLayout;
 use std::sync::Arc;
 
-/// Names a job for as long as the agent runs; never reused.
+/// Identifier of a job; never reused while the agent runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub u64);
 
 /// A validated work order: the batch fits its slot.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Its name.
+    /// Identifier of the job.
     pub id: JobId,
-    /// Program to run. Running jobs keep theirs when the index is loaded anew.
+    /// Program to run. A running job keeps its program when the host loads another one at the same index.
     pub program: Arc<Program>,
-    /// What to prepare, and into which slot.
+    /// Samples to prepare, and the slot for them.
     pub request: BatchRequest,
-    /// How the batch lies in the slot.
+    /// Layout of the batch in the slot.
     pub layout: SlotLayout,
 }
 
-/// What became of a job. A job gets one of these, and only when no worker touches its slot any more; it gets none when
-/// the pool is dropped before.
+/// End of a job. A job has exactly one such event, sent when no worker touches the job's slot any more, or none if the
+/// pool is dropped first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobEvent {
     /// The slot holds the batch.

@@ -1,12 +1,14 @@
 //! The drive's agent: an NVMe/TCP controller whose compute namespace preprocesses images.
 //!
 //! - [`controller`]: the NVMe subsystem, sans I/O. [`tcp`]: the network under it.
-//! - [`workers`]: the pool that decodes and augments. [`slots`]: where finished batches lie. [`job`]: what passes between them.
-//! - [`identity`]: who the agent is, over restarts. [`agent`]: settings, sensors, and the agent's life. `inherit`:
-//!   descriptors from a parent process. [`doctor`]: whether a board can serve, and how fast.
+//! - [`workers`]: the pool that decodes and augments. [`slots`]: memory for finished batches. [`job`]: one batch's
+//!   work, from the controller to the workers and back.
+//! - [`identity`]: the agent's identity, kept over restarts. [`agent`]: settings, sensors, and the agent's life.
+//!   `inherit`: descriptors from a parent process. [`doctor`]: whether a board can serve, and how fast.
 //!
-//! Data flows one way: `tcp` → `controller` → `workers` → `slots`, completions back by events. `controller` knows neither
-//! sockets nor pixels, `tcp` no pixels, `workers` no commands. Unsafe code is in `slots::memory` and `inherit` only.
+//! Data flows one way: `tcp` → `controller` → `workers` → `slots`; completions come back as events. `controller` knows
+//! neither sockets nor pixels, `tcp` knows no pixels, `workers` know no commands. Unsafe code is in `slots::memory` and
+//! `inherit` only.
 #![deny(unsafe_code)]
 
 pub mod agent;

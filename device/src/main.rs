@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
-/// A computational storage drive in software: holds a dataset and preprocesses its batches for hosts that reach it by NVMe/TCP.
+/// A computational storage drive in software: holds a dataset, and prepares its batches for hosts over NVMe/TCP.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Cli {
@@ -23,24 +23,25 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve a dataset until SIGTERM or SIGINT; running batches are finished first, a second signal leaves at once.
+    /// Serve a dataset until SIGTERM or SIGINT. The agent then finishes running batches; a second signal ends it at
+    /// once.
     ///
-    /// Prints one JSON line with the address and the NQN when it is ready. Logs go to standard error; RUST_LOG sets how
-    /// much (error, warn, info, debug). A service manager that waits for it (sd_notify) is told. Leaves with 78 when the options or the
-    /// configuration are wrong, with 1 when it fails otherwise.
+    /// When the agent is ready, it prints one JSON line with its address and NQN, and tells the service manager
+    /// (sd_notify). Logs go to standard error; RUST_LOG sets their level (error, warn, info, debug). The exit status is
+    /// 78 if the options or the configuration are wrong, and 1 after any other failure.
     Serve(Box<ServeArgs>),
-    /// Check this machine: cores, memory, storage, network, clock, heat, and the images per second to expect.
+    /// Check whether this machine can serve: dataset, identity, memory, slots, network, and the images per second.
     ///
-    /// Leaves with 0 when nothing keeps the agent from serving (warnings included), with 1 when something does.
+    /// The exit status is 0 if the agent can serve, even with warnings, and 1 if it cannot.
     Doctor(DoctorArgs),
-    /// Print the completions for a shell: put them where it looks, as its manual says, or source them.
+    /// Print the completions for a shell: source them, or save them where the shell's manual says.
     Completions {
         /// The shell
         shell: Shell,
     },
     /// Write the manual pages, one for each command.
     Man {
-        /// The folder for them, such as ~/.local/share/man/man1; it is made if it is not there
+        /// Folder for the pages, such as ~/.local/share/man/man1; made if missing
         folder: PathBuf,
     },
 }
@@ -48,13 +49,13 @@ enum Command {
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-/// The configuration is wrong (sysexits.h): starting again would not help, and the systemd unit does not.
+/// Exit status for a wrong configuration (sysexits.h). Starting again would not help, and the systemd unit does not.
 const EX_CONFIG: u8 = 78;
 
 fn main() -> ExitCode {
     allocator::spare_address_space();
     let command = Cli::parse().command;
-    // A file that meets `ulimit -f` is an error to be said, as on a full disk, and not the end of the process.
+    // A file that reaches `ulimit -f` is then an error to report, like a full disk; it does not kill the process.
     if let Err(error) = SigSet::from(Signal::SIGXFSZ).thread_block() {
         return failed(&error.into(), ExitCode::FAILURE);
     }
@@ -103,7 +104,7 @@ fn failed(error: &anyhow::Error, code: ExitCode) -> ExitCode {
     code
 }
 
-/// Logs go to standard error.
+/// Sends logs to standard error.
 fn log() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let has_colours =

@@ -1,15 +1,15 @@
 //! Result slots: the memory behind namespace 2.
 //!
 //! - `backing`: where the bytes live: anonymous memory, a file on flash, or a file that the loader handed down.
-//! - `memory`: the mapping and the leases through which workers write; in unsafe code.
-//! - `ahead`: a thread that gets the memory of the next slots ready.
+//! - `memory`: the mapping, and the leases through which workers write. Contains unsafe code.
+//! - `ahead`: a thread that allocates the next slots before their first lease.
 //!
-//! A slot in memory takes memory from its first lease on, or shortly before: a run that uses few of many slots takes the
-//! memory of few. Until then it reads as zeros.
+//! A slot in memory is allocated at its first lease or shortly before, so that a run that uses few of many slots takes
+//! memory for only those. Until then the slot reads as zeros.
 //!
-//! A slot is written through exactly one [`SlotLease`] at a time. Taking the lease invalidates the slot's header,
-//! publishing makes it valid again, last of all. Readers (the network side, a loader that maps the same file) take no lease: they
-//! find out by header and checksums whether a slot holds what they expect.
+//! Workers write to a slot through exactly one [`SlotLease`] at a time. Taking the lease invalidates the slot's header;
+//! publishing, the last step, makes it valid again. Readers (the network side, a loader that maps the same file) take
+//! no lease: header and checksums tell them whether a slot holds the batch that they expect.
 
 mod ahead;
 mod backing;
@@ -37,7 +37,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Bytes of all slots together.
+    /// Returns the bytes of all slots together.
     pub fn total_bytes(&self) -> u64 {
         u64::from(self.slots) * self.slot_bytes
     }
@@ -54,7 +54,8 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Makes or opens the slots. What a file holds is invalidated here, what memory holds by a slot's first lease.
+    /// Makes or opens the slots. Invalidates every slot of a file at once; a slot in memory gets its invalid header at
+    /// its first lease.
     pub fn open(backing: &Backing, geometry: Geometry) -> Result<Self, BackingError> {
         let Opened { file, in_memory } = backing::open(backing, geometry)?;
         let bytes = geometry.total_bytes();
@@ -65,28 +66,30 @@ impl Slots {
         Ok(Self { file, memory, geometry, in_memory, ahead })
     }
 
-    /// The file behind the slots, for reads by offset.
+    /// Returns the file behind the slots, for reads by offset.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Sends up to `bytes` bytes from `offset` on, without a copy in this process; `more` says that data follows at once.
+    /// Sends up to `bytes` bytes from `offset` on, without a copy in this process. `more` announces that data follows
+    /// at once.
     pub fn send(&self, socket: BorrowedFd<'_>, offset: u64, bytes: usize, more: bool) -> io::Result<usize> {
         let more = if more { libc::MSG_MORE } else { 0 };
         self.memory.send(socket, offset, bytes, libc::MSG_NOSIGNAL | more)
     }
 
-    /// True when reading the file never waits for a storage device.
+    /// Returns whether reading the file never waits for storage.
     pub fn in_memory(&self) -> bool {
         self.in_memory
     }
 
-    /// Number and size of the slots.
+    /// Returns number and size of the slots.
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// Gives the exclusive right to write a slot, whose header is invalid and whose memory is there from here on.
+    /// Takes the exclusive right to write to a slot. Allocates the slot's memory if need be, and invalidates its
+    /// header.
     pub fn lease(&self, slot: u32, layout: ddlp_csd::slot::SlotLayout) -> Result<SlotLease, LeaseError> {
         let lease = SlotLease::take(&self.memory, slot, layout)?;
         if let Some(ahead) = &self.ahead {

@@ -1,12 +1,12 @@
 //! NVMe/TCP: from sockets to commands and back. NVMe/TCP Transport 1.1.
 //!
 //! - [`session`]: sans-IO protocol of one connection: PDUs in, commands with their data out; R2T, digests, violations.
-//! - `hub`: where connections, the subsystem and the workers meet.
-//! - `connection`: one socket: reads, time limits, orderly ends. `writer`: what goes out, and how with few copies.
-//! - `media`: bytes of the block namespaces. `server`: accepting. [`places`]: which connections there are.
+//! - `hub`: connects connections, subsystem and workers.
+//! - `connection`: one socket: reads, time limits, orderly ends. `writer`: sending, with few copies.
+//! - `media`: bytes of the block namespaces. `server`: accepting connections. [`places`]: limits on connections.
 //!
-//! One thread runs all of it. It waits for sockets only: samples are prepared by the workers, and files on a storage
-//! device are read on a blocking thread.
+//! One thread runs all of it, and waits for sockets only: workers prepare samples, and blocking threads read files on
+//! storage.
 
 mod connection;
 pub(crate) mod hub;
@@ -18,21 +18,22 @@ mod writer;
 
 use std::time::Duration;
 
-/// MAXH2CDATA: most data in one H2CData.
+/// Most data in one H2CData (MAXH2CDATA).
 pub const H2C_DATA_BYTES_MAX: u32 = 128 * 1024;
 /// Most data in one C2HData.
 pub const C2H_DATA_BYTES_MAX: usize = 512 * 1024;
-/// Host data of one connection that has been asked for by R2T and not arrived; further commands wait for their R2T.
+/// Most data of one connection that R2Ts have asked for and that has not arrived. Further commands wait for their R2T.
 pub const TRANSFER_BYTES_MAX: usize = 1 << 20;
-/// Blocks of one connection that are in memory on their way to its host: 64 MiB over all connections.
+/// Most bytes of blocks that one connection has in memory on their way to its host: 64 MiB over all connections.
 pub const READ_BYTES_MAX: usize = 512 * 1024;
 const _: () = assert!(READ_BYTES_MAX <= C2H_DATA_BYTES_MAX);
 /// Bytes taken from a socket at once.
 pub const RECEIVE_BYTES: usize = 32 * 1024;
 
-/// From the first byte of a PDU to its last one. The longest ([`H2C_DATA_BYTES_MAX`]) take it at 4 KB/s.
+/// Longest time from the first byte of a PDU to its last one. The longest PDU ([`H2C_DATA_BYTES_MAX`]) arrives in time
+/// at 4.4 KB/s.
 pub const PDU_TIME: Duration = Duration::from_secs(30);
-/// Longest time in which a host takes nothing of what it is sent.
+/// Longest time for which a host may take nothing of what the agent sends.
 pub const SEND_TIME: Duration = Duration::from_secs(60);
-/// How long a closed connection is listened to for the peer's end, so that what was sent last is not cut off.
+/// Longest wait at a closed connection for the peer to close too, so that the last bytes sent are not cut off.
 pub const LINGER_TIME: Duration = Duration::from_secs(2);

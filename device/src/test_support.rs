@@ -1,9 +1,9 @@
-//! What several test modules need.
+//! Helpers for several test modules.
 
 use ddlp_csd::program::{CorruptPolicy, Program};
 use ddlp_pixels::{Limits, Pipeline};
 
-/// A program of a built-in pipeline.
+/// Makes a program of a built-in pipeline.
 pub fn program(pipeline: &str, policy: CorruptPolicy) -> Program {
     let pipeline = Pipeline::named(pipeline).expect("a built-in pipeline");
     Program { pipeline, limits: Limits::default(), policy }

@@ -1,16 +1,17 @@
 //! The worker pool: prepares the samples of queued batches straight into their slots.
 //!
-//! - `queue`: which samples are next, and when a batch is finished or let go.
-//! - `kit`: one worker's tools; where samples become rows.
+//! - `queue`: which samples are next, and when a batch is finished or released.
+//! - `kit`: one worker's tools, which turn samples into rows.
 //! - `row_crc`: the batch's checksum from its rows' checksums.
 //! - `stats`: counters for the vendor log.
 //!
-//! Workers take runs of samples (`ddlp_csd::run`) of the oldest batch first and go on to the next queued batch when no unstarted sample is
-//! left: with two batches queued nobody idles at a batch's end, and one slow sample holds up its own batch alone. Whoever takes the first
-//! run after a batch was queued announces all samples of that batch to the dataset, so that a disk reads them while others are prepared.
+//! Workers take runs of samples (`ddlp_csd::run`) from the oldest batch, and go on to the next batch when it has no
+//! unstarted sample left. With two batches queued, no worker idles at the end of a batch, and one slow sample holds up
+//! only its own batch. The worker that takes the first run after a batch was queued announces all samples of that batch
+//! to the dataset, so that the disk reads them while workers prepare others.
 //!
-//! A sample that makes its decoder panic is a corrupt sample. A panic anywhere else is a defect: the batch is given up,
-//! its slot is let go, and the worker goes on.
+//! A sample that makes its decoder panic is a corrupt sample. A panic anywhere else is a defect: the pool gives up the
+//! batch and releases its slot, and the worker goes on.
 
 mod kit;
 mod queue;
@@ -39,26 +40,26 @@ pub const THREADS_MAX: usize = 256;
 pub struct Throttle(f64);
 
 impl Throttle {
-    /// Full speed.
+    /// Full speed, without rests.
     pub const FULL: Self = Self(1.0);
 
-    /// Checks the range: at least 0.001, at most 1.
+    /// Makes a throttle from a fraction of at least 0.001 and at most 1.
     pub fn new(fraction: f64) -> Option<Self> {
         (0.001..=1.0).contains(&fraction).then_some(Self(fraction))
     }
 
-    /// The fraction.
+    /// Returns the fraction of full speed.
     pub fn fraction(self) -> f64 {
         self.0
     }
 
-    /// How long to rest after working for `busy`.
+    /// Returns how long to rest after working for `busy`.
     fn rest(self, busy: Duration) -> Duration {
         busy.mul_f64(1.0 / self.0 - 1.0)
     }
 }
 
-/// Receives what became of each job; called from worker threads, and from whoever cancels.
+/// Receiver of each job's end; called from worker threads, and from the thread that cancels a job.
 pub type Notify = Box<dyn Fn(JobEvent) + Send + Sync>;
 
 struct Shared {
@@ -94,20 +95,20 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Queues a job. Its event comes later, also when it is cancelled.
+    /// Queues a job. The job's event comes later, even if the job is cancelled.
     pub fn submit(&self, job: Job, lease: SlotLease) {
         self.shared.queue.push(job, lease);
     }
 
-    /// Asks for a job to be given up: at once when no worker is at it, else at the next sample boundary. A job that is
-    /// already finished is left alone.
+    /// Gives up a job: at once if no worker is at it, else after the current samples. Ignores a job that has already
+    /// finished.
     pub fn cancel(&self, id: JobId) {
         if self.shared.queue.cancel(id) {
             self.shared.released(id);
         }
     }
 
-    /// Counters since the start.
+    /// Returns the counters since the start.
     pub fn stats(&self) -> &Stats {
         &self.shared.stats
     }
@@ -140,7 +141,8 @@ impl Shared {
     }
 
     fn run(&self, task: Task<'_>, kit: &mut Kit, length: &mut RunLength) {
-        // Not where a job is queued: it may read of the index, and nothing waits for a disk there.
+        // Here and not where a job is queued: announcing may read the pack's index, and the network thread must not
+        // wait for a disk.
         prepare::announce(&*self.dataset, &task.ahead);
         let start = Instant::now();
         let times = kit.prepare(&*self.dataset, &task);
@@ -179,7 +181,7 @@ impl Shared {
     }
 }
 
-/// The operator for the row length asked for, worked out anew when the length changes.
+/// Returns the operator for rows of `row_bytes`, and computes it again if the length has changed.
 fn row_crc_for(cached: &mut Option<RowCrc>, row_bytes: usize) -> &RowCrc {
     if cached.as_ref().is_none_or(|crc| crc.row_bytes() != row_bytes) {
         *cached = None;
@@ -199,7 +201,7 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::mpsc::channel;
 
-    /// Ten gray images. Keeps in mind what was announced, and what was read without that.
+    /// Dataset of ten gray images that records announced samples, and samples read without an announcement.
     #[derive(Default)]
     struct Grey {
         announced: Mutex<Vec<u64>>,
@@ -249,7 +251,7 @@ mod tests {
         }
     }
 
-    /// A batch of four samples from `first` on, into rows of this shape.
+    /// Makes a job of four samples from `first` on, with rows of this shape.
     fn job(number: u64, first: u64, program: &Arc<Program>, shape: Shape) -> Job {
         let layout = SlotLayout::new(4, shape).unwrap();
         let request = BatchRequest {
@@ -276,7 +278,7 @@ mod tests {
         let notify = Box::new(move |event| events.send(event).unwrap());
         let pool = Pool::start(dataset.clone(), 1, Throttle::FULL, notify).unwrap();
         let program = Arc::new(crate::test_support::program("cifar-train", CorruptPolicy::Fail));
-        // Sample 8 of the epoch and so on are the dataset's 8, 9, 0 and 1.
+        // The epoch's samples 8 to 11 are the dataset's 8, 9, 0 and 1.
         for (number, first) in [(0, 2), (1, 8)] {
             let job = job(number, first, &program, program.pipeline.output());
             let lease = slots.lease(number as u32, job.layout).unwrap();
@@ -290,8 +292,7 @@ mod tests {
         assert!(dataset.unannounced.lock().unwrap().is_empty());
     }
 
-    /// A worker can be made to panic by a job whose rows have another shape than its program's: the controller makes
-    /// none.
+    /// Makes a worker panic by a job whose rows do not have its program's shape. The controller never makes such a job.
     #[test]
     fn a_worker_that_panics_releases_its_job_and_goes_on() {
         let slots = slots();

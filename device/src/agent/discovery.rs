@@ -1,16 +1,16 @@
-//! At which port hosts discover the agent, beside the port of its I/O service.
+//! The port at which hosts discover the agent, in addition to the port of its I/O service.
 
 use ddlp_nvme::tcp::{DISCOVERY_PORT, IO_PORT};
 use serde::Deserialize;
 use std::str::FromStr;
 
-/// What is said of the discovery port: `--discovery 8009`, `discovery = 8009`, or "off".
+/// Value of `--discovery` or `discovery`: a port, or "off".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "toml::Value")]
 pub enum DiscoveryChoice {
-    /// None.
+    /// No discovery port.
     Off,
-    /// This one.
+    /// The port.
     Port(u16),
 }
 
@@ -33,19 +33,20 @@ impl TryFrom<toml::Value> for DiscoveryChoice {
     }
 }
 
-/// A further port for discovery.
+/// Port for discovery, beside the port of the I/O service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiscoveryPort {
-    /// The port, 0 for a free one.
+    /// The port; 0 takes a free one.
     pub port: u16,
-    /// The agent does not start without it.
+    /// Whether the agent refuses to start without the port.
     pub required: bool,
 }
 
 impl DiscoveryPort {
-    /// The usual port of discovery goes with the usual port of the I/O service: agents at other ports share their
-    /// machine with others, and which of them is found there must not depend on which came first. From what was said,
-    /// if anything was, and the port of the I/O service.
+    /// Decides from the user's choice, if there is one, and the port of the I/O service.
+    ///
+    /// By default, only an agent at the usual I/O port takes the usual discovery port. Agents at other ports share
+    /// their machine with each other, and which of them hosts discover must not depend on which one started first.
     pub fn decide(choice: Option<DiscoveryChoice>, io_port: u16) -> Option<Self> {
         match choice {
             Some(DiscoveryChoice::Off) => None,
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_usual_port_goes_with_the_usual_port_only() {
+    fn only_an_agent_at_the_usual_io_port_takes_the_usual_discovery_port() {
         let decided = |io_port, choice: Option<&str>| {
             DiscoveryPort::decide(choice.map(|choice| choice.parse().unwrap()), io_port)
         };

@@ -1,7 +1,7 @@
 //! Live numbers: the workers' counters, the process's own use of memory and CPU, and the machine's sensors.
 //!
-//! Sensors are read by a thread of their own every few seconds (some sit behind slow buses); where a machine has none,
-//! values are absent, never guessed.
+//! A thread of its own reads the sensors every few seconds, since some of them sit behind slow buses. On a machine
+//! without sensors the values are absent, never guessed.
 
 use crate::controller::Gauges;
 use crate::workers::Pool;
@@ -16,18 +16,18 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How often sensors are read.
+/// Time between two readings of the sensors.
 const PERIOD: Duration = Duration::from_secs(2);
 const _: () = assert!(PERIOD.as_secs() < energy::READ_WITHIN.as_secs());
 
-/// What the sensors said last.
+/// Latest readings of the sensors.
 #[derive(Clone, Copy, Debug, Default)]
 struct Readings {
-    /// The hottest temperature in tenths of a degree.
+    /// Highest temperature in tenths of a degree.
     temperature_dc: Option<i16>,
-    /// The sum of all powers in mW.
+    /// Sum of all powers in mW.
     power_mw: Option<u32>,
-    /// What the energy meters have counted, in mJ.
+    /// Sum of all energy meters in mJ.
     energy_mj: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ pub struct LiveGauges {
     started: Instant,
     pool: Arc<Pool>,
     readings: Arc<Mutex<Readings>>,
-    /// Dropping it ends the sensor thread.
+    /// Ends the sensor thread when dropped.
     _stop: Option<Sender<()>>,
 }
 
@@ -59,7 +59,7 @@ impl LiveGauges {
                     sensors.read_into(&shared);
                 }
             };
-            // Without the thread the first readings stay; that is not worth failing for.
+            // If the thread does not start, the first readings stay: no reason to refuse to serve.
             stop = std::thread::Builder::new().name("sensors".into()).spawn(watch).ok().map(|_| sender);
         }
         Self { started: Instant::now(), pool, readings, _stop: stop }
@@ -84,7 +84,7 @@ impl Gauges for LiveGauges {
             temperature_dc: readings.temperature_dc,
             power_mw: readings.power_mw,
             energy_mj: readings.energy_mj,
-            // Not getrusage's, which knows of the process that started this one as well.
+            // Not from getrusage, whose value includes the process that started this one.
             peak_rss_bytes: memory::of_this_process("VmHWM:").unwrap_or(0),
             cpu_us: cpu_us.max(0) as u64,
             ..Counters::default()
@@ -92,7 +92,7 @@ impl Gauges for LiveGauges {
     }
 }
 
-/// Files of sensors.
+/// Files of the machine's sensors.
 struct Sensors {
     temperatures: Vec<PathBuf>,
     powers: Vec<PathBuf>,
@@ -134,7 +134,7 @@ impl Sensors {
         self.temperatures.is_empty() && self.powers.is_empty() && self.meters.is_empty()
     }
 
-    /// The hottest temperature, the sum of powers, the sum of energies.
+    /// Stores the highest temperature, the sum of powers and the sum of energies in `readings`.
     fn read_into(&mut self, readings: &Mutex<Readings>) {
         let millidegrees = self.temperatures.iter().filter_map(|file| number::<i64>(file)).max();
         let microwatts: Vec<u64> = self.powers.iter().filter_map(|file| number(file)).collect();

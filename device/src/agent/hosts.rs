@@ -1,14 +1,15 @@
-//! Which hosts may connect: what the configuration says of them.
+//! Checks of the configuration's `allowed-hosts`.
 
 use anyhow::{Result, ensure};
 use ddlp_nvme::text::check_nqn;
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
-/// What stands before the UUID in names of this form. Base 2.1, section "NVMe Qualified Names".
+/// Prefix of NQNs that are made from a UUID. Base 2.1, section "NVMe Qualified Names".
 const UUID_PREFIX: &str = "nqn.2014-08.org.nvmexpress:uuid:";
 
-/// Refuses what can be no host's NQN, an example that was copied as it stands above all: it would lock every host out.
+/// Refuses names that cannot be any host's NQN. The usual mistake is an example copied unchanged, which would lock
+/// every host out.
 pub fn check_allowed(hosts: &[String]) -> Result<()> {
     for nqn in hosts {
         check_nqn(nqn).map_err(|error| anyhow::anyhow!("allowed-hosts: `{nqn}`: {error}"))?;
@@ -22,7 +23,7 @@ pub fn check_allowed(hosts: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// One in five groups, which is not nil (RFC 9562).
+/// Returns whether `text` is a UUID in five groups that is not nil (RFC 9562).
 fn is_uuid(text: &str) -> bool {
     text.len() == Hyphenated::LENGTH && Uuid::try_parse(text).is_ok_and(|uuid| !uuid.is_nil())
 }
@@ -32,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_a_uuid_has_a_whole_one() {
+    fn a_name_with_the_uuid_prefix_needs_a_complete_uuid() {
         let check = |nqn: &str| check_allowed(&[nqn.to_owned()]).map_err(|error| error.to_string());
         let uuid = "01234567-89ab-CDEF-0123-456789abcdef";
         check(&format!("{UUID_PREFIX}{uuid}")).unwrap();

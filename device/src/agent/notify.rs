@@ -1,7 +1,6 @@
-//! Telling the service manager that the agent is ready, or about to end: the datagrams of `sd_notify(3)`.
+//! Messages to the service manager, as in `sd_notify(3)`: the agent is ready, or about to end.
 //!
-//! Whoever starts the agent otherwise sets no `NOTIFY_SOCKET`, and nothing is sent. A manager that does not listen does
-//! not keep the agent from its work: what it misses is its own to notice.
+//! Without `NOTIFY_SOCKET` in the environment nothing is sent. A manager that does not listen never stops the agent.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,9 +12,9 @@ use std::time::Duration;
 /// Longest wait for room in the manager's queue.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The agent serves.
+/// State: the agent serves.
 pub const READY: &str = "READY=1";
-/// The agent takes no more work.
+/// State: the agent takes no more work.
 pub const STOPPING: &str = "STOPPING=1";
 
 /// Sends a state to the service manager, if there is one.
@@ -26,7 +25,7 @@ pub fn notify(state: &str) -> io::Result<()> {
     }
 }
 
-/// A name that begins with `@` is one of the abstract namespace, any other a path.
+/// Sends `state` to `socket`: a name in the abstract namespace if it begins with `@`, else a path.
 fn send(socket: &OsStr, state: &str) -> io::Result<()> {
     let address = match socket.as_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name)?,

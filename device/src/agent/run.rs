@@ -29,21 +29,21 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-/// How long a draining agent waits for running batches.
+/// Longest wait of a draining agent for running batches.
 pub const DRAIN_TIME: Duration = Duration::from_secs(30);
-/// How long it then waits for connections to take their last bytes.
+/// Longest wait afterwards for hosts to take the last bytes of their connections.
 const CLOSE_TIME: Duration = Duration::from_secs(2);
-/// How often a draining agent looks whether it is done.
+/// Time between two checks whether a draining agent is done.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
-/// Threads that wait for files.
+/// Threads that tokio may use for blocking reads of files.
 const FILE_THREADS: usize = 4;
 
-/// The line that tells whoever started the agent where it is.
+/// Line that tells the agent's address to whoever started it.
 #[derive(Serialize)]
 struct Ready<'a> {
     listen: SocketAddr,
     nqn: &'a str,
-    /// A further address for discovery.
+    /// Address for discovery, if it has one of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     discovery: Option<SocketAddr>,
 }
@@ -60,7 +60,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Opens everything and begins to serve, on the current tokio runtime.
+    /// Opens dataset, slots and ports, and begins to serve on the current tokio runtime.
     pub async fn start(settings: &Settings) -> Result<Self> {
         let path = settings.dataset.display();
         let dataset = ddlp_dataset::open(&settings.dataset).with_context(|| format!("cannot serve {path}"))?;
@@ -68,7 +68,7 @@ impl Agent {
         Self::start_with(settings, dataset.into()).await
     }
 
-    /// The same with a dataset that is open already.
+    /// Begins to serve a dataset that is already open.
     pub async fn start_with(settings: &Settings, dataset: Arc<dyn Dataset>) -> Result<Self> {
         let slots = Slots::open(&settings.results, settings.geometry).context("cannot set up the result slots")?;
         let identity = match &settings.identity {
@@ -79,10 +79,10 @@ impl Agent {
             })?,
         };
         let (events, received) = unbounded_channel();
-        // The slots have their memory by now.
+        // 0 bytes to come: the slots have their memory by now.
         ddlp_csd::memory::fit(&*dataset, 0);
         let notify = events.clone();
-        // Once nobody receives, the agent is ending and nobody wants to know.
+        // Sending fails only when the agent ends and nobody needs the event.
         let notify = Box::new(move |event| notify.send(event).unwrap_or_default());
         let pool = Pool::start(dataset.clone(), settings.threads, settings.throttle, notify);
         let pool = Arc::new(pool.with_context(|| format!("cannot start {} workers", settings.threads))?);
@@ -118,17 +118,17 @@ impl Agent {
         Ok(Self { hub, address, discovery, nqn, accepting, clockwork, _identity: identity })
     }
 
-    /// Where it listens.
+    /// Returns the address at which the agent listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it listens for discovery besides, if anywhere.
+    /// Returns the separate address for discovery, if there is one.
     pub fn discovery(&self) -> Option<SocketAddr> {
         self.discovery
     }
 
-    /// NQN of the subsystem.
+    /// Returns the NQN of the subsystem.
     pub fn nqn(&self) -> &str {
         &self.nqn
     }
@@ -152,8 +152,8 @@ async fn listen(at: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     Ok((listener, address))
 }
 
-/// A second listener at the same address. Without the usual port the agent serves all the same, unless it was asked
-/// for.
+/// Opens a second listener at the same address, for discovery. A port that cannot be had is an error only if the user
+/// asked for it.
 async fn listen_for_discovery(io: SocketAddr, wanted: DiscoveryPort) -> Result<Option<(TcpListener, SocketAddr)>> {
     match listen(SocketAddr::new(io.ip(), wanted.port)).await {
         Ok(found) => Ok(Some(found)),
@@ -177,9 +177,9 @@ async fn until(limit: Duration, done: impl Fn() -> bool) -> bool {
     true
 }
 
-/// Runs the agent until a signal or the parent's end.
+/// Runs the agent until a signal arrives or the parent process ends.
 pub fn serve(settings: &Settings) -> Result<()> {
-    // Before any thread starts: all of them inherit it.
+    // Before any thread starts, so that all threads inherit the cores.
     pin(&settings.cores)?;
     let parent = settings.parent_pipe.map(|fd| watch_parent(fd).context("--parent-pipe")).transpose()?;
     let ready: Box<dyn Write> = match settings.ready_fd {
@@ -190,14 +190,15 @@ pub fn serve(settings: &Settings) -> Result<()> {
     let runtime = runtime.enable_all().max_blocking_threads(FILE_THREADS).build();
     let runtime = runtime.context("cannot start the network side")?;
     runtime.block_on(live(settings, parent, ready))?;
-    // Workers may still be in the middle of a sample; nothing they hold outlives the process.
+    // Workers may still be in the middle of a sample. Nothing that they hold outlives the process.
     runtime.shutdown_background();
     Ok(())
 }
 
 /// Serves until told to stop, then drains.
 async fn live(settings: &Settings, parent: Option<UnboundedReceiver<()>>, ready: Box<dyn Write>) -> Result<()> {
-    // Until it serves there is nothing to drain: a signal ends it, whatever file system it waits for.
+    // Signals are handled only from here on. Before, there is nothing to drain, and a signal ends the process even
+    // while it waits for a file system.
     let agent = Agent::start(settings).await?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot handle SIGINT")?;
@@ -210,7 +211,7 @@ async fn live(settings: &Settings, parent: Option<UnboundedReceiver<()>>, ready:
     let limit = tokio::select! {
         _ = terminate.recv() => DRAIN_TIME,
         _ = interrupt.recv() => DRAIN_TIME,
-        // Nobody is left to take the results.
+        // The parent has gone: nobody is left to take the results.
         () = gone(parent) => Duration::ZERO,
     };
     tracing::info!(?limit, "draining");
@@ -245,7 +246,7 @@ fn pin(cores: &[usize]) -> Result<()> {
         .with_context(|| format!("--cores: this machine does not let the agent run on cores {cores:?}"))
 }
 
-/// Something is received, or the channel closes, when the pipe's other end is closed.
+/// Returns a channel that closes when the parent closes its end of the pipe `fd`.
 fn watch_parent(fd: RawFd) -> Result<UnboundedReceiver<()>> {
     let mut pipe = File::from(crate::inherit::take(fd).with_context(|| format!("descriptor {fd}"))?);
     let (sender, receiver) = unbounded_channel();
@@ -260,7 +261,7 @@ fn watch_parent(fd: RawFd) -> Result<UnboundedReceiver<()>> {
 
 async fn gone(parent: Option<UnboundedReceiver<()>>) {
     match parent {
-        // Nothing is ever sent: this waits for the channel's end.
+        // Nothing is ever sent: this waits for the channel to close.
         Some(mut parent) => drop(parent.recv().await),
         None => std::future::pending().await,
     }
@@ -271,7 +272,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_a_discovery_port_that_was_asked_for_is_missed() {
+    async fn a_taken_discovery_port_is_an_error_only_if_it_was_asked_for() {
         let (taken, io) = listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let port = |required| DiscoveryPort { port: io.port(), required };
         assert!(listen_for_discovery(io, port(false)).await.unwrap().is_none());

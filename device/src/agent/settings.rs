@@ -1,4 +1,4 @@
-//! What the agent is told: command line over configuration file over defaults.
+//! The agent's settings: the command line wins over the configuration file, and the file over the defaults.
 
 use super::discovery::{DiscoveryChoice, DiscoveryPort};
 use super::hosts::check_allowed;
@@ -19,7 +19,7 @@ use std::thread::available_parallelism;
 
 /// Largest number of result slots.
 pub const SLOTS_MAX: u32 = 4096;
-/// Batch that a slot holds unless told otherwise: samples, height and width.
+/// Batch that a slot of the default size holds: samples, height and width.
 const DEFAULT_BATCH: (usize, u32, u32) = (256, 224, 224);
 const DEFAULT_SLOTS: u32 = 4;
 const DEFAULT_LISTEN: &str = "127.0.0.1:4420";
@@ -33,13 +33,13 @@ Examples:
     ddlp-device serve --dataset train.ddlp
   Eight slots in a file on flash, four workers on cores 4 to 7:
     ddlp-device serve --dataset train.ddlp --results /var/lib/ddlp/slots --slots 8 --threads 4 --cores 4-7
-  A drive four times slower than it could be, for experiments:
+  A drive at a quarter of its speed, for experiments:
     ddlp-device serve --dataset train.ddlp --throttle 0.25
   On the network; drive.toml has `allowed-hosts = [\"nqn.2014-08.org.nvmexpress:uuid:...\"]`:
     ddlp-device serve --config drive.toml --listen 192.0.2.7:4420
     nvme discover -t tcp -a 192.0.2.7                  # on such a host
 
-The configuration file is TOML with the names of the options as keys (slot-bytes = 38539264), and allowed-hosts.";
+The configuration file is TOML. Its keys are the names of the options (slot-bytes = 38539264), and allowed-hosts.";
 
 /// Options of `ddlp-device serve`.
 #[derive(Args, Clone, Debug, Default)]
@@ -47,23 +47,22 @@ The configuration file is TOML with the names of the options as keys (slot-bytes
 pub struct ServeArgs {
     /// Dataset to preprocess: a pack, an image folder, CIFAR binary files or tar shards.
     ///
-    /// Namespace 1 exports a pack's bytes. The other kinds have none to export: there it is a single block that holds
-    /// the drive's identity page.
+    /// Namespace 1 exports the bytes of a pack. For the other sources it is a single block that holds the drive's
+    /// identity page.
     #[arg(long, value_name = "PATH")]
     pub dataset: Option<PathBuf>,
     /// Address to listen at; port 0 takes a free one. [default: 127.0.0.1:4420]
     ///
-    /// An address that other machines can reach is refused unless the configuration file names allowed hosts.
+    /// The agent refuses an address that other machines can reach, unless the configuration file names allowed hosts.
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: Option<String>,
-    /// A further port of that address at which hosts discover the agent, or `off`; 0 takes a free one.
+    /// Second port at the same address for discovery, or `off`; 0 takes a free one.
     ///
-    /// `nvme discover` asks at 8009 unless told otherwise (-s). Discovery is served at the port of --listen as well, so
-    /// that an agent without a further port is found by whoever knows that one. [default: 8009 if the agent listens at
-    /// port 4420 and no other program has it, else off]
+    /// `nvme discover` asks at port 8009, or at the one given with -s. The agent always serves discovery at the port of
+    /// --listen too. [default: 8009 if the agent listens at port 4420 and 8009 is free, else off]
     #[arg(long, value_name = "PORT|off")]
     pub discovery: Option<DiscoveryChoice>,
-    /// Where finished batches lie: `ram`, a file, or `fd:N` for an inherited descriptor. [default: ram]
+    /// Place for finished batches: `ram`, a file, or `fd:N` for an inherited descriptor. [default: ram]
     #[arg(long, value_name = "PATH|ram|fd:N")]
     pub results: Option<String>,
     /// Number of result slots; each holds one finished batch. [default: 4]
@@ -71,7 +70,7 @@ pub struct ServeArgs {
     pub slots: Option<u32>,
     /// Bytes of a slot, rounded up to 4096. [default: enough for 256 samples of 224 × 224]
     ///
-    /// A slot holds one batch, for which samples × (height × width × 3 + 24) + 8192 bytes are enough: 77090816 for 512
+    /// A slot holds one batch, which needs at most samples × (height × width × 3 + 24) + 8192 bytes: 77090816 for 512
     /// samples of 224 × 224.
     #[arg(long, value_name = "N")]
     pub slot_bytes: Option<u64>,
@@ -84,7 +83,7 @@ pub struct ServeArgs {
     /// Fraction of full speed, above 0 and at most 1: workers rest after each sample. [default: 1]
     #[arg(long, value_name = "X")]
     pub throttle: Option<f64>,
-    /// Configuration file; options on the command line win over it.
+    /// Configuration file; options on the command line take precedence.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Directory of the agent's persistent identity (NQN, serial number, namespace identifiers).
@@ -92,16 +91,16 @@ pub struct ServeArgs {
     /// One agent at a time may use it. [default: $XDG_STATE_HOME/ddlp-device/NAME or ~/.local/state/ddlp-device/NAME]
     #[arg(long, value_name = "DIR", conflicts_with = "ephemeral")]
     pub state: Option<PathBuf>,
-    /// Name of the identity within the default directory. [default: default]
+    /// Name of the identity in the default directory. [default: default]
     #[arg(long, value_name = "NAME", conflicts_with_all = ["state", "ephemeral"])]
     pub name: Option<String>,
     /// Take a new identity for this run and store nothing.
     #[arg(long)]
     pub ephemeral: bool,
-    /// Leave when the other end of this inherited pipe is closed: the process that started the agent is gone.
+    /// End when the other end of this inherited pipe closes, because the process that started the agent is gone.
     #[arg(long, value_name = "FD")]
     pub parent_pipe: Option<RawFd>,
-    /// Write the line that tells address and NQN to this inherited descriptor instead of standard output.
+    /// Write the line with address and NQN to this inherited descriptor instead of standard output.
     #[arg(long, value_name = "FD")]
     pub ready_fd: Option<RawFd>,
 }
@@ -134,14 +133,14 @@ pub enum IdentitySource {
     Directory(PathBuf),
 }
 
-/// Everything decided.
+/// All settings, checked and complete.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Dataset to preprocess.
     pub dataset: PathBuf,
     /// Address to listen at.
     pub listen: SocketAddr,
-    /// Where to listen for discovery besides.
+    /// Separate port for discovery.
     pub discovery: Option<DiscoveryPort>,
     /// Where the slots live.
     pub results: Backing,
@@ -157,14 +156,14 @@ pub struct Settings {
     pub identity: IdentitySource,
     /// Host NQNs that may connect; empty for any.
     pub allowed_hosts: Vec<String>,
-    /// Pipe whose end of file ends the agent.
+    /// Pipe whose end of file makes the agent end.
     pub parent_pipe: Option<RawFd>,
     /// Where the ready line goes; standard output when `None`.
     pub ready_fd: Option<RawFd>,
 }
 
 impl Settings {
-    /// Reads the configuration file, if one is named, and decides.
+    /// Reads the configuration file, if one is named, and checks and combines all settings.
     pub fn from_args(args: ServeArgs) -> Result<Self> {
         let file = args.config.as_deref().map(read_config).transpose()?.unwrap_or_default();
         let dataset = args.dataset.or(file.dataset).context("no dataset: give --dataset PATH")?;
@@ -199,14 +198,14 @@ impl Settings {
 
 fn read_config(path: &Path) -> Result<ConfigFile> {
     let what = || format!("cannot read the configuration {}", path.display());
-    // Before it is opened: opening a pipe would wait for its other end.
+    // Checked before opening, since opening a pipe would wait for its other end.
     let is_file = std::fs::metadata(path).with_context(what)?.is_file();
     ensure!(is_file, "the configuration {} is not a regular file", path.display());
     let mut text = String::new();
-    // The size that a file tells of itself need not be what it gives.
+    // A file may give more bytes than its metadata says.
     let bytes = File::open(path).and_then(|file| file.take(CONFIG_BYTES_MAX + 1).read_to_string(&mut text));
     let is_small = bytes.with_context(what)? as u64 <= CONFIG_BYTES_MAX;
-    ensure!(is_small, "{} has more than {CONFIG_BYTES_MAX} bytes: that is no configuration", path.display());
+    ensure!(is_small, "{} has more than {CONFIG_BYTES_MAX} bytes: not a configuration", path.display());
     toml::from_str(&text).with_context(|| format!("{} is not a configuration", path.display()))
 }
 
@@ -236,7 +235,7 @@ fn threads(asked: Option<usize>) -> Result<usize> {
     Ok(threads)
 }
 
-/// `0,2-3` as 0, 2, 3.
+/// Parses a list of cores and ranges: `0,2-3` gives 0, 2, 3.
 fn cores(list: &str) -> Result<Vec<usize>> {
     let mut cores = Vec::new();
     for part in list.split(',') {
@@ -254,7 +253,7 @@ fn cores(list: &str) -> Result<Vec<usize>> {
 
 type IdentityChoice = (bool, Option<PathBuf>, Option<String>);
 
-/// The command line decides as a whole when it says anything about the identity.
+/// Returns where the identity comes from. If the command line says anything about it, the file's choice is ignored.
 fn identity(line: IdentityChoice, file: IdentityChoice) -> Result<IdentitySource> {
     let (ephemeral, state, name) = if line == (false, None, None) { file } else { line };
     if ephemeral {
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_of_the_size_that_the_help_computes_hold_their_batch() {
+    fn a_slot_of_the_size_that_help_computes_holds_its_batch() {
         for samples in [1, 100, 171, 256, 512] {
             for (height, width) in [(1, 1), (32, 32), (224, 224), (299, 301)] {
                 let asked = samples as u64 * (u64::from(height) * u64::from(width) * 3 + 24) + 8192;
@@ -314,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn other_machines_need_allowed_hosts() {
+    fn listening_for_other_machines_needs_allowed_hosts() {
         let error = args(|args| args.listen = Some("0.0.0.0:4420".into())).unwrap_err().to_string();
         assert!(error.contains("allowed-hosts"), "{error}");
         let directory = tempfile::tempdir().unwrap();

@@ -23,12 +23,13 @@ pub const SUPPORTED: [u8; 10] = [
     CANCEL_OPCODE,
 ];
 
-/// SMART critical warning bit: temperature beyond a threshold.
+/// Critical warning bit of the SMART log: temperature beyond a threshold.
 pub const WARNING_TEMPERATURE: u8 = 1 << 1;
 /// Information of a SMART event: temperature beyond its threshold.
 const EVENT_TEMPERATURE: u8 = 0x01;
 
-/// Most data that an admin command takes from the host; of one that takes none, the data pointer is not looked at.
+/// Returns the most bytes of data that an admin command takes from the host. The data pointer of a command that takes
+/// none is ignored.
 pub fn data_bytes_max(command: &SubmissionEntry, discovery: bool) -> usize {
     match AdminOpcode(command.opcode) {
         AdminOpcode::LOAD_PROGRAM if !discovery && !LoadProgram::parse(command).unload => PROGRAM_BYTES_MAX,
@@ -66,8 +67,7 @@ impl Subsystem {
         }
     }
 
-    /// Aborts what waits inside the subsystem: Executes and event requests. Everything else is answered before an Abort
-    /// can name it.
+    /// Aborts an Execute or an event request. Every other command is answered before an Abort can name it.
     fn abort(&mut self, queue: QueuePair, abort: Abort) -> Outcome {
         let Some(association) = self.associations.get_mut(&queue.controller_id) else {
             return Err(Status::COMMAND_SEQUENCE);
@@ -101,14 +101,14 @@ impl Subsystem {
         Ok(Answer::Later)
     }
 
-    /// Reports a temperature above its threshold to every controller that wants to know; once until the host has read
-    /// the SMART log.
+    /// Reports a temperature above its threshold to every controller whose host asked for that event: once, until the
+    /// host has read the SMART log.
     pub(super) fn watch_temperature(&mut self) {
         let Some(kelvin) = self.temperature_k() else { return };
         let mut due: Vec<(ConnId, u16)> = Vec::new();
         for association in self.associations.values_mut() {
             let features = &association.features;
-            // A discovery controller has no log to read of it.
+            // A discovery controller has no SMART log.
             let wanted =
                 !association.kind.is_discovery() && features.events.smart_warnings() & WARNING_TEMPERATURE != 0;
             if !wanted || association.event_masked || kelvin < features.temperature_threshold_k {
@@ -125,13 +125,13 @@ impl Subsystem {
         }
     }
 
-    /// Temperature of the drive, when there is a sensor.
+    /// Returns the temperature of the drive in kelvin, if it has a sensor.
     pub(super) fn temperature_k(&self) -> Option<u16> {
         let tenths_celsius = i32::from(self.config.gauges.counters().temperature_dc?);
         u16::try_from((tenths_celsius + 2731) / 10).ok()
     }
 
-    /// What follows from a command beside its completion: reading the SMART log re-arms its event.
+    /// Re-arms the temperature event after a command that read the SMART log.
     pub(super) fn after_command(&mut self, conn: ConnId, command: &SubmissionEntry) {
         if command.opcode == FABRICS_OPCODE || command.opcode != AdminOpcode::GET_LOG_PAGE.0 {
             return;

@@ -7,20 +7,22 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Reported head when submission queue flow control is off.
+/// Submission queue head that completions report when flow control is off.
 const HEAD_RESERVED: u16 = 0xFFFF;
-/// Keep alive time-outs are rounded up to this (KAS × 100 ms).
+/// Unit to which keep alive time-outs are rounded up (KAS × 100 ms).
 pub const KEEP_ALIVE_GRANULARITY_MS: u32 = 1000;
 
-/// Silence that ends a discovery controller whose host gave no keep alive time-out, as hosts do that ask once and
-/// leave. Base 2.1, section "Discovery Controller", lets the controller choose; Linux' own target waits as long.
+/// Silence that ends a discovery controller without a keep alive time-out, as hosts ask for that read the log once and
+/// leave. Base 2.1, section "Discovery Controller", lets the controller choose; Linux's own target waits as long.
 pub const DISCOVERY_SILENCE_MAX: Duration = Duration::from_secs(120);
 
-/// From Connect to the first CC.EN. After a reset a host may take its time.
+/// Longest time from Connect until the host first sets CC.EN. After a reset there is no limit.
 pub const ENABLE_TIME: Duration = Duration::from_secs(10);
-/// Longest keep alive time-out that keeps an association its place when all are taken. NVMe/TCP Transport 1.1, section
-/// "Keep Alive Model", requires Keep Alive: without it nothing tells a host that is gone from one that is idle. Such an
-/// association is served all the same (Linux makes them «for debug»), until another host needs the place.
+/// Longest keep alive time-out with which an association keeps its place when all places are taken.
+///
+/// NVMe/TCP Transport 1.1, section "Keep Alive Model", requires Keep Alive: without it, a host that is gone looks like
+/// one that is idle. Linux makes associations without it «for debug»; the agent serves them until another host needs
+/// their place.
 pub const GIVES_WAY_MS: u32 = 120_000;
 
 /// A host as it names itself in Connect.
@@ -32,17 +34,17 @@ pub struct Host {
     pub id: [u8; 16],
 }
 
-/// What a host wants of a controller.
+/// Kind of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The namespaces.
+    /// An I/O controller, with the namespaces.
     Io,
-    /// To be told that the NVM subsystem is at this address.
+    /// A discovery controller, which tells the host that the NVM subsystem is at this address.
     Discovery(SocketAddr),
 }
 
 impl Kind {
-    /// A discovery controller.
+    /// Returns whether this is a discovery controller.
     pub fn is_discovery(self) -> bool {
         matches!(self, Self::Discovery(_))
     }
@@ -51,25 +53,25 @@ impl Kind {
 /// One queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct QueuePair {
-    /// Its controller.
+    /// Identifier of its controller.
     pub controller_id: u16,
     /// Queue identifier, 0 for the admin queue.
     pub id: u16,
     /// Entries of the submission queue.
     pub entries: u16,
-    /// Submission queue flow control is on.
+    /// Whether submission queue flow control is on.
     pub flow_control: bool,
-    /// Next entry to be taken.
+    /// Next entry to take.
     pub head: u16,
 }
 
 impl QueuePair {
-    /// Takes one entry.
+    /// Moves the head on by one entry.
     pub fn advance(&mut self) {
         self.head = if self.head + 1 < self.entries { self.head + 1 } else { 0 };
     }
 
-    /// Head as completions report it.
+    /// Returns the head as completions report it.
     pub fn head_reported(&self) -> u16 {
         if self.flow_control { self.head } else { HEAD_RESERVED }
     }
@@ -79,7 +81,7 @@ impl QueuePair {
 pub struct Association {
     /// Controller identifier.
     pub controller_id: u16,
-    /// What the host wants of it.
+    /// Kind of the controller.
     pub kind: Kind,
     /// The host.
     pub host: Host,
@@ -91,23 +93,23 @@ pub struct Association {
     pub properties: Properties,
     /// Features.
     pub features: Features,
-    /// Outstanding asynchronous event requests.
+    /// Command identifiers of outstanding asynchronous event requests.
     pub event_requests: Vec<u16>,
-    /// An event was reported whose log page has not been read since.
+    /// Whether an event was reported whose log page the host has not read since.
     pub event_masked: bool,
-    /// Last command.
+    /// Time of the last command.
     pub heard: Instant,
-    /// Connect.
+    /// Time of Connect.
     pub begun: Instant,
 }
 
 impl Association {
-    /// All connections, admin last, so that a host sees its I/O queues end first.
+    /// Returns all connections, the admin queue's last, so that a host sees its I/O queues end first.
     pub fn connections(&self) -> Vec<ConnId> {
         self.io_queues.values().copied().chain([self.admin]).collect()
     }
 
-    /// Returns why the association is at its end, if it is.
+    /// Returns why the association has to end, if it has to.
     pub fn ended(&self, now: Instant) -> Option<&'static str> {
         let silent = now.saturating_duration_since(self.heard);
         if self.silence_max().is_some_and(|limit| silent > limit) {
@@ -117,7 +119,8 @@ impl Association {
         (!self.properties.was_enabled() && waiting > ENABLE_TIME).then_some("the host did not enable its controller")
     }
 
-    /// The association ends when another host needs its place: it promises no sign of life, or has not begun.
+    /// Returns whether the association ends when another host needs its place: its host promises no sign of life, or
+    /// has never enabled the controller.
     pub fn gives_way(&self) -> bool {
         !(1..=GIVES_WAY_MS).contains(&self.features.keep_alive_ms) || !self.properties.was_enabled()
     }
@@ -131,7 +134,7 @@ impl Association {
     }
 }
 
-/// A keep alive time-out rounded up to the granularity; 0 stays 0, for none.
+/// Rounds a keep alive time-out up to the granularity; 0, for none, stays 0.
 pub fn keep_alive_rounded(milliseconds: u32) -> u32 {
     milliseconds.checked_next_multiple_of(KEEP_ALIVE_GRANULARITY_MS).unwrap_or(u32::MAX)
 }

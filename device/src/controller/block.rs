@@ -1,7 +1,7 @@
 //! I/O commands of the block namespaces: Read, Flush; Write is refused.
 //!
-//! Namespace 1 is the dataset, namespace 2 the result slots. Both are write protected for hosts: a slot is written by
-//! the workers alone, so nothing a host sends can damage a batch that another one waits for.
+//! Namespace 1 is the dataset, namespace 2 the result slots. Both are write protected for hosts: only workers write to
+//! slots, so no host can damage a batch that another host waits for.
 
 use super::identify::command_set;
 use super::{Answer, Outcome, Payload, Region, Subsystem, TRANSFER_BYTES_MAX};
@@ -13,7 +13,7 @@ use ddlp_nvme::{Csi, IoOpcode, NSID_ALL, Status, SubmissionEntry};
 pub const SUPPORTED: [u8; 2] = [IoOpcode::FLUSH.0, IoOpcode::READ.0];
 
 impl Subsystem {
-    /// Blocks of a namespace of the NVM set, 0 for any other.
+    /// Returns the number of blocks of a block namespace, and 0 for any other NSID.
     pub(super) fn blocks(&self, nsid: u32) -> u64 {
         match nsid {
             DATASET_NSID => self.config.dataset_blocks,
@@ -34,7 +34,7 @@ impl Subsystem {
         match opcode {
             IoOpcode::READ => self.read(nsid, command),
             IoOpcode::FLUSH => Answer::DONE,
-            // Of the commands that write, the only one that every controller has: ONCS denies the others.
+            // Write is the only writing command that every controller has; ONCS denies the others.
             IoOpcode::WRITE => Err(Status::WRITE_PROTECTED.do_not_retry()),
             _ => Err(Status::INVALID_OPCODE.do_not_retry()),
         }

@@ -1,14 +1,14 @@
-//! Execute Program: jobs, their slots, and giving them up.
+//! Execute Program: jobs, their slots, and how jobs are given up.
 //!
-//! A slot is idle, or has one job. A job that is cancelled, or whose connection ended, keeps its slot until the workers
-//! have let go of it; one later Execute into that slot may wait for this. Its completion belongs to the host only while
-//! the job is live: a late one meets nobody.
+//! A slot is idle or has one job. A job that is cancelled, or whose connection ended, keeps its slot until the workers
+//! have released it; meanwhile one later Execute may wait for the slot. A host gets a completion from the workers only
+//! while the job is live; later ones are dropped.
 //!
-//! Several hosts share the slots without knowing of each other: a slot belongs to the host that used it last, until
-//! that host has no association any more. An Execute of another host into it is refused (Insufficient Resources), and
-//! so is one of the same host while work of that host is live there (Namespace Not Ready, to be tried again): a host
-//! that has just come back may be faster than the news that its former association is lost. [`ddlp_csd::request`] lists
-//! every status.
+//! Several hosts share the slots without knowing of each other. A slot belongs to the host that used it last, until
+//! that host has no association any more. An Execute of another host into the slot is refused (Insufficient Resources).
+//! An Execute of the same host is refused while that host has live work in the slot (Namespace Not Ready, to be tried
+//! again): a host that reconnects may be faster than the news that its former association is lost.
+//! [`ddlp_csd::request`] lists every status.
 
 use super::association::{Host, QueuePair};
 use super::{Answer, Config, ConnId, Outcome, Output, Payload, Subsystem};
@@ -22,7 +22,7 @@ use ddlp_nvme::cp::ExecuteProgram;
 use ddlp_nvme::{CpOpcode, Status, SubmissionEntry};
 use std::collections::BTreeMap;
 
-/// Most data that an I/O command takes from the host.
+/// Returns the most bytes of data that an I/O command takes from the host.
 pub fn data_bytes_max(command: &SubmissionEntry) -> usize {
     let execute = command.nsid.get() == COMPUTE_NSID && CpOpcode(command.opcode) == CpOpcode::EXECUTE_PROGRAM;
     if execute { REQUEST_BYTES_MAX } else { 0 }
@@ -41,11 +41,11 @@ pub(super) struct Work {
 }
 
 enum Stage {
-    /// The workers have it.
+    /// The workers have the job.
     Live,
-    /// Waits until the slot's old job is let go.
+    /// The job waits until the workers have released the slot's old job.
     Parked(Box<Job>),
-    /// Given up; the workers may still be at it.
+    /// The job is given up; workers may still be at it.
     Draining,
 }
 
@@ -53,7 +53,7 @@ enum Stage {
 struct SlotState {
     holder: Option<JobId>,
     parked: Option<JobId>,
-    /// The host that used the slot last: what lies in it is that host's as long as it has an association.
+    /// The host that used the slot last, and owns its contents as long as it has an association.
     owner: Option<Host>,
 }
 
@@ -73,7 +73,7 @@ impl Works {
         self.works.is_empty()
     }
 
-    /// Executes that a host waits for.
+    /// Returns the number of Executes that hosts wait for.
     pub(super) fn outstanding(&self) -> usize {
         self.works.values().filter(|work| !matches!(work.stage, Stage::Draining)).count()
     }
@@ -128,7 +128,7 @@ impl Subsystem {
         if is_foreign {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
-        // Not Command Interrupted, which only hosts with Advanced Command Retry may be answered.
+        // Not Command Interrupted: only hosts with Advanced Command Retry may get that status.
         if holder_is_live || slot.parked.is_some() {
             return Err(Status::NAMESPACE_NOT_READY);
         }
@@ -146,7 +146,7 @@ impl Subsystem {
         Ok(Answer::Later)
     }
 
-    /// Vendor admin command: cancels a batch of this host, on whichever of its associations it runs.
+    /// Cancels a batch of this host, on whichever of the host's associations it runs. A vendor admin command.
     pub(super) fn cancel_batch(&mut self, queue: QueuePair, entry: &SubmissionEntry) -> Outcome {
         let wanted = CancelBatch::from_dwords(entry.dwords()).ok_or(Status::INVALID_FIELD.do_not_retry())?;
         let own = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?;
@@ -159,7 +159,7 @@ impl Subsystem {
         Answer::result(cancelled as u64)
     }
 
-    /// Gives up the matching jobs and completes their Executes. Returns how many.
+    /// Gives up the matching jobs and completes their Executes. Returns their number.
     pub(super) fn cancel(&mut self, wanted: impl Fn(&Work) -> bool) -> usize {
         let ids = self.works.matching(wanted);
         for &id in &ids {
@@ -197,11 +197,11 @@ impl Subsystem {
         Some(answer_to)
     }
 
-    /// The workers let go of a job's slot, finished or not.
+    /// Takes note that the workers have released a job's slot, whether or not the job is finished.
     pub fn job_event(&mut self, event: JobEvent) -> Vec<Output> {
         let (id, made) = match event {
             JobEvent::Done { id, corrupt } => (id, Ok(corrupt)),
-            // Nobody asked for it: a worker panicked, or the slot could not be leased.
+            // Released, though nobody cancelled it: a worker panicked, or the slot could not be leased.
             JobEvent::Released { id } => (id, Err(Status::INTERNAL)),
             JobEvent::NoMemory { id } => (id, Err(Status::CAPACITY_EXCEEDED)),
         };
@@ -230,7 +230,7 @@ impl Subsystem {
     }
 }
 
-/// Checks an Execute against program and slots.
+/// Checks an Execute against its program and the slots.
 fn order(
     entry: &SubmissionEntry,
     command: &ExecuteProgram,
@@ -240,7 +240,7 @@ fn order(
 ) -> Result<(BatchRequest, SlotLayout), Status> {
     let geometry = config.geometry;
     if command.set_id != 0 || command.ranges != 0 {
-        // No memory range sets: a program addresses the result namespace by slot.
+        // There are no memory range sets: a program addresses the result namespace by slot.
         return Err(Status::INVALID_FIELD);
     }
     let request = BatchRequest::parse(data).map_err(|error| {
@@ -249,7 +249,8 @@ fn order(
     })?;
     let id = program.id(&config.drive.dataset, &config.drive.fingerprint).map_err(|_| Status::INTERNAL)?;
     if id != request.program {
-        // Another run of the same host has put its own program there, or this drive has come back with another dataset.
+        // Another run of the same host has loaded its own program there, or this drive has come back with another
+        // dataset.
         return Err(Status::PROGRAM_NOT_ACTIVATED);
     }
     if request.parameters() != (command.parameter1, command.parameter2) || request.slot >= geometry.slots {

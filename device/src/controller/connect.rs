@@ -19,7 +19,7 @@ use std::time::Instant;
 /// Bytes of Connect's data.
 pub const DATA_BYTES: usize = size_of::<ConnectData>();
 
-/// Entries of the smallest queue. Base 2.1: a queue has at least two.
+/// Fewest entries of a queue, by Base 2.1.
 const QUEUE_ENTRIES_MIN: u16 = 2;
 
 enum Refusal {
@@ -41,13 +41,13 @@ fn in_data(offset: usize) -> Refusal {
     Refusal::Field(ConnectFault { offset: offset as u16, in_data: true })
 }
 
-/// Returns what a host sent as a qualified name, whether or not it is one. It may contain anything.
+/// Returns the name that a host sent, whether or not it is a qualified name. It may contain anything.
 fn as_sent(field: &[u8; NQN_FIELD_BYTES]) -> String {
     String::from_utf8_lossy(nqn_bytes(field)).into_owned()
 }
 
 impl Subsystem {
-    /// First command of a connection: anything but Connect is out of sequence.
+    /// Runs the first command of a connection; anything but Connect is out of sequence.
     pub(super) fn connect(&mut self, conn: ConnId, entry: &SubmissionEntry, data: &[u8], now: Instant) -> Outcome {
         if entry.opcode != FABRICS_OPCODE || fabrics_type(entry) != FabricsType::CONNECT {
             return Err(Status::COMMAND_SEQUENCE.do_not_retry());
@@ -99,7 +99,7 @@ impl Subsystem {
         let host = Host { nqn: host_nqn.to_owned(), id: data.host_id };
         let controller_id = match command.queue_id.get() {
             0 => self.new_association((conn, kind), command, data, host, now)?,
-            // A discovery controller has its admin queue alone.
+            // A discovery controller has only its admin queue.
             _ if kind.is_discovery() => return Err(in_command(offset_of!(ConnectCommand, queue_id))),
             _ => self.join_association(conn, command, data, &host, now)?,
         };
@@ -157,13 +157,14 @@ impl Subsystem {
         Ok(controller_id)
     }
 
-    /// Refuses a host for now: another association may end meanwhile.
+    /// Refuses a host for now; it may try again, as another association may end meanwhile.
     fn busy(&mut self, conn: ConnId, data: &ConnectData, reason: ConnectRefusal) -> Refusal {
         self.tell_refused(conn, data, reason);
         Refusal::Status(Status::CONTROLLER_BUSY)
     }
 
-    /// Sees to it that there is room for one more queue, which may be of `controller_id`.
+    /// Makes sure that there is room for one more queue. `controller_id` is the association that the queue joins, if it
+    /// exists already; it does not give way to its own queue.
     fn room_for_queue(&mut self, conn: ConnId, data: &ConnectData, controller_id: Option<u16>) -> Result<(), Refusal> {
         let queues: usize = self.io_associations().map(|association| 1 + association.io_queues.len()).sum();
         if queues < QUEUES_MAX || self.make_room(Kind::Io, controller_id) {
@@ -172,8 +173,8 @@ impl Subsystem {
         Err(self.busy(conn, data, ConnectRefusal::TooManyQueues(QUEUES_MAX)))
     }
 
-    /// Ends the association that has been silent longest of those of this kind that give way and have no work. Returns
-    /// whether there was one. `but` does not give way.
+    /// Ends one association of this kind that gives way and has no work, except `but`: the one that has been silent
+    /// longest. Returns whether there was one.
     fn make_room(&mut self, kind: Kind, but: Option<u16>) -> bool {
         let gives_way = |association: &&Association| {
             association.kind.is_discovery() == kind.is_discovery()
@@ -183,7 +184,7 @@ impl Subsystem {
         };
         let longest_silent = self.associations.values().filter(gives_way).min_by_key(|association| association.heard);
         let Some(controller_id) = longest_silent.map(|association| association.controller_id) else { return false };
-        tracing::info!(controller_id, "association ended: another host needs its place, and it has no keep alive");
+        tracing::info!(controller_id, "association ended: another host needs its place");
         self.end_association(controller_id);
         true
     }
@@ -192,7 +193,7 @@ impl Subsystem {
         self.outputs.push(Output::Refused { conn, host_nqn: as_sent(&data.host_nqn), reason });
     }
 
-    /// The next identifier after the last one given, so that a stale one meets nobody.
+    /// Returns the next free identifier after the last one given, so that a stale identifier rarely names anybody.
     fn free_controller_id(&mut self) -> u16 {
         loop {
             // FFF0h and above are reserved.
@@ -237,7 +238,7 @@ impl Subsystem {
         Ok(controller_id)
     }
 
-    /// Fabrics commands of a connected queue.
+    /// Runs a Fabrics command of a connected queue.
     pub(super) fn fabrics(&mut self, conn: ConnId, queue: QueuePair, entry: &SubmissionEntry) -> Outcome {
         match (fabrics_type(entry), queue.id) {
             (FabricsType::PROPERTY_GET, 0) => self.property_get(queue, PropertyGet::view(entry)),

@@ -1,14 +1,14 @@
 //! The discovery controller: tells a host where the NVM subsystem is. Base 2.1, section "Discovery Controller".
 //!
 //! It has an admin queue, one log with one entry, and neither namespaces nor I/O queues. The entry names the address at
-//! which the asking host reached the agent, whatever the agent listens at. The log never changes while the agent runs:
-//! hosts that stay (a keep alive time-out other than 0) may ask for its change notice, which never comes, and find an
-//! agent that was started anew by connecting again.
+//! which the asking host reached the agent, whatever address the agent listens at. The log never changes while the
+//! agent runs. Hosts that stay connected (with a keep alive time-out other than 0) may ask for a notice of changes,
+//! which never comes; they find a restarted agent by connecting again.
 //!
-//! There is no entry for the discovery subsystem itself (subtype 3): it tells hosts of a discovery subsystem with a
-//! name of its own, or of further paths to it. This one has the well-known name, answers at every port the same, and
-//! `nvme-cli` passes such entries over. Nor is there Discovery Information Management (DCTYPE is not reported): nobody
-//! registers here.
+//! There is no entry for the discovery subsystem itself (subtype 3). Such an entry announces a discovery subsystem with
+//! a name of its own, or further paths to it; this one has the well-known name and answers the same at every port, and
+//! `nvme-cli` skips such entries. Discovery Information Management is not offered either (DCTYPE is not reported),
+//! since nobody registers here.
 
 use super::{QUEUE_ENTRIES_MAX, logs};
 use ddlp_nvme::admin::{GetFeatures, Identify};
@@ -20,14 +20,14 @@ use ddlp_nvme::{AdminOpcode, Cns, FeatureId, LogId, Status, SubmissionEntry};
 use std::net::SocketAddr;
 use zerocopy::IntoBytes;
 
-/// Generation of the log, which has one.
+/// Generation of the log, which never changes.
 const GENERATION: u64 = 1;
-/// The agent's only port in the sense of the specification; which address leads to it does not matter.
+/// The agent's only port in the sense of the specification, whatever address leads to it.
 const PORT_ID: u16 = 1;
-/// All pages, for the page that lists them.
+/// All log pages, for the page that lists them.
 const LOGS: [u8; 2] = [LogId::SUPPORTED.0, LogId::DISCOVERY.0];
 
-/// Refuses the admin commands of I/O controllers that a discovery controller does not have.
+/// Refuses admin commands that a discovery controller does not have.
 pub fn admit(command: &SubmissionEntry) -> Result<(), Status> {
     let refused = match AdminOpcode(command.opcode) {
         AdminOpcode::GET_LOG_PAGE | AdminOpcode::ASYNC_EVENT | AdminOpcode::KEEP_ALIVE => return Ok(()),
@@ -42,7 +42,7 @@ pub fn admit(command: &SubmissionEntry) -> Result<(), Status> {
     Err(refused.do_not_retry())
 }
 
-/// Identify Controller: what controllers of either kind say, and what this one adds.
+/// Adds the discovery controller's fields to `page`, the fields that all controllers share.
 pub fn controller(mut page: IdentifyController) -> IdentifyController {
     page.controller_type = IdentifyController::TYPE_DISCOVERY;
     page.async_events = AsyncEventConfiguration::default().with_discovery_changed(true).0.into();
@@ -50,7 +50,7 @@ pub fn controller(mut page: IdentifyController) -> IdentifyController {
     page
 }
 
-/// A log page. `reached` is where the asking host finds the NVM subsystem of this name.
+/// Returns a log page. `nqn` is the NVM subsystem, and `reached` the address at which the asking host finds it.
 pub fn page(log: LogId, nqn: &str, reached: SocketAddr) -> Result<Vec<u8>, Status> {
     match log {
         LogId::SUPPORTED => Ok(logs::supported(&LOGS)),
@@ -63,7 +63,7 @@ pub fn page(log: LogId, nqn: &str, reached: SocketAddr) -> Result<Vec<u8>, Statu
 }
 
 fn entry(nqn: &str, reached: SocketAddr) -> Result<DiscoveryEntry, Status> {
-    // An IPv4 host of an IPv6 socket knows nothing of mapped addresses.
+    // A host with an IPv4 address knows nothing of the IPv6 address to which the socket maps it.
     let address = reached.ip().to_canonical();
     let port = reached.port().to_string();
     // An NQN from the identity was checked when it was read or made.
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_those_of_the_host_s_family() {
+    fn an_entry_has_an_address_of_the_host_s_family() {
         let cases = [
             ("192.0.2.7:4420", 1, "192.0.2.7"),
             ("[2001:db8::7]:4420", 2, "2001:db8::7"),

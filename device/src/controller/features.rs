@@ -1,4 +1,4 @@
-//! Set Features and Get Features: those that are mandatory, and those that Linux uses.
+//! Set Features and Get Features, for the mandatory features and those that Linux uses.
 
 use super::association::{QueuePair, keep_alive_rounded};
 use super::{Answer, IO_QUEUES_MAX, Outcome, Subsystem};
@@ -8,10 +8,10 @@ use ddlp_nvme::{FeatureId, Status, SubmissionEntry};
 
 /// Bytes of the data structure of Host Behavior Support.
 pub const HOST_BEHAVIOR_BYTES: usize = 512;
-/// Composite temperature at which a warning is due, in kelvin (85 °C): Identify's WCTEMP and the default threshold.
+/// Composite temperature for a warning, in kelvin (85 °C): Identify's WCTEMP and the default threshold.
 pub const WARNING_TEMPERATURE_K: u16 = 358;
 
-/// Result of Get Features for what can be done with a feature: changeable, not saved.
+/// Capabilities that Get Features reports for every feature: changeable, not saved.
 const SUPPORTED: u32 = ddlp_nvme::admin::feature_capabilities(false, false, true);
 
 /// Feature values of one controller.
@@ -19,7 +19,7 @@ const SUPPORTED: u32 = ddlp_nvme::admin::feature_capabilities(false, false, true
 pub struct Features {
     /// Keep alive time-out, 0 for none.
     pub keep_alive_ms: u32,
-    /// Wanted asynchronous events.
+    /// Asynchronous events that the host wants.
     pub events: AsyncEventConfiguration,
     /// Over-temperature threshold of the composite temperature.
     pub temperature_threshold_k: u16,
@@ -31,7 +31,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// Values at the start of an association.
+    /// Returns the values at the start of an association.
     pub fn new(keep_alive_ms: u32) -> Self {
         let most = IO_QUEUES_MAX - 1;
         Self {
@@ -46,7 +46,7 @@ impl Features {
         }
     }
 
-    /// Back to the start values, as a controller reset does; the keep alive time-out belongs to the association and
+    /// Restores the start values after a controller reset. The keep alive time-out belongs to the association and
     /// stays.
     pub fn reset(&mut self) {
         *self = Self::new(self.keep_alive_ms);
@@ -61,7 +61,7 @@ impl Features {
             FeatureId::ARBITRATION => self.arbitration = command.value,
             FeatureId::ERROR_RECOVERY => self.error_recovery = command.value,
             FeatureId::WRITE_ATOMICITY => self.write_atomicity = command.value,
-            // One power state.
+            // There is one power state.
             FeatureId::POWER_MANAGEMENT if command.value & 0x1F != 0 => return Err(invalid),
             FeatureId::POWER_MANAGEMENT => {}
             FeatureId::TEMPERATURE_THRESHOLD => {
@@ -85,7 +85,7 @@ impl Features {
                 let bytes = data.get(..HOST_BEHAVIOR_BYTES).ok_or(Status::SGL_DATA_LENGTH.do_not_retry())?;
                 self.host_behavior.copy_from_slice(bytes);
             }
-            // One combination of command sets, index 0.
+            // There is one combination of command sets, index 0.
             FeatureId::IO_COMMAND_SET_PROFILE if command.value & 0x1FF != 0 => {
                 return Err(Status::IO_COMMAND_SET_COMBINATION.do_not_retry());
             }
@@ -156,7 +156,7 @@ impl Subsystem {
         let initial = Features::new(association.features.keep_alive_ms);
         let features = match command.select {
             FeatureSelect::CURRENT | FeatureSelect::SUPPORTED => &association.features,
-            // Nothing is saved: the saved values are the defaults.
+            // Nothing is saved, so the saved values are the defaults.
             FeatureSelect::DEFAULT | FeatureSelect::SAVED => &initial,
             _ => return Err(Status::INVALID_FIELD.do_not_retry()),
         };

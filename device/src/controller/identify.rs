@@ -1,4 +1,4 @@
-//! Identify, as an unmodified Linux wants it for block and Computational Programs namespaces.
+//! Identify, with the answers that an unmodified Linux needs for block and Computational Programs namespaces.
 
 use super::association::{KEEP_ALIVE_GRANULARITY_MS, Kind, QueuePair};
 use super::features::WARNING_TEMPERATURE_K;
@@ -37,18 +37,18 @@ const LONG_LOGS: u8 = 1 << 2;
 const SGL_SUPPORT: u32 = 1 | 1 << 20;
 /// OFCS bit 0: Disconnect.
 const DISCONNECT: u16 = 1;
-/// OAES bit 8: namespace attribute notices. With it Linux arms asynchronous events.
+/// OAES bit 8: namespace attribute notices. If it is set, Linux arms asynchronous events.
 const EVENTS: u32 = 1 << 8;
-/// Preferred read granularity of the result namespace: Linux takes NOIOB as its chunk size, none is given.
+/// Block size of the block namespaces, as a power of two.
 const BLOCK_LOG2: u8 = BLOCK_BYTES.trailing_zeros() as u8;
-/// A temperature that no sensor here reaches: Critical composite temperature, 100 °C.
+/// Critical composite temperature (CCTEMP) in kelvin, 100 °C.
 const CRITICAL_TEMPERATURE_K: u16 = 373;
-/// Bytes of the SGL unit of IOCCSZ.
+/// Bytes of a submission queue entry, as part of a command capsule.
 const SUBMISSION_ENTRY_BYTES: usize = 64;
-/// Abort commands at once, 0's based.
+/// Most Abort commands at once, 0's based.
 const ABORT_LIMIT_Z: u8 = 3;
 
-/// The command set of a namespace.
+/// Returns the command set of a namespace; `None` for an NSID that does not exist.
 pub fn command_set(nsid: u32) -> Option<Csi> {
     match nsid {
         DATASET_NSID | RESULTS_NSID => Some(Csi::NVM),
@@ -93,7 +93,7 @@ impl Subsystem {
         })
     }
 
-    /// What controllers of either kind say of themselves.
+    /// Returns the fields that I/O and discovery controllers share.
     fn any_controller(&self, controller_id: u16) -> IdentifyController {
         let mut page = IdentifyController::zeroed();
         page.serial = padded(&self.config.identity.serial);
@@ -108,7 +108,7 @@ impl Subsystem {
         page.keep_alive_granularity = (KEEP_ALIVE_GRANULARITY_MS as u16 / 100).into();
         page.commands_max = QUEUE_ENTRIES_MAX.into();
         page.sgl = SGL_SUPPORT.into();
-        // Some versions of Linux insist on capsules for I/O queues that a discovery controller does not have.
+        // Some versions of Linux require this even of a discovery controller, which has no I/O queues.
         let capsule = SUBMISSION_ENTRY_BYTES + IN_CAPSULE_BYTES_MAX;
         page.command_capsule = ((capsule / IdentifyController::CAPSULE_UNIT) as u32).into();
         page.response_capsule = 1.into();
@@ -138,14 +138,15 @@ impl Subsystem {
 
     /// Answers CNS 00h. NVM Command Set 1.1, section 4.1.5.1.
     ///
-    /// NSID FFFFFFFFh asks for what all namespaces have in common, which needs Namespace Management (OACS bit 3).
+    /// NSID FFFFFFFFh is refused: it asks for what all namespaces have in common, which needs Namespace Management
+    /// (OACS bit 3).
     ///
-    /// The compute namespace gets that section's answer to an inactive NSID, a structure of zeros: to the NVM command
-    /// set it is one, as it is not in that set's list of active namespaces (CNS 07h, CSI 0). The section's other
-    /// answer, Invalid I/O Command Set, is an error like any other to hosts that ask about every NSID of CNS 02h: SPDK
-    /// does not attach (`lib/nvme/nvme_ctrlr.c`, `nvme_ctrlr_identify_ns_async_done`), and Linux 6.12 logs it whenever
-    /// somebody reads `nuse` in sysfs (`drivers/nvme/host/core.c`, `nvme_identify_ns`). Both take zeros for a namespace
-    /// without blocks.
+    /// For the compute namespace the answer is a structure of zeros, which that section gives for an inactive NSID. To
+    /// the NVM command set the compute namespace is inactive: that set's list of active namespaces (CNS 07h, CSI 0)
+    /// does not contain it. The section's other answer, Invalid I/O Command Set, disturbs hosts that ask about every
+    /// NSID of CNS 02h. SPDK then does not attach (`lib/nvme/nvme_ctrlr.c`, `nvme_ctrlr_identify_ns_async_done`), and
+    /// Linux 6.12 logs an error whenever somebody reads `nuse` in sysfs (`drivers/nvme/host/core.c`,
+    /// `nvme_identify_ns`). Both take zeros for a namespace without blocks.
     fn nvm_namespace(&self, nsid: u32) -> Result<Vec<u8>, Status> {
         let mut page = IdentifyNamespace::zeroed();
         match command_set(nsid) {
@@ -170,7 +171,7 @@ impl Subsystem {
         let list = [
             Descriptor::Nguid(identity.nguid),
             Descriptor::Uuid(identity.uuid),
-            // On every namespace, or Linux takes it for one of the NVM set.
+            // Without this descriptor, Linux would take the namespace for one of the NVM command set.
             Descriptor::CommandSet(csi),
         ];
         let mut page = vec![0; IDENTIFY_BYTES];

@@ -1,7 +1,7 @@
 //! Log pages.
 //!
-//! Vendor pages C0h and C1h are those of `ddlp_csd::log`. The layouts of the program list (82h) and program type list
-//! (83h) are provisional in public sources; here both are a count (u16), 14 reserved bytes, and 16-byte entries.
+//! `ddlp_csd::log` defines the vendor pages C0h and C1h. Public sources give only provisional layouts of the program
+//! list (82h) and the program type list (83h); here each is a count (u16), 14 reserved bytes, and 16-byte entries.
 
 use super::admin::{self, WARNING_TEMPERATURE};
 use super::association::{Kind, QueuePair};
@@ -19,7 +19,7 @@ use zerocopy::IntoBytes;
 
 /// Entries of the error information log.
 pub const ERROR_ENTRIES_MAX: usize = 64;
-/// Location of an error that no single field is to blame for.
+/// Location of an error that no single field causes.
 const LOCATION_NONE: u16 = 0xFFFF;
 /// Transport type of an error log entry: TCP.
 const TRANSPORT_TCP: u8 = 3;
@@ -31,7 +31,7 @@ const PROGRAM_TYPE_ENTRY: [u8; 16] = {
     entry
 };
 
-/// All pages, for the page that lists them.
+/// All log pages of an I/O controller, for the page that lists them.
 const SUPPORTED: [u8; 10] = [
     LogId::SUPPORTED.0,
     LogId::ERROR.0,
@@ -100,7 +100,7 @@ impl Subsystem {
         Ok(match command.log {
             LogId::SUPPORTED => supported(&SUPPORTED),
             LogId::ERROR => self.errors.page(),
-            // Of the controller only (LPA bit 0 is clear).
+            // There is a SMART log of the controller only (LPA bit 0 is clear).
             LogId::SMART if ![0, NSID_ALL].contains(&entry.nsid.get()) => {
                 return Err(Status::INVALID_FIELD.do_not_retry());
             }
@@ -117,7 +117,7 @@ impl Subsystem {
         })
     }
 
-    /// Counters as log page C0h gives them.
+    /// Returns the counters of log page C0h.
     pub fn counters(&self) -> Counters {
         Counters {
             cancelled: self.usage.cancelled,
@@ -158,7 +158,7 @@ impl Subsystem {
     }
 }
 
-/// Supported Log Pages (00h): one dword per page, bit 0 set where it is supported.
+/// Makes the page Supported Log Pages (00h): one dword per page, with bit 0 set if the page is supported.
 pub fn supported(logs: &[u8]) -> Vec<u8> {
     let mut page = vec![0; 1024];
     for &log in logs {
@@ -167,15 +167,16 @@ pub fn supported(logs: &[u8]) -> Vec<u8> {
     page
 }
 
-/// Makes the page of effects for a command set.
+/// Makes the effects page of a command set.
 ///
-/// Execute changes the content of the result namespace, and says so by LBCC alone: any other bit makes it privileged
-/// under Linux. Load and Activate have no restriction on other commands, or Linux freezes I/O.
+/// Execute changes the content of the result namespace, which LBCC says; any other bit would make the command
+/// privileged under Linux. Load and Activate put no restriction on other commands, since Linux would otherwise freeze
+/// I/O.
 ///
-/// Of a set that the controller does not have, the page says that no I/O command is supported (CSUPP). Base 2.1 has a
-/// status for it too, but `nvme effects-log` (nvme-cli, `nvme.c`, `get_effects_log`) asks every controller with CAP.CSS
-/// bit 6 for the zoned set, whichever sets it has, and prints nothing at all after an error. QEMU's controller answers
-/// the same.
+/// For a command set that the controller does not have, the page says that no I/O command is supported (CSUPP). Base
+/// 2.1 also has an error status for this case. But `nvme effects-log` (nvme-cli, `nvme.c`, `get_effects_log`) asks
+/// every controller with CAP.CSS bit 6 for the zoned set, and prints nothing at all after an error. QEMU's controller
+/// answers as this one does.
 fn effects(csi: Csi) -> EffectsLog {
     let mut page = EffectsLog::zeroed();
     for opcode in admin::SUPPORTED {

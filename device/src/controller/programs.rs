@@ -1,7 +1,7 @@
 //! Load Program and Program Activation Management. CP 1.1.
 //!
-//! An index goes empty → loading (pieces, in order) → loaded → active, and back by deactivating and unloading. Jobs
-//! keep the program they started with.
+//! An index goes from empty to loading (in pieces, in order), loaded and active, and back by deactivating and
+//! unloading. A job keeps the program with which it started.
 
 use super::association::{Association, Host, QueuePair};
 use super::{Answer, Outcome, Subsystem};
@@ -12,17 +12,17 @@ use ddlp_nvme::{Status, SubmissionEntry};
 use ddlp_pixels::Limits;
 use std::sync::Arc;
 
-/// Program indices of a host.
+/// Number of program indices of a host.
 pub const PROGRAMS_MAX: usize = 8;
 /// Most bytes of all programs together, in MiB (MAXPB).
 pub const PROGRAM_MIB_MAX: u64 = 1;
 const _: () = assert!(PROGRAMS_MAX * PROGRAM_BYTES_MAX <= (PROGRAM_MIB_MAX as usize) << 20);
 
-/// The most that a program may allow one sample to cost. Every worker may use this much memory once for decoding and
-/// once between the stages, and a cancelled batch waits for a sample of this cost.
+/// Highest limits per sample that a program may have. Every worker may use this much memory once for decoding and once
+/// between the stages, and a cancelled batch may have to wait for a sample of this cost.
 pub const PROGRAM_LIMITS_MAX: Limits = Limits { pixels: 1 << 28, scans: 1000, memory_bytes: 1 << 30 };
 
-/// Largest value of PIT: a program unique identifier.
+/// Largest value of PIT, which stands for a program unique identifier.
 const ID_KIND_MAX: u8 = 1;
 
 /// One index.
@@ -46,13 +46,13 @@ enum Entry {
 /// One loaded program, for the program list log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its index.
+    /// Program index.
     pub index: u16,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u32,
-    /// Its identifier.
+    /// Identifier that the host gave.
     pub id: u64,
-    /// It may be executed.
+    /// Whether the program is active, so that the host may execute it.
     pub active: bool,
 }
 
@@ -67,7 +67,7 @@ impl ProgramTable {
         self.entries.get_mut(usize::from(index)).ok_or(Status::INVALID_PROGRAM_INDEX)
     }
 
-    /// The active program at an index.
+    /// Returns the active program at an index.
     pub fn active(&self, index: u16) -> Result<Arc<Program>, Status> {
         match self.entries.get(usize::from(index)).ok_or(Status::INVALID_PROGRAM_INDEX)? {
             Entry::Loaded { program, active: true, .. } => Ok(program.clone()),
@@ -76,7 +76,7 @@ impl ProgramTable {
         }
     }
 
-    /// All loaded programs.
+    /// Returns all loaded programs.
     pub fn listed(&self) -> Vec<Listed> {
         let listed = |(index, entry): (usize, &Entry)| match *entry {
             Entry::Loaded { bytes, id, active, .. } => {
@@ -87,7 +87,7 @@ impl ProgramTable {
         self.entries.iter().enumerate().filter_map(listed).collect()
     }
 
-    /// Takes one piece. The last one makes the program.
+    /// Takes one piece of a program. The last piece completes the program.
     fn load(&mut self, command: &LoadProgram, data: &[u8]) -> Result<(), Status> {
         let entry = self.entry(command.index)?;
         if matches!(entry, Entry::Loaded { active: true, .. }) {
@@ -119,7 +119,7 @@ impl ProgramTable {
         let id = *id;
         match Program::from_bytes(bytes) {
             Ok(program) if !program.limits.is_within(&PROGRAM_LIMITS_MAX) => {
-                tracing::debug!(limits = ?program.limits, index = command.index, "program allows a sample too much");
+                tracing::debug!(limits = ?program.limits, index = command.index, "limits of the program are too high");
                 *entry = Entry::Empty;
                 Err(Status::INVALID_PROGRAM_DATA)
             }
@@ -189,19 +189,19 @@ impl Subsystem {
         Ok(self.programs.entry(association.host.clone()).or_default())
     }
 
-    /// The active program at an index.
+    /// Returns the active program at an index.
     pub(super) fn program(&self, queue: QueuePair, index: u16) -> Result<Arc<Program>, Status> {
         let association = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?;
         self.programs.get(&association.host).ok_or(Status::NO_PROGRAM)?.active(index)
     }
 
-    /// The programs of a queue's host.
+    /// Returns the loaded programs of a queue's host.
     pub(super) fn listed_programs(&self, queue: QueuePair) -> Vec<Listed> {
         let host = self.associations.get(&queue.controller_id).map(|association| &association.host);
         host.and_then(|host| self.programs.get(host)).map(ProgramTable::listed).unwrap_or_default()
     }
 
-    /// An association of a host ends, or starts anew: with the host's last one its programs go.
+    /// Drops a host's programs when the association `controller_id` ends or is reset, unless the host has another one.
     pub(super) fn forget_programs(&mut self, host: &Host, controller_id: u16) {
         let is_other = |other: &Association| other.host == *host && other.controller_id != controller_id;
         if !self.io_associations().any(is_other) {
@@ -209,7 +209,7 @@ impl Subsystem {
         }
     }
 
-    /// Work of the queue's host that it waits for runs this program.
+    /// Returns whether the queue's host waits for a batch of this program.
     fn uses_program(&self, queue: QueuePair, index: u16) -> bool {
         let Some(own) = self.associations.get(&queue.controller_id) else { return false };
         let same_host = self.associations.values().filter(|other| other.host == own.host);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_allow_a_sample_too_much_are_refused() {
+    fn programs_with_too_high_limits_are_refused() {
         let most = PROGRAM_LIMITS_MAX;
         let load = |limits| {
             let program = Program { limits, ..crate::test_support::program("imagenet-val", CorruptPolicy::Skip) };

@@ -7,7 +7,7 @@ use ddlp_nvme::fabrics::{PropertyGet, PropertySet};
 use ddlp_nvme::property::{Capabilities, Configuration, ControllerStatus, VERSION_2_1, is_wide, offset};
 use std::collections::BTreeMap;
 
-/// CAP.TO in units of 500 ms: the agent is ready at once; the host need not wait longer than this.
+/// CAP.TO, the longest wait for readiness in units of 500 ms. The agent is ready at once.
 const READY_TIMEOUT: u8 = 20;
 
 /// CC and CSTS of one controller.
@@ -19,41 +19,41 @@ pub struct Properties {
     was_enabled: bool,
 }
 
-/// What a write to CC brings about.
+/// Effect of a write to CC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing that concerns queues.
+    /// No effect on queues.
     None,
-    /// The controller was shut down: its work ends.
+    /// The controller is shut down: its work ends.
     ShutDown,
-    /// The controller was disabled, which resets it: its work ends, and its I/O queues with it.
+    /// The controller is disabled and so reset: its work and its I/O queues end.
     Reset,
 }
 
 impl Properties {
-    /// Those of a controller that is not enabled yet.
+    /// Returns the properties of a controller that is not enabled yet.
     pub fn new(kind: Kind) -> Self {
         let (configuration, status) = (Configuration::default(), ControllerStatus::default());
         Self { is_discovery: kind.is_discovery(), configuration, status, was_enabled: false }
     }
 
-    /// Enabled, and not shut down.
+    /// Returns whether the controller is enabled and not shut down.
     pub fn is_ready(&self) -> bool {
         self.status.ready() && self.status.shutdown() == ControllerStatus::SHUTDOWN_NONE
     }
 
-    /// It has been enabled at least once.
+    /// Returns whether the controller has been enabled at least once.
     pub fn was_enabled(&self) -> bool {
         self.was_enabled
     }
 
-    /// CAP.
+    /// Returns CAP.
     fn capabilities(&self) -> Capabilities {
         Capabilities::default()
             .with_queue_entries_max_z(QUEUE_ENTRIES_MAX - 1)
             .with_contiguous_queues(true)
             .with_timeout(READY_TIMEOUT)
-            // On a discovery controller for hosts older than the bit that says that it has no command set at all.
+            // A discovery controller sets it for hosts that do not know the bit for «no I/O command set» yet.
             .with_nvm_command_set(true)
             .with_io_command_sets(!self.is_discovery)
             .with_no_io_command_set(self.is_discovery)
@@ -63,7 +63,7 @@ impl Properties {
         match at {
             offset::CAP => Some(self.capabilities().0),
             offset::VS => Some(VERSION_2_1.into()),
-            // Exactly what was written: Linux 6.1 reads it back and goes on from the answer.
+            // Exactly the value that was written: Linux 6.1 reads it back and modifies it.
             offset::CC => Some(self.configuration.0.into()),
             offset::CSTS => Some(self.status.0.into()),
             _ => None,
@@ -75,7 +75,7 @@ impl Properties {
         if new.enabled() && !old.enabled() {
             let most = if self.is_discovery { Configuration::CSS_ADMIN } else { Configuration::CSS_ALL };
             let sets = [Configuration::CSS_NVM, most];
-            // Entry sizes may still be 0: they matter to I/O queues only, and Fabrics fixes them.
+            // Entry sizes may still be 0: only I/O queues use them, and Fabrics fixes them.
             let entries = (new.submission_entry(), new.completion_entry());
             if !sets.contains(&new.command_sets()) || new.page() != 0 || ![(6, 4), (0, 0)].contains(&entries) {
                 return Err(Status::INVALID_FIELD.do_not_retry());
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_discovery_controller_is_enabled_with_any_set_that_it_offers() {
+    fn a_discovery_controller_can_be_enabled_with_either_command_set_it_offers() {
         for value in [0x0046_0001, 0x0046_0071] {
             let mut properties = Properties::new(Kind::Discovery(([127, 0, 0, 1], 4420).into()));
             assert!(properties.capabilities().no_io_command_set() && !properties.capabilities().io_command_sets());

@@ -1,9 +1,9 @@
-//! What the doctor has to say of one subject, and how it is shown.
+//! A finding of the doctor about one subject, and how it is shown.
 
 use serde::Serialize;
 use std::fmt;
 
-/// How much a finding matters.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -18,9 +18,9 @@ pub enum Level {
 /// One sentence about the board.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What it is about.
+    /// What the finding is about.
     pub subject: &'static str,
-    /// How much it matters.
+    /// Severity.
     pub level: Level,
     /// What was found.
     pub text: String,
@@ -30,24 +30,24 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Something that is as it should be.
+    /// Makes a finding that something is as it should be.
     pub fn fine(subject: &'static str, text: impl Into<String>) -> Self {
         Self { subject, level: Level::Fine, text: text.into(), advice: None }
     }
 
-    /// Something that could be better.
+    /// Makes a finding that something could be better.
     pub fn warning(subject: &'static str, text: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { subject, level: Level::Warning, text: text.into(), advice: Some(advice.into()) }
     }
 
-    /// Something that keeps the drive from serving.
+    /// Makes a finding of something that keeps the drive from serving.
     pub fn failure(subject: &'static str, text: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { subject, level: Level::Failure, text: text.into(), advice: Some(advice.into()) }
     }
 }
 
 impl fmt::Display for Finding {
-    /// Subject, mark and text in a line; advice in the next one.
+    /// Writes subject, mark and text in one line, and advice in the next.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mark = match self.level {
             Level::Fine => "ok",
@@ -59,7 +59,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Bytes in decimal units, three digits or so.
+/// Formats a number of bytes in decimal units, with about three digits.
 pub fn bytes(count: u64) -> String {
     let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
     match units.into_iter().find(|(unit, _)| count as f64 >= *unit) {
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn advice_stands_below() {
+    fn advice_has_a_line_of_its_own() {
         let said = Finding::warning("memory", "little", "buy some").to_string();
         assert_eq!(said, "memory   warning  little\n                  -> buy some\n");
     }

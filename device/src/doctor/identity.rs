@@ -1,4 +1,4 @@
-//! The drive's identity: whether the agent could have the one that is kept, or make one.
+//! The drive's identity: whether the agent can use the stored one, or make one.
 
 use super::finding::Finding;
 use crate::agent::settings::IdentitySource;
@@ -6,14 +6,14 @@ use crate::identity::{IdentityError, Prospect, user_name};
 
 const SUBJECT: &str = "identity";
 
-/// Tries what the agent would do, and leaves nothing. `None` for an agent that keeps no identity.
+/// Tries what the agent would do, and leaves no trace. Returns `None` for an agent that keeps no identity.
 pub fn finding(source: &IdentitySource) -> Option<Finding> {
     let IdentitySource::Directory(directory) = source else { return None };
     let found = match Prospect::of(directory) {
         Ok(found) => found,
         Err(error) => {
             let remedy = error.remedy(directory);
-            // «cannot open …» needs somebody who cannot.
+            // Completes «cannot open …» with its subject, the user.
             let who = match &error {
                 IdentityError::Io { .. } => format!("the user {} ", user_name()),
                 _ => String::new(),
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_is_told_wherever_it_comes_from() {
+    fn the_finding_says_where_the_identity_is() {
         assert!(finding(&IdentitySource::Ephemeral).is_none());
         let root = tempfile::tempdir().unwrap();
         assert!(at(root.path()).text.starts_with("none yet"));
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_can_be_none_the_agent_cannot_serve() {
+    fn a_directory_that_cannot_hold_an_identity_is_a_failure() {
         let finding = at(Path::new("/proc/nope/identity"));
         assert_eq!(finding.level, Level::Failure);
         let whole = format!("the user {} cannot make or enter /proc/nope/identity", user_name());

@@ -12,10 +12,10 @@ use std::path::Path;
 const SUBJECT: &str = "memory";
 const SLOTS: &str = "slots";
 
-/// What to do about slots that do not fit.
+/// Advice for slots that do not fit.
 const FEWER: &str = "lower `slots` or `slot-bytes` (one slot holds one batch), or put `results` somewhere else";
 
-/// Looks at memory and at the room for the slots.
+/// Checks memory and the room for the slots.
 pub fn findings(results: &Backing, geometry: Geometry) -> Vec<Finding> {
     let available = available_bytes();
     let need = geometry.total_bytes();
@@ -27,7 +27,7 @@ pub fn findings(results: &Backing, geometry: Geometry) -> Vec<Finding> {
             };
             (format!("in {}", path.display()), room, obstacle)
         }
-        // An inherited descriptor belongs to the loader, which made its room.
+        // An inherited descriptor belongs to the loader, which has made room for it.
         Backing::Memory | Backing::Inherited(_) => {
             let obstacle = check_room(need).err().map(|error| (error.to_string(), FEWER));
             ("in memory".into(), available, obstacle)
@@ -47,7 +47,7 @@ fn lacking(need: u64, room: u64) -> String {
     format!("{} are needed, there is room for {}", bytes(need), bytes(room))
 }
 
-/// Bytes that a file at `path` can grow to, or why there can be none, and what to do about that.
+/// Returns the bytes that a file at `path` can grow to, or why there can be no such file and what to do about it.
 fn room_for_file(path: &Path) -> Result<u64, (String, &'static str)> {
     const RIGHTS: &str =
         "let the user that the agent runs as read and write the file, or name another one in `results`";
@@ -58,13 +58,13 @@ fn room_for_file(path: &Path) -> Result<u64, (String, &'static str)> {
     };
     let kept = match path.metadata() {
         Ok(metadata) if !metadata.is_file() => {
-            return Err(("that is no regular file".into(), "name a file in `results`, which the agent makes"));
+            return Err(("not a regular file".into(), "name a file in `results`; the agent makes it"));
         }
         Ok(metadata) => match is_foreign(path) {
             Ok(false) => metadata.blocks() * 512,
             Ok(true) => {
                 let remedy = "name another file in `results`, or remove this one";
-                return Err(("the file holds something else, and is not overwritten".into(), remedy));
+                return Err(("the file holds something else, and the agent does not overwrite it".into(), remedy));
             }
             Err(error) => return Err((error.to_string(), RIGHTS)),
         },
@@ -72,7 +72,7 @@ fn room_for_file(path: &Path) -> Result<u64, (String, &'static str)> {
         Err(_) => 0,
     };
     let missing = |errno: Errno| {
-        let remedy = "make the folder, for the user that the agent runs as, or name a file in another one in `results`";
+        let remedy = "make the folder for the user that the agent runs as, or name a file in another one in `results`";
         (format!("the folder {}: {}", folder.display(), errno.desc()), remedy)
     };
     let system = statvfs(folder).map_err(missing)?;
@@ -113,6 +113,6 @@ mod tests {
         let (text, advice) = said("letter", 4096);
         assert!(text.contains("something else") && advice.contains("remove this one"), "{text} -> {advice}");
         let (text, advice) = said("", 4096);
-        assert!(text.contains("no regular file") && advice.starts_with("name a file"), "{text} -> {advice}");
+        assert!(text.contains("not a regular file") && advice.starts_with("name a file"), "{text} -> {advice}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the agent prepares: images per second of all its workers at once, by the very path that they take.
+//! The agent's rate: images per second of all workers together, prepared by the workers' own path.
 
 use super::finding::Finding;
 use ddlp_csd::prepare::{EpochContext, SamplePreparer};
@@ -11,31 +11,33 @@ use std::time::{Duration, Instant};
 
 const SUBJECT: &str = "rate";
 
-/// How long is measured.
+/// Time of the measurement.
 const TIME: Duration = Duration::from_secs(3);
-/// Takes another sample of a dataset each time, from all over it, for datasets of any length that is no multiple of it.
+/// Step from one sample to the next: a prime, so that the steps reach every sample of a dataset whose length is not a
+/// multiple of it.
 const STRIDE: u64 = 1_000_003;
 
-/// What the agent prepares.
+/// Result of the measurement.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Rate {
-    /// Workers that worked at the same time.
+    /// Workers that prepared images at the same time.
     pub workers: usize,
-    /// Images that they prepared.
+    /// Images that the workers took.
     pub images: u64,
-    /// Of those, the ones that could not be prepared.
+    /// Images among these that could not be prepared.
     pub unprepared: u64,
     /// Images per second of all workers together.
     pub images_per_s: f64,
 }
 
 impl Rate {
-    /// Measures for some seconds; `fraction` of full speed is configured. `None` for a dataset without samples.
+    /// Measures for some seconds, and scales the rate by `fraction`, the configured fraction of full speed. Returns
+    /// `None` for a dataset without samples.
     pub fn measure(dataset: &dyn Dataset, workers: usize, fraction: f64) -> Option<Self> {
         (!dataset.is_empty()).then(|| prepare(dataset, workers, fraction, TIME))
     }
 
-    /// What there is to say.
+    /// Returns the findings about the rate.
     pub fn findings(&self) -> Vec<Finding> {
         let workers = if self.workers == 1 { "worker prepares" } else { "workers prepare" };
         let text =
@@ -43,14 +45,14 @@ impl Rate {
         let mut findings = vec![Finding::fine(SUBJECT, text)];
         if self.unprepared > 0 {
             let text = format!("{} of {} samples could not be prepared", self.unprepared, self.images);
-            let advice = "`ddlp inspect` names the damaged ones; `ddlp run --policy` says what becomes of them";
+            let advice = "`ddlp inspect` names the damaged ones; `ddlp run --policy` sets how a run treats them";
             findings.push(Finding::warning(SUBJECT, text, advice));
         }
         findings
     }
 }
 
-/// Lets workers prepare samples until the time is over; each prepares one at least.
+/// Lets workers prepare samples until the time is over; each takes at least one.
 fn prepare(dataset: &dyn Dataset, workers: usize, fraction: f64, time: Duration) -> Rate {
     let program =
         Program { pipeline: Pipeline::imagenet_train(), limits: Limits::default(), policy: CorruptPolicy::Skip };
@@ -82,7 +84,7 @@ mod tests {
     use ddlp_pixels::encode::{JpegOptions, jpeg};
 
     #[test]
-    fn each_worker_prepares_samples_and_the_unprepared_are_told() {
+    fn each_worker_prepares_samples_and_the_finding_counts_the_failed_ones() {
         let folder = tempfile::tempdir().unwrap();
         let class = folder.path().join("class");
         std::fs::create_dir(&class).unwrap();

@@ -1,4 +1,4 @@
-//! Whether hosts reach the agent: whether it can listen where it is told to.
+//! Whether hosts can reach the agent: whether it can listen at the configured addresses.
 
 use super::finding::Finding;
 use crate::agent::discovery::DiscoveryPort;
@@ -7,41 +7,41 @@ use std::net::{SocketAddr, TcpListener};
 
 const SUBJECT: &str = "network";
 
-/// What became of an attempt to listen.
+/// Result of an attempt to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listening {
-    /// It worked.
+    /// The agent can listen there.
     Free,
     /// Something listens there already.
     Taken,
-    /// It did not work.
+    /// The attempt failed, for this reason.
     Refused(String),
 }
 
-/// The further port at which hosts discover the agent.
+/// Separate port at which hosts discover the agent.
 pub struct Discovery {
     /// The port, at the address where the agent listens.
     pub port: u16,
-    /// Whether it was asked for: the agent does not start without it then.
+    /// Whether the user asked for the port; the agent then does not start without it.
     pub required: bool,
     /// Whether the agent can listen there.
     pub listening: Listening,
 }
 
-/// Where the agent is reached.
+/// Addresses at which hosts reach the agent.
 pub struct Reach {
-    /// Where the agent is to listen.
+    /// Address of the I/O service.
     pub listen: SocketAddr,
-    /// Whether it can.
+    /// Whether the agent can listen there.
     pub listening: Listening,
-    /// The further port for discovery, and whether the agent can listen there.
+    /// Separate port for discovery, if there is one.
     pub discovery: Option<Discovery>,
 }
 
 impl Reach {
-    /// Tries to listen.
+    /// Tries to listen at each address.
     pub fn read(listen: SocketAddr, discovery: Option<DiscoveryPort>) -> Self {
-        // Kept while the other port is tried, which may be the same one.
+        // Kept open while the other port is tried, which may be the same one.
         let (_listener, listening) = try_to_listen(listen);
         let discovery = discovery.map(|DiscoveryPort { port, required }| {
             let (_, listening) = try_to_listen(SocketAddr::new(listen.ip(), port));
@@ -50,7 +50,7 @@ impl Reach {
         Self { listen, listening, discovery }
     }
 
-    /// What there is to say.
+    /// Returns the findings about the addresses.
     pub fn findings(&self) -> Vec<Finding> {
         let discovery = self.discovery.as_ref().map(|discovery| self.about_discovery(discovery));
         std::iter::once(self.about_listening()).chain(discovery).collect()
@@ -72,7 +72,7 @@ impl Reach {
             let text = format!("cannot listen at {at}, for discovery: {reason}");
             Finding::failure(SUBJECT, text, "give `discovery` another port, above 1023, or \"off\"")
         } else {
-            let text = format!("{at} cannot be had for discovery: hosts discover the agent at port {instead}");
+            let text = format!("{at} is not available for discovery: hosts discover the agent at port {instead}");
             Finding::fine(SUBJECT, text)
         }
     }

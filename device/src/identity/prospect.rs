@@ -1,16 +1,16 @@
-//! What an agent would find where its identity is kept, without anything being changed there.
+//! A look at the directory of an identity that changes nothing there.
 
 use super::{FILE, Identity, IdentityError, LOCK, make, read};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
 
-/// What [`super::Held::persistent`] would find in a directory.
+/// State of a directory as [`super::Held::persistent`] would find it.
 #[derive(Debug)]
 pub struct Prospect {
-    /// The identity that is there; without one, a new one would be made.
+    /// The identity in the directory; an agent would make one if it is `None`.
     pub identity: Option<Identity>,
-    /// Whether a running agent has it.
+    /// Whether a running agent uses the directory.
     pub in_use: bool,
 }
 
@@ -21,14 +21,14 @@ impl Prospect {
         let missing: Vec<&Path> = directory.ancestors().take_while(is_missing).collect();
         if !missing.is_empty() {
             let made = make(directory);
-            // What others put there meanwhile keeps the folder.
+            // Fails, and keeps the folder, if somebody else has put something there meanwhile.
             missing.into_iter().for_each(|path| drop(std::fs::remove_dir(path)));
             return made.map(|()| Self { identity: None, in_use: false });
         }
         let lock = directory.join(LOCK);
         let in_use = match File::options().read(true).write(true).open(&lock) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            // Shared, and for this moment alone: the lock of a running agent stays what it is.
+            // A shared lock, held for a moment: the exclusive lock of a running agent is untouched.
             opened => match opened.map_err(IdentityError::io("open", &lock))?.try_lock_shared() {
                 Ok(()) => Some(false),
                 Err(TryLockError::WouldBlock) => Some(true),
@@ -81,11 +81,11 @@ mod tests {
     }
 
     #[test]
-    fn a_prospect_names_what_may_not_be_done_and_the_remedy() {
+    fn a_prospect_names_the_missing_right_and_the_remedy() {
         let root = tempfile::tempdir().unwrap();
         let open = |mode| std::fs::set_permissions(root.path(), Permissions::from_mode(mode)).unwrap();
         let denied = |directory: &Path| {
-            // The superuser may do everything: a thread gives that up for itself.
+            // The superuser may do everything, so a thread gives up that right for itself.
             let attempt = || {
                 setfsuid(Uid::from_raw(65534));
                 Prospect::of(directory).map_err(|error| (error.to_string(), error.remedy(directory))).unwrap_err()

@@ -1,4 +1,4 @@
-//! What to do where the agent can have no identity.
+//! Advice for the user when the agent cannot have an identity.
 
 use super::IdentityError;
 use nix::fcntl::{AT_FDCWD, AtFlags};
@@ -7,22 +7,22 @@ use std::io;
 use std::path::Path;
 
 impl IdentityError {
-    /// What whoever runs the agent can do about it. `directory` is where the identity was to be.
+    /// Returns advice for whoever runs the agent. `directory` is the one where the identity should be.
     pub fn remedy(&self, directory: &Path) -> String {
         match self {
             Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => permission(directory),
             Self::Io { .. } => "name another folder by --state DIR, or by `state` in the configuration".into(),
             Self::InUse(_) => "stop that agent, or give this one another --state DIR or --name, or --ephemeral".into(),
-            Self::Damaged { .. } => "restore the file, or remove it: to its hosts, the drive is a new one then".into(),
-            Self::Random(_) => "start again once the machine has them".into(),
+            Self::Damaged { .. } => "restore the file, or remove it; to its hosts the drive is then a new one".into(),
+            Self::Random(_) => "start again once the machine has random numbers".into(),
         }
     }
 }
 
-/// What gives the user that this process runs as the right to use the directory.
+/// Returns advice that gives this process's user the right to use the directory.
 fn permission(directory: &Path) -> String {
     let (user, shown) = (user_name(), directory.display());
-    // What lies in a folder that may not be entered cannot even be looked at.
+    // A folder that this user may not enter hides even the metadata of its contents.
     match directory.ancestors().find(|path| path.metadata().is_ok()) {
         Some(nearest) if nearest == directory => {
             format!("give it to the user that the agent runs as: sudo chown -R {user}: {shown}")
@@ -35,9 +35,9 @@ fn permission(directory: &Path) -> String {
     }
 }
 
-/// The user that this process runs as: by name, where the machine's own list has one, else by number.
+/// Returns the user that this process runs as: the name from the machine's own list, or else the number.
 pub(crate) fn user_name() -> String {
-    // Not through getpwuid: a static program would load the C library's modules for it.
+    // Not by getpwuid, for which a static program would load the C library's modules.
     let uid = geteuid().to_string();
     let list = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let mut users = list.lines().map(|line| line.split(':'));

@@ -1,16 +1,16 @@
-//! A thread that gets the memory of slots ready before their first lease.
+//! A thread that allocates the memory of slots before their first lease.
 //!
-//! Hosts take slots from the first one on, so the slots behind the one that was leased last are the next ones. Without the
-//! thread, or where it comes too late, a slot gets its memory when it is leased.
+//! Hosts use slots in ascending order, so the next slots are those after the one leased last. If there is no thread, or
+//! it comes too late, a slot gets its memory at its lease.
 
 use super::memory::SlotMemory;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Slots that are got ready beyond the one that was leased last.
+/// Number of slots allocated beyond the one leased last.
 const SLOTS_AHEAD: usize = 4;
 
-/// The way to the thread, which ends when this is dropped.
+/// Handle of the thread, which ends when the handle is dropped.
 #[derive(Debug)]
 pub(super) struct Ahead(Sender<usize>);
 
@@ -22,23 +22,23 @@ impl Ahead {
         ahead.next(0);
         let thread = std::thread::Builder::new().name("slots".into());
         if let Err(error) = thread.spawn(move || get_ready(&memory, &leased)) {
-            tracing::debug!(%error, "slots get their memory when they are leased");
+            tracing::debug!(%error, "no thread to allocate slots: each gets its memory when it is leased");
         }
         ahead
     }
 
-    /// Says that a slot was leased.
+    /// Tells the thread that a slot was leased.
     pub fn leased(&self, slot: u32) {
         self.next(slot as usize + 1);
     }
 
     fn next(&self, slot: usize) {
-        // Without the thread nobody receives, and nothing is lost.
+        // Fails only if the thread did not start; slots then get their memory at their leases.
         let _ = self.0.send(slot);
     }
 }
 
-/// Gets slots ready until the channel ends. A refusal of memory is left to the lease.
+/// Allocates slots until the channel closes. If the system refuses memory, the lease reports it.
 fn get_ready(memory: &SlotMemory, leased: &Receiver<usize>) {
     while let Ok(first) = leased.recv() {
         let slots = (first..first + SLOTS_AHEAD).filter(|&slot| slot < memory.count() && !memory.is_present(slot));

@@ -1,11 +1,11 @@
 //! Where the result slots live: anonymous memory, a file on flash, or a file or memfd handed down by the loader.
 //!
-//! Space in a file is reserved here. Slots in memory get their pages later, one by one: see `memory`.
+//! This module reserves space in a file. Slots in memory get their pages later, slot by slot; see `memory`.
 //!
-//! A file is taken over only when it is empty or begins with the mark of a slot, so that nobody's data is overwritten;
-//! what is made here carries the mark before it is of any size. No file is ever made smaller: somebody may have mapped
-//! it, and would be killed by the bytes that are gone. Memory is sealed against that; a file on flash can still be cut
-//! by others, which ends the agent.
+//! The agent takes over a file only if it is empty or begins with the mark of a slot, so that it overwrites nobody's
+//! data; a new file gets the mark before it grows. No file is ever made smaller: a process that has mapped it would be
+//! killed when it touches the missing bytes. Memory is sealed against shrinking. Somebody else can still truncate a
+//! file on flash, which kills the agent.
 
 use super::Geometry;
 use ddlp_csd::BLOCK_BYTES;
@@ -24,16 +24,17 @@ use std::str::FromStr;
 pub enum Backing {
     /// Anonymous memory (a memfd), allocated slot by slot.
     Memory,
-    /// A file at this path, made when missing; its space is reserved up front. A larger one keeps its size.
+    /// A file at this path, made if missing, with its space reserved up front. A larger file keeps its size.
     File(PathBuf),
-    /// A descriptor inherited from the parent process: a regular file or memfd of sufficient size. Holes are filled.
+    /// A descriptor inherited from the parent process: a regular file or memfd of sufficient size. The agent fills its
+    /// holes.
     Inherited(RawFd),
 }
 
 impl FromStr for Backing {
     type Err = String;
 
-    /// `ram`, `fd:N`, or a path.
+    /// Parses `ram`, `fd:N`, or a path.
     fn from_str(text: &str) -> Result<Self, String> {
         match (text, text.strip_prefix("fd:")) {
             ("ram", _) => Ok(Self::Memory),
@@ -47,10 +48,10 @@ impl FromStr for Backing {
     }
 }
 
-/// Why the slots cannot live there.
+/// Reason why the slots cannot live in a place.
 #[derive(Debug, thiserror::Error)]
 pub enum BackingError {
-    /// The geometry makes no sense.
+    /// The geometry is not valid.
     #[error("{slots} slots of {slot_bytes} bytes: at least one slot, each a multiple of {BLOCK_BYTES} bytes")]
     Geometry {
         /// Number of slots.
@@ -58,7 +59,7 @@ pub enum BackingError {
         /// Bytes of one slot.
         slot_bytes: u64,
     },
-    /// No memory for the slots.
+    /// There is no memory for the slots.
     #[error("cannot make {bytes} bytes of anonymous memory for the slots")]
     Memory {
         /// Bytes asked for.
@@ -87,7 +88,7 @@ pub enum BackingError {
         #[source]
         source: io::Error,
     },
-    /// The file holds something that is no result slot.
+    /// The file does not hold result slots.
     #[error("{0} exists and does not hold result slots: it would be overwritten, so name another file or remove it")]
     Foreign(PathBuf),
     /// Another agent uses the file.
@@ -102,7 +103,7 @@ pub enum BackingError {
         #[source]
         source: io::Error,
     },
-    /// The inherited descriptor is no file that can be mapped for writing.
+    /// The inherited descriptor is not a file that can be mapped for writing.
     #[error("descriptor {fd} cannot hold result slots: {what}")]
     Unfit {
         /// The number.
@@ -128,8 +129,8 @@ pub(super) struct Opened {
     pub(super) in_memory: bool,
 }
 
-/// Opens the backing. Space in a file is reserved: a lack of it that is found later would be a fatal signal in the middle
-/// of a batch.
+/// Opens the backing, and reserves space in a file. Space that turns out to be missing later would be a fatal signal in
+/// the middle of a batch.
 pub(super) fn open(backing: &Backing, geometry: Geometry) -> Result<Opened, BackingError> {
     let Geometry { slots, slot_bytes } = geometry;
     let total = u64::from(slots).checked_mul(slot_bytes);
@@ -157,7 +158,7 @@ fn anonymous(bytes: u64) -> Result<Opened, BackingError> {
     Ok(Opened { file, in_memory: true })
 }
 
-/// Keeps anybody from shrinking a mapped memfd, which would be a fatal signal here.
+/// Keeps anybody from shrinking a mapped memfd, which would kill this process.
 fn seal(file: &File) -> io::Result<()> {
     fcntl(file, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK))?;
     Ok(())
@@ -191,7 +192,7 @@ fn on_flash(path: &Path, geometry: Geometry) -> Result<Opened, BackingError> {
     }
     if let Err(source) = reserve(&file, present, bytes) {
         if present == 0 {
-            // Nobody has anything of it. If it cannot be removed, it is recognised later.
+            // The file is new and unused. If it cannot be removed, a later start recognises it by its mark.
             let _ = std::fs::remove_file(path);
         }
         return Err(BackingError::Reserve { path: path.to_owned(), bytes, source });
@@ -202,7 +203,7 @@ fn on_flash(path: &Path, geometry: Geometry) -> Result<Opened, BackingError> {
 /// Makes sure that a file of `present` bytes has room for `bytes`.
 fn reserve(file: &File, present: u64, bytes: u64) -> io::Result<()> {
     if present == 0 {
-        // First of all: a file whose making is cut short after this is known for what it is.
+        // The mark comes first, so that a file left behind by a crash is recognised.
         file.write_all_at(&MAGIC_FREE, 0)?;
     }
     if present < bytes {
@@ -213,13 +214,13 @@ fn reserve(file: &File, present: u64, bytes: u64) -> io::Result<()> {
 
 fn reserve_space(file: &File, bytes: u64) -> io::Result<()> {
     match allocate(file, 0, bytes) {
-        // A file system without reservation: writing is as good as it gets there.
+        // This file system cannot reserve space: the length is all that can be had.
         Err(error) if error.raw_os_error() == Some(nix::errno::Errno::EOPNOTSUPP as i32) => Ok(()),
         done => done,
     }
 }
 
-/// Allocates a part of a file, also where there is a part already, whose content stays.
+/// Allocates a part of a file. Bytes that are allocated already keep their contents.
 pub(super) fn allocate(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     let too_large = |_| io::Error::from(io::ErrorKind::InvalidInput);
     let (offset, bytes) = (i64::try_from(offset).map_err(too_large)?, i64::try_from(bytes).map_err(too_large)?);
@@ -231,7 +232,7 @@ pub(super) fn allocate(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// True when there is something at `path` that is no file of result slots, and that [`open`] would not overwrite.
+/// Returns whether `path` holds something other than result slots, which [`open`] would not overwrite.
 pub(crate) fn is_foreign(path: &Path) -> io::Result<bool> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -240,7 +241,8 @@ pub(crate) fn is_foreign(path: &Path) -> io::Result<bool> {
     Ok(file.metadata()?.len() > 0 && !begins_like_a_slot(&file)?)
 }
 
-/// True for a file that begins like a slot, with a batch or without. Zeros are no mark: many files begin with them.
+/// Returns whether a file begins with the mark of a slot, with or without a batch. Zeros are not a mark, since many
+/// files begin with them.
 fn begins_like_a_slot(file: &File) -> io::Result<bool> {
     let mut start = [0; MAGIC.len()];
     match file.read_exact_at(&mut start, 0) {
@@ -256,7 +258,7 @@ fn inherited(fd: RawFd, bytes: u64) -> Result<Opened, BackingError> {
     let file = File::from(crate::inherit::take(fd).map_err(gone)?);
     let metadata = file.metadata().map_err(gone)?;
     if !metadata.file_type().is_file() {
-        return Err(unfit("it is no regular file".into()));
+        return Err(unfit("it is not a regular file".into()));
     }
     if metadata.size() < bytes {
         return Err(unfit(format!("it has {} bytes, {bytes} are needed", metadata.size())));

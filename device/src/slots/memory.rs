@@ -1,17 +1,17 @@
-//! The mapped result slots and the leases that write them.
+//! The mapped result slots, and the leases through which workers write to them.
 //!
-//! Soundness rests on three facts, each held at run time:
+//! Soundness rests on three facts, each enforced at run time:
 //!
 //! 1. a slot has at most one [`SlotLease`] (a flag per slot, taken and released atomically);
 //! 2. a row of a lease is handed out at most once (a flag per row, never reset), so rows never alias;
-//! 3. the whole payload is handed out only when every row was handed out and given back, and at most once.
+//! 3. the whole payload is handed out only after every row was handed out and given back, and at most once.
 //!
-//! Other processes may map the same file. They can change bytes at any time; the agent takes no decision on bytes it
-//! reads back from a slot, and such a change shows up as a checksum mismatch at the reader. That the mapped bytes stay
-//! there is up to the backing: it never shrinks a file.
+//! Other processes may map the same file and change its bytes at any time. The agent never decides anything by bytes
+//! that it reads back from a slot, and the reader notices a change as a checksum mismatch. The backing keeps the mapped
+//! bytes in place, since it never shrinks a file.
 //!
-//! Slots in memory have no pages at first. A slot gets all of them before its first lease, by `fallocate`: a lack of memory
-//! is an error there, and would be a fatal signal where a worker writes to a page that is missing.
+//! Slots in memory have no pages at first. A slot gets all its pages before its first lease, by `fallocate`, where too
+//! little memory is an error. For a worker that writes to a missing page it would be a fatal signal.
 #![allow(unsafe_code)]
 
 use super::Geometry;
@@ -27,10 +27,10 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// Bytes at the start of a slot that say whether it holds a batch. They are written as one.
+/// Bytes of the mark at the start of a slot, which says whether the slot holds a batch. Written in one atomic store.
 const MAGIC_BYTES: usize = size_of::<u64>();
 const _: () = assert!(MAGIC.len() == MAGIC_BYTES);
-/// The mark of a slot without a batch, as the number whose bytes it is in memory.
+/// The mark of a slot without a batch, as a number in native byte order.
 const FREE: u64 = u64::from_ne_bytes(MAGIC_FREE);
 
 /// The mapping of all slots.
@@ -40,15 +40,15 @@ pub(super) struct SlotMemory {
     file: File,
     slot_bytes: usize,
     leased: Box<[AtomicBool]>,
-    /// The slots whose pages are all there.
+    /// Whether all pages of each slot are allocated.
     present: Box<[AtomicBool]>,
 }
 
-/// What is read of a slot that has no pages.
+/// Contents of a slot without pages.
 static ZEROS: [u8; 4096] = [0; 4096];
 
 impl SlotMemory {
-    /// Maps the slots. Slots in a file are marked as free; slots in memory get pages and mark by and by.
+    /// Maps the slots. Marks slots in a file as free; slots in memory get their pages and their mark later.
     pub(super) fn map(file: File, in_memory: bool, geometry: Geometry) -> io::Result<Self> {
         let too_big = || io::Error::new(io::ErrorKind::InvalidInput, "slots exceed the address space");
         let total = usize::try_from(geometry.total_bytes()).map_err(|_| too_big())?;
@@ -65,17 +65,17 @@ impl SlotMemory {
         Ok(memory)
     }
 
-    /// Number of slots.
+    /// Returns the number of slots.
     pub(super) fn count(&self) -> usize {
         self.leased.len()
     }
 
-    /// True when all pages of a slot are there; false for a slot that does not exist.
+    /// Returns whether all pages of a slot are allocated; false for a slot that does not exist.
     pub(super) fn is_present(&self, slot: usize) -> bool {
         self.present.get(slot).is_some_and(|present| present.load(Ordering::Acquire))
     }
 
-    /// Allocates the pages of a slot, unless they are there. Fails when memory is refused.
+    /// Allocates the pages of a slot, unless it has them. Fails if the system refuses memory.
     pub(super) fn make_present(&self, slot: usize) -> io::Result<()> {
         if !self.is_present(slot) {
             check_pages(self.slot_bytes as u64)?;
@@ -85,15 +85,16 @@ impl SlotMemory {
         Ok(())
     }
 
-    /// Clears and maps the pages of a slot, so that no worker has to wait for that. Kernels before 5.14 cannot.
+    /// Clears and maps the pages of a slot, so that no worker has to wait for it. Has no effect before Linux 5.14.
     pub(super) fn clear_ahead(&self, slot: usize) {
         if self.is_present(slot) {
             let _ = self.map.advise_range(Advice::PopulateWrite, slot * self.slot_bytes, self.slot_bytes);
         }
     }
 
-    /// Hands up to `bytes` bytes from `offset` on to a socket; as `send`, it may take fewer. The kernel copies straight
-    /// from the slots, whoever writes to them meanwhile. A slot without pages reads as zeros, and gets none by that.
+    /// Sends up to `bytes` bytes from `offset` on to a socket, and returns how many; like `send`, it may take fewer.
+    /// The kernel copies straight from the slots, even while a worker writes to them. A slot without pages is sent as
+    /// zeros, which allocates no pages.
     pub(super) fn send(&self, socket: BorrowedFd<'_>, offset: u64, bytes: usize, flags: i32) -> io::Result<usize> {
         let start = usize::try_from(offset).ok().filter(|&start| start <= self.map.len());
         let start = start.ok_or(io::ErrorKind::InvalidInput)?;
@@ -105,8 +106,8 @@ impl SlotMemory {
         } else {
             (ZEROS.as_ptr(), bytes.min(ZEROS.len()))
         };
-        // SAFETY: the range was just cut to the slot or to the zeros. Only the kernel reads it; no reference is made, so that a
-        // worker or another process writing there at the same time is no data race of this program.
+        // SAFETY: the range was just limited to the slot or to the zeros. Only the kernel reads it, and no reference is
+        // made, so a worker or another process that writes there at the same time causes no data race in this program.
         let sent = unsafe { libc::send(socket.as_raw_fd(), from.cast(), bytes, flags) };
         Ok(Errno::result(sent)? as usize)
     }
@@ -125,21 +126,21 @@ impl SlotMemory {
     }
 }
 
-/// Why a slot cannot be leased.
+/// Reason why a slot cannot be leased.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
-    /// Its number is too high.
+    /// There is no slot of this number.
     #[error("there is no such slot")]
     Missing,
-    /// Another lease lives.
+    /// The slot has another lease.
     #[error("the slot is leased")]
     Leased,
-    /// Memory was refused.
+    /// The system refused memory for the slot.
     #[error("there is no memory for the slot: {0}")]
     Memory(#[source] io::Error),
 }
 
-/// Exclusive right to write one slot. Dropping it gives the slot back.
+/// Exclusive right to write to one slot. Dropping it releases the slot.
 #[derive(Debug)]
 pub struct SlotLease {
     memory: Arc<SlotMemory>,
@@ -161,7 +162,7 @@ impl SlotLease {
             return Err(LeaseError::Leased);
         }
         memory.magic(slot).store(FREE, Ordering::Release);
-        // Orders the invalid header before every later payload byte, also for readers in other processes.
+        // Readers, also those in other processes, see the invalid header before any later byte of the payload.
         std::sync::atomic::fence(Ordering::SeqCst);
         Ok(Self {
             memory: memory.clone(),
@@ -174,16 +175,16 @@ impl SlotLease {
         })
     }
 
-    /// Where the parts of the batch lie.
+    /// Returns the layout of the batch in the slot.
     pub fn layout(&self) -> SlotLayout {
         self.layout
     }
 
-    /// Neighbouring rows of the payload, for writing. Each row is handed out once; `None` when one of them was, or is beyond
-    /// the batch.
+    /// Hands out neighbouring rows of the payload for writing, each at most once. Returns `None` if one of the rows was
+    /// handed out before, or is beyond the batch.
     pub fn rows(&self, rows: Range<usize>) -> Option<RowsMut<'_>> {
         let taken = self.taken.get(rows.clone())?;
-        // Counted before the flags are set: whoever sees all flags set also sees all rows that are still out.
+        // Counted before the flags are set: a thread that sees all flags set also sees all rows that are still out.
         let out = RowCount::of(&self.rows_out);
         let free = taken.iter().filter(|taken| !taken.swap(true, Ordering::AcqRel)).count();
         if free < rows.len() {
@@ -191,15 +192,15 @@ impl SlotLease {
         }
         let row_bytes = self.layout.row_bytes;
         let (offset, length) = (self.layout.payload_offset + rows.start * row_bytes, rows.len() * row_bytes);
-        // SAFETY: the layout fits the slot (checked in `take`) and the rows are below `samples`, so the range lies inside it. The
-        // flags just set are never reset, so no other reference to these bytes exists or will be made by `rows`;
-        // `payload` makes one only when all rows are back. The lease is the only writer of the slot and outlives
-        // the reference.
+        // SAFETY: the layout fits the slot (checked in `take`) and the rows are below `samples`, so the range lies
+        // inside the slot. The flags just set are never reset, so `rows` has made no other reference to these bytes and
+        // never will; `payload` makes one only after all rows are back. The lease is the only writer of the slot and
+        // outlives the reference.
         let bytes = unsafe { std::slice::from_raw_parts_mut(self.memory.base(self.slot).add(offset), length) };
         Some(RowsMut { bytes, row_bytes, _out: out })
     }
 
-    /// The whole payload, once every row has been handed out and given back. Handed out once.
+    /// Hands out the whole payload, once, after every row has been handed out and given back. Returns `None` otherwise.
     #[allow(clippy::mut_from_ref)]
     pub fn payload(&self) -> Option<&mut [u8]> {
         let complete =
@@ -208,23 +209,23 @@ impl SlotLease {
             return None;
         }
         let bytes = self.layout.samples * self.layout.row_bytes;
-        // SAFETY: the range lies inside the slot as in `rows`. Every row was taken, so `rows` hands out no further one, and
-        // none is out; the flag just set keeps this from happening twice.
+        // SAFETY: the range lies inside the slot as in `rows`. Every row was taken, so `rows` hands out no further one,
+        // and none is out; the flag just set keeps this from happening twice.
         Some(unsafe {
             std::slice::from_raw_parts_mut(self.memory.base(self.slot).add(self.layout.payload_offset), bytes)
         })
     }
 
-    /// Writes the sample table and then the header, its magic last: from here on readers find the batch.
+    /// Writes the sample table and then the header, its magic last. Then readers find the batch.
     ///
     /// # Panics
-    /// When called twice, or with a table of the wrong length: only the agent itself can do that.
+    /// Panics if called twice or with a table of the wrong length, both defects of the agent.
     pub fn publish(&self, header: &[u8; HEADER_BYTES], table: &[u8]) {
         assert_eq!(table.len(), self.layout.table_bytes(), "one record per sample");
         assert!(!self.published.swap(true, Ordering::AcqRel), "a batch is published once");
         let base = self.memory.base(self.slot);
-        // SAFETY: header block and table lie before the payload inside the slot; no reference to them is ever made,
-        // and the flag above makes this thread their only writer. The first 8 bytes are left to the atomic.
+        // SAFETY: header block and table lie inside the slot, before the payload; no reference to them is ever made,
+        // and the flag above makes this thread their only writer. Only the atomic touches the first 8 bytes.
         unsafe {
             std::ptr::copy_nonoverlapping(table.as_ptr(), base.add(HEADER_BYTES), table.len());
             let rest = HEADER_BYTES - MAGIC_BYTES;
@@ -242,7 +243,7 @@ impl Drop for SlotLease {
     }
 }
 
-/// Counts rows that were handed out together as one, while it lives.
+/// Guard that counts a group of rows as handed out while it lives.
 #[derive(Debug)]
 struct RowCount<'a>(&'a AtomicUsize);
 
@@ -268,7 +269,7 @@ pub struct RowsMut<'a> {
 }
 
 impl RowsMut<'_> {
-    /// The rows, one by one.
+    /// Returns the rows one by one.
     pub fn each(&mut self) -> impl ExactSizeIterator<Item = &mut [u8]> {
         self.bytes.chunks_exact_mut(self.row_bytes)
     }

@@ -31,7 +31,7 @@ fn a_slot_has_one_lease_at_a_time() {
     assert!(slots.lease(1, layout()).is_ok());
 }
 
-/// Bytes of memory behind the slots.
+/// Returns the bytes of memory that are allocated for the slots.
 fn allocated(slots: &Slots) -> u64 {
     use std::os::unix::fs::MetadataExt;
     slots.file().metadata().unwrap().blocks() * 512
@@ -48,7 +48,7 @@ fn slots_take_memory_from_their_lease_on_and_not_before() {
         for slot in [0, 9, 4095] {
             let lease = slots.lease(slot, layout()).unwrap();
             least += SLOT;
-            // Besides, there are at most those that are got ready ahead.
+            // Slots that the thread allocated ahead may add to these.
             let bytes = allocated(&slots);
             assert!((least..=least * 5 + 4 * SLOT).contains(&bytes), "{backing:?} slot {slot}: {bytes}");
             drop(lease);
@@ -74,9 +74,9 @@ fn a_slot_without_memory_is_sent_as_zeros_and_takes_none() {
     assert!(allocated(&slots) <= 5 * 16384, "{}", allocated(&slots));
 }
 
-/// The memory of a slot that no machine has.
+/// Asks for a slot larger than any machine's memory.
 #[test]
-fn a_slot_for_which_there_is_no_memory_is_an_error_and_the_others_serve() {
+fn a_lease_fails_with_an_error_if_there_is_no_memory_for_its_slot() {
     let geometry = Geometry { slots: 1, slot_bytes: 1 << 45 };
     let slots = Slots::open(&inheritable(memfd(geometry.total_bytes())), geometry).unwrap();
     for _ in 0..2 {
@@ -125,7 +125,7 @@ fn rows_written_by_many_threads_lie_where_readers_look() {
 }
 
 #[test]
-fn the_magic_is_there_from_publishing_to_the_next_lease() {
+fn a_slot_is_valid_from_publishing_to_the_next_lease() {
     let slots = slots();
     let header = std::array::from_fn::<u8, HEADER_BYTES, _>(|index| index as u8 | 1);
     let table = vec![7; layout().table_bytes()];
@@ -178,7 +178,7 @@ fn a_file_with_other_content_is_not_overwritten() {
 }
 
 #[test]
-fn a_file_of_slots_is_taken_again_and_grows_but_never_shrinks() {
+fn a_file_of_slots_is_reused_and_grows_but_never_shrinks() {
     let directory = tempfile::tempdir().unwrap();
     let backing = Backing::File(directory.path().join("slots"));
     let length = || std::fs::metadata(directory.path().join("slots")).unwrap().len();
@@ -196,14 +196,14 @@ fn a_file_of_slots_is_taken_again_and_grows_but_never_shrinks() {
 }
 
 #[test]
-fn a_file_whose_making_was_cut_short_is_taken_again() {
+fn a_file_that_a_crash_left_unfinished_is_reused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("slots");
     std::fs::write(&path, MAGIC_FREE).unwrap();
     Slots::open(&Backing::File(path), GEOMETRY).unwrap();
 }
 
-/// A descriptor as one that came through exec: not close-on-exec.
+/// Makes a descriptor that is not close-on-exec, like one that came through exec.
 fn inheritable(file: std::fs::File) -> Backing {
     let duplicate = nix::unistd::dup(OwnedFd::from(file)).unwrap();
     Backing::Inherited(duplicate.into_raw_fd())
@@ -242,7 +242,7 @@ fn unfit_descriptors_are_refused() {
 }
 
 #[test]
-fn geometries_that_make_no_sense_are_refused() {
+fn invalid_geometries_are_refused() {
     for (slots, slot_bytes) in [(0, 4096), (1, 0), (1, 4095), (u32::MAX, !4095)] {
         let error = Slots::open(&Backing::Memory, Geometry { slots, slot_bytes }).unwrap_err();
         assert!(matches!(error, BackingError::Geometry { .. }), "{error}");

@@ -44,7 +44,7 @@ impl Above for Port<'_> {
     }
 }
 
-/// Why reading ended.
+/// Reason why reading ended.
 enum Ended {
     /// The peer closed, or the socket failed.
     Peer(Option<io::Error>),
@@ -53,7 +53,7 @@ enum Ended {
     Session(End, Encoded),
 }
 
-/// An open connection. Its place is free again when this is dropped.
+/// An open connection. Dropping it frees its place.
 pub struct Connection {
     hub: Arc<Hub>,
     peer: SocketAddr,
@@ -69,7 +69,7 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Takes a place, from another connection if need be. `reached`: see [`crate::controller::Subsystem::opened`].
+    /// Takes a place, from another connection if necessary. For `reached` see [`crate::controller::Subsystem::opened`].
     pub fn open(hub: Arc<Hub>, peer: SocketAddr, reached: SocketAddr) -> Self {
         let (conn, line, queue) = hub.open(peer, reached);
         Self { hub, peer, conn, line, queue }
@@ -103,7 +103,7 @@ impl Connection {
                 }
                 ended = receive(stream, &mut port) => Some(ended),
             };
-            // From here on the host's work is given up; what is queued for it may still be sent.
+            // Gives up the host's work. Answers that are already queued for the host may still be sent.
             hub.closed(*conn);
             if let Some(ended) = &ended {
                 if let Ended::Session(End::Violation(_), term) = ended {
@@ -165,13 +165,13 @@ async fn receive(stream: &TcpStream, port: &mut Port<'_>) -> Ended {
     }
 }
 
-/// Until when a PDU has to be complete.
+/// Number and deadline of the PDU that is arriving.
 #[derive(Default)]
 struct PduLimit(Option<(u64, Instant)>);
 
 impl PduLimit {
-    /// Returns the deadline of a PDU by its number. It runs from the moment at which the PDU is first seen in part,
-    /// however many pieces it comes in.
+    /// Returns the deadline of a PDU by its number, counted from the first call for that PDU, however many pieces the
+    /// PDU arrives in.
     fn of(&mut self, partial: Option<u64>, now: impl FnOnce() -> Instant) -> Option<Instant> {
         let number = partial?;
         match self.0 {
@@ -185,8 +185,8 @@ impl PduLimit {
     }
 }
 
-/// Reads to the peer's end and drops it. Closing with unread bytes would reset the connection and might cut off what
-/// was sent last.
+/// Reads and discards bytes until the peer closes. Closing with unread bytes would reset the connection, and might cut
+/// off the last bytes sent.
 async fn linger(stream: &TcpStream) {
     let drain = async {
         let mut waste = [0; 4096];
@@ -211,7 +211,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_pdu_has_one_deadline_however_it_comes() {
+    fn a_pdu_has_one_deadline_however_many_pieces_it_arrives_in() {
         let (mut limit, begun) = (PduLimit::default(), Instant::now());
         let after = |seconds| begun + Duration::from_secs(seconds);
         assert_eq!(limit.of(None, || panic!("no clock is needed between two PDUs")), None);

@@ -1,7 +1,7 @@
-//! Where connections, the subsystem and the workers meet.
+//! The link between connections, the subsystem and the workers.
 //!
-//! One lock covers the subsystem and the list of connections, so that what the subsystem wants done is done in the
-//! order in which it wanted it. Nothing waits while it is held.
+//! One lock covers the subsystem and the list of connections, so that the hub carries out the subsystem's outputs in
+//! their order. Nothing waits while the lock is held.
 
 use super::media::Media;
 use super::places::Places;
@@ -21,14 +21,14 @@ use std::time::Instant;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Something to send. The queue of these is bounded by the commands that may be outstanding.
+/// Something to send. The limit on outstanding commands also bounds the queue of these.
 #[derive(Debug)]
 pub enum Outgoing {
     /// A PDU without data.
     Pdu(Encoded),
     /// A completion and its data.
     Response(CompletionEntry, Payload),
-    /// Nothing more: close.
+    /// The end: close the connection.
     Close,
 }
 
@@ -39,7 +39,7 @@ pub struct Line {
     sender: UnboundedSender<Outgoing>,
     in_flight: Mutex<InFlight>,
     flow_control: AtomicBool,
-    /// It ended; its socket may be there for a moment.
+    /// Whether the connection has ended; its socket may stay open for a moment.
     over: AtomicBool,
     gives_way: Notify,
 }
@@ -48,8 +48,8 @@ pub struct Line {
 struct InFlight {
     commands: usize,
     limit: usize,
-    /// Commands under each identifier. More than one: all but the first are being refused, and none is taken before the
-    /// last of them is answered.
+    /// Number of commands under each identifier. If there are several, all but the first are being refused, and the
+    /// identifier is free only when the last of them is answered.
     ids: BTreeMap<u16, usize>,
 }
 
@@ -59,7 +59,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Line {
     fn new(peer: SocketAddr, sender: UnboundedSender<Outgoing>) -> Self {
-        // Before it is a queue, a connection has one command: Connect.
+        // Until it is a queue, a connection has one command: Connect.
         let in_flight = InFlight { commands: 0, limit: 1, ids: BTreeMap::new() };
         Self {
             peer,
@@ -71,22 +71,23 @@ impl Line {
         }
     }
 
-    /// Waits until the connection has lost its place: it is to be dropped as it is.
+    /// Waits until the connection has lost its place and has to be dropped at once.
     pub async fn gives_way(&self) {
         self.gives_way.notified().await;
     }
 
-    /// Submission queue flow control is on.
+    /// Returns whether submission queue flow control is on.
     pub fn flow_control(&self) -> bool {
         self.flow_control.load(Ordering::Relaxed)
     }
 
-    /// Queues something to send. After the connection's end it is dropped.
+    /// Queues something to send; drops it if the connection has ended.
     pub fn send(&self, item: Outgoing) {
         let _ = self.sender.send(item);
     }
 
-    /// A command came. An outer error: more than the queue holds.
+    /// Counts a new command. An inner error is the command's status; an outer error means that the host sent more
+    /// commands than the queue holds.
     fn begin(&self, command_id: u16) -> Result<Result<(), Status>, FatalError> {
         let mut in_flight = lock(&self.in_flight);
         if in_flight.commands >= in_flight.limit {
@@ -98,7 +99,7 @@ impl Line {
         Ok(if *under_id == 1 { Ok(()) } else { Err(Status::COMMAND_ID_CONFLICT.do_not_retry()) })
     }
 
-    /// The command is about to be answered: from here on the host may use its place again.
+    /// Frees the place of a command that is about to be answered.
     pub fn end(&self, command_id: u16) {
         let mut in_flight = lock(&self.in_flight);
         in_flight.commands = in_flight.commands.saturating_sub(1);
@@ -126,12 +127,12 @@ impl Inner {
     }
 }
 
-/// The time, on the runtime's clock.
+/// Returns the time on the runtime's clock.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// The meeting place.
+/// The hub of the agent.
 pub struct Hub {
     inner: Mutex<Inner>,
     pool: Arc<Pool>,
@@ -140,18 +141,18 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// A hub. `events` is where the pool's notifications go too.
+    /// Makes a hub. `events` is the channel that the pool's notifications use too.
     pub fn new(subsystem: Subsystem, pool: Arc<Pool>, media: Arc<Media>, events: UnboundedSender<JobEvent>) -> Self {
         let inner = Inner { subsystem, places: Places::default(), lines: BTreeMap::new(), last_conn: 0 };
         Self { inner: Mutex::new(inner), pool, media, events }
     }
 
-    /// Bytes of the block namespaces.
+    /// Returns the bytes of the block namespaces.
     pub fn media(&self) -> &Arc<Media> {
         &self.media
     }
 
-    /// A new connection from `peer`; `reached`: see [`Subsystem::opened`].
+    /// Adds a new connection from `peer`. For `reached` see [`Subsystem::opened`].
     pub fn open(&self, peer: SocketAddr, reached: SocketAddr) -> (ConnId, Arc<Line>, UnboundedReceiver<Outgoing>) {
         let (sender, receiver) = unbounded_channel();
         let mut inner = lock(&self.inner);
@@ -169,7 +170,7 @@ impl Hub {
         (conn, line, receiver)
     }
 
-    /// The connection ended.
+    /// Takes note that a connection has ended.
     pub fn closed(&self, conn: ConnId) {
         let mut inner = lock(&self.inner);
         if let Some(line) = inner.lines.get(&conn) {
@@ -179,7 +180,7 @@ impl Hub {
         self.carry_out(&mut inner, outputs);
     }
 
-    /// The connection ended, and its socket is gone too.
+    /// Removes a connection whose socket is gone too.
     pub fn left(&self, conn: ConnId) {
         self.closed(conn);
         let mut inner = lock(&self.inner);
@@ -187,7 +188,7 @@ impl Hub {
         inner.places.leave(conn);
     }
 
-    /// A command came: see [`super::session::Above::begin`].
+    /// Takes a new command; see [`super::session::Above::begin`].
     pub fn begin(
         &self,
         conn: ConnId,
@@ -203,17 +204,17 @@ impl Hub {
         self.drive(|subsystem| subsystem.command(conn, command, data, now()));
     }
 
-    /// Fails a command before it ran.
+    /// Fails a command before it runs.
     pub fn reject(&self, conn: ConnId, command: &SubmissionEntry, status: Status) {
         self.drive(|subsystem| subsystem.reject(conn, command, status));
     }
 
-    /// A job is finished or let go.
+    /// Passes a job's end to the subsystem.
     pub fn job_event(&self, event: JobEvent) {
         self.drive(|subsystem| subsystem.job_event(event));
     }
 
-    /// Time has passed.
+    /// Ends connections and associations whose time is up. To be called periodically.
     pub fn tick(&self) {
         let mut inner = lock(&self.inner);
         for conn in inner.places.late(now()) {
@@ -223,24 +224,24 @@ impl Hub {
         self.carry_out(&mut inner, outputs);
     }
 
-    /// No new Executes and associations from here on.
+    /// Refuses new Executes and associations from now on.
     pub fn drain(&self) {
         lock(&self.inner).subsystem.drain();
     }
 
-    /// True when no Execute is queued or running.
+    /// Returns whether no Execute is queued or running.
     pub fn is_idle(&self) -> bool {
         lock(&self.inner).subsystem.is_idle()
     }
 
-    /// Closes every connection once what is queued for it has been sent.
+    /// Closes every connection after sending everything queued for it.
     pub fn close_all(&self) {
         for line in lock(&self.inner).lines.values() {
             line.send(Outgoing::Close);
         }
     }
 
-    /// Connections there are.
+    /// Returns the number of connections that have not ended.
     pub fn connections(&self) -> usize {
         lock(&self.inner).lines.values().filter(|line| !line.over.load(Ordering::Relaxed)).count()
     }
@@ -264,7 +265,7 @@ impl Hub {
                 Output::Refused { conn, host_nqn, reason } => {
                     static RATION: Ration = Ration::new();
                     if let Some(line) = inner.lines.get(&conn).filter(|_| RATION.allows()) {
-                        // What a host calls itself may contain anything.
+                        // Quoted, since the name that a host sends may contain anything.
                         tracing::warn!(peer = %line.peer, host_nqn = ?host_nqn, %reason, "host refused");
                     }
                 }
@@ -297,7 +298,7 @@ impl Hub {
                 let _ = self.events.send(JobEvent::NoMemory { id: job.id });
             }
             Err(error) => {
-                // The subsystem gives a slot to one job at a time: this is a defect, and fails one command.
+                // A defect, since the subsystem gives a slot to one job at a time. It fails this one command.
                 tracing::error!(slot = job.request.slot, "{error}");
                 let _ = self.events.send(JobEvent::Released { id: job.id });
             }
@@ -310,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_command_does_not_free_the_identifier_of_the_one_it_meets() {
+    fn a_command_refused_for_its_identifier_does_not_free_that_identifier() {
         let line = Line::new(([192, 0, 2, 1], 9).into(), unbounded_channel().0);
         lock(&line.in_flight).limit = 4;
         assert_eq!(line.begin(7), Ok(Ok(())));

@@ -8,31 +8,32 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// What the block namespaces hold.
+/// Contents of the block namespaces.
 pub struct Media {
     dataset: Arc<dyn Dataset>,
-    /// Stands for a dataset that has no bytes to export: one block, the identity page.
+    /// Contents of namespace 1 if the dataset has no bytes to export: one block, the identity page.
     substitute: [u8; BLOCK_BYTES],
     slots: Arc<Slots>,
 }
 
 impl Media {
-    /// Media of a dataset and the result slots.
+    /// Makes the media of a dataset and the result slots.
     pub fn new(dataset: Arc<dyn Dataset>, substitute: [u8; BLOCK_BYTES], slots: Arc<Slots>) -> Self {
         Self { dataset, substitute, slots }
     }
 
-    /// Blocks of namespace 1: the pack's (it consists of whole blocks); one where there is no pack.
+    /// Returns the number of blocks of namespace 1: those of the pack, which consists of whole blocks, or 1 without a
+    /// pack.
     pub fn dataset_blocks(dataset: &dyn Dataset) -> u64 {
         dataset.export().map_or(1, |pack| pack.len_bytes() / BLOCK_BYTES as u64)
     }
 
-    /// The result slots.
+    /// Returns the result slots.
     pub fn slots(&self) -> &Slots {
         &self.slots
     }
 
-    /// Reads `buffer.len()` bytes. Waits for the storage device.
+    /// Reads `buffer.len()` bytes. May wait for storage.
     pub fn read(&self, region: Region, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         match region {
             Region::Results => self.slots.file().read_exact_at(buffer, offset),

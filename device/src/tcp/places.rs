@@ -1,34 +1,34 @@
-//! Places for connections that have shown nothing yet: who gets one, who gives it up, and when. Sans I/O.
+//! Places for connections before their Connect: which connection gets one, and which gives way. Sans I/O.
 //!
-//! A connection is proven by a successful Connect, which takes the NQN of a host that may connect. From then on its
-//! place is one of the controller's (`QUEUES_MAX`, `DISCOVERY_ASSOCIATIONS_MAX` in [`crate::controller`]), and nothing
-//! that unproven connections do costs it that place. An unproven connection always gets in: when all places are taken,
-//! another one gives way, the oldest of the address that has most of them. So an address that floods the agent loses
-//! its own connections, and a host that goes on to its Connect at once is not held up by those that do not.
+//! A successful Connect proves a connection; it needs the NQN of a host that may connect. From then on the connection's
+//! place is one of the controller's (`QUEUES_MAX`, `DISCOVERY_ASSOCIATIONS_MAX` in [`crate::controller`]), which no
+//! unproven connection can take. A new connection always gets in: when all places for unproven ones are taken, the
+//! oldest connection of the address with most of them gives way. So an address that floods the agent loses its own
+//! connections, and a host that sends its Connect at once is not held up by others.
 //!
-//! Connections from the address of a proven one have places of their own: a host opens its I/O queues together, and
-//! hosts that are at work lose none of them to strangers.
+//! Unproven connections from the address of a proven one have places of their own: a host opens its I/O queues
+//! together, and strangers take none of their places.
 
 use crate::controller::{ConnId, QUEUES_MAX};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// Unproven connections from addresses of which nothing is known.
+/// Most unproven connections from addresses without a proven one.
 pub const STRANGERS_MAX: usize = 64;
-/// Unproven connections from addresses that have a proven one: as many as hosts can have queues.
+/// Most unproven connections from addresses with a proven one: as many as all hosts together can have queues.
 pub const ACQUAINTED_MAX: usize = QUEUES_MAX;
-/// From accepting a connection to its successful Connect.
+/// Longest time from accepting a connection to its successful Connect.
 pub const PROOF_TIME: Duration = Duration::from_secs(5);
-/// Bits of an IPv6 address that name a network. A host has all addresses of its network.
+/// Number of bits of an IPv6 address that name the network. One host may use all addresses of its network.
 const NETWORK_BITS: u32 = 64;
 
 /// The open connections.
 #[derive(Debug, Default)]
 pub struct Places {
-    /// Without a successful Connect, oldest first.
+    /// Connections without a successful Connect, oldest first.
     unproven: BTreeMap<ConnId, Unproven>,
-    /// With one, and where they come from.
+    /// Connections with a successful Connect, and their sources.
     proven: BTreeMap<ConnId, IpAddr>,
 }
 
@@ -40,8 +40,8 @@ struct Unproven {
 }
 
 impl Places {
-    /// Gives a place to a new connection. Returns the connection that has to give way for it, which has no place any
-    /// more. Identifiers ascend.
+    /// Gives a place to a new connection. Returns the connection that gives way for it and has lost its place, if any.
+    /// Identifiers have to ascend.
     pub fn enter(&mut self, conn: ConnId, address: IpAddr, now: Instant) -> Option<ConnId> {
         let source = source(address);
         let acquainted = self.proven.values().any(|&proven| proven == source);
@@ -52,7 +52,7 @@ impl Places {
         gives_way.inspect(|gone| self.leave(*gone))
     }
 
-    /// Returns the oldest connection of the source that has most; of several such sources, of that with the oldest one.
+    /// Returns the oldest connection of the source with most connections; among equals, of the source with the oldest.
     fn oldest_of_most(&self, acquainted: bool) -> Option<ConnId> {
         let mut sources: BTreeMap<IpAddr, (usize, ConnId)> = BTreeMap::new();
         for (&conn, of) in self.unproven.iter().filter(|(_, of)| of.acquainted == acquainted) {
@@ -71,13 +71,13 @@ impl Places {
         }
     }
 
-    /// Takes back the place of a connection that is gone.
+    /// Frees the place of a connection that is gone.
     pub fn leave(&mut self, conn: ConnId) {
         self.unproven.remove(&conn);
         self.proven.remove(&conn);
     }
 
-    /// Returns the connections whose time is up, which have no place any more.
+    /// Returns the connections whose time is up, and frees their places.
     pub fn late(&mut self, now: Instant) -> Vec<ConnId> {
         let late: Vec<ConnId> = self.unproven.iter().filter(|(_, of)| of.until <= now).map(|(&conn, _)| conn).collect();
         late.iter().for_each(|&conn| self.leave(conn));
@@ -85,7 +85,7 @@ impl Places {
     }
 }
 
-/// Returns what connections of one host have in common: the address, of IPv6 the network.
+/// Returns the part of an address that all connections of one host share: all of it for IPv4, the network for IPv6.
 fn source(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_takes_places_from_those_who_flood() {
+    fn an_address_that_floods_the_agent_loses_only_its_own_places() {
         let mut crowd = Crowd::new();
         let (host, _) = crowd.enter("192.0.2.1");
         for number in 0..10_000 {
@@ -146,13 +146,13 @@ mod tests {
             assert!(crowd.unproven(host), "after {number} connections of others");
         }
         crowd.places.prove(host);
-        // Its I/O queues, all before the first Connect of one, and more than any attacker has left.
+        // The host opens its I/O queues, all before the first Connect, and more of them than any attacker has left.
         let queues: Vec<ConnId> = (0..40).map(|_| crowd.enter("192.0.2.1").0).collect();
         for number in 0..10_000 {
             crowd.enter(ATTACKERS[number % 2]);
         }
         assert!(queues.iter().all(|&conn| crowd.unproven(conn)));
-        // A host that was not there before.
+        // A new host arrives during the flood.
         let (late, _) = crowd.enter("192.0.2.2");
         for number in 0..10_000 {
             crowd.enter(ATTACKERS[number % 2]);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn who_proves_nothing_in_time_is_late_once() {
+    fn an_unproven_connection_is_late_once_its_time_is_up() {
         let mut crowd = Crowd::new();
         let (slow, _) = crowd.enter("192.0.2.1");
         let (quick, _) = crowd.enter("192.0.2.1");
@@ -191,11 +191,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_who_has_left() {
+    fn a_connection_that_has_left_is_forgotten() {
         let mut crowd = Crowd::new();
         let conns: Vec<ConnId> = (0..200).map(|_| crowd.enter("192.0.2.1").0).collect();
         conns[190..].iter().for_each(|&conn| crowd.places.prove(conn));
-        // One that gave way is proven no more.
+        // A connection that gave way can no longer be proven.
         crowd.places.prove(conns[0]);
         assert_eq!(crowd.places.proven.len(), 10);
         conns.iter().for_each(|&conn| crowd.places.leave(conn));

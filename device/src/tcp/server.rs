@@ -1,4 +1,4 @@
-//! Accepting connections, and the clockwork beside them.
+//! Accepting connections, and a task that passes events and time to the hub.
 
 use super::SEND_TIME;
 use super::connection::Connection;
@@ -15,16 +15,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-/// How often keep alives and the temperature are looked at.
+/// Time between two checks of deadlines, keep alives and the temperature.
 const TICK: Duration = Duration::from_millis(500);
-/// Pause after accepting failed (no descriptors left, for example).
+/// Pause after a failed accept (no descriptors left, for example).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Idle time after which the kernel asks a silent peer whether it is there, the pause between tries and their number.
+/// Idle time after which the kernel probes a silent peer.
 const PROBE_IDLE_S: u32 = 30;
+/// Pause between two probes.
 const PROBE_PAUSE_S: u32 = 10;
+/// Number of unanswered probes after which the peer is gone.
 const PROBES: u32 = 3;
 
-/// What the listeners of an agent have in common.
+/// State that all listeners of an agent share.
 pub struct Server {
     hub: Arc<Hub>,
     /// Port of the I/O service.
@@ -33,12 +35,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Connections for `hub`, whose namespaces hosts find at `port`.
+    /// Makes a server of connections for `hub`. Hosts find the namespaces at `port`.
     pub fn new(hub: Arc<Hub>, port: u16) -> Self {
         Self { hub, port, buffers: Buffers::default() }
     }
 
-    /// Accepts connections until it is dropped.
+    /// Accepts connections until the future is dropped.
     pub async fn accept(self: Arc<Self>, listener: TcpListener) {
         loop {
             let (stream, peer) = match listener.accept().await {
@@ -65,7 +67,8 @@ impl Server {
     }
 }
 
-/// Socket buffers stay with the kernel's autotuning: it goes further than what may be set without privilege.
+/// Sets the options of a socket. The sizes of its buffers stay with the kernel's autotuning, which goes higher than an
+/// unprivileged process may.
 fn configure(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     setsockopt(stream, sockopt::KeepAlive, &true)?;
@@ -76,7 +79,7 @@ fn configure(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Hands job events to the hub, and the passing of time. Runs until it is dropped.
+/// Passes job events and ticks to the hub, until the future is dropped.
 pub async fn clockwork(hub: Arc<Hub>, mut events: UnboundedReceiver<JobEvent>) {
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -88,7 +91,7 @@ pub async fn clockwork(hub: Arc<Hub>, mut events: UnboundedReceiver<JobEvent>) {
     }
 }
 
-/// One message a second of a kind that a peer can cause.
+/// Limit on log messages of one kind that a peer can cause: one per second.
 pub(crate) struct Ration(AtomicU64);
 
 impl Ration {

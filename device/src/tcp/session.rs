@@ -1,7 +1,7 @@
-//! The protocol of one connection, sans I/O: received bytes in; commands with their data and PDUs to send out.
+//! The protocol of one connection, sans I/O: received bytes in; commands with their data, and PDUs to send, out.
 //!
-//! A command's data arrives in its capsule, or is asked for by one R2T and arrives in H2CData. A damaged header ends
-//! the connection, damaged data fails its command only (status Transient Transport Error).
+//! A command's data arrives in its capsule, or in H2CData after one R2T. A damaged header ends the connection; damaged
+//! data only fails its command (status Transient Transport Error).
 
 use super::{H2C_DATA_BYTES_MAX, TRANSFER_BYTES_MAX};
 use crate::controller::IN_CAPSULE_BYTES_MAX;
@@ -12,12 +12,15 @@ use ddlp_nvme::tcp::{
 use ddlp_nvme::{Status, SubmissionEntry};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Offset of CCCID and TTAG in H2CData, for error information.
+// Offsets of fields in H2CData, for error information.
+/// Offset of CCCID.
 const OFFSET_COMMAND_ID: u32 = 8;
+/// Offset of TTAG.
 const OFFSET_TAG: u32 = 10;
+/// Offset of DATAO.
 const OFFSET_DATA: u32 = 12;
 
-/// What host and controller agreed on, in force from the next PDU on.
+/// Agreement of host and controller, in force from the next PDU on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// Digests in both directions.
@@ -26,31 +29,31 @@ pub struct Setup {
     pub alignment: Alignment,
 }
 
-/// What lies above and below the session.
+/// Receiver of the session's commands and outgoing PDUs.
 pub trait Above {
-    /// A command has come: how many bytes of its data to collect. An inner error is its status; an outer one ends the
-    /// connection.
+    /// Takes a new command, and returns how many bytes of its data to collect. An inner error is the command's status;
+    /// an outer error ends the connection.
     fn begin(&mut self, command: &SubmissionEntry) -> Result<Result<usize, Status>, FatalError>;
-    /// The command is complete with its data.
+    /// Runs a command, whose data is complete.
     fn run(&mut self, command: &SubmissionEntry, data: &[u8]);
-    /// The command fails before it ran.
+    /// Fails a command before it runs.
     fn reject(&mut self, command: &SubmissionEntry, status: Status);
-    /// The connection is set up.
+    /// Takes note that the connection is set up.
     fn ready(&mut self, setup: Setup);
-    /// A PDU for the host.
+    /// Sends a PDU to the host.
     fn send(&mut self, pdu: Encoded);
 }
 
-/// Why a connection ends.
+/// Reason why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The host says so (H2CTermReq).
+    /// The host ended it (H2CTermReq).
     Host(FatalError),
     /// The host broke the protocol.
     Violation(FatalError),
 }
 
-/// Data asked for by R2T.
+/// A command whose data an R2T has asked for.
 #[derive(Debug)]
 struct Transfer {
     command: SubmissionEntry,
@@ -59,13 +62,13 @@ struct Transfer {
     damaged: bool,
 }
 
-/// Data that follows the header just decoded.
+/// Data that is arriving after its header.
 #[derive(Debug)]
 struct Receiving {
     to: Destination,
     left: usize,
     computed: DataDigest,
-    /// Digest bytes as far as they came; `None` without digests.
+    /// Bytes of the digest that have arrived; `None` without digests.
     digest: Option<Vec<u8>>,
 }
 
@@ -109,18 +112,18 @@ fn violation(status: FatalStatus, info: u32) -> End {
 }
 
 impl Session {
-    /// Returns the number of the PDU that has come in part; `None` between two PDUs.
+    /// Returns the number of the PDU that has arrived in part; `None` between two PDUs.
     pub fn partial(&self) -> Option<u64> {
         let is_idle = self.decoder.is_idle() && self.receiving.is_none();
         (!is_idle).then_some(self.pdus)
     }
 
-    /// The header that a TermReq quotes.
+    /// Returns the header that a TermReq quotes.
     pub fn header(&self) -> &[u8] {
         self.decoder.header()
     }
 
-    /// Takes received bytes. After an error the session must not be used any more.
+    /// Takes received bytes. After an error, the session must not be used again.
     pub fn feed(&mut self, mut bytes: &[u8], above: &mut impl Above) -> Result<(), End> {
         loop {
             if self.receiving.is_some() {
@@ -163,7 +166,7 @@ impl Session {
                 self.expect(&incoming, to);
                 Ok(())
             }
-            // The decoder refuses what only a host receives.
+            // Unreachable: the decoder refuses PDUs that only a host receives.
             Pdu::IcResp(_) | Pdu::Response(_) | Pdu::ReadyToTransfer(_) => Err(violation(FatalStatus::HEADER, 0)),
         }
     }
@@ -193,7 +196,7 @@ impl Session {
         }
     }
 
-    /// Sends R2Ts while the bound on outstanding data allows. One R2T covers all data of its command.
+    /// Sends R2Ts as long as the limit on outstanding data allows. One R2T covers all data of its command.
     fn ask(&mut self, above: &mut impl Above) {
         while let Some(&(command, wanted)) = self.waiting.front() {
             if self.asked_bytes > 0 && self.asked_bytes + wanted > TRANSFER_BYTES_MAX {
@@ -207,7 +210,7 @@ impl Session {
         }
     }
 
-    /// A tag that no transfer has; there are far fewer transfers than tags.
+    /// Returns a tag that no transfer has. There are far fewer transfers than tags.
     fn free_tag(&mut self) -> u16 {
         loop {
             self.last_tag = self.last_tag.wrapping_add(1);
@@ -234,7 +237,7 @@ impl Session {
         Ok(Destination::Transfer { tag, last })
     }
 
-    /// Takes data and digest from the front of `bytes`. False when more is to come.
+    /// Takes data and digest from the front of `bytes`. Returns whether both are complete.
     fn receive(&mut self, bytes: &mut &[u8], above: &mut impl Above) -> Result<bool, End> {
         let Some(receiving) = &mut self.receiving else { return Ok(true) };
         let (piece, rest) = bytes.split_at(bytes.len().min(receiving.left));

@@ -1,9 +1,9 @@
-//! What goes out on one connection.
+//! The sending side of one connection.
 //!
-//! Small PDUs that are ready together go out in one write. Blocks of in-memory slots are sent from where they lie;
-//! blocks of files on a storage device, and all blocks under data digests, are read into a pooled buffer first. Per 150
-//! KB on loopback that takes the agent about 31 µs of CPU from the mapping and 48 µs through a buffer; sendfile, which
-//! goes page by page, took 67 µs.
+//! Small PDUs that are ready together go out in one write. Blocks of in-memory slots are sent straight from the
+//! mapping; blocks of files on storage, and all blocks under data digests, are first read into a pooled buffer. Per 150
+//! KB on loopback, the agent needs about 31 µs of CPU from the mapping and 48 µs through a buffer; sendfile, which goes
+//! page by page, needed 67 µs.
 
 use super::hub::{Line, Outgoing};
 use super::media::Media;
@@ -22,17 +22,17 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
 
-/// Staged bytes above which they are sent before more are staged.
+/// Number of staged bytes from which they are sent before more are staged.
 const STAGED_BYTES_MAX: usize = 64 * 1024;
-/// Data up to this size is copied behind its header, larger data is sent from where it lies.
+/// Largest data that is copied behind its header; larger data is sent without a copy.
 const COPY_BYTES_MAX: usize = 16 * 1024;
-/// Buffers that are kept for the next blocks.
+/// Most unused buffers kept for the next blocks.
 const FREE_BUFFERS_MAX: usize = 16;
-/// What fills up pages.
+/// Padding of pages.
 static ZEROS: [u8; COPY_BYTES_MAX] = [0; COPY_BYTES_MAX];
 
-/// Buffers for blocks on their way to hosts. A connection has one at most: a host that does not take its blocks keeps
-/// that one from nobody else.
+/// Buffers for blocks on their way to hosts. A connection has at most one, so a host that does not take its blocks
+/// holds up nobody else.
 #[derive(Default)]
 pub struct Buffers {
     free: Mutex<Vec<Vec<u8>>>,
@@ -63,14 +63,14 @@ pub struct Writer<'a> {
     pub media: &'a Arc<Media>,
     /// Buffers shared by all connections.
     pub buffers: &'a Buffers,
-    /// What was agreed on before anything but ICResp is sent.
+    /// Agreement with the host; set before anything but ICResp is sent.
     pub setup: &'a std::sync::OnceLock<Setup>,
     /// Bytes to be sent next.
     pub staged: Vec<u8>,
 }
 
 impl Writer<'_> {
-    /// Sends what comes, until [`Outgoing::Close`]; then shuts the sending direction down.
+    /// Sends everything from `queue` until [`Outgoing::Close`], then shuts the sending direction down.
     pub async fn run(&mut self, queue: &mut UnboundedReceiver<Outgoing>) -> io::Result<()> {
         while let Some(item) = queue.recv().await {
             let mut next = Some(item);
@@ -115,7 +115,7 @@ impl Writer<'_> {
         self.staged.extend_from_slice(&CapsuleResponse::encode(completion, digests));
     }
 
-    /// Header of the piece of data from `offset` on. The last piece stands for the response where that is allowed.
+    /// Stages the header of the piece of data from `offset` on. The last piece replaces the response where allowed.
     fn stage_piece(&mut self, completion: &CompletionEntry, offset: usize, length: usize, total: usize) {
         let last = offset + length == total;
         let success = last && self.success_in_data(completion);
@@ -151,7 +151,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// One C2HData: some bytes, and zeros behind them.
+    /// Sends one C2HData: some bytes, followed by zeros.
     async fn send_piece(
         &mut self,
         completion: &CompletionEntry,
@@ -186,7 +186,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Blocks that are read in pieces: only what is about to be sent is in memory.
+    /// Sends blocks. Reads them in pieces, so that only the next piece is in memory.
     async fn send_blocks(
         &mut self,
         completion: &CompletionEntry,
@@ -227,7 +227,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Slots in memory: sent from where they lie.
+    /// Sends blocks of in-memory slots straight from the mapping.
     async fn send_mapped(&mut self, completion: &CompletionEntry, start: u64, bytes: usize) -> io::Result<()> {
         let mut offset = 0;
         while offset < bytes {
@@ -254,7 +254,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Sends what is staged; `more` says that data follows at once.
+    /// Sends all staged bytes. `more` announces that data follows at once.
     async fn flush(&mut self, more: bool) -> io::Result<()> {
         let staged = std::mem::take(&mut self.staged);
         self.write(&staged, more).await?;

@@ -1,4 +1,4 @@
-//! One worker's tools: a decoder with its scratch memory, kept while programs keep the same limits.
+//! One worker's tools: a decoder with its scratch memory, kept as long as programs have the same limits.
 
 use super::queue::{Sample, Task};
 use super::row_crc::RowCrc;
@@ -15,13 +15,13 @@ use std::sync::Arc;
 pub struct Kit {
     preparer: Option<(Arc<Program>, SamplePreparer)>,
     row_crc: Option<RowCrc>,
-    /// What became of the samples of the last run.
+    /// Results of the last run, one per sample.
     pub(super) made: Vec<Sample>,
 }
 
 impl Kit {
-    /// Prepares the samples of a run into their rows and takes each row's checksum, until the run is over. What became of
-    /// them is in `made`.
+    /// Prepares the samples of a run into their rows, until the run is over, and computes each row's checksum. The
+    /// results are in `made`.
     pub(super) fn prepare(&mut self, dataset: &dyn Dataset, task: &Task<'_>) -> StageTimes {
         let work = &task.work;
         let request = &work.job.request;
@@ -47,7 +47,7 @@ impl Kit {
         times
     }
 
-    /// The checksum operator for rows of this length.
+    /// Returns the checksum operator for rows of this length.
     pub(super) fn row_crc(&mut self, row_bytes: usize) -> &RowCrc {
         super::row_crc_for(&mut self.row_crc, row_bytes)
     }
@@ -61,11 +61,11 @@ impl Kit {
     }
 }
 
-/// Says why samples are unavailable, once a second at most: a host can ask for many.
+/// Logs why samples are unavailable, at most once a second, since a host can ask for many.
 pub(super) fn log_unavailable(error: &Unavailable) {
     static RATION: Ration = Ration::new();
     if RATION.allows() {
         let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-        tracing::error!("{error}{cause}; hosts prepare such batches themselves");
+        tracing::error!("{error}{cause}; the host prepares the batch itself");
     }
 }

@@ -1,8 +1,8 @@
-//! Queue of jobs: which samples are next, and when a job is finished or let go.
+//! Queue of jobs: which samples are next, and when a job is finished or released.
 //!
-//! A job leaves the queue once, finished or released. Its lease is gone before anybody is told, so the slot can be
-//! leased again right away. Whoever works for a job has a [`Hold`] on it; a worker that panics loses its hold, and with
-//! the samples that it does not bring back the job is given up.
+//! A job leaves the queue once, finished or released. Its lease is dropped before its event is sent, so that the slot
+//! can be leased again at once. Every worker at a job has a [`Hold`] on it. A worker that panics drops its hold, which
+//! gives up the job, as the worker's samples are missing.
 
 use super::row_crc::RowCrc;
 use crate::job::{Job, JobId};
@@ -15,15 +15,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// A worker's hold on a job: the job keeps its slot until the last one is gone. Dropping it, as a panic does, gives up
-/// the job.
+/// A worker's hold on a job, which keeps its slot until the last hold is gone. Dropping a hold, as a panic does, gives
+/// up the job.
 struct Hold<'a> {
     queue: &'a Queue,
     id: JobId,
 }
 
 impl Hold<'_> {
-    /// Ends in good order, while the queue is locked.
+    /// Ends the hold without giving up the job. The queue is locked.
     fn end(self, entry: &mut Entry) {
         entry.holders -= 1;
         std::mem::forget(self);
@@ -41,11 +41,11 @@ impl Drop for Hold<'_> {
     }
 }
 
-/// What the workers of a job share.
+/// A job and its slot, shared by its workers.
 pub struct Work {
     pub(super) job: Job,
     pub(super) lease: SlotLease,
-    /// Set while the queue is locked; a worker looks at it before each sample.
+    /// Whether the job is cancelled. Set under the queue's lock; workers check it before each sample.
     cancelled: AtomicBool,
 }
 
@@ -55,37 +55,37 @@ impl Work {
     }
 }
 
-/// A run of samples to prepare. Fields are dropped in this order: the slot is let go before the hold.
+/// A run of samples to prepare. Fields are dropped in this order, so that the slot is released before the hold.
 pub struct Task<'a> {
     pub(super) work: Arc<Work>,
     pub(super) positions: Range<usize>,
-    /// Samples of jobs that were queued since the last task: nobody has told the dataset of them yet.
+    /// Samples of the jobs queued since the last task, still to be announced to the dataset.
     pub(super) ahead: Vec<u64>,
     hold: Hold<'a>,
 }
 
 impl Task<'_> {
-    /// The job it belongs to.
+    /// Returns the job to which the run belongs.
     pub fn id(&self) -> JobId {
         self.work.job.id
     }
 
-    /// True when nobody wants its samples any more: the batch was cancelled, or the pool stops.
+    /// Returns whether the samples are no longer wanted: the batch was cancelled, or the pool stops.
     pub fn is_over(&self) -> bool {
         self.work.is_cancelled() || self.hold.queue.is_stopping()
     }
 }
 
-/// What became of one sample: its record, and the checksum of its row if it has one.
+/// Result of one sample: its record, and the checksum of its row if it has one.
 pub type Sample = (SampleRecord, u32);
 
 struct Entry {
     work: Arc<Work>,
     /// Whether its samples were handed out to be announced.
     is_announced: bool,
-    /// First position nobody has started.
+    /// First position that no worker has started.
     next: usize,
-    /// [`Hold`]s there are: of workers that have a task of this job or finish it.
+    /// Number of [`Hold`]s, one for each worker that has a task of this job or finishes it.
     holders: usize,
     done: usize,
     made: Vec<Option<Sample>>,
@@ -102,7 +102,7 @@ impl State {
         self.entries.iter().position(|entry| entry.work.job.id == id)
     }
 
-    /// Samples of the jobs that were queued since the last call.
+    /// Returns the samples of all jobs queued since the last call.
     fn take_unannounced(&mut self) -> Vec<u64> {
         let mut samples = Vec::new();
         for entry in self.entries.iter_mut().filter(|entry| !entry.is_announced) {
@@ -118,21 +118,22 @@ impl State {
 pub struct Queue {
     state: Mutex<State>,
     changed: Condvar,
-    /// Set while the queue is locked; a worker looks at it before each sample.
+    /// Whether the pool stops. Set under the lock; workers check it before each sample.
     stopping: AtomicBool,
 }
 
-/// What follows from a recorded run.
+/// Next step after a recorded run.
 pub enum Recorded<'a> {
-    /// Other samples of the job are outstanding.
+    /// Nothing to do: other samples or workers of the job are outstanding, or the pool stops.
     More,
-    /// That was the last one: finish the batch.
+    /// All samples are recorded: finish the batch.
     Complete(Box<Finishing<'a>>),
-    /// The job was cancelled and nobody is at it any more.
+    /// The job was cancelled, and no worker is at it any more.
     Released(JobId),
 }
 
-/// A job all of whose samples are recorded. Fields are dropped in this order: the slot is let go before the hold.
+/// A job whose samples are all recorded. Fields are dropped in this order, so that the slot is released before the
+/// hold.
 pub struct Finishing<'a> {
     work: Arc<Work>,
     records: Vec<SampleRecord>,
@@ -141,34 +142,34 @@ pub struct Finishing<'a> {
     hold: Hold<'a>,
 }
 
-/// The blocks that make a slot valid.
+/// Header and table that make a slot valid.
 pub struct Finished {
     header: [u8; HEADER_BYTES],
     table: Vec<u8>,
 }
 
 impl Finishing<'_> {
-    /// The job.
+    /// Returns the job's identifier.
     pub fn id(&self) -> JobId {
         self.work.job.id
     }
 
-    /// Bytes of one row.
+    /// Returns the bytes of one row.
     pub fn row_bytes(&self) -> usize {
         self.work.lease.layout().row_bytes
     }
 
-    /// Samples that followed the corrupt-sample policy.
+    /// Returns the number of samples that followed the corrupt-sample policy.
     pub fn corrupt(&self) -> u32 {
         self.records.iter().filter(|record| record.is_corrupt()).count() as u32
     }
 
-    /// Takes back all that was made: the dataset is not the one that was opened.
+    /// Marks all samples as unavailable, because the dataset has changed since it was opened.
     pub fn withdraw(&mut self) {
         self.records.iter_mut().for_each(|record| record.outcome = Outcome::Unavailable);
     }
 
-    /// Closes the gaps of left-out samples and makes table and header.
+    /// Closes the gaps of skipped samples, and makes table and header.
     pub fn finish(&self, row_crc: &RowCrc, start: Instant) -> Finished {
         let rows = self.work.lease.payload().expect("every row is back, and a job is finished once");
         let delivered = close_gaps(&self.records, rows, self.row_bytes());
@@ -201,7 +202,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Queues a job behind the others.
+    /// Adds a job to the end of the queue.
     pub fn push(&self, job: Job, lease: SlotLease) {
         let samples = job.request.sample_ids.len();
         assert_eq!(samples, lease.layout().samples, "the lease is for this batch");
@@ -217,7 +218,8 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// The next samples to prepare, at most `most`: of the oldest job that has unstarted ones. Waits; `None` when the pool stops.
+    /// Waits for the next samples to prepare, and returns at most `most` from the oldest job with unstarted samples.
+    /// Returns `None` when the pool stops.
     pub fn next(&self, most: usize) -> Option<Task<'_>> {
         let mut state = self.state();
         loop {
@@ -237,7 +239,7 @@ impl Queue {
         }
     }
 
-    /// Waits for `time`, less when the job is cancelled or the pool stops.
+    /// Waits for `time`, or until the job is cancelled or the pool stops.
     pub fn rest(&self, id: JobId, time: Duration) {
         if time.is_zero() {
             return;
@@ -255,10 +257,11 @@ impl Queue {
         }
     }
 
-    /// Records a run: what became of its samples; of fewer than it has only if it [is over](Task::is_over).
+    /// Records the results of a run. `made` may have fewer results than the run has samples only if the run
+    /// [is over](Task::is_over).
     pub fn record<'a>(&self, task: Task<'a>, made: &[Sample], busy: Duration) -> Recorded<'a> {
         let Task { work, positions, hold, .. } = task;
-        // The worker lets go of the slot before it says so.
+        // The worker releases the slot before it ends its hold.
         drop(work);
         let mut state = self.state();
         let at = state.position(hold.id).expect("a job stays queued while a worker holds a task of it");
@@ -283,8 +286,8 @@ impl Queue {
         Recorded::Complete(Box::new(Finishing { work: entry.work.clone(), records, row_crcs, busy: entry.busy, hold }))
     }
 
-    /// Makes the slot valid unless the job was cancelled meanwhile, and takes the job off the queue. False when it was
-    /// cancelled.
+    /// Takes a job off the queue, and makes its slot valid unless the job was cancelled. Returns whether the slot is
+    /// valid.
     pub fn publish(&self, finishing: Finishing<'_>, finished: &Finished) -> bool {
         let Finishing { work, hold, .. } = finishing;
         drop(work);
@@ -294,14 +297,14 @@ impl Queue {
         hold.end(&mut entry);
         let is_wanted = !entry.work.is_cancelled();
         if is_wanted {
-            // Under the lock: a cancel that returned before this point is never followed by a valid header.
+            // Under the lock, so that no header becomes valid after a call of `cancel` has returned.
             entry.work.lease.publish(&finished.header, &finished.table);
         }
         drop(state);
         is_wanted
     }
 
-    /// Marks a job as cancelled. True when that released it at once.
+    /// Marks a job as cancelled. Returns whether this released it at once.
     pub fn cancel(&self, id: JobId) -> bool {
         let state = self.state();
         let Some(at) = state.position(id) else { return false };
@@ -320,7 +323,7 @@ impl Queue {
         Some(entry.work.job.id)
     }
 
-    /// Lets every worker leave at its next sample boundary.
+    /// Makes every worker leave after its current sample.
     pub fn stop(&self) {
         let state = self.state();
         self.stopping.store(true, Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! Checksum of a batch from the checksums of its rows.
 //!
-//! Each worker computes the CRC32C of its row while the row is in its cache. Appending `n` bytes to a message maps the
-//! message's CRC by a linear operator that depends on `n` alone; all rows have one length, so the operator is worked out
-//! once and each row then costs at most 32 exclusive-ors.
+//! A worker computes the CRC32C of each row while the row is in the core's cache. Appending `n` bytes to a message maps
+//! the message's CRC by a linear operator that depends only on `n`. All rows have one length, so the operator is
+//! computed once, and each row then costs at most 32 exclusive-ors.
 
 /// The operator for one row length.
 #[derive(Clone, Debug)]
@@ -12,18 +12,18 @@ pub struct RowCrc {
 }
 
 impl RowCrc {
-    /// Works out the operator for rows of `row_bytes`.
+    /// Computes the operator for rows of `row_bytes`.
     pub fn new(row_bytes: usize) -> Self {
         let columns = std::array::from_fn(|bit| crc32c::crc32c_combine(1 << bit, 0, row_bytes));
         Self { row_bytes, columns }
     }
 
-    /// The length it is for.
+    /// Returns the row length of this operator.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
 
-    /// CRC32C of rows laid one behind the other, from the CRC32C of each.
+    /// Returns the CRC32C of concatenated rows from the CRC32C of each row.
     pub fn of_rows(&self, rows: impl IntoIterator<Item = u32>) -> u32 {
         rows.into_iter().fold(0, |message, row| self.shifted(message) ^ row)
     }

@@ -4,7 +4,7 @@ use ddlp_csd::prepare::StageTimes;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Totals since the start.
+/// Totals since the start, which workers add to.
 #[derive(Debug, Default)]
 pub struct Stats {
     batches: AtomicU64,
@@ -53,7 +53,7 @@ impl Stats {
         self.corrupt.fetch_add(corrupt.into(), Relaxed);
     }
 
-    /// The totals now.
+    /// Returns the current totals.
     pub fn totals(&self) -> Totals {
         let time = |total: &AtomicU64| Duration::from_nanos(total.load(Relaxed));
         Totals {

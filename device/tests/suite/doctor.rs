@@ -70,8 +70,8 @@ fn a_doctor_does_not_say_of_a_wrong_configuration_that_it_names_no_dataset() {
     let config = config("dataset = \"/data/train.ddlp\"\nsurprise = 1");
     let (code, said) = doctor(&["--config", config.path().to_str().unwrap()]);
     assert_eq!(code, Some(1));
-    assert!(said.contains("surprise") && said.contains("not looked at, as the settings are wrong"), "{said}");
-    assert!(!said.contains("none is named"), "{said}");
+    assert!(said.contains("surprise") && said.contains("not checked, because the settings are wrong"), "{said}");
+    assert!(!said.contains("give --dataset or --config"), "{said}");
 }
 
 #[test]

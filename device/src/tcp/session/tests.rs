@@ -7,7 +7,7 @@ use proptest::prelude::*;
 const NONE: Digests = Digests::NONE;
 const BOTH: Digests = Digests { header: true, data: true };
 
-/// Records what the session says, and wants as much data as the SGL has.
+/// Receiver that records the session's calls, and asks for as much data as the SGL has.
 #[derive(Default)]
 struct Mock {
     ready: Option<Setup>,
@@ -96,7 +96,7 @@ fn in_capsule_data_is_whole_and_checked() {
     for digests in [NONE, BOTH, Digests { header: true, data: false }, Digests { header: false, data: true }] {
         let (mut session, mut mock) = started(digests);
         let data: Vec<u8> = (0..=255).collect();
-        // Byte by byte: nothing depends on how the bytes come.
+        // Byte by byte, since the result must not depend on how the bytes are split.
         for byte in capsule(7, &data, digests).chunks(1) {
             session.feed(byte, &mut mock).unwrap();
         }
@@ -169,7 +169,7 @@ fn r2ts_wait_for_their_turn() {
     assert_eq!(mock.ran.len(), 1);
     assert_eq!(mock.sent.len(), 3);
     assert_eq!(r2t(&mock.sent[2]).command_id.get(), 2);
-    // One larger than the bound is asked for when nothing else is outstanding.
+    // Data larger than the limit is asked for when nothing else is outstanding.
     let (mut session, mut mock) = started(NONE);
     session.feed(&transfer(0, TRANSFER_BYTES_MAX as u32 + 1, NONE), &mut mock).unwrap();
     assert_eq!(mock.sent.len(), 1);
@@ -217,7 +217,7 @@ fn a_pdu_keeps_its_number_until_it_is_complete() {
 }
 
 #[test]
-fn the_hosts_own_end_is_no_violation() {
+fn a_host_may_end_the_connection_itself() {
     let (mut session, mut mock) = started(NONE);
     let reason = FatalError { status: FatalStatus::DATA_RANGE, info: 3 };
     let bytes = reason.encode(Role::Host, &[0; 24]);
@@ -270,7 +270,7 @@ proptest! {
                 pdu.truncate(at.index(pdu.len()));
             }
             let ended = pdu.chunks(chunk).any(|part| session.feed(part, &mut mock).is_err());
-            // What is held is bounded by what was asked for, whatever comes.
+            // The session never holds more than it has asked for.
             let held: usize = session.transfers.values().map(|transfer| transfer.data.len()).sum();
             prop_assert!(held <= session.asked_bytes);
             prop_assert!(session.asked_bytes <= TRANSFER_BYTES_MAX || session.transfers.len() == 1);

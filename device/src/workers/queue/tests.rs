@@ -11,7 +11,7 @@ fn slots() -> Slots {
     Slots::open(&Backing::Memory, Geometry { slots: 1, slot_bytes: 1 << 20 }).unwrap()
 }
 
-/// A queue with one job of `samples` samples into slot 0.
+/// Makes a queue with one job of `samples` samples for slot 0.
 fn queue(slots: &Slots, samples: u64) -> Queue {
     let program = Arc::new(crate::test_support::program("cifar-train", CorruptPolicy::Fail));
     let layout = SlotLayout::new(samples as usize, program.pipeline.output()).unwrap();
@@ -30,7 +30,7 @@ fn queue(slots: &Slots, samples: u64) -> Queue {
     queue
 }
 
-/// Takes the next sample and does as if it had been prepared.
+/// Takes the next sample and records it as prepared.
 fn step(queue: &Queue) -> Recorded<'_> {
     let task = queue.next(1).unwrap();
     drop(task.work.lease.rows(task.positions.clone()).unwrap());
@@ -123,7 +123,7 @@ fn a_stopping_queue_ends_runs_and_publishes_nothing() {
 }
 
 #[test]
-fn what_a_panicking_worker_held_is_let_go() {
+fn a_job_of_a_worker_that_panicked_is_released() {
     let slots = slots();
     let queue = queue(&slots, 3);
     let other = queue.next(1).unwrap();
