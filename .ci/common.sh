@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# What .ci/run and .ci/full share. Sourced by both, in the repository's root.
+# Functions for .ci/run and .ci/full, which source this file in the repository's root.
 
-# Formatter and lints change with each Rust release: here they are those of the oldest one that is supported.
+# The oldest supported release. Formatter and lints change with each release, so CI uses this one.
 RUST_VERSION=1.95.0
 failed=()
 begun=$SECONDS
 
-# Runs a command as a step with this name, and says how long it took.
+# Runs a command as the step NAME and prints how long it took: NAME COMMAND...
 step() {
     local name=$1 start=$SECONDS
     shift
@@ -19,7 +19,7 @@ step() {
     fi
 }
 
-# Says how long everything took, and ends with the list of what failed.
+# Prints how long all steps took, and the failed ones. Exits with 1 if there are any.
 finish() {
     say "Took $(((SECONDS - begun) / 60)) min $(((SECONDS - begun) % 60)) s"
     if [ ${#failed[@]} != 0 ]; then
@@ -47,7 +47,7 @@ scripts() {
 
 docs() { RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps; }
 
-# Checks the figures of a run over 600 images twice: all delivered, by both prongs, without a fault.
+# Checks the figures of a run of two epochs over 600 images: all delivered, by both prongs, without a fault.
 figures_are_whole() {
     local figures=$1
     grep -q '^  "images": 1200,$' "$figures" || { echo "$figures: not 1200 images"; return 1; }

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# Installs what building needs and this machine lacks. Sourced by ./demo, ./check and the scripts in .ci, which then have
-# `cargo` in PATH.
+# Installs the tools that building needs and this machine lacks. ./demo, ./check, scripts/board and the scripts in .ci
+# source this file; after `setup`, they have `cargo` in PATH.
 #
-#   setup [--yes] [c++] [qemu]     --yes: install without asking; c++: a C++ compiler is needed as well;
-#                                  qemu: what boots the guests of the tests in qemu/ as well
+#   setup [--yes] [c++] [qemu]     --yes: install without asking; c++: also a C++ compiler;
+#                                  qemu: also the tools that boot the guests of the tests in qemu/
 #
-# It says what it is about to do and asks first; without a terminal to ask on, and without --yes, it names the command and ends.
+# `setup` prints each command and asks before it runs it. Without --yes and without a terminal to ask on, it ends.
 
 RUST_NEEDED=1.95
 
@@ -23,7 +23,7 @@ agree() {
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# True when version $1 is at least $2.
+# Returns whether version $1 is at least $2.
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
 missing_tools() {
@@ -45,7 +45,7 @@ missing_tools() {
     fi
 }
 
-# The packages of a package manager for the tools that are named.
+# Prints the packages that hold these tools: MANAGER TOOL...
 packages_for() {
     local manager=$1 tool
     shift
@@ -77,14 +77,14 @@ install_tools() {
     elif have zypper; then manager=zypper install=(zypper --non-interactive install)
     elif have apk; then manager=apk install=(apk add)
     elif have brew; then manager=brew install=(brew install)
-    else fail "these are missing and no known package manager is here to install them: $*"
+    else fail "these tools are missing, and there is no known package manager to install them: $*"
     fi
     mapfile -t packages < <(packages_for "$manager" "$@" | tr ' ' '\n')
     if [ "$manager" != brew ] && [ "$(id -u)" != 0 ]; then
         have sudo || fail "run as root: ${install[*]} ${packages[*]}"
         sudo=(sudo)
     fi
-    say "Missing: $*. They are to be installed by:"
+    say "Missing: $*. These commands install them:"
     [ ${#update[@]} = 0 ] || printf '   %s\n' "${sudo[*]} ${update[*]}"
     printf '   %s\n' "${sudo[*]} ${install[*]} ${packages[*]}"
     agree "Install them?"
@@ -98,20 +98,20 @@ rust_is_ready() { have cargo && at_least "$(cargo --version 2>/dev/null | cut -d
 
 fetch() { if have curl; then curl -fsSL --retry 3 -o "$2" "$1"; else wget -q -O "$2" "$1"; fi; }
 
-# rustup itself, from the Rust project, checked against its checksum.
+# Installs rustup from the Rust project, and verifies its checksum.
 install_rustup() {
     local libc=gnu folder triple url
     if [ -e /etc/alpine-release ]; then libc=musl; fi
     triple=$(uname -m)-unknown-linux-$libc
     url=${RUSTUP_UPDATE_ROOT:-https://static.rust-lang.org/rustup}/dist/$triple/rustup-init
-    say "Rust $RUST_NEEDED or newer is missing. rustup is to install it for this user, in ~/.rustup and ~/.cargo, from"
+    say "Rust $RUST_NEEDED or newer is missing. rustup installs it for this user, in ~/.rustup and ~/.cargo, from"
     printf '   %s\n' "$url"
     agree "Install Rust?"
     folder=$(mktemp -d)
     fetch "$url" "$folder/rustup-init" || fail "cannot fetch $url"
     fetch "$url.sha256" "$folder/sum" || fail "cannot fetch $url.sha256"
     [ "$(cut -d ' ' -f 1 "$folder/sum")" = "$(sha256sum "$folder/rustup-init" | cut -d ' ' -f 1)" ] ||
-        fail "$url is damaged: its checksum is another one"
+        fail "$url is damaged: its checksum does not match"
     chmod +x "$folder/rustup-init"
     "$folder/rustup-init" -y --no-modify-path --profile minimal --component clippy --component rustfmt || fail "rustup failed"
     rm -r "$folder"
@@ -119,7 +119,7 @@ install_rustup() {
 
 install_rust() {
     if have rustup; then
-        say "Rust $RUST_NEEDED or newer is missing. It is to be installed by:"
+        say "Rust $RUST_NEEDED or newer is missing. This command installs it:"
         printf '   rustup toolchain install stable --profile minimal --component clippy --component rustfmt\n'
         agree "Install it?"
         rustup toolchain install stable --profile minimal --component clippy --component rustfmt || fail "rustup failed"
@@ -132,7 +132,7 @@ install_rust() {
     rust_is_ready || fail "cargo is still older than $RUST_NEEDED: $(cargo --version 2>&1)"
 }
 
-# Where cargo puts what it builds.
+# Prints cargo's target directory.
 target_dir() { cargo metadata --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p'; }
 
 setup() {
