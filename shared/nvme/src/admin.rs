@@ -1,6 +1,7 @@
-//! Admin commands as plain structs: the dwords of a command, read and written.
+//! Admin commands as plain structs.
 //!
-//! Each struct has `parse` (total: reserved bits are ignored) and `dwords`, dwords 10 to 15 of the command.
+//! Each struct has `parse`, which never fails and ignores reserved bits, and `dwords`, which gives dwords 10 to 15 of
+//! the command.
 
 use crate::bits;
 use crate::code::{Cns, Csi, FeatureId, LogId};
@@ -9,7 +10,7 @@ use crate::entry::SubmissionEntry;
 /// Identify. Base 2.1, section "Identify command".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identify {
-    /// Which structure.
+    /// Structure to return.
     pub cns: Cns,
     /// Controller, for structures that name one.
     pub controller_id: u16,
@@ -30,7 +31,7 @@ impl Identify {
         }
     }
 
-    /// Dwords 10 to 15.
+    /// Returns dwords 10 to 15.
     pub fn dwords(&self) -> [u32; 6] {
         let cdw10 = bits::with32(self.cns.0.into(), 16, 16, self.controller_id.into());
         let cdw11 = bits::with32(self.specific_id.into(), 24, 8, self.csi.0.into());
@@ -41,32 +42,33 @@ impl Identify {
 /// Get Log Page. Base 2.1, section "Get Log Page command".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GetLogPage {
-    /// Which page.
+    /// Log page.
     pub log: LogId,
     /// Log specific parameter (7 bits).
     pub specific: u8,
-    /// Retain asynchronous event: reading the page does not clear the event.
+    /// Retain asynchronous event: whether reading the page leaves its event masked.
     pub retain_event: bool,
     /// Dwords to return, 0's based.
     pub dwords_z: u32,
     /// Log specific identifier.
     pub specific_id: u16,
-    /// Byte offset in the page; a multiple of 4 when it is an offset at all.
+    /// Offset in the page: bytes in multiples of 4, or a list entry.
     pub offset: u64,
-    /// The offset counts list entries, not bytes (OT).
+    /// Whether the offset counts list entries, not bytes (OT).
     pub offset_is_index: bool,
     /// I/O command set, for pages that depend on one.
     pub csi: Csi,
 }
 
 impl GetLogPage {
-    /// `bytes` (rounded up to a dword, at least one) of a page from `offset` on, leaving its event alone.
+    /// Makes the command for `bytes` bytes of a page from `offset` on, rounded up to at least one dword. The command
+    /// retains the page's event.
     pub fn new(log: LogId, csi: Csi, offset: u64, bytes: u32) -> Self {
         let dwords_z = bytes.div_ceil(4).max(1) - 1;
         Self { log, csi, offset, dwords_z, retain_event: true, ..Self::default() }
     }
 
-    /// Bytes asked for.
+    /// Returns the number of bytes asked for.
     pub const fn bytes(&self) -> u64 {
         (self.dwords_z as u64 + 1) * 4
     }
@@ -87,7 +89,7 @@ impl GetLogPage {
         }
     }
 
-    /// Dwords 10 to 15.
+    /// Returns dwords 10 to 15.
     pub fn dwords(&self) -> [u32; 6] {
         let cdw10 = bits::with32(self.log.0.into(), 8, 7, self.specific.into());
         let cdw10 = bits::with32(cdw10, 15, 1, self.retain_event.into());
@@ -104,9 +106,9 @@ impl GetLogPage {
 pub struct SetFeatures {
     /// Which feature.
     pub feature: FeatureId,
-    /// Keep the value over resets.
+    /// Whether to keep the value over resets.
     pub save: bool,
-    /// Dword 11: the value of most features, see for example [`NumberOfQueues`].
+    /// Dword 11: for most features their value; see for example [`NumberOfQueues`].
     pub value: u32,
     /// Dword 12.
     pub cdw12: u32,
@@ -124,14 +126,14 @@ impl SetFeatures {
         Self { feature, save: bits::get32(cdw10, 31, 1) == 1, value, cdw12, cdw13, cdw15 }
     }
 
-    /// Dwords 10 to 15.
+    /// Returns dwords 10 to 15.
     pub fn dwords(&self) -> [u32; 6] {
         let cdw10 = bits::with32(self.feature.0.into(), 31, 1, self.save.into());
         [cdw10, self.value, self.cdw12, self.cdw13, 0, self.cdw15]
     }
 }
 
-/// Which value of a feature Get Features returns. Base 2.1, figure "Get Features – Command Dword 10".
+/// Choice of the value that Get Features returns. Base 2.1, figure "Get Features – Command Dword 10".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeatureSelect(pub u8);
 
@@ -142,11 +144,11 @@ impl FeatureSelect {
     pub const DEFAULT: Self = Self(1);
     /// The value kept over resets.
     pub const SAVED: Self = Self(2);
-    /// What can be done with the feature: see [`feature_capabilities`].
+    /// Capabilities of the feature: see [`feature_capabilities`].
     pub const SUPPORTED: Self = Self(3);
 }
 
-/// Result DW0 of Get Features with [`FeatureSelect::SUPPORTED`].
+/// Returns DW0 of the result of Get Features with [`FeatureSelect::SUPPORTED`].
 pub const fn feature_capabilities(saveable: bool, namespace_specific: bool, changeable: bool) -> u32 {
     let value = bits::with32(0, 0, 1, saveable as u32);
     bits::with32(bits::with32(value, 1, 1, namespace_specific as u32), 2, 1, changeable as u32)
@@ -157,7 +159,7 @@ pub const fn feature_capabilities(saveable: bool, namespace_specific: bool, chan
 pub struct GetFeatures {
     /// Which feature.
     pub feature: FeatureId,
-    /// Which of its values.
+    /// Choice of the value.
     pub select: FeatureSelect,
     /// Dword 11, feature-specific.
     pub cdw11: u32,
@@ -173,13 +175,13 @@ impl GetFeatures {
         }
     }
 
-    /// Dwords 10 to 15.
+    /// Returns dwords 10 to 15.
     pub fn dwords(&self) -> [u32; 6] {
         [bits::with32(self.feature.0.into(), 8, 3, self.select.0.into()), self.cdw11, 0, 0, 0, 0]
     }
 }
 
-/// Value of [`FeatureId::NUMBER_OF_QUEUES`], asked for and granted; both counts 0's based.
+/// Value of [`FeatureId::NUMBER_OF_QUEUES`], as asked for and as granted; both counts 0's based.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NumberOfQueues {
     /// I/O submission queues, 0's based; FFFFh is not allowed.
@@ -189,12 +191,12 @@ pub struct NumberOfQueues {
 }
 
 impl NumberOfQueues {
-    /// From dword 11 of the command or DW0 of its completion.
+    /// Reads dword 11 of the command, or DW0 of its completion.
     pub const fn from_value(value: u32) -> Self {
         Self { submission_z: bits::get32(value, 0, 16) as u16, completion_z: bits::get32(value, 16, 16) as u16 }
     }
 
-    /// The dword.
+    /// Returns the dword.
     pub const fn value(self) -> u32 {
         bits::with32(self.submission_z as u32, 16, 16, self.completion_z as u32)
     }
@@ -216,17 +218,17 @@ impl Abort {
         Self { queue_id: bits::get32(cdw10, 0, 16) as u16, command_id: bits::get32(cdw10, 16, 16) as u16 }
     }
 
-    /// Dwords 10 to 15.
+    /// Returns dwords 10 to 15.
     pub fn dwords(&self) -> [u32; 6] {
         [bits::with32(self.queue_id.into(), 16, 16, self.command_id.into()), 0, 0, 0, 0, 0]
     }
 
-    /// The completion's result: DW0 bit 0 clear when the command was aborted.
+    /// Returns the completion's result: bit 0 of DW0 is clear if the command was aborted.
     pub const fn result(aborted: bool) -> u64 {
         !aborted as u64
     }
 
-    /// Whether the result of a successful Abort says that the command was aborted.
+    /// Returns whether the result of a successful Abort says that the command was aborted.
     pub const fn was_aborted(result: u64) -> bool {
         bits::get(result, 0, 1) == 0
     }

@@ -1,31 +1,31 @@
-//! Bit fields of an integer: the only place with shifts.
+//! Bit fields of integers. The rest of the crate has no shifts.
 
-/// Bits `low..low + width` of `value`.
+/// Returns bits `low..low + width` of `value`.
 pub(crate) const fn get(value: u64, low: u32, width: u32) -> u64 {
     (value >> low) & mask(width)
 }
 
-/// `value` with bits `low..low + width` replaced by the low bits of `field`.
+/// Returns `value` with bits `low..low + width` replaced by the low bits of `field`.
 pub(crate) const fn with(value: u64, low: u32, width: u32, field: u64) -> u64 {
     (value & !(mask(width) << low)) | ((field & mask(width)) << low)
 }
 
-/// As [`get`], of a dword.
+/// Does the same as [`get`] for a dword.
 pub(crate) const fn get32(value: u32, low: u32, width: u32) -> u32 {
     get(value as u64, low, width) as u32
 }
 
-/// As [`with`], of a dword.
+/// Does the same as [`with`] for a dword.
 pub(crate) const fn with32(value: u32, low: u32, width: u32, field: u32) -> u32 {
     with(value as u64, low, width, field as u64) as u32
 }
 
-/// Two dwords as one value, the first the less significant.
+/// Joins two dwords into one value; the first is the less significant.
 pub(crate) const fn join(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
 
-/// The two dwords of [`join`].
+/// Splits a value into the two dwords of [`join`].
 pub(crate) const fn split(value: u64) -> [u32; 2] {
     [value as u32, (value >> 32) as u32]
 }

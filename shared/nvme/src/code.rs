@@ -1,4 +1,4 @@
-//! Open numbers: what a peer may send, with the values that have a name here.
+//! Codes that a peer sends, as open newtypes with constants for the known values.
 
 /// Declares an open newtype with named constants and a `Display` that falls back to the number.
 macro_rules! open_codes {
@@ -16,7 +16,7 @@ macro_rules! open_codes {
         impl $name {
             $(#[doc = concat!("«", $text, "».")] $(#[$cmeta])* pub const $constant: Self = Self($value);)*
 
-            /// The name of the value, when it has one here.
+            /// Returns the name of the value, if this module has one.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some($text),)*
@@ -38,7 +38,7 @@ macro_rules! open_codes {
 pub(crate) use open_codes;
 
 open_codes! {
-    /// Opcode on the admin queue. Base 2.1, figure "Opcodes for Admin Commands"; CP: Load Program and its neighbours.
+    /// Opcode on the admin queue. Base 2.1, figure "Opcodes for Admin Commands"; 85h, 88h and 89h are from CP.
     AdminOpcode(u8), "2" {
         DELETE_SQ = 0x00, "delete i/o submission queue";
         CREATE_SQ = 0x01, "create i/o submission queue";
@@ -103,7 +103,7 @@ open_codes! {
 }
 
 open_codes! {
-    /// Which structure Identify returns. Base 2.1, figure "CNS Values".
+    /// Structure that Identify returns. Base 2.1, figure "CNS Values".
     Cns(u8), "2" {
         NAMESPACE = 0x00, "identify namespace";
         CONTROLLER = 0x01, "identify controller";
@@ -122,7 +122,7 @@ open_codes! {
 }
 
 open_codes! {
-    /// Log page. Base 2.1, figure "Get Log Page – Log Page Identifiers"; 82h to 84h: Computational Programs.
+    /// Log page. Base 2.1, figure "Get Log Page – Log Page Identifiers"; 82h to 84h are from CP.
     LogId(u8), "2" {
         SUPPORTED = 0x00, "supported log pages";
         ERROR = 0x01, "error information";
@@ -166,7 +166,7 @@ impl LogId {
     pub const VENDOR_FIRST: u8 = 0xC0;
 }
 
-/// Which way the data of a command goes: bits 1:0 of any opcode but Fabrics' (there, of the Fabrics command type).
+/// Direction of a command's data: bits 1:0 of its opcode or, for Fabrics commands, of the Fabrics command type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// No data.
@@ -175,12 +175,12 @@ pub enum Direction {
     Write,
     /// Controller to host.
     Read,
-    /// Both; no command here is of this kind.
+    /// Both directions; no known command has it.
     Both,
 }
 
 impl Direction {
-    /// The direction that bits 1:0 of an opcode or Fabrics command type say.
+    /// Returns the direction in bits 1:0 of an opcode or Fabrics command type.
     pub const fn of(opcode: u8) -> Self {
         match opcode & 3 {
             0 => Self::None,

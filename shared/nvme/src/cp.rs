@@ -1,7 +1,7 @@
 //! Computational Programs command set: commands as plain structs, and its Identify Namespace structure.
 //!
-//! Layouts of the log pages 82h to 84h are provisional in public sources, so they have identifiers
-//! ([`crate::LogId`]) but no structures here.
+//! Public sources give only provisional layouts of the log pages 82h to 84h. The pages have identifiers
+//! ([`crate::LogId`]), but no structures here.
 
 use crate::bits;
 use crate::entry::SubmissionEntry;
@@ -11,14 +11,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// First program type (PTYPE) that the specification leaves to vendors.
 pub const PROGRAM_TYPE_VENDOR_FIRST: u8 = 0xC0;
 
-/// Load Program (admin 85h, uses the NSID): one piece of a program, or its unloading. CP 1.1, section "Load Program".
+/// Load Program (admin 85h, uses the NSID): loads one piece of a program, or unloads a program. CP 1.1, section "Load
+/// Program".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadProgram {
     /// Program index (PIND).
     pub index: u16,
     /// Program type (PTYPE).
     pub kind: u8,
-    /// Unload instead of load (SEL).
+    /// Whether to unload instead of load (SEL).
     pub unload: bool,
     /// Kind of identifier in `id` (PIT, 3 bits): 0 none, 1 PUID.
     pub id_kind: u8,
@@ -48,7 +49,7 @@ impl LoadProgram {
         }
     }
 
-    /// Dwords 10 to 15.
+    /// Returns dwords 10 to 15.
     pub fn dwords(&self) -> [u32; 6] {
         let cdw10 = bits::with32(self.index.into(), 16, 8, self.kind.into());
         let cdw10 = bits::with32(cdw10, 24, 1, self.unload.into());
@@ -63,7 +64,7 @@ impl LoadProgram {
 pub struct ProgramActivation {
     /// Program index (PIND).
     pub index: u16,
-    /// What to do (SEL, 4 bits): [`ProgramActivation::DEACTIVATE`] or [`ProgramActivation::ACTIVATE`].
+    /// Action (SEL, 4 bits): [`ProgramActivation::DEACTIVATE`] or [`ProgramActivation::ACTIVATE`].
     pub select: u8,
 }
 
@@ -79,7 +80,7 @@ impl ProgramActivation {
         Self { index: bits::get32(cdw10, 0, 16) as u16, select: bits::get32(cdw10, 16, 4) as u8 }
     }
 
-    /// Dwords 10 to 15.
+    /// Returns dwords 10 to 15.
     pub fn dwords(&self) -> [u32; 6] {
         [bits::with32(self.index.into(), 16, 4, self.select.into()), 0, 0, 0, 0, 0]
     }
@@ -88,7 +89,7 @@ impl ProgramActivation {
 /// Memory Range Set Management (admin 89h). CP 1.1, section "Memory Range Set Management".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryRangeSet {
-    /// What to do (SEL, 4 bits): 0 create, 1 delete.
+    /// Action (SEL, 4 bits): 0 create, 1 delete.
     pub select: u8,
     /// Memory range set (RSID); 0 is none.
     pub set_id: u16,
@@ -106,7 +107,7 @@ impl MemoryRangeSet {
         }
     }
 
-    /// Dwords 10 to 15.
+    /// Returns dwords 10 to 15.
     pub fn dwords(&self) -> [u32; 6] {
         let cdw10 = bits::with32(bits::get32(self.select.into(), 0, 4), 16, 16, self.set_id.into());
         [cdw10, self.ranges.into(), 0, 0, 0, 0]
@@ -115,7 +116,7 @@ impl MemoryRangeSet {
 
 /// Execute Program (I/O 01h on a CP namespace). CP 1.1, section "Execute Program".
 ///
-/// The length of the data is the SGL's: DLEN (dword 4) is not reachable through Linux passthrough and arrives as 0.
+/// The SGL gives the length of the data: Linux passthrough cannot set DLEN (dword 4), which arrives as 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExecuteProgram {
     /// Program index (PIND).
@@ -144,12 +145,12 @@ impl ExecuteProgram {
         }
     }
 
-    /// Dword 2.
+    /// Returns dword 2.
     pub fn cdw2(&self) -> u32 {
         bits::with32(self.index.into(), 16, 16, self.set_id.into())
     }
 
-    /// Dwords 10 to 15.
+    /// Returns dwords 10 to 15.
     pub fn dwords(&self) -> [u32; 6] {
         let [cdw10, cdw11] = bits::split(self.parameter1);
         let [cdw12, cdw13] = bits::split(self.parameter2);
@@ -171,7 +172,7 @@ pub struct CpIdentifyNamespace {
     pub ranges_max: u8,
     /// Reserved.
     pub reserved7: u8,
-    /// Most program bytes in all, in MiB (MAXPB).
+    /// Most bytes of all programs together, in MiB (MAXPB).
     pub program_mib_max: U64,
     /// Load program granularity (LPG).
     pub load_granularity: u8,

@@ -1,4 +1,4 @@
-//! Queue entries: the 64 bytes of a command and the 16 of its completion.
+//! Queue entries: the 64 bytes of a command and the 16 bytes of its completion.
 
 use crate::status::Status;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -10,7 +10,7 @@ pub const SGL_IN_CAPSULE: u8 = 0x01;
 pub const SGL_TRANSPORT: u8 = 0x5A;
 /// Value of [`SubmissionEntry::flags`] on Fabrics: not fused, data described by an SGL (PSDT 01b).
 pub const FLAGS_SGL: u8 = 0x40;
-/// FUSE and PSDT within [`SubmissionEntry::flags`]; the bits between are reserved.
+/// Bits of FUSE and PSDT in [`SubmissionEntry::flags`]; the bits between them are reserved.
 const FLAGS_DEFINED: u8 = 0xC3;
 
 /// One SGL descriptor. Base 2.1, figure "SGL Descriptor Format".
@@ -29,22 +29,22 @@ pub struct SglDescriptor {
 const _: () = assert!(size_of::<SglDescriptor>() == 16);
 
 impl SglDescriptor {
-    /// `length` bytes at the start of the capsule's data.
+    /// Describes `length` bytes at the start of the capsule's data.
     pub fn in_capsule(length: u32) -> Self {
         Self { address: U64::ZERO, length: length.into(), reserved: [0; 3], kind: SGL_IN_CAPSULE }
     }
 
-    /// `length` bytes that the transport moves by its own means; also used with 0 for a command without data.
+    /// Describes `length` bytes that the transport moves; 0 for a command without data.
     pub fn transport(length: u32) -> Self {
         Self { address: U64::ZERO, length: length.into(), reserved: [0; 3], kind: SGL_TRANSPORT }
     }
 
-    /// Data follows in the capsule.
+    /// Returns whether the data follows in the capsule.
     pub fn is_in_capsule(&self) -> bool {
         self.kind == SGL_IN_CAPSULE
     }
 
-    /// The transport moves the data.
+    /// Returns whether the transport moves the data.
     pub fn is_transport(&self) -> bool {
         self.kind == SGL_TRANSPORT
     }
@@ -76,23 +76,24 @@ pub struct SubmissionEntry {
 const _: () = assert!(size_of::<SubmissionEntry>() == 64);
 
 impl SubmissionEntry {
-    /// Dwords 10 to 15 as numbers.
+    /// Returns dwords 10 to 15 as numbers.
     pub fn dwords(&self) -> [u32; 6] {
         self.cdw10_15.map(U32::get)
     }
 
-    /// On its own and with its data described by an SGL: all that NVMe over Fabrics knows without metadata.
+    /// Returns whether the command is not fused and its data is described by an SGL, as NVMe over Fabrics requires
+    /// without metadata.
     pub fn is_plain(&self) -> bool {
         self.flags & FLAGS_DEFINED == FLAGS_SGL
     }
 
-    /// The entry with these dwords 10 to 15.
+    /// Returns the entry with these dwords 10 to 15.
     pub fn with_dwords(mut self, dwords: [u32; 6]) -> Self {
         self.cdw10_15 = dwords.map(U32::new);
         self
     }
 
-    /// Number of a dword from 10 to 15; 0 for any other.
+    /// Returns the value of a dword from 10 to 15, and 0 for any other.
     pub fn cdw(&self, dword: usize) -> u32 {
         dword.checked_sub(10).and_then(|index| self.cdw10_15.get(index)).map_or(0, |value| value.get())
     }
@@ -108,7 +109,7 @@ pub struct CompletionEntry {
     pub sq_head: U16,
     /// Submission queue; reserved on Fabrics.
     pub sq_id: U16,
-    /// The command.
+    /// Identifier of the command.
     pub command_id: U16,
     /// Phase tag (0 on Fabrics) and status: see [`CompletionEntry::status`].
     pub status_field: U16,
@@ -116,7 +117,7 @@ pub struct CompletionEntry {
 const _: () = assert!(size_of::<CompletionEntry>() == 16);
 
 impl CompletionEntry {
-    /// Completion of a command.
+    /// Makes the completion of a command.
     pub fn new(command_id: u16, status: Status, result: u64) -> Self {
         Self {
             result: result.into(),
@@ -127,7 +128,7 @@ impl CompletionEntry {
         }
     }
 
-    /// The status.
+    /// Returns the status.
     pub fn status(&self) -> Status {
         Status::from_wire(self.status_field.get())
     }

@@ -3,14 +3,14 @@
 use crate::bits;
 use crate::code::LogId;
 
-/// What an Asynchronous Event Request completes with (DW0).
+/// Result of an Asynchronous Event Request (DW0).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsyncEvent {
     /// Event type, 3 bits.
     pub kind: u8,
     /// Event information.
     pub info: u8,
-    /// The log page that has more, and whose reading re-arms the event.
+    /// Log page with more information; reading the page re-arms the event.
     pub log: LogId,
 }
 
@@ -27,7 +27,7 @@ impl AsyncEvent {
     /// Notice: the discovery log changed.
     pub const DISCOVERY_CHANGED: Self = Self { kind: Self::NOTICE, info: 0xF0, log: LogId::DISCOVERY };
 
-    /// From DW0 of the completion.
+    /// Reads DW0 of the completion.
     pub const fn from_result(result: u64) -> Self {
         Self {
             kind: bits::get(result, 0, 3) as u8,
@@ -36,40 +36,40 @@ impl AsyncEvent {
         }
     }
 
-    /// DW0 of the completion.
+    /// Returns DW0 of the completion.
     pub const fn result(self) -> u64 {
         let value = bits::with(0, 0, 3, self.kind as u64);
         bits::with(bits::with(value, 8, 8, self.info as u64), 16, 8, self.log.0 as u64)
     }
 }
 
-/// Which events the host wants: value of the feature Asynchronous Event Configuration (0Bh), and OAES of Identify
-/// Controller, which has the notices (bits 31:8) in the same places.
+/// Events that the host wants: the value of the feature Asynchronous Event Configuration (0Bh). OAES of Identify
+/// Controller has the notices (bits 31:8) in the same places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AsyncEventConfiguration(pub u32);
 
 impl AsyncEventConfiguration {
-    /// SMART / health critical warnings, one bit each as in the log's first byte.
+    /// Returns the wanted SMART / health critical warnings, one bit each as in the log's first byte.
     pub const fn smart_warnings(self) -> u8 {
         bits::get32(self.0, 0, 8) as u8
     }
 
-    /// Namespace attribute notices (bit 8).
+    /// Returns whether namespace attribute notices are on (bit 8).
     pub const fn namespaces_changed(self) -> bool {
         bits::get32(self.0, 8, 1) == 1
     }
 
-    /// The value with [`Self::namespaces_changed`] replaced.
+    /// Returns the value with [`Self::namespaces_changed`] replaced.
     pub const fn with_namespaces_changed(self, value: bool) -> Self {
         Self(bits::with32(self.0, 8, 1, value as u32))
     }
 
-    /// Discovery log change notices (bit 31).
+    /// Returns whether notices of changes of the discovery log are on (bit 31).
     pub const fn discovery_changed(self) -> bool {
         bits::get32(self.0, 31, 1) == 1
     }
 
-    /// The value with [`Self::discovery_changed`] replaced.
+    /// Returns the value with [`Self::discovery_changed`] replaced.
     pub const fn with_discovery_changed(self, value: bool) -> Self {
         Self(bits::with32(self.0, 31, 1, value as u32))
     }

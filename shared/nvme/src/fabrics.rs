@@ -1,6 +1,6 @@
 //! Fabrics commands: Connect, Property Get and Set, Disconnect. Base 2.1, section "Fabrics Command Set".
 //!
-//! The command structs are other views of the 64 bytes of a [`SubmissionEntry`]: `view` and `entry` convert.
+//! Each command struct is another view of the 64 bytes of a [`SubmissionEntry`]; `view` and `entry` convert.
 
 use crate::bits;
 use crate::code::FabricsType;
@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Controller identifier that asks for any controller (dynamic controller model).
 pub const CONTROLLER_ANY: u16 = 0xFFFF;
 
-/// The Fabrics command type of an entry; meaningful when its opcode is [`FABRICS_OPCODE`].
+/// Returns the Fabrics command type of an entry. It is meaningful if the entry's opcode is [`FABRICS_OPCODE`].
 pub fn fabrics_type(entry: &SubmissionEntry) -> FabricsType {
     FabricsType(bits::get32(entry.nsid.get(), 0, 8) as u8)
 }
@@ -23,12 +23,12 @@ macro_rules! entry_view {
         const _: () = assert!(size_of::<$name>() == 64);
 
         impl $name {
-            /// The same bytes as this command.
+            /// Views the bytes of an entry as this command.
             pub fn view(entry: &SubmissionEntry) -> &Self {
                 zerocopy::transmute_ref!(entry)
             }
 
-            /// The same bytes as a common entry.
+            /// Returns the same bytes as a common entry.
             pub fn entry(&self) -> SubmissionEntry {
                 zerocopy::transmute!(*self)
             }
@@ -36,7 +36,7 @@ macro_rules! entry_view {
     };
 }
 
-/// What all Fabrics commands begin with. Base 2.1, figure "Fabrics Command – Submission Queue Entry Format".
+/// Common start of all Fabrics commands. Base 2.1, figure "Fabrics Command – Submission Queue Entry Format".
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct FabricsHead {
@@ -92,7 +92,7 @@ pub struct ConnectCommand {
 entry_view!(ConnectCommand);
 
 impl ConnectCommand {
-    /// Connect with its data in the capsule; the command identifier is left 0.
+    /// Makes a Connect with its data in the capsule. The command identifier is 0.
     pub fn new(queue_id: u16, sq_size_z: u16, keep_alive_ms: u32, no_flow_control: bool) -> Self {
         Self {
             head: FabricsHead::new(FabricsType::CONNECT, SglDescriptor::in_capsule(size_of::<ConnectData>() as u32)),
@@ -106,7 +106,7 @@ impl ConnectCommand {
         }
     }
 
-    /// The host wants submission queue flow control off.
+    /// Returns whether the host wants submission queue flow control off.
     pub fn no_flow_control(&self) -> bool {
         bits::get32(self.attributes.into(), 2, 1) == 1
     }
@@ -132,7 +132,7 @@ pub struct ConnectData {
 const _: () = assert!(size_of::<ConnectData>() == 1024);
 
 impl ConnectData {
-    /// Data from its parts.
+    /// Makes the data from its parts.
     pub fn new(host_id: [u8; 16], controller_id: u16, subsystem_nqn: &str, host_nqn: &str) -> Result<Self, NqnError> {
         Ok(Self {
             host_id,
@@ -144,17 +144,17 @@ impl ConnectData {
         })
     }
 
-    /// The data at the start of a capsule's.
+    /// Reads the data at the start of the capsule's data.
     pub fn parse(bytes: &[u8]) -> Result<&Self, TooShort> {
         view(bytes, "connect data")
     }
 
-    /// Subsystem NQN as text.
+    /// Returns the subsystem NQN as text.
     pub fn subsystem_nqn(&self) -> Result<&str, NqnError> {
         nqn_from_field(&self.subsystem_nqn)
     }
 
-    /// Host NQN as text.
+    /// Returns the host NQN as text.
     pub fn host_nqn(&self) -> Result<&str, NqnError> {
         nqn_from_field(&self.host_nqn)
     }
@@ -165,38 +165,38 @@ impl ConnectData {
 pub struct ConnectResult {
     /// The controller.
     pub controller_id: u16,
-    /// The controller wants authentication before other commands (ATR).
+    /// Whether the controller wants authentication before other commands (ATR).
     pub authentication_required: bool,
 }
 
 impl ConnectResult {
-    /// The result of a successful completion.
+    /// Reads the result of a successful completion.
     pub const fn from_result(result: u64) -> Self {
         Self { controller_id: bits::get(result, 0, 16) as u16, authentication_required: bits::get(result, 17, 1) == 1 }
     }
 
-    /// DW0–1 of a successful completion.
+    /// Returns DW0–1 of a successful completion.
     pub const fn result(self) -> u64 {
         bits::with(self.controller_id as u64, 17, 1, self.authentication_required as u64)
     }
 }
 
-/// Which field a Connect with status [`crate::Status::CONNECT_PARAMETERS`] found wrong.
+/// Wrong field of a Connect that failed with [`crate::Status::CONNECT_PARAMETERS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectFault {
     /// Byte offset of the field.
     pub offset: u16,
-    /// The offset counts in the data, otherwise in the command.
+    /// Whether the offset counts in the data, not in the command.
     pub in_data: bool,
 }
 
 impl ConnectFault {
-    /// From DW0 of the completion.
+    /// Reads DW0 of the completion.
     pub const fn from_result(result: u64) -> Self {
         Self { offset: bits::get(result, 0, 16) as u16, in_data: bits::get(result, 16, 1) == 1 }
     }
 
-    /// DW0–1 of the completion.
+    /// Returns DW0–1 of the completion.
     pub const fn result(self) -> u64 {
         bits::with(self.offset as u64, 16, 1, self.in_data as u64)
     }
@@ -221,7 +221,7 @@ pub struct PropertyGet {
 entry_view!(PropertyGet);
 
 impl PropertyGet {
-    /// Command for the property at `offset`; its size follows from the offset.
+    /// Makes the command for the property at `offset`, which also sets the size.
     pub fn new(offset: u32) -> Self {
         Self {
             head: FabricsHead::new(FabricsType::PROPERTY_GET, SglDescriptor::transport(0)),
@@ -232,7 +232,7 @@ impl PropertyGet {
         }
     }
 
-    /// Bytes asked for: 4 or 8; `None` for a reserved size.
+    /// Returns the number of bytes asked for: 4 or 8; `None` for a reserved size.
     pub fn bytes(&self) -> Option<usize> {
         property_bytes(self.attributes)
     }
@@ -258,7 +258,7 @@ pub struct PropertySet {
 entry_view!(PropertySet);
 
 impl PropertySet {
-    /// Command for the property at `offset`.
+    /// Makes the command for the property at `offset`.
     pub fn new(offset: u32, value: u64) -> Self {
         Self {
             head: FabricsHead::new(FabricsType::PROPERTY_SET, SglDescriptor::transport(0)),
@@ -270,7 +270,7 @@ impl PropertySet {
         }
     }
 
-    /// Bytes written: 4 or 8; `None` for a reserved size.
+    /// Returns the number of bytes written: 4 or 8; `None` for a reserved size.
     pub fn bytes(&self) -> Option<usize> {
         property_bytes(self.attributes)
     }
@@ -290,7 +290,7 @@ pub struct Disconnect {
 entry_view!(Disconnect);
 
 impl Disconnect {
-    /// The command.
+    /// Makes the command.
     pub fn new() -> Self {
         Self {
             head: FabricsHead::new(FabricsType::DISCONNECT, SglDescriptor::transport(0)),

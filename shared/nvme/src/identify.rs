@@ -1,5 +1,4 @@
-//! Identify data structures. Base 2.1, section "Identify command"; NVM 1.1 and CP for what is specific to a command
-//! set.
+//! Identify data structures. Base 2.1, section "Identify command"; for a single command set, NVM 1.1 and CP.
 //!
 //! - [`controller`]: Identify Controller (CNS 01h) and its NVM part (CNS 06h).
 //! - [`namespace`]: Identify Namespace of the NVM set (CNS 00h, 05h) and the independent one (CNS 08h). The CP one is

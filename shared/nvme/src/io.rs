@@ -3,7 +3,7 @@
 use crate::bits;
 use crate::entry::SubmissionEntry;
 
-/// Where a Read or Write goes.
+/// Blocks of a Read or Write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockRange {
     /// First logical block.
@@ -12,23 +12,23 @@ pub struct BlockRange {
     pub blocks_z: u16,
     /// Force unit access.
     pub force_unit_access: bool,
-    /// PRINFO, 4 bits: protection information, 0 where there is none.
+    /// PRINFO, 4 bits: protection information, 0 for none.
     pub protection: u8,
 }
 
 impl BlockRange {
-    /// `blocks` (1 to 65 536) from `lba` on; `None` for any other count.
+    /// Makes a range of `blocks` (1 to 65 536) from `lba` on; `None` for any other count.
     pub fn new(lba: u64, blocks: u32) -> Option<Self> {
         let blocks_z = u16::try_from(blocks.checked_sub(1)?).ok()?;
         Some(Self { lba, blocks_z, ..Self::default() })
     }
 
-    /// Number of blocks, from 1 on.
+    /// Returns the number of blocks, at least 1.
     pub const fn blocks(&self) -> u32 {
         self.blocks_z as u32 + 1
     }
 
-    /// One past the last block; `None` past the end of the 64-bit space.
+    /// Returns the block after the last one; `None` beyond the 64-bit space.
     pub const fn end(&self) -> Option<u64> {
         self.lba.checked_add(self.blocks() as u64)
     }
@@ -44,7 +44,7 @@ impl BlockRange {
         }
     }
 
-    /// Dwords 10 to 15.
+    /// Returns dwords 10 to 15.
     pub fn dwords(&self) -> [u32; 6] {
         let [cdw10, cdw11] = bits::split(self.lba);
         let cdw12 = bits::with32(self.blocks_z.into(), 30, 1, self.force_unit_access.into());

@@ -1,19 +1,20 @@
-//! NVMe as far as DDLP speaks it: wire types and codecs of the Base, Fabrics, TCP transport and Computational Programs
-//! specifications. No I/O, no allocation.
+//! The parts of NVMe that DDLP uses: wire types and codecs of the Base, Fabrics, TCP transport and Computational
+//! Programs specifications. No I/O, no allocation.
 //!
-//! - [`code`]: open numbers (opcodes, log, feature and CNS identifiers); [`status`]: the status field and its names.
+//! - [`code`]: codes as open newtypes (opcodes; log, feature and CNS identifiers); [`status`]: the status field and its
+//!   names.
 //! - [`entry`]: submission and completion queue entries, SGL descriptors.
-//! - [`admin`], [`io`], [`cp`]: the dwords of commands as plain structs, both ways.
+//! - [`admin`], [`io`], [`cp`]: commands as plain structs, to and from their dwords.
 //! - [`fabrics`], [`property`]: Connect, Property Get/Set, and the controller properties.
 //! - [`identify`], [`log`], [`event`]: data structures that a controller returns.
 //! - [`tcp`]: PDUs, their digests and a sans-IO header decoder for either side.
 //!
-//! Conventions: wire structs are little-endian, unaligned, and their size is asserted under each. Reserved bytes are
-//! named and neither checked nor interpreted. Fields counted from zero end in `_z` on the wire; plain structs count
-//! from one only where their documentation says so. Codes that a peer supplies are open newtypes: an unknown value
-//! survives a round trip and prints as its number. Every decoder is total: any bytes give a value or a typed error.
+//! Conventions: wire structs are little-endian and unaligned, and the size of each is asserted below it. Reserved bytes
+//! have names, and are neither checked nor interpreted. Fields that count from zero end in `_z`. Codes that a peer
+//! supplies are open newtypes: an unknown value survives a round trip and prints as its number. Every decoder is total:
+//! any bytes give a value or a typed error.
 //!
-//! What a value means for a controller's state is not decided here.
+//! This crate does not decide what a value means for a controller's state.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -46,11 +47,11 @@ pub const IDENTIFY_BYTES: usize = 4096;
 /// A buffer is too short for the structure that should be in it or go into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooShort {
-    /// What was to be read or written.
+    /// The structure.
     pub what: &'static str,
-    /// Bytes it takes.
+    /// Bytes that the structure takes.
     pub needed: usize,
-    /// Bytes there are.
+    /// Bytes of the buffer.
     pub given: usize,
 }
 
@@ -62,7 +63,7 @@ impl core::fmt::Display for TooShort {
 
 impl core::error::Error for TooShort {}
 
-/// Reads the structure at the start of `bytes`; what follows is ignored.
+/// Reads the structure at the start of `bytes`, and ignores the bytes after it.
 pub fn view<'a, T>(bytes: &'a [u8], what: &'static str) -> Result<&'a T, TooShort>
 where
     T: zerocopy::FromBytes + zerocopy::Immutable + zerocopy::KnownLayout + zerocopy::Unaligned,

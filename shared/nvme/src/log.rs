@@ -1,11 +1,11 @@
-//! Log pages. Base 2.1, section "Get Log Page command"; in pieces, see [`window`].
+//! Log pages. Base 2.1, section "Get Log Page command". [`window`] cuts pieces out of a page.
 //!
 //! - [`health`]: error information, SMART, firmware slots.
 //! - [`effects`]: commands supported and effects.
 //! - [`discovery`]: the log of a discovery controller.
 //!
-//! The changed namespace list (04h) has the layout of [`crate::identify::list`], with [`CHANGED_OVERFLOW`] first when
-//! the list was too long.
+//! The changed namespace list (04h) has the layout of [`crate::identify::list`]. Its first entry is
+//! [`CHANGED_OVERFLOW`] if the list was too long.
 
 pub mod discovery;
 pub mod effects;
@@ -15,11 +15,11 @@ pub use discovery::{DiscoveryEntry, DiscoveryHeader};
 pub use effects::{CommandEffects, EffectsLog};
 pub use health::{ErrorEntry, FirmwareSlotLog, SmartLog};
 
-/// First entry of the changed namespace list when there were more than 1024 changes.
+/// First entry of the changed namespace list if there were more than 1024 changes.
 pub const CHANGED_OVERFLOW: u32 = 0xFFFF_FFFF;
 
-/// The piece of a page that Get Log Page asks for, `None` when `offset` lies beyond its end. What is asked for beyond
-/// the end is cut off: a controller pads it with zeros.
+/// Returns the piece of a page that Get Log Page asks for; `None` if `offset` lies beyond the page's end. The piece
+/// ends at the end of the page; a controller pads its answer with zeros.
 pub fn window(page: &[u8], offset: u64, bytes: u64) -> Option<&[u8]> {
     let start = usize::try_from(offset).ok().filter(|&start| start <= page.len())?;
     let rest = &page[start..];

@@ -18,12 +18,12 @@ pub mod offset {
     pub const CRTO: u32 = 0x68;
 }
 
-/// Whether the property at `offset` takes 8 bytes; of those here only CAP does.
+/// Returns whether the property at `offset` has 8 bytes, as only CAP does here.
 pub const fn is_wide(offset: u32) -> bool {
     offset == offset::CAP
 }
 
-/// Version 2.1 as VS and Identify Controller's VER give it.
+/// Version 2.1, the value of VS and of VER in Identify Controller.
 pub const VERSION_2_1: u32 = 0x0002_0100;
 
 /// Unit of CAP.TO and CRTO in milliseconds.
@@ -37,7 +37,7 @@ macro_rules! field {
             bits::get(self.0 as u64, $low, $width) as $type
         }
 
-        #[doc = concat!("The value with [`Self::", stringify!($get), "`] replaced; excess bits are dropped.")]
+        #[doc = concat!("Returns the value with [`Self::", stringify!($get), "`] replaced; excess bits are dropped.")]
         pub const fn $with(self, value: $type) -> Self {
             Self(bits::with(self.0 as u64, $low, $width, value as u64) as _)
         }
@@ -52,7 +52,7 @@ macro_rules! flag {
             bits::get(self.0 as u64, $bit, 1) == 1
         }
 
-        #[doc = concat!("The value with [`Self::", stringify!($get), "`] replaced.")]
+        #[doc = concat!("Returns the value with [`Self::", stringify!($get), "`] replaced.")]
         pub const fn $with(self, value: bool) -> Self {
             Self(bits::with(self.0 as u64, $bit, 1, value as u64) as _)
         }
@@ -66,7 +66,7 @@ pub struct Capabilities(pub u64);
 impl Capabilities {
     field!(/// Entries of the largest queue, 0's based (MQES).
         queue_entries_max_z, with_queue_entries_max_z, 0, 16, u16);
-    flag!(/// Queues need contiguous memory (CQR); always so on Fabrics.
+    flag!(/// Queues need contiguous memory (CQR), as they always do on Fabrics.
         contiguous_queues, with_contiguous_queues, 16);
     field!(/// Longest time until CSTS.RDY follows CC.EN, in units of 500 ms (TO).
         timeout, with_timeout, 24, 8, u8);
@@ -80,10 +80,10 @@ impl Capabilities {
         page_min, with_page_min, 48, 4, u8);
     field!(/// Largest memory page: 2^(12 + value) bytes (MPSMAX).
         page_max, with_page_max, 52, 4, u8);
-    field!(/// Ready modes supported (CRMS): bit 0 with media, bit 1 independent of media. With bit 0, CRTO is there.
+    field!(/// Ready modes supported (CRMS): bit 0 with media, bit 1 independent of media. CRTO exists if bit 0 is set.
         ready_modes, with_ready_modes, 59, 2, u8);
 
-    /// [`Self::timeout`] in milliseconds.
+    /// Returns [`Self::timeout`] in milliseconds.
     pub const fn timeout_ms(self) -> u64 {
         self.timeout() as u64 * TIMEOUT_UNIT_MS
     }
@@ -130,7 +130,7 @@ pub struct ControllerStatus(pub u32);
 impl ControllerStatus {
     /// Value of SHST: no shutdown was asked for.
     pub const SHUTDOWN_NONE: u8 = 0b00;
-    /// Value of SHST: shutdown goes on.
+    /// Value of SHST: a shutdown is running.
     pub const SHUTDOWN_RUNNING: u8 = 0b01;
     /// Value of SHST: shutdown is complete.
     pub const SHUTDOWN_COMPLETE: u8 = 0b10;

@@ -4,7 +4,7 @@ use crate::bits;
 
 /// Status without the phase tag: SC in bits 7:0, SCT in 10:8, CRD in 12:11, M in 13, DNR in 14. 0 is success.
 ///
-/// This is also how Linux hands a status to user space.
+/// Linux gives a status to user space in the same form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Status(pub u16);
 
@@ -27,7 +27,7 @@ macro_rules! statuses {
         impl Status {
             $(#[doc = concat!("«", $text, "».")] pub const $constant: Self = Self::new($sct, $sc);)*
 
-            /// The name of the status, when it has one here. Status code type 1 is shared by the command sets: where
+            /// Returns the name of the status, if this module has one. The command sets share status code type 1: where
             /// two of them use a value, the name gives both.
             pub const fn name(self) -> Option<&'static str> {
                 match (self.sct(), self.sc()) {
@@ -106,64 +106,64 @@ impl Status {
     /// A read-only range was written to (NVM command set).
     pub const WRITE_TO_READ_ONLY: Self = Self::new(1, 0x82);
 
-    /// Status of a type and a code, to be retried or not as the host likes.
+    /// Makes a status from a type and a code, with Do Not Retry clear.
     pub const fn new(sct: u8, sc: u8) -> Self {
         Self(bits::with(sc as u64, 8, 3, sct as u64) as u16)
     }
 
-    /// The same with Do Not Retry set.
+    /// Returns the status with Do Not Retry set.
     pub const fn do_not_retry(self) -> Self {
         Self(bits::with(self.0 as u64, 14, 1, 1) as u16)
     }
 
-    /// Status code.
+    /// Returns the status code.
     pub const fn sc(self) -> u8 {
         bits::get(self.0 as u64, 0, 8) as u8
     }
 
-    /// Status code type.
+    /// Returns the status code type.
     pub const fn sct(self) -> u8 {
         bits::get(self.0 as u64, 8, 3) as u8
     }
 
-    /// Command retry delay: which of the three CRDT values of Identify Controller applies, 0 for none.
+    /// Returns the command retry delay: which of the three CRDT values of Identify Controller applies, 0 for none.
     pub const fn retry_delay(self) -> u8 {
         bits::get(self.0 as u64, 11, 2) as u8
     }
 
-    /// More information lies in the error log.
+    /// Returns whether the error log has more information.
     pub const fn more(self) -> bool {
         bits::get(self.0 as u64, 13, 1) == 1
     }
 
-    /// The same command would fail again.
+    /// Returns whether the same command would fail again.
     pub const fn is_do_not_retry(self) -> bool {
         bits::get(self.0 as u64, 14, 1) == 1
     }
 
-    /// True for type and code 0, whatever the other bits are.
+    /// Returns whether type and code are 0; ignores the other bits.
     pub const fn is_success(self) -> bool {
         bits::get(self.0 as u64, 0, 11) == 0
     }
 
-    /// True when type and code equal those of `other`; retry delay, M and DNR are left out.
+    /// Returns whether type and code equal those of `other`; ignores retry delay, M and DNR.
     pub const fn same_code(self, other: Self) -> bool {
         bits::get(self.0 as u64, 0, 11) == bits::get(other.0 as u64, 0, 11)
     }
 
-    /// Status field of a completion entry, phase tag 0 (Fabrics has none).
+    /// Returns the status field of a completion entry, with phase tag 0 (Fabrics has none).
     pub const fn to_wire(self) -> u16 {
         self.0 << 1
     }
 
-    /// The status in a completion entry's field; the phase tag is dropped.
+    /// Reads the status field of a completion entry, and drops the phase tag.
     pub const fn from_wire(field: u16) -> Self {
         Self(field >> 1)
     }
 }
 
 impl core::fmt::Display for Status {
-    /// `invalid field (sct 0 sc 02h)`, with `dnr` at the end when that bit is set.
+    /// Writes for example `invalid field (sct 0 sc 02h)`, with `dnr` at the end if that bit is set.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let dnr = if self.is_do_not_retry() { " dnr" } else { "" };
         let name = self.name().unwrap_or("unknown status");
@@ -181,7 +181,7 @@ mod tests {
     fn prints_name_type_and_code() {
         assert_eq!(Status::INVALID_FIELD.to_string(), "invalid field (sct 0 sc 02h)");
         assert_eq!(Status::NO_PROGRAM.do_not_retry().to_string(), "no program (sct 1 sc 96h dnr)");
-        // Linux' NVME_SC_CMD_SET_NOT_SUPP is 129h. With status code type 0 it would be «FDP disabled».
+        // Linux's NVME_SC_CMD_SET_NOT_SUPP is 129h. With status code type 0, this code means «FDP disabled».
         assert_eq!(Status::IO_COMMAND_SET_UNSUPPORTED.to_string(), "i/o command set not supported (sct 1 sc 29h)");
         assert_eq!(Status::new(7, 0xFE).to_string(), "unknown status (sct 7 sc feh)");
     }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wire_value_survives_but_for_its_phase() {
+    fn every_wire_value_survives_a_round_trip_without_its_phase() {
         for field in 0..=u16::MAX {
             let status = Status::from_wire(field);
             assert_eq!(status.to_wire(), field & !1);

@@ -1,12 +1,12 @@
 //! NVMe/TCP: PDUs, digests, and a sans-IO decoder of PDU headers. NVMe/TCP Transport 1.1.
 //!
 //! - [`pdu`]: the headers as wire structs. [`encode`]: headers ready to be sent.
-//! - [`decode`]: [`HeaderDecoder`], which takes the bytes that a peer sent and gives validated headers; the data behind
-//!   a header is left to the caller, who receives it where it belongs.
-//! - [`digest`]: CRC32C over header and data. [`term`]: why a connection is ended.
+//! - [`decode`]: [`HeaderDecoder`], which turns a peer's bytes into validated headers. The caller receives the data
+//!   after a header itself, straight into the right buffer.
+//! - [`digest`]: CRC32C over header and data. [`term`]: reasons to end a connection.
 //!
-//! A connection begins with ICReq from the host and ICResp from the controller; the digests agreed on there apply to
-//! every following PDU but the terminating ones.
+//! A connection begins with ICReq from the host and ICResp from the controller. These agree on digests for all later
+//! PDUs, except those that terminate the connection.
 
 pub mod decode;
 pub mod digest;
@@ -37,7 +37,7 @@ pub const ADMIN_CAPSULE_BYTES: u32 = 8192;
 /// Smallest MAXH2CDATA that a controller may announce.
 pub const MAX_H2C_DATA_MIN: u32 = 4096;
 
-/// Which side of a connection.
+/// Side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The initiator.
@@ -59,12 +59,12 @@ impl Digests {
     /// Neither.
     pub const NONE: Self = Self { header: false, data: false };
 
-    /// Bytes behind a header.
+    /// Returns the number of digest bytes after a header.
     pub const fn header_bytes(self) -> usize {
         if self.header { DIGEST_BYTES } else { 0 }
     }
 
-    /// Bytes behind `data_bytes` of data: none without data.
+    /// Returns the number of digest bytes after `data_bytes` of data; 0 without data.
     pub const fn data_bytes(self, data_bytes: u32) -> usize {
         if self.data && data_bytes > 0 { DIGEST_BYTES } else { 0 }
     }

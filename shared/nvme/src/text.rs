@@ -1,4 +1,4 @@
-//! Text in fixed-width fields: space-padded ASCII, and NVMe qualified names behind which zeros follow.
+//! Text in fixed-width fields: space-padded ASCII, and zero-padded NVMe qualified names.
 
 /// Longest NVMe qualified name in bytes, terminator not counted. Base 2.1, section "NVMe Qualified Names".
 pub const NQN_BYTES_MAX: usize = 223;
@@ -7,12 +7,12 @@ pub const NQN_FIELD_BYTES: usize = 256;
 /// Qualified name of every discovery subsystem.
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
-/// Why bytes or text are no qualified name.
+/// Reason why bytes or text are not a qualified name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NqnError {
-    /// Nothing there.
+    /// The name is empty.
     Empty,
-    /// Longer than [`NQN_BYTES_MAX`]; how long.
+    /// Longer than [`NQN_BYTES_MAX`], with its length.
     TooLong(usize),
     /// Not UTF-8.
     NotText,
@@ -43,7 +43,7 @@ pub fn check_nqn(nqn: &str) -> Result<(), NqnError> {
     }
 }
 
-/// Returns the bytes of a field up to the first zero byte: a qualified name, or whatever stands in its place.
+/// Returns the bytes of a field up to the first zero byte, whether or not they are a qualified name.
 pub fn nqn_bytes(field: &[u8; NQN_FIELD_BYTES]) -> &[u8] {
     let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
     &field[..end]
@@ -55,7 +55,7 @@ pub fn nqn_from_field(field: &[u8; NQN_FIELD_BYTES]) -> Result<&str, NqnError> {
     check_nqn(nqn).map(|()| nqn)
 }
 
-/// A field with the qualified name and zeros behind it.
+/// Makes a field of the qualified name, followed by zeros.
 pub fn nqn_field(nqn: &str) -> Result<[u8; NQN_FIELD_BYTES], NqnError> {
     check_nqn(nqn)?;
     let mut field = [0; NQN_FIELD_BYTES];
@@ -63,8 +63,8 @@ pub fn nqn_field(nqn: &str) -> Result<[u8; NQN_FIELD_BYTES], NqnError> {
     Ok(field)
 }
 
-/// Space-padded ASCII (serial and model numbers): what does not fit is cut off, what is not printable ASCII becomes
-/// `?`.
+/// Makes a field of space-padded ASCII (serial and model numbers). Cuts off text that does not fit, and replaces
+/// characters other than printable ASCII by `?`.
 pub fn padded<const N: usize>(text: &str) -> [u8; N] {
     let mut field = [b' '; N];
     for (to, from) in field.iter_mut().zip(text.chars()) {
@@ -73,7 +73,7 @@ pub fn padded<const N: usize>(text: &str) -> [u8; N] {
     field
 }
 
-/// The text of a space- or zero-padded ASCII field; empty when it is not UTF-8.
+/// Returns the text of a space- or zero-padded ASCII field; empty if it is not UTF-8.
 pub fn trimmed(field: &[u8]) -> &str {
     core::str::from_utf8(field).unwrap_or("").trim_end_matches(['\0', ' '])
 }

@@ -145,37 +145,38 @@ impl IdentifyController {
     /// Unit of [`IdentifyController::command_capsule`] in bytes.
     pub const CAPSULE_UNIT: usize = 16;
 
-    /// All zeros, to be filled in.
+    /// Makes a structure of zeros, to be filled in.
     pub fn zeroed() -> Self {
         Self::new_zeroed()
     }
 
-    /// The structure at the start of Identify data.
+    /// Reads the structure at the start of Identify data.
     pub fn parse(bytes: &[u8]) -> Result<&Self, TooShort> {
         view(bytes, "identify controller")
     }
 
-    /// Serial number.
+    /// Returns the serial number.
     pub fn serial(&self) -> &str {
         trimmed(&self.serial)
     }
 
-    /// Model number.
+    /// Returns the model number.
     pub fn model(&self) -> &str {
         trimmed(&self.model)
     }
 
-    /// Firmware revision.
+    /// Returns the firmware revision.
     pub fn firmware(&self) -> &str {
         trimmed(&self.firmware)
     }
 
-    /// Subsystem NQN; empty when it is not text.
+    /// Returns the subsystem NQN; empty if it is not text.
     pub fn subsystem_nqn(&self) -> &str {
         trimmed(&self.subsystem_nqn)
     }
 
-    /// Largest transfer in bytes for pages of 2^(12 + `page_min`) bytes; `None` for no limit (or one past 64 bits).
+    /// Returns the largest transfer in bytes for pages of 2^(12 + `page_min`) bytes; `None` for no limit, or one past
+    /// 64 bits.
     pub fn transfer_bytes_max(&self, page_min: u8) -> Option<u64> {
         match self.mdts {
             0 => None,
@@ -183,17 +184,17 @@ impl IdentifyController {
         }
     }
 
-    /// Bytes of data that fit a command capsule on an I/O queue.
+    /// Returns how many bytes of data fit in a command capsule on an I/O queue.
     pub fn in_capsule_bytes_max(&self) -> usize {
         (self.command_capsule.get() as usize).saturating_mul(Self::CAPSULE_UNIT).saturating_sub(64)
     }
 
-    /// The effects log is there (LPA bit 1).
+    /// Returns whether there is an effects log (LPA bit 1).
     pub fn has_effects_log(&self) -> bool {
         bits::get32(self.log_attributes.into(), 1, 1) == 1
     }
 
-    /// Get Log Page takes offsets and 32-bit lengths (LPA bit 2).
+    /// Returns whether Get Log Page takes offsets and 32-bit lengths (LPA bit 2).
     pub fn has_log_offsets(&self) -> bool {
         bits::get32(self.log_attributes.into(), 2, 1) == 1
     }

@@ -8,8 +8,8 @@ use zerocopy::{FromBytes, IntoBytes};
 /// Entries of a namespace list.
 pub const NAMESPACE_LIST_MAX: usize = IDENTIFY_BYTES / 4;
 
-/// Writes a namespace list (CNS 02h, 07h): the given identifiers above `after`, which must ascend, up to 1024 of them,
-/// zeros behind.
+/// Makes a namespace list (CNS 02h, 07h): the identifiers above `after`, at most 1024, followed by zeros. `nsids` must
+/// ascend.
 pub fn namespace_list(nsids: &[u32], after: u32) -> [u8; IDENTIFY_BYTES] {
     let mut page = [0; IDENTIFY_BYTES];
     let listed = nsids.iter().filter(|&&nsid| nsid > after);
@@ -19,7 +19,7 @@ pub fn namespace_list(nsids: &[u32], after: u32) -> [u8; IDENTIFY_BYTES] {
     page
 }
 
-/// The identifiers in a namespace list, up to the first zero.
+/// Returns the identifiers in a namespace list, up to the first zero.
 pub fn namespaces_in(page: &[u8]) -> impl Iterator<Item = u32> + '_ {
     page.chunks_exact(4)
         .take(NAMESPACE_LIST_MAX)
@@ -30,7 +30,7 @@ pub fn namespaces_in(page: &[u8]) -> impl Iterator<Item = u32> + '_ {
 /// Vectors in the I/O command set data structure (CNS 1Ch).
 pub const COMMAND_SET_VECTORS: usize = IDENTIFY_BYTES / 8;
 
-/// Writes the I/O command set data structure (CNS 1Ch) with one combination: all of `sets`. Values above 63 do not fit.
+/// Makes the I/O command set data structure (CNS 1Ch) with one combination: all of `sets`. Values above 63 do not fit.
 pub fn command_set_vector(sets: &[Csi]) -> [u8; IDENTIFY_BYTES] {
     let mut page = [0; IDENTIFY_BYTES];
     let vector = sets.iter().fold(0u64, |vector, csi| vector | 1u64.checked_shl(csi.0.into()).unwrap_or(0));
@@ -49,7 +49,7 @@ pub enum Descriptor<'a> {
     Uuid([u8; 16]),
     /// Command set of the namespace (type 4).
     CommandSet(Csi),
-    /// A type without a name here, with its bytes.
+    /// An unknown type, with its bytes.
     Other(u8, &'a [u8]),
 }
 
@@ -85,7 +85,7 @@ impl Descriptor<'_> {
     }
 }
 
-/// Why a descriptor list cannot be read on.
+/// Reason why a descriptor list cannot be read further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DescriptorError {
     /// The list ends within the descriptor at this offset.
@@ -93,7 +93,7 @@ pub enum DescriptorError {
         /// Offset of the descriptor.
         offset: usize,
     },
-    /// A descriptor of a known type has another length than that type's.
+    /// A descriptor of a known type has the wrong length.
     Length {
         /// Offset of the descriptor.
         offset: usize,
@@ -117,8 +117,8 @@ impl core::fmt::Display for DescriptorError {
 
 impl core::error::Error for DescriptorError {}
 
-/// Reads a namespace identification descriptor list (CNS 03h); ends at a zero type, at the end of the bytes, or after
-/// an error.
+/// Reader of a namespace identification descriptor list (CNS 03h). Ends at a zero type, at the end of the bytes, or
+/// after an error.
 #[derive(Clone, Debug)]
 pub struct Descriptors<'a> {
     page: &'a [u8],
@@ -126,7 +126,7 @@ pub struct Descriptors<'a> {
 }
 
 impl<'a> Descriptors<'a> {
-    /// Reader of a list.
+    /// Makes a reader of a list.
     pub fn new(page: &'a [u8]) -> Self {
         Self { page, at: 0 }
     }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_lengths_and_cuts_are_errors() {
+    fn wrong_lengths_and_truncated_descriptors_are_errors() {
         let first = |bytes: &'static [u8]| Descriptors::new(bytes).next();
         assert_eq!(first(&[4, 2, 0, 0, 0, 0]), Some(Err(DescriptorError::Length { offset: 0, kind: 4, length: 2 })));
         assert_eq!(first(&[2, 16, 0, 0, 1]), Some(Err(DescriptorError::Truncated { offset: 0 })));

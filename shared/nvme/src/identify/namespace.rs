@@ -86,17 +86,17 @@ impl IdentifyNamespace {
     /// Largest block that [`IdentifyNamespace::block_bytes`] accepts: 2^16 bytes.
     pub const BLOCK_LOG2_MAX: u8 = 16;
 
-    /// All zeros (what an inactive namespace returns), to be filled in.
+    /// Makes a structure of zeros, to be filled in. An inactive namespace returns it as it is.
     pub fn zeroed() -> Self {
         Self::new_zeroed()
     }
 
-    /// The structure at the start of Identify data.
+    /// Reads the structure at the start of Identify data.
     pub fn parse(bytes: &[u8]) -> Result<&Self, TooShort> {
         view(bytes, "identify namespace")
     }
 
-    /// The LBA format in use; `None` when its index is beyond the formats there are.
+    /// Returns the LBA format in use; `None` if there is no format of its index.
     pub fn format(&self) -> Option<LbaFormat> {
         let in_use = u32::from(self.format_in_use);
         let index = bits::with32(bits::get32(in_use, 0, 4), 4, 2, bits::get32(in_use, 5, 2));
@@ -106,7 +106,8 @@ impl IdentifyNamespace {
         self.formats.get(index as usize).copied()
     }
 
-    /// Bytes of a logical block; `None` for a size below 512 or above 2^16 bytes, or a format that does not exist.
+    /// Returns the bytes of a logical block; `None` for a size below 512 or above 2^16 bytes, or a format that does not
+    /// exist.
     pub fn block_bytes(&self) -> Option<u32> {
         let format = self.format()?;
         (9..=Self::BLOCK_LOG2_MAX).contains(&format.data_size_log2).then(|| 1 << format.data_size_log2)
@@ -162,20 +163,20 @@ pub struct IndependentIdentifyNamespace {
 const _: () = assert!(size_of::<IndependentIdentifyNamespace>() == 4096);
 
 impl IndependentIdentifyNamespace {
-    /// Status bit 0 (NRDY): the namespace is ready. Linux adds no namespace without it.
+    /// Status bit 0 (NRDY): the namespace is ready. Linux ignores namespaces without it.
     pub const READY: u8 = 1;
 
-    /// All zeros, to be filled in.
+    /// Makes a structure of zeros, to be filled in.
     pub fn zeroed() -> Self {
         Self::new_zeroed()
     }
 
-    /// The structure at the start of Identify data.
+    /// Reads the structure at the start of Identify data.
     pub fn parse(bytes: &[u8]) -> Result<&Self, TooShort> {
         view(bytes, "independent identify namespace")
     }
 
-    /// The namespace is ready.
+    /// Returns whether the namespace is ready.
     pub fn is_ready(&self) -> bool {
         self.status & Self::READY != 0
     }

@@ -21,7 +21,7 @@ pub struct DiscoveryHeader {
 const _: () = assert!(size_of::<DiscoveryHeader>() == 1024);
 
 impl DiscoveryHeader {
-    /// Head of a log.
+    /// Makes the head of a log.
     pub fn new(generation: u64, entries: u64) -> Self {
         let mut header = Self::new_zeroed();
         header.generation = generation.into();
@@ -29,7 +29,7 @@ impl DiscoveryHeader {
         header
     }
 
-    /// The head at the start of log data.
+    /// Reads the head at the start of log data.
     pub fn parse(bytes: &[u8]) -> Result<&Self, TooShort> {
         view(bytes, "discovery log header")
     }
@@ -88,7 +88,7 @@ impl DiscoveryEntry {
     /// Bit of `requirements`: submission queue flow control may be off.
     pub const FLOW_CONTROL_OPTIONAL: u8 = 1 << 2;
 
-    /// An NVM subsystem that TCP reaches without security.
+    /// Makes the entry of an NVM subsystem that hosts reach by TCP without security.
     ///
     /// `address` is the one at which the host reached the controller, without port and brackets.
     pub fn tcp(nqn: &str, address: &str, ipv6: bool, port: &str) -> Result<Self, NqnError> {
@@ -104,22 +104,22 @@ impl DiscoveryEntry {
         Ok(entry)
     }
 
-    /// The entry at the start of `bytes`.
+    /// Reads the entry at the start of `bytes`.
     pub fn parse(bytes: &[u8]) -> Result<&Self, TooShort> {
         view(bytes, "discovery log entry")
     }
 
-    /// NQN of the subsystem.
+    /// Returns the NQN of the subsystem.
     pub fn subsystem_nqn(&self) -> Result<&str, NqnError> {
         nqn_from_field(&self.subsystem_nqn)
     }
 
-    /// Address as text.
+    /// Returns the address as text.
     pub fn address(&self) -> &str {
         text::trimmed(&self.address)
     }
 
-    /// Port as text.
+    /// Returns the port as text.
     pub fn service(&self) -> &str {
         text::trimmed(&self.service)
     }

@@ -13,22 +13,23 @@ impl CommandEffects {
     /// The command is supported (CSUPP) and changes nothing that a host must know of.
     pub const SUPPORTED: Self = Self(1);
 
-    /// The same for a command that changes logical block content (LBCC).
+    /// Returns the same effects for a command that also changes logical block content (LBCC).
     pub const fn with_content_change(self) -> Self {
         Self(bits::with32(self.0, 1, 1, 1))
     }
 
-    /// The command is supported (CSUPP).
+    /// Returns whether the command is supported (CSUPP).
     pub const fn is_supported(self) -> bool {
         bits::get32(self.0, 0, 1) == 1
     }
 
-    /// The command changes logical block content (LBCC).
+    /// Returns whether the command changes logical block content (LBCC).
     pub const fn changes_content(self) -> bool {
         bits::get32(self.0, 1, 1) == 1
     }
 
-    /// Submission and execution restrictions (CSE, 3 bits); other than 0 makes Linux freeze I/O around the command.
+    /// Returns the submission and execution restrictions (CSE, 3 bits). If they are not 0, Linux freezes I/O around the
+    /// command.
     pub const fn restrictions(self) -> u8 {
         bits::get32(self.0, 16, 3) as u8
     }
@@ -48,12 +49,12 @@ pub struct EffectsLog {
 const _: () = assert!(size_of::<EffectsLog>() == 4096);
 
 impl EffectsLog {
-    /// A page on which no command is supported.
+    /// Makes a page on which no command is supported.
     pub fn zeroed() -> Self {
         Self::new_zeroed()
     }
 
-    /// The page at the start of log data.
+    /// Reads the page at the start of log data.
     pub fn parse(bytes: &[u8]) -> Result<&Self, TooShort> {
         view(bytes, "effects log")
     }
@@ -68,12 +69,12 @@ impl EffectsLog {
         self.io[usize::from(opcode)] = effects.0.into();
     }
 
-    /// Effects of an admin opcode.
+    /// Returns the effects of an admin opcode.
     pub fn admin(&self, opcode: u8) -> CommandEffects {
         CommandEffects(self.admin[usize::from(opcode)].get())
     }
 
-    /// Effects of an I/O opcode.
+    /// Returns the effects of an I/O opcode.
     pub fn io(&self, opcode: u8) -> CommandEffects {
         CommandEffects(self.io[usize::from(opcode)].get())
     }

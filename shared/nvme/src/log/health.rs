@@ -22,7 +22,7 @@ pub struct ErrorEntry {
     pub lba: U64,
     /// Namespace.
     pub nsid: U32,
-    /// Vendor specific log page with more; 0 for none.
+    /// Vendor specific log page with more information; 0 for none.
     pub vendor_log: u8,
     /// Transport type.
     pub transport: u8,
@@ -45,11 +45,11 @@ const _: () = assert!(size_of::<ErrorEntry>() == 64);
 pub struct SmartLog {
     /// Critical warnings, one bit each.
     pub critical_warning: u8,
-    /// Composite temperature in kelvin; 0 where there is no sensor.
+    /// Composite temperature in kelvin; 0 without a sensor.
     pub temperature_k: U16,
     /// Spare capacity left in percent.
     pub spare_percent: u8,
-    /// Spare capacity at which a warning is due, in percent.
+    /// Spare capacity below which the drive warns, in percent.
     pub spare_threshold_percent: u8,
     /// Life used in percent.
     pub used_percent: u8,
@@ -81,7 +81,7 @@ pub struct SmartLog {
     pub warning_minutes: U32,
     /// Minutes above the critical temperature.
     pub critical_minutes: U32,
-    /// Temperature sensors in kelvin, 0 for those that are not there.
+    /// Temperature sensors in kelvin, 0 for missing ones.
     pub sensors_k: [U16; 8],
     /// Reserved and unused.
     pub reserved216: [u8; 296],
@@ -89,17 +89,17 @@ pub struct SmartLog {
 const _: () = assert!(size_of::<SmartLog>() == 512);
 
 impl SmartLog {
-    /// All zeros, to be filled in.
+    /// Makes a structure of zeros, to be filled in.
     pub fn zeroed() -> Self {
         Self::new_zeroed()
     }
 
-    /// The page at the start of log data.
+    /// Reads the page at the start of log data.
     pub fn parse(bytes: &[u8]) -> Result<&Self, TooShort> {
         view(bytes, "smart log")
     }
 
-    /// Blocks of 512 bytes in units of [`SmartLog::data_units_read`]: thousands, rounded up.
+    /// Converts bytes to the unit of [`SmartLog::data_units_read`]: thousands of blocks of 512 bytes, rounded up.
     pub const fn data_units(bytes: u64) -> u128 {
         bytes.div_ceil(512).div_ceil(1000) as u128
     }
@@ -121,7 +121,7 @@ pub struct FirmwareSlotLog {
 const _: () = assert!(size_of::<FirmwareSlotLog>() == 512);
 
 impl FirmwareSlotLog {
-    /// A controller with one firmware in slot 1.
+    /// Makes the page of a controller with one firmware, in slot 1.
     pub fn single(revision: [u8; 8]) -> Self {
         let mut log = Self::new_zeroed();
         log.active = 1;

@@ -1,8 +1,8 @@
 //! From received bytes to validated PDU headers, without I/O and without allocation.
 //!
-//! [`HeaderDecoder`] takes header, header digest and padding; after it has given an [`Incoming`], the caller receives
-//! `data_bytes` of data and, where `data_digest` says so, [`super::DIGEST_BYTES`] more, by itself: straight into the
-//! buffer where the data belongs. Then the decoder goes on with the next header.
+//! [`HeaderDecoder`] takes header, header digest and padding, and returns an [`Incoming`]. Then the caller itself
+//! receives `data_bytes` of data, straight into the right buffer, and [`super::DIGEST_BYTES`] more if `data_digest` is
+//! set. After that, the decoder takes the next header.
 //!
 //! ```
 //! use ddlp_nvme::tcp::{Digests, HeaderDecoder, IcReq, IcResp, Limits, Pdu, Phase, Role};
@@ -35,7 +35,7 @@ pub enum Phase {
     Ready(Digests),
 }
 
-/// Bounds on what one PDU may carry.
+/// Limits on the data of one PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Most in-capsule data of a command.
@@ -57,8 +57,7 @@ pub enum Pdu {
     Command(SubmissionEntry),
     /// A completion.
     Response(CompletionEntry),
-    /// A piece of data. Its length equals [`Incoming::data_bytes`]; whether command, tag and range are right is not
-    /// known here.
+    /// A piece of data. Its length equals [`Incoming::data_bytes`]; the caller has to check command, tag and range.
     Data(DataHeader),
     /// A request for data.
     ReadyToTransfer(ReadyToTransfer),
@@ -71,7 +70,7 @@ pub struct Incoming {
     pub pdu: Pdu,
     /// Bytes of data that follow.
     pub data_bytes: u32,
-    /// A data digest follows the data.
+    /// Whether a data digest follows the data.
     pub data_digest: bool,
 }
 
@@ -86,31 +85,31 @@ pub enum PduError {
     Flags(PduType, u8),
     /// Wrong header length.
     HeaderLength(PduType, u8),
-    /// The data would begin within the header or behind the end of the PDU.
+    /// The data would begin within the header, or after the end of the PDU.
     DataOffset(PduType, u8),
     /// Wrong total length.
     Length(PduType, u32),
-    /// The data length in the header is not that of the data.
+    /// The data length in the header does not match the total length.
     DataLength {
-        /// In the header.
+        /// Length in the header.
         stated: u32,
-        /// By the total length.
+        /// Length by the total length.
         carried: u32,
     },
-    /// The header digest does not fit.
+    /// The header digest does not match.
     HeaderDigest {
-        /// In the PDU.
+        /// Digest in the PDU.
         received: u32,
-        /// Of the header.
+        /// Digest of the header.
         computed: u32,
     },
     /// More data than allowed.
     Limit {
-        /// The PDU.
+        /// Type of the PDU.
         kind: PduType,
-        /// Its data.
+        /// Bytes of its data.
         bytes: u32,
-        /// What is allowed.
+        /// Most bytes allowed.
         limit: u32,
     },
 }
@@ -140,7 +139,7 @@ impl core::fmt::Display for PduError {
 impl core::error::Error for PduError {}
 
 impl PduError {
-    /// What a TermReq says about it.
+    /// Returns the error that a TermReq reports.
     pub const fn fatal(self) -> FatalError {
         let (status, info) = match self {
             Self::Type(_) => (FatalStatus::HEADER, 0),
@@ -157,13 +156,13 @@ impl PduError {
     }
 }
 
-/// Bytes before the data: PDO is one byte.
+/// Most bytes before the data, since PDO is one byte.
 const HEAD_BYTES_MAX: usize = 256;
 /// Bytes of the longest TermReq.
 const TERM_BYTES_MAX: usize = size_of::<TermReq>() + HEADER_BYTES_MAX;
 const _: () = assert!(TERM_BYTES_MAX <= HEAD_BYTES_MAX && HEADER_BYTES_MAX + DIGEST_BYTES <= HEAD_BYTES_MAX);
 
-/// What the common header says about the rest.
+/// Layout of the rest of a PDU, from its common header.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     kind: PduType,
@@ -188,33 +187,35 @@ pub struct HeaderDecoder {
 }
 
 impl HeaderDecoder {
-    /// Decoder of what `receiver` receives, in [`Phase::Setup`].
+    /// Makes a decoder of what `receiver` receives, in [`Phase::Setup`].
     pub fn new(receiver: Role, limits: Limits) -> Self {
         Self { receiver, phase: Phase::Setup, limits, buffer: [0; HEAD_BYTES_MAX], have: 0, plan: None, failed: None }
     }
 
-    /// The connection has come this far; between two PDUs only.
+    /// Sets the phase of the connection. To be called between two PDUs only.
     pub fn set_phase(&mut self, phase: Phase) {
         self.phase = phase;
     }
 
-    /// The bounds from the next PDU on.
+    /// Sets the limits from the next PDU on.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// True between two PDUs: an end of the connection here cuts no header off.
+    /// Returns whether the decoder is between two headers. If the connection ends here, no header is cut off.
     pub fn is_idle(&self) -> bool {
         self.have == 0
     }
 
-    /// Where the next received bytes go; not empty before an error. Report them to [`HeaderDecoder::advance`].
+    /// Returns the space for the next received bytes; not empty before an error. Report the bytes to
+    /// [`HeaderDecoder::advance`].
     pub fn space(&mut self) -> &mut [u8] {
         let end = self.target();
         &mut self.buffer[self.have..end]
     }
 
-    /// Takes note of `count` bytes received into [`HeaderDecoder::space`] (more than it has counts as all of it).
+    /// Takes note of `count` bytes received into [`HeaderDecoder::space`]. A larger `count` than its length counts as
+    /// its length.
     pub fn advance(&mut self, count: usize) -> Result<Option<Incoming>, PduError> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -241,7 +242,7 @@ impl HeaderDecoder {
         Ok(None)
     }
 
-    /// The header as far as it came: after an error, what a TermReq quotes.
+    /// Returns the bytes of the header that have arrived. After an error, a TermReq quotes them.
     pub fn header(&self) -> &[u8] {
         &self.buffer[..self.have.min(HEADER_BYTES_MAX)]
     }
@@ -325,13 +326,13 @@ impl HeaderDecoder {
     }
 }
 
-/// The struct at the start of the buffer, which is longer than any of them.
+/// Reads the struct at the start of the buffer, which is longer than any header.
 fn prefix<T: FromBytes>(buffer: &[u8]) -> T {
     let Ok((value, _)) = T::read_from_prefix(buffer) else { unreachable!("no header is longer than the buffer") };
     value
 }
 
-/// A TermReq is taken whole; what it quotes of the offending header is dropped.
+/// Plans a TermReq, which is received whole. The offending header that it quotes is dropped.
 fn plan_termination(kind: PduType, head: &CommonHeader) -> Result<Plan, PduError> {
     let total = head.total_bytes.get();
     let head_bytes = usize::try_from(total).unwrap_or(usize::MAX);

@@ -2,32 +2,32 @@
 
 use super::DIGEST_BYTES;
 
-/// Digest of a whole header.
+/// Returns the digest of a whole header.
 pub fn header_digest(header: &[u8]) -> u32 {
     crc32c::crc32c(header)
 }
 
-/// Digest of data that comes in pieces.
+/// Digest of data that arrives in pieces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataDigest(u32);
 
 impl DataDigest {
-    /// Of nothing yet.
+    /// Starts a digest of no data.
     pub const fn new() -> Self {
         Self(0)
     }
 
-    /// Takes the next piece in.
+    /// Adds the next piece of data.
     pub fn update(&mut self, piece: &[u8]) {
         self.0 = crc32c::crc32c_append(self.0, piece);
     }
 
-    /// The digest so far.
+    /// Returns the digest so far.
     pub const fn value(self) -> u32 {
         self.0
     }
 
-    /// The digest so far as it is sent.
+    /// Returns the digest so far, as it is sent.
     pub const fn wire(self) -> [u8; DIGEST_BYTES] {
         self.0.to_le_bytes()
     }

@@ -10,11 +10,11 @@ use crate::entry::{CompletionEntry, SubmissionEntry};
 use zerocopy::little_endian::U32;
 use zerocopy::{Immutable, IntoBytes};
 
-/// The longest thing [`Encoded`] holds: a TermReq with a whole offending header.
+/// Longest content of [`Encoded`]: a TermReq that quotes a whole offending header.
 const ENCODED_BYTES_MAX: usize = size_of::<TermReq>() + HEADER_BYTES_MAX;
 
-/// A header as it goes on the wire, with the padding up to its data; derefs to its bytes. Data and data digest, if any,
-/// follow.
+/// A header as it is sent, with its digest and the padding up to its data; derefs to its bytes. Data and data digest,
+/// if any, follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encoded {
     bytes: [u8; ENCODED_BYTES_MAX],
@@ -53,7 +53,8 @@ impl Encoded {
     }
 }
 
-/// Common header of a PDU with `data_bytes` of data; the caller sees to it that header and data fit 32 bits.
+/// Makes the common header of a PDU with `data_bytes` of data. The caller makes sure that header and data fit in 32
+/// bits.
 fn head(kind: PduType, flags: PduFlags, header_bytes: usize, data_bytes: u32, digests: Digests) -> CommonHeader {
     let with_digest = header_bytes + digests.header_bytes();
     let has_data = data_bytes > 0;
@@ -70,21 +71,21 @@ fn head(kind: PduType, flags: PduFlags, header_bytes: usize, data_bytes: u32, di
 }
 
 impl IcReq {
-    /// The PDU.
+    /// Makes the PDU.
     pub fn encode(&self) -> Encoded {
         Encoded::sealed(self, Digests::NONE)
     }
 }
 
 impl IcResp {
-    /// The PDU. It must reach the socket in one write: Linux 6.1 takes no other.
+    /// Makes the PDU. It must reach the socket in one write, as Linux 6.1 requires.
     pub fn encode(&self) -> Encoded {
         Encoded::sealed(self, Digests::NONE)
     }
 }
 
 impl CapsuleCommand {
-    /// A command with `data_bytes` of in-capsule data.
+    /// Makes the header of a command with `data_bytes` of in-capsule data.
     pub fn encode(entry: &SubmissionEntry, data_bytes: u32, digests: Digests) -> Encoded {
         let head = head(PduType::COMMAND, PduFlags::default(), size_of::<Self>(), data_bytes, digests);
         Encoded::sealed(&Self { head, entry: *entry }, digests)
@@ -92,7 +93,7 @@ impl CapsuleCommand {
 }
 
 impl CapsuleResponse {
-    /// A completion.
+    /// Makes the PDU of a completion.
     pub fn encode(entry: &CompletionEntry, digests: Digests) -> Encoded {
         let head = head(PduType::RESPONSE, PduFlags::default(), size_of::<Self>(), 0, digests);
         Encoded::sealed(&Self { head, entry: *entry }, digests)
@@ -108,18 +109,18 @@ pub struct DataPiece {
     pub offset: u32,
     /// Bytes, at least 1.
     pub length: u32,
-    /// Last of its command (C2HData) or R2T (H2CData).
+    /// Whether this is the last piece of its command (C2HData) or R2T (H2CData).
     pub last: bool,
 }
 
 impl DataPiece {
-    /// Header of H2CData that answers the R2T with `tag`.
+    /// Makes the header of H2CData that answers the R2T with `tag`.
     pub fn encode_to_controller(self, tag: u16, digests: Digests) -> Encoded {
         Encoded::sealed(&self.header(PduType::HOST_DATA, PduFlags::default(), tag, digests), digests)
     }
 
-    /// Makes the header of C2HData, padded up to the data. `success` (only with `last`) stands for the response: only
-    /// when flow control is off and for a command without a result.
+    /// Makes the header of C2HData, padded up to the data. With `success`, it replaces the response. That is allowed
+    /// only for the last piece, with flow control off, and for a command without a result.
     pub fn encode_to_host(self, success: bool, digests: Digests, alignment: Alignment) -> Encoded {
         debug_assert!(self.last || !success, "success goes with the last piece only");
         let flags = PduFlags::default().with(PduFlags::SUCCESS, success && self.last);
@@ -129,7 +130,7 @@ impl DataPiece {
         header.head.data_offset = offset as u8;
         header.head.total_bytes += U32::new((offset - unpadded) as u32);
         let mut encoded = Encoded::sealed(&header, digests);
-        // The bytes behind what was pushed are zeros.
+        // The bytes after the pushed ones are zeros.
         encoded.length = offset;
         encoded
     }
@@ -148,7 +149,7 @@ impl DataPiece {
 }
 
 impl ReadyToTransfer {
-    /// Asks for `length` bytes from `offset` on of the data of a command.
+    /// Makes an R2T for `length` bytes of a command's data from `offset` on.
     pub fn encode(command_id: u16, tag: u16, offset: u32, length: u32, digests: Digests) -> Encoded {
         let header = Self {
             head: head(PduType::READY_TO_TRANSFER, PduFlags::default(), size_of::<Self>(), 0, digests),

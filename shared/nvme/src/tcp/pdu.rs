@@ -24,7 +24,7 @@ open_codes! {
 }
 
 impl PduType {
-    /// Bytes of the header (HLEN); `None` for a type without a name here.
+    /// Returns the bytes of the header (HLEN); `None` for an unknown type.
     pub const fn header_bytes(self) -> Option<usize> {
         match self {
             Self::IC_REQ | Self::IC_RESP => Some(128),
@@ -39,7 +39,7 @@ impl PduType {
         }
     }
 
-    /// Who receives it; `None` for a type without a name here.
+    /// Returns the side that receives the PDU; `None` for an unknown type.
     pub const fn receiver(self) -> Option<Role> {
         match self {
             Self::IC_REQ | Self::HOST_TERM | Self::COMMAND | Self::HOST_DATA => Some(Role::Controller),
@@ -52,17 +52,17 @@ impl PduType {
         }
     }
 
-    /// ICReq or ICResp.
+    /// Returns whether this is ICReq or ICResp.
     pub const fn is_setup(self) -> bool {
         matches!(self, Self::IC_REQ | Self::IC_RESP)
     }
 
-    /// H2CTermReq or C2HTermReq.
+    /// Returns whether this is H2CTermReq or C2HTermReq.
     pub const fn is_termination(self) -> bool {
         matches!(self, Self::HOST_TERM | Self::CONTROLLER_TERM)
     }
 
-    /// H2CData or C2HData.
+    /// Returns whether this is H2CData or C2HData.
     pub const fn is_data(self) -> bool {
         matches!(self, Self::HOST_DATA | Self::CONTROLLER_DATA)
     }
@@ -83,18 +83,18 @@ impl PduFlags {
     /// The command succeeded and no response follows (SUCCESS); only with LAST, only from the controller.
     pub const SUCCESS: Self = Self(8);
 
-    /// All flags of `other` are set.
+    /// Returns whether all flags of `other` are set.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// With the flags of `other` when `on`, unchanged otherwise.
+    /// Returns the flags with those of `other` set if `on`, and unchanged otherwise.
     pub const fn with(self, other: Self, on: bool) -> Self {
         if on { Self(self.0 | other.0) } else { self }
     }
 }
 
-/// What every PDU begins with. Figure "PDU Common Header".
+/// Common start of every PDU. Figure "PDU Common Header".
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct CommonHeader {
@@ -104,7 +104,7 @@ pub struct CommonHeader {
     pub flags: PduFlags,
     /// Bytes of the header, digest not counted (HLEN).
     pub header_bytes: u8,
-    /// Offset of the data, 0 without (PDO).
+    /// Offset of the data, 0 without data (PDO).
     pub data_offset: u8,
     /// Bytes of the PDU (PLEN).
     pub total_bytes: U32,
@@ -124,7 +124,7 @@ fn digests_field(digests: Digests) -> u8 {
 pub struct Alignment(u8);
 
 impl Alignment {
-    /// A dword, which every header is a multiple of: no padding.
+    /// Alignment to a dword. It needs no padding, as every header consists of whole dwords.
     pub const NONE: Self = Self(0);
     /// Largest value of HPDA and CPDA: 128 bytes.
     pub const Z_MAX: u8 = 31;
@@ -161,7 +161,7 @@ pub struct IcReq {
 const _: () = assert!(size_of::<IcReq>() == 128);
 
 impl IcReq {
-    /// Request for these digests, one R2T at a time, no alignment.
+    /// Makes a request for these digests, one R2T at a time, and no alignment.
     pub fn new(digests: Digests) -> Self {
         Self {
             head: setup_head(PduType::IC_REQ),
@@ -173,12 +173,12 @@ impl IcReq {
         }
     }
 
-    /// The digests that the host wants.
+    /// Returns the digests that the host wants.
     pub fn digests(&self) -> Digests {
         digests_from(self.digests)
     }
 
-    /// Checks what a controller insists on, format version 0 and an alignment of at most 128 bytes. Returns the
+    /// Checks that the format version is 0 and the alignment at most 128 bytes, as a controller requires. Returns the
     /// alignment.
     pub fn check(&self) -> Result<Alignment, FatalError> {
         let wrong = |offset| FatalError { status: FatalStatus::PARAMETER, info: offset };
@@ -209,7 +209,7 @@ pub struct IcResp {
 const _: () = assert!(size_of::<IcResp>() == 128);
 
 impl IcResp {
-    /// Answer with these digests in force.
+    /// Makes a response with these digests in force.
     pub fn new(digests: Digests, data_bytes_max: u32) -> Self {
         Self {
             head: setup_head(PduType::IC_RESP),
@@ -221,12 +221,12 @@ impl IcResp {
         }
     }
 
-    /// The digests in force.
+    /// Returns the digests in force.
     pub fn digests(&self) -> Digests {
         digests_from(self.digests)
     }
 
-    /// Checks what a host that asked for `wanted` and aligns no data insists on.
+    /// Checks the response for a host that asked for `wanted` and aligns no data.
     pub fn check(&self, wanted: Digests) -> Result<(), FatalError> {
         let wrong = |offset| Err(FatalError { status: FatalStatus::PARAMETER, info: offset });
         let most = self.data_bytes_max.get();
@@ -254,8 +254,8 @@ fn setup_head(kind: PduType) -> CommonHeader {
     }
 }
 
-/// Terminate Connection Request, either direction. Figure "Host to Controller Terminate Connection Request PDU"; up to
-/// 128 bytes of the offending PDU's header follow.
+/// Terminate Connection Request, in either direction. Figure "Host to Controller Terminate Connection Request PDU". Up
+/// to 128 bytes of the offending PDU's header follow.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct TermReq {
@@ -313,12 +313,12 @@ pub struct DataHeader {
 const _: () = assert!(size_of::<DataHeader>() == 24);
 
 impl DataHeader {
-    /// Last data PDU of its command (C2HData) or R2T (H2CData).
+    /// Returns whether this is the last data PDU of its command (C2HData) or R2T (H2CData).
     pub fn is_last(&self) -> bool {
         self.head.flags.has(PduFlags::LAST)
     }
 
-    /// The command succeeded and no response follows.
+    /// Returns whether the command succeeded and no response follows.
     pub fn is_success(&self) -> bool {
         self.head.flags.has(PduFlags::SUCCESS)
     }
@@ -332,7 +332,7 @@ pub struct ReadyToTransfer {
     pub head: CommonHeader,
     /// The command (CCCID).
     pub command_id: U16,
-    /// Tag that the H2CData for it carry (TTAG).
+    /// Tag of the H2CData that answer this R2T (TTAG).
     pub tag: U16,
     /// Offset of the data wanted in the command's buffer (R2TO).
     pub offset: U32,

@@ -1,4 +1,4 @@
-//! Why a connection is ended: fatal transport errors and the PDU that reports them.
+//! Reasons to end a connection: fatal transport errors, and the PDU that reports them.
 
 use super::encode::Encoded;
 use super::pdu::{CommonHeader, PduFlags, PduType, TermReq};
@@ -21,10 +21,10 @@ open_codes! {
 /// A fatal transport error as a TermReq carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FatalError {
-    /// What.
+    /// Kind of error.
     pub status: FatalStatus,
-    /// More (FEI): offset of the field for [`FatalStatus::HEADER`] and [`FatalStatus::PARAMETER`], the digest received
-    /// for [`FatalStatus::HEADER_DIGEST`].
+    /// Information about the error (FEI): the offset of the field for [`FatalStatus::HEADER`] and
+    /// [`FatalStatus::PARAMETER`], the received digest for [`FatalStatus::HEADER_DIGEST`].
     pub info: u32,
 }
 
@@ -37,7 +37,7 @@ impl core::fmt::Display for FatalError {
 impl core::error::Error for FatalError {}
 
 impl FatalError {
-    /// The TermReq of `from`; `offending` is the header that caused it, cut to what fits.
+    /// Makes the TermReq of `from`. `offending` is the header that caused the error; only the part that fits is quoted.
     pub fn encode(self, from: Role, offending: &[u8]) -> Encoded {
         let kind = match from {
             Role::Host => PduType::HOST_TERM,

@@ -116,7 +116,7 @@ fn terminations_are_read_whole_in_any_phase() {
     assert_eq!(outcome, Err(PduError::Length(PduType::CONTROLLER_TERM, 153)));
 }
 
-/// A command capsule without digests, with one change.
+/// Decodes a command capsule without digests after one change.
 fn tampered(change: impl Fn(&mut [u8])) -> Result<Option<Incoming>, PduError> {
     let mut bytes = CapsuleCommand::encode(&SubmissionEntry::default(), 64, Digests::NONE).to_vec();
     change(&mut bytes);
