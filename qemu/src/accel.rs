@@ -1,4 +1,5 @@
-//! Whether KVM works here. `/dev/kvm` may be there and not work, or fail in the middle of a kernel's boot, so one is booted.
+//! Check whether KVM works. `/dev/kvm` may exist and not work, or fail while a kernel boots, so the check boots a
+//! kernel.
 
 use crate::initramfs::GUEST_IS_UP;
 use crate::programs::find;
@@ -10,11 +11,11 @@ use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long the kernel may take to boot; 1 s is usual.
+/// Longest boot of the kernel; 1 s is usual.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// True when guests of this machine's architecture, x86-64, run under KVM, as this kernel with this root file system does.
-/// Asked once in a process.
+/// Returns whether x86-64 guests run under KVM, by booting this kernel with this root file system. Checks once per
+/// process.
 pub fn kvm_works(kernel: &Path, initramfs: &Path) -> bool {
     static WORKS: OnceLock<bool> = OnceLock::new();
     *WORKS.get_or_init(|| cfg!(target_arch = "x86_64") && boots(kernel, initramfs).unwrap_or(false))
@@ -39,7 +40,7 @@ fn boots(kernel: &Path, initramfs: &Path) -> Option<bool> {
         .ok()?;
     let until = Instant::now() + PATIENCE;
     let holds = |path: &Path, text: &str| fs::read(path).is_ok_and(|is| String::from_utf8_lossy(&is).contains(text));
-    // QEMU stops such a guest and stays.
+    // After such an error, QEMU stops the guest but does not end.
     let over = || holds(&console, GUEST_IS_UP) || holds(&errors, "KVM internal error");
     while !over() && Instant::now() < until && matches!(qemu.try_wait(), Ok(None)) {
         sleep(Duration::from_millis(20));

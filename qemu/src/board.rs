@@ -1,4 +1,4 @@
-//! A board as its owner has it: an aarch64 guest that runs Debian 12 with systemd, to which the agent comes as a package.
+//! A board: an aarch64 guest with Debian 12 and systemd, which gets the agent as a package.
 
 use crate::debian;
 use crate::disk;
@@ -13,15 +13,15 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Address that the agent in the guest is to listen at.
+/// Address for the agent in the guest.
 pub const ADDRESS: &str = "10.0.2.15:4420";
 /// Name of the package on the second disk.
 pub const PACKAGE: &str = "ddlp-device.deb";
 
 const PORT: u16 = 4420;
-/// The disk with the system.
+/// Device of the disk with the system.
 const SYSTEM: &str = "/dev/vda";
-/// From a start until the system is up, and from a reboot until it is down.
+/// Longest time from a start until the system is up, and from a reboot until it is down.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// A running board.
@@ -32,7 +32,8 @@ pub struct Board {
 }
 
 impl Board {
-    /// Starts one. Its second disk, an ordinary NVMe drive at `/dev/nvme0n1`, is ext4 with the package and these files.
+    /// Starts a board. Its second disk, an ordinary NVMe disk at `/dev/nvme0n1`, is ext4 with the package and these
+    /// files.
     pub fn start(name: &str, content: &[(&str, &Path)]) -> Result<Self> {
         let packages = Packages::open()?;
         let scratch = Scratch::new()?;
@@ -75,27 +76,27 @@ impl Board {
         Ok(Self { guest: Some(Guest::start(machine.clone())?), machine, _scratch: scratch })
     }
 
-    /// Waits until all that it starts at a boot is up.
+    /// Waits until all services are up after a boot.
     pub fn ready(&self) -> Result<()> {
         let guest = self.guest();
         guest.ready()?;
-        // Degraded is up, too: with a unit that failed.
+        // A degraded system is up too; one of its units failed.
         let wait = "until systemctl is-system-running | grep -qE 'running|degraded'; do sleep 0.5; done";
         guest.succeed(wait, PATIENCE).map(drop).context("the system does not come up")
     }
 
-    /// Its guest.
+    /// Returns the board's guest.
     ///
     /// # Panics
     ///
-    /// After a reboot that failed.
+    /// Panics after a reboot that failed.
     pub fn guest(&self) -> &Guest {
         self.guest.as_ref().expect("it runs")
     }
 
-    /// Reboots it, as its administrator would, and waits until it is up again.
+    /// Reboots the board, as its administrator would, and waits until it is up again.
     pub fn reboot(&mut self) -> Result<()> {
-        // Its shell may be gone before it can tell how the command ended.
+        // The guest's shell may be gone before it can report how the command ended.
         let said = self.guest().run("systemctl reboot", PATIENCE);
         let guest = self.guest.take().expect("it runs");
         guest.ended(PATIENCE).with_context(|| format!("the system does not go down: {said:?}"))?;
@@ -103,7 +104,7 @@ impl Board {
         self.ready()
     }
 
-    /// Port of this machine's loopback that leads to [`ADDRESS`].
+    /// Returns the port of this machine's loopback that leads to [`ADDRESS`].
     pub fn port(&self) -> u16 {
         self.machine.forwards[0].0
     }

@@ -1,11 +1,11 @@
-//! Debian 12 for arm64 with systemd, as it lies on a disk.
+//! Debian 12 for arm64 with systemd, on a disk.
 //!
-//! Its packages are unpacked and not configured: that would run programs of theirs here, or take minutes in a guest. dpkg finds
-//! them listed as installed. What their configuration would have made, and what a system cannot be without, is written here or made
-//! by systemd at the first boot, such as users. There is no D-Bus and no PAM configuration: who is asked for a password is not let in.
-//! `/lib/modules` is empty, the initramfs loads the kernel's modules.
+//! The packages are unpacked but not configured: configuring would run their programs here, or take minutes in a guest.
+//! dpkg finds them listed as installed. This module writes the files that configuring would have made and that the
+//! system needs; systemd makes others, such as users, at the first boot. There is no D-Bus and no PAM configuration, so
+//! nobody can log in with a password. `/lib/modules` is empty: the initramfs loads the kernel's modules.
 //!
-//! A person who administers such a system has a shell by a unit of this module, on each of QEMU's virtio-serial ports.
+//! A unit of this module gives the tests a shell on each of QEMU's virtio-serial ports.
 
 use crate::disk;
 use crate::packages::{Arch, Packages, said, said_to};
@@ -17,7 +17,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// All packages that Debian calls essential, and what makes them a system that boots and sees its devices.
+/// All packages that Debian calls essential, and those that a system needs to boot and see its devices.
 const PACKAGES: [&str; 29] = [
     "base-files",
     "base-passwd",
@@ -63,7 +63,7 @@ IgnoreSIGPIPE=no
 TimeoutStopSec=5
 ";
 
-/// As QEMU's user network has it.
+/// Network configuration for QEMU's user network.
 const NETWORK: &str = "[Match]
 Type=ether
 
@@ -74,14 +74,14 @@ LinkLocalAddressing=no
 IPv6AcceptRA=no
 ";
 
-/// Units that Debian's installer or a package's configuration would have enabled.
+/// Units that Debian's installer, or the configuration of a package, would have enabled.
 const ENABLED: [&str; 3] = [
     "multi-user.target.wants/systemd-networkd.service",
     "sockets.target.wants/systemd-networkd.socket",
     "network-online.target.wants/systemd-networkd-wait-online.service",
 ];
 
-/// Makes an image whose root is this system, on the device that the guest has it at; `staging` is a folder to build it in.
+/// Makes a disk image with this system, which the guest sees as `device`. Builds it in the folder `staging`.
 pub fn make_disk(packages: &Packages, disk: &Path, staging: &Path, hostname: &str, device: &str) -> Result<()> {
     for folder in ["bin", "lib", "sbin"] {
         fs::create_dir_all(staging.join("usr").join(folder))?;
@@ -103,7 +103,7 @@ pub fn make_disk(packages: &Packages, disk: &Path, staging: &Path, hostname: &st
 }
 
 fn configure(root: &Path, hostname: &str, device: &str) -> Result<()> {
-    // Of the folders that base-files makes when it is configured, the one for disks that come and go.
+    // The only folder needed of those that the configuration of base-files makes.
     fs::create_dir(root.join("mnt"))?;
     let etc = root.join("etc");
     let units = etc.join("systemd/system");
@@ -111,7 +111,7 @@ fn configure(root: &Path, hostname: &str, device: &str) -> Result<()> {
         ("hostname", format!("{hostname}\n")),
         ("hosts", format!("127.0.0.1 localhost {hostname}\n")),
         ("fstab", format!("{device} / ext4 defaults 0 0\n")),
-        // Empty: made at the first boot, which asks nobody anything.
+        // Empty, so that the first boot makes one without asking anybody.
         ("machine-id", String::new()),
         ("systemd/network/10-nic.network", NETWORK.into()),
         ("systemd/system/outside@.service", SHELL_UNIT.into()),
@@ -133,11 +133,11 @@ fn file_name(path: &Path) -> Result<&str> {
     path.file_name().and_then(|name| name.to_str()).with_context(|| format!("{} has no name", path.display()))
 }
 
-/// Unpacks a package; its files as dpkg lists them.
+/// Unpacks a package. Returns its files as dpkg lists them.
 fn unpack(deb: &Path, root: &Path) -> Result<String> {
     let mut content = Command::new("dpkg-deb").arg("--fsys-tarfile").arg(deb).stdout(Stdio::piped()).spawn()?;
     let archive = content.stdout.take().expect("piped");
-    // Folders that are links here are links to what Debian has merged into /usr.
+    // Folders that Debian has merged into /usr are links, which have to stay.
     let mut tar = Command::new("tar");
     tar.args(["--extract", "--verbose", "--quoting-style=literal", "--keep-directory-symlink", "--directory"]);
     let listed = said_to(tar.arg(root), archive.into());
@@ -147,7 +147,7 @@ fn unpack(deb: &Path, root: &Path) -> Result<String> {
     Ok(dpkg_list(&listed))
 }
 
-/// `./usr/bin/` as `/usr/bin`, and the root as `/.`.
+/// Converts tar's names to dpkg's: `./usr/bin/` to `/usr/bin`, and the root to `/.`.
 fn dpkg_list(tar: &str) -> String {
     tar.lines().fold(String::new(), |mut list, line| {
         let path = line.trim_start_matches('.').trim_end_matches('/');
@@ -161,7 +161,7 @@ fn control(deb: &Path) -> Result<String> {
     String::from_utf8(output.stdout).context("a package's description")
 }
 
-/// What dpkg writes of an installed package.
+/// Returns dpkg's status entry of an installed package.
 fn installed(control: &str) -> Result<String> {
     let (first, rest) = control.split_once('\n').context("a description of several lines")?;
     ensure!(first.starts_with("Package: "), "a description begins with {first:?}");
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_listed_as_dpkg_does_it() {
+    fn files_are_listed_as_dpkg_lists_them() {
         assert_eq!(dpkg_list("./\n./usr/\n./usr/bin/a b\n"), "/.\n/usr\n/usr/bin/a b\n");
     }
 

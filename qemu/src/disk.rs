@@ -7,10 +7,10 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 
-/// Room beside the content.
+/// Free room beside the content.
 const ROOM_BYTES: u64 = 512 << 20;
 
-/// An image with what lies in a folder.
+/// Makes an image with the contents of a folder.
 pub fn make(disk: &Path, folder: &Path) -> Result<()> {
     let size = size_of(folder)? * 5 / 4 + ROOM_BYTES;
     File::create(disk).and_then(|file| file.set_len(size)).context("cannot make a disk")?;

@@ -1,6 +1,6 @@
 //! The drive: an aarch64 guest whose disk holds packs, the agent and its results.
 //!
-//! The disk is ext4, made without root, and stays while the power is off: identity and slots are there again after a boot.
+//! The disk is ext4, made without root. It survives a power cut, and with it identity and slots.
 
 use crate::disk::copy;
 use crate::guest::{Bus, Guest, Machine, forwards};
@@ -17,36 +17,36 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Ports that agents in the guest listen at.
+/// Ports at which agents in the guest listen.
 pub const PORTS: [u16; 2] = [4420, 4421];
 /// Port of discovery.
 const DISCOVERY_PORT: u16 = 8009;
-/// From its start until an agent listens; it checks its own pixel path before.
+/// Longest time from an agent's start until it listens. The agent first checks its own pixel path.
 const SERVE_PATIENCE: Duration = Duration::from_secs(90);
 
-/// What an agent serves.
+/// Configuration of an agent.
 #[derive(Clone, Debug)]
 pub struct Serve {
-    /// File or folder on the disk.
+    /// Dataset: a file or folder on the disk.
     pub dataset: String,
-    /// Which of [`PORTS`].
+    /// Index of the port in [`PORTS`].
     pub port: usize,
-    /// Identity: agents of the same name are the same drive.
+    /// Name of the identity: agents of the same name are the same drive.
     pub name: String,
-    /// Result slots.
+    /// Number of result slots.
     pub slots: u32,
     /// Bytes of a slot.
     pub slot_bytes: u64,
 }
 
 impl Serve {
-    /// The first agent: eight slots on the disk for batches of `samples` samples of 224 × 224.
+    /// Configures the first agent: eight slots on the disk for batches of `samples` samples of 224 × 224.
     pub fn new(dataset: &str, samples: u64) -> Self {
         let slot_bytes = samples * (224 * 224 * 3 + 64) + 8192;
         Self { dataset: dataset.into(), port: 0, name: "drive".into(), slots: 8, slot_bytes }
     }
 
-    /// The same at the second port, under another name.
+    /// Returns the same configuration at the second port, under another name.
     pub fn second(&self) -> Self {
         Self { port: 1, name: "second".into(), ..self.clone() }
     }
@@ -110,7 +110,7 @@ impl Drive {
         Ok(Self { guest: Some(guest), machine, _scratch: scratch })
     }
 
-    /// Waits until it is up, and mounts its disk.
+    /// Waits until the guest is up, and mounts its disk.
     pub fn ready(&self) -> Result<()> {
         let guest = self.guest();
         guest.ready()?;
@@ -125,11 +125,11 @@ impl Drive {
         }
     }
 
-    /// The running guest.
+    /// Returns the running guest.
     ///
     /// # Panics
     ///
-    /// While the power is off.
+    /// Panics while the power is off.
     pub fn guest(&self) -> &Guest {
         self.guest.as_ref().expect("the power is on")
     }
@@ -159,19 +159,20 @@ impl Drive {
         self.guest.take().context("the power is off already")?.power_off()
     }
 
-    /// Switches it on again, at the same ports; [`ready`](Self::ready) waits for the guest.
+    /// Switches the power on again, with the same ports. [`ready`](Self::ready) waits for the guest.
     pub fn power_on(&mut self) -> Result<()> {
         ensure!(self.guest.is_none(), "the power is on already");
         self.guest = Some(Guest::start(self.machine.clone())?);
         Ok(())
     }
 
-    /// Another port of this machine's loopback that leads to the first of [`PORTS`]: a second path to the first agent.
+    /// Returns another port of this machine's loopback that leads to the first of [`PORTS`]: a second path to the first
+    /// agent.
     pub fn second_path(&self) -> u16 {
         self.machine.forwards[2].0
     }
 
-    /// Port of this machine's loopback that leads to the first agent's discovery controller.
+    /// Returns the port of this machine's loopback that leads to the first agent's discovery controller.
     pub fn discovery(&self) -> u16 {
         self.machine.forwards[3].0
     }
@@ -189,17 +190,17 @@ pub struct Agent<'drive> {
 }
 
 impl Agent<'_> {
-    /// Its address for a loader on this machine.
+    /// Returns the agent's address for a loader on this machine.
     pub fn url_here(&self) -> String {
         format!("tcp://127.0.0.1:{}/{}", self.port, self.nqn)
     }
 
-    /// Its address for a loader in a guest.
+    /// Returns the agent's address for a loader in a guest.
     pub fn url_in_guest(&self) -> String {
         format!("tcp://10.0.2.2:{}/{}", self.port, self.nqn)
     }
 
-    /// Kills it without warning.
+    /// Kills the agent without warning.
     pub fn kill(self) -> Result<()> {
         self.drive.guest().succeed(&format!("kill -9 $(cat {})", self.pid), Duration::from_secs(20))?;
         let output = self.running.finish(Duration::from_secs(20))?;
@@ -208,7 +209,7 @@ impl Agent<'_> {
     }
 }
 
-/// An ext4 image with the programs in `bin` and this content.
+/// Makes an ext4 image with the programs in `bin` and this content.
 fn make_disk(disk: &Path, staging: &Path, content: &[(&str, &Path)]) -> Result<()> {
     fs::create_dir_all(staging.join("bin"))?;
     for program in ["ddlp", "ddlp-device"] {

@@ -1,4 +1,4 @@
-//! A QEMU process, and what is done with the guest in it.
+//! A QEMU process and the guest in it.
 
 use crate::accel::kvm_works;
 use crate::kernel::Kernel;
@@ -19,19 +19,19 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{panicking, sleep};
 use std::time::{Duration, Instant, SystemTime};
 
-/// From QEMU's start until its sockets are connected.
+/// Longest time from QEMU's start until its sockets are connected.
 const START_PATIENCE: Duration = Duration::from_secs(20);
-/// From the kernel's start until the shells answer; 2 to 5 s where nothing else runs.
+/// Longest time from the kernel's start until the shells answer; 2 to 5 s if nothing else runs.
 const BOOT_PATIENCE: Duration = Duration::from_secs(120);
 /// Lines of the console that an error shows.
 const CONSOLE_LINES: usize = 30;
 
-/// How a disk is attached.
+/// Bus of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bus {
     /// virtio-blk: `/dev/vda`.
     Virtio,
-    /// QEMU's NVMe controller, an ordinary drive: `/dev/nvme0n1`.
+    /// QEMU's NVMe controller, an ordinary disk: `/dev/nvme0n1`.
     Nvme,
 }
 
@@ -52,12 +52,12 @@ pub struct Machine {
     pub cores: u32,
     /// Disk images, raw.
     pub disks: Vec<(PathBuf, Bus)>,
-    /// Ports of this machine's loopback and those of the guest that they lead to.
+    /// Ports of this machine's loopback, and the ports of the guest to which they lead.
     pub forwards: Vec<(u16, u16)>,
 }
 
 impl Machine {
-    /// Where its console is written, over all its boots.
+    /// Returns the file with the console of all boots.
     pub fn log(&self) -> PathBuf {
         log_folder().join(format!("{}.log", self.name))
     }
@@ -67,12 +67,13 @@ impl Machine {
             Arch::Amd64 => need("qemu-system-x86_64", "qemu-system-x86")?,
             Arch::Arm64 => need("qemu-system-aarch64", "qemu-system-arm")?,
         };
-        // Killed with the thread that starts it, whatever ends that.
+        // The kernel kills QEMU when the thread that started it ends, for whatever reason.
         let mut command = Command::new(need("setpriv", "util-linux")?);
         command.args(["--pdeathsig", "KILL"]).arg(program).current_dir(sockets);
         let (machine, cpu, accel, console) = match self.arch {
             Arch::Amd64 if kvm_works(&self.kernel.image, &self.initramfs) => ("q35", "host", "kvm", "ttyS0"),
-            // Without AVX2: the SSE2 code of libjpeg-turbo is run, where the machine outside has its AVX2 code.
+            // A CPU without AVX2, so that libjpeg-turbo runs its SSE2 code, while the machine outside runs its AVX2
+            // code.
             Arch::Amd64 => ("q35", "Nehalem", "tcg,thread=multi", "ttyS0"),
             Arch::Arm64 => ("virt", "cortex-a53", "tcg,thread=multi", "ttyAMA0"),
         };
@@ -102,20 +103,20 @@ impl Machine {
     }
 }
 
-/// Where consoles are written.
+/// Returns the folder of the consoles' logs.
 pub fn log_folder() -> PathBuf {
     crate::target_dir().join("qemu/logs")
 }
 
-/// Ports of this machine's loopback that nobody listens at, each leading to one of a guest's.
+/// Chooses a free port of this machine's loopback for each of a guest's ports.
 pub fn forwards(inside: &[u16]) -> Result<Vec<(u16, u16)>> {
-    // All are taken before one is free again: none comes twice.
+    // Binds all ports before it releases any, so that no port comes twice.
     let bind = |_: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port of loopback is free");
     let taken: Vec<TcpListener> = inside.iter().map(bind).collect::<Result<_>>()?;
     taken.iter().zip(inside).map(|(listener, &port)| Ok((listener.local_addr()?.port(), port))).collect()
 }
 
-/// A running guest; killed when dropped.
+/// A running guest. Dropping it kills it.
 pub struct Guest {
     machine: Machine,
     qemu: Child,
@@ -161,7 +162,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Its hardware.
+    /// Returns the guest's hardware.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
@@ -171,7 +172,7 @@ impl Guest {
         self.start_command(command)?.finish(patience)
     }
 
-    /// Runs a command that must end with status 0; what it printed.
+    /// Runs a command that must end with status 0. Returns its output.
     pub fn succeed(&self, command: &str, patience: Duration) -> Result<String> {
         let output = self.run(command, patience)?;
         ensure!(
@@ -192,20 +193,20 @@ impl Guest {
         Ok(Running { guest: self, shell: Some(shell), command: command.to_string() })
     }
 
-    /// Plugs the network in, or cuts it.
+    /// Plugs the network in, or unplugs it.
     pub fn set_link(&self, up: bool) -> Result<()> {
         let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
         monitor.execute("set_link", json!({ "name": "nic", "up": up })).map(drop)
     }
 
-    /// Switches the power off: nothing is written back, no connection is closed.
+    /// Switches the power off, without writing anything back or closing any connection.
     pub fn power_off(mut self) -> Result<()> {
         let quit = self.monitor.get_mut().unwrap_or_else(PoisonError::into_inner).execute("quit", json!({}));
         quit?;
         self.ended(START_PATIENCE)
     }
 
-    /// Waits until the guest has switched itself off. To QEMU as it is started here, a reboot is the same.
+    /// Waits until the guest has switched itself off. A reboot counts too, since this QEMU ends at a reboot.
     pub fn ended(mut self, patience: Duration) -> Result<()> {
         let until = Instant::now() + patience;
         while self.qemu.try_wait()?.is_none() {
@@ -238,7 +239,7 @@ pub struct Running<'guest> {
 }
 
 impl Running<'_> {
-    /// Waits until what the command printed makes `found` true; an error when it ends before.
+    /// Waits until `found` is true for the command's output. Fails if the command ends before.
     pub fn wait_for(&mut self, what: &str, patience: Duration, found: impl Fn(&str) -> bool) -> Result<String> {
         let shell = self.shell.as_mut().expect("given back in the end only");
         match shell.wait_for(Instant::now() + patience, found) {
@@ -248,12 +249,12 @@ impl Running<'_> {
         }
     }
 
-    /// Waits for its end.
+    /// Waits for the command's end.
     pub fn finish(self, patience: Duration) -> Result<Output> {
         self.end_by(|shell| shell.finish(Instant::now() + patience))
     }
 
-    /// The same, and what it prints is written as it comes.
+    /// Waits for the command's end, and writes its output to `out` as it comes.
     pub fn follow(self, patience: Duration, out: &mut impl Write) -> Result<Output> {
         self.end_by(|shell| shell.follow(Instant::now() + patience, out))
     }
@@ -263,13 +264,13 @@ impl Running<'_> {
         let output = wait(&mut shell);
         let output =
             output.map_err(|error| explained(&self.guest.machine, error.context(format!("`{}`", self.command))))?;
-        // A shell whose command did not end is lost.
+        // A shell whose command did not end does not come back to the pool.
         self.guest.pool().push(shell);
         Ok(output)
     }
 }
 
-/// A child that is killed unless it is taken out.
+/// Child process that is killed when dropped, unless it is taken out.
 struct Killed(Option<Child>);
 
 impl Drop for Killed {
@@ -281,7 +282,7 @@ impl Drop for Killed {
     }
 }
 
-/// QEMU's connection to a socket.
+/// Accepts QEMU's connection to a socket.
 fn accept(listener: &UnixListener, qemu: &mut Child) -> Result<UnixStream> {
     listener.set_nonblocking(true)?;
     let until = Instant::now() + START_PATIENCE;
@@ -302,7 +303,7 @@ fn accept(listener: &UnixListener, qemu: &mut Child) -> Result<UnixStream> {
     }
 }
 
-/// An error with the guest's name and the end of its console.
+/// Adds the guest's name and the end of its console to an error.
 fn explained(machine: &Machine, error: anyhow::Error) -> anyhow::Error {
     anyhow!("guest {}: {error:#}\n{}", machine.name, console(machine))
 }
@@ -311,7 +312,7 @@ fn console(machine: &Machine) -> String {
     end_of(&machine.log())
 }
 
-/// The ends of the consoles that were written to since then.
+/// Returns the ends of all consoles with output since `begun`.
 pub fn consoles_since(begun: SystemTime) -> String {
     let logs = fs::read_dir(log_folder()).into_iter().flatten().flatten();
     let written = logs.filter(|log| log.metadata().and_then(|data| data.modified()).is_ok_and(|time| time >= begun));

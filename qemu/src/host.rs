@@ -15,14 +15,14 @@ use std::process::Command;
 /// A kernel of Debian 12.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostKernel {
-    /// The one that it was released with.
+    /// The kernel of the release.
     Linux6_1,
-    /// The newer one of its security suite.
+    /// The newer kernel in Debian's security suite.
     Linux6_12,
 }
 
 impl HostKernel {
-    /// Its version.
+    /// Returns the kernel's version.
     pub fn version(self) -> &'static str {
         match self {
             Self::Linux6_1 => "6.1",
@@ -38,10 +38,10 @@ impl HostKernel {
     }
 }
 
-/// Packages with nvme-cli and the libraries that it has beside those of every system.
+/// Packages of nvme-cli and of the libraries that it needs beside those of every system.
 const NVME_CLI: [&str; 8] =
     ["nvme-cli", "libnvme1", "libjson-c5", "libssl3", "libdbus-1-3", "libsystemd0", "libuuid1", "zlib1g"];
-/// Bytes of the ordinary disk.
+/// Size of the ordinary disk in bytes.
 const ORDINARY_BYTES: u64 = 64 << 20;
 
 /// A running host.
@@ -51,7 +51,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Starts a guest with these datasets in `/data`; `ordinary`: with an NVMe disk of QEMU's as well.
+    /// Starts a guest with these datasets in `/data`, and an NVMe disk of QEMU's as well if `ordinary`.
     pub fn start(name: &str, kernel: HostKernel, ordinary: bool, content: &[(&str, &Path)]) -> Result<Self> {
         ensure!(cfg!(target_arch = "x86_64"), "the host guest runs this machine's programs, which are not for x86-64");
         let packages = Packages::open()?;
@@ -63,7 +63,7 @@ impl Host {
         let initramfs = scratch.join("initramfs");
         let mut root = Initramfs::create(&initramfs, name, &busybox, &modules)?;
         for program in ["ddlp", "ddlp-device", "ddlp-contract"] {
-            // What a debugger needs would be most of the guest's memory.
+            // Stripped, since debug information would take most of the guest's memory.
             let stripped = scratch.join(program);
             said(Command::new("strip").arg("-o").arg(&stripped).arg(native(program)?))?;
             root.add_program(&format!("bin/{program}"), &stripped, &[])?;
@@ -97,7 +97,7 @@ impl Host {
         Ok(Self { guest: Guest::start(machine)?, _scratch: scratch })
     }
 
-    /// The running guest.
+    /// Returns the running guest.
     pub fn guest(&self) -> &Guest {
         &self.guest
     }

@@ -1,8 +1,8 @@
 //! A guest's root file system: a newc archive that the kernel unpacks into memory.
 //!
-//! busybox is init. It mounts what belongs to a system, loads the modules, sets up the network as QEMU's user network has it
-//! (10.0.2.15, the machine outside is 10.0.2.2), and keeps a shell on each virtio-serial port. In front of a system on a disk it
-//! loads the modules only, and leaves the rest to that system's init.
+//! busybox is init. It mounts the usual file systems, loads the modules, sets up the network for QEMU's user network
+//! (10.0.2.15; the machine outside is 10.0.2.2), and keeps a shell on each virtio-serial port. In front of a system on
+//! a disk, it only loads the modules and leaves the rest to that system's init.
 
 use crate::kernel::Module;
 use crate::shell::SHELLS;
@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-/// What the console shows in the end.
+/// Line on the console that says that the guest is up.
 pub(crate) const GUEST_IS_UP: &str = "guest is up";
 
 const BOOT: &str = "#!/bin/sh
@@ -47,7 +47,7 @@ export PATH=/bin:/sbin:/usr/bin:/usr/sbin HOME=/root
 exec sh <> $port >&0 2>&1
 ";
 
-/// Up to a system's own init. Its disk was made without root, so its files belong to whoever made it.
+/// Script that starts a system's own init. The disk was made without root, so its files belong to the user who made it.
 const HANDOVER: &str = "#!/bin/sh
 mount -t proc proc /proc
 mount -t sysfs sys /sys
@@ -71,7 +71,7 @@ pub struct Initramfs {
 }
 
 impl Initramfs {
-    /// Begins with busybox, init and the modules.
+    /// Begins an archive with busybox, init and the modules.
     pub fn create(path: &Path, hostname: &str, busybox: &Path, modules: &[Module]) -> Result<Self> {
         let mut root = Self::begin(path, busybox, modules)?;
         root.link("init", "bin/busybox")?;
@@ -83,10 +83,10 @@ impl Initramfs {
         Ok(root)
     }
 
-    /// All that is needed in front of a system with an init of its own, which lies on an ext4 disk.
+    /// Makes the archive for a system with an init of its own, on an ext4 disk.
     pub fn create_before(device: &str, path: &Path, busybox: &Path, modules: &[Module]) -> Result<()> {
         let mut root = Self::begin(path, busybox, modules)?;
-        // switch_root looks for a regular file of this name before it empties the memory that it leaves.
+        // switch_root needs a regular file of this name before it empties the old root.
         root.program("init", HANDOVER)?;
         root.link("sbin/init", "../init")?;
         root.text("etc/device", device)?;
@@ -112,7 +112,7 @@ impl Initramfs {
         Ok(root)
     }
 
-    /// A text file.
+    /// Adds a text file.
     pub fn text(&mut self, path: &str, text: &str) -> Result<()> {
         self.add(path, 0o644, text.as_bytes())
     }
@@ -121,18 +121,18 @@ impl Initramfs {
         self.add(path, 0o755, text.as_bytes())
     }
 
-    /// A copy of a file, which may be run.
+    /// Adds a copy of a file, as an executable.
     pub fn add_file(&mut self, path: &str, source: &Path) -> Result<()> {
         let bytes = fs::read(source).with_context(|| format!("cannot read {}", source.display()))?;
         self.add(path, 0o755, &bytes)
     }
 
-    /// A program of this machine's architecture with its libraries, which are looked for in `folders` first.
+    /// Adds a program of this machine's architecture with its libraries, which it looks for in `folders` first.
     pub fn add_program(&mut self, path: &str, source: &Path, folders: &[std::path::PathBuf]) -> Result<()> {
         self.add_file(path, source)?;
         for library in crate::programs::libraries(source, folders)? {
             let name = library.file_name().and_then(|name| name.to_str()).context("a library's name")?;
-            // The loader has one place, written in each program; the others are looked for in /lib.
+            // Each program names the path of the loader, which finds the other libraries in /lib.
             let place = if name.starts_with("ld-linux") { format!("lib64/{name}") } else { format!("lib/{name}") };
             if self.folders.insert(place.clone()) {
                 self.add_file(&place, &library)?;

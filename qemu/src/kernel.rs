@@ -1,7 +1,7 @@
 //! A kernel's image, and its modules in the order in which they load.
 //!
-//! Debian's packages bring no `modules.dep`: depmod makes it when they are installed. The dependencies are read from where
-//! depmod has them, the modules' own `.modinfo`.
+//! Debian's packages bring no `modules.dep`, which depmod makes at installation. So this module reads the dependencies
+//! as depmod does, from `.modinfo` in each module.
 
 use crate::packages::{Arch, Packages, said};
 use anyhow::{Context, Result, ensure};
@@ -13,9 +13,9 @@ use std::process::Command;
 /// A kernel that a guest boots.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    /// The file for QEMU's `-kernel`.
+    /// File for QEMU's `-kernel`.
     pub image: PathBuf,
-    /// Its release, such as `6.1.0-56-amd64`.
+    /// Release, such as `6.1.0-56-amd64`.
     pub release: String,
     modules: BTreeMap<String, PathBuf>,
     built_in: Vec<String>,
@@ -26,12 +26,12 @@ pub struct Kernel {
 pub struct Module {
     /// Name with underscores.
     pub name: String,
-    /// The file's bytes, not compressed.
+    /// Uncompressed bytes of the file.
     pub bytes: Vec<u8>,
 }
 
 impl Kernel {
-    /// Debian's kernel behind a package such as `linux-image-amd64`.
+    /// Opens Debian's kernel behind a package such as `linux-image-amd64`.
     pub fn debian(packages: &Packages, package: &str, arch: Arch) -> Result<Self> {
         Self::in_folder(&packages.unpacked_behind(package, arch)?)
     }
@@ -48,7 +48,7 @@ impl Kernel {
         Ok(Self { image, release, modules, built_in })
     }
 
-    /// These modules and what they need, each after what it needs. Built-in ones are left out.
+    /// Returns these modules and all that they need, each after the modules that it needs, without built-in ones.
     pub fn modules(&self, names: &[&str]) -> Result<Vec<Module>> {
         let mut loaded = Vec::new();
         for name in names {
@@ -91,14 +91,14 @@ fn collect(folder: &Path, modules: &mut BTreeMap<String, PathBuf>) -> Result<()>
     Ok(())
 }
 
-/// `kernel/drivers/nvme/host/nvme-tcp.ko.xz` as `nvme_tcp`.
+/// Returns the name of a module: `nvme_tcp` for `kernel/drivers/nvme/host/nvme-tcp.ko.xz`.
 fn module_name(path: &Path) -> Option<String> {
     let file = path.file_name()?.to_str()?;
     let stem = file.strip_suffix(".ko").or_else(|| file.strip_suffix(".ko.xz"))?;
     Some(stem.replace('-', "_"))
 }
 
-/// busybox is not asked to decompress: whether it can depends on how it was built.
+/// Reads a module, and decompresses it here, since not every build of busybox can.
 fn content(path: &Path) -> Result<Vec<u8>> {
     if path.extension().is_some_and(|extension| extension == "xz") {
         let output = said(Command::new("xz").arg("-dc").arg(path));
@@ -107,7 +107,7 @@ fn content(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The modules that a module names: `.modinfo` holds `depends=a,b`, ended by a zero byte.
+/// Returns the modules that a module needs. `.modinfo` holds `depends=a,b`, followed by a zero byte.
 fn dependencies(module: &[u8]) -> Vec<String> {
     const KEY: &[u8] = b"\0depends=";
     let Some(at) = module.windows(KEY.len()).position(|window| window == KEY) else { return Vec::new() };
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_come_after_what_they_need_and_once() {
+    fn each_module_comes_once_and_after_those_it_needs() {
         let root = tempfile::tempdir().unwrap();
         let modules = root.path().join("lib/modules/6.1.0-1-amd64");
         let folder = modules.join("kernel/drivers/nvme");

@@ -24,7 +24,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Boot a guest, read commands from standard input and run them there, until the end of input.
+    /// Boot a guest and run the commands from standard input there, until the end of input.
     Boot {
         #[command(subcommand)]
         guest: Which,
@@ -41,18 +41,18 @@ enum Which {
         #[arg(long, default_value_t = 256)]
         batch: u64,
     },
-    /// An x86-64 host; the machine outside is 10.0.2.2 there.
+    /// An x86-64 host, which sees the machine outside as 10.0.2.2.
     Host {
         /// Boot Linux 6.12 in place of 6.1.
         #[arg(long)]
         newer: bool,
-        /// Add an ordinary NVMe drive, QEMU's.
+        /// Add an ordinary NVMe disk, QEMU's.
         #[arg(long)]
         ordinary: bool,
         /// Files for the folder /data.
         data: Vec<PathBuf>,
     },
-    /// Debian 12 for arm64 with systemd, and the agent's package beside it.
+    /// Debian 12 for arm64 with systemd, and the agent's package on a second disk.
     Board {
         /// Files to put beside the package.
         data: Vec<PathBuf>,
@@ -100,7 +100,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// An error now, and not after everything has been built.
+/// Fails if a file is missing, before everything is built.
 fn present(files: &[impl AsRef<Path>]) -> Result<()> {
     for file in files {
         let file = file.as_ref();
@@ -109,7 +109,7 @@ fn present(files: &[impl AsRef<Path>]) -> Result<()> {
     Ok(())
 }
 
-/// Files with their names.
+/// Returns files with their names.
 fn named(data: &[PathBuf]) -> Result<Vec<(&str, &Path)>> {
     let named = data.iter().map(|path| {
         let name = path.file_name().and_then(|name| name.to_str());
@@ -118,7 +118,7 @@ fn named(data: &[PathBuf]) -> Result<Vec<(&str, &Path)>> {
     named.collect()
 }
 
-/// Runs the lines of standard input.
+/// Runs the lines of standard input in the guest.
 fn converse(guest: &Guest) -> Result<()> {
     eprintln!("The console is in {}. Ctrl-D ends the guest.", guest.machine().log().display());
     let mut lines = stdin().lock().lines();

@@ -1,15 +1,15 @@
 //! Debian's packages, unpacked and not installed.
 //!
-//! apt works in a folder of its own with the machine's sources and keys: lists, cache and architectures of the system stay
-//! as they are. A package is unpacked once for each version; lists are fetched when there are none, and again when a
-//! version that they name is gone from the mirror.
+//! apt works in a folder of its own, with the machine's sources and keys; lists, cache and architectures of the system
+//! stay as they are. Each version of a package is unpacked once. Lists are fetched if there are none, and again if the
+//! mirror no longer has a version that they name.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Seconds that a program may take: fetching, or building everything.
+/// Longest run of a program, in seconds: one that fetches packages, or builds everything.
 const PROGRAM_PATIENCE: &str = "3600";
 
 /// Architecture of a guest.
@@ -22,7 +22,7 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// Debian's name of it.
+    /// Returns Debian's name of the architecture.
     pub fn debian(self) -> &'static str {
         match self {
             Self::Amd64 => "amd64",
@@ -31,13 +31,13 @@ impl Arch {
     }
 }
 
-/// Unpacked packages and where more come from.
+/// Unpacked packages, and the folder into which apt fetches more.
 pub struct Packages {
     folder: PathBuf,
 }
 
 impl Packages {
-    /// Those below the target folder.
+    /// Opens the packages below the target folder.
     pub fn open() -> Result<Self> {
         for program in ["apt-get", "apt-cache", "dpkg-deb"] {
             ensure!(
@@ -50,12 +50,12 @@ impl Packages {
             let path = packages.folder.join(folder);
             fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
         }
-        // Nothing is installed in this system.
+        // An empty list of installed packages.
         fs::write(packages.folder.join("state/status"), "").context("cannot write apt's state")?;
         Ok(packages)
     }
 
-    /// The folder that a package is unpacked in, fetched when it is not there yet.
+    /// Returns the folder of an unpacked package. Fetches the package if it is missing.
     pub fn unpacked(&self, name: &str, arch: Arch) -> Result<PathBuf> {
         let _one_at_a_time = self.lock()?;
         match self.find_or_fetch(name, arch) {
@@ -67,7 +67,7 @@ impl Packages {
         }
     }
 
-    /// The same for what a package without content stands for: the first package that it depends on.
+    /// Returns the folder of the first package on which a package without content depends.
     pub fn unpacked_behind(&self, name: &str, arch: Arch) -> Result<PathBuf> {
         let wanted = || self.field(name, arch, "Depends").and_then(|depends| first_dependency(&depends));
         let behind = {
@@ -83,7 +83,7 @@ impl Packages {
         self.unpacked(&behind, arch)
     }
 
-    /// The `.deb` files of these packages and of all that they depend on, as apt would install them in an empty system.
+    /// Returns the `.deb` files of these packages and their dependencies, as apt would install them in an empty system.
     pub fn closure(&self, names: &[&str], arch: Arch) -> Result<Vec<PathBuf>> {
         let _one_at_a_time = self.lock()?;
         match self.find_or_fetch_closure(names, arch) {
@@ -138,7 +138,7 @@ impl Packages {
         Ok(folder)
     }
 
-    /// A field of a package's newest version.
+    /// Returns a field of a package's newest version.
     fn field(&self, name: &str, arch: Arch, field: &str) -> Result<String> {
         let package = format!("{name}:{}", arch.debian());
         let shown = self.apt("apt-cache", &["show", "--no-all-versions", &package])?;
@@ -159,7 +159,7 @@ impl Packages {
             format!("Dir::State={}", state.display()),
             format!("Dir::State::status={}", state.join("status").display()),
             format!("Dir::Cache={}", cache.display()),
-            // A system may have switched these off.
+            // The system's configuration may have switched these off.
             "Dir::Cache::pkgcache=pkgcache.bin".into(),
             "Dir::Cache::srcpkgcache=srcpkgcache.bin".into(),
             "APT::Architectures::=amd64".into(),
@@ -176,13 +176,13 @@ impl Packages {
     }
 }
 
-/// `a (= 1), b` as `a`.
+/// Returns the first package of a list: `a` for `a (= 1), b`.
 fn first_dependency(depends: &str) -> Result<String> {
     let name = depends.split([',', ' ', '|']).next().filter(|name| !name.is_empty());
     Ok(name.with_context(|| format!("no package in `{depends}`"))?.to_string())
 }
 
-/// The file in apt's cache of what a line of its plan installs: `Inst mount (1:2.3 Debian:12.1/stable [arm64])`.
+/// Returns the file in apt's cache for a line of its plan, such as `Inst mount (1:2.3 Debian:12.1/stable [arm64])`.
 fn archive_name(line: &str) -> Option<String> {
     let (name, rest) = line.strip_prefix("Inst ")?.split_once(" (")?;
     let (version, rest) = rest.split_once(' ')?;
@@ -190,15 +190,15 @@ fn archive_name(line: &str) -> Option<String> {
     Some(format!("{name}_{}_{arch}.deb", version.replace(':', "%3a")))
 }
 
-/// Runs a program to its end; what it said is the error.
+/// Runs a program to its end. If it fails, the error contains its output.
 pub(crate) fn said(command: &Command) -> Result<Output> {
     said_to(command, Stdio::null())
 }
 
-/// The same with something on its standard input.
+/// Does the same with `input` as the program's standard input.
 pub(crate) fn said_to(command: &Command, input: Stdio) -> Result<Output> {
     let program = command.get_program().to_string_lossy().into_owned();
-    // Nothing that is waited for waits for ever, as a mirror may be silent, or stays when this process is killed.
+    // The program has a limit of time, since a mirror may be silent, and is killed with this process.
     let mut limited = Command::new(crate::programs::need("setpriv", "util-linux")?);
     limited
         .args(["--pdeathsig", "TERM", "timeout", "--foreground", "--kill-after=10", PROGRAM_PATIENCE])

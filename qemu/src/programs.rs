@@ -1,4 +1,4 @@
-//! The programs that run in guests, and what they need there.
+//! Programs that run in guests, and the libraries that they need.
 
 use crate::packages::said;
 use crate::profile_folder;
@@ -7,24 +7,24 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Folder of this workspace.
+/// Returns the folder of this workspace.
 pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in a workspace").to_path_buf()
 }
 
-/// A program of the PATH, or of where Debian keeps those of root.
+/// Finds a program in the PATH, or in Debian's folders for programs of root.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
     folders.map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// The same, or what to do.
+/// Finds a program, or fails with the package to install.
 pub fn need(name: &str, package: &str) -> Result<PathBuf> {
     find(name).with_context(|| format!("{name} is not here: install Debian's package {package}"))
 }
 
-/// `ddlp`, `ddlp-device` or `ddlp-contract` for this machine, in the profile of the program that asks.
+/// Builds `ddlp`, `ddlp-device` or `ddlp-contract` for this machine, in the profile of the calling program.
 pub fn native(name: &str) -> Result<PathBuf> {
     static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
     let profile = if profile_folder().ends_with("release") { "release" } else { "dev" };
@@ -53,14 +53,14 @@ pub fn native(name: &str) -> Result<PathBuf> {
     Ok(profile_folder().join(name))
 }
 
-/// The same for aarch64, linked statically, as `scripts/board` makes it for boards.
+/// Builds a static program for aarch64 by `scripts/board`.
 pub fn board(name: &str) -> Result<PathBuf> {
     Ok(made_for_boards()?.join("aarch64-unknown-linux-gnu/release").join(name))
 }
 
-/// The Debian package that it makes of them.
+/// Builds the Debian package for boards by `scripts/board`.
 pub fn board_package() -> Result<PathBuf> {
-    // The crates have one version.
+    // All crates have the same version.
     let package = made_for_boards()?.join(concat!("ddlp-device_", env!("CARGO_PKG_VERSION"), "_arm64.deb"));
     ensure!(package.is_file(), "scripts/board made no {}", package.display());
     Ok(package)
@@ -83,7 +83,7 @@ fn cargo() -> std::ffi::OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// The libraries of a program as the loader of this machine finds them, looking in `folders` first; the loader is among them.
+/// Returns the libraries of a program, and the loader, as this machine's loader finds them, in `folders` first.
 pub fn libraries(program: &Path, folders: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let search = std::env::join_paths(folders).context("a folder's name has a colon")?;
     let output = Command::new("ldd").arg(program).env("LD_LIBRARY_PATH", search).env("LC_ALL", "C").output();

@@ -15,7 +15,7 @@ pub struct Qmp {
 }
 
 impl Qmp {
-    /// Greets.
+    /// Exchanges greetings with QEMU.
     pub(crate) fn new(stream: UnixStream) -> Result<Self> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -25,7 +25,7 @@ impl Qmp {
         Ok(qmp)
     }
 
-    /// A command and its answer; events in between are dropped.
+    /// Runs a command and returns its answer. Drops events in between.
     pub fn execute(&mut self, command: &str, arguments: Value) -> Result<Value> {
         let line = format!("{}\n", json!({ "execute": command, "arguments": arguments }));
         self.lines.get_mut().write_all(line.as_bytes()).with_context(|| format!("QEMU takes no {command}"))?;

@@ -1,6 +1,7 @@
-//! Folders for sockets and disks of guests, removed when dropped, on Ctrl-C, and when a killed process left them.
+//! Folders for sockets and disks of guests, removed when dropped and on Ctrl-C. A later process removes the folders of
+//! a killed one.
 //!
-//! Whose folder it is says a lock on a file in it, which ends with the process, in whatever container that runs.
+//! A lock on a file in the folder shows that its process lives, even if that runs in another container.
 
 use anyhow::{Context, Result};
 use std::fs::{self, File};
@@ -10,7 +11,7 @@ use std::sync::{Mutex, Once, PoisonError};
 use tempfile::TempDir;
 
 const PREFIX: &str = "ddlp-qemu-";
-/// The file that is locked.
+/// The locked file.
 const LOCK: &str = "lock";
 
 /// Folders of this process.
@@ -23,12 +24,12 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// A new one.
+    /// Makes a new folder.
     pub fn new() -> Result<Self> {
         static FIRST: Once = Once::new();
         FIRST.call_once(|| {
             remove_left(&std::env::temp_dir());
-            // The guests are killed with this process. A second handler would be a program's own.
+            // The guests are killed with this process. This fails if the program has a handler of its own.
             let _ = ctrlc::set_handler(|| {
                 for folder in ours().iter() {
                     let _ = fs::remove_dir_all(folder);
@@ -44,12 +45,12 @@ impl Scratch {
         Ok(Self { folder, _lock: lock })
     }
 
-    /// Where it is.
+    /// Returns the folder's path.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// A path in it.
+    /// Returns a path in the folder.
     pub fn join(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
@@ -65,8 +66,8 @@ fn ours() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
     OURS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes the folders whose processes are gone. One without the file is being made just now, and one that cannot be removed is left
-/// for the next time.
+/// Removes the folders whose processes are gone. A folder without the locked file is just being made. One that cannot
+/// be removed is left for the next time.
 fn remove_left(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     let named = |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.starts_with(PREFIX));
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_is_removed() {
+    fn the_folder_of_a_killed_process_is_removed() {
         let parent = tempfile::tempdir().unwrap();
         let (left, young) = (parent.path().join("ddlp-qemu-left"), parent.path().join("ddlp-qemu-young"));
         for folder in [&left, &young] {

@@ -1,17 +1,17 @@
-//! Commands in a guest, through virtio-serial ports with a shell behind each: they work while the network is cut.
+//! Commands in a guest, through a shell on each virtio-serial port, so that they work while the network is cut.
 
 use anyhow::{Context, Result, bail};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// Shells of a guest: commands that can run at the same time.
+/// Number of shells in a guest, which is the number of commands that can run at the same time.
 pub const SHELLS: usize = 6;
 
-/// Bytes of output kept of one command.
+/// Most bytes of output of one command.
 const OUTPUT_BYTES_MAX: usize = 16 << 20;
 
-/// How a command ended.
+/// Result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     /// Exit status.
@@ -32,7 +32,7 @@ impl Shell {
         Self { stream, received: Vec::new(), number: 0 }
     }
 
-    /// Sends a command; it runs with nothing on its standard input.
+    /// Sends a command, which runs with an empty standard input.
     pub fn start(&mut self, command: &str) -> Result<()> {
         self.number += 1;
         self.received.clear();
@@ -43,12 +43,12 @@ impl Shell {
         self.stream.write_all(line.as_bytes()).context("the guest's shell takes no command")
     }
 
-    /// What the command has printed so far.
+    /// Returns the command's output so far.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.received).into_owned()
     }
 
-    /// Waits until the command's output makes `found` true; false when the command ended before.
+    /// Waits until `found` is true for the command's output. Returns false if the command ended before.
     pub fn wait_for(&mut self, until: Instant, found: impl Fn(&str) -> bool) -> Result<bool> {
         loop {
             if found(&self.text()) {
@@ -71,13 +71,13 @@ impl Shell {
         }
     }
 
-    /// Waits for the command's end, and writes what it prints as it comes.
+    /// Waits for the command's end, and writes its output to `out` as it comes.
     pub fn follow(&mut self, until: Instant, out: &mut impl Write) -> Result<Output> {
         let mut shown = 0;
         loop {
             let ended = self.ended();
             let text = ended.as_ref().map_or_else(|| self.text(), |output| output.text.clone());
-            // The last newline may be the one before the line that tells the end.
+            // The last newline may belong to the line that marks the end.
             let end = if ended.is_some() { text.len() } else { text.rfind('\n').unwrap_or(0) };
             if end > shown {
                 out.write_all(&text.as_bytes()[shown..end])?;
@@ -116,7 +116,7 @@ impl Shell {
     }
 }
 
-/// The output before the line that ends the command of this number.
+/// Returns the output before the line that marks the end of the command with this number.
 fn ending(text: &str, number: u64) -> Option<Output> {
     let mark = format!("\n@@end {number} ");
     let (output, rest) = text.split_once(&mark)?;
@@ -124,7 +124,7 @@ fn ending(text: &str, number: u64) -> Option<Output> {
     Some(Output { status: status.trim().parse().ok()?, text: output.to_string() })
 }
 
-/// The last lines of a text.
+/// Returns the last lines of a text.
 pub fn tail(text: &str, lines: usize) -> String {
     let all: Vec<&str> = text.lines().collect();
     all[all.len().saturating_sub(lines)..].join("\n")
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use std::process::{Child, Command, Stdio};
 
-    /// A shell of this machine in place of a guest's.
+    /// Starts a shell of this machine in place of a guest's.
     fn shell() -> (Shell, Child) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let end = || Stdio::from(std::os::fd::OwnedFd::from(theirs.try_clone().unwrap()));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_shown_as_it_comes() {
+    fn output_is_shown_as_it_comes() {
         let (mut shell, mut child) = shell();
         for (command, text) in
             [("printf 'a\\nb'", "a\nb"), ("echo; echo x; sleep 0.1; echo; echo y", "\nx\n\ny\n"), ("true", "")]
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_another_command_is_none() {
+    fn the_end_of_another_command_is_ignored() {
         assert_eq!(ending("x\n@@end 1 0\n", 2), None);
         assert_eq!(ending("x\n@@end 2 0", 2), None);
         assert_eq!(ending("x\n\n@@end 2 3\n", 2), Some(Output { status: 3, text: "x\n".into() }));

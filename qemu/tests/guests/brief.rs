@@ -1,5 +1,5 @@
-//! The most in three boots: an ARM drive serves a host with each kernel in turn. It is what every change has to pass; the other tests
-//! take five times as long.
+//! As much as three boots can test: an ARM drive serves a host with each kernel in turn. Every change has to pass it;
+//! the other tests take five times as long.
 
 use crate::stock_tools::{self, ByHand, Connected, the_kernel_complains_of_nothing};
 use crate::support::{BATCH, IMAGES, PATIENCE, in_guests, photos, run_here, run_in};
@@ -8,11 +8,12 @@ use ddlp_qemu::drive::{Drive, Serve};
 use ddlp_qemu::guest::Bus;
 use ddlp_qemu::host::{Host, HostKernel};
 
-/// Samples of a batch that the slots have room for.
+/// Samples of the largest batch that fits in a slot.
 const SLOT_SAMPLES: u64 = 16;
 
-/// nvme-cli finds and connects the drive and shows its pages; a batch by hand; the contract by both ways of passthrough; an epoch by the
-/// drive alone and one from both ends, with the pixels of this machine's CPU; a reset, and an agent that is killed and comes back.
+/// Tests with each kernel: nvme-cli finds and connects the drive and shows its pages; a batch by hand; the contract by
+/// both ways of passthrough; an epoch by the drive alone and one from both ends, with the same pixels as this machine's
+/// CPU; a reset, and an agent that is killed and comes back.
 #[test]
 fn both_kernels_work_with_an_arm_drive() -> Result<()> {
     in_guests("both_kernels_work_with_an_arm_drive", || {

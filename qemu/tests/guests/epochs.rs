@@ -1,4 +1,4 @@
-//! Epochs from both ends: the host in one guest, the drive in another, and what may happen to the drive meanwhile.
+//! Epochs from both ends, with the host in one guest and the drive in another, and faults of the drive meanwhile.
 //!
 //! Each scenario takes the drive's address as `--drive` does.
 
@@ -12,23 +12,23 @@ use std::time::Duration;
 
 /// How long the network is cut.
 const CUT: Duration = Duration::from_secs(60);
-/// From Ctrl-C until a run is over.
+/// Longest time from Ctrl-C until a run is over.
 const CTRL_C_PATIENCE: Duration = Duration::from_secs(30);
 /// Batches of an epoch.
 const BATCHES: u64 = IMAGES as u64 / BATCH;
 /// Samples of a batch of 7.2 MB.
 const LARGE_BATCH: u64 = 48;
-/// A consumer's time for a batch: so slow that the CPU, which is less burdened by emulation, does not run through an epoch before the
-/// drive has finished its first batch.
+/// The consumer's time for a batch: so long that the CPU, which emulation slows down less, does not finish an epoch
+/// before the drive has finished its first batch.
 const STEP_MS: u64 = 150;
-/// How long an epoch of a run lasts to which something happens.
+/// Length of an epoch in a run with a fault.
 const EPOCH_SECONDS: u64 = 15;
-/// The drive's controller in the host: the ordinary disk is the first one.
+/// The drive's controller in the host, where the ordinary disk is the first one.
 const NODE: &str = "/dev/nvme1";
 /// Exit status after Ctrl-C.
 const INTERRUPTED: i32 = 130;
 
-/// A host and a drive, and what the native CPU makes of the dataset.
+/// A host and a drive, and the dataset as this machine has it.
 struct Pair {
     photos: Photos,
     drive: Drive,
@@ -48,7 +48,7 @@ impl Pair {
         Ok(Self { photos, drive, host, serve: Serve::new("images.ddlp", LARGE_BATCH) })
     }
 
-    /// The digest that every run of `epochs` epochs has to have.
+    /// Returns the digest that every run of `epochs` epochs has to have.
     fn digest(&self, epochs: u64) -> Result<String> {
         let native = run_here(&format!("{} {} --drive none", self.photos.pack().display(), job(epochs)))?;
         Ok(native.digest().to_string())
@@ -59,12 +59,12 @@ fn job(epochs: u64) -> String {
     format!("--batch {BATCH} --epochs {epochs} --seed 3")
 }
 
-/// A run over the pack in the host with a drive at this address, as a command.
+/// Returns the command of a run in the host, over the pack, with a drive at this address.
 fn two_ended(address: &str, strategy: &str, epochs: u64) -> String {
     format!("/data/images.ddlp {} --strategy {strategy} --drive {address} --drive-timeout 15", job(epochs))
 }
 
-/// Two epochs under each strategy: each batch once, from both ends, with the pixels of a native run.
+/// Runs two epochs under each strategy: each batch comes once, from both ends, with the pixels of a native run.
 fn every_strategy_delivers(host: &Guest, address: &str, digest: &str) -> Result<()> {
     for strategy in ["mte", "wrr", "ordered"] {
         let figures = run_in(host, "ddlp", &format!("{} --step-ms {STEP_MS}", two_ended(address, strategy, 2)))?;
@@ -74,7 +74,7 @@ fn every_strategy_delivers(host: &Guest, address: &str, digest: &str) -> Result<
             let delivered = figures.delivered(epoch);
             match strategy {
                 "ordered" => assert!(delivered.is_sorted(), "{delivered:?}"),
-                // The CPU's from the head on, then the drive's from the tail backwards.
+                // First the CPU's batches from the head, then the drive's from the tail backwards.
                 "mte" => {
                     let turn = delivered.iter().position(|&batch| batch == BATCHES - 1).expect("each batch once");
                     let (head, tail) = delivered.split_at(turn);
@@ -93,7 +93,7 @@ fn every_strategy_delivers(host: &Guest, address: &str, digest: &str) -> Result<
     Ok(())
 }
 
-/// A run that is under way with the drive taking part, and that lasts at least `seconds` unless it is ended.
+/// A run in which the drive takes part, and which lasts at least `seconds` unless it is ended.
 struct Underway<'guest> {
     host: &'guest Guest,
     running: ddlp_qemu::guest::Running<'guest>,
@@ -102,12 +102,12 @@ struct Underway<'guest> {
 
 impl<'guest> Underway<'guest> {
     fn start(host: &'guest Guest, address: &str, seconds: u64) -> Result<Self> {
-        // Short epochs: in the middle of one, a drive that has just come back may be too slow for what is left of it.
+        // Short epochs, since a drive that comes back in the middle of one may be too slow for the rest of it.
         let epochs = seconds.div_ceil(EPOCH_SECONDS);
         let step_ms = EPOCH_SECONDS * 1000 / BATCHES;
         let args = format!("{} --step-ms {step_ms}", two_ended(address, "mte", epochs));
         let mut running = host.start_command(&run_command("env RUST_LOG=ddlp_host=warn ddlp", &args))?;
-        // The display writes a line every five seconds; the first one is there when both prongs have been at work.
+        // The display writes a line every five seconds; by the first one, both prongs have been at work.
         running.wait_for("a first line of its display", PATIENCE, |text| text.contains(" delivered"))?;
         Ok(Self { host, running, epochs })
     }
@@ -118,7 +118,7 @@ impl<'guest> Underway<'guest> {
         self.running.wait_for(&kinds.join(" or "), PATIENCE, holds).map(drop)
     }
 
-    /// Ctrl-C.
+    /// Interrupts the run as Ctrl-C does, and waits for its end.
     fn interrupt(self) -> Result<()> {
         self.host.succeed("kill -INT $(pidof ddlp)", Duration::from_secs(20))?;
         let output = self.running.finish(CTRL_C_PATIENCE)?;
@@ -135,14 +135,15 @@ impl<'guest> Underway<'guest> {
     }
 }
 
-/// A text without the colours of a log.
+/// Removes the colours of a log from a text.
 fn plain(text: &str) -> String {
     let mut parts = text.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_string();
     parts.fold(first, |plain, part| plain + part.split_once('m').map_or(part, |(_, rest)| rest))
 }
 
-/// No thread of a process (children of the kernel's own thread 2 apart) waits in the kernel where no signal reaches it.
+/// Asserts that no thread waits in the kernel where no signal reaches it, except the kernel's own (children of thread
+/// 2).
 fn assert_nothing_is_stuck(guest: &Guest) -> Result<()> {
     let look = "for thread in /proc/[0-9]*/task/[0-9]*; do \
                 set -- $(sed 's/.*) //' $thread/stat 2> /dev/null); \
@@ -152,7 +153,7 @@ fn assert_nothing_is_stuck(guest: &Guest) -> Result<()> {
     Ok(())
 }
 
-/// Reading the drive's blocks while it is away ends with an error, as README arranges it.
+/// Asserts that reading the blocks of a lost drive ends with an error, as the README sets it up.
 fn blocks_of_a_drive_that_is_away_fail(host: &Guest) -> Result<()> {
     let read = "for disk in /sys/block/nvme*; do name=${disk##*/}; case $name in *c*) continue;; esac; \
                 if [ \"$(cat $disk/nsid)\" = 2 ]; then \
@@ -162,8 +163,8 @@ fn blocks_of_a_drive_that_is_away_fail(host: &Guest) -> Result<()> {
     Ok(())
 }
 
-/// A drive that was away prepares batches. Whether it is given one in what is left of a run is a matter of speed: a CPU that is through
-/// an epoch before the drive is through a batch leaves it none.
+/// Asserts that a drive that was lost prepares batches in a new run. In the rest of the old run it may get none, if the
+/// CPU finishes the epoch before the drive finishes a batch.
 fn it_works_again(pair: &Pair, address: &str) -> Result<()> {
     let figures = run_in(pair.host.guest(), "ddlp", &two_ended(address, "csd", 1))?;
     assert_eq!(figures.digest(), pair.digest(1)?);
@@ -171,7 +172,8 @@ fn it_works_again(pair: &Pair, address: &str) -> Result<()> {
     Ok(())
 }
 
-/// The drive loses its power in the middle of a run and comes back: each batch is delivered once, and it works again.
+/// Cuts the drive's power in the middle of a run and restores it: each batch is delivered once, and the drive works
+/// again.
 fn a_drive_without_power_is_survived(pair: &mut Pair, address: &str) -> Result<()> {
     let mut run = Underway::start(pair.host.guest(), address, 90)?;
     pair.drive.power_off()?;
@@ -189,7 +191,7 @@ fn a_drive_without_power_is_survived(pair: &mut Pair, address: &str) -> Result<(
     Ok(())
 }
 
-/// Ctrl-C while the network is cut: at once, and when the run has found out.
+/// Interrupts a run while the network is cut: at once, or after the run has noticed.
 fn ctrl_c_is_honoured_while_the_network_is_cut(pair: &Pair, address: &str, found_out: bool) -> Result<()> {
     let host = pair.host.guest();
     let mut run = Underway::start(host, address, 40)?;
@@ -204,7 +206,7 @@ fn ctrl_c_is_honoured_while_the_network_is_cut(pair: &Pair, address: &str, found
     host.succeed(all_live, Duration::from_secs(60)).map(drop).context("the kernel does not get the drive back")
 }
 
-/// The network is cut for a minute: a run goes on alone, and takes the drive back.
+/// Cuts the network for a minute: the run goes on without the drive, and takes it back.
 fn a_cut_network_is_survived(pair: &Pair, address: &str) -> Result<()> {
     let host = pair.host.guest();
     let mut run = Underway::start(host, address, 135)?;
@@ -222,7 +224,7 @@ fn a_cut_network_is_survived(pair: &Pair, address: &str) -> Result<()> {
     it_works_again(pair, address)
 }
 
-/// The user-space driver: all strategies, and Ctrl-C while the network is cut. What else may happen to it needs no guest.
+/// Tests the user-space driver: all strategies, and Ctrl-C while the network is cut. Its other tests need no guest.
 #[test]
 fn epochs_by_the_user_space_driver() -> Result<()> {
     in_guests("epochs_by_the_user_space_driver", || {
@@ -237,14 +239,14 @@ fn epochs_by_the_user_space_driver() -> Result<()> {
     })
 }
 
-/// `ddlp devices` where there is an ordinary NVMe disk, and where there is a drive too.
+/// Tests `ddlp devices` with an ordinary NVMe disk alone, and with a drive too.
 fn devices(host: &Guest, agent: &Agent<'_>) -> Result<()> {
     let show = || host.succeed("ddlp devices --all", Duration::from_secs(60));
     let before = show()?;
     assert!(before.contains("no DDLP drive") && before.contains("QEMU NVMe Ctrl"), "{before}");
     connect(host, "10.0.2.2", agent.port, &agent.nqn)?;
     let after = show()?;
-    // To a user, who may not even look, it says what is missing.
+    // A user without the rights to look is told what is missing.
     host.succeed("echo nobody:x:65534:65534::/:/bin/sh >> /etc/passwd", Duration::from_secs(20))?;
     let user = host.succeed("su -s /bin/sh nobody -c '/bin/ddlp devices'", Duration::from_secs(60))?;
     for text in ["usable         no", "may not be read by this user", "run as root", "60-ddlp.rules"] {
@@ -256,7 +258,7 @@ fn devices(host: &Guest, agent: &Agent<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What README says of a real drive: an agent that is found by its address alone, here in the host itself.
+/// Follows the README for a real drive: finds an agent by its address alone. Here the agent runs in the host itself.
 fn a_drive_is_found_by_its_address(host: &Guest, digest: &str) -> Result<()> {
     let brief = Duration::from_secs(60);
     let serve = "exec ddlp-device serve --dataset /data/images.ddlp --listen 127.0.0.1:4420 --ephemeral";
@@ -275,7 +277,7 @@ fn a_drive_is_found_by_its_address(host: &Guest, digest: &str) -> Result<()> {
     agent.finish(brief).map(drop)
 }
 
-/// Without io_uring, where the kernel can be told so, a drive is driven by ioctl unless io_uring is asked for.
+/// Switches io_uring off, if the kernel can: the driver then uses ioctl, unless the user asks for io_uring.
 fn io_uring_is_not_needed(host: &Guest, digest: &str) -> Result<()> {
     host.succeed("echo 2 > /proc/sys/kernel/io_uring_disabled", Duration::from_secs(20))?;
     let figures = run_in(host, "ddlp", &two_ended(NODE, "csd", 1))?;
@@ -286,8 +288,8 @@ fn io_uring_is_not_needed(host: &Guest, digest: &str) -> Result<()> {
     host.succeed("echo 0 > /proc/sys/kernel/io_uring_disabled", Duration::from_secs(20)).map(drop)
 }
 
-/// Connects the kernel as README has it, by an nvme-cli without `--fast_io_fail_tmo`: `ddlp devices` says what is left to do. The node
-/// is that of the drive, next to the disk's.
+/// Connects the kernel as the README says, by an nvme-cli without `--fast_io_fail_tmo`: `ddlp devices` says what is
+/// left to do. The drive's node is the one after the disk's.
 fn connect(host: &Guest, address: &str, port: u16, nqn: &str) -> Result<()> {
     let brief = Duration::from_secs(60);
     let options = "--reconnect-delay=2 --keep-alive-tmo=10";
@@ -302,21 +304,21 @@ fn connect(host: &Guest, address: &str, port: u16, nqn: &str) -> Result<()> {
     Ok(())
 }
 
-/// A batch that takes several times as many reads as are in flight.
+/// Reads batches that need several times as many reads as are in flight.
 fn large_batches_come_whole(pair: &Pair, way: &str) -> Result<()> {
     let job = format!("--batch {LARGE_BATCH} --epochs 1 --seed 4");
     let native = run_here(&format!("{} {job} --drive none", pair.photos.pack().display()))?;
     let drive = format!("/data/images.ddlp {job} --strategy csd --drive {NODE}?{way} --drive-timeout 60");
     let figures = run_in(pair.host.guest(), "ddlp", &drive)?;
     assert_eq!(figures.digest(), native.digest(), "by {way}");
-    // An emulated drive may take its time.
+    // An emulated drive may be slow.
     let mut faults = figures.faults();
     faults.retain(|kind| kind != "slow" && kind != "stall");
     assert_eq!((figures.cpu_batches(), faults), (0, vec![]), "the drive made all, by {way}");
     Ok(())
 }
 
-/// The kernel's own driver: the contract by both ways of passthrough, then all strategies.
+/// Tests the kernel's own driver: the contract by both ways of passthrough, then all strategies.
 fn epochs_by_the_kernel(kernel: HostKernel) -> Result<Pair> {
     let pair = Pair::start(&format!("kernel-{}", kernel.version()), kernel)?;
     let host = pair.host.guest();

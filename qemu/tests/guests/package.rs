@@ -1,4 +1,4 @@
-//! The Debian package on a board that runs Debian 12 with systemd, step by step as docs/boards.md has it.
+//! The Debian package on a board that runs Debian 12 with systemd, step by step as in docs/boards.md.
 
 use crate::support::{BATCH, in_guests, run_here};
 use anyhow::{Context, Result, ensure};
@@ -12,51 +12,51 @@ use std::time::Duration;
 const IMAGES: u32 = 64;
 /// Longest time that a tool may take.
 const TOOL: Duration = Duration::from_secs(120);
-/// The most that the idle agent may have in memory beside its slots.
+/// Most memory of the idle agent beside its slots.
 const IDLE_KIB_MAX: u64 = 16_000_000 / 1024;
-/// The most that the stripped agent may weigh.
+/// Largest size of the stripped agent.
 const PROGRAM_BYTES_MAX: u64 = 8_000_000;
-/// The user that the service runs as; the system has no sudo.
+/// Prefix that runs a command as the service's user, since the system has no sudo.
 const AS_SERVICE: &str = "setpriv --reuid=ddlp-device --regid=ddlp-device --init-groups";
-/// Of what the package or the agent made, everything that is left.
+/// Command that lists all files that the package and the agent left behind.
 const LEFT: &str = "find / -xdev '(' -name '*ddlp*' -o -user ddlp-device ')' -not -path '/var/lib/dpkg/*' | sort";
 
 /// The board's administrator.
 struct Admin<'board>(&'board Board);
 
 impl Admin<'_> {
-    /// A command that must succeed; what it printed.
+    /// Runs a command that must succeed. Returns its output.
     fn tool(&self, command: &str) -> Result<String> {
         Ok(self.0.guest().succeed(command, TOOL)?.trim_end().to_string())
     }
 
-    /// A command that must end with this status; what it printed.
+    /// Runs a command that must end with this status. Returns its output.
     fn ends_with(&self, status: i32, command: &str) -> Result<String> {
         let output = self.0.guest().run(command, TOOL)?;
         ensure!(output.status == status, "`{command}` ended with {}, not {status}:\n{}", output.status, output.text);
         Ok(output.text.trim_end().to_string())
     }
 
-    /// A property of the service.
+    /// Returns a property of the service.
     fn property(&self, name: &str) -> Result<String> {
         self.tool(&format!("systemctl show --property={name} --value ddlp-device"))
     }
 
-    /// Asserts that systemd has nothing to complain of.
+    /// Asserts that systemd reports no failure.
     #[track_caller]
     fn assert_sound(&self) {
         let state = self.tool("systemctl is-system-running; systemctl --failed --plain --no-legend");
         assert_eq!(state.expect("systemd answers"), "running");
     }
 
-    /// What the agent that serves says of itself in the journal.
+    /// Returns the ready line of the serving agent, from the journal.
     fn announced(&self) -> Result<Value> {
         let lines = self.tool("journalctl --boot --unit=ddlp-device --output=cat --no-pager | grep '^{'")?;
         let line = lines.lines().last().context("a line that says where it listens")?;
         serde_json::from_str(line).with_context(|| format!("the agent printed {line:?}"))
     }
 
-    /// The NQN of the drive that is served at the board's address.
+    /// Returns the NQN of the drive that serves at the board's address.
     fn nqn(&self) -> Result<String> {
         assert_eq!(self.property("ActiveState")?, "active");
         let announced = self.announced()?;
@@ -65,7 +65,7 @@ impl Admin<'_> {
     }
 }
 
-/// The package gives what docs/boards.md names, and starts nothing.
+/// Installs the package, which brings the files that docs/boards.md names, and starts nothing.
 fn installs(admin: &Admin<'_>) -> Result<()> {
     admin.tool("mount /dev/nvme0n1 /mnt")?;
     let said = admin.tool(&format!("dpkg -i /mnt/{PACKAGE}"))?;
@@ -83,7 +83,7 @@ fn installs(admin: &Admin<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `doctor` names what is missing, then that nothing is.
+/// Runs `doctor` without a dataset, which it reports as missing, and then with one.
 fn doctor_sees_the_dataset(admin: &Admin<'_>) -> Result<()> {
     let doctor = format!("{AS_SERVICE} ddlp-device doctor --config /etc/ddlp-device/drive.toml");
     let page = admin.ends_with(1, &doctor)?;
@@ -96,7 +96,7 @@ fn doctor_sees_the_dataset(admin: &Admin<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Opened to a host and enabled, it serves with nothing but what it needs; its NQN.
+/// Opens the drive to a host and enables the service, which serves with only the rights that it needs. Returns the NQN.
 fn starts(admin: &Admin<'_>) -> Result<String> {
     admin.tool(&format!(
         "sed -i -e 's/^listen = .*/listen = \"{ADDRESS}\"/' -e 's/^#allowed-hosts = .*/allowed-hosts = [\"{HOST_NQN}\"]/' \
@@ -111,14 +111,14 @@ fn starts(admin: &Admin<'_>) -> Result<String> {
     };
     let uid = admin.tool("id -u ddlp-device")?;
     assert_eq!((field("Uid")?, field("CapEff")?, field("Seccomp")?), (uid.as_str(), "0000000000000000", "2"));
-    // An exposure of 2.0 out of 10 at most, by systemd's own count.
+    // Fails if systemd counts an exposure of more than 2.0 out of 10.
     admin.tool("systemd-analyze security --no-pager --threshold=20 ddlp-device")?;
     let (all, slots): (u64, u64) = (field("VmRSS")?.parse()?, field("RssShmem")?.parse()?);
     assert!(all - slots < IDLE_KIB_MAX, "the idle agent has {all} KiB in memory, {slots} of them slots");
     Ok(nqn)
 }
 
-/// A host gets its epoch from this drive.
+/// Serves an epoch to a host.
 fn serves(admin: &Admin<'_>, nqn: &str, pack: &Path, digest: &str) -> Result<()> {
     let (pack, port) = (pack.display(), admin.0.port());
     let drive = format!("--strategy csd --host-nqn {HOST_NQN} --drive tcp://127.0.0.1:{port}/{nqn}");
@@ -128,10 +128,10 @@ fn serves(admin: &Admin<'_>, nqn: &str, pack: &Path, digest: &str) -> Result<()>
     Ok(())
 }
 
-/// To a kernel, the drive is one of two: its nodes are for the group `ddlp`, those of the ordinary disk stay as they were. It is the
-/// board's own kernel, whose udev has the package's rule.
+/// Connects the board's own kernel, whose udev has the package's rule: the drive's nodes belong to the group `ddlp`,
+/// those of the ordinary disk stay as they were.
 fn udev_tells_drives_apart(admin: &Admin<'_>, nqn: &str) -> Result<()> {
-    // As `nvme connect` leaves it: reads would wait for a lost drive.
+    // Without a time-out, as `nvme connect` leaves it: reads would wait for a lost drive.
     let (address, port) = ADDRESS.split_once(':').context("an address")?;
     admin.tool(&format!(
         "echo 'transport=tcp,traddr={address},trsvcid={port},nqn={nqn},hostnqn={HOST_NQN},hostid={HOST_ID}' > /dev/nvme-fabrics"
@@ -142,7 +142,7 @@ fn udev_tells_drives_apart(admin: &Admin<'_>, nqn: &str) -> Result<()> {
                   /dev/ng1n3 root:ddlp 660\n5";
     admin.tool("until [ -b /dev/nvme1n1 -a -b /dev/nvme1n2 -a -c /dev/ng1n3 ]; do sleep 0.1; done")?;
     assert_eq!(admin.tool(look)?, opened);
-    // A drive that was there before the rule.
+    // A drive that was connected before the rule was installed.
     admin.tool(
         "chgrp root /dev/nvme1* /dev/ng1* && echo -1 > /sys/class/nvme/nvme1/fast_io_fail_tmo && udevadm trigger",
     )?;
@@ -158,7 +158,7 @@ fn udev_tells_drives_apart(admin: &Admin<'_>, nqn: &str) -> Result<()> {
     admin.tool("echo 1 > /sys/class/nvme/nvme1/delete_controller").map(drop)
 }
 
-/// A killed agent is started again; so is one whose package is installed over it.
+/// Kills the agent, which systemd starts again, and installs the package again, which restarts it.
 fn comes_back(admin: &Admin<'_>, nqn: &str) -> Result<()> {
     let first = admin.property("MainPID")?;
     admin.tool(&format!("kill -9 {first}"))?;
@@ -174,7 +174,8 @@ fn comes_back(admin: &Admin<'_>, nqn: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removed while it serves, it leaves configuration and state; purged after it has failed, the dataset.
+/// Removes the package while it serves, which keeps configuration and state, and purges it after the service has
+/// failed, which keeps the dataset.
 fn goes(admin: &Admin<'_>, nqn: &str) -> Result<()> {
     admin.tool("mount /dev/nvme0n1 /mnt")?;
     let no_service = || -> Result<()> {
@@ -204,7 +205,8 @@ fn goes(admin: &Admin<'_>, nqn: &str) -> Result<()> {
     Ok(())
 }
 
-/// Installed, explained by `doctor`, enabled, used by a host and by a kernel, killed, upgraded, rebooted, removed and purged.
+/// Installs the package, runs `doctor`, enables the service, uses it from a host and a kernel, kills, upgrades,
+/// reboots, removes and purges it.
 #[test]
 fn the_package_is_a_service() -> Result<()> {
     in_guests("the_package_is_a_service", || {

@@ -10,8 +10,8 @@ use ddlp_qemu::host::{Host, HostKernel};
 use ddlp_tests::photos::Photos;
 use std::collections::BTreeSet;
 
-/// The order-free digest of an epoch is the same when this machine's CPU makes it, the CPU of the ARM guest, the drive in it, and
-/// the CPU of the x86-64 guest, which has other vector instructions: for both training pipelines.
+/// Compares the order-free digest of an epoch, for both training pipelines, prepared by this machine's CPU, the CPU of
+/// the ARM guest, the drive in that guest, and the CPU of the x86-64 guest, which has other vector instructions.
 #[test]
 fn pixels_are_the_same() -> Result<()> {
     in_guests("pixels_are_the_same", || {
@@ -57,7 +57,7 @@ fn pixels_are_the_same() -> Result<()> {
     })
 }
 
-/// Gray, 4:2:0, 4:4:4, restart markers, progressive, odd sizes and PNG are among the images.
+/// Asserts that gray, 4:2:0, 4:4:4, restart markers, progressive, odd sizes and PNG are among the images.
 fn assert_every_kind(photos: &Photos) {
     let mut reader = Preparer::new(Limits::default());
     let mut kinds = BTreeSet::new();

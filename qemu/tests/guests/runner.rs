@@ -1,4 +1,4 @@
-//! What is left when the program that runs guests is killed.
+//! Killing the program that runs guests leaves no guest behind.
 
 use crate::support::in_guests;
 use anyhow::{Context, Result, ensure};
@@ -7,14 +7,14 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// From a start until a guest runs, programs built and packages fetched.
+/// Longest time from a start until a guest runs, including builds and fetched packages.
 const START: Duration = Duration::from_secs(900);
-/// From the runner's end until nothing is left.
+/// Longest time from the runner's end until nothing is left.
 const END: Duration = Duration::from_secs(20);
-/// In the command line of the guest's QEMU: where its console is written.
+/// Path of the console's log, which is in the command line of the guest's QEMU.
 const CONSOLE: &str = "logs/boot-host.log";
 
-/// Processes whose command line contains this text.
+/// Returns the number of processes whose command line contains this text.
 fn processes(text: &str) -> usize {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     let lines = all.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
@@ -38,7 +38,7 @@ fn no_guest_outlives_its_runner() -> Result<()> {
         command.args(["boot", "host"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut runner = command.spawn().context("cannot run ddlp-qemu")?;
         let started = wait_until("a guest runs", START, || processes(CONSOLE) > 0);
-        // Not so that it could clean up.
+        // SIGKILL, so that the runner cannot clean up.
         runner.kill()?;
         runner.wait()?;
         started?;

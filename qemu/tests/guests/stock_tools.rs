@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Longest time that a tool may take.
 const TOOL: Duration = Duration::from_secs(60);
-/// Longest time until the kernel has done what follows from a command.
+/// Longest time until the kernel has finished the consequences of a command.
 const KERNEL: Duration = Duration::from_secs(90);
 /// Namespaces of the drive: dataset, results, compute.
 const NAMESPACES: [u32; 3] = [1, 2, 3];
@@ -27,7 +27,7 @@ const NAMESPACES: [u32; 3] = [1, 2, 3];
 pub struct Connected<'guests> {
     pub guest: &'guests Guest,
     pub nqn: String,
-    /// Name of its controller, such as `nvme1`.
+    /// Name of the drive's controller, such as `nvme1`.
     pub controller: String,
 }
 
@@ -52,14 +52,14 @@ impl<'guests> Connected<'guests> {
         self.guest.succeed(&format!("nvme {args}"), TOOL)
     }
 
-    /// Controllers of the drive's subsystem.
+    /// Returns the controllers of the drive's subsystem.
     fn controllers(&self) -> Result<Vec<String>> {
         let command = format!("cd /sys/class/nvme; grep -lx '{}' */subsysnqn | cut -d / -f 1", self.nqn);
         Ok(self.guest.succeed(&command, TOOL)?.lines().map(String::from).collect())
     }
 
-    /// The generic node of a namespace. The number in its name is not the namespace's identifier; that stands in sysfs, where the
-    /// compute namespace has a hidden disk too.
+    /// Returns the generic node of a namespace. The number in the node's name is not the namespace's identifier, which
+    /// is in sysfs, where the compute namespace has a hidden disk too.
     fn generic_node(&self, nsid: u32) -> Result<String> {
         let command = format!(
             "cd /sys/block; for disk in nvme*; do \
@@ -73,7 +73,7 @@ impl<'guests> Connected<'guests> {
         Ok(format!("/dev/{}", names[0]))
     }
 
-    /// The block device of a namespace.
+    /// Returns the block device of a namespace.
     fn block_node(&self, nsid: u32) -> Result<String> {
         Ok(self.generic_node(nsid)?.replace("/ng", "/nvme"))
     }
@@ -93,7 +93,8 @@ impl<'guests> Connected<'guests> {
         Ok(text.trim().to_string())
     }
 
-    /// What must stay over a reconnect: identifiers of controller and namespaces, and the names of the nodes.
+    /// Returns everything that must survive a reconnect: identifiers of controller and namespaces, and names of the
+    /// nodes.
     fn identity(&self) -> Result<Vec<String>> {
         let mut identity = vec![self.controller.clone()];
         let page = self.tool(&format!("id-ctrl /dev/{}", self.controller))?;
@@ -129,7 +130,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()>
     Ok(())
 }
 
-/// A page shows all of these.
+/// Asserts that a page shows all of these texts.
 #[track_caller]
 pub fn assert_shows(page: &str, texts: &[&str]) {
     for text in texts {
@@ -137,7 +138,7 @@ pub fn assert_shows(page: &str, texts: &[&str]) {
     }
 }
 
-/// Every command of nvme-cli about a drive ends with status 0 and shows what the drive is.
+/// Runs nvme-cli's commands about a drive: each ends with status 0 and shows the drive's properties.
 pub fn pages(drive: &Connected<'_>) -> Result<()> {
     let controller = format!("/dev/{}", drive.controller);
     let list = drive.tool("list")?;
@@ -148,7 +149,7 @@ pub fn pages(drive: &Connected<'_>) -> Result<()> {
     for nsid in [1, 2] {
         assert_shows(&drive.tool(&format!("id-ns {controller} -n {nsid}"))?, &["nsze", "lbads:12"]);
     }
-    // The compute namespace has no blocks. Linux 6.12 asks for them too, whenever somebody reads this file.
+    // The compute namespace has no blocks. Linux 6.12 asks for them whenever somebody reads the file `nuse`.
     assert_shows(&drive.tool(&format!("id-ns {controller} -n 3"))?, &["nsze    : 0", "ncap    : 0"]);
     drive.guest.succeed("for file in /sys/block/nvme*/nuse; do [ ! -e $file ] || cat $file || exit 1; done", TOOL)?;
     for (nsid, command_set) in [(1, "0"), (2, "0"), (3, "0x4")] {
@@ -161,7 +162,7 @@ pub fn pages(drive: &Connected<'_>) -> Result<()> {
     assert_shows(&drive.tool(&format!("error-log {controller}"))?, &["Error Log Entries"]);
     assert_shows(&drive.tool(&format!("effects-log {controller} --csi=0"))?, &["ACS133 ", "IOCS2 "]);
     assert_shows(&drive.tool(&format!("effects-log {controller} --csi=4"))?, &["IOCS1 "]);
-    // The zoned set, of which this drive has nothing: what nvme-cli asks for unless it is told which.
+    // nvme-cli asks for the zoned command set by default, which this drive does not have.
     assert_shows(&drive.tool(&format!("effects-log {controller} --csi=2"))?, &["ACS133 "]);
     drive.tool(&format!("effects-log {controller}"))?;
     assert_shows(&drive.tool(&format!("get-log {controller} --log-id=0xc0 --log-len=512"))?, &["0000:", "\"DDCT"]);
@@ -169,8 +170,8 @@ pub fn pages(drive: &Connected<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `nvme discover` finds the agent at the port of discovery, and at its own. What it is told is where the agent sees itself: the
-/// forwarded port outside of its guest is not known there.
+/// Finds the agent by `nvme discover` at the discovery port and at the I/O port. The entry has the port inside the
+/// agent's guest, where the forwarded port outside is not known.
 pub fn discovery(guest: &Guest, device: &Drive, agent: &Agent<'_>) -> Result<()> {
     for port in [device.discovery(), agent.port] {
         let page = guest.succeed(&format!("nvme discover -t tcp -a 10.0.2.2 -s {port}"), TOOL)?;
@@ -180,7 +181,7 @@ pub fn discovery(guest: &Guest, device: &Drive, agent: &Agent<'_>) -> Result<()>
     Ok(())
 }
 
-/// The kernel resets the controller, and goes on by itself when the agent was killed and started again.
+/// Resets the controller, and kills and restarts the agent: the kernel goes on by itself.
 pub fn endings<'drive>(
     drive: &Connected<'_>,
     device: &'drive Drive,
@@ -200,8 +201,8 @@ pub fn endings<'drive>(
     Ok(agent)
 }
 
-/// A second connection to the same agent is a second path to the same namespaces. It goes through another port: nvme-cli 2.3
-/// refuses a second one to the same address, with `--duplicate-connect` as well.
+/// Connects to the same agent a second time, which adds a second path to the same namespaces. The connection goes
+/// through another port, since nvme-cli 2.3 refuses a second one to the same address, even with `--duplicate-connect`.
 fn two_controllers(drive: &Connected<'_>, second_path: u16, pack: &Path) -> Result<()> {
     drive.connect_through(second_path)?;
     wait_until("there are two controllers", || Ok(drive.controllers()?.len() == 2))?;
@@ -216,14 +217,14 @@ fn two_controllers(drive: &Connected<'_>, second_path: u16, pack: &Path) -> Resu
     Ok(())
 }
 
-/// A batch that nvme-cli asks the drive for, as files, and its rows.
+/// A batch for nvme-cli to request from the drive: the command's files, and the expected rows.
 pub struct ByHand {
     _folder: tempfile::TempDir,
     pub program: PathBuf,
     pub request: PathBuf,
     parameters: (u64, u64),
     rows: Vec<u8>,
-    /// Where the rows lie in the result namespace, in blocks.
+    /// First block of the rows in the result namespace.
     first_block: usize,
 }
 
@@ -259,7 +260,7 @@ impl ByHand {
         })
     }
 
-    /// Load, activate and execute a program by passthrough, and read what it made from the block device.
+    /// Loads, activates and executes a program by passthrough, and reads the rows from the block device.
     pub fn run(&self, drive: &Connected<'_>) -> Result<()> {
         let bytes = |path: &Path| std::fs::metadata(path).map(|data| data.len());
         let (program, request) = (bytes(&self.program)?, bytes(&self.request)?);
@@ -335,7 +336,7 @@ fn stock_tools_work(kernel: HostKernel) -> Result<()> {
     pages(&drive)?;
     drive.assert_dataset_is(&pack)?;
     by_hand.run(&drive)?;
-    // Of the same dataset, and yet another drive.
+    // Another drive with the same dataset.
     let second_agent = device.serve(&serve.second())?;
     let second = Connected::connect(host.guest(), &second_agent)?;
     for (one, other) in drive.identity()?.iter().zip(second.identity()?) {
@@ -362,14 +363,14 @@ pub fn the_kernel_complains_of_nothing(host: &Guest) -> Result<()> {
     Ok(())
 }
 
-/// Discovery; nvme-cli's pages; reset; an agent that is killed and started again; two agents beside each other; two controllers of one
-/// subsystem: with the kernel that Debian 12 was released with.
+/// Tests the kernel of Debian 12's release: discovery; nvme-cli's pages; reset; an agent that is killed and started
+/// again; two agents beside each other; two controllers of one subsystem.
 #[test]
 fn stock_tools_work_on_linux_6_1() -> Result<()> {
     in_guests("stock_tools_work_on_linux_6_1", || stock_tools_work(HostKernel::Linux6_1))
 }
 
-/// The same with the newer kernel.
+/// Tests the same with the newer kernel.
 #[test]
 fn stock_tools_work_on_linux_6_12() -> Result<()> {
     in_guests("stock_tools_work_on_linux_6_12", || stock_tools_work(HostKernel::Linux6_12))

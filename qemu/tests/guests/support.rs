@@ -1,4 +1,4 @@
-//! Datasets, runs of `ddlp` here and in guests, and who may use the machine.
+//! Datasets, runs of `ddlp` here and in guests, and a lock that lets one test at a time use the machine.
 
 use anyhow::{Context, Result, ensure};
 use ddlp_pixels::encode::{JpegOptions, Layout};
@@ -15,14 +15,14 @@ use std::time::{Duration, SystemTime};
 pub const IMAGES: u32 = 240;
 /// Samples of a batch.
 pub const BATCH: u64 = 8;
-/// Longest run of a guest's program; guests share the cores with whatever else runs here.
+/// Longest run of a program in a guest. Guests share the cores with everything else that runs here.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Runs a test that boots guests, one at a time, if it was asked for. When it fails, the ends of their consoles are shown.
+/// Runs a test that boots guests, one test at a time, if `DDLP_QEMU=1`. If it fails, shows the ends of the consoles.
 pub fn in_guests(test: &str, body: impl FnOnce() -> Result<()>) -> Result<()> {
     static MACHINE: Mutex<()> = Mutex::new(());
     if std::env::var_os("DDLP_QEMU").is_none_or(|value| value != "1") {
-        // Past the harness, which shows what a test prints only when it fails.
+        // Straight to standard error, since the harness shows a test's output only if the test fails.
         let _ = writeln!(
             std::io::stderr(),
             "skipped: {test} boots guests under QEMU, which takes minutes; DDLP_QEMU=1 runs it"
@@ -31,11 +31,11 @@ pub fn in_guests(test: &str, body: impl FnOnce() -> Result<()>) -> Result<()> {
     }
     let _one_at_a_time = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let begun = SystemTime::now();
-    // A guest that is dropped in a panic shows its console itself.
+    // A guest that is dropped during a panic shows its console itself.
     body().inspect_err(|_| eprintln!("{}", guest::consoles_since(begun)))
 }
 
-/// Small images of every kind that an encoder makes, four of them PNG.
+/// Makes small images of every kind that the encoder makes, four of them PNG.
 pub fn photos() -> Photos {
     let photos = Photos::with_sizes(IMAGES, |index| (49 + index * 13 % 100, 37 + index * 29 % 110));
     for index in (0..IMAGES).step_by(60) {
@@ -49,7 +49,7 @@ pub fn photos() -> Photos {
     photos
 }
 
-/// `count` JPEG files with one to three bits flipped in each, from a seed.
+/// Makes `count` JPEG files with one to three bits flipped in each, from a seed.
 pub fn flipped(count: u32, seed: u64) -> Photos {
     let layouts = [Layout::Yuv420, Layout::Yuv444, Layout::Gray, Layout::Yuv422];
     Photos::of(count, |index| {
@@ -70,40 +70,40 @@ pub fn flipped(count: u32, seed: u64) -> Photos {
     })
 }
 
-/// What `ddlp run` says of itself.
+/// Figures of `ddlp run --json`.
 pub struct Figures(Value);
 
 impl Figures {
-    /// Order-free digest over sample ids and pixels.
+    /// Returns the order-free digest over sample ids and pixels.
     pub fn digest(&self) -> &str {
         self.0["digest"].as_str().expect("a digest was asked for")
     }
 
-    /// Images delivered.
+    /// Returns the number of delivered images.
     pub fn images(&self) -> u64 {
         self.0["images"].as_u64().expect("a count")
     }
 
-    /// Batches that the drives made.
+    /// Returns the number of batches that the drives prepared.
     pub fn drive_batches(&self) -> u64 {
         let prongs = self.0["prongs"].as_array().expect("prongs");
         prongs.iter().filter(|prong| prong["name"] != "cpu").filter_map(|prong| prong["batches"].as_u64()).sum()
     }
 
-    /// Batches that the CPU made.
+    /// Returns the number of batches that the CPU prepared.
     pub fn cpu_batches(&self) -> u64 {
         let all = self.0["batches"].as_u64().expect("a count");
         all - self.drive_batches()
     }
 
-    /// Batches of an epoch in the order of their delivery.
+    /// Returns the batches of an epoch in the order of their delivery.
     pub fn delivered(&self, epoch: u64) -> Vec<u64> {
         let deliveries = self.0["timeline"]["deliveries"].as_array().expect("deliveries");
         let of_epoch = deliveries.iter().filter(|delivery| delivery["epoch"] == epoch);
         of_epoch.filter_map(|delivery| delivery["batch"].as_u64()).collect()
     }
 
-    /// Kinds of faults, recoveries among them.
+    /// Returns the kinds of all faults, including recoveries.
     pub fn faults(&self) -> Vec<String> {
         let faults = self.0["faults"].as_array().expect("faults");
         faults.iter().filter_map(|fault| fault["kind"].as_str().map(String::from)).collect()
@@ -123,7 +123,7 @@ impl Figures {
     }
 }
 
-/// `ddlp` on this machine; what it printed.
+/// Runs `ddlp` on this machine. Returns its output.
 pub fn ddlp_here(args: &str) -> Result<String> {
     let mut command = Command::new(programs::native("ddlp")?);
     let output = command.args(args.split_whitespace()).output().context("cannot run ddlp")?;
@@ -131,25 +131,25 @@ pub fn ddlp_here(args: &str) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// `ddlp run` on this machine.
+/// Runs `ddlp run` on this machine.
 pub fn run_here(args: &str) -> Result<Figures> {
     let json = tempfile::NamedTempFile::new()?;
     ddlp_here(&format!("run {args} --quiet --digest --json {}", json.path().display()))?;
     Ok(Figures(serde_json::from_slice(&std::fs::read(json.path())?)?))
 }
 
-/// `ddlp run` in a guest, where it is `program`.
+/// Runs `ddlp run` in a guest, as `program`.
 pub fn run_in(guest: &Guest, program: &str, args: &str) -> Result<Figures> {
     guest.succeed(&run_command(program, args), PATIENCE)?;
     figures_in(guest)
 }
 
-/// The command of a run whose figures [`figures_in`] reads.
+/// Returns the command of a run whose figures [`figures_in`] reads.
 pub fn run_command(program: &str, args: &str) -> String {
     format!("exec {program} run {args} --digest --json /tmp/figures.json")
 }
 
-/// The figures of the last run in a guest.
+/// Reads the figures of the last run in a guest.
 pub fn figures_in(guest: &Guest) -> Result<Figures> {
     let text = guest.succeed("cat /tmp/figures.json", Duration::from_secs(30))?;
     Ok(Figures(serde_json::from_str(&text).with_context(|| format!("not the figures of a run: {text}"))?))

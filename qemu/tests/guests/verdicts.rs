@@ -1,4 +1,4 @@
-//! One verdict on a damaged file, on two architectures.
+//! Two architectures give the same verdict on a damaged file.
 
 use crate::support::{PATIENCE, ddlp_here, flipped, in_guests, run_here, run_in};
 use anyhow::{Context, Result};
@@ -10,9 +10,9 @@ use std::process::Command;
 const FILES: u32 = 1000;
 const SEED: u64 = 20;
 
-/// The packs of 1000 files with flipped bits are the same to the byte when x86-64 and aarch64 make them, so that verdicts and
-/// repaired streams are the same; and both make the same pixels of what is kept. Nothing is left out: what decodes differently
-/// without a warning is found by its coefficients and stored clamped.
+/// Packs 1000 files with flipped bits on x86-64 and on aarch64: the packs are equal to the byte, and so are verdicts
+/// and repaired streams. Both architectures make the same pixels of all files that are kept. No file is excluded: one
+/// that would decode differently without a warning is found by its coefficients, and stored clamped.
 #[test]
 fn verdicts_are_the_same() -> Result<()> {
     in_guests("verdicts_are_the_same", || {

@@ -46,7 +46,7 @@ pub enum Role {
     Controller,
 }
 
-/// Which digests a connection uses.
+/// Digests that a connection uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digests {
     /// CRC32C behind every header.

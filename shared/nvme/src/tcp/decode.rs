@@ -26,12 +26,12 @@ use super::{COMMON_BYTES, DIGEST_BYTES, Digests, HEADER_BYTES_MAX, Role};
 use crate::entry::{CompletionEntry, SubmissionEntry};
 use zerocopy::FromBytes;
 
-/// How far a connection has come.
+/// Phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// ICReq or ICResp is to come.
+    /// Before ICReq or ICResp.
     Setup,
-    /// Set up, with these digests in force.
+    /// After the setup, with these digests in force.
     Ready(Digests),
 }
 
@@ -74,14 +74,14 @@ pub struct Incoming {
     pub data_digest: bool,
 }
 
-/// Why received bytes are no PDU. The connection cannot go on.
+/// Reason why received bytes are not a valid PDU. The connection cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PduError {
-    /// Not a PDU that this side receives.
+    /// This side does not receive PDUs of this type.
     Type(PduType),
-    /// Not now: setup after setup, or anything else before it.
+    /// The PDU comes out of sequence: a second setup, or another PDU before the setup.
     Sequence(PduType),
-    /// Digest flags other than agreed, or SUCCESS without LAST.
+    /// Digest flags differ from the agreed ones, or SUCCESS comes without LAST.
     Flags(PduType, u8),
     /// Wrong header length.
     HeaderLength(PduType, u8),
