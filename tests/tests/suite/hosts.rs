@@ -100,19 +100,3 @@ fn the_command_line_may_name_the_host() {
     let said = text(&refused.stderr);
     assert!(said.contains("must name this host, nqn.2024-01.org.example:stranger"), "{said}");
 }
-
-#[test]
-fn an_agent_tells_a_host_that_it_allows_which_drive_it_is() {
-    let scene = Scene::new(&["--discovery", "0"]);
-    let stranger = "nqn.2014-08.org.nvmexpress:uuid:07070707-0707-4707-8707-070707070707";
-    for place in [scene.agent.address(), scene.agent.discovery().expect("it was asked for")] {
-        let list = |nqn| ddlp(scene.photos.scratch(), &["connect", "--list", place, "--host-nqn", nqn]);
-        let listed = list(&scene.nqn);
-        assert!(listed.status.success(), "{}", text(&listed.stderr));
-        assert_eq!(text(&listed.stdout), format!("{}\n", scene.agent.url()));
-        let refused = list(stranger);
-        assert!(!refused.status.success());
-        let said = text(&refused.stderr);
-        assert!(said.contains("allowed hosts") && said.contains(stranger), "{said}");
-    }
-}

@@ -153,7 +153,8 @@ fn memory_that_the_loader_takes_is_none_for_the_page_cache() {
         drop(builder.buffers(buffers as usize).build().expect("it builds"));
         dataset.hooks.told.lock().expect("no panic")[0]
     };
-    let (batch, available) = (64 * 224 * 224 * 3, ddlp_csd::memory::available_bytes().expect("Linux says it"));
+    // A batch has as many rows as the dataset has samples.
+    let (batch, available) = (4 * 224 * 224 * 3, ddlp_csd::memory::available_bytes().expect("Linux says it"));
     let buffers = (available / 2 / batch).clamp(2, 4096);
     let (few, many) = (told(2), told(buffers));
     assert!(many < few - (buffers - 2) * batch / 2, "{buffers} buffers: {many} are left, {few} beside two");
