@@ -1,4 +1,4 @@
-//! The subsystem by tables: each wrong command has its status; pages and features.
+//! The subsystem by itself: the status of each wrong command, pages, features, resets.
 
 use crate::host::bench::{Bench, OTHER_HOST, activation, feature, identify, log_page};
 use crate::host::{HOST_NQN, command, execute, images, read};
@@ -19,7 +19,7 @@ use ddlp_nvme::{AdminOpcode, Cns, Csi, FeatureId, LogId, NSID_ALL, Status, Submi
 use zerocopy::IntoBytes;
 
 #[test]
-fn connect_refuses_what_is_wrong_and_says_where() {
+fn connect_refuses_wrong_fields_and_names_them() {
     let mut bench = Bench::new(&[HOST_NQN]);
     let nqn = bench.nqn.clone();
     let good = ConnectCommand::new(0, 31, 0, false);
@@ -60,7 +60,7 @@ fn connect_refuses_what_is_wrong_and_says_where() {
 }
 
 #[test]
-fn a_refused_name_that_is_no_nqn_is_told_as_it_came() {
+fn a_refused_name_that_is_not_an_nqn_is_logged_as_sent() {
     let mut bench = Bench::new(&[HOST_NQN]);
     let nqn = bench.nqn.clone();
     let mut refused = |subsystem: &[u8], host: &[u8]| {
@@ -74,7 +74,7 @@ fn a_refused_name_that_is_no_nqn_is_told_as_it_came() {
         assert!(status.same_code(Status::CONNECT_PARAMETERS), "{status}");
         bench.refused.pop().expect("whoever runs the drive is told")
     };
-    // As versions of SPDK call themselves.
+    // Some versions of SPDK send this name.
     let spdk = "2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-000000000001";
     let (_, host, reason) = refused(nqn.as_bytes(), spdk.as_bytes());
     assert_eq!((host.as_str(), reason), (spdk, ConnectRefusal::NoHostNqn(NqnError::Prefix)));
@@ -86,7 +86,7 @@ fn a_refused_name_that_is_no_nqn_is_told_as_it_came() {
 }
 
 #[test]
-fn io_queues_belong_to_their_host_and_number() {
+fn an_io_queue_needs_its_own_host_controller_and_number() {
     let mut bench = Bench::new(&[]);
     let (admin, controller_id) = bench.host(HOST_NQN, 1, 0);
     let parameters =
@@ -216,7 +216,7 @@ fn every_wrong_io_command_has_its_status() {
         let found = bench.status(queue, entry, &data);
         assert!(found.same_code(status), "{entry:?}: {found}, {status} expected");
     }
-    // One more sample than a slot of 1 MiB holds, and a slot that there is not.
+    // One more sample than a slot of 1 MiB holds, and a slot that does not exist.
     let many = images::request(1, 1, (0..342).collect());
     let (entry, data) = execute(&many, 0);
     assert!(bench.status(queue, entry, &data).same_code(Status::INVALID_FIELD));
@@ -227,7 +227,7 @@ fn every_wrong_io_command_has_its_status() {
 }
 
 #[test]
-fn data_is_described_by_one_sgl_of_the_transports() {
+fn data_needs_one_sgl_of_a_kind_that_the_transport_has() {
     let mut bench = Bench::new(&[]);
     let (admin, controller_id) = bench.host(HOST_NQN, 1, 0);
     let queue = bench.io(controller_id, HOST_NQN, 1, 1);
@@ -241,7 +241,7 @@ fn data_is_described_by_one_sgl_of_the_transports() {
         (queue, execute),
     ];
     for (conn, good) in commands {
-        // Fused, and every PSDT but that of an SGL without metadata.
+        // Fused commands, and every PSDT except that of an SGL without metadata.
         for flags in [0x00, 0x80, 0xC0, 0x41, 0x42, 0x43] {
             let found = bench.status(conn, SubmissionEntry { flags, ..good }, &data);
             assert_eq!(found, Status::INVALID_FIELD.do_not_retry(), "{good:?} with flags {flags:#x}");
@@ -260,7 +260,7 @@ fn data_is_described_by_one_sgl_of_the_transports() {
 }
 
 #[test]
-fn an_answer_is_no_larger_than_its_page() {
+fn an_answer_takes_no_more_memory_than_its_page() {
     let mut bench = Bench::new(&[]);
     let (admin, _) = bench.host(HOST_NQN, 1, 0);
     let asked = 1 << 20;
@@ -301,8 +301,8 @@ fn effects_and_pages() {
     assert_eq!((bench.data[0], bench.data[8]), (8, 1));
 }
 
-/// What SPDK's initiator asks a controller of several command sets on its way to being attached. It gives up at the first
-/// error of the commands that have to succeed here: `lib/nvme/nvme_ctrlr.c` at 32bcbb8e of longhorn/spdk, a fork of SPDK,
+/// Sends what SPDK's initiator asks a controller with several command sets while it attaches. SPDK gives up if one of
+/// the commands that have to succeed here fails: `lib/nvme/nvme_ctrlr.c` at 32bcbb8e of longhorn/spdk, a fork of SPDK,
 /// from `nvme_ctrlr_identify_iocs_specific` on.
 #[test]
 fn spdk_attaches() {
@@ -329,10 +329,10 @@ fn spdk_attaches() {
     }
 }
 
-/// `nvme effects-log` without `--csi`: nvme-cli 2.3 and later ask for the NVM set and, where CAP.CSS has bit 6, for the
-/// zoned one, and print nothing after an error (`nvme.c`, `get_effects_log`).
+/// Sends what `nvme effects-log` without `--csi` asks: nvme-cli 2.3 and later ask for the NVM set and, if CAP.CSS has
+/// bit 6, for the zoned one, and print nothing after an error (`nvme.c`, `get_effects_log`).
 #[test]
-fn effects_are_told_of_every_command_set_that_nvme_cli_asks_for() {
+fn there_is_an_effects_page_for_every_command_set_that_nvme_cli_asks_for() {
     let mut bench = Bench::new(&[]);
     let (admin, _) = bench.host(HOST_NQN, 1, 0);
     assert!(Capabilities(bench.ok(admin, PropertyGet::new(offset::CAP).entry(), &[])).io_command_sets());
@@ -372,7 +372,7 @@ fn a_reset_ends_the_io_queues_and_leaves_the_admin_queue() {
         bench.take(outputs);
     }
     bench.ok(again, read(1, 0, 1), &[]);
-    // A shutdown ends the work, and leaves the queues to the host.
+    // A shutdown ends the work, and leaves the queues in place.
     bench.closed.clear();
     bench.ok(admin, PropertySet::new(offset::CC, 0x0046_4061).entry(), &[]);
     assert_eq!(bench.closed, []);
@@ -389,7 +389,7 @@ fn commands_that_a_reset_ends_give_their_places_back() {
 }
 
 #[test]
-fn of_commands_without_data_the_data_pointer_is_not_looked_at() {
+fn a_command_without_data_may_have_any_data_pointer() {
     let mut bench = Bench::new(&[]);
     let (admin, _) = bench.host(HOST_NQN, 1, 5000);
     let zeroes = |entry: SubmissionEntry| SubmissionEntry { data: Default::default(), ..entry };

@@ -1,5 +1,5 @@
-//! The discovery controller: what Linux and nvme-cli ask of it, what it refuses, and what it leaves to hosts of the
-//! namespaces.
+//! The discovery controller: what Linux and nvme-cli ask it, what it refuses, and that it takes nothing from hosts of
+//! the namespaces.
 
 use crate::host::bench::{Bench, OTHER_HOST, activation, feature, identify, log_page};
 use crate::host::{HOST_NQN, cancel, command, execute, images};
@@ -18,8 +18,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// CC as Linux writes it to a controller without command sets to choose from: entry sizes, then enabled, then shut
-/// down.
+/// Values of CC that Linux writes to a controller without a choice of command sets: entry sizes, then enabled, then
+/// shut down.
 const CC: [u64; 3] = [0x0046_0000, 0x0046_0001, 0x0046_4001];
 
 fn try_connect(bench: &mut Bench, nqn: &str, keep_alive_ms: u32) -> (ConnId, (Status, u64)) {
@@ -29,7 +29,7 @@ fn try_connect(bench: &mut Bench, nqn: &str, keep_alive_ms: u32) -> (ConnId, (St
     (conn, answer.unwrap())
 }
 
-/// An enabled discovery controller: its connection and identifier.
+/// Connects and enables a discovery controller. Returns its connection and identifier.
 fn discovery(bench: &mut Bench, nqn: &str, keep_alive_ms: u32) -> (ConnId, u16) {
     let (conn, (status, result)) = try_connect(bench, nqn, keep_alive_ms);
     assert_eq!(status, Status::SUCCESS);
@@ -37,7 +37,7 @@ fn discovery(bench: &mut Bench, nqn: &str, keep_alive_ms: u32) -> (ConnId, u16) 
     (conn, ConnectResult::from_result(result).controller_id)
 }
 
-/// Get Log Page as libnvme sends it: no namespace.
+/// Makes Get Log Page as libnvme sends it, without a namespace.
 fn log(offset: u64, bytes: u32) -> SubmissionEntry {
     let page = GetLogPage { retain_event: false, ..GetLogPage::new(LogId::DISCOVERY, Csi::NVM, offset, bytes) };
     command(AdminOpcode::GET_LOG_PAGE.0, 0, page.dwords(), bytes as usize)
@@ -47,8 +47,8 @@ fn event_request() -> SubmissionEntry {
     command(AdminOpcode::ASYNC_EVENT.0, 0, [0; 6], 0)
 }
 
-/// `nvme discover`: the kernel's bring-up, then the log as later versions of nvme-cli read it (head, entries, head
-/// again), then the kernel's way out. `replay.rs` has what version 2.3 does.
+/// Does what `nvme discover` does: the kernel's bring-up, then the log as later versions of nvme-cli read it (head,
+/// entries, head again), then the kernel's shutdown. `replay.rs` has what version 2.3 does.
 #[test]
 fn a_host_discovers_the_namespaces_where_it_reached_the_agent() {
     let mut bench = Bench::new(&[]);
@@ -72,7 +72,7 @@ fn a_host_discovers_the_namespaces_where_it_reached_the_agent() {
     assert!(id.response_capsule.get() >= 1 && id.capsule_data_offset.get() == 0);
     assert_eq!(id.async_events.get(), 1 << 31, "a change of the discovery log");
 
-    // The kernel configures the event and asks for it, whether or not it stays.
+    // The kernel configures the event and asks for it, whether or not the host stays.
     bench.ok(conn, feature(AdminOpcode::SET_FEATURES, FeatureId::ASYNC_EVENT_CONFIGURATION, 1 << 31), &[]);
     assert_eq!(bench.send(conn, event_request(), &[]), None);
 
@@ -86,7 +86,7 @@ fn a_host_discovers_the_namespaces_where_it_reached_the_agent() {
     assert_eq!(entry.subsystem_nqn(), Ok(bench.nqn.as_str()));
     assert_eq!((entry.controller_id.get(), entry.flags.get()), (0xFFFF, 0));
     assert!(entry.admin_queue_entries_max.get() >= 32 && entry.port_id.get() > 0);
-    // No word on a secure channel: nvme-cli would set one up. Flow control may be off.
+    // The entry does not ask for a secure channel, which nvme-cli would set up. Flow control may be off.
     assert_eq!((entry.requirements, entry.transport_specific[0]), (0b100, 0));
     bench.ok(conn, log(0, 20), &[]);
     assert_eq!((&bench.data[..8], &bench.data[8..16]), (&generation[..], &entries[..]), "nothing changed");
@@ -99,7 +99,7 @@ fn a_host_discovers_the_namespaces_where_it_reached_the_agent() {
 }
 
 #[test]
-fn the_log_is_the_same_in_any_pieces() {
+fn the_log_can_be_read_in_any_pieces() {
     let mut bench = Bench::new(&[]);
     let (conn, _) = discovery(&mut bench, HOST_NQN, 0);
     bench.ok(conn, log(0, 2048), &[]);
@@ -191,7 +191,7 @@ fn the_list_of_allowed_hosts_holds_for_discovery() {
 }
 
 #[test]
-fn hosts_that_look_around_leave_room_for_hosts_that_work() {
+fn discovery_takes_no_place_from_hosts_of_the_namespaces() {
     let mut bench = Bench::new(&[]);
     let conns: Vec<ConnId> =
         (0..DISCOVERY_ASSOCIATIONS_MAX).map(|_| discovery(&mut bench, OTHER_HOST, 30_000).0).collect();
@@ -205,9 +205,9 @@ fn hosts_that_look_around_leave_room_for_hosts_that_work() {
     discovery(&mut bench, OTHER_HOST, 0);
 }
 
-/// Hosts that asked once and did not leave shut nobody out.
+/// Connects hosts that read the log once and stay connected: they keep no other host out.
 #[test]
-fn an_idle_host_that_asked_once_gives_way_to_the_next_one() {
+fn an_idle_discovery_host_gives_way_to_the_next_one() {
     let mut bench = Bench::new(&[]);
     let (io, _) = bench.host(HOST_NQN, 1, 0);
     let (staying, _) = discovery(&mut bench, HOST_NQN, 30_000);
@@ -220,7 +220,7 @@ fn an_idle_host_that_asked_once_gives_way_to_the_next_one() {
     bench.ok(io, command(AdminOpcode::KEEP_ALIVE.0, 0, [0; 6], 0), &[]);
 }
 
-/// A host that stays at the discovery controller has no claim to what lies in the slots.
+/// Keeps a host at the discovery controller only: it no longer owns the slots that it used.
 #[test]
 fn a_slot_does_not_wait_for_a_host_that_only_discovers() {
     let mut bench = Bench::new(&[]);
@@ -241,7 +241,7 @@ fn a_slot_does_not_wait_for_a_host_that_only_discovers() {
 }
 
 #[test]
-fn a_host_that_stays_keeps_itself_alive_and_one_that_left_is_forgotten() {
+fn a_host_with_keep_alive_stays_connected_and_a_silent_one_is_forgotten() {
     let mut bench = Bench::new(&[]);
     let (forgetful, _) = discovery(&mut bench, HOST_NQN, 0);
     let (staying, _) = discovery(&mut bench, OTHER_HOST, 30_000);
@@ -264,7 +264,7 @@ fn a_host_that_stays_keeps_itself_alive_and_one_that_left_is_forgotten() {
 }
 
 #[test]
-fn events_of_the_drive_are_not_told_to_discovery_controllers() {
+fn discovery_controllers_get_no_events_of_the_drive() {
     let mut bench = Bench::new(&[]);
     let (conn, _) = discovery(&mut bench, HOST_NQN, 30_000);
     bench.ok(conn, feature(AdminOpcode::SET_FEATURES, FeatureId::ASYNC_EVENT_CONFIGURATION, 1 << 31 | 2), &[]);

@@ -1,4 +1,4 @@
-//! The real program's doctor: what it says, and by which status it leaves.
+//! The doctor of the real program: its output and its exit status.
 
 use crate::host::images::folder;
 use std::io::Write;
@@ -11,7 +11,7 @@ fn dataset() -> tempfile::TempDir {
     root
 }
 
-/// A configuration file with this text.
+/// Writes a configuration file with this text.
 fn config(text: &str) -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
@@ -23,7 +23,7 @@ fn doctor(arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
-/// A doctor that would find the agent's identity in this folder unless told otherwise.
+/// Makes the command of a doctor that looks for the agent's identity in this folder by default.
 fn doctor_command(state: &tempfile::TempDir) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ddlp-device"));
     command.arg("doctor").env("XDG_STATE_HOME", state.path());
@@ -66,7 +66,7 @@ fn a_doctor_fails_where_the_agent_would() {
 }
 
 #[test]
-fn a_doctor_does_not_say_of_a_wrong_configuration_that_it_names_no_dataset() {
+fn a_doctor_does_not_claim_that_a_wrong_configuration_names_no_dataset() {
     let config = config("dataset = \"/data/train.ddlp\"\nsurprise = 1");
     let (code, said) = doctor(&["--config", config.path().to_str().unwrap()]);
     assert_eq!(code, Some(1));

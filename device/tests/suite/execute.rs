@@ -1,7 +1,7 @@
 //! Execute Program over sockets, in one process: real images end to end, cancelling, lost associations, reused slots.
 //!
-//! Faults the agent is to survive here: a host that goes away in the middle of a batch, a batch that is cancelled while
-//! it runs, a slot that is given out again before its old work has let go, corrupt samples.
+//! Faults that the agent has to survive here: a host that goes away in the middle of a batch, a batch that is cancelled
+//! while it runs, a slot that is used again before its old work has released it, corrupt samples.
 
 use crate::host::agent::{TestAgent, settings};
 use crate::host::images::{Gated, check_slot, folder, of, program, request};
@@ -101,7 +101,7 @@ fn a_pack_is_exported_block_by_block() {
     assert!(entry.status().same_code(Status::LBA_OUT_OF_RANGE));
 }
 
-/// An agent whose samples wait for the test, and an association with its program at index 0.
+/// Starts an agent whose reads wait for the test, and an association with its program at index 0.
 fn gated(threads: usize) -> (TestAgent, Arc<Gated>, Association) {
     let dataset = Arc::new(Gated::default());
     let mut settings = settings();
@@ -185,7 +185,7 @@ fn work_of_a_lost_association_never_becomes_visible() {
     submit(&mut queue, &request(2, 1, (4..8).collect()));
     dataset.wait_for_readers(1);
     drop((queue, association));
-    // A new host uses both slots: the running work is waited for, the queued one has gone.
+    // A new host uses both slots: one waits for the running work, in the other the queued work is gone.
     let mut association = Association::new(agent.at(), 2, Digests::NONE);
     association.load(0, &program(CorruptPolicy::Fail).to_bytes().unwrap(), 4096);
     let mut queue = association.open_queue(1, 32, true);
@@ -220,7 +220,7 @@ fn one_slow_sample_holds_up_its_own_batch_only() {
     dataset.wait_for_readers(1);
     let other = submit(&mut queue, &request(2, 1, vec![1, 2, 3]));
     dataset.wait_for_readers(2);
-    // Which of the two waiting reads passes is not said; with four passes, one batch of the two is complete at least.
+    // Either of the two waiting reads may pass. After four passes, at least one of the two batches is complete.
     dataset.pass(3);
     let (first, status) = completion(&mut queue);
     assert_eq!(status, Status::SUCCESS);
@@ -250,7 +250,7 @@ fn draining_finishes_what_runs_and_refuses_what_is_new() {
     let running = submit(&mut queue, &request(1, 0, vec![0, 1]));
     dataset.wait_for_readers(1);
     agent.drain(host::PATIENCE);
-    // An Execute of no program is refused in any case; by another status once the drain has begun.
+    // An Execute without a program is always refused, but with another status once the drain has begun.
     let (probe, data) = execute(&request(2, 1, vec![5]), 7);
     let start = std::time::Instant::now();
     let refused = loop {

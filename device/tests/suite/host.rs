@@ -30,7 +30,7 @@ pub const BOTH: Digests = Digests { header: true, data: true };
 /// Any wait longer than this is a failure, not slowness.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the controller sent.
+/// A PDU from the controller.
 #[derive(Debug)]
 pub enum Received {
     Response(CompletionEntry),
@@ -47,12 +47,12 @@ pub struct Line {
     pub digests: Digests,
     pub h2c_bytes_max: usize,
     last_id: u16,
-    /// Where the data began in the PDUs that had some.
+    /// Offsets of the data in all PDUs with data.
     pub data_offsets: Vec<usize>,
 }
 
 impl Line {
-    /// Connected and set up.
+    /// Connects and sets the connection up.
     pub fn open(address: SocketAddr, digests: Digests) -> Self {
         Self::raw(address).set_up(IcReq::new(digests))
     }
@@ -72,7 +72,7 @@ impl Line {
         line
     }
 
-    /// Connected only.
+    /// Connects, without a setup.
     pub fn raw(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -86,7 +86,7 @@ impl Line {
         self.last_id
     }
 
-    /// Sends a command, its data in the capsule when its SGL says so.
+    /// Sends a command, with its data in the capsule if its SGL says so.
     pub fn submit(&mut self, command: &SubmissionEntry, data: &[u8]) {
         let inside = if command.data.is_in_capsule() { data } else { &[] };
         let mut bytes = CapsuleCommand::encode(command, inside.len() as u32, self.digests).to_vec();
@@ -123,7 +123,7 @@ impl Line {
         }
     }
 
-    /// The next PDU.
+    /// Receives the next PDU.
     pub fn receive(&mut self) -> Received {
         let incoming = loop {
             let space = self.decoder.space();
@@ -190,14 +190,14 @@ impl Line {
         }
     }
 
-    /// As [`Self::run`], which has to succeed.
+    /// Does the same as [`Self::run`] for a command that has to succeed.
     pub fn ok(&mut self, command: SubmissionEntry, data: &[u8]) -> (u64, Vec<u8>) {
         let (entry, read) = self.run(command, data);
         assert_eq!(entry.status(), Status::SUCCESS, "{command:?}: {}", entry.status());
         (entry.result.get(), read)
     }
 
-    /// True once the peer has closed, whatever it still sent.
+    /// Waits for the peer to close, and ignores everything that it sends before. Returns true.
     pub fn ends(&mut self) -> bool {
         loop {
             match self.receive() {
@@ -209,14 +209,14 @@ impl Line {
     }
 }
 
-/// A command with its dwords; data by the transport.
+/// Makes a command with these dwords and data by the transport.
 pub fn command(opcode: u8, nsid: u32, dwords: [u32; 6], bytes: usize) -> SubmissionEntry {
     let mut entry = SubmissionEntry { opcode, flags: 0x40, nsid: nsid.into(), ..SubmissionEntry::default() };
     entry.data = SglDescriptor::transport(bytes as u32);
     entry.with_dwords(dwords)
 }
 
-/// The same with its data in the capsule.
+/// Returns the command with its data in the capsule.
 pub fn in_capsule(mut entry: SubmissionEntry) -> SubmissionEntry {
     entry.data = SglDescriptor::in_capsule(entry.data.length.get());
     entry
@@ -240,14 +240,14 @@ pub fn cancel(epoch: u32, batch: u32) -> SubmissionEntry {
     command(ddlp_csd::CANCEL_OPCODE, 0, CancelBatch { epoch, batch }.dwords(), 0)
 }
 
-/// An association: an admin queue, and what is needed to open more.
+/// An association: its admin queue, and everything to open more queues.
 pub struct Association {
     pub admin: Line,
     pub controller_id: u16,
     pub address: SocketAddr,
     nqn: String,
     host_id: [u8; 16],
-    /// What every queue is set up by.
+    /// Setup request of every queue.
     setup: IcReq,
 }
 
@@ -260,7 +260,7 @@ impl Association {
         Self::set_up(agent, host_id, IcReq::new(digests), keep_alive_ms)
     }
 
-    /// A host that wants its data aligned.
+    /// Connects a host that wants its data aligned.
     pub fn aligned(agent: (SocketAddr, &str), host_id: u8, digests: Digests, data_alignment_z: u8) -> Self {
         Self::set_up(agent, host_id, IcReq { data_alignment_z, ..IcReq::new(digests) }, 0)
     }
@@ -306,7 +306,7 @@ impl Association {
                 ..LoadProgram::default()
             };
             let entry = command(AdminOpcode::LOAD_PROGRAM.0, COMPUTE_NSID, load.dwords(), piece.len());
-            // Alternately in the capsule and by R2T.
+            // The data goes alternately in the capsule and by R2T.
             let entry = if number % 2 == 0 { in_capsule(entry) } else { entry };
             self.admin.ok(entry, piece);
         }

@@ -1,4 +1,4 @@
-//! Several hosts, their work and their ends: the subsystem alone.
+//! Several hosts at the subsystem by itself: their work, and how they leave.
 
 use crate::host::bench::{Bench, OTHER_HOST, activation, feature, log_page};
 use crate::host::{HOST_NQN, cancel, command, execute, images, read};
@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// Starts a batch; its job.
+/// Starts a batch. Returns its job.
 fn start(bench: &mut Bench, queue: ConnId, batch: u32, slot: u32) -> JobId {
     let (entry, data) = execute(&images::request(batch, slot, vec![0]), 0);
     assert_eq!(bench.send(queue, entry, &data), None);
@@ -90,13 +90,13 @@ fn a_slot_without_memory_is_refused_and_free_again() {
 }
 
 #[test]
-fn a_host_that_came_back_tries_its_slots_again_until_its_former_association_is_gone() {
+fn a_reconnected_host_gets_its_slots_once_its_former_association_is_gone() {
     let mut bench = Bench::new(&[]);
     let (lost, a) = bench.host(HOST_NQN, 1, 0);
     bench.load(lost, 0);
     let queue = bench.io(a, HOST_NQN, 1, 1);
     let old = start(&mut bench, queue, 5, 0);
-    // The program is the host's, and there still.
+    // The program belongs to the host, and is still loaded.
     let (_, b) = bench.host(HOST_NQN, 1, 0);
     let queue = bench.io(b, HOST_NQN, 1, 1);
     let (entry, data) = execute(&images::request(6, 0, vec![0]), 0);
@@ -172,7 +172,7 @@ fn keep_alive_ends_silent_associations_only() {
 }
 
 #[test]
-fn a_hot_drive_says_so_once_until_its_log_is_read() {
+fn a_hot_drive_reports_one_event_until_its_log_is_read() {
     let mut bench = Bench::new(&[]);
     let (admin, _) = bench.host(HOST_NQN, 1, 0);
     bench.ok(admin, feature(AdminOpcode::SET_FEATURES, FeatureId::ASYNC_EVENT_CONFIGURATION, 2), &[]);
@@ -216,7 +216,7 @@ fn the_number_of_associations_is_bounded() {
     assert_eq!(bench.refused, [(conn, HOST_NQN.to_owned(), reason)]);
 }
 
-/// Hosts that hold associations and promise no sign of life shut nobody out.
+/// Connects hosts without keep alive until all places are taken: they keep no other host out.
 #[test]
 fn associations_without_keep_alive_give_way_the_longest_silent_first() {
     for keep_alive_ms in [0, GIVES_WAY_MS + 1, u32::MAX] {
@@ -227,7 +227,7 @@ fn associations_without_keep_alive_give_way_the_longest_silent_first() {
             bench.now += Duration::from_secs(1);
             held.push(bench.host(OTHER_HOST, 2, keep_alive_ms).0);
         }
-        // The first of them says something, so that the second one has been silent longest.
+        // The first of them sends a command, so that the second has been silent longest.
         bench.ok(held[0], command(AdminOpcode::KEEP_ALIVE.0, 0, [0; 6], 0), &[]);
         let (newcomer, _) = bench.host(HOST_NQN, 3, 5000);
         assert_eq!(bench.closed, [held[1]], "time-out of {keep_alive_ms} ms");

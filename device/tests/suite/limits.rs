@@ -1,6 +1,5 @@
-//! What the agent does about hosts that fall silent or come in crowds. Its clock is stopped and moved on by hand, so
-//! that a minute takes no time and a limit is known to fall neither earlier nor later than it says (to [`BEFORE`] and
-//! [`AFTER`]).
+//! Limits on hosts that fall silent or come in crowds. The tests stop the agent's clock and move it on, so that a
+//! minute takes no time, and a limit is neither earlier nor later than documented (within [`BEFORE`] and [`AFTER`]).
 
 use crate::host::agent::{TestAgent, settings};
 use crate::host::images::Gated;
@@ -26,10 +25,10 @@ use tokio::sync::oneshot;
 use tokio::time::{pause, sleep};
 use zerocopy::IntoBytes;
 
-/// So long before its limit a connection is open.
+/// Time before its limit at which a connection has to be open.
 const BEFORE: Duration = Duration::from_millis(100);
-/// So long after its limit it is closed. The agent may take what was sent last only once its clock is stopped, and the
-/// clock goes on by up to half a second for each look at a socket.
+/// Time after its limit at which a connection has to be closed. The agent may receive the last bytes only after its
+/// clock has stopped, and the clock moves by up to half a second whenever the agent polls a socket.
 const AFTER: Duration = Duration::from_secs(2);
 
 /// An agent whose clock can be stopped.
@@ -57,8 +56,7 @@ impl Clocked {
                 }
                 pause();
                 done.send(()).unwrap();
-                // A stopped clock goes on when the runtime has nothing to do. Waiting for the next step holds up the
-                // runtime.
+                // A stopped clock moves on when the runtime is idle. Waiting for the next step blocks the runtime.
                 while let Ok(step) = wanted.recv() {
                     sleep(step).await;
                     done.send(()).unwrap();
@@ -74,7 +72,7 @@ impl Clocked {
         self.stepped.recv().unwrap();
     }
 
-    /// Moves the stopped clock on. The agent does what falls due meanwhile.
+    /// Moves the stopped clock on. Meanwhile the agent does everything that falls due.
     fn advance(&self, time: Duration) {
         self.steps.send(time).unwrap();
         self.stepped.recv().unwrap();
@@ -104,7 +102,7 @@ fn property_get() -> Vec<u8> {
     CapsuleCommand::encode(&entry, 0, Digests::NONE).to_vec()
 }
 
-/// Brings a connection to the state that is to be left alone.
+/// Brings a connection to the state that a test leaves alone.
 type Prepare = fn(&Clocked) -> Line;
 
 #[test]
@@ -139,7 +137,7 @@ fn silent_hosts_are_cut_off_at_the_limit_of_their_state() {
         let start = Instant::now();
         let mut line = prepare(&agent);
         agent.stop_clock();
-        // The limit began to run somewhere within this time.
+        // The limit began within this time.
         let within = start.elapsed();
         agent.advance(limit - within - BEFORE);
         assert!(is_open(&mut line), "{what}: closed before its limit");
@@ -157,9 +155,9 @@ fn an_idle_association_without_keep_alive_stays() {
     assert!(is_open(&mut admin));
 }
 
-/// A host that keeps sending gains no time for a PDU, nor for its Connect.
+/// Sends byte by byte: a host that keeps sending gains no time for a PDU or for its Connect.
 #[test]
-fn a_pdu_that_comes_byte_by_byte_is_cut_off() {
+fn a_pdu_that_arrives_byte_by_byte_is_cut_off() {
     let pause = Duration::from_secs(5);
     for (what, limit, is_connected) in [("a command", PDU_TIME, true), ("an ICReq", PROOF_TIME, false)] {
         let mut agent = Clocked::start();
@@ -172,7 +170,7 @@ fn a_pdu_that_comes_byte_by_byte_is_cut_off() {
         let mut sent = 0;
         while is_open(&mut line) {
             assert!(pause * sent < limit + AFTER + pause, "{what}: still open after {:?}", pause * sent);
-            // Closed, unless the agent has not come to it yet.
+            // The connection is closed, unless the agent has not noticed the limit yet.
             let _ = line.stream.write(&bytes[sent as usize..][..1]);
             agent.advance(pause);
             sent += 1;
@@ -191,13 +189,13 @@ fn connect_from(from: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// Allowed hosts get in while others hold every connection that they can get, and open new ones all the time.
+/// Connects allowed hosts while others hold every connection that they can get, and keep opening new ones.
 #[test]
 fn a_flood_of_others_keeps_no_allowed_host_out() {
     let settings = Settings { allowed_hosts: vec![HOST_NQN.into()], ..settings() };
     let agent = TestAgent::start(settings, Arc::new(Gated::default()));
     let (address, setup) = (agent.address, IcReq::new(Digests::NONE).encode());
-    // Each is left as far as it came: silent, in the middle of an ICReq, set up.
+    // Connections in three states: silent, in the middle of an ICReq, set up.
     let open = |number: u8| {
         let stream = connect_from([127, 0, 0, 2 + number % 4], address)?;
         (&stream).write_all(&setup[..[0, 64, setup.len()][usize::from(number % 3)]])?;
@@ -214,7 +212,7 @@ fn a_flood_of_others_keeps_no_allowed_host_out() {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Bounded in number; each takes the place of one before it. The agent may reset one that gave way already.
+            // Each new connection takes the place of an earlier one. The agent may already have reset that one.
             for number in (0..2000u16).take_while(|_| !is_over.load(Ordering::Relaxed)) {
                 let _ = open(number as u8);
             }

@@ -1,4 +1,4 @@
-//! The agent from outside: as a controller by itself, over sockets, and as a program.
+//! The agent from outside: as a subsystem by itself, over sockets, and as a program.
 
 mod controller;
 mod discovery;

@@ -1,4 +1,4 @@
-//! The real program: ready line, signals, refusals, identity over restarts, the parent's end.
+//! The real program: ready line, signals, refusals, identity over restarts, end of the parent process.
 
 use crate::host::images::{folder, of, program, request};
 use crate::host::{self, Association, HOST_NQN, Line, Received, execute, in_capsule};
@@ -67,7 +67,7 @@ impl Drop for Process {
     }
 }
 
-/// Address and NQN of a ready line, whose keys have a fixed order.
+/// Reads address and NQN from a ready line, whose keys have a fixed order.
 fn ready(line: &str) -> Option<(SocketAddr, String)> {
     let rest = line.strip_prefix("{\"listen\":\"")?;
     let (address, rest) = rest.split_once("\",\"nqn\":\"")?;
@@ -80,12 +80,12 @@ fn dataset() -> tempfile::TempDir {
     root
 }
 
-/// A request for these files, which fails on a damaged one.
+/// Makes the request one for these files, which fails on a damaged file.
 fn of_files(files: &tempfile::TempDir, request: BatchRequest) -> BatchRequest {
     of(ddlp_dataset::open(files.path()).unwrap().as_ref(), &program(CorruptPolicy::Fail), request)
 }
 
-/// A configuration file with this text.
+/// Writes a configuration file with this text.
 fn config(text: &str) -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
@@ -99,7 +99,7 @@ fn failure(mut command: Command) -> String {
 }
 
 #[test]
-fn an_address_that_others_reach_is_refused() {
+fn an_address_that_other_machines_reach_is_refused() {
     let dataset = dataset();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ddlp-device"));
     command.args(["serve", "--ephemeral", "--listen", "0.0.0.0:0", "--dataset"]).arg(dataset.path());
@@ -108,7 +108,7 @@ fn an_address_that_others_reach_is_refused() {
 }
 
 #[test]
-fn a_wrong_configuration_is_told_by_the_status_from_what_may_pass() {
+fn the_exit_status_tells_a_wrong_configuration_from_other_failures() {
     let code = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_ddlp-device")).args(arguments).output().unwrap();
         output.status.code()
@@ -171,7 +171,7 @@ fn the_service_manager_is_told() {
 }
 
 #[test]
-fn a_dataset_that_is_not_there_is_named() {
+fn the_error_names_a_missing_dataset() {
     let mut command = program_command(Path::new("/nonexistent/train.ddlp"));
     command.arg("--ephemeral");
     let said = failure(command);
@@ -240,7 +240,7 @@ fn a_second_signal_does_not_wait_for_batches() {
 }
 
 #[test]
-fn the_identity_is_kept_and_held_by_one() {
+fn the_identity_is_kept_and_has_one_holder() {
     let (dataset, state) = (dataset(), tempfile::tempdir().unwrap());
     let with_state = || {
         let mut command = program_command(dataset.path());
@@ -259,7 +259,7 @@ fn the_identity_is_kept_and_held_by_one() {
     assert_ne!(Process::start(command).nqn, first.nqn);
 }
 
-/// Both ends of a pipe; the first is inherited by children.
+/// Makes a pipe. Children inherit the first end.
 fn pipe() -> (OwnedFd, OwnedFd) {
     let (read, write) = nix::unistd::pipe().unwrap();
     let flags = nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC);
@@ -319,7 +319,7 @@ fn the_ready_line_can_go_to_a_descriptor() {
 }
 
 #[test]
-fn the_discovery_port_is_told_and_no_other_is_taken_for_it() {
+fn the_ready_line_has_the_discovery_port_and_a_taken_one_is_an_error() {
     let dataset = dataset();
     let mut command = program_command(dataset.path());
     command.args(["--ephemeral", "--discovery", "0"]);

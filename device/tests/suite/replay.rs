@@ -1,11 +1,11 @@
-//! What unmodified kernels say: recordings of Linux 6.1 and 6.12, replayed against session and subsystem.
+//! Recordings of unmodified kernels, Linux 6.1 and 6.12, replayed against session and subsystem.
 //!
 //! - `linux-*.txt`: an I/O controller, recorded with a trial controller.
-//! - `discovery-*.txt`: `nvme discover`, the same with `--persistent --keep-alive-tmo=4`, five seconds, `nvme reset`,
-//!   `nvme disconnect-all`, with nvme-cli 2.3 and this agent.
+//! - `discovery-*.txt`: `nvme discover`, then with `--persistent --keep-alive-tmo=4`, a pause of five seconds, `nvme
+//!   reset`, `nvme disconnect-all`, recorded with nvme-cli 2.3 and this agent.
 //!
-//! The host's PDUs are fed as they were recorded; of the answers, fields are compared: identifiers, head and queue
-//! always, status and result where they do not depend on the controller.
+//! The tests feed the host's PDUs as recorded, and compare fields of the answers: identifiers, head and queue always,
+//! status and result if they do not depend on the controller.
 
 use ddlp_csd::log::{Counters, DriveIdentity};
 use ddlp_device::controller::{Config, ConnId, Gauges, Output, Payload, Subsystem};
@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The subsystem NQN of the recordings.
+/// Subsystem NQN in the recordings.
 const NQN: &str = "nqn.2026-01.io.test:csd";
 
 struct NoGauges;
@@ -51,12 +51,13 @@ fn subsystem() -> Subsystem {
     Subsystem::new(Config { identity, allowed_hosts: Vec::new(), dataset_blocks: 2048, geometry, drive, gauges })
 }
 
-/// The controller of a recording.
+/// Controller with which a recording was made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum With {
-    /// Moved its head when it answered, so that its heads lack the asynchronous event requests that it had taken.
+    /// A trial controller. It moved its head only when it answered, so its heads lack the asynchronous event requests
+    /// that it had taken.
     Trial,
-    /// This one.
+    /// This agent.
     Agent,
 }
 
@@ -119,7 +120,7 @@ fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }
 
-/// Header and data; zeros that the recording leaves out are put back.
+/// Parses header and data of a PDU, and adds the zeros that the recording leaves out.
 fn parse(line: &str) -> Pdu<'_> {
     let parts: Vec<&str> = line.split(' ').collect();
     let mut bytes = parts.get(3).map_or(Vec::new(), |hex| unhex(hex));
@@ -138,7 +139,7 @@ fn parse(line: &str) -> Pdu<'_> {
     Pdu { conn: parts[0].parse().unwrap(), from_host: parts[1] == ">", name, bytes, data_bytes }
 }
 
-/// Replays a recording. `with`: the controller it was made with.
+/// Replays a recording that was made with the controller `with`.
 fn replay(text: &str, with: With) {
     let mut replay =
         Replay { subsystem: subsystem(), answers: BTreeMap::new(), commands: BTreeMap::new(), sent: Vec::new() };
@@ -161,7 +162,7 @@ fn replay(text: &str, with: With) {
             }
             (true, name) => {
                 if name == "H2CData" {
-                    // Data that this controller does not want: the result namespace is write protected.
+                    // This controller does not want the data, as the result namespace is write protected.
                     let Some(request) =
                         replay.sent.iter().rev().find(|sent| sent[0] == 9 && sent[8..10] == pdu.bytes[8..10])
                     else {
@@ -208,8 +209,8 @@ fn replay(text: &str, with: With) {
     assert_eq!(replay.subsystem.associations(), 0);
 }
 
-/// What a status has to be: success, but for what this controller cannot know (a program of the trial controller) or
-/// protects.
+/// Returns the status that a command has to get: success, unless it needs a program of the trial controller, or writes
+/// to a protected namespace.
 fn wanted_status(command: &SubmissionEntry) -> Status {
     match (command.opcode, command.nsid.get()) {
         (0x85, 3) => Status::INVALID_PROGRAM_DATA,
@@ -219,7 +220,8 @@ fn wanted_status(command: &SubmissionEntry) -> Status {
     }
 }
 
-/// `events`: asynchronous event requests that the recorded head lacks. Nor does it wrap at the end of the queue.
+/// Compares a completion with the recorded one. `events` is the number of asynchronous event requests that the recorded
+/// head lacks. The recorded head does not wrap at the end of the queue either.
 fn compare(command: &SubmissionEntry, recorded: &CompletionEntry, entry: &CompletionEntry, events: u16) {
     assert_eq!(entry.command_id, recorded.command_id);
     let entries = if recorded.sq_id.get() == 0 { 32 } else { 128 };
@@ -230,16 +232,16 @@ fn compare(command: &SubmissionEntry, recorded: &CompletionEntry, entry: &Comple
     let kind = fabrics_type(command);
     let free = fabrics && kind == FabricsType::PROPERTY_GET && [0x00, 0x08].contains(&command.cdw(11));
     if free || command.opcode == 0x09 || entry.status() != Status::SUCCESS {
-        // CAP and VS are the controller's own, as is the number of queues it grants.
+        // Each controller has its own CAP, VS and number of granted queues.
         return;
     }
     assert_eq!(entry.result, recorded.result, "{command:?}");
 }
 
-/// The fields that Linux refuses a controller for.
+/// Checks the fields for which Linux may refuse a controller.
 fn check_page(command: &SubmissionEntry, page: &[u8]) {
     if command.opcode == AdminOpcode::GET_LOG_PAGE.0 && command.cdw(10) as u8 == LogId::DISCOVERY.0 {
-        // nvme-cli 2.3 reads the head, then head and entries at once.
+        // nvme-cli 2.3 reads the head, then head and entries together.
         assert_eq!(DiscoveryHeader::parse(page).unwrap().entries.get(), 1);
         if let Some(entry) = page.get(size_of::<DiscoveryHeader>()..).filter(|entries| !entries.is_empty()) {
             let entry = DiscoveryEntry::parse(entry).unwrap();

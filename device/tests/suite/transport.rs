@@ -1,4 +1,4 @@
-//! The transport over real sockets: R2T, queue limits, violations and their TermReq, hosts that write nothing or too
+//! The transport over real sockets: R2T, queue limits, violations and their TermReq, hosts that send nothing or too
 //! much.
 
 use crate::host::agent::{TestAgent, settings};
@@ -141,7 +141,7 @@ fn a_command_identifier_in_use_is_refused() {
         queue.submit(&host::in_capsule(entry), &data);
     };
     submit(&mut queue, 0);
-    // That one was refused does not make room for the next one.
+    // Refusing one command does not free the identifier for the next one.
     for slot in 1..4 {
         submit(&mut queue, slot);
         match queue.receive() {
@@ -172,9 +172,9 @@ fn a_page_is_filled_up_by_zeros() {
     }
 }
 
-/// Hosts that ask for blocks and take none, on more connections than there ever were buffers in common.
+/// Asks for blocks on many connections and takes none of them.
 #[test]
-fn a_host_that_takes_no_blocks_keeps_them_from_nobody() {
+fn a_host_that_takes_no_blocks_holds_up_nobody() {
     let directory = tempfile::tempdir().unwrap();
     let dataset = Arc::new(Gated::default());
     let mut settings = settings();
@@ -194,14 +194,14 @@ fn a_host_that_takes_no_blocks_keeps_them_from_nobody() {
     }
     let third = Association::new(agent.at(), 3, Digests::NONE);
     let mut queue = of(&third, 1);
-    // Less than SEND_TIME, which ends the others.
+    // Within less than SEND_TIME, after which the agent closes the other connections.
     queue.stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     for _ in 0..64 {
         assert_eq!(queue.ok(read(RESULTS_NSID, 0, 256), &[]).1.len(), 1 << 20);
     }
 }
 
-/// The medium fails in the middle of a read: data that was sent before is followed by a status.
+/// Makes the medium fail in the middle of a read: a status follows the data that was sent before.
 #[test]
 fn blocks_that_cannot_be_read_fail_their_command_only() {
     let directory = tempfile::tempdir().unwrap();
@@ -210,7 +210,7 @@ fn blocks_that_cannot_be_read_fail_their_command_only() {
     settings.results = Backing::File(file.clone());
     let agent = TestAgent::start(settings, Arc::new(Gated::default()));
     let association = Association::new(agent.at(), 1, Digests::NONE);
-    // Without flow control success may be said in the data: it must not be.
+    // Without flow control, data may report success, which it must not do here.
     for (number, flow_control) in [(1, true), (2, false)] {
         let mut queue = association.open_queue(number, 8, flow_control);
         std::fs::File::options().write(true).open(&file).unwrap().set_len(600 << 10).unwrap();
@@ -220,7 +220,7 @@ fn blocks_that_cannot_be_read_fail_their_command_only() {
     }
 }
 
-/// Hosts may have their data begin at a multiple of up to 128 bytes from the start of a PDU.
+/// Asks for data aligned to up to 128 bytes from the start of a PDU, as hosts may.
 #[test]
 fn data_is_aligned_as_the_host_wants_it() {
     let (agent, _dataset) = start();
@@ -228,7 +228,7 @@ fn data_is_aligned_as_the_host_wants_it() {
         let mut association = Association::aligned(agent.at(), 1, digests, alignment_z);
         assert!(association.log(LogId::FIRMWARE_SLOT.0, 512).iter().any(|&byte| byte != 0));
         let mut queue = association.open_queue(1, 8, false);
-        // From a mapping, and by a buffer where there are data digests.
+        // The data comes from the mapping or, with data digests, from a buffer.
         assert_eq!(queue.ok(read(RESULTS_NSID, 0, 256), &[]).1.len(), 1 << 20);
         let alignment = (usize::from(alignment_z) + 1) * 4;
         for line in [&association.admin, &queue] {
@@ -279,7 +279,7 @@ fn a_damaged_header_digest_is_a_fatal_error() {
 }
 
 #[test]
-fn a_connection_cut_within_a_pdu_harms_nobody() {
+fn a_connection_that_ends_within_a_pdu_harms_nobody() {
     let (agent, _dataset) = start();
     for cut in [1, 7, 8, 60, 127] {
         let line = Line::raw(agent.address);

@@ -62,7 +62,7 @@ impl TestAgent {
         let _ = self.stop.take().unwrap().send(limit);
     }
 
-    /// Waits for the end.
+    /// Waits for the agent's end.
     pub fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
             drop(self.stop.take());

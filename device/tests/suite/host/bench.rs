@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicI16, Ordering};
 use std::time::Instant;
 use zerocopy::IntoBytes;
 
-/// Where hosts reach the subsystem.
+/// Address at which hosts reach the subsystem.
 pub const REACHED: &str = "192.0.2.7:4420";
 pub const OTHER_HOST: &str = "nqn.2014-08.org.example:other";
 
@@ -29,7 +29,7 @@ impl Gauges for Thermometer {
     }
 }
 
-/// A subsystem, and what it has wanted so far.
+/// A subsystem and its outputs so far.
 pub struct Bench {
     pub subsystem: Subsystem,
     pub nqn: String,
@@ -108,7 +108,7 @@ impl Bench {
         ConnId(self.last_conn)
     }
 
-    /// Sends a command; its answer, if there is one at once.
+    /// Sends a command. Returns its answer, if it comes at once.
     pub fn send(&mut self, conn: ConnId, mut entry: SubmissionEntry, data: &[u8]) -> Option<(Status, u64)> {
         self.last_id += 1;
         entry.command_id = self.last_id.into();
@@ -132,7 +132,7 @@ impl Bench {
         result
     }
 
-    /// An enabled controller: its admin connection and identifier.
+    /// Connects and enables a controller. Returns its admin connection and identifier.
     pub fn host(&mut self, nqn: &str, id: u8, keep_alive_ms: u32) -> (ConnId, u16) {
         let conn = self.conn();
         let data = ConnectData::new([id; 16], CONTROLLER_ANY, &self.nqn, nqn).unwrap();
@@ -168,7 +168,7 @@ impl Bench {
     }
 }
 
-/// A page with the zeros behind it.
+/// Returns a page with its zeros.
 pub fn page(payload: Payload) -> Option<Vec<u8>> {
     let Payload::Page { mut bytes, zeros } = payload else { return None };
     bytes.resize(bytes.len() + zeros, 0);

@@ -13,10 +13,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex};
 
-/// Identity of the dataset that requests are for, unless told otherwise.
+/// Identity of the dataset in requests by default.
 pub const DATASET: [u8; 32] = [9; 32];
 
-/// Writes `count` photographs in two classes below `root`; `broken` of them are no images.
+/// Writes `count` photographs in two classes below `root`, and other bytes in place of those in `broken`.
 pub fn folder(root: &Path, count: u32, broken: &[u32]) {
     for number in 0..count {
         let class = root.join(if number % 2 == 0 { "even" } else { "odd" });
@@ -32,7 +32,7 @@ pub fn program(policy: CorruptPolicy) -> Program {
     Program { pipeline: Pipeline::cifar_train(), limits: Limits::default(), policy }
 }
 
-/// A request for [`program`] with the policy to fail and [`DATASET`].
+/// Makes a request for [`program`] with the policy to fail, and [`DATASET`].
 pub fn request(batch: u32, slot: u32, sample_ids: Vec<u64>) -> BatchRequest {
     let epoch_samples = sample_ids.iter().max().unwrap() + 1;
     let generation = 1000 + u64::from(batch);
@@ -40,13 +40,13 @@ pub fn request(batch: u32, slot: u32, sample_ids: Vec<u64>) -> BatchRequest {
     BatchRequest { program, seed: 7, epoch: 3, batch, slot, generation, epoch_samples, sample_ids }
 }
 
-/// The same request for a program that prepares this dataset.
+/// Returns the request for a program that prepares this dataset.
 pub fn of(dataset: &dyn Dataset, program: &Program, request: BatchRequest) -> BatchRequest {
     let id = program.id(dataset.identity().as_bytes(), ddlp_pixels::fingerprint().as_bytes()).unwrap();
     BatchRequest { program: id, ..request }
 }
 
-/// What a slot has to hold: records, and rows without gaps.
+/// Returns the expected contents of a slot: records, and rows without gaps.
 pub fn expected(dataset: &dyn Dataset, program: &Program, request: &BatchRequest) -> (Vec<SampleRecord>, Vec<u8>) {
     let row_bytes = program.pipeline.output().bytes();
     let context = EpochContext { seed: request.seed, epoch: request.epoch };
@@ -59,7 +59,7 @@ pub fn expected(dataset: &dyn Dataset, program: &Program, request: &BatchRequest
     (records, rows)
 }
 
-/// Checks a slot's bytes against what it has to hold.
+/// Checks a slot's bytes against its expected contents.
 pub fn check_slot(slot: &[u8], dataset: &dyn Dataset, program: &Program, request: &BatchRequest) {
     let header = SlotHeader::parse(slot).unwrap();
     assert_eq!((header.epoch, header.batch), (request.epoch, request.batch));
@@ -78,7 +78,7 @@ pub struct Gated {
     gate: Mutex<Gate>,
     changed: Condvar,
     classes: Vec<String>,
-    /// How often it was told how much memory there is.
+    /// Number of calls of `fit_memory`.
     pub told_of_memory: AtomicU32,
 }
 
@@ -102,7 +102,7 @@ impl Default for Gated {
 }
 
 impl Gated {
-    /// Waits until `count` reads wait.
+    /// Waits until `count` reads are waiting.
     pub fn wait_for_readers(&self, count: usize) {
         let gate = self.gate.lock().unwrap();
         let limit = super::PATIENCE;
@@ -122,7 +122,7 @@ impl Gated {
         self.changed.notify_all();
     }
 
-    /// Reads that have passed.
+    /// Returns the number of reads that have passed.
     pub fn reads(&self) -> usize {
         self.gate.lock().unwrap().read
     }
@@ -153,7 +153,7 @@ impl Dataset for Gated {
         let mut gate = self.gate.lock().unwrap();
         gate.waiting += 1;
         self.changed.notify_all();
-        // A test that fails does not open the gate: bounded, or the agent could not end.
+        // A test that fails does not open the gate, so the wait is bounded to let the agent end.
         let closed = |gate: &mut Gate| !gate.open && gate.passes == 0;
         gate = self.changed.wait_timeout_while(gate, super::PATIENCE, closed).unwrap().0;
         gate.passes = gate.passes.saturating_sub(1);
