@@ -1,8 +1,8 @@
 //! One sample, from the dataset to its row of a batch, under the corrupt-sample policy.
 //!
-//! Both prongs prepare through this module, so a batch does not depend on which of them made it, nor does what happens
-//! to a sample that makes a dataset or a decoder panic: it is a corrupt sample like others. The policy never applies to a dataset that
-//! is unavailable: preparing then fails, whatever the policy.
+//! Both prongs use this module, so a batch does not depend on the prong that prepared it. A sample that makes the
+//! dataset or the decoder panic counts as corrupt. The corrupt-sample policy does not apply to an unavailable dataset:
+//! preparation then fails, whatever the policy.
 
 use crate::program::{CorruptPolicy, Program};
 use crate::slot::{Outcome, SampleRecord};
@@ -11,16 +11,16 @@ use ddlp_pixels::{CorruptReason, Draw, Preparer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// How many neighbours a preparer tries at least, before a corrupt sample counts as irreplaceable.
+/// Least number of neighbours that a preparer tries before it reports a corrupt sample as irreplaceable.
 pub const NEIGHBOURS_MIN: u64 = 4096;
 
-/// Where a sample of an epoch is stored. A dataset shorter than the epoch is repeated.
+/// Returns the index in the dataset of a sample of an epoch. A dataset shorter than the epoch is repeated.
 pub fn stored_at(dataset: &dyn Dataset, sample_id: u64) -> u64 {
     sample_id % dataset.len()
 }
 
-/// Tells a dataset that these samples of an epoch will be read soon; of none, it hears nothing. A dataset that panics at that may still
-/// read them.
+/// Tells the dataset which samples of an epoch will be read soon, unless the list is empty. A panic of the dataset is
+/// ignored: the hint is optional.
 pub fn announce(dataset: &dyn Dataset, sample_ids: &[u64]) {
     if !sample_ids.is_empty() {
         let indices: Vec<u64> = sample_ids.iter().map(|&sample_id| stored_at(dataset, sample_id)).collect();
@@ -28,28 +28,29 @@ pub fn announce(dataset: &dyn Dataset, sample_ids: &[u64]) {
     }
 }
 
-/// Tells a dataset that this thread likely reads a sample of an epoch next, and which half of it to bring near now.
+/// Tells the dataset that this thread will probably read this sample of an epoch next, and which half of it to prefetch
+/// now.
 pub fn prefetch(dataset: &dyn Dataset, sample_id: u64, half: Half) {
     advise(|| dataset.prefetch(stored_at(dataset, sample_id), half));
 }
 
-/// Number of neighbours that are tried in place of a corrupt sample by a preparer that is to try so many.
+/// Returns how many neighbours a preparer tries in place of a corrupt sample, if the caller asks for `asked`.
 pub fn neighbours(dataset: &dyn Dataset, asked: u64) -> u64 {
     asked.max(NEIGHBOURS_MIN).min(dataset.len() - 1)
 }
 
-/// Looks whether a dataset still is the one that was opened. To be asked once a batch, when all its samples have been read. A dataset that
-/// panics at that may still be read.
+/// Checks that the dataset is still the one that was opened. Call it once per batch, after all its samples were read. A
+/// panic of the dataset counts as success: its samples may still be readable.
 pub fn check(dataset: &dyn Dataset) -> Result<(), Unavailable> {
     catch_unwind(AssertUnwindSafe(|| dataset.check())).unwrap_or(Ok(()))
 }
 
-/// What nobody depends on may fail: the panic's message says what happened.
+/// Gives the dataset a hint, and ignores a panic: nothing depends on a hint, and the panic hook has reported the panic.
 fn advise(advice: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(advice));
 }
 
-/// The samples of an epoch and the draws they get.
+/// Context of all random draws in an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpochContext {
     /// Seed of the run.
@@ -58,54 +59,55 @@ pub struct EpochContext {
     pub epoch: u32,
 }
 
-/// Where the time of a sample went.
+/// Time spent in each stage of preparation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StageTimes {
-    /// Reading bytes, but for those of uncompressed images, which are read while they are prepared.
+    /// Reading of bytes, except those of uncompressed images, which are read during preparation.
     pub read: Duration,
-    /// Decoding and augmenting.
+    /// Decoding and augmentation.
     pub prepare: Duration,
 }
 
-/// A buffer for encoded bytes that has become larger than this is given back after the sample that needed it.
+/// Largest buffer for encoded bytes that is kept; a larger one is freed after the sample that needed it.
 const KEPT_ENCODED_BYTES: usize = 1 << 20;
 
-/// One worker's means to prepare samples: a decoder and a buffer for encoded bytes, both reused.
+/// One worker's decoder and its buffer for encoded bytes, reused from sample to sample.
 pub struct SamplePreparer {
     preparer: Preparer,
     encoded: Vec<u8>,
-    /// Where stage times are added up, if they are.
+    /// Sums of the stage times, if the caller wants them.
     times: Option<StageTimes>,
-    /// Neighbours that are to be tried in place of a corrupt sample, if more than [`NEIGHBOURS_MIN`].
+    /// Neighbours to try in place of a corrupt sample, if more than [`NEIGHBOURS_MIN`].
     neighbours: u64,
 }
 
 impl SamplePreparer {
-    /// A preparer that keeps to the program's limits.
+    /// Creates a preparer that keeps to the program's limits.
     pub fn new(program: &Program) -> Self {
         Self { preparer: Preparer::new(program.limits), encoded: Vec::new(), times: None, neighbours: 0 }
     }
 
-    /// Adds up stage times from now on. It looks at the clock three times a sample, which tells beside a small image.
+    /// Adds up stage times from now on. That reads the clock three times per sample, a noticeable cost for small
+    /// images.
     pub fn timed(self) -> Self {
         Self { times: Some(StageTimes::default()), ..self }
     }
 
-    /// Tries this many neighbours in place of a corrupt sample, and [`NEIGHBOURS_MIN`] at least.
+    /// Tries this many neighbours in place of a corrupt sample, but at least [`NEIGHBOURS_MIN`].
     pub fn trying(self, neighbours: u64) -> Self {
         Self { neighbours, ..self }
     }
 
-    /// Prepares sample `sample_id` into `row` (as long as the pipeline's output). The record says what became of it; a
-    /// row is valid exactly when [`SampleRecord::has_row`].
+    /// Prepares sample `sample_id` into `row` (as long as the pipeline's output). The returned record tells the
+    /// outcome; the row is valid exactly when [`SampleRecord::has_row`] is true.
     ///
-    /// The sample is read from where it is [stored](stored_at). The draws
-    /// depend on `sample_id`, also when a neighbour stands in. A sample that makes reading or decoding panic is corrupt
-    /// ([`CorruptReason::DecoderPanic`]); if its label cannot be told either, the record says 0.
+    /// The sample is read from the index at which it is [stored](stored_at). The draws depend on `sample_id`, even if a
+    /// neighbour replaces the sample. A sample that makes reading or decoding panic is corrupt
+    /// ([`CorruptReason::DecoderPanic`]); if reading its label panics too, the record's label is 0.
     ///
     /// # Errors
-    /// When the dataset is unavailable: the policy does not apply, and the record that is to stand for the sample says
-    /// [`Outcome::Unavailable`].
+    /// When the dataset is unavailable. The policy does not apply then; the caller records [`Outcome::Unavailable`] for
+    /// the sample.
     ///
     /// # Panics
     /// When `row` is not as long as the pipeline's output.
@@ -149,13 +151,13 @@ impl SamplePreparer {
         Ok(record)
     }
 
-    /// Stage times since the last call of this function, of a preparer that is [`timed`](Self::timed).
+    /// Returns the stage times since the last call. They are zero unless the preparer is [`timed`](Self::timed).
     pub fn take_times(&mut self) -> StageTimes {
         self.times.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// A stored sample's label, and whether decoding it gave warnings. No panic that the sample is the cause of comes out of here; what it
-    /// left half done is thrown away.
+    /// Returns a stored sample's label, and whether its decoder warned. Catches any panic that the sample causes, and
+    /// discards the decoder and buffer that the panic interrupted.
     fn attempt(
         &mut self,
         dataset: &dyn Dataset,
@@ -170,7 +172,7 @@ impl SamplePreparer {
             self.read_and_decode(dataset, program, index, draw, &mut *row)
         }));
         let outcome = attempted.unwrap_or_else(|_| {
-            // Not contained: that the row has its length is up to the caller, not to the sample.
+            // Panics again if the row's length is wrong: that is the caller's defect, not the sample's.
             assert_eq!(row.len(), program.pipeline.output().bytes(), "the row has the pipeline's shape");
             self.preparer = Preparer::new(self.preparer.limits());
             self.encoded = Vec::new();
@@ -206,7 +208,7 @@ impl SamplePreparer {
         Ok(match prepared {
             Ok(Ok(prepared)) => Ok(prepared.warnings > 0),
             Ok(Err(error)) => {
-                // Bytes that do not decode may be those of another file by now.
+                // The bytes may not decode because the file was replaced.
                 dataset.check_damage()?;
                 Err(error.reason())
             }
@@ -215,7 +217,7 @@ impl SamplePreparer {
     }
 }
 
-/// Moves the rows of a batch together so that samples without a row leave no hole. Returns the number of rows left.
+/// Moves the rows of a batch together, so that samples without a row leave no gap. Returns the number of rows left.
 ///
 /// `rows` holds one row of `row_bytes` per record.
 pub fn close_gaps(records: &[SampleRecord], rows: &mut [u8], row_bytes: usize) -> usize {
@@ -239,7 +241,7 @@ mod tests {
     use ddlp_dataset::{Corrupt, Identity, Location};
     use ddlp_pixels::{Limits, Pipeline, Source};
 
-    /// Eight images; the label of 2 and the bytes of 4 and 5 make it panic.
+    /// Dataset of eight images that panics when asked for the label of 2 or the bytes of 4 or 5.
     struct Trapped;
 
     impl Dataset for Trapped {
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panicking_sample_is_corrupt_and_the_next_one_is_not() {
+    fn a_panicking_sample_is_corrupt_and_leaves_the_next_one_alone() {
         let panicked = CorruptReason::DecoderPanic;
         let (failed, skipped, replaced) =
             (Outcome::Failed(panicked), Outcome::Skipped(panicked), Outcome::Replaced(panicked));
@@ -315,14 +317,14 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the row has the pipeline's shape")]
-    fn a_row_of_the_wrong_length_is_no_corrupt_sample() {
+    fn a_row_of_the_wrong_length_panics() {
         let program = program(CorruptPolicy::Skip);
         let context = EpochContext { seed: 1, epoch: 2 };
         let _ = SamplePreparer::new(&program).prepare(&Trapped, &program, context, 0, &mut [0; 5]);
     }
 
-    /// Gray images, of which those from 1 on until before `readable` were rejected when they were packed; and from `gone` on nothing is
-    /// there any more.
+    /// Dataset of grey images. Samples from 1 to before `readable` were rejected when they were packed; from `gone` on,
+    /// the file is gone.
     struct Holed {
         samples: u64,
         readable: u64,
@@ -381,29 +383,33 @@ mod tests {
     }
 
     #[test]
-    fn the_next_readable_sample_stands_in_however_far_it_is() {
+    fn the_next_readable_sample_replaces_a_corrupt_one_within_the_bound() {
         let replaced = |samples, readable, neighbours| {
             let dataset = Holed { samples, readable, gone: samples };
             let record = prepare_1_of(&dataset, CorruptPolicy::Replace, neighbours).unwrap();
             (record.index, record.outcome)
         };
         let reason = CorruptReason::Truncated;
-        assert_eq!(replaced(10_000, 100, 0), (100, Outcome::Replaced(reason)), "not the 64 behind it alone");
+        assert_eq!(replaced(10_000, 100, 0), (100, Outcome::Replaced(reason)), "more than 64 neighbours are tried");
         let last = 1 + NEIGHBOURS_MIN;
         assert_eq!(replaced(10_000, last, 0), (last, Outcome::Replaced(reason)));
         assert_eq!(replaced(10_000, last + 1, 0), (1, Outcome::Failed(reason)), "the bound");
-        assert_eq!(replaced(10_000, last + 1, last), (last + 1, Outcome::Replaced(reason)), "as far as it is asked to");
-        assert_eq!(replaced(1000, 1000, 0), (0, Outcome::Replaced(reason)), "all the way round");
+        assert_eq!(
+            replaced(10_000, last + 1, last),
+            (last + 1, Outcome::Replaced(reason)),
+            "the caller may raise the bound"
+        );
+        assert_eq!(replaced(1000, 1000, 0), (0, Outcome::Replaced(reason)), "the search wraps round");
     }
 
     #[test]
-    fn no_policy_applies_to_what_is_unavailable() {
+    fn no_policy_applies_to_an_unavailable_dataset() {
         for policy in [CorruptPolicy::Fail, CorruptPolicy::Skip, CorruptPolicy::Replace] {
             let gone = prepare_1_of(&Holed { samples: 100, readable: 1, gone: 1 }, policy, 0);
             assert!(matches!(gone, Err(Unavailable::Gone { .. })), "{policy:?}: {gone:?}");
         }
         let gone = prepare_1_of(&Holed { samples: 100, readable: 9, gone: 5 }, CorruptPolicy::Replace, 0);
-        assert!(gone.is_err(), "a neighbour that is gone is not passed over: {gone:?}");
+        assert!(gone.is_err(), "a neighbour that is gone is not skipped: {gone:?}");
     }
 
     fn record(outcome: Outcome) -> SampleRecord {

@@ -1,4 +1,4 @@
-//! The preprocessing program a host loads into the drive: what to do with every sample.
+//! The preprocessing program: the host loads it into the drive, which then prepares every sample as it says.
 //!
 //! On the wire: magic, version, body length, CRC32C of the body, then the bincode body. Trailing bytes are refused.
 
@@ -21,14 +21,15 @@ pub enum CorruptPolicy {
     Fail,
     /// The sample is left out of its batch and counted.
     Skip,
-    /// The next readable sample in dataset order stands in for it, with its own label, and is counted.
+    /// The next readable sample in the dataset's order replaces it, with its own label, and the corrupt sample is
+    /// counted.
     Replace,
 }
 
-/// Everything the drive has to know, apart from the samples, to prepare a batch.
+/// Everything that the drive must know to prepare a batch, apart from the samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program {
-    /// Geometry and augmentation; decides the shape of a sample.
+    /// Geometry and augmentation; determines the shape of a row.
     pub pipeline: Pipeline,
     /// Bounds on what one decode may cost.
     pub limits: Limits,
@@ -39,12 +40,12 @@ pub struct Program {
 /// Why bytes are not a program.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
-    /// Shorter than its framing, or the body's length disagrees with the bytes there are.
+    /// Shorter than its framing, or the body is not as long as the framing says.
     #[error("program of {actual} bytes, {expected} expected")]
     Length {
-        /// Bytes the framing asks for.
+        /// Bytes according to the framing.
         expected: usize,
-        /// Bytes there are.
+        /// Bytes present.
         actual: usize,
     },
     /// Longer than [`PROGRAM_BYTES_MAX`].
@@ -94,7 +95,7 @@ fn codec() -> impl bincode::config::Config {
 }
 
 impl Program {
-    /// The bytes that Load Program carries.
+    /// Encodes the program as Load Program carries it.
     pub fn to_bytes(&self) -> Result<Vec<u8>, ProgramError> {
         let body = bincode::serde::encode_to_vec(self, codec()).map_err(ProgramError::Encode)?;
         let total = FRAME_BYTES + body.len();
@@ -113,9 +114,10 @@ impl Program {
         Ok(bytes)
     }
 
-    /// What the program is called where it prepares this dataset by this pixel path: the first eight bytes, little-endian, of the BLAKE3 of
-    /// both and of [`Self::to_bytes`]. Load Program carries it as PUID, and each batch request names the program that it is for: a
-    /// drive that came back with another dataset, beneath a host that has not noticed, does not prepare it.
+    /// Computes the program's identifier for a dataset and a pixel path: the first eight bytes, little-endian, of the
+    /// BLAKE3 hash over both and [`Self::to_bytes`]. Load Program carries it as PUID, and each batch request names the
+    /// program that it is for. So a drive that comes back with another dataset, unnoticed by the host, refuses the
+    /// batch.
     pub fn id(&self, dataset: &[u8; 32], fingerprint: &[u8; 32]) -> Result<u64, ProgramError> {
         let digest = *Hasher::new().update(dataset).update(fingerprint).update(&self.to_bytes()?).finalize().as_bytes();
         let (first, _) = digest.split_first_chunk::<8>().expect("a digest has 32 bytes");

@@ -1,29 +1,30 @@
-//! One Execute Program: which batch of which epoch, its samples, and the generation of the slot.
+//! The data of one Execute Program command: the batch, its samples, and the slot with its generation.
 //!
-//! Layout of its data, little-endian: a 64-byte header, then one u64 sample id per sample. The header's CRC32C covers
-//! header and ids. Batch and slot are said once more in the command's parameters ([`BatchRequest::parameters`]), for
-//! whoever watches the link; the drive refuses a command whose parameters and data disagree. Memory range sets are not
-//! used.
+//! The layout is little-endian: a 64-byte header, then one u64 sample id per sample. The header's CRC32C covers header
+//! and ids. The command's parameters ([`BatchRequest::parameters`]) repeat batch and slot for whoever watches the link;
+//! the drive refuses a command whose parameters and data disagree. Memory range sets are not used.
 //!
-//! How the command ends, by status code type and code; DNR is Do Not Retry:
+//! The command ends with one of these statuses (status code type and code; DNR is Do Not Retry):
 //!
 //! - Successful Completion: the slot holds the batch. The result is the number of samples that followed the
 //!   corrupt-sample policy.
-//! - Command Abort Requested (0/07h): given up, because the host asked for it ([`cancel`](crate::cancel), or Abort).
-//! - Namespace Not Ready (0/82h) without DNR: the slot has live work of this very host, perhaps of an association of
-//!   which the drive does not know yet that it is lost. To be tried again later.
+//! - Command Abort Requested (0/07h): the drive gave the batch up, because the host asked for it
+//!   ([`cancel`](crate::cancel), or Abort).
+//! - - Namespace Not Ready (0/82h) without DNR: the slot still has work of this same host, perhaps from a lost
+//!   association that the drive still takes for live. The host should try again later.
 //! - Namespace Not Ready (0/82h) with DNR: the drive is about to end and takes no more work.
-//! - Insufficient Resources (1/89h): the slot is another host's, until that host has no association any more. Another
-//!   slot may do.
+//! - Insufficient Resources (1/89h): the slot belongs to another host until that host's last association has ended.
+//!   Another slot may be free.
 //! - Internal Error (0/06h): a defect in the drive; the slot holds no batch.
-//! - Invalid Program Data (1/8Eh, DNR): the data is no batch request.
+//! - Invalid Program Data (1/8Eh, DNR): the data is not a valid batch request.
 //! - Invalid Field in Command (0/02h, DNR): parameters and request disagree, there is no such slot, the batch does not
 //!   fit it, or memory ranges were named.
 //! - Invalid Program Index, No Program, Program Not Activated (1/8Fh, 96h, 98h, DNR): no active program at that index.
 //! - Command Sequence Error (0/0Ch): the controller is not enabled, or its association is ending.
-//! - Data Transfer Error (0/04h) and those of SGLs: the data did not come as announced.
+//! - Data Transfer Error (0/04h) and the SGL errors: the data did not arrive as announced.
 //!
-//! A slot whose work was given up is taken again at once: one Execute may wait there until the workers have let go.
+//! A slot whose work was given up can be used again at once: one Execute may wait for the slot until the workers have
+//! let go of it.
 
 use crate::{BATCH_SAMPLES_MAX, crc32c_without};
 use zerocopy::little_endian::{U32, U64};
@@ -32,21 +33,21 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 const MAGIC: [u8; 4] = *b"DDBR";
 const VERSION: u32 = 1;
 
-/// Work order for one batch.
+/// A request to prepare one batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchRequest {
-    /// Identifier of the program that is to run ([`crate::program::Program::id`]). Several runs may be one host to a drive, and
-    /// have loaded another one at the same index meanwhile.
+    /// Identifier of the program to run ([`crate::program::Program::id`]). Several runs may be one host to a drive, so
+    /// another run may have replaced the program at this index.
     pub program: u64,
     /// Seed of the run.
     pub seed: u64,
-    /// Epoch the draws belong to.
+    /// Epoch that the draws belong to.
     pub epoch: u32,
     /// Batch number within the epoch.
     pub batch: u32,
     /// Slot of the result namespace to fill.
     pub slot: u32,
-    /// Generation of that slot: the finished slot repeats it, so that late work is told apart.
+    /// Generation of that slot. The finished slot repeats it, so that the host recognises late work.
     pub generation: u64,
     /// Samples of an epoch. A dataset shorter than this is repeated: sample `i` is stored at `i % len`.
     pub epoch_samples: u64,
@@ -57,12 +58,12 @@ pub struct BatchRequest {
 /// Why bytes are not a batch request.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// Too short, too long, or not as long as its count says.
+    /// The length is wrong, or disagrees with the sample count.
     #[error("batch request of {actual} bytes, {expected} expected")]
     Length {
-        /// Bytes asked for.
+        /// Bytes expected.
         expected: usize,
-        /// Bytes there are.
+        /// Bytes present.
         actual: usize,
     },
     /// Wrong magic or version.
@@ -121,12 +122,12 @@ const CRC_FIELD: std::ops::Range<usize> = 48..52;
 const _: () = assert!(std::mem::offset_of!(Header, crc) == CRC_FIELD.start);
 
 impl BatchRequest {
-    /// The parameters of the command, CPARAM1 (epoch in the upper half, batch in the lower) and CPARAM2 (slot).
+    /// Returns the parameters of the command, CPARAM1 (epoch in the upper half, batch in the lower) and CPARAM2 (slot).
     pub fn parameters(&self) -> (u64, u64) {
         (u64::from(self.epoch) << 32 | u64::from(self.batch), u64::from(self.slot))
     }
 
-    /// The bytes that Execute Program carries.
+    /// Encodes the request as Execute Program carries it.
     pub fn to_bytes(&self) -> Vec<u8> {
         assert!(
             (1..=BATCH_SAMPLES_MAX).contains(&self.sample_ids.len()),

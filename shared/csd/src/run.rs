@@ -1,18 +1,18 @@
 //! The number of samples that a worker takes at a time.
 //!
-//! Taking work costs locks that workers share, and readings of the clock: nothing compared with a photograph, but much
-//! compared with a small image. So a worker takes a run of samples that lasts about 300 µs: one photograph, or dozens
+//! To take work, a worker locks what other workers share and reads the clock: negligible beside a photograph, but
+//! costly beside a small image. So a worker takes a run of samples that lasts about 300 µs: one photograph, or dozens
 //! of small images.
 
 use std::time::Duration;
 
-/// Target duration of a run: short enough that the end of a batch, a cancellation or the pause of a throttled drive is
-/// not delayed.
+/// Target duration of a run, short enough not to delay the end of a batch, a cancellation or the pause of a throttled
+/// drive.
 const RUN: Duration = Duration::from_micros(300);
 /// Most samples of a run.
 const RUN_SAMPLES_MAX: usize = 64;
 
-/// Length of one worker's runs, from the duration of its last one.
+/// Length of one worker's next run, derived from the duration of its last one.
 #[derive(Clone, Copy, Debug)]
 pub struct RunLength {
     sample: Duration,
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_last_about_as_long_as_they_should() {
+    fn runs_approach_the_target_duration() {
         let mut length = RunLength::default();
         assert_eq!(length.samples(), 1);
         length.took(1, RUN / 10);

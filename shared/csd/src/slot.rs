@@ -1,4 +1,4 @@
-//! How a finished batch lies in a slot of the result namespace.
+//! Layout of a finished batch in a slot of the result namespace.
 //!
 //! ```text
 //! 0        header, 4096 bytes (only the first 128 are used)
@@ -6,8 +6,8 @@
 //! aligned  payload: delivered rows of height × width × channels u8, NHWC, contiguous
 //! ```
 //!
-//! The payload starts at a multiple of 4096 bytes. The header is written last: a reader that finds a valid one finds the
-//! batch it names. The header's own checksum, the table's and the payload's are CRC32C.
+//! The payload starts at a multiple of 4096 bytes. The header is written last, so a reader that finds a valid header
+//! finds the batch that the header names. Header, table and payload each have a CRC32C.
 
 use crate::program::CorruptPolicy;
 use crate::{BATCH_SAMPLES_MAX, BLOCK_BYTES, crc32c_without};
@@ -25,7 +25,7 @@ pub const SLOT_BYTES_MAX: u64 = 16 << 30;
 
 /// The first bytes of a slot that holds a batch.
 pub const MAGIC: [u8; 8] = *b"DDLPSLOT";
-/// The first bytes of a slot that holds none: what an agent leaves in every slot before it writes there.
+/// The first bytes of a slot that holds no batch. An agent writes them to every slot before it fills one.
 pub const MAGIC_FREE: [u8; 8] = *b"DDLPFREE";
 const VERSION: u32 = 1;
 const DTYPE_U8: u32 = 0;
@@ -44,7 +44,7 @@ pub struct SlotLayout {
 }
 
 impl SlotLayout {
-    /// Layout of a batch, or `None` when it is empty or beyond the limits.
+    /// Computes the layout of a batch. `None` when the batch is empty or exceeds a limit.
     pub fn new(samples: usize, shape: Shape) -> Option<Self> {
         if samples == 0 || samples > BATCH_SAMPLES_MAX {
             return None;
@@ -56,50 +56,51 @@ impl SlotLayout {
         (total_bytes as u64 <= SLOT_BYTES_MAX).then_some(Self { samples, row_bytes, payload_offset, total_bytes })
     }
 
-    /// Bytes of the sample table.
+    /// Returns the bytes of the sample table.
     pub fn table_bytes(&self) -> usize {
         self.samples * RECORD_BYTES
     }
 }
 
-/// What became of one requested sample.
+/// The outcome for one requested sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Prepared.
+    /// The batch has a row for it.
     Prepared,
-    /// Left out of the batch.
+    /// The sample was left out of the batch.
     Skipped(CorruptReason),
-    /// Another sample stands in for it.
+    /// Another sample replaces it.
     Replaced(CorruptReason),
-    /// Corrupt under the policy `fail`, or no readable sample could stand in.
+    /// The sample is corrupt, and the policy is `fail` or no readable sample was found to replace it.
     Failed(CorruptReason),
-    /// The dataset cannot be read now, or is not the one that was opened: nothing is known of the sample. A host that does not know this
-    /// outcome refuses the table, and prepares the batch as one that does.
+    /// The dataset cannot be read now, or is not the one that was opened, so nothing is known about the sample. A host
+    /// of an older version does not know this outcome; it refuses the table and prepares the batch itself, as a newer
+    /// one does.
     Unavailable,
 }
 
-/// One sample's record: what was asked for, what became of it, and its label.
+/// One sample's record: its id, its outcome and its label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleRecord {
     /// Sample id as requested.
     pub sample_id: u64,
-    /// Index in the dataset whose pixels and label are in the row.
+    /// Index in the dataset of the sample whose pixels and label the row has.
     pub index: u64,
     /// Label of the row.
     pub label: u32,
-    /// What became of the sample.
+    /// Outcome for the sample.
     pub outcome: Outcome,
     /// The decoder warned about the sample.
     pub warned: bool,
 }
 
 impl SampleRecord {
-    /// True when the batch holds a row for this sample.
+    /// Returns whether the batch has a row for this sample.
     pub fn has_row(&self) -> bool {
         matches!(self.outcome, Outcome::Prepared | Outcome::Replaced(_))
     }
 
-    /// True when the corrupt-sample policy was applied.
+    /// Returns whether the corrupt-sample policy was applied.
     pub fn is_corrupt(&self) -> bool {
         !matches!(self.outcome, Outcome::Prepared | Outcome::Unavailable)
     }
@@ -164,7 +165,7 @@ pub fn table_to_bytes(records: &[SampleRecord]) -> Vec<u8> {
     bytes
 }
 
-/// What a finished slot says about itself.
+/// Header of a finished slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotHeader {
     /// Epoch of the batch.
@@ -173,7 +174,7 @@ pub struct SlotHeader {
     pub batch: u32,
     /// Generation given in the request.
     pub generation: u64,
-    /// Samples asked for.
+    /// Requested samples.
     pub requested: u32,
     /// Rows in the payload.
     pub delivered: u32,
@@ -183,17 +184,17 @@ pub struct SlotHeader {
     pub table_crc: u32,
     /// CRC32C of the delivered rows.
     pub payload_crc: u32,
-    /// Time the drive's workers spent on the batch, summed over workers.
+    /// Time that the drive's workers spent on the batch, summed over workers.
     pub busy_us: u64,
 }
 
-/// Why a slot does not hold the batch that was asked for.
+/// Why a slot does not hold the requested batch.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SlotError {
     /// Fewer bytes than a header.
     #[error("slot of {0} bytes has no room for a header")]
     TooShort(usize),
-    /// No header, or of another version.
+    /// No header, or one of another version.
     #[error("slot holds no batch of format version {VERSION}")]
     Format,
     /// The header's own checksum does not match.
@@ -204,15 +205,15 @@ pub enum SlotError {
         /// Checksum of the bytes.
         actual: u32,
     },
-    /// Fields that contradict each other or the limits.
+    /// Header fields contradict each other or exceed a limit.
     #[error("slot header is inconsistent: {0}")]
     Inconsistent(&'static str),
-    /// Rows of another shape.
+    /// The rows have another shape.
     #[error("slot holds rows of {found:?}, {expected:?} was asked for")]
     Shape {
         /// Shape found.
         found: Shape,
-        /// Shape asked for.
+        /// Shape requested.
         expected: Shape,
     },
     /// The slot holds another batch, or another generation of the slot.
@@ -235,15 +236,16 @@ pub enum SlotError {
         position: usize,
         /// Sample found.
         found: u64,
-        /// Sample asked for.
+        /// Sample requested.
         expected: u64,
     },
-    /// An outcome that the policy does not allow, or that a drive has no right to decide: whoever sees it prepares the batch.
+    /// An outcome that the policy does not allow, or that a drive has no right to decide. The host prepares the batch
+    /// then.
     #[error("slot's sample {sample_id} has outcome {outcome:?} of index {index}")]
     Outcome {
         /// Sample.
         sample_id: u64,
-        /// Index that its row is said to be of.
+        /// Index in the dataset that the record gives for the row.
         index: u64,
         /// Outcome found.
         outcome: Outcome,
@@ -251,7 +253,7 @@ pub enum SlotError {
     /// The drive cannot read its dataset.
     #[error("the drive cannot read its dataset: sample {sample_id} is unavailable there")]
     Unavailable {
-        /// The first such sample.
+        /// The first sample that is unavailable.
         sample_id: u64,
     },
     /// The payload is damaged.
@@ -292,17 +294,17 @@ const CRC_FIELD: std::ops::Range<usize> = 12..16;
 const _: () = assert!(std::mem::offset_of!(WireHeader, header_crc) == CRC_FIELD.start);
 
 impl SlotHeader {
-    /// Layout of the batch in its slot.
+    /// Returns the layout of the batch in its slot.
     fn layout(&self) -> Option<SlotLayout> {
         SlotLayout::new(self.requested as usize, self.shape)
     }
 
-    /// Bytes of the delivered rows.
+    /// Returns the bytes of the delivered rows.
     pub fn payload_bytes(&self) -> usize {
         self.delivered as usize * self.shape.bytes()
     }
 
-    /// The header block.
+    /// Encodes the header block.
     pub fn to_block(&self) -> [u8; HEADER_BYTES] {
         let layout = self.layout().expect("a finished batch fits its slot");
         let wire = WireHeader {
@@ -375,7 +377,7 @@ impl SlotHeader {
         Ok(header)
     }
 
-    /// Decodes the sample table, checks it against its checksum and against the samples asked for.
+    /// Decodes the sample table, and checks it against its checksum and the requested samples.
     pub fn parse_table(&self, table: &[u8], sample_ids: &[u64]) -> Result<Vec<SampleRecord>, SlotError> {
         if self.requested as usize != sample_ids.len()
             || table.len() != sample_ids.len() * RECORD_BYTES
@@ -408,20 +410,20 @@ pub struct Wanted<'a> {
     pub batch: u32,
     /// Generation given in the request.
     pub generation: u64,
-    /// Samples asked for; at least one, at most [`BATCH_SAMPLES_MAX`].
+    /// Requested samples; at least one, at most [`BATCH_SAMPLES_MAX`].
     pub sample_ids: &'a [u64],
     /// Shape of a row.
     pub shape: Shape,
     /// Samples in the dataset: sample `id` is index `id` modulo this.
     pub dataset_samples: u64,
-    /// What becomes of corrupt samples.
+    /// Policy for corrupt samples.
     pub policy: CorruptPolicy,
 }
 
-/// What a slot with the wanted batch says, its payload apart.
+/// Contents of a slot that holds the wanted batch, apart from the payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// One record per sample asked for, in their order.
+    /// One record per requested sample, in the order of the request.
     pub records: Vec<SampleRecord>,
     /// Where the delivered rows lie in the slot.
     pub payload: Range<usize>,
@@ -429,16 +431,17 @@ pub struct Found {
 }
 
 impl Wanted<'_> {
-    /// Layout of the batch in its slot.
+    /// Returns the layout of the batch in its slot.
     pub fn layout(&self) -> SlotLayout {
         SlotLayout::new(self.sample_ids.len(), self.shape).expect("a batch that was asked for fits a slot")
     }
 
-    /// Checks header and sample table. `head` has at least the bytes before the payload ([`SlotLayout::payload_offset`]); what
-    /// is beyond them is not looked at.
+    /// Checks header and sample table. `head` has at least the bytes before the payload
+    /// ([`SlotLayout::payload_offset`]); bytes beyond them are ignored.
     ///
-    /// Everything a drive could say that the host would have to believe is checked or refused here. In particular a drive does
-    /// not decide that a sample cannot be prepared (it may be the drive that cannot read it): such a batch is for the host.
+    /// Checks or refuses every claim of the drive that the host would otherwise have to trust. In particular, it
+    /// refuses a drive's word that a sample cannot be prepared where the drive itself may be the cause; the host then
+    /// prepares the batch.
     pub fn check(&self, head: &[u8]) -> Result<Found, SlotError> {
         let header = SlotHeader::parse(head)?;
         if (header.epoch, header.batch, header.generation) != (self.epoch, self.batch, self.generation) {
@@ -475,7 +478,8 @@ impl Wanted<'_> {
     }
 }
 
-/// Whether a reason may lie in the drive's own storage or memory, so that the host may be able to prepare the sample.
+/// Returns whether the drive's own storage or memory may be the cause, so that the host may be able to prepare the
+/// sample.
 fn is_of_the_drive(reason: CorruptReason) -> bool {
     matches!(reason, CorruptReason::Io | CorruptReason::Checksum | CorruptReason::TooMuchMemory)
 }
@@ -576,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_is_not_believed_what_only_the_host_can_decide() {
+    fn a_drives_verdict_that_the_host_must_decide_is_refused() {
         let with = |index: u64, outcome: Outcome, policy: CorruptPolicy| {
             let mut records = records();
             (records[1].index, records[1].outcome) = (index, outcome);
@@ -601,13 +605,13 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_that_cannot_read_its_dataset_is_no_verdict_on_a_sample() {
+    fn an_unavailable_dataset_on_the_drive_is_no_verdict_on_a_sample() {
         let mut records = records();
         (records[3].outcome, records[3].warned) = (Outcome::Unavailable, false);
         assert!(!records[3].is_corrupt() && !records[3].has_row());
         let head = head_of(SlotHeader { delivered: 2, ..header() }, &records);
         assert_eq!(wanted().check(&head), Err(SlotError::Unavailable { sample_id: 103 }));
-        // The codes that older hosts and agents know.
+        // Older hosts and agents rely on these codes.
         let codes = |outcome| {
             let wire = SampleRecord { outcome, ..records[0] }.to_wire();
             (wire.outcome, wire.reason)
