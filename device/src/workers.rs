@@ -131,7 +131,7 @@ impl Shared {
         while let Some(task) = self.queue.next(length.samples()) {
             let id = task.id();
             if catch_unwind(AssertUnwindSafe(|| self.run(task, &mut kit, &mut length))).is_err() {
-                tracing::error!(job = id.0, "a worker panicked, its batch is given up: this is a defect");
+                tracing::error!(job = id.0, "a worker panicked: a defect. Giving up its batch");
                 kit = Kit::default();
                 if self.queue.cancel(id) {
                     self.released(id);

@@ -138,7 +138,7 @@ impl Agent {
         self.accepting.iter().for_each(JoinHandle::abort);
         self.hub.drain();
         if !until(limit, || self.hub.is_idle()).await {
-            tracing::warn!(?limit, "running batches did not finish in time and are given up");
+            tracing::warn!(?limit, "giving up batches that did not finish in time");
         }
         self.hub.close_all();
         until(CLOSE_TIME, || self.hub.connections() == 0).await;
@@ -148,7 +148,7 @@ impl Agent {
 
 async fn listen(at: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(at).await.with_context(|| format!("cannot listen at {at}"))?;
-    let address = listener.local_addr().context("cannot tell the address that was taken")?;
+    let address = listener.local_addr().context("cannot read the address of the listener")?;
     Ok((listener, address))
 }
 
@@ -188,7 +188,7 @@ pub fn serve(settings: &Settings) -> Result<()> {
     };
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().max_blocking_threads(FILE_THREADS).build();
-    let runtime = runtime.context("cannot start the network side")?;
+    let runtime = runtime.context("cannot start the network runtime")?;
     runtime.block_on(live(settings, parent, ready))?;
     // Workers may still be in the middle of a sample. Nothing that they hold outlives the process.
     runtime.shutdown_background();
@@ -197,14 +197,14 @@ pub fn serve(settings: &Settings) -> Result<()> {
 
 /// Serves until told to stop, then drains.
 async fn live(settings: &Settings, parent: Option<UnboundedReceiver<()>>, ready: Box<dyn Write>) -> Result<()> {
-    // Signals are handled only from here on. Before, there is nothing to drain, and a signal ends the process even
-    // while it waits for a file system.
+    // The handlers of signals come after the start. Until then there is nothing to drain, and a signal ends the process
+    // even while it waits for a file system.
     let agent = Agent::start(settings).await?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot handle SIGINT")?;
     let discovery = agent.discovery().map(tracing::field::display);
     tracing::info!(listen = %agent.address(), discovery, nqn = agent.nqn(), "serving");
-    announce(ready, &agent).context("cannot tell that the agent is ready")?;
+    announce(ready, &agent).context("cannot write the line that says that the agent is ready")?;
     if let Err(error) = notify(notify::READY) {
         tracing::warn!(%error, "cannot tell the service manager (NOTIFY_SOCKET) that the agent is ready");
     }
@@ -220,8 +220,8 @@ async fn live(settings: &Settings, parent: Option<UnboundedReceiver<()>>, ready:
     }
     tokio::select! {
         () = agent.drain(limit) => {}
-        _ = terminate.recv() => tracing::warn!("second signal: leaving at once"),
-        _ = interrupt.recv() => tracing::warn!("second signal: leaving at once"),
+        _ = terminate.recv() => tracing::warn!("second signal: ending at once"),
+        _ = interrupt.recv() => tracing::warn!("second signal: ending at once"),
     }
     Ok(())
 }

@@ -187,7 +187,7 @@ impl Settings {
             threads: threads(args.threads.or(file.threads))?,
             cores: args.cores.or(file.cores).as_deref().map(cores).transpose()?.unwrap_or_default(),
             throttle: Throttle::new(throttle)
-                .with_context(|| format!("--throttle {throttle}: from 0.001 to 1, for example 0.25"))?,
+                .with_context(|| format!("--throttle {throttle}: expected 0.001 to 1, for example 0.25"))?,
             identity,
             allowed_hosts: file.allowed_hosts,
             parent_pipe: args.parent_pipe,
@@ -216,13 +216,13 @@ fn address(text: &str) -> Result<SocketAddr> {
 
 fn geometry(slots: Option<u32>, slot_bytes: Option<u64>) -> Result<Geometry> {
     let slots = slots.unwrap_or(DEFAULT_SLOTS);
-    ensure!((1..=SLOTS_MAX).contains(&slots), "--slots {slots}: from 1 to {SLOTS_MAX}");
+    ensure!((1..=SLOTS_MAX).contains(&slots), "--slots {slots}: expected 1 to {SLOTS_MAX}");
     let (samples, height, width) = DEFAULT_BATCH;
     let default = SlotLayout::new(samples, Shape { height, width, channels: 3 });
     let default = default.map_or(BLOCK_BYTES, |layout| layout.total_bytes) as u64;
     let asked = slot_bytes.unwrap_or(default);
     let most = ddlp_csd::slot::SLOT_BYTES_MAX;
-    ensure!((1..=most).contains(&asked), "--slot-bytes {asked}: from 1 to {most}");
+    ensure!((1..=most).contains(&asked), "--slot-bytes {asked}: expected 1 to {most}");
     Ok(Geometry { slots, slot_bytes: asked.next_multiple_of(BLOCK_BYTES as u64) })
 }
 
@@ -231,7 +231,7 @@ fn threads(asked: Option<usize>) -> Result<usize> {
         Some(threads) => threads,
         None => available_parallelism().map_or(1, |cores| cores.get().min(THREADS_MAX)),
     };
-    ensure!((1..=THREADS_MAX).contains(&threads), "--threads {threads}: from 1 to {THREADS_MAX}");
+    ensure!((1..=THREADS_MAX).contains(&threads), "--threads {threads}: expected 1 to {THREADS_MAX}");
     Ok(threads)
 }
 

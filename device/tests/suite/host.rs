@@ -72,7 +72,7 @@ impl Line {
         line
     }
 
-    /// Connects, without a setup.
+    /// Connects without setting the connection up.
     pub fn raw(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -37,7 +37,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// The host has an ordinary NVMe disk as well.
+    /// Starts both. The host has an ordinary NVMe disk as well.
     fn start(name: &str, kernel: HostKernel) -> Result<Self> {
         let photos = photos();
         let pack = photos.pack();
