@@ -1,10 +1,11 @@
-//! Whole epochs as a training loop gets them, timed: every batch normalised to f32 NCHW. Prints one line of JSON.
+//! Times whole epochs as a training loop gets them, with every batch normalised to f32 NCHW. Prints one line of JSON.
 //!
 //! `cargo run --release -p ddlp-host --example epochs_f32 -- photos.ddlp --pipeline imagenet-train --threads 1`
 //!
-//! `bench/side-by-side` starts it beside other loaders. One loader goes through all epochs, as in training. An epoch lasts from the last value
-//! of the one before to its own last value. Batches of the next epoch are prepared within it, as some of its own were in the one before, and one
-//! more epoch comes behind those that are timed, so that in the time of each as many images are prepared as are delivered.
+//! `bench/side-by-side` runs this program beside other loaders. One loader delivers all epochs, as in training. An
+//! epoch's time runs from the last batch of the epoch before it to its own last batch. The loader prepares batches of
+//! the next epoch meanwhile. So one more epoch follows the timed ones: each timed epoch then prepares as many images as
+//! it delivers.
 
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
@@ -17,36 +18,36 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Mean and standard deviation of CIFAR-10's training set, as its recipes have them.
+/// Mean and standard deviation of CIFAR-10's training set, as training recipes for it state them.
 const CIFAR_MEAN: [f64; 3] = [0.4914, 0.4822, 0.4465];
 const CIFAR_STD: [f64; 3] = [0.2470, 0.2435, 0.2616];
 
-/// Times whole epochs of the CPU alone, delivered as f32 NCHW.
+/// Times whole epochs that the CPU alone prepares, delivered as f32 NCHW
 #[derive(Parser)]
 struct Options {
     /// A pack, an image folder, CIFAR's binary files or tar shards
     dataset: PathBuf,
-    /// imagenet-train, imagenet-val or cifar-train; it also says which mean and deviation normalise
+    /// imagenet-train, imagenet-val or cifar-train; also selects the mean and deviation for normalisation
     #[arg(long, default_value = "imagenet-train")]
     pipeline: String,
-    /// Samples of an epoch; a smaller dataset is repeated [default: those of the dataset]
+    /// Samples of an epoch; a smaller dataset is repeated [default: as many as the dataset has]
     #[arg(long)]
     samples: Option<u64>,
     /// Samples of a batch
     #[arg(long, default_value_t = 64)]
     batch: usize,
-    /// Threads that prepare
+    /// Threads that prepare samples
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// Epochs before those that are timed; without any, the first one's time is from the loader's start
+    /// Epochs before the timed ones; with 0, the first epoch's time begins at the loader's start
     #[arg(long, default_value_t = 1)]
     warmup: u32,
-    /// Epochs that are timed
+    /// Timed epochs
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     reps: u32,
 }
 
-/// What one epoch took.
+/// Time that one epoch took.
 struct Epoch {
     seconds: f64,
     cpu_seconds: f64,
@@ -55,10 +56,10 @@ struct Epoch {
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     let pipeline = Pipeline::named(&options.pipeline)
-        .with_context(|| format!("there is no pipeline {}: {:?} are known", options.pipeline, Pipeline::NAMES))?;
+        .with_context(|| format!("there is no pipeline {}; known: {:?}", options.pipeline, Pipeline::NAMES))?;
     let (normalize, note) = match options.pipeline.as_str() {
         "cifar-train" => (Normalize::new(CIFAR_MEAN, CIFAR_STD), "padded, cropped and flipped, not resized"),
-        _ => (Normalize::imagenet(), "no more is decoded, or read of pixels, than a crop needs; antialiased bilinear"),
+        _ => (Normalize::imagenet(), "decodes and reads only the pixels that a crop needs; antialiased bilinear"),
     };
     let dataset: Arc<dyn Dataset> = ddlp_dataset::open(&options.dataset)?.into();
     let samples = options.samples.unwrap_or(dataset.len());
@@ -80,7 +81,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Goes through epochs by the clock, and leaves when they are over.
+/// Times this many epochs, and returns when the last of them ends.
 fn time(
     start: impl FnOnce() -> Result<Loader<f32>, LoaderError>,
     samples: u64,
@@ -90,7 +91,7 @@ fn time(
     let (mut timed, mut images) = (Vec::new(), 0);
     for batch in start()? {
         let batch = batch?;
-        // The values count as used, whatever the compiler finds out.
+        // Uses the values, so that the compiler cannot drop the work.
         std::hint::black_box(batch.values());
         ensure!(batch.epoch() as usize == timed.len(), "a batch of epoch {} in epoch {}", batch.epoch(), timed.len());
         images += batch.len() as u64;
@@ -106,9 +107,9 @@ fn time(
     bail!("{} of {epochs} epochs were delivered, and {images} of {samples} images of one more", timed.len())
 }
 
-/// CPU time of this process, all threads, user and system.
+/// Returns the CPU time of this process in seconds: all threads, user and system.
 fn cpu_seconds() -> anyhow::Result<f64> {
-    let usage = getrusage(UsageWho::RUSAGE_SELF).context("the operating system does not say what CPU time was used")?;
+    let usage = getrusage(UsageWho::RUSAGE_SELF).context("the operating system does not report CPU time")?;
     Ok((usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as f64 / 1e6)
 }
 

@@ -1,21 +1,23 @@
-//! Which samples the dataset is told that they will be read soon: those of the batches that the CPU prong comes to next.
+//! Read-ahead hints to the dataset: the samples of the batches that the CPU prong will claim next.
 
 use crate::schedule::{BatchId, Schedule};
 use std::collections::BTreeSet;
 
-/// Batches whose samples are announced to the dataset before the CPU comes to them: reading them takes less time than preparing one.
+/// Batches announced to the dataset before the CPU claims them. Two are enough: reading them takes less time than
+/// preparing one.
 const ANNOUNCED_BATCHES: usize = 2;
 
-/// Batches that were announced and that nobody has claimed yet.
+/// Batches that were announced and that no prong has claimed yet.
 #[derive(Default)]
 pub(crate) struct Announced(BTreeSet<BatchId>);
 
 impl Announced {
-    /// Those to announce when the CPU has claimed a batch: itself and the next ones of its epoch, as far as they were not announced yet.
+    /// Returns the batches to announce when the CPU has claimed batch `id`: that batch and the next ones of its epoch,
+    /// except those announced before.
     pub fn ahead_of(&mut self, id: BatchId, schedule: &Schedule) -> Vec<BatchId> {
         let next = schedule.ahead_of_cpu(id.epoch).take(ANNOUNCED_BATCHES);
         let ahead = [id].into_iter().chain(next).filter(|&id| self.0.insert(id)).collect();
-        // Nobody comes to the others again, unless a drive fails.
+        // Other batches are claimed again only if a drive fails.
         self.0.retain(|&id| schedule.is_open(id));
         ahead
     }
@@ -53,8 +55,8 @@ mod tests {
         }
     }
 
-    /// Runs to the end with so many batches of the CPU in work at once, and the drive one ahead of it. Returns what the CPU claimed, and
-    /// what was announced at each claim.
+    /// Runs the schedule to its end. The CPU has `in_work` batches in work at once; the drive, if any, works one batch
+    /// ahead of it. Returns the CPU's claims, and the announcements at each claim.
     fn run(mut schedule: Schedule, in_work: usize, has_drive: bool) -> (Vec<BatchId>, Vec<Vec<BatchId>>) {
         let (mut announced, mut working) = (Announced::default(), Vec::new());
         let (mut claims, mut announcements) = (Vec::new(), Vec::new());
@@ -66,7 +68,7 @@ mod tests {
                 && let Some(id) = schedule.claim(CPU, 0.0, Room::Any)
             {
                 announcements.push(announced.ahead_of(id, &schedule));
-                assert!(announced.0.len() <= ANNOUNCED_BATCHES, "{:?} are kept in mind at {id:?}", announced.0);
+                assert!(announced.0.len() <= ANNOUNCED_BATCHES, "{:?} are remembered at {id:?}", announced.0);
                 claims.push(id);
                 working.push(id);
             } else if !working.is_empty() {
@@ -80,10 +82,10 @@ mod tests {
         (0..EPOCHS).flat_map(|epoch| batches.iter().map(move |&batch| BatchId { epoch, batch })).collect()
     }
 
-    /// What is announced at each claim is what is claimed next, and never past the epoch's end.
+    /// Checks that each claim announces the batches that the CPU claims next, and none past the epoch's end.
     fn check(claims: &[BatchId], announcements: &[Vec<BatchId>], expected: &[u32]) {
         assert_eq!(claims, of_epochs(expected));
-        assert_eq!(announcements.concat(), claims, "all that is claimed, in its order and once");
+        assert_eq!(announcements.concat(), claims, "every claimed batch is announced once, in the order of the claims");
         let mut known = 0;
         for (at, (id, announced)) in claims.iter().zip(announcements).enumerate() {
             known += announced.len();
@@ -93,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_announced_is_what_the_cpu_claims_next() {
+    fn the_announced_batches_are_those_that_the_cpu_claims_next() {
         let all: Vec<u32> = (0..BATCHES).collect();
         for in_work in [1, 2, 5] {
             for strategy in [Strategy::Cpu, Strategy::Ordered, Strategy::Mte, Strategy::Wrr] {
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_says_what_the_cpu_claims_next() {
+    fn a_replayed_plan_determines_the_announcements() {
         let plan = [5, 0, 9, 1, 7, 2, 8, 3, 6, 4].map(|batch| (batch, if batch % 3 == 0 { DRIVE } else { CPU }));
         for in_work in [1, 2, 5] {
             let (claims, announcements) = run(schedule(Strategy::Ordered, &plan), in_work, true);
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_drive_has_is_announced_when_the_cpu_takes_it_over() {
+    fn a_drives_batch_is_announced_when_the_cpu_takes_it_over() {
         let mut schedule = schedule(Strategy::Ordered, &[(0, CPU), (1, DRIVE), (2, CPU), (3, CPU), (4, CPU)]);
         let mut announced = Announced::default();
         let mut claim = |schedule: &mut Schedule| {
@@ -122,6 +124,6 @@ mod tests {
         };
         assert_eq!(claim(&mut schedule), [0, 2, 3]);
         schedule.prong_down(DRIVE, HeldResults::Lost);
-        assert_eq!(claim(&mut schedule), [1], "what was announced before is not announced again");
+        assert_eq!(claim(&mut schedule), [1], "batches announced before are not announced again");
     }
 }

@@ -1,4 +1,4 @@
-//! A batch as the consumer gets it.
+//! A batch as the training code gets it.
 
 use crate::buffers::PooledBuffer;
 use crate::drive::SlotLease;
@@ -11,11 +11,12 @@ use ddlp_pixels::Shape;
 use memmap2::MmapMut;
 use std::marker::PhantomData;
 
-/// One batch: rows of values (pixels as u8, unless the loader was built for floats), their sample ids and labels.
+/// One batch: rows of values (u8 pixels, unless the loader was built for floats) with their sample ids and labels.
 ///
-/// The values lie in a buffer of the loader's pool or, pixels, in a result slot shared with a drive. Both go back when the batch
-/// is dropped, so a consumer that keeps batches slows the loader down, and one that keeps all of them stops it. To keep batches,
-/// copy them ([`into_owned`](Self::into_owned)), or have enough buffers ([`LoaderBuilder::buffers`](crate::LoaderBuilder::buffers)).
+/// The values lie in a buffer of the loader's pool; pixels may lie in a result slot that host and drive share. Dropping
+/// the batch gives the buffer or slot back. So a consumer that keeps batches slows the loader down, and one that keeps
+/// all of them stops it. To keep batches, copy them ([`into_owned`](Self::into_owned)), or configure enough buffers
+/// ([`LoaderBuilder::buffers`](crate::LoaderBuilder::buffers)).
 #[derive(Debug)]
 pub struct Batch<V = u8> {
     id: BatchId,
@@ -28,12 +29,12 @@ pub struct Batch<V = u8> {
     value: PhantomData<V>,
 }
 
-/// Where the rows of a batch lie.
+/// Memory in which the rows of a batch lie.
 #[derive(Debug)]
 pub(crate) enum Rows {
     Pooled(PooledBuffer),
     Slot(SlotLease),
-    /// In memory of the batch's own.
+    /// In memory that belongs to the batch alone.
     Owned(MmapMut),
 }
 
@@ -44,53 +45,55 @@ impl<V: Value> Batch<V> {
         Self { id, prong, shape, sample_ids, labels, records, rows, value: PhantomData }
     }
 
-    /// Epoch of the batch.
+    /// Returns the batch's epoch.
     pub fn epoch(&self) -> u32 {
         self.id.epoch
     }
 
-    /// Number of the batch within its epoch.
+    /// Returns the batch's number within its epoch.
     pub fn index(&self) -> u32 {
         self.id.batch
     }
 
-    /// The prong that made it: 0 is the host's CPU, the drives follow in the order of the builder.
+    /// Returns the prong that prepared the batch: 0 is the host's CPU; the drives follow in the order in which the
+    /// builder got them.
     pub fn prong(&self) -> usize {
         self.prong
     }
 
-    /// Number of rows. Less than the batch size in a short last batch or where corrupt samples were skipped.
+    /// Returns the number of rows. It is below the batch size in a short last batch, and where corrupt samples were
+    /// skipped.
     pub fn len(&self) -> usize {
         self.sample_ids.len()
     }
 
-    /// True when every sample of the batch was skipped.
+    /// Returns whether the batch has no rows, for example because every sample was skipped.
     pub fn is_empty(&self) -> bool {
         self.sample_ids.is_empty()
     }
 
-    /// Sample id of each row.
+    /// Returns the sample id of each row.
     pub fn sample_ids(&self) -> &[u64] {
         &self.sample_ids
     }
 
-    /// Label (class index) of each row.
+    /// Returns the label (class index) of each row.
     pub fn labels(&self) -> &[u32] {
         &self.labels
     }
 
-    /// What became of each requested sample, rows or not.
+    /// Returns the outcome for each requested sample, including those without a row.
     pub fn records(&self) -> &[SampleRecord] {
         &self.records
     }
 
-    /// Height, width and channels of a row.
+    /// Returns height, width and channels of a row.
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// Copies the values into memory of the batch's own and gives its buffer or slot back: batches that are kept then keep
-    /// nothing from the loader.
+    /// Copies the values into memory that belongs to the batch alone, and gives its buffer or slot back to the loader.
+    /// A copied batch can be kept as long as you like.
     ///
     /// # Errors
     ///
@@ -122,14 +125,14 @@ impl<V: Value> Batch<V> {
 }
 
 impl<V: Float> Batch<V> {
-    /// The rows normalised, contiguous: `len × channels × height × width` (NCHW).
+    /// Returns the normalised rows, contiguous: `len × channels × height × width` (NCHW).
     pub fn values(&self) -> &[V] {
         self.all()
     }
 }
 
 impl Batch {
-    /// The rows, contiguous: `len × height × width × channels` u8 (NHWC).
+    /// Returns the rows, contiguous: `len × height × width × channels` u8 (NHWC).
     pub fn pixels(&self) -> &[u8] {
         self.all()
     }

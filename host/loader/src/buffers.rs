@@ -1,9 +1,9 @@
-//! The pool of batch buffers. Its size bounds what the loader prepares ahead: an empty pool stops the prongs.
+//! The pool of batch buffers. Its size bounds how far the loader prepares ahead: while no buffer is free, prongs wait.
 
 use memmap2::{Advice, MmapMut};
 use std::sync::{Arc, Condvar, Mutex};
 
-/// A bounded number of page-aligned buffers of one size, made when first needed and reused.
+/// A bounded number of page-aligned buffers of one size, allocated when first needed and then reused.
 #[derive(Debug)]
 pub(crate) struct BufferPool {
     bytes: usize,
@@ -19,23 +19,23 @@ struct State {
 }
 
 impl BufferPool {
-    /// `count` buffers of `bytes` bytes; `returned` is notified whenever one comes back.
+    /// Creates a pool of `count` buffers of `bytes` bytes. The pool notifies `returned` whenever a buffer comes back.
     pub fn new(count: usize, bytes: usize, returned: Arc<Condvar>) -> Self {
         Self { bytes, count, state: Mutex::new(State { idle: Vec::new(), unmade: count }), returned }
     }
 
-    /// Number of buffers.
+    /// Returns the number of buffers.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Buffers that can be taken now.
+    /// Returns the number of buffers that can be taken now.
     pub fn free(&self) -> usize {
         let state = self.state.lock().expect("no panic while the pool is locked");
         state.idle.len() + state.unmade
     }
 
-    /// Takes a buffer, or `None` when all are out. Fails when memory is refused.
+    /// Takes a buffer; `None` when all are on loan. Fails when the operating system refuses memory.
     pub fn take(self: &Arc<Self>) -> std::io::Result<Option<PooledBuffer>> {
         let on_loan = |buffer| Ok(Some(PooledBuffer { buffer: Some(buffer), pool: self.clone() }));
         let mut state = self.state.lock().expect("no panic while the pool is locked");
@@ -47,7 +47,8 @@ impl BufferPool {
         }
         let refused = |error| ddlp_csd::memory::refused(self.bytes as u64, error);
         let buffer = MmapMut::map_anon(self.bytes).map_err(refused)?;
-        // A large one is then cleared and looked up by 2 MiB instead of 4 KiB; a kernel without huge pages goes on without.
+        // With huge pages the kernel clears and maps a large buffer 2 MiB at a time instead of 4 KiB. They are
+        // optional.
         let _ = buffer.advise(Advice::HugePage);
         state.unmade -= 1;
         on_loan(buffer)
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pool_is_bounded_and_reuses_what_comes_back() {
+    fn the_pool_is_bounded_and_reuses_buffers() {
         let pool = Arc::new(BufferPool::new(2, 100, Arc::default()));
         let mut first = pool.take().unwrap().unwrap();
         first[0] = 7;

@@ -24,7 +24,7 @@ const THREADS_MAX: usize = 1024;
 const BUFFERS_MAX: usize = 4096;
 /// Most drives.
 const DRIVES_MAX: usize = 64;
-/// Most batches in work of one drive.
+/// Most batches that one drive has in work.
 const DEPTH_MAX: usize = 32;
 
 /// Collects the options of a [`Loader`].
@@ -93,37 +93,37 @@ impl Default for LoaderBuilder {
 }
 
 impl LoaderBuilder {
-    /// An opened dataset. A local drive needs [`Self::dataset_path`] as well.
+    /// Uses an opened dataset. A local drive needs [`Self::dataset_path`] as well.
     pub fn dataset(mut self, dataset: Arc<dyn Dataset>) -> Self {
         self.dataset = Some(dataset);
         self
     }
 
-    /// Where the dataset lies: a pack, an ImageFolder, CIFAR-10's binary files or tar shards.
+    /// Sets the path of the dataset: a pack, an ImageFolder, CIFAR-10's binary files or tar shards.
     pub fn dataset_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.dataset_path = Some(path.into());
         self
     }
 
-    /// What is done with every sample. Default: ImageNet training at 224 × 224.
+    /// Sets the pipeline that prepares every sample. Default: ImageNet training at 224 × 224.
     pub fn pipeline(mut self, pipeline: Pipeline) -> Self {
         self.pipeline = pipeline;
         self
     }
 
-    /// Samples of a global batch (of all ranks together). Default 256.
+    /// Sets the number of samples of a global batch (of all ranks together). Default 256.
     pub fn batch_size(mut self, samples: usize) -> Self {
         self.batch_size = samples;
         self
     }
 
-    /// Number of epochs. Default 1.
+    /// Sets the number of epochs. Default 1.
     pub fn epochs(mut self, epochs: u32) -> Self {
         self.epochs = epochs;
         self
     }
 
-    /// Order of delivery and who takes part. Default [`Strategy::Ordered`].
+    /// Sets the strategy: the order of delivery, and which prongs take part. Default [`Strategy::Ordered`].
     pub fn strategy(mut self, strategy: Strategy) -> Self {
         self.strategy = strategy;
         self
@@ -135,123 +135,128 @@ impl LoaderBuilder {
         self
     }
 
-    /// Who this machine is to drives at `tcp://` addresses: lists of allowed hosts name it. Default [`Host::system`].
+    /// Sets this machine's identity for drives at `tcp://` addresses; their lists of allowed hosts name it. Default
+    /// [`Host::system`].
     pub fn host(mut self, host: Host) -> Self {
         self.host = host;
         self
     }
 
-    /// Batches in work of one drive at a time. Default 2: one in work, one queued behind it.
+    /// Sets how many batches one drive has in work at a time. Default 2: it works on one while the other one waits.
     pub fn drive_depth(mut self, batches: usize) -> Self {
         self.drive_depth = batches;
         self
     }
 
-    /// How long a drive may take for a batch before it counts as lost. It has ten times its expected time for what is
-    /// queued, if that is longer. Default 30 s.
+    /// Sets how long a drive may take for a batch before it counts as lost. A slow drive may take ten times as long as
+    /// its rate predicts for its queued batches, if that is longer. Default 30 s.
     pub fn drive_timeout(mut self, timeout: Duration) -> Self {
         self.drive_timeout = timeout;
         self
     }
 
-    /// Begins a run without those of its drives ([`DriveSpec::Remote`]) that cannot be reached: such a drive joins as soon as it can
-    /// be, as a drive does that was lost meanwhile. A drive that refuses this host or does not fit (another dataset, another
-    /// fingerprint) ends the run all the same. Default: a drive that cannot be reached is an error, as its address may be wrong.
+    /// Lets a run begin without drives ([`DriveSpec::Remote`]) that cannot be reached. Such a drive joins as soon as it
+    /// can be reached, as a lost drive does. A drive that refuses this host or does not fit (another dataset, another
+    /// fingerprint) is an error even so. Default: a drive that cannot be reached is an error, as its address may be
+    /// wrong.
     pub fn drive_optional(mut self, optional: bool) -> Self {
         self.drive_optional = optional;
         self
     }
 
-    /// Threads of the CPU prong. Default: one for each of [`cores`](Self::cores), or else of the machine's cores; where local
-    /// drives take part, these have half of the machine's.
+    /// Sets the number of threads of the CPU prong. Default: one for each of [`cores`](Self::cores), or else one for
+    /// each core of the machine; half of the machine's cores are left to local drives, if any take part.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
     }
 
-    /// Cores that the loader's threads run on. Default: any.
+    /// Restricts the loader's threads to these cores. Default: any core.
     pub fn cores(mut self, cores: Vec<usize>) -> Self {
         self.cores = cores;
         self
     }
 
-    /// Seed of the order and of all draws. Default 0.
+    /// Sets the seed of the order and of all draws. Default 0.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// What happens to a corrupt sample. Default [`CorruptPolicy::Fail`].
+    /// Sets the policy for corrupt samples. Default [`CorruptPolicy::Fail`].
     pub fn policy(mut self, policy: CorruptPolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// How many distinct samples of an epoch may be skipped or replaced before the run ends with an error. Default: the larger of 16 and
-    /// 1 %. A dataset that is gone or has changed ends it at once, whatever the policy.
+    /// Sets how many distinct samples of an epoch may be skipped or replaced before the run ends with an error.
+    /// Default: 16 or 1 % of the epoch, whichever is more. A dataset that is gone or has changed ends the run at once,
+    /// whatever the policy.
     pub fn max_corrupt(mut self, max: MaxCorrupt) -> Self {
         self.max_corrupt = max;
         self
     }
 
-    /// Bounds on what one decode may cost.
+    /// Sets limits on what decoding one sample may cost.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// What becomes of the last batch of an epoch. Default [`LastBatch::Short`].
+    /// Sets how the last batch of an epoch is treated. Default [`LastBatch::Short`].
     pub fn last(mut self, last: LastBatch) -> Self {
         self.last = last;
         self
     }
 
-    /// This rank and the number of ranks. Each rank gets its share of every global batch.
+    /// Sets this rank and the number of ranks. Each rank gets its share of every global batch.
     pub fn rank(mut self, rank: u32, world: u32) -> Self {
         (self.rank, self.world) = (rank, world);
         self
     }
 
-    /// Batch buffers on the host: how far the CPU prepares ahead. At least 2, default 6. Each batch that the consumer keeps takes
-    /// one of them; while it keeps all, it gets no further batch. [`Batch::into_owned`](crate::Batch::into_owned) gives a
-    /// batch's buffer back.
+    /// Sets the number of batch buffers on the host, which bounds how far the CPU prepares ahead. At least 2, default
+    /// 6. Each batch that the consumer keeps occupies one buffer; a consumer that keeps all of them gets no further
+    /// batch. [`Batch::into_owned`](crate::Batch::into_owned) gives a batch's buffer back.
     pub fn buffers(mut self, buffers: usize) -> Self {
         self.buffers = buffers;
         self
     }
 
-    /// Look-ahead of the strategy `ordered` in batches. Default: as many as buffers and slots can hold.
+    /// Sets the look-ahead of the strategy `ordered` in batches. Default: as many as buffers and slots can hold.
     pub fn window(mut self, batches: usize) -> Self {
         self.window = Some(batches);
         self
     }
 
-    /// Samples of an epoch, if not those of the dataset. A smaller dataset is repeated.
+    /// Sets the number of samples of an epoch. A smaller dataset is repeated. Default: the number of samples in the
+    /// dataset.
     pub fn epoch_samples(mut self, samples: u64) -> Self {
         self.epoch_samples = Some(samples);
         self
     }
 
-    /// How long nothing may arrive before the loader says what it waits for. Default 10 s.
+    /// Sets how long the loader waits for a batch before it reports what it is waiting for. Default 10 s.
     pub fn stall_after(mut self, time: Duration) -> Self {
         self.stall_after = time;
         self
     }
 
-    /// Delivers the plan's epochs in its order, each batch by the prong it names as far as that works.
+    /// Replays a plan: delivers its epochs in their recorded order, each batch prepared by the recorded prong where
+    /// possible.
     pub fn replay(mut self, plan: Plan) -> Self {
         self.replay = Some(plan);
         self
     }
 
-    /// Goes on where a run stopped.
+    /// Resumes a run from where it stopped.
     pub fn resume(mut self, state: LoaderState) -> Self {
         self.resume = Some(state);
         self
     }
 
-    /// Opens the dataset, starts or reaches the drives and checks that they fit. Nothing is prepared before the first
-    /// batch is asked for.
+    /// Opens the dataset, starts or reaches the drives, and checks that they fit. Preparation begins when the first
+    /// batch is requested.
     ///
     /// # Errors
     ///
@@ -260,10 +265,10 @@ impl LoaderBuilder {
         self.start(Output::Pixels)
     }
 
-    /// As [`build`](Self::build), but batches are normalised floats ([`Batch::values`](crate::Batch::values)): those of the CPU made by
-    /// the threads that prepare samples, a sample at a time while it is in the core's cache; those of a drive by the thread that fetches its
-    /// batches, whatever kind of slots it has. Batch buffers are four times as large, and a drive whose results are read takes memory for one
-    /// batch of pixels besides.
+    /// Like [`build`](Self::build), but batches have normalised floats ([`Batch::values`](crate::Batch::values)). The
+    /// threads of the CPU prong convert each sample while it is in the core's cache; the thread of a drive converts
+    /// that drive's batches, whatever kind of slots it has. Batch buffers are four times as large, and a drive without
+    /// shared slots needs extra memory for one batch of pixels.
     ///
     /// # Errors
     ///
@@ -272,7 +277,7 @@ impl LoaderBuilder {
         self.start(Output::F32(Box::new(normalize)))
     }
 
-    /// As [`build_f32`](Self::build_f32), of half the size.
+    /// Like [`build_f32`](Self::build_f32), with floats of half the size.
     ///
     /// # Errors
     ///
@@ -291,7 +296,7 @@ impl LoaderBuilder {
             if (least..=most).contains(&value) {
                 return Ok(());
             }
-            Err(LoaderError::Options(format!("{name} is {value}, {least} to {most} are possible")))
+            Err(LoaderError::Options(format!("{name} is {value}, but must be {least} to {most}")))
         };
         within("batch size", self.batch_size, 1, ddlp_csd::BATCH_SAMPLES_MAX)?;
         within("number of threads", self.threads.unwrap_or(1), 1, THREADS_MAX)?;
@@ -302,14 +307,16 @@ impl LoaderBuilder {
         if let MaxCorrupt::Percent(percent) = self.max_corrupt
             && !(0.0..=100.0).contains(&percent)
         {
-            return Err(LoaderError::Options(format!("max_corrupt is {percent} %, 0 to 100 are possible")));
+            return Err(LoaderError::Options(format!("max_corrupt is {percent} %, but must be 0 to 100")));
         }
         if self.rank >= self.world {
             return Err(LoaderError::Options(format!("rank {} of {} ranks does not exist", self.rank, self.world)));
         }
         if self.batch_size < self.world as usize {
             let (batch, world) = (self.batch_size, self.world);
-            return Err(LoaderError::Options(format!("a batch of {batch} samples has none for some of {world} ranks")));
+            return Err(LoaderError::Options(format!(
+                "a batch of {batch} samples leaves some of {world} ranks without any"
+            )));
         }
         for (at, drive) in self.drives.iter().enumerate() {
             if let DriveSpec::Remote(address) = drive
@@ -327,7 +334,7 @@ impl LoaderBuilder {
                 within("number of the drive's threads", local.threads.unwrap_or(1), 1, THREADS_MAX)?;
                 if !(local.throttle > 0.0 && local.throttle <= 1.0) {
                     return Err(LoaderError::Options(format!(
-                        "throttle is {}, above 0 to 1 is possible",
+                        "throttle is {}, but must be above 0 and at most 1",
                         local.throttle
                     )));
                 }

@@ -1,4 +1,4 @@
-//! How many samples of an epoch may be left out or replaced before the run ends.
+//! The limit on corrupt samples of an epoch: beyond it, the run ends.
 
 use crate::error::LoaderError;
 use crate::order::Cut;
@@ -6,30 +6,30 @@ use crate::report::CorruptReport;
 use std::collections::HashSet;
 use std::str::FromStr;
 
-/// Corrupt samples that are always allowed by default: a small dataset may have some.
+/// Corrupt samples that the default always allows, since a small dataset may have some.
 const ALLOWED_MIN: u64 = 16;
-/// The default in percent of an epoch's samples.
+/// Corrupt samples that the default allows, in percent of an epoch's samples.
 const ALLOWED_PERCENT: f64 = 1.0;
 /// Corrupt samples that the error names.
 const NAMED_MAX: usize = 5;
 
-/// A limit on the distinct samples of an epoch that the policies `skip` and `replace` apply to.
+/// A limit on the distinct samples of an epoch that the policies `skip` and `replace` may affect.
 ///
-/// Each rank counts the samples of its own share: a number is divided by the number of ranks and rounded up, and percent are of the share.
-/// A run that goes on from a state counts from zero.
+/// Each rank counts the samples of its own share of the epoch. A number of samples is divided by the number of ranks
+/// and rounded up; a percentage applies to the share. A resumed run counts from zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum MaxCorrupt {
     /// The larger of 16 and 1 % of the share.
     #[default]
     Default,
-    /// So many of all ranks together.
+    /// Number of samples, of all ranks together.
     Samples(u64),
     /// Percent of the share, 0 to 100.
     Percent(f64),
 }
 
 impl MaxCorrupt {
-    /// Returns how many samples of its share of an epoch a rank may do without.
+    /// Returns how many corrupt samples a rank tolerates in its share of an epoch.
     pub(crate) fn of(self, cut: &Cut) -> u64 {
         let share = cut.samples.div_ceil(cut.world);
         let percent = |percent: f64| (share as f64 * percent / 100.0) as u64;
@@ -41,12 +41,12 @@ impl MaxCorrupt {
     }
 }
 
-/// `17` is a number of samples, `2.5%` a share of the epoch.
+/// Parses a number of samples (`17`) or a share of the epoch (`2.5%`).
 impl FromStr for MaxCorrupt {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wanted = || "a number of samples, or 0% to 100% of an epoch's, is possible".to_string();
+        let wanted = || "expected a number of samples, or 0% to 100% of an epoch".to_string();
         match text.strip_suffix('%') {
             Some(percent) => {
                 let percent: f64 = percent.parse().map_err(|_| wanted())?;
@@ -57,16 +57,16 @@ impl FromStr for MaxCorrupt {
     }
 }
 
-/// Counts the corrupt samples of the epoch that is being delivered.
+/// Count of the corrupt samples in the epoch that is being delivered.
 #[derive(Debug)]
 pub(crate) struct CorruptCount {
     limit: u64,
     epoch: u32,
-    /// Samples of the batches that were asked for, corrupt or not.
+    /// Samples of the counted batches, corrupt or not.
     samples: u64,
-    /// Indices of the corrupt ones in the dataset: one that comes twice in an epoch counts once.
+    /// Indices in the dataset of the corrupt samples; a sample that occurs twice in an epoch counts once.
     corrupt: HashSet<u64>,
-    /// Names of the first ones.
+    /// Names of the first corrupt samples.
     named: Vec<String>,
 }
 
@@ -75,8 +75,8 @@ impl CorruptCount {
         Self { limit, epoch: 0, samples: 0, corrupt: HashSet::new(), named: Vec::new() }
     }
 
-    /// Counts a batch that is about to be delivered: its samples, and those of them that are corrupt, each with its index in the
-    /// dataset. An error when they are more than the limit.
+    /// Counts a batch that is about to be delivered: `samples` requested samples, of which `corrupt` are corrupt, each
+    /// with its index in the dataset. Fails when the epoch exceeds the limit.
     pub fn add(&mut self, epoch: u32, samples: usize, corrupt: &[(u64, CorruptReport)]) -> Result<(), LoaderError> {
         if epoch != self.epoch {
             *self = Self { epoch, ..Self::new(self.limit) };
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn distinct_samples_of_an_epoch_count() {
+    fn only_distinct_samples_of_one_epoch_count() {
         let batch = |indices: &[u64]| -> Vec<(u64, CorruptReport)> {
             let report =
                 |&index: &u64| (index, CorruptReport { sample: format!("s{index}"), ..CorruptReport::default() });

@@ -1,7 +1,7 @@
 //! The CPU prong: threads that prepare samples of the batches that the schedule gives to the host's CPU.
 //!
-//! Threads share batches by rows, so one slow sample holds up nothing but its own batch: the other threads finish the rest
-//! of it and go on to the next.
+//! Threads share a batch by rows, so a slow sample delays only its own batch: the other threads finish the rest of that
+//! batch and go on to the next one.
 
 use crate::batch::Rows;
 use crate::buffers::PooledBuffer;
@@ -16,13 +16,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-/// A batch in the work of the CPU prong.
+/// A batch that the CPU prong works on.
 pub(crate) struct CpuJob {
     pub id: BatchId,
     pub rows: RowClaims,
     sample_ids: Vec<u64>,
     row_bytes: usize,
-    /// Why it cannot be prepared; its rows are closed then.
+    /// Why the batch cannot be prepared. Its rows are closed then.
     unavailable: Mutex<Option<Unavailable>>,
 }
 
@@ -32,7 +32,7 @@ impl CpuJob {
         Self { id, rows, sample_ids, row_bytes, unavailable: Mutex::default() }
     }
 
-    /// Hands out no more rows, as the dataset cannot be read.
+    /// Closes the batch's rows, since the dataset cannot be read.
     fn close(&self, why: Unavailable) {
         *self.unavailable() = Some(why);
         self.rows.close();
@@ -43,17 +43,17 @@ impl CpuJob {
     }
 }
 
-/// What a CPU thread is doing, for the message that names what nothing arrives from.
+/// Current activity of a CPU thread, for the message about a stall.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Doing {
     pub id: BatchId,
-    /// `None` while it announces what will be read.
+    /// `None` while the thread announces samples to the dataset.
     pub sample_id: Option<u64>,
-    /// When it began with that, or with the run of samples that this one belongs to.
+    /// When the thread began to announce, or began the run of samples that this sample belongs to.
     pub since: Instant,
 }
 
-/// Where a thread says what it is doing. Its run changes under the lock, the sample without.
+/// The place where a thread publishes its activity. The lock guards the run; the sample id changes without it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Desk {
@@ -69,7 +69,7 @@ struct Run {
 }
 
 impl Desk {
-    /// What the thread is doing now; `None` while it waits for work.
+    /// Returns what the thread is doing now; `None` while it waits for work.
     pub fn doing(&self) -> Option<Doing> {
         let run = *self.run.lock().expect("no panic while a desk is locked");
         run.map(|Run { id, since, is_announcing }| {
@@ -83,7 +83,7 @@ impl Desk {
     }
 }
 
-/// One thread of the prong; returns when the run is over.
+/// Runs one thread of the prong until the run is over.
 pub(crate) fn work(engine: &Arc<Engine>, desk: &Desk) {
     let mut preparer = RowPreparer::new(&engine.task);
     let mut length = RunLength::default();
@@ -103,10 +103,10 @@ pub(crate) fn work(engine: &Arc<Engine>, desk: &Desk) {
     }
 }
 
-/// One thread's means to prepare rows as they are delivered.
+/// One thread's preparer, which makes rows in the form in which they are delivered.
 struct RowPreparer {
     preparer: SamplePreparer,
-    /// Room for a row of pixels, where they are not what is delivered.
+    /// Scratch row of pixels, if floats are delivered.
     pixels: Vec<u8>,
 }
 
@@ -116,7 +116,7 @@ impl RowPreparer {
         Self { preparer: SamplePreparer::new(&task.program).trying(task.max_corrupt), pixels: vec![0; bytes] }
     }
 
-    /// Prepares a sample, and brings the `next` one near meanwhile.
+    /// Prepares a sample, and prefetches the `next` one meanwhile.
     fn prepare(
         &mut self,
         task: &Task,
@@ -137,7 +137,7 @@ impl RowPreparer {
         let record = prepare(pixels)?;
         prefetch(Half::Second);
         if record.has_row() {
-            // While its pixels are in the core's cache.
+            // The pixels are still in the core's cache.
             task.output.write(pixels, task.shape, row);
         }
         Ok(record)
@@ -163,7 +163,7 @@ fn prepare_rows(engine: &Engine, preparer: &mut RowPreparer, job: &CpuJob, mut t
     match job.rows.put_back(taken) {
         PutBack::Pending => {}
         PutBack::Complete(buffer, Some(records)) if !engine.is_stopped() => finish(engine, job, buffer, records),
-        // The run was stopped, maybe before all rows were made.
+        // The run was stopped, possibly before all rows were made.
         PutBack::Complete(..) => {}
         PutBack::Closed => match job.unavailable().take() {
             Some(error) => engine.unavailable(job.id, error),
@@ -178,8 +178,8 @@ fn finish(engine: &Engine, job: &CpuJob, mut buffer: PooledBuffer, records: Vec<
     } else if engine.executed(CPU, job.id) {
         close_gaps(&records, &mut buffer, job.row_bytes);
         engine.ready(CPU, job.id, records, Rows::Pooled(buffer));
-        // The consumer may have been woken by that on this core. While it waits for this thread's time slice to end, batches pile up,
-        // and buffers leave the caches.
+        // That may have woken the consumer on this core. If it had to wait for the end of this thread's time slice,
+        // finished batches would pile up and their buffers would leave the caches.
         std::thread::yield_now();
     }
 }

@@ -1,11 +1,11 @@
-//! Digests over what was delivered, to compare runs.
+//! Digests of the delivered samples, to compare runs.
 
 use crate::batch::Batch;
 
-/// Digests over (sample id, pixel bytes): one that does not depend on the order of delivery, and one that does.
+/// Two digests over (sample id, pixel bytes): one independent of the order of delivery, and one that depends on it.
 ///
-/// Each sample is hashed by BLAKE3 (id as u64 little-endian, then its row). The order-free digest is the sum of the first
-/// 128 bits modulo 2¹²⁸, so a sample that is lost or doubled changes it; the ordered digest is BLAKE3 over the samples'
+/// Each sample is hashed by BLAKE3 (id as u64 little-endian, then its row). The order-free digest is the sum of the
+/// first 128 bits modulo 2¹²⁸, so a lost or duplicate sample changes it; the ordered digest is BLAKE3 over the samples'
 /// hashes in the order of delivery.
 #[derive(Clone, Debug, Default)]
 pub struct Digest {
@@ -28,12 +28,12 @@ impl Digest {
         }
     }
 
-    /// The order-free digest, 32 hexadecimal digits.
+    /// Returns the order-free digest, 32 hexadecimal digits.
     pub fn unordered(&self) -> String {
         format!("{:032x}", self.sum)
     }
 
-    /// The ordered digest, 64 hexadecimal digits.
+    /// Returns the ordered digest, 64 hexadecimal digits.
     pub fn ordered(&self) -> String {
         self.chain.finalize().to_hex().to_string()
     }

@@ -1,4 +1,4 @@
-//! What can go wrong for the user of a loader.
+//! Errors that the user of a loader can meet.
 
 use crate::plan::PlanError;
 use crate::state::StateError;
@@ -6,7 +6,7 @@ use crate::state::StateError;
 /// Why a loader cannot be built, or cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum LoaderError {
-    /// Options that make no sense, or not together.
+    /// An option is invalid, or options contradict each other.
     #[error("{0}")]
     Options(String),
     /// The dataset cannot be opened.
@@ -18,13 +18,13 @@ pub enum LoaderError {
     /// The program for the drives cannot be made.
     #[error("preprocessing program cannot be made")]
     Program(#[source] ddlp_csd::program::ProgramError),
-    /// A plan that cannot be replayed.
+    /// The plan cannot be replayed.
     #[error("plan cannot be replayed")]
     Plan(#[source] PlanError),
-    /// A state that this run cannot go on from.
+    /// This run cannot be resumed from the state.
     #[error("run cannot be resumed")]
     State(#[source] StateError),
-    /// A drive that cannot be used. It names the drive and says what to do.
+    /// A drive cannot be used. The message names the drive and says what to do.
     #[error("drive {drive} cannot be used: {reason}")]
     Drive {
         /// Its address.
@@ -32,7 +32,7 @@ pub enum LoaderError {
         /// Why.
         reason: String,
     },
-    /// A sample that cannot be read or decoded, under the policy `fail`.
+    /// A sample cannot be read or decoded, and the policy is `fail`.
     #[error("sample {sample} (id {sample_id}, {location}) of epoch {epoch} cannot be used: {reason}")]
     CorruptSample {
         /// Name in the dataset.
@@ -46,7 +46,7 @@ pub enum LoaderError {
         /// Why.
         reason: String,
     },
-    /// A corrupt sample that no other one can stand in for, under the policy `replace`.
+    /// No readable neighbour was found for a corrupt sample, and the policy is `replace`.
     #[error(
         "sample {sample} (id {sample_id}, {location}) of epoch {epoch} cannot be used: {reason}; and none of the {tried} samples behind it \
          can stand in for it, which is as far as the policy `replace` looks. If so many are damaged, pack the dataset anew (`ddlp pack` says \
@@ -63,7 +63,7 @@ pub enum LoaderError {
         epoch: u32,
         /// Why.
         reason: String,
-        /// Neighbours that were tried.
+        /// Number of neighbours that were tried.
         tried: u64,
     },
     /// More samples of an epoch were skipped or replaced than [`MaxCorrupt`](crate::MaxCorrupt) allows.
@@ -74,22 +74,22 @@ pub enum LoaderError {
     TooManyCorrupt {
         /// Distinct corrupt samples.
         corrupt: u64,
-        /// Samples of the batches that were delivered in this epoch, with those of the batch that was not.
+        /// Samples of the batches delivered in this epoch, and of the batch that exceeded the limit.
         samples: u64,
         /// The limit.
         limit: u64,
-        /// Names of the first ones.
+        /// Names of the first corrupt samples.
         first: String,
     },
-    /// The dataset cannot be read any more, or is another one than when it was opened. No policy applies to that.
+    /// The dataset cannot be read any more, or is no longer the one that was opened. No corrupt-sample policy applies.
     #[error("the dataset is not available")]
     Unavailable(#[source] ddlp_dataset::Unavailable),
     /// The operating system refused memory or a thread.
     #[error("{what} refused by the operating system")]
     System {
-        /// What was asked for.
+        /// What the loader requested.
         what: &'static str,
-        /// Its answer.
+        /// The operating system's answer.
         #[source]
         source: std::io::Error,
     },

@@ -17,17 +17,18 @@
 //! # Ok::<(), ddlp_host::LoaderError>(())
 //! ```
 //!
-//! Batches have rows of u8 pixels. With [`build_f32`](LoaderBuilder::build_f32) or [`build_f16`](LoaderBuilder::build_f16) in place of `build`, they
-//! have planes of normalised floats, which the loader's threads make.
+//! Batches have rows of u8 pixels. With [`build_f32`](LoaderBuilder::build_f32) or
+//! [`build_f16`](LoaderBuilder::build_f16) instead of `build`, they have planes of normalised floats, which the
+//! loader's threads compute.
 //!
-//! - `schedule`: which prong prepares which batch, and what is delivered next. No threads, no clock, no I/O.
-//! - `engine`: what the threads share. `cpu`: the CPU prong. `drive`: a drive as a prong.
-//! - `threads`: how cores are divided between the CPU and local drives.
-//! - `order`: the order of samples. `announcing`: which of them the dataset is told of ahead. `plan`, `state`: replay and resume.
-//! - `value`: pixels or floats. [`report`]: what happened. `digest`: to compare runs.
+//! - `schedule`: decides which prong prepares which batch, and which batch is delivered next. No threads, no clock, no
+//!   I/O.
+//! - `engine`: the state that the threads share. `cpu`: the CPU prong. `drive`: a drive as a prong.
+//! - `threads`: divides the cores between the CPU and local drives.
+//! - `order`: the order of samples. `announcing`: read-ahead hints to the dataset. `plan`, `state`: replay and resume.
+//! - `value`: pixels or floats. [`report`]: the figures of a run. `digest`: digests to compare runs.
 //!
-//! It does not decode, resize or checksum anything itself: samples are prepared by `ddlp_csd::prepare`, on the host as in
-//! the drive.
+//! The crate itself decodes and resizes nothing: `ddlp_csd::prepare` prepares samples, on the host as in the drive.
 #![deny(unsafe_code)]
 
 mod announcing;

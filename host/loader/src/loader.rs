@@ -1,4 +1,4 @@
-//! The loader: an iterator of batches over threads and drives.
+//! The loader: an iterator of batches that threads and drives prepare.
 
 use crate::batch::Batch;
 use crate::config::LoaderBuilder;
@@ -20,21 +20,21 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long drives have for an orderly end of a run before their associations are cut.
+/// Time that drives have for an orderly end of a run before the loader cuts their associations.
 const LEAVE_WITHIN: Duration = Duration::from_millis(500);
-/// How long the consumer may wait for a batch while it keeps all that there can be, before it is told so.
+/// Time that a consumer which keeps all buffers may wait for a batch before the loader warns it.
 const KEPT_AFTER: Duration = Duration::from_secs(3);
-/// How often it is looked whether they have.
+/// How often the loader checks whether the threads have ended.
 const LEAVE_LOOK: Duration = Duration::from_millis(1);
 
 /// Delivers the batches of a run, prepared by the host's CPU and by drives.
 ///
-/// Made by [`Loader::builder`]. Batches have pixels, or floats where it was built for them. Iterating yields every batch of
-/// every epoch exactly once, or an error after which nothing follows. Dropping it ends its threads and the drives that it
-/// started.
+/// Built with [`Loader::builder`]. Batches have pixels, or floats if the loader was built for them. The iterator yields
+/// every batch of every epoch exactly once, or an error and then nothing more. Dropping the loader ends its threads and
+/// the drives that it started.
 ///
-/// Each batch takes one of a few buffers until it is dropped, so `collect` needs copies (or as many
-/// [`buffers`](LoaderBuilder::buffers) as batches):
+/// Each batch occupies one of a few buffers until it is dropped, so `collect` needs copies, or as many
+/// [`buffers`](LoaderBuilder::buffers) as batches:
 ///
 /// ```no_run
 /// # let loader = ddlp_host::Loader::builder().dataset_path("photos.ddlp").build()?;
@@ -49,7 +49,7 @@ pub struct Loader<V = u8> {
     threads: usize,
     cores: Vec<usize>,
     stall_after: Duration,
-    /// Those of each drive.
+    /// Result slots of each drive.
     slots: Vec<Arc<SlotTable>>,
     /// One for each CPU thread.
     desks: Arc<[Desk]>,
@@ -60,14 +60,14 @@ pub struct Loader<V = u8> {
 }
 
 impl Loader {
-    /// Starts to collect options.
+    /// Returns a builder, which collects the options.
     pub fn builder() -> LoaderBuilder {
         LoaderBuilder::default()
     }
 }
 
 impl<V> Loader<V> {
-    /// Starts a run; `output` makes values of this type.
+    /// Sets up a run; `output` makes values of type `V`.
     pub(crate) fn start(options: LoaderBuilder, output: Output) -> Result<Self, LoaderError> {
         let begun = Instant::now();
         let setup = Setup::new(&options, &output)?;
@@ -127,12 +127,12 @@ impl<V> Loader<V> {
         })
     }
 
-    /// Batches of an epoch.
+    /// Returns the number of batches of an epoch.
     pub fn batches_per_epoch(&self) -> u32 {
         self.batches
     }
 
-    /// Where the run stands after the batch that was returned last (`state_dict`).
+    /// Returns the position of the run after the batch that was returned last (`state_dict`).
     pub fn state(&self) -> LoaderState {
         let core = self.engine.lock();
         LoaderState {
@@ -142,7 +142,7 @@ impl<V> Loader<V> {
         }
     }
 
-    /// The order of delivery of the epochs that were delivered whole, to be replayed by [`LoaderBuilder::replay`].
+    /// Returns the plan of the epochs that were delivered completely; [`LoaderBuilder::replay`] replays it.
     pub fn plan(&self) -> Plan {
         let core = self.engine.lock();
         let whole = core.plan.iter().filter(|epoch| epoch.deliveries.len() == self.batches as usize);
@@ -152,7 +152,7 @@ impl<V> Loader<V> {
         Plan { epochs: whole.cloned().collect(), ..plan }
     }
 
-    /// The figures of the run up to now.
+    /// Returns the figures of the run up to now.
     pub fn report(&self) -> Report {
         self.engine.memory.look();
         let mut report = self.engine.lock().recorder.report();
@@ -161,12 +161,12 @@ impl<V> Loader<V> {
         report
     }
 
-    /// A handle that shows from another thread how far the run is.
+    /// Returns a handle through which another thread sees the progress of the run.
     pub fn progress(&self) -> ProgressHandle {
         ProgressHandle { engine: self.engine.clone(), epochs: self.epochs, batches: self.batches }
     }
 
-    /// A handle that ends the run from another thread.
+    /// Returns a handle through which another thread ends the run.
     pub fn stopper(&self) -> Stopper {
         Stopper { engine: self.engine.clone() }
     }
@@ -227,7 +227,7 @@ impl<V> Loader<V> {
         }
     }
 
-    /// Says what the consumer waits for.
+    /// Reports what the consumer waits for.
     fn name_stall(&self, core: &mut Core, waited: Duration) {
         let dataset = &*self.engine.task.dataset;
         let mut busy: Vec<Doing> = self.desks.iter().filter_map(Desk::doing).collect();
@@ -238,27 +238,27 @@ impl<V> Loader<V> {
                 let doing = match sample_id {
                     Some(sample_id) => {
                         let name = dataset.name(prepare::stored_at(dataset, *sample_id));
-                        format!("works on sample {name} (id {sample_id}) of")
+                        format!("has been working on sample {name} (id {sample_id}) of")
                     }
-                    None => "announces to the dataset what will be read after".to_string(),
+                    None => "has been announcing to the dataset the samples of".to_string(),
                 };
                 let since_s = since.elapsed().as_secs_f64();
-                format!("the CPU {doing} epoch {} batch {} since {since_s:.1} s", id.epoch, id.batch)
+                format!("the CPU {doing} epoch {} batch {} for {since_s:.1} s", id.epoch, id.batch)
             }
         };
         let outstanding = core.schedule.describe_outstanding();
         let free = match self.engine.pool.free() {
-            0 => "; no batch buffer is free: those of batches that the consumer keeps come back when it drops them",
+            0 => "; no batch buffer is free: a batch keeps its buffer until the consumer drops it",
             _ => "",
         };
         let what = format!("nothing arrived for {:.1} s; {cpu}; {outstanding}{free}", waited.as_secs_f64());
         core.recorder.fault(CPU, None, "stall", what);
     }
 
-    /// Says that the consumer waits for itself, also where nobody listens to the log.
+    /// Warns that the consumer keeps all buffers; on stderr too, if no log is set up.
     fn name_kept(&self, core: &mut Core) {
         let what = format!(
-            "the consumer keeps all {} batches that there are buffers for, and gets none until it drops one: drop batches, copy \
+            "the consumer keeps batches in all {} buffers, and gets no further batch until it drops one: drop batches, copy \
              them (Batch::into_owned), or raise `buffers` (LoaderBuilder::buffers)",
             self.engine.pool.count()
         );
@@ -310,7 +310,7 @@ impl<V> Drop for Loader<V> {
     }
 }
 
-/// Ends a run from another thread: the iterator returns `None` soon.
+/// Handle that ends a run from another thread: the iterator then soon returns `None`.
 #[derive(Clone)]
 pub struct Stopper {
     engine: Arc<Engine>,
@@ -327,7 +327,7 @@ fn spawn(name: String, cores: &[usize], body: impl FnOnce() + Send + 'static) ->
     let cores = cores.to_vec();
     let pinned = move || {
         if let Err(error) = pin(&cores) {
-            tracing::warn!("threads cannot run on cores {cores:?} only: {error}");
+            tracing::warn!("threads cannot be restricted to cores {cores:?}: {error}");
         }
         body();
     };
@@ -337,7 +337,7 @@ fn spawn(name: String, cores: &[usize], body: impl FnOnce() + Send + 'static) ->
         .map_err(|error| LoaderError::System { what: "a thread", source: memory::thread_refused(error) })
 }
 
-/// Lets the calling thread run on these cores only; empty: on any.
+/// Restricts the calling thread to these cores; an empty list allows all.
 fn pin(cores: &[usize]) -> nix::Result<()> {
     if cores.is_empty() {
         return Ok(());

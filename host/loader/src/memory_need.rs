@@ -1,4 +1,5 @@
-//! What a loader takes of memory, summed up before any of it is taken: each part may fit alone where all of them do not.
+//! The memory that a loader needs, added up before any of it is allocated: each part may fit alone although all
+//! together do not.
 
 use crate::error::LoaderError;
 use std::io;
@@ -19,17 +20,17 @@ impl MemoryNeed {
         self.0.push(Part { what, bytes });
     }
 
-    /// Bytes of all parts.
+    /// Returns the bytes of all parts.
     pub fn bytes(&self) -> u64 {
         self.0.iter().fold(0, |sum, part| sum.saturating_add(part.bytes))
     }
 
-    /// An error that names every part, when `check_room` has no room for all of them.
+    /// Checks by `check_room` that there is room for all parts. The error names every part.
     pub fn check(&self, check_room: impl FnOnce(u64) -> io::Result<()>) -> Result<(), LoaderError> {
         check_room(self.bytes()).map_err(|error| {
             let parts = self.0.iter().map(|part| format!("{} ({} MB)", part.what, part.bytes.div_ceil(1_000_000)));
             LoaderError::Options(format!(
-                "no room for what the loader takes, {}: {error}; use smaller batches, fewer buffers or fewer result slots",
+                "no room for the memory that the loader needs, {}: {error}; use smaller batches, fewer buffers or fewer result slots",
                 parts.collect::<Vec<_>>().join(", ")
             ))
         })

@@ -1,32 +1,32 @@
-//! The order of samples: a function of (seed, epoch) alone, and global.
+//! The order of samples: global, and determined by (seed, epoch) alone.
 //!
-//! An epoch is a permutation of its samples, cut into global batches. With W ranks, step k is global batch k and each
-//! rank takes its share of it, so another number of ranks sees the same global batches.
+//! An epoch is a permutation of its samples, cut into global batches. Each step takes one global batch, and each rank
+//! prepares its share of that batch. So the global batches do not depend on the number of ranks.
 
 use crate::schedule::BatchId;
 use ddlp_pixels::draw::Rng;
 use std::sync::Arc;
 
-/// What becomes of the last batch when the samples do not fill it.
+/// Treatment of a last batch that the samples do not fill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum LastBatch {
-    /// It is delivered with the samples there are.
+    /// Delivered with fewer samples.
     #[default]
     Short,
-    /// It is left out.
+    /// Left out.
     Drop,
-    /// It is filled with the first samples of the epoch's order.
+    /// Filled with the first samples of the epoch's order.
     Pad,
 }
 
-/// How an epoch is cut.
+/// The division of an epoch into batches and shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// Samples of an epoch.
     pub samples: u64,
     /// Samples of a global batch.
     pub batch: u64,
-    /// What becomes of the last one.
+    /// Treatment of the last batch.
     pub last: LastBatch,
     /// This rank, below `world`.
     pub rank: u64,
@@ -35,7 +35,7 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Global batches of an epoch, and steps of every rank.
+    /// Returns the number of global batches of an epoch, which is also the number of steps of every rank.
     pub fn batches(&self) -> u64 {
         match self.last {
             LastBatch::Drop => self.samples / self.batch,
@@ -43,7 +43,7 @@ impl Cut {
         }
     }
 
-    /// Most samples that one rank takes of a batch that occurs.
+    /// Returns the largest share of a batch that one rank gets.
     pub fn rows(&self) -> usize {
         let batch = match self.last {
             LastBatch::Short => self.batch.min(self.samples),
@@ -52,7 +52,8 @@ impl Cut {
         usize::try_from(batch.div_ceil(self.world)).unwrap_or(usize::MAX)
     }
 
-    /// Positions in the epoch's order that this rank takes of global batch `batch`; positions past the end wrap (padding).
+    /// Returns the positions in the epoch's order that form this rank's share of global batch `batch`. Positions past
+    /// the end wrap (padding).
     fn share(&self, batch: u64) -> std::ops::Range<u64> {
         let start = batch * self.batch;
         let size = match self.last {
@@ -71,11 +72,12 @@ pub struct EpochOrder {
     permutation: Vec<u32>,
 }
 
-/// Stream of draws that shuffles epochs; samples use streams of their own.
+/// Stream of the draws that shuffle epochs. Samples use other streams.
 const SHUFFLE_STREAM: u32 = 0;
 
 impl EpochOrder {
-    /// Fisher–Yates over the samples of the epoch, drawn from (seed, epoch). `cut.samples` is at most `u32::MAX`.
+    /// Shuffles the samples of the epoch by Fisher–Yates, with draws from (seed, epoch). `cut.samples` is at most
+    /// `u32::MAX`.
     pub fn new(seed: u64, epoch: u32, cut: Cut) -> Self {
         let samples = u32::try_from(cut.samples).expect("the builder bounds the samples of an epoch");
         let mut permutation: Vec<u32> = (0..samples).collect();
@@ -86,14 +88,14 @@ impl EpochOrder {
         Self { cut, permutation }
     }
 
-    /// Sample ids of this rank's share of global batch `batch`.
+    /// Returns the sample ids of this rank's share of global batch `batch`.
     pub fn sample_ids(&self, batch: u32) -> Vec<u64> {
         let samples = self.permutation.len() as u64;
         self.cut.share(u64::from(batch)).map(|at| u64::from(self.permutation[(at % samples) as usize])).collect()
     }
 }
 
-/// The orders of the epochs that batches are claimed from.
+/// The orders of the epochs from which prongs claim batches.
 pub(crate) struct Orders {
     seed: u64,
     cut: Cut,
@@ -105,20 +107,20 @@ impl Orders {
         Self { seed, cut, made: Vec::new() }
     }
 
-    /// Whether that of an epoch is there.
+    /// Returns whether the order of this epoch is known.
     pub fn has(&self, epoch: u32) -> bool {
         self.made.iter().any(|(number, _)| *number == epoch)
     }
 
-    /// Keeps an order; those of epochs before `current` are dropped.
+    /// Keeps an order, and drops the orders of epochs before `current`.
     pub fn keep(&mut self, epoch: u32, order: Arc<EpochOrder>, current: Option<u32>) {
         let current = current.unwrap_or(epoch);
         self.made.retain(|(number, _)| *number >= current && *number != epoch);
         self.made.push((epoch, order));
     }
 
-    /// Sample ids of this rank's share of a batch. The order is made here only when the prongs are ahead of the consumer by a whole
-    /// epoch.
+    /// Returns the sample ids of this rank's share of a batch. The epoch's order is made here only when the prongs are
+    /// a whole epoch ahead of the consumer.
     pub fn sample_ids(&mut self, id: BatchId, current: Option<u32>) -> Vec<u64> {
         if let Some((_, order)) = self.made.iter().find(|(number, _)| *number == id.epoch) {
             return order.sample_ids(id.batch);
@@ -146,7 +148,7 @@ mod tests {
         assert_ne!(ids(1, 2), ids(2, 2));
     }
 
-    /// Pins the rule: a changed shuffle would silently change every run.
+    /// Pins the shuffle: another one would silently change every run.
     #[test]
     fn the_order_of_a_known_seed_stays() {
         let ids = EpochOrder::new(7, 0, cut(10, 10, LastBatch::Short)).sample_ids(0);
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_those_of_the_largest_batch_there_is() {
+    fn rows_are_the_share_of_the_largest_batch() {
         let rows = |samples, batch, last, world| Cut { world, ..cut(samples, batch, last) }.rows();
         assert_eq!(rows(60, 4096, LastBatch::Short, 1), 60);
         assert_eq!(rows(60, 4096, LastBatch::Short, 7), 9);

@@ -1,7 +1,8 @@
-//! The plan of a run: which batch was delivered when, and which prong made it. A later run can replay it.
+//! The plan of a run: the order in which batches were delivered, and the prong that prepared each. A later run can
+//! replay it.
 //!
-//! A plan file is a magic, a version, the body's length and CRC32C, then a bincode body; trailing bytes are refused. Version 1,
-//! which is still read, lacks [`PlannedRun`]. Epochs and batches count from 0.
+//! A plan file consists of a magic, a version, the body's length and CRC32C, and the bincode body. Trailing bytes are
+//! refused. Files of version 1, which lack [`PlannedRun`], can still be read. Epochs and batches count from 0.
 
 use crate::order::{Cut, LastBatch};
 use crate::schedule::{ProngId, Strategy};
@@ -20,11 +21,11 @@ const FRAME_BYTES: usize = 16;
 pub struct PlanEpoch {
     /// Number of the epoch.
     pub epoch: u32,
-    /// Batches in the order of delivery, each with the prong that made it (0 is the CPU).
+    /// Batches in the order of delivery, each with the prong that prepared it (0 is the CPU).
     pub deliveries: Vec<(u32, ProngId)>,
 }
 
-/// The deliveries of a run, and what they belong to.
+/// The deliveries of a run, and the options that identify the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// Seed of the run.
@@ -37,18 +38,18 @@ pub struct Plan {
     pub batch_size: u64,
     /// Batches of an epoch.
     pub batches: u32,
-    /// Epochs that were delivered whole.
+    /// Epochs that were delivered completely.
     pub epochs: Vec<PlanEpoch>,
-    /// What else the run was told; absent in a plan of version 1.
+    /// Further options of the run; absent in a plan of version 1.
     pub run: Option<PlannedRun>,
 }
 
-/// What a run was told beside its batches.
+/// Further options of a run, recorded since version 2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedRun {
     /// Order of delivery.
     pub strategy: Strategy,
-    /// What became of the last batch of an epoch.
+    /// Treatment of the last batch of an epoch.
     pub last: LastBatch,
     /// Rank of the run.
     pub rank: u32,
@@ -59,11 +60,11 @@ pub struct PlannedRun {
 /// The body of version 1.
 type FirstBody = (u64, [u8; 32], u64, u64, u32, Vec<PlanEpoch>);
 
-/// Why bytes are not a plan, or not a plan for this run.
+/// Why a plan is invalid, or not for this run.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// Not a plan file, or damaged.
-    #[error("not a plan of format version {VERSION}: {0}")]
+    /// The file is not a plan, or is damaged.
+    #[error("not a valid plan file: {0}")]
     Format(&'static str),
     /// The body does not decode.
     #[error("plan body does not decode")]
@@ -71,7 +72,7 @@ pub enum PlanError {
     /// The plan does not encode.
     #[error("plan does not encode")]
     Encode(#[source] bincode::error::EncodeError),
-    /// An epoch of the plan is no permutation of the epoch's batches.
+    /// An epoch of the plan does not name each batch exactly once.
     #[error("plan of epoch {epoch} does not name each of the {batches} batches once")]
     NotAPermutation {
         /// The epoch.
@@ -79,7 +80,7 @@ pub enum PlanError {
         /// Batches of an epoch.
         batches: u32,
     },
-    /// Recorded for another dataset.
+    /// The plan was recorded with another dataset.
     #[error(
         "plan was recorded with dataset {recorded}, this run has {actual}: a plan is for one dataset, and a pack of the \
          same source in another form is another one"
@@ -90,7 +91,7 @@ pub enum PlanError {
         /// In this run.
         actual: String,
     },
-    /// Recorded for another run.
+    /// The plan was recorded with another option.
     #[error("plan was recorded with {field} {recorded}, this run has {actual}")]
     OtherRun {
         /// What differs.
@@ -107,7 +108,7 @@ fn codec() -> impl bincode::config::Config {
 }
 
 impl Plan {
-    /// The bytes of a plan file.
+    /// Encodes a plan file.
     pub fn to_bytes(&self) -> Result<Vec<u8>, PlanError> {
         let body = bincode::serde::encode_to_vec(self, codec()).map_err(PlanError::Encode)?;
         let mut bytes = Vec::with_capacity(FRAME_BYTES + body.len());
@@ -120,23 +121,23 @@ impl Plan {
         Ok(bytes)
     }
 
-    /// Parses a plan file; every epoch in it names each batch exactly once.
+    /// Parses a plan file, and checks that every epoch in it names each batch exactly once.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, PlanError> {
         let (frame, body) = bytes.split_at_checked(FRAME_BYTES).ok_or(PlanError::Format("too short"))?;
         let word = |at: usize| u32::from_le_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
         let version = word(4);
         if frame[..4] != MAGIC || !(1..=VERSION).contains(&version) {
-            return Err(PlanError::Format("other magic or version"));
+            return Err(PlanError::Format("unknown magic or version"));
         }
         if word(8) as usize != body.len() {
-            return Err(PlanError::Format("length disagrees"));
+            return Err(PlanError::Format("wrong length"));
         }
         if word(12) != crc32c::crc32c(body) {
-            return Err(PlanError::Format("checksum disagrees"));
+            return Err(PlanError::Format("wrong checksum"));
         }
         let (plan, used) = Self::from_body(body, version).map_err(PlanError::Body)?;
         if used != body.len() {
-            return Err(PlanError::Format("bytes behind the body"));
+            return Err(PlanError::Format("bytes after the body"));
         }
         for epoch in &plan.epochs {
             epoch.check(plan.batches)?;
@@ -155,7 +156,7 @@ impl Plan {
 
     /// Returns the plan of a run that has delivered nothing.
     pub(crate) fn empty(seed: u64, strategy: Strategy, dataset: &Identity, cut: &Cut, batches: u32) -> Self {
-        // Both come from the builder's options, which are that narrow.
+        // Both fit: they come from the builder's options, which are u32.
         let (rank, world) = (cut.rank as u32, cut.world as u32);
         Self {
             seed,
@@ -168,7 +169,7 @@ impl Plan {
         }
     }
 
-    /// Checks that the plan was recorded for the same batches as `run` (whose epochs do not matter).
+    /// Checks that the plan was recorded with the same batches as `run` has; the epochs of `run` are ignored.
     pub fn check_is_for(&self, run: &Self) -> Result<(), PlanError> {
         let hex = |bytes: &[u8; 32]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         if self.dataset != run.dataset {
@@ -251,7 +252,7 @@ mod tests {
         }
     }
 
-    /// As revision 77a8d6c wrote it: two batches of one epoch, the second one by a drive.
+    /// Reads a plan as revision 77a8d6c wrote it: two batches of one epoch, the second one by a drive.
     #[test]
     fn a_plan_of_version_1_is_understood() {
         let body: FirstBody = (7, [3; 32], 20, 10, 2, vec![PlanEpoch { epoch: 0, deliveries: vec![(0, 0), (1, 1)] }]);

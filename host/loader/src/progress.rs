@@ -1,9 +1,9 @@
-//! How far a run is, seen from another thread.
+//! The progress of a run, seen from another thread.
 
 use crate::engine::Engine;
 use std::sync::Arc;
 
-/// Shows how far a run is.
+/// Handle that shows the progress of a run.
 #[derive(Clone)]
 pub struct ProgressHandle {
     pub(crate) engine: Arc<Engine>,
@@ -11,16 +11,16 @@ pub struct ProgressHandle {
     pub(crate) batches: u32,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
-    /// The epoch that is delivered.
+    /// The epoch that is being delivered.
     pub epoch: u32,
     /// Number of epochs.
     pub epochs: u32,
     /// Batches of an epoch.
     pub batches: u32,
-    /// Batches delivered of this epoch.
+    /// Delivered batches of this epoch.
     pub delivered: u32,
     /// Batches of this epoch that the CPU claimed.
     pub head: u32,
@@ -32,31 +32,31 @@ pub struct Progress {
     pub elapsed_s: f64,
     /// One entry per prong.
     pub prongs: Vec<ProngProgress>,
-    /// Faults so far; recoveries are none.
+    /// Faults so far, without recoveries.
     pub faults: usize,
     /// Corrupt samples so far.
     pub corrupt: usize,
 }
 
-/// How far a prong is.
+/// The progress of a prong.
 #[derive(Clone, Debug, Default)]
 pub struct ProngProgress {
     /// `cpu`, or the drive's name.
     pub name: String,
-    /// Images of it that were delivered.
+    /// Delivered images that the prong prepared.
     pub images: u64,
-    /// Images of it that were prepared, delivered or not.
+    /// Images that the prong prepared, delivered or not.
     pub prepared: u64,
-    /// Images prepared per second of its work.
+    /// Images that the prong prepared per second of work.
     pub images_per_s: f64,
-    /// Batches in its work.
+    /// Batches that the prong has in work.
     pub outstanding: usize,
-    /// False while the drive is away.
+    /// False while the drive is lost.
     pub is_up: bool,
 }
 
 impl ProgressHandle {
-    /// How far the run is now.
+    /// Returns the progress of the run now.
     pub fn snapshot(&self) -> Progress {
         let core = self.engine.lock();
         let epoch = core.schedule.progress();

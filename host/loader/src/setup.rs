@@ -84,7 +84,10 @@ impl Setup {
             return Err(LoaderError::Options("the epoch has no samples".into()));
         }
         if samples > u64::from(u32::MAX) {
-            return Err(LoaderError::Options(format!("an epoch of {samples} samples, {} are possible", u32::MAX)));
+            return Err(LoaderError::Options(format!(
+                "an epoch has {samples} samples, but at most {} are possible",
+                u32::MAX
+            )));
         }
         let cut = Cut {
             samples,

@@ -211,7 +211,7 @@ fn announcing_that_hangs_is_named_and_announcing_that_panics_does_no_harm() {
     let (stall, run) =
         stalled(base().dataset(hanging.clone()).build().expect("the loader builds"), hangs, || gated.step(Gate::Open));
     assert_eq!(run.digest, reference);
-    assert!(stall.what.contains("the CPU announces to the dataset what will be read after epoch 0"), "{}", stall.what);
+    assert!(stall.what.contains("the CPU has been announcing to the dataset the samples of epoch 0"), "{}", stall.what);
 
     assert_eq!(Run::of(base().dataset(hooked(Announcing::Panics))).digest, reference);
 }
@@ -295,7 +295,7 @@ fn a_consumer_that_keeps_all_batches_is_told_so_on_standard_error() {
     let output = this.args(["--exact", name, "--nocapture"]).env(COLLECTS, photos.pack()).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
-    let sentence = "the consumer keeps all 6 batches that there are buffers for";
+    let sentence = "the consumer keeps batches in all 6 buffers";
     assert_eq!(said.matches(sentence).count(), 1, "{said}");
     for remedy in ["drop batches", "Batch::into_owned", "LoaderBuilder::buffers"] {
         assert!(said.contains(remedy), "{said}");
