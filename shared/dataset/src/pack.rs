@@ -1,12 +1,13 @@
-//! The pack: a dataset in one file, which a drive exports and both sides read.
+//! The pack: a dataset in one file, which a drive exports and which host and drive both read.
 //!
-//! - [`pack`](pack()) makes one from any [`Dataset`](crate::Dataset): each encoded sample is decoded whole once, and the verdict goes
-//!   into the index.
+//! - [`pack`](pack()) makes one from any [`Dataset`](crate::Dataset): it decodes each encoded sample once, as a whole,
+//!   and stores the verdict in the index.
 //! - [`Pack`] reads samples; [`PackFile`] is the same file as a run of blocks.
-//! - [`verify`](verify()) checks every byte, [`verify_sample`] those of one sample; [`Survey`] counts what the index says.
+//! - [`verify`](verify()) checks every byte, [`verify_sample`] the bytes of one sample; [`Survey`] counts what the
+//!   index lists.
 //!
-//! The layout is described in `docs/pack.md`. It has room for further forms of samples and further sections: a reader
-//! refuses what it must know and does not, and passes over the rest.
+//! `docs/pack.md` describes the layout. It has room for further forms of samples and further sections: a reader refuses
+//! an unknown section that is marked as required, and skips any other unknown section.
 
 mod contents;
 mod direct;

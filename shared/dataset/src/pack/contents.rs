@@ -1,14 +1,14 @@
-//! What sections say, taken in piece by piece: memory is spent on what a section holds, never on what it claims.
+//! Contents of the sections, parsed piece by piece: memory is spent on what a section holds, never on what it claims.
 //!
-//! A sparse file may be larger than any memory. What is kept of it is bounded by what lies on its disk: a block of
-//! labels that are all the same, as those of a hole are, is kept as one number, and no name of a class is longer than a
-//! quarter of a block.
+//! A sparse file may be larger than any memory, but what is kept of it is bounded by its blocks on disk: a block of
+//! equal labels, as a hole gives them, is kept as one number, and the name of a class is at most a quarter of a block
+//! long.
 
 use super::format::{BLOCK_BYTES, CLASS_NAME_BYTES_MAX};
 use std::collections::TryReserveError;
 use std::mem;
 
-/// Labels that are kept together: those of a block of the file.
+/// Labels that are kept together: as many as a block of the file holds.
 const BLOCK_LABELS: usize = BLOCK_BYTES as usize / size_of::<u32>();
 
 /// The labels of all samples.
@@ -19,13 +19,13 @@ pub(super) struct Labels {
 }
 
 enum LabelBlock {
-    /// All of them are this one.
+    /// A block in which all labels are equal.
     Same(u32),
     Each(Vec<u32>),
 }
 
 impl Labels {
-    /// Takes the next piece of the section: whole blocks, unless it is the last one.
+    /// Parses the next piece of the section: whole blocks, except in the last piece.
     pub(super) fn append(&mut self, piece: &[u8]) -> Result<(), TryReserveError> {
         assert!(self.count.is_multiple_of(BLOCK_LABELS as u64), "only the last piece ends within a block");
         let labels = piece.as_chunks().0;
@@ -61,11 +61,11 @@ impl LabelBlock {
     }
 }
 
-/// Makes sure that labels are below the number of classes.
+/// Checks that labels are below the number of classes.
 pub(super) struct LabelCheck {
     classes: u32,
     seen: u64,
-    /// The first that is not, and its sample.
+    /// The first label that is not below, after the index of its sample.
     wrong: Option<(u64, u32)>,
 }
 
@@ -74,7 +74,7 @@ impl LabelCheck {
         Self { classes, seen: 0, wrong: None }
     }
 
-    /// Looks at the next piece of the section.
+    /// Checks the next piece of the section.
     pub(super) fn take(&mut self, piece: &[u8]) {
         let labels = piece.as_chunks().0.iter().map(|&label| u32::from_le_bytes(label));
         let wrong = || (self.seen..).zip(labels).find(|&(_, label)| label >= self.classes);
@@ -88,13 +88,13 @@ impl LabelCheck {
     }
 }
 
-/// The names of the classes, each preceded by its length.
+/// The names of the classes. In the section, each follows its length.
 pub(super) struct ClassNames {
     count: u32,
     names: Vec<String>,
-    /// What has been taken and is no whole name yet: less than a piece and a name.
+    /// Bytes that do not form a whole name yet: less than a piece and a name.
     pending: Vec<u8>,
-    /// Bytes behind the last name.
+    /// Number of bytes behind the last name.
     behind: u64,
     problem: Option<String>,
 }
@@ -104,7 +104,7 @@ impl ClassNames {
         Self { count, names: Vec::new(), pending: Vec::new(), behind: 0, problem: None }
     }
 
-    /// Takes the next piece of the section. After the first problem it only listens.
+    /// Parses the next piece of the section. After the first problem, it ignores further pieces.
     pub(super) fn take(&mut self, piece: &[u8]) {
         if self.problem.is_some() {
             return;
@@ -125,7 +125,7 @@ impl ClassNames {
         self.names.len() == self.count as usize
     }
 
-    /// Takes all whole names; says how many bytes are left.
+    /// Parses all whole names and returns how many bytes are left.
     fn split(&mut self, mut bytes: &[u8]) -> Result<usize, String> {
         while !self.is_complete() {
             let index = self.names.len();
@@ -161,7 +161,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn labels_of_a_hole_need_no_memory() {
+    fn labels_in_a_hole_take_no_memory() {
         let mut labels = Labels::default();
         let piece = vec![0; 1 << 20];
         for _ in 0..64 {
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "sample 3 of 3")]
-    fn a_label_behind_the_last_one_is_not_that_of_its_block() {
+    fn a_label_past_the_last_one_is_refused_though_its_block_has_equal_labels() {
         let mut labels = Labels::default();
         labels.append(&[0; 12]).unwrap();
         labels.get(3);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_name_beyond_the_limit() {
+    fn a_class_name_beyond_the_limit_is_refused() {
         let of = |length: u32| {
             let bytes = classes_to_bytes(&["x".repeat(length as usize)]);
             let mut classes = ClassNames::new(1);
@@ -205,7 +205,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn labels_are_those_that_were_written(runs in prop::collection::vec((0u32..4, 1usize..3000), 1..12)) {
+        fn labels_read_equal_labels_written(runs in prop::collection::vec((0u32..4, 1usize..3000), 1..12)) {
             let written: Vec<u32> = runs.iter().flat_map(|&(label, times)| vec![label; times]).collect();
             let bytes: Vec<u8> = written.iter().flat_map(|label| label.to_le_bytes()).collect();
             let (mut labels, mut check) = (Labels::default(), LabelCheck::new(3));

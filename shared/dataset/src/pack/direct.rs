@@ -1,8 +1,8 @@
-//! Reading a file past the page cache (`O_DIRECT`): the device writes into memory of the reader, in whole blocks.
+//! Reading a file past the page cache (`O_DIRECT`): the disk writes whole blocks straight into the reader's memory.
 //!
-//! That costs less of the processor than the page cache does, and pushes out nothing that others use; nothing is kept, nothing read
-//! ahead. Not every file system can do it, and a device with blocks above [`BLOCK_BYTES`] does not take reads of that length:
-//! [`Direct::open`] finds out.
+//! Such a read costs less CPU time than one through the page cache and evicts nobody's pages; on the other hand,
+//! nothing is cached or read ahead. Some file systems cannot do it, and a disk with blocks larger than [`BLOCK_BYTES`]
+//! refuses reads of that length: [`Direct::open`] finds out.
 
 use super::format::BLOCK_BYTES;
 use crate::extent::resize;
@@ -14,7 +14,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 thread_local! {
-    /// Whole blocks, and room to begin at a multiple of a block's length.
+    /// Space for whole blocks, and for their first byte to lie at a multiple of a block's length.
     static BLOCKS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -23,17 +23,17 @@ thread_local! {
 pub(super) struct Direct(File);
 
 impl Direct {
-    /// Opens a file of whole blocks, at least two, once more. An error where it cannot be read in this way.
+    /// Opens a file of whole blocks, at least two, a second time. Fails if the file cannot be read past the page cache.
     pub(super) fn open(file: &File) -> io::Result<Self> {
-        // The same file, whatever has its name by now.
+        // Opens the same file, even if its path has come to name another one.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let direct = Self(OpenOptions::new().read(true).custom_flags(OFlag::O_DIRECT.bits()).open(path)?);
-        // The second block alone: larger ones do not begin there.
+        // Reads the second block alone, which fails on a disk with larger blocks: none of them begins there.
         direct.read_at(BLOCK_BYTES, &mut [0])?;
         Ok(direct)
     }
 
-    /// Fills `out` from `offset` on. Bytes past the end of the file are an error.
+    /// Fills `out` with the bytes from `offset` on. Fails for bytes past the end of the file.
     pub(super) fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let start = offset / BLOCK_BYTES * BLOCK_BYTES;
         let skipped = (offset - start) as usize;
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_that_cannot_says_so() {
+    fn a_file_system_without_direct_reads_gives_an_error() {
         let error = Direct::open(&File::open("/proc/self/status").unwrap()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
     }

@@ -13,22 +13,22 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Linux leaves out what is beyond a device's readahead, which is this long unless somebody has set it.
+/// Length of a read-ahead hint. Linux ignores what exceeds the disk's readahead, which is this long by default.
 const READAHEAD_BYTES: u64 = 128 << 10;
 
-/// What is read at once past the page cache, where each read waits for the disk: mostly a whole crop.
+/// Longest read past the page cache: mostly a whole crop, since each such read waits for the disk.
 const DIRECT_BYTES: u64 = 1 << 20;
 
-/// An open pack as a run of bytes. Many threads may read at once.
+/// An open pack as a sequence of bytes. Many threads may read at once.
 #[derive(Debug)]
 pub struct PackFile {
     file: File,
     path: PathBuf,
-    /// When it was opened.
+    /// The file's state when it was opened.
     stamp: Stamp,
-    /// The same file, where pixels are read past the page cache.
+    /// The same file, opened for reading pixels past the page cache.
     direct: OnceLock<Direct>,
-    /// It failed where the page cache's way did not, and is not tried again.
+    /// Whether a read past the page cache failed where one through it succeeded; such reads are then not tried again.
     has_direct_failed: AtomicBool,
 }
 
@@ -48,26 +48,26 @@ impl PackFile {
         &self.path
     }
 
-    /// Fills `out` from `offset` on, through the page cache. Bytes past the end of the file are an error.
+    /// Fills `out` with the bytes from `offset` on, through the page cache. Fails for bytes past the end of the file.
     pub fn read_cached(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         read_exact(&self.file, offset, out)
     }
 
-    /// Tells the kernel that reads are long and at random places. It would otherwise take two of them that are neighbours for the
-    /// beginning of reading on and on, and fetch megabytes that nobody asked for.
+    /// Tells the kernel that reads are long and at random places. It would otherwise take two reads of neighbouring
+    /// samples for the start of a sequential read, and fetch megabytes that nobody asked for.
     pub(super) fn expect_random(&self) {
         let _ = posix_fadvise(&self.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_RANDOM);
     }
 
-    /// Reads pixels past the page cache from now on. An error where that is not possible; they are then read as before.
+    /// Reads pixels past the page cache from now on. Fails if that is not possible; pixels are then read as before.
     pub(super) fn pass_cache(&self) -> io::Result<()> {
         let direct = Direct::open(&self.file)?;
-        // Whoever was first has opened the same.
+        // A thread that was faster has opened the same file.
         let _ = self.direct.set(direct);
         Ok(())
     }
 
-    /// Asks the kernel to read ahead; one that does not is none the worse.
+    /// Asks the kernel to read ahead; it may ignore the request.
     pub(super) fn will_need(&self, offset: u64, bytes: u64) {
         for start in (offset..offset.saturating_add(bytes)).step_by(READAHEAD_BYTES as usize) {
             let length = (offset + bytes - start).min(READAHEAD_BYTES);
@@ -90,16 +90,16 @@ impl PackFile {
     }
 }
 
-/// How pixels are read: past the page cache, where `fit_memory` of the pack has led to that.
+/// Reads pixels: past the page cache if the pack's `fit_memory` has decided so, otherwise through it.
 impl ReadAt for PackFile {
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        // Longer reads, of very wide rows, would take as much memory again for blocks.
+        // Longer reads, as very wide rows cause them, would take as much memory again for blocks.
         let direct = self.direct().filter(|_| out.len() as u64 <= DIRECT_BYTES);
         let has_failed = match direct.map(|direct| direct.read_at(offset, out)) {
             Some(Ok(())) => return Ok(()),
             failed => failed.is_some(),
         };
-        // Whatever stood in the way, what the page cache's way says counts.
+        // Whatever failed past the page cache, the result of reading through it counts.
         self.read_cached(offset, out)?;
         if has_failed {
             self.has_direct_failed.store(true, Ordering::Relaxed);
@@ -124,7 +124,7 @@ mod tests {
     use ddlp_test_support::page_cache::can_pass_cache;
     use std::io::Write;
 
-    /// A file of this many blocks, all of one byte.
+    /// Returns a file of `count` blocks, filled with `byte`.
     fn blocks(count: usize, byte: u8) -> File {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![byte; count * BLOCK_BYTES as usize]).unwrap();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_past_the_page_cache_is_read_through_it() {
+    fn failed_reads_past_the_page_cache_go_through_it() {
         let file = pack(blocks(3, 5), "x.ddlp");
         let shorter = blocks(2, 6);
         if !can_pass_cache(&shorter) {
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(file.at_once_bytes(), DIRECT_BYTES);
         assert_eq!(pixels(&file, 10).unwrap(), [6; 9]);
         assert!(pixels(&file, 3 * BLOCK_BYTES).is_err());
-        assert_eq!(pixels(&file, 10).unwrap(), [6; 9], "neither way has what is not there");
+        assert_eq!(pixels(&file, 10).unwrap(), [6; 9], "a read that fails either way is no reason to give up");
         assert_eq!(pixels(&file, 2 * BLOCK_BYTES).unwrap(), [5; 9]);
         assert_eq!((pixels(&file, 10).unwrap(), file.at_once_bytes()), ([5; 9], CACHED_BYTES), "not tried again");
     }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_past_the_page_cache_is_read_as_before() {
+    fn a_file_without_direct_reads_is_read_through_the_page_cache() {
         let status = pack(File::open("/proc/self/status").unwrap(), "status");
         assert!(status.pass_cache().is_err());
         assert_eq!(status.at_once_bytes(), CACHED_BYTES);

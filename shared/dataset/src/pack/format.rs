@@ -1,4 +1,4 @@
-//! How a pack lies on disk: constants, sections and what can be wrong with a file. Parsing only; nothing here reads a file.
+//! The layout of a pack on disk: constants, sections and errors. Parsing only; nothing here reads a file.
 //!
 //! `docs/pack.md` describes the same in prose. All numbers are little endian.
 
@@ -16,43 +16,43 @@ pub const BLOCK_BYTES: u64 = 4096;
 pub const RECORD_BYTES: usize = 64;
 /// Largest number of bytes in the name of a sample.
 pub const NAME_BYTES_MAX: u32 = 1 << 16;
-/// Largest number of samples: their labels have 4 GiB, their records 64 GiB.
+/// Largest number of samples: 4 GiB of labels and 64 GiB of records.
 pub const SAMPLES_MAX: u64 = 1 << 30;
-/// Largest number of bytes in the name of a class: four times what a directory's name can have.
+/// Largest number of bytes in the name of a class: four times the limit of a directory's name.
 pub const CLASS_NAME_BYTES_MAX: u32 = 1 << 10;
-/// Rows of an uncompressed image that share a checksum.
+/// Rows of a raw sample that share a checksum.
 pub const GROUP_ROWS: u32 = 16;
-/// Uncompressed images begin at multiples of this: a line of a processor's cache.
+/// Alignment of raw samples: a line of a processor's cache.
 pub const RAW_ALIGNMENT: u64 = 64;
-/// Bytes of a section or of padding that are read at a time: whole blocks.
+/// Bytes of a section or of padding that are read at a time; a multiple of a block.
 const PIECE_BYTES: u64 = 1 << 20;
 const _: () = assert!(PIECE_BYTES.is_multiple_of(BLOCK_BYTES));
 
-/// Why a file is no valid pack.
+/// Reason why a file is not a valid pack.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read pack {}", .path.display())]
     Io {
         /// The pack.
         path: PathBuf,
-        /// What the operating system says.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// Its first bytes are not those of a pack.
+    /// The file does not begin with the magic bytes of a pack.
     #[error("{} is not a pack: it does not begin with {}", .path.display(), MAGIC.escape_ascii())]
     NotAPack {
         /// The file.
         path: PathBuf,
     },
-    /// Made by a program with another layout.
+    /// The pack was made by a program with another layout version.
     #[error("pack {} has layout version {found}, this program reads version {VERSION}: pack the source again", .path.display())]
     Version {
         /// The pack.
         path: PathBuf,
-        /// The version it says.
+        /// Version in the superblock.
         found: u32,
     },
     /// The file is shorter or longer than its superblock says.
@@ -60,24 +60,24 @@ pub enum FormatError {
     Length {
         /// The pack.
         path: PathBuf,
-        /// Bytes that the superblock says.
+        /// Bytes according to the superblock.
         expected: u64,
-        /// Bytes that are there.
+        /// Bytes that the file has.
         found: u64,
     },
-    /// A checksum of the index does not fit.
+    /// A checksum of the index is wrong.
     #[error("checksum of the {part} of pack {} differs: {stored:08x} is stored, {computed:08x} computed", .path.display())]
     Checksum {
         /// The pack.
         path: PathBuf,
-        /// Which part.
+        /// The part concerned.
         part: Part,
         /// The CRC32C in the file.
         stored: u32,
         /// The CRC32C of the bytes.
         computed: u32,
     },
-    /// Made by a program that knows more forms of samples.
+    /// The pack was made by a program that knows more forms of samples.
     #[error("sample {sample} of pack {} is stored in form {form}, which this program does not know: update it, or pack the source again with --jpeg kept", .path.display())]
     UnknownForm {
         /// The pack.
@@ -87,14 +87,14 @@ pub enum FormatError {
         /// The code of its form.
         form: u8,
     },
-    /// The checksums fit, but what is said makes no sense.
+    /// The checksums are right, but the contents make no sense.
     #[error("the {part} of pack {} is malformed: {problem}", .path.display())]
     Malformed {
         /// The pack.
         path: PathBuf,
-        /// Which part.
+        /// The part concerned.
         part: Part,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
 }
@@ -149,7 +149,7 @@ impl std::fmt::Display for Part {
     }
 }
 
-/// The classes section: each name preceded by its length.
+/// Serialises the classes section: each name preceded by its length.
 pub(super) fn classes_to_bytes(classes: &[String]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for name in classes {
@@ -159,19 +159,19 @@ pub(super) fn classes_to_bytes(classes: &[String]) -> Vec<u8> {
     bytes
 }
 
-/// Writes the checksum of what lies before `at` to `at`, the last four bytes.
+/// Writes the checksum of the bytes before `at` into the last four bytes, which begin at `at`.
 pub(super) fn seal(bytes: &mut [u8], at: usize) {
     let (body, crc) = bytes.split_at_mut(at);
     crc.copy_from_slice(&crc32c::crc32c(body).to_le_bytes());
 }
 
-/// Cuts an extent into what is read at a time: offset and length of each piece.
+/// Cuts an extent into pieces that are read at a time; returns offset and length of each.
 pub(super) fn pieces(extent: Range<u64>) -> impl Iterator<Item = (u64, usize)> {
     let end = extent.end;
     extent.step_by(PIECE_BYTES as usize).map(move |at| (at, (end - at).min(PIECE_BYTES) as usize))
 }
 
-/// `bytes` rounded up to whole blocks, unless that exceeds a `u64`.
+/// Rounds `bytes` up to whole blocks; returns `None` if the result exceeds a `u64`.
 pub(super) fn round_up(bytes: u64) -> Option<u64> {
     bytes.checked_next_multiple_of(BLOCK_BYTES)
 }

@@ -1,4 +1,4 @@
-//! What is stored for a sample: its verdict, its form, its bytes and their detail.
+//! The stored representation of a sample: its verdict, its form, its bytes and their detail.
 
 use super::format::{GROUP_ROWS, RAW_ALIGNMENT};
 use super::record::{IndexRecord, StoredForm, StoredVerdict};
@@ -7,46 +7,47 @@ use crate::{ReadError, SAMPLE_BYTES_MAX, Stored};
 use ddlp_pixels::{CorruptReason, Decoded, Limits, PixelError, Preparer, RawImage, Source, Verdict};
 use std::error::Error;
 
-/// What is stored for one sample.
+/// Data to store for one sample.
 pub(super) struct StoredSample {
-    /// Its entry, but for the name. The offset is that within the bytes of its run.
+    /// The sample's index record, still without the name. Its offset counts within the bytes of its run.
     pub(super) record: IndexRecord,
     pub(super) note: Note,
 }
 
-/// What the summary says of a sample beyond its record.
+/// Facts about a sample that the summary needs beyond the record.
 #[derive(Default)]
 pub(super) struct Note {
-    /// Bytes that the source gave.
+    /// Bytes that the source returned.
     pub(super) source_bytes: u64,
-    /// Whether its file was rewritten though it is intact.
+    /// Whether an intact file was rewritten.
     pub(super) is_transcoded: bool,
-    /// Whether it is stored smaller than the source has it: its record also says of one that the source had shrunk.
+    /// Whether this packing shrank the image; the record also marks images that an earlier packing shrank.
     pub(super) is_smaller: bool,
-    /// Of a kept one.
+    /// Reason, for a kept sample.
     pub(super) why_kept: WhyKept,
-    /// Of a repaired one: how often its decoder warned, and coefficients out of range.
+    /// For a repaired sample: number of the decoder's warnings, and coefficients out of range.
     pub(super) warnings: u32,
     pub(super) clamped: u32,
-    /// Of a rejected one: what is wrong.
+    /// For a rejected sample: the problem.
     pub(super) message: String,
-    /// Whether it is rejected because its bytes cannot be read now.
+    /// Whether the sample is rejected because its bytes could not be read.
     pub(super) is_unreadable: bool,
 }
 
-/// Why a sample of a pack cannot be packed again, in words.
+/// Reason why a sample of a pack cannot be packed again.
 pub(super) enum Fault {
-    /// Its bytes are not those that were packed.
+    /// The bytes are not those that were packed.
     Damaged(String),
-    /// Its bytes cannot be had.
+    /// The bytes cannot be read now.
     Unavailable(String),
 }
 
-/// One worker's decoder, and what is asked of it.
+/// One worker's decoder, and the options for storing samples.
 pub(super) struct Storing {
     preparer: Preparer,
     format: PackFormat,
-    /// Whether the source is a pack. What cannot be read there is damaged: as a rejected sample it would be lost, and that not seen again.
+    /// Whether the source is a pack. Its unreadable samples count as damaged: stored as rejected, they would be lost
+    /// unnoticed.
     is_pack: bool,
 }
 
@@ -55,8 +56,8 @@ impl Storing {
         Self { preparer: Preparer::new(limits), format, is_pack }
     }
 
-    /// Checks a sample and appends to `out` what is to be stored for it. `admit` is told how many bytes it will have where
-    /// that is more than the source has listed. An error says what of a pack cannot be packed again.
+    /// Checks a sample and appends its stored form to `out`. Calls `admit` with the number of bytes that the sample
+    /// will have, if that can be more than the source has listed. Fails if a sample of a pack cannot be packed again.
     pub(super) fn store(
         &mut self,
         source: Result<Stored<'_>, ReadError>,
@@ -95,7 +96,7 @@ impl Storing {
                 }
                 StoredSample::appended(out, bytes, StoredForm::Planar, (width, height))
             }
-            // Only a pack has such.
+            // Only packs have raw samples.
             source @ Source::Raw(image) => {
                 let (length, max_side) = (raw_bytes((image.width, image.height), None), self.max_side());
                 let stored = self.decoded(source, max_side, out).map_err(|error| Fault::Damaged(error.to_string()))?;
@@ -108,7 +109,8 @@ impl Storing {
         })
     }
 
-    /// Keeps what is there of a sample that was rejected before. The index has no words for why; its bytes may tell.
+    /// Keeps the bytes of a sample that was rejected before. The index holds only the reason's code; decoding the bytes
+    /// again may give a message.
     fn store_rejected(&mut self, bytes: &[u8], reason: CorruptReason, out: &mut Vec<u8>) -> StoredSample {
         let message = match self.preparer.inspect(bytes) {
             Verdict::Rejected { reason: found, message } if found == reason => message,
@@ -141,7 +143,7 @@ impl Storing {
         stored.noting(|note| note.source_bytes = file.len() as u64)
     }
 
-    /// Stores a file that is intact: the source's own, or one that was repaired.
+    /// Stores an intact file: the source's own, or a repaired one.
     fn store_intact(
         &mut self,
         file: &[u8],
@@ -211,7 +213,7 @@ impl Storing {
 }
 
 impl StoredSample {
-    /// What is said of bytes that begin at `start` of their run.
+    /// Returns the data for bytes that begin at `start` of their run.
     fn of(start: usize, bytes: &[u8], form: StoredForm, (width, height): (u32, u32)) -> Self {
         let record = IndexRecord {
             offset: start as u64,
@@ -244,7 +246,7 @@ impl StoredSample {
         rejected.noting(|note| note.message = message)
     }
 
-    /// Appends what the form needs beside the bytes that `out` ends with.
+    /// Appends the form's detail behind the sample's bytes, with which `out` ends.
     fn with_detail(mut self, out: &mut Vec<u8>, detail: &[u8]) -> Self {
         out.extend_from_slice(detail);
         (self.record.detail_length, self.record.detail_crc32c) = (detail.len() as u32, crc32c::crc32c(detail));
@@ -257,7 +259,7 @@ impl StoredSample {
     }
 }
 
-/// Bytes of an image uncompressed, at most.
+/// Returns an upper bound for the bytes of an image as raw pixels.
 fn raw_bytes((width, height): (u32, u32), max_side: Option<u32>) -> u64 {
     let most = max_side.map_or(u64::MAX, |side| u64::from(side) * u64::from(side));
     (u64::from(width) * u64::from(height)).min(most).saturating_mul(3)
@@ -267,7 +269,7 @@ fn planes_bytes(width: u32, height: u32) -> Option<u64> {
     u64::from(width).checked_mul(height.into())?.checked_mul(3)
 }
 
-/// An error with its cause.
+/// Formats an error with its cause.
 fn message_of(error: &dyn Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {source}"),

@@ -1,4 +1,4 @@
-//! The index of a pack on disk: the superblock's layout and what is fetched through it.
+//! The index of a pack on disk: the superblock's layout, and access to records and names through it.
 
 use super::file::PackFile;
 use super::format::{BLOCK_BYTES, FormatError, Part, RECORD_BYTES};
@@ -27,8 +27,8 @@ impl Index {
         Ok(Self { file: PackFile::new(file, path.to_owned(), stamp), layout })
     }
 
-    /// Looks whether the file still is the pack that was opened. Samples have checksums, so a pack that was written to and has its
-    /// superblock still is one; where a checksum `has_failed`, it is not.
+    /// Checks whether the file is still the pack that was opened. A pack that was written to but has kept its
+    /// superblock passes, since each sample has a checksum; if such a checksum `has_failed`, the pack does not pass.
     pub(super) fn check(&self, has_failed: bool) -> Result<(), Unavailable> {
         let path = self.file.path();
         let unreadable = |source| Unavailable::Io { what: format!("pack {}", path.display()), source };
@@ -52,7 +52,7 @@ impl Index {
         }
     }
 
-    /// The bytes of a record. `index` must exist.
+    /// Reads the bytes of a record. `index` must exist.
     pub(super) fn record_bytes(&self, index: u64) -> io::Result<[u8; RECORD_BYTES]> {
         assert!(index < self.layout.samples, "sample {index} of {}", self.layout.samples);
         let mut bytes = [0; RECORD_BYTES];
@@ -61,13 +61,13 @@ impl Index {
         Ok(bytes)
     }
 
-    /// A record, or what is wrong with it. `index` must exist.
+    /// Returns a record, or the problem with it. `index` must exist.
     pub(super) fn record(&self, index: u64) -> Result<IndexRecord, RecordProblem> {
         let bytes = self.record_bytes(index).map_err(RecordProblem::Unreadable)?;
         IndexRecord::parse(&bytes, &self.layout)
     }
 
-    /// The name of a sample, or what is wrong with it.
+    /// Returns the name of a sample, or the problem with it.
     pub(super) fn name(&self, record: &IndexRecord) -> Result<String, String> {
         let start = self.layout.section(Part::Names).offset + record.name_offset;
         let mut bytes = vec![0; record.name_length as usize];
@@ -79,12 +79,12 @@ impl Index {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// What messages call a sample, whatever is wrong with its name.
+    /// Returns the name of a sample for messages, or its number if the name is damaged.
     pub(super) fn name_or_number(&self, index: u64, record: &IndexRecord) -> String {
         self.name(record).unwrap_or_else(|_| format!("#{index} (its name is damaged)"))
     }
 
-    /// The error for what a part says though its checksum fits.
+    /// Returns the error for a part whose contents are wrong though its checksum fits.
     pub(super) fn malformed(&self, part: Part, problem: String) -> FormatError {
         FormatError::Malformed { path: self.file.path().to_owned(), part, problem }
     }

@@ -1,4 +1,4 @@
-//! Where the parts of a pack will lie, known before its samples are read; and sources that no pack can hold.
+//! The layout of a pack, planned before its samples are read; refuses sources that no pack can hold.
 
 use super::format::{
     BLOCK_BYTES, CLASS_NAME_BYTES_MAX, NAME_BYTES_MAX, Part, RECORD_BYTES, SAMPLES_MAX, classes_to_bytes, round_up,
@@ -6,14 +6,14 @@ use super::format::{
 use super::report::{PackError, PackFormat};
 use crate::{CLASSES_MAX, Dataset, SAMPLE_BYTES_MAX};
 
-/// Where everything will lie. The samples come last, since repairing may change their length.
+/// Offsets of all parts. The samples come last, since repairing may change their length.
 pub(super) struct Plan {
     pub(super) classes: Vec<u8>,
     pub(super) source_bytes: u64,
     /// Place and length of each section.
     pub(super) sections: [(Part, u64, u64); 4],
     pub(super) data_offset: u64,
-    /// Length of the file at the least, as far as the source tells it.
+    /// Lower bound for the length of the file, as far as the source's list tells it.
     pub(super) least_bytes: u64,
 }
 
@@ -49,7 +49,7 @@ impl Plan {
             end = round_up(end.checked_add(length)?)?;
         }
         let least_data_bytes = match format {
-            // How far images are shrunk shows when they are read.
+            // Only decoding shows how far images are shrunk.
             PackFormat::Raw { max_side: Some(_) } => 0,
             PackFormat::Raw { max_side: None } | PackFormat::Encoded { .. } => source_bytes,
         };
@@ -59,7 +59,7 @@ impl Plan {
     }
 }
 
-/// Refuses what a reader would refuse.
+/// Refuses counts that a reader would refuse.
 fn check_counts(source: &dyn Dataset) -> Result<(), PackError> {
     let (samples, classes) = (source.len(), source.classes());
     if samples > SAMPLES_MAX || classes.len() > CLASSES_MAX {

@@ -13,29 +13,31 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// A records section up to this size is kept in memory; of a larger one, each read fetches its own record. So a pack of
-/// any length opens at once and costs at most 4 bytes of memory a sample.
+/// Largest records section that is kept in memory; with a larger one, each read fetches its own record. So a pack of
+/// any length opens at once and takes at most 4 bytes of memory a sample.
 pub const RESIDENT_RECORD_BYTES_MAX: u64 = 8 << 20;
 
-/// Announcing a smaller sample would cost more than it saves: a disk's readahead brings its neighbours in any case.
+/// Smallest sample that is announced. A smaller one would cost more than it saves: the disk's readahead fetches its
+/// neighbours anyway.
 const ANNOUNCED_BYTES_MIN: u32 = 16 << 10;
 
-/// How many times as large as memory a pack is that is read past the page cache. Of a file that is c times as large as a cache that
-/// drops what was not used for longest, epochs in random order find 1 − (1 − 1/c)(1 − ln(1 − 1/c)) there: 15 % at 2, 69 % at 1.1.
+/// Size of a pack, relative to memory, beyond which it is read past the page cache. If a file is c times as large as a
+/// cache that drops the least recently used pages, epochs in random order find 1 − (1 − 1/c)(1 − ln(1 − 1/c)) of it
+/// there: 15 % at 2, 69 % at 1.1.
 const PAST_CACHE_TIMES: u64 = 2;
 
-/// Samples that are looked at to find out whether a pack holds pixels.
+/// Number of samples that are looked at to find out whether a pack holds pixels.
 const TRIED: u64 = 64;
 
 /// An open pack.
 ///
-/// Opening reads superblock, labels and class names, and the records where they are few, and checks all that it reads. The
-/// rest is checked when it is used; [`verify`](super::verify) checks everything.
+/// Opening reads and checks superblock, labels and class names, and the records if they are few. Everything else is
+/// checked when it is used; [`verify`](super::verify) checks everything.
 pub struct Pack {
     pub(super) index: Index,
     labels: Labels,
     classes: Vec<String>,
-    /// The records section, where it is small enough to stay.
+    /// The records section, if it is small enough to stay in memory.
     resident: Option<Vec<u8>>,
 }
 
@@ -46,7 +48,7 @@ impl Pack {
         Self::from_file(file, path)
     }
 
-    /// Reads a pack from an open file; `path` is what messages call it.
+    /// Opens a pack from an open file; messages call it `path`.
     pub fn from_file(file: File, path: &Path) -> Result<Self, FormatError> {
         let index = Index::read(file, path)?;
         let labels = read_labels(&index)?;
@@ -62,12 +64,12 @@ impl Pack {
         Ok(pack)
     }
 
-    /// What the superblock says.
+    /// Returns the contents of the superblock.
     pub fn layout(&self) -> &Layout {
         &self.index.layout
     }
 
-    /// A sample's entry in the index.
+    /// Returns a sample's index record.
     pub fn record(&self, index: u64) -> Result<IndexRecord, ReadError> {
         let samples = self.layout().samples;
         if index >= samples {
@@ -91,7 +93,7 @@ impl Pack {
         }
     }
 
-    /// Judges what the operating system says of a sample's bytes.
+    /// Turns an operating system's error for a sample's bytes into the sample's error.
     fn unread(&self, index: u64, location: Location, source: io::Error) -> ReadError {
         match self.index.check(true) {
             Err(unavailable) => unavailable.into(),
@@ -121,7 +123,7 @@ impl Pack {
         }
     }
 
-    /// A sample's bytes, which are checked, and so many behind them.
+    /// Reads a sample's bytes, whose checksum it checks, and the `behind` bytes after them, which it does not check.
     fn bytes<'a>(
         &self,
         index: u64,
@@ -137,7 +139,7 @@ impl Pack {
         Ok((bytes, behind))
     }
 
-    /// What a sample's form needs beside its bytes.
+    /// Reads and checks a sample's detail.
     fn detail<'a>(&self, index: u64, record: &IndexRecord, buf: &'a mut Vec<u8>) -> Result<&'a [u8], ReadError> {
         let location = || Location {
             offset: record.detail_offset(),
@@ -150,7 +152,7 @@ impl Pack {
         Ok(buf)
     }
 
-    /// Samples lie in the order of their indices and do not overlap.
+    /// Checks that samples lie in the order of their indices and do not overlap.
     fn check_order(&self) -> Result<(), FormatError> {
         let malformed = |index, problem| self.index.malformed(Part::Records, format!("sample {index}: {problem}"));
         let mut free = self.layout().data_offset;
@@ -226,7 +228,7 @@ impl Dataset for Pack {
         let (bytes, detail) = self.bytes(index, &record, record.detail_length, buf)?;
         Ok(match form {
             StoredForm::Planar => Source::Planar { width, height, bytes },
-            // Without its checkpoints a file has the same pixels.
+            // Checkpoints with a wrong checksum are ignored: the file alone gives the same pixels.
             StoredForm::Indexed if crc32c::crc32c(detail) == record.detail_crc32c => {
                 Source::Indexed { file: bytes, checkpoints: detail }
             }
@@ -251,14 +253,15 @@ impl Dataset for Pack {
 
     fn announce(&self, indices: &[u64]) {
         for record in indices.iter().filter_map(|&index| self.record(index).ok()) {
-            // Of uncompressed pixels a crop reads some rows, nobody knows yet which.
+            // A crop reads only some rows of a raw sample, and which ones is not known yet.
             if record.length >= ANNOUNCED_BYTES_MIN && record.form != StoredForm::Raw {
                 self.index.file.will_need(record.offset, record.end() - record.offset);
             }
         }
     }
 
-    /// Only of pixels: files are announced, which takes the page cache, and decoding them costs so much that the rest tells little.
+    /// Decides for pixels only: files are announced, which needs the page cache, and decoding them takes far longer
+    /// than copying.
     fn fit_memory(&self, available_bytes: u64) -> io::Result<bool> {
         let is_raw = |index| self.record(index).is_ok_and(|record| record.form == StoredForm::Raw);
         let (samples, bytes) = (self.layout().samples, self.layout().data_bytes);
@@ -290,7 +293,7 @@ impl Dataset for Pack {
     }
 }
 
-/// Reads the whole records section, which is known to be small, and checks it.
+/// Reads and checks the whole records section, which the caller knows to be small.
 fn resident_records(index: &Index) -> Result<Vec<u8>, FormatError> {
     let mut records = Vec::new();
     read_section(index, Part::Records, |piece| {
@@ -320,7 +323,7 @@ fn read_classes(index: &Index) -> Result<Vec<String>, FormatError> {
     classes.finish().map_err(|problem| index.malformed(Part::Classes, problem))
 }
 
-/// Hands a section over piece by piece. Whether its checksum fits is known at the end only, and an error if not.
+/// Passes a section to `take` piece by piece. Fails at the end if its checksum is wrong: only then is it known.
 fn read_section(index: &Index, part: Part, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> Result<(), FormatError> {
     let path = || index.file.path().to_owned();
     let section = index.layout.section(part);

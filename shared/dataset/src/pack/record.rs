@@ -12,26 +12,26 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 const RECORD_CRC_AT: usize = RECORD_BYTES - 4;
 const FLAG_SHRUNK: u8 = 0x80;
 
-/// How a sample's bytes are stored.
+/// Form in which a sample is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoredForm {
-    /// The encoded file, as the source had it or as it was repaired.
+    /// The encoded file, the source's or a repaired one.
     Kept,
     /// 8-bit RGB in three planes.
     Planar,
-    /// A JPEG of the source's coefficients, and places within it from which decoding can go on.
+    /// A JPEG with the source's coefficients, and places within it from which decoding can go on.
     Indexed,
-    /// 8-bit RGB, rows of pixels, and a checksum for every 16 of them.
+    /// Rows of 8-bit RGB pixels, and a checksum for every 16 rows.
     Raw,
 }
 
-/// What the whole-image check at packing found.
+/// Verdict of the whole-image check at packing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredVerdict {
     /// Decodes without a warning, with coefficients in range.
     Intact,
-    /// Only warned: rewritten from its clamped coefficients.
+    /// Decodes with warnings only: rewritten from its clamped coefficients.
     Repaired,
     /// Does not decode.
     Rejected(CorruptReason),
@@ -42,17 +42,17 @@ pub enum StoredVerdict {
 pub struct IndexRecord {
     /// First byte of the sample in the file.
     pub offset: u64,
-    /// Its bytes.
+    /// Number of the sample's bytes.
     pub length: u32,
-    /// CRC32C of them.
+    /// CRC32C of these bytes.
     pub crc32c: u32,
     /// Width in pixels, 0 where unknown.
     pub width: u32,
     /// Height in pixels, 0 where unknown.
     pub height: u32,
-    /// How it is stored.
+    /// Form in which the sample is stored.
     pub form: StoredForm,
-    /// What the check found.
+    /// Verdict of the check at packing.
     pub verdict: StoredVerdict,
     /// First byte of its name in the names section.
     pub name_offset: u64,
@@ -60,25 +60,25 @@ pub struct IndexRecord {
     pub name_length: u32,
     /// CRC32C of its name.
     pub name_crc32c: u32,
-    /// Bytes of what a form needs beside the sample's bytes, right behind them: checkpoints of an indexed sample, checksums of an
-    /// uncompressed one.
+    /// Number of bytes of the detail, which follows the sample's bytes: checkpoints of an indexed sample, checksums of
+    /// a raw one.
     pub detail_length: u32,
-    /// CRC32C of them.
+    /// CRC32C of the detail.
     pub detail_crc32c: u32,
-    /// EXIF orientation of an uncompressed sample, 1 to 8; 1 in other forms, whose files say it themselves.
+    /// EXIF orientation of a raw sample, 1 to 8; in other forms 1, since their files contain the orientation.
     pub orientation: u8,
-    /// Whether the source's image was larger: of an uncompressed sample.
+    /// Whether the source's image of a raw sample was larger.
     pub was_shrunk: bool,
 }
 
-/// Why a record says nothing.
+/// Reason why a record cannot be used.
 #[derive(Debug)]
 pub(super) enum RecordProblem {
-    /// It is of a later version: its sample is stored in a form of this code.
+    /// The record has a form of this code, which belongs to a later version.
     UnknownForm(u8),
-    /// It is not as it was written, or was written wrong.
+    /// The record is damaged, or was written wrong.
     Damaged(String),
-    /// The operating system does not hand it out.
+    /// The operating system cannot read the record.
     Unreadable(io::Error),
 }
 
@@ -111,11 +111,11 @@ struct DiskRecord {
     form: u8,
     verdict: u8,
     reason: u8,
-    /// Of an uncompressed sample: EXIF orientation and [`FLAG_SHRUNK`].
+    /// EXIF orientation and [`FLAG_SHRUNK`] of a raw sample.
     flags: u8,
     name_length: U32,
     name_offset: U64,
-    /// Extent of what a form needs beside the sample's bytes, right behind them. 0 where there is none.
+    /// Extent of the detail, which follows the sample's bytes; 0 if there is none.
     detail_offset: U64,
     detail_length: U32,
     name_crc32c: U32,
@@ -126,22 +126,22 @@ const _: () = assert!(size_of::<DiskRecord>() == RECORD_BYTES);
 const _: () = assert!((BLOCK_BYTES as usize).is_multiple_of(RECORD_BYTES));
 
 impl IndexRecord {
-    /// End of all that is the sample's: no record is handed out whose end lies outside of the sample region.
+    /// Returns the end of the sample and its detail. `parse` refuses records that end outside of the sample region.
     pub fn end(&self) -> u64 {
         self.detail_offset() + u64::from(self.detail_length)
     }
 
-    /// First byte of the detail, and end of the sample's own bytes.
+    /// Returns the first byte of the detail, which is also the end of the sample's own bytes.
     pub fn detail_offset(&self) -> u64 {
         self.offset + u64::from(self.length)
     }
 
-    /// Bytes of each group of rows of an uncompressed sample, but for the last one.
+    /// Returns the bytes of each group of rows of a raw sample, except for the last group.
     pub(super) fn group_bytes(&self) -> u64 {
         u64::from(self.width) * 3 * u64::from(GROUP_ROWS)
     }
 
-    /// Most bytes that the checkpoints of its file have.
+    /// Returns the most bytes that the checkpoints of the sample's file can have.
     fn checkpoint_bytes_max(&self) -> u64 {
         checkpoint_bytes_max(self.length.into(), self.width.max(self.height))
     }
@@ -181,7 +181,7 @@ impl IndexRecord {
         bytes
     }
 
-    /// Reads a record and makes sure that what it points at lies where such things lie.
+    /// Parses a record and checks that every extent in it lies in the right region of the file.
     pub(super) fn parse(bytes: &[u8; RECORD_BYTES], layout: &Layout) -> Result<Self, RecordProblem> {
         let (stored, computed) = (unseal(bytes), crc32c::crc32c(&bytes[..RECORD_CRC_AT]));
         if stored != computed {
@@ -260,7 +260,7 @@ impl IndexRecord {
         if offset < layout.data_offset || end.is_none_or(|end| end > data_end) {
             return Err(format!("{total} bytes at {offset} lie outside of the sample region"));
         }
-        // Both are read at once.
+        // Sample and detail are read together.
         if total > SAMPLE_BYTES_MAX {
             return Err(format!("{total} bytes are more than the limit of {SAMPLE_BYTES_MAX}"));
         }

@@ -1,4 +1,4 @@
-//! What is said to and by `pack`: options, progress, summary, errors.
+//! Interface of `pack`: options, progress, summary, errors.
 
 use super::format::{CLASS_NAME_BYTES_MAX, NAME_BYTES_MAX, SAMPLES_MAX};
 use super::verification::Broken;
@@ -9,56 +9,57 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Most samples that a list of repaired, rejected or broken ones names. The counts beside it count all.
+/// Most samples that a list of repaired, rejected or broken ones names. The count beside the list includes all.
 pub const LISTED_MAX: usize = 1 << 16;
 
-/// How samples are stored. Planes stay planes, and what the source has uncompressed stays uncompressed.
+/// Form in which samples are stored. Planes stay planes, and raw samples of the source stay raw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PackFormat {
-    /// Encoded.
+    /// Encoded files.
     Encoded {
         /// Form of JPEG samples.
         jpeg: JpegForm,
     },
-    /// Uncompressed: rows of RGB, 8 bits.
+    /// Raw pixels: rows of 8-bit RGB.
     Raw {
-        /// Larger images are shrunk until their longer side has so many pixels.
+        /// Limit of the longer side in pixels; larger images are shrunk to it.
         max_side: Option<u32>,
     },
 }
 
 impl Default for PackFormat {
-    /// Encoded, with checkpoints.
+    /// Returns encoded files with checkpoints.
     fn default() -> Self {
         Self::Encoded { jpeg: JpegForm::default() }
     }
 }
 
-/// In which form JPEG samples are stored.
+/// Form in which JPEG samples are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JpegForm {
     /// The source's bytes.
     Kept,
-    /// The source's bytes with places from which decoding can go on. What is spread over several scans is rewritten into one, of the
-    /// same coefficients; what cannot be entered in between, or had to be repaired, is kept whole.
+    /// The source's bytes with places from which decoding can go on. A file spread over several scans is rewritten into
+    /// a single scan with the same coefficients. A file in whose middle decoding cannot start, or that had to be
+    /// repaired, is kept whole.
     #[default]
     Indexed,
 }
 
-/// Why the whole file of a sample was stored.
+/// Reason why a sample is stored as its whole file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum WhyKept {
     /// No other form was asked for.
     #[default]
     AskedFor,
-    /// It had to be repaired.
+    /// The file had to be repaired.
     Repaired,
-    /// It cannot be entered in between.
+    /// Decoding cannot start in the middle of the file, for this reason.
     NotIndexed(NotIndexed),
-    /// It has no pixels to store, for this reason.
+    /// The sample has no pixels to store, for this reason.
     NotDecoded(CorruptReason),
 }
 
@@ -73,14 +74,14 @@ impl fmt::Display for WhyKept {
     }
 }
 
-/// Some of the samples, and what became of their bytes.
+/// Number of samples, and their size before and after packing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How many.
+    /// Number of samples.
     pub samples: u64,
     /// Their bytes in the source.
     pub source_bytes: u64,
-    /// Their bytes in the pack, with what their form needs beside them.
+    /// Their bytes in the pack, details included.
     pub stored_bytes: u64,
 }
 
@@ -92,41 +93,41 @@ impl Tally {
     }
 }
 
-/// How to pack.
+/// Options for packing.
 #[derive(Clone, Debug, Default)]
 pub struct PackOptions {
     /// Threads that read and decode; 0 means one per core.
     pub threads: usize,
-    /// How samples are stored.
+    /// Form in which samples are stored.
     pub format: PackFormat,
-    /// Replace a file of that name.
+    /// Whether to replace an existing file.
     pub overwrite: bool,
-    /// Check the whole file before it gets its name.
+    /// Whether to verify the whole file before it gets its name.
     pub verify: bool,
-    /// Store samples whose bytes cannot be read as rejected and empty, instead of making no pack.
+    /// Whether to store unreadable samples as rejected and empty, instead of making no pack.
     pub allow_unreadable: bool,
-    /// Make no pack if a sample does not decode.
+    /// Whether to make no pack if a sample does not decode.
     pub strict: bool,
     /// Limits for the decoding of each sample.
     pub limits: Limits,
 }
 
-/// What [`pack`](super::pack()) is doing.
+/// Phase of [`pack`](super::pack()).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
     /// Reading, decoding, writing.
     Packing,
-    /// Checking what was written.
+    /// Checking the written file.
     Verifying,
     /// Waiting for the disk.
     Syncing,
 }
 
-/// How far [`pack`](super::pack()) is.
+/// Progress of [`pack`](super::pack()).
 #[derive(Clone, Copy, Debug)]
 pub struct PackProgress {
-    /// What is being done.
+    /// The present phase.
     pub phase: Phase,
     /// Samples done in this phase.
     pub samples: u64,
@@ -138,22 +139,22 @@ pub struct PackProgress {
     pub bytes_total: u64,
     /// Samples repaired so far.
     pub repaired: u64,
-    /// Samples rejected so far, unreadable ones among them.
+    /// Samples rejected so far, including unreadable ones.
     pub rejected: u64,
-    /// Samples so far whose bytes cannot be read.
+    /// Unreadable samples so far.
     pub unreadable: u64,
 }
 
-/// A sample that was stored rewritten.
+/// A sample that was stored rewritten because its file was damaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairedSample {
     /// Its index.
     pub index: u64,
     /// Its name.
     pub name: String,
-    /// How often its decoder warned.
+    /// Number of the decoder's warnings.
     pub warnings: u32,
-    /// Coefficients that were out of range.
+    /// Number of coefficients that were out of range.
     pub clamped: u32,
 }
 
@@ -164,15 +165,15 @@ pub struct RejectedSample {
     pub index: u64,
     /// Its name.
     pub name: String,
-    /// The code that the index keeps.
+    /// Reason code in the index.
     pub reason: CorruptReason,
-    /// What is wrong in words.
+    /// The problem in words.
     pub message: String,
-    /// Whether its bytes could not be read: nothing of it is stored.
+    /// Whether the sample's bytes could not be read; nothing of it is then stored.
     pub is_unreadable: bool,
 }
 
-/// What [`pack`](super::pack()) made. Each sample is counted in one of the tallies, those of `shrunk` in `raw` too.
+/// Result of [`pack`](super::pack()). Each sample is counted in one of the tallies; those in `shrunk` are in `raw` too.
 #[derive(Clone, Debug)]
 pub struct PackSummary {
     /// Number of samples.
@@ -181,34 +182,34 @@ pub struct PackSummary {
     pub source_bytes: u64,
     /// Length of the pack.
     pub file_bytes: u64,
-    /// Its identity.
+    /// The pack's identity.
     pub identity: Identity,
-    /// JPEG samples stored with checkpoints, as the source has them.
+    /// JPEG samples stored with checkpoints, with the source's bytes.
     pub indexed: Tally,
     /// JPEG samples stored with checkpoints, rewritten into one scan.
     pub transcoded: Tally,
-    /// Samples stored uncompressed.
+    /// Samples stored raw.
     pub raw: Tally,
-    /// Those of them that were shrunk now. A source that is a pack may hold others.
+    /// Raw samples that this packing shrank. A source that is a pack may hold others.
     pub shrunk: Tally,
     /// Samples stored as planes.
     pub planar: Tally,
-    /// Samples stored as their files, by the reason.
+    /// Samples stored as whole files, by the reason.
     pub kept: BTreeMap<WhyKept, Tally>,
-    /// Rejected samples, of which what could be read is kept.
+    /// Rejected samples; their readable bytes are kept.
     pub undecodable: Tally,
     /// How many samples were repaired.
     pub repaired_count: u64,
-    /// The first [`LISTED_MAX`] of them.
+    /// The first [`LISTED_MAX`] repaired samples.
     pub repaired: Vec<RepairedSample>,
     /// How many samples were rejected.
     pub rejected_count: u64,
-    /// The first [`LISTED_MAX`] of them.
+    /// The first [`LISTED_MAX`] rejected samples.
     pub rejected: Vec<RejectedSample>,
 }
 
 impl PackSummary {
-    /// Bytes of all samples in the pack. The rest of it is index and padding.
+    /// Returns the bytes of all samples in the pack. The rest of the file is index and padding.
     pub fn stored_bytes(&self) -> u64 {
         let Self { indexed, transcoded, raw, planar, kept, undecodable, .. } = self;
         let tallies = [indexed, transcoded, raw, planar, undecodable].into_iter().chain(kept.values());
@@ -216,7 +217,7 @@ impl PackSummary {
     }
 }
 
-/// Says how many samples would be lost, and why.
+/// Describes how many samples would be lost, and why.
 fn said_of_losses(samples: u64, unreadable: u64, damaged: u64) -> String {
     match (unreadable, damaged) {
         (unreadable, 0) => format!("{unreadable} of {samples} samples cannot be read"),
@@ -225,76 +226,76 @@ fn said_of_losses(samples: u64, unreadable: u64, damaged: u64) -> String {
     }
 }
 
-/// Why no pack was made. Nothing is left behind then.
+/// Reason why no pack was made. Nothing is left behind then.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackError {
-    /// There is a file of that name.
+    /// A file of that name exists.
     #[error("{} exists: choose another name or ask for it to be overwritten", .path.display())]
     Exists {
-        /// The name.
+        /// Path of the pack.
         path: PathBuf,
     },
-    /// What has that name is no regular file, and is not replaced.
+    /// Something of that name exists that is not a regular file, and is not replaced.
     #[error("{} is {what}, which is not overwritten: choose another name", .path.display())]
     NoFile {
-        /// The name.
+        /// Path of the pack.
         path: PathBuf,
         /// What it is.
         what: &'static str,
     },
-    /// The file cannot be made.
+    /// The file cannot be created.
     #[error("cannot create {}: check that its directory exists and that you may write to it", .path.display())]
     Create {
-        /// The name.
+        /// Path of the pack.
         path: PathBuf,
-        /// What the operating system says.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
     /// Another process is making a file of that name.
     #[error("another process is writing {}", .path.display())]
     Busy {
-        /// The name.
+        /// Path of the pack.
         path: PathBuf,
     },
-    /// The disk is too small: found before anything is read.
+    /// The disk is too small, which is found out before anything is read.
     #[error("no space for {}: it needs at least {needed} bytes and {available} are available: free some space or choose another disk", .path.display())]
     NoSpace {
-        /// The name.
+        /// Path of the pack.
         path: PathBuf,
-        /// Bytes of the whole pack, if its samples take what they have in the source.
+        /// Bytes of the whole pack, if its samples take as much space as in the source.
         needed: u64,
-        /// Bytes that the file system has left.
+        /// Bytes available on the file system.
         available: u64,
     },
-    /// The disk, the quota or the limit on a file's size was reached on the way.
+    /// The disk, the quota or the limit on a file's size was reached while writing.
     #[error("no space for {} after {samples} of {samples_total} samples, at byte {written}{}: free some space or choose another disk", .path.display(), .needed.map_or(String::new(), |bytes| format!(" of about {bytes}")))]
     Full {
-        /// The name.
+        /// Path of the pack.
         path: PathBuf,
-        /// Samples that were written.
+        /// Number of samples written.
         samples: u64,
         /// Samples in all.
         samples_total: u64,
-        /// Bytes of the pack until there.
+        /// Bytes of the pack so far.
         written: u64,
-        /// Bytes of the whole pack, if the rest of the source takes what its beginning took.
+        /// Estimated bytes of the whole pack, if the rest of the source takes as much space as its beginning did.
         needed: Option<u64>,
-        /// What the operating system says.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
     /// Writing failed.
     #[error("cannot write {}", .path.display())]
     Write {
-        /// The name.
+        /// Path of the pack.
         path: PathBuf,
-        /// What the operating system says.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// A name is longer than an index can hold.
+    /// A sample's name is longer than an index can hold.
     #[error("the name of sample {index} has {bytes} bytes, at most {NAME_BYTES_MAX} are possible")]
     NameTooLong {
         /// The sample.
@@ -310,7 +311,7 @@ pub enum PackError {
         /// Bytes of its name.
         bytes: usize,
     },
-    /// More samples or classes than a pack can hold.
+    /// The source has more samples or classes than a pack can hold.
     #[error("a source of {samples} samples in {classes} classes: a pack has at most {SAMPLES_MAX} and {CLASSES_MAX}")]
     TooMany {
         /// Number of samples.
@@ -324,7 +325,7 @@ pub enum PackError {
         /// Number of samples.
         samples: u64,
     },
-    /// Of such a pack no run would deliver anything.
+    /// No sample decodes, so a run would deliver nothing of the pack.
     #[error("not one of its {samples} sample{} can be decoded, the first: {}: {}", if *.samples == 1 { "" } else { "s" }, .first.name, .first.message)]
     NoneDecodes {
         /// Number of samples.
@@ -332,47 +333,47 @@ pub enum PackError {
         /// The first of them.
         first: RejectedSample,
     },
-    /// Samples would be lost, and the options do not allow it.
+    /// Samples would be lost, and the options do not allow that.
     #[error("{}", said_of_losses(*.samples, *.unreadable_count, *.damaged_count))]
     Lost {
         /// Number of samples.
         samples: u64,
-        /// How many cannot be read.
+        /// Number of unreadable samples.
         unreadable_count: u64,
-        /// How many can be read and do not decode, where [`PackOptions::strict`] refuses them.
+        /// Number of samples that can be read but not decoded, if [`PackOptions::strict`] refuses them.
         damaged_count: u64,
-        /// The first [`LISTED_MAX`] of both together.
+        /// The first [`LISTED_MAX`] of both kinds together.
         listed: Vec<RejectedSample>,
     },
-    /// The source is a pack, and it cannot be read, or is another one than when it was opened.
+    /// The source is a pack that cannot be read, or is another pack than when it was opened.
     #[error("sample {name} cannot be packed again: {problem}")]
     SourceUnavailable {
         /// The sample.
         name: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// The source is a pack, and a sample in it is not as it was written.
+    /// The source is a pack with a damaged sample.
     #[error(
         "sample {name} cannot be packed again: {problem}: `ddlp verify` names all that is damaged in a pack; take an intact copy of it, or pack its own source"
     )]
     SourceDamaged {
         /// The sample.
         name: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// The caller asked for it.
+    /// The caller cancelled the packing.
     #[error("packing was cancelled, nothing was written")]
     Cancelled,
-    /// What was written is not what is read back.
+    /// The file reads back differently from what was written.
     #[error("{} was written and reads back wrong in {count} places, the first: {first}: is the disk or memory failing?", .path.display())]
     Damaged {
-        /// The name.
+        /// Path of the pack.
         path: PathBuf,
-        /// How many.
+        /// Number of differences.
         count: u64,
-        /// The first.
+        /// The first difference.
         first: Broken,
     },
 }

@@ -1,7 +1,8 @@
-//! Reading and checking samples on several threads, handed over in order, with bounded memory.
+//! Reads and checks samples on several threads, and hands them over in order, with bounded memory.
 //!
-//! Samples are worked in runs of neighbours. Runs are claimed in order, and a claim waits while the bytes between claim and
-//! hand-over exceed a budget. The run that the consumer waits for is therefore always claimed already, so this cannot stall.
+//! Threads work on runs of neighbouring samples. They claim runs in order, and a claim waits while the bytes between
+//! claim and hand-over exceed a budget. The run that the consumer waits for is therefore always claimed already, so the
+//! work cannot stall.
 
 use super::forms::{Fault, StoredSample, Storing};
 use super::report::PackFormat;
@@ -15,15 +16,16 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-/// A run ends before it has more bytes than this, unless it is a single sample.
+/// Most bytes of a run, unless it is a single sample.
 const RUN_BYTES: u64 = 1 << 20;
-/// A run has at most this many samples.
+/// Most samples of a run.
 const RUN_SAMPLES: u64 = 256;
-/// Bytes that may be between claim and hand-over: of files, and of the pixels made of them. A single larger sample passes alone.
+/// Bytes that may be between claim and hand-over: files and the pixels made from them. A single larger sample passes
+/// alone.
 const IN_FLIGHT_BYTES: u64 = 64 << 20;
 /// Runs per thread that may be between claim and hand-over.
 const IN_FLIGHT_RUNS: usize = 8;
-/// How often the consumer is called although nothing is ready, so that it can stop the work.
+/// Interval between calls of the consumer while nothing is ready, so that it can stop the work.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Neighbouring samples with their bytes one after the other.
@@ -31,25 +33,25 @@ pub(super) struct Run {
     pub(super) first: u64,
     pub(super) bytes: Vec<u8>,
     pub(super) samples: Vec<StoredSample>,
-    /// The sample behind them, where the work has to end there, and why.
+    /// The sample after these at which the work has to end, and the reason.
     pub(super) failed: Option<(u64, Fault)>,
-    /// Bytes that the source has listed for them.
+    /// Bytes that the source has listed for these samples.
     pub(super) source_bytes: u64,
-    /// Bytes that count as in flight for them.
+    /// Bytes that count as in flight for this run.
     weight: u64,
 }
 
-/// What the consumer gets.
+/// An event for the consumer.
 pub(super) enum Event {
     /// The next run, in order.
     Run(Run),
-    /// Nothing yet.
+    /// Nothing is ready yet.
     Tick,
 }
 
-/// Makes what is to be stored of all samples of `source` on `threads` threads and calls `consume` with the runs in order, on
-/// the calling thread. An error of `consume` ends the work early and is returned; so it has to be at a run that failed. It is
-/// also an error when the system refuses all threads.
+/// Prepares what is to be stored for all samples of `source` on `threads` threads, and calls `consume` with the runs in
+/// order, on the calling thread. Stops early if `consume` fails and returns its error; `consume` must fail at a run
+/// that failed. Also fails if the system refuses all threads.
 pub(super) fn store_all<E: From<io::Error>>(
     source: &dyn Dataset,
     threads: usize,
@@ -66,7 +68,7 @@ pub(super) fn store_all<E: From<io::Error>>(
             move || work(claims, storing, &sender)
         })?;
         drop(sender);
-        // However this ends, the workers stop: also when `consume` panics.
+        // The workers stop however this function ends, also if `consume` panics.
         let _stop = StopOnDrop(&claims);
         let mut waiting: BTreeMap<u64, Run> = BTreeMap::new();
         let mut next = 0;
@@ -87,7 +89,7 @@ pub(super) fn store_all<E: From<io::Error>>(
     })
 }
 
-/// Which runs have been given out. A run is given out only when it fits, so a run that waits holds nothing up but later ones.
+/// Runs that have been claimed. A run is claimed only when it fits, so a waiting run delays only later ones.
 struct Claims<'s> {
     source: &'s dyn Dataset,
     run_samples: u64,
@@ -102,7 +104,7 @@ struct ClaimState {
     handed_over: u64,
     /// First sample that no planned run holds.
     next: u64,
-    /// The run that is given out next, and its bytes.
+    /// The run that is claimed next, and its weight.
     planned: Option<(Range<u64>, u64)>,
     runs: usize,
     bytes: u64,
@@ -111,7 +113,7 @@ struct ClaimState {
 
 impl<'s> Claims<'s> {
     fn new(source: &'s dyn Dataset, format: PackFormat, runs_max: usize) -> Self {
-        // What an image has uncompressed is known when its file is read: each counts for itself.
+        // The size of an image's pixels is known only when its file is read, so each image is a run of its own.
         let run_samples = if matches!(format, PackFormat::Raw { .. }) { 1 } else { RUN_SAMPLES };
         Self { source, run_samples, runs_max, state: Mutex::default(), changed: Condvar::new() }
     }
@@ -120,7 +122,7 @@ impl<'s> Claims<'s> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The next run and its bytes, or nothing when there is none or the work has been stopped.
+    /// Claims the next run; returns it with its weight, or `None` if no run is left or the work has been stopped.
     fn claim(&self) -> Option<(Range<u64>, u64)> {
         let mut state = self.lock();
         loop {
@@ -145,7 +147,7 @@ impl<'s> Claims<'s> {
 
     fn plan(&self, first: u64) -> Option<(Range<u64>, u64)> {
         let samples = self.source.len();
-        // What exceeds the limit is refused by the source, so it weighs nothing.
+        // The source refuses a sample that exceeds the limit, so such a sample weighs nothing.
         let bytes =
             |index| Some(self.source.location(index).length).filter(|&bytes| bytes <= SAMPLE_BYTES_MAX).unwrap_or(0);
         if first >= samples {
@@ -164,7 +166,7 @@ impl<'s> Claims<'s> {
         Some((first..end, weight))
     }
 
-    /// Waits until the run of one sample may have `bytes` more. The run that is handed over next always may.
+    /// Waits until the run of one sample may take `bytes` more. The run that is handed over next never waits.
     fn admit(&self, sample: u64, bytes: u64) {
         let waits = |state: &mut ClaimState| {
             !state.stopped && state.handed_over < sample && state.bytes.saturating_add(bytes) > IN_FLIGHT_BYTES
@@ -201,7 +203,7 @@ impl Drop for StopOnDrop<'_, '_> {
 }
 
 fn work(claims: &Claims<'_>, mut storing: Storing, sender: &Sender<Run>) {
-    // A worker that panics must not leave the others waiting for a run that never comes.
+    // If a worker panics, the others must not wait for a run that never comes.
     let stop = StopOnDrop(claims);
     let mut sample = Vec::new();
     while let Some((run, weight)) = claims.claim() {
@@ -244,7 +246,7 @@ mod tests {
     use ddlp_pixels::Source;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// Two samples that nobody reads.
+    /// Two samples that are never read.
     struct Two;
 
     impl Dataset for Two {
@@ -269,7 +271,7 @@ mod tests {
         }
 
         fn sample<'a>(&'a self, _: u64, _: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
-            unreachable!("only what is listed is asked for")
+            unreachable!("only listed sizes are asked for")
         }
 
         fn identity(&self) -> Identity {
@@ -290,12 +292,12 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| {
                 claims.admit(1, 1);
-                assert!(handed_over.load(Ordering::SeqCst), "it may only now");
+                assert!(handed_over.load(Ordering::SeqCst), "it was admitted too early");
             });
             handed_over.store(true, Ordering::SeqCst);
             claims.release(10 + 2 * IN_FLIGHT_BYTES, 1);
         });
-        // Who stops the work lets everybody go.
+        // Stopping the work lets every waiting thread go.
         claims.stop();
         claims.admit(1, u64::MAX / 2);
     }

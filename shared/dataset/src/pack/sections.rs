@@ -1,4 +1,4 @@
-//! Writing the index of a pack section by section while the samples are being written elsewhere in the file.
+//! Writing the index of a pack section by section, while the samples are written elsewhere in the file.
 
 use super::format::Part;
 use super::superblock::Section;
@@ -8,10 +8,10 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Bytes gathered before they are written.
+/// Bytes gathered before a write.
 const GATHERED_BYTES: usize = 256 << 10;
 
-/// A run of bytes of known place and length, written from front to back.
+/// Writer for an extent of known place and length, from front to back.
 pub(super) struct SectionWriter<'f> {
     file: &'f File,
     part: Part,
@@ -23,7 +23,7 @@ pub(super) struct SectionWriter<'f> {
     digest: blake3::Hasher,
 }
 
-/// A section as written, and the digest of its bytes for the pack's identity.
+/// A written section, and the digest of its bytes for the pack's identity.
 pub(super) struct WrittenSection {
     pub(super) section: Section,
     pub(super) digest: [u8; 32],
@@ -35,13 +35,13 @@ impl<'f> SectionWriter<'f> {
         Self { file, part, offset, length, written: 0, gathered, crc32c: 0, digest }
     }
 
-    /// Bytes taken so far.
+    /// Returns the number of bytes taken so far.
     pub(super) fn position(&self) -> u64 {
         self.written + self.gathered.len() as u64
     }
 
     pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        assert!(self.position() + bytes.len() as u64 <= self.length, "the {} has its length from the start", self.part);
+        assert!(self.position() + bytes.len() as u64 <= self.length, "the {} would be longer than planned", self.part);
         self.gathered.extend_from_slice(bytes);
         if self.gathered.len() >= GATHERED_BYTES { self.flush() } else { Ok(()) }
     }
@@ -63,7 +63,7 @@ impl<'f> SectionWriter<'f> {
     }
 }
 
-/// Identity of a pack: over the digests of its sections, in the order of [`Part::KNOWN`].
+/// Returns the identity of a pack: a digest over the digests of its sections, in the order of [`Part::KNOWN`].
 pub(super) fn pack_identity(digests: impl IntoIterator<Item = [u8; 32]>) -> Identity {
     let mut hasher = IdentityHasher::new("ddlp pack 1");
     digests.into_iter().for_each(|digest| hasher.field(&digest));

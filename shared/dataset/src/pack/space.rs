@@ -1,4 +1,4 @@
-//! Whether there is room for a pack: what is refused at the start, and what is said of a disk that fills up on the way.
+//! Space on disk for a pack: the check at the start, and the error for a disk that fills up while writing.
 
 use super::report::{PackError, PackProgress};
 use super::staging::directory;
@@ -6,7 +6,7 @@ use nix::sys::statvfs::statvfs;
 use std::io;
 use std::path::Path;
 
-/// Refuses what cannot fit before hours are spent on it.
+/// Refuses a pack that cannot fit, before hours are spent on it.
 pub(super) fn check_room(out: &Path, needed: u64) -> Result<(), PackError> {
     match available(out) {
         Some(available) if available < needed => Err(PackError::NoSpace { path: out.to_owned(), needed, available }),
@@ -14,24 +14,25 @@ pub(super) fn check_room(out: &Path, needed: u64) -> Result<(), PackError> {
     }
 }
 
-/// Bytes that this user can still write where `out` is to lie.
+/// Returns the bytes that this user can still write in the directory of `out`.
 fn available(out: &Path) -> Option<u64> {
     let status = statvfs(directory(out)).ok()?;
     status.blocks_available().checked_mul(status.fragment_size())
 }
 
-/// How far a pack is that is being written.
+/// How far a pack has been written.
 #[derive(Clone, Copy)]
 pub(super) struct Reached {
     pub(super) state: PackProgress,
-    /// Where its samples begin.
+    /// Where the samples begin.
     pub(super) data_offset: u64,
-    /// Where those end that have been written.
+    /// Where the samples written so far end.
     pub(super) data_end: u64,
 }
 
 impl Reached {
-    /// Bytes of the whole, if the rest of the source takes what its beginning took. Nothing is known before the first sample.
+    /// Estimates the bytes of the whole pack, as if the rest of the source took as much space as its beginning did.
+    /// Unknown before the first sample.
     fn whole_bytes(&self) -> Option<u64> {
         let PackProgress { bytes, bytes_total, .. } = self.state;
         let written = u128::from(self.data_end - self.data_offset);
@@ -39,7 +40,7 @@ impl Reached {
         u64::try_from(samples + u128::from(self.data_offset)).ok()
     }
 
-    /// What is said when writing fails here.
+    /// Returns the error for a write that failed at this point.
     pub(super) fn error(&self, out: &Path, source: io::Error) -> PackError {
         let path = out.to_owned();
         let PackProgress { samples, samples_total, .. } = self.state;
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_is_reckoned_from_what_its_beginning_took() {
+    fn the_size_of_the_whole_is_estimated_from_its_beginning() {
         assert_eq!(reached(100, 400, 4096 + 700).whole_bytes(), Some(4096 + 2800));
         assert_eq!(reached(400, 400, 4096 + 2800).whole_bytes(), Some(4096 + 2800));
         assert_eq!(reached(0, 400, 4096).whole_bytes(), None);
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_from_one_that_fails() {
+    fn a_full_disk_and_a_failing_disk_give_different_errors() {
         let said = |kind: io::ErrorKind| reached(100, 400, 4796).error(Path::new("p.ddlp"), kind.into()).to_string();
         let full = "no space for p.ddlp after 3 of 12 samples, at byte 4796 of about 6896: free some space or choose another disk";
         for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::FileTooLarge] {

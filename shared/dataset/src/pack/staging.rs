@@ -1,8 +1,8 @@
 //! A file that gets its name only when it is complete.
 //!
-//! Where the file system can make files without a name (`O_TMPFILE`), nothing is left of a process that is killed. Elsewhere
-//! the file is called `.NAME.partial` until it is complete: dropping it removes it, and what a killed process left is taken
-//! over by the next one.
+//! If the file system has files without names (`O_TMPFILE`), a killed process leaves nothing behind. Otherwise the file
+//! is called `.NAME.partial` until it is complete: dropping it removes it, and the next process takes over a file that
+//! a killed one left.
 
 use nix::fcntl::{AT_FDCWD, AtFlags, Flock, FlockArg, OFlag, RenameFlags, openat, renameat2};
 use nix::sys::stat::Mode;
@@ -15,7 +15,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A file on its way to a name.
+/// A file that has not got its name yet.
 pub(super) struct Staging {
     target: PathBuf,
     handle: Handle,
@@ -35,7 +35,7 @@ pub(super) enum Unnamed {
 }
 
 impl Staging {
-    /// Begins a file for `target`, in its directory.
+    /// Creates a file for `target`, in its directory.
     pub(super) fn create(target: &Path, unnamed: Unnamed) -> io::Result<Self> {
         let handle = match unnamed {
             Unnamed::WherePossible => create_unnamed(target).map(Handle::Unnamed),
@@ -56,7 +56,7 @@ impl Staging {
         }
     }
 
-    /// Gives the file its name, on disk too. With `overwrite` it replaces a file of that name.
+    /// Gives the file its name, on disk too. With `overwrite`, it replaces a file of that name.
     pub(super) fn commit(self, overwrite: bool) -> Result<(), NotNamed> {
         self.file().sync_all()?;
         check_name(&self.target, overwrite)?;
@@ -68,12 +68,13 @@ impl Staging {
     }
 }
 
-/// Why a file does not get its name.
+/// Reason why a file does not get its name.
 #[derive(Debug)]
 pub(super) enum NotNamed {
-    /// There is a file of that name.
+    /// A file of that name exists.
     Exists,
-    /// What has that name is this and no regular file. Replaced, a device would be gone, and what a link points to not be written.
+    /// What has that name is not a regular file but this. Replacing a device would remove it; replacing a link would
+    /// not write to its target.
     NoFile(&'static str),
     Io(io::Error),
 }
@@ -87,7 +88,7 @@ impl From<io::Error> for NotNamed {
     }
 }
 
-/// Refuses a name that a file cannot get, as far as that can be seen now.
+/// Refuses a name that a file cannot get, as far as that can be known now.
 pub(super) fn check_name(target: &Path, overwrite: bool) -> Result<(), NotNamed> {
     let Ok(there) = fs::symlink_metadata(target) else { return Ok(()) };
     let kind = there.file_type();
@@ -107,14 +108,14 @@ pub(super) fn check_name(target: &Path, overwrite: bool) -> Result<(), NotNamed>
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        // After a commit there is no file of that name, and nobody else makes one while the lock is held.
+        // After a commit the partial file has gone, and nobody else makes one while this process holds the lock.
         if let Handle::Partial { path, .. } = &self.handle {
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// The directory in which `target` lies.
+/// Returns the directory of `target`.
 pub(super) fn directory(target: &Path) -> &Path {
     match target.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -126,7 +127,7 @@ fn descriptor_path(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// A file without a name, if the file system has such and `/proc` is there to name it by in the end.
+/// Creates a file without a name, if the file system has such files and `/proc` is there for naming it later.
 fn create_unnamed(target: &Path) -> Option<File> {
     let flags = OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_CLOEXEC;
     let mode = Mode::from_bits_truncate(0o666);
@@ -141,7 +142,7 @@ fn link(file: &File, target: &Path, overwrite: bool) -> io::Result<()> {
     if !overwrite {
         return Ok(link_as(target)?);
     }
-    // A link cannot replace a file, a rename can.
+    // A link cannot replace a file, but a rename can.
     let interim = partial_path(target)?;
     match link_as(&interim) {
         Err(nix::Error::EEXIST) => {
@@ -160,7 +161,7 @@ fn rename(from: &Path, target: &Path, overwrite: bool) -> io::Result<()> {
         return fs::rename(from, target);
     }
     match renameat2(AT_FDCWD, from, AT_FDCWD, target, RenameFlags::RENAME_NOREPLACE) {
-        // File systems without this flag have links.
+        // File systems without this flag can make links.
         Err(nix::Error::EINVAL | nix::Error::ENOSYS) => {
             fs::hard_link(from, target)?;
             Ok(unlinkat(AT_FDCWD, from, UnlinkatFlags::NoRemoveDir)?)
@@ -177,13 +178,13 @@ fn partial_path(target: &Path) -> io::Result<PathBuf> {
     Ok(target.with_file_name(partial))
 }
 
-/// Opens and locks the partial file. One that is locked belongs to a process at work.
+/// Opens and locks the partial file. A locked one belongs to a running process.
 fn create_partial(target: &Path) -> io::Result<Handle> {
     let path = partial_path(target)?;
     loop {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
         let file = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| io::Error::from(errno))?;
-        // Between opening and locking its former owner may have taken the name away.
+        // Between opening and locking, the former owner may have renamed or removed the file.
         let current = fs::symlink_metadata(&path).ok();
         let own = file.metadata()?;
         if current.is_some_and(|current| (current.dev(), current.ino()) == (own.dev(), own.ino())) {
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_a_file_is_replaced() {
+    fn only_a_regular_file_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let [pipe, link, folder] = ["pipe", "link", "folder"].map(|name| directory.path().join(name));
         fs::write(directory.path().join("file"), b"old").unwrap();

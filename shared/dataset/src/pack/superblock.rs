@@ -9,13 +9,13 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 /// Entries in the section table.
 pub const SECTIONS_MAX: usize = 64;
 
-/// Largest number of bytes that a class takes in its section.
+/// Largest number of bytes that a class takes in the classes section.
 const CLASS_BYTES_MAX: u64 = 4 + CLASS_NAME_BYTES_MAX as u64;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 const SUPERBLOCK_CRC_AT: usize = BLOCK - 4;
 
-/// A section as the table has it.
+/// An entry of the section table.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
 struct DiskSection {
@@ -53,20 +53,20 @@ struct DiskSuperblock {
 }
 const _: () = assert!(size_of::<DiskSuperblock>() == BLOCK);
 
-/// Where a section lies.
+/// Extent of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// Which one.
+    /// The part of the pack that the section is.
     pub part: Part,
-    /// Its first byte, a multiple of [`BLOCK_BYTES`].
+    /// First byte, a multiple of [`BLOCK_BYTES`].
     pub offset: u64,
-    /// Its bytes, without the padding after it.
+    /// Number of bytes, without the padding after them.
     pub length: u64,
-    /// CRC32C of them.
+    /// CRC32C of these bytes.
     pub crc32c: u32,
 }
 
-/// What the superblock says.
+/// Contents of the superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Length of the file, a multiple of [`BLOCK_BYTES`].
@@ -81,15 +81,15 @@ pub struct Layout {
     pub data_bytes: u64,
     /// Digest of the index.
     pub identity: Identity,
-    /// Identity of the source that was packed.
+    /// Identity of the source.
     pub source_identity: Identity,
-    /// Kind of that source.
+    /// Kind of the source.
     pub source_kind: String,
     /// The sections.
     pub sections: Vec<Section>,
 }
 
-/// What is wrong with a superblock; the reader adds the path.
+/// Problem with a superblock; the reader adds the path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SuperblockProblem {
     NotAPack,
@@ -100,16 +100,16 @@ pub(super) enum SuperblockProblem {
 }
 
 impl Layout {
-    /// The section of a part that every pack has.
+    /// Returns the section of a part that every pack has.
     ///
     /// # Panics
-    /// For a part that is no section.
+    /// For a part that is not a section.
     pub fn section(&self, part: Part) -> Section {
         let found = self.sections.iter().find(|section| section.part == part);
         *found.expect("parse refuses a pack without it")
     }
 
-    /// The superblock for this layout.
+    /// Serialises the superblock.
     pub(super) fn to_bytes(&self) -> [u8; BLOCK] {
         let mut disk = DiskSuperblock::new_zeroed();
         disk.magic = MAGIC;
@@ -138,7 +138,7 @@ impl Layout {
         bytes
     }
 
-    /// Reads a superblock. `file_bytes` is the length that the file has.
+    /// Parses a superblock. `file_bytes` is the file's actual length.
     pub(super) fn parse(bytes: &[u8], file_bytes: u64) -> Result<Self, SuperblockProblem> {
         if bytes.get(..MAGIC.len()) != Some(&MAGIC) {
             return Err(SuperblockProblem::NotAPack);
@@ -185,7 +185,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Nothing lies outside of the file or over something else.
+    /// Checks that no part lies outside of the file or overlaps another.
     fn check_extents(&self) -> Result<(), String> {
         let mut extents = vec![("superblock".to_owned(), 0, BLOCK_BYTES)];
         extents.extend(self.sections.iter().map(|s| (s.part.to_string(), s.offset, s.length)));
@@ -210,7 +210,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Counts agree with the lengths of the sections, which are bounded by the file.
+    /// Checks the counts against the lengths of the sections, which are bounded by the file.
     fn check_counts(&self) -> Result<(), String> {
         for part in Part::KNOWN {
             let count = self.sections.iter().filter(|section| section.part == part).count();
@@ -246,7 +246,7 @@ impl Layout {
     }
 }
 
-/// The text before the padding.
+/// Parses the text before the padding.
 fn source_kind(bytes: &[u8]) -> Result<String, String> {
     match str::from_utf8(bytes).map(|text| text.trim_end_matches('\0')) {
         Ok(kind) if !kind.contains('\0') => Ok(kind.to_owned()),
@@ -255,7 +255,7 @@ fn source_kind(bytes: &[u8]) -> Result<String, String> {
 }
 
 impl Section {
-    /// Its first byte, and the one behind its last.
+    /// Returns the section's bytes as a range of the file.
     pub(super) fn extent(&self) -> Range<u64> {
         self.offset..self.offset + self.length
     }

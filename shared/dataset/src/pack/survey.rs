@@ -1,4 +1,4 @@
-//! Counting what the index of a pack says, for a person to look at.
+//! Counts over the index of a pack, for people to look at.
 
 use super::reader::Pack;
 use super::record::{StoredForm, StoredVerdict};
@@ -12,24 +12,24 @@ pub struct VerdictEntry {
     pub index: u64,
     /// Its name.
     pub name: String,
-    /// What the check at packing found.
+    /// Verdict of the check at packing.
     pub verdict: StoredVerdict,
 }
 
-/// Counts over the whole index. It reads all records and no sample.
+/// Counts over the whole index, from all records and no sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
     /// Samples of each class.
     pub class_samples: Vec<u64>,
-    /// Samples stored as files, their source's or repaired ones.
+    /// Samples stored as files, the source's or repaired ones.
     pub kept: u64,
     /// Samples stored as planes.
     pub planar: u64,
     /// JPEG samples stored with checkpoints.
     pub indexed: u64,
-    /// Samples stored uncompressed.
+    /// Samples stored raw.
     pub raw: u64,
-    /// Those of them whose source was larger.
+    /// Raw samples whose source image was larger.
     pub shrunk: u64,
     /// Intact samples.
     pub intact: u64,
@@ -39,20 +39,20 @@ pub struct Survey {
     pub rejected: u64,
     /// The first [`LISTED_MAX`] repaired or rejected samples.
     pub listed: Vec<VerdictEntry>,
-    /// Bytes of all samples, with what their forms need beside them.
+    /// Bytes of all samples, details included.
     pub sample_bytes: u64,
-    /// Bytes of the smallest sample, with what its form needs beside them.
+    /// Bytes of the smallest sample, its detail included.
     pub smallest_bytes: u64,
-    /// Bytes of the largest sample, with what its form needs beside them.
+    /// Bytes of the largest sample, its detail included.
     pub largest_bytes: u64,
     /// Width of the widest sample, in pixels.
     pub width_max: u32,
-    /// Height of the highest sample, in pixels.
+    /// Height of the tallest sample, in pixels.
     pub height_max: u32,
 }
 
 impl Survey {
-    /// Goes through the index of `pack`.
+    /// Counts the entries in the index of `pack`.
     pub fn of(pack: &Pack) -> Result<Self, ReadError> {
         let class_samples = vec![0; pack.classes().len()];
         let mut survey = Self { class_samples, smallest_bytes: u64::MAX, ..Self::default() };

@@ -1,10 +1,10 @@
 //! Checking every byte of a pack.
 //!
-//! What the file says of itself is followed only where it has been checked: superblock, then sections, then records, then
-//! samples. Bytes that belong to nothing must be zero, so there is no bit that could change unnoticed.
+//! A reference in the file is followed only after the part that holds it has been checked: superblock, then sections,
+//! then records, then samples. Bytes that belong to no part must be zero, so no bit can change unnoticed.
 //!
-//! Everything is read in pieces of a MiB, and between two of them it can be stopped: what a sparse file claims costs no
-//! memory, and no more time than the caller wants to spend.
+//! Everything is read in pieces of a MiB, and the work can be stopped between two pieces: what a sparse file claims to
+//! hold costs no memory, and no more time than the caller wants to spend.
 
 mod samples;
 
@@ -22,22 +22,22 @@ use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
-/// Something in a pack that is not as it was written.
+/// Damage in a pack.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Broken {
-    /// The file cannot be used at all, or a part of the index not.
+    /// The file, or a part of the index, cannot be used at all.
     #[error(transparent)]
     Format(#[from] FormatError),
-    /// A sample's index record.
+    /// A sample's index record is wrong.
     #[error("index record of sample {index}: {problem}")]
     Record {
         /// The sample.
         index: u64,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// A sample's bytes lie over those of the sample before it.
+    /// A sample overlaps the sample before it.
     #[error("sample {name} ({location}) overlaps the one before it, which ends at {free}")]
     Overlap {
         /// The sample.
@@ -49,7 +49,7 @@ pub enum Broken {
         /// End of the sample before it.
         free: u64,
     },
-    /// A sample's bytes.
+    /// The checksum of a sample's bytes is wrong.
     #[error("sample {name} ({location}): {stored:08x} is stored as its checksum, {computed:08x} computed")]
     Sample {
         /// The sample.
@@ -63,7 +63,7 @@ pub enum Broken {
         /// The CRC32C of the bytes.
         computed: u32,
     },
-    /// What a sample's form needs beside its bytes.
+    /// The checksum of a sample's detail is wrong.
     #[error(
         "checkpoints or checksums of sample {name} ({location}): {stored:08x} is stored as their checksum, {computed:08x} computed"
     )]
@@ -79,17 +79,17 @@ pub enum Broken {
         /// The CRC32C of the bytes.
         computed: u32,
     },
-    /// Bytes that the disk does not give.
+    /// Bytes cannot be read from the disk.
     #[error("{length} bytes at {offset} cannot be read: {problem}")]
     Unreadable {
         /// First byte.
         offset: u64,
         /// Number of bytes.
         length: u64,
-        /// What the operating system says.
+        /// The operating system's error.
         problem: String,
     },
-    /// A byte that belongs to nothing is not zero.
+    /// A byte that belongs to no part is not zero.
     #[error("padding at byte {offset} is not zero")]
     Padding {
         /// The byte.
@@ -98,15 +98,15 @@ pub enum Broken {
     /// The identity is not the digest of the index.
     #[error("identity {stored} is stored, {computed} computed from the index")]
     Identity {
-        /// What the superblock says.
+        /// Identity in the superblock.
         stored: Identity,
-        /// What the sections give.
+        /// Digest of the sections.
         computed: Identity,
     },
 }
 
 impl Broken {
-    /// Where it is in the file, for the order of a report.
+    /// Returns the place in the file, for the order of a report.
     fn place(&self) -> u64 {
         match self {
             Broken::Format(_) | Broken::Identity { .. } | Broken::Record { .. } => 0,
@@ -118,60 +118,60 @@ impl Broken {
     }
 }
 
-/// What [`verify`] found.
+/// Result of [`verify`].
 #[derive(Debug)]
 pub struct VerifyReport {
     /// Samples whose bytes were checked.
     pub samples: u64,
     /// Length of the file.
     pub bytes: u64,
-    /// How many things are broken.
+    /// Number of damaged places.
     pub broken_count: u64,
-    /// The first [`LISTED_MAX`] of them: index first, then by place in the file.
+    /// The first [`LISTED_MAX`] damaged places: the index first, then by place in the file.
     pub broken: Vec<Broken>,
 }
 
 impl VerifyReport {
-    /// Whether nothing is broken.
+    /// Returns whether nothing is damaged.
     pub fn is_intact(&self) -> bool {
         self.broken_count == 0
     }
 }
 
-/// How far [`verify`] is.
+/// Progress of [`verify`].
 #[derive(Clone, Copy, Debug)]
 pub struct VerifyProgress {
-    /// Samples checked.
+    /// Number of samples checked.
     pub samples: u64,
-    /// Samples in all.
+    /// Number of all samples.
     pub samples_total: u64,
     /// Bytes of samples checked.
     pub bytes: u64,
-    /// Bytes of samples in all.
+    /// Bytes of all samples.
     pub bytes_total: u64,
 }
 
-/// Why a pack could not be checked.
+/// Reason why a pack could not be checked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// It cannot be opened or read.
+    /// The file cannot be opened or read.
     #[error("cannot read {}", .path.display())]
     Io {
         /// The pack.
         path: PathBuf,
-        /// What the operating system says.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// The caller asked for it.
+    /// The caller cancelled the check.
     #[error("verifying was cancelled")]
     Cancelled,
 }
 
-/// Checks every byte of a pack on `threads` threads (0 means one per core) and names what is broken. `progress` is
-/// called on this thread for every MiB of a section or of padding, and at least every 100 ms while samples are checked;
-/// a `Break` ends the work.
+/// Checks every byte of a pack on `threads` threads (0 means one per core) and lists the damage. Calls `progress` on
+/// this thread for every MiB of a section or of padding, and at least every 100 ms while samples are checked; a `Break`
+/// ends the work.
 pub fn verify(
     path: &Path,
     threads: usize,
@@ -181,8 +181,7 @@ pub fn verify(
     verify_file(file, path, threads, progress)
 }
 
-/// Checks every byte of one sample of an open pack, its entries in the index and what its form needs beside it, and says what is
-/// broken.
+/// Checks every byte of one sample of an open pack, its detail and its entries in the index, and returns the damage.
 ///
 /// # Panics
 /// When there is no such sample.
@@ -214,10 +213,10 @@ pub(super) fn verify_file(
     Ok(VerifyReport { samples, bytes, broken_count: findings.count, broken: findings.list })
 }
 
-/// The caller wants no more.
+/// The caller has cancelled the work.
 struct Cancelled;
 
-/// Tells the caller how far the work is, and hears whether to go on.
+/// Reports progress to the caller, who answers whether to go on.
 struct Watch<'p> {
     state: VerifyProgress,
     progress: &'p mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
@@ -249,7 +248,7 @@ impl Findings {
     }
 }
 
-/// Why a check of a part ends before its end.
+/// Reason why a check of a part ends early.
 enum Halt {
     Cancelled,
     Broken(Broken),
@@ -268,7 +267,7 @@ impl From<Broken> for Halt {
 }
 
 impl Findings {
-    /// Keeps what was found; what is left is whether to go on.
+    /// Keeps the damage that was found; fails only if the work was cancelled.
     fn note<T>(&mut self, checked: Result<T, Halt>) -> Result<Option<T>, Cancelled> {
         match checked {
             Ok(value) => Ok(Some(value)),
@@ -281,7 +280,7 @@ impl Findings {
     }
 }
 
-/// Checksums of the sections, the identity over them, and what they say.
+/// Checks the sections' checksums, the identity over them, and their contents.
 fn check_sections(index: &Index, findings: &mut Findings, watch: &mut Watch<'_>) -> Result<(), Cancelled> {
     let before = findings.count;
     let (mut labels, mut classes) = (LabelCheck::new(index.layout.classes), ClassNames::new(index.layout.classes));
@@ -314,7 +313,7 @@ fn check_sections(index: &Index, findings: &mut Findings, watch: &mut Watch<'_>)
     Ok(())
 }
 
-/// Checks a section's checksum and returns its digest; `take` gets its pieces.
+/// Checks a section's checksum and returns its digest; passes its pieces to `take`.
 fn check_section(
     index: &Index,
     section: Section,
@@ -343,7 +342,7 @@ fn read_piece(index: &Index, offset: u64, length: usize, piece: &mut Vec<u8>) ->
     })
 }
 
-/// Makes sure that there are only zeros; `tick` is asked before each piece.
+/// Checks that an extent holds only zeros; calls `tick` before each piece.
 fn check_zero(index: &Index, extent: Range<u64>, mut tick: impl FnMut() -> Result<(), Cancelled>) -> Result<(), Halt> {
     let mut piece = Vec::new();
     for (offset, length) in pieces(extent) {
@@ -356,7 +355,7 @@ fn check_zero(index: &Index, extent: Range<u64>, mut tick: impl FnMut() -> Resul
     Ok(())
 }
 
-/// The bytes between the parts of the file. Those within the sample region are checked with the samples.
+/// Checks the bytes between the parts of the file. Those within the sample region are checked with the samples.
 fn check_padding(index: &Index, findings: &mut Findings, watch: &mut Watch<'_>) -> Result<(), Cancelled> {
     let layout = &index.layout;
     let mut extents: Vec<_> = layout.sections.iter().map(|section| (section.offset, section.length)).collect();

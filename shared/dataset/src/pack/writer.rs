@@ -24,12 +24,12 @@ use std::path::Path;
 
 /// Packs `source` into the file `out`.
 ///
-/// Each encoded sample is decoded whole once, and the verdict is stored with it: a sample that only warns is stored
-/// repaired, one that does not decode keeps its bytes and its place, so that indices and labels agree with the source. The
-/// same source gives the same file, whatever the number of threads.
+/// Each encoded sample is decoded once, as a whole, and its verdict is stored with it. A sample that decodes with
+/// warnings is stored repaired. A sample that does not decode keeps its bytes and its place, so that indices and labels
+/// agree with the source. The same source gives the same file, whatever the number of threads.
 ///
-/// `out` appears when it is complete and on disk, not before, and not at all when this returns an error, panics or dies.
-/// `progress` is called on this thread at least every 100 ms while samples are read; a `Break` ends the work with
+/// `out` appears only when it is complete and on disk, and not at all if this function fails, panics or is killed.
+/// Calls `progress` on this thread at least every 100 ms while samples are read; a `Break` ends the work with
 /// [`PackError::Cancelled`].
 pub fn pack(
     source: &dyn Dataset,
@@ -41,7 +41,7 @@ pub fn pack(
     let plan = Plan::new(source, options.format)?;
     let staging = Staging::create(out, Unnamed::WherePossible).map_err(|source| create_error(out, source))?;
     check_room(out, plan.least_bytes)?;
-    // Space that is reserved now cannot run out later. Not every file system can.
+    // Space that is reserved now cannot run out later. Not every file system can reserve it.
     let _ = fallocate(staging.file(), FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, plan.least_bytes.cast_signed());
     let mut writer = Writer::new(source, staging.file(), &plan, progress);
     let threads = parallel::threads(options.threads);
@@ -73,7 +73,7 @@ pub fn pack(
     Ok(summary)
 }
 
-/// Refuses a pack that lacks samples which the options do not allow to lose.
+/// Refuses a pack that lacks samples, unless the options allow their loss.
 fn check_losses(summary: &PackSummary, unreadable: u64, options: &PackOptions) -> Result<(), PackError> {
     let damaged = summary.rejected_count - unreadable;
     let is_refused = (unreadable > 0 && !options.allow_unreadable) || (summary.rejected_count > 0 && options.strict);
@@ -105,7 +105,7 @@ fn naming_error(out: &Path, error: NotNamed) -> PackError {
     }
 }
 
-/// Why the work ended early.
+/// Reason why the work ended early.
 enum Stop {
     Cancelled,
     /// A sample of a pack cannot be packed again.
@@ -119,7 +119,7 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// Writes samples and their index entries as they come.
+/// Writer of samples and their index entries, in order.
 struct Writer<'a> {
     source: &'a dyn Dataset,
     file: &'a File,
@@ -128,7 +128,7 @@ struct Writer<'a> {
     labels: SectionWriter<'a>,
     names: SectionWriter<'a>,
     classes: SectionWriter<'a>,
-    /// Where the next sample begins.
+    /// Offset of the next sample.
     data_end: u64,
     summary: PackSummary,
     progress: &'a mut dyn FnMut(PackProgress) -> ControlFlow<()>,
@@ -221,7 +221,7 @@ impl<'a> Writer<'a> {
         self.labels.append(&self.source.label(index).to_le_bytes())
     }
 
-    /// Keeps for the summary what is to be said of a run.
+    /// Records a run's repaired and rejected samples for the summary.
     fn note(&mut self, run: Run) {
         for (index, sample) in (run.first..).zip(run.samples) {
             self.tally(&sample);
@@ -265,7 +265,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// How far the file is.
+    /// Returns how far the file has been written.
     fn reached(&self) -> Reached {
         Reached { state: self.state, data_offset: self.plan.data_offset, data_end: self.data_end }
     }
@@ -286,7 +286,7 @@ impl<'a> Writer<'a> {
             sections: written.iter().map(|section| section.section).collect(),
         };
         if self.plan.least_bytes > layout.file_bytes {
-            // Only a cut frees what was reserved behind the end.
+            // Only truncation frees the space reserved behind the end.
             self.file.set_len(layout.file_bytes + 1)?;
         }
         self.file.set_len(layout.file_bytes)?;
@@ -301,7 +301,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Reads the file back, from the disk rather than from memory where the system lets itself be asked.
+/// Reads the file back and verifies it, from the disk rather than from memory if the system allows that.
 fn verify_written(
     staging: &Staging,
     out: &Path,

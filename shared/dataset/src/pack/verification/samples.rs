@@ -16,16 +16,16 @@ use std::time::Duration;
 
 /// Samples that a thread takes at a time.
 const CHUNK_SAMPLES: u64 = 64;
-/// How often the caller is called although nothing is ready.
+/// Interval between calls of the caller while nothing is ready.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What a thread has checked, or found on the way.
+/// A thread's progress or finding.
 enum Message {
     Checked { samples: u64, bytes: u64 },
     Found(Broken),
 }
 
-/// Checks all samples; `watch` has counted them then.
+/// Checks all samples and counts them in `watch`.
 pub(super) fn check_samples(
     index: &Index,
     threads: usize,
@@ -40,7 +40,7 @@ pub(super) fn check_samples(
             move || checker.run(next)
         };
         if parallel::spawn(scope, threads, checker).is_err() {
-            // Without further threads this one checks all samples.
+            // Without further threads, this one checks all samples.
             checker()();
         }
         drop(sender);
@@ -73,17 +73,17 @@ pub(super) fn check_sample(index: &Index, number: u64) -> Vec<Broken> {
     receiver.iter().filter_map(found).collect()
 }
 
-/// What the bytes of a sample give.
+/// Checksums of a sample's bytes.
 struct Checksums {
     whole: u32,
-    /// Of an uncompressed one: the checksum of the checksums of its groups of rows, which are its detail.
+    /// For a raw sample: the checksum of its detail, computed from its rows.
     groups: Option<u32>,
 }
 
-/// The checksum of the checksums of groups of bytes that come in pieces of any length.
+/// Checksum over the checksums of groups of bytes that come in pieces of any length.
 struct GroupChecksums {
     group_bytes: u64,
-    /// Bytes that the present group still lacks, and its checksum until there.
+    /// Bytes that the present group still lacks, and its checksum so far.
     missing: u64,
     group: u32,
     all: u32,
@@ -120,7 +120,7 @@ impl GroupChecksums {
     }
 }
 
-/// One thread that checks samples.
+/// One thread's checker of samples.
 struct Checker<'a> {
     index: &'a Index,
     stopped: &'a AtomicBool,
@@ -148,13 +148,13 @@ impl Checker<'_> {
     }
 
     fn found(&self, broken: Broken) {
-        // The receiver is gone only when the work has been cancelled.
+        // The receiver is gone only if the work was cancelled.
         let _ = self.sender.send(Message::Found(broken));
     }
 
     fn chunk(&self, chunk: Range<u64>, buf: &mut Vec<u8>) -> Message {
         let layout = &self.index.layout;
-        // Where the sample before ends; unknown behind a broken record.
+        // End of the sample before; unknown after a broken record.
         let mut free = match chunk.start.checked_sub(1) {
             None => Some(layout.data_offset),
             Some(before) => self.index.record(before).ok().map(|record| record.end()),
@@ -176,7 +176,7 @@ impl Checker<'_> {
         Message::Checked { samples, bytes }
     }
 
-    /// Checks a sample and the padding before it; says where it ends, and how many of its bytes were read.
+    /// Checks a sample and the padding before it; returns the sample's end, and how many of its bytes were read.
     fn sample(&self, number: u64, free: Option<u64>, buf: &mut Vec<u8>) -> (Option<u64>, u64) {
         let record = match self.index.record(number) {
             Ok(record) => record,
@@ -206,7 +206,7 @@ impl Checker<'_> {
         (Some(record.end()), record.end() - record.offset)
     }
 
-    /// Checks all checksums of a sample, as far as the work is not stopped.
+    /// Checks all checksums of a sample, unless the work is stopped.
     fn check_bytes(&self, index: u64, record: &IndexRecord, buf: &mut Vec<u8>) -> io::Result<()> {
         let name = || self.index.name_or_number(index, record);
         let location = |extent: &Range<u64>| Location {
@@ -232,7 +232,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Checksums of a sample's bytes, or nothing when the work has been stopped.
+    /// Computes the checksums of a sample's bytes; returns `None` if the work has been stopped.
     fn checksums(&self, record: &IndexRecord, buf: &mut Vec<u8>) -> io::Result<Option<Checksums>> {
         if record.form != StoredForm::Raw {
             let whole = self.checksum(record.offset..record.detail_offset(), buf)?;
@@ -250,7 +250,7 @@ impl Checker<'_> {
         Ok(Some(Checksums { whole, groups: Some(groups.finish()) }))
     }
 
-    /// Checksum of an extent, or nothing when the work has been stopped.
+    /// Computes the checksum of an extent; returns `None` if the work has been stopped.
     fn checksum(&self, extent: Range<u64>, buf: &mut Vec<u8>) -> io::Result<Option<u32>> {
         let mut computed = 0;
         for (offset, length) in pieces(extent) {
