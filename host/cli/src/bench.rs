@@ -1,7 +1,7 @@
 //! `ddlp bench …`: measurements that print machine, revision, medians and spread.
 //!
-//! - [`dual`]: both prongs against each alone; [`cases`]: what it runs, [`child`]: one run, [`figures`]: what follows from the
-//!   runs, [`table`]: how it is said.
+//! - [`dual`]: both prongs together against each alone; [`cases`]: the runs; [`child`]: one run; [`figures`]: results
+//!   computed from the runs; [`table`]: their presentation.
 
 mod cases;
 mod child;

@@ -1,11 +1,11 @@
-//! Lists of processor cores, as `taskset` writes them, and which cores this process may use.
+//! Lists of processor cores, as `taskset` writes them, and the cores that this process may use.
 
 use anyhow::{Context, bail};
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 use std::fs;
 
-/// Largest number of a core that the operating system's sets can hold.
+/// Largest core number that the operating system's sets can hold.
 const CORES_MAX: usize = 1024;
 
 /// A list of cores: `0,2-3`.
@@ -43,7 +43,7 @@ impl std::fmt::Display for CoreList {
     }
 }
 
-/// The cores this process may run on.
+/// Returns the cores on which this process may run.
 pub fn available() -> anyhow::Result<Vec<usize>> {
     let set = sched_getaffinity(Pid::from_raw(0)).context("cannot ask which cores this process may use")?;
     let cores: Vec<usize> = (0..CpuSet::count()).filter(|core| set.is_set(*core).unwrap_or(false)).collect();
@@ -61,7 +61,7 @@ pub fn check(list: &CoreList, there: &[usize], what: &str) -> anyhow::Result<()>
     }
 }
 
-/// The cores that this machine has switched on, whether this process may use them or not.
+/// Returns the cores that are switched on in this machine, whether this process may use them or not.
 pub fn online() -> anyhow::Result<Vec<usize>> {
     let listed = fs::read_to_string("/sys/devices/system/cpu/online").ok().and_then(|text| parse(text.trim()).ok());
     listed.map_or_else(available, |list| Ok(list.0))
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_core_that_is_not_there_is_named() {
+    fn a_core_that_does_not_exist_is_named() {
         let list = parse("0,7").unwrap();
         assert!(check(&list, &[0, 1, 7], "the host").is_ok());
         let error = check(&list, &[0, 1], "the host").unwrap_err().to_string();

@@ -1,6 +1,7 @@
-//! `ddlp devices`: which drives the kernel of this machine knows, and whether a run could use them.
+//! `ddlp devices`: the drives that this machine's kernel knows, and whether a run could use them.
 //!
-//! - [`survey`]: what is there, as `--json` prints it. [`advice`]: what is missing, and what to do. [`show`]: for a person.
+//! - [`survey`]: the drives, as `--json` prints them. [`advice`]: what is missing, and what to do. [`show`]: text for
+//!   people.
 
 pub mod advice;
 mod show;
@@ -15,10 +16,10 @@ use clap::Args;
 use nix::unistd::geteuid;
 use survey::Survey;
 
-/// List the DDLP drives that this machine's kernel knows, and say what a run would lack to use them.
+/// List the DDLP drives that this machine's kernel knows, and say what each of them lacks for a run.
 ///
-/// Nothing is sent to a drive. As root, it also makes and keeps this machine's host NQN, if there is none yet: a drive's list of
-/// allowed hosts names it. A drive that runs on this machine as a part of `ddlp run`, and one that is reached by
+/// Nothing is sent to a drive. Run by root, the command also makes and keeps this machine's host NQN, if there is none
+/// yet; a drive's list of allowed hosts contains this NQN. A local drive of `ddlp run`, and a drive that is reached by
 /// `--drive tcp://HOST:PORT/NQN`, need no kernel device and are not listed.
 #[derive(Args)]
 #[command(after_help = "\
@@ -41,9 +42,9 @@ pub struct DevicesArgs {
 /// Runs the command.
 pub fn devices(args: &DevicesArgs) -> anyhow::Result<Ending> {
     let kernel = Kernel::system();
-    // A drive has to allow it before the first connection. Made by root, it is every user's.
+    // A drive has to allow the NQN before the first connection. If root makes it, all users share it.
     if geteuid().is_root() {
-        // Where it cannot be kept, none is shown.
+        // If the NQN cannot be kept, none is shown.
         let _ = kernel.host.kernel_identity();
     }
     let survey = Survey::of(&kernel).context("cannot read what the kernel says of its NVMe devices")?;

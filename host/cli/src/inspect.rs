@@ -1,4 +1,4 @@
-//! `ddlp inspect`: what is in a dataset.
+//! `ddlp inspect`: the contents of a dataset.
 
 mod sample;
 
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Classes and listed samples shown without `--all`.
 const SHOWN_MAX: usize = 20;
 
-/// Show what is in a pack, or in any other dataset: sizes, classes, verdicts, one sample's record.
+/// Show what a pack, or any other dataset, contains: sizes, classes, verdicts, one sample's record.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -62,7 +62,7 @@ fn to_json(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
-/// A sample by number or name.
+/// Returns the index of a sample that is given by number or name.
 fn find(dataset: &dyn Dataset, wanted: &str) -> anyhow::Result<u64> {
     let samples = dataset.len();
     if let Ok(index) = wanted.parse::<u64>() {
@@ -91,7 +91,7 @@ struct Listed {
     verdict: String,
 }
 
-/// What only a pack has.
+/// Facts that only a pack has.
 #[derive(Serialize)]
 struct PackPart {
     file_bytes: u64,

@@ -1,9 +1,9 @@
-//! Ctrl-C: the first one asks the work to stop, a second one ends the process.
+//! Ctrl-C: the first one asks the work to stop, the second one ends the process.
 //!
-//! A command that can stop cleanly says so for as long as it can ([`Interrupt::handle`]); at any other time there is nothing
-//! to tidy up and the first Ctrl-C ends the process. SIGTERM and SIGHUP count as Ctrl-C. The exit status is 128 and the
-//! number of the signal, as a shell reports a program that a signal ended. A signal that was ignored when the process began
-//! (`nohup`) stays ignored.
+//! A command that can stop cleanly registers a handler for as long as it can ([`Interrupt::handle`]). At any other time
+//! there is nothing to tidy up, and the first Ctrl-C ends the process. SIGTERM and SIGHUP count as Ctrl-C. The exit
+//! status is 128 plus the number of the signal, as a shell reports a program that a signal ended. A signal that was
+//! ignored when the process began (`nohup`) stays ignored.
 
 use anyhow::Context;
 use nix::sys::signal::Signal;
@@ -21,7 +21,7 @@ type Action = Box<dyn Fn() + Send>;
 
 #[derive(Default)]
 struct State {
-    /// The first signal that came, 0 before it.
+    /// The first signal that came, or 0.
     first: AtomicI32,
     action: Mutex<Option<Action>>,
 }
@@ -31,7 +31,7 @@ impl State {
         self.action.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does what a signal asks for; true when the process is to end now.
+    /// Handles a signal; returns whether the process is to end now.
     fn signal(&self, number: i32) -> bool {
         let again = self.first.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst).is_err();
         match &*self.action() {
@@ -44,12 +44,12 @@ impl State {
     }
 }
 
-/// Whether the person has asked to stop.
+/// Tells whether the user has asked to stop.
 #[derive(Clone, Default)]
 pub struct Interrupt(Arc<State>);
 
 impl Interrupt {
-    /// Takes over the signals. Once per process.
+    /// Installs the handler of the signals. To be called once per process.
     pub fn install() -> anyhow::Result<Self> {
         let interrupt = Self::default();
         let state = interrupt.0.clone();
@@ -68,17 +68,17 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Whether a signal came.
+    /// Returns whether a signal came.
     pub fn requested(&self) -> bool {
         self.signal().is_some()
     }
 
-    /// The first signal that came.
+    /// Returns the first signal that came.
     pub fn signal(&self) -> Option<Signal> {
         Signal::try_from(self.0.first.load(Ordering::SeqCst)).ok()
     }
 
-    /// Returns what stopped the work, for a person.
+    /// Returns, for people, what stopped the work.
     pub fn what(&self) -> &'static str {
         match self.signal() {
             Some(Signal::SIGINT) | None => "Ctrl-C",
@@ -91,13 +91,13 @@ impl Interrupt {
         exit_status(self.signal().unwrap_or(Signal::SIGINT) as i32)
     }
 
-    /// Does what Ctrl-C does.
+    /// Does the same as Ctrl-C.
     #[cfg(test)]
     pub fn press(&self) {
         self.0.signal(Signal::SIGINT as i32);
     }
 
-    /// Until the guard is dropped, Ctrl-C calls `stop` instead of ending the process.
+    /// Makes Ctrl-C call `stop` instead of ending the process, until the guard is dropped.
     #[must_use]
     pub fn handle(&self, stop: impl Fn() + Send + 'static) -> Handling {
         let mut action = self.0.action();
@@ -121,7 +121,7 @@ fn ignored_signals() -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// While this lives, Ctrl-C is handled.
+/// Guard: while it lives, Ctrl-C calls the handler.
 pub struct Handling(Arc<State>);
 
 impl Drop for Handling {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_tells_the_signal() {
+    fn the_exit_status_contains_the_signal() {
         let interrupt = Interrupt::default();
         let _handling = interrupt.handle(|| {});
         interrupt.0.signal(Signal::SIGTERM as i32);

@@ -1,6 +1,6 @@
-//! What the kernel of this machine offers to a program that drives NVMe controllers: modules, rights, nodes.
+//! The parts of this machine's kernel that matter for NVMe controllers: modules, rights, nodes.
 //!
-//! Everything is read below one root directory, [`Kernel::at`], so that it can be looked at without such a kernel.
+//! Everything is read below one root directory, [`Kernel::at`], so that tests need no real kernel of that kind.
 
 mod locks;
 #[cfg(test)]
@@ -18,9 +18,10 @@ use std::path::{Path, PathBuf};
 
 /// Bit of CAP_SYS_ADMIN in a set of capabilities.
 const SYS_ADMIN: u32 = 21;
-/// From this version on, I/O commands are let through to who may write the node; before, all of them want CAP_SYS_ADMIN.
+/// First version in which anyone who may write to the node may send I/O commands; older kernels require CAP_SYS_ADMIN
+/// for all commands.
 const OPEN_IO_SINCE: (u32, u32) = (6, 2);
-/// From this version on, all NVMe commands go through io_uring; Linux 5.19 has it for I/O commands alone.
+/// First version in which all NVMe commands can go through io_uring; Linux 5.19 allows it only for I/O commands.
 const URING_COMMANDS_SINCE: (u32, u32) = (6, 0);
 
 /// The kernel of this machine.
@@ -28,7 +29,7 @@ pub struct Kernel {
     root: PathBuf,
     /// Its NVMe controllers.
     pub sysfs: Sysfs,
-    /// Who the machine is to drives on a network.
+    /// The machine's identity towards drives on a network.
     pub host: Host,
 }
 
@@ -36,23 +37,23 @@ pub struct Kernel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Module {
-    /// Loaded, or built in.
+    /// Loaded or built in.
     Loaded,
-    /// There to be loaded.
+    /// Not loaded, but can be loaded.
     Available,
-    /// This kernel has none.
+    /// Not part of this kernel.
     Missing,
 }
 
-/// Whether this process may keep many commands in flight by io_uring.
+/// Availability of io_uring, for many commands in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IoUring {
-    /// It may.
+    /// This process may use it.
     Available,
-    /// Another user may: `kernel.io_uring_disabled` is 1.
+    /// Only other users may use it: `kernel.io_uring_disabled` is 1.
     Restricted,
-    /// Nobody may: `kernel.io_uring_disabled` is 2.
+    /// Nobody may use it: `kernel.io_uring_disabled` is 2.
     Disabled,
     /// The kernel is too old for NVMe commands by io_uring.
     Unsupported,
@@ -68,23 +69,23 @@ pub struct Node {
 }
 
 impl Kernel {
-    /// The running one.
+    /// Returns the running kernel.
     pub fn system() -> Self {
         Self { host: Host::system(), ..Self::at("/") }
     }
 
-    /// The one whose `/sys`, `/dev`, `/proc`, `/lib/modules`, `/etc` and `/var/lib` lie below `root`.
+    /// Returns the kernel whose `/sys`, `/dev`, `/proc`, `/lib/modules`, `/etc` and `/var/lib` lie below `root`.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
         Self { sysfs: Sysfs::at(root.join("sys"), root.join("dev")), host: Host::at(&root, None), root }
     }
 
-    /// A path below the root: `dev/nvme-fabrics`.
+    /// Returns a path below the root, such as that of `dev/nvme-fabrics`.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
 
-    /// `6.1.0-44-amd64`.
+    /// Returns the release, such as `6.1.0-44-amd64`.
     pub fn release(&self) -> String {
         fs::read_to_string(self.path("proc/sys/kernel/osrelease")).unwrap_or_default().trim().to_owned()
     }
@@ -93,12 +94,12 @@ impl Kernel {
         version_of(&self.release()).is_some_and(|this| this >= version)
     }
 
-    /// I/O commands need no CAP_SYS_ADMIN where the node may be written to.
+    /// Returns whether a writable node is enough for I/O commands, without CAP_SYS_ADMIN.
     pub fn lets_io_through(&self) -> bool {
         self.is_at_least(OPEN_IO_SINCE)
     }
 
-    /// The module `nvme-tcp`.
+    /// Returns the state of the module `nvme-tcp`.
     pub fn nvme_tcp(&self) -> Module {
         if self.path("sys/module/nvme_tcp").exists() {
             return Module::Loaded;
@@ -117,14 +118,14 @@ impl Kernel {
         }
     }
 
-    /// This process has CAP_SYS_ADMIN, as root usually has.
+    /// Returns whether this process has CAP_SYS_ADMIN, as root usually has.
     pub fn has_sys_admin(&self) -> bool {
         let status = fs::read_to_string(self.path("proc/self/status")).unwrap_or_default();
         let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
         set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).is_some_and(|set| set >> SYS_ADMIN & 1 == 1)
     }
 
-    /// Whether commands can go through io_uring, by version and sysctl.
+    /// Returns whether commands can go through io_uring, according to version and sysctl.
     pub fn io_uring(&self) -> IoUring {
         let disabled = fs::read_to_string(self.path("proc/sys/kernel/io_uring_disabled")).unwrap_or_default();
         match disabled.trim() {
@@ -135,30 +136,30 @@ impl Kernel {
         }
     }
 
-    /// Who holds files by `flock` now.
+    /// Returns which processes hold files by `flock` now.
     pub fn locks(&self) -> Locks {
         Locks::read(&self.path("proc/locks"))
     }
 
-    /// This host, if there is a name for it that nvme-cli does not find by itself.
+    /// Returns this host's identity if nvme-cli does not find it by itself.
     pub fn unknown_to_nvme_cli(&self) -> Option<HostIdentity> {
         let nqn = self.host.known().filter(|_| !self.path("etc/nvme/hostnqn").exists())?;
         HostIdentity::of(&nqn, None, "this machine", "remove it").ok()
     }
 
-    /// Name of a process; empty when it is gone.
+    /// Returns the name of a process; empty if the process is gone.
     pub fn process_name(&self, process: u32) -> String {
         fs::read_to_string(self.path(&format!("proc/{process}/comm"))).unwrap_or_default().trim_end().to_owned()
     }
 
-    /// All DDLP drives, then all other controllers.
+    /// Returns all DDLP drives, and all other controllers.
     pub fn controllers(&self) -> std::io::Result<(Vec<KernelController>, Vec<KernelController>)> {
         Ok(self.sysfs.controllers()?.into_iter().partition(is_drive))
     }
 }
 
 impl Node {
-    /// Looks at a node without opening it.
+    /// Examines a node without opening it.
     pub fn look(path: &Path) -> Self {
         let may = |mode| eaccess(path, mode).is_ok();
         Self {
@@ -170,7 +171,7 @@ impl Node {
     }
 }
 
-/// Version and patch level of a release's name.
+/// Parses the version and patch level from a release's name.
 fn version_of(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
@@ -206,7 +207,7 @@ mod tests {
         let dep = "kernel/drivers/nvme/host/nvme-tcp.ko: kernel/drivers/nvme/host/nvme-fabrics.ko\n";
         planted.write("lib/modules/6.1.0-9-amd64/modules.dep", dep);
         assert_eq!(planted.kernel.nvme_tcp(), Module::Missing);
-        // Something that needs it is not it.
+        // A module that only depends on nvme-tcp does not count.
         planted.write("lib/modules/6.1.0-44-amd64/modules.dep", "kernel/x.ko: kernel/drivers/nvme/host/nvme-tcp.ko\n");
         assert_eq!(planted.kernel.nvme_tcp(), Module::Missing);
         let packed = "kernel/drivers/nvme/host/nvme-tcp.ko.xz: kernel/drivers/nvme/host/nvme-fabrics.ko.xz\n";

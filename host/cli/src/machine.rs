@@ -1,8 +1,8 @@
-//! What a measurement was made on.
+//! Description of the machine on which a measurement was made.
 
 use std::fs;
 
-/// The processor's name and the number of cores this process may use.
+/// Returns the processor's name and the number of cores that this process may use.
 pub fn describe() -> String {
     let model = fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| model_name(&text));
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
@@ -22,7 +22,7 @@ fn model_name(cpuinfo: &str) -> Option<String> {
     Some(name.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Version and revision of the source this program was built from: `0.1.0 (1a2b3c4)`.
+/// Returns version and revision of the source from which this program was built: `0.1.0 (1a2b3c4)`.
 pub fn revision() -> String {
     match option_env!("DDLP_REVISION") {
         Some(commit) => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),

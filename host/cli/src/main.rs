@@ -3,12 +3,12 @@
 //! - [`pack`], [`inspect`], [`verify`]: packs.
 //! - [`mod@run`]: the main job, its live display and its summary; [`report`]: its HTML page.
 //! - [`devices`]: the drives that the kernel knows; [`kernel`]: what it offers.
-//! - What [`mod@bench`] measures is printed with machine and revision.
-//! - [`sample_data`]: a photographic dataset to try things on.
+//! - [`mod@bench`]: measurements, printed with machine and revision.
+//! - [`sample_data`]: a photographic dataset for trials.
 //! - Completions and manual pages are made from the definitions of the commands.
 //!
-//! Exit status: 0 done, 1 an error (said on standard error), 2 a wrong command line; after a signal 128 and its number, so 130 after
-//! Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
+//! Exit status: 0 for success, 1 for an error (described on standard error), 2 for a wrong command line; after a
+//! signal, 128 plus its number: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -37,18 +37,19 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// How a command ended, when it did not fail.
+/// The way in which a command ended, if it did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
-    /// As asked.
+    /// It did what was asked.
     Done,
-    /// What was looked at is not as it should be; that has been said.
+    /// It found something wrong in what it examined, and has said so.
     Wrong,
-    /// By a signal.
+    /// A signal ended it.
     Interrupted,
 }
 
-/// Prepare training images from both ends: on the host's CPU and inside a computational storage drive, at the same time.
+/// Prepare training images from both ends: on the host's CPU and inside a computational storage drive, at the same
+/// time.
 #[derive(Parser)]
 #[command(version, after_help = EXAMPLES, propagate_version = true)]
 struct Cli {
@@ -75,14 +76,14 @@ enum Command {
     #[command(subcommand)]
     Bench(bench::BenchCommand),
     SampleData(sample_data::SampleDataArgs),
-    /// Print the completions for a shell: put them where it looks, as its manual says, or source them.
+    /// Print the completions for a shell: put them where the shell looks, as its manual says, or source them.
     Completions {
         /// The shell
         shell: Shell,
     },
     /// Write the manual pages, one for each command.
     Man {
-        /// The folder for them, such as ~/.local/share/man/man1; it is made if it is not there
+        /// The folder for them, such as ~/.local/share/man/man1; it is created if necessary
         folder: PathBuf,
     },
 }
@@ -109,7 +110,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// A value below zero is a value, so that its option says what is possible, and no unknown option.
+/// Makes options take a value below zero, so that the error says which values are possible, and not that an option is
+/// unknown.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
     command
         .mut_args(|arg| {
@@ -120,7 +122,7 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
 }
 
 fn dispatch(command: Command, interrupt: &Interrupt) -> anyhow::Result<Ending> {
-    // A file that meets `ulimit -f` is an error to be said, as on a full disk, and not the end of the process.
+    // A file that reaches `ulimit -f` gives an error, as a full disk does, instead of ending the process.
     SigSet::from(Signal::SIGXFSZ).thread_block()?;
     match command {
         Command::Pack(args) => pack::pack(&args, interrupt),
@@ -143,7 +145,7 @@ fn dispatch(command: Command, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     }
 }
 
-/// What the libraries report goes to standard error when RUST_LOG asks for it. The live display says itself what matters.
+/// Starts the libraries' log on standard error if RUST_LOG asks for it. The live display itself shows what matters.
 fn start_log() {
     let filter = tracing_subscriber::EnvFilter::builder()
         .with_default_directive(tracing_subscriber::filter::LevelFilter::OFF.into())
@@ -151,7 +153,7 @@ fn start_log() {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }
 
-/// An error and its causes, one per line. A cause that the line above already ends with is left out.
+/// Formats an error and its causes, one per line. Leaves out a cause with which the line above already ends.
 fn error_text(error: &anyhow::Error) -> String {
     let mut lines = Vec::<String>::new();
     for cause in error.chain() {
@@ -178,7 +180,7 @@ mod tests {
         with_negative_numbers(Cli::command()).debug_assert();
     }
 
-    /// Options without which nothing is read, written or done.
+    /// Options that need no default: without them nothing is read, written or done.
     const WITHOUT_DEFAULT: [&str; 8] =
         ["json", "report", "plan-out", "state-out", "plan-in", "resume", "max-side", "sample"];
 

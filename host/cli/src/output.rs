@@ -1,6 +1,6 @@
-//! Writing what was asked for: files whole or not at all, standard output without a fuss when its reader has gone.
+//! Writing outputs: files as a whole or not at all; standard output without an error when its reader has gone.
 //!
-//! [`Files`] says before the work whether a file may be written at all.
+//! [`Files`] decides before the work whether a file may be written at all.
 
 mod files;
 
@@ -16,8 +16,8 @@ use std::path::Path;
 /// Name that means standard output.
 pub const STDOUT: &str = "-";
 
-/// Writes `bytes` under the name `path` ("-": to standard output). A regular file appears whole or not at all, and keeps the
-/// permissions of the file that it replaces; a device or a pipe is written to as it is.
+/// Writes `bytes` under the name `path` ("-": to standard output). A regular file appears whole or not at all, and
+/// keeps the permissions of the file that it replaces; a device or a pipe is written to as it is.
 pub fn write(path: &Path, bytes: &[u8], what: &str) -> anyhow::Result<()> {
     let place = || format!("cannot write {what} to {}", path.display());
     if path.as_os_str() == STDOUT {
@@ -29,13 +29,13 @@ pub fn write(path: &Path, bytes: &[u8], what: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Returns whether what is written to `path` makes a regular file, which is replaced each time.
+/// Returns whether an output to `path` is a regular file, which is replaced each time.
 pub fn is_file(path: &Path) -> bool {
     path.as_os_str() != STDOUT && fs::metadata(path).map_or(true, |there| there.is_file())
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // A link keeps pointing to where it did.
+    // A link is kept, and its target replaced.
     let path = files::destination(path)?;
     let mut file = tempfile::Builder::new()
         .prefix(".ddlp-")
@@ -50,12 +50,12 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The folder in which a file of this name lies.
+/// Returns the folder of a file.
 fn folder(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Fails when `path` cannot be written later: better now than after a long run.
+/// Fails if `path` cannot be written later, since that should be known before a long run.
 pub fn check_writable(path: &Path, what: &str) -> anyhow::Result<()> {
     if path.as_os_str() == STDOUT {
         return Ok(());
@@ -72,13 +72,13 @@ pub fn check_writable(path: &Path, what: &str) -> anyhow::Result<()> {
         .with_context(|| format!("{what} cannot go to {}: its directory is missing or not writable", path.display()))
 }
 
-/// Breaks the lines of a text at the right edge of the terminal that standard output is, if it is one.
+/// Breaks the lines of a text at the right edge of the terminal, if standard output is one.
 pub fn fitted(text: &str) -> String {
     let terminal = console::Term::stdout();
     if terminal.is_term() { text::wrapped(text, terminal.size().1.into()) } else { text.to_string() }
 }
 
-/// Prints to standard output. A reader that has gone (`| head`) is no error.
+/// Prints to standard output. A reader that has gone (`| head`) is not an error.
 pub fn print(text: &str) -> anyhow::Result<()> {
     print_bytes(text.as_bytes()).context("cannot write to standard output")
 }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_whole_and_nothing_else_stays() {
+    fn a_file_is_replaced_whole_and_leaves_no_other_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.json");
         write(&path, b"first", "the report").unwrap();

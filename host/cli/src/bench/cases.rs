@@ -1,22 +1,22 @@
-//! What `ddlp bench dual` runs, and on which cores.
+//! The runs of `ddlp bench dual`, and their cores.
 
 use crate::cores::CoreList;
 use clap::ValueEnum;
 use serde::Serialize;
 use std::fs;
 
-/// How the host gets the drive's results.
+/// The way in which the host gets the drive's results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Slots {
-    /// Both map the same memory
+    /// Host and drive map the same memory
     Shared,
-    /// Read by NVMe/TCP
+    /// The host reads them by NVMe/TCP
     Read,
 }
 
 impl Slots {
-    /// As `ddlp run --results` names it.
+    /// Returns the name that `ddlp run --results` uses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Shared => "shared",
@@ -28,18 +28,18 @@ impl Slots {
 /// One kind of run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// As `ddlp run --strategy` names it.
+    /// Name that `ddlp run --strategy` uses.
     pub strategy: &'static str,
-    /// Nothing for the CPU alone, which has no slots.
+    /// Kind of slots; `None` for the CPU alone, which has no slots.
     pub slots: Option<Slots>,
 }
 
 /// The CPU alone.
 pub const CPU: Case = Case { strategy: "cpu", slots: None };
-/// Strategies of both prongs together.
+/// Strategies in which both prongs work.
 pub const DUAL: [&str; 3] = ["mte", "wrr", "ordered"];
 
-/// The runs of a round, in their order.
+/// Returns the runs of a round, in order.
 pub fn round(slots: &[Slots]) -> Vec<Case> {
     let mut cases = vec![CPU];
     for slots in slots {
@@ -50,8 +50,8 @@ pub fn round(slots: &[Slots]) -> Vec<Case> {
     cases
 }
 
-/// Seconds that a round takes about, on cores that are alike: `cpu_rate` images per second are those of the CPU alone, a drive
-/// makes `drive_share` of them.
+/// Estimates the seconds of a round on cores that are alike: the CPU alone prepares `cpu_rate` images per second, the
+/// drive `drive_share` of that.
 pub fn round_s(cases: &[Case], samples: u64, cpu_rate: f64, drive_share: f64) -> f64 {
     let relative = |case: &Case| match case.strategy {
         "cpu" => 1.0,
@@ -61,19 +61,20 @@ pub fn round_s(cases: &[Case], samples: u64, cpu_rate: f64, drive_share: f64) ->
     cases.iter().map(|case| samples as f64 / (cpu_rate * relative(case)).max(1e-9)).sum()
 }
 
-/// Where both sides work.
+/// Cores of both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cores {
-    /// The host's.
+    /// The host's cores.
     pub host: CoreList,
-    /// The drive's.
+    /// The drive's cores.
     pub drive: CoreList,
-    /// Why the figures say little, when the cores do not suffice.
+    /// The reason why the figures mean little, if there are too few cores.
     pub warning: Option<String>,
 }
 
 impl Cores {
-    /// Takes what is named and otherwise one core for each side, not two threads of the same core if that can be avoided.
+    /// Takes the cores that are named; otherwise chooses one core for each side, if possible not two threads of the
+    /// same core.
     pub fn choose(
         available: &[usize],
         host: Option<CoreList>,
@@ -108,7 +109,7 @@ fn warning(host: &CoreList, drive: &CoreList, beside: &[usize]) -> Option<String
     })
 }
 
-/// The hardware threads that share a core with this one, by what Linux says; itself left out.
+/// Returns the other hardware threads that share a core with this one, according to Linux.
 pub fn siblings(core: usize) -> Vec<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
     let listed = fs::read_to_string(path).ok().and_then(|text| crate::cores::parse(text.trim()).ok());
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_cores_are_said() {
+    fn too_few_cores_give_a_warning() {
         assert_eq!(chosen(&[5], None, None), (5, 5, true));
         assert_eq!(chosen(&[4, 5], None, None), (4, 5, true));
         let cores = Cores::choose(&[0, 1], None, None, |_| Vec::new());

@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What a run's JSON report says, as far as it is needed here.
+/// Figures of a run's JSON report that are needed here.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct RunFigures {
     pub images: u64,
@@ -27,7 +27,7 @@ pub struct RunFigures {
     pub notes: Vec<String>,
 }
 
-/// One prong of it.
+/// Figures of one prong.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct ProngFigures {
     pub images: u64,
@@ -35,7 +35,7 @@ pub struct ProngFigures {
     pub peak_memory_mb: Option<f64>,
 }
 
-/// What all runs of a measurement have in common.
+/// Settings that all runs of a measurement share.
 pub struct Setting<'a> {
     /// The dataset.
     pub dataset: &'a Path,
@@ -43,12 +43,12 @@ pub struct Setting<'a> {
     pub common: Vec<String>,
     /// Options of a run with a drive.
     pub drive: Vec<String>,
-    /// Result slots for `mte`, if not as many as the loader finds useful.
+    /// Number of result slots for `mte`, unless the loader is to choose it.
     pub tail_slots: Option<u32>,
 }
 
 impl Setting<'_> {
-    /// The options of one run.
+    /// Returns the options of one run.
     pub fn options(&self, case: Case, samples: u64) -> Vec<String> {
         let mut options = self.common.clone();
         let mut option = |name: &str, value: String| options.extend([format!("--{name}"), value]);
@@ -64,7 +64,7 @@ impl Setting<'_> {
         options
     }
 
-    /// Does one run. Nothing when it was interrupted.
+    /// Does one run. Returns `None` if it was interrupted.
     pub fn run(&self, case: Case, samples: u64, interrupt: &Interrupt) -> anyhow::Result<Option<RunFigures>> {
         let program = std::env::current_exe().context("cannot find out which program this is")?;
         let figures = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
@@ -77,7 +77,7 @@ impl Setting<'_> {
             .arg(figures.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            // Ctrl-C on the terminal reaches this process alone, which passes it on once.
+            // Ctrl-C on the terminal reaches only this process, which passes it on once.
             .process_group(0)
             .spawn()
             .context("cannot start a run")?;

@@ -1,4 +1,4 @@
-//! `ddlp bench dual`: both prongs together against each alone.
+//! `ddlp bench dual`: both prongs together against each prong alone.
 
 use super::cases::{self, Cores, Slots};
 use super::child::Setting;
@@ -17,11 +17,11 @@ use nix::unistd::Pid;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Measure both prongs together against each alone.
+/// Measure both prongs together against each prong alone.
 ///
-/// Runs the CPU alone, the drive alone and each strategy in turn, round after round, host and drive pinned to cores of their own,
-/// with result slots that both map and with slots read by NVMe/TCP. Efficiency is the rate of both together ÷ (rate of the CPU
-/// alone + rate of the drive alone), the end of the epoch included.
+/// Runs the CPU alone, the drive alone and each strategy in turn, round after round. Host and drive are pinned to cores
+/// of their own. Result slots are first shared by host and drive, then read by NVMe/TCP. Efficiency is the rate of both
+/// together ÷ (rate of the CPU alone + rate of the drive alone), the end of the epoch included.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -40,13 +40,13 @@ pub struct DualArgs {
     /// Samples of a run; a smaller dataset is repeated
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     samples: u64,
-    /// Rounds; medians are taken over them
+    /// Number of rounds; figures are medians over them
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
-    /// Slows the drive down to this share of its speed
+    /// Slow the drive down to this share of its speed
     #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = parse_throttle)]
     throttle: f64,
-    /// How the host gets the drive's results [default: both, one after the other]
+    /// How the host gets the drive's results [default: both ways, one after the other]
     #[arg(long, value_enum)]
     results: Vec<Slots>,
     /// Cores of the host, one thread each [default: one]
@@ -69,7 +69,7 @@ pub struct DualArgs {
     json: Option<PathBuf>,
 }
 
-/// What was measured, as the JSON output has it.
+/// Results of the measurement, as in the JSON output.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
     pub version: String,
@@ -81,14 +81,14 @@ pub struct Outcome {
     pub image_bytes: u64,
     pub batch: u32,
     pub samples: u64,
-    /// Whole rounds that were measured; 1 as well when the first one was stopped.
+    /// Whole rounds that were measured; also 1 if the first round was stopped.
     pub rounds: u64,
-    /// False when it was stopped before its last round was over.
+    /// Whether all rounds were completed.
     pub is_complete: bool,
     pub throttle: f64,
     pub host_cores: String,
     pub drive_cores: String,
-    /// Why the figures say little, when the cores do not suffice.
+    /// The reason why the figures mean little, if there are too few cores.
     pub too_few_cores: Option<String>,
     pub published_factor: f64,
     /// The CPU alone.
@@ -104,7 +104,7 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     if let Some(path) = &args.json {
         output::check_writable(path, "the JSON report")?;
     }
-    // Before this process confines itself to the host's cores.
+    // The machine is described before this process confines itself to the host's cores.
     let machine = machine::describe();
     let dataset = ddlp_dataset::open(&args.dataset)?;
     files(args).check(&*dataset, &args.dataset)?;
@@ -157,7 +157,7 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     Ok(if is_complete { Ending::Done } else { Ending::Interrupted })
 }
 
-/// Returns the files that are read and written, but for the dataset.
+/// Returns the files that the command reads and writes, except for the dataset.
 fn files(args: &DualArgs) -> Files<'_> {
     let pipeline = Some(&args.pipeline).filter(|name| Pipeline::named(name).is_none());
     let drive = LocalDrive { agent: args.agent.clone(), ..LocalDrive::default() };
@@ -172,7 +172,7 @@ fn kinds(args: &DualArgs) -> Vec<Slots> {
     if args.results.is_empty() { vec![Slots::Shared, Slots::Read] } else { args.results.clone() }
 }
 
-/// This process and the runs it starts stay on the host's cores; the drive moves itself to its own.
+/// Pins this process and the runs that it starts to the host's cores; the drive moves itself to its own.
 fn pin_to(list: &CoreList) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
     for core in &list.0 {
@@ -206,7 +206,7 @@ fn setting<'a>(args: &'a DualArgs, cores: &Cores) -> Setting<'a> {
     Setting { dataset: &args.dataset, common, drive, tail_slots: args.slots }
 }
 
-/// All rounds; what there is of them when interrupted.
+/// Measures all rounds; returns what is complete if it is interrupted.
 fn measure(
     args: &DualArgs,
     cores: &Cores,
@@ -240,7 +240,7 @@ fn measure(
     Ok(measured)
 }
 
-/// A time that is only estimated.
+/// Formats an estimated time.
 fn about(seconds: f64) -> String {
     if seconds < 100.0 { format!("{:.0} s", seconds.ceil()) } else { text::seconds(seconds) }
 }

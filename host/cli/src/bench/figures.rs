@@ -1,13 +1,13 @@
-//! What follows from the runs of a measurement.
+//! Figures computed from the runs of a measurement.
 
 use super::cases::{CPU, Case, DUAL, Slots};
 use super::child::RunFigures;
 use serde::Serialize;
 
-/// The factor by which DDLP's authors saw learning on ImageNet sped up (arXiv 2407.00005), for comparison.
+/// The speed-up of learning on ImageNet that DDLP's authors published (arXiv 2407.00005), for comparison.
 pub const PUBLISHED_FACTOR: f64 = 1.235;
 
-/// The middle value; the mean of the two middle ones; nothing for nothing.
+/// Returns the middle value, or the mean of the two middle values; `None` for no values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -19,7 +19,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Largest minus smallest value, as a share of the median; one value alone has none.
+/// Returns the largest minus the smallest value, as a share of the median; `None` for a single value.
 pub fn spread(values: &[f64]) -> Option<f64> {
     if values.len() < 2 {
         return None;
@@ -32,63 +32,63 @@ pub fn spread(values: &[f64]) -> Option<f64> {
 /// The runs of one case.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Which case.
+    /// The case.
     pub case: Case,
     /// One entry per round.
     pub runs: Vec<RunFigures>,
 }
 
-/// The figures of one case, as the JSON output has them. Medians over the rounds, unless said otherwise.
+/// The figures of one case, as in the JSON output: medians over the rounds, unless said otherwise.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseFigures {
     /// `cpu`, `csd`, `mte`, `wrr` or `ordered`.
     pub strategy: &'static str,
     /// Images per second.
     pub images_per_s: f64,
-    /// Of both prongs together ÷ (of the CPU alone + of the drive alone). Nothing for one prong alone.
+    /// Rate of both prongs together ÷ (rate of the CPU alone + rate of the drive alone). `None` for one prong alone.
     pub efficiency: Option<f64>,
     /// Images per second of each round.
     pub images_per_s_rounds: Vec<f64>,
-    /// Largest minus smallest of them, as a share of the median. Nothing for one round.
+    /// Largest minus smallest rate, as a share of the median. `None` for one round.
     pub spread: Option<f64>,
-    /// Share of the images that the drive made.
+    /// Share of the images that the drive prepared.
     pub drive_share: f64,
     /// Host CPU time for 1000 images in seconds.
     pub host_cpu_s_per_1000_images: f64,
-    /// By how much less host CPU an image costs than by the CPU alone, as a share of that, ÷ the drive's share.
+    /// Share of host CPU time that is saved per image, compared with the CPU alone, ÷ the drive's share of the images.
     pub host_cpu_saved_over_drive_share: Option<f64>,
-    /// Images per second ÷ those of the CPU alone.
+    /// Images per second ÷ images per second of the CPU alone.
     pub factor_over_cpu: f64,
     /// That factor ÷ (1 + rate of the drive alone ÷ rate of the CPU alone).
     pub factor_over_ideal: Option<f64>,
-    /// Before the run: opening, starting the drive, allocating result slots, in seconds.
+    /// Time before the run, for opening, starting the drive and allocating result slots, in seconds.
     pub setup_s: f64,
-    /// Until the first batch, in seconds.
+    /// Time until the first batch, in seconds.
     pub first_batch_s: f64,
-    /// Where the prongs met, in the last round.
+    /// The batch at which the prongs met, in the last round.
     pub meeting_point: Option<u32>,
-    /// Largest of all rounds, in 10⁶ bytes.
+    /// Largest value of all rounds, in 10⁶ bytes.
     pub host_peak_memory_mb: f64,
-    /// Result slots that host and drive share, in 10⁶ bytes; no part of the host's peak.
+    /// Result slots that host and drive share, in 10⁶ bytes; not included in the host's peak.
     pub slot_memory_mb: f64,
-    /// Largest of all rounds, mapped slots included.
+    /// Largest value of all rounds, including mapped slots.
     pub drive_peak_memory_mb: Option<f64>,
-    /// Batches made in vain, all rounds.
+    /// Batches prepared in vain, in all rounds.
     pub wasted_batches: u64,
-    /// Faults, all rounds.
+    /// Faults, in all rounds.
     pub faults: usize,
-    /// What bounded a run, in words.
+    /// Limits that bounded a run, in words.
     pub notes: Vec<String>,
 }
 
-/// Everything that follows for one way of getting results.
+/// All figures for one way of getting results.
 #[derive(Clone, Debug, Serialize)]
 pub struct SlotFigures {
-    /// How results were got.
+    /// The way of getting results.
     pub results: Slots,
-    /// Drive alone, then the strategies.
+    /// The drive alone, then the strategies.
     pub cases: Vec<CaseFigures>,
-    /// Host CPU time for an image that the drive made, in microseconds: from the drive alone.
+    /// Host CPU time for an image that the drive prepared, in microseconds, measured with the drive alone.
     pub host_cpu_us_per_drive_image: f64,
 }
 
@@ -120,7 +120,7 @@ impl Measured {
         notes
     }
 
-    /// The figures of this case beside those of each prong alone.
+    /// Returns the figures of this case, compared with those of each prong alone.
     pub fn figures(&self, cpu: &Measured, csd: Option<&Measured>) -> CaseFigures {
         let rates = self.of(|run| run.images_per_s);
         let (rate, share) = (self.rate(), self.drive_share());
@@ -152,8 +152,8 @@ impl Measured {
     }
 }
 
-/// Leaves only whole rounds, so that all cases have as many runs; when not even the first round is whole, the cases that were
-/// measured in it. Returns the number of rounds that is left.
+/// Leaves only whole rounds, so that all cases have equally many runs; if not even the first round is whole, leaves the
+/// cases that were measured in it. Returns the number of rounds that are left.
 pub fn whole_rounds(measured: &mut Vec<Measured>) -> u64 {
     let whole = measured.iter().map(|measured| measured.runs.len()).min().unwrap_or(0);
     let kept = whole.max(1);
@@ -168,13 +168,13 @@ fn find(measured: &[Measured], case: Case) -> Option<&Measured> {
     measured.iter().find(|measured| measured.case == case)
 }
 
-/// The figures of the CPU alone.
+/// Returns the figures of the CPU alone.
 pub fn cpu_figures(measured: &[Measured]) -> Option<CaseFigures> {
     let cpu = find(measured, CPU)?;
     Some(cpu.figures(cpu, None))
 }
 
-/// The figures for one way of getting results; nothing when it was not measured.
+/// Returns the figures for one way of getting results; `None` if it was not measured.
 pub fn slot_figures(measured: &[Measured], slots: Slots) -> Option<SlotFigures> {
     let cpu = find(measured, CPU)?;
     let csd = find(measured, Case { strategy: "csd", slots: Some(slots) })?;
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stopped_is_left_with_whole_rounds() {
+    fn a_stopped_measurement_keeps_whole_rounds() {
         let mut all = vec![measured("cpu", &[1.0, 2.0], 1.0, 0), measured("csd", &[1.0], 1.0, 0)];
         assert_eq!(whole_rounds(&mut all), 1);
         assert!(all.iter().all(|measured| measured.runs.len() == 1));

@@ -1,11 +1,11 @@
-//! How a measurement is said to a person.
+//! The results of a measurement as text for people.
 
 use super::dual::Outcome;
 use super::figures::{CaseFigures, PUBLISHED_FACTOR, SlotFigures};
 use crate::text;
 use std::fmt::Write;
 
-/// The whole text.
+/// Returns the whole text.
 pub fn describe(outcome: &Outcome) -> String {
     let mut out = String::new();
     head(&mut out, outcome);
@@ -102,7 +102,7 @@ fn case(out: &mut String, name: &str, figures: &CaseFigures) {
     row(out, name, cells);
 }
 
-/// The host's peak leaves out what it shares with the drive.
+/// Describes the memory of shared slots, which the host's peak leaves out.
 fn slot_memory(out: &mut String, slots: &SlotFigures) {
     let shared = slots.cases.iter().filter(|figures| figures.slot_memory_mb > 0.0);
     let shared: Vec<String> =

@@ -1,4 +1,4 @@
-//! What a run would lack, and what to do about it.
+//! What a drive lacks for a run, and how to remedy it.
 
 use super::survey::{Device, Holder, KernelPart, Way, role};
 use crate::kernel::{IoUring, Module, Node};
@@ -6,28 +6,29 @@ use ddlp_csd::{COMPUTE_NSID, DATASET_NSID, RESULTS_NSID};
 use ddlp_driver::HostIdentity;
 use serde::Serialize;
 
-/// Seconds after a loss until reading a drive's blocks fails.
+/// Seconds after a loss until reads of a drive's blocks fail.
 const FAST_IO_FAIL_S: u32 = 5;
 
 /// Namespaces of a drive.
 const NSIDS: [u32; 3] = [DATASET_NSID, RESULTS_NSID, COMPUTE_NSID];
 
-/// Loading and activating the program that prepares images: admin commands, for which the kernel always wants CAP_SYS_ADMIN.
+/// Loading and activating the program that prepares images: admin commands, for which the kernel always requires
+/// CAP_SYS_ADMIN.
 const LOAD: &str = "load the program";
-/// Executing it for a batch.
+/// Executing the program for a batch.
 const EXECUTE: &str = "execute it";
-/// Reading what it has prepared.
+/// Reading the results.
 const READ: &str = "read its results";
 /// Locking the nodes of all namespaces against other runs.
 const CLAIM: &str = "keep other runs away";
 /// Many commands in flight with one system call.
 const URING: &str = "use io_uring";
 
-/// Something to know, and what to do.
+/// A finding, and what to do about it.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub what: String,
-    /// Any one of them helps.
+    /// Remedies, any one of which helps.
     pub remedies: Vec<String>,
 }
 
@@ -37,7 +38,7 @@ impl Finding {
     }
 }
 
-/// Each thing that a run does with a drive, and whether this process could.
+/// Returns each thing that a run does with a drive, and whether this process could do it.
 pub fn ways(device: &Device, kernel: &KernelPart) -> Vec<Way> {
     let generic = |nsid| device.namespace(nsid).and_then(|namespace| namespace.generic.as_ref());
     let io = kernel.sys_admin || kernel.lets_io_through;
@@ -54,12 +55,12 @@ fn way(way: &'static str, missing: Option<String>) -> Way {
     Way { way, usable: missing.is_none(), missing }
 }
 
-/// A run could do all that it has to; io_uring is only the faster way.
+/// Returns whether a run could do everything that it must; io_uring is only the faster way.
 pub fn suffice(ways: &[Way]) -> bool {
     ways.iter().all(|way| way.usable || way.way == URING)
 }
 
-/// Commands go through a node that may be read and written.
+/// Returns what keeps commands from going through a node, which must be readable and writable.
 fn lacks(node: Option<&Node>) -> Option<String> {
     let Some(node) = node else { return Some("the kernel shows no node for it".to_string()) };
     let path = node.path.display();
@@ -84,7 +85,7 @@ fn lacks_uring(io_uring: IoUring) -> Option<String> {
     }
 }
 
-/// What keeps a run from using the drive.
+/// Returns the problems that keep a run from using the drive.
 pub fn problems(device: &Device, held_by: Option<&Holder>, ways: &[Way], kernel: &KernelPart) -> Vec<Finding> {
     let mut found = Vec::new();
     found.extend(state(device));
@@ -144,7 +145,7 @@ fn missing_namespaces(device: &Device) -> Option<Finding> {
     ))
 }
 
-/// Nodes that the kernel has made and that are not there.
+/// Returns a finding for nodes that are missing though the kernel has made their devices.
 fn missing_nodes(device: &Device) -> Option<Finding> {
     let missing: Vec<String> = nodes(device).filter(|node| !node.present).map(path).collect();
     (!missing.is_empty()).then(|| {
@@ -154,7 +155,7 @@ fn missing_nodes(device: &Device) -> Option<Finding> {
     })
 }
 
-/// Nodes that this user may not use.
+/// Returns a finding for nodes that this user may not use.
 fn closed_nodes(device: &Device) -> Option<Finding> {
     let closed = |node: &&Node| node.present && !(node.readable && node.writable);
     let closed: Vec<String> = nodes(device).filter(closed).map(path).collect();
@@ -168,7 +169,7 @@ fn closed_nodes(device: &Device) -> Option<Finding> {
     })
 }
 
-/// The nodes that a run uses.
+/// Returns the nodes that a run uses.
 fn nodes(device: &Device) -> impl Iterator<Item = &Node> {
     let generic = device.namespaces.iter().filter_map(|namespace| namespace.generic.as_ref());
     std::iter::once(&device.node).chain(generic)
@@ -192,7 +193,7 @@ fn rights_remedies(device: &Device) -> Vec<String> {
     remedies
 }
 
-/// What does not keep a run from using the drive, and may hurt it.
+/// Returns what may harm a run without keeping it from using the drive.
 pub fn warnings(device: &Device) -> Vec<Finding> {
     if !device.is_fabric() || device.fast_io_fail_s.is_some() {
         return Vec::new();
@@ -210,14 +211,14 @@ pub fn warnings(device: &Device) -> Vec<Finding> {
     )]
 }
 
-/// How the kernel gets to know a drive on the network. `host` are the options that name this host, where nvme-cli would take another
-/// name.
+/// Returns the command that connects the kernel to a drive on the network. `host` gives the options that name this
+/// host, if nvme-cli would use another name.
 pub fn connect_command(host: Option<&HostIdentity>) -> String {
     let host = host.map(|host| format!(" --hostnqn={} --hostid={}", host.nqn, host.id_text()));
     format!("sudo nvme connect -t tcp -a HOST -s 4420 -n NQN{}", host.unwrap_or_default())
 }
 
-/// How to get the module `nvme-tcp`; none when it is loaded.
+/// Returns how to get the module `nvme-tcp`; `None` if it is loaded.
 pub fn module_remedy(module: Module, release: &str) -> Option<String> {
     match module {
         Module::Loaded => None,

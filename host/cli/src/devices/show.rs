@@ -1,4 +1,4 @@
-//! The survey as a person reads it.
+//! The survey as text for people.
 
 use super::advice::{self, Finding};
 use super::survey::{Device, Drive, KernelPart, Namespace, Survey};
@@ -10,7 +10,7 @@ use std::fmt::Write;
 const VALUE_CHARS_MAX: usize = 100;
 
 impl Survey {
-    /// All drives, then a line for each other controller, or all of them in full.
+    /// Describes all drives; then each other controller in one line, or, with `all`, in full.
     pub fn to_text(&self, all: bool) -> String {
         let mut out = String::new();
         for drive in &self.drives {
@@ -46,7 +46,7 @@ impl Survey {
     }
 }
 
-/// What to do on a machine without a drive.
+/// Says what to do on a machine without a drive.
 fn nothing(out: &mut String, kernel: &KernelPart) {
     let _ = writeln!(out, "no DDLP drive is known to this machine's kernel ({})", text::printable(&kernel.release));
     let module = match kernel.nvme_tcp {
@@ -70,7 +70,7 @@ fn nothing(out: &mut String, kernel: &KernelPart) {
     out.push('\n');
 }
 
-/// A way to a drive and its command.
+/// Writes one way to get a drive, with its command.
 fn way_to(out: &mut String, what: &str, command: &str) {
     let _ = writeln!(out, "  {what}\n    {command}");
 }
@@ -126,7 +126,7 @@ impl Device {
         }
     }
 
-    /// Transport and address.
+    /// Returns transport and address.
     fn place(&self) -> String {
         match (&self.traddr, &self.trsvcid) {
             (Some(address), Some(port)) => text::printable(&format!("{} at {address}, port {port}", self.transport)),
@@ -134,7 +134,7 @@ impl Device {
         }
     }
 
-    /// State, and what the kernel does when the drive goes away.
+    /// Returns the state, and what the kernel does when the drive is lost.
     fn state_text(&self) -> String {
         let mut parts = vec![text::printable(&self.state)];
         if let Some(seconds) = self.keep_alive_s {
@@ -175,7 +175,7 @@ fn finding(out: &mut String, name: &str, finding: &Finding) {
     }
 }
 
-/// A value under its name; a long one goes on in the next line.
+/// Writes a value beside its name; a long value continues on the next line.
 fn row(out: &mut String, name: &str, value: &str) {
     let mut name = name;
     let mut rest = value;
@@ -189,7 +189,7 @@ fn row(out: &mut String, name: &str, value: &str) {
     }
 }
 
-/// The words that fit into a line, and what comes after. A word that does not fit has a line of its own.
+/// Splits off the words that fit into a line. A word that does not fit has a line of its own.
 fn split(text: &str) -> (&str, &str) {
     let mut end = None;
     for (chars, (at, c)) in text.char_indices().enumerate() {

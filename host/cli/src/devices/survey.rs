@@ -1,4 +1,4 @@
-//! What the kernel knows, and what this process may do with it.
+//! The kernel's NVMe controllers, and what this process may do with them.
 
 use super::advice::{self, Finding};
 use crate::kernel::{IoUring, Kernel, Module, Node};
@@ -8,7 +8,7 @@ use ddlp_host::is_drive;
 use serde::Serialize;
 use std::io;
 
-/// All NVMe controllers of this machine. The field names are a part of the interface.
+/// All NVMe controllers of this machine. The field names are part of the interface.
 #[derive(Serialize)]
 pub struct Survey {
     pub kernel: KernelPart,
@@ -16,19 +16,19 @@ pub struct Survey {
     pub others: Vec<Device>,
 }
 
-/// What all drives depend on.
+/// Facts about the kernel on which all drives depend.
 #[derive(Clone, Serialize)]
 pub struct KernelPart {
     pub release: String,
     pub nvme_tcp: Module,
     pub io_uring: IoUring,
-    /// This process has CAP_SYS_ADMIN.
+    /// Whether this process has CAP_SYS_ADMIN.
     pub sys_admin: bool,
-    /// I/O commands need no CAP_SYS_ADMIN where the node may be written to.
+    /// Whether a writable node is enough for I/O commands, without CAP_SYS_ADMIN.
     pub lets_io_through: bool,
-    /// NQN under which this machine connects drives; none before the first time.
+    /// NQN under which this machine connects to drives; `None` before the first time.
     pub host_nqn: Option<String>,
-    /// How the kernel gets to know a drive on the network; HOST and NQN stand for the drive's.
+    /// Command that connects the kernel to a drive on the network; HOST and NQN stand for the drive's.
     pub connect: String,
 }
 
@@ -59,7 +59,7 @@ pub struct Device {
 #[derive(Serialize)]
 pub struct Namespace {
     pub nsid: u32,
-    /// Of a DDLP drive: `dataset`, `results` or `compute`.
+    /// Role on a DDLP drive: `dataset`, `results` or `compute`.
     pub role: Option<&'static str>,
     pub bytes: u64,
     pub generic: Option<Node>,
@@ -73,20 +73,20 @@ pub struct Drive {
     pub device: Device,
     /// Nodes of other controllers of the same drive.
     pub other_paths: Vec<String>,
-    /// The process that holds its namespaces, as a run does.
+    /// The process that has locked the drive's namespaces, as a run does.
     pub held_by: Option<Holder>,
-    /// A run could use it now.
+    /// Whether a run could use the drive now.
     pub usable: bool,
     pub ways: Vec<Way>,
     pub problems: Vec<Finding>,
     pub warnings: Vec<Finding>,
 }
 
-/// A process that has a drive to itself.
+/// A process that has locked a drive.
 #[derive(Debug, Serialize)]
 pub struct Holder {
     pub process: u32,
-    /// Its name; empty when it is not known.
+    /// Its name; empty if unknown.
     pub name: String,
 }
 
@@ -95,12 +95,12 @@ pub struct Holder {
 pub struct Way {
     pub way: &'static str,
     pub usable: bool,
-    /// Why not.
+    /// The reason why it is not possible.
     pub missing: Option<String>,
 }
 
 impl Survey {
-    /// Looks around. No command is sent to any controller.
+    /// Surveys the kernel's controllers. No command is sent to any of them.
     pub fn of(kernel: &Kernel) -> io::Result<Self> {
         let part = KernelPart::of(kernel);
         let (drives, others) = kernel.controllers()?;
@@ -164,17 +164,17 @@ impl Device {
         }
     }
 
-    /// The namespace of an NSID.
+    /// Returns the namespace with this NSID.
     pub fn namespace(&self, nsid: u32) -> Option<&Namespace> {
         self.namespaces.iter().find(|namespace| namespace.nsid == nsid)
     }
 
-    /// Takes commands.
+    /// Returns whether the controller takes commands.
     pub fn is_live(&self) -> bool {
         self.state == ControllerState::Live.as_str()
     }
 
-    /// Reached over a network.
+    /// Returns whether the controller is reached over a network.
     pub fn is_fabric(&self) -> bool {
         self.host_nqn.is_some()
     }
@@ -192,7 +192,7 @@ impl Namespace {
     }
 }
 
-/// What a drive uses a namespace for.
+/// Returns what a drive uses a namespace for.
 pub fn role(nsid: u32) -> Option<&'static str> {
     match nsid {
         DATASET_NSID => Some("dataset"),
@@ -203,7 +203,7 @@ pub fn role(nsid: u32) -> Option<&'static str> {
 }
 
 impl Drive {
-    /// What of a run would work.
+    /// Determines which parts of a run would work.
     pub fn assess(device: Device, other_paths: Vec<String>, held_by: Option<Holder>, kernel: &KernelPart) -> Self {
         let ways = advice::ways(&device, kernel);
         Self {

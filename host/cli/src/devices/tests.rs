@@ -16,12 +16,12 @@ fn text(planted: &Planted, all: bool) -> String {
     planted.rooted(&Survey::of(&planted.kernel).unwrap().to_text(all))
 }
 
-/// Takes this process's capabilities away.
+/// Takes this process's capabilities away in the planted kernel.
 fn as_a_user(planted: &Planted) {
     planted.write("proc/self/status", "CapEff:\t0000000000000000\n");
 }
 
-/// What is done with a drive, and why it is not possible.
+/// Returns why this process cannot do the named thing with the drive.
 fn way<'a>(drive: &'a Value, name: &str) -> &'a Value {
     let ways = drive["ways"].as_array().unwrap();
     &ways.iter().find(|way| way["way"] == name).unwrap_or_else(|| panic!("{name}: {ways:?}"))["missing"]
@@ -91,7 +91,7 @@ fn without_a_drive_it_says_how_to_get_one() {
     );
     planted.write("sys/module/nvme_tcp/refcnt", "0");
     assert!(!text(&planted, false).contains("modprobe"));
-    // nvme-cli knows of its own file alone.
+    // nvme-cli knows only its own file.
     let id = "11111111-2222-4333-8444-555555555555";
     let own = format!("nqn.2014-08.org.nvmexpress:uuid:{id}");
     planted.write("var/lib/ddlp/hostnqn", &own);
@@ -120,7 +120,7 @@ fn a_user_is_told_which_right_is_missing_and_why() {
     let tcp = remedies[2].as_str().unwrap();
     assert!(tcp.contains("--drive tcp://10.0.0.7:4420/nqn.2014-08.org.nvmexpress:uuid:1111"), "{tcp}");
 
-    // A newer kernel lets I/O through, and admin commands never.
+    // A newer kernel lets I/O through, but never admin commands.
     planted.write("proc/sys/kernel/osrelease", "6.1.99");
     assert_eq!(way(&json(&planted)["drives"][0], "execute it"), "needs root (CAP_SYS_ADMIN)");
     planted.write("proc/sys/kernel/osrelease", "6.2.0");
@@ -198,7 +198,7 @@ fn all_generic_nodes_are_needed_and_no_block_node() {
     fs::remove_file(planted.kernel.path("dev/nvme0n1")).unwrap();
     fs::remove_file(planted.kernel.path("dev/nvme0n3")).unwrap();
     assert_eq!(json(&planted)["drives"][0]["usable"], true);
-    // Of the dataset: it is locked like the others.
+    // The dataset's node is needed too: it is locked like the others.
     fs::remove_file(planted.kernel.path("dev/ng0n3")).unwrap();
     let drive = &json(&planted)["drives"][0];
     assert_eq!(
@@ -229,7 +229,7 @@ fn nodes_that_are_closed_to_this_user_are_named_with_the_udev_rule() {
     let planted = kernel(trees::NO_MULTIPATH, NEW);
     for readable in [true, false] {
         let mut survey = Survey::of(&planted.kernel).unwrap();
-        // Tests may run as root, to whom every node is open.
+        // Tests may run as root, who may use every node.
         let mut device: Device = survey.drives.remove(0).device;
         for namespace in &mut device.namespaces {
             for node in namespace.block.iter_mut().chain(&mut namespace.generic) {
@@ -245,7 +245,7 @@ fn nodes_that_are_closed_to_this_user_are_named_with_the_udev_rule() {
 }
 
 #[test]
-fn what_a_drive_calls_itself_cannot_steer_the_terminal() {
+fn a_drives_names_cannot_steer_the_terminal() {
     let planted = kernel(trees::DISK_AND_DRIVE, NEW);
     let folder = "sys/devices/pci0000:00/0000:00:04.0/nvme/nvme0";
     planted.write(&format!("{folder}/model"), "evil \u{1b}[2J disk\n");

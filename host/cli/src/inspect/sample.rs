@@ -1,4 +1,4 @@
-//! One sample of a dataset: its record, and what its image says of itself.
+//! One sample of a dataset: its record, and facts from its image's header.
 
 use super::{row, verdict_text};
 use crate::text;
@@ -20,26 +20,27 @@ pub struct DescribedSample {
     offset: u64,
     length: u64,
     record: Option<RecordPart>,
-    /// What the image says of itself.
+    /// Facts from the image's header.
     image: Option<ImagePart>,
-    /// Why it cannot be read, or what of it is damaged.
+    /// The reason why the sample cannot be read, or the damage in it.
     problem: Option<String>,
 }
 
-/// What only a pack's index has.
+/// Facts that only a pack's index has.
 #[derive(Serialize)]
 struct RecordPart {
     crc32c: String,
     width: u32,
     height: u32,
     form: &'static str,
-    /// Bytes of its checkpoints or checksums.
+    /// Bytes of the checkpoints or checksums.
     detail_bytes: u32,
-    /// EXIF orientation of its pixels, where those are stored.
+    /// EXIF orientation of the pixels, if pixels are stored.
     orientation: u8,
     /// Whether the source's image was larger.
     was_shrunk: bool,
-    /// Whether it had to be repaired. (Which files were rewritten without loss, for checkpoints, is recorded nowhere.)
+    /// Whether the sample had to be repaired. (Which files were rewritten without loss, for checkpoints, is not
+    /// recorded.)
     was_repaired: bool,
     verdict: String,
 }
@@ -95,7 +96,7 @@ impl From<ImageInfo> for ImagePart {
 }
 
 impl DescribedSample {
-    /// Looks at a sample of a dataset. In a pack it checks all that there are checksums for.
+    /// Examines a sample of a dataset. In a pack, it checks all checksums of the sample.
     pub fn new(dataset: &dyn Dataset, pack: Option<&Pack>, index: u64) -> anyhow::Result<Self> {
         let record = pack.map(|pack| pack.record(index)).transpose()?;
         let label = dataset.label(index);
@@ -127,7 +128,7 @@ impl DescribedSample {
         })
     }
 
-    /// Lines for a person.
+    /// Returns lines of text for people.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
         let _ = writeln!(out, "sample {}: {}", self.sample, text::printable(&self.name));

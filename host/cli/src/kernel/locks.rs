@@ -1,5 +1,5 @@
-//! Which processes hold files by `flock`: `/proc/locks`. Looking there opens no file and takes no lock, so that it cannot be in the
-//! way of a run that starts.
+//! Processes that hold files by `flock`, from `/proc/locks`. Reading that list opens no file and takes no lock, so it
+//! cannot disturb a run that starts.
 //!
 //! A holder in another container is not seen.
 
@@ -8,24 +8,24 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// All of them, at one moment.
+/// All locks at one moment.
 pub struct Locks(Vec<Lock>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Lock {
     process: u32,
-    /// Major and minor number of the file system, inode.
+    /// Major and minor number of the file system, and inode.
     file: (u64, u64, u64),
 }
 
 impl Locks {
-    /// Reads the kernel's list; without one, nobody holds anything.
+    /// Reads the kernel's list; without a list, nobody holds anything.
     pub fn read(path: &Path) -> Self {
         let text = fs::read_to_string(path).unwrap_or_default();
         Self(text.lines().filter_map(lock).collect())
     }
 
-    /// The process that locked a file.
+    /// Returns the process that locked a file.
     pub fn holder(&self, path: &Path) -> Option<u32> {
         let found = fs::metadata(path).ok()?;
         let file = (major(found.dev()), minor(found.dev()), found.ino());
@@ -33,7 +33,8 @@ impl Locks {
     }
 }
 
-/// `1: FLOCK  ADVISORY  WRITE 4711 00:05:345 0 EOF`; that of a process that waits has an arrow after the number.
+/// Parses a line such as `1: FLOCK ADVISORY WRITE 4711 00:05:345 0 EOF`; a waiting process has an arrow after the
+/// number.
 fn lock(line: &str) -> Option<Lock> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [_, "FLOCK", _, _, process, file, ..] = words[..] else { return None };

@@ -1,4 +1,4 @@
-//! Kernels for tests: trees of `/sys` and `/dev` with what else a kernel says of itself.
+//! Kernels for tests: trees of `/sys` and `/dev`, with other files that a kernel provides.
 
 use super::Kernel;
 use ddlp_test_support::trees;
@@ -8,13 +8,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// A kernel in a directory that goes with the value.
+/// A kernel in a directory, which is removed with this value.
 pub struct Planted {
     pub root: TempDir,
     pub kernel: Kernel,
 }
 
-/// A kernel of this release with such devices, to root.
+/// Plants a kernel of this release with the devices of `tree`, as root sees it.
 pub fn kernel(tree: &str, release: &str) -> Planted {
     let root = tempfile::tempdir().unwrap();
     trees::plant(root.path(), tree);
@@ -24,7 +24,7 @@ pub fn kernel(tree: &str, release: &str) -> Planted {
     planted
 }
 
-/// What a kernel says of a process that locked a file.
+/// Returns the kernel's line for a process that locked a file.
 pub fn locked(file: &Path, process: u32) -> String {
     let found = fs::metadata(file).unwrap();
     let (major, minor) = (major(found.dev()), minor(found.dev()));
@@ -39,7 +39,7 @@ impl Planted {
         fs::write(path, content).unwrap();
     }
 
-    /// Text in which the tree's root is the root again.
+    /// Replaces the tree's root in a text by the root.
     pub fn rooted(&self, text: &str) -> String {
         text.replace(&*self.root.path().to_string_lossy(), "")
     }

@@ -1,4 +1,4 @@
-//! The files of a command: none that it writes may be one that it reads, nor another one that it writes.
+//! The files of a command: none that it writes may be one that it reads, or another one that it writes.
 
 use super::STDOUT;
 use anyhow::{Context, bail};
@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Most links from a name to its file, as Linux has it.
+/// Most links from a name to its file; Linux has the same limit.
 const LINKS_MAX: u32 = 40;
 
 /// Files that a command reads and writes, each with the option that names it.
@@ -31,8 +31,8 @@ impl<'a> Files<'a> {
         self
     }
 
-    /// Fails when a file to be written is one of the files to be read, a file of the dataset, or another one to be written. The
-    /// state of the run that goes on may take the place of the state that it goes on from.
+    /// Fails if a file to be written is also read, belongs to the dataset, or is written by another option. Only the
+    /// state of a resumed run may replace the state from which that run resumes.
     pub fn check(&self, dataset: &dyn Dataset, root: &Path) -> anyhow::Result<()> {
         let mut written = Vec::<(&str, Place)>::new();
         for &(option, path) in &self.outputs {
@@ -63,14 +63,14 @@ impl<'a> Files<'a> {
 
 /// A regular file, or the place for one.
 struct Place {
-    /// Without symbolic links.
+    /// Path without symbolic links.
     path: PathBuf,
-    /// Device and inode of the file that is there.
+    /// Device and inode, if the file exists.
     file: Option<(u64, u64)>,
 }
 
 impl Place {
-    /// Nothing for standard output, a device, a pipe or a directory.
+    /// Returns `None` for standard output, a device, a pipe or a directory.
     fn of(path: &Path) -> io::Result<Option<Self>> {
         let there = fs::metadata(path).ok();
         if path.as_os_str() == STDOUT || there.as_ref().is_some_and(|there| !there.is_file()) {
@@ -85,7 +85,7 @@ impl Place {
     }
 }
 
-/// Follows symbolic links to the place that a file of this name has or would get.
+/// Follows symbolic links to the place where a file of this name is or would be.
 pub fn destination(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// An image folder `photos`, files `at.json` and `p.toml`, links to files of both kinds.
+    /// Makes an image folder `photos`, files `at.json` and `p.toml`, and links to files of both kinds.
     fn home() -> (tempfile::TempDir, PathBuf) {
         let home = tempfile::tempdir().unwrap();
         let here = home.path().to_owned();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_nobodys_way_passes() {
+    fn harmless_outputs_pass() {
         let (_home, here) = home();
         check(&here, &[("--state-out", "at.json"), ("--json", "o.json"), ("--report", "photos/o.html")]).unwrap();
         check(&here, &[("--state-out", "to-at"), ("--json", "-"), ("--report", "-")]).unwrap();

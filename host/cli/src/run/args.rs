@@ -9,97 +9,100 @@ use ddlp_host::{LastBatch, MaxCorrupt, Strategy};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Run epochs over a dataset: the CPU and a drive prepare its batches, each batch is delivered exactly once.
+/// Run epochs over a dataset: CPU and drive prepare its batches, and each batch is delivered exactly once.
 ///
-/// DATASET is a pack (`ddlp pack`), an image folder, CIFAR-10's binary files or WebDataset tar shards. Without further options
-/// the embedded drive is started on this machine and takes half of the cores. Under the strategy `mte` the CPU works from the head
-/// of an epoch and the drive from its tail; under `ordered`, the default, the drive goes ahead of the CPU.
+/// DATASET is a pack (`ddlp pack`), an image folder, CIFAR-10's binary files or WebDataset tar shards. Without further
+/// options, a local drive is started on this machine and takes half of the cores. Under the strategy `mte`, the CPU
+/// works from the head of an epoch and the drive from its tail; under `ordered`, the default, the drive goes ahead of
+/// the CPU.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct RunArgs {
     /// Pack, image folder, CIFAR-10's binary files or tar shards
     pub dataset: PathBuf,
 
-    /// What is done to each sample: imagenet-train, imagenet-val, cifar-train, or a TOML file [default: imagenet-train]
+    /// Pipeline for each sample: imagenet-train, imagenet-val, cifar-train, or a TOML file [default: imagenet-train]
     #[arg(long, value_name = "NAME|FILE", help_heading = "Job")]
     pub pipeline: Option<String>,
-    /// Samples of a batch (of a global batch, when there are several ranks) [default: 256]
+    /// Samples of a batch (with several ranks, of a global batch) [default: 256]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Job")]
     pub batch: Option<u32>,
-    /// Number of epochs, those before --resume included; they are numbered from 0 [default: 1]
+    /// Number of epochs, including those before --resume; they are numbered from 0 [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Job")]
     pub epochs: Option<u32>,
-    /// Order of delivery: ordered = 0,1,2,…; mte = head batches, then tail batches; wrr = from whoever is ready, by rate; cpu or
-    /// csd = one prong alone [default: ordered]
+    /// Order of delivery: ordered = 0,1,2,…; mte = batches from the head, then from the tail; wrr = from any prong that
+    /// is ready, by rate; cpu or csd = one prong alone [default: ordered]
     #[arg(long, value_name = "NAME", value_parser = parse_strategy, help_heading = "Job")]
     pub strategy: Option<Strategy>,
-    /// Seed of the order and of all random draws [default: 0]
+    /// Seed for the order of samples and for all random draws [default: 0]
     #[arg(long, value_name = "S", help_heading = "Job")]
     pub seed: Option<u64>,
-    /// What happens to a sample that cannot be read or decoded: end the run, leave it out, or take its neighbour instead
-    /// [default: fail]
+    /// What to do with a sample that cannot be read or decoded: end the run, leave the sample out, or take its
+    /// neighbour instead [default: fail]
     #[arg(long, value_enum, help_heading = "Job")]
     pub policy: Option<Policy>,
-    /// With --policy skip or replace: end the run when more distinct samples of an epoch are corrupt; of all ranks together, or with % a share
-    /// of each rank's samples. A dataset that is gone or has changed ends it in any case [default: the larger of 16 and 1%]
+    /// With --policy skip or replace: end the run when more distinct samples of an epoch are corrupt than this number
+    /// (of all ranks together) or percentage (of each rank's samples). A dataset that is gone or has changed always
+    /// ends the run [default: the larger of 16 and 1%]
     #[arg(long, value_name = "N|PERCENT%", help_heading = "Job")]
     pub max_corrupt: Option<MaxCorrupt>,
-    /// What becomes of a last batch that the samples do not fill [default: short]
+    /// What to do with a last batch that the samples do not fill [default: short]
     #[arg(long, value_enum, help_heading = "Job")]
     pub last: Option<Last>,
-    /// Samples of an epoch, when not all once: the dataset is repeated or cut to this number [default: those of the dataset]
+    /// Samples of an epoch: the dataset is repeated or cut to this number [default: those of the dataset]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Job")]
     pub samples: Option<u64>,
-    /// Simulate an accelerator that needs this many milliseconds for a batch
+    /// Simulate an accelerator that takes this many milliseconds for a batch
     #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = parse_milliseconds, help_heading = "Job")]
     pub step_ms: f64,
 
-    /// A drive: local (the embedded drive, started here), tcp://HOST:PORT/NQN, /dev/nvmeX (which the kernel is connected to: see
-    /// ddlp devices), auto (the one that the kernel is connected to), or none; repeatable [default: local; none with --strategy cpu]
+    /// A drive: local (started here), tcp://HOST:PORT/NQN, /dev/nvmeX (a drive that the kernel is connected to: see
+    /// ddlp devices), auto (the only drive that the kernel is connected to), or none; repeatable [default: local; none
+    /// with --strategy cpu]
     #[arg(long, value_name = "DRIVE", value_parser = parse_drive, help_heading = "Drives")]
     pub drive: Vec<Drive>,
-    /// NQN of this host to drives at tcp:// addresses, as their lists of allowed hosts name it [default: that of
-    /// /etc/nvme/hostnqn, else one that is made once and kept, see ddlp devices]
+    /// NQN by which this host is known to drives at tcp:// addresses, as in their lists of allowed hosts [default: that
+    /// of /etc/nvme/hostnqn, else one that is made once and kept, see ddlp devices]
     #[arg(long, value_name = "NQN", value_parser = parse_host, help_heading = "Drives")]
     pub host_nqn: Option<Host>,
-    /// Begin without a drive at an address that cannot be reached: it joins as soon as it can be. A drive that refuses this host or
-    /// does not fit ends the run all the same [default: the run ends]
+    /// Begin even if a drive's address cannot be reached; the drive joins as soon as it can be reached. A drive that
+    /// refuses this host or does not fit still ends the run [default: the run ends]
     #[arg(long, help_heading = "Drives")]
     pub drive_optional: bool,
-    /// Seconds after which a drive that does not answer is given up and asked again later [default: 30]
+    /// Seconds after which a drive that does not answer is given up, to be tried again later [default: 30]
     #[arg(long, value_name = "S", value_parser = parse_seconds, help_heading = "Drives")]
     pub drive_timeout: Option<f64>,
     /// Worker threads of the local drive [default: half of the cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Drives")]
     pub drive_threads: Option<u16>,
-    /// Cores the local drive is pinned to, such as 2-3 [default: any]
+    /// Cores to which the local drive is pinned, such as 2-3 [default: any]
     #[arg(long, value_name = "LIST", value_parser = cores::parse, help_heading = "Drives")]
     pub drive_cores: Option<CoreList>,
-    /// Result slots of the local drive: batches it may have finished and not handed over [default: 16, for mte as many as its tail
-    /// needs, as far as memory goes]
+    /// Result slots of the local drive: batches that it may have finished but not handed over [default: 16, for mte as
+    /// many as its tail needs, as far as memory goes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Drives")]
     pub slots: Option<u32>,
-    /// Where the local drive's results lie: shared (memory that both map), read (its own memory, read by NVMe/TCP), or a file
-    /// (that both map: nobody else may shorten it meanwhile) [default: shared]
+    /// Place of the local drive's results: shared (memory that host and drive both map), read (the drive's own memory,
+    /// read by NVMe/TCP), or a file (that both map; nothing else may shorten it during the run) [default: shared]
     #[arg(long, value_name = "shared|read|FILE", value_parser = parse_results, help_heading = "Drives")]
     pub results: Option<PathBuf>,
-    /// Slows the local drive down to this share of its speed, for experiments [default: 1]
+    /// Slow the local drive down to this share of its speed, for experiments [default: 1]
     #[arg(long, value_name = "SHARE", value_parser = parse_throttle, help_heading = "Drives")]
     pub throttle: Option<f64>,
-    /// The local drive's program [default: ddlp-device beside this program, or in PATH]
+    /// Program of the local drive [default: ddlp-device beside this program, or in PATH]
     #[arg(long, value_name = "FILE", help_heading = "Drives")]
     pub agent: Option<PathBuf>,
 
     /// Threads of the CPU prong [default: the cores that the local drive leaves]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Host")]
     pub threads: Option<u16>,
-    /// Cores the CPU prong is pinned to, such as 0-1 [default: any]
+    /// Cores to which the CPU prong is pinned, such as 0-1 [default: any]
     #[arg(long, value_name = "LIST", value_parser = cores::parse, help_heading = "Host")]
     pub cores: Option<CoreList>,
-    /// Batches held in the host's memory at most [default: 6]
+    /// Largest number of batches in the host's memory [default: 6]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..), help_heading = "Host")]
     pub buffers: Option<u16>,
-    /// Batches that `ordered` looks ahead [default: as many as buffers and slots hold]
+    /// Number of batches that `ordered` looks ahead [default: as many as buffers and slots hold]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Host")]
     pub window: Option<u16>,
 
@@ -112,22 +115,22 @@ pub struct RunArgs {
     /// Stop after this many batches [default: never]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Ranks and resuming")]
     pub stop_after: Option<u64>,
-    /// Write where the run stopped, for --resume; also while it runs, as --state-every says
+    /// Write the state of the run, for --resume: at its end, and during the run as often as --state-every says
     #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
     pub state_out: Option<PathBuf>,
-    /// How often --state-out is written while the run goes on: after so many batches, or after so many seconds with an s behind the
-    /// number [default: 30s]
+    /// How often to write --state-out during the run: after this many batches, or, with an s after the number, seconds
+    /// [default: 30s]
     #[arg(long, value_name = "N|SECONDSs", value_parser = parse_state_every, requires = "state_out", help_heading = "Ranks and resuming")]
     pub state_every: Option<StateEvery>,
-    /// Go on where a run stopped that wrote this state; batch, epochs, strategy, seed, last, samples, policy and pipeline are those
-    /// of that run. Only epochs and strategy may be given otherwise
+    /// Resume the run that wrote this state; batch, epochs, strategy, seed, last, samples, policy and pipeline are
+    /// those of that run. Only epochs and strategy may differ
     #[arg(long, value_name = "FILE", conflicts_with = "plan_in", help_heading = "Ranks and resuming")]
     pub resume: Option<PathBuf>,
-    /// Write which prong made which batch, and the order of delivery
+    /// Write which prong prepared which batch, and the order of delivery
     #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
     pub plan_out: Option<PathBuf>,
-    /// Repeat a run exactly as its plan says; batch, epochs, strategy, seed, last, samples, rank and world size are those of that
-    /// run. Only fewer epochs may be given
+    /// Repeat a run exactly as this plan records it; batch, epochs, strategy, seed, last, samples, rank and world size
+    /// are those of that run. Only the number of epochs may be smaller
     #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
     pub plan_in: Option<PathBuf>,
 
@@ -137,10 +140,10 @@ pub struct RunArgs {
     /// Write a report as one HTML page
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub report: Option<PathBuf>,
-    /// Print digests over all delivered pixels: an order-free and an ordered one
+    /// Print two digests over all delivered pixels: an order-free one and an ordered one
     #[arg(long, help_heading = "Output")]
     pub digest: bool,
-    /// No progress and no summary
+    /// Print no progress and no summary
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
 }
@@ -170,16 +173,16 @@ Exit status:
   130  stopped by Ctrl-C (SIGINT), the same
   143  stopped by SIGTERM, the same";
 
-/// A drive as the command line names it.
+/// A drive as named on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Drive {
-    /// Started here.
+    /// The local drive, started by this program.
     Local,
     /// No drive.
     None,
-    /// The one that the kernel is connected to.
+    /// The only drive that the kernel is connected to.
     Auto,
-    /// `tcp://HOST:PORT/NQN`, or a controller of the kernel's, `/dev/nvme0`.
+    /// An address: `tcp://HOST:PORT/NQN`, or a controller of the kernel's, `/dev/nvme0`.
     At(String),
 }
 
@@ -193,7 +196,7 @@ fn parse_drive(text: &str) -> Result<Drive, String> {
             Err(error) => Err(error.to_string()),
         },
         address if address.starts_with("tcp://") => {
-            // As the kernel's `connect` has it, the port is 4420 unless given.
+            // The port is 4420 unless given, as in the kernel's `connect`.
             TcpTarget::parse(address).map(|_| Drive::At(address.to_string())).map_err(|error| {
                 format!(
                     "{error}; a drive looks like tcp://10.0.0.7:4420/nqn.2024-01.example:drive, with the NQN that the agent prints \
@@ -217,12 +220,12 @@ fn parse_results(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// How often the state is written while a run goes on.
+/// Interval at which the state is written during a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StateEvery {
-    /// When so many batches were delivered.
+    /// After this many delivered batches.
     Batches(u64),
-    /// When so much time is over.
+    /// After this time.
     Time(Duration),
 }
 
@@ -254,7 +257,7 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
     parse_number(text, 0.01, 86_400.0, "seconds")
 }
 
-/// A share of a drive's speed.
+/// Parses a share of a drive's speed.
 pub fn parse_throttle(text: &str) -> Result<f64, String> {
     parse_number(text, 0.001, 1.0, "a share of the speed, such as 0.25")
 }
@@ -264,14 +267,14 @@ fn parse_number(text: &str, least: f64, most: f64, what: &str) -> Result<f64, St
     if (least..=most).contains(&number) { Ok(number) } else { Err(format!("{least} to {most} is possible")) }
 }
 
-/// What happens to a corrupt sample.
+/// Policy for corrupt samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Policy {
     /// End the run with an error that names the sample
     Fail,
-    /// Leave it out and count it
+    /// Leave the sample out and count it
     Skip,
-    /// The next readable sample takes its place
+    /// Take the next readable sample instead
     Replace,
 }
 
@@ -285,19 +288,19 @@ impl From<Policy> for CorruptPolicy {
     }
 }
 
-/// What becomes of the last batch.
+/// Treatment of the last batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Last {
-    /// Delivered with the samples there are
+    /// Deliver it with the samples that are left
     Short,
-    /// Left out
+    /// Leave it out
     Drop,
-    /// Filled with samples from the beginning of the epoch
+    /// Fill it with samples from the beginning of the epoch
     Pad,
 }
 
 impl Policy {
-    /// The policy as the command line names it.
+    /// Returns the policy's name on the command line.
     pub fn name(policy: CorruptPolicy) -> &'static str {
         match policy {
             CorruptPolicy::Fail => "fail",
@@ -308,7 +311,7 @@ impl Policy {
 }
 
 impl Last {
-    /// What becomes of the last batch, as the command line names it.
+    /// Returns the name of the last batch's treatment on the command line.
     pub fn name(last: LastBatch) -> &'static str {
         match last {
             LastBatch::Short => "short",
@@ -328,7 +331,7 @@ impl From<Last> for LastBatch {
     }
 }
 
-/// The options of `ddlp run x.ddlp` with these words behind it.
+/// Parses the options of `ddlp run x.ddlp` followed by these words.
 #[cfg(test)]
 pub fn parse(line: &[&str]) -> Result<RunArgs, String> {
     #[derive(clap::Parser)]
