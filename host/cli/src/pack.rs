@@ -1,4 +1,4 @@
-//! `ddlp pack`: a dataset into one file.
+//! `ddlp pack`: packs a dataset into one file.
 
 use crate::interrupt::Interrupt;
 use crate::progress::SampleProgress;
@@ -17,15 +17,16 @@ const NAMED_MAX: usize = 20;
 
 /// Pack a dataset into one file that host and drive read.
 ///
-/// Every image is decoded whole once. One that only warns is stored repaired, one that does not decode is kept and marked as
-/// rejected; both are named here and by `ddlp inspect`. If an image cannot be read at all, no pack is made: a dangling link,
-/// a file without the right to read it, one that changes or goes away meanwhile. `--allow-unreadable` packs the others all the same,
-/// `--strict` refuses images that do not decode as well. Classes, order and names stay as they are in the source. The file
-/// appears under its name only when it is complete.
+/// Every image is decoded once, as a whole. An image that decodes with warnings is stored repaired; an image that does
+/// not decode is kept and marked as rejected. This command and `ddlp inspect` name both. If an image cannot be read at
+/// all, no pack is made: that can be a dangling link, a file without read permission, or a file that changes or
+/// disappears meanwhile. `--allow-unreadable` packs the other images all the same; `--strict` also refuses images that
+/// do not decode. Classes, order and names stay as they are in the source. The file appears under its name only when it
+/// is complete.
 ///
-/// JPEGs get checkpoints beside their bytes, places from which decoding can go on, so that a crop costs little more than what it
-/// covers. Progressive ones are rewritten without loss into a single scan for that. `--jpeg kept` stores files as they are in the
-/// source. `--format raw` stores pixels, which costs several times the space and no
+/// JPEGs get checkpoints, which are places from which decoding can go on, so that a crop costs little more than the
+/// pixels that it covers. For this, progressive JPEGs are rewritten without loss into a single scan. `--jpeg kept`
+/// stores files as they are in the source. `--format raw` stores pixels, which take several times the space and need no
 /// decoding.
 #[derive(Args)]
 #[command(after_help = "\
@@ -38,36 +39,37 @@ Examples:
 pub struct PackArgs {
     /// Image folder, CIFAR-10's binary files, WebDataset tar shards, or another pack
     source: PathBuf,
-    /// The file to make, usually ending in .ddlp
+    /// The file to create, usually ending in .ddlp
     out: PathBuf,
-    /// Store encoded images (JPEGs as --jpeg says, others kept), or their pixels (8-bit RGB)
+    /// Store encoded images (JPEGs as --jpeg says, others as they are), or their pixels (8-bit RGB)
     #[arg(long, value_enum, default_value_t = Format::Encoded)]
     format: Format,
-    /// Store JPEGs with checkpoints, progressive ones rewritten for them, or as they are in the source [default: indexed]
+    /// Store JPEGs with checkpoints (progressive ones rewritten for this), or as they are in the source [default:
+    /// indexed]
     #[arg(long, value_enum, value_name = "FORM")]
     jpeg: Option<Jpeg>,
     /// With --format raw: shrink larger images until their longer side has N pixels
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_535))]
     max_side: Option<u32>,
-    /// Replace a file of that name; never a link or a device
+    /// Replace an existing file; never a link or a device
     #[arg(long)]
     force: bool,
     /// Read the finished file back and check every byte before it gets its name
     #[arg(long)]
     verify: bool,
-    /// Pack although some files cannot be read; their samples are empty for good and marked as rejected
+    /// Pack even if some files cannot be read; their samples stay empty for good, and are marked as rejected
     #[arg(long)]
     allow_unreadable: bool,
-    /// Make no pack if an image cannot be read or decoded (a repaired one is fine)
+    /// Make no pack if an image cannot be read or decoded (a repaired image is fine)
     #[arg(long, conflicts_with = "allow_unreadable")]
     strict: bool,
     /// Threads that read and decode [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Name every repaired and rejected sample, not only the first 20 of each, and the files that are left out
+    /// Name every repaired and rejected sample, not only the first 20 of each, and all files that are left out
     #[arg(long)]
     all: bool,
-    /// No progress, no summary; only errors
+    /// Print no progress and no summary, only errors
     #[arg(long, short)]
     quiet: bool,
 }
@@ -158,7 +160,7 @@ fn remark(now: &PackProgress) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// Names the samples that would be lost.
+/// Lists the samples that would be lost.
 fn describe_losses(args: &PackArgs, error: &PackError) -> String {
     let PackError::Lost { unreadable_count, damaged_count, listed, .. } = error else { return String::new() };
     let mut out = String::new();
@@ -216,7 +218,7 @@ fn describe(args: &PackArgs, source: &dyn ddlp_dataset::Dataset, summary: &PackS
     out
 }
 
-/// How samples were stored; what options could not do.
+/// Describes how samples were stored, and which options did not apply.
 fn describe_forms(out: &mut String, args: &PackArgs, summary: &PackSummary) {
     let mut line = |what: &str, tally: Tally| {
         if tally.samples > 0 {
@@ -247,7 +249,7 @@ fn describe_forms(out: &mut String, args: &PackArgs, summary: &PackSummary) {
     }
 }
 
-/// How many times as long as the source's so many bytes are. Nothing was read of what cannot be.
+/// Formats the size relative to the source; empty if nothing could be read.
 fn ratio(bytes: u64, source_bytes: u64) -> String {
     match source_bytes {
         0 => String::new(),

@@ -1,4 +1,4 @@
-//! The bar that jobs over samples show, and what is written instead when standard error is no terminal.
+//! The progress bar for jobs over samples, and the lines that replace it if standard error is no terminal.
 
 use console::Term;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike};
@@ -6,18 +6,19 @@ use std::fmt::Write;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
-/// How often a line is written when there is no terminal.
+/// Interval between lines if standard error is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// Standard error for a bar that is cleared.
+/// Returns standard error as the target of a bar that is cleared at the end.
 fn terminal_target() -> ProgressDrawTarget {
     ProgressDrawTarget::term_like_with_hz(Box::new(Terminal(Term::stderr())), 15)
 }
 
-/// Columns that a bar leaves free: a terminal writes ^C behind it, and a line that this wraps would not be cleared.
+/// Columns that a bar leaves free: a terminal writes ^C behind it, and a line wrapped by that would not be cleared.
 const ECHO: u16 = 4;
 
-/// A terminal that is narrower by [`ECHO`]. Good for one line only: several are joined by filling the first ones up.
+/// A terminal that claims to be narrower by [`ECHO`]. It serves a single line; indicatif joins several by filling all
+/// but the last.
 #[derive(Debug)]
 struct Terminal(Term);
 
@@ -63,7 +64,7 @@ impl TermLike for Terminal {
     }
 }
 
-/// Shows how far a job over samples is.
+/// Display of the progress of a job over samples.
 pub struct SampleProgress {
     bar: ProgressBar,
     doing: &'static str,
@@ -77,7 +78,7 @@ struct Lines {
 }
 
 impl SampleProgress {
-    /// A bar on standard error; lines every few seconds when that is no terminal; nothing when `quiet`.
+    /// Creates a bar on standard error; if that is no terminal, a line every few seconds; nothing if `quiet`.
     pub fn new(doing: &'static str, quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let target = if quiet || !terminal { ProgressDrawTarget::hidden() } else { terminal_target() };
@@ -88,7 +89,7 @@ impl SampleProgress {
         Self { bar, doing, bytes: 0, lines }
     }
 
-    /// Begins another part of the job.
+    /// Begins another phase of the job.
     pub fn phase(&mut self, doing: &'static str) {
         if self.doing != doing {
             self.doing = doing;
@@ -97,7 +98,7 @@ impl SampleProgress {
         }
     }
 
-    /// `samples` of `total` and `bytes` are done.
+    /// Shows that `samples` of `total`, and `bytes`, are done.
     pub fn update(&mut self, samples: u64, total: u64, bytes: u64, remark: &str) {
         self.bytes = bytes;
         self.bar.set_length(total);
@@ -126,12 +127,12 @@ impl SampleProgress {
         eprintln!("{}: {counted}, {} samples/s{remark}", self.doing, crate::text::figure(rate));
     }
 
-    /// Time since the beginning of this part.
+    /// Returns the time since the beginning of this phase.
     pub fn elapsed(&self) -> Duration {
         self.bar.elapsed()
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }

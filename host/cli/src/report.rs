@@ -4,8 +4,8 @@
 //! - [`rates`]: images per second over time.
 //! - [`tables`]: epochs, prongs, stalls, faults, corrupt samples.
 //!
-//! The page stays small whatever the length of the run: drawings merge marks to pixels, tables show the first rows and say
-//! how many there are. What was not measured is shown as «unknown».
+//! The page stays small however long the run is: drawings merge marks to pixels, and tables show the first rows and the
+//! number of the others. Figures that were not measured are shown as «unknown».
 
 mod axis;
 mod html;
@@ -21,20 +21,20 @@ use std::fmt::Write;
 
 const STYLE: &str = include_str!("report/style.css");
 
-/// What the page says about a run beside its figures.
+/// Facts about a run that the page shows beside the figures.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
-    /// The command as it was given.
+    /// Command line of the run.
     pub command: String,
     /// Version of this program.
     pub version: String,
     /// Processor and number of cores.
     pub machine: String,
-    /// When the run ended early: why.
+    /// The reason, if the run ended early.
     pub ended_early: Option<String>,
 }
 
-/// The page.
+/// Renders the page.
 pub fn render(report: &Report, context: &Context) -> String {
     let mut page = head(report);
     early_end(&mut page, context);
@@ -70,7 +70,7 @@ fn early_end(page: &mut String, context: &Context) {
     }
 }
 
-/// One figure at the top of the page: value, unit, what it is.
+/// Writes one figure at the top of the page: value, unit, meaning.
 fn tile(page: &mut String, value: Option<(String, &str)>, what: &str) {
     let shown = match value {
         Some((value, "")) => format!("<b>{}</b>", Escaped(&value)),
@@ -134,7 +134,7 @@ fn legend(page: &mut String, report: &Report, extra: &str) {
     let _ = writeln!(page, "{extra}</ul>");
 }
 
-/// What one sees, in words: it depends on the strategy.
+/// Explains the drawing in words, which depend on the strategy.
 fn way_through_epoch(report: &Report) -> &'static str {
     match report.strategy.as_str() {
         _ if report.prongs.len() < 2 => "The CPU works alone, from batch 0 upwards.",

@@ -1,9 +1,10 @@
 //! `ddlp run`: the main job.
 //!
-//! - [`args`]: the command line; [`job`]: the batches that it means; [`placement`]: which drives and how many threads.
-//! - [`failure`]: what is said of a sample that ends it.
-//! - [`live`]: the display while it runs; [`summary`]: what is said afterwards.
-//! - [`products`]: the files that were asked for; [`saving`]: the one that is written while it runs.
+//! - [`args`]: the command line; [`job`]: the batches that it asks for; [`placement`]: the drives and the number of
+//!   threads.
+//! - [`failure`]: the message about a sample that ends the run.
+//! - [`live`]: the display during the run; [`summary`]: the text after it.
+//! - [`products`]: the output files; [`saving`]: the state file, which is also written during the run.
 
 mod args;
 mod failure;
@@ -36,17 +37,17 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Largest description of a pipeline.
+/// Largest size of a pipeline's description.
 const PIPELINE_BYTES_MAX: usize = 1 << 20;
-/// Largest state: it names each batch of an epoch.
+/// Largest size of a state, which names each batch of an epoch.
 const STATE_BYTES_MAX: usize = 256 << 20;
-/// How long a simulated step sleeps before it looks for Ctrl-C.
+/// Time for which a simulated step sleeps before it looks for Ctrl-C.
 const STEP_PIECE: Duration = Duration::from_millis(50);
 
-/// How the epochs ended.
+/// The way in which the epochs ended.
 enum Delivered {
     All,
-    /// `--stop-after`.
+    /// `--stop-after` ended them.
     Stopped,
     Interrupted,
     Failed(anyhow::Error),
@@ -91,7 +92,7 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     drop(live);
     let (mut report, state, plan) = finish(loader, digest.as_ref());
     if args.step_ms > 0.0 && report.seconds > 0.0 {
-        // What is not waiting is the accelerator's work: this process does nothing else between two batches.
+        // All time that is not waiting is the accelerator's work: this process does nothing else between two batches.
         report.accelerator_utilisation = Some(1.0 - report.consumer_wait_s / report.seconds);
     }
     drop(handling);
@@ -99,7 +100,7 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     conclude(args, &report, interrupt, finished, delivered, written)
 }
 
-/// A pipeline by name or from a file.
+/// Returns a built-in pipeline or reads one from a file.
 pub fn pipeline(name: &str) -> anyhow::Result<Pipeline> {
     if let Some(pipeline) = Pipeline::named(name) {
         return Ok(pipeline);
@@ -174,7 +175,7 @@ fn build(
     })
 }
 
-/// Reads a file of at most so many bytes.
+/// Reads a file of at most `most` bytes.
 fn read_file(path: &Path, most: usize) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(most as u64 + 1).read_to_end(&mut bytes)?;
@@ -222,7 +223,7 @@ fn deliver(
     Ok(if interrupt.requested() { Delivered::Interrupted } else { Delivered::All })
 }
 
-/// The accelerator's part of a step.
+/// Simulates the accelerator's work on a batch.
 fn pretend_to_train(step: Duration, interrupt: &Interrupt) {
     let begun = Instant::now();
     while let Some(left) = step.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
@@ -233,7 +234,7 @@ fn pretend_to_train(step: Duration, interrupt: &Interrupt) {
     }
 }
 
-/// Ends the loader: its threads and a local drive are gone when this returns.
+/// Ends the loader; its threads and a local drive are gone when this function returns.
 fn finish(loader: Loader, digest: Option<&Digest>) -> (Report, LoaderState, Plan) {
     let mut report = loader.report();
     report.digest = digest.map(Digest::unordered);

@@ -1,4 +1,4 @@
-//! `ddlp sample-data`: an image folder of photographs to try things on, made without a download.
+//! `ddlp sample-data`: makes an image folder of photographs for trials, without a download.
 
 mod partial;
 mod photos;
@@ -18,17 +18,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-/// Make an image folder of photographs to try things on.
+/// Make an image folder of photographs for trials.
 ///
-/// The images are random windows of a few photographs that are part of this program, encoded in the mix of sizes, qualities and
-/// layouts that photographic training sets have. The same options give the same files on every machine.
+/// The images are random windows of a few photographs that are part of this program, encoded in the mix of sizes,
+/// qualities and layouts that photographic training sets have. The same options give the same files on every machine.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   ddlp sample-data photos                           600 images in 10 classes
   ddlp sample-data photos --images 5000 --bad 20    the last 20 are not readable")]
 pub struct SampleDataArgs {
-    /// The folder to make; it must not exist, or be empty
+    /// The folder to create; it must not exist, or be empty
     out: PathBuf,
     /// Number of images
     #[arg(long, value_name = "N", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
@@ -39,10 +39,10 @@ pub struct SampleDataArgs {
     /// Seed
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// How many of the images are to be unreadable (cut short, empty, text)
+    /// Number of images that are to be unreadable (cut short, empty, text)
     #[arg(long, value_name = "N", default_value_t = 0)]
     bad: u64,
-    /// No progress, no summary; only errors
+    /// Print no progress and no summary, only errors
     #[arg(long, short)]
     quiet: bool,
 }
@@ -76,7 +76,8 @@ pub fn sample_data(args: &SampleDataArgs, interrupt: &Interrupt) -> anyhow::Resu
     Ok(Ending::Done)
 }
 
-/// Makes the folder beside its place and moves it there when it is complete. Bytes and seconds; nothing after Ctrl-C.
+/// Makes the folder beside its place and moves it there when it is complete. Returns bytes and seconds, or `None` after
+/// Ctrl-C.
 fn make_folder(args: &SampleDataArgs, out: &Path, interrupt: &Interrupt) -> anyhow::Result<Option<(u64, f64)>> {
     let folder = Partial::create(out)?;
     let mut progress = SampleProgress::new("encoding", args.quiet);
@@ -87,7 +88,7 @@ fn make_folder(args: &SampleDataArgs, out: &Path, interrupt: &Interrupt) -> anyh
     Ok(Some((bytes, seconds)))
 }
 
-/// Makes all images on all cores. Their bytes; nothing after Ctrl-C.
+/// Makes all images on all cores. Returns their bytes, or `None` after Ctrl-C.
 fn make_images(
     args: &SampleDataArgs,
     folder: &Partial,

@@ -1,6 +1,6 @@
-//! Figures as people read them: grouped, rounded to what matters, with their unit.
+//! Figures for people: grouped, rounded to a useful precision, with their unit.
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 pub fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -13,7 +13,7 @@ pub fn count(value: u64) -> String {
     out
 }
 
-/// `1 image`, `2 images`.
+/// Formats a number with its noun: `1 image`, `2 images`.
 pub fn plural(value: u64, noun: &str) -> String {
     let ending = if value == 1 {
         ""
@@ -25,7 +25,7 @@ pub fn plural(value: u64, noun: &str) -> String {
     format!("{} {noun}{ending}", count(value))
 }
 
-/// A figure with about three significant digits and no unit.
+/// Formats a figure with about three significant digits and no unit.
 pub fn figure(value: f64) -> String {
     match value.abs() {
         _ if !value.is_finite() => "–".to_string(),
@@ -37,12 +37,12 @@ pub fn figure(value: f64) -> String {
     }
 }
 
-/// Images per second.
+/// Formats images per second.
 pub fn rate(value: f64) -> String {
     format!("{} images/s", figure(value))
 }
 
-/// A share of 1 in per cent.
+/// Formats a share of 1 as a percentage.
 pub fn percent(share: f64) -> String {
     match share * 100.0 {
         value if !value.is_finite() => "–".to_string(),
@@ -51,7 +51,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A span of time: `340 ms`, `2.05 s`, `3 min 07 s`, `2 h 05 min`.
+/// Formats a span of time: `340 ms`, `2.05 s`, `3 min 07 s`, `2 h 05 min`.
 pub fn seconds(value: f64) -> String {
     if !value.is_finite() || value < 0.0 {
         return "–".to_string();
@@ -71,7 +71,7 @@ pub fn seconds(value: f64) -> String {
     }
 }
 
-/// Bytes in decimal units.
+/// Formats bytes in decimal units.
 pub fn bytes(value: u64) -> String {
     const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
     if value < 1000 {
@@ -86,18 +86,18 @@ pub fn bytes(value: u64) -> String {
     format!("{} {}", figure(scaled), UNITS[unit])
 }
 
-/// Text of a foreign origin (file names, drive names) without control characters, so that it cannot steer a terminal.
+/// Removes control characters from foreign text (file names, drive names), so that it cannot steer a terminal.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// Name of a prong as it is shown: of a drive elsewhere, `tcp://HOST:PORT/NQN`, only HOST:PORT.
+/// Returns a prong's name for display; of a drive elsewhere, `tcp://HOST:PORT/NQN`, only HOST:PORT.
 pub fn prong_name(name: &str) -> String {
     let place = name.strip_prefix("tcp://").map_or(name, |place| place.split('/').next().unwrap_or(place));
     printable(place)
 }
 
-/// The end of `text` in at most `chars` characters; what is left out in front is marked.
+/// Returns the end of `text` in at most `chars` characters, with a mark in place of what is left out.
 pub fn ending(text: &str, chars: usize) -> String {
     let count = text.chars().count();
     if count <= chars {
@@ -107,7 +107,7 @@ pub fn ending(text: &str, chars: usize) -> String {
     format!("…{end}")
 }
 
-/// What a fault was, without the drive's address: its name is said beside it.
+/// Describes a fault without the drive's address, since the drive is named beside it.
 pub fn fault(what: &str) -> String {
     let mut words = Vec::<String>::new();
     for word in what.split(' ') {
@@ -123,7 +123,8 @@ pub fn fault(what: &str) -> String {
     printable(&words.join(" "))
 }
 
-/// Breaks lines between words so that none is wider than `columns`, as far as words allow. What goes on is indented.
+/// Breaks lines between words so that none is wider than `columns`, as far as words allow. Continuation lines are
+/// indented.
 pub fn wrapped(text: &str, columns: usize) -> String {
     const INDENT: &str = "      ";
     let mut out = String::new();
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drive_is_called_by_its_place() {
+    fn a_drive_is_named_by_its_address() {
         assert_eq!(prong_name("tcp://127.0.0.1:44231/nqn.2014-08.org.nvmexpress:uuid:x"), "127.0.0.1:44231");
         assert_eq!(prong_name("tcp://[::1]:4420/nqn.x"), "[::1]:4420");
         assert_eq!(prong_name("cs\u{1b}d 2"), "cs\u{fffd}d 2");

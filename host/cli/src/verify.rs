@@ -1,4 +1,4 @@
-//! `ddlp verify`: every checksum of a pack.
+//! `ddlp verify`: checks every checksum of a pack.
 
 use crate::interrupt::Interrupt;
 use crate::progress::SampleProgress;
@@ -12,7 +12,7 @@ use std::io::{ErrorKind, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// Broken places named without `--all`.
+/// Most broken places that are named without `--all`.
 const NAMED_MAX: usize = 20;
 
 /// Check every byte of a pack and name what is broken.
@@ -32,7 +32,7 @@ pub struct VerifyArgs {
     /// Name everything that is broken, not only the first 20
     #[arg(long)]
     all: bool,
-    /// No progress and no text; only the exit status
+    /// Print no progress and no text; only set the exit status
     #[arg(long, short)]
     quiet: bool,
 }
@@ -64,12 +64,13 @@ pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> anyhow::Result<Ending
     Ok(if report.is_intact() { Ending::Done } else { Ending::Wrong })
 }
 
-/// What is no pack has nothing in it to verify. A file that cannot be read is left to [`pack::verify`].
+/// Refuses what is not a pack, in which there is nothing to verify. A file that cannot be read is left to
+/// [`pack::verify`].
 fn check_kind(path: &Path) -> anyhow::Result<()> {
     if path.is_dir() {
         bail!("{} is a directory and no pack: `ddlp pack` makes one of it, which can be verified", path.display());
     }
-    // Opening a pipe would wait.
+    // Opening a pipe would block.
     if path.metadata().is_ok_and(|status| !status.is_file()) {
         bail!("{} is no file, and so no pack", path.display());
     }
@@ -93,7 +94,7 @@ fn describe(args: &VerifyArgs, report: &pack::VerifyReport, seconds: f64) -> Str
         let _ = writeln!(out, "… and {} more (--all names them)", text::count(left));
     }
     let checked = match report.samples {
-        // Its first block is broken, or of another version: what the rest should be is not known.
+        // The first block is broken, or of another version, so the expected contents of the rest are unknown.
         0 => "its samples were not checked".to_string(),
         samples => {
             let (samples, bytes) = (text::plural(samples, "sample"), text::bytes(report.bytes));

@@ -9,24 +9,24 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// An axis whose values run from 0 to `end`; an `end` that is no positive number counts as 1.
+    /// Creates an axis for values from 0 to `end`; an `end` that is not a positive number counts as 1.
     pub fn new(end: f64, from: f64, to: f64) -> Self {
         let end = if end.is_finite() && end > 0.0 { end } else { 1.0 };
         Self { end, from, to }
     }
 
-    /// Largest value.
+    /// Returns the largest value.
     pub fn end(&self) -> f64 {
         self.end
     }
 
-    /// Pixel of a value; values outside of the axis go to its ends.
+    /// Returns the pixel of a value; values outside of the axis are moved to its ends.
     pub fn at(&self, value: f64) -> f64 {
         let share = if value.is_finite() { (value / self.end).clamp(0.0, 1.0) } else { 0.0 };
         self.from + share * (self.to - self.from)
     }
 
-    /// The ticks with their labels in one unit of time that fits them all.
+    /// Returns the ticks, with labels that share one suitable unit of time.
     pub fn time_ticks(&self, wanted: usize) -> Vec<(f64, String)> {
         let (unit, name) = match self.end {
             end if end < 1.0 => (1e-3, "ms"),
@@ -39,7 +39,7 @@ impl Axis {
         scaled.ticks(wanted).into_iter().map(|tick| (tick * unit, label(tick))).collect()
     }
 
-    /// Round values that cut the axis into about `wanted` parts, 0 first.
+    /// Returns round values that divide the axis into about `wanted` parts, beginning with 0.
     pub fn ticks(&self, wanted: usize) -> Vec<f64> {
         let step = round_step(self.end / wanted.max(1) as f64);
         let last = (self.end / step + 1e-9).floor() as usize;
@@ -47,7 +47,7 @@ impl Axis {
     }
 }
 
-/// The smallest of 1, 2 and 5 times a power of ten that is not below `least`.
+/// Returns the smallest number not below `least` that is 1, 2 or 5 times a power of ten.
 pub fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     [1.0, 2.0, 5.0]
@@ -57,7 +57,7 @@ pub fn round_step(least: f64) -> f64 {
         .unwrap_or(power * 10.0)
 }
 
-/// A round value without needless digits, its thousands grouped.
+/// Formats a round value without needless digits, its thousands grouped.
 pub fn short(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e15 {
         return crate::text::count(value as u64);

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
-/// Text that is shown as it is, whatever it contains.
+/// Text that is shown literally, whatever it contains.
 pub struct Escaped<'a>(pub &'a str);
 
 impl Display for Escaped<'_> {
@@ -22,7 +22,7 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// A coordinate: two decimals at most, never anything that is not a number.
+/// A coordinate: at most two decimals, always a number.
 pub struct Px(pub f64);
 
 impl Display for Px {
@@ -32,12 +32,12 @@ impl Display for Px {
     }
 }
 
-/// A cell of text up to this length stays on one line.
+/// Longest text of a cell that is kept on one line.
 const SHORT_CHARS: usize = 24;
 
-/// A table. Cells are text and get escaped; columns from `numbers_from` on are right-aligned.
+/// A table. The text of cells is escaped; columns from `numbers_from` on are right-aligned.
 pub struct Table {
-    /// Heads of the columns.
+    /// Headings of the columns.
     pub heads: Vec<&'static str>,
     /// First column that holds numbers.
     pub numbers_from: usize,

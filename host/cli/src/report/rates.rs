@@ -1,4 +1,4 @@
-//! Images per second over time: what each prong made, stacked, and what was delivered.
+//! Images per second over time: stacked, what each prong prepared; as a line, what was delivered.
 
 use super::axis::{Axis, short};
 use super::html::{Escaped, Px};
@@ -13,21 +13,22 @@ const LEFT: f64 = 128.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 28.0;
-/// Rates of delivery above this multiple of the largest rate of making are cut off.
+/// Multiple of the largest preparation rate above which delivery rates are cut off.
 const BURST: f64 = 1.5;
 
 /// Rates of a run, one entry per interval of equal length.
 pub struct Rates {
     /// End of the last interval in seconds.
     pub end_s: f64,
-    /// Images per second that each prong made and that were used.
+    /// Images per second that each prong prepared and that were used.
     pub prongs: Vec<Vec<f64>>,
-    /// Images per second delivered.
+    /// Images per second that were delivered.
     pub delivered: Vec<f64>,
 }
 
 impl Rates {
-    /// Spreads each batch evenly over the time in which it was made, and each delivery over the time since the one before.
+    /// Spreads each batch evenly over the time of its preparation, and each delivery over the time since the one
+    /// before.
     pub fn of(report: &Report) -> Self {
         let timeline = &report.timeline;
         let every = timeline.kept_every.max(1) as f64;
@@ -52,7 +53,7 @@ impl Rates {
         Self { end_s, prongs, delivered }
     }
 
-    /// Largest rate at which both prongs together made images.
+    /// Returns the largest rate at which all prongs together prepared images.
     fn made_max(&self) -> f64 {
         let made = (0..self.delivered.len()).map(|at| self.prongs.iter().map(|rates| rates[at]).sum::<f64>());
         made.fold(0.0, f64::max)
@@ -62,7 +63,8 @@ impl Rates {
         self.delivered.iter().copied().fold(0.0, f64::max)
     }
 
-    /// Top of the drawing: bursts of delivery (batches that were waiting) do not flatten everything else.
+    /// Returns the top of the drawing. Bursts of delivery (of batches that were waiting) must not flatten everything
+    /// else.
     fn top(&self) -> f64 {
         let made = self.made_max();
         let delivered = self.delivered_max();
@@ -70,7 +72,7 @@ impl Rates {
     }
 }
 
-/// Adds `images` made between `from` and `to` to the rates of the intervals that `0..end` is cut into.
+/// Spreads `images` prepared between `from` and `to` over the rates of the intervals into which `0..end` is divided.
 fn spread(rates: &mut [f64], end: f64, from: f64, to: f64, images: f64) {
     let width = end / rates.len() as f64;
     let last = rates.len() - 1;
@@ -90,12 +92,12 @@ fn spread(rates: &mut [f64], end: f64, from: f64, to: f64, images: f64) {
     }
 }
 
-/// The largest rate of delivery, when the drawing cuts it off.
+/// Returns the largest rate of delivery if the drawing cuts it off.
 pub fn cut_off(rates: &Rates) -> Option<f64> {
     Some(rates.delivered_max()).filter(|most| *most > rates.top())
 }
 
-/// The drawing.
+/// Draws the rates.
 pub fn draw(report: &Report, rates: &Rates) -> String {
     let time = Axis::new(rates.end_s, LEFT, WIDTH - RIGHT);
     let value = Axis::new(rates.top(), HEIGHT - BOTTOM, TOP);
@@ -142,7 +144,7 @@ fn grid(svg: &mut String, time: &Axis, value: &Axis) {
     }
 }
 
-/// A path of one level per interval, from left to right.
+/// Returns a path with one level per interval, from left to right.
 fn steps(rates: &[f64], time: &Axis, value: &Axis) -> String {
     let width = time.end() / rates.len() as f64;
     let mut path = String::new();
@@ -155,7 +157,7 @@ fn steps(rates: &[f64], time: &Axis, value: &Axis) -> String {
     path
 }
 
-/// The same points from the last to the first, each reached by a line.
+/// Returns lines through the same points from the last to the first.
 fn reversed(path: &str) -> String {
     path.split(['M', 'L']).filter(|point| !point.is_empty()).rev().fold(String::new(), |mut out, point| {
         let _ = write!(out, "L{point}");
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_adds_nothing() {
+    fn an_empty_or_invalid_interval_adds_nothing() {
         let mut rates = vec![0.0; 4];
         spread(&mut rates, 1.0, f64::NAN, f64::NAN, 64.0);
         assert_eq!(rates, vec![0.0; 4]);

@@ -6,14 +6,14 @@ use crate::text;
 use ddlp_host::report::{Delivery, Report};
 use std::fmt::Write;
 
-/// Rows shown of a table that can be as long as the run.
+/// Most rows shown of a table that can be as long as the run.
 const ROWS_MAX: usize = 100;
-/// Longest stalls shown.
+/// Number of stalls shown, the longest ones.
 const STALLS_MAX: usize = 8;
-/// A wait below this is no stall.
+/// Shortest wait that counts as a stall.
 const STALL_S: f64 = 0.001;
 
-/// All tables but [`prongs`], each only when it has rows.
+/// Writes all tables except [`prongs`], and only those that have rows.
 pub fn write(page: &mut String, report: &Report) {
     faults(page, report);
     corrupt(page, report);
@@ -26,7 +26,7 @@ fn unknown(value: Option<String>) -> String {
     value.unwrap_or_else(|| "unknown".to_string())
 }
 
-/// What each prong did.
+/// Writes the table of what each prong did.
 pub fn prongs(page: &mut String, report: &Report) {
     let rows = report.prongs.iter().enumerate().map(|(index, prong)| {
         let host = index == 0;
@@ -68,7 +68,7 @@ fn epochs(page: &mut String, report: &Report) {
     if report.epochs.is_empty() {
         return;
     }
-    // Only some strategies have prongs that meet.
+    // Prongs meet only under some strategies.
     let met = report.epochs.iter().any(|epoch| epoch.meeting_point.is_some());
     let rows = report.epochs.iter().take(ROWS_MAX).map(|epoch| {
         let took = epoch.end_s - epoch.start_s;
@@ -95,7 +95,7 @@ fn epochs(page: &mut String, report: &Report) {
     section(page, "Epochs", false, report.epochs.len(), &table);
 }
 
-/// The longest waits of the consumer, longest first.
+/// Returns the consumer's longest waits, longest first.
 fn longest_stalls(deliveries: &[Delivery]) -> Vec<&Delivery> {
     let waited = |delivery: &Delivery| delivery.at_s - delivery.asked_s;
     let mut stalls: Vec<&Delivery> = deliveries.iter().filter(|delivery| waited(delivery) > STALL_S).collect();

@@ -1,9 +1,9 @@
-//! The page holds together for runs of every size, and nothing in it can break out of its text.
+//! The page is well-formed for runs of every size, and no text in it is taken for markup.
 
 use super::*;
 use ddlp_host::report::{CorruptReport, Delivery, EpochReport, FaultReport, ProngReport, Span, Timeline};
 
-/// A run of `batches` per epoch in which the CPU makes six of ten batches.
+/// Returns a run of `batches` per epoch, of which the CPU prepares six in ten.
 fn run(epochs: u32, batches: u32) -> Report {
     let mut report = Report {
         strategy: "mte".into(),
@@ -59,7 +59,7 @@ fn add_epoch(report: &mut Report, epoch: u32, batches: u32) {
     });
 }
 
-/// Every element is closed in the order it was opened.
+/// Checks that every element is closed in the order of opening.
 fn assert_well_formed(page: &str) {
     let body = &page[page.find("<body>").expect("a body")..];
     let mut open: Vec<&str> = vec!["html"];
@@ -86,7 +86,7 @@ fn runs_of_every_size_give_a_small_well_formed_page() {
 }
 
 #[test]
-fn an_empty_run_and_figures_that_are_no_numbers_give_a_page() {
+fn an_empty_run_and_invalid_figures_give_a_page() {
     assert_well_formed(&render(&Report::default(), &Context::default()));
     let mut report = run(1, 3);
     report.seconds = f64::NAN;
@@ -100,7 +100,7 @@ fn an_empty_run_and_figures_that_are_no_numbers_give_a_page() {
 }
 
 #[test]
-fn names_cannot_break_out() {
+fn names_are_never_taken_for_markup() {
     const HOSTILE: &str = "</title></svg><script>alert('x')</script>\"&\u{1b}";
     let mut report = run(1, 3);
     report.dataset = HOSTILE.into();
@@ -129,7 +129,7 @@ fn names_cannot_break_out() {
 }
 
 #[test]
-fn what_was_not_measured_is_unknown() {
+fn figures_that_were_not_measured_are_unknown() {
     let mut report = run(1, 3);
     let page = render(&report, &Context::default());
     assert!(page.contains("<b class=\"unknown\">unknown</b><span>energy of the host&#39;s processors</span>"));
@@ -168,7 +168,7 @@ fn a_thinned_time_line_says_so() {
 }
 
 #[test]
-fn what_one_sees_is_said_by_strategy() {
+fn the_drawing_is_explained_by_strategy() {
     let page = |strategy: &str| render(&Report { strategy: strategy.into(), ..run(2, 10) }, &Context::default());
     assert!(page("mte").contains("drives from the last batch downwards, until they meet"));
     assert!(page("ordered").contains("interleave") && !page("ordered").contains("downwards"));

@@ -1,6 +1,8 @@
-//! The time line: where each batch was made and when it was delivered, above lanes that show what each side was doing.
+//! The time line: where each batch was prepared and when it was delivered, above lanes that show what each side was
+//! doing.
 //!
-//! One drawing with one time axis. Its size in bytes is bounded: above [`DETAILED_MAX`] marks are merged to pixels.
+//! It is a single drawing with one time axis. Its size in bytes is bounded: above [`DETAILED_MAX`], marks are merged to
+//! pixels.
 
 use super::axis::Axis;
 use super::html::{Escaped, Px};
@@ -9,9 +11,9 @@ use ddlp_host::report::{Report, Span};
 use std::collections::HashSet;
 use std::fmt::Write;
 
-/// Up to this many spans each mark is an element of its own, with a tooltip.
+/// Largest number of spans for which each mark is an element of its own, with a tooltip.
 const DETAILED_MAX: usize = 600;
-/// Fault lines drawn at most.
+/// Most fault lines that are drawn.
 const FAULT_LINES_MAX: usize = 60;
 
 const WIDTH: f64 = 1120.0;
@@ -21,15 +23,15 @@ const TOP: f64 = 30.0;
 const MAP_HEIGHT: f64 = 310.0;
 const LANE_HEIGHT: f64 = 30.0;
 const LANE_PITCH: f64 = 42.0;
-/// Columns into which a lane is cut.
+/// Columns into which a lane is divided.
 const COLUMNS: usize = 490;
 
-/// Colour class of a prong.
+/// Returns the colour class of a prong.
 pub fn colour(prong: usize) -> String {
     format!("p{}", prong % 6)
 }
 
-/// The drawing.
+/// Draws the time line.
 pub fn draw(report: &Report) -> String {
     let drawing = Drawing::new(report);
     let mut svg = drawing.open();
@@ -47,7 +49,7 @@ pub fn draw(report: &Report) -> String {
 struct Drawing<'a> {
     report: &'a Report,
     time: Axis,
-    /// Batches of the longest epoch.
+    /// Number of batches in the longest epoch.
     batches: f64,
     row: f64,
     height: f64,
@@ -83,7 +85,7 @@ impl<'a> Drawing<'a> {
         )
     }
 
-    /// Middle of a batch's row; batch 0 is at the bottom.
+    /// Returns the middle of a batch's row; batch 0 is at the bottom.
     fn row_at(&self, batch: f64) -> f64 {
         TOP + MAP_HEIGHT - (batch + 0.5) * self.row
     }
@@ -235,7 +237,7 @@ impl<'a> Drawing<'a> {
         );
     }
 
-    /// An area whose height is a figure's share of its largest value.
+    /// Draws an area whose height is a figure's share of the largest figure.
     fn lane(&self, svg: &mut String, y: f64, name: &str, what: &str, figures: &[f64], class: &str) {
         self.lane_frame(svg, y, name, what);
         let largest = figures.iter().copied().fold(1.0, f64::max);
@@ -317,12 +319,12 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// Mean number of intervals that are open, per column of `0..end`.
+/// Returns the mean number of open intervals, per column of `0..end`.
 pub fn occupancy(intervals: impl Iterator<Item = (f64, f64)>, end: f64, columns: usize) -> Vec<f64> {
     let mut open = vec![0.0; columns];
     let width = end / columns as f64;
     for (from, to) in intervals {
-        // Not by max and min alone: those take the other side of what is no number.
+        // Checked explicitly, since max and min ignore an operand that is not a number.
         let lasted = from < to && from < end && to > 0.0;
         if !lasted {
             continue;
@@ -338,7 +340,7 @@ pub fn occupancy(intervals: impl Iterator<Item = (f64, f64)>, end: f64, columns:
     open
 }
 
-/// A prong's name, short enough for the margin.
+/// Returns a prong's name, shortened to fit the margin.
 pub fn short_name(name: &str) -> String {
     const LONGEST: usize = 17;
     text::ending(&text::prong_name(name), LONGEST)
@@ -355,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn occupancy_cuts_what_lies_outside() {
+    fn occupancy_ignores_time_outside_of_the_axis() {
         assert_eq!(occupancy([(-5.0, 50.0)].into_iter(), 2.0, 2), vec![1.0, 1.0]);
     }
 

@@ -1,7 +1,7 @@
-//! What is said of a sample that ends a run: what is wrong in words, and what can be done about it.
+//! The message about a sample that ends a run: the problem in words, and what can be done about it.
 //!
-//! A batch carries the code of the reason alone. So the sample is prepared once more, as it was; if it cannot be made though its file is
-//! whole, the pipeline is the cause.
+//! A batch carries only the code of the reason. So the sample is prepared once more, in the same way; if its file is
+//! intact and it still cannot be prepared, the pipeline is the cause.
 
 use anyhow::anyhow;
 use ddlp_csd::prepare::stored_at;
@@ -11,21 +11,21 @@ use ddlp_pixels::{CorruptReason, Draw, Limits, Pipeline, Preparer, Source, Verdi
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// What samples are made of.
+/// Everything from which samples are prepared.
 pub struct Given {
     pub dataset: Arc<dyn Dataset>,
     pub pipeline: Pipeline,
     pub seed: u64,
 }
 
-/// What is wrong, in words.
+/// The cause, in words.
 enum Cause {
     Sample(String),
     Pipeline(String),
 }
 
 impl Given {
-    /// What ends a run, with what can be done about it.
+    /// Adds to an error that ends a run what can be done about it.
     pub fn explain(&self, error: LoaderError) -> anyhow::Error {
         if matches!(error, LoaderError::Unavailable(_)) {
             return anyhow::Error::from(error).context(
@@ -36,7 +36,7 @@ impl Given {
         let LoaderError::CorruptSample { sample, sample_id, location, epoch, reason } = &error else {
             return error.into();
         };
-        // What made the decoder panic does so again.
+        // If the decoder panicked at this sample, it does so again.
         let cause = catch_unwind(AssertUnwindSafe(|| self.cause(*sample_id, *epoch))).ok().flatten();
         let cause = cause.unwrap_or_else(|| Cause::Sample(reason.clone()));
         let (problem, further) = match cause {
@@ -53,7 +53,7 @@ impl Given {
         )
     }
 
-    /// Nothing where the reason says it all, or does not show again.
+    /// Returns `None` if the reason says everything, or does not occur again.
     fn cause(&self, sample_id: u64, epoch: u32) -> Option<Cause> {
         let (mut preparer, mut buf) = (Preparer::new(Limits::default()), Vec::new());
         let source = self.dataset.sample(stored_at(&*self.dataset, sample_id), &mut buf).ok()?;

@@ -1,4 +1,4 @@
-//! What is to be delivered: what the command line says; what it leaves open is as in the run that is resumed or replayed.
+//! The batches to deliver: as the command line says, and otherwise as in the run that is resumed or replayed.
 
 use super::args::{Last, Policy, RunArgs};
 use anyhow::bail;
@@ -7,10 +7,10 @@ use ddlp_host::{LastBatch, LoaderState, Plan, Strategy};
 use ddlp_pixels::Pipeline;
 use std::path::Path;
 
-/// Samples of a batch, unless given.
+/// Default for the samples of a batch.
 const BATCH: u64 = 256;
 
-/// The run that this one goes on with or repeats, and the file that says so.
+/// The earlier run that this one resumes or repeats, and its file.
 #[derive(Clone, Copy)]
 pub enum Before<'a> {
     None,
@@ -18,24 +18,24 @@ pub enum Before<'a> {
     Plan(&'a Plan, &'a Path),
 }
 
-/// The batches of a run, their order and what is done to their samples.
+/// The batches of a run, their order, and the pipeline for their samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     /// Samples of a global batch.
     pub batch: u64,
-    /// Epochs, those of the resumed run included.
+    /// Number of epochs, including those of the resumed run.
     pub epochs: u32,
     /// Order of delivery.
     pub strategy: Strategy,
-    /// Of order and draws.
+    /// Seed for the order of samples and for random draws.
     pub seed: u64,
-    /// What becomes of the last batch.
+    /// Treatment of the last batch.
     pub last: LastBatch,
     /// Samples of an epoch, if not those of the dataset.
     pub samples: Option<u64>,
-    /// What happens to a corrupt sample.
+    /// Policy for corrupt samples.
     pub policy: CorruptPolicy,
-    /// What is done to each sample.
+    /// Pipeline for each sample.
     pub pipeline: Pipeline,
     /// This process's rank.
     pub rank: u32,
@@ -43,7 +43,7 @@ pub struct Job {
     pub world: u32,
 }
 
-/// What an earlier run was told, as far as its file says so.
+/// Options of an earlier run, as far as its file records them.
 #[derive(Default)]
 struct Told {
     batch: Option<u64>,
@@ -59,8 +59,8 @@ struct Told {
 }
 
 impl Job {
-    /// Joins the command line (`pipeline` is the one that it names) with what the earlier run was told. Fails when both say
-    /// something and not the same, and names each option that differs.
+    /// Joins the command line (`pipeline` is the pipeline that it names) with the options of the earlier run. Fails if
+    /// both give an option and disagree, and names each of these options.
     pub fn new(args: &RunArgs, pipeline: Option<Pipeline>, before: Before<'_>) -> anyhow::Result<Self> {
         let told = before.told()?;
         let mut options = Options::default();
@@ -132,7 +132,7 @@ impl Before<'_> {
     }
 }
 
-/// Options as given and as the earlier run had them.
+/// Joins given options with those of the earlier run, and collects the differences.
 #[derive(Default)]
 struct Options {
     had: Vec<String>,
@@ -140,7 +140,7 @@ struct Options {
 }
 
 impl Options {
-    /// The value that is given, else the one that the earlier run had.
+    /// Returns the given value, or else the earlier run's.
     fn join<T: PartialEq>(
         &mut self,
         option: &str,
@@ -175,7 +175,7 @@ impl Options {
     }
 }
 
-/// The pipeline's name, or the pipeline itself where it has none.
+/// Returns the pipeline's name, or the pipeline itself if it has no name.
 fn pipeline_name(pipeline: &Pipeline) -> String {
     let name = Pipeline::NAMES.iter().find(|name| Pipeline::named(name).as_ref() == Some(pipeline));
     name.map_or_else(|| serde_json::to_string(pipeline).unwrap_or_default(), ToString::to_string)

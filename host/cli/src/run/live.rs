@@ -1,11 +1,11 @@
-//! The live display: both prongs moving towards each other in one bar.
+//! The live display: a bar in which both prongs move towards each other.
 //!
-//! The bar shows what the prongs have taken of the epoch; percentage and time left follow what was delivered of all epochs, since
-//! a consumer that is slower than the prongs has the last word.
+//! The bar shows how much of the epoch the prongs have taken. Percentage and time left follow what was delivered of all
+//! epochs, since a consumer may be slower than the prongs.
 //!
 //! Epochs are numbered from 0, as everywhere: the last of two is «epoch 1 of 2».
 //!
-//! On a terminal it is drawn in place ten times a second; elsewhere a line is written every few seconds.
+//! On a terminal, the display is redrawn in place ten times a second; elsewhere a line is written every few seconds.
 
 use crate::text;
 use console::{Style, Term};
@@ -18,22 +18,22 @@ use std::time::Duration;
 
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 const LINE_EVERY: Duration = Duration::from_secs(5);
-/// Room for the figures behind the bar, which keeps its width when they change theirs.
+/// Columns for the figures behind the bar, so that the bar keeps its width when the figures grow.
 const FIGURES_CHARS: usize = 46;
-/// Moves the cursor up a line; clears from the cursor to the end of the line.
+/// Escape sequences: up a line; clear from the cursor to the end of the line.
 const UP: &str = "\u{1b}[1A";
 const CLEAR_REST: &str = "\u{1b}[K";
-/// Longest and shortest form in which a prong's name is shown.
+/// Longest and shortest length to which a prong's name is cut.
 const NAME_CHARS: (usize, usize) = (40, 6);
 
-/// The display of a run; it goes away when this is dropped.
+/// The display of a run; dropping it removes it.
 pub struct Live {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Live {
-    /// Shows the progress of a run on standard error until dropped.
+    /// Shows the progress of a run on standard error until the display is dropped.
     pub fn start(progress: ProgressHandle) -> Self {
         let (stop, stopped) = mpsc::channel();
         let terminal = std::io::stderr().is_terminal();
@@ -52,7 +52,7 @@ impl Live {
                 drawing.clear();
             }
         };
-        // Without a thread for it the run goes on unseen.
+        // If there is no thread for the display, the run goes on without it.
         let thread = thread::Builder::new().name("display".into()).spawn(show).ok();
         Self { stop: Some(stop), thread }
     }
@@ -67,10 +67,10 @@ impl Drop for Live {
     }
 }
 
-/// How far the deliveries of a run are.
+/// Progress of a run's deliveries.
 struct Course {
     now: Progress,
-    /// Batches of all epochs that were delivered before this run: it went on from a state.
+    /// Batches of all epochs that were delivered before this run, if it resumed from a state.
     before: u64,
 }
 
@@ -79,7 +79,8 @@ impl Course {
         Self { before: delivered(&now), now }
     }
 
-    /// After its last batch a run has no epoch any more: it stays at its end.
+    /// Takes over the next progress. After the last batch a run has no epoch any more: the display then stays at the
+    /// end.
     fn follow(&mut self, next: Progress) {
         if delivered(&next) >= delivered(&self.now) {
             self.now = next;
@@ -94,12 +95,12 @@ impl Course {
         u64::from(self.now.batches) * u64::from(self.now.epochs)
     }
 
-    /// Share of all epochs' batches that was delivered.
+    /// Returns the delivered share of all epochs' batches.
     fn share(&self) -> f64 {
         (delivered(&self.now) as f64 / self.all().max(1) as f64).min(1.0)
     }
 
-    /// Seconds until the last epoch is over, by the mean speed of delivery so far.
+    /// Returns the seconds until the end of the last epoch, at the mean speed of delivery so far.
     fn left_s(&self) -> Option<f64> {
         let done = delivered(&self.now);
         let here = done.saturating_sub(self.before);
@@ -108,13 +109,13 @@ impl Course {
     }
 }
 
-/// Batches delivered of all epochs.
+/// Returns the number of batches delivered of all epochs.
 fn delivered(now: &Progress) -> u64 {
     u64::from(now.epoch) * u64::from(now.batches) + u64::from(now.delivered)
 }
 
-/// Two lines that are drawn in place. The cursor rests at the beginning of the second one, so that what a terminal writes there
-/// by itself, such as ^C, moves nothing.
+/// Two lines that are drawn in place. The cursor rests at the beginning of the second one, so that nothing moves when a
+/// terminal itself writes there, for example ^C.
 struct Drawing {
     terminal: Term,
     is_there: bool,
@@ -131,7 +132,7 @@ impl Drawing {
         let prongs = fit(&prong_line(&course.now, columns), columns);
         let back = if self.is_there { UP } else { "" };
         self.is_there = true;
-        // Where this cannot be written there is nobody to see it.
+        // If this cannot be written, nobody can see it.
         let _ = self.terminal.write_str(&format!("{back}\r{bar}{CLEAR_REST}\n\r{prongs}{CLEAR_REST}\r"));
     }
 
@@ -146,8 +147,8 @@ fn fit(line: &str, columns: usize) -> String {
     console::truncate_str(line, columns, "…").into_owned()
 }
 
-/// Cells of a bar that are done from the left, not done, and done from the right. What is done shows at least one cell, and
-/// an epoch that is not over leaves at least one cell open.
+/// Divides a bar into cells that are done from the left, not done, and done from the right. A side that has done
+/// anything has at least one cell, and an epoch that is not over has at least one open cell.
 fn cells(head: u64, tail: u64, batches: u64, width: usize) -> (usize, usize, usize) {
     let batches = batches.max(1);
     let done = (head + tail).min(batches);
@@ -181,7 +182,8 @@ fn bar_line(course: &Course, columns: usize) -> String {
     format!("{epoch}  {head}{}{back}  {tail}", "·".repeat(open))
 }
 
-/// What the prongs do, in at most `columns`: names and the unit give way first, then the drives are counted together.
+/// Describes what the prongs do, in at most `columns`: first the names and the unit are shortened, then the drives are
+/// counted together.
 fn prong_line(now: &Progress, columns: usize) -> String {
     let (longest, shortest) = NAME_CHARS;
     let fits = |line: &String| console::measure_text_width(line) <= columns;
@@ -215,7 +217,7 @@ fn counted_prongs(now: &Progress) -> String {
     format!("  {up} {of_host}  {down} {count} {of_drives}/s{away}  {}", troubles(now))
 }
 
-/// Name, rate and whether it is away. A prong has a rate from its first batch on.
+/// Returns name, rate and whether the prong is away. A prong has a rate from its first batch on.
 fn prong_text(prong: &ProngProgress, chars: usize, unit: &str) -> String {
     let name = text::ending(&text::prong_name(&prong.name), chars);
     let rate = if prong.prepared > 0 { text::figure(prong.images_per_s) } else { "–".to_string() };
@@ -242,7 +244,7 @@ fn left_text(course: &Course) -> String {
     course.left_s().map(shown).unwrap_or_default()
 }
 
-/// The state of a run in one line without colours.
+/// Returns the state of a run in one line without colours.
 fn line(course: &Course) -> String {
     let now = &course.now;
     let mut line = format!(
@@ -324,7 +326,7 @@ mod tests {
 
     #[test]
     fn share_and_time_left_follow_what_was_delivered_of_all_epochs() {
-        // All of the second epoch is prepared already.
+        // All of the second epoch has been prepared already.
         let course = course(progress());
         assert_eq!(course.share(), 0.65);
         assert_eq!(course.left_s(), Some(70.0 * 8.0 / 130.0));
@@ -335,14 +337,14 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_run_delivered_is_no_speed_of_this_one() {
+    fn an_earlier_runs_deliveries_do_not_count_as_speed() {
         let mut course = Course::new(Progress { delivered: 20, elapsed_s: 0.0, ..progress() });
         course.follow(progress());
         assert_eq!((course.share(), course.left_s()), (0.65, Some(70.0 * 8.0 / 10.0)));
     }
 
     #[test]
-    fn a_run_whose_last_batch_was_delivered_is_whole() {
+    fn a_run_whose_last_batch_was_delivered_is_complete() {
         let mut course = course(progress());
         course.follow(Progress { epoch: 0, delivered: 0, head: 0, tail: 0, ..progress() });
         assert_eq!((course.share(), course.left_s().unwrap()), (1.0, 0.0));
@@ -350,14 +352,14 @@ mod tests {
     }
 
     #[test]
-    fn the_time_left_is_said_in_whole_seconds() {
+    fn the_time_left_is_shown_in_whole_seconds() {
         let left = |elapsed_s| left_text(&course(Progress { delivered: 100, epochs: 3, elapsed_s, ..progress() }));
         assert_eq!(left(8.0), ", 4 s left");
         assert_eq!(left(300.0), ", 2 min 30 s left");
         assert_eq!(left(36_000.0), ", 5 h 00 min left");
     }
 
-    /// A run with drives elsewhere, all of which are away.
+    /// Returns the progress of a run with drives elsewhere, all of which are away.
     fn far(drives: usize) -> Progress {
         let mut now = progress();
         now.prongs.truncate(1);

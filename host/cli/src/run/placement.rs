@@ -1,11 +1,11 @@
-//! Which drives a run uses, and with which options. What these leave open, the loader decides.
+//! The drives of a run, with their options. The loader decides what the options leave open.
 
 use super::args::{Drive, RunArgs};
 use anyhow::bail;
 use ddlp_host::{DriveSpec, LocalDrive, LocalResults, Strategy};
 use std::path::Path;
 
-/// Who works where.
+/// The drives that take part in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// Drives in the order of the command line.
@@ -13,7 +13,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Finds the drives, and refuses options that would have no effect on them.
+    /// Determines the drives, and refuses options that would have no effect on them.
     pub fn new(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Self> {
         let drives = drives(args, strategy)?;
         if !drives.contains(&Drive::Local) {
@@ -33,7 +33,7 @@ impl Placement {
         Ok(Self { drives })
     }
 
-    /// The drives as the loader takes them.
+    /// Returns the drives as the loader takes them.
     pub fn specs(&self, args: &RunArgs) -> Vec<DriveSpec> {
         let local = || LocalDrive {
             agent: args.agent.clone(),
@@ -53,7 +53,7 @@ impl Placement {
     }
 }
 
-/// Options of a local drive have no effect on another one.
+/// Refuses options of a local drive that would have no effect on another drive.
 fn refuse_local_options(args: &RunArgs, drives: &[Drive]) -> anyhow::Result<()> {
     let given = [
         ("--drive-threads", args.drive_threads.is_some()),
@@ -94,7 +94,7 @@ fn drives(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Vec<Drive>> {
     }
 }
 
-/// Where the local drive's results lie.
+/// Returns the place of the local drive's results.
 pub fn results(place: &Path) -> LocalResults {
     match place.to_str() {
         Some("shared") => LocalResults::Shared,
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_is_taken() {
+    fn named_drives_are_used() {
         let local = LocalDrive { threads: Some(2), cores: vec![1], ..LocalDrive::default() };
         assert_eq!(placement(&["--drive-threads", "2", "--drive-cores", "1"]), Ok(vec![DriveSpec::Local(local)]));
     }

@@ -1,4 +1,4 @@
-//! The files a run was asked for: figures, page, plan, state.
+//! The output files of a run: figures, page, plan, state.
 
 use super::args::RunArgs;
 use super::{placement, summary};
@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 const JSON: &str = "the JSON report";
 const PAGE: &str = "the report";
 const PLAN: &str = "the plan";
-/// What messages call the state.
+/// Name of the state in messages.
 pub const STATE: &str = "the state";
 
-/// Fails when one of the files cannot be written: better now than after the run.
+/// Fails if one of the files cannot be written, since that should be known before the run.
 pub fn check_writable(args: &RunArgs) -> anyhow::Result<()> {
     let wanted = [(&args.json, JSON), (&args.report, PAGE), (&args.plan_out, PLAN), (&args.state_out, STATE)];
     for (path, what) in wanted {
@@ -29,7 +29,7 @@ pub fn check_writable(args: &RunArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the files that the run reads and writes, but for the dataset.
+/// Returns the files that the run reads and writes, except for the dataset.
 pub fn files(args: &RunArgs) -> Files<'_> {
     let is_results_file = |place: &&Path| matches!(placement::results(place), LocalResults::File(_));
     let pipeline = args.pipeline.as_deref().filter(|name| Pipeline::named(name).is_none());
@@ -47,29 +47,29 @@ pub fn files(args: &RunArgs) -> Files<'_> {
         .reads("the drive's program", drive.program())
 }
 
-/// The JSON report: the loader's figures, and what they were made by.
+/// The JSON report: the loader's figures, and how they were obtained.
 #[derive(Serialize)]
 struct Figures<'a> {
     version: String,
     command: String,
     machine: String,
-    /// Why the run ended before its last batch.
+    /// The reason why the run ended before its last batch.
     ended_early: Option<&'a str>,
-    /// Faults that the run survived; the list of them has recoveries as well.
+    /// Number of faults that the run survived; the list of faults also has recoveries.
     fault_count: usize,
     #[serde(flatten)]
     report: &'a Report,
 }
 
-/// How writing went.
+/// Result of writing the files.
 pub struct Written {
-    /// The page is there.
+    /// Whether the page was written.
     pub page: bool,
-    /// Everything that failed.
+    /// All failures.
     pub all: anyhow::Result<()>,
 }
 
-/// Writes all of them. One that fails does not keep the others from being written.
+/// Writes all files; a failure does not keep the other files from being written.
 pub fn write(args: &RunArgs, report: &Report, state: &LoaderState, plan: &Plan, ended_early: Option<&str>) -> Written {
     let context = Context {
         command: command_line(std::env::args()),
@@ -98,7 +98,7 @@ pub fn write(args: &RunArgs, report: &Report, state: &LoaderState, plan: &Plan, 
     Written { page: page_is_there, all }
 }
 
-/// Returns a state as `--resume` takes it.
+/// Serialises a state for `--resume`.
 pub fn state_bytes(state: &LoaderState) -> anyhow::Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec(state)?;
     bytes.push(b'\n');
@@ -116,7 +116,7 @@ fn one(
     }
 }
 
-/// The command as a shell takes it, without the program's folder.
+/// Formats the command for a shell, without the program's folder.
 fn command_line(words: impl Iterator<Item = String>) -> String {
     let quoted = words.enumerate().map(|(index, word)| {
         let word = if index == 0 { "ddlp".to_string() } else { word };

@@ -1,7 +1,7 @@
-//! The state that is written while a run goes on, so that a run that is killed loses little.
+//! Writing the state during a run, so that a run that is killed loses little.
 //!
-//! It is taken between two batches: what the consumer was handed before counts as done, what is prepared ahead does not. It is
-//! written before the first batch too, so that no state of another run is taken for this one's.
+//! The state is taken between two batches: batches that the consumer was handed before count as done, batches that are
+//! prepared ahead do not. It is also written before the first batch, so that no older state is taken for this run's.
 
 use super::args::{RunArgs, StateEvery};
 use super::products;
@@ -10,11 +10,11 @@ use ddlp_host::Loader;
 use std::path::Path;
 use std::time::Instant;
 
-/// Writes the state now and then.
+/// Writer of the state, at intervals.
 pub struct Saving<'a> {
     path: Option<&'a Path>,
     every: StateEvery,
-    /// Batches since the last time.
+    /// Number of batches since the state was last written.
     batches: u64,
     last: Instant,
     has_failed: bool,
@@ -34,7 +34,7 @@ impl<'a> Saving<'a> {
         saving
     }
 
-    /// Says that the consumer is done with a batch.
+    /// Notes that the consumer is done with a batch, and writes the state if it is time.
     pub fn batch_done(&mut self, loader: &Loader) {
         self.batches += 1;
         let is_due = match self.every {
@@ -46,7 +46,7 @@ impl<'a> Saving<'a> {
         }
     }
 
-    /// A state that cannot be written does not end the run: it is tried again, and in the end it counts.
+    /// Writes the state. A failure does not end the run: writing is tried again, and only the last attempt counts.
     fn save(&mut self, loader: &Loader) {
         let Some(path) = self.path else { return };
         let written =

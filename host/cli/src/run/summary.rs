@@ -1,28 +1,29 @@
-//! What a run says when it is over.
+//! The text after a run.
 
 use crate::text;
 use ddlp_host::report::{ProngReport, Report};
 use std::fmt::Write;
 use std::path::Path;
 
-/// Corrupt samples and faults named.
+/// Most corrupt samples, and most faults, that are named.
 const NAMED_MAX: usize = 5;
 
-/// Columns of the names in front, when no drive's name is longer.
+/// Width of the names in front, unless a drive's name is longer.
 const NAME_COLUMNS: usize = 22;
 
-/// Faults, without what made up for them.
+/// Counts the faults, without the recoveries.
 pub fn fault_count(report: &Report) -> usize {
     report.faults.iter().filter(|fault| !fault.is_recovery()).count()
 }
 
-/// Host CPU time for 1,000 images, by the images that were prepared: a run that ended early did not deliver them all.
+/// Returns the host's CPU time per 1,000 images that were prepared, since a run that ended early did not deliver all of
+/// them.
 pub fn host_cpu_s_per_1000_images(report: &Report) -> Option<f64> {
     let prepared: u64 = report.prongs.iter().map(|prong| prong.prepared).sum();
     (prepared > 0).then(|| report.host_cpu_s * 1000.0 / prepared as f64)
 }
 
-/// Peak memory of the host, and the result slots beside it, which drives write into.
+/// Describes the host's peak memory and, beside it, the result slots into which drives write.
 pub fn host_memory(report: &Report) -> String {
     let own = format!("{} MB", text::figure(report.peak_memory_mb));
     if report.slot_memory_mb > 0.0 {
@@ -32,7 +33,7 @@ pub fn host_memory(report: &Report) -> String {
     }
 }
 
-/// The summary for a person; `page`: where the HTML report was written to.
+/// Returns the summary as text for people; `page` is the path of the HTML report.
 pub fn describe(report: &Report, page: Option<&Path>) -> String {
     let mut out = String::new();
     let _ = writeln!(
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_elsewhere_has_its_place_for_a_name_and_its_column() {
+    fn a_drive_elsewhere_is_named_by_its_address_in_its_own_column() {
         let prong = |name: &str| ProngReport { name: name.into(), images: 5, prepared: 5, ..ProngReport::default() };
         let far = "tcp://drive-17.cluster.example.org:44231/nqn.2014-08.org.nvmexpress:uuid:9e17b6d2";
         let report = Report { prongs: vec![prong("cpu"), prong(far)], ..Report::default() };
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn recoveries_are_no_faults_and_slots_are_named_beside_the_memory() {
+    fn recoveries_do_not_count_as_faults_and_slots_are_listed_beside_the_memory() {
         let at = "tcp://127.0.0.1:4420/nqn.x";
         let fault = |kind, what: String| FaultReport { at_s: 1.0, prong: at.into(), batch: None, kind, what };
         let report = Report {

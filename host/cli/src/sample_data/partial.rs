@@ -1,7 +1,7 @@
 //! A folder that gets its name only when it is complete. Until then it is called `.NAME.partial`.
 //!
-//! It is removed when it is dropped. What a killed process left is removed by the next one that makes the same folder; a lock
-//! tells whether its owner is still at work.
+//! Dropping the folder removes it. If a killed process left one, the next process that makes the same folder removes
+//! it; a lock tells whether its owner is still at work.
 
 use anyhow::{Context, bail};
 use nix::fcntl::{Flock, FlockArg};
@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A folder on its way to a name.
+/// A folder that has not got its name yet.
 pub struct Partial {
     path: PathBuf,
     target: PathBuf,
@@ -21,7 +21,7 @@ pub struct Partial {
 impl Partial {
     /// Makes an empty folder beside `target`.
     pub fn create(target: &Path) -> anyhow::Result<Self> {
-        // A folder that is there already is empty. It may be called `.`, and has a name all the same.
+        // An existing folder is empty here. It may be given as `.`, and still has a name.
         let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
         let Some(name) = target.file_name() else { bail!("{} names no folder", target.display()) };
         let mut partial = std::ffi::OsString::from(".");
@@ -33,7 +33,7 @@ impl Partial {
         Ok(Self { path, target, is_moved: false, _lock: lock })
     }
 
-    /// Where the folder is now.
+    /// Returns where the folder is now.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -54,7 +54,7 @@ impl Drop for Partial {
     }
 }
 
-/// Makes and locks the folder, empty. Nothing while another process has it.
+/// Creates and locks the folder, empty. Returns `None` while another process holds it.
 fn claim(path: &Path) -> io::Result<Option<Flock<File>>> {
     loop {
         match fs::create_dir(path) {
@@ -67,7 +67,7 @@ fn claim(path: &Path) -> io::Result<Option<Flock<File>>> {
             Err((_, errno)) => return Err(errno.into()),
         };
         let own = lock.metadata()?;
-        // Between opening and locking its former owner may have moved or removed it.
+        // Between opening and locking, the former owner may have moved or removed the folder.
         if fs::symlink_metadata(path).is_ok_and(|now| (now.dev(), now.ino()) == (own.dev(), own.ino())) {
             for entry in fs::read_dir(path)? {
                 let entry = entry?;
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_killed_process_left_is_taken_over_and_a_folder_in_use_is_not() {
+    fn a_killed_processs_folder_is_taken_over_and_a_folder_in_use_is_not() {
         let home = tempfile::tempdir().unwrap();
         let target = home.path().join("photos");
         fs::create_dir_all(home.path().join(".photos.partial/class_000")).unwrap();

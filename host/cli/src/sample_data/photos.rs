@@ -1,4 +1,5 @@
-//! The photographs that sample data is cut from: part of this program, so that trying it needs no download.
+//! The photographs from which sample data is cut. They are part of this program, so that making sample data needs no
+//! download.
 
 macro_rules! photos {
     ($($name:literal),* $(,)?) => {

@@ -1,17 +1,17 @@
 //! One image of the sample data: a pure function of seed and number.
 //!
-//! Sizes, qualities, subsampling, gray images, restart markers and orientations are mixed as photographic training sets
-//! have them; a few are progressive.
+//! Sizes, qualities, subsampling, gray images, restart markers and orientations are mixed as in photographic training
+//! sets; a few images are progressive.
 
 use super::photos::PHOTOS;
 use ddlp_pixels::draw::Rng;
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
 use ddlp_pixels::{Draw, Limits, Pipeline, PixelError, Preparer, Source, Stage};
 
-/// Sets these draws apart from those of a training run with the same seed.
+/// Stream of these draws, distinct from those of a training run with the same seed.
 const STREAM: u64 = 0x0064_6174_6120_6473;
 
-/// Width, height and how often of 102.
+/// Width, height, and frequency in 102 images.
 const SIZES: [((u32, u32), u64); 10] = [
     ((500, 375), 50),
     ((375, 500), 14),
@@ -24,9 +24,9 @@ const SIZES: [((u32, u32), u64); 10] = [
     ((200, 150), 3),
     ((75, 110), 1),
 ];
-/// Quality and how often of 100.
+/// Quality, and frequency in 100 images.
 const QUALITIES: [(u8, u64); 4] = [(98, 58), (94, 24), (88, 12), (75, 6)];
-/// Layout and how often of 100.
+/// Layout, and frequency in 100 images.
 const LAYOUTS: [(Layout, u64); 4] =
     [(Layout::Yuv444, 76), (Layout::Yuv420, 20), (Layout::Yuv422, 2), (Layout::Gray, 2)];
 
@@ -45,19 +45,19 @@ fn one_of(rng: &mut Rng, per_thousand: u64) -> bool {
     rng.below(1000) < per_thousand
 }
 
-/// Makes images.
+/// Maker of images.
 pub struct Recipe {
     preparer: Preparer,
     seed: u64,
 }
 
 impl Recipe {
-    /// Images of a seed.
+    /// Prepares the images of a seed.
     pub fn new(seed: u64) -> Self {
         Self { preparer: Preparer::new(Limits::default()), seed }
     }
 
-    /// The JPEG of image `number`.
+    /// Returns the JPEG of image `number`.
     pub fn image(&mut self, number: u64) -> Result<Vec<u8>, PixelError> {
         let mut rng = Rng::from_key([self.seed, number, STREAM, 0]);
         let photo = PHOTOS[rng.below(PHOTOS.len() as u64) as usize];
@@ -71,7 +71,7 @@ impl Recipe {
         encode::jpeg(&pixels, width, height, &options)
     }
 
-    /// An unreadable file in the place of image `number`: cut short, empty, or text.
+    /// Returns an unreadable file in place of image `number`: cut short, empty, or text.
     pub fn bad(&mut self, number: u64) -> Result<Vec<u8>, PixelError> {
         let mut image = self.image(number)?;
         match number % 4 {
@@ -83,7 +83,7 @@ impl Recipe {
         Ok(image)
     }
 
-    /// A random square window of a photograph, resized, mirrored half of the time.
+    /// Returns a random square window of a photograph, resized, and mirrored half of the time.
     fn square(&mut self, photo: &[u8], side: u32, number: u64) -> Result<Vec<u8>, PixelError> {
         let stages = vec![
             Stage::RandomResizedCrop { size: side, scale: [0.35, 0.66], ratio: [1.0, 1.0] },
@@ -108,7 +108,7 @@ fn options(rng: &mut Rng) -> JpegOptions {
     }
 }
 
-/// The middle `width` × `height` pixels of a square RGB image.
+/// Returns the middle `width` × `height` pixels of a square RGB image.
 fn middle(square: &[u8], width: u32, height: u32) -> Vec<u8> {
     let side = width.max(height) as usize;
     let (width, height) = (width as usize, height as usize);
@@ -117,7 +117,7 @@ fn middle(square: &[u8], width: u32, height: u32) -> Vec<u8> {
     rows.flat_map(|row| &row[left * 3..(left + width) * 3]).copied().collect()
 }
 
-/// Luma of each pixel.
+/// Returns the luma of each pixel.
 fn gray(rgb: &[u8]) -> Vec<u8> {
     let luma = |pixel: &[u8]| {
         let weighted = 77 * u32::from(pixel[0]) + 150 * u32::from(pixel[1]) + 29 * u32::from(pixel[2]);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_images_are_none() {
+    fn bad_images_do_not_decode() {
         let pipeline = Pipeline::imagenet_val();
         let mut recipe = Recipe::new(0);
         let mut reader = Preparer::new(Limits::default());

@@ -15,7 +15,7 @@ use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Longest wait for anything.
+/// Longest wait for any event.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn ddlp(folder: &Path) -> Command {
@@ -43,7 +43,7 @@ fn succeed(folder: &Path, line: &str) -> String {
     stdout(&output)
 }
 
-/// The message of a command that must fail with status 1.
+/// Returns the message of a command that must fail with status 1.
 #[track_caller]
 fn fail(folder: &Path, line: &str) -> String {
     let output = run(folder, line);
@@ -66,7 +66,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A folder with `photos/` of 24 images, the last `bad` unreadable.
+/// Makes a folder with `photos/` of 24 images, of which the last `bad` are unreadable.
 fn photos(bad: u32) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     succeed(folder.path(), &format!("sample-data photos --images 24 --classes 3 --bad {bad} --quiet"));
@@ -74,7 +74,7 @@ fn photos(bad: u32) -> TempDir {
 }
 
 #[test]
-fn a_run_without_a_drive_writes_what_was_asked_for() {
+fn a_run_without_a_drive_writes_the_requested_files() {
     let home = photos(0);
     let folder = home.path();
     succeed(folder, "pack photos p.ddlp --quiet");
@@ -135,7 +135,7 @@ fn a_run_without_an_image_is_an_error() {
 }
 
 #[test]
-fn a_report_is_named_only_when_it_is_there() {
+fn a_report_is_named_only_if_it_was_written() {
     let home = photos(0);
     let said = succeed(home.path(), "run photos --strategy cpu --report o.html");
     assert!(said.contains("report") && said.contains("o.html"), "{said}");
@@ -159,7 +159,7 @@ fn a_corrupt_sample_ends_the_run_or_follows_the_policy() {
 }
 
 #[test]
-fn a_sample_that_ends_a_run_is_told_from_a_pipeline_that_does() {
+fn a_bad_sample_and_an_impossible_pipeline_give_different_errors() {
     let home = tempfile::tempdir().expect("a folder");
     let folder = home.path();
     fs::create_dir_all(folder.join("one/a")).unwrap();
@@ -263,7 +263,7 @@ fn completions_and_manuals_know_every_command() {
     assert!(page.contains("143") && page.contains("state\\-every"), "{page}");
 }
 
-/// A process that is gone when the test is, however it ends.
+/// A process that is killed when the test ends, whatever happens.
 struct Running(Child);
 
 impl Drop for Running {
@@ -287,12 +287,12 @@ impl Running {
         kill(Pid::from_raw(self.0.id().cast_signed()), signal).expect("the process is there");
     }
 
-    /// What it says on standard error, line by line.
+    /// Returns the lines of the process's standard error.
     fn lines(&mut self) -> Lines<BufReader<ChildStderr>> {
         BufReader::new(self.0.stderr.take().expect("piped")).lines()
     }
 
-    /// Its exit status; the wait is bounded.
+    /// Returns the exit status; the wait is bounded.
     fn status(&mut self) -> Option<i32> {
         let status = wait_for("the end of the process", || self.0.try_wait().expect("a child"));
         status.code()
@@ -312,7 +312,7 @@ fn wait_for<T>(what: &str, mut event: impl FnMut() -> Option<T>) -> T {
 }
 
 #[test]
-fn ctrl_c_in_a_run_writes_what_there_is() {
+fn ctrl_c_in_a_run_writes_the_files_of_the_batches_so_far() {
     let home = photos(0);
     let mut running = Running::start(
         home.path(),
@@ -363,7 +363,7 @@ fn sample_data_that_is_killed_leaves_nothing_for_long() {
 fn ctrl_c_while_packing_leaves_nothing() {
     let home = photos(0);
     let folder = home.path();
-    // Many names for the same images: enough work to be interrupted.
+    // Many names for the same images make enough work to be interrupted.
     for copy in 0..400 {
         let class = folder.join(format!("photos/copy_{copy:03}"));
         fs::create_dir(&class).unwrap();
@@ -372,7 +372,7 @@ fn ctrl_c_while_packing_leaves_nothing() {
         }
     }
     let mut running = Running::start(folder, "pack photos p.ddlp --threads 1");
-    // The handler is in place before the first sample is read, and a read sample moves the position of some file.
+    // The handler is installed before the first sample is read, and reading a sample moves the position of a file.
     let opened: PathBuf = format!("/proc/{}/task", running.0.id()).into();
     wait_for("the worker", || fs::read_dir(&opened).is_ok_and(|tasks| tasks.count() >= 3).then_some(()));
     running.press_ctrl_c();

@@ -7,7 +7,7 @@ use std::path::Path;
 
 const RUN: &str = "--drive none --batch 8 --quiet";
 
-/// Every file below a folder with its bytes, links followed.
+/// Returns every file below a folder with its bytes; follows links.
 fn content(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for name in names(folder) {
@@ -85,7 +85,7 @@ fn outputs_are_told_apart_before_anything_runs() {
 }
 
 #[test]
-fn what_harms_nothing_is_written() {
+fn harmless_outputs_are_written() {
     let home = photos(0);
     let folder = home.path();
     succeed(folder, &format!("run photos {RUN} --stop-after 1 --state-out at.json"));

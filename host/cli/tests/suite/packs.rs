@@ -1,4 +1,4 @@
-//! Packs: made, looked at, checked; what is said of them, and what is refused.
+//! Packs: made, inspected, verified; the text about them, and what is refused.
 
 use crate::{fail, json, names, photos, run, stderr, stdout, succeed};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
@@ -59,7 +59,7 @@ fn bad_images_are_named_by_pack_and_inspect() {
     assert_eq!(whole["pack"]["listed"].as_array().unwrap().len(), 4);
 }
 
-/// A JPEG of a depth that is not decoded.
+/// Returns a JPEG of a depth that cannot be decoded.
 pub fn twelve_bit() -> Vec<u8> {
     let mut bytes = jpeg(&[128; 16 * 16 * 3], 16, 16, &JpegOptions::default()).unwrap();
     let frame = bytes.windows(2).position(|two| two == [0xff, 0xc0]).unwrap();
@@ -67,7 +67,7 @@ pub fn twelve_bit() -> Vec<u8> {
     bytes
 }
 
-/// The first numbers of the lines that say how samples were stored.
+/// Adds up the first numbers of the lines that say how samples were stored.
 fn stored(said: &str) -> u64 {
     let is_tally = |line: &&str| !line.contains("of them shrunk") && !line.contains("index and padding");
     let lines = said.lines().filter(|line| line.starts_with("  ")).filter(is_tally);
@@ -144,7 +144,7 @@ fn a_source_that_has_no_image_is_refused_with_a_reason() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named_and_no_pack_is_made() {
+fn unreadable_images_are_named_and_no_pack_is_made() {
     let home = photos(1);
     let before = names(home.path());
     for number in 0..25 {
@@ -216,7 +216,7 @@ fn a_damaged_sample_is_shown_as_such() {
         let sound = sample();
         assert_eq!(sound["problem"], Value::Null, "{options}");
         let within = |key: &str| sound[key].as_u64().unwrap();
-        // Of an indexed sample the checkpoints, which lie behind its bytes.
+        // An indexed sample's checkpoints lie behind its bytes.
         let at = if what == "checkpoints" { within("offset") + within("length") + 1 } else { within("offset") + 40 };
         damage(&folder.join("p.ddlp"), at);
         let problem = sample()["problem"].to_string();
@@ -227,12 +227,12 @@ fn a_damaged_sample_is_shown_as_such() {
 }
 
 #[test]
-fn a_repaired_sample_is_said_to_be_rewritten() {
+fn a_repaired_sample_is_reported_as_rewritten() {
     let home = photos(0);
     let folder = home.path();
     let path = folder.join("photos/class_001/000001.jpg");
     let mut bytes = fs::read(&path).unwrap();
-    // A decoder passes over bytes between two markers with a warning.
+    // A decoder skips bytes between two markers with a warning.
     let scan = bytes.windows(2).position(|two| two == [0xff, 0xda]).unwrap();
     bytes.splice(scan..scan, [0; 4]);
     fs::write(&path, bytes).unwrap();
@@ -251,7 +251,7 @@ fn a_repaired_sample_is_said_to_be_rewritten() {
 }
 
 #[test]
-fn the_form_of_samples_is_chosen_and_said() {
+fn the_form_of_samples_is_chosen_and_reported() {
     let home = photos(0);
     let folder = home.path();
     let said = succeed(folder, "pack photos p.ddlp");

@@ -1,4 +1,4 @@
-//! States and plans: what a run that was stopped, killed or finished leaves, and what another run makes of it.
+//! States and plans: what a stopped, killed or finished run leaves, and what another run does with it.
 
 use crate::{Running, fail, json, names, photos, succeed, wait_for};
 use nix::sys::signal::Signal;
@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Batches that the JSON report says were delivered, each as epoch and number.
+/// Returns the batches that were delivered according to the JSON report, each as epoch and number.
 fn delivered(figures: &Value) -> Vec<(u64, u64)> {
     let deliveries = figures["timeline"]["deliveries"].as_array().unwrap().iter();
     deliveries.map(|one| (one["epoch"].as_u64().unwrap(), one["batch"].as_u64().unwrap())).collect()
 }
 
-/// Batches that a state says were delivered before, of epochs of so many.
+/// Returns the batches that were delivered before according to a state, for epochs of `batches` batches.
 fn done(state: &Value, batches: u64) -> BTreeSet<(u64, u64)> {
     let epoch = state["epoch"].as_u64().unwrap();
     let whole = (0..epoch).flat_map(|epoch| (0..batches).map(move |batch| (epoch, batch)));
@@ -29,7 +29,8 @@ fn digest(figures: &Value) -> u128 {
     u128::from_str_radix(figures["digest"].as_str().unwrap(), 16).unwrap()
 }
 
-/// Each batch takes long to consume, so the process is killed within one; the resumed run delivers exactly the others.
+/// Each batch takes long to consume, so that the process is killed within one; the resumed run delivers exactly the
+/// others.
 #[test]
 fn a_run_that_is_killed_goes_on_with_nothing_lost_or_repeated() {
     let home = photos(0);
@@ -51,14 +52,14 @@ fn a_run_that_is_killed_goes_on_with_nothing_lost_or_repeated() {
         let after = delivered(&rest);
         let all: BTreeSet<_> = before.iter().copied().chain(after.iter().copied()).collect();
         assert_eq!((all.len(), before.len() + after.len()), (12, 12), "{left} {after:?}");
-        // The same samples with the same pixels: the digest of all is the sum of both parts.
+        // The samples and pixels are the same: the digest of all is the sum of both parts.
         let first = json(&succeed(folder, &format!("{common} --stop-after {} --json -", before.len())));
         assert_eq!(digest(&first).wrapping_add(digest(&rest)), digest(&whole));
         fs::remove_file(folder.join("at.json")).unwrap();
     }
 }
 
-/// What is prepared ahead is not done, nor is the batch that the consumer works on.
+/// Batches that are prepared ahead are not done, nor is the batch that the consumer works on.
 #[test]
 fn a_state_is_written_at_the_beginning_and_counts_what_was_consumed() {
     let home = photos(0);
@@ -73,7 +74,7 @@ fn a_state_is_written_at_the_beginning_and_counts_what_was_consumed() {
     assert_eq!((&held["epoch"], &held["delivered"]), (&0.into(), &json("[]")));
     running.0.kill().unwrap();
     running.status();
-    // Nothing but the run's own file is there: no half one.
+    // Only the run's own file is there: no temporary one.
     assert_eq!(names(folder), ["at.json", "photos"]);
 }
 
@@ -94,7 +95,7 @@ fn a_state_brings_policy_and_pipeline_and_every_other_option_is_named() {
     {
         assert!(message.contains(part), "{message}");
     }
-    // A state of revision 77a8d6c has neither: the digest of both decides.
+    // A state of revision 77a8d6c has neither policy nor pipeline: the digest of both decides.
     let mut old = state(folder, "at.json").unwrap();
     old.as_object_mut().unwrap().retain(|key, _| key != "policy" && key != "pipeline");
     fs::write(folder.join("old.json"), old.to_string()).unwrap();
@@ -113,7 +114,7 @@ fn a_finished_run_has_nothing_to_do() {
     assert_eq!(said, "nothing to do: this run was finished after 2 epochs; --epochs 3 goes on\n");
     assert_eq!(state(folder, "again.json"), state(folder, "end.json"));
     assert_eq!(state(folder, "o.json").unwrap()["batches"], 0);
-    // Nobody is asked for a drive when there is nothing to prepare.
+    // With nothing to prepare, the run contacts no drive.
     succeed(folder, "run photos --resume end.json --drive tcp://127.0.0.1:1/nqn.x --strategy mte --quiet");
     let third = json(&succeed(folder, "run photos --resume end.json --epochs 3 --quiet --json -"));
     assert_eq!((&third["batches"], &third["images"]), (&5.into(), &24.into()));
@@ -134,7 +135,7 @@ fn a_plan_brings_what_it_determines_and_says_what_contradicts_it() {
 }
 
 #[test]
-fn the_exit_status_tells_the_signal() {
+fn the_exit_status_contains_the_signal() {
     let home = photos(0);
     for (signal, status, name) in
         [(Signal::SIGINT, 130, "Ctrl-C"), (Signal::SIGTERM, 143, "SIGTERM"), (Signal::SIGHUP, 129, "SIGHUP")]
