@@ -1,5 +1,5 @@
-//! Samples per second that one core reads from packs in the page cache, checksums included: files, files with checkpoints, and what
-//! is read of pixels before a crop of them is known.
+//! Samples per second that one core reads from packs in the page cache, checksums included: files, files with
+//! checkpoints, and the part of raw samples that is read before a crop is known.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use ddlp_pixels::synthetic;
 
 const IMAGES: u32 = 40;
 
-/// An image folder of photographs as large as ImageNet's.
+/// Writes an image folder of photographs as large as ImageNet's.
 fn write_folder(root: &Path) {
     let class = root.join("class");
     fs::create_dir_all(&class).expect("a folder that can be made");

@@ -1,12 +1,12 @@
 //! CIFAR's binary files: records of one or two label bytes and 3072 bytes of pixels, 32 × 32 in three planes.
 //!
-//! - A directory of CIFAR-10 holds `data_batch_1.bin` and so on: the training set, read in the order of the numbers. Class names come
-//!   from `batches.meta.txt` where it is there. A directory of CIFAR-100 holds `train.bin`; its fine labels count, with names
-//!   from `fine_label_names.txt`.
+//! - A directory of CIFAR-10 holds `data_batch_1.bin` and so on: the training set, read in the order of the numbers.
+//!   Class names come from `batches.meta.txt` if it exists. A directory of CIFAR-100 holds `train.bin`; the labels are
+//!   its fine labels, with names from `fine_label_names.txt`.
 //! - A single `.bin` file may be any of the batches, so `test_batch.bin` is opened by its own name.
 //!
-//! The files carry no checksum. Opening reads them once, for the labels and the identity, which is a digest of all content. A file that
-//! is written to after that is refused.
+//! The files carry no checksum. Opening reads them once, for the labels and the identity, which is a digest of all
+//! content. A file that is written to afterwards is refused.
 
 use crate::extent::read_extent;
 use crate::sample::IdentityHasher;
@@ -19,12 +19,12 @@ use std::path::{Path, PathBuf};
 
 const SIDE: u32 = 32;
 const PIXEL_BYTES: usize = 3 * (SIDE * SIDE) as usize;
-/// Most batch files in a directory.
+/// Largest number of batch files in a directory.
 pub const BATCHES_MAX: usize = 64;
 /// Records that are read at a time when opening.
 const RECORDS_AT_ONCE: usize = 256;
 
-/// Why files are not CIFAR's.
+/// Reason why files are not CIFAR's.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CifarError {
@@ -33,25 +33,25 @@ pub enum CifarError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the operating system says.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// A directory without training batches.
+    /// The directory holds no training batches.
     #[error("{} holds neither data_batch_*.bin (CIFAR-10) nor train.bin (CIFAR-100); name a test batch by its file", .path.display())]
     NoBatches {
         /// The directory.
         path: PathBuf,
     },
-    /// More than [`BATCHES_MAX`] batches.
+    /// The directory holds more than [`BATCHES_MAX`] batches.
     #[error("{} holds {count} batches, more than the limit of {BATCHES_MAX}", .path.display())]
     TooManyBatches {
         /// The directory.
         path: PathBuf,
-        /// How many.
+        /// Number of batches.
         count: usize,
     },
-    /// A length that no whole number of records has.
+    /// The length is not that of a whole number of records.
     #[error("{} has {bytes} bytes, which is no positive multiple of {record} ({variant}): it was cut short, or is something else", .path.display())]
     Length {
         /// The file.
@@ -60,10 +60,10 @@ pub enum CifarError {
         bytes: u64,
         /// Bytes of a record.
         record: u64,
-        /// What it was taken for.
+        /// Variant of CIFAR that the file was taken for.
         variant: Variant,
     },
-    /// A label beyond the classes.
+    /// A label is beyond the classes.
     #[error("record {record} of {} has label {label}, and {variant} has {} classes", .path.display(), .variant.classes())]
     Label {
         /// The file.
@@ -72,22 +72,22 @@ pub enum CifarError {
         record: u64,
         /// Its label.
         label: u8,
-        /// What it was taken for.
+        /// Variant of CIFAR that the file was taken for.
         variant: Variant,
     },
-    /// A list of class names of another length.
+    /// The list of class names has another length.
     #[error("{} names {count} classes, and {variant} has {}", .path.display(), .variant.classes())]
     ClassNames {
         /// The file.
         path: PathBuf,
-        /// How many.
+        /// Number of names.
         count: usize,
-        /// What the directory was taken for.
+        /// Variant of CIFAR that the directory was taken for.
         variant: Variant,
     },
 }
 
-/// Which of the two datasets.
+/// Variant of CIFAR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
     /// Ten classes, one label byte.
@@ -97,7 +97,7 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// Number of classes.
+    /// Returns the number of classes.
     pub fn classes(self) -> usize {
         match self {
             Variant::Cifar10 => 10,
@@ -145,14 +145,14 @@ pub struct Cifar {
 struct Batch {
     path: PathBuf,
     file: File,
-    /// When it was opened.
+    /// The file's state when it was opened.
     stamp: Stamp,
     /// Index of the first sample after this batch.
     end: u64,
 }
 
 impl Batch {
-    /// Looks whether the file is as it was when it was opened.
+    /// Checks that the file is unchanged since it was opened.
     fn check(&self) -> Result<(), Unavailable> {
         let now = Stamp::of(&self.file)
             .map_err(|source| Unavailable::Io { what: format!("file {}", self.path.display()), source })?;
@@ -164,7 +164,7 @@ impl Batch {
 }
 
 impl Cifar {
-    /// Whether a directory holds training batches.
+    /// Returns whether a directory holds training batches.
     pub fn recognizes(directory: &Path) -> bool {
         directory.join("train.bin").is_file() || numbered_batches(directory).is_ok_and(|batches| !batches.is_empty())
     }
@@ -242,7 +242,7 @@ impl Dataset for Cifar {
         Ok(Source::Planar { width: SIDE, height: SIDE, bytes: buf })
     }
 
-    /// Pixels have no checksum: a file that was written to is taken for another one.
+    /// Checks that no file was written to, since pixels have no checksum.
     fn check(&self) -> Result<(), Unavailable> {
         self.batches.iter().try_for_each(Batch::check)
     }
@@ -256,7 +256,7 @@ impl Dataset for Cifar {
     }
 }
 
-/// Reads a batch once: labels, and content for the identity.
+/// Reads a batch once: its labels, and its content for the identity.
 fn scan(
     path: &Path,
     file: &File,
@@ -300,7 +300,7 @@ fn training_set(directory: &Path) -> Result<(Variant, Vec<PathBuf>), CifarError>
     }
 }
 
-/// `data_batch_*.bin`, by number.
+/// Lists `data_batch_*.bin` by number.
 fn numbered_batches(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found: Vec<(u32, PathBuf)> = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -315,7 +315,7 @@ fn numbered_batches(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// What a single file is: by its length, and by its company where both would do.
+/// Returns the variant of a single file: by its length, and if both lengths fit, by the files beside it.
 fn variant_of(path: &Path) -> Result<Variant, CifarError> {
     let bytes = fs::metadata(path).map_err(|source| CifarError::Io { path: path.to_owned(), source })?.len();
     let fits = |variant: Variant| bytes % variant.record_bytes() as u64 == 0;
@@ -324,7 +324,7 @@ fn variant_of(path: &Path) -> Result<Variant, CifarError> {
     Ok(if hundred { Variant::Cifar100 } else { Variant::Cifar10 })
 }
 
-/// Names from the list beside the batches, numbers where there is none.
+/// Returns the class names from the list beside the batches, or numbers if there is no list.
 fn class_names(directory: &Path, variant: Variant) -> Result<Vec<String>, CifarError> {
     let path = directory.join(variant.names_file());
     if !path.is_file() {

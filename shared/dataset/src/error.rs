@@ -1,7 +1,7 @@
-//! Why a sample cannot be read: its own bytes are damaged, or the dataset is not there as it was opened.
+//! Reasons why a sample cannot be read: its own bytes are damaged, or the dataset is not there as it was opened.
 //!
-//! The two are types of their own. The corrupt-sample policy may leave out or replace what is [`Corrupt`]; what is
-//! [`Unavailable`] ends a run, or is another prong's work.
+//! The two are types of their own. The corrupt-sample policy may skip or replace a [`Corrupt`] sample; an
+//! [`Unavailable`] one ends a run, or is left to another prong.
 
 use crate::Location;
 use ddlp_pixels::CorruptReason;
@@ -9,33 +9,34 @@ use nix::errno::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a sample cannot be read.
+/// Reason why a sample cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The sample is damaged. The corrupt-sample policy decides what happens to it.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
-    /// The dataset cannot be read now, or is another one by now. No policy applies.
+    /// The dataset cannot be read now, or has become another one. No policy applies.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
 }
 
-/// What is wrong with one sample. Each message names the sample and where it lies.
+/// Damage of one sample. Each message names the sample and where it lies.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Corrupt {
-    /// The storage device cannot read these bytes, however often it is asked.
+    /// The disk cannot read these bytes, however often it is asked.
     #[error("sample {name} cannot be read from its storage device ({location})")]
     Io {
         /// The sample.
         name: String,
         /// Its place.
         location: Location,
-        /// What the operating system says.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// There was no file of the sample when the dataset was opened: a link that leads nowhere, or no regular file.
+    /// The sample had no file when the dataset was opened: a link that leads nowhere, or something that is not a
+    /// regular file.
     #[error("sample {name} is a link that leads nowhere, or no regular file ({})", .location.file.display())]
     NoFile {
         /// The sample.
@@ -65,7 +66,7 @@ pub enum Corrupt {
         /// The verdict.
         reason: CorruptReason,
     },
-    /// More bytes than any sample may have.
+    /// The sample has more bytes than any sample may have.
     #[error("sample {name} has {} bytes, more than the limit of {} ({})", .location.length, crate::SAMPLE_BYTES_MAX, .location.file.display())]
     TooLarge {
         /// The sample.
@@ -73,51 +74,51 @@ pub enum Corrupt {
         /// Its place.
         location: Location,
     },
-    /// The index says nothing valid about this sample.
+    /// The sample's index record is invalid.
     #[error("the index record of sample {index} in {} is damaged: {problem}", .file.display())]
     Record {
         /// The sample.
         index: u64,
         /// The pack.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The problem with the record.
         problem: String,
     },
 }
 
-/// Why a dataset cannot be read now, or is not the one that was opened. Each message names the file.
+/// Reason why a dataset cannot be read now, or is not the one that was opened. Each message names the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unavailable {
-    /// The operating system refuses.
+    /// The operating system refuses to read.
     #[error("{what} cannot be read")]
     Io {
-        /// What was to be read: a sample with its place, or a file.
+        /// The object that was to be read: a sample with its place, or a file.
         what: String,
-        /// What the operating system says.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// A file or folder that was there when the dataset was opened is not there any more.
+    /// A file or folder that existed when the dataset was opened no longer exists.
     #[error("{} is gone: it was there when the dataset was opened", .path.display())]
     Gone {
         /// The topmost file or folder that is missing.
         path: PathBuf,
-        /// What the operating system says.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// A file is another one than when the dataset was opened.
+    /// A file differs from the one that was opened.
     #[error("the {kind} has changed since it was opened: {} {change}", .file.display())]
     Changed {
-        /// What the file is: a pack, an image, …
+        /// Kind of the file: a pack, an image, …
         kind: &'static str,
         /// The file.
         file: PathBuf,
-        /// What was expected and what is there, as a phrase behind the file's name.
+        /// The difference between what was expected and what was found, as a phrase that follows the file's name.
         change: String,
     },
-    /// The sample is stored in a way that this program does not know.
+    /// The sample is stored in a form that this program does not know.
     #[error("sample {index} of {} is stored in form {form}, which this program does not know: update it, or pack the source again with --jpeg kept", .file.display())]
     UnknownForm {
         /// The sample.
@@ -127,10 +128,10 @@ pub enum Unavailable {
         /// The code of its form.
         form: u8,
     },
-    /// There is no such sample: a defect of whoever asks for it.
+    /// The sample does not exist: a defect of the caller.
     #[error("sample {index} does not exist: the dataset has {samples}")]
     OutOfRange {
-        /// The index asked for.
+        /// The requested index.
         index: u64,
         /// Number of samples.
         samples: u64,
@@ -150,8 +151,8 @@ impl Corrupt {
 }
 
 impl ReadError {
-    /// Judges what the operating system says of a sample's bytes. Whether the dataset is still the one that was opened is for the
-    /// caller to find out first.
+    /// Turns an operating system's error for a sample's bytes into the sample's error. The caller checks first whether
+    /// the dataset is still the one that was opened.
     pub(crate) fn of_sample(name: String, location: Location, source: io::Error) -> Self {
         if is_medium_error(&source) {
             Corrupt::Io { name, location, source }.into()
@@ -161,17 +162,18 @@ impl ReadError {
     }
 }
 
-/// Whether the storage device, or what the file system keeps on it, is broken at this place. Everything else (not found, stale,
-/// forbidden, timed out, no memory, too many open files) says nothing about the sample.
+/// Returns whether the disk, or the file system on it, is broken at this place. All other errors (not found, stale,
+/// forbidden, timed out, no memory, too many open files) say nothing about the sample.
 pub(crate) fn is_medium_error(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw);
-    // Beside EIO: what Linux makes of medium, target and protection errors of a disk, and of damaged file systems (EUCLEAN, EBADMSG).
+    // Beside EIO: Linux's codes for medium, target and protection errors of a disk, and for damaged file systems
+    // (EUCLEAN, EBADMSG).
     let medium = [Errno::EIO, Errno::ENODATA, Errno::EREMOTEIO, Errno::EILSEQ, Errno::EUCLEAN, Errno::EBADMSG];
     errno.is_some_and(|errno| medium.contains(&errno))
 }
 
-/// Returns the topmost of a dataset's `root` and what leads from there to a file that is missing; the file where all of them are there,
-/// as when another folder has taken the root's place.
+/// Returns the topmost missing part of the path from a dataset's `root` to `file`; returns `file` itself if nothing on
+/// the way is missing, for example because another folder has taken the root's place.
 pub(crate) fn first_missing(root: &Path, file: &Path) -> PathBuf {
     let mut path = root.to_owned();
     for component in file.components() {

@@ -1,27 +1,28 @@
-//! Reading a piece of a file into a buffer that is used again and again.
+//! Reading a piece of a file into a buffer that is reused.
 
 use crate::error::is_medium_error;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// How often a piece is read before an error of the storage device is taken for one that stays.
+/// Number of reads after which an error of the disk counts as permanent.
 const TRIES: u32 = 3;
 
-/// Replaces the content of `buf` by `length` bytes of `file` from `offset` on. The end of the file before that is an error.
+/// Replaces the content of `buf` by the `length` bytes of `file` from `offset` on. Fails if the file ends before that.
 ///
-/// Only the part by which this piece is longer than the one before it gets zeroed first, so equal pieces cost nothing.
+/// Only the part by which this piece is longer than the one before it is zeroed first, so pieces of equal length cost
+/// nothing.
 pub(crate) fn read_extent(file: &File, offset: u64, length: usize, buf: &mut Vec<u8>) -> io::Result<()> {
     resize(buf, length)?;
     read_exact(file, offset, buf)
 }
 
-/// Fills `out` from `offset` on, and asks a storage device that fails again.
+/// Fills `out` with the bytes from `offset` on; repeats a read that fails on the disk.
 pub(crate) fn read_exact(file: &File, offset: u64, out: &mut [u8]) -> io::Result<()> {
     persistently(|| file.read_exact_at(out, offset))
 }
 
-/// Repeats a read as long as the storage device fails, [`TRIES`] times at most.
+/// Repeats a read while it fails on the disk, at most [`TRIES`] times.
 pub(crate) fn persistently<T>(mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..TRIES {
         match read() {
@@ -32,7 +33,7 @@ pub(crate) fn persistently<T>(mut read: impl FnMut() -> io::Result<T>) -> io::Re
     read()
 }
 
-/// Makes `buf` exactly `length` bytes long, of unspecified content.
+/// Makes `buf` exactly `length` bytes long, with unspecified content.
 pub(crate) fn resize(buf: &mut Vec<u8>, length: usize) -> io::Result<()> {
     let missing = length.saturating_sub(buf.len());
     buf.try_reserve(missing).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_fails_is_asked_again_and_others_are_not() {
+    fn only_reads_that_fail_on_the_disk_are_repeated() {
         let tried = |errno: i32, failures: u32| {
             let mut calls = 0;
             let read = || {

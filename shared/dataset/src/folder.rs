@@ -1,15 +1,16 @@
 //! An image folder: one directory per class, as torchvision's `ImageFolder` reads it.
 //!
 //! - Classes are the directories in the root, sorted by name; files in the root are ignored.
-//! - A class's samples are the files below its directory at any depth whose names end in one of [`EXTENSIONS`], whatever the
-//!   case: sorted by the path of their directory first, by name second, both byte by byte (torchvision's order).
+//! - A class's samples are the files below its directory at any depth whose names end in one of [`EXTENSIONS`],
+//!   whatever the case: sorted by the path of their directory first, by name second, both byte by byte (torchvision's
+//!   order).
 //! - A class without samples is an error, as it is for torchvision.
 //! - Symbolic links are followed. A directory that contains itself through a link is entered once.
-//! - A link that leads nowhere, or anything else that is no regular file, stays in the list (so that indices agree with
-//!   torchvision's) and is corrupt when it is read.
+//! - A link that leads nowhere, or anything else that is not a regular file, stays in the list (so that indices agree
+//!   with torchvision's) and is corrupt when it is read.
 //!
-//! The identity is a digest of class names, relative paths and sizes: it does not read the files. A file that is gone when it is
-//! read, or whose size is another one, means that the dataset has changed: it is unavailable.
+//! The identity is a digest of class names, relative paths and sizes; the files themselves are not read for it. If a
+//! file is gone or has another size when it is read, the dataset has changed, and the sample is unavailable.
 
 mod scan;
 
@@ -28,29 +29,29 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What a sample's file name ends in: torchvision's list.
+/// Extensions of samples' file names: torchvision's list.
 pub const EXTENSIONS: [&str; 9] = [".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"];
 
 /// Largest number of directories below one class.
 pub const DIRECTORIES_MAX: usize = 1 << 20;
 
-/// Stands for the size of a sample that had no file when the folder was listed.
+/// Stand-in for the size of a sample that had no file when the folder was listed.
 const NO_FILE: u64 = u64::MAX;
 
-/// Why a directory is no image folder.
+/// Reason why a directory is not an image folder.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderError {
-    /// A directory or file in it cannot be looked at.
+    /// The directory, or a file in it, cannot be examined.
     #[error("cannot list {}: check that it exists and that you may read it", .path.display())]
     Unreadable {
         /// The directory or file.
         path: PathBuf,
-        /// What the operating system says.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// Nothing in the root is a directory.
+    /// The root contains no directory.
     #[error("{} has no class directories: an image folder has one directory per class, such as {}/cat/1.jpg", .root.display(), .root.display())]
     NoClasses {
         /// The root.
@@ -61,20 +62,20 @@ pub enum FolderError {
     EmptyClasses {
         /// The root.
         root: PathBuf,
-        /// How many.
+        /// Number of these classes.
         count: usize,
-        /// The first few of them.
+        /// The first few of these classes.
         classes: Vec<String>,
     },
-    /// More classes than a dataset may have.
+    /// There are more classes than a dataset may have.
     #[error("{} has {count} class directories, more than the limit of {}", .root.display(), crate::CLASSES_MAX)]
     TooManyClasses {
         /// The root.
         root: PathBuf,
-        /// How many.
+        /// Number of classes.
         count: usize,
     },
-    /// More directories in a class than [`DIRECTORIES_MAX`].
+    /// A class has more directories than [`DIRECTORIES_MAX`].
     #[error("more than {DIRECTORIES_MAX} directories below {}: links that multiply?", .path.display())]
     TooManyDirectories {
         /// The class directory.
@@ -82,7 +83,7 @@ pub enum FolderError {
     },
 }
 
-/// An image folder. What it keeps in memory is the list of its files.
+/// An image folder. It keeps only the list of its files in memory.
 pub struct Folder {
     root: PathBuf,
     root_handle: File,
@@ -149,12 +150,12 @@ impl Folder {
         &self.paths[start as usize..self.path_ends[index] as usize]
     }
 
-    /// Size of a sample's file when the folder was listed, if it had one.
+    /// Returns the size of a sample's file when the folder was listed, if it had one.
     fn size(&self, index: u64) -> Option<u64> {
         Some(self.sizes[index as usize]).filter(|&size| size != NO_FILE)
     }
 
-    /// Opens a sample's file and says how long it is. Never waits, as opening a pipe otherwise would.
+    /// Opens a sample's file and returns its length. Never blocks, as opening a pipe otherwise would.
     fn open_sample(&self, index: u64) -> io::Result<(File, u64)> {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
         let file = openat(&self.root_handle, self.path(index), flags, Mode::empty())?;
@@ -165,7 +166,8 @@ impl Folder {
         Ok((File::from(file), status.st_size.unsigned_abs()))
     }
 
-    /// Judges why a sample's file cannot be read: the file may be gone or damaged, or the whole folder out of reach.
+    /// Determines why a sample's file cannot be read: the file may be gone or damaged, or the whole folder out of
+    /// reach.
     fn unread(&self, index: u64, source: io::Error) -> ReadError {
         let (name, location) = (self.name(index), self.location(index));
         match source.kind() {
@@ -184,7 +186,7 @@ impl Folder {
         }
     }
 
-    /// What is said of a sample that had no file when the folder was listed.
+    /// Returns the error for a sample that had no file when the folder was listed.
     fn without_file(&self, index: u64) -> ReadError {
         match self.open_sample(index) {
             Ok((_, found)) => self.changed(index, format!("was no file, and has {found} bytes now")).into(),

@@ -1,4 +1,4 @@
-//! Which files a dataset is read from, so that a program never writes over one of them.
+//! The files from which a dataset is read, so that a program never writes over one of them.
 
 use crate::Dataset;
 use std::fs::{self, Metadata};
@@ -8,17 +8,17 @@ use std::path::Path;
 
 /// Lists of class names that lie beside shards and batch files.
 const LISTS: [&str; 4] = ["classes.txt", "batches.meta.txt", "fine_label_names.txt", "coarse_label_names.txt"];
-/// What the name of a file in a dataset's directory ends in, if the file may change what the directory is taken for.
+/// Extensions of files that may change what kind of dataset a directory is taken for.
 const EXTENSIONS: [&str; 3] = ["bin", "tar", "txt"];
 
-/// Returns whether a file written at `place` would change the dataset that was opened at `root`: it is one of the dataset's files,
-/// by whatever name, or would become one. `place` has no symbolic link in it.
+/// Returns whether a file written at `place` would change the dataset that was opened at `root`, because it is one of
+/// the dataset's files, by whatever name, or would become one. `place` must not contain a symbolic link.
 ///
-/// Costs no more than opening the dataset did, and next to nothing where there is no file at `place`.
+/// Costs no more than opening the dataset did, and next to nothing if there is no file at `place`.
 ///
 /// # Errors
 ///
-/// When `root` cannot be looked at.
+/// Fails if `root` cannot be examined.
 pub fn is_input(dataset: &dyn Dataset, root: &Path, place: &Path) -> io::Result<bool> {
     let is_directory = fs::metadata(root)?.is_dir();
     let root = fs::canonicalize(root)?;
@@ -48,7 +48,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
 
-    /// `photos/a/1.jpg`, a link to `store/2.jpg` and a file beside the classes.
+    /// Makes `photos/a/1.jpg`, a link to `store/2.jpg` and a file beside the classes.
     fn folder() -> (tempfile::TempDir, PathBuf) {
         let home = tempfile::tempdir().unwrap();
         let here = fs::canonicalize(home.path()).unwrap();
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_read_from_what_its_classes_hold_and_what_they_link_to() {
+    fn files_in_classes_and_files_that_they_link_to_are_inputs() {
         let (_home, here) = folder();
         let root = here.join("photos");
         let dataset = open(&root).unwrap();
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_and_their_list_of_names_are_read() {
+    fn batches_and_their_list_of_names_are_inputs() {
         let home = tempfile::tempdir().unwrap();
         let here = fs::canonicalize(home.path()).unwrap();
         fs::write(here.join("test.bin"), [0; 3073]).unwrap();

@@ -1,17 +1,18 @@
-//! Where samples live.
+//! Sources of samples.
 //!
 //! A [`Dataset`] is a fixed list of labelled samples in a fixed order, readable by index from many threads at once.
 //!
 //! - [`folder`]: an image folder, one directory per class, in torchvision's order.
 //! - [`cifar`]: CIFAR's binary files.
 //! - [`shards`]: WebDataset tar shards.
-//! - [`pack`]: the project's own file, which a drive exports and both sides read; how it is made, checked and described.
+//! - [`pack`]: the project's own file, which a drive exports and which host and drive both read: its layout, making and
+//!   checking.
 //!
-//! [`open`] finds out which of them a path is. [`Resident`] keeps a small one in memory.
+//! [`open`] recognises the kind of a path. [`Resident`] keeps a small dataset in memory.
 //!
-//! This crate does not decode: it says what a sample's bytes are ([`Source`]), and only `ddlp-pixels` looks inside. Every
-//! file is taken to be hostile: what does not add up is a typed error, and no allocation is larger than the file that asks
-//! for it or the limit that is named for it.
+//! This crate does not decode: it returns a sample's bytes with their form ([`Source`]), and only `ddlp-pixels` looks
+//! inside. Every file is assumed to be hostile: inconsistencies are typed errors, and no allocation is larger than the
+//! file that asks for it or the limit that is defined for it.
 #![forbid(unsafe_code)]
 
 pub mod cifar;
@@ -48,47 +49,48 @@ pub(crate) const SAMPLE_BYTES_MAX: u64 = 1 << 30;
 /// Largest number of classes.
 pub(crate) const CLASSES_MAX: usize = 1 << 20;
 
-/// Half of a sample's bytes. A core keeps track of so many of them on their way, and waits when it is to bring more.
+/// Half of a sample's bytes. A core can have about that many in flight, and waits when it is to fetch more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Half {
-    /// Those in front.
+    /// The first half.
     First,
-    /// The others.
+    /// The second half.
     Second,
 }
 
 /// A fixed list of labelled samples. It has at least one sample, and its order never changes.
 pub trait Dataset: Send + Sync {
-    /// Number of samples, at least 1.
+    /// Returns the number of samples, at least 1.
     fn len(&self) -> u64;
 
-    /// Never true: a source without samples does not open.
+    /// Returns `false`: a source without samples does not open.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Names of the classes; a label is an index into it.
+    /// Returns the names of the classes; a label is an index into them.
     fn classes(&self) -> &[String];
 
-    /// Label of a sample.
+    /// Returns the label of a sample.
     ///
     /// # Panics
     /// When `index` is not below [`len`](Self::len).
     fn label(&self, index: u64) -> u32;
 
-    /// What messages call a sample: `n01440764/x.JPEG`, `shard-000.tar:000017.jpg`, `data_batch_1.bin#17`.
+    /// Returns the name of a sample for messages: `n01440764/x.JPEG`, `shard-000.tar:000017.jpg`,
+    /// `data_batch_1.bin#17`.
     ///
     /// # Panics
     /// When `index` is not below [`len`](Self::len).
     fn name(&self, index: u64) -> String;
 
-    /// Where a sample's bytes lie.
+    /// Returns where a sample's bytes lie.
     ///
     /// # Panics
     /// When `index` is not below [`len`](Self::len).
     fn location(&self, index: u64) -> Location;
 
-    /// Returns a sample that is read from the file `found`, whatever name led to that file.
+    /// Returns a sample that is read from the file `found`, by whatever name that file was reached.
     fn sample_in(&self, found: &Metadata) -> Option<u64> {
         if let Some(pack) = self.export() {
             return inputs::is_same_file(pack.path(), found).then_some(0);
@@ -102,68 +104,70 @@ pub trait Dataset: Send + Sync {
         })
     }
 
-    /// A sample as the pixel path takes it, its bytes checked against the checksum where the dataset has one. Those of an uncompressed
-    /// image are read and checked later, as far as they are needed.
+    /// Reads a sample in the form in which the pixel path takes it. Checks the bytes against their checksum if the
+    /// dataset has one; those of a raw sample are read and checked later, as far as they are needed.
     ///
-    /// They are in `buf` or in the dataset itself. What `buf` holds is replaced and of no meaning to the caller. Its capacity is
-    /// reused, so a buffer that is handed in again and again stops allocating.
+    /// The bytes lie in `buf` or in the dataset itself. The previous content of `buf` is replaced, and the new content
+    /// means nothing to the caller. Its capacity is reused, so a buffer that is passed again and again soon stops
+    /// allocating.
     fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError>;
 
-    /// A sample as it is packed: of a rejected one what is kept of it, which [`sample`](Self::sample) does not hand out. What a pack made of
-    /// it would repeat is checked, its name included.
+    /// Reads a sample for packing: of a rejected sample the bytes that were kept, which [`sample`](Self::sample) does
+    /// not return. Everything that a new pack would repeat is checked, including the name.
     fn stored<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Stored<'a>, ReadError> {
         self.sample(index, buf).map(Stored::Source)
     }
 
-    /// Says that these samples will be read soon, so that a disk can fetch them meanwhile. A hint: a dataset may do nothing, and does not
-    /// wait.
+    /// Announces that these samples will be read soon, so that a disk can fetch them meanwhile. This is a hint: a
+    /// dataset may do nothing, and does not wait.
     fn announce(&self, _indices: &[u64]) {}
 
-    /// Says that this sample is likely the next one that the calling thread asks for: if it lies in memory, a half of its bytes comes
-    /// nearer to the processor meanwhile. A hint, as [`announce`](Self::announce).
+    /// Announces that this sample is likely the next one that the calling thread reads: if it lies in memory, a half of
+    /// its bytes is fetched into the core's cache meanwhile. A hint like [`announce`](Self::announce).
     fn prefetch(&self, _index: u64, _half: Half) {}
 
-    /// Says how much memory there is to keep what is read. A dataset that is much larger may read past the page cache from then on, in
-    /// which it would find little and leave no room for others: true when it does. An error when it would and cannot; it then reads as
-    /// before.
+    /// Tells the dataset how much memory there is to keep what is read. A dataset that is much larger may from then on
+    /// read past the page cache, in which it would find little and leave no room for others; returns whether it does.
+    /// Fails if it would but cannot; it then reads as before.
     fn fit_memory(&self, _available_bytes: u64) -> io::Result<bool> {
         Ok(false)
     }
 
-    /// Looks whether the files are still those that were opened, as far as reading a sample does not. Prongs ask once a batch, when all its
-    /// samples have been read.
+    /// Checks whether the files are still those that were opened, as far as reading a sample does not check that.
+    /// Prongs call this once per batch, when all its samples have been read.
     fn check(&self) -> Result<(), Unavailable> {
         Ok(())
     }
 
-    /// Looks again after a sample has turned out to be corrupt: damage in a file that was written to meanwhile is a change of the dataset.
+    /// Checks again after a sample has turned out to be corrupt: damage in a file that was written to meanwhile is a
+    /// change of the dataset.
     fn check_damage(&self) -> Result<(), Unavailable> {
         self.check()
     }
 
-    /// Digest by which two sides find out whether they hold the same dataset.
+    /// Returns the digest by which host and drive find out whether they have the same dataset.
     fn identity(&self) -> Identity;
 
-    /// `"folder"`, `"pack"`, `"cifar"` or `"tar"`.
+    /// Returns the kind of the source: `"folder"`, `"pack"`, `"cifar"` or `"tar"`.
     fn kind(&self) -> &'static str;
 
-    /// Files of the source that are no samples: in an image folder those in no class directory, and those that are not named as
-    /// images are.
+    /// Returns the number of files of the source that are not samples: in an image folder, files outside of class
+    /// directories, and files without an image's extension.
     fn left_out(&self) -> u64 {
         0
     }
 
-    /// Names of the first [`LISTED_MAX`](pack::LISTED_MAX) of them.
+    /// Returns the names of the first [`LISTED_MAX`](pack::LISTED_MAX) of these files.
     fn left_out_names(&self) -> &[String] {
         &[]
     }
 
-    /// The file that a drive exports block by block. Only a pack has one.
+    /// Returns the file that a drive exports block by block. Only a pack has one.
     fn export(&self) -> Option<&PackFile> {
         None
     }
 
-    /// Whether samples stay in memory once they have been read.
+    /// Returns whether samples stay in memory once they have been read.
     fn is_resident(&self) -> bool {
         false
     }

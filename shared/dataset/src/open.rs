@@ -1,4 +1,4 @@
-//! Finding out what a path is.
+//! Recognising what kind of dataset a path is.
 
 use crate::Dataset;
 use crate::cifar::{Cifar, CifarError};
@@ -9,46 +9,46 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Why a path could not be opened as a dataset.
+/// Reason why a path could not be opened as a dataset.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The path cannot be looked at.
+    /// The path cannot be examined.
     #[error("cannot open dataset {}", .path.display())]
     Io {
         /// The path.
         path: PathBuf,
-        /// What the operating system says.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// A file that is none of the known kinds.
+    /// The path is of no known kind.
     #[error("{} is no dataset: {hint}", .path.display())]
     Unrecognized {
         /// The path.
         path: PathBuf,
-        /// What would be one.
+        /// What would be a dataset.
         hint: &'static str,
     },
-    /// It looks like an image folder.
+    /// The path looks like an image folder.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// It looks like CIFAR's binary files.
+    /// The path looks like CIFAR's binary files.
     #[error(transparent)]
     Cifar(#[from] CifarError),
-    /// It looks like tar shards.
+    /// The path looks like tar shards.
     #[error(transparent)]
     Shards(#[from] ShardError),
-    /// It looks like a pack.
+    /// The path looks like a pack.
     #[error(transparent)]
     Pack(#[from] FormatError),
 }
 
-/// Opens a dataset of any kind. What it is shows as follows:
+/// Opens a dataset of any kind. The kind is recognised as follows:
 ///
 /// - A file: a pack by its first bytes or the extension `.ddlp`, a tar shard by `.tar`, a CIFAR batch by `.bin`.
-/// - A directory: CIFAR when it holds `data_batch_*.bin` (CIFAR-10) or `train.bin` (CIFAR-100), of which the training files
-///   are read; tar shards when it holds `*.tar`; else an image folder.
+/// - A directory: CIFAR if it holds `data_batch_*.bin` (CIFAR-10) or `train.bin` (CIFAR-100), of which the training
+///   files are read; tar shards if it holds `*.tar`; otherwise an image folder.
 pub fn open(path: &Path) -> Result<Box<dyn Dataset>, OpenError> {
     let failed = |source| OpenError::Io { path: path.to_owned(), source };
     let status = fs::metadata(path).map_err(failed)?;

@@ -1,14 +1,14 @@
-//! Doing the same to many things on a few threads, and how many threads there are to be.
+//! Running the same work for many items on a few threads, and choosing the number of threads.
 
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Scope};
 
-/// Threads for work that waits for the file system more than it computes.
+/// Most threads for work that waits for the file system more than it computes.
 const LISTING_THREADS_MAX: usize = 8;
 
-/// How many threads are to work: `asked`, or for 0 one per core.
+/// Returns the number of threads to use: `asked`, or one per core if that is 0.
 pub(crate) fn threads(asked: usize) -> usize {
     match asked {
         0 => thread::available_parallelism().map_or(1, |cores| cores.get()),
@@ -16,8 +16,8 @@ pub(crate) fn threads(asked: usize) -> usize {
     }
 }
 
-/// Starts up to `threads` threads with the work that `next` returns for each. Fails when the system refuses the first one, and
-/// makes do with fewer when it refuses another.
+/// Starts up to `threads` threads, each with the work that `next` returns for it. Fails if the system refuses the first
+/// thread, and goes on with fewer if it refuses a later one.
 pub(crate) fn spawn<'scope, W: FnOnce() + Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     threads: usize,
@@ -38,7 +38,7 @@ pub(crate) fn spawn<'scope, W: FnOnce() + Send + 'scope>(
     Ok(())
 }
 
-/// Applies `work` to each item on several threads, this one among them. The results are in the order of the items.
+/// Applies `work` to each item on several threads, including this one. The results are in the order of the items.
 pub(crate) fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(items.len()));
@@ -52,7 +52,7 @@ pub(crate) fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) 
         }
     };
     thread::scope(|scope| {
-        // Without further threads this one takes all items.
+        // Without further threads, this one takes all items.
         let _ = spawn(scope, listing.min(items.len()).saturating_sub(1), || &take_items);
         take_items();
     });

@@ -1,11 +1,12 @@
 //! A small dataset of small planar images, kept in memory.
 //!
-//! Reading CIFAR's 3 KB costs a system call and a checksum, which is as much as all that is done to its pixels. Where all samples
-//! fit into [`RESIDENT_BYTES_MAX`], each is read once, checked as ever, and then lies in memory. They are read in groups of 2 MiB by
-//! whichever thread comes first to one of them: nothing is read before it is asked for, a disk sees long reads in order, and a
-//! group is one huge page where the kernel has some.
+//! Reading CIFAR's 3 KB costs a system call and a checksum, as much as everything that is done to the pixels. If all
+//! samples fit into [`RESIDENT_BYTES_MAX`], each is read once, checked as usual, and then stays in memory. Samples are
+//! read in groups of 2 MiB, by the thread that first needs one of them: nothing is read before it is needed, a disk
+//! sees long reads in order, and a group is one huge page if the kernel provides huge pages.
 //!
-//! A sample that cannot be read, or is of another form or size than most, is left to the dataset itself, whose answer it always is.
+//! A sample that cannot be read, or has another form or size than most, is left to the dataset itself, whose answer
+//! always counts.
 
 use crate::{Dataset, Half, Identity, Location, PackFile, ReadError, Stored, Unavailable};
 use ddlp_pixels::Source;
@@ -15,14 +16,14 @@ use std::sync::{Arc, OnceLock};
 
 /// Most bytes of all samples together. CIFAR has 154 MB.
 pub const RESIDENT_BYTES_MAX: u64 = 160 << 20;
-/// A sample of more bytes takes longer to prepare than to read.
+/// Most bytes of a sample. A larger one takes longer to prepare than to read.
 const RESIDENT_SAMPLE_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a group: a huge page of x86-64, and of aarch64 with pages of 4 KiB.
 const GROUP_BYTES: usize = 2 << 20;
-/// Samples that are tried at the beginning to find out what samples are.
+/// Samples that are tried at the beginning, to find out form and size of samples.
 const TRIED: u64 = 4;
 
-/// A dataset whose samples are in memory once they have been read.
+/// A dataset whose samples stay in memory once they have been read.
 pub struct Resident {
     dataset: Arc<dyn Dataset>,
     width: u32,
@@ -31,16 +32,17 @@ pub struct Resident {
     groups: Box<[OnceLock<Group>]>,
 }
 
-/// Neighbouring samples, one behind the other.
+/// Neighbouring samples, one after the other.
 struct Group {
-    /// `None` when there was no memory for it.
+    /// Pixels of the samples; `None` if there was no memory for them.
     pixels: Option<MmapMut>,
-    /// Which of them are there.
+    /// Whether each sample is present.
     present: Vec<bool>,
 }
 
 impl Resident {
-    /// The dataset in memory if it is one of small planar images and fits; else the dataset as it is.
+    /// Returns the dataset in memory if it consists of small planar images and fits, and otherwise the dataset as it
+    /// is.
     pub fn of(dataset: Arc<dyn Dataset>) -> Arc<dyn Dataset> {
         if dataset.is_resident() {
             return dataset;
@@ -58,13 +60,13 @@ impl Resident {
         Arc::new(Self { dataset, width, height, sample_bytes, groups })
     }
 
-    /// A sample's pixels, if they are in memory; brings them there at the first call.
+    /// Returns a sample's pixels if they can be kept in memory; the first call reads them.
     fn pixels(&self, index: u64) -> Option<&[u8]> {
         let (number, place) = self.place(index);
         self.of_group(self.groups.get(number)?.get_or_init(|| self.group(number)), place)
     }
 
-    /// A sample's pixels, if they are in memory already.
+    /// Returns a sample's pixels if they are in memory already.
     fn in_memory(&self, index: u64) -> Option<&[u8]> {
         let (number, place) = self.place(index);
         self.of_group(self.groups.get(number)?.get()?, place)
@@ -75,7 +77,7 @@ impl Resident {
         group.pixels.as_ref()?.get(place * self.sample_bytes..(place + 1) * self.sample_bytes)
     }
 
-    /// The number of a sample's group, and its place there.
+    /// Returns the number of a sample's group, and the sample's place in it.
     fn place(&self, index: u64) -> (usize, usize) {
         let each = GROUP_BYTES / self.sample_bytes;
         (index as usize / each, index as usize % each)
@@ -85,13 +87,13 @@ impl Resident {
         let Ok(mut pixels) = MmapMut::map_anon(GROUP_BYTES) else {
             return Group { pixels: None, present: Vec::new() };
         };
-        // A kernel without huge pages has small ones.
+        // A kernel without huge pages uses small ones.
         let _ = pixels.advise(Advice::HugePage);
         let first = (number * (GROUP_BYTES / self.sample_bytes)) as u64;
         let mut buf = Vec::new();
         let present =
             (first..self.dataset.len()).zip(pixels.chunks_exact_mut(self.sample_bytes)).map(|(index, place)| {
-                // Another one, which may be large and is of no use here, is not even read.
+                // A sample of another size may be large and cannot be kept, so it is not even read.
                 if self.dataset.location(index).length != self.sample_bytes as u64 {
                     return false;
                 }
@@ -109,8 +111,8 @@ impl Resident {
     }
 }
 
-/// Width and height of a planar sample, and what `take` made of its bytes. `None` when it is of another form or cannot be read; if reading it
-/// panics, that is for whoever asks for this sample.
+/// Passes the bytes of a planar sample to `take`; returns width, height and the result. Returns `None` if the sample
+/// has another form or cannot be read; if reading it panics, the panic is left to the caller who needs this sample.
 fn planar<T>(
     dataset: &dyn Dataset,
     index: u64,
@@ -166,7 +168,8 @@ impl Dataset for Resident {
         }
     }
 
-    /// What is in memory needs no disk. The rest is for the dataset: what no group holds, and groups that nobody has come to yet.
+    /// Announces to the dataset only samples that are not in memory: those that no group holds, and those of groups
+    /// that have not been read yet.
     fn announce(&self, indices: &[u64]) {
         let left: Vec<u64> = indices.iter().copied().filter(|&index| self.in_memory(index).is_none()).collect();
         if !left.is_empty() {

@@ -1,10 +1,10 @@
-//! What is said of one sample, and of a dataset: where bytes lie, what is stored, which dataset it is.
+//! Facts about one sample and about a dataset: where bytes lie, what is stored, which dataset it is.
 
 use ddlp_pixels::{CorruptReason, Source};
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a sample's bytes lie.
+/// Place of a sample's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// The file.
@@ -21,14 +21,14 @@ impl fmt::Display for Location {
     }
 }
 
-/// What a dataset has of a sample.
+/// What a dataset has stored for a sample.
 #[derive(Clone, Copy, Debug)]
 pub enum Stored<'a> {
     /// The sample.
     Source(Source<'a>),
-    /// It was rejected when it was packed.
+    /// The sample was rejected when it was packed.
     Rejected {
-        /// What was kept of it, nothing where it could not be read.
+        /// Bytes that were kept; empty if the sample could not be read.
         bytes: &'a [u8],
         /// The verdict.
         reason: CorruptReason,
@@ -45,7 +45,7 @@ impl Identity {
         Self(bytes)
     }
 
-    /// The digest.
+    /// Returns the digest.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -63,11 +63,11 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// A digest fed with fields that cannot run into each other: each is preceded by its length.
+/// A digest of fields that cannot run into each other, since each is preceded by its length.
 pub(crate) struct IdentityHasher(blake3::Hasher);
 
 impl IdentityHasher {
-    /// A digest of its own for each kind of source.
+    /// Begins a digest; `domain` differs for each kind of source.
     pub(crate) fn new(domain: &str) -> Self {
         let mut hasher = Self(blake3::Hasher::new());
         hasher.field(domain.as_bytes());

@@ -6,7 +6,7 @@ use ddlp_pixels::encode::{JpegOptions, jpeg};
 use std::fs;
 use std::path::Path;
 
-/// A small JPEG that depends on `seed`.
+/// Returns a small JPEG that depends on `seed`.
 pub(crate) fn image(seed: u32) -> Vec<u8> {
     let (width, height) = (24 + seed % 17, 16 + seed % 11);
     let pixels: Vec<u8> = (0..width * height * 3).map(|at| (at.wrapping_mul(seed * 2 + 1) >> 3) as u8).collect();
@@ -24,7 +24,7 @@ pub(crate) fn write_folder(root: &Path, classes: u32, each: u32) {
     }
 }
 
-/// What a source is, and its bytes.
+/// Returns the kind of a source, and its bytes.
 pub(crate) fn bytes(source: Source<'_>) -> (&'static str, &[u8]) {
     match source {
         Source::Encoded(bytes) => ("encoded", bytes),
@@ -34,7 +34,7 @@ pub(crate) fn bytes(source: Source<'_>) -> (&'static str, &[u8]) {
     }
 }
 
-/// All that a dataset says of its samples: name, label and bytes.
+/// Returns name, label, kind and bytes of every sample of a dataset.
 pub(crate) fn contents(dataset: &dyn Dataset) -> Vec<(String, u32, &'static str, Vec<u8>)> {
     let mut buf = Vec::new();
     (0..dataset.len())
@@ -45,7 +45,7 @@ pub(crate) fn contents(dataset: &dyn Dataset) -> Vec<(String, u32, &'static str,
         .collect()
 }
 
-/// Changes a file as a storage device does that loses bits: its status does not tell of it.
+/// Changes a file as a disk that loses bits does: the file's status does not change.
 pub(crate) fn silently(path: &Path, change: impl FnOnce(&fs::File)) {
     let file = fs::File::options().read(true).write(true).open(path).unwrap();
     let modified = file.metadata().unwrap().modified().unwrap();

@@ -1,13 +1,14 @@
-//! WebDataset shards: tar archives in which members of the same key, one behind the other, make a sample.
+//! WebDataset shards: tar archives in which consecutive members of the same key make a sample.
 //!
 //! - The key of a member is its path up to the first dot of its last component; the rest is its extension.
-//! - A sample has one image ([`IMAGE_EXTENSIONS`]) and one label, `.cls`, a number in ASCII. Other members are passed over; a
-//!   group that has neither is not a sample; one that has only one of them is an error that names the key.
-//! - Class names are the lines of `classes.txt` beside the shards; where it is missing, the numbers up to the largest label.
+//! - A sample has one image ([`IMAGE_EXTENSIONS`]) and one label, `.cls`, a number in ASCII. Other members are ignored.
+//!   A group with neither is not a sample; a group with only one of them is an error that names the key.
+//! - Class names are the lines of `classes.txt` beside the shards; without that file, the numbers up to the largest
+//!   label.
 //! - Samples keep the order of the archives (sorted by name) and their members.
 //!
-//! Opening goes through all headers and remembers where the images lie; images are then read in place. An archive must end
-//! with its end marker and nothing may follow it, so that one that was cut short is noticed.
+//! Opening goes through all headers and remembers where the images lie; images are then read in place. An archive must
+//! end with its end marker, with nothing after it, so that a truncated archive is noticed.
 
 mod listing;
 mod members;
@@ -29,7 +30,7 @@ use std::path::{Path, PathBuf};
 
 pub use listing::IMAGE_EXTENSIONS;
 
-/// Why shards could not be opened.
+/// Reason why shards could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShardError {
@@ -38,7 +39,7 @@ pub enum ShardError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the operating system says.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -47,7 +48,7 @@ pub enum ShardError {
     Tar {
         /// The shard.
         path: PathBuf,
-        /// What is wrong, and at which byte.
+        /// The problem, and the byte at which it is.
         problem: String,
     },
     /// The members of a key do not make a sample.
@@ -57,16 +58,16 @@ pub enum ShardError {
         path: PathBuf,
         /// The key.
         key: String,
-        /// What it has, or has not.
+        /// What the sample has, or lacks.
         problem: String,
     },
-    /// No samples in any shard.
+    /// No shard holds a sample.
     #[error("{} holds no samples: a sample is an image and a .cls member of the same name", .path.display())]
     Empty {
         /// The shard or directory.
         path: PathBuf,
     },
-    /// A label that `classes.txt` does not name.
+    /// `classes.txt` has no name for a label.
     #[error("sample {name} has label {label}, and {} names {classes} classes", .path.display())]
     Label {
         /// The sample.
@@ -75,7 +76,7 @@ pub enum ShardError {
         label: u32,
         /// The list of classes.
         path: PathBuf,
-        /// How many it names.
+        /// Number of names in the list.
         classes: usize,
     },
 }
@@ -104,14 +105,14 @@ pub struct Shards {
 
 struct Shard {
     name: OsString,
-    /// The file when it was listed.
+    /// The file's state when it was listed.
     stamp: Stamp,
     /// Index of the first sample after this shard.
     end: u64,
 }
 
 impl Shards {
-    /// Whether a directory holds shards.
+    /// Returns whether a directory holds shards.
     pub fn recognizes(directory: &Path) -> bool {
         shard_names(directory).is_ok_and(|names| !names.is_empty())
     }
@@ -237,7 +238,7 @@ impl Dataset for Shards {
             .open_shard(&shard.name)
             .and_then(|file| {
                 let read = read_extent(&file, sample.offset, sample.length as usize, buf);
-                // Afterwards: images in a shard have no checksum.
+                // Checked after the read, since images in a shard have no checksum.
                 Ok((read, Stamp::of(&file)?))
             })
             .map_err(|source| self.unopened(index, source))?;
@@ -259,13 +260,13 @@ impl Dataset for Shards {
 }
 
 impl Shards {
-    /// Opens a shard. There may be more shards than a process may have open files, so none stays open.
+    /// Opens a shard. No shard stays open, since there may be more shards than a process may have open files.
     fn open_shard(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
         Ok(File::from(openat(&self.handle, name, flags, Mode::empty())?))
     }
 
-    /// Judges why a sample's shard cannot be opened.
+    /// Determines why a sample's shard cannot be opened.
     fn unopened(&self, index: u64, source: io::Error) -> ReadError {
         match source.kind() {
             io::ErrorKind::NotFound => {
@@ -277,7 +278,7 @@ impl Shards {
     }
 }
 
-/// Files in a directory whose names end in `.tar`, sorted.
+/// Lists the files in a directory whose names end in `.tar`, sorted.
 fn shard_names(directory: &Path) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory)? {

@@ -1,10 +1,11 @@
-//! Whether an open file is still what it was when the dataset was opened.
+//! Telling whether an open file is still as it was when the dataset was opened.
 
 use nix::sys::stat::{FileStat, fstat};
 use std::io;
 use std::os::fd::AsFd;
 
-/// What a file's status says of its content. Whoever writes into the file changes it; renaming and new permissions do not.
+/// The part of a file's status that depends on its content. Writing to the file changes it; renaming it or changing its
+/// permissions does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) bytes: u64,
@@ -13,12 +14,12 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// Looks at an open file.
+    /// Reads the stamp of an open file.
     pub(crate) fn of(file: impl AsFd) -> io::Result<Self> {
         Ok(Self::from(&fstat(file)?))
     }
 
-    /// Says how a file of this stamp has come to be one of another, as a phrase behind its name.
+    /// Describes how a file with this stamp has changed into one with another stamp, as a phrase that follows its name.
     pub(crate) fn change(&self, now: &Self) -> String {
         if self.bytes == now.bytes {
             "has been written to".to_owned()

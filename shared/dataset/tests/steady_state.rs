@@ -1,6 +1,6 @@
-//! Reading samples into a buffer that is used again allocates nothing.
+//! Reading samples into a reused buffer allocates nothing.
 //!
-//! An allocator that counts stands in for the system's: `ddlp_test_support::allocations`.
+//! A counting allocator replaces the system's: `ddlp_test_support::allocations`.
 
 use ddlp_dataset::pack::{PackFormat, PackOptions, RESIDENT_RECORD_BYTES_MAX, pack};
 use ddlp_dataset::{Dataset, Identity, Location, ReadError, open};

@@ -1,4 +1,4 @@
-//! Layouts and refusals of CIFAR's files.
+//! Layouts of CIFAR's files, and files that are refused.
 
 use super::{Cifar, CifarError, Variant};
 use crate::{Dataset, ReadError, Unavailable};
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// A batch whose records have these labels and pixels of the same value.
+/// Returns a batch whose records have these labels, each with pixels of a single value.
 fn batch(variant: Variant, labels: &[u8]) -> Vec<u8> {
     let record = |&label: &u8| match variant {
         Variant::Cifar10 => [vec![label], vec![label ^ 0x55; 3072]].concat(),
@@ -50,7 +50,7 @@ fn batches_come_by_number_and_the_test_batch_only_by_name() {
 }
 
 #[test]
-fn cifar_100_has_two_label_bytes_of_which_the_second_counts() {
+fn the_second_of_two_label_bytes_counts_in_cifar_100() {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path(), "train.bin", Variant::Cifar100, &[42, 0]);
     assert!(Cifar::recognizes(directory.path()));
@@ -60,7 +60,7 @@ fn cifar_100_has_two_label_bytes_of_which_the_second_counts() {
     let mut buf = Vec::new();
     cifar.sample(0, &mut buf).unwrap();
     assert_eq!(buf, vec![42 ^ 0x55; 3072]);
-    // A single file is known by its length, and where both lengths would do by the list beside it.
+    // A single file is recognised by its length, or, if both lengths fit, by the list beside it.
     assert_eq!(Cifar::open(&directory.path().join("train.bin")).unwrap().label(0), 42);
 }
 

@@ -10,23 +10,23 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// How many empty classes a message names.
+/// Most empty classes that a message names.
 const NAMED_MAX: usize = 8;
 
 /// The samples of one class, in order.
 pub(super) struct ClassListing {
     /// Paths relative to the root, one after the other.
     paths: Vec<u8>,
-    /// End of the path in `paths`, and size of the file if there is one.
+    /// End of each path in `paths`, and size of the file if there is one.
     files: Vec<(usize, Option<u64>)>,
     pub(super) left_out: LeftOut,
 }
 
-/// Files that are no samples.
+/// Files that are not samples.
 #[derive(Default)]
 pub(super) struct LeftOut {
     pub(super) count: u64,
-    /// Paths of the first [`LISTED_MAX`] of them, relative to the root.
+    /// Paths of the first [`LISTED_MAX`] files, relative to the root.
     pub(super) names: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ impl LeftOut {
 }
 
 impl ClassListing {
-    /// Relative path and size of each sample.
+    /// Returns relative path and size of each sample.
     pub(super) fn files(&self) -> impl Iterator<Item = (&[u8], Option<u64>)> {
         let mut start = 0;
         self.files.iter().map(move |&(end, size)| {
@@ -56,7 +56,7 @@ impl ClassListing {
     }
 }
 
-/// Names of the class directories, sorted, and the files beside them.
+/// Returns the names of the class directories, sorted, and the files beside them.
 pub(super) fn class_names(root: &Path) -> Result<(Vec<OsString>, LeftOut), FolderError> {
     let unreadable = |path: &Path| {
         let path = path.to_owned();
@@ -81,7 +81,8 @@ pub(super) fn class_names(root: &Path) -> Result<(Vec<OsString>, LeftOut), Folde
     Ok((names, beside))
 }
 
-/// Lists all classes, several at a time. The first error in the order of the classes counts, then empty classes.
+/// Lists all classes, several at a time. Returns the first error in the order of the classes, or else an error for
+/// empty classes.
 pub(super) fn list_classes(root: &Path, names: &[OsString]) -> Result<Vec<ClassListing>, FolderError> {
     let listings = parallel::map(names, |name| list_class(root, name)).into_iter().collect::<Result<Vec<_>, _>>()?;
     refuse_empty(root, names, &listings)?;
@@ -95,7 +96,7 @@ fn refuse_empty(root: &Path, names: &[OsString], listings: &[ClassListing]) -> R
     if count == 0 { Ok(()) } else { Err(FolderError::EmptyClasses { root: root.to_owned(), count, classes }) }
 }
 
-/// A directory with its samples, on the way to being sorted.
+/// A directory with its samples, not sorted yet.
 struct Directory {
     /// Path relative to the root.
     path: Vec<u8>,
@@ -119,8 +120,8 @@ fn list_class(root: &Path, class: &OsString) -> Result<ClassListing, FolderError
     Ok(listing)
 }
 
-/// Visits every directory of a class, parents before children. `ancestors` are the directories that are being visited, so
-/// a link back to one of them is seen. Notes the files that are no samples, too.
+/// Visits every directory of a class, parents before children. The directories that are being visited are remembered,
+/// so that a link back to one of them is recognised. Also notes the files that are not samples.
 fn walk(root: &Path, class: &OsString) -> Result<(Vec<Directory>, LeftOut), FolderError> {
     let (mut found, mut left_out) = (Vec::new(), LeftOut::default());
     let mut ancestors: Vec<(u64, u64)> = Vec::new();
@@ -158,7 +159,7 @@ fn walk(root: &Path, class: &OsString) -> Result<(Vec<Directory>, LeftOut), Fold
     Ok((found, left_out))
 }
 
-/// Whether an entry is a directory or leads to one. A link that leads nowhere does not.
+/// Returns whether an entry is a directory or leads to one. A link that leads nowhere does not.
 fn is_directory(entry: &DirEntry) -> io::Result<bool> {
     let kind = entry.file_type()?;
     if !kind.is_symlink() {
@@ -167,7 +168,7 @@ fn is_directory(entry: &DirEntry) -> io::Result<bool> {
     Ok(fs::metadata(entry.path()).is_ok_and(|target| target.is_dir()))
 }
 
-/// Size of the regular file behind an entry, if there is one.
+/// Returns the size of the regular file behind an entry, if there is one.
 fn size(entry: &DirEntry) -> Option<u64> {
     let own = entry.metadata();
     let status = match own {

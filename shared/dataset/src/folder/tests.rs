@@ -1,4 +1,4 @@
-//! Order, tolerance and refusals of image folders.
+//! Order of image folders, what they tolerate, and what is refused.
 
 use super::{Folder, FolderError};
 use crate::samples::bytes;
@@ -29,7 +29,7 @@ fn open(root: &TempDir) -> Result<Folder, FolderError> {
 }
 
 #[test]
-fn files_that_are_no_samples_are_counted() {
+fn files_that_are_not_samples_are_counted() {
     let root = folder_of(&["a/1.jpg", "a/notes.txt", "a/b/noext", "a/b/2.png", "stray.jpg"]);
     let folder = open(&root).unwrap();
     assert_eq!((folder.len(), folder.left_out()), (2, 3));
@@ -37,7 +37,7 @@ fn files_that_are_no_samples_are_counted() {
 
 #[test]
 fn classes_and_files_come_in_torchvisions_order() {
-    // Directories compare as whole paths, in which '-' comes before '/'; files compare by name within theirs.
+    // Directories compare as whole paths, in which '-' comes before '/'; files compare by name within their directory.
     let root = folder_of(&[
         "zebra/1.jpg",
         "Zoo/1.jpg",
@@ -73,7 +73,7 @@ fn classes_and_files_come_in_torchvisions_order() {
 }
 
 #[test]
-fn extensions_count_in_any_case_and_nothing_else_does() {
+fn only_files_with_an_images_extension_in_any_case_are_samples() {
     let root = folder_of(&["a/1.JPG", "a/2.JpEg", "a/3.webp", "a/4.txt", "a/5.jpg.bak", "a/.tiff", "a/jpg", "a/6.gif"]);
     assert_eq!(names(&open(&root).unwrap()), ["a/.tiff", "a/1.JPG", "a/2.JpEg", "a/3.webp"]);
 }
@@ -95,7 +95,7 @@ fn links_are_followed_and_loops_entered_once() {
 }
 
 #[test]
-fn what_is_no_file_keeps_its_place_and_fails_when_read() {
+fn a_sample_without_a_file_keeps_its_place_and_is_corrupt() {
     let root = folder_of(&["a/2.jpg"]);
     symlink("nowhere", root.path().join("a/1.jpg")).unwrap();
     mkfifo(&root.path().join("a/3.jpg"), Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
@@ -122,9 +122,9 @@ fn a_file_that_changed_its_size_is_refused() {
     assert!(matches!(error, ReadError::Unavailable(Unavailable::OutOfRange { index: 1, samples: 1 })), "{error}");
 }
 
-/// What is gone is named, from the top.
+/// The message names the topmost missing part.
 #[test]
-fn what_goes_away_is_unavailable_and_not_corrupt() {
+fn a_file_that_disappears_is_unavailable_and_not_corrupt() {
     let root = folder_of(&["a/1.jpg", "a/2.jpg", "b/1.jpg"]);
     let folder = open(&root).unwrap();
     let gone = |index| match folder.sample(index, &mut Vec::new()).unwrap_err() {
@@ -154,7 +154,7 @@ fn a_file_that_may_not_be_read_is_unavailable() {
     assert!(matches!(error, ReadError::Unavailable(Unavailable::Io { .. })), "{error}");
 }
 
-/// The handle still leads to the folder that was opened.
+/// The open handle still leads to the folder.
 #[test]
 fn a_folder_that_is_renamed_is_still_there() {
     let root = folder_of(&["a/1.jpg"]);

@@ -2,8 +2,8 @@ use super::*;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Samples of 32 × 32: 3 cannot be read, 5 makes reading panic, 7 is an image file, 9 is smaller. Counts reads, and
-/// keeps in mind what was announced.
+/// Samples of 32 × 32, except for four: 3 cannot be read, reading 5 panics, 7 is an image file, 9 is smaller. Counts
+/// reads, and records announcements.
 struct Mixed {
     samples: u64,
     side: u32,
@@ -84,11 +84,11 @@ impl Dataset for Mixed {
     }
 }
 
-/// More than two groups.
+/// Enough samples for more than two groups.
 const SAMPLES: u64 = 1500;
 
 #[test]
-fn what_is_not_in_memory_is_announced() {
+fn samples_that_are_not_in_memory_are_announced() {
     let dataset = Mixed::new(SAMPLES, 32);
     let resident = Resident::of(dataset.clone());
     resident.sample(0, &mut Vec::new()).unwrap();
@@ -119,7 +119,7 @@ fn prefetching_reads_nothing() {
 }
 
 #[test]
-fn samples_are_read_once_and_what_is_no_plain_sample_is_left_to_the_dataset() {
+fn samples_are_read_once_and_unusual_ones_are_left_to_the_dataset() {
     let mixed = Mixed::new(SAMPLES, 32);
     let resident = Resident::of(mixed.clone());
     assert!(resident.is_resident());
@@ -172,14 +172,14 @@ fn many_threads_read_each_sample_once() {
 }
 
 #[test]
-fn all_else_is_the_datasets() {
+fn all_other_calls_go_to_the_dataset() {
     let resident = Resident::of(Mixed::new(20, 32));
     assert_eq!((resident.len(), resident.label(4), resident.left_out()), (20, 5, 11));
     assert_eq!((resident.name(6), resident.kind()), ("sample 6".into(), "mixed"));
     assert_eq!((resident.location(8).offset, resident.identity()), (8, Identity::from_bytes([7; 32])));
     assert!(resident.export().is_none());
     let again = Resident::of(resident.clone());
-    assert!(Arc::ptr_eq(&resident, &again), "twice is once");
+    assert!(Arc::ptr_eq(&resident, &again), "a resident dataset is not wrapped again");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Making samples of the members of one shard.
+//! Grouping the members of one shard into samples.
 
 use super::ShardError;
 use super::members::{Member, Members};
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// What the name of a sample's image ends in, after the first dot.
+/// Extensions of a sample's image, after the first dot of its name.
 pub const IMAGE_EXTENSIONS: [&str; 9] = ["jpg", "jpeg", "png", "ppm", "pgm", "bmp", "tif", "tiff", "webp"];
 
 /// Most bytes of a `.cls` member.
@@ -17,7 +17,7 @@ const LABEL_BYTES_MAX: u64 = 32;
 /// The samples of one shard, in order.
 #[derive(Debug)]
 pub(super) struct ShardListing {
-    /// The file when it was listed.
+    /// The file's state when it was listed.
     pub(super) stamp: Stamp,
     /// Paths of the images' members, one after the other.
     pub(super) paths: Vec<u8>,
@@ -26,14 +26,14 @@ pub(super) struct ShardListing {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ListedSample {
-    /// End of its path in the listing.
+    /// End of the path in the listing.
     pub(super) path_end: u64,
     pub(super) offset: u64,
     pub(super) length: u64,
     pub(super) label: u32,
 }
 
-/// Members of the same key, as far as they have been seen.
+/// Members of the same key that have been seen so far.
 #[derive(Default)]
 struct Group {
     key: Vec<u8>,
@@ -95,7 +95,7 @@ impl Group {
 }
 
 impl ShardListing {
-    /// Takes up a group that is complete. One with neither image nor label is not a sample.
+    /// Adds a complete group to the listing. A group with neither image nor label is not a sample.
     fn close(&mut self, path: &Path, group: Group) -> Result<(), ShardError> {
         match (&group.image, group.label) {
             (None, None) => Ok(()),
@@ -111,8 +111,8 @@ impl ShardListing {
     }
 }
 
-/// Splits a member's path into key and extension (in lower case) at the first dot of its last component. A name that begins with
-/// a dot or has none belongs to no sample.
+/// Splits a member's path into key and extension (in lower case) at the first dot of its last component. Returns `None`
+/// for a name that begins with a dot or has none: it belongs to no sample.
 fn split_name(path: &[u8]) -> Option<(&[u8], String)> {
     let base = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     let dot = base + path[base..].iter().position(|&byte| byte == b'.')?;

@@ -1,7 +1,7 @@
-//! Going through the members of a tar archive, header by header, without reading what they hold.
+//! Going through the members of a tar archive, header by header, without reading their contents.
 //!
-//! The `tar` crate parses headers and extended headers. The steps between them are taken here, since an archive may lie
-//! about every length: nothing is read that a limit does not allow, and an archive that ends early is an error.
+//! The `tar` crate parses headers and extended headers. This module takes the steps between them, since an archive may
+//! lie about every length: nothing is read that a limit does not allow, and an archive that ends early is an error.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use tar::{EntryType, Header, PaxExtensions};
 const BLOCK: u64 = 512;
 /// Most bytes of a long name or an extended header.
 pub(super) const EXTENDED_BYTES_MAX: u64 = 1 << 20;
-/// Bytes that are read at a time behind the end of the archive.
+/// Bytes after the end of the archive that are read at a time.
 const PIECE_BYTES: u64 = 64 << 10;
 
 /// A regular file in an archive.
@@ -22,7 +22,7 @@ pub(super) struct Member {
     pub(super) length: u64,
 }
 
-/// What is wrong with an archive.
+/// Problem with an archive.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MemberError {
     #[error(transparent)]
@@ -40,7 +40,7 @@ pub(super) struct Members<'f> {
     file: &'f File,
     bytes: u64,
     at: u64,
-    /// What extended headers say of the next member.
+    /// Path and size of the next member, from extended headers.
     long_path: Option<Vec<u8>>,
     long_size: Option<u64>,
 }
@@ -50,7 +50,7 @@ impl<'f> Members<'f> {
         Self { file, bytes, at: 0, long_path: None, long_size: None }
     }
 
-    /// The next regular file, or nothing at the end marker.
+    /// Returns the next regular file, or `None` at the end marker.
     pub(super) fn next(&mut self) -> Result<Option<Member>, MemberError> {
         loop {
             let at = self.at;
@@ -96,7 +96,7 @@ impl<'f> Members<'f> {
         Ok(block)
     }
 
-    /// Only zeros follow the end marker.
+    /// Checks that only zeros follow the end marker.
     fn check_end(&self) -> Result<(), MemberError> {
         let mut piece = Vec::new();
         let mut at = self.at;
@@ -120,7 +120,7 @@ impl<'f> Members<'f> {
         Ok(bytes)
     }
 
-    /// A GNU long name, without the zero that ends it.
+    /// Reads a GNU long name, without the zero that ends it.
     fn long_name(&self, offset: u64, size: u64) -> Result<Vec<u8>, String> {
         let mut bytes = self.extension_bytes(offset, size)?;
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
@@ -146,12 +146,12 @@ impl<'f> Members<'f> {
     }
 }
 
-/// Whether a header speaks about the next member rather than being one.
+/// Returns whether a header describes the next member rather than being one.
 fn is_extension(kind: EntryType) -> bool {
     matches!(kind, EntryType::GNULongName | EntryType::GNULongLink | EntryType::XHeader | EntryType::XGlobalHeader)
 }
 
-/// Links, directories and devices have a header alone, whatever size it says.
+/// Returns whether a member has data: links, directories and devices have only a header, whatever size it gives.
 fn has_data(kind: EntryType) -> bool {
     !matches!(
         kind,
@@ -164,7 +164,7 @@ fn has_data(kind: EntryType) -> bool {
     )
 }
 
-/// The sum over the header with its own field taken as spaces.
+/// Checks the sum over the header, in which the checksum field itself counts as spaces.
 fn check_sum(header: &Header) -> Result<(), String> {
     let stored = header.cksum().map_err(|error| error.to_string())?;
     let bytes = header.as_bytes();

@@ -100,7 +100,7 @@ fn directories_and_links_hold_no_data() {
         let mut header = Header::new_gnu();
         header.set_entry_type(kind);
         header.set_path(path).unwrap();
-        // Some writers give the size of what the link leads to.
+        // Some writers give the size of the link's target.
         header.set_size(77_000);
         header.set_cksum();
         builder.append(&header, &b""[..]).unwrap();
@@ -143,14 +143,14 @@ fn every_truncation_is_an_error() {
 }
 
 #[test]
-fn archives_behind_one_another_are_noticed() {
+fn concatenated_archives_are_noticed() {
     let one = archive(&[("1.jpg", b"x"), ("1.cls", b"1")]);
     let message = refusal(&[one.clone(), one.clone()].concat());
     assert!(message.contains(&format!("byte {}", one.len())), "{message}");
     assert_eq!(open_bytes(&[one, vec![0; 100_000]].concat()).unwrap().len(), 1);
 }
 
-/// An archive of one header that claims `size` bytes.
+/// Returns an archive with a single header that claims `size` bytes.
 fn header_alone(kind: EntryType, size: u64) -> Vec<u8> {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
@@ -183,7 +183,7 @@ fn an_extended_header_beyond_its_limit_is_refused() {
 }
 
 #[test]
-fn what_is_no_archive_and_sparse_files_are_refused() {
+fn other_files_and_sparse_members_are_refused() {
     assert!(refusal(&[b'x'; 2048]).contains("header at byte 0"));
     assert!(refusal(&header_alone(EntryType::GNUSparse, 0)).contains("sparse"));
     let mut damaged = archive(&[("1.jpg", b"x"), ("1.cls", b"1")]);
@@ -229,9 +229,9 @@ fn the_identity_follows_members_and_labels() {
 }
 
 proptest! {
-    /// Whatever is done to an archive, opening it ends, and what it lists lies within the file.
+    /// Whatever is done to an archive, opening it ends, and every listed sample lies within the file.
     #[test]
-    fn damaged_archives_never_list_what_is_not_there(
+    fn damaged_archives_never_list_samples_outside_of_the_file(
         changes in prop::collection::vec((0usize..4096, any::<u8>()), 1..8),
         fix_sums in any::<bool>(),
     ) {

@@ -1,4 +1,4 @@
-//! What `open` takes a path for.
+//! The kinds of dataset that `open` recognises.
 
 use ddlp_dataset::{OpenError, open};
 use std::fs;
@@ -45,7 +45,7 @@ fn directories_and_files_are_told_apart_by_what_they_hold() {
 }
 
 #[test]
-fn what_is_none_of_them_says_what_would_be() {
+fn a_path_of_no_kind_is_refused_with_the_known_kinds() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
     write(&root.join("notes.txt"), b"hello");

@@ -1,4 +1,4 @@
-//! Datasets as those who open them see them.
+//! Datasets as programs that open them see them.
 
 mod detection;
 mod page_cache;

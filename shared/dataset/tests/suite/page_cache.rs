@@ -1,5 +1,5 @@
-//! What of a pack lies in the page cache: what is announced comes although nobody reads it, what is read brings no neighbours, and a pack
-//! of pixels that is much larger than memory is read past it.
+//! What lies in the page cache of a pack: announced samples arrive although nobody reads them, reading a sample brings
+//! no neighbours, and pixels of a pack much larger than memory are read past the page cache.
 
 use ddlp_dataset::Dataset;
 use ddlp_dataset::pack::{JpegForm, Pack, PackFormat, PackOptions, pack};
@@ -17,12 +17,12 @@ use tempfile::TempDir;
 
 /// Longer than any disk takes for a sample.
 const WITHIN: Duration = Duration::from_secs(30);
-/// Longer than what the kernel reads at a time.
+/// More bytes than the kernel reads at a time.
 const SAMPLE_BYTES_MIN: u64 = 300 << 10;
-/// Width and height of an image that takes as much.
+/// Width and height of an image with so many bytes.
 const LONG: (u32, u32) = (1100, 900);
 
-/// A pack that is dropped from memory; `None` where that is not possible.
+/// A pack that has been dropped from memory.
 struct Cold {
     _folder: TempDir,
     file: File,
@@ -31,7 +31,7 @@ struct Cold {
 }
 
 impl Cold {
-    /// A pack of three long samples.
+    /// Makes a pack of three long samples; `None` if it cannot be dropped from memory.
     fn new(format: PackFormat) -> Option<Self> {
         let cold = Self::of(format, &[LONG; 3])?;
         let is_long = |extent: &Range<u64>| extent.end - extent.start > SAMPLE_BYTES_MIN;
@@ -39,7 +39,7 @@ impl Cold {
         Some(cold)
     }
 
-    /// A pack of images of these sizes.
+    /// Makes a pack of images of these sizes; `None` if it cannot be dropped from memory.
     fn of(format: PackFormat, sizes: &[(u32, u32)]) -> Option<Self> {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let file = packed(folder.path(), format, sizes);
@@ -48,7 +48,8 @@ impl Cold {
         let extent = |index| pack.record(index).map(|record| record.offset..record.end()).unwrap();
         let extents: Vec<_> = (0..pack.len()).map(extent).collect();
         let cold = Self { _folder: folder, file, pack, extents };
-        // What the kernel still has in hand, such as a page of a batch that it is about to note, is dropped the next time.
+        // The kernel may still hold a page, such as one of a batch that it is about to note; it drops the page the next
+        // time.
         let is_cold = (0..100).any(|_| {
             posix_fadvise(&cold.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED).unwrap();
             (0..sizes.len()).all(|index| cold.share(index) == 0.0)
@@ -59,13 +60,14 @@ impl Cold {
         is_cold.then_some(cold)
     }
 
-    /// How much of a sample is in memory.
+    /// Returns which share of a sample is in memory.
     fn share(&self, index: usize) -> f64 {
         let (there, all) = pages_in_memory(&self.file, &self.extents[index]).unwrap();
         there as f64 / all as f64
     }
 
-    /// Whether a sample comes into memory by this, a few times if need be: a machine without memory drops pages at once.
+    /// Returns whether `bring` brings a sample into memory; tries a few times, since a machine short of memory drops
+    /// pages at once.
     fn comes_by(&self, index: usize, bring: impl Fn()) -> bool {
         (0..100).any(|_| {
             bring();
@@ -73,7 +75,7 @@ impl Cold {
         })
     }
 
-    /// Prepares a sample, whole.
+    /// Prepares a whole sample.
     fn prepare(&self, index: u64) -> Vec<u8> {
         let resize = Stage::Resize { size: 64 };
         let stages = vec![resize, Stage::CenterCrop { size: 64 }];
@@ -101,7 +103,7 @@ fn packed(folder: &Path, format: PackFormat, sizes: &[(u32, u32)]) -> File {
     File::open(out).unwrap()
 }
 
-/// How many pages of a part of a file are in memory, and how many there are.
+/// Returns how many pages of a part of a file are in memory, and how many there are.
 fn pages_in_memory(file: &File, extent: &Range<u64>) -> io::Result<(usize, usize)> {
     let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?.expect("a size") as u64;
     let start = extent.start / page * page;
@@ -116,7 +118,7 @@ fn pages_in_memory(file: &File, extent: &Range<u64>) -> io::Result<(usize, usize
     Ok((pages.iter().filter(|&&page| page & 1 == 1).count(), pages.len()))
 }
 
-/// Looks until all of a part of a file is in memory, or as long as a disk may take.
+/// Waits until all of a part of a file is in memory, or as long as a disk may take; returns whether it is.
 fn wait_for(file: &File, extent: &Range<u64>) -> bool {
     let until = Instant::now() + WITHIN;
     loop {
@@ -124,7 +126,7 @@ fn wait_for(file: &File, extent: &Range<u64>) -> bool {
         if there == all || Instant::now() > until {
             return there == all;
         }
-        // The kernel tells nobody when a page has come.
+        // The kernel has no notification for a page that has come.
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -151,10 +153,10 @@ fn short_samples_and_uncompressed_ones_are_not_announced() {
     assert!(files.extents[..21].iter().all(short), "{:?}", files.extents);
     raw.pack.announce(&[0, 1, 2]);
     files.pack.announce(&(0..22).collect::<Vec<_>>());
-    // What was announced before it would be there by then.
+    // A sample that was announced before it would be there by then.
     assert!(wait_for(&files.file, &files.extents[21]), "a long one was announced and has not come");
     (0..3).for_each(|index| assert!(raw.share(index) < 0.05, "{} of pixels", raw.share(index)));
-    // The last ones may share a page, or what a disk reads at once, with the long one.
+    // The last short samples may share a page, or what a disk reads at once, with the long one.
     let came: Vec<usize> = (0..12).filter(|&index| files.share(index) > 0.0).collect();
     assert!(came.is_empty(), "{came:?} of {:?}", files.extents);
 }
@@ -163,7 +165,7 @@ fn short_samples_and_uncompressed_ones_are_not_announced() {
 fn samples_that_are_read_bring_no_neighbours() {
     for format in [INDEXED, RAW] {
         let Some(cold) = Cold::new(format) else { return };
-        // One behind the other, as if all were to be read.
+        // Reads samples one after the other, as if all were to be read.
         (0..2).for_each(|index| drop(cold.prepare(index)));
         assert!(cold.share(2) < 0.1, "{format:?}: {} of what nobody read", cold.share(2));
         assert!(cold.comes_by(1, || drop(cold.prepare(1))), "{format:?}: what is read is not there");
@@ -180,7 +182,7 @@ fn pixels_of_a_pack_much_larger_than_memory_are_read_past_the_page_cache() {
     }
     assert!(cold.pack.fit_memory(bytes / 2 - 1).unwrap());
     let past = [0, 1, 2].map(|index| cold.prepare(index));
-    // The page that holds the end of a sample holds its checksums, or the next sample's beginning, too.
+    // The page that holds the end of a sample also holds its checksums or the beginning of the next sample.
     (0..3).for_each(|index| assert!(cold.share(index) < 0.05, "{} of sample {index}", cold.share(index)));
     let Some(cached) = Cold::new(RAW) else { return };
     assert!(past == [0, 1, 2].map(|index| cached.prepare(index)), "pixels differ");

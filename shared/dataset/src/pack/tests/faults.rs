@@ -222,8 +222,8 @@ fn a_full_disk_says_how_far_it_came_and_leaves_nothing() {
     assert_eq!(bench.names(), ["source"]);
 }
 
-/// Packs where a file may only hold a third of the samples. That limit stands in for the disk's: past it, writing fails in the same
-/// place.
+/// Packs where a file may only hold a third of the samples. That limit stands in for the disk's: past it, writing fails
+/// in the same place.
 fn fill_the_disk(out: PathBuf) -> ! {
     let source = Pixels::new(1000);
     quietly(&source, &out, &PackOptions::default()).unwrap();

@@ -24,8 +24,8 @@ fn encoded(number: u32, (width, height): (u32, u32), options: &JpegOptions) -> V
     jpeg(&pixels[..(width * height * options.layout.channels()) as usize], width, height, options).unwrap()
 }
 
-/// A folder of one image of each layout, sequential and progressive, with and without restart markers and orientation, an
-/// arithmetically coded one, one pixel, and a PPM. Returns how many.
+/// A folder of one image of each layout, sequential and progressive, with and without restart markers and orientation,
+/// an arithmetically coded one, one pixel, and a PPM. Returns how many.
 fn write_all_kinds(bench: &Bench) -> u64 {
     let folder = bench.path("source/class0");
     fs::remove_dir_all(bench.path("source")).unwrap();
@@ -345,7 +345,8 @@ fn damaged_rows_are_noticed_by_who_touches_them() {
     let (out, _) = packed(&bench, "out.ddlp", RAW);
     let (pack, mut buf) = (Pack::open(&out).unwrap(), Vec::new());
     let record = pack.record(0).unwrap();
-    // The crop has rows 45 to 54, and touches the groups of rows 32 to 47 and 48 to 63: those in front of them are not read.
+    // The crop has rows 45 to 54, and touches the groups of rows 32 to 47 and 48 to 63: those in front of them are not
+    // read.
     let row = u64::from(record.width) * 3;
     let pipeline = Pipeline { exif_orientation: false, stages: vec![Stage::CenterCrop { size: 10 }] };
     let mut out_row = vec![0; pipeline.output().bytes()];

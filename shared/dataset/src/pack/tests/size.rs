@@ -6,8 +6,8 @@ use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::synthetic;
 use std::fs;
 
-/// Bytes of a pack of such photographs for each byte of theirs: of samples and index, but for the rest of a block behind each part,
-/// which is the same for any number of photographs.
+/// Bytes of a pack of such photographs for each byte of theirs: of samples and index, but for the rest of a block
+/// behind each part, which is the same for any number of photographs.
 fn per_source_byte(options: &JpegOptions) -> f64 {
     let bench = Bench::new(1, 1);
     let folder = bench.path("source/class0");

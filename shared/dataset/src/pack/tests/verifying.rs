@@ -75,7 +75,8 @@ fn samples_that_share_bytes_are_noticed_though_all_checksums_fit() {
     assert!(report.broken.iter().any(|broken| matches!(broken, Broken::Identity { .. })), "{report:?}");
 }
 
-/// Of an uncompressed sample whose bytes are whole; the checksums of its rows are others, and so is the checksum of those.
+/// Of an uncompressed sample whose bytes are whole; the checksums of its rows are others, and so is the checksum of
+/// those.
 #[test]
 fn checksums_of_other_rows_are_noticed_though_all_checksums_fit() {
     let bench = Bench::new(1, 3);
