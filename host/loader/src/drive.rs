@@ -1,11 +1,12 @@
-//! A drive as a prong: how it is reached, and the thread that keeps it at work.
+//! A drive as a prong: the ways to reach it, and the thread that keeps it at work.
 //!
-//! - `prong`: the thread: it keeps Execute commands in flight. `flight`: one of them. `results`: what becomes of finished batches. `reading`:
-//!   how they come out of the slots. `rejoin`: survival of whatever happens to the drive.
-//! - `fault`: what is said when something goes wrong.
+//! - - `prong`: the thread, which keeps Execute commands in flight. `flight`: one Execute command. `results`: checks
+//!   finished batches and makes them ready. `reading`: gets them out of their slots. `rejoin`: handles loss and return
+//!   of a drive.
+//! - `fault`: the messages when something goes wrong.
 //! - `link`: one association, from the connection to the activated program.
 //! - `local`: the agent as a child process, with shared result memory.
-//! - `slots`: which slots are free, leases of shared ones.
+//! - `slots`: the free slots, and leases of shared slots.
 
 mod fault;
 mod flight;
@@ -31,7 +32,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-/// A drive to use.
+/// Which drive to use.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DriveSpec {
     /// An agent that the loader starts itself.
@@ -42,21 +43,21 @@ pub enum DriveSpec {
     Auto,
 }
 
-/// How the loader starts an agent of its own.
+/// Options of an agent that the loader starts itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocalDrive {
-    /// The program; without it, `ddlp-device` beside this program or on the PATH.
+    /// The agent's program. Default: `ddlp-device` beside this program or on the PATH.
     pub agent: Option<PathBuf>,
-    /// Worker threads. Without it, as many as [`cores`](Self::cores) names, or else this drive's share of half of the
+    /// Worker threads. Default: as many as [`cores`](Self::cores) names, or else this drive's share of half of the
     /// machine's cores (of all of them where the CPU prepares nothing).
     pub threads: Option<usize>,
-    /// Cores the agent runs on; empty: any.
+    /// Cores that the agent may run on; an empty list allows all.
     pub cores: Vec<usize>,
-    /// Share of its speed the agent works at, above 0 and up to 1.
+    /// Share of its full speed at which the agent works, above 0 and at most 1.
     pub throttle: f64,
-    /// Result slots; without it, as many as the strategy can use and memory allows.
+    /// Result slots. Default: as many as the strategy can use and memory allows.
     pub slots: Option<u32>,
-    /// Where the results lie.
+    /// Memory in which the results lie.
     pub results: LocalResults,
 }
 
@@ -73,34 +74,37 @@ impl Default for LocalDrive {
     }
 }
 
-/// Where the results of a local drive lie.
+/// Memory in which the results of a local drive lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LocalResults {
-    /// In memory that the loader makes and shares with the agent; batches of pixels are delivered out of it without a copy.
+    /// In memory that the loader allocates and shares with the agent. Batches of pixels are delivered from it without a
+    /// copy.
     Shared,
-    /// In a file that is shared the same way, and removed afterwards if it was not there before. Host and drive map it: whoever
-    /// cuts it short while the run goes on ends both by SIGBUS.
+    /// In a file that is shared in the same way. The loader removes the file afterwards if it did not exist before.
+    /// Host and drive map the file: truncating it during the run kills both by SIGBUS.
     File(PathBuf),
     /// In the agent's own memory, read over NVMe/TCP.
     Read,
 }
 
-/// How a drive is reached, and how it is reached again: as one and the same host all the time.
+/// The address of a drive, and the host identity that this end uses for every connection to it.
 pub(crate) struct Endpoint {
-    /// The agent, if it is the loader's own.
+    /// The agent, if the loader started it.
     pub agent: Option<LocalAgent>,
     target: Target,
-    /// Why the NQN of this host is a passing one.
+    /// Why the NQN of this host lasts for this run only.
     unkept: Option<HostError>,
 }
 
 impl Endpoint {
-    /// The loader's own agent takes any host that reaches it, so nothing has to know this one again.
+    /// Returns the endpoint of an agent that the loader started. It accepts any host, so this host needs no lasting
+    /// identity.
     pub fn local(agent: LocalAgent) -> Result<Self, DriverError> {
         Ok(Self { target: Target::parse(agent.url())?, agent: Some(agent), unkept: None })
     }
 
-    /// An agent that runs already. In user space this end is a host of its own, by the NQN of `host`.
+    /// Returns the endpoint of an agent that runs already. Over `tcp://` this end is a host of its own, with the NQN of
+    /// `host`.
     pub fn remote(address: &str, host: &Host) -> Result<Self, String> {
         let mut target = Target::parse(address).map_err(|error| error.to_string())?;
         let mut unkept = None;
@@ -120,20 +124,20 @@ impl Endpoint {
         Ok(Self { agent: None, target, unkept })
     }
 
-    /// A drive of the kernel's may be used in a moment: it is held still by a run that has just ended, being looked through by the
-    /// kernel, or about to get its owner from udev.
+    /// Returns whether a drive that the kernel is connected to will probably be usable in a moment. A run that has just
+    /// ended may still hold it, the kernel may still be scanning it, or udev may not have set its owner yet.
     pub fn is_settling(&self, error: &DriverError) -> bool {
         let Target::Kernel(kernel) = &self.target else { return false };
         matches!(error, DriverError::InUse { .. } | DriverError::Lost { .. } | DriverError::Denied { .. })
             && kernel.node.exists()
     }
 
-    /// What helps when the drive does not allow this host.
+    /// Says what to do when the drive does not allow this host.
     pub fn allow(&self) -> String {
         match (&self.target, &self.unkept) {
             (Target::Tcp(_), Some(error)) => format!(
-                "its list of allowed hosts does not name this one, which has another NQN each time ({error}): name one that is \
-                 allowed by --host-nqn"
+                "its list of allowed hosts does not name this one, which has another NQN in each run ({error}): give one that is \
+                 allowed with --host-nqn"
             ),
             (Target::Tcp(tcp), None) => {
                 format!("the allowed-hosts of the agent's configuration must name this host, {}", tcp.host.nqn)
@@ -142,7 +146,7 @@ impl Endpoint {
         }
     }
 
-    /// Starts the loader's own agent again, if it has one; it may listen elsewhere afterwards.
+    /// Restarts the loader's own agent, if there is one. The agent may listen at another address afterwards.
     fn restart(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<(), AgentError> {
         if let Some(agent) = &mut self.agent {
             agent.restart(is_stopped)?;
@@ -152,31 +156,31 @@ impl Endpoint {
     }
 }
 
-/// The kernel's controller is a DDLP drive, and not the discovery controller of one.
+/// Returns whether the kernel's controller is a DDLP drive, and not only the discovery controller of one.
 pub fn is_drive(controller: &KernelController) -> bool {
     controller.model == ddlp_csd::MODEL && controller.serves_io()
 }
 
-/// Nothing is sent to a device that is no drive.
+/// Checks that the node belongs to a drive, without sending a command to it.
 fn check_drive(target: &KernelTarget) -> Result<(), String> {
     let node = target.node.display();
     let remedy = "`ddlp devices` lists drives, and says how to connect one";
     match target.sysfs.controller_at(&target.node) {
         Ok(controller) if is_drive(&controller) => Ok(()),
-        Ok(controller) => Err(format!("{node} is {}, no DDLP drive; {remedy}", controller.model)),
+        Ok(controller) => Err(format!("{node} is {}, not a DDLP drive; {remedy}", controller.model)),
         Err(error) if error.kind() == ErrorKind::NotFound => Err(format!("there is no {node}; {remedy}")),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// The node of the one drive that the kernel is connected to.
+/// Finds the node of the one drive that the kernel is connected to.
 pub(crate) fn find(sysfs: &Sysfs) -> Result<String, String> {
     let controllers = sysfs.controllers().map_err(|error| format!("cannot look for it: {error}"))?;
     let mut drives: Vec<KernelController> = Vec::new();
     let mut away = Vec::new();
     for controller in controllers {
         let is_drive = is_drive(&controller);
-        // Several controllers of one subsystem are several ways to one drive.
+        // Several controllers of one subsystem are several paths to one drive.
         let is_known = drives.iter().any(|drive| drive.subsysnqn == controller.subsysnqn);
         if is_drive && controller.state != ControllerState::Live {
             away.push(format!("{} is {}", controller.node.display(), controller.state.as_str()));
@@ -186,17 +190,17 @@ pub(crate) fn find(sysfs: &Sysfs) -> Result<String, String> {
     }
     match &drives[..] {
         [drive] => Ok(drive.node.display().to_string()),
-        [] if !away.is_empty() => Err(format!("no way to it is live: {}", away.join(", "))),
-        [] => Err("the kernel is connected to none: `ddlp devices` says how to connect one".into()),
+        [] if !away.is_empty() => Err(format!("no path to it is live: {}", away.join(", "))),
+        [] => Err("the kernel is connected to no drive: `ddlp devices` says how to connect one".into()),
         several => {
             let nodes: Vec<String> = several.iter().map(|drive| drive.node.display().to_string()).collect();
-            Err(format!("the kernel is connected to several, name one of them: {}", nodes.join(", ")))
+            Err(format!("the kernel is connected to several drives, name one of them: {}", nodes.join(", ")))
         }
     }
 }
 
-/// Connects to a drive, checks it and gets it ready for work. `watch` gets the association as soon as there is one, to end it from
-/// another thread.
+/// Connects to a drive, checks it and gets it ready for work. Calls `watch` with the association as soon as it exists,
+/// so that another thread can end it.
 pub(crate) fn connect(
     endpoint: &Endpoint,
     expected: &Expected,

@@ -1,5 +1,5 @@
-//! What the loader says when something goes wrong with a drive: what happened, what the loader does about it, and what helps. The
-//! drive's name stands beside it.
+//! Messages for faults of a drive: what happened, what the loader does about it, and what the user can do. The drive's
+//! name is reported beside the message.
 
 use super::{AgentError, LinkError};
 use crate::engine::GivenUp;
@@ -13,31 +13,31 @@ use std::time::Duration;
 
 /// Something that went wrong with a drive.
 pub(super) enum Fault<'a> {
-    /// Execute Program was answered with an error.
+    /// The drive answered Execute Program with an error.
     Execute(BatchId, Status),
     /// Execute Program could not be sent.
     NotSent(BatchId, &'a DriverError),
     /// The result could not be read.
     NotRead(BatchId, &'a DriverError),
-    /// The result is not what was asked for.
+    /// The result is not the requested batch, or is damaged.
     Damaged(BatchId, &'a SlotError),
-    /// There is no memory on this machine to read a result into.
+    /// This machine has no memory to read a result into.
     NoMemory(BatchId, &'a io::Error),
-    /// A batch took this long, so many times what was expected.
+    /// A batch took this long, and this many times as long as expected.
     Slow(BatchId, Duration, f64),
     /// The association is over.
     Lost(&'a DriverError),
     /// The drive came back with fewer result slots.
     FewerSlots { now: u32, before: u32 },
-    /// The drive came back, and does not fit or refuses this host.
+    /// The drive came back, but does not fit or refuses this host.
     Refused(&'a LinkError),
-    /// So many associations brought damaged results alone.
+    /// This many associations brought only damaged results.
     Useless(u32),
-    /// The loader's own agent was started again.
+    /// The loader's own agent was restarted.
     AgentRestarted,
     /// The loader's own agent does not start.
     AgentFails(&'a AgentError),
-    /// The loader's own agent was started so often without success.
+    /// The loader's own agent was started this many times without success.
     AgentGivenUp(u32),
 }
 
@@ -46,7 +46,7 @@ const AGENT_LOG: &str = "the agent's log may say why";
 const WITHOUT: &str = "the run goes on without the drive";
 
 impl Fault<'_> {
-    /// Kind in one word, as [`crate::report::FaultReport::kind`] lists them.
+    /// Returns the kind in one word, as [`crate::report::FaultReport::kind`] lists them.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Execute(..) | Self::NotSent(..) | Self::NotRead(..) => "status",
@@ -61,7 +61,7 @@ impl Fault<'_> {
         }
     }
 
-    /// Gives the batch of this fault to the CPU.
+    /// Returns this fault as the reason to give its batch to the CPU.
     pub fn given_up(&self) -> GivenUp {
         GivenUp::Failed { kind: self.kind(), what: self.to_string() }
     }
@@ -92,38 +92,39 @@ impl fmt::Display for Fault<'_> {
             ),
             Self::Slow(id, took, times) => write!(
                 f,
-                "{} took {took:.1?}, {times:.0} times as long as batches before; the drive is used by its new speed; look what \
-                 else keeps the drive or the network busy",
+                "{} took {took:.1?}, {times:.0} times as long as batches before; the schedule adapts to its speed; see what else \
+                 keeps the drive or the network busy",
                 of(id)
             ),
             Self::Lost(error @ DriverError::TimedOut { .. }) => write!(
                 f,
-                "{error}; other prongs prepare its batches, and it is tried again; if it is only slow, give it more time \
-                 (--drive-timeout)"
+                "{error}; other prongs prepare its batches, and the connection is tried again; if the drive is only slow, \
+                 give it more time (--drive-timeout)"
             ),
             Self::Lost(error) => write!(
                 f,
-                "{error}; other prongs prepare its batches, and it is tried again; see whether its agent runs and the network is up"
+                "{error}; other prongs prepare its batches, and the connection is tried again; see whether its agent runs \
+                 and the network is up"
             ),
             Self::FewerSlots { now, before } => write!(
                 f,
-                "it came back with {now} result slots and had {before}; {WITHOUT}; start its agent with --slots {before}"
+                "it came back with {now} result slots instead of {before}; {WITHOUT}; start its agent with --slots {before}"
             ),
             Self::Refused(error) => {
                 write!(
                     f,
-                    "it came back, and cannot be used any more: {error}; {WITHOUT}; begin a new run to use it again"
+                    "it came back, but cannot be used any more: {error}; {WITHOUT}; begin a new run to use it again"
                 )
             }
             Self::Useless(times) => write!(
                 f,
-                "{times} connections brought nothing but damaged results; {WITHOUT}; check the drive's memory and the network, and \
+                "{times} connections brought only damaged results; {WITHOUT}; check the drive's memory and the network, and \
                  that its agent is of this version"
             ),
             Self::AgentRestarted => {
                 f.write_str("its agent had ended or hung, and was started again; its log may say why")
             }
-            Self::AgentFails(error) => write!(f, "its agent does not start: {error}; it is tried again"),
+            Self::AgentFails(error) => write!(f, "its agent does not start: {error}; the start is tried again"),
             Self::AgentGivenUp(times) => {
                 write!(
                     f,
@@ -153,7 +154,7 @@ mod tests {
             (Fault::NotRead(id, &lost), "status", "could not be read", "CPU", "log"),
             (Fault::Damaged(id, &SlotError::Table), "damaged", "sample table is damaged", "CPU", "memory"),
             (Fault::NoMemory(id, &memory), "memory", "out of memory", "CPU", "smaller batches"),
-            (Fault::Slow(id, Duration::from_secs(2), 9.0), "slow", "2.0s, 9 times", "new speed", "network"),
+            (Fault::Slow(id, Duration::from_secs(2), 9.0), "slow", "2.0s, 9 times", "adapts", "network"),
             (Fault::Lost(&lost), "lost", "connection refused", "tried again", "agent runs"),
             (Fault::Lost(&timed_out), "timeout", "Execute Program within 30s", "tried again", "--drive-timeout"),
             (Fault::FewerSlots { now: 2, before: 4 }, "refused", "2 result slots", "goes on without", "--slots 4"),

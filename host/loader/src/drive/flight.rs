@@ -1,4 +1,4 @@
-//! An Execute in flight, and how long it may take.
+//! An Execute command in flight, and the time that it may take.
 
 use super::fault::Fault;
 use super::results::Held;
@@ -6,33 +6,36 @@ use crate::schedule::BatchId;
 use ddlp_driver::{DriverError, Ticket};
 use std::time::{Duration, Instant};
 
-/// A drive has this many times its expected time for what is queued, if that is longer than the configured time-out.
+/// A drive may take this many times its expected time for the queued batches, if that is longer than the configured
+/// timeout.
 const PATIENCE: f64 = 10.0;
-/// A batch that takes this many times what was expected is a fault, if it takes long enough to matter.
+/// A batch that takes more than this many times its expected time is a fault, if it also takes longer than
+/// [`SLOW_LEAST`].
 const SLOW: f64 = 5.0;
 const SLOW_LEAST: Duration = Duration::from_millis(200);
 
-/// An Execute in flight.
+/// An Execute command in flight.
 pub(super) struct Flight {
     pub ticket: Ticket,
-    /// What it makes, and where.
+    /// The batch that it prepares, and its slot.
     pub batch: Held,
     pub submitted: Instant,
     pub allowance: Allowance,
-    /// The drive was asked to give it up.
+    /// Whether the drive was asked to give it up.
     pub cancelled: bool,
 }
 
-/// How long an Execute may take.
+/// The time that an Execute command may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Allowance {
-    /// Seconds until its end by the drive's rate, when that is known.
+    /// Seconds until its end, if the drive's rate is known.
     expected_s: Option<f64>,
     pub patience: Duration,
 }
 
 impl Allowance {
-    /// For an Execute behind `ahead` others, by the seconds that a batch takes. `timeout` is for one that nothing is ahead of.
+    /// Computes the allowance for an Execute command queued behind `ahead` others, where a batch takes `batch_s`
+    /// seconds. `timeout` applies to a command with none ahead of it.
     pub fn new(timeout: Duration, batch_s: Option<f64>, ahead: usize) -> Self {
         let expected_s = batch_s.map(|batch_s| batch_s * (ahead + 1) as f64);
         let patience = match expected_s {
@@ -46,7 +49,7 @@ impl Allowance {
 }
 
 impl Flight {
-    /// Returns the fault of an Execute that took much longer than was expected.
+    /// Returns the fault of an Execute command that took much longer than expected.
     pub fn slowness(&self) -> Option<Fault<'static>> {
         let (took, expected_s) = (self.submitted.elapsed(), self.allowance.expected_s?);
         if took <= SLOW_LEAST || took.as_secs_f64() <= SLOW * expected_s {
@@ -56,7 +59,7 @@ impl Flight {
         Some(Fault::Slow(self.batch.id, took, times))
     }
 
-    /// An error when its time is over.
+    /// Fails when the command's time is over.
     pub fn check_deadline(&self, now: Instant) -> Result<(), DriverError> {
         if now <= self.submitted + self.allowance.patience {
             return Ok(());
@@ -75,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patience_covers_what_is_ahead() {
+    fn patience_covers_the_queued_batches() {
         let timeout = Duration::from_secs(10);
         let of = |batch_s, ahead| Allowance::new(timeout, batch_s, ahead);
         assert_eq!([0, 1, 3].map(|ahead| of(None, ahead).patience.as_secs()), [10, 20, 40]);

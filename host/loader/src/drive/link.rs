@@ -15,29 +15,29 @@ use std::time::{Duration, Instant};
 
 use crate::schedule::BatchId;
 
-/// Where the program goes.
+/// Place of the program on the drive.
 const PROGRAM: ProgramSlot = ProgramSlot { nsid: COMPUTE_NSID, index: 0 };
 /// Longest wait for an admin command.
 pub(crate) const ADMIN_WITHIN: Duration = Duration::from_secs(5);
-/// Longest wait for an answer that nobody needs who is about to leave.
+/// Longest wait for an admin command at the end of a run, when the answer no longer matters.
 pub(crate) const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 
-/// What the host demands of a drive.
+/// The host's requirements for a drive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
     pub dataset: [u8; 32],
     pub fingerprint: [u8; 32],
-    /// Bytes that a slot must have.
+    /// Least size of a slot.
     pub slot_bytes: usize,
 }
 
-/// Why a drive cannot be worked with.
+/// Why a drive cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
-    /// It may work again later, if the error is transient.
+    /// An error of the driver. If it is transient, the drive may work again later.
     #[error(transparent)]
     Driver(#[from] DriverError),
-    /// It will not get better by itself.
+    /// A refusal that lasts until somebody acts on it.
     #[error("{0}")]
     Refused(String),
 }
@@ -47,12 +47,12 @@ pub(crate) struct Link {
     controller: Arc<dyn Controller>,
     queue: Box<dyn Queue>,
     pub identity: DriveIdentity,
-    /// Identifier of the program that is loaded.
+    /// Identifier of the loaded program.
     pub program: u64,
 }
 
 impl Link {
-    /// Checks that the drive is the one that is wanted, loads the program and opens a queue for `depth` batches in work.
+    /// Checks that the drive meets the requirements, loads the program, and opens a queue for `depth` batches in work.
     pub fn open(
         controller: Arc<dyn Controller>,
         expected: &Expected,
@@ -62,7 +62,9 @@ impl Link {
         let mut page = [0; LOG_BYTES];
         logpage::read(&*controller, LogId(IDENTITY_LOG), Csi::NVM, &mut page, ADMIN_WITHIN)?;
         let identity = DriveIdentity::parse(&page).map_err(|error| {
-            LinkError::Refused(format!("it is no drive of this kind, its identity log is unreadable: {error}"))
+            LinkError::Refused(format!(
+                "it is not a DDLP drive, or of another version: its identity log is unreadable: {error}"
+            ))
         })?;
         check_identity(&identity, expected)?;
         let results = namespace::geometry(&*controller, RESULTS_NSID, ADMIN_WITHIN)?;
@@ -70,25 +72,25 @@ impl Link {
         let refused = |error: ddlp_csd::program::ProgramError| LinkError::Refused(error.to_string());
         let (bytes, id) =
             (work.to_bytes().map_err(refused)?, work.id(&expected.dataset, &expected.fingerprint).map_err(refused)?);
-        // The queue comes first: whoever has it has the drive to itself, and may replace the program that is there.
+        // Open the queue first: its owner has the drive to itself, and may replace the drive's program.
         let queue = controller.open_queue(depth)?;
         program::replace(&*controller, PROGRAM, PROGRAM_TYPE, id, &bytes, ADMIN_WITHIN)?;
         Ok(Self { queue, controller, identity, program: id })
     }
 
-    /// `within`: see [`Queue::submit`].
+    /// Submits a batch request. For `within` see [`Queue::submit`].
     pub fn execute(&mut self, request: &BatchRequest, within: Duration) -> Result<Ticket, DriverError> {
         let (batch, slot) = request.parameters();
         let command = program::execute(PROGRAM, batch, slot);
         self.queue.submit(&command, request.to_bytes(), within)
     }
 
-    /// The next Execute that completed, or nothing by `until`.
+    /// Returns the next Execute command that completed; `None` if none has by `until`.
     pub fn poll(&mut self, until: Instant) -> Result<Option<(Ticket, Completion)>, DriverError> {
         self.queue.poll(until)
     }
 
-    /// To end the association from another thread.
+    /// Returns the controller, so that another thread can end the association.
     pub fn controller(&self) -> Weak<dyn Controller> {
         Arc::downgrade(&self.controller)
     }
@@ -112,7 +114,7 @@ impl Link {
         self.queue.read_blocks(RESULTS_NSID, lba, into, within)
     }
 
-    /// What the drive has done.
+    /// Reads the drive's counters; `None` if they cannot be read.
     pub fn counters(&self) -> Option<Counters> {
         let mut page = [0; LOG_BYTES];
         logpage::read(&*self.controller, LogId(COUNTERS_LOG), Csi::NVM, &mut page, LEAVE_WITHIN).ok()?;
@@ -124,14 +126,15 @@ impl Link {
     }
 }
 
-/// Checks that the slots that a drive says it has lie in its result namespace.
+/// Checks that the result namespace holds all slots that the drive reports.
 fn check_capacity(identity: &DriveIdentity, namespace_bytes: u128) -> Result<(), LinkError> {
     let (slots, slot_bytes) = (identity.slots, identity.slot_bytes);
     if slot_bytes.is_multiple_of(BLOCK_BYTES as u64) && u128::from(slots) * u128::from(slot_bytes) <= namespace_bytes {
         return Ok(());
     }
     Err(LinkError::Refused(format!(
-        "it says that it has {slots} result slots of {slot_bytes} bytes, which its result namespace of {namespace_bytes} bytes cannot hold"
+        "it reports {slots} result slots of {slot_bytes} bytes, which its result namespace of {namespace_bytes} bytes \
+         cannot hold"
     )))
 }
 
@@ -139,21 +142,22 @@ fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<(), L
     let hex = |bytes: &[u8; 32]| bytes[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     if identity.dataset != expected.dataset {
         return Err(LinkError::Refused(format!(
-            "it holds another dataset: {} there, {} here; serve the same file on both sides (a pack of the same source in another form is another dataset)",
+            "it holds another dataset: {} there, {} here; serve the same file on both sides (a pack of the same source in \
+             another form is another dataset)",
             hex(&identity.dataset),
             hex(&expected.dataset)
         )));
     }
     if identity.fingerprint != expected.fingerprint {
         return Err(LinkError::Refused(format!(
-            "its pixel path is another one: fingerprint {} there, {} here; run the same version on both sides",
+            "it computes pixels in another way: fingerprint {} there, {} here; run the same version on both sides",
             hex(&identity.fingerprint),
             hex(&expected.fingerprint)
         )));
     }
     if identity.slots == 0 || (identity.slot_bytes as usize) < expected.slot_bytes {
         return Err(LinkError::Refused(format!(
-            "its {} result slots have {} bytes, a batch needs {}: start it with --slot-bytes {}, or use smaller batches",
+            "its {} result slots have {} bytes each, but a batch needs {}: start it with --slot-bytes {}, or use smaller batches",
             identity.slots,
             identity.slot_bytes,
             expected.slot_bytes,

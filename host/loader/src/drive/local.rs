@@ -1,5 +1,5 @@
-//! A drive that the loader starts itself: the agent as a child process on loopback, with result slots in memory that the
-//! loader makes and hands down.
+//! A drive that the loader starts itself: the agent as a child process on loopback, with result slots in memory that
+//! the loader allocates and the agent inherits.
 
 #![allow(unsafe_code)]
 
@@ -18,31 +18,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long the agent may take to say that it serves (it opens the dataset first).
+/// Time within which the agent must report that it serves; it opens the dataset first.
 const READY_WITHIN: Duration = Duration::from_secs(30);
-/// How long it may take to leave after its pipe was closed.
+/// Time that the agent has to end after its pipe was closed.
 const LEAVE_WITHIN: Duration = Duration::from_secs(2);
-/// How often it is started again without having finished a batch in between.
+/// Most restarts of the agent without a finished batch in between.
 pub(super) const RESTARTS_MAX: u32 = 10;
-/// How often a thread that waits for it looks whether the run was stopped.
+/// Interval at which a thread that waits for the agent checks whether the run was stopped.
 const STOP_LOOK: Duration = Duration::from_millis(50);
-/// Longest line that it is taken to print.
+/// Longest line of the agent's output.
 const LINE_BYTES: u64 = 4096;
-/// Lines of its log that are kept for messages.
+/// Last lines of the agent's log that are kept for messages.
 const LOG_LINES: usize = 12;
 
-/// The agent's process, and what is needed to start it again.
+/// The agent's process, and everything needed to restart it.
 pub(crate) struct LocalAgent {
     program: PathBuf,
     args: Vec<String>,
-    /// Result memory, inherited by the child under this very number.
+    /// Result memory; the child inherits it under the same file descriptor number.
     memory: Option<OwnedFd>,
-    /// The file with the results, if there was none before.
+    /// The file with the results, if it did not exist before.
     made_file: Option<PathBuf>,
     child: Option<Child>,
     url: String,
     log: Arc<Mutex<Vec<String>>>,
-    /// Nothing more will come.
+    /// Whether the log has ended.
     log_ended: Arc<AtomicBool>,
 }
 
@@ -63,13 +63,13 @@ pub(crate) enum AgentError {
     Ended { status: String, log: String },
     #[error("its agent was not ready within {0:?}")]
     NotReady(Duration),
-    #[error("its agent said \"{0}\" instead of where it listens")]
+    #[error("its agent printed \"{0}\" instead of the address at which it listens")]
     Ready(String),
 }
 
 impl LocalAgent {
-    /// Starts an agent for `dataset` with `threads` workers and `slots` slots of `slot_bytes` bytes, and returns it with the
-    /// host's side of the slots.
+    /// Starts an agent for `dataset` with `threads` workers and `slots` slots of `slot_bytes` bytes. Returns the agent
+    /// and the host's side of the slots.
     pub fn start(
         drive: &LocalDrive,
         dataset: &Path,
@@ -120,29 +120,29 @@ impl LocalAgent {
         };
         agent.spawn(&|| false)?;
         if let LocalResults::File(path) = &drive.results {
-            // The agent has made sure that the file holds slots and nothing else.
+            // The agent has checked that the file holds slots and nothing else.
             let file = File::open(path).and_then(|file| SlotTable::shared(slots, slot_bytes, &file));
             table = Some(file.map_err(|source| AgentError::File { path: path.clone(), source })?);
         }
         Ok((agent, table.unwrap_or_else(|| SlotTable::remote(slots, slot_bytes))))
     }
 
-    /// Where it listens, `tcp://HOST:PORT/NQN`.
+    /// Returns the address at which the agent listens, `tcp://HOST:PORT/NQN`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Process id, while it runs.
+    /// Returns the agent's process id, if it has a process.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
-    /// True while its process exists (it may be stopped or hang).
+    /// Returns whether the agent's process exists; the process may be stopped or hang.
     pub fn is_running(&mut self) -> bool {
         self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Kills what is left of it and starts it again on the same result memory.
+    /// Kills the agent's process, if it still exists, and starts a new one on the same result memory.
     pub fn restart(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<(), AgentError> {
         self.kill();
         self.spawn(is_stopped)
@@ -151,7 +151,7 @@ impl LocalAgent {
     fn spawn(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<(), AgentError> {
         let inherited = self.memory.as_ref().map(AsRawFd::as_raw_fd);
         let mut command = Command::new(&self.program);
-        // What is to be told to the service manager of this process is this process's to tell.
+        // Only this process may notify its service manager.
         command.env_remove("NOTIFY_SOCKET");
         command.args(&self.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         // SAFETY: between fork and exec only fcntl and prctl are called, which are async-signal-safe.
@@ -162,7 +162,7 @@ impl LocalAgent {
                 {
                     return Err(std::io::Error::last_os_error());
                 }
-                // The pipe tells a working agent that the loader is gone; this reaches a stopped one too.
+                // The pipe tells a running agent that the loader has gone; this signal reaches a stopped one too.
                 if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) < 0 {
                     return Err(std::io::Error::last_os_error());
                 }
@@ -173,8 +173,8 @@ impl LocalAgent {
         let thread_error = |error| spawn_error(ddlp_csd::memory::thread_refused(error));
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let (log, log_ends) = (self.log.clone(), self.log_ended.clone());
-        // The agent is a child of this thread, which lives as long as its log does: the kernel takes the end of the thread that
-        // started a process for the end of its parent.
+        // This thread starts the agent, and lives as long as the agent's log: PR_SET_PDEATHSIG sends its signal when
+        // the thread that started the child ends.
         let attend = move || {
             let started = command.spawn().map(|mut child| (child.stderr.take().expect("piped above"), child));
             match started {
@@ -224,7 +224,8 @@ impl LocalAgent {
         Ok(format!("tcp://{}/{}", ready.listen, ready.nqn))
     }
 
-    /// Why an agent closed its output without having said anything: its status, and the end of its log.
+    /// Explains why an agent closed its output without reporting an address: returns its exit status and the end of its
+    /// log.
     fn died(&mut self, until: Instant) -> AgentError {
         let mut status = None;
         while Instant::now() < until && (status.is_none() || !self.log_ended.load(Ordering::Acquire)) {
@@ -237,7 +238,7 @@ impl LocalAgent {
         AgentError::Ended { status: status.to_string(), log }
     }
 
-    /// Ends the agent: by closing its pipe, and after a while by force.
+    /// Ends the agent by closing its pipe, or by SIGKILL if that does not help in time.
     pub fn end(&mut self) {
         let Some(child) = self.child.as_mut() else { return };
         drop(child.stdin.take());
@@ -254,7 +255,7 @@ impl LocalAgent {
 
     fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // Both fail only when the process is gone already.
+            // Both fail only when the process has ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -265,13 +266,13 @@ impl Drop for LocalAgent {
     fn drop(&mut self) {
         self.end();
         if let Some(path) = &self.made_file {
-            // Batches that the consumer keeps have it mapped still, and go on to.
+            // Batches that the consumer still keeps retain their mapping of the file.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Passes the agent's log on, and keeps its last lines for messages, until the agent closes it.
+/// Forwards the agent's log, and keeps its last lines for messages, until the agent closes it.
 fn keep_log(stderr: ChildStderr, log: &Mutex<Vec<String>>) {
     let mut stderr = BufReader::new(stderr);
     let mut line = Vec::new();
@@ -287,7 +288,7 @@ fn keep_log(stderr: ChildStderr, log: &Mutex<Vec<String>>) {
     }
 }
 
-/// What the agent prints when it serves.
+/// The line that the agent prints when it serves.
 #[derive(serde::Deserialize)]
 struct Ready {
     listen: String,
@@ -295,7 +296,7 @@ struct Ready {
 }
 
 impl LocalDrive {
-    /// Returns the agent's program, if there is one.
+    /// Returns the agent's program, if it is found.
     pub fn program(&self) -> Option<PathBuf> {
         find_agent(self.agent.as_deref()).ok()
     }
@@ -310,13 +311,13 @@ fn find_agent(named: Option<&Path>) -> Result<PathBuf, AgentError> {
     let on_path = std::env::var_os("PATH")
         .into_iter()
         .flat_map(|path| std::env::split_paths(&path).map(|dir| dir.join(name)).collect::<Vec<_>>());
-    // Tests and examples lie one folder below the programs they belong to.
+    // Tests and examples lie one folder below the programs.
     let above = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.parent()?.join(name)));
     beside.into_iter().chain(above).chain(on_path).find(|path| path.is_file()).ok_or(AgentError::NotFound)
 }
 
-/// Makes the memory that host and agent share. It has no pages yet: the agent allocates each slot before it uses it. Nobody can
-/// shrink it under the mappings.
+/// Creates the memory that host and agent share. It has no pages yet: the agent allocates each slot before it uses the
+/// slot. The seal keeps anyone from shrinking the memory under its mappings.
 fn result_memory(bytes: u64) -> std::io::Result<File> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     let file = File::from(memfd_create(c"ddlp-results", flags)?);

@@ -1,8 +1,8 @@
-//! The thread of a drive prong: it keeps Execute commands in flight, takes results out of the slots, and survives whatever
-//! happens to the drive.
+//! The thread of a drive prong. It keeps Execute commands in flight, takes results out of the slots, and survives every
+//! failure of the drive.
 //!
-//! A batch whose Execute fails, whose result is damaged, or whose association is lost goes back to the schedule; nothing
-//! that a drive does can lose a sample.
+//! A batch goes back to the schedule when its Execute command fails, its result is damaged, or its association is lost.
+//! So no failure of a drive loses a sample.
 
 use super::fault::Fault;
 use super::flight::{Allowance, Flight};
@@ -24,22 +24,23 @@ use std::time::{Duration, Instant};
 
 /// How long the thread waits for a completion before it looks for other work.
 const POLL_SLICE: Duration = Duration::from_millis(5);
-/// The same while nothing else can turn up.
+/// The same wait while only a completion can bring new work.
 const POLL_SLICE_FULL: Duration = Duration::from_millis(20);
-/// How long a slot that another host has is left alone.
+/// How long to leave a slot alone that another host holds.
 const FOREIGN_LOOK: Duration = Duration::from_secs(1);
-/// How long a drive may refuse every slot before it counts as lost, and how long it then does.
+/// How long to tolerate a drive that refuses every slot, and then to leave it alone.
 pub(super) const SLOTLESS_MAX: Duration = Duration::from_secs(10);
-/// A drive of whose results so many in a row are not what was asked for counts as lost.
+/// A drive counts as lost after this many wrong or damaged results in a row.
 const REFUSED_MAX: u32 = 8;
-/// How much less an agent may have been up than the time since it was asked first, before it counts as another process.
+/// Tolerance when the agent's uptime is compared with the time since its counters were first read. A larger gap means
+/// that the agent is another process.
 const UPTIME_SLACK: Duration = Duration::from_secs(2);
 
-/// One drive and its thread's state.
+/// One drive, and the state of its thread.
 pub(crate) struct DriveProng {
     pub(super) engine: Arc<Engine>,
     pub(super) prong: ProngId,
-    /// Before the endpoint: the association ends before its agent does.
+    /// Declared before the endpoint, so that the association ends before its agent.
     pub(super) link: Option<Link>,
     pub(super) endpoint: Endpoint,
     pub(super) expected: Expected,
@@ -47,25 +48,25 @@ pub(crate) struct DriveProng {
     pub(super) flights: Vec<Flight>,
     /// Finished batches that wait for a buffer.
     pub(super) waiting: Waiting,
-    /// Threads that hand over what the drive had finished before it was lost.
+    /// Threads that hand over batches which the drive had finished before it was lost.
     pub(super) outliving: Vec<JoinHandle<()>>,
-    /// Room for a batch of pixels that are read, where they are not what is delivered.
+    /// Buffer for a batch of pixels that are read, if floats are delivered.
     pub(super) pixels: Option<MmapMut>,
-    /// Slots that the drive keeps for somebody else or has no memory for, and since when that is known.
+    /// Slots that another host holds or that the drive has no memory for, each with the time of that answer.
     pub(super) foreign: Vec<(u32, Instant)>,
-    /// Since when the drive has refused every slot.
+    /// Time since which the drive has refused every slot.
     pub(super) without_slots: Option<Instant>,
     pub(super) tries: Tries,
     pub(super) depth: usize,
     pub(super) timeout: Duration,
-    /// How often too many results in a row were not what had been asked for.
+    /// How often too many results in a row were wrong or damaged.
     pub(super) useless: u32,
     generation: u64,
-    /// What the agent had used before the run, and when it was asked.
+    /// The agent's counters before the run, and the time of that reading.
     before: Option<(Counters, Instant)>,
 }
 
-/// What a drive prong is made of.
+/// Options of a drive prong.
 pub(crate) struct DriveSetup {
     pub prong: ProngId,
     pub depth: usize,
@@ -81,7 +82,7 @@ impl DriveProng {
         link: Option<Link>,
         slots: Arc<SlotTable>,
     ) -> Self {
-        // Generations of an earlier run may still lie in the slots: begin elsewhere.
+        // Start from the clock, since slots may still have generations of an earlier run.
         let generation = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .map_or(0, |since| since.as_nanos() as u64);
@@ -110,7 +111,8 @@ impl DriveProng {
         }
     }
 
-    /// The thread of the prong; returns when the run is over. Should it panic, the drive counts as lost: its batches are not.
+    /// Runs the prong's thread until the run is over. If the thread panics, the drive counts as lost, but its batches
+    /// do not: other prongs prepare them.
     pub fn run(self) {
         let (engine, prong) = (self.engine.clone(), self.prong);
         if catch_unwind(AssertUnwindSafe(|| self.work())).is_err() {
@@ -119,7 +121,7 @@ impl DriveProng {
                 &[],
                 HeldResults::Lost,
                 "defect",
-                "its thread panicked, which is a defect of this program".into(),
+                "its thread panicked: this is a defect of this program".into(),
             );
         }
     }
@@ -143,7 +145,8 @@ impl DriveProng {
         self.report_usage();
     }
 
-    /// Asks the drive to stop work on everything in flight: an association that the kernel owns does not end with this thread.
+    /// Asks the drive to stop work on everything in flight, since an association that the kernel owns does not end with
+    /// this thread.
     pub(super) fn cancel_flights(&self) {
         let Some(link) = self.link.as_ref().filter(|link| link.is_alive()) else { return };
         for flight in &self.flights {
@@ -154,7 +157,7 @@ impl DriveProng {
         }
     }
 
-    /// One round of work on a live association.
+    /// Does one round of work on a live association.
     fn serve(&mut self) -> Result<(), DriverError> {
         self.cancel_lost()?;
         let has_fetched = self.fetch_held()?;
@@ -183,15 +186,15 @@ impl DriveProng {
         if self.waiting.refused_in_a_row >= REFUSED_MAX {
             self.waiting.refused_in_a_row = 0;
             self.useless += 1;
-            let what = format!("{REFUSED_MAX} results in a row were not what it had been asked for");
+            let what = format!("{REFUSED_MAX} results in a row were wrong or damaged");
             return Err(DriverError::Protocol { peer: "drive".into(), what });
         }
         let now = Instant::now();
         self.flights.iter().try_for_each(|flight| flight.check_deadline(now))
     }
 
-    /// Tells the drive to stop work on batches that another prong finished first. That saves time and nothing else, so only a loss of
-    /// the association matters; whether a late answer is one, the next command tells.
+    /// Tells the drive to stop work on batches that another prong finished first. A failure to cancel matters only if
+    /// it is a loss of the association; after a mere timeout, the next command shows whether the association lives.
     fn cancel_lost(&mut self) -> Result<(), DriverError> {
         let lost = self.engine.lock().schedule.take_cancels(self.prong);
         for id in lost {
@@ -207,7 +210,7 @@ impl DriveProng {
         Ok(())
     }
 
-    /// Slots that another host had may be free by now.
+    /// Puts back slots that were left alone long enough: they may be free by now.
     fn look_at_foreign(&mut self) {
         let slots = &self.slots;
         self.foreign.retain(|&(slot, seen)| {
@@ -282,15 +285,15 @@ impl DriveProng {
         if status.same_code(Status::NAMESPACE_NOT_READY) && status.is_do_not_retry() {
             return lost("it is about to end");
         }
-        // The kernel reconnects by itself, and programs do not outlive a host's last association; another run of this host may have
-        // loaded its own.
+        // The kernel reconnects by itself, and programs end with a host's last association. Another run of this host
+        // may also have loaded its own program.
         if status.same_code(Status::NO_PROGRAM) || status.same_code(Status::PROGRAM_NOT_ACTIVATED) {
             return lost("it has another program or none: it was reconnected, or another run of this host uses it");
         }
         let flight = self.flights.swap_remove(at);
         if !status.is_success() {
             self.give_up(flight, status);
-            // Whatever the strategy, the run does not wait for another host's end.
+            // No strategy may wait until another host releases its slots.
             return match self.without_slots {
                 Some(since) if since.elapsed() > SLOTLESS_MAX => {
                     let reason = format!("it has given no result slot for {SLOTLESS_MAX:?}");
@@ -299,7 +302,7 @@ impl DriveProng {
                 _ => Ok(()),
             };
         }
-        // A drive that has become much slower is a fault to name; the rate that is expected of it follows.
+        // A drive that has become much slower is a reported fault; its expected rate adapts.
         if let Some(fault) = flight.slowness() {
             self.report(&fault);
         }
@@ -313,7 +316,7 @@ impl DriveProng {
         Ok(())
     }
 
-    /// An Execute that did not succeed.
+    /// Gives up a batch whose Execute command failed.
     fn give_up(&mut self, flight: Flight, status: Status) {
         let is_foreign = status.same_code(Status::INSUFFICIENT_RESOURCES);
         if is_foreign {
@@ -324,10 +327,11 @@ impl DriveProng {
             let note =
                 "the drive has no memory for all of its result slots, and goes on with fewer: the tail is shorter";
             self.engine.lock().recorder.note(note.into());
-            // Slots that were used before were taken first, so these have no memory either.
+            // Slots that were used before are taken first, so the remaining ones have no memory either.
             self.foreign.extend(self.slots.take_rest().into_iter().map(|slot| (slot, Instant::now())));
         }
-        // Otherwise its own host has it still, from an association that the drive does not know to be lost.
+        // NAMESPACE_NOT_READY: this host itself still holds the slot, through a lost association that the drive still
+        // takes for live.
         let why = if is_foreign || is_short || status.same_code(Status::NAMESPACE_NOT_READY) {
             self.foreign.push((flight.batch.slot, Instant::now()));
             self.without_slots.get_or_insert_with(Instant::now);
@@ -343,7 +347,7 @@ impl DriveProng {
         self.engine.give_up(self.prong, flight.batch.id, why);
     }
 
-    /// What the agent used during the run; nothing when it is not the process that it was at the start.
+    /// Reports what the agent used during the run, unless it is another process than at the start.
     fn report_usage(&mut self) {
         let Some(now) = self.link.as_ref().and_then(Link::counters) else { return };
         let Some((before, asked)) = self.before else { return };

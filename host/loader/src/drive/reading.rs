@@ -1,4 +1,4 @@
-//! Getting a drive's results out of their slots: from shared memory, or by reading them over its association.
+//! Gets a drive's results out of their slots: from shared memory, or by reading them over the association.
 
 use super::Link;
 use super::prong::DriveProng;
@@ -10,7 +10,7 @@ use memmap2::MmapMut;
 use std::time::Duration;
 
 impl DriveProng {
-    /// Gets a finished batch out of its slot, if there is a buffer for one; true when there was one.
+    /// Gets a finished batch out of its slot, if there is a buffer for it. Returns whether it took a batch.
     pub(super) fn fetch_held(&mut self) -> Result<bool, DriverError> {
         let (timeout, slot_bytes) = (self.timeout, self.expected.slot_bytes);
         let Self { waiting, link, pixels, .. } = self;

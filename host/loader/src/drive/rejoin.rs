@@ -1,4 +1,5 @@
-//! A drive that went away: what it had goes back to the schedule, and it is tried again until it works.
+//! Loss and return of a drive: its batches go back to the schedule, and the loader tries to reach it until it works
+//! again.
 
 use super::fault::Fault;
 use super::local::RESTARTS_MAX;
@@ -8,19 +9,19 @@ use crate::schedule::BatchId;
 use ddlp_driver::{Backoff, BackoffLimits, DriverError};
 use std::time::{Duration, Instant};
 
-/// A local agent that is running but cannot be reached for this long is started again.
+/// A local agent that runs but cannot be reached for this long is restarted.
 const UNREACHABLE: Duration = Duration::from_secs(10);
-/// How often a drive is tried again: the first delays double up to two seconds; a run that lasts goes on trying.
+/// Delays between attempts to reach a drive: they double up to two seconds, and attempts go on as long as the run.
 const BACKOFF: BackoffLimits =
     BackoffLimits { first: Duration::from_millis(100), cap: Duration::from_secs(2), attempts_max: u32::MAX };
 
-/// A drive whose results cannot be used is connected anew as often, less once.
+/// A drive is not connected again after this many associations without usable results.
 const USELESS_MAX: u32 = 3;
 
-/// The tries since a drive was of use last.
+/// Attempts since the drive last finished a batch.
 pub(super) struct Tries {
     backoff: Backoff,
-    /// Starts of the loader's own agent.
+    /// Restarts of the loader's own agent.
     restarts: u32,
 }
 
@@ -31,9 +32,10 @@ impl Tries {
 }
 
 impl DriveProng {
-    /// The association is gone: everything in flight goes back to the schedule, and so does what can no longer be read.
+    /// Drops a lost association: everything in flight goes back to the schedule, and so does every finished batch that
+    /// can no longer be read.
     pub(super) fn lose_link(&mut self, error: &DriverError) {
-        // A batch that took too long may be at work still.
+        // The drive may still be at work on a batch that took too long.
         self.cancel_flights();
         self.link = None;
         let flights: Vec<BatchId> = self.flights.iter().map(|flight| flight.batch.id).collect();
@@ -48,7 +50,7 @@ impl DriveProng {
         self.engine.lose(self.prong, &flights, held, fault.kind(), fault.to_string());
     }
 
-    /// Tries until the drive works again; false when it never will, or the run is over.
+    /// Tries to reach the drive until it works again. Returns false when it never will, or when the run is over.
     pub(super) fn rejoin(&mut self) -> bool {
         if self.useless >= USELESS_MAX {
             self.report(&Fault::Useless(USELESS_MAX));
@@ -59,7 +61,7 @@ impl DriveProng {
         }
         let mut unreachable_since = Instant::now();
         while !self.engine.is_over() {
-            // A drive that comes back and fails again at once has to wait as well.
+            // The delay also applies to a drive that came back and failed again at once.
             let delay = self.tries.backoff.next_delay().unwrap_or(BACKOFF.cap);
             if self.engine.sleep(delay) || !self.revive_agent(&mut unreachable_since) {
                 return false;
@@ -93,8 +95,8 @@ impl DriveProng {
         self.engine.fault(self.prong, fault.kind(), fault.to_string());
     }
 
-    /// Starts the loader's own agent again when it is gone, or runs without being reachable. False when that has been in vain too
-    /// often.
+    /// Restarts the loader's own agent if it has ended, or runs but cannot be reached. Returns false after too many
+    /// restarts without success.
     fn revive_agent(&mut self, unreachable_since: &mut Instant) -> bool {
         let Some(agent) = &mut self.endpoint.agent else { return true };
         if agent.is_running() && unreachable_since.elapsed() < UNREACHABLE {

@@ -1,7 +1,8 @@
-//! Results of a drive: checked, and made ready for delivery, where they lie or in a buffer that they are brought into.
+//! Results of a drive: checks them, and makes them ready for delivery, in place or in a buffer.
 //!
-//! [`Checks`] know what results have to be, and have those in shared memory at hand. [`Waiting`] are finished batches until there are
-//! buffers for them. Those in shared memory outlive their drive: [`DriveProng::keep_held`] has them handed over without it.
+//! [`Checks`] checks results, and gives access to those in shared memory. [`Waiting`] holds finished batches until
+//! there are buffers for them. Results in shared memory outlive their drive: [`DriveProng::keep_held`] has another
+//! thread hand them over.
 
 use super::fault::Fault;
 use super::prong::DriveProng;
@@ -19,19 +20,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often it is looked whether there are buffers for what a lost drive had finished.
+/// Interval at which the loader looks for buffers for the finished batches of a lost drive.
 const BUFFER_LOOK: Duration = Duration::from_millis(5);
 
-/// How the results of a drive come to be what is delivered.
+/// How results of a drive become batches for delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Pixels are delivered where they lie, in shared memory.
+    /// Pixels in shared memory are delivered in place.
     InPlace,
-    /// Floats are made of pixels in shared memory.
+    /// Pixels in shared memory are converted to floats.
     Convert,
-    /// Pixels are read.
+    /// Pixels are read into a buffer.
     Read,
-    /// Pixels are read, and floats made of them.
+    /// Pixels are read, then converted to floats.
     ReadAndConvert,
 }
 
@@ -41,8 +42,8 @@ pub(super) struct Held {
     pub slot: u32,
     pub generation: u64,
     pub sample_ids: Vec<u64>,
-    /// What its slot said of it. Where it is shared this is known as soon as the batch is finished: an agent that is started again
-    /// invalidates the headers of all slots.
+    /// Contents of its slot as checked. For a shared slot they are checked as soon as the batch is finished, since an
+    /// agent that restarts invalidates the headers of all slots.
     pub found: Option<Found>,
 }
 
@@ -57,7 +58,7 @@ pub(super) enum ResultError {
     Memory(#[from] io::Error),
 }
 
-/// What it takes to tell whether a drive's results are what was asked for.
+/// Everything needed to check whether a drive's results are the requested ones.
 #[derive(Clone)]
 pub(super) struct Checks {
     pub engine: Arc<Engine>,
@@ -75,7 +76,7 @@ impl Checks {
         }
     }
 
-    /// What a slot has to hold.
+    /// Returns what the slot must contain.
     pub fn wanted<'a>(&self, held: &'a Held) -> Wanted<'a> {
         let task = &self.engine.task;
         Wanted {
@@ -89,18 +90,18 @@ impl Checks {
         }
     }
 
-    /// Labels are the dataset's, whoever prepared the rows.
+    /// Checks that every row has the label that the host's dataset gives for its sample.
     pub fn check_labels(&self, records: &[SampleRecord]) -> Result<(), SlotError> {
         let dataset: &dyn Dataset = &*self.engine.task.dataset;
         let is_right = |record: &SampleRecord| !record.has_row() || record.label == dataset.label(record.index);
         if records.iter().all(is_right) {
             Ok(())
         } else {
-            Err(SlotError::Inconsistent("a row's label is not its sample's"))
+            Err(SlotError::Inconsistent("a row's label is not that of its sample"))
         }
     }
 
-    /// Why a result is refused, in words that name sample, file and remedy.
+    /// Explains why a result is refused, and names sample, file and remedy.
     fn why(&self, id: BatchId, error: &ResultError) -> GivenUp {
         let sample = |sample_id| {
             let dataset: &dyn Dataset = &*self.engine.task.dataset;
@@ -129,7 +130,7 @@ impl Checks {
         }
     }
 
-    /// What a slot in shared memory says that it holds.
+    /// Checks header, table and labels of a slot in shared memory, and returns its contents.
     fn look_into(&self, held: &Held) -> Result<Found, SlotError> {
         let slot = self.slots.bytes(held.slot).expect("shared slots lie in the mapping");
         let found = self.wanted(held).check(slot)?;
@@ -137,7 +138,7 @@ impl Checks {
         Ok(found)
     }
 
-    /// The rows in a slot in shared memory.
+    /// Returns the rows in a slot in shared memory, checked against their checksum.
     fn shared_rows(&self, slot: u32, found: &Found) -> Result<&[u8], SlotError> {
         let slot = self.slots.bytes(slot).expect("shared slots lie in the mapping");
         let payload = slot.get(found.payload.clone()).ok_or(SlotError::Inconsistent("payload extent"))?;
@@ -145,7 +146,7 @@ impl Checks {
         Ok(payload)
     }
 
-    /// Makes a buffer's rows of a result in shared memory.
+    /// Converts a result in shared memory to rows in a buffer.
     pub fn convert_shared(&self, held: &mut Held, buffer: &mut [u8]) -> Result<Vec<SampleRecord>, ResultError> {
         let found = held.found.take().expect("looked at when it was finished");
         self.engine.task.write_rows(self.shared_rows(held.slot, &found)?, buffer);
@@ -157,7 +158,7 @@ impl Checks {
 pub(super) struct Waiting {
     pub checks: Checks,
     held: VecDeque<Held>,
-    /// Results that were not what had been asked for, since the last good one that was brought out.
+    /// Number of wrong or damaged results since the last good one.
     pub refused_in_a_row: u32,
 }
 
@@ -170,7 +171,7 @@ impl Waiting {
         self.held.is_empty()
     }
 
-    /// Makes a batch that the drive finished ready, or keeps it until there is a buffer for it.
+    /// Makes a finished batch ready, or keeps it until there is a buffer for it.
     pub fn take(&mut self, mut held: Held) {
         match self.checks.way() {
             Way::InPlace => match self.checks.look_into(&held).and_then(|found| self.hand_over(&held, found)) {
@@ -188,7 +189,7 @@ impl Waiting {
         }
     }
 
-    /// Makes a result in shared memory ready in place.
+    /// Makes a result in shared memory ready for delivery in place.
     fn hand_over(&self, held: &Held, found: Found) -> Result<(), SlotError> {
         let Checks { engine, prong, slots } = &self.checks;
         self.checks.shared_rows(held.slot, &found)?;
@@ -197,8 +198,8 @@ impl Waiting {
         Ok(())
     }
 
-    /// Brings a finished batch out of its slot by `fill`, if there is a buffer for one; true when there was one. It is one at a time, as the
-    /// drive waits for requests meanwhile.
+    /// Gets one finished batch out of its slot by `fill`, if there is a buffer for it. Returns whether it took a batch.
+    /// It takes only one at a time, since the drive waits for requests meanwhile.
     pub fn fetch(
         &mut self,
         mut fill: impl FnMut(&Checks, &mut Held, &mut [u8]) -> Result<Vec<SampleRecord>, ResultError>,
@@ -231,7 +232,7 @@ impl Waiting {
                 return Err(error);
             }
             Err(error @ ResultError::Memory(_)) => {
-                // That is no fault of the drive's.
+                // This is not the drive's fault.
                 slots.put(held.slot);
                 engine.give_up(*prong, held.id, self.checks.why(held.id, &error));
             }
@@ -240,7 +241,7 @@ impl Waiting {
         Ok(true)
     }
 
-    /// A result that is not what was asked for: the CPU prepares the batch.
+    /// Refuses a wrong or damaged result: the CPU prepares the batch.
     fn refuse(&mut self, held: &Held, error: &ResultError) {
         let Checks { engine, prong, slots } = &self.checks;
         slots.put(held.slot);
@@ -251,15 +252,15 @@ impl Waiting {
         engine.give_up(*prong, held.id, why);
     }
 
-    /// Frees the slots of all that waits.
+    /// Drops all waiting batches, and frees their slots.
     fn drop_all(&mut self) {
         for held in self.held.drain(..) {
             self.checks.slots.put(held.slot);
         }
     }
 
-    /// Hands over what lies in shared memory, whatever its drive does meanwhile; returns when that is done or the run is over. Should it
-    /// panic, the CPU prepares what is left: that is a defect, but no batch is lost by it.
+    /// Hands over the waiting batches in shared memory without their drive, until all are handed over or the run is
+    /// over. If that panics, which would be a defect, the CPU prepares the remaining batches, so none is lost.
     fn outlive_drive(mut self) {
         let Checks { engine, prong, .. } = self.checks.clone();
         let ids: Vec<BatchId> = self.held.iter().map(|held| held.id).collect();
@@ -275,7 +276,7 @@ impl Waiting {
             engine.give_up_held(
                 prong,
                 &ids,
-                "the thread that hands it over panicked, which is a defect of this program",
+                "the thread that hands it over panicked: this is a defect of this program",
             );
             self.drop_all();
         }
@@ -283,8 +284,8 @@ impl Waiting {
 }
 
 impl DriveProng {
-    /// What becomes of finished batches that wait for a buffer when the drive is lost: those in shared memory are handed over by a thread
-    /// of their own, as this one may wait for the drive when the consumer waits for them.
+    /// Decides what happens to the waiting batches of a lost drive. Another thread hands over those in shared memory,
+    /// since this thread may be waiting for the drive while the consumer waits for them.
     pub(super) fn keep_held(&mut self) -> HeldResults {
         if self.waiting.checks.way() != Way::Convert {
             self.waiting.drop_all();
@@ -302,7 +303,7 @@ impl DriveProng {
                 HeldResults::Kept
             }
             Err(error) => {
-                // Their slots stay out of use with them.
+                // The closure that failed to start took the batches with it, so their slots are never used again.
                 tracing::warn!(%error, "results of a lost drive cannot be handed over, and are prepared again");
                 HeldResults::Lost
             }

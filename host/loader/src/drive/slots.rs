@@ -1,4 +1,4 @@
-//! The result slots of one drive as the host sees them: which are free, and, where drive and host share the memory, their
+//! The result slots of one drive as the host sees them: the free ones and, where drive and host share the memory, their
 //! bytes.
 
 #![allow(unsafe_code)]
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-/// Slots of a drive that are used at most.
+/// Most slots of a drive that the loader uses.
 const SLOTS_USED_MAX: u32 = 65_536;
 
 /// The slots of one drive.
@@ -20,26 +20,27 @@ pub(crate) struct SlotTable {
     map: Option<Mmap>,
 }
 
-/// The slots that nobody has.
+/// The slots that are not in use.
 #[derive(Debug)]
 struct Free {
-    /// Those that were free last are at the end, and taken first.
+    /// The free slots as a stack: the slot freed last is taken first.
     slots: Vec<u32>,
     /// Number of slots, free or not.
     count: u32,
-    /// The fewest free slots there have been.
+    /// Lowest number of free slots so far.
     fewest: u32,
 }
 
 impl SlotTable {
-    /// Slots that are read over the link.
+    /// Creates a table of slots that are read over the link.
     pub fn remote(slots: u32, slot_bytes: usize) -> Self {
         let slots = slots.min(SLOTS_USED_MAX);
         let free = Free { slots: (0..slots).rev().collect(), count: slots, fewest: slots };
         Self { free: Mutex::new(free), slot_bytes, map: None }
     }
 
-    /// Slots in memory or a file that the drive's agent maps too, and to which it gives pages before it writes to them.
+    /// Creates a table of slots in memory or a file that the drive's agent maps too. The agent allocates a slot's pages
+    /// before it writes to the slot.
     pub fn shared(slots: u32, slot_bytes: usize, memory: &File) -> std::io::Result<Self> {
         let bytes = slots as usize * slot_bytes;
         // SAFETY: memory is sealed against shrinking, and a file is locked by the agent, which never truncates it. The agent
@@ -54,7 +55,7 @@ impl SlotTable {
         self.map.is_some()
     }
 
-    /// Bytes of the shared slots that were used at the same time, at most.
+    /// Returns the bytes of the largest number of shared slots that were in use at the same time.
     pub fn shared_bytes(&self) -> usize {
         let free = self.lock();
         if self.is_shared() { (free.count - free.fewest) as usize * self.slot_bytes } else { 0 }
@@ -67,7 +68,7 @@ impl SlotTable {
         slot
     }
 
-    /// Takes all free slots, of which none will be used.
+    /// Takes all free slots out of use.
     pub fn take_rest(&self) -> Vec<u32> {
         std::mem::take(&mut self.lock().slots)
     }
@@ -80,8 +81,8 @@ impl SlotTable {
         self.lock().count
     }
 
-    /// Adds the slots of a drive that was not reached before. Does nothing when the slots are known, as those of an agent that shares its
-    /// memory always are.
+    /// Adds the slots of a drive when it is first reached. Does nothing when the slots are known already, as they
+    /// always are for an agent with shared memory.
     pub fn know(&self, slots: u32) {
         let mut free = self.lock();
         if free.count == 0 {
@@ -90,7 +91,7 @@ impl SlotTable {
         }
     }
 
-    /// The bytes of a slot in shared memory.
+    /// Returns the bytes of a slot in shared memory.
     pub fn bytes(&self, slot: u32) -> Option<&[u8]> {
         let start = slot as usize * self.slot_bytes;
         self.map.as_ref()?.get(start..start + self.slot_bytes)
@@ -101,7 +102,7 @@ impl SlotTable {
     }
 }
 
-/// A slot whose payload the consumer reads in place; it is free again when this is dropped.
+/// A slot whose payload the consumer reads in place. Dropping the lease frees the slot.
 #[derive(Debug)]
 pub(crate) struct SlotLease {
     table: Arc<SlotTable>,
@@ -110,12 +111,12 @@ pub(crate) struct SlotLease {
 }
 
 impl SlotLease {
-    /// `payload` is the extent within the slot.
+    /// Creates a lease; `payload` is the extent within the slot.
     pub fn new(table: Arc<SlotTable>, slot: u32, payload: Range<usize>) -> Self {
         Self { table, slot, payload }
     }
 
-    /// The payload.
+    /// Returns the payload.
     pub fn payload(&self) -> &[u8] {
         let slot = self.table.bytes(self.slot).expect("leases are made of shared slots");
         &slot[self.payload.clone()]
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_of_slots_that_were_never_used_does_not_count() {
+    fn only_slots_in_use_at_the_same_time_count_as_memory() {
         let memory = tempfile::tempfile().unwrap();
         memory.set_len(10 * 4096).unwrap();
         let table = SlotTable::shared(10, 4096, &memory).unwrap();

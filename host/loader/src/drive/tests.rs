@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 const URL: &str = "tcp://127.0.0.1:1/nqn.2024-01.org.example:a";
 
-/// What is found in a tree, with a tree's root as the root.
+/// Returns what `find` finds in a tree after `further` changed it, with paths relative to the tree's root.
 fn found(tree: &str, further: impl FnOnce(&Path)) -> Result<String, String> {
     let root = tempfile::tempdir().unwrap();
     trees::plant(root.path(), tree);
@@ -16,14 +16,14 @@ fn found(tree: &str, further: impl FnOnce(&Path)) -> Result<String, String> {
     find(&Sysfs::at(root.path().join("sys"), root.path().join("dev"))).map(rooted).map_err(rooted)
 }
 
-/// Sets an attribute of a controller, which need not be there yet.
+/// Sets an attribute of a controller, and adds the controller if necessary.
 fn set(root: &Path, controller: &str, attribute: &str, value: &str) {
     let folder = root.join("sys/class/nvme").join(controller);
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join(attribute), format!("{value}\n")).unwrap();
 }
 
-/// A further controller of the subsystem of another one.
+/// Adds a controller to the subsystem of another one.
 fn add(root: &Path, controller: &str, like: &str) {
     for attribute in ["model", "state", "subsysnqn", "cntrltype"] {
         let value = fs::read_to_string(root.join("sys/class/nvme").join(like).join(attribute)).unwrap();
@@ -35,32 +35,32 @@ fn add(root: &Path, controller: &str, like: &str) {
 fn the_one_drive_is_found_beside_other_disks() {
     assert_eq!(found(trees::DISK_AND_DRIVE, |_| ()), Ok("/dev/nvme1".into()));
     assert_eq!(found(trees::NO_MULTIPATH, |_| ()), Ok("/dev/nvme0".into()));
-    assert!(found("", |_| ()).unwrap_err().contains("connected to none"));
+    assert!(found("", |_| ()).unwrap_err().contains("connected to no drive"));
 }
 
 #[test]
-fn a_drive_without_a_path_does_not_count() {
+fn a_drive_without_a_live_path_does_not_count() {
     assert_eq!(found(trees::TWO_DRIVES, |_| ()), Ok("/dev/nvme0".into()));
     let neither = found(trees::TWO_DRIVES, |root| set(root, "nvme0", "state", "connecting"));
     let error = neither.unwrap_err();
-    assert!(error.contains("no way to it is live") && error.contains("/dev/nvme0 is connecting"), "{error}");
+    assert!(error.contains("no path to it is live") && error.contains("/dev/nvme0 is connecting"), "{error}");
 }
 
 #[test]
-fn several_controllers_are_one_drive_wherever_they_stand_in_the_list() {
+fn controllers_of_one_subsystem_are_one_drive_in_any_order() {
     assert_eq!(found(trees::TWO_PATHS, |_| ()), Ok("/dev/nvme0".into()));
     let apart = found(trees::TWO_DRIVES, |root| {
         set(root, "nvme3", "state", "live");
         add(root, "nvme5", "nvme0");
     });
     assert!(apart.unwrap_err().ends_with("name one of them: /dev/nvme0, /dev/nvme3"));
-    // The first path is away.
+    // The first path is not live.
     let second = found(trees::TWO_PATHS, |root| set(root, "nvme0", "state", "connecting"));
     assert_eq!(second, Ok("/dev/nvme1".into()));
 }
 
 #[test]
-fn a_discovery_controller_is_no_drive() {
+fn a_discovery_controller_is_not_a_drive() {
     let discovery = |root: &Path| {
         add(root, "nvme4", "nvme0");
         set(root, "nvme4", "subsysnqn", "nqn.2014-08.org.nvmexpress.discovery");
@@ -68,7 +68,7 @@ fn a_discovery_controller_is_no_drive() {
     };
     assert_eq!(found(trees::NO_MULTIPATH, discovery), Ok("/dev/nvme0".into()));
     let alone = found(trees::NO_MULTIPATH, |root| set(root, "nvme0", "cntrltype", "discovery"));
-    assert!(alone.unwrap_err().contains("connected to none"));
+    assert!(alone.unwrap_err().contains("connected to no drive"));
 }
 
 fn identity(endpoint: &Endpoint) -> HostIdentity {
@@ -85,7 +85,7 @@ fn machine() -> (TempDir, Host) {
 }
 
 #[test]
-fn ends_of_one_machine_share_its_nqn_and_are_hosts_of_their_own() {
+fn endpoints_of_one_machine_share_its_nqn_but_not_their_host_id() {
     let (_root, host) = machine();
     let ends = [(); 2].map(|()| Endpoint::remote(URL, &host).unwrap());
     let [first, second] = [identity(&ends[0]), identity(&ends[1])];
@@ -95,7 +95,7 @@ fn ends_of_one_machine_share_its_nqn_and_are_hosts_of_their_own() {
 }
 
 #[test]
-fn without_a_place_for_an_nqn_a_run_has_a_passing_one_and_says_so() {
+fn an_nqn_that_cannot_be_saved_lasts_for_one_run_and_the_hint_says_so() {
     let (root, host) = machine();
     fs::write(root.path().join("var"), "no folder").unwrap();
     let end = Endpoint::remote(URL, &host).unwrap();
@@ -105,7 +105,7 @@ fn without_a_place_for_an_nqn_a_run_has_a_passing_one_and_says_so() {
 }
 
 #[test]
-fn an_nqn_that_is_none_ends_the_run_and_names_the_file() {
+fn an_invalid_nqn_is_an_error_that_names_the_file() {
     let (root, host) = machine();
     fs::create_dir_all(root.path().join("etc/nvme")).unwrap();
     fs::write(root.path().join("etc/nvme/hostnqn"), "garbage\n").unwrap();
@@ -114,7 +114,7 @@ fn an_nqn_that_is_none_ends_the_run_and_names_the_file() {
 }
 
 #[test]
-fn drives_of_the_kernel_need_no_nqn() {
+fn drives_behind_the_kernel_need_no_nqn() {
     let (root, host) = machine();
     let error = Endpoint::remote("/dev/nvme4095", &host).map(drop).unwrap_err();
     assert!(error.starts_with("there is no /dev/nvme4095; `ddlp devices`"), "{error}");
@@ -122,7 +122,7 @@ fn drives_of_the_kernel_need_no_nqn() {
 }
 
 #[test]
-fn what_is_no_drive_is_named_and_gets_no_command() {
+fn another_device_is_named_and_gets_no_command() {
     let root = tempfile::tempdir().unwrap();
     trees::plant(root.path(), trees::DISK_AND_DRIVE);
     let sysfs = Sysfs::at(root.path().join("sys"), root.path().join("dev"));
@@ -131,6 +131,6 @@ fn what_is_no_drive_is_named_and_gets_no_command() {
     };
     assert_eq!(checked("nvme1"), Ok(()));
     let error = checked("nvme0").unwrap_err();
-    assert!(error.contains("QEMU NVMe Ctrl, no DDLP drive"), "{error}");
+    assert!(error.contains("QEMU NVMe Ctrl, not a DDLP drive"), "{error}");
     assert!(checked("nvme0n1").unwrap_err().contains("not the node of an NVMe controller"));
 }
