@@ -1,4 +1,5 @@
-//! How the command ends when it must: Ctrl-C at any moment, a disk that is full. No process stays, no half file, no temporary one.
+//! Forced ends of the command: Ctrl-C at any moment, and a full disk. No process, half-written file or temporary file
+//! is left.
 
 use ddlp_tests::agent::program;
 use ddlp_tests::photos::Photos;
@@ -12,7 +13,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Any wait longer than this is a failure, not slowness.
+/// Longest wait; a longer one is a failure, not slowness.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn names(folder: &Path) -> Vec<String> {
@@ -23,7 +24,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Processes that have the text in their command line.
+/// Returns the processes that have the text in their command line.
 fn processes(text: &str) -> Vec<String> {
     let all = std::fs::read_dir("/proc").expect("Linux has /proc").flatten();
     all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
@@ -56,13 +57,13 @@ fn interrupted(folder: &Path, line: &str, delay: Duration) -> ExitStatus {
         .spawn()
         .expect("ddlp starts");
     std::thread::sleep(delay);
-    // Fails only when the command has ended already.
+    // The signal fails only if the command has ended already.
     let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGINT);
     end_of(&mut child)
 }
 
 fn assert_was_interrupted(status: ExitStatus, what: &str) {
-    // Before its handler is in place, the signal itself ends the command; and it may have been done.
+    // Before the handler is installed, the signal itself ends the command; the command may also have been done.
     let fine = matches!(status.code(), Some(0 | 130)) || status.signal() == Some(Signal::SIGINT as i32);
     assert!(fine, "{what}: {status}");
 }
@@ -120,7 +121,7 @@ fn ctrl_c_at_any_moment_of_packing_leaves_the_old_pack_or_a_whole_new_one() {
     }
 }
 
-/// Runs a shell script with a file system of 1 MiB at `full`; nothing where this is not allowed.
+/// Runs a shell script with a file system of 1 MiB at `full`; returns `None` where that is not allowed.
 fn with_small_disk(folder: &Path, script: &str) -> Option<(i32, String)> {
     let mount = "mkdir -p full && mount -t tmpfs -o size=1m tmpfs full";
     let unshare = |script: &str| {
@@ -128,7 +129,7 @@ fn with_small_disk(folder: &Path, script: &str) -> Option<(i32, String)> {
         shell.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]).current_dir(folder).output()
     };
     if !unshare(mount).is_ok_and(|output| output.status.success()) {
-        // Not by eprintln!, which the test harness keeps to itself when a test passes.
+        // Not written by eprintln!, whose output the test harness hides when a test passes.
         let _ = writeln!(std::io::stderr(), "SKIPPED: no test may mount a file system here (unshare --user --mount)");
         return None;
     }

@@ -10,14 +10,14 @@ use ddlp_tests::runs::{Run, loader};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// One image in so many has 4 megapixels.
+/// Interval, in images, between images of 4 megapixels.
 const LARGE_EVERY: u32 = 16;
 const BATCH: usize = 256;
-/// What a batch of 224 × 224 takes, in 10⁶ bytes.
+/// Bytes of a batch of 224 × 224, in 10⁶.
 const BATCH_MB: f64 = (BATCH * 224 * 224 * 3) as f64 / 1e6;
 
-/// Small images, and among them large ones: three of four are progressive, with all colours or as CMYK, so that their
-/// coefficients take 24 or 32 MB.
+/// Makes small images with large ones among them: three of four large ones are progressive, with all colours or as
+/// CMYK, so that their coefficients take 24 or 32 MB.
 fn mixed_photos(count: u32) -> Photos {
     let large = |layout, progressive| {
         image(1, (2300, 1740), &JpegOptions { layout, progressive, quality: 60, ..JpegOptions::default() })
@@ -32,12 +32,13 @@ fn mixed_photos(count: u32) -> Photos {
     })
 }
 
-/// A pack of the files as they are: progressive ones are decoded from all their coefficients.
+/// Packs the files as they are: progressive ones are decoded from all their coefficients.
 fn kept(photos: &Photos) -> PathBuf {
     photos.pack_as("kept.ddlp", PackFormat::Encoded { jpeg: JpegForm::Kept })
 }
 
-/// Peaks of host and agent in 10⁶ bytes, when the consumer is so slow that all eight buffers and all four slots fill up.
+/// Returns the peaks of host and agent in 10⁶ bytes, for a consumer so slow that all eight buffers and all four slots
+/// fill up.
 fn peaks_mb(pack: &Path) -> (f64, f64) {
     let json = pack.with_extension("json");
     let status = Command::new(program("ddlp"))
@@ -91,7 +92,8 @@ fn host_and_agent_stay_within_their_memory_however_large_the_dataset_is() {
     }
 }
 
-/// A board's agent has to get by with little: 16 MB with the program's file, of which a release build has 6 MB resident.
+/// A board's agent has to get by with little: 16 MB with the program's file, of which a release build has 6 MB
+/// resident.
 #[test]
 fn an_idle_agent_has_little_memory_of_its_own_before_and_after_work() {
     let photos = Photos::new(64);
@@ -105,9 +107,9 @@ fn an_idle_agent_has_little_memory_of_its_own_before_and_after_work() {
 }
 
 #[test]
-fn what_an_agent_says_of_its_memory_is_what_the_kernel_says() {
+fn an_agent_reports_the_memory_that_the_kernel_reports() {
     let photos = mixed_photos(32);
-    // Linux counts memory of the process that starts another in some of the other's figures.
+    // Linux includes memory of the parent process in some of a child's figures.
     let own = std::hint::black_box(vec![1_u8; 512 << 20]);
     let agent = Agent::start(&kept(&photos), &photos.scratch().join("state"), &["--slots", "4", "--threads", "4"]);
     drop(own);
@@ -119,6 +121,6 @@ fn what_an_agent_says_of_its_memory_is_what_the_kernel_says() {
     let peak = agent.peak_bytes();
     println!("{before} bytes before, {peak} after, {said} are said");
     assert!(before < peak, "large images take memory: {before} before, {peak} after");
-    // It may have grown after it was asked.
+    // The agent may have grown after it was asked.
     assert!(before as f64 <= said && said <= peak as f64, "{said} bytes are said; {before} before, {peak} after");
 }

@@ -1,4 +1,4 @@
-//! What a loader takes beside its batches. In a program of its own, as all that a process has counts.
+//! Memory that a loader takes beside its batches. A program of its own, since all memory of the process counts.
 
 use ddlp_dataset::pack::{JpegForm, PackFormat};
 use ddlp_host::{Loader, Normalize, Strategy, Value};
@@ -9,19 +9,20 @@ use ddlp_tests::runs::loader;
 const SAMPLES: u64 = 768;
 const BATCH: usize = 256;
 const BUFFERS: usize = 2;
-/// One image in so many has 4 megapixels, and three times as many bytes of coefficients.
+/// Interval, in images, between images of 4 megapixels, which have three times as many bytes of coefficients.
 const LARGE_EVERY: u32 = 16;
-/// What a loader may have for itself, in 10⁶ bytes.
+/// Memory that a loader may take for itself, in 10⁶ bytes.
 const OWN_MB_MAX: f64 = 200.0;
 
-/// Goes through an epoch so that all buffers are in use, and says what the peak of the process's memory is beyond them, in 10⁶ bytes.
+/// Goes through an epoch so that all buffers are in use, and returns by how much the process's peak memory exceeds
+/// them, in 10⁶ bytes.
 fn own_mb<V: Value>(mut loader: Loader<V>) -> f64 {
     let mut held = None;
     let mut images = 0;
     for batch in loader.by_ref() {
         let batch = batch.expect("every batch comes");
         images += batch.len() as u64;
-        // The one before goes when this one is there.
+        // Each batch is dropped only when the next one has come.
         held = Some(batch);
     }
     drop(held);

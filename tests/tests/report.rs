@@ -1,5 +1,5 @@
-//! The report's figures against what the consumer counted and measured itself, and against each other. In a program of its
-//! own: CPU time is the process's.
+//! Compares the report's figures with what the consumer itself counted and measured, and with each other. A program of
+//! its own, since CPU time is measured for the process.
 
 use ddlp_csd::slot::SlotLayout;
 use ddlp_host::report::{Report, Span};
@@ -16,29 +16,29 @@ use std::time::{Duration, Instant};
 const SAMPLES: u32 = 157;
 const EPOCHS: u32 = 2;
 const SLOTS: u32 = 12;
-/// One in so many files makes the decoder warn.
+/// Interval, in files, between files about which the decoder warns.
 const WARNS_EVERY: usize = 5;
-/// The drive's program waits this long before it becomes the agent.
+/// Time for which the drive's program waits before it becomes the agent.
 const START_S: f64 = 0.2;
-/// Clocks of different precision, and sums in different order.
+/// Tolerance for clocks of different precision, and for sums in different order.
 const EXACT: f64 = 1e-6;
 /// Linux counts a process's CPU time in ticks of a hundredth of a second.
 const TICKS: f64 = 0.03;
 
-/// What the consumer saw itself.
+/// Figures that the consumer measured itself.
 #[derive(Default)]
 struct Seen {
     build_s: f64,
     first_wait_s: f64,
-    /// Around the calls for a batch.
+    /// Seconds in the calls for a batch.
     wait_s: f64,
-    /// At work, between deliveries.
+    /// Seconds at work, between deliveries.
     work_s: f64,
     whole_s: f64,
-    /// Of this process: from delivery to delivery, and from before the loader until after it.
+    /// CPU time of this process: from delivery to delivery, and from before the loader until after it.
     cpu_within_s: f64,
     cpu_around_s: f64,
-    /// Of the drive, from the first delivery to the last.
+    /// CPU time of the drive, from the first delivery to the last.
     drive_cpu_s: f64,
     children_cpu_s: f64,
     order: Vec<(u32, u32, usize)>,
@@ -51,7 +51,7 @@ fn cpu_s(who: UsageWho) -> f64 {
     total(getrusage(who).expect("Linux counts it")) as f64 / 1e6
 }
 
-/// CPU time of another process, while it lives.
+/// Returns the CPU time of another process, while that process lives.
 fn cpu_s_of(process: nix::unistd::Pid) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, tail) = stat.rsplit_once(')')?;
@@ -82,7 +82,7 @@ fn consume(photos: &Photos, strategy: Strategy, results: LocalResults) -> (Repor
             seen.first_wait_s = waited_s;
         }
         own.push(cpu_s(UsageWho::RUSAGE_SELF));
-        // It may be gone when the last batch is there.
+        // The drive may be gone when the last batch has come.
         drives.extend(process.and_then(cpu_s_of));
     }
     let growth = |readings: &[f64]| readings.last().zip(readings.first()).map_or(0.0, |(last, first)| last - first);
@@ -95,7 +95,7 @@ fn consume(photos: &Photos, strategy: Strategy, results: LocalResults) -> (Repor
     (report, seen)
 }
 
-/// Takes a batch and works on it; returns how long it waited. `work_s` is that of the batch before.
+/// Takes a batch and works on it; returns how long it waited. `work_s` is the time of work on the batch before.
 fn take(loader: &mut Loader, seen: &mut Seen, work_s: &mut f64) -> Option<f64> {
     let asked = Instant::now();
     let batch = loader.next()?.expect("every batch comes");
@@ -115,7 +115,7 @@ fn take(loader: &mut Loader, seen: &mut Seen, work_s: &mut f64) -> Option<f64> {
     Some(waited_s)
 }
 
-/// Seconds in which at least one of the spans was.
+/// Returns the seconds that at least one of the spans covers.
 fn union_s(spans: &[Span], prong: usize) -> f64 {
     let mut own: Vec<(f64, f64)> =
         spans.iter().filter(|span| span.prong == prong).map(|span| (span.start_s, span.end_s)).collect();
@@ -149,7 +149,7 @@ fn check_times(name: &str, report: &Report, seen: &Seen) {
     assert!(report.first_batch_s > 0.0, "{name}");
     let waits: f64 = deliveries.iter().map(|delivery| delivery.at_s - delivery.asked_s).sum();
     assert_close(&format!("{name}: consumer_wait_s"), report.consumer_wait_s, waits);
-    // Whoever works does not wait.
+    // A consumer that works does not wait.
     let most = seen.wait_s.min(report.seconds - seen.work_s);
     assert_within(&format!("{name}: consumer_wait_s"), 0.0, report.consumer_wait_s, most);
     assert!(report.consumer_wait_s > 0.0, "{name}");
@@ -167,7 +167,7 @@ fn check_prongs(name: &str, strategy: Strategy, report: &Report, seen: &Seen) {
         assert_eq!((prong.batches, prong.images), (by_prong(number), seen.images[number]), "{what}");
         assert!(prong.prepared >= prong.images, "{what}: {} of {}", prong.images, prong.prepared);
         let busy_s = union_s(&report.timeline.spans, number);
-        // What was in work at the end is no span.
+        // Batches that were in work at the end have no span.
         assert_within(&format!("{what}: busy_s"), busy_s, prong.busy_s, seen.whole_s);
         if prong.busy_s > 0.0 {
             assert_close(&format!("{what}: images_per_s"), prong.images_per_s * prong.busy_s, prong.prepared as f64);
@@ -215,7 +215,8 @@ fn check_order(name: &str, strategy: Strategy, report: &Report, seen: &Seen) {
 fn every_figure_agrees_with_what_the_consumer_saw() {
     let photos = Photos::new(SAMPLES);
     for number in (0..SAMPLES).step_by(WARNS_EVERY) {
-        // Bytes that belong to nothing, behind the first segment: the decoder warns and goes on. Packing would repair it.
+        // Bytes behind the first segment that belong to nothing make the decoder warn and go on. Packing would repair
+        // the file.
         let mut bytes = photos.read(number);
         let behind = 4 + usize::from(u16::from_be_bytes([bytes[4], bytes[5]]));
         bytes.splice(behind..behind, [0; 3]);

@@ -1,7 +1,9 @@
-//! A dataset that goes away or changes in the middle of a run is no corrupt sample, whatever the policy; and what is corrupt has a limit.
+//! A dataset that disappears or changes during a run is never taken for corrupt samples, whatever the policy; corrupt
+//! samples have a limit.
 //!
-//! Faults: a folder, a class or a file removed or forbidden; a pack cut, overwritten in place, replaced by rename; a file that its storage
-//! device cannot read; the drive's copy alone cut or damaged; more corrupt samples than allowed.
+//! Faults: a folder, class or file that is removed or forbidden; a pack that is cut short, overwritten in place or
+//! replaced by rename; a file that its disk cannot read; damage or truncation of the drive's copy alone; more corrupt
+//! samples than allowed.
 
 use ddlp_dataset::{Corrupt, Dataset, ReadError, open};
 use ddlp_host::{CorruptPolicy, DriveSpec, Loader, LoaderBuilder, LoaderError, LocalResults, MaxCorrupt, Strategy};
@@ -30,8 +32,8 @@ fn damage(photos: &Photos, indices: impl Iterator<Item = u32>) {
     }
 }
 
-/// Delivers two batches, does something to the dataset, and goes on to the end: the error that comes, and the run's report says that no
-/// sample was taken for corrupt.
+/// Delivers two batches, changes the dataset by `act`, and goes on to the end. Returns the error, and checks that the
+/// report counts no sample as corrupt.
 fn error_after(builder: LoaderBuilder, act: impl FnOnce()) -> LoaderError {
     let mut loader: Loader = builder.buffers(2).build().unwrap_or_else(|error| panic!("{}", chain(&error)));
     for batch in loader.by_ref().take(2) {
@@ -45,7 +47,7 @@ fn error_after(builder: LoaderBuilder, act: impl FnOnce()) -> LoaderError {
     error
 }
 
-/// The text of an error that says that the dataset is unavailable.
+/// Returns the text of an error that says that the dataset is unavailable.
 fn unavailable(error: LoaderError) -> String {
     assert!(matches!(error, LoaderError::Unavailable(_)), "{}", chain(&error));
     chain(&error)
@@ -69,7 +71,7 @@ fn a_folder_that_is_removed_ends_the_run_under_every_policy() {
         let folder = photos.folder();
         let error = error_after(loader(&folder).policy(policy), || fs::remove_dir_all(&folder).unwrap());
         let text = unavailable(error);
-        // A thread may see it when a file or a class is gone and the rest is not yet.
+        // A thread may notice when only a file or a class is gone so far.
         let named = text.contains(&folder.display().to_string()) && text.contains("is gone");
         assert!(named, "{policy:?}: {text}");
     }
@@ -80,7 +82,8 @@ fn a_class_that_is_removed_is_named() {
     let photos = photos();
     let class = photos.folder().join("class_1");
     let builder = loader(&photos.folder()).policy(CorruptPolicy::Skip);
-    // At once: while its files are removed one by one, a thread may miss a file of a class that is still there.
+    // The class is removed at once: while its files disappear one by one, a thread may miss a file of a class that is
+    // still there.
     let elsewhere = photos.scratch().join("elsewhere");
     let text = unavailable(error_after(builder, || fs::rename(&class, elsewhere).unwrap()));
     assert!(text.contains(&format!("{} is gone", class.display())), "{text}");
@@ -140,7 +143,7 @@ fn a_file_that_may_not_be_read_ends_the_run() {
     assert!(text.contains("00000.jpg"), "{text}");
 }
 
-/// The storage device cannot read these samples.
+/// A dataset of which the disk cannot read these samples.
 struct BadSectors {
     samples: Vec<u64>,
 }
@@ -223,7 +226,7 @@ fn an_image_that_is_bad_on_both_sides_is_no_fault_of_the_drive() {
     assert!(matches!(error, LoaderError::CorruptSample { .. }), "{}", chain(&error));
     let faults = failing.report().faults;
     assert!(faults.iter().all(|fault| fault.kind != "damaged"), "{faults:?}");
-    // A link that leads nowhere: what a drive cannot read is for the host to decide, too.
+    // A link that leads nowhere: the host also decides about samples that a drive cannot read.
     let file = photos.folder().join("class_1/00001.jpg");
     fs::remove_file(&file).unwrap();
     std::os::unix::fs::symlink("nowhere", &file).unwrap();
@@ -272,7 +275,7 @@ fn a_run_beyond_the_limit_goes_on_with_a_higher_one() {
 #[test]
 fn the_next_readable_sample_may_be_far_away() {
     let photos = photos();
-    // All hundred of the second class, one behind the other.
+    // All hundred samples of the second class, which follow each other, are damaged.
     damage(&photos, (0..SAMPLES).filter(|index| index % 3 == 1));
     for dataset in [photos.folder(), photos.pack()] {
         let base = || {

@@ -1,4 +1,5 @@
-//! What a batch says beside its pixels: labels of the dataset, values that follow the formula; on every prong.
+//! The contents of a batch beside its pixels: labels of the dataset, and values that follow the formula, from every
+//! prong.
 
 use ddlp_host::{CorruptPolicy, Float, Loader, LoaderBuilder, LocalResults, Strategy};
 use ddlp_pixels::Normalize;
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const SAMPLES: u32 = 45;
 
-/// One run by the CPU alone, and one by a drive alone for each kind of slots.
+/// Returns a run by the CPU alone, and a run by a drive alone for each kind of slots.
 fn by_each_prong(photos: &Photos) -> Vec<(&'static str, LoaderBuilder)> {
     let csd = |results| loader(&photos.pack()).strategy(Strategy::Csd).drive(local(results));
     vec![
@@ -24,7 +25,7 @@ fn labels_are_those_of_the_dataset_on_every_prong() {
     let dataset = ddlp_dataset::open(&photos.pack()).expect("the pack opens");
     for (name, builder) in by_each_prong(&photos) {
         let mut labels = BTreeSet::new();
-        // More samples than the dataset has: ids go on beyond its end.
+        // With more samples than the dataset has, ids go on beyond its end.
         let run = Run::with(builder.epoch_samples(2 * u64::from(SAMPLES)), |batch, _| {
             assert_eq!(batch.labels().len(), batch.len(), "{name}");
             for (&id, &label) in batch.sample_ids().iter().zip(batch.labels()) {
@@ -63,7 +64,7 @@ fn normalised_values_follow_the_formula_on_every_prong() {
     }
 }
 
-/// Values of each sample, row by row.
+/// Returns the values of each sample, row by row.
 fn values<V: Float>(loader: Loader<V>) -> BTreeMap<u64, Vec<V>> {
     let mut found = BTreeMap::new();
     for batch in loader {
@@ -79,7 +80,7 @@ fn values<V: Float>(loader: Loader<V>) -> BTreeMap<u64, Vec<V>> {
 #[test]
 fn floats_that_the_loader_makes_are_those_of_its_pixels_on_every_prong() {
     let photos = Photos::new(SAMPLES);
-    // A batch with a row less, and rows behind it.
+    // A batch lacks a row, and rows follow it.
     photos.write(9, b"no image");
     let normalize = Normalize::new([0.485, 0.4, 0.31], [0.229, 0.5, 0.125]);
     let (mut single, mut half) = (BTreeMap::new(), BTreeMap::new());

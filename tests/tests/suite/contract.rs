@@ -1,4 +1,5 @@
-//! The user-space driver keeps its contract against a real agent. The kernel's ways are held to the same in guests.
+//! The user-space driver keeps its contract against a real agent. Tests in guests hold the kernel's driver to the same
+//! contract.
 
 use ddlp_driver::Target;
 use ddlp_tests::agent::Agent;

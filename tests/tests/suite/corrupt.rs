@@ -1,4 +1,4 @@
-//! Bad files under each policy: the same on both prongs, named in the report.
+//! Bad files under each policy: both prongs treat them alike, and the report names them.
 
 use ddlp_host::{CorruptPolicy, LocalResults, Strategy};
 use ddlp_tests::photos::Photos;
@@ -7,7 +7,7 @@ use ddlp_tests::runs::{Run, chain, loader, local};
 const SAMPLES: u32 = 1000;
 const BAD: [u32; 4] = [100, 357, 358, 999];
 
-/// 1000 small images, four of them unusable: cut short, empty, text, and noise behind a JPEG's first bytes.
+/// Makes 1000 small images, of which four are unusable: cut short, empty, text, and noise behind a JPEG's first bytes.
 fn photos() -> Photos {
     let photos = Photos::with_sizes(SAMPLES, |index| (40 + index % 9, 36 + index % 7));
     let good = photos.read(BAD[0]);

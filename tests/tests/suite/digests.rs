@@ -1,4 +1,4 @@
-//! Which prong makes a batch, and how, never shows in the pixels.
+//! Pixels never depend on which prong prepares a batch, or how.
 
 use ddlp_dataset::pack::{JpegForm, PackFormat};
 use ddlp_host::{Loader, LoaderState, LocalResults, Plan, Strategy};
@@ -46,7 +46,7 @@ fn the_order_free_digest_depends_on_no_strategy_thread_depth_or_kind_of_slot() {
 }
 
 #[test]
-fn how_samples_are_stored_shows_in_no_pixel() {
+fn pixels_do_not_depend_on_how_samples_are_stored() {
     let photos = Photos::new(SAMPLES);
     let pipelines = [true, false].map(|exif_orientation| Pipeline { exif_orientation, ..Pipeline::imagenet_train() });
     for pipeline in pipelines {

@@ -1,4 +1,4 @@
-//! What a discovery controller is to the driver. What nvme-cli reads there, guests show.
+//! A discovery controller as the driver sees it. Tests in guests cover nvme-cli.
 
 use ddlp_driver::DriverError;
 use ddlp_driver::tcp::{TcpTarget, connect};

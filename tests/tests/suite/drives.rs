@@ -40,7 +40,7 @@ fn two_drives_share_the_work_in_every_strategy() {
 #[test]
 fn a_drive_is_told_to_stop_work_that_another_finished_first() {
     let photos = Photos::new(SAMPLES);
-    // So slow that the CPU takes its batches over at the end of an epoch.
+    // The drive is so slow that the CPU takes over its batches at the end of an epoch.
     let state = photos.scratch().join("state");
     let agent = Agent::start(&photos.pack(), &state, &["--threads", "1", "--throttle", "0.01"]);
     let builder = loader(&photos.pack()).epochs(3).threads(1).strategy(Strategy::Wrr);
@@ -48,7 +48,7 @@ fn a_drive_is_told_to_stop_work_that_another_finished_first() {
     let run = Run::with(builder.drive(DriveSpec::Remote(agent.url())), |batch, _| {
         delivered += 1;
         if batch.epoch() == 2 && delivered % 20 == 1 {
-            // While the association lives: its end would cancel as well.
+            // Checked while the association lives, since its end would cancel as well.
             wait_until("a batch of the drive's is cancelled", || agent.counters().cancelled > 0);
         }
     });

@@ -1,8 +1,8 @@
-//! What one epoch must survive: a drive that dies, hangs, slows down, lies or is another one. In each case every sample comes
-//! exactly once, the bytes are unchanged, and the report names the fault.
+//! Faults that an epoch must survive: a drive that dies, hangs, slows down, lies or is another one. In each case every
+//! sample is delivered exactly once, the bytes are unchanged, and the report names the fault.
 //!
-//! Agents are real processes; faults of the link are injected by a relay between loader and agent. Drives that the loader
-//! starts itself are in `local.rs`.
+//! Agents are real processes; a relay between loader and agent injects faults of the link. Local drives are tested in
+//! `local.rs`.
 
 use ddlp_csd::log::DriveIdentity;
 use ddlp_host::{DriveSpec, LoaderBuilder, Strategy};
@@ -31,7 +31,7 @@ impl Scene {
     }
 
     fn builder(&self, strategy: Strategy, url: String) -> LoaderBuilder {
-        // One thread and few buffers, so that the drive's part is large and the run long enough to be disturbed.
+        // One thread and few buffers make the drive's part large, and the run long enough to be disturbed.
         loader(&self.photos.pack()).epochs(2).threads(1).buffers(3).strategy(strategy).drive(DriveSpec::Remote(url))
     }
 
@@ -92,7 +92,7 @@ fn an_agent_stopped_for_longer_than_the_time_out_leaves_no_late_work_anywhere() 
 
 #[test]
 fn a_connection_cut_in_the_middle_of_a_pdu_is_survived() {
-    // In the middle of a command, of a completion, of data.
+    // The cut is in the middle of a command, of a completion, of data.
     for (kind, way, bytes) in
         [(CAPSULE_COMMAND, Way::ToAgent, 40), (CAPSULE_RESPONSE, Way::ToLoader, 11), (C2H_DATA, Way::ToLoader, 3000)]
     {
@@ -147,11 +147,11 @@ fn a_drive_whose_results_are_never_right_is_given_up() {
         Fate::Pass
     });
     let builder = scene.builder(Strategy::Wrr, scene.agent.url_by(&proxy.address())).epochs(8);
-    // So slow a consumer that the drive is back before the CPU has made everything.
+    // The consumer is so slow that the drive is back before the CPU has prepared everything.
     let run = Run::with(builder, |_, _| std::thread::sleep(Duration::from_millis(10)));
     run.assert_exactly_once(8, SAMPLES.into());
     assert_eq!(run.drive_batches(), 0);
-    // Three times eight results in a row; connected anew between.
+    // Three times, eight results in a row are wrong; the loader reconnects in between.
     let kinds = ["damaged", "lost", "rejoined", "refused"].map(|kind| run.faults(kind));
     assert_eq!((kinds[0] >= 24, kinds[1], kinds[2], kinds[3]), (true, 3, 2, 1), "{:?}", run.report.faults);
 }
@@ -163,7 +163,7 @@ fn an_agent_ten_times_slower_than_it_was_is_survived() {
         let pid = nix::unistd::Pid::from_raw(scene.agent.pid() as i32);
         let slow = std::sync::atomic::AtomicU8::new(0);
         let run = std::thread::scope(|scope| {
-            // A tenth of the time to run: stopped for 18 ms, running for 2.
+            // The agent has a tenth of the time to run: it is stopped for 18 ms and runs for 2.
             scope.spawn(|| {
                 while slow.load(std::sync::atomic::Ordering::Relaxed) < 2 {
                     if slow.load(std::sync::atomic::Ordering::Relaxed) == 1 {
@@ -209,7 +209,7 @@ fn every_third_execute_answered_with_an_error_is_survived() {
         let mut executes = 0;
         let proxy = Proxy::start(scene.agent.address(), move |pdu: &mut Pdu<'_>| {
             if pdu.kind() == CAPSULE_RESPONSE && pdu.is_execute() {
-                // The first one too: beside a busy CPU a drive may be given no more than two.
+                // The first one fails too: beside a busy CPU, a drive may be given no more than two.
                 if executes % 3 == 0 {
                     pdu.set_status(0x006);
                 }
@@ -260,7 +260,7 @@ fn a_drive_with_another_pixel_path_is_refused_with_both_fingerprints() {
     let scene = Scene::new();
     let foreign = [0x5A; 32];
     let proxy = Proxy::start(scene.agent.address(), move |pdu: &mut Pdu<'_>| {
-        // The page may come in one piece with or without a completion of its own.
+        // The page may come in one piece, with or without a completion of its own.
         if pdu.kind() == C2H_DATA
             && pdu.bytes.len() == 24 + 4096
             && let Ok(identity) = DriveIdentity::parse(&pdu.bytes[24..])
@@ -277,7 +277,7 @@ fn a_drive_with_another_pixel_path_is_refused_with_both_fingerprints() {
 }
 
 #[test]
-fn nobody_at_the_address_is_said_at_once() {
+fn an_address_without_an_agent_is_an_error_at_once() {
     let photos = Photos::new(9);
     let drive = DriveSpec::Remote("tcp://127.0.0.1:1/nqn.2024-01.org.example:none".into());
     let error = loader(&photos.pack()).strategy(Strategy::Mte).drive(drive).build().err().expect("refused");
@@ -342,12 +342,12 @@ fn two_hosts_at_one_agent_do_not_disturb_each_other() {
 }
 
 #[test]
-fn a_drive_all_of_whose_slots_another_host_keeps_does_not_hold_a_run_up_for_ever() {
+fn a_drive_whose_slots_another_host_keeps_does_not_hold_up_a_run_for_ever() {
     let photos = Photos::new(SAMPLES);
     let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "2"]);
     let drive = || DriveSpec::Remote(agent.url());
     let csd = || loader(&photos.pack()).strategy(Strategy::Csd).buffers(2).drive(drive());
-    // It takes one batch and keeps it: buffers and slots stay full.
+    // The other host takes one batch and keeps it: buffers and slots stay full.
     let mut keeper = csd().build().expect("builds");
     let _kept: Vec<_> = keeper.by_ref().take(1).collect();
     let run = Run::of(csd());

@@ -1,4 +1,4 @@
-//! What the first published version wrote: its packs, states and plans are read, and runs over them give its digests.
+//! Files of the first published version: its packs, states and plans can be read, and runs over them give its digests.
 //!
 //! Commit 77a8d6c made the files in `fixtures/first` from `Photos::new(12)`, and the digests below.
 
@@ -10,7 +10,7 @@ use ddlp_tests::runs::{Run, loader, local};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Pipeline, whether it honours EXIF's orientation, the order-free and the ordered digest of two epochs.
+/// Pipeline, whether it applies the EXIF orientation, and the order-free and the ordered digest of two epochs.
 const DIGESTS: [(&str, bool, &str, &str); 6] = [
     (
         "imagenet-train",
@@ -50,7 +50,7 @@ const DIGESTS: [(&str, bool, &str, &str); 6] = [
     ),
 ];
 
-/// Sample ids of the two epochs that `state.json` was taken from, after its fourth batch.
+/// Sample ids of the two epochs from which `state.json` was taken, after its fourth batch.
 const BATCHES: [[u64; 2]; 12] =
     [[11, 3], [8, 7], [10, 0], [4, 2], [5, 6], [9, 1], [10, 8], [1, 0], [6, 3], [11, 9], [7, 4], [5, 2]];
 
@@ -61,7 +61,7 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/first").join(name)
 }
 
-/// The run that wrote the states and the plan.
+/// Returns the run that wrote the states and the plan.
 fn published_run() -> LoaderBuilder {
     loader(&fixture("indexed.ddlp")).batch_size(2).epochs(2).seed(3)
 }

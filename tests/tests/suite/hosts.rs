@@ -1,4 +1,4 @@
-//! Machines as agents with a list of allowed hosts know them: by one NQN, whatever runs there.
+//! Machines as agents with a list of allowed hosts know them: by one NQN, whatever program runs there.
 
 use ddlp_host::{DriveSpec, Host, LoaderBuilder, Strategy};
 use ddlp_tests::agent::{Agent, program};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 const SAMPLES: u32 = 160;
 
-/// An agent that serves one machine, without an identity of its own in the kernel's files.
+/// A machine that an agent serves, and that has no identity in the kernel's files.
 struct Scene {
     photos: Photos,
     _machine: TempDir,
@@ -34,7 +34,7 @@ impl Scene {
     }
 }
 
-/// Starts an agent that serves a host of this NQN alone.
+/// Starts an agent that serves only a host with this NQN.
 fn serve(photos: &Photos, nqn: &str, extra: &[&str]) -> Agent {
     let config = photos.scratch().join("drive.toml");
     std::fs::write(&config, format!("allowed-hosts = [\"{nqn}\"]")).expect("a file");
@@ -68,7 +68,7 @@ fn a_machine_that_is_allowed_is_served_and_another_is_told_what_to_allow() {
 
 #[test]
 fn two_runs_of_one_machine_share_an_agent_and_stay_apart() {
-    // Both take the lowest slots first, and each would write into those of the other, were they one host.
+    // Both runs take the lowest slots first; if they were one host, each would write into the other's slots.
     let scene = &Scene::new(&[]);
     let reference = Run::of(loader(&scene.photos.pack()).epochs(2));
     let runs = std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Limits on what a process may map (`ulimit -v`): whatever they are, a program does its work or says why it cannot.
+//! Limits on address space (`ulimit -v`): whatever the limit, a program does its work or says why it cannot.
 
 use ddlp_tests::agent::program;
 use ddlp_tests::photos::Photos;
@@ -7,14 +7,14 @@ use std::process::{Command, Output};
 
 const SAMPLES: u32 = 96;
 
-/// Runs a program within a limit on its address space.
+/// Runs a program with a limit on its address space.
 fn within(megabytes: u64, name: &str, args: &[&str]) -> Output {
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -c 0; ulimit -v \"$0\"; exec \"$@\""]).arg((megabytes * 1000).to_string());
     shell.arg(program(name)).args(args).output().expect("a shell")
 }
 
-/// Checks that a program ended well, or with status 1 and a sentence about memory; true for the former.
+/// Checks that a program succeeded, or ended with status 1 and a message about memory; returns whether it succeeded.
 fn is_done(megabytes: u64, args: &[&str]) -> bool {
     let output = within(megabytes, "ddlp", args);
     let said = String::from_utf8_lossy(&output.stderr);

@@ -1,5 +1,5 @@
-//! What one epoch must survive of a drive that the loader starts itself, with slots that both map: an agent that dies, one
-//! that dies again and again, one that is stopped, memory that does not hold what was written.
+//! Faults that an epoch must survive in a local drive with shared slots: an agent that dies, dies again and again, or
+//! is stopped, and memory that does not hold what was written.
 
 use ddlp_csd::slot::SlotLayout;
 use ddlp_host::{DriveSpec, LocalDrive, LocalResults, Strategy};
@@ -18,7 +18,7 @@ use std::time::Duration;
 const SAMPLES: u32 = 200;
 const TWO_ENDED: [Strategy; 3] = [Strategy::Mte, Strategy::Wrr, Strategy::Ordered];
 
-/// What the CPU alone delivers of two epochs.
+/// Returns the digest of two epochs that the CPU prepares alone.
 fn reference(photos: &Photos) -> String {
     Run::of(loader(&photos.pack()).epochs(2)).digest
 }
@@ -83,7 +83,7 @@ fn assert_is_given_up(photos: &Photos, strategy: Strategy, reference: &str) {
     run.assert_exactly_once(2, SAMPLES.into());
     assert_eq!(run.digest, reference, "{strategy}");
     assert_eq!(run.report.prongs[1].prepared, given_up_at, "{strategy}: nothing comes of a drive that was given up");
-    // What the drive had finished before is delivered still.
+    // Batches that the drive had finished before are still delivered.
     assert!(run.order[5..].iter().any(|&(_, _, prong)| prong == 0), "{strategy}: the CPU goes on");
     let starts_named = run.report.faults.iter().filter(|fault| fault.kind == "start");
     let said: Vec<&str> = starts_named.map(|fault| fault.what.as_str()).collect();
@@ -132,7 +132,7 @@ fn a_damaged_shared_slot_is_found_and_prepared_again() {
         let damaged = Arc::new(AtomicUsize::new(0));
         let (own_slots, own_damaged) = (slots.clone(), damaged.clone());
         let mut completions = 0;
-        // The drive is done with the slot, the loader has not heard of it yet: one bit of a row turns over.
+        // The drive is done with the slot, and the loader has not heard of it yet: one bit of a row is flipped.
         let agent = stand_in::relayed(photos.scratch(), &format!("relayed-{strategy}"), move |pdu: &mut Pdu<'_>| {
             if pdu.kind() == CAPSULE_RESPONSE && pdu.is_execute() && pdu.is_success() {
                 completions += 1;
@@ -148,7 +148,7 @@ fn a_damaged_shared_slot_is_found_and_prepared_again() {
         run.assert_exactly_once(2, SAMPLES.into());
         assert_eq!(run.digest, reference, "{strategy}");
         let (found, injected) = (run.faults("damaged"), damaged.load(Ordering::Relaxed));
-        // A result that came too late is thrown away unread.
+        // A result that came too late is discarded unread.
         assert!((1..=injected).contains(&found), "{strategy}: {injected} damaged, {:?}", run.report.faults);
         let named = run.report.faults.iter().filter(|fault| fault.kind == "damaged");
         for fault in named {
@@ -157,8 +157,8 @@ fn a_damaged_shared_slot_is_found_and_prepared_again() {
     }
 }
 
-/// Under `mte` what the drive has finished waits for the head: here, as floats, for buffers. It lies in memory that the loader has mapped
-/// itself, so that the agent may die.
+/// Under `mte`, the drive's finished batches wait for the head: here, as floats, for buffers. They lie in memory that
+/// the loader itself has mapped, so the agent may die.
 #[test]
 fn what_a_dead_agent_had_finished_in_shared_slots_is_delivered_as_floats() {
     let photos = Photos::new(SAMPLES);
@@ -187,7 +187,7 @@ fn what_a_dead_agent_had_finished_in_shared_slots_is_delivered_as_floats() {
         let run = FloatRun::with(floats(Strategy::Mte).drive(drive), |loader| {
             delivered += 1;
             if delivered == 2 {
-                // Nothing is delivered meanwhile: two batches at most are in buffers.
+                // Nothing is delivered meanwhile: at most two batches are in buffers.
                 wait_until("the drive has finished much of the tail", || {
                     let progress = loader.progress().snapshot();
                     finished = (progress.tail as usize).saturating_sub(progress.prongs[1].outstanding);
@@ -207,13 +207,13 @@ fn what_a_dead_agent_had_finished_in_shared_slots_is_delivered_as_floats() {
             "{case}: {by_drive} batches of the drive, which had finished {finished}: {:?}",
             run.report.faults
         );
-        // Agents invalidate all slots when they start: by then what lies in them is known.
+        // Agents invalidate all slots when they start, so the contents are known by then.
         let found_damaged = run.report.faults.iter().any(|fault| fault.kind == "damaged");
         assert!(!found_damaged, "{case}: {:?}", run.report.faults);
     }
 }
 
-/// Damages one of the pixels in a slot for eight samples of 224 × 224.
+/// Flips a bit of a pixel in a slot for eight samples of 224 × 224.
 fn turn_a_bit(slots: &Path, slot: u64, salt: u64) {
     let layout = SlotLayout::new(8, Shape { height: 224, width: 224, channels: 3 }).expect("a small batch");
     let file = std::fs::File::options().read(true).write(true).open(slots).expect("the file of slots");

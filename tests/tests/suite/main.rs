@@ -1,4 +1,5 @@
-//! Real loaders against real agents. What measures or counts its own process has a program of its own beside this one.
+//! Real loaders against real agents. A test that measures or counts its own process is a program of its own beside this
+//! one.
 
 mod absence;
 mod batches;

@@ -1,5 +1,5 @@
-//! What the loader asks of a dataset: samples are announced before they are read, those of a small one are read once in a run, and one of
-//! pixels that is much larger than memory gives the same pixels.
+//! What the loader asks of a dataset: it announces samples before it reads them, reads those of a small dataset once in
+//! a run, and gets the same pixels from a raw pack that is much larger than memory.
 
 use ddlp_dataset::pack::PackFormat;
 use ddlp_host::Strategy;
@@ -16,7 +16,7 @@ const SAMPLES: u64 = 70;
 const BATCH: usize = 8;
 const EPOCHS: u32 = 3;
 
-/// Takes down what a dataset is asked for.
+/// Records the calls to a dataset.
 struct Watch {
     /// Says so, and so is not kept in memory.
     is_resident: bool,
@@ -67,7 +67,7 @@ fn every_sample_is_announced_once_an_epoch_and_before_it_is_read() {
         let run = run(&dataset, folder.path(), threads);
         run.assert_exactly_once(EPOCHS, SAMPLES);
         let mut announced = std::mem::take(&mut *dataset.hooks.announced.lock().expect("no panic"));
-        // One of several threads may read what another one is about to announce.
+        // With several threads, one may read what another one is about to announce.
         if threads == 1 {
             assert_eq!(announced, run.batches.concat(), "in the order in which they are read");
             assert_eq!(dataset.hooks.unannounced.load(Ordering::Relaxed), 0);
@@ -104,12 +104,12 @@ fn a_small_dataset_is_read_once_in_a_run_and_its_pixels_are_the_same() {
         let dataset = cifar(folder.path(), false);
         assert_eq!(run(&dataset, folder.path(), threads).digest, expected.digest);
         let reads = dataset.hooks.reads.iter().map(|reads| reads.load(Ordering::Relaxed));
-        // One more read of the first finds out what samples are.
+        // The first sample is read once more, to find out form and size of samples.
         assert_eq!(reads.collect::<Vec<_>>(), (0..SAMPLES).map(|at| if at == 0 { 2 } else { 1 }).collect::<Vec<_>>());
     }
 }
 
-/// Keeps in mind of what memory a dataset was told, and tells it of none, or of what there is.
+/// Records how much memory the dataset is told of; passes on that amount, or 0.
 #[derive(Default)]
 struct Memory {
     has_none: bool,
@@ -144,7 +144,7 @@ fn pixels_of_a_dataset_larger_than_memory_are_the_same() {
 }
 
 #[test]
-fn memory_that_the_loader_takes_is_none_for_the_page_cache() {
+fn the_loaders_own_memory_does_not_count_for_the_page_cache() {
     let photos = Photos::new(4);
     let told = |buffers: u64| {
         let dataset = ddlp_dataset::open(&photos.pack()).expect("the pack opens");

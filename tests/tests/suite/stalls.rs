@@ -1,4 +1,4 @@
-//! A sample that takes long holds up its own batch only, and a run in which nothing arrives says what it waits for.
+//! A sample that takes long holds up only its own batch, and a run in which nothing arrives says what it waits for.
 
 use ddlp_host::report::FaultReport;
 use ddlp_host::{Batch, Digest, DriveSpec, Loader, LoaderError, LocalResults, Normalize, ProgressHandle, Strategy};
@@ -13,10 +13,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 const SAMPLES: u32 = 40;
-/// So short that every run stalls; only what is said while something is known to hang is looked at.
+/// So short that every run stalls; the tests look only at messages that come while something is known to hang.
 const STALL_AFTER: Duration = Duration::from_millis(50);
 
-/// Keeps one sample from being read until it is let go.
+/// Keeps one sample from being read until it is released.
 struct Gated {
     held: u64,
     gate: Mutex<Gate>,
@@ -54,7 +54,7 @@ impl Hooks for Gated {
     }
 }
 
-/// Does it when dropped, so that a run that hangs goes on however the test fares.
+/// Releases the sample when dropped, so that a hanging run goes on however the test ends.
 struct Finally<F: FnMut()>(F);
 
 impl<F: FnMut()> Drop for Finally<F> {
@@ -94,7 +94,7 @@ fn a_sample_that_takes_long_holds_up_nothing_but_its_own_batch() {
     let hooks = Gated { held: id, gate: Mutex::new(Gate::Closed), moved: Condvar::new() };
     let gated = Arc::new(Hooked { dataset, hooks });
     let run = Run::with(base().dataset(gated.clone()), |delivered, _| {
-        // Until a later batch is delivered, it takes longer.
+        // The sample takes until a later batch has been delivered.
         if delivered.index() > batch {
             gated.hooks.step(Gate::Open);
         }
@@ -138,7 +138,7 @@ fn a_stall_on_a_drive_names_the_drive_and_its_batches() {
     let hangs = |progress: &ProgressHandle| {
         wait_until("the drive has work", || progress.snapshot().prongs[1].outstanding > 0);
     };
-    // Stopped before it has been given anything.
+    // The drive is stopped before it has been given anything.
     let built = builder.build().expect("the loader builds");
     agent.signal(Signal::SIGSTOP);
     let (stall, run) = stalled(built, hangs, || agent.signal(Signal::SIGCONT));
@@ -155,21 +155,22 @@ fn a_drive_that_stalled_once_is_used_again() {
     let epochs = 40;
     let base = || loader(&photos.pack()).strategy(Strategy::Ordered).batch_size(4).threads(1).buffers(3);
     let built = base().epochs(epochs).drive(DriveSpec::Remote(agent.url())).build().expect("the loader builds");
-    // Stopped before it has finished anything: the stall is all that is known of its speed.
+    // The drive is stopped before it has finished anything: its stall is all that is known of its speed.
     agent.signal(Signal::SIGSTOP);
     let mut is_stopped = true;
     let run = Run::over(built, |_, loader| {
         let progress = loader.progress();
-        // A slow consumer, for whom the CPU alone would do: it is ahead, and never leaves a batch that delivery waits for.
+        // The consumer is slow, so that the CPU alone would do: the CPU is ahead, and never leaves a batch for which
+        // delivery waits.
         let mut idle = 0;
         wait_until("the CPU has filled its buffers", || {
-            // Between two batches it is idle for a moment as well.
+            // The CPU is idle for a moment between two batches as well.
             idle = if progress.snapshot().prongs[0].outstanding == 0 { idle + 1 } else { 0 };
             idle == 4
         });
         if std::mem::take(&mut is_stopped) {
             wait_until("the drive has work", || progress.snapshot().prongs[1].outstanding > 0);
-            // For as long as the CPU alone takes for many more batches than the window has.
+            // Lasts as long as the CPU alone takes for many more batches than the window has.
             Run::of(base().strategy(Strategy::Cpu).epochs(10));
             agent.signal(Signal::SIGCONT);
         }
@@ -180,7 +181,7 @@ fn a_drive_that_stalled_once_is_used_again() {
     assert!(by_drive >= 8, "{by_drive} of the last {} batches are the drive's", last.len());
 }
 
-/// What is announced hangs until it is let go, or panics.
+/// Announcing hangs until it is released, or panics.
 enum Announcing {
     Hangs(Gated),
     Panics,
@@ -229,7 +230,7 @@ fn a_consumer_may_keep_all_buffers_but_one() {
             let mut samples = 0;
             std::thread::scope(|scope| {
                 scope.spawn(move || {
-                    // Sent never: the channel ends with the run.
+                    // Nothing is ever sent: the channel ends with the run.
                     if is_done.recv_timeout(Duration::from_secs(60)) == Err(RecvTimeoutError::Timeout) {
                         stopper.stop();
                     }
@@ -251,7 +252,7 @@ fn a_consumer_may_keep_all_buffers_but_one() {
 }
 
 #[test]
-fn a_consumer_that_keeps_all_buffers_is_told_so() {
+fn a_consumer_that_keeps_all_buffers_is_warned() {
     let photos = Photos::new(SAMPLES);
     let builder = loader(&photos.pack()).strategy(Strategy::Cpu).batch_size(4).buffers(2).stall_after(STALL_AFTER);
     let mut loader = builder.build().expect("the loader builds");
@@ -271,11 +272,11 @@ fn a_consumer_that_keeps_all_buffers_is_told_so() {
     drop(kept);
 }
 
-/// Takes the part of the program that collects, in the test below.
+/// Runs as the program that keeps all batches, for the test below.
 const COLLECTS: &str = "DDLP_TEST_COLLECTS";
 
 #[test]
-fn a_consumer_that_keeps_all_batches_is_told_so_on_standard_error() {
+fn a_consumer_that_keeps_all_batches_is_warned_on_standard_error() {
     if let Some(pack) = std::env::var_os(COLLECTS) {
         let builder = loader(std::path::Path::new(&pack)).strategy(Strategy::Cpu).batch_size(4);
         let loader = builder.build().expect("the loader builds");
@@ -290,7 +291,7 @@ fn a_consumer_that_keeps_all_batches_is_told_so_on_standard_error() {
         return;
     }
     let photos = Photos::new(SAMPLES);
-    let name = "stalls::a_consumer_that_keeps_all_batches_is_told_so_on_standard_error";
+    let name = "stalls::a_consumer_that_keeps_all_batches_is_warned_on_standard_error";
     let mut this = std::process::Command::new(std::env::current_exe().expect("this program"));
     let output = this.args(["--exact", name, "--nocapture"]).env(COLLECTS, photos.pack()).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);

@@ -41,14 +41,14 @@ impl Bench {
         self.directory.path().join(name)
     }
 
-    /// Packs the folder and returns where.
+    /// Packs the folder and returns the pack's path.
     fn packed(&self) -> PathBuf {
         let out = self.path("out.ddlp");
         quietly(&self.source(), &out, &PackOptions::default()).unwrap();
         out
     }
 
-    /// What lies in the directory.
+    /// Returns the names of the files in the directory.
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.directory.path()).unwrap();
         let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -65,7 +65,7 @@ fn quietly(source: &dyn Dataset, out: &Path, options: &PackOptions) -> Result<Pa
 struct Pixels {
     samples: u64,
     classes: Vec<String>,
-    /// What is said of each sample's length, whatever it has.
+    /// Length that the source lists for each sample, whatever the actual length.
     listed_bytes: u64,
     /// Called before a sample is read.
     before_read: Box<dyn Fn(u64) + Send + Sync>,

@@ -1,4 +1,4 @@
-//! What happens to an open pack whose file is changed by somebody.
+//! Open packs whose file is changed by another process.
 
 use super::{Bench, quietly};
 use crate::pack::{Pack, PackOptions};
@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Packs another folder to a file of its own.
+/// Packs another folder into a file of its own.
 fn another(bench: &Bench, classes: u32, each: u32) -> PathBuf {
     let (source, out) = (bench.path("another"), bench.path("another.ddlp"));
     write_folder(&source, classes, each);
@@ -54,7 +54,7 @@ fn a_pack_that_is_overwritten_has_changed() {
     let bench = Bench::new(2, 4);
     let path = bench.packed();
     let pack = Pack::open(&path).unwrap();
-    // Filled up: the length tells nothing.
+    // The file is filled up, so its length says nothing.
     let mut bytes = fs::read(another(&bench, 2, 3)).unwrap();
     bytes.resize(pack.layout().file_bytes as usize, 0);
     fs::write(&path, &bytes).unwrap();
@@ -98,7 +98,7 @@ fn a_pack_that_is_replaced_by_another_name_is_read_on() {
 }
 
 #[test]
-fn damage_is_told_from_change() {
+fn damage_and_change_give_different_errors() {
     let bench = Bench::new(2, 4);
     let path = bench.packed();
     let pack = Pack::open(&path).unwrap();
@@ -106,11 +106,11 @@ fn damage_is_told_from_change() {
     silently(&path, |file| file.write_all_at(&[0x5A], at).unwrap());
     let error = read(&pack, 5).unwrap_err();
     assert!(matches!(error, ReadError::Corrupt(Corrupt::Checksum { .. })), "{error}");
-    // Somebody wrote to the file: nobody knows what the bytes are.
+    // Somebody wrote to the file, so nobody knows what the bytes are.
     later(&path);
     let said = change(read(&pack, 5).unwrap_err());
     assert!(said.contains("out.ddlp has been written to"), "{said}");
-    // What has its checksum is what was packed.
+    // A sample whose checksum is right is what was packed.
     read(&pack, 4).unwrap();
     pack.check().unwrap();
 }

@@ -1,6 +1,6 @@
-//! What goes wrong while packing. It leaves nothing behind: after cancellation, panic, a full disk, and SIGKILL.
+//! Faults while packing. Nothing is left behind after cancellation, panic, a full disk, or SIGKILL.
 //!
-//! Two of the tests start this test program once more, as the process that is to suffer.
+//! Two of the tests start this test program again, as the process that meets the fault.
 
 use super::{Bench, Pixels, quietly};
 use crate::pack::runs::{Event, store_all};
@@ -54,7 +54,7 @@ fn a_source_that_panics_stalls_nothing_and_leaves_nothing() {
     source.before_read = Box::new(|index| assert_ne!(index, 50_000, "as planned"));
     let options = PackOptions { threads: 3, ..PackOptions::default() };
     let out = bench.path("out.ddlp");
-    // The callback comes every 100 ms although nothing happens: a minute of that is a stall.
+    // The callback comes every 100 ms even if nothing happens: a minute of that is a stall.
     let (mut last, mut idle) = (0, 0);
     let mut watch = |progress: PackProgress| {
         idle = if progress.samples == last { idle + 1 } else { 0 };
@@ -68,7 +68,7 @@ fn a_source_that_panics_stalls_nothing_and_leaves_nothing() {
 }
 
 #[test]
-fn what_cannot_fit_is_refused_before_anything_is_read() {
+fn a_pack_that_cannot_fit_is_refused_before_anything_is_read() {
     let bench = Bench::new(1, 1);
     let mut source = Pixels::new(1 << 20);
     source.listed_bytes = 1 << 30;
@@ -82,9 +82,9 @@ fn what_cannot_fit_is_refused_before_anything_is_read() {
 }
 
 #[test]
-fn what_shrinking_leaves_is_not_known_before_and_refused_by_nobody() {
+fn no_space_is_demanded_for_images_that_are_shrunk() {
     let bench = Bench::new(1, 1);
-    // 8 TiB, as it is said.
+    // The source claims 8 TiB.
     let mut source = Pixels::new(1 << 13);
     source.listed_bytes = 1 << 30;
     let options = PackOptions { format: PackFormat::Raw { max_side: Some(1) }, ..PackOptions::default() };
@@ -93,7 +93,7 @@ fn what_shrinking_leaves_is_not_known_before_and_refused_by_nobody() {
 }
 
 #[test]
-fn what_was_reserved_and_is_not_needed_is_given_back() {
+fn unneeded_reserved_space_is_given_back() {
     let bench = Bench::new(1, 1);
     let mut source = Pixels::new(64);
     source.listed_bytes = 1 << 20;
@@ -105,7 +105,7 @@ fn what_was_reserved_and_is_not_needed_is_given_back() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_before_anything_is_read() {
+fn a_target_that_is_not_a_file_is_refused_before_anything_is_read() {
     let bench = Bench::new(1, 1);
     let pipe = bench.path("pipe");
     mkfifo(&pipe, Mode::S_IRWXU).unwrap();
@@ -125,7 +125,7 @@ fn a_directory_that_does_not_exist_is_named() {
     assert!(error.to_string().contains("none/out.ddlp"), "{error}");
 }
 
-/// What is under way, counted in samples of 1 MiB.
+/// Samples in work, counted in units of 1 MiB.
 #[derive(Default)]
 struct UnderWay {
     read: HashSet<u64>,
@@ -165,7 +165,7 @@ fn a_slow_sample_does_not_let_the_others_run_away() {
     assert_eq!(state.0.lock().unwrap().most, bound);
 }
 
-/// The command that runs one test of this program in another process.
+/// Returns the command that runs one test of this program in another process.
 fn child(test: &str, out: &PathBuf) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture", "--test-threads", "1"]).env(CHILD_OUT, out);
@@ -185,7 +185,7 @@ fn sigkill_leaves_no_file_under_the_final_name() {
     assert!(lines.any(|line| line.unwrap().contains("half way")), "the child packs");
     process.kill().unwrap();
     process.wait().unwrap();
-    // Where files without a name exist there is nothing; elsewhere what is left is taken over by the next one.
+    // Nothing is left if files without a name exist; otherwise the next process takes over what is left.
     let names = bench.names();
     assert!(names.iter().all(|name| name == "source" || name == ".out.ddlp.partial"), "{names:?}");
     quietly(&Pixels::new(10), &out, &PackOptions::default()).unwrap();
@@ -193,13 +193,13 @@ fn sigkill_leaves_no_file_under_the_final_name() {
     Pack::open(&out).unwrap();
 }
 
-/// Packs, says so when samples have been written, and waits for its end.
+/// Packs, prints a line when samples have been written, and waits to be killed.
 fn pack_until_killed(out: PathBuf) -> ! {
     let result = pack(&Pixels::new(100_000), &out, &PackOptions::default(), &mut |progress| {
         if progress.samples > 1000 {
             println!("half way");
             std::io::stdout().flush().unwrap();
-            // Nobody writes: this ends with the process, or with the parent.
+            // Nobody writes to the pipe: reading ends with this process or with its parent.
             let _ = std::io::stdin().read(&mut [0]);
             std::process::exit(1);
         }
@@ -222,8 +222,8 @@ fn a_full_disk_says_how_far_it_came_and_leaves_nothing() {
     assert_eq!(bench.names(), ["source"]);
 }
 
-/// Packs where a file may only hold a third of the samples. That limit stands in for the disk's: past it, writing fails
-/// in the same place.
+/// Packs with a limit on file size of a third of the samples. The limit stands in for a full disk: beyond it, writing
+/// fails in the same place.
 fn fill_the_disk(out: PathBuf) -> ! {
     let source = Pixels::new(1000);
     quietly(&source, &out, &PackOptions::default()).unwrap();

@@ -1,4 +1,4 @@
-//! The forms in which a sample can be stored: the same pixels from each, and what damage does to them.
+//! The forms of samples: each gives the same pixels; and the effects of damage.
 
 use super::{Bench, Pixels, quietly};
 use crate::pack::format::GROUP_ROWS;
@@ -104,7 +104,7 @@ fn every_form_has_the_pixels_of_the_source() {
     assert_eq!((survey[0].kept, survey[1].indexed, survey[2].raw), (samples, samples - 18, samples));
 }
 
-/// Samples in all tallies of a summary that share none.
+/// Counts the samples in all tallies of a summary that do not overlap.
 fn tallied(summary: &PackSummary) -> u64 {
     let PackSummary { indexed, transcoded, raw, planar, undecodable, .. } = summary;
     let tallies = [indexed, transcoded, raw, planar, undecodable];
@@ -119,7 +119,7 @@ fn what_was_done_with_each_sample_is_counted() {
     assert_eq!((kept.kept[&WhyKept::AskedFor].samples, tallied(&kept)), (samples, samples));
     let (out, indexed) = packed(&bench, "indexed.ddlp", INDEXED);
     let why = |why| indexed.kept.get(&why).map_or(0, |tally| tally.samples);
-    // Six layouts of ten are entered in between; two have four components, two an unusual sampling.
+    // Six layouts of ten can be indexed; two have four components, two an unusual sampling.
     assert_eq!((indexed.indexed.samples, indexed.transcoded.samples), (6 * 3 + 1, 6));
     assert_eq!(why(WhyKept::NotIndexed(NotIndexed::FourComponents)), 8);
     assert_eq!(why(WhyKept::NotIndexed(NotIndexed::Unusual)), 8);
@@ -141,7 +141,7 @@ fn what_was_done_with_each_sample_is_counted() {
 }
 
 #[test]
-fn what_had_to_be_repaired_is_stored_whole_or_decoded() {
+fn a_repaired_sample_is_stored_as_a_whole_file_or_as_pixels() {
     let bench = Bench::new(1, 2);
     let mut bytes = crate::samples::image(5);
     let scan = bytes.windows(2).position(|two| two == [0xFF, 0xDA]).unwrap();
@@ -169,7 +169,7 @@ fn what_had_to_be_repaired_is_stored_whole_or_decoded() {
 
 #[test]
 fn files_of_twelve_bits_and_lossless_ones_are_rejected_and_kept() {
-    // A third one is whole: a source of which nothing decodes is refused.
+    // The third image is intact: a source in which nothing decodes is refused.
     let bench = Bench::new(1, 3);
     let mut files = [0, 1].map(crate::samples::image);
     for (number, file) in files.iter_mut().enumerate() {
@@ -195,7 +195,7 @@ fn files_of_twelve_bits_and_lossless_ones_are_rejected_and_kept() {
 }
 
 #[test]
-fn pixels_that_are_not_to_be_had_leave_the_file_and_their_reason() {
+fn a_file_without_pixels_is_kept_with_a_reason() {
     let bench = Bench::new(1, 1);
     // Grey: 512 KiB of coefficients, 768 KiB of pixels.
     let grey = JpegOptions { layout: Layout::Gray, ..JpegOptions::default() };
@@ -228,7 +228,7 @@ fn a_survey_measures_samples_one_way() {
 }
 
 #[test]
-fn no_form_shows_the_number_of_threads_and_a_pack_of_it_is_the_same() {
+fn packs_of_any_form_do_not_depend_on_threads_and_repack_to_the_same_bytes() {
     let bench = Bench::new(1, 1);
     write_all_kinds(&bench);
     for format in [KEPT, INDEXED, RAW, PackFormat::Raw { max_side: Some(100) }] {
@@ -240,12 +240,12 @@ fn no_form_shows_the_number_of_threads_and_a_pack_of_it_is_the_same() {
         };
         let one = bytes(1, bench.path("source"), format);
         assert_eq!(one, bytes(3, bench.path("source"), format), "{format:?}");
-        // But for the source, which stands in the first block.
+        // Only the source differs, which stands in the first block.
         let again = bytes(2, bench.path("1.ddlp"), format);
         assert!(one[4096..] == again[4096..], "{format:?}");
         let identity = |name: &str| Pack::open(&bench.path(name)).unwrap().identity();
         assert_eq!(identity("1.ddlp"), identity("2.ddlp"), "{format:?}");
-        // Uncompressed pixels stay what they are.
+        // Raw samples stay raw.
         if matches!(format, PackFormat::Raw { .. }) {
             assert!(one[4096..] == bytes(2, bench.path("1.ddlp"), INDEXED)[4096..]);
         }
@@ -266,7 +266,7 @@ fn planes_stay_planes_in_an_uncompressed_pack() {
 }
 
 #[test]
-fn larger_images_are_shrunk_and_said_to_be() {
+fn larger_images_are_shrunk_and_reported() {
     let bench = Bench::new(1, 1);
     write_all_kinds(&bench);
     let (out, summary) = packed(&bench, "out.ddlp", PackFormat::Raw { max_side: Some(120) });
@@ -304,8 +304,7 @@ fn shrunk_samples_stay_so_and_are_not_shrunk_twice(bench: &Bench, source: &Pack,
     }
 }
 
-/// Flips a bit of a file.
-/// Flips a bit as a storage device does: nothing else tells of it.
+/// Flips a bit of a file as a failing disk does: nothing else shows it.
 fn flip(path: &Path, at: u64) {
     let file = fs::File::options().read(true).write(true).open(path).unwrap();
     let mut byte = [0];
@@ -332,14 +331,14 @@ fn damaged_checkpoints_cost_time_and_no_pixels() {
     assert!(found.len() == 1 && found[0].contains("checkpoints") && found[0].contains("0001.jpg"), "{found:?}");
     assert!(matches!(verify_sample(&pack, 1)[..], [Broken::Detail { index: 1, .. }]));
     assert!(verify_sample(&pack, 0).is_empty() && verify_sample(&pack, 2).is_empty());
-    // Of the file itself it is an error.
+    // Damage in the file itself is an error.
     flip(&out, record.offset + 2);
     let error = pack.sample(1, &mut buf).map(drop).unwrap_err();
     assert!(matches!(error, ReadError::Corrupt(Corrupt::Checksum { .. })), "{error}");
 }
 
 #[test]
-fn damaged_rows_are_noticed_by_who_touches_them() {
+fn damaged_rows_are_noticed_by_crops_that_touch_them() {
     let bench = Bench::new(1, 1);
     fs::write(bench.path("source/class0/0000.jpg"), encoded(1, (64, 100), &JpegOptions::default())).unwrap();
     let (out, _) = packed(&bench, "out.ddlp", RAW);
@@ -370,15 +369,15 @@ fn damaged_rows_are_noticed_by_who_touches_them() {
     assert!(matches!(error, ReadError::Corrupt(Corrupt::Checksum { .. })), "{error}");
     assert_eq!(broken(&out).len(), 1);
     flip(&out, record.detail_offset());
-    // A file that is cut while it is open.
+    // The file is cut short while it is open.
     fs::File::options().write(true).open(&out).unwrap().set_len(record.offset + 100).unwrap();
     assert!(pack.sample(0, &mut buf).is_err());
     assert_eq!(GROUP_ROWS, 16);
 }
 
-/// Of such a file one checkpoint a row of MCUs is far more than a 64th of its bytes.
+/// One checkpoint for each row of MCUs is far more than a 64th of the bytes of such a file.
 #[test]
-fn checkpoints_of_a_long_file_that_says_little_are_read_again() {
+fn checkpoints_of_a_tall_file_with_few_bytes_can_be_read() {
     let bench = Bench::new(1, 1);
     for (width, height) in [(1, 65_000), (8, 40_001), (65_000, 1)] {
         for layout in [Layout::Gray, Layout::ALL[0]] {
@@ -394,7 +393,7 @@ fn checkpoints_of_a_long_file_that_says_little_are_read_again() {
     }
 }
 
-/// How often this thread has read; `None` where the kernel does not count that.
+/// Returns how often this thread has read; `None` if the kernel does not count that.
 fn reads() -> Option<u64> {
     let counted = fs::read_to_string("/proc/thread-self/io").ok()?;
     counted.lines().find_map(|line| line.strip_prefix("syscr: "))?.parse().ok()
@@ -403,7 +402,7 @@ fn reads() -> Option<u64> {
 #[test]
 fn narrow_pixels_are_read_in_long_pieces() {
     let bench = Bench::new(1, 1);
-    // 3 MiB of them, in groups of 768 bytes.
+    // The pixels take 3 MiB, in groups of 768 bytes.
     let (width, height) = (16, 65_000);
     let file = jpeg(&synthetic::photo(width, height, 1), width, height, &JpegOptions::default()).unwrap();
     fs::write(bench.path("source/class0/0000.jpg"), file).unwrap();

@@ -73,7 +73,7 @@ impl Forgery {
         self.layout.section(Part::Records).offset as usize + 64 * index
     }
 
-    /// Makes the checksums of records, sections and superblock fit what has been forged, and opens the pack.
+    /// Makes the checksums of records, sections and superblock fit the forged fields, and opens the pack.
     fn open(&mut self) -> Result<Pack, FormatError> {
         for index in 0..8 {
             let at = self.record(index);
@@ -92,7 +92,7 @@ impl Forgery {
     }
 }
 
-/// Forges a pack and returns what is said of it.
+/// Forges a pack and returns the error's text.
 fn malformed(part: Part, forge: impl Fn(&mut Forgery)) -> String {
     malformed_of(PackFormat::default(), part, forge)
 }
@@ -118,7 +118,7 @@ fn records(forge: impl Fn(&mut Forgery)) -> String {
     malformed(Part::Records, forge)
 }
 
-/// In which nothing lies behind a sample's bytes.
+/// Forges a pack in which nothing lies behind a sample's bytes.
 fn kept(forge: impl Fn(&mut Forgery)) -> String {
     malformed_of(KEPT, Part::Records, forge)
 }
@@ -374,7 +374,7 @@ fn a_detail_elsewhere() {
         }
         let long = |length: u32| records(&|f| f.put(f.record(7) + DETAIL_LENGTH, &length.to_le_bytes()));
         says(long(u32::MAX), "outside of the sample region");
-        // Over the next sample.
+        // The detail lies over the next sample.
         let onto = records(&|f| {
             let at = f.record(2) + DETAIL_LENGTH;
             let own = u32::from_le_bytes(f.bytes[at..at + 4].try_into().unwrap());
@@ -390,7 +390,7 @@ fn more_checkpoints_than_are_made() {
         records(move |f| {
             let at = f.record(7);
             let (length, detail) = forge(f, at);
-            // The sample has room, as far as the superblock says.
+            // According to the superblock, there is room for the sample.
             let end = f.layout.data_offset + (1 << 20);
             f.bytes.resize(end as usize, 0);
             f.put(FILE_BYTES, &end.to_le_bytes());
@@ -401,7 +401,7 @@ fn more_checkpoints_than_are_made() {
             f.put(at + DETAIL_LENGTH, &detail.to_le_bytes());
         })
     };
-    // Of at most 40 rows of pixels: 5 rows of MCUs.
+    // At most 40 rows of pixels: 5 rows of MCUs.
     says(detail(|_, _| (2000, 2000)), "2000 bytes of checkpoints for a file of 2000, at most");
     says(detail(|_, _| (64 * 1000, 1001)), "1001 bytes of checkpoints for a file of 64000, at most 1000 are made");
 }

@@ -30,7 +30,7 @@ fn records_are_fetched_and_checked_one_by_one() {
     record_of_a_later_version(&pack, &out, 70_002);
 }
 
-/// Damages a record behind the back of the open pack.
+/// Damages a record while the pack is open.
 fn damaged_record(pack: &Pack, out: &std::path::Path, index: u64) {
     let at = pack.layout().section(Part::Records).offset + index * RECORD_BYTES as u64;
     silently(out, |file| file.write_all_at(&[0xFF], at).unwrap());
@@ -38,7 +38,7 @@ fn damaged_record(pack: &Pack, out: &std::path::Path, index: u64) {
     assert!(matches!(error, ReadError::Corrupt(Corrupt::Record { .. })), "{error}");
     assert_eq!(pack.name(index), format!("#{index} (its record is damaged)"));
     assert!(pack.sample(index + 1, &mut Vec::new()).is_ok());
-    // Opening does not look at it; checking does.
+    // Opening does not look at the record; `verify` does.
     let report = verify(out, 2, &mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!(report.samples, pack.len());
     let named = |broken: &Broken| matches!(broken, Broken::Record { index: found, .. } if *found == index);
@@ -46,7 +46,7 @@ fn damaged_record(pack: &Pack, out: &std::path::Path, index: u64) {
     assert!(Pack::open(out).is_ok());
 }
 
-/// Gives a record a form that nobody knows, behind the back of the open pack.
+/// Gives a record an unknown form while the pack is open.
 fn record_of_a_later_version(pack: &Pack, out: &std::path::Path, index: u64) {
     let at = pack.layout().section(Part::Records).offset + index * RECORD_BYTES as u64;
     let file = fs::OpenOptions::new().read(true).write(true).open(out).unwrap();

@@ -1,4 +1,4 @@
-//! What a pack of a source is.
+//! The contents of a pack, compared with its source.
 
 use super::{Bench, Pixels, quietly};
 use crate::pack::format::SAMPLES_MAX;
@@ -91,7 +91,7 @@ fn image_that_warns() -> Vec<u8> {
 }
 
 #[test]
-fn what_was_repaired_or_rejected_is_named_and_keeps_its_place() {
+fn repaired_and_rejected_samples_are_named_and_keep_their_place() {
     let bench = Bench::new(2, 4);
     let write = |name: &str, bytes: &[u8]| fs::write(bench.path("source").join(name), bytes).unwrap();
     write("class0/0001.jpg", &image_that_warns());
@@ -119,7 +119,7 @@ fn what_was_repaired_or_rejected_is_named_and_keeps_its_place() {
 }
 
 #[test]
-fn what_cannot_be_read_is_no_pack_unless_that_is_allowed() {
+fn unreadable_samples_prevent_a_pack_unless_they_are_allowed() {
     let bench = Bench::new(2, 4);
     let path = |name: &str| bench.path("source").join(name);
     fs::write(path("class0/0001.jpg"), b"this is no image").unwrap();
@@ -160,7 +160,7 @@ fn check_verdicts(pack: &Pack) {
     let mut buf = Vec::new();
     assert_eq!(pack.record(0).unwrap().verdict, StoredVerdict::Intact);
     assert_eq!((pack.record(0).unwrap().width, pack.record(0).unwrap().height), (24, 16));
-    // The repaired one reads, and is intact when it is looked at again.
+    // The repaired sample can be read, and is intact when it is inspected again.
     let Source::Encoded(repaired) = pack.sample(1, &mut buf).unwrap() else { panic!("a file") };
     assert_ne!(repaired, image_that_warns());
     let again = ddlp_pixels::Preparer::new(Default::default()).inspect(repaired);
@@ -171,7 +171,7 @@ fn check_verdicts(pack: &Pack) {
         assert_eq!((error.reason(), pack.record(index).unwrap().verdict), (reason, StoredVerdict::Rejected(reason)));
         assert!(error.to_string().contains(&pack.name(index)), "{error}");
     }
-    // Its bytes are kept all the same.
+    // The rejected sample's bytes are kept all the same.
     let location = pack.location(2);
     let file = fs::read(&location.file).unwrap();
     assert_eq!(&file[location.offset as usize..][..location.length as usize], b"this is no image");
@@ -195,7 +195,7 @@ fn planar_samples_stay_planar_and_unpadded() {
     assert_eq!(packed.record(7).unwrap().offset, packed.layout().data_offset + 21);
 }
 
-/// A source that says of its only sample something that is not so.
+/// A source that lies about its only sample.
 struct Liar;
 
 impl Dataset for Liar {
@@ -242,7 +242,7 @@ fn a_name_that_is_too_long_is_refused() {
 }
 
 #[test]
-fn what_a_reader_would_refuse_is_not_packed() {
+fn sources_that_a_reader_would_refuse_are_not_packed() {
     let bench = Bench::new(1, 1);
     let error = |source: &Pixels| quietly(source, &bench.path("out.ddlp"), &PackOptions::default()).unwrap_err();
     let many = error(&Pixels::new(SAMPLES_MAX + 1));

@@ -1,4 +1,4 @@
-//! A pack from before forms 2 and 3 were there: it reads as it did, and the same samples still make the same pack.
+//! A pack from before forms 2 and 3 existed can still be read, and the same samples still make the same pack.
 
 use super::{Bench, quietly};
 use crate::Dataset;
@@ -7,7 +7,7 @@ use crate::samples::contents;
 use std::fs;
 use std::ops::ControlFlow;
 
-/// A seed of the fuzz target of packs: two files of a folder with two classes. It is never made anew.
+/// A seed of the fuzz target of packs: two files of a folder with two classes. It must never be made anew.
 const OLD: &[u8] = include_bytes!("../../../../../fuzz/seeds/pack/two.ddlp");
 const IDENTITY: &str = "320ed50d968fabc434758840003586a55ab8016b6b5cc2c41172d84f57253852";
 /// The files.
@@ -42,6 +42,6 @@ fn the_same_samples_make_the_same_pack_today() {
     let options = PackOptions { format: PackFormat::Encoded { jpeg: JpegForm::Kept }, ..PackOptions::default() };
     quietly(&Pack::open(&old).unwrap(), &new, &options).unwrap();
     assert_eq!(Pack::open(&new).unwrap().identity().to_string(), IDENTITY);
-    // But for the source, which stands in the first block.
+    // Only the source differs, which stands in the first block.
     assert!(fs::read(&new).unwrap()[4096..] == OLD[4096..]);
 }

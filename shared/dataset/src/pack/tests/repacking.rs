@@ -1,4 +1,4 @@
-//! A pack as the source of another one: nothing of it is lost unseen.
+//! A pack as the source of another one: nothing is lost unnoticed.
 
 use super::{Bench, quietly};
 use crate::pack::{JpegForm, Pack, PackError, PackFormat, PackOptions, Part, StoredVerdict, verify};
@@ -24,7 +24,7 @@ fn bytes_of_rejected_samples_stay() {
     for format in [PackFormat::default(), KEPT, RAW] {
         let out = bench.path("out.ddlp");
         let first = quietly(&source, &out, &PackOptions { allow_unreadable: true, ..options(format) }).unwrap();
-        // Onto itself.
+        // The pack is packed onto itself.
         let again = quietly(&Pack::open(&out).unwrap(), &out, &options(format)).unwrap();
         assert_eq!((again.identity, again.rejected_count), (first.identity, 2), "{format:?}");
         assert_eq!(again.rejected[0].message, first.rejected[0].message);
@@ -35,7 +35,7 @@ fn bytes_of_rejected_samples_stay() {
     }
 }
 
-/// Flips a bit of a pack, and says why no pack is made of it.
+/// Flips a bit of a pack, and returns why it cannot be packed again.
 fn refused(bench: &Bench, path: &Path, at: u64, format: PackFormat) -> String {
     let mut bytes = fs::read(path).unwrap();
     bytes[at as usize] ^= 4;
@@ -51,7 +51,7 @@ fn refused(bench: &Bench, path: &Path, at: u64, format: PackFormat) -> String {
 #[test]
 fn no_pack_is_made_of_a_damaged_one() {
     for format in [PackFormat::default(), KEPT, RAW] {
-        // The first was rejected.
+        // The first sample was rejected.
         for sample in [1, 2] {
             let bench = Bench::new(1, 4);
             fs::write(bench.path("source/class0/0001.jpg"), b"this is no image").unwrap();
@@ -63,7 +63,7 @@ fn no_pack_is_made_of_a_damaged_one() {
             assert!(said.contains(&name) && said.contains("checksum") && said.contains("ddlp verify"), "{said}");
         }
     }
-    // A name, which would be another one from then on.
+    // A damaged name would replace the right one for good.
     let bench = Bench::new(1, 4);
     let out = bench.packed();
     let names = Pack::open(&out).unwrap().layout().section(Part::Names).offset;

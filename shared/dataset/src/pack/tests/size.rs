@@ -1,4 +1,4 @@
-//! How long a pack with checkpoints is, by the figures that are promised of photographs of a usual size.
+//! Length of packs with checkpoints, compared with the documented figures for photographs of usual size.
 
 use super::{Bench, quietly};
 use crate::pack::{Pack, PackOptions, StoredForm};
@@ -6,8 +6,8 @@ use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::synthetic;
 use std::fs;
 
-/// Bytes of a pack of such photographs for each byte of theirs: of samples and index, but for the rest of a block
-/// behind each part, which is the same for any number of photographs.
+/// Returns the bytes of a pack of such photographs for each byte of the source: samples and index, without the padding
+/// of parts, which is the same for any number of photographs.
 fn per_source_byte(options: &JpegOptions) -> f64 {
     let bench = Bench::new(1, 1);
     let folder = bench.path("source/class0");

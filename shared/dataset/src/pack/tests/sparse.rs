@@ -1,6 +1,6 @@
 //! Packs of a few blocks on disk that claim to be larger than memory.
 //!
-//! Where a claim is to be refused, only the superblock is read: these tests need no memory even when they fail.
+//! If a claim is to be refused, only the superblock is read, so these tests need no memory even when they fail.
 
 use crate::pack::format::SAMPLES_MAX;
 use crate::pack::format::round_up;
@@ -12,20 +12,20 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// What a sparse pack claims.
+/// Claims of a sparse pack.
 #[derive(Clone, Copy)]
 struct Claim {
     samples: u64,
     classes: u32,
     names_bytes: u64,
     classes_bytes: u64,
-    /// Bytes that belong to nothing, before the sample region.
+    /// Bytes before the sample region that belong to nothing.
     padding: u64,
 }
 
 const SMALL: Claim = Claim { samples: 1, classes: 1, names_bytes: 0, classes_bytes: 4, padding: 0 };
 
-/// A superblock with a hole behind it.
+/// A superblock followed by a hole.
 struct Sparse {
     _directory: tempfile::TempDir,
     path: PathBuf,
@@ -81,7 +81,7 @@ impl Sparse {
         self
     }
 
-    /// What is said of the superblock.
+    /// Returns the problem for which the superblock is refused.
     fn refused(&self) -> String {
         match read_superblock(&self.path) {
             Err(FormatError::Malformed { part: Part::Superblock, problem, .. }) => problem,
@@ -114,7 +114,7 @@ fn a_classes_section_longer_than_its_names_can_be() {
     }
 }
 
-/// How little of it is kept is tested where it is kept, in `contents.rs`.
+/// `contents.rs` tests how little of the hole is kept.
 #[test]
 fn a_hole_of_labels_reads_as_zeros() {
     let samples = 3 << 20;
@@ -124,7 +124,7 @@ fn a_hole_of_labels_reads_as_zeros() {
 }
 
 #[test]
-fn a_hole_of_class_names_is_refused_by_what_it_says() {
+fn a_hole_of_class_names_is_refused() {
     let sparse = Sparse::new(Claim { classes: 4096, classes_bytes: 4096 * 1028, ..SMALL });
     let sparse = sparse.sum(Part::Labels).sum(Part::Classes);
     let Err(FormatError::Malformed { part: Part::Classes, problem, .. }) = Pack::open(&sparse.path) else {

@@ -37,7 +37,7 @@ fn it_can_be_cancelled() {
 }
 
 #[test]
-fn a_file_that_is_not_there_or_no_pack_is_said_to_be_so() {
+fn a_missing_file_and_a_file_that_is_not_a_pack_are_reported() {
     let bench = Bench::new(1, 1);
     let missing = verify(&bench.path("none.ddlp"), 1, &mut |_| ControlFlow::Continue(())).unwrap_err();
     assert!(missing.to_string().contains("none.ddlp"));
@@ -75,8 +75,7 @@ fn samples_that_share_bytes_are_noticed_though_all_checksums_fit() {
     assert!(report.broken.iter().any(|broken| matches!(broken, Broken::Identity { .. })), "{report:?}");
 }
 
-/// Of an uncompressed sample whose bytes are whole; the checksums of its rows are others, and so is the checksum of
-/// those.
+/// A raw sample whose bytes are intact, with wrong checksums for its rows, and a checksum that fits these checksums.
 #[test]
 fn checksums_of_other_rows_are_noticed_though_all_checksums_fit() {
     let bench = Bench::new(1, 3);
@@ -88,7 +87,7 @@ fn checksums_of_other_rows_are_noticed_though_all_checksums_fit() {
     assert!(record.form == StoredForm::Raw && record.height > GROUP_ROWS, "two groups of rows");
     let mut bytes = fs::read(&path).unwrap();
     let detail = &mut bytes[record.detail_offset() as usize..record.end() as usize];
-    // Those of the second group.
+    // A checksum of the second group of rows.
     detail[5] ^= 1;
     let crc = crc32c::crc32c(detail);
     fs::write(&path, bytes).unwrap();
@@ -115,7 +114,7 @@ fn bytes_between_samples_must_be_zero() {
         let path = bench.packed();
         let record = Pack::open(&path).unwrap().record(index).unwrap();
         let detail = fs::read(&path).unwrap()[record.detail_offset() as usize..record.end() as usize].to_vec();
-        // The sample gives the last byte of its checkpoints up, and it belongs to nothing.
+        // The sample gives up the last byte of its checkpoints, which then belongs to nothing.
         let (last, shorter) = detail.split_last().unwrap();
         assert_ne!(*last, 0);
         forge_record(&path, index as usize, |record| {
@@ -177,7 +176,7 @@ fn original() -> &'static Original {
     })
 }
 
-/// Flips a bit and makes sure that it is noticed: by the sample's name where it hit a sample.
+/// Flips a bit and checks that `verify` notices it: by the sample's name if it hit a sample.
 fn flipped_bit_is_named(at: usize, bit: u32) -> Result<(), TestCaseError> {
     let Original { bytes, data_offset, samples } = original();
     let mut bytes = bytes.clone();
@@ -207,7 +206,7 @@ proptest! {
         flipped_bit_is_named(place.index(original().bytes.len()), bit)?;
     }
 
-    /// Most of a small pack is padding: this one hits what is not.
+    /// Most of a small pack is padding, so this test hits only bytes that are not.
     #[test]
     fn any_flipped_bit_of_something_is_noticed(place in any::<prop::sample::Index>(), bit in 0u32..8) {
         let filled: Vec<usize> = original().bytes.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(at, _)| at).collect();
