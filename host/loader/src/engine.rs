@@ -1,8 +1,9 @@
-//! What the threads of a loader share: the schedule, the batches that are ready, the figures, and how to wait for each other.
+//! State that the threads of a loader share: the schedule, the batches that are ready, the figures, and the means to
+//! wait for each other.
 //!
-//! One mutex guards the [`Core`]; it is held for decisions and their records only, never while a sample is prepared, a command
-//! waits or bytes move. The prongs change the schedule through the methods here alone, which keep it, the records and the
-//! waiting threads in step. What concerns the consumer is in `delivery`.
+//! One mutex guards the [`Core`]. A thread holds it for decisions and their records only, never while a sample is
+//! prepared, a command waits or bytes move. Prongs change the schedule only through the methods here, which keep
+//! schedule, records and waiting threads in step. The module `delivery` serves the consumer.
 
 mod delivery;
 
@@ -29,10 +30,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
-/// How long an idle CPU thread sleeps at most before it looks whether another prong's batch is worth taking over.
+/// Longest sleep of an idle CPU thread before it checks whether to take over another prong's batch.
 const IDLE_LOOK: Duration = Duration::from_millis(20);
 
-/// What a run works on; fixed while it goes on.
+/// The task of a run; fixed while the run goes on.
 pub(crate) struct Task {
     pub dataset: Arc<dyn Dataset>,
     pub program: Program,
@@ -42,7 +43,7 @@ pub(crate) struct Task {
     pub output: Output,
     /// Epochs of the run: the last one's number plus one.
     pub epochs: u32,
-    /// Distinct corrupt samples of an epoch that are survived.
+    /// Distinct corrupt samples of an epoch that the run tolerates.
     pub max_corrupt: u64,
 }
 
@@ -54,7 +55,7 @@ pub(crate) struct ReadyBatch {
     corrupt: Vec<(u64, CorruptReport)>,
 }
 
-/// What a drive said of a sample that the host decides on: the drive's fault unless the CPU finds the same.
+/// A drive's verdict on a sample, which the host has to confirm: it is the drive's fault unless the CPU finds the same.
 struct Doubt {
     prong: ProngId,
     sample_id: u64,
@@ -64,11 +65,12 @@ struct Doubt {
 /// Why a prong gives up a batch that it claimed.
 #[derive(Debug)]
 pub(crate) enum GivenUp {
-    /// It cannot make it, so the CPU prepares it; with the kind of fault and what happened.
+    /// The prong cannot prepare the batch, so the CPU does. Has the kind of fault, and what happened.
     Failed { kind: &'static str, what: String },
-    /// Its verdict on this sample is not for it to decide: the CPU prepares the batch, and it is a fault if the CPU finds otherwise.
+    /// The drive reported this sample as corrupt, which only the host may decide. The CPU prepares the batch, and the
+    /// report is a fault if the CPU finds otherwise.
     Doubted { sample_id: u64, what: String },
-    /// It has no place for it: any prong may claim it again.
+    /// The prong has no place for the batch: any prong may claim it again.
     Returned,
     /// Another prong was first.
     Cancelled,
@@ -77,13 +79,13 @@ pub(crate) enum GivenUp {
 /// A place for a finished batch that lies in a drive's slot.
 #[derive(Debug)]
 pub(crate) enum Place {
-    /// Read it into this.
+    /// Buffer for the batch.
     Buffer(PooledBuffer),
-    /// Nobody wants the batch any more.
+    /// The batch is no longer wanted.
     Unwanted,
 }
 
-/// What the mutex guards.
+/// State that the mutex guards.
 pub(crate) struct Core {
     pub schedule: Schedule,
     pub recorder: Recorder,
@@ -96,11 +98,11 @@ pub(crate) struct Core {
     announced: Announced,
     orders: Orders,
     corrupt: CorruptCount,
-    /// Verdicts of drives that the CPU is to confirm.
+    /// Verdicts of drives that the CPU has to confirm.
     doubts: HashMap<BatchId, Doubt>,
 }
 
-/// Shared by consumer, CPU threads and drive threads.
+/// State shared by consumer, CPU threads and drive threads.
 pub(crate) struct Engine {
     pub task: Task,
     pub pool: Arc<BufferPool>,
@@ -110,7 +112,7 @@ pub(crate) struct Engine {
     /// The CPU prong may have work.
     work: Arc<Condvar>,
     stop: AtomicBool,
-    /// Of the process.
+    /// Peak memory of the process.
     pub memory: MemoryPeak,
     /// The associations with drives, by prong.
     links: Mutex<BTreeMap<ProngId, Weak<dyn Controller>>>,
@@ -152,15 +154,15 @@ impl Engine {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// True when threads are to leave: the run was stopped, or everything is delivered.
+    /// Returns whether threads should end: the run was stopped, or everything was delivered.
     pub fn is_over(&self) -> bool {
         self.is_stopped() || self.lock().schedule.is_done()
     }
 
-    /// Ends the run: threads leave, the consumer gets nothing more.
+    /// Ends the run: its threads end, and the consumer gets no further batch.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
-        // Taking the lock orders the flag before the next look of a thread that is about to wait.
+        // Taking the lock makes a thread that is about to wait see the flag before it waits.
         drop(self.lock());
         self.delivery.notify_all();
         self.work.notify_all();
@@ -182,7 +184,7 @@ impl Engine {
         self.delivery.wait_timeout(core, timeout).expect("no thread panics while it holds the core").0
     }
 
-    /// The room for another batch in the pool of buffers.
+    /// Returns the room for another batch in the buffer pool.
     fn buffer_room(&self, core: &Core) -> Option<Room> {
         match self.pool.free() {
             0 => None,
@@ -191,8 +193,9 @@ impl Engine {
         }
     }
 
-    /// Frees a buffer for a batch that delivery waits for: the one to be delivered last of those that lie ready is given up. It comes to
-    /// that when the consumer keeps batches, whose buffers had been counted on. False when there is none.
+    /// Frees a buffer for a batch that delivery waits for, by giving up the finished batch that would be delivered
+    /// last. That is necessary when the consumer keeps batches, and so their buffers. Returns false when no batch can
+    /// be given up.
     fn make_way(&self, core: &mut Core) -> bool {
         if !core.consumer_waits || core.schedule.deliverable().is_some() {
             return false;
@@ -209,8 +212,9 @@ impl Engine {
         true
     }
 
-    /// The next batch for an idle CPU thread: one that others work on and that has rows left, or a new one. Waits for it;
-    /// `None` when the run is over. With a new one come the samples that the thread is to announce.
+    /// Waits for the next batch for an idle CPU thread, and returns it: a batch that others work on and that has rows
+    /// left, or a new one. A new one comes with the samples that the thread has to announce. `None` when the run is
+    /// over.
     pub fn next_cpu_job(&self) -> Option<(Arc<CpuJob>, Vec<u64>)> {
         let mut core = self.lock();
         loop {
@@ -254,7 +258,7 @@ impl Engine {
         let buffer = match self.pool.take() {
             Ok(buffer) => buffer.expect("buffers are taken under the core's lock only"),
             Err(source) => {
-                // Nobody can prepare it without memory: the run ends with this.
+                // Without memory nobody can prepare the batch, so the run ends with this error.
                 core.executed(CPU, id);
                 self.make_ready(core, CPU, id, Err(LoaderError::System { what: "a batch buffer", source }));
                 return None;
@@ -275,7 +279,7 @@ impl Engine {
         Some(Arc::new(CpuJob::new(id, sample_ids, buffer, self.task.row_bytes())))
     }
 
-    /// Claims a batch for a drive that has a free slot. `None`: nothing to do now.
+    /// Claims a batch for a drive that has a free slot. `None` when there is nothing to claim now.
     pub fn claim_for_drive(&self, prong: ProngId) -> Option<(BatchId, Vec<u64>)> {
         let mut core = self.lock();
         let now = core.recorder.now();
@@ -283,7 +287,7 @@ impl Engine {
         core.recorder.claimed(prong, id);
         let sample_ids = core.sample_ids(id);
         if sample_ids.is_empty() {
-            // The CPU delivers it, as it does a batch that failed.
+            // The CPU delivers the empty batch, as it does a failed one.
             core.recorder.released(prong, id, false);
             core.schedule.failed(prong, id, now);
             self.work.notify_all();
@@ -292,12 +296,12 @@ impl Engine {
         Some((id, sample_ids))
     }
 
-    /// A prong's processor is done with a batch; false when another prong was first.
+    /// Records that a prong's processor is done with a batch. Returns false when another prong was first.
     pub fn executed(&self, prong: ProngId, id: BatchId) -> bool {
         self.lock().executed(prong, id)
     }
 
-    /// A batch that [`Self::executed`] called wanted is at hand.
+    /// Makes a batch ready that [`Self::executed`] called wanted.
     pub fn ready(&self, prong: ProngId, id: BatchId, records: Vec<SampleRecord>, rows: Rows) {
         // Names are read from the dataset before the lock is taken.
         let corrupt = self.corrupt_samples(id, &records);
@@ -305,7 +309,8 @@ impl Engine {
         self.make_ready(&mut self.lock(), prong, id, ready);
     }
 
-    /// The CPU cannot prepare a batch, as the dataset cannot be read: the run ends with that when the batch is due.
+    /// Records that the CPU cannot prepare a batch since the dataset cannot be read. The run ends with that error when
+    /// the batch is due.
     pub fn unavailable(&self, id: BatchId, error: Unavailable) {
         let mut core = self.lock();
         if core.executed(CPU, id) {
@@ -332,13 +337,13 @@ impl Engine {
         self.work.notify_all();
     }
 
-    /// A prong gives up a batch that it claimed, whether it worked on it or holds an unusable result.
+    /// Gives up a batch that a prong claimed, whether the prong still works on it or holds an unusable result.
     pub fn give_up(&self, prong: ProngId, id: BatchId, why: GivenUp) {
         self.lock().give_up(prong, id, why);
         self.work.notify_all();
     }
 
-    /// Gives up those of these batches that a drive has finished and not handed over.
+    /// Gives up those of these batches that a drive has finished but not handed over.
     pub fn give_up_held(&self, prong: ProngId, ids: &[BatchId], what: &str) {
         let mut core = self.lock();
         for &id in ids {
@@ -350,7 +355,8 @@ impl Engine {
         self.work.notify_all();
     }
 
-    /// A drive is away, and with it what it had in work (`flights`); what it had finished without handing it over is `held`.
+    /// Records the loss of a drive and of its batches in work (`flights`). `held` says whether its finished batches are
+    /// lost too.
     pub fn lose(&self, prong: ProngId, flights: &[BatchId], held: HeldResults, kind: &'static str, what: String) {
         let mut core = self.lock();
         for &id in flights {
@@ -362,7 +368,7 @@ impl Engine {
         self.work.notify_all();
     }
 
-    /// A drive works again, or for the first time.
+    /// Records that a drive works again, or for the first time.
     pub fn regain(&self, prong: ProngId, is_new: bool) {
         let what = if is_new { "the drive was reached, and takes part from now on" } else { "the drive works again" };
         let mut core = self.lock();
@@ -370,12 +376,13 @@ impl Engine {
         core.recorder.fault(prong, None, "rejoined", what.into());
     }
 
-    /// Something went wrong that changes nothing in the schedule.
+    /// Records a fault that does not change the schedule.
     pub fn fault(&self, prong: ProngId, kind: &'static str, what: String) {
         self.lock().recorder.fault(prong, None, kind, what);
     }
 
-    /// A place for a finished batch of a drive, if there is one now. Fails when memory is refused.
+    /// Returns a place for a drive's finished batch, if there is one now. Fails when the operating system refuses
+    /// memory.
     pub fn place_for(&self, prong: ProngId, id: BatchId) -> std::io::Result<Option<Place>> {
         let mut core = self.lock();
         if !core.schedule.is_wanted(prong, id) {
@@ -393,7 +400,7 @@ impl Engine {
         Ok(Some(Place::Buffer(buffer.expect("buffers are taken under the core's lock only"))))
     }
 
-    /// Waits until the run is stopped or the time is over; true when stopped.
+    /// Waits until the run is stopped or the time is over. Returns whether the run was stopped.
     pub fn sleep(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         let mut core = self.lock();
@@ -409,25 +416,25 @@ impl Engine {
 }
 
 impl Task {
-    /// Makes rows as they are delivered at the beginning of a batch's buffer.
+    /// Converts pixels to rows as they are delivered, at the beginning of a batch's buffer.
     pub fn write_rows(&self, pixels: &[u8], buffer: &mut [u8]) {
         let bytes = pixels.len() / self.shape.bytes() * self.row_bytes();
         self.output.write(pixels, self.shape, &mut buffer[..bytes]);
     }
 
-    /// Bytes of a row as it is delivered.
+    /// Returns the bytes of a row as it is delivered.
     pub fn row_bytes(&self) -> usize {
         self.output.row_bytes(self.shape)
     }
 }
 
 impl Core {
-    /// Sample ids of this rank's share of a batch.
+    /// Returns the sample ids of this rank's share of a batch.
     fn sample_ids(&mut self, id: BatchId) -> Vec<u64> {
         self.orders.sample_ids(id, self.schedule.current_epoch())
     }
 
-    /// Ids of the samples to announce when the CPU has claimed a batch.
+    /// Returns the ids of the samples to announce when the CPU has claimed a batch.
     fn samples_ahead(&mut self, id: BatchId) -> Vec<u64> {
         let batches = self.announced.ahead_of(id, &self.schedule);
         batches.into_iter().flat_map(|id| self.sample_ids(id)).collect()
@@ -458,7 +465,7 @@ impl Core {
     }
 }
 
-/// Bytes of a batch buffer: whole blocks, as a drive's results are read.
+/// Returns the bytes of a batch buffer: whole blocks, since a drive's results are read in blocks.
 pub(crate) fn buffer_bytes(cut: &Cut, row_bytes: usize) -> usize {
     cut.rows().saturating_mul(row_bytes).next_multiple_of(ddlp_csd::BLOCK_BYTES)
 }

@@ -1,4 +1,4 @@
-//! Keeps the figures of a run while it goes on, and makes the report of them.
+//! Keeps the figures of a run while it goes on, and makes its report.
 
 use crate::report::{
     CorruptReport, Delivery, EpochReport, FaultReport, ProngReport, Report, Span, TIMELINE_ENTRIES_MAX, Timeline,
@@ -8,7 +8,7 @@ use crate::usage;
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// Largest number of corrupt samples and of faults that are listed one by one; all are counted.
+/// Largest number of corrupt samples, and of faults, that the report lists; all are counted.
 pub const LISTED_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
@@ -29,15 +29,15 @@ pub(crate) struct Recorder {
     spans: Thinned<Span>,
     deliveries: Thinned<Delivery>,
     end_s: f64,
-    /// Recoveries apart.
+    /// Faults without recoveries.
     faults: usize,
-    /// Recoveries included.
+    /// Unlisted faults, recoveries included.
     unlisted_faults: usize,
     corrupt: usize,
 }
 
 impl Recorder {
-    /// `report` has the fields that are known before the run.
+    /// Creates a recorder; `report` has the fields that are known before the run.
     pub fn new(report: Report, prongs: Vec<String>) -> Self {
         let prongs = prongs
             .into_iter()
@@ -61,7 +61,7 @@ impl Recorder {
         }
     }
 
-    /// The clock starts with the first call.
+    /// Starts the clock, at the first call only.
     pub fn start(&mut self) {
         if self.start.is_none() {
             self.start = Some(Instant::now());
@@ -70,7 +70,7 @@ impl Recorder {
         }
     }
 
-    /// Seconds since the start.
+    /// Returns the seconds since the start.
     pub fn now(&self) -> f64 {
         self.start.map_or(0.0, |start| start.elapsed().as_secs_f64())
     }
@@ -84,7 +84,7 @@ impl Recorder {
         record.working.insert(id, now);
     }
 
-    /// The prong's processor is done with the batch, or gave it up.
+    /// Records that the prong's processor is done with the batch, or gave it up.
     pub fn released(&mut self, prong: ProngId, id: BatchId, used: bool) {
         let now = self.now();
         let record = &mut self.prongs[prong];
@@ -96,7 +96,7 @@ impl Recorder {
         self.spans.push(Span { prong, epoch: id.epoch, batch: id.batch, start_s, end_s: now, used });
     }
 
-    /// A batch that the prong had ready was given up.
+    /// Records that a batch which the prong had ready was given up.
     pub fn wasted(&mut self, prong: ProngId, id: BatchId) {
         self.prongs[prong].report.wasted_batches += 1;
         let is_its = |span: &&mut Span| (span.prong, span.epoch, span.batch) == (prong, id.epoch, id.batch);
@@ -105,7 +105,7 @@ impl Recorder {
         }
     }
 
-    /// A batch of the prong lies ready with this many images.
+    /// Records that a batch of the prong is ready, with this many images.
     pub fn prepared(&mut self, prong: ProngId, images: usize) {
         self.prongs[prong].report.prepared += images as u64;
     }
@@ -153,7 +153,7 @@ impl Recorder {
         epoch.batches_by_prong[prong] += 1;
     }
 
-    /// To be called often enough for energy counters that wrap.
+    /// Reads the energy counters when a reading is due. Call it often: the counters wrap.
     pub fn tick(&mut self) {
         if let Some(energy) = &mut self.energy {
             energy.tick();
@@ -184,14 +184,14 @@ impl Recorder {
         self.report.warned += samples as u64;
     }
 
-    /// Adds a note, once.
+    /// Adds a note, unless the report has it already.
     pub fn note(&mut self, note: String) {
         if !self.report.notes.contains(&note) {
             self.report.notes.push(note);
         }
     }
 
-    /// What a drive says of itself at the end.
+    /// Records the figures that a drive reports of itself at the end.
     pub fn drive_usage(
         &mut self,
         prong: ProngId,
@@ -203,7 +203,7 @@ impl Recorder {
         (report.cpu_s, report.peak_memory_mb, report.energy_j) = (cpu_s, peak_memory_mb, energy_j);
     }
 
-    /// The prongs as of now.
+    /// Returns the prongs' figures as of now.
     pub fn prongs(&self) -> Vec<ProngReport> {
         let now = self.now();
         let as_of_now = |record: &ProngRecord| {
@@ -229,7 +229,7 @@ impl Recorder {
         self.corrupt
     }
 
-    /// The report as of now.
+    /// Returns the report as of now.
     pub fn report(&self) -> Report {
         let mut report = self.report.clone();
         report.seconds = self.end_s;
@@ -254,7 +254,7 @@ impl Recorder {
     }
 }
 
-/// A list that drops every other entry, and from then on records half as often, whenever it is full.
+/// A list that, whenever it is full, drops every other entry and from then on records half as often.
 #[derive(Debug)]
 struct Thinned<T> {
     kept: Vec<T>,
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_gave_way_was_prepared_in_vain() {
+    fn a_batch_given_up_after_preparation_counts_as_wasted() {
         let mut recorder = Recorder::new(Report::default(), vec!["cpu".into()]);
         recorder.start();
         for id in [0, 1].map(|batch| BatchId { epoch: 0, batch }) {

@@ -1,4 +1,4 @@
-//! What happened in a run: the figures of the JSON report and the time line that the HTML report draws.
+//! The report of a run: the figures of the JSON report and the time line that the HTML report draws.
 //!
 //! All times are seconds since the first batch was asked for. A figure that was not measured is absent (`null`), never
 //! estimated.
@@ -27,19 +27,19 @@ pub struct Report {
     pub images: u64,
     /// Batches delivered.
     pub batches: u64,
-    /// Before that: opening the dataset, starting or reaching the drives, allocating result slots.
+    /// Time before the first request: opening the dataset, starting or reaching the drives, allocating result slots.
     pub setup_s: f64,
-    /// From the first request to the last delivery.
+    /// Time from the first request to the last delivery.
     pub seconds: f64,
     /// `images / seconds`.
     pub images_per_s: f64,
-    /// Until the first batch was delivered.
+    /// Time until the first batch was delivered.
     pub first_batch_s: f64,
     /// CPU time of the host process, user and system.
     pub host_cpu_s: f64,
     /// Peak of anonymous memory and of shared memory other than mapped slots, in 10⁶ bytes.
     pub peak_memory_mb: f64,
-    /// Result slots that this process and drives share, in 10⁶ bytes; they are no part of the peak.
+    /// Result slots that this process and drives share, in 10⁶ bytes; not part of the peak.
     pub slot_memory_mb: f64,
     /// Where the prongs met in the last epoch: batches 0 to m − 1 came from the head.
     pub meeting_point: Option<u32>,
@@ -55,9 +55,9 @@ pub struct Report {
     pub corrupt: Vec<CorruptReport>,
     /// Samples whose decoder warned.
     pub warned: u64,
-    /// What went wrong and was survived.
+    /// Faults that the run survived.
     pub faults: Vec<FaultReport>,
-    /// What bounded the run, in words ("the tail was limited by 8 result slots").
+    /// Limits that the run met, in words ("the tail was limited by 8 result slots").
     pub notes: Vec<String>,
     /// Order-free digest over (sample id, pixel bytes), when asked for.
     pub digest: Option<String>,
@@ -65,7 +65,7 @@ pub struct Report {
     pub ordered_digest: Option<String>,
     /// Per epoch.
     pub epochs: Vec<EpochReport>,
-    /// What happened when.
+    /// The time line of work and deliveries.
     pub timeline: Timeline,
 }
 
@@ -126,7 +126,7 @@ pub struct FaultReport {
 }
 
 impl FaultReport {
-    /// True for what made up for a fault and is none itself.
+    /// Returns whether this entry is the recovery from a fault, not a fault itself.
     pub fn is_recovery(&self) -> bool {
         matches!(self.kind, "restart" | "rejoined")
     }
@@ -153,7 +153,7 @@ pub struct EpochReport {
     pub batches_by_prong: Vec<u64>,
 }
 
-/// What happened when.
+/// The time line of work and deliveries.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Timeline {
     /// 1 when complete; k when only every k-th entry was kept.

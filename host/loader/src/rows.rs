@@ -1,5 +1,5 @@
-//! The buffer of a batch while several threads fill it: rows are handed out once, and the buffer comes back, with what became of
-//! each row, when the last row that was handed out has been returned.
+//! The buffer of a batch while several threads fill it. Each row is handed out once. When the last row has been
+//! returned, the buffer comes back with the records of all rows.
 
 #![allow(unsafe_code)]
 
@@ -37,7 +37,7 @@ pub struct RowsTaken<'a> {
     made: Vec<SampleRecord>,
 }
 
-/// What became of a buffer when its last rows came back.
+/// State of a buffer after rows were returned.
 pub enum PutBack {
     /// Other rows are still out, or not handed out yet.
     Pending,
@@ -65,7 +65,7 @@ impl RowClaims {
         }
     }
 
-    /// Up to `most` rows that nobody had yet.
+    /// Takes up to `most` rows that no thread has had yet.
     pub fn take(&self, most: usize) -> Option<RowsTaken<'_>> {
         let mut state = self.state.lock().expect("no panic while the claims are locked");
         if state.closed || state.next == self.rows {
@@ -77,7 +77,7 @@ impl RowClaims {
         Some(RowsTaken { claims: self, made: Vec::with_capacity(range.len()), range })
     }
 
-    /// True when no row is left to hand out.
+    /// Returns whether no row is left to hand out.
     pub fn is_exhausted(&self) -> bool {
         let state = self.state.lock().expect("no panic while the claims are locked");
         state.closed || state.next == self.rows
@@ -99,7 +99,7 @@ impl RowClaims {
         }
     }
 
-    /// Hands out nothing more. True when no row is out, and the buffer is back in its pool.
+    /// Stops handing out rows. Returns true if no row is out, so that the buffer is back in its pool.
     pub fn close(&self) -> bool {
         let mut state = self.state.lock().expect("no panic while the claims are locked");
         state.closed = true;
@@ -108,12 +108,12 @@ impl RowClaims {
 }
 
 impl RowsTaken<'_> {
-    /// Numbers of the rows.
+    /// Returns the numbers of the rows.
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
     }
 
-    /// Makes the rows in their order, each with its number, until `make` makes none.
+    /// Makes the rows in their order, each with its number, until `make` returns `None`.
     pub fn make(&mut self, make: impl FnMut((usize, &mut [u8])) -> Option<SampleRecord>) {
         let bytes = self.range.len() * self.claims.row_bytes;
         // SAFETY: the rows `range` were handed out to this value alone, lie within the mapping (checked in `new`), and

@@ -26,7 +26,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a drive of the kernel's may be held by what a run that has just ended left in flight, and how often it is tried.
+/// Time for which another run that has just ended may still hold a drive behind the kernel, and the interval between
+/// attempts.
 const HELD_WITHIN: Duration = Duration::from_secs(3);
 const HELD_LOOK: Duration = Duration::from_millis(50);
 
@@ -38,7 +39,7 @@ const LOCAL_SLOTS_SHARE: u64 = 8;
 /// How much longer the tail may be than the number of threads on both sides suggests.
 const TAIL_MARGIN: f64 = 1.25;
 
-/// What the options come to.
+/// A run as derived from the options.
 pub(crate) struct Setup {
     pub dataset: Arc<dyn Dataset>,
     pub program: Program,
@@ -58,14 +59,14 @@ pub(crate) struct OpenDrive {
     pub endpoint: Endpoint,
     /// `None` for an optional drive that was not reached.
     pub link: Option<Link>,
-    /// None while the drive was not reached.
+    /// Its slots; empty until the drive is first reached.
     pub slots: Arc<SlotTable>,
     /// Why an optional drive was not reached.
     pub away: Option<String>,
 }
 
 impl OpenDrive {
-    /// Result slots of the drive; a guess while it was not reached.
+    /// Returns the number of the drive's result slots; a guess until it is first reached.
     pub fn slots_expected(&self) -> u32 {
         if self.away.is_some() { LOCAL_SLOTS } else { self.slots.count() }
     }
@@ -135,7 +136,7 @@ impl Setup {
         setup.fit_memory(options, output, buffers)?.with_history(options)
     }
 
-    /// Checks that there is memory for all that the run takes, and lets the dataset know what is left of it.
+    /// Checks that memory suffices for the run, and tells the dataset how much the run takes.
     fn fit_memory(mut self, options: &LoaderBuilder, output: &Output, buffers: u64) -> Result<Self, LoaderError> {
         let need = self.memory_need(options, output, buffers);
         need.check(memory::check_room)?;
@@ -146,7 +147,7 @@ impl Setup {
         Ok(self)
     }
 
-    /// What the run takes of this machine's memory beside the dataset.
+    /// Computes the memory that the run needs beside the dataset.
     fn memory_need(&self, options: &LoaderBuilder, output: &Output, buffers: u64) -> MemoryNeed {
         let mut need = MemoryNeed::default();
         need.add(buffers, format!("{} batch buffers of {} samples", options.buffers, self.cut.rows()));
@@ -175,7 +176,7 @@ impl Setup {
         need
     }
 
-    /// Checks what an earlier run left: a state to resume from, a plan to replay.
+    /// Applies the state to resume from and checks the plan to replay, if any.
     fn with_history(mut self, options: &LoaderBuilder) -> Result<Self, LoaderError> {
         if let Some(state) = &options.resume {
             state.check_fits(&self.fresh, self.batches).map_err(LoaderError::State)?;
@@ -277,8 +278,8 @@ impl Setup {
         }
     }
 
-    /// Slots for a local drive, unless they are given: what the run can use, for `mte` the whole tail, as far as memory allows.
-    /// They get their memory when they are used.
+    /// Returns the number of slots for a local drive: the given one, or as many as the run can use (for `mte` the whole
+    /// tail) and memory allows. Slots get their memory when they are used.
     fn local_slots(&self, options: &LoaderBuilder, drive: &LocalDrive) -> u32 {
         if let Some(slots) = drive.slots {
             return slots;
@@ -300,7 +301,7 @@ impl Setup {
     }
 }
 
-/// The drives that take part, each with what messages call it.
+/// Returns the drives that take part, each with its name in messages.
 pub(crate) fn drives(options: &LoaderBuilder) -> impl Iterator<Item = (String, &DriveSpec)> {
     let many = options.drives.len() > 1;
     let taking_part = if options.strategy == Strategy::Cpu { &[] } else { &options.drives[..] };
@@ -315,7 +316,7 @@ pub(crate) fn drives(options: &LoaderBuilder) -> impl Iterator<Item = (String, &
     })
 }
 
-/// The dataset in memory, where it is a small one and memory has room for that and for what the loader takes besides.
+/// Loads the dataset into memory if it is small and there is room for it beside the memory that the loader takes.
 fn resident_beside(
     taken: u64,
     dataset: Arc<dyn Dataset>,
@@ -327,8 +328,8 @@ fn resident_beside(
     }
 }
 
-/// True when the drive may be reached later. What does not pass by itself is no such case: the drive does not know this host or the
-/// name, is no drive, or does not fit.
+/// Returns whether the drive may be reached later. Errors that last do not count: the drive refuses this host, has
+/// another name, is not a drive, or does not fit.
 fn is_unreachable(error: &LinkError) -> bool {
     let LinkError::Driver(error) = error else { return false };
     let is_refusal = matches!(error, DriverError::Denied { .. })
@@ -337,7 +338,7 @@ fn is_unreachable(error: &LinkError) -> bool {
     error.is_transient() && !is_refusal
 }
 
-/// Why a drive cannot be used, and what to do.
+/// Explains why a drive cannot be used, and what to do.
 fn unusable(error: &LinkError, endpoint: &Endpoint) -> String {
     let hint = match error {
         LinkError::Refused(_)

@@ -1,4 +1,5 @@
-//! Where a run stands: enough to go on at the next batch, in another process, with another number of threads or ranks.
+//! The position of a run: enough to resume at the next batch, in another process, with another number of threads or
+//! ranks.
 //!
 //! Epochs and batches count from 0. A state of an earlier build lacks pipeline and policy; their digest decides then.
 
@@ -20,7 +21,7 @@ pub struct LoaderState {
     pub dataset: String,
     /// Digest of pipeline, limits and corrupt-sample policy, hexadecimal.
     pub program: String,
-    /// What is done with every sample.
+    /// Pipeline of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<Pipeline>,
     /// What happens to a corrupt sample.
@@ -30,7 +31,7 @@ pub struct LoaderState {
     pub epoch_samples: u64,
     /// Samples of a global batch.
     pub batch_size: u64,
-    /// What becomes of the last batch.
+    /// Treatment of the last batch.
     pub last: LastBatch,
     /// Strategy of the run.
     pub strategy: Strategy,
@@ -93,7 +94,7 @@ pub enum StateError {
     },
 }
 
-/// What a state has otherwise than a run.
+/// A difference between a state and a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// What differs.
@@ -141,7 +142,7 @@ impl LoaderState {
         Ok(())
     }
 
-    /// Returns what a run that would save `fresh` at its start has otherwise.
+    /// Returns the differences to a run that would save `fresh` at its start.
     fn differences(&self, fresh: &Self) -> Vec<Difference> {
         let number = |number: u64| Some(number.to_string());
         let last = |last: LastBatch| Some(format!("{last:?}"));

@@ -1,4 +1,4 @@
-//! How the machine's cores are divided between the CPU prong and local drives.
+//! Division of the machine's cores between the CPU prong and local drives.
 
 use crate::config::LoaderBuilder;
 use crate::drive::{DriveSpec, LocalDrive};
@@ -8,9 +8,9 @@ use crate::setup::drives;
 /// Threads of either side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Threads {
-    /// Those of the CPU prong.
+    /// Threads of the CPU prong.
     pub cpu: usize,
-    /// Those of a local drive for which nothing else is said.
+    /// Threads of a local drive whose options do not set them.
     drive: usize,
 }
 
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_is_taken() {
+    fn explicit_threads_and_cores_take_precedence() {
         let named = options(Strategy::Ordered, 1).cores(vec![0, 1, 2]);
         let threads = Threads::divide(&named, 8);
         assert_eq!(threads.cpu, 3);

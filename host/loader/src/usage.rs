@@ -1,4 +1,4 @@
-//! What the host process uses: CPU time, memory, energy.
+//! Resources that the host process uses: CPU time, memory, energy.
 
 use ddlp_csd::energy::{self, Meter};
 use ddlp_csd::memory;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// CPU time of this process in seconds, user and system.
+/// Returns the CPU time of this process in seconds, user and system.
 pub fn cpu_s() -> f64 {
     use nix::sys::resource::{UsageWho, getrusage};
     use nix::sys::time::TimeValLike;
@@ -15,7 +15,7 @@ pub fn cpu_s() -> f64 {
         .unwrap_or(0.0)
 }
 
-/// Anonymous memory of this process in bytes now; mapped files and mapped result slots are not part of it.
+/// Returns the anonymous memory of this process in bytes now; mapped files and mapped result slots are not part of it.
 pub fn anonymous_bytes() -> Option<u64> {
     memory::of_this_process("RssAnon:")
 }
@@ -23,22 +23,22 @@ pub fn anonymous_bytes() -> Option<u64> {
 /// Shortest time between two looks at the memory of the process.
 const MEMORY_PERIOD: Duration = Duration::from_millis(20);
 
-/// The peak of the process's memory, from looks now and then by whichever thread comes by.
+/// The peak of the process's memory, sampled by the loader's threads.
 #[derive(Debug)]
 pub struct MemoryPeak {
     start: Instant,
-    /// When the last look was, in milliseconds since the start; `u64::MAX` before the first.
+    /// Time of the last sample in milliseconds since the start; `u64::MAX` before the first.
     looked_ms: AtomicU64,
     bytes: AtomicU64,
 }
 
 impl MemoryPeak {
-    /// Nothing seen yet.
+    /// Creates a peak without samples.
     pub fn new() -> Self {
         Self { start: Instant::now(), looked_ms: AtomicU64::new(u64::MAX), bytes: AtomicU64::new(0) }
     }
 
-    /// Looks, unless somebody has just done so.
+    /// Samples the memory, unless a thread has just done so.
     pub fn look(&self) {
         let now_ms = self.start.elapsed().as_millis() as u64;
         let last_ms = self.looked_ms.load(Ordering::Relaxed);
@@ -48,7 +48,7 @@ impl MemoryPeak {
         }
     }
 
-    /// The largest seen.
+    /// Returns the largest sample.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -76,8 +76,8 @@ impl EnergyMeter {
         (!packages.is_empty()).then(|| Self { packages, read_at: Instant::now() })
     }
 
-    /// To be called again and again while measuring, at least once within [`energy::READ_WITHIN`]: the counters wrap.
-    /// Cheap: it reads them only when the last reading is some seconds old.
+    /// Reads the counters if the last reading is some seconds old. Call it at least once within
+    /// [`energy::READ_WITHIN`], since the counters wrap.
     pub fn tick(&mut self) {
         if self.read_at.elapsed() >= ENERGY_PERIOD {
             self.read();
@@ -89,7 +89,7 @@ impl EnergyMeter {
         self.read_at = Instant::now();
     }
 
-    /// Joules since the start; `None` when a counter can no longer be read.
+    /// Returns the joules since the start; `None` when a counter can no longer be read.
     pub fn joules(&self) -> Option<f64> {
         let total_uj: Option<u64> = self.packages.iter().map(Meter::microjoules_now).sum();
         total_uj.map(|total_uj| total_uj as f64 / 1e6)

@@ -1,4 +1,4 @@
-//! What the values of a batch are: pixels as they were prepared, or floats that the loader's threads make of them.
+//! The values of a batch: pixels as prepared, or floats that the loader's threads compute from them.
 
 use ddlp_pixels::{Normalize, Shape};
 use half::f16;
@@ -11,7 +11,7 @@ impl Value for u8 {}
 impl Value for f32 {}
 impl Value for f16 {}
 
-/// A value that is no pixel: f32 or f16.
+/// A floating-point value: f32 or f16.
 pub trait Float: Value {}
 
 impl Float for f32 {}
@@ -25,10 +25,10 @@ mod sealed {
     impl Sealed for half::f16 {}
 }
 
-/// What is made of prepared rows before they are delivered.
+/// The form in which prepared rows are delivered.
 #[derive(Clone, Debug)]
 pub(crate) enum Output {
-    /// Nothing: u8, N × H × W × C.
+    /// Pixels as prepared: u8, N × H × W × C.
     Pixels,
     /// f32, N × C × H × W.
     F32(Box<Normalize>),
@@ -37,7 +37,7 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// Bytes of a row.
+    /// Returns the bytes of a row.
     pub fn row_bytes(&self, shape: Shape) -> usize {
         let value = match self {
             Self::Pixels => size_of::<u8>(),
@@ -47,12 +47,12 @@ impl Output {
         shape.bytes() * value
     }
 
-    /// True when rows are delivered as they were prepared.
+    /// Returns whether rows are delivered as prepared.
     pub fn is_pixels(&self) -> bool {
         matches!(self, Self::Pixels)
     }
 
-    /// Makes whole rows of whole rows of pixels. `out` begins where a value may.
+    /// Converts whole rows of pixels. `out` must be aligned for its values.
     pub fn write(&self, pixels: &[u8], shape: Shape, out: &mut [u8]) {
         match self {
             Self::Pixels => out.copy_from_slice(pixels),
@@ -62,7 +62,7 @@ impl Output {
     }
 }
 
-/// Bytes of a batch as its values.
+/// Views the bytes of a batch as values.
 pub(crate) fn values<V: Value>(bytes: &[u8]) -> &[V] {
     <[V]>::ref_from_bytes(bytes).expect("rows are whole values, and buffers begin at a page")
 }

@@ -1,4 +1,4 @@
-//! Handing batches to the consumer, and what is taken down of their samples.
+//! Delivery of batches to the consumer, and records of their samples.
 
 use super::{Core, Engine, ReadyBatch, Task};
 use crate::batch::{Batch, Rows};
@@ -15,7 +15,7 @@ use ddlp_pixels::CorruptReason;
 use std::sync::Arc;
 
 impl Engine {
-    /// Takes the next batch out for the consumer, when it is ready.
+    /// Takes the next batch for the consumer, if it is ready.
     pub fn deliver<V: Value>(&self, core: &mut Core, asked_s: f64) -> Option<Result<Batch<V>, LoaderError>> {
         let (id, prong) = core.schedule.deliverable()?;
         let ready = core.ready.remove(&id).expect("what the schedule calls ready is kept here");
@@ -38,13 +38,14 @@ impl Engine {
         Some(Ok(batch))
     }
 
-    /// True when the consumer has all buffers: none is free or filled, and no prong works on a batch.
+    /// Returns whether the consumer holds all buffers: none is free or filled, and no prong works on a batch.
     pub fn is_kept_whole(&self, core: &Core) -> bool {
         let is_filled = |ready: &Result<ReadyBatch, _>| matches!(ready, Ok(ReadyBatch { rows: Rows::Pooled(_), .. }));
         self.pool.free() == 0 && core.schedule.is_idle() && !core.ready.values().any(is_filled)
     }
 
-    /// Counts the warnings of a delivered batch, and gets the next epoch's order ready. Without the lock: an order may be long.
+    /// Counts the warnings of a delivered batch, and makes the next epoch's order, without the lock, since an order may
+    /// be long.
     pub fn delivered<V: Value>(&self, batch: &Batch<V>) {
         let warned = batch.records().iter().filter(|record| record.warned).count();
         if warned > 0 {
@@ -53,8 +54,8 @@ impl Engine {
         self.prepare_order(batch.epoch() + 1);
     }
 
-    /// Returns the samples of a batch that followed the corrupt-sample policy, each with its index in the dataset; an error where it did not
-    /// help.
+    /// Returns the samples of a batch that followed the corrupt-sample policy, each with its index in the dataset.
+    /// Fails on a sample that the policy could not handle.
     pub(super) fn corrupt_samples(
         &self,
         id: BatchId,
@@ -90,7 +91,7 @@ impl Engine {
         }
     }
 
-    /// Makes the order of an epoch that will be claimed from, unless it is there.
+    /// Makes the order of an epoch that prongs will claim from, unless it exists.
     pub fn prepare_order(&self, epoch: u32) {
         if epoch < self.task.epochs && !self.lock().orders.has(epoch) {
             let order = Arc::new(EpochOrder::new(self.task.seed, epoch, self.task.cut));
