@@ -47,7 +47,8 @@ pub struct Report {
     pub prongs: Vec<ProngReport>,
     /// Time the consumer waited for batches.
     pub consumer_wait_s: f64,
-    /// Share of the time in which the accelerator had work, where the consumer knows it (`ddlp run --step-ms` simulates one).
+    /// Share of the time in which the accelerator had work, where the consumer knows it (`ddlp run --step-ms` simulates
+    /// one).
     pub accelerator_utilisation: Option<f64>,
     /// Energy of the host's processors in joules, where a meter can be read.
     pub host_energy_j: Option<f64>,
@@ -84,7 +85,8 @@ pub struct ProngReport {
     pub busy_s: f64,
     /// `prepared / busy_s`.
     pub images_per_s: f64,
-    /// Batches it prepared in vain (the other prong was first, the result was refused, or its buffer was needed for a batch before it).
+    /// Batches it prepared in vain (the other prong was first, the result was refused, or its buffer was needed for a
+    /// batch before it).
     pub wasted_batches: u64,
     /// CPU time the drive's agent reports.
     pub cpu_s: Option<f64>,
@@ -118,8 +120,8 @@ pub struct FaultReport {
     pub prong: String,
     /// Epoch and batch, when the fault hit one.
     pub batch: Option<(u32, u32)>,
-    /// Kind in one word: `lost`, `timeout`, `status`, `damaged`, `slow`, `start`, `restart`, `rejoined`, `stall`, `refused`,
-    /// `defect`, `unavailable`.
+    /// Kind in one word: `lost`, `timeout`, `status`, `damaged`, `slow`, `start`, `restart`, `rejoined`, `stall`,
+    /// `refused`, `defect`, `unavailable`.
     pub kind: &'static str,
     /// In words.
     pub what: String,

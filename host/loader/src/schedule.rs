@@ -1,15 +1,17 @@
-//! Who prepares which batch, and which batch is delivered next. No threads, no clock, no I/O.
+//! The decisions of a run: which prong prepares which batch, and which batch is delivered next. No threads, no clock,
+//! no I/O.
 //!
-//! The engine tells the schedule what happened (with the time, in seconds); the schedule answers what to do. At most two
-//! epochs are active: the one that drains and the one that begins.
+//! The engine tells the schedule what happened (with the time, in seconds), and asks it what to do. At most two epochs
+//! are active: one drains while the next one begins.
 //!
 //! - `epoch`: the batches of one epoch and their states.
-//! - `prong`: what is known of a prong: rate, outstanding work.
-//! - `claim`: which batch a prong prepares next, the epoch's end, and taking over another prong's batch.
+//! - `prong`: rate and outstanding work of a prong.
+//! - - `claim`: chooses the batch that a prong prepares next, at the end of an epoch too, and takes over another
+//!   prong's batch.
 //! - `deliver`: the order in which the consumer gets batches.
 //!
-//! Invariants: a batch is delivered exactly once; every batch that is neither delivered nor ready is open or in the
-//! work of a prong that is up; a batch that failed on a drive is prepared by the CPU.
+//! Invariants: a batch is delivered exactly once; every batch that is neither delivered nor ready is open, or a prong
+//! that is up works on it; a batch that failed on a drive is prepared by the CPU.
 
 mod claim;
 mod deliver;
@@ -37,16 +39,16 @@ pub struct BatchId {
     pub batch: u32,
 }
 
-/// The order of delivery and who takes part.
+/// The order of delivery, and the prongs that take part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Strategy {
-    /// The CPU alone, in order.
+    /// The CPU alone prepares, in order.
     Cpu,
-    /// The drives alone, in order; the CPU helps out with what they fail at.
+    /// The drives alone prepare, in order; the CPU prepares batches that fail on them.
     Csd,
-    /// Moving towards each other: the head in order, then the tail from the end.
+    /// Prongs move towards each other: the head is delivered in order, then the tail from the end.
     Mte,
-    /// Weighted round robin between what the prongs have ready.
+    /// Weighted round robin among the prongs' ready batches.
     Wrr,
     /// Exactly the epoch's order; within a look-ahead window drives go ahead of the CPU.
     #[default]
@@ -54,10 +56,10 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// All of them.
+    /// All strategies.
     pub const ALL: [Self; 5] = [Self::Cpu, Self::Csd, Self::Mte, Self::Wrr, Self::Ordered];
 
-    /// True when batches are delivered in the epoch's order.
+    /// Returns whether batches are delivered in the epoch's order.
     pub fn is_sequential(self) -> bool {
         matches!(self, Self::Cpu | Self::Csd | Self::Ordered)
     }
@@ -88,7 +90,7 @@ impl std::str::FromStr for Strategy {
     }
 }
 
-/// What a schedule is made for.
+/// Options of a schedule.
 #[derive(Clone, Debug)]
 pub struct ScheduleConfig {
     /// Order of delivery.
@@ -107,7 +109,7 @@ pub struct ScheduleConfig {
     pub replay: Vec<PlanEpoch>,
 }
 
-/// What a prong has room for when it claims.
+/// Room of a prong when it claims a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     /// For any batch.
@@ -116,25 +118,25 @@ pub enum Room {
     Critical,
 }
 
-/// What a finished batch is good for.
+/// Use of a finished batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished {
     /// It will be delivered.
     Used,
-    /// Another prong was first: it is to be thrown away.
+    /// Another prong was first: the batch is dropped.
     Late,
 }
 
-/// What becomes of batches that a lost prong had finished without handing them over.
+/// Fate of the batches that a lost prong had finished but not handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldResults {
-    /// They are lost with it.
+    /// The batches are lost with the prong.
     Lost,
-    /// They are at hand, and will be handed over.
+    /// The batches are at hand, and will be handed over.
     Kept,
 }
 
-/// Where the prongs of an epoch stand.
+/// Progress of the prongs in an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EpochProgress {
     /// The epoch.
@@ -163,7 +165,7 @@ pub struct Schedule {
 const ACTIVE_EPOCHS_MAX: usize = 2;
 
 impl Schedule {
-    /// A schedule at its beginning. All prongs are up.
+    /// Creates a schedule at its beginning. All prongs are up.
     pub fn new(config: ScheduleConfig) -> Self {
         let prongs = (0..=config.drives).map(|_| Prong::default()).collect::<Vec<_>>();
         let mut schedule = Self {
@@ -183,59 +185,59 @@ impl Schedule {
         schedule
     }
 
-    /// True when everything was delivered.
+    /// Returns whether everything was delivered.
     pub fn is_done(&self) -> bool {
         self.epochs.is_empty()
     }
 
-    /// The epoch that is delivered now.
+    /// Returns the epoch that is being delivered.
     pub fn current_epoch(&self) -> Option<u32> {
         self.epochs.front().map(|epoch| epoch.number)
     }
 
-    /// Batches delivered of the current epoch.
+    /// Returns the delivered batches of the current epoch.
     pub fn delivered(&self) -> Vec<u32> {
         self.epochs.front().map(Epoch::delivered).unwrap_or_default()
     }
 
-    /// Where the prongs met in the current epoch, once they have.
+    /// Returns the batch at which the prongs met in the current epoch, once they have.
     pub fn meeting_point(&self) -> Option<u32> {
         self.epochs.front().and_then(|epoch| epoch.meeting_point())
     }
 
-    /// True when a drive that has no free result slot could otherwise prepare more of the tail: under `mte` its results wait
-    /// until the head is delivered, so slots bound the tail.
+    /// Returns whether a drive without a free result slot could otherwise prepare more of the tail. Under `mte` its
+    /// results wait until the head is delivered, so slots bound the tail.
     pub fn slots_bound_tail(&self) -> bool {
         self.config.strategy == Strategy::Mte
             && self.epochs.front().is_some_and(|epoch| !epoch.is_planned() && epoch.open_count() > 0)
     }
 
-    /// Where the prongs of the current epoch stand.
+    /// Returns the progress of the current epoch.
     pub fn progress(&self) -> EpochProgress {
         self.epochs.front().map(Epoch::progress).unwrap_or_default()
     }
 
-    /// Measured seconds per batch of a prong.
+    /// Returns a prong's measured seconds per batch.
     pub fn batch_s(&self, prong: ProngId) -> Option<f64> {
         self.prongs[prong].batch_s
     }
 
-    /// Number of batches a prong has in work.
+    /// Returns the number of batches that a prong has in work.
     pub fn outstanding(&self, prong: ProngId) -> usize {
         self.prongs[prong].outstanding.len()
     }
 
-    /// False while a prong is lost.
+    /// Returns false while a prong is lost.
     pub fn is_up(&self, prong: ProngId) -> bool {
         self.prongs[prong].up
     }
 
-    /// True when no prong has a batch in work.
+    /// Returns whether no prong has a batch in work.
     pub fn is_idle(&self) -> bool {
         self.prongs.iter().all(|prong| prong.outstanding.is_empty())
     }
 
-    /// What every prong has in work, in words.
+    /// Describes in words what every prong has in work.
     pub fn describe_outstanding(&self) -> String {
         let describe = |(number, prong): (usize, &Prong)| {
             let name = if number == CPU { "the CPU".to_string() } else { format!("drive {number}") };
@@ -257,8 +259,8 @@ impl Schedule {
         self.prongs[prong].up = true;
     }
 
-    /// Counts a prong as lost: what it had in work is open again, and so is what it had finished without handing it over, unless
-    /// that is kept. Its rate is forgotten, as the prong may be another one when it comes back.
+    /// Counts a prong as lost. Its batches in work become open again, and so do its finished ones, unless they are
+    /// kept. Its rate is forgotten, since another drive may come back in its place.
     pub fn prong_down(&mut self, prong: ProngId, held: HeldResults) {
         let lost = std::mem::take(&mut self.prongs[prong]);
         self.prongs[prong].up = false;
@@ -275,8 +277,8 @@ impl Schedule {
         self.turn_round();
     }
 
-    /// The prong's processor is done with a batch, which may still have to be fetched ([`Self::finished`] follows).
-    /// Returns whether it is wanted.
+    /// Records that the prong's processor is done with a batch, which may still have to be fetched ([`Self::finished`]
+    /// follows). Returns whether the batch is wanted.
     pub fn executed(&mut self, prong: ProngId, id: BatchId, now: f64) -> Finished {
         self.prongs[prong].done(id, now);
         let Some(epoch) = self.epoch_mut(id.epoch) else { return Finished::Late };
@@ -292,7 +294,8 @@ impl Schedule {
         Finished::Used
     }
 
-    /// A batch that [`Self::executed`] called wanted lies ready for delivery. False when it is not wanted any more.
+    /// Makes a batch ready for delivery that [`Self::executed`] called wanted. Returns false when it is no longer
+    /// wanted.
     pub fn finished(&mut self, prong: ProngId, id: BatchId) -> bool {
         let Some(epoch) = self.epoch_mut(id.epoch) else { return false };
         let is_wanted = *epoch.state(id.batch) == BatchState::Held(prong);
@@ -302,12 +305,13 @@ impl Schedule {
         is_wanted
     }
 
-    /// A prong gave a batch up, while it worked on it or with the result unusable. The CPU prepares it again.
+    /// Records that a prong failed at a batch, during the work or with an unusable result. The CPU prepares the batch
+    /// again.
     pub fn failed(&mut self, prong: ProngId, id: BatchId, now: f64) {
         self.give_up(prong, id, now, true);
     }
 
-    /// A prong had no place for a batch that it claimed: any prong may claim it again.
+    /// Records that a prong had no place for a batch that it claimed. Any prong may claim the batch again.
     pub fn returned(&mut self, prong: ProngId, id: BatchId, now: f64) {
         self.give_up(prong, id, now, false);
     }
@@ -320,17 +324,17 @@ impl Schedule {
         self.turn_round();
     }
 
-    /// A prong stopped work on a batch that another one finished.
+    /// Records that a prong stopped work on a batch that another prong finished.
     pub fn cancelled(&mut self, prong: ProngId, id: BatchId, now: f64) {
         self.prongs[prong].stopped(id, now);
     }
 
-    /// Batches this prong works on in vain, since another prong finished them. Each is named once.
+    /// Takes the batches that this prong works on although another prong has finished them. Each is returned once.
     pub fn take_cancels(&mut self, prong: ProngId) -> Vec<BatchId> {
         std::mem::take(&mut self.prongs[prong].cancels)
     }
 
-    /// True while some prong works on the batch or holds it.
+    /// Returns whether this prong works on the batch or holds it.
     pub fn is_wanted(&self, prong: ProngId, id: BatchId) -> bool {
         self.epoch(id.epoch).is_some_and(|epoch| match epoch.state(id.batch) {
             BatchState::Working(by) => by.contains(&prong),
@@ -339,12 +343,12 @@ impl Schedule {
         })
     }
 
-    /// True while nobody works on the batch.
+    /// Returns whether no prong works on the batch or has finished it.
     pub fn is_open(&self, id: BatchId) -> bool {
         self.epoch(id.epoch).is_some_and(|epoch| epoch.open_at(id.batch).is_some())
     }
 
-    /// That what is in work is outstanding, once, with a prong that is up.
+    /// Asserts that every batch in work is outstanding exactly once with each of its prongs, and that these are up.
     #[cfg(test)]
     fn assert_all_in_work(&self) {
         for epoch in &self.epochs {
@@ -367,7 +371,7 @@ impl Schedule {
         self.epochs.iter_mut().find(|epoch| epoch.number == number)
     }
 
-    /// Makes the next epoch active; false when there is none, or two are.
+    /// Makes the next epoch active. Returns false when there is none, or when two epochs are active.
     fn open_epoch(&mut self) -> bool {
         if self.next_epoch >= self.config.epochs.end || self.epochs.len() >= ACTIVE_EPOCHS_MAX {
             return false;
@@ -379,7 +383,7 @@ impl Schedule {
         true
     }
 
-    /// Drops epochs whose batches are all delivered, and opens the next one when none is left.
+    /// Drops epochs whose batches are all delivered, and opens the next epoch when none is active.
     fn close_epochs(&mut self) {
         while self.epochs.front().is_some_and(Epoch::is_done) {
             self.epochs.pop_front();

@@ -328,8 +328,8 @@ fn resident_beside(
     }
 }
 
-/// Returns whether the drive may be reached later. Errors that last do not count: the drive refuses this host, has
-/// another name, is not a drive, or does not fit.
+/// Returns whether the drive may be reached later. Errors that last do not count: the drive refuses this host, no drive
+/// has this name, the device is not a drive, or the drive does not fit.
 fn is_unreachable(error: &LinkError) -> bool {
     let LinkError::Driver(error) = error else { return false };
     let is_refusal = matches!(error, DriverError::Denied { .. })

@@ -43,9 +43,9 @@ impl SlotTable {
     /// before it writes to the slot.
     pub fn shared(slots: u32, slot_bytes: usize, memory: &File) -> std::io::Result<Self> {
         let bytes = slots as usize * slot_bytes;
-        // SAFETY: memory is sealed against shrinking, and a file is locked by the agent, which never truncates it. The agent
-        // writes only into slots that this host named in a request and that no lease refers to; bytes are read after the
-        // agent completed the request, when all pages of the slot are there.
+        // SAFETY: memory is sealed against shrinking, and a file is locked by the agent, which never truncates it. The
+        // agent writes only into slots that this host named in a request and that no lease refers to; bytes are read
+        // after the agent completed the request, when all pages of the slot are there.
         let map = unsafe { MmapOptions::new().len(bytes).map(memory) };
         let map = map.map_err(|error| ddlp_csd::memory::refused(bytes as u64, error))?;
         Ok(Self { map: Some(map), ..Self::remote(slots, slot_bytes) })

@@ -1,15 +1,15 @@
-//! Which batch a prong prepares next.
+//! Chooses the batch that a prong prepares next.
 //!
-//! The CPU works from the head of what it may claim, drives from the tail. Under `ordered` everything that is finished waits
-//! for what comes before it, so a drive does not go to the tail but to the first batch that it can finish before the CPU would
-//! come to it: results wait shortly and in few slots, and delivery is even. Near the end of an epoch a prong declines a batch
-//! that another one would finish sooner; with nothing to claim, it takes over the outstanding batch of another prong that
-//! would take longest, if it is likely to be faster.
+//! The CPU claims from the head, drives from the tail. Under `ordered` every finished batch waits for those before it.
+//! So a drive claims not from the tail, but the first batch that it can finish before the CPU would reach it: results
+//! wait shortly and in few slots, and delivery is even. Near the end of an epoch a prong declines a batch that another
+//! one would finish sooner. A prong with nothing to claim takes over the outstanding batch of another prong that would
+//! take longest, if the takeover is likely to be faster.
 //!
-//! A prong that declines everything is not measured any more, so one bad measurement would keep it idle for ever. After
-//! [`PROBE_EVERY`] claims of others it claims a probe: one batch, delivered as late as possible, which shows its rate. Until then
-//! the prong counts as slow as before, so an idle prong takes the probe over at once, and nobody waits for the probe. What a prong
-//! that is slow indeed costs is one batch in that many.
+//! The rate of a prong that declines everything is no longer measured, so one bad measurement would keep the prong idle
+//! for ever. After [`PROBE_EVERY`] claims of other prongs it claims a probe: one batch, delivered as late as possible,
+//! which shows its rate. Until the probe ends the prong counts as slow as before, so an idle prong takes the probe over
+//! at once, and nobody waits for it. A prong that is really slow thus costs one batch in that many.
 
 use super::epoch::{BatchState, Epoch, Order};
 use super::prong::Prong;
@@ -22,12 +22,12 @@ pub(super) const PROBE_EVERY: u64 = 64;
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     batch: u32,
-    /// Open batches of its epoch that another prong would do until it has done this one, itself included.
+    /// Open batches of its epoch that another prong would prepare up to this one, this one included.
     reach: u32,
 }
 
 impl Schedule {
-    /// Claims a batch for a prong, or nothing when there is nothing for it to do now. `now` in seconds.
+    /// Claims a batch for a prong; `None` when it has nothing to do now. `now` in seconds.
     pub fn claim(&mut self, prong: ProngId, now: f64, room: Room) -> Option<BatchId> {
         if !self.prongs[prong].up {
             return None;
@@ -60,7 +60,8 @@ impl Schedule {
                 self.window(epoch, prong, look_ahead).find(suits)
             } else {
                 let candidate = self.candidate(epoch, prong, look_ahead, room);
-                // Where no CPU makes what delivery waits for, a drive that filled its slots with later batches would end the run.
+                // Here no CPU prepares the batch that delivery waits for, so a drive that filled its slots with later
+                // batches would stop the run.
                 if self.config.strategy == Strategy::Csd && candidate.is_some_and(|candidate| !suits(&candidate)) {
                     return None;
                 }
@@ -75,8 +76,8 @@ impl Schedule {
         None
     }
 
-    /// A batch that shows the rate of a prong which has claimed nothing for long: of what it may claim, what is delivered last. The
-    /// CPU, whose buffers are few, claims the first one.
+    /// Claims a probe for a prong that has claimed nothing for long: of the batches that it may claim, the one
+    /// delivered last. The CPU, whose buffers are few, claims the first one.
     fn claim_probe(&mut self, prong: ProngId, room: Room) -> Option<BatchId> {
         let Prong { outstanding, last_claim, .. } = &self.prongs[prong];
         if room == Room::Critical || !outstanding.is_empty() || self.claims - last_claim < PROBE_EVERY {
@@ -93,7 +94,8 @@ impl Schedule {
         Some(id)
     }
 
-    /// True for a drive under `ordered` whose rate is known; before that the window's far end is the safe place to begin.
+    /// Returns whether a drive looks for the first batch that it can finish in time: under `ordered`, once its rate is
+    /// known. Until then it begins at the window's far end, which is safe.
     fn goes_ahead(&self, epoch: &Epoch, prong: ProngId, room: Room) -> bool {
         self.config.strategy == Strategy::Ordered
             && prong != CPU
@@ -102,7 +104,7 @@ impl Schedule {
             && !epoch.is_planned()
     }
 
-    /// The open batches of the look-ahead window that the prong may take, upwards.
+    /// Returns the open batches of the look-ahead window that the prong may take, upwards.
     fn window(&self, epoch: &Epoch, prong: ProngId, look_ahead: u32) -> impl Iterator<Item = Candidate> {
         (1..)
             .zip(epoch.open_up(epoch.first().saturating_add(look_ahead)))
@@ -110,7 +112,7 @@ impl Schedule {
             .map(|(reach, (batch, _))| Candidate { batch, reach })
     }
 
-    /// The open batch of an epoch that the prong would take.
+    /// Returns the open batch of an epoch that the prong would take.
     fn candidate(&self, epoch: &Epoch, prong: ProngId, look_ahead: u32, room: Room) -> Option<Candidate> {
         let whole = |batch| Candidate { batch, reach: epoch.open_count() };
         if room == Room::Critical {
@@ -123,7 +125,8 @@ impl Schedule {
         self.in_turn(epoch, prong, end).next().map(whole)
     }
 
-    /// The open batches of an epoch that the prong may take, in the order in which it takes them; below `end` where they are not planned.
+    /// Returns the open batches of an epoch that the prong may take, in the order in which it takes them; without a
+    /// plan, only those below `end`.
     fn in_turn<'s>(&'s self, epoch: &'s Epoch, prong: ProngId, end: u32) -> Box<dyn Iterator<Item = u32> + 's> {
         if let Order::Planned(deliveries) = &epoch.order {
             return Box::new(deliveries.iter().filter_map(move |&(batch, planned)| {
@@ -139,13 +142,14 @@ impl Schedule {
         }
     }
 
-    /// Open batches of an active epoch in the order in which the CPU comes to them if no drive takes them before.
+    /// Returns the open batches of an active epoch in the order in which the CPU claims them, unless a drive claims
+    /// them first.
     pub fn ahead_of_cpu(&self, epoch: u32) -> impl Iterator<Item = BatchId> {
         let epochs = self.epoch(epoch).into_iter();
         epochs.flat_map(|epoch| self.in_turn(epoch, CPU, u32::MAX).map(|batch| BatchId { epoch: epoch.number, batch }))
     }
 
-    /// True when delivery waits for a batch that the CPU may claim.
+    /// Returns whether delivery waits for a batch that the CPU may claim.
     pub fn awaits_cpu(&self) -> bool {
         self.epochs.front().is_some_and(|epoch| self.critical_candidate(epoch, CPU).is_some())
     }
@@ -161,7 +165,7 @@ impl Schedule {
         open.map(|(batch, _)| batch)
     }
 
-    /// Whether the strategy lets the prong prepare a batch that did or did not fail before.
+    /// Returns whether the strategy lets the prong prepare a batch; `failed` tells whether a prong failed at it before.
     fn may_take(&self, prong: ProngId, failed: bool) -> bool {
         match (self.config.strategy, prong) {
             (Strategy::Cpu, prong) => prong == CPU,
@@ -180,8 +184,9 @@ impl Schedule {
         self.prongs[1..].iter().any(|prong| prong.up)
     }
 
-    /// Whether the prong had better leave the batch to others: one of them would be done with it, and with all that it would
-    /// prepare before it, sooner. Not asked for a batch that is awaited: the others may lack room.
+    /// Returns whether the prong should leave the batch to others, because one of them would finish it sooner, even
+    /// after all batches that it would prepare first. Not used for a batch that delivery waits for, since the others
+    /// may lack room.
     fn declines(&self, epoch: &Epoch, candidate: Candidate, prong: ProngId, now: f64) -> bool {
         if epoch.is_planned() {
             return false;
@@ -196,16 +201,16 @@ impl Schedule {
             .any(|others| others < own)
     }
 
-    /// Seconds until the prong has done what it has and `more` batches.
+    /// Returns the seconds until the prong has finished its outstanding batches and `more` batches.
     fn finish_s(&self, prong: ProngId, more: u32, now: f64) -> Option<f64> {
         let prong = &self.prongs[prong];
         Some(prong.backlog_s(now)? + f64::from(more) * prong.batch_s?)
     }
 
-    /// The outstanding batch of another prong that is worth doing twice.
+    /// Finds the outstanding batch of another prong that is worth preparing twice.
     fn takeover(&self, prong: ProngId, now: f64, room: Room) -> Option<BatchId> {
         let own = self.prongs[prong].batch_s?;
-        // The CPU asks when a thread of it is idle; a drive is idle when it has nothing queued.
+        // The CPU asks only when one of its threads is idle; a drive is idle when it has nothing queued.
         if prong != CPU && !self.prongs[prong].outstanding.is_empty() {
             return None;
         }
@@ -229,8 +234,9 @@ impl Schedule {
         slowest.map(|(_, id)| id)
     }
 
-    /// How long an outstanding batch is likely to take still. An overdue one is expected to take as long again as it is
-    /// overdue; one of a prong without a measured rate counts as overdue after four batches of the asking prong.
+    /// Estimates how long an outstanding batch will still take. An overdue batch is expected to take as long again as
+    /// it is overdue. A batch of a prong without a measured rate counts as overdue after four batches of the asking
+    /// prong.
     fn expected_wait_s(&self, prong: ProngId, position: usize, since: f64, own: f64, now: f64) -> f64 {
         match self.prongs[prong].remaining_s(position, now) {
             Some(remaining) if remaining >= 0.0 => remaining,

@@ -4,7 +4,7 @@ use super::epoch::{BatchState, Epoch, Order};
 use super::{BatchId, CPU, ProngId, Schedule};
 
 impl Schedule {
-    /// The batch to deliver next, when it is ready, and the prong that made it. The caller confirms by
+    /// Returns the batch to deliver next, if it is ready, and the prong that prepared it. The caller confirms by
     /// [`Self::deliver`].
     pub fn deliverable(&self) -> Option<(BatchId, ProngId)> {
         let epoch = self.epochs.front()?;
@@ -18,7 +18,7 @@ impl Schedule {
         }
     }
 
-    /// The consumer has the batch.
+    /// Records that the consumer has the batch.
     pub fn deliver(&mut self, id: BatchId, prong: ProngId) {
         let epoch = self.epoch_mut(id.epoch).expect("a deliverable batch belongs to an active epoch");
         assert_eq!(*epoch.state(id.batch), BatchState::Ready(prong), "only what is ready is delivered");
@@ -30,7 +30,7 @@ impl Schedule {
         self.turn_round();
     }
 
-    /// True when delivery cannot go on to the next epoch without the batch, or cannot go on at all.
+    /// Returns whether delivery cannot go on to the next epoch, or cannot go on at all, without the batch.
     pub fn is_critical(&self, id: BatchId) -> bool {
         let Some(epoch) = self.epochs.front().filter(|epoch| epoch.number == id.epoch) else { return false };
         match epoch.order {
@@ -39,17 +39,18 @@ impl Schedule {
         }
     }
 
-    /// True when nothing can be delivered before the batch is done, as far as the schedule knows.
+    /// Returns whether, as far as the schedule knows, nothing can be delivered before this batch.
     pub(super) fn is_awaited(&self, id: BatchId) -> bool {
         let any_ready = |epoch: &Epoch| epoch.any(|state| matches!(state, BatchState::Ready(_)));
         self.is_critical(id)
             && self.epochs.front().is_some_and(|epoch| !matches!(epoch.order, Order::Wrr) || !any_ready(epoch))
     }
 
-    /// Gives up the batch that is delivered last of those that lie ready and `may_go`, and tells which. Its maker may claim it again, or
-    /// the CPU alone where that had made it: maybe since a drive had failed.
+    /// Gives up the ready batch that would be delivered last among those that `may_go`, and returns it with the prong
+    /// that prepared it. That prong may claim the batch again; where it is the CPU, only the CPU may, since a drive may
+    /// have failed at the batch.
     ///
-    /// One that another prong still has in work, in vain, is passed over: a claim of that prong's would be its second one.
+    /// Skips a batch that another prong still has in work: that prong could claim it a second time.
     pub fn give_way(&mut self, may_go: impl Fn(BatchId) -> bool) -> Option<(BatchId, ProngId)> {
         let is_in_work =
             |id: BatchId| self.prongs.iter().any(|prong| prong.outstanding.iter().any(|work| work.id == id));
@@ -69,8 +70,8 @@ impl Schedule {
         Some((id, maker))
     }
 
-    /// True when the last free buffer must be kept for a critical batch. A result that lies in a drive's slot frees no
-    /// buffer when it is delivered, so it does not count.
+    /// Returns whether the last free buffer must be kept for a critical batch. A result in a drive's slot does not
+    /// count, since its delivery frees no buffer.
     pub fn must_reserve(&self) -> bool {
         let Some(epoch) = self.epochs.front() else { return false };
         match epoch.order {
@@ -79,8 +80,8 @@ impl Schedule {
         }
     }
 
-    /// `mte`: delivery turns round when it reaches a batch that is a drive's and the CPU has nothing beyond it.
-    /// Called after every change, so that everybody agrees on which batch is critical.
+    /// Turns delivery round under `mte`, when it reaches a drive's batch and the CPU has none beyond it. Called after
+    /// every change, so that all decisions agree on which batch is critical.
     pub(super) fn turn_round(&mut self) {
         let Some(epoch) = self.epochs.front_mut() else { return };
         if !matches!(epoch.order, Order::Mte { met: None }) {
@@ -93,7 +94,7 @@ impl Schedule {
         }
     }
 
-    /// `wrr`: the prong with the largest credit that has something ready; the other ones otherwise.
+    /// Chooses the next batch under `wrr`: one of the prong with the largest credit among those that have one ready.
     fn weighted_pick(&self) -> Option<(BatchId, ProngId)> {
         let epoch = self.epochs.front()?;
         let weights = self.weights();
@@ -112,7 +113,8 @@ impl Schedule {
         Some((BatchId { epoch: epoch.number, batch: ready[best]? }, best))
     }
 
-    /// Smooth weighted round robin: every prong earns its weight, the chosen one pays for all.
+    /// Updates the credits by smooth weighted round robin: every prong earns its weight, and the chosen one pays for
+    /// all.
     fn charge(&mut self, chosen: ProngId) {
         let weights = self.weights();
         for (credit, weight) in self.credits.iter_mut().zip(&weights) {
@@ -121,7 +123,7 @@ impl Schedule {
         self.credits[chosen] -= 1.0;
     }
 
-    /// Shares of the prongs by measured rate; equal while nothing is measured. They add up to 1.
+    /// Returns the prongs' shares by measured rate, equal while no rate is known. They add up to 1.
     fn weights(&self) -> Vec<f64> {
         let known: Vec<f64> = self.prongs.iter().filter(|prong| prong.up).filter_map(|prong| prong.batch_s).collect();
         let mean = if known.is_empty() { 1.0 } else { known.iter().sum::<f64>() / known.len() as f64 };
@@ -135,7 +137,7 @@ impl Schedule {
     }
 }
 
-/// True while the batch takes a buffer of the CPU prong.
+/// Returns whether the batch occupies a buffer of the CPU prong.
 fn is_cpus(state: &BatchState) -> bool {
     match state {
         BatchState::Working(by) => by.contains(&CPU),
@@ -145,7 +147,7 @@ fn is_cpus(state: &BatchState) -> bool {
 }
 
 impl Epoch {
-    /// Orders batches that lie ready as they are delivered, as far as that is known.
+    /// Returns a key that sorts ready batches by their order of delivery, as far as that is known.
     fn delivery_key(&self, batch: u32, maker: ProngId) -> i64 {
         let number = i64::from(batch);
         match &self.order {
@@ -159,7 +161,7 @@ impl Epoch {
         }
     }
 
-    /// The one batch that must be delivered next; `None` for `wrr`, where any may be.
+    /// Returns the one batch that must be delivered next; `None` for `wrr`, where any batch may be.
     pub(super) fn critical(&self) -> Option<u32> {
         if self.is_done() {
             return None;
@@ -196,7 +198,7 @@ mod tests {
         Schedule::new(config)
     }
 
-    /// Has prongs claim batches, as many as named, and make them ready but for the first one that the CPU claims.
+    /// Lets each prong in `claims` claim a batch, and makes all batches ready but the first.
     fn make(schedule: &mut Schedule, claims: &[ProngId]) {
         for (number, &prong) in claims.iter().enumerate() {
             let id = schedule.claim(prong, 0.0, Room::Any).expect("something is open");
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gave_way_is_its_makers_or_the_cpus() {
+    fn a_drive_may_claim_its_given_up_batch_again_and_only_the_cpu_its_own() {
         let mut schedule = schedule(Strategy::Mte);
         make(&mut schedule, &[CPU, CPU, 1]);
         assert_eq!([given(&mut schedule), given(&mut schedule)], [Some((9, 1)), Some((1, CPU))]);
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_up_meanwhile_does_not_become_ready() {
+    fn a_batch_given_up_meanwhile_does_not_become_ready() {
         let mut schedule = schedule(Strategy::Mte);
         let id = schedule.claim(1, 0.0, Room::Any).expect("the tail is open");
         assert_eq!(schedule.executed(1, id, 1.0), super::super::Finished::Used);

@@ -3,14 +3,14 @@
 use super::{CPU, EpochProgress, ProngId, Strategy};
 use crate::plan::PlanEpoch;
 
-/// Where a batch stands.
+/// State of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum BatchState {
-    /// Nobody works on it. `failed`: a prong gave it up before.
+    /// No prong works on it. `failed`: only the CPU may still prepare it.
     Open {
         failed: bool,
     },
-    /// In the work of these prongs, one or two.
+    /// One or two prongs work on it.
     Working(Vec<ProngId>),
     /// Finished by this prong, not yet handed over.
     Held(ProngId),
@@ -28,7 +28,7 @@ pub(super) enum Order {
     Planned(Vec<(u32, ProngId)>),
     /// The head in sequence, then from the end down. Holds where the prongs met, once delivery has turned round.
     Mte { met: Option<u32> },
-    /// What is ready.
+    /// Any batch that is ready.
     Wrr,
 }
 
@@ -87,7 +87,7 @@ impl Epoch {
         &self.states[batch as usize]
     }
 
-    /// The first batch that is not delivered.
+    /// Returns the first batch that is not delivered.
     pub fn first(&self) -> u32 {
         self.first
     }
@@ -131,12 +131,12 @@ impl Epoch {
         }
     }
 
-    /// Open batches below `end`, upwards, each with whether it failed before.
+    /// Returns the open batches below `end`, upwards, each with its `failed` flag.
     pub fn open_up(&self, end: u32) -> impl Iterator<Item = (u32, bool)> {
         (self.open_start..self.open_end.min(end)).filter_map(|batch| self.open_at(batch))
     }
 
-    /// Open batches below `end`, downwards.
+    /// Returns the open batches below `end`, downwards.
     pub fn open_down(&self, end: u32) -> impl Iterator<Item = (u32, bool)> {
         (self.open_start..self.open_end.min(end)).rev().filter_map(|batch| self.open_at(batch))
     }
@@ -148,7 +148,7 @@ impl Epoch {
         }
     }
 
-    /// A prong gives up its claim or its result. `failed`: it is not to try the batch again.
+    /// Gives up a prong's claim or result. `failed`: no drive may try the batch again.
     pub fn give_up(&mut self, prong: ProngId, batch: u32, failed: bool) {
         match self.state(batch).clone() {
             BatchState::Working(mut by) if by.contains(&prong) => {
@@ -161,7 +161,7 @@ impl Epoch {
         }
     }
 
-    /// Everything the prong holds without having handed it over is open again.
+    /// Reopens every batch that the prong finished but has not handed over.
     pub fn reopen_held(&mut self, prong: ProngId) {
         for batch in self.first..self.batches() {
             if *self.state(batch) == BatchState::Held(prong) {
@@ -200,7 +200,7 @@ impl Epoch {
         progress
     }
 
-    /// True when any batch of the epoch is in one of the states that `wanted` accepts.
+    /// Returns whether `wanted` accepts the state of any batch that is not before the first undelivered one.
     pub fn any(&self, wanted: impl Fn(&BatchState) -> bool) -> bool {
         self.states[self.first as usize..].iter().any(wanted)
     }

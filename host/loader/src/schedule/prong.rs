@@ -1,13 +1,14 @@
-//! What the schedule knows of a prong.
+//! The schedule's record of a prong.
 
 use super::BatchId;
 
 /// Weight of the newest measurement in the moving average of the time per batch.
 const NEWEST: f64 = 0.25;
-/// A batch that takes this many times the average is a stall, which says nothing of the batches after it. Two in a row are a rate.
+/// A batch that takes more than this many times the average is a stall, which does not change the rate. Two in a row
+/// do.
 const STALL: f64 = 4.0;
 
-/// A batch in the work of a prong.
+/// A batch that a prong works on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
     pub id: BatchId,
@@ -18,7 +19,7 @@ pub(super) struct Work {
 #[derive(Debug)]
 pub(super) struct Prong {
     pub up: bool,
-    /// Seconds per batch while it has work: a moving average, or what its last probe took.
+    /// Seconds per batch while the prong has work: a moving average, or the time of its last probe.
     pub batch_s: Option<f64>,
     /// In the order of the claims.
     pub outstanding: Vec<Work>,
@@ -54,14 +55,15 @@ impl Prong {
         self.outstanding.push(Work { id, since: now });
     }
 
-    /// Has the prong stop work on a batch that another one finished, unless the batch is a probe: that is there to be measured.
+    /// Tells the prong to stop work on a batch that another one finished, unless the batch is a probe, which has to be
+    /// measured.
     pub fn cancel(&mut self, id: BatchId) {
         if self.probe != Some(id) {
             self.cancels.push(id);
         }
     }
 
-    /// Takes a batch off the outstanding ones and learns from the time it took.
+    /// Removes a finished batch from the outstanding ones, and learns from its time.
     pub fn done(&mut self, id: BatchId, now: f64) {
         let Some(work) = self.outstanding.iter().find(|work| work.id == id) else { return };
         let took = (now - work.since.max(self.turned_at)).max(0.0);
@@ -74,7 +76,7 @@ impl Prong {
         self.turned_at = now;
     }
 
-    /// Takes a batch off that the prong stopped work on, and learns from the time that the batch would have taken at least.
+    /// Removes a batch that the prong stopped work on, and learns from the least time that it would have taken.
     pub fn stopped(&mut self, id: BatchId, now: f64) {
         if let Some(first) = self.outstanding.first().filter(|first| first.id == id) {
             let least = now - first.since.max(self.turned_at);
@@ -96,7 +98,7 @@ impl Prong {
         }
     }
 
-    /// Takes a batch off without learning from it: the prong turns to the next one.
+    /// Removes a batch without learning from it: the prong turns to the next one.
     pub fn forget(&mut self, id: BatchId, now: f64) {
         if self.outstanding.first().is_some_and(|first| first.id == id) {
             self.turned_at = now;
@@ -110,15 +112,15 @@ impl Prong {
         self.probe = self.probe.filter(|&probe| probe != id);
     }
 
-    /// Seconds until the outstanding batch at `position` is done, by the rate; negative when it is overdue. `None`
-    /// while the rate is unknown.
+    /// Returns the seconds until the outstanding batch at `position` is done, by the rate; negative when it is overdue.
+    /// `None` while the rate is unknown.
     pub fn remaining_s(&self, position: usize, now: f64) -> Option<f64> {
         let first = self.outstanding.first()?;
         let busy_since = first.since.max(self.turned_at);
         Some(self.batch_s? * (position + 1) as f64 - (now - busy_since))
     }
 
-    /// Seconds until everything outstanding is done, by the rate.
+    /// Returns the seconds until everything outstanding is done, by the rate.
     pub fn backlog_s(&self, now: f64) -> Option<f64> {
         let batch_s = self.batch_s?;
         let count = self.outstanding.len();
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn backlog_counts_what_is_queued_behind_an_overdue_batch() {
+    fn backlog_counts_the_batches_behind_an_overdue_one() {
         let mut prong = Prong { batch_s: Some(1.0), ..Prong::default() };
         assert_eq!(prong.backlog_s(0.0), Some(0.0));
         prong.claim(id(0), 0.0);

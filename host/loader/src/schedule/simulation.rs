@@ -1,5 +1,5 @@
-//! The schedule under a virtual clock: prongs of any speed, drives that die, answer late or fail, consumers of any speed.
-//! Every batch must be delivered exactly once, in the strategy's order, without a deadlock.
+//! The schedule under a virtual clock: prongs of any speed, drives that die, answer late or fail, consumers of any
+//! speed. Every batch must be delivered exactly once, in the strategy's order, without a deadlock.
 
 mod recovery;
 
@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};
 
-/// What a simulated run is made of.
+/// Options of a simulated run.
 #[derive(Clone, Debug)]
 struct World {
     strategy: Strategy,
@@ -16,9 +16,9 @@ struct World {
     epochs: u32,
     buffers: usize,
     slots: usize,
-    /// Results are read from the slots into buffers, rather than delivered out of the slots.
+    /// Whether results are read from the slots into buffers, instead of being delivered in place.
     read: bool,
-    /// What was executed and not read yet outlives the drive, and is read without it.
+    /// Whether finished batches that were not read yet outlive the drive.
     keeps: bool,
     /// Batches that the consumer keeps when it asks for another.
     kept: usize,
@@ -28,7 +28,7 @@ struct World {
     /// How often prongs look for work, in batches of the fastest one.
     look: f64,
     window: u32,
-    /// Seconds until a prong is rid of a cancelled batch.
+    /// Seconds until a prong has stopped work on a cancelled batch.
     abort_s: f64,
     /// One in `n` drive batches fails.
     fail_one_in: Option<u32>,
@@ -109,7 +109,7 @@ impl Simulation {
         prong == 1 && self.world.stall.is_some_and(|(from, to)| (from..to).contains(&self.now))
     }
 
-    /// When a prong is done with work of this length that it begins at `start`.
+    /// Returns when a prong ends work of this length that it begins at `start`.
     fn end_of(&self, prong: ProngId, start: f64, seconds: f64) -> f64 {
         match self.world.stall {
             Some((from, to)) if prong == 1 && start < to && start + seconds > from => {
@@ -227,7 +227,7 @@ impl Simulation {
         }
     }
 
-    /// That a prong which works on what another one has finished is told so, but for a probe.
+    /// Asserts that a prong is told when another one has finished its batch, unless the batch is a probe.
     fn assert_no_work_in_vain(&self) {
         for (prong, works) in self.schedule.prongs.iter().enumerate() {
             for &prong::Work { id, .. } in &works.outstanding {
@@ -240,7 +240,7 @@ impl Simulation {
         }
     }
 
-    /// When something ends next: a batch in work, or the consumer's step.
+    /// Returns when something ends next: a batch in work, or the consumer's step.
     fn next_event(&self, consumer_free: f64) -> f64 {
         let ends = self.work.iter().flatten().map(|&(_, end)| end).chain([consumer_free]);
         ends.filter(|&end| end > self.now).fold(f64::INFINITY, f64::min)
@@ -387,8 +387,9 @@ fn mte_delivers_the_head_then_the_tail_from_the_end() {
 }
 
 #[test]
-fn what_a_lost_drive_had_finished_is_delivered_where_it_is_kept() {
-    // It has fifteen batches when it is lost for good, all but one of them without a buffer: none can be delivered before the head.
+fn finished_batches_of_a_lost_drive_are_delivered_if_they_are_kept() {
+    // It has fifteen batches when it is lost for good, all but one of them without a buffer: none can be delivered
+    // before the head.
     let lost = World { read: true, outage: Some((15.5, 1e9)), buffers: 2, ..world(Strategy::Mte) };
     let by_drive = |keeps| {
         let outcome = Simulation::new(World { keeps, ..lost.clone() }, 1).run();

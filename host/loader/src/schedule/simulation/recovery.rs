@@ -1,18 +1,18 @@
-//! Prongs that stall, are lost, or are measured wrongly, and what it costs to find out how fast they are.
+//! Prongs that stall, are lost, or are measured wrongly, and the cost of measuring them again.
 
 use super::*;
 
 /// Deliveries after a stall by which a drive has its share again.
 const RECOVERED_AFTER: usize = 2 * claim::PROBE_EVERY as usize;
 
-/// The first drive's share of what is delivered from there on.
+/// Returns the first drive's share of the deliveries from number `from` on.
 fn share_from(outcome: &Outcome, from: usize) -> Option<f64> {
     let later = outcome.order.get(from..).filter(|later| later.len() >= 150)?;
     Some(later.iter().filter(|&&(_, prong)| prong == 1).count() as f64 / later.len() as f64)
 }
 
-/// The first drive is away or stalls for a while: returns its share of the batches once it has recovered, and its share of the same
-/// batches when nothing happens to it. `None` where the run is over before.
+/// The first drive is away or stalls for a while: returns its share of the batches once it has recovered, and its share
+/// of the same batches when nothing happens to it. `None` where the run is over before.
 fn shares_after(world: &World, seed: u64) -> Option<(f64, f64)> {
     let (_, end) = world.stall.or(world.outage)?;
     let disturbed = Simulation::new(world.clone(), seed).run();
@@ -57,7 +57,7 @@ fn a_drive_that_stalled_or_was_lost_gets_its_share_again() {
 }
 
 #[test]
-fn a_drive_that_is_slow_indeed_costs_at_most_its_probes() {
+fn a_slow_drive_costs_at_most_its_probes() {
     for strategy in [Strategy::Mte, Strategy::Wrr, Strategy::Ordered] {
         for slow_s in [10.0, 30.0, 100.0, 1000.0] {
             for (slots, step_s) in [(4, 0.0), (16, 0.0), (4, 0.9), (4, 2.0)] {
@@ -91,14 +91,14 @@ fn one_bad_rate_of_the_cpu_does_not_starve_it() {
 }
 
 #[test]
-fn what_a_drive_has_no_place_for_is_its_own_again() {
+fn a_drive_may_claim_again_a_batch_that_it_had_no_place_for() {
     let world = World { return_one_in: Some(2), ..world(Strategy::Csd) };
     let outcome = Simulation::new(world, 1).run();
     assert!(outcome.order.iter().all(|&(_, prong)| prong == 1), "{:?}", outcome.order);
 }
 
 #[test]
-fn a_drive_does_not_pass_over_what_the_cpu_may_not_take() {
+fn a_drive_does_not_decline_a_batch_that_the_cpu_may_not_take() {
     // The first drive counts as slow, and both have one slot: what it passed over would never be delivered.
     for seed in 0..200 {
         let batch_s = vec![1.1, 4.0, [0.5, 4.0][seed as usize % 2]];
