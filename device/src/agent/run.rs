@@ -79,8 +79,9 @@ impl Agent {
             })?,
         };
         let (events, received) = unbounded_channel();
-        // 0 bytes to come: the slots have their memory by now.
-        ddlp_csd::memory::fit(&*dataset, 0);
+        // Slots in memory get it when they are used.
+        let to_come = if slots.in_memory() { settings.geometry.total_bytes() } else { 0 };
+        ddlp_csd::memory::fit(&*dataset, to_come);
         let notify = events.clone();
         // Sending fails only when the agent ends and nobody needs the event.
         let notify = Box::new(move |event| notify.send(event).unwrap_or_default());

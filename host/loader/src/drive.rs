@@ -1,6 +1,6 @@
 //! A drive as a prong: the ways to reach it, and the thread that keeps it at work.
 //!
-//! - - `prong`: the thread, which keeps Execute commands in flight. `flight`: one Execute command. `results`: checks
+//! - `prong`: the thread, which keeps Execute commands in flight. `flight`: one Execute command. `results`: checks
 //!   finished batches and makes them ready. `reading`: gets them out of their slots. `rejoin`: handles loss and return
 //!   of a drive.
 //! - `fault`: the messages when something goes wrong.

@@ -6,7 +6,7 @@
 //!
 //! - `epoch`: the batches of one epoch and their states.
 //! - `prong`: rate and outstanding work of a prong.
-//! - - `claim`: chooses the batch that a prong prepares next, at the end of an epoch too, and takes over another
+//! - `claim`: chooses the batch that a prong prepares next, at the end of an epoch too, and takes over another
 //!   prong's batch.
 //! - `deliver`: the order in which the consumer gets batches.
 //!

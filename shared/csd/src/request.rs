@@ -10,7 +10,7 @@
 //!   corrupt-sample policy.
 //! - Command Abort Requested (0/07h): the drive gave the batch up, because the host asked for it
 //!   ([`cancel`](crate::cancel), or Abort).
-//! - - Namespace Not Ready (0/82h) without DNR: the slot still has work of this same host, perhaps from a lost
+//! - Namespace Not Ready (0/82h) without DNR: the slot still has work of this same host, perhaps from a lost
 //!   association that the drive still takes for live. The host should try again later.
 //! - Namespace Not Ready (0/82h) with DNR: the drive is about to end and takes no more work.
 //! - Insufficient Resources (1/89h): the slot belongs to another host until that host's last association has ended.

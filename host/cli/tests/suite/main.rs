@@ -5,11 +5,12 @@ mod packs;
 mod states;
 
 use ddlp_pixels::encode::{JpegOptions, jpeg};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -275,8 +276,12 @@ impl Drop for Running {
 
 impl Running {
     fn start(folder: &Path, line: &str) -> Self {
-        let child = ddlp(folder).args(line.split_whitespace()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-        Self(child.expect("ddlp starts"))
+        let mut command = ddlp(folder);
+        command.args(line.split_whitespace()).stdout(Stdio::null()).stderr(Stdio::piped());
+        // Under nohup these tests ignore SIGHUP, and so would their children.
+        // SAFETY: setting a signal's default action is safe between fork and exec.
+        unsafe { command.pre_exec(|| Ok(signal(Signal::SIGHUP, SigHandler::SigDfl).map(drop)?)) };
+        Self(command.spawn().expect("ddlp starts"))
     }
 
     fn press_ctrl_c(&self) {

@@ -210,16 +210,11 @@ impl DriveProng {
         Ok(())
     }
 
-    /// Puts back slots that were left alone long enough: they may be free by now.
+    /// Puts back slots that were left alone long enough, to be tried when no other slot is free: the drive may have
+    /// them by now.
     fn look_at_foreign(&mut self) {
-        let slots = &self.slots;
-        self.foreign.retain(|&(slot, seen)| {
-            let is_old = seen.elapsed() > FOREIGN_LOOK;
-            if is_old {
-                slots.put(slot);
-            }
-            !is_old
-        });
+        let old = self.foreign.extract_if(.., |(_, seen)| seen.elapsed() > FOREIGN_LOOK);
+        self.slots.put_last(old.map(|(slot, _)| slot));
     }
 
     fn submit(&mut self) -> Result<(), DriverError> {
@@ -302,13 +297,14 @@ impl DriveProng {
                 _ => Ok(()),
             };
         }
+        self.slots.prove(flight.batch.slot);
+        self.without_slots = None;
         // A drive that has become much slower is a reported fault; its expected rate adapts.
         if let Some(fault) = flight.slowness() {
             self.report(&fault);
         }
         if self.engine.executed(self.prong, flight.batch.id) {
             self.tries = Tries::new(self.prong as u64);
-            self.without_slots = None;
             self.waiting.take(flight.batch);
         } else {
             self.slots.put(flight.batch.slot);
@@ -327,14 +323,17 @@ impl DriveProng {
             let note =
                 "the drive has no memory for all of its result slots, and goes on with fewer: the tail is shorter";
             self.engine.lock().recorder.note(note.into());
-            // Slots that were used before are taken first, so the remaining ones have no memory either.
-            self.foreign.extend(self.slots.take_rest().into_iter().map(|slot| (slot, Instant::now())));
+            // The other slots that were never used have no memory either.
+            self.foreign.extend(self.slots.take_unproven().into_iter().map(|slot| (slot, Instant::now())));
         }
         // NAMESPACE_NOT_READY: this host itself still holds the slot, through a lost association that the drive still
         // takes for live.
         let why = if is_foreign || is_short || status.same_code(Status::NAMESPACE_NOT_READY) {
             self.foreign.push((flight.batch.slot, Instant::now()));
-            self.without_slots.get_or_insert_with(Instant::now);
+            // While another slot holds a result or is at work, the drive is of use.
+            if self.foreign.len() >= self.slots.count() as usize {
+                self.without_slots.get_or_insert_with(Instant::now);
+            }
             GivenUp::Returned
         } else {
             self.slots.put(flight.batch.slot);

@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use memmap2::{Mmap, MmapOptions};
+use std::collections::HashSet;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -29,14 +30,21 @@ struct Free {
     count: u32,
     /// Lowest number of free slots so far.
     fewest: u32,
+    /// Slots in which the drive has put a result, so that they have memory.
+    proven: HashSet<u32>,
+}
+
+impl Free {
+    fn all(slots: u32) -> Self {
+        Self { slots: (0..slots).rev().collect(), count: slots, fewest: slots, proven: HashSet::new() }
+    }
 }
 
 impl SlotTable {
     /// Creates a table of slots that are read over the link.
     pub fn remote(slots: u32, slot_bytes: usize) -> Self {
         let slots = slots.min(SLOTS_USED_MAX);
-        let free = Free { slots: (0..slots).rev().collect(), count: slots, fewest: slots };
-        Self { free: Mutex::new(free), slot_bytes, map: None }
+        Self { free: Mutex::new(Free::all(slots)), slot_bytes, map: None }
     }
 
     /// Creates a table of slots in memory or a file that the drive's agent maps too. The agent allocates a slot's pages
@@ -68,13 +76,26 @@ impl SlotTable {
         slot
     }
 
-    /// Takes all free slots out of use.
-    pub fn take_rest(&self) -> Vec<u32> {
-        std::mem::take(&mut self.lock().slots)
+    /// Takes the free slots that have never held a result.
+    pub fn take_unproven(&self) -> Vec<u32> {
+        let Free { slots, proven, .. } = &mut *self.lock();
+        let (kept, unproven) = slots.iter().partition(|slot| proven.contains(slot));
+        *slots = kept;
+        unproven
+    }
+
+    /// Notes that the drive has put a result into a slot.
+    pub fn prove(&self, slot: u32) {
+        self.lock().proven.insert(slot);
     }
 
     pub fn put(&self, slot: u32) {
         self.lock().slots.push(slot);
+    }
+
+    /// Puts slots back that are taken only when no other slot is free.
+    pub fn put_last(&self, slots: impl IntoIterator<Item = u32>) {
+        self.lock().slots.splice(..0, slots);
     }
 
     pub fn count(&self) -> u32 {
@@ -87,7 +108,7 @@ impl SlotTable {
         let mut free = self.lock();
         if free.count == 0 {
             let slots = slots.min(SLOTS_USED_MAX);
-            *free = Free { slots: (0..slots).rev().collect(), count: slots, fewest: slots };
+            *free = Free::all(slots);
         }
     }
 
@@ -145,6 +166,27 @@ mod tests {
             slots.into_iter().for_each(|slot| table.put(slot));
         }
         assert_eq!(table.shared_bytes(), 2 * 4096);
+    }
+
+    #[test]
+    fn slots_without_memory_are_taken_last() {
+        let table = SlotTable::remote(5, 4096);
+        let good = [table.take().unwrap(), table.take().unwrap()];
+        good.iter().for_each(|&slot| table.prove(slot));
+        let refused = table.take().unwrap();
+        table.put(good[0]);
+        let mut away = table.take_unproven();
+        away.push(refused);
+        assert_eq!(away.len(), 3, "the slot that has held a result stays");
+        table.put_last(away);
+        assert_eq!(table.take(), Some(good[0]));
+        table.put(good[1]);
+        assert_eq!(table.take(), Some(good[1]));
+        assert!(!good.contains(&table.take().unwrap()));
+    }
+
+    #[test]
+    fn only_shared_slots_count_as_memory_of_the_host() {
         assert_eq!(SlotTable::remote(3, 4096).shared_bytes(), 0);
     }
 }
