@@ -242,7 +242,7 @@ impl Setup {
         let (link, away) = match self.connect(options, &endpoint) {
             Ok(link) => (Some(link), None),
             Err(error) if is_unreachable(&error) && options.drive_optional => (None, Some(error.to_string())),
-            Err(error) if is_unreachable(&error) => {
+            Err(error) if is_unreachable(&error) && address.starts_with("tcp://") => {
                 let reason = unusable(&error, &endpoint);
                 return Err(format!("{reason}; an optional drive (--drive-optional) may join later"));
             }

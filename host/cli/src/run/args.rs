@@ -65,8 +65,8 @@ pub struct RunArgs {
     /// of /etc/nvme/hostnqn, else one that is made once and kept, see ddlp devices]
     #[arg(long, value_name = "NQN", value_parser = parse_host, help_heading = "Drives")]
     pub host_nqn: Option<Host>,
-    /// Begin even if a drive's address cannot be reached; the drive joins as soon as it can be reached. A drive that
-    /// refuses this host or does not fit still ends the run [default: the run ends]
+    /// Begin even if a drive's tcp:// address cannot be reached; the drive joins as soon as it can be reached. A drive
+    /// that refuses this host or does not fit still ends the run [default: the run ends]
     #[arg(long, help_heading = "Drives")]
     pub drive_optional: bool,
     /// Seconds after which a drive that does not answer is given up, to be tried again later [default: 30]

@@ -25,9 +25,10 @@ impl Placement {
                 "--host-nqn goes with a drive at a tcp:// address: the kernel has its own (nvme connect), a local drive needs none"
             );
         }
-        if args.drive_optional && !drives.iter().any(|drive| matches!(drive, Drive::At(_))) {
+        if args.drive_optional && !drives.iter().any(is_tcp) {
             bail!(
-                "--drive-optional goes with a drive at an address: a local drive is started with the run, and auto names none"
+                "--drive-optional goes with a drive at a tcp:// address: the kernel's drives must be connected, and a local \
+                 drive is started with the run"
             );
         }
         Ok(Self { drives })
@@ -170,12 +171,10 @@ mod tests {
 
     #[test]
     fn only_drives_at_an_address_are_optional() {
-        for drive in [&[][..], &["--drive", "auto"], &["--drive", "none"]] {
+        for drive in [&[][..], &["--drive", "auto"], &["--drive", "none"], &["--drive", "/dev/nvme0"]] {
             assert!(placement(&[&["--drive-optional"], drive].concat()).unwrap_err().contains("--drive-optional"));
         }
-        for drive in ["tcp://h:1/nqn.x", "/dev/nvme0"] {
-            assert!(placement(&["--drive-optional", "--drive", drive]).is_ok());
-        }
+        assert!(placement(&["--drive-optional", "--drive", "tcp://h:1/nqn.x"]).is_ok());
     }
 
     #[test]

@@ -218,6 +218,7 @@ impl Simulation {
             self.work[prong].retain(|&(other, _)| other != id);
             self.aborts[prong].push((id, self.now + self.world.abort_s));
         }
+        assert!(self.schedule.prongs[prong].cancels.is_empty(), "cancels are taken when they are asked for");
         for (id, end) in std::mem::take(&mut self.aborts[prong]) {
             if end <= self.now {
                 self.schedule.cancelled(prong, id, self.now);
