@@ -7,7 +7,8 @@
 use crate::program::{CorruptPolicy, Program};
 use crate::slot::{Outcome, SampleRecord};
 use ddlp_dataset::{Dataset, Half, ReadError, Unavailable};
-use ddlp_pixels::{CorruptReason, Draw, Preparer};
+use ddlp_pixels::{CorruptReason, Draw, PixelError, Preparer};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -210,7 +211,16 @@ impl SamplePreparer {
             Ok(Err(error)) => {
                 // The bytes may not decode because the file was replaced.
                 dataset.check_damage()?;
-                Err(error.reason())
+                match error {
+                    PixelError::Io { os_error: Some(number), .. } => {
+                        let source = io::Error::from_raw_os_error(number);
+                        match ReadError::of_sample(dataset.name(index), dataset.location(index), source) {
+                            ReadError::Corrupt(error) => Err(error.reason()),
+                            ReadError::Unavailable(error) => return Err(error),
+                        }
+                    }
+                    error => Err(error.reason()),
+                }
             }
             Err(reason) => Err(reason),
         })
@@ -239,7 +249,7 @@ pub fn close_gaps(records: &[SampleRecord], rows: &mut [u8], row_bytes: usize) -
 mod tests {
     use super::*;
     use ddlp_dataset::{Corrupt, Identity, Location};
-    use ddlp_pixels::{Limits, Pipeline, Source};
+    use ddlp_pixels::{Limits, Pipeline, RawImage, ReadAt, Source};
 
     /// Dataset of eight images that panics when asked for the label of 2 or the bytes of 4 or 5.
     struct Trapped;
@@ -410,6 +420,73 @@ mod tests {
         }
         let gone = prepare_1_of(&Holed { samples: 100, readable: 9, gone: 5 }, CorruptPolicy::Replace, 0);
         assert!(gone.is_err(), "a neighbour that is gone is not skipped: {gone:?}");
+    }
+
+    /// A dataset of one raw image whose pixels cannot be read, for the reason of this error number.
+    struct Unread(i32);
+
+    impl ReadAt for Unread {
+        fn read_at(&self, _offset: u64, _out: &mut [u8]) -> io::Result<()> {
+            Err(io::Error::from_raw_os_error(self.0))
+        }
+    }
+
+    impl Dataset for Unread {
+        fn len(&self) -> u64 {
+            1
+        }
+
+        fn classes(&self) -> &[String] {
+            &[]
+        }
+
+        fn label(&self, _index: u64) -> u32 {
+            0
+        }
+
+        fn name(&self, _index: u64) -> String {
+            "raw".into()
+        }
+
+        fn location(&self, _index: u64) -> Location {
+            Location { file: "memory".into(), offset: 0, length: 3072 }
+        }
+
+        fn sample<'a>(&'a self, _index: u64, _buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+            Ok(Source::Raw(RawImage {
+                width: 32,
+                height: 32,
+                orientation: 1,
+                was_shrunk: false,
+                file: self,
+                offset: 0,
+                group_rows: 32,
+                checksums: &[0; 4],
+            }))
+        }
+
+        fn identity(&self) -> Identity {
+            Identity::from_bytes([0; 32])
+        }
+
+        fn kind(&self) -> &'static str {
+            "unread"
+        }
+    }
+
+    #[test]
+    fn raw_pixels_that_cannot_be_read_now_are_unavailable() {
+        let program = program(CorruptPolicy::Skip);
+        let prepare = |number| {
+            let mut row = vec![0; program.pipeline.output().bytes()];
+            let context = EpochContext { seed: 1, epoch: 2 };
+            SamplePreparer::new(&program).prepare(&Unread(number), &program, context, 0, &mut row)
+        };
+        for number in [libc::ETIMEDOUT, libc::ENOMEM, libc::ESTALE, libc::EACCES] {
+            assert!(matches!(prepare(number), Err(Unavailable::Io { .. })), "{number}");
+        }
+        let broken = prepare(libc::EIO).map(|record| record.outcome);
+        assert!(matches!(broken, Ok(Outcome::Skipped(CorruptReason::Io))), "{broken:?}");
     }
 
     fn record(outcome: Outcome) -> SampleRecord {

@@ -153,7 +153,7 @@ impl Corrupt {
 impl ReadError {
     /// Turns an operating system's error for a sample's bytes into the sample's error. The caller checks first whether
     /// the dataset is still the one that was opened.
-    pub(crate) fn of_sample(name: String, location: Location, source: io::Error) -> Self {
+    pub fn of_sample(name: String, location: Location, source: io::Error) -> Self {
         if is_medium_error(&source) {
             Corrupt::Io { name, location, source }.into()
         } else {

@@ -138,6 +138,8 @@ pub enum PixelError {
     Io {
         /// Message of the operating system.
         message: String,
+        /// Its error number, if there is one.
+        os_error: Option<i32>,
     },
     /// The stored pixels do not match their checksum.
     #[error("wrong checksum: {message}")]

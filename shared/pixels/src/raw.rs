@@ -110,7 +110,7 @@ impl<'a> RawRows<'a> {
         let rows = u64::from(groups).saturating_mul(group_rows.into()).min((height - first_row).into());
         let band = self.limits.resize(self.band, rows * row_bytes)?;
         file.read_at(offset + u64::from(first_row) * row_bytes, band)
-            .map_err(|error| PixelError::Io { message: error.to_string() })?;
+            .map_err(|error| PixelError::Io { message: error.to_string(), os_error: error.raw_os_error() })?;
         let group_bytes = (row_bytes * u64::from(group_rows)) as usize;
         let stored = checksums.as_chunks::<CHECKSUM_BYTES>().0[first_group as usize..].iter();
         for (number, (group, stored)) in (first_group..).zip(band.chunks(group_bytes).zip(stored)) {
