@@ -7,6 +7,7 @@ use super::settings::{IdentitySource, Settings};
 use crate::controller::{Config, Subsystem};
 use crate::identity::Held;
 use crate::slots::Slots;
+use crate::tcp::CLOSE_TIME;
 use crate::tcp::hub::Hub;
 use crate::tcp::media::Media;
 use crate::tcp::server::{Server, clockwork};
@@ -31,8 +32,6 @@ use tokio::time::{Instant, sleep};
 
 /// Longest wait of a draining agent for running batches.
 pub const DRAIN_TIME: Duration = Duration::from_secs(30);
-/// Longest wait afterwards for hosts to take the last bytes of their connections.
-const CLOSE_TIME: Duration = Duration::from_secs(2);
 /// Time between two checks whether a draining agent is done.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
 /// Threads that tokio may use for blocking reads of files.

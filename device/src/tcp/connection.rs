@@ -4,16 +4,17 @@ use super::hub::{Hub, Line, Outgoing};
 use super::server::Ration;
 use super::session::{Above, End, Session, Setup};
 use super::writer::{Buffers, Writer};
-use super::{LINGER_TIME, PDU_TIME, RECEIVE_BYTES};
+use super::{PDU_TIME, RECEIVE_BYTES};
 use crate::controller::ConnId;
 use ddlp_nvme::tcp::{Encoded, FatalError, Role};
 use ddlp_nvme::{Status, SubmissionEntry};
+use nix::sys::socket::{setsockopt, sockopt};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 struct Port<'a> {
     hub: &'a Hub,
@@ -44,8 +45,12 @@ impl Above for Port<'_> {
     }
 }
 
-/// Reason why reading ended.
+/// Reason why a connection ends.
 enum Ended {
+    /// The agent wants to end it.
+    Agent,
+    /// Sending failed.
+    Unsent(io::Error),
     /// The peer closed, or the socket failed.
     Peer(Option<io::Error>),
     /// A PDU was not complete in time.
@@ -75,58 +80,64 @@ impl Connection {
         Self { hub, peer, conn, line, queue }
     }
 
-    /// Serves the connection until its end, or until it gives way.
+    /// Serves the connection until its end, or until it loses its place.
     pub async fn serve(mut self, stream: TcpStream, buffers: &Buffers) {
         let (line, peer) = (self.line.clone(), self.peer);
         tokio::select! {
             biased;
-            () = line.gives_way() => tracing::debug!(%peer, "connection closed: no Connect in time"),
+            () = line.gives_way() => {
+                tracing::debug!(%peer, "connection reset: its time is up, or another one needs its place");
+                reset(stream);
+            }
             () = self.converse(&stream, buffers) => {}
         }
     }
 
+    /// Serves the connection until its end. Ending waits for the peer, for as long as the connection has its place.
     async fn converse(&mut self, stream: &TcpStream, buffers: &Buffers) {
         let Self { hub, peer, conn, line, queue } = self;
         let (hub, setup): (&Hub, _) = (hub, OnceLock::new());
         let mut writer = Writer { stream, line, media: hub.media(), buffers, setup: &setup, staged: Vec::new() };
         let mut port = Port { hub, conn: *conn, line, setup: &setup };
-        let ended = {
-            let sending = writer.run(queue);
-            tokio::pin!(sending);
-            let ended = tokio::select! {
-                biased;
-                sent = &mut sending => {
-                    if let Err(error) = sent {
-                        tracing::debug!(%peer, %error, "cannot send");
-                    }
-                    None
-                }
-                ended = receive(stream, &mut port) => Some(ended),
-            };
-            // Gives up the host's work. Answers that are already queued for the host may still be sent.
-            hub.closed(*conn);
-            if let Some(ended) = &ended {
-                if let Ended::Session(End::Violation(_), term) = ended {
-                    line.send(Outgoing::Pdu(*term));
-                }
-                line.send(Outgoing::Close);
-                let _ = timeout(LINGER_TIME, sending).await;
-            }
-            ended
+        let sending = writer.run(queue);
+        tokio::pin!(sending);
+        let ended = tokio::select! {
+            biased;
+            () = line.closes() => Ended::Agent,
+            Err(error) = &mut sending => Ended::Unsent(error),
+            ended = receive(stream, &mut port) => ended,
         };
+        hub.closed(*conn);
         report(*peer, &ended);
+        if let Ended::Session(End::Violation(_), term) = ended {
+            line.send(Outgoing::Pdu(term));
+        }
+        if !matches!(ended, Ended::Unsent(_)) {
+            line.send(Outgoing::Close);
+            if let Err(error) = sending.await {
+                tracing::debug!(%peer, %error, "cannot send the last answers");
+            }
+        }
+        line.sent();
         linger(stream).await;
     }
 }
 
-fn report(peer: SocketAddr, ended: &Option<Ended>) {
+/// Closes a socket without sending what is left, so that the kernel keeps nothing for a peer that takes nothing.
+fn reset(stream: TcpStream) {
+    // If it fails, the kernel goes on sending for a while.
+    let _ = setsockopt(&stream, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 });
+}
+
+fn report(peer: SocketAddr, ended: &Ended) {
     match ended {
-        None => tracing::debug!(%peer, "connection closed"),
-        Some(Ended::Peer(None)) => tracing::debug!(%peer, "connection closed by the host"),
-        Some(Ended::Peer(Some(error))) => tracing::debug!(%peer, %error, "connection lost"),
-        Some(Ended::Late) => tracing::debug!(%peer, "connection closed: a PDU was not complete in time"),
-        Some(Ended::Session(End::Host(reason), _)) => tracing::debug!(%peer, %reason, "host ended the connection"),
-        Some(Ended::Session(End::Violation(reason), _)) => {
+        Ended::Agent => tracing::debug!(%peer, "connection closed"),
+        Ended::Unsent(error) => tracing::debug!(%peer, %error, "cannot send"),
+        Ended::Peer(None) => tracing::debug!(%peer, "connection closed by the host"),
+        Ended::Peer(Some(error)) => tracing::debug!(%peer, %error, "connection lost"),
+        Ended::Late => tracing::debug!(%peer, "connection closed: a PDU was not complete in time"),
+        Ended::Session(End::Host(reason), _) => tracing::debug!(%peer, %reason, "host ended the connection"),
+        Ended::Session(End::Violation(reason), _) => {
             static RATION: Ration = Ration::new();
             if RATION.allows() {
                 tracing::warn!(%peer, %reason, "host broke the protocol");
@@ -188,21 +199,15 @@ impl PduLimit {
 /// Reads and discards bytes until the peer closes. Closing with unread bytes would reset the connection, and might cut
 /// off the last bytes sent.
 async fn linger(stream: &TcpStream) {
-    let drain = async {
-        let mut waste = [0; 4096];
-        loop {
-            if stream.readable().await.is_err() {
-                return;
-            }
-            match stream.try_read(&mut waste) {
-                Ok(0) => return,
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => return,
-            }
+    let mut waste = [0; 4096];
+    while stream.readable().await.is_ok() {
+        match stream.try_read(&mut waste) {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
         }
-    };
-    let _ = timeout(LINGER_TIME, drain).await;
+    }
 }
 
 #[cfg(test)]

@@ -39,8 +39,9 @@ pub struct Line {
     sender: UnboundedSender<Outgoing>,
     in_flight: Mutex<InFlight>,
     flow_control: AtomicBool,
-    /// Whether the connection has ended; its socket may stay open for a moment.
-    over: AtomicBool,
+    /// Whether everything for the host has been sent; the socket may stay open for a moment.
+    is_sent: AtomicBool,
+    closes: Notify,
     gives_way: Notify,
 }
 
@@ -66,9 +67,20 @@ impl Line {
             sender,
             in_flight: Mutex::new(in_flight),
             flow_control: AtomicBool::new(true),
-            over: AtomicBool::new(false),
+            is_sent: AtomicBool::new(false),
+            closes: Notify::new(),
             gives_way: Notify::new(),
         }
+    }
+
+    /// Waits until the agent wants to end the connection in good order.
+    pub async fn closes(&self) {
+        self.closes.notified().await;
+    }
+
+    /// Takes note that everything for the host has been sent.
+    pub fn sent(&self) {
+        self.is_sent.store(true, Ordering::Relaxed);
     }
 
     /// Waits until the connection has lost its place and has to be dropped at once.
@@ -125,6 +137,16 @@ impl Inner {
             line.gives_way.notify_one();
         }
     }
+
+    /// Ends a connection in good order, within [`super::CLOSE_TIME`].
+    fn close(&mut self, conn: ConnId) {
+        if let Some(other) = self.places.close(conn, now()) {
+            self.dismiss(other);
+        }
+        if let Some(line) = self.lines.get(&conn) {
+            line.closes.notify_one();
+        }
+    }
 }
 
 /// Returns the time on the runtime's clock.
@@ -170,12 +192,11 @@ impl Hub {
         (conn, line, receiver)
     }
 
-    /// Takes note that a connection has ended.
+    /// Takes note that a connection is about to end. Gives up the host's work; answers that are queued for the host may
+    /// still be sent.
     pub fn closed(&self, conn: ConnId) {
         let mut inner = lock(&self.inner);
-        if let Some(line) = inner.lines.get(&conn) {
-            line.over.store(true, Ordering::Relaxed);
-        }
+        inner.close(conn);
         let outputs = inner.subsystem.disconnected(conn);
         self.carry_out(&mut inner, outputs);
     }
@@ -234,16 +255,16 @@ impl Hub {
         lock(&self.inner).subsystem.is_idle()
     }
 
-    /// Closes every connection after sending everything queued for it.
+    /// Ends every connection after sending everything queued for it.
     pub fn close_all(&self) {
-        for line in lock(&self.inner).lines.values() {
-            line.send(Outgoing::Close);
-        }
+        let mut inner = lock(&self.inner);
+        let all: Vec<ConnId> = inner.lines.keys().copied().collect();
+        all.into_iter().for_each(|conn| inner.close(conn));
     }
 
-    /// Returns the number of connections that have not ended.
+    /// Returns the number of connections with something left to send, or not told to end.
     pub fn connections(&self) -> usize {
-        lock(&self.inner).lines.values().filter(|line| !line.over.load(Ordering::Relaxed)).count()
+        lock(&self.inner).lines.values().filter(|line| !line.is_sent.load(Ordering::Relaxed)).count()
     }
 
     fn drive(&self, step: impl FnOnce(&mut Subsystem) -> Vec<Output>) {
@@ -281,11 +302,7 @@ impl Hub {
                         line.end(command_id);
                     }
                 }
-                Output::Close(conn) => {
-                    if let Some(line) = inner.lines.get(&conn) {
-                        line.send(Outgoing::Close);
-                    }
-                }
+                Output::Close(conn) => inner.close(conn),
             }
         }
     }

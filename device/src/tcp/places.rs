@@ -1,4 +1,7 @@
-//! Places for connections before their Connect: which connection gets one, and which gives way. Sans I/O.
+//! Places for connections: which connection gets one, which gives way, and until when. Sans I/O.
+//!
+//! A connection is in one group at a time, and every group is bounded, so that the agent never has more than
+//! [`CONNECTIONS_MAX`] connections.
 //!
 //! A successful Connect proves a connection; it needs the NQN of a host that may connect. From then on the connection's
 //! place is one of the controller's (`QUEUES_MAX`, `DISCOVERY_ASSOCIATIONS_MAX` in [`crate::controller`]), which no
@@ -8,8 +11,13 @@
 //!
 //! Unproven connections from the address of a proven one have places of their own: a host opens its I/O queues
 //! together, and strangers take none of their places.
+//!
+//! A proven connection that closes frees the controller's place at once, but its socket stays open for up to
+//! [`CLOSE_TIME`] so that the host gets its last answers. A host may come and go faster than that, so closing
+//! connections are bounded like unproven ones.
 
-use crate::controller::{ConnId, QUEUES_MAX};
+use super::CLOSE_TIME;
+use crate::controller::{ConnId, DISCOVERY_ASSOCIATIONS_MAX, QUEUES_MAX};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
@@ -18,6 +26,12 @@ use std::time::{Duration, Instant};
 pub const STRANGERS_MAX: usize = 64;
 /// Most unproven connections from addresses with a proven one: as many as all hosts together can have queues.
 pub const ACQUAINTED_MAX: usize = QUEUES_MAX;
+/// Most proven connections. The controller refuses further ones.
+pub const PROVEN_MAX: usize = QUEUES_MAX + DISCOVERY_ASSOCIATIONS_MAX;
+/// Most closing connections that were proven: all proven ones may close at once.
+pub const CLOSING_MAX: usize = PROVEN_MAX;
+/// Most connections.
+pub const CONNECTIONS_MAX: usize = STRANGERS_MAX + ACQUAINTED_MAX + PROVEN_MAX + CLOSING_MAX;
 /// Longest time from accepting a connection to its successful Connect.
 pub const PROOF_TIME: Duration = Duration::from_secs(5);
 /// Number of bits of an IPv6 address that name the network. One host may use all addresses of its network.
@@ -25,18 +39,26 @@ const NETWORK_BITS: u32 = 64;
 
 /// The open connections.
 #[derive(Debug, Default)]
-pub struct Places {
-    /// Connections without a successful Connect, oldest first.
-    unproven: BTreeMap<ConnId, Unproven>,
-    /// Connections with a successful Connect, and their sources.
-    proven: BTreeMap<ConnId, IpAddr>,
-}
+pub struct Places(BTreeMap<ConnId, Place>);
 
 #[derive(Debug)]
-struct Unproven {
+struct Place {
     source: IpAddr,
-    acquainted: bool,
-    until: Instant,
+    group: Group,
+    /// Time at which the connection loses its place; `None` for a proven connection.
+    until: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Group {
+    /// Unproven, from an address without a proven connection.
+    Stranger,
+    /// Unproven, from an address with a proven connection.
+    Acquainted,
+    /// After a successful Connect.
+    Proven,
+    /// Proven once, and about to end.
+    Closing,
 }
 
 impl Places {
@@ -44,44 +66,64 @@ impl Places {
     /// Identifiers have to ascend.
     pub fn enter(&mut self, conn: ConnId, address: IpAddr, now: Instant) -> Option<ConnId> {
         let source = source(address);
-        let acquainted = self.proven.values().any(|&proven| proven == source);
-        self.unproven.insert(conn, Unproven { source, acquainted, until: now + PROOF_TIME });
-        let most = if acquainted { ACQUAINTED_MAX } else { STRANGERS_MAX };
-        let taken = self.unproven.values().filter(|other| other.acquainted == acquainted).count();
-        let gives_way = (taken > most).then(|| self.oldest_of_most(acquainted)).flatten();
-        gives_way.inspect(|gone| self.leave(*gone))
-    }
-
-    /// Returns the oldest connection of the source with most connections; among equals, of the source with the oldest.
-    fn oldest_of_most(&self, acquainted: bool) -> Option<ConnId> {
-        let mut sources: BTreeMap<IpAddr, (usize, ConnId)> = BTreeMap::new();
-        for (&conn, of) in self.unproven.iter().filter(|(_, of)| of.acquainted == acquainted) {
-            sources.entry(of.source).or_insert((0, conn)).0 += 1;
-        }
-        sources
-            .into_values()
-            .max_by_key(|&(count, oldest)| (count, std::cmp::Reverse(oldest)))
-            .map(|(_, oldest)| oldest)
+        let is_known = self.0.values().any(|place| place.group == Group::Proven && place.source == source);
+        let (group, most) =
+            if is_known { (Group::Acquainted, ACQUAINTED_MAX) } else { (Group::Stranger, STRANGERS_MAX) };
+        self.0.insert(conn, Place { source, group, until: Some(now + PROOF_TIME) });
+        self.crowded_out(group, most)
     }
 
     /// Takes note of a successful Connect.
     pub fn prove(&mut self, conn: ConnId) {
-        if let Some(of) = self.unproven.remove(&conn) {
-            self.proven.insert(conn, of.source);
+        if let Some(place) = self.0.get_mut(&conn).filter(|place| place.group != Group::Closing) {
+            (place.group, place.until) = (Group::Proven, None);
         }
+    }
+
+    /// Takes note that a connection is about to end: from now on it has [`CLOSE_TIME`]. Returns the connection that
+    /// gives way for it and has lost its place, if any.
+    pub fn close(&mut self, conn: ConnId, now: Instant) -> Option<ConnId> {
+        let place = self.0.get_mut(&conn)?;
+        let end = now + CLOSE_TIME;
+        place.until = Some(place.until.map_or(end, |until| until.min(end)));
+        if place.group != Group::Proven {
+            return None;
+        }
+        place.group = Group::Closing;
+        self.crowded_out(Group::Closing, CLOSING_MAX)
     }
 
     /// Frees the place of a connection that is gone.
     pub fn leave(&mut self, conn: ConnId) {
-        self.unproven.remove(&conn);
-        self.proven.remove(&conn);
+        self.0.remove(&conn);
     }
 
     /// Returns the connections whose time is up, and frees their places.
     pub fn late(&mut self, now: Instant) -> Vec<ConnId> {
-        let late: Vec<ConnId> = self.unproven.iter().filter(|(_, of)| of.until <= now).map(|(&conn, _)| conn).collect();
+        let is_late = |place: &Place| place.until.is_some_and(|until| until <= now);
+        let late: Vec<ConnId> = self.0.iter().filter(|(_, place)| is_late(place)).map(|(&conn, _)| conn).collect();
         late.iter().for_each(|&conn| self.leave(conn));
         late
+    }
+
+    /// If a group has more than `most` connections, frees a place and returns its connection: of the source with most
+    /// connections, the one with the least time left.
+    fn crowded_out(&mut self, group: Group, most: usize) -> Option<ConnId> {
+        // By source, the number of its connections, and the first of them to lose its place.
+        let mut sources: BTreeMap<IpAddr, (usize, (Option<Instant>, ConnId))> = BTreeMap::new();
+        let (mut taken, members) = (0, self.0.iter().filter(|(_, place)| place.group == group));
+        for (&conn, place) in members {
+            let own = (place.until, conn);
+            let (count, first) = sources.entry(place.source).or_insert((0, own));
+            (*count, *first) = (*count + 1, own.min(*first));
+            taken += 1;
+        }
+        if taken <= most {
+            return None;
+        }
+        let (_, (_, gone)) = sources.into_values().max_by_key(|&(count, first)| (count, std::cmp::Reverse(first)))?;
+        self.leave(gone);
+        Some(gone)
     }
 }
 
@@ -99,6 +141,7 @@ fn source(address: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
 
     const ATTACKERS: [&str; 2] = ["192.0.2.66", "2001:db8::66"];
 
@@ -120,8 +163,16 @@ mod tests {
             (conn, self.places.enter(conn, address.parse().unwrap(), self.now))
         }
 
-        fn unproven(&self, conn: ConnId) -> bool {
-            self.places.unproven.contains_key(&conn)
+        fn is_open(&self, conn: ConnId) -> bool {
+            self.places.0.contains_key(&conn)
+        }
+
+        /// Lets a connection through from accepting to its end, but for the last [`CLOSE_TIME`].
+        fn come_and_go(&mut self, address: &str) -> (ConnId, Option<ConnId>) {
+            let (conn, gone) = self.enter(address);
+            assert_eq!(gone, None);
+            self.places.prove(conn);
+            (conn, self.places.close(conn, self.now))
         }
     }
 
@@ -133,17 +184,18 @@ mod tests {
         }
         for number in 1..=1000 {
             assert_eq!(crowd.enter("192.0.2.1").1, Some(ConnId(number)));
-            assert_eq!(crowd.places.unproven.len(), STRANGERS_MAX);
+            assert_eq!(crowd.places.0.len(), STRANGERS_MAX);
         }
     }
 
+    /// The clock stands still: a host gets its places at once, not when a deadline has freed them.
     #[test]
     fn an_address_that_floods_the_agent_loses_only_its_own_places() {
         let mut crowd = Crowd::new();
         let (host, _) = crowd.enter("192.0.2.1");
         for number in 0..10_000 {
             crowd.enter(ATTACKERS[number % 2]);
-            assert!(crowd.unproven(host), "after {number} connections of others");
+            assert!(crowd.is_open(host), "after {number} connections of others");
         }
         crowd.places.prove(host);
         // The host opens its I/O queues, all before the first Connect, and more of them than any attacker has left.
@@ -151,13 +203,13 @@ mod tests {
         for number in 0..10_000 {
             crowd.enter(ATTACKERS[number % 2]);
         }
-        assert!(queues.iter().all(|&conn| crowd.unproven(conn)));
+        assert!(queues.iter().all(|&conn| crowd.is_open(conn)));
         // A new host arrives during the flood.
         let (late, _) = crowd.enter("192.0.2.2");
         for number in 0..10_000 {
             crowd.enter(ATTACKERS[number % 2]);
         }
-        assert!(crowd.unproven(late));
+        assert!(crowd.is_open(late));
     }
 
     #[test]
@@ -197,8 +249,63 @@ mod tests {
         conns[190..].iter().for_each(|&conn| crowd.places.prove(conn));
         // A connection that gave way can no longer be proven.
         crowd.places.prove(conns[0]);
-        assert_eq!(crowd.places.proven.len(), 10);
+        let proven = crowd.places.0.values().filter(|place| place.group == Group::Proven).count();
+        assert_eq!(proven, 10);
         conns.iter().for_each(|&conn| crowd.places.leave(conn));
-        assert!(crowd.places.unproven.is_empty() && crowd.places.proven.is_empty());
+        assert!(crowd.places.0.is_empty());
+    }
+
+    #[test]
+    fn a_host_that_comes_and_goes_has_a_bounded_number_of_closing_connections() {
+        let mut crowd = Crowd::new();
+        let (good, _) = crowd.come_and_go("192.0.2.1");
+        let conns: Vec<ConnId> = (1..CLOSING_MAX).map(|_| crowd.come_and_go("192.0.2.66").0).collect();
+        for (number, &oldest) in conns.iter().enumerate() {
+            assert_eq!(crowd.come_and_go("192.0.2.66").1, Some(oldest), "after {number} more");
+            assert_eq!(crowd.places.0.len(), CLOSING_MAX);
+        }
+        assert!(crowd.is_open(good), "the connection of another host");
+    }
+
+    #[test]
+    fn a_closing_connection_is_late_once_its_time_is_up() {
+        let mut crowd = Crowd::new();
+        let (unproven, _) = crowd.enter("192.0.2.1");
+        crowd.places.close(unproven, crowd.now);
+        let (proven, _) = crowd.come_and_go("192.0.2.1");
+        crowd.now += CLOSE_TIME / 2;
+        // Closing a second time gains nothing.
+        crowd.places.close(proven, crowd.now);
+        crowd.places.prove(proven);
+        crowd.now += CLOSE_TIME / 2 - Duration::from_millis(1);
+        assert_eq!(crowd.places.late(crowd.now), []);
+        crowd.now += Duration::from_millis(1);
+        assert_eq!(crowd.places.late(crowd.now), [unproven, proven]);
+        // An unproven connection gains no time by closing.
+        let (conn, _) = crowd.enter("192.0.2.1");
+        crowd.now += PROOF_TIME - Duration::from_millis(1);
+        crowd.places.close(conn, crowd.now);
+        crowd.now += Duration::from_millis(1);
+        assert_eq!(crowd.places.late(crowd.now), [conn]);
+    }
+
+    /// Fills every group to its bound, and then keeps coming.
+    #[test]
+    fn the_number_of_connections_is_bounded_whatever_hosts_do() {
+        let mut crowd = Crowd::new();
+        let mut sources = (0..).map(|number: u32| Ipv4Addr::from_bits(number).to_string());
+        for _ in 0..CLOSING_MAX {
+            crowd.come_and_go("192.0.2.1");
+        }
+        for _ in 0..PROVEN_MAX {
+            let (conn, _) = crowd.enter("192.0.2.1");
+            crowd.places.prove(conn);
+        }
+        for _ in 0..2 * CONNECTIONS_MAX {
+            crowd.enter("192.0.2.1");
+            crowd.enter(&sources.next().unwrap());
+            assert!(crowd.places.0.len() <= CONNECTIONS_MAX);
+        }
+        assert_eq!(crowd.places.0.len(), CONNECTIONS_MAX);
     }
 }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::yield_now;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 /// Time between two checks of deadlines, keep alives and the temperature.
@@ -63,6 +64,8 @@ impl Server {
             };
             let (server, connection) = (self.clone(), Connection::open(self.hub.clone(), peer, reached));
             tokio::spawn(async move { connection.serve(stream, &server.buffers).await });
+            // The connection that gave way for this one closes its socket before the next one is accepted.
+            yield_now().await;
         }
     }
 }

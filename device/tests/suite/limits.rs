@@ -6,22 +6,23 @@ use crate::host::images::Gated;
 use crate::host::{Association, HOST_NQN, Line, Received, command, read};
 use ddlp_csd::RESULTS_NSID;
 use ddlp_device::agent::{Agent, Settings};
-use ddlp_device::controller::ENABLE_TIME;
-use ddlp_device::tcp::PDU_TIME;
-use ddlp_device::tcp::places::{PROOF_TIME, STRANGERS_MAX};
-use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand, ConnectData};
+use ddlp_device::controller::{ENABLE_TIME, IO_QUEUES_MAX};
+use ddlp_device::tcp::places::{CLOSING_MAX, CONNECTIONS_MAX, PROOF_TIME, STRANGERS_MAX};
+use ddlp_device::tcp::{CLOSE_TIME, PDU_TIME};
+use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand, ConnectData, PropertySet};
 use ddlp_nvme::property::offset;
 use ddlp_nvme::tcp::{CapsuleCommand, Digests, IcReq};
 use ddlp_nvme::{AdminOpcode, Status};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, setsockopt, socket, sockopt};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
 use tokio::time::{pause, sleep};
 use zerocopy::IntoBytes;
 
@@ -31,7 +32,7 @@ const BEFORE: Duration = Duration::from_millis(100);
 /// clock has stopped, and the clock moves by up to half a second whenever the agent polls a socket.
 const AFTER: Duration = Duration::from_secs(2);
 
-/// An agent whose clock can be stopped.
+/// An agent whose clock can be stopped. It serves all the while.
 struct Clocked {
     address: SocketAddr,
     nqn: String,
@@ -42,6 +43,10 @@ struct Clocked {
 
 impl Clocked {
     fn start() -> Self {
+        Self::start_with(settings())
+    }
+
+    fn start_with(settings: Settings) -> Self {
         let (ready, started) = channel();
         let (stop, stopped) = oneshot::channel();
         let (steps, wanted) = channel::<Duration>();
@@ -49,15 +54,18 @@ impl Clocked {
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let agent = Agent::start_with(&settings(), Arc::new(Gated::default())).await.unwrap();
+                let agent = Agent::start_with(&settings, Arc::new(Gated::default())).await.unwrap();
                 ready.send((agent.address(), agent.nqn().to_owned())).unwrap();
                 if stopped.await.is_err() {
                     return;
                 }
                 pause();
                 done.send(()).unwrap();
-                // A stopped clock moves on when the runtime is idle. Waiting for the next step blocks the runtime.
-                while let Ok(step) = wanted.recv() {
+                // A stopped clock moves on when the runtime is idle, but not while a blocking task runs.
+                let wanted = Arc::new(Mutex::new(wanted));
+                loop {
+                    let wanted = wanted.clone();
+                    let Ok(step) = spawn_blocking(move || wanted.lock().unwrap().recv()).await.unwrap() else { return };
                     sleep(step).await;
                     done.send(()).unwrap();
                 }
@@ -65,6 +73,10 @@ impl Clocked {
         });
         let (address, nqn) = started.recv().expect("the agent starts");
         Self { address, nqn, stop: Some(stop), steps, stepped }
+    }
+
+    fn at(&self) -> (SocketAddr, &str) {
+        (self.address, &self.nqn)
     }
 
     fn stop_clock(&mut self) {
@@ -127,7 +139,7 @@ fn silent_hosts_are_cut_off_at_the_limit_of_their_state() {
             line
         }),
         ("half a command", PDU_TIME, |agent| {
-            let mut admin = Association::new((agent.address, &agent.nqn), 1, Digests::NONE).admin;
+            let mut admin = Association::new(agent.at(), 1, Digests::NONE).admin;
             admin.stream.write_all(&property_get()[..40]).unwrap();
             admin
         }),
@@ -149,7 +161,7 @@ fn silent_hosts_are_cut_off_at_the_limit_of_their_state() {
 #[test]
 fn an_idle_association_without_keep_alive_stays() {
     let mut agent = Clocked::start();
-    let mut admin = Association::new((agent.address, &agent.nqn), 1, Digests::NONE).admin;
+    let mut admin = Association::new(agent.at(), 1, Digests::NONE).admin;
     agent.stop_clock();
     agent.advance(Duration::from_secs(3600));
     assert!(is_open(&mut admin));
@@ -162,7 +174,7 @@ fn a_pdu_that_arrives_byte_by_byte_is_cut_off() {
     for (what, limit, is_connected) in [("a command", PDU_TIME, true), ("an ICReq", PROOF_TIME, false)] {
         let mut agent = Clocked::start();
         let mut line = match is_connected {
-            true => Association::new((agent.address, &agent.nqn), 1, Digests::NONE).admin,
+            true => Association::new(agent.at(), 1, Digests::NONE).admin,
             false => Line::raw(agent.address),
         };
         let bytes = if is_connected { property_get() } else { IcReq::new(Digests::NONE).encode().to_vec() };
@@ -189,11 +201,13 @@ fn connect_from(from: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// Connects allowed hosts while others hold every connection that they can get, and keep opening new ones.
+/// Connects allowed hosts while others hold every connection that they can get, and keep opening new ones. The clock
+/// stands still, so that no deadline ends one of these connections: a host that had to wait would wait for ever.
 #[test]
 fn a_flood_of_others_keeps_no_allowed_host_out() {
     let settings = Settings { allowed_hosts: vec![HOST_NQN.into()], ..settings() };
-    let agent = TestAgent::start(settings, Arc::new(Gated::default()));
+    let mut agent = Clocked::start_with(settings);
+    agent.stop_clock();
     let (address, setup) = (agent.address, IcReq::new(Digests::NONE).encode());
     // Connections in three states: silent, in the middle of an ICReq, set up.
     let open = |number: u8| {
@@ -233,4 +247,63 @@ fn one_stranger_too_many_takes_the_place_of_the_oldest() {
         line.stream.write_all(&connect_capsule(&agent.nqn)).unwrap();
         assert!(matches!(line.receive(), Received::Response(entry) if entry.status() == Status::SUCCESS));
     }
+}
+
+/// Disables the controller, which ends its I/O queues, and enables it again.
+fn reset_controller(association: &mut Association) {
+    for value in [0x0046_0060, 0x0046_0061] {
+        association.admin.ok(PropertySet::new(offset::CC, value).entry(), &[]);
+    }
+}
+
+/// Returns whether the agent has reset a connection, whether or not it has sent bytes before.
+fn is_reset(line: &Line) -> bool {
+    line.stream.take_error().unwrap().is_some()
+}
+
+#[test]
+fn a_host_that_takes_nothing_does_not_keep_a_closed_connection_open() {
+    let mut agent = Clocked::start();
+    let mut association = Association::new(agent.at(), 1, Digests::NONE);
+    let mut queue = association.open_queue(1, 64, true);
+    setsockopt(&queue.stream, sockopt::RcvBuf, &4096).unwrap();
+    for id in 0..32 {
+        let mut entry = read(RESULTS_NSID, 0, 256);
+        entry.command_id = id.into();
+        queue.submit(&entry, &[]);
+    }
+    agent.stop_clock();
+    reset_controller(&mut association);
+    agent.advance(CLOSE_TIME - BEFORE);
+    assert!(!is_reset(&queue), "the host has time to take its last answers");
+    agent.advance(BEFORE + AFTER);
+    assert!(is_reset(&queue));
+    assert!(!is_reset(&association.admin));
+}
+
+/// Opens queues and makes the agent close them, again and again, and never closes their connections. The clock stands
+/// still, so that no deadline ends one of these connections.
+#[test]
+fn a_host_cannot_pile_up_closed_connections() {
+    let mut agent = Clocked::start();
+    agent.stop_clock();
+    let mut association = Association::new(agent.at(), 1, Digests::NONE);
+    let mut lines: Vec<Line> = Vec::new();
+    while lines.len() <= CLOSING_MAX {
+        lines.extend((1..=IO_QUEUES_MAX).map(|id| association.open_queue(id, 8, true)));
+        reset_controller(&mut association);
+    }
+    association.open_queue(1, 8, true).ok(read(RESULTS_NSID, 0, 1), &[]);
+    let (too_many, others) = lines.split_at(lines.len() - CLOSING_MAX);
+    assert!(too_many.iter().all(is_reset));
+    assert!(!others.iter().any(is_reset), "the other connections wait for the host");
+}
+
+/// Reads the limit on open files from the service's unit: a quarter of them are for other files than connections.
+#[test]
+fn the_service_may_open_a_file_for_each_connection() {
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/systemd/ddlp-device.service");
+    let unit = std::fs::read_to_string(unit).unwrap();
+    let limit = unit.lines().find_map(|line| line.strip_prefix("LimitNOFILE=")).expect("the unit has a limit");
+    assert!(limit.parse::<usize>().unwrap() * 3 / 4 >= CONNECTIONS_MAX, "{limit}");
 }
