@@ -121,11 +121,17 @@ pub enum PixelError {
         /// [`Limits::scans`](crate::Limits::scans).
         limit: u32,
     },
-    /// Preparing takes more memory than the limit, or than the machine has.
-    #[error("preparing needs more memory than the machine has, or more than the limit of {limit} bytes")]
+    /// Preparing takes more memory than the limit.
+    #[error("preparing needs more memory than the limit of {limit} bytes")]
     TooMuchMemory {
         /// [`Limits::memory_bytes`](crate::Limits::memory_bytes).
         limit: u64,
+    },
+    /// The system refuses memory that the limit allows. Says nothing about the image.
+    #[error("the system refuses memory: {message}")]
+    NoMemory {
+        /// The refused allocation.
+        message: String,
     },
     /// The file is well formed, but of a kind that this crate does not decode or that the pipeline cannot take.
     #[error("unsupported: {message}")]
@@ -164,7 +170,8 @@ fn said_of(first: &[u8]) -> String {
 }
 
 impl PixelError {
-    /// Returns the code of the error.
+    /// Returns the code of the error. [`NoMemory`](Self::NoMemory) has that of an image that needs too much memory;
+    /// whoever decides about an image asks [`is_of_the_image`](Self::is_of_the_image) first.
     pub fn reason(&self) -> CorruptReason {
         match self {
             Self::Empty => CorruptReason::Empty,
@@ -173,12 +180,19 @@ impl PixelError {
             Self::Malformed { .. } => CorruptReason::Malformed,
             Self::TooManyPixels { .. } => CorruptReason::TooManyPixels,
             Self::TooManyScans { .. } => CorruptReason::TooManyScans,
-            Self::TooMuchMemory { .. } => CorruptReason::TooMuchMemory,
+            Self::TooMuchMemory { .. } | Self::NoMemory { .. } => CorruptReason::TooMuchMemory,
             Self::Unsupported { .. } => CorruptReason::Unsupported,
             Self::Io { .. } => CorruptReason::Io,
             Self::Checksum { .. } => CorruptReason::Checksum,
             Self::DecoderPanic { .. } => CorruptReason::DecoderPanic,
         }
+    }
+}
+
+impl PixelError {
+    /// Returns whether the error says something about the image, rather than about the system.
+    pub fn is_of_the_image(&self) -> bool {
+        !matches!(self, Self::NoMemory { .. } | Self::Io { .. })
     }
 }
 

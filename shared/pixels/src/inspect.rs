@@ -34,10 +34,18 @@ pub enum Verdict {
         /// The reason in words.
         message: String,
     },
+    /// The system refused memory, so nothing is known about the file.
+    Undecided {
+        /// The refused allocation in words.
+        message: String,
+    },
 }
 
 impl Verdict {
-    pub(crate) fn rejected(error: &PixelError) -> Self {
+    pub(crate) fn of(error: &PixelError) -> Self {
+        if !error.is_of_the_image() {
+            return Self::Undecided { message: error.to_string() };
+        }
         Self::Rejected { reason: error.reason(), message: error.to_string() }
     }
 }
@@ -52,7 +60,7 @@ struct Findings {
 pub(crate) fn jpeg(object: &mut Object, file: &[u8], limits: Limits) -> Verdict {
     match check(object, file, limits) {
         Ok(verdict) => verdict,
-        Err(error) => Verdict::rejected(&error),
+        Err(error) => Verdict::of(&error),
     }
 }
 

@@ -242,13 +242,13 @@ impl Preparer {
     /// Decodes a whole file and judges whether every machine decodes it to the same pixels.
     pub fn inspect(&mut self, encoded: &[u8]) -> Verdict {
         let verdict = match Format::of(encoded) {
-            Err(error) => Verdict::rejected(&error),
+            Err(error) => Verdict::of(&error),
             Ok(Format::Jpeg) => inspect::jpeg(&mut self.jpeg.libjpeg, encoded, self.limits),
             Ok(format) => {
                 let Scratch { whole, native, .. } = &mut self.scratch;
                 match raster::decode(encoded, format, self.limits, native, whole) {
                     Ok(_) => Verdict::Intact,
-                    Err(error) => Verdict::rejected(&error),
+                    Err(error) => Verdict::of(&error),
                 }
             }
         };

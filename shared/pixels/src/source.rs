@@ -79,7 +79,10 @@ impl Limits {
     }
 
     pub(crate) fn check_memory(&self, bytes: u64) -> Result<(), PixelError> {
-        if bytes > self.memory_bytes { Err(self.too_much_memory()) } else { Ok(()) }
+        if bytes > self.memory_bytes {
+            return Err(PixelError::TooMuchMemory { limit: self.memory_bytes });
+        }
+        Ok(())
     }
 
     /// Empties a buffer and makes room for `bytes`. Returns an error if the limit does not allow them or the machine
@@ -98,7 +101,10 @@ impl Limits {
 
     /// Makes room for `values` more values behind those of a buffer. Otherwise as [`reserve`](Self::reserve).
     pub(crate) fn reserve_more<T>(&self, buffer: &mut Vec<T>, values: usize) -> Result<(), PixelError> {
-        buffer.try_reserve_exact(values).map_err(|_| self.too_much_memory())
+        buffer.try_reserve_exact(values).map_err(|_| {
+            let bytes = values.saturating_mul(size_of::<T>());
+            PixelError::NoMemory { message: format!("{bytes} bytes are not there") }
+        })
     }
 
     /// Makes a buffer `bytes` long, with any contents. Otherwise as [`make_room`](Self::make_room).
@@ -115,10 +121,6 @@ impl Limits {
         // The buffer has the room, so this does not allocate.
         buffer.resize(bytes, 0);
         Ok(buffer)
-    }
-
-    fn too_much_memory(&self) -> PixelError {
-        PixelError::TooMuchMemory { limit: self.memory_bytes }
     }
 }
 
@@ -258,7 +260,9 @@ mod tests {
         let limits = Limits { memory_bytes: u64::MAX, ..Limits::default() };
         let mut buffer = vec![1; 10];
         for bytes in [u64::MAX, i64::MAX as u64] {
-            assert_eq!(limits.resize(&mut buffer, bytes), Err(PixelError::TooMuchMemory { limit: u64::MAX }));
+            let refused = limits.resize(&mut buffer, bytes);
+            let message = format!("{bytes} bytes are not there");
+            assert_eq!(refused, Err(PixelError::NoMemory { message }), "the limit allows them");
         }
         for bytes in [10, 3, 2000] {
             assert_eq!(limits.resize(&mut buffer, bytes).unwrap().len(), bytes as usize);

@@ -369,7 +369,13 @@ unsafe fn text(message: *const c_char) -> String {
     unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned()
 }
 
+/// The shim's code for refused memory.
+const NO_MEMORY: c_int = 100;
+
 fn error_of(code: c_int, message: String, limits: Limits) -> PixelError {
+    if code == NO_MEMORY {
+        return PixelError::NoMemory { message };
+    }
     match u8::try_from(code).ok().and_then(CorruptReason::from_code) {
         Some(CorruptReason::Truncated) => PixelError::Truncated { message },
         Some(CorruptReason::TooManyScans) => PixelError::TooManyScans { limit: limits.scans },

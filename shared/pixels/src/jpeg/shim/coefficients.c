@@ -127,7 +127,7 @@ int ddlp_rewrite(struct ddlp_jpeg *jpeg, int sequential, uint8_t **out, size_t *
     struct writer *writer = calloc(1, sizeof(*writer));
     if (!writer) {
         snprintf(jpeg->message, sizeof(jpeg->message), "out of memory");
-        return DDLP_TOO_MUCH_MEMORY;
+        return DDLP_NO_MEMORY;
     }
     writer->message = jpeg->message;
     writer->cinfo.err = jpeg_std_error(&writer->errors);

@@ -39,6 +39,7 @@ int ddlp_reason_of(int msg_code)
     case JERR_INPUT_EMPTY:
         return DDLP_TRUNCATED;
     case JERR_OUT_OF_MEMORY:
+        return DDLP_NO_MEMORY;
     case JERR_NO_BACKING_STORE:
     case JERR_WIDTH_OVERFLOW:
         return DDLP_TOO_MUCH_MEMORY;

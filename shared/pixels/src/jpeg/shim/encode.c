@@ -59,7 +59,7 @@ int ddlp_encode(const struct ddlp_encode_params *params, const uint8_t *pixels, 
     struct encoder *encoder = calloc(1, sizeof(*encoder));
     if (!encoder) {
         snprintf(message, JMSG_LENGTH_MAX, "out of memory");
-        return DDLP_TOO_MUCH_MEMORY;
+        return DDLP_NO_MEMORY;
     }
     encoder->message = message;
     encoder->cinfo.err = jpeg_std_error(&encoder->errors);

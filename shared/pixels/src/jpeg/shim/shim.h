@@ -23,6 +23,9 @@
 #define DDLP_TOO_MUCH_MEMORY 7
 #define DDLP_UNSUPPORTED 8
 
+/* The system refuses memory: no reason why an image is corrupt. */
+#define DDLP_NO_MEMORY 100
+
 struct ddlp_jpeg {
     struct jpeg_decompress_struct cinfo;
     struct jpeg_error_mgr errors;
