@@ -9,6 +9,7 @@
 //! content. A file that is written to afterwards is refused.
 
 use crate::extent::read_extent;
+use crate::held::HeldFile;
 use crate::sample::IdentityHasher;
 use crate::stamp::Stamp;
 use crate::{Dataset, Identity, Location, ReadError, Unavailable};
@@ -143,10 +144,7 @@ pub struct Cifar {
 }
 
 struct Batch {
-    path: PathBuf,
-    file: File,
-    /// The file's state when it was opened.
-    stamp: Stamp,
+    file: HeldFile,
     /// Index of the first sample after this batch.
     end: u64,
 }
@@ -154,12 +152,13 @@ struct Batch {
 impl Batch {
     /// Checks that the file is unchanged since it was opened.
     fn check(&self) -> Result<(), Unavailable> {
-        let now = Stamp::of(&self.file)
-            .map_err(|source| Unavailable::Io { what: format!("file {}", self.path.display()), source })?;
-        if now == self.stamp {
+        let path = self.file.path();
+        let now = self.file.stamp_now();
+        let now = now.map_err(|source| Unavailable::Io { what: format!("file {}", path.display()), source })?;
+        if now == self.file.stamp() {
             return Ok(());
         }
-        Err(Unavailable::Changed { kind: "file", file: self.path.clone(), change: self.stamp.change(&now) })
+        Err(Unavailable::Changed { kind: "file", file: path.to_owned(), change: self.file.stamp().change(&now) })
     }
 }
 
@@ -188,7 +187,7 @@ impl Cifar {
                 return Err(CifarError::Length { path, bytes, record, variant });
             }
             scan(&path, &file, bytes / record, variant, &mut labels, &mut hasher)?;
-            batches.push(Batch { path, file, stamp, end: labels.len() as u64 });
+            batches.push(Batch { file: HeldFile::new(file, path, stamp), end: labels.len() as u64 });
         }
         Ok(Self { variant, batches, classes, labels, identity: hasher.finish() })
     }
@@ -221,12 +220,12 @@ impl Dataset for Cifar {
 
     fn name(&self, index: u64) -> String {
         let (batch, record) = self.batch(index);
-        format!("{}#{record}", batch.path.file_name().unwrap_or_default().display())
+        format!("{}#{record}", batch.file.path().file_name().unwrap_or_default().display())
     }
 
     fn location(&self, index: u64) -> Location {
         let (batch, record) = self.batch(index);
-        Location { file: batch.path.clone(), offset: self.offset(record), length: PIXEL_BYTES as u64 }
+        Location { file: batch.file.path().to_owned(), offset: self.offset(record), length: PIXEL_BYTES as u64 }
     }
 
     fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
@@ -235,7 +234,7 @@ impl Dataset for Cifar {
             return Err(Unavailable::OutOfRange { index, samples }.into());
         }
         let (batch, record) = self.batch(index);
-        read_extent(&batch.file, self.offset(record), PIXEL_BYTES, buf).map_err(|source| match batch.check() {
+        batch.file.read_extent(self.offset(record), PIXEL_BYTES, buf).map_err(|source| match batch.check() {
             Err(unavailable) => unavailable.into(),
             Ok(()) => ReadError::of_sample(self.name(index), self.location(index), source),
         })?;

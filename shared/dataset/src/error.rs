@@ -4,8 +4,8 @@
 //! [`Unavailable`] one ends a run, or is left to another prong.
 
 use crate::Location;
+use crate::errno::Class;
 use ddlp_pixels::CorruptReason;
-use nix::errno::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -99,6 +99,18 @@ pub enum Unavailable {
         #[source]
         source: io::Error,
     },
+    /// The operating system refuses memory for a sample whose need is within the limits.
+    #[error(
+        "there is no memory for sample {name} ({location}): {problem}. Free some memory, raise the limit of this process (ulimit -v, the control group), or use fewer threads"
+    )]
+    NoMemory {
+        /// The sample.
+        name: String,
+        /// Its place.
+        location: Location,
+        /// The refused allocation.
+        problem: String,
+    },
     /// A file or folder that existed when the dataset was opened no longer exists.
     #[error("{} is gone: it was there when the dataset was opened", .path.display())]
     Gone {
@@ -154,22 +166,34 @@ impl ReadError {
     /// Turns an operating system's error for a sample's bytes into the sample's error. The caller checks first whether
     /// the dataset is still the one that was opened.
     pub fn of_sample(name: String, location: Location, source: io::Error) -> Self {
-        if is_medium_error(&source) {
-            Corrupt::Io { name, location, source }.into()
-        } else {
-            Unavailable::Io { what: format!("sample {name} ({location})"), source }.into()
+        match Class::of(&source) {
+            Class::Medium => Corrupt::Io { name, location, source }.into(),
+            Class::Momentary | Class::Lasting => {
+                Unavailable::Io { what: format!("sample {name} ({location})"), source }.into()
+            }
         }
     }
 }
 
-/// Returns whether the disk, or the file system on it, is broken at this place. All other errors (not found, stale,
-/// forbidden, timed out, no memory, too many open files) say nothing about the sample.
-pub(crate) fn is_medium_error(error: &io::Error) -> bool {
-    let errno = error.raw_os_error().map(Errno::from_raw);
-    // Beside EIO: Linux's codes for medium, target and protection errors of a disk, and for damaged file systems
-    // (EUCLEAN, EBADMSG).
-    let medium = [Errno::EIO, Errno::ENODATA, Errno::EREMOTEIO, Errno::EILSEQ, Errno::EUCLEAN, Errno::EBADMSG];
-    errno.is_some_and(|errno| medium.contains(&errno))
+impl Unavailable {
+    /// Returns whether trying again soon may help: the server does not answer, or memory or open files are short.
+    pub fn is_momentary(&self) -> bool {
+        match self {
+            Unavailable::Io { source, .. } => Class::of(source) == Class::Momentary,
+            Unavailable::NoMemory { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Returns whether the error concerns `file` alone, rather than the dataset as a whole or the system.
+    pub(crate) fn is_of_file(&self, file: &Path) -> bool {
+        match self {
+            Unavailable::Io { source, .. } => Class::of(source) == Class::Lasting,
+            Unavailable::Gone { path, .. } => path == file,
+            Unavailable::Changed { .. } => true,
+            _ => false,
+        }
+    }
 }
 
 /// Returns the topmost missing part of the path from a dataset's `root` to `file`; returns `file` itself if nothing on

@@ -1,6 +1,6 @@
 //! Reading a piece of a file into a buffer that is reused.
 
-use crate::error::is_medium_error;
+use crate::errno::Class;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -22,15 +22,27 @@ pub(crate) fn read_exact(file: &File, offset: u64, out: &mut [u8]) -> io::Result
     persistently(|| file.read_exact_at(out, offset))
 }
 
-/// Repeats a read while it fails on the disk, at most [`TRIES`] times.
+/// Repeats a read at once while it fails on the disk or is interrupted, at most [`TRIES`] times. Whoever has time to wait
+/// repeats momentary failures later ([`Patience`](crate::Patience)).
 pub(crate) fn persistently<T>(mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    match read() {
+        Err(error) => again(error, &mut read),
+        done => done,
+    }
+}
+
+#[cold]
+fn again<T>(mut error: io::Error, read: &mut dyn FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..TRIES {
+        if Class::of(&error) != Class::Medium && error.kind() != io::ErrorKind::Interrupted {
+            break;
+        }
         match read() {
-            Err(error) if is_medium_error(&error) => {}
+            Err(next) => error = next,
             done => return done,
         }
     }
-    read()
+    Err(error)
 }
 
 /// Makes `buf` exactly `length` bytes long, with unspecified content.
@@ -39,6 +51,18 @@ pub(crate) fn resize(buf: &mut Vec<u8>, length: usize) -> io::Result<()> {
     buf.try_reserve(missing).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
     buf.resize(length, 0);
     Ok(())
+}
+
+/// Makes room for `more` items in a list that grows with the dataset. The error says what the memory is for.
+pub(crate) fn make_room<T>(list: &mut Vec<T>, more: usize, what: &str) -> io::Result<()> {
+    list.try_reserve(more).map_err(|_| {
+        let bytes = list.len().saturating_add(more).saturating_mul(size_of::<T>());
+        let message = format!(
+            "the system refuses {bytes} bytes of memory for {what}: free some memory, raise the limit of this process \
+             (ulimit -v, the control group), or split the dataset"
+        );
+        io::Error::new(io::ErrorKind::OutOfMemory, message)
+    })
 }
 
 #[cfg(test)]
@@ -61,7 +85,19 @@ mod tests {
     }
 
     #[test]
-    fn only_reads_that_fail_on_the_disk_are_repeated() {
+    fn a_list_that_does_not_fit_into_memory_says_so() {
+        let mut list = vec![0u64; 3];
+        let error = make_room(&mut list, usize::MAX / 16, "the names of the samples").unwrap_err();
+        assert_eq!((error.kind(), list.len()), (io::ErrorKind::OutOfMemory, 3));
+        let text = error.to_string();
+        let bytes = (usize::MAX / 16 + 3) * 8;
+        assert!(text.contains(&format!("{bytes} bytes of memory for the names of the samples")), "{text}");
+        make_room(&mut list, 100, "x").unwrap();
+        assert!(list.capacity() >= 103);
+    }
+
+    #[test]
+    fn only_reads_that_fail_on_the_disk_or_are_interrupted_are_repeated_at_once() {
         let tried = |errno: i32, failures: u32| {
             let mut calls = 0;
             let read = || {
@@ -73,6 +109,7 @@ mod tests {
         };
         assert_eq!(tried(libc::EIO, TRIES - 1), (true, TRIES));
         assert_eq!(tried(libc::EIO, TRIES), (false, TRIES));
+        assert_eq!(tried(libc::EINTR, 1), (true, 2));
         assert_eq!(tried(libc::ESTALE, 1), (false, 1));
     }
 }

@@ -15,18 +15,22 @@
 mod scan;
 
 use crate::error::first_missing;
-use crate::extent::{persistently, read_extent};
+use crate::extent::{make_room, persistently, read_extent};
+use crate::held::is_stale;
 use crate::inputs::is_same_file;
 use crate::sample::IdentityHasher;
 use crate::{Corrupt, Dataset, Identity, Location, ReadError, SAMPLE_BYTES_MAX, Unavailable};
 use ddlp_pixels::Source;
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
-use scan::LeftOut;
+use scan::{ClassListing, LeftOut};
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Extensions of samples' file names: torchvision's list.
@@ -48,6 +52,15 @@ pub enum FolderError {
         /// The directory or file.
         path: PathBuf,
         /// The operating system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// The system refuses memory for the list of samples.
+    #[error("no memory to list {}", .path.display())]
+    NoMemory {
+        /// The root or class.
+        path: PathBuf,
+        /// The refused memory.
         #[source]
         source: io::Error,
     },
@@ -87,6 +100,7 @@ pub enum FolderError {
 pub struct Folder {
     root: PathBuf,
     root_handle: File,
+    root_inode: u64,
     classes: Vec<String>,
     /// Index of the first sample after each class.
     class_ends: Vec<u64>,
@@ -105,11 +119,13 @@ impl Folder {
     pub fn open(root: &Path) -> Result<Self, FolderError> {
         let unreadable = |source| FolderError::Unreadable { path: root.to_owned(), source };
         let root_handle = File::open(root).map_err(unreadable)?;
+        let root_inode = root_handle.metadata().map_err(unreadable)?.ino();
         let (names, beside) = scan::class_names(root)?;
         let listings = scan::list_classes(root, &names)?;
         let mut folder = Self {
             root: root.to_owned(),
             root_handle,
+            root_inode,
             classes: names.iter().map(|name| name.to_string_lossy().into_owned()).collect(),
             class_ends: Vec::with_capacity(names.len()),
             paths: Vec::new(),
@@ -118,6 +134,12 @@ impl Folder {
             left_out: beside,
             identity: Identity::from_bytes([0; 32]),
         };
+        let no_memory = |source| FolderError::NoMemory { path: root.to_owned(), source };
+        let path_bytes = listings.iter().map(ClassListing::path_bytes).sum();
+        let samples = listings.iter().map(|listing| listing.files().count()).sum();
+        make_room(&mut folder.paths, path_bytes, "the paths of the samples").map_err(no_memory)?;
+        make_room(&mut folder.path_ends, samples, "the ends of the samples' paths").map_err(no_memory)?;
+        make_room(&mut folder.sizes, samples, "the sizes of the samples").map_err(no_memory)?;
         for listing in listings {
             for (path, size) in listing.files() {
                 folder.paths.extend_from_slice(path);
@@ -155,10 +177,28 @@ impl Folder {
         Some(self.sizes[index as usize]).filter(|&size| size != NO_FILE)
     }
 
-    /// Opens a sample's file and returns its length. Never blocks, as opening a pipe otherwise would.
+    /// Opens a sample's file and returns its length.
     fn open_sample(&self, index: u64) -> io::Result<(File, u64)> {
+        match persistently(|| self.open_below(&self.root_handle, index)) {
+            Err(error) if is_stale(&error) => self.open_below_root(index, error),
+            done => done,
+        }
+    }
+
+    /// Opens a sample's file by the root's path after `error`: the file server has restarted, and no longer knows the
+    /// root's handle. The error remains if the path does not lead to the same root.
+    #[cold]
+    fn open_below_root(&self, index: u64, error: io::Error) -> io::Result<(File, u64)> {
+        match File::open(&self.root) {
+            Ok(root) if root.metadata().is_ok_and(|now| now.ino() == self.root_inode) => self.open_below(&root, index),
+            _ => Err(error),
+        }
+    }
+
+    /// Opens a sample's file below an open root. Never blocks, as opening a pipe otherwise would.
+    fn open_below(&self, root: impl AsFd, index: u64) -> io::Result<(File, u64)> {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
-        let file = openat(&self.root_handle, self.path(index), flags, Mode::empty())?;
+        let file = openat(root, self.path(index), flags, Mode::empty())?;
         let status = fstat(&file)?;
         if SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
@@ -190,7 +230,11 @@ impl Folder {
     fn without_file(&self, index: u64) -> ReadError {
         match self.open_sample(index) {
             Ok((_, found)) => self.changed(index, format!("was no file, and has {found} bytes now")).into(),
-            Err(_) => Corrupt::NoFile { name: self.name(index), location: self.location(index) }.into(),
+            Err(error) if is_no_file(&error) => {
+                Corrupt::NoFile { name: self.name(index), location: self.location(index) }.into()
+            }
+            // The link or the file may be fine: nothing is known about it.
+            Err(source) => ReadError::of_sample(self.name(index), self.location(index), source),
         }
     }
 
@@ -236,7 +280,7 @@ impl Dataset for Folder {
         if listed > SAMPLE_BYTES_MAX {
             return Err(Corrupt::TooLarge { name: self.name(index), location: self.location(index) }.into());
         }
-        let (file, found) = persistently(|| self.open_sample(index)).map_err(|source| self.unread(index, source))?;
+        let (file, found) = self.open_sample(index).map_err(|source| self.unread(index, source))?;
         if found != listed {
             return Err(self.changed(index, format!("had {listed} bytes, and has {found} now")).into());
         }
@@ -259,6 +303,14 @@ impl Dataset for Folder {
     fn kind(&self) -> &'static str {
         "folder"
     }
+}
+
+/// Returns whether an error of opening says that there is no regular file: nothing, a link that leads nowhere or in a
+/// circle, or something of another kind.
+fn is_no_file(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    let none = [Errno::ENOENT, Errno::ENOTDIR, Errno::ELOOP, Errno::ENXIO, Errno::ENAMETOOLONG];
+    errno.is_some_and(|errno| none.contains(&errno)) || error.kind() == io::ErrorKind::InvalidInput
 }
 
 #[cfg(test)]

@@ -20,11 +20,14 @@ pub mod folder;
 pub mod pack;
 pub mod shards;
 
+mod errno;
 mod error;
 mod extent;
+mod held;
 mod inputs;
 mod open;
 mod parallel;
+mod patience;
 mod resident;
 mod sample;
 #[cfg(test)]
@@ -35,6 +38,7 @@ pub use error::{Corrupt, ReadError, Unavailable};
 pub use inputs::is_input;
 pub use open::{OpenError, open};
 pub use pack::PackFile;
+pub use patience::Patience;
 pub use resident::{RESIDENT_BYTES_MAX, Resident};
 pub use sample::{Identity, Location, Stored};
 

@@ -14,7 +14,8 @@ mod listing;
 mod members;
 
 use crate::error::first_missing;
-use crate::extent::read_extent;
+use crate::extent::{make_room, persistently, read_extent};
+use crate::held::is_stale;
 use crate::sample::IdentityHasher;
 use crate::stamp::Stamp;
 use crate::{Corrupt, Dataset, Identity, Location, ReadError, SAMPLE_BYTES_MAX, Unavailable, parallel};
@@ -140,7 +141,7 @@ impl Shards {
             identity: Identity::from_bytes([0; 32]),
         };
         for (name, listing) in names.into_iter().zip(listings) {
-            shards.append(name, listing?);
+            shards.append(name, listing?).map_err(failed)?;
         }
         if shards.samples.is_empty() {
             return Err(ShardError::Empty { path: path.to_owned() });
@@ -150,11 +151,14 @@ impl Shards {
         Ok(shards)
     }
 
-    fn append(&mut self, name: OsString, listing: ShardListing) {
+    fn append(&mut self, name: OsString, listing: ShardListing) -> io::Result<()> {
         let base = self.paths.len() as u64;
+        make_room(&mut self.paths, listing.paths.len(), "the paths of the samples")?;
+        make_room(&mut self.samples, listing.samples.len(), "the list of samples")?;
         self.paths.extend_from_slice(&listing.paths);
         self.samples.extend(listing.samples.iter().map(|s| ListedSample { path_end: base + s.path_end, ..*s }));
         self.shards.push(Shard { name, stamp: listing.stamp, end: self.samples.len() as u64 });
+        Ok(())
     }
 
     fn class_names(&self) -> Result<Vec<String>, ShardError> {
@@ -263,7 +267,12 @@ impl Shards {
     /// Opens a shard. No shard stays open, since there may be more shards than a process may have open files.
     fn open_shard(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
-        Ok(File::from(openat(&self.handle, name, flags, Mode::empty())?))
+        match persistently(|| Ok(File::from(openat(&self.handle, name, flags, Mode::empty())?))) {
+            // The file server has restarted, and no longer knows the directory's handle. The caller checks that the
+            // shard is the same.
+            Err(error) if is_stale(&error) => File::open(self.directory.join(name)),
+            done => done,
+        }
     }
 
     /// Determines why a sample's shard cannot be opened.

@@ -3,3 +3,4 @@
 pub mod allocations;
 pub mod page_cache;
 pub mod trees;
+pub mod unprivileged;

@@ -1,6 +1,7 @@
 //! Listing the files of an image folder in torchvision's order.
 
 use super::{DIRECTORIES_MAX, EXTENSIONS, FolderError};
+use crate::extent::make_room;
 use crate::pack::LISTED_MAX;
 use crate::{CLASSES_MAX, parallel};
 use std::ffi::OsString;
@@ -45,6 +46,11 @@ impl LeftOut {
 }
 
 impl ClassListing {
+    /// Returns the length of all paths together.
+    pub(super) fn path_bytes(&self) -> usize {
+        self.paths.len()
+    }
+
     /// Returns relative path and size of each sample.
     pub(super) fn files(&self) -> impl Iterator<Item = (&[u8], Option<u64>)> {
         let mut start = 0;
@@ -104,10 +110,22 @@ struct Directory {
     files: Vec<(OsString, Option<u64>)>,
 }
 
+impl Directory {
+    /// Returns the length of the paths of all samples together.
+    fn path_bytes(&self) -> usize {
+        self.files.iter().map(|(name, _)| self.path.len() + 1 + name.len()).sum()
+    }
+}
+
 fn list_class(root: &Path, class: &OsString) -> Result<ClassListing, FolderError> {
     let (mut directories, left_out) = walk(root, class)?;
     directories.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     let mut listing = ClassListing { paths: Vec::new(), files: Vec::new(), left_out };
+    let files = directories.iter().map(|directory| directory.files.len()).sum();
+    let path_bytes = directories.iter().map(Directory::path_bytes).sum();
+    let no_memory = |source| FolderError::NoMemory { path: root.join(class), source };
+    make_room(&mut listing.files, files, "the files of a class").map_err(no_memory)?;
+    make_room(&mut listing.paths, path_bytes, "the paths of a class").map_err(no_memory)?;
     for directory in &mut directories {
         directory.files.sort_unstable_by(|a, b| a.0.as_bytes().cmp(b.0.as_bytes()));
         for (name, size) in &directory.files {
@@ -147,6 +165,8 @@ fn walk(root: &Path, class: &OsString) -> Result<(Vec<Directory>, LeftOut), Fold
             if is_directory(&entry).map_err(unreadable)? {
                 pending.push((relative.join(entry.file_name()), depth + 1));
             } else if is_image(entry.file_name().as_bytes()) {
+                make_room(&mut files, 1, "the files of a directory")
+                    .map_err(|source| FolderError::NoMemory { path: path.clone(), source })?;
                 files.push((entry.file_name(), size(&entry)));
             } else {
                 left_out.add(&relative.join(entry.file_name()));

@@ -3,6 +3,7 @@
 use super::{Folder, FolderError};
 use crate::samples::bytes;
 use crate::{Corrupt, Dataset, ReadError, Unavailable};
+use ddlp_test_support::unprivileged::Unprivileged;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use std::fs;
@@ -146,12 +147,24 @@ fn a_file_that_may_not_be_read_is_unavailable() {
     let root = folder_of(&["a/1.jpg"]);
     let folder = open(&root).unwrap();
     fs::set_permissions(root.path().join("a/1.jpg"), fs::Permissions::from_mode(0o000)).unwrap();
-    if fs::File::open(root.path().join("a/1.jpg")).is_ok() {
-        eprintln!("skipped: root may read everything");
-        return;
-    }
+    let _unprivileged = Unprivileged::new(root.path());
     let error = folder.sample(0, &mut Vec::new()).unwrap_err();
     assert!(matches!(error, ReadError::Unavailable(Unavailable::Io { .. })), "{error}");
+}
+
+/// A link into a folder that may not be searched: the file may be fine.
+#[test]
+fn a_link_that_may_not_be_followed_is_unavailable_and_not_corrupt() {
+    let root = folder_of(&["a/1.jpg", "a/2.jpg"]);
+    let hidden = folder_of(&["x/1.jpg"]);
+    fs::remove_file(root.path().join("a/1.jpg")).unwrap();
+    symlink(hidden.path().join("x/1.jpg"), root.path().join("a/1.jpg")).unwrap();
+    fs::set_permissions(hidden.path().join("x"), fs::Permissions::from_mode(0o000)).unwrap();
+    let _unprivileged = Unprivileged::new(root.path());
+    let folder = open(&root).unwrap();
+    let error = folder.sample(0, &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, ReadError::Unavailable(Unavailable::Io { .. })), "{error}");
+    folder.sample(1, &mut Vec::new()).unwrap();
 }
 
 /// The open handle still leads to the folder.

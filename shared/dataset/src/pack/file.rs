@@ -2,14 +2,12 @@
 
 use super::direct::Direct;
 use super::format::BLOCK_BYTES;
-use crate::extent::read_exact;
-use crate::stamp::Stamp;
+use crate::held::HeldFile;
 use ddlp_pixels::{CACHED_BYTES, ReadAt};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,10 +20,7 @@ const DIRECT_BYTES: u64 = 1 << 20;
 /// An open pack as a sequence of bytes. Many threads may read at once.
 #[derive(Debug)]
 pub struct PackFile {
-    file: File,
-    path: PathBuf,
-    /// The file's state when it was opened.
-    stamp: Stamp,
+    held: HeldFile,
     /// The same file, opened for reading pixels past the page cache.
     direct: OnceLock<Direct>,
     /// Whether a read past the page cache failed where one through it succeeded; such reads are then not tried again.
@@ -33,35 +28,35 @@ pub struct PackFile {
 }
 
 impl PackFile {
-    pub(super) fn new(file: File, path: PathBuf, stamp: Stamp) -> Self {
-        assert!(stamp.bytes.is_multiple_of(BLOCK_BYTES), "a pack consists of whole blocks");
-        Self { file, path, stamp, direct: OnceLock::new(), has_direct_failed: AtomicBool::new(false) }
+    pub(super) fn new(held: HeldFile) -> Self {
+        assert!(held.stamp().bytes.is_multiple_of(BLOCK_BYTES), "a pack consists of whole blocks");
+        Self { held, direct: OnceLock::new(), has_direct_failed: AtomicBool::new(false) }
     }
 
     /// Length of the file, a multiple of [`BLOCK_BYTES`].
     pub fn len_bytes(&self) -> u64 {
-        self.stamp.bytes
+        self.held.stamp().bytes
     }
 
     /// Where the file was opened.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.held.path()
     }
 
     /// Fills `out` with the bytes from `offset` on, through the page cache. Fails for bytes past the end of the file.
     pub fn read_cached(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        read_exact(&self.file, offset, out)
+        self.held.read_exact(offset, out)
     }
 
     /// Tells the kernel that reads are long and at random places. It would otherwise take two reads of neighbouring
     /// samples for the start of a sequential read, and fetch megabytes that nobody asked for.
     pub(super) fn expect_random(&self) {
-        let _ = posix_fadvise(&self.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_RANDOM);
+        let _ = posix_fadvise(self.held.file(), 0, 0, PosixFadviseAdvice::POSIX_FADV_RANDOM);
     }
 
     /// Reads pixels past the page cache from now on. Fails if that is not possible; pixels are then read as before.
     pub(super) fn pass_cache(&self) -> io::Result<()> {
-        let direct = Direct::open(&self.file)?;
+        let direct = Direct::open(self.held.file())?;
         // A thread that was faster has opened the same file.
         let _ = self.direct.set(direct);
         Ok(())
@@ -72,7 +67,7 @@ impl PackFile {
         for start in (offset..offset.saturating_add(bytes)).step_by(READAHEAD_BYTES as usize) {
             let length = (offset + bytes - start).min(READAHEAD_BYTES);
             if let (Ok(start), Ok(length)) = (start.try_into(), length.try_into()) {
-                let _ = posix_fadvise(&self.file, start, length, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
+                let _ = posix_fadvise(self.held.file(), start, length, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
             }
         }
     }
@@ -81,12 +76,8 @@ impl PackFile {
         self.direct.get().filter(|_| !self.has_direct_failed.load(Ordering::Relaxed))
     }
 
-    pub(super) fn stamp(&self) -> Stamp {
-        self.stamp
-    }
-
-    pub(super) fn file(&self) -> &File {
-        &self.file
+    pub(super) fn held(&self) -> &HeldFile {
+        &self.held
     }
 }
 
@@ -114,14 +105,16 @@ impl ReadAt for PackFile {
 
 impl AsFd for PackFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        self.held.file().as_fd()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stamp::Stamp;
     use ddlp_test_support::page_cache::can_pass_cache;
+    use std::fs::File;
     use std::io::Write;
 
     /// Returns a file of `count` blocks, filled with `byte`.
@@ -133,7 +126,7 @@ mod tests {
 
     fn pack(file: File, path: &str) -> PackFile {
         let stamp = Stamp::of(&file).unwrap();
-        PackFile::new(file, path.into(), stamp)
+        PackFile::new(HeldFile::new(file, path.into(), stamp))
     }
 
     fn pixels(file: &PackFile, offset: u64) -> io::Result<[u8; 9]> {

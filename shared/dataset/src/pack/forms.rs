@@ -6,6 +6,7 @@ use super::report::{JpegForm, PackFormat, WhyKept};
 use crate::{ReadError, SAMPLE_BYTES_MAX, Stored};
 use ddlp_pixels::{CorruptReason, Decoded, Limits, PixelError, Preparer, RawImage, Source, Verdict};
 use std::error::Error;
+use std::path::PathBuf;
 
 /// Data to store for one sample.
 pub(super) struct StoredSample {
@@ -34,12 +35,20 @@ pub(super) struct Note {
     pub(super) is_unreadable: bool,
 }
 
-/// Reason why a sample of a pack cannot be packed again.
+/// Reason why packing cannot go on.
+#[derive(Debug)]
 pub(super) enum Fault {
-    /// The bytes are not those that were packed.
+    /// The source is a pack, and the bytes are not those that were packed.
     Damaged(String),
-    /// The bytes cannot be read now.
+    /// The source cannot be read now, or there is no memory.
     Unavailable(String),
+}
+
+impl Fault {
+    /// Returns the fault for an error of decoding a pack's sample.
+    fn of_pack(error: &PixelError) -> Self {
+        if error.is_of_the_image() { Self::Damaged(error.to_string()) } else { Self::Unavailable(error.to_string()) }
+    }
 }
 
 /// One worker's decoder, and the options for storing samples.
@@ -56,11 +65,13 @@ impl Storing {
         Self { preparer: Preparer::new(limits), format, is_pack }
     }
 
-    /// Checks a sample and appends its stored form to `out`. Calls `admit` with the number of bytes that the sample
-    /// will have, if that can be more than the source has listed. Fails if a sample of a pack cannot be packed again.
+    /// Checks a sample, which lies in `file`, and appends its stored form to `out`. Calls `admit` with the number of
+    /// bytes that the sample will have, if that can be more than the source has listed. Fails if a sample of a pack
+    /// cannot be packed again, or the whole source cannot be read.
     pub(super) fn store(
         &mut self,
         source: Result<Stored<'_>, ReadError>,
+        file: impl FnOnce() -> PathBuf,
         admit: &mut dyn FnMut(u64),
         out: &mut Vec<u8>,
     ) -> Result<StoredSample, Fault> {
@@ -68,7 +79,9 @@ impl Storing {
             Ok(Stored::Source(source)) => self.store_source(source, admit, out),
             Ok(Stored::Rejected { bytes, reason }) => Ok(self.store_rejected(bytes, reason, out)),
             Err(ReadError::Corrupt(error)) if self.is_pack => Err(Fault::Damaged(message_of(&error))),
-            Err(ReadError::Unavailable(error)) if self.is_pack => Err(Fault::Unavailable(message_of(&error))),
+            Err(ReadError::Unavailable(error)) if self.is_pack || !error.is_of_file(&file()) => {
+                Err(Fault::Unavailable(message_of(&error)))
+            }
             Err(ReadError::Corrupt(error)) => {
                 let is_unreadable = error.reason() == CorruptReason::Io;
                 let rejected = StoredSample::rejected(out, &[], error.reason(), message_of(&error));
@@ -88,7 +101,7 @@ impl Storing {
         out: &mut Vec<u8>,
     ) -> Result<StoredSample, Fault> {
         Ok(match source {
-            Source::Encoded(file) | Source::Indexed { file, .. } => self.store_file(file, admit, out),
+            Source::Encoded(file) | Source::Indexed { file, .. } => self.store_file(file, admit, out)?,
             Source::Planar { width, height, bytes } => {
                 if planes_bytes(width, height) != Some(bytes.len() as u64) {
                     let message = format!("{} bytes are not three planes of {width} x {height}", bytes.len());
@@ -99,7 +112,7 @@ impl Storing {
             // Only packs have raw samples.
             source @ Source::Raw(image) => {
                 let (length, max_side) = (raw_bytes((image.width, image.height), None), self.max_side());
-                let stored = self.decoded(source, max_side, out).map_err(|error| Fault::Damaged(error.to_string()))?;
+                let stored = self.decoded(source, max_side, out).map_err(|error| Fault::of_pack(&error))?;
                 stored.noting(|note| note.source_bytes = length)
             }
             _ => {
@@ -126,21 +139,27 @@ impl Storing {
         }
     }
 
-    fn store_file(&mut self, file: &[u8], admit: &mut dyn FnMut(u64), out: &mut Vec<u8>) -> StoredSample {
+    fn store_file(
+        &mut self,
+        file: &[u8],
+        admit: &mut dyn FnMut(u64),
+        out: &mut Vec<u8>,
+    ) -> Result<StoredSample, Fault> {
         let stored = match self.preparer.inspect(file) {
-            Verdict::Intact => self.store_intact(file, true, admit, out),
+            Verdict::Intact => self.store_intact(file, true, admit, out)?,
             Verdict::Repaired { bytes, warnings, clamped } if bytes.len() as u64 <= SAMPLE_BYTES_MAX => {
-                let mut stored = self.store_intact(&bytes, false, admit, out);
+                let mut stored = self.store_intact(&bytes, false, admit, out)?;
                 stored.record.verdict = StoredVerdict::Repaired;
                 stored.noting(|note| (note.warnings, note.clamped) = (warnings, clamped))
             }
             Verdict::Rejected { reason, message } => StoredSample::rejected(out, file, reason, message),
+            Verdict::Undecided { message } => return Err(Fault::Unavailable(message)),
             _ => {
                 let message = "it cannot be stored in this form".to_owned();
                 StoredSample::rejected(out, file, CorruptReason::Unsupported, message)
             }
         };
-        stored.noting(|note| note.source_bytes = file.len() as u64)
+        Ok(stored.noting(|note| note.source_bytes = file.len() as u64))
     }
 
     /// Stores an intact file: the source's own, or a repaired one.
@@ -150,7 +169,7 @@ impl Storing {
         is_own: bool,
         admit: &mut dyn FnMut(u64),
         out: &mut Vec<u8>,
-    ) -> StoredSample {
+    ) -> Result<StoredSample, Fault> {
         let size = self.preparer.info(file).map_or((0, 0), |info| (info.width, info.height));
         let why_kept = match self.format {
             PackFormat::Encoded { jpeg: JpegForm::Kept } => WhyKept::AskedFor,
@@ -160,21 +179,21 @@ impl Storing {
                     let (bytes, is_transcoded) =
                         (indexed.transcoded.as_deref().unwrap_or(file), indexed.transcoded.is_some());
                     let stored = StoredSample::appended(out, bytes, StoredForm::Indexed, size);
-                    return stored
-                        .with_detail(out, &indexed.checkpoints)
-                        .noting(|note| note.is_transcoded = is_transcoded);
+                    let stored = stored.with_detail(out, &indexed.checkpoints);
+                    return Ok(stored.noting(|note| note.is_transcoded = is_transcoded));
                 }
                 Err(why) => WhyKept::NotIndexed(why),
             },
             PackFormat::Raw { max_side } => {
                 admit(raw_bytes(size, max_side));
                 match self.decoded(Source::Encoded(file), max_side, out) {
-                    Ok(stored) => return stored,
+                    Ok(stored) => return Ok(stored),
+                    Err(error) if !error.is_of_the_image() => return Err(Fault::Unavailable(error.to_string())),
                     Err(error) => WhyKept::NotDecoded(error.reason()),
                 }
             }
         };
-        StoredSample::appended(out, file, StoredForm::Kept, size).noting(|note| note.why_kept = why_kept)
+        Ok(StoredSample::appended(out, file, StoredForm::Kept, size).noting(|note| note.why_kept = why_kept))
     }
 
     /// Stores a sample's pixels.

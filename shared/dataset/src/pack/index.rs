@@ -4,7 +4,7 @@ use super::file::PackFile;
 use super::format::{BLOCK_BYTES, FormatError, Part, RECORD_BYTES};
 use super::record::{IndexRecord, RecordProblem};
 use super::superblock::{Layout, SuperblockProblem};
-use crate::extent::read_extent;
+use crate::held::HeldFile;
 use crate::stamp::Stamp;
 use crate::{Location, Unavailable};
 use std::fs::File;
@@ -21,10 +21,11 @@ impl Index {
     pub(super) fn read(file: File, path: &Path) -> Result<Self, FormatError> {
         let failed = |source| FormatError::Io { path: path.to_owned(), source };
         let stamp = Stamp::of(&file).map_err(failed)?;
-        let block = read_superblock(&file, stamp.bytes).map_err(failed)?;
+        let held = HeldFile::new(file, path.to_owned(), stamp);
+        let block = read_superblock(&held, stamp.bytes).map_err(failed)?;
         let layout =
             Layout::parse(&block, stamp.bytes).map_err(|problem| superblock_error(path, stamp.bytes, problem))?;
-        Ok(Self { file: PackFile::new(file, path.to_owned(), stamp), layout })
+        Ok(Self { file: PackFile::new(held), layout })
     }
 
     /// Checks whether the file is still the pack that was opened. A pack that was written to but has kept its
@@ -33,14 +34,14 @@ impl Index {
         let path = self.file.path();
         let unreadable = |source| Unavailable::Io { what: format!("pack {}", path.display()), source };
         let changed = |change| Unavailable::Changed { kind: "pack", file: path.to_owned(), change };
-        let (opened, now) = (self.file.stamp(), Stamp::of(self.file.file()).map_err(unreadable)?);
+        let (opened, now) = (self.file.held().stamp(), self.file.held().stamp_now().map_err(unreadable)?);
         if now == opened && !has_failed {
             return Ok(());
         }
         if now.bytes != opened.bytes {
             return Err(changed(opened.change(&now)));
         }
-        let block = read_superblock(self.file.file(), now.bytes).map_err(unreadable)?;
+        let block = read_superblock(self.file.held(), now.bytes).map_err(unreadable)?;
         match Layout::parse(&block, now.bytes) {
             Err(_) => Err(changed("is no pack any more".to_owned())),
             Ok(layout) if layout != self.layout => Err(changed(format!(
@@ -94,9 +95,9 @@ impl Index {
     }
 }
 
-fn read_superblock(file: &File, file_bytes: u64) -> io::Result<Vec<u8>> {
+fn read_superblock(file: &HeldFile, file_bytes: u64) -> io::Result<Vec<u8>> {
     let mut block = Vec::new();
-    read_extent(file, 0, file_bytes.min(BLOCK_BYTES) as usize, &mut block)?;
+    file.read_extent(0, file_bytes.min(BLOCK_BYTES) as usize, &mut block)?;
     Ok(block)
 }
 

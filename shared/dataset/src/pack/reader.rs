@@ -6,7 +6,6 @@ use super::format::{FormatError, GROUP_ROWS, Part, RECORD_BYTES, pieces};
 use super::index::Index;
 use super::record::{IndexRecord, RecordProblem, StoredForm, StoredVerdict};
 use super::superblock::Layout;
-use crate::extent::read_extent;
 use crate::{Corrupt, Dataset, Identity, Location, ReadError, Stored, Unavailable};
 use ddlp_pixels::{RawImage, Source};
 use std::fs::File;
@@ -132,7 +131,10 @@ impl Pack {
         buf: &'a mut Vec<u8>,
     ) -> Result<(&'a [u8], &'a [u8]), ReadError> {
         let location = || self.index.location(record);
-        read_extent(self.index.file.file(), record.offset, record.length as usize + behind as usize, buf)
+        self.index
+            .file
+            .held()
+            .read_extent(record.offset, record.length as usize + behind as usize, buf)
             .map_err(|source| self.unread(index, location(), source))?;
         let (bytes, behind) = buf.split_at(record.length as usize);
         self.check_sum(index, location, record.crc32c, bytes)?;
@@ -146,7 +148,10 @@ impl Pack {
             length: record.detail_length.into(),
             ..self.index.location(record)
         };
-        read_extent(self.index.file.file(), record.detail_offset(), record.detail_length as usize, buf)
+        self.index
+            .file
+            .held()
+            .read_extent(record.detail_offset(), record.detail_length as usize, buf)
             .map_err(|source| self.unread(index, location(), source))?;
         self.check_sum(index, location, record.detail_crc32c, buf)?;
         Ok(buf)
@@ -329,7 +334,10 @@ fn read_section(index: &Index, part: Part, mut take: impl FnMut(&[u8]) -> io::Re
     let section = index.layout.section(part);
     let (mut piece, mut computed) = (Vec::new(), 0);
     for (offset, length) in pieces(section.extent()) {
-        read_extent(index.file.file(), offset, length, &mut piece)
+        index
+            .file
+            .held()
+            .read_extent(offset, length, &mut piece)
             .and_then(|()| take(&piece))
             .map_err(|source| FormatError::Io { path: path(), source })?;
         computed = crc32c::crc32c_append(computed, &piece);

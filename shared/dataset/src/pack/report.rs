@@ -204,7 +204,7 @@ pub struct PackSummary {
     pub repaired: Vec<RepairedSample>,
     /// How many samples were rejected.
     pub rejected_count: u64,
-    /// The first [`LISTED_MAX`] rejected samples.
+    /// The first [`LISTED_MAX`] unreadable samples, and the first [`LISTED_MAX`] others, in their order.
     pub rejected: Vec<RejectedSample>,
 }
 
@@ -342,11 +342,11 @@ pub enum PackError {
         unreadable_count: u64,
         /// Number of samples that can be read but not decoded, if [`PackOptions::strict`] refuses them.
         damaged_count: u64,
-        /// The first [`LISTED_MAX`] of both kinds together.
+        /// The first [`LISTED_MAX`] of each kind.
         listed: Vec<RejectedSample>,
     },
-    /// The source is a pack that cannot be read, or is another pack than when it was opened.
-    #[error("sample {name} cannot be packed again: {problem}")]
+    /// The source cannot be read any more, or is another one than when it was opened; or there is no memory.
+    #[error("sample {name} cannot be packed: {problem}")]
     SourceUnavailable {
         /// The sample.
         name: String,

@@ -6,7 +6,7 @@
 
 use super::forms::{Fault, StoredSample, Storing};
 use super::report::PackFormat;
-use crate::{Dataset, SAMPLE_BYTES_MAX, parallel};
+use crate::{Dataset, Patience, ReadError, SAMPLE_BYTES_MAX, parallel};
 use ddlp_pixels::Limits;
 use std::collections::BTreeMap;
 use std::io;
@@ -205,7 +205,7 @@ impl Drop for StopOnDrop<'_, '_> {
 fn work(claims: &Claims<'_>, mut storing: Storing, sender: &Sender<Run>) {
     // If a worker panics, the others must not wait for a run that never comes.
     let stop = StopOnDrop(claims);
-    let mut sample = Vec::new();
+    let (mut sample, mut patience) = (Vec::new(), Patience::default());
     while let Some((run, weight)) = claims.claim() {
         let mut done = Run {
             first: run.start,
@@ -223,8 +223,19 @@ fn work(claims: &Claims<'_>, mut storing: Storing, sender: &Sender<Run>) {
                 claims.admit(index, bytes);
                 done.weight += bytes;
             };
-            let source = claims.source.stored(index, &mut sample);
-            match storing.store(source, &mut admit, &mut done.bytes) {
+            let mut failed = 0;
+            let stored = loop {
+                let source = claims.source.stored(index, &mut sample);
+                if let Err(ReadError::Unavailable(error)) = &source
+                    && patience.wait(failed, error, &|| claims.is_stopped())
+                {
+                    failed += 1;
+                    continue;
+                }
+                let file = || claims.source.location(index).file;
+                break storing.store(source, file, &mut admit, &mut done.bytes);
+            };
+            match stored {
                 Ok(stored) => done.samples.push(stored),
                 Err(fault) => {
                     done.failed = Some((index, fault));
@@ -242,7 +253,7 @@ fn work(claims: &Claims<'_>, mut storing: Storing, sender: &Sender<Run>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Identity, Location, ReadError};
+    use crate::{Identity, Location};
     use ddlp_pixels::Source;
     use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -5,6 +5,7 @@ mod faults;
 mod forms;
 mod hostile;
 mod large;
+mod losses;
 mod making;
 mod old;
 mod repacking;

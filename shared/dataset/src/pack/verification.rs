@@ -15,7 +15,6 @@ use super::reader::Pack;
 use super::report::LISTED_MAX;
 use super::sections::pack_identity;
 use super::superblock::Section;
-use crate::extent::read_extent;
 use crate::{Identity, Location, parallel};
 use std::fs::File;
 use std::io;
@@ -335,7 +334,7 @@ fn check_section(
 }
 
 fn read_piece(index: &Index, offset: u64, length: usize, piece: &mut Vec<u8>) -> Result<(), Broken> {
-    read_extent(index.file.file(), offset, length, piece).map_err(|error| Broken::Unreadable {
+    index.file.held().read_extent(offset, length, piece).map_err(|error| Broken::Unreadable {
         offset,
         length: length as u64,
         problem: error.to_string(),

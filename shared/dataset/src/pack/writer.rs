@@ -108,7 +108,7 @@ fn naming_error(out: &Path, error: NotNamed) -> PackError {
 /// Reason why the work ended early.
 enum Stop {
     Cancelled,
-    /// A sample of a pack cannot be packed again.
+    /// A sample cannot be packed.
     Fault(u64, Fault),
     Io(io::Error),
 }
@@ -238,7 +238,10 @@ impl<'a> Writer<'a> {
                 StoredVerdict::Rejected(reason) => {
                     self.state.rejected += 1;
                     self.state.unreadable += u64::from(is_unreadable);
-                    if self.summary.rejected.len() < LISTED_MAX {
+                    // The two kinds are listed apart: damaged samples shall not crowd out unreadable ones.
+                    let PackProgress { rejected, unreadable, .. } = self.state;
+                    let of_this_kind = if is_unreadable { unreadable } else { rejected - unreadable };
+                    if of_this_kind <= LISTED_MAX as u64 {
                         let name = name();
                         self.summary.rejected.push(RejectedSample { index, name, reason, message, is_unreadable });
                     }

@@ -3,6 +3,7 @@
 use super::ShardError;
 use super::members::{Member, Members};
 use crate::CLASSES_MAX;
+use crate::extent::make_room;
 use crate::stamp::Stamp;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -102,6 +103,9 @@ impl ShardListing {
             (Some(_), None) => Err(group.problem(path, "no label: a member .cls must stand beside the image")),
             (None, Some(_)) => Err(group.problem(path, "a label and no image: its members must follow each other")),
             (Some(image), Some(label)) => {
+                let no_memory = |source| ShardError::Io { path: path.to_owned(), source };
+                make_room(&mut self.paths, image.path.len(), "the paths of its samples").map_err(no_memory)?;
+                make_room(&mut self.samples, 1, "the list of its samples").map_err(no_memory)?;
                 self.paths.extend_from_slice(&image.path);
                 let path_end = self.paths.len() as u64;
                 self.samples.push(ListedSample { path_end, offset: image.offset, length: image.length, label });

@@ -2,7 +2,6 @@
 
 use super::{Broken, Cancelled, Findings, Halt, Watch, check_zero};
 use crate::Location;
-use crate::extent::read_extent;
 use crate::pack::format::pieces;
 use crate::pack::index::Index;
 use crate::pack::record::{IndexRecord, StoredForm};
@@ -243,7 +242,7 @@ impl Checker<'_> {
             if self.go_on().is_err() {
                 return Ok(None);
             }
-            read_extent(self.index.file.file(), offset, length, buf)?;
+            self.index.file.held().read_extent(offset, length, buf)?;
             whole = crc32c::crc32c_append(whole, buf);
             groups.take(buf);
         }
@@ -257,7 +256,7 @@ impl Checker<'_> {
             if self.go_on().is_err() {
                 return Ok(None);
             }
-            read_extent(self.index.file.file(), offset, length, buf)?;
+            self.index.file.held().read_extent(offset, length, buf)?;
             computed = crc32c::crc32c_append(computed, buf);
         }
         Ok(Some(computed))

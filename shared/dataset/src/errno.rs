@@ -1,0 +1,105 @@
+//! The meaning of the operating system's errors for the bytes that were to be read.
+
+use nix::errno::Errno;
+use std::io;
+
+/// What an error says about the bytes that were to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// The disk, or the file system on it, is broken at this place.
+    Medium,
+    /// The system cannot read now, and may be able to soon. Says nothing about the bytes.
+    Momentary,
+    /// The system cannot read, and trying again soon will not help. Says nothing about the bytes.
+    Lasting,
+}
+
+impl Class {
+    /// Classifies an error.
+    pub(crate) fn of(error: &io::Error) -> Self {
+        match error.raw_os_error().map(Errno::from_raw) {
+            Some(errno) if MEDIUM.contains(&errno) => Self::Medium,
+            Some(errno) if MOMENTARY.contains(&errno) => Self::Momentary,
+            // An allocation that failed has no error number.
+            None if error.kind() == io::ErrorKind::OutOfMemory => Self::Momentary,
+            _ => Self::Lasting,
+        }
+    }
+}
+
+/// Beside EIO: Linux's codes for medium, target and protection errors of a disk, and for damaged file systems (EUCLEAN,
+/// EBADMSG).
+const MEDIUM: [Errno; 6] =
+    [Errno::EIO, Errno::ENODATA, Errno::EREMOTEIO, Errno::EILSEQ, Errno::EUCLEAN, Errno::EBADMSG];
+
+/// Lack of memory or of open files, interruptions, and a server that is not reachable or has restarted.
+const MOMENTARY: [Errno; 17] = [
+    Errno::EINTR,
+    Errno::EAGAIN,
+    Errno::ENOMEM,
+    Errno::EBUSY,
+    Errno::ENFILE,
+    Errno::EMFILE,
+    Errno::ENETDOWN,
+    Errno::ENETUNREACH,
+    Errno::ECONNABORTED,
+    Errno::ECONNRESET,
+    Errno::ENOBUFS,
+    Errno::ENOTCONN,
+    Errno::ETIMEDOUT,
+    Errno::ECONNREFUSED,
+    Errno::EHOSTDOWN,
+    Errno::EHOSTUNREACH,
+    Errno::ESTALE,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Location, ReadError, Unavailable};
+
+    /// Every error number that Linux has, by the class in which it belongs. Numbers that are not listed are lasting.
+    #[test]
+    fn every_error_number_has_its_class() {
+        let medium = [libc::EIO, libc::EBADMSG, libc::ENODATA, libc::EILSEQ, libc::EUCLEAN, libc::EREMOTEIO];
+        let resources =
+            [libc::EINTR, libc::EAGAIN, libc::ENOMEM, libc::EBUSY, libc::ENFILE, libc::EMFILE, libc::ENOBUFS];
+        let server = [
+            libc::ENETDOWN,
+            libc::ENETUNREACH,
+            libc::ECONNABORTED,
+            libc::ECONNRESET,
+            libc::ENOTCONN,
+            libc::ETIMEDOUT,
+            libc::ECONNREFUSED,
+            libc::EHOSTDOWN,
+            libc::EHOSTUNREACH,
+            libc::ESTALE,
+        ];
+        for errno in 1..=133 {
+            let expected = match errno {
+                _ if medium.contains(&errno) => Class::Medium,
+                _ if resources.contains(&errno) || server.contains(&errno) => Class::Momentary,
+                _ => Class::Lasting,
+            };
+            let error = io::Error::from_raw_os_error(errno);
+            assert_eq!(Class::of(&error), expected, "{error}");
+            let location = Location { file: "x".into(), offset: 0, length: 1 };
+            let of_sample = ReadError::of_sample("x".into(), location, error);
+            match (&of_sample, expected) {
+                (ReadError::Corrupt(_), Class::Medium) => {}
+                (ReadError::Unavailable(error @ Unavailable::Io { .. }), class) if class != Class::Medium => {
+                    assert_eq!(error.is_momentary(), class == Class::Momentary, "{errno}");
+                }
+                _ => panic!("{errno}: {of_sample:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn errors_without_a_number_are_lasting_except_lack_of_memory() {
+        assert_eq!(Class::of(&io::ErrorKind::OutOfMemory.into()), Class::Momentary);
+        assert_eq!(Class::of(&io::ErrorKind::UnexpectedEof.into()), Class::Lasting);
+        assert_eq!(Class::of(&io::Error::other("x")), Class::Lasting);
+    }
+}
