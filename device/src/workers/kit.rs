@@ -34,12 +34,14 @@ impl Kit {
             if task.is_over() {
                 break;
             }
-            let prepared = preparer.prepare(dataset, &work.job.program, context, sample_id, row);
-            let record = prepared.unwrap_or_else(|error| {
+            let is_over = || task.is_over();
+            let prepared = preparer.prepare_unless(&is_over, dataset, &work.job.program, context, sample_id, row);
+            let prepared = prepared.unwrap_or_else(|error| {
                 log_unavailable(&error);
                 let index = stored_at(dataset, sample_id);
-                SampleRecord { sample_id, index, label: 0, outcome: Outcome::Unavailable, warned: false }
+                Some(SampleRecord { sample_id, index, label: 0, outcome: Outcome::Unavailable, warned: false })
             });
+            let Some(record) = prepared else { break };
             made.push((record, if record.has_row() { crc32c::crc32c(row) } else { 0 }));
         }
         let times = preparer.take_times();
@@ -57,7 +59,7 @@ impl Kit {
         if self.preparer.as_ref().is_some_and(|(made_for, _)| !fits(made_for)) {
             self.preparer = None;
         }
-        &mut self.preparer.get_or_insert_with(|| (program.clone(), SamplePreparer::new(program).timed())).1
+        &mut self.preparer.get_or_insert_with(|| (program.clone(), SamplePreparer::new(program).timed().for_drive())).1
     }
 }
 

@@ -154,6 +154,11 @@ impl Finishing<'_> {
         self.work.job.id
     }
 
+    /// Returns whether the batch is no longer wanted, or the pool stops.
+    pub fn is_over(&self) -> bool {
+        self.work.is_cancelled() || self.hold.queue.is_stopping()
+    }
+
     /// Returns the bytes of one row.
     pub fn row_bytes(&self) -> usize {
         self.work.lease.layout().row_bytes

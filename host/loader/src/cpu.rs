@@ -116,19 +116,22 @@ impl RowPreparer {
         Self { preparer: SamplePreparer::new(&task.program).trying(task.max_corrupt), pixels: vec![0; bytes] }
     }
 
-    /// Prepares a sample, and prefetches the `next` one meanwhile.
+    /// Prepares a sample, and prefetches the `next` one meanwhile. Returns `None` if the run is stopped meanwhile.
     fn prepare(
         &mut self,
-        task: &Task,
+        engine: &Engine,
         epoch: u32,
         sample_id: u64,
         next: Option<u64>,
         row: &mut [u8],
-    ) -> Result<SampleRecord, Unavailable> {
+    ) -> Result<Option<SampleRecord>, Unavailable> {
+        let task = &engine.task;
         let prefetch = |half| next.into_iter().for_each(|next| prepare::prefetch(&*task.dataset, next, half));
         let context = EpochContext { seed: task.seed, epoch };
         let Self { preparer, pixels } = self;
-        let mut prepare = |row: &mut [u8]| preparer.prepare(&*task.dataset, &task.program, context, sample_id, row);
+        let is_over = || engine.is_stopped();
+        let mut prepare =
+            |row: &mut [u8]| preparer.prepare_unless(&is_over, &*task.dataset, &task.program, context, sample_id, row);
         prefetch(Half::First);
         if task.output.is_pixels() {
             prefetch(Half::Second);
@@ -136,7 +139,7 @@ impl RowPreparer {
         }
         let record = prepare(pixels)?;
         prefetch(Half::Second);
-        if record.has_row() {
+        if record.is_some_and(|record| record.has_row()) {
             // The pixels are still in the core's cache.
             task.output.write(pixels, task.shape, row);
         }
@@ -152,8 +155,8 @@ fn prepare_rows(engine: &Engine, preparer: &mut RowPreparer, job: &CpuJob, mut t
         }
         let (sample_id, next) = (job.sample_ids[number], job.sample_ids.get(number + 1).copied());
         desk.sample_id.store(sample_id, Ordering::Relaxed);
-        let prepared = preparer.prepare(&engine.task, job.id.epoch, sample_id, next, row);
-        prepared.map_err(|error| unavailable = Some(error)).ok()
+        let prepared = preparer.prepare(engine, job.id.epoch, sample_id, next, row);
+        prepared.map_err(|error| unavailable = Some(error)).ok().flatten()
     });
     if let Some(error) = unavailable {
         job.close(error);
@@ -173,7 +176,7 @@ fn prepare_rows(engine: &Engine, preparer: &mut RowPreparer, job: &CpuJob, mut t
 }
 
 fn finish(engine: &Engine, job: &CpuJob, mut buffer: PooledBuffer, records: Vec<SampleRecord>) {
-    if let Err(error) = prepare::check(&*engine.task.dataset) {
+    if let Err(error) = prepare::check(&*engine.task.dataset, &|| engine.is_stopped()) {
         engine.unavailable(job.id, error);
     } else if engine.executed(CPU, job.id) {
         close_gaps(&records, &mut buffer, job.row_bytes);

@@ -59,6 +59,8 @@ pub(crate) struct ReadyBatch {
 struct Doubt {
     prong: ProngId,
     sample_id: u64,
+    /// Index in the dataset of what the drive could not prepare: the sample, or a neighbour in its place.
+    index: u64,
     what: String,
 }
 
@@ -67,9 +69,9 @@ struct Doubt {
 pub(crate) enum GivenUp {
     /// The prong cannot prepare the batch, so the CPU does. Has the kind of fault, and what happened.
     Failed { kind: &'static str, what: String },
-    /// The drive reported this sample as corrupt, which only the host may decide. The CPU prepares the batch, and the
-    /// report is a fault if the CPU finds otherwise.
-    Doubted { sample_id: u64, what: String },
+    /// The drive reported this sample, or the neighbour at `index`, as corrupt, which only the host may decide. The CPU
+    /// prepares the batch, and the report is a fault if the CPU makes the sample's row from `index`.
+    Doubted { sample_id: u64, index: u64, what: String },
     /// The prong has no place for the batch: any prong may claim it again.
     Returned,
     /// Another prong was first.
@@ -324,7 +326,10 @@ impl Engine {
         }
         if let Some(doubt) = core.doubts.remove(&id)
             && let Ok(batch) = &ready
-            && !batch.records.iter().any(|record| record.sample_id == doubt.sample_id && record.is_corrupt())
+            && batch
+                .records
+                .iter()
+                .any(|record| (record.sample_id, record.index) == (doubt.sample_id, doubt.index) && record.has_row())
         {
             core.recorder.fault(doubt.prong, Some(id), "damaged", doubt.what);
         }
@@ -455,9 +460,9 @@ impl Core {
                 self.schedule.failed(prong, id, now);
                 self.recorder.fault(prong, Some(id), kind, what);
             }
-            GivenUp::Doubted { sample_id, what } => {
+            GivenUp::Doubted { sample_id, index, what } => {
                 self.schedule.failed(prong, id, now);
-                self.doubts.insert(id, Doubt { prong, sample_id, what });
+                self.doubts.insert(id, Doubt { prong, sample_id, index, what });
             }
             GivenUp::Returned => self.schedule.returned(prong, id, now),
             GivenUp::Cancelled => self.schedule.cancelled(prong, id, now),

@@ -1,12 +1,12 @@
 //! One sample, from the dataset to its row of a batch, under the corrupt-sample policy.
 //!
 //! Both prongs use this module, so a batch does not depend on the prong that prepared it. A sample that makes the
-//! dataset or the decoder panic counts as corrupt. The corrupt-sample policy does not apply to an unavailable dataset:
-//! preparation then fails, whatever the policy.
+//! dataset or the decoder panic counts as corrupt. The corrupt-sample policy does not apply to an unavailable dataset, or
+//! if the system refuses memory: preparation then waits a few seconds, and if that was in vain fails, whatever the policy.
 
 use crate::program::{CorruptPolicy, Program};
-use crate::slot::{Outcome, SampleRecord};
-use ddlp_dataset::{Dataset, Half, ReadError, Unavailable};
+use crate::slot::{Outcome, SampleRecord, is_of_the_drive};
+use ddlp_dataset::{Dataset, Half, Patience, ReadError, Unavailable};
 use ddlp_pixels::{CorruptReason, Draw, PixelError, Preparer};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,9 +41,10 @@ pub fn neighbours(dataset: &dyn Dataset, asked: u64) -> u64 {
 }
 
 /// Checks that the dataset is still the one that was opened. Call it once per batch, after all its samples were read. A
-/// panic of the dataset counts as success: its samples may still be readable.
-pub fn check(dataset: &dyn Dataset) -> Result<(), Unavailable> {
-    catch_unwind(AssertUnwindSafe(|| dataset.check())).unwrap_or(Ok(()))
+/// panic of the dataset counts as success: its samples may still be readable. If the dataset does not answer, waits for
+/// it a few seconds, unless the work `is_over`.
+pub fn check(dataset: &dyn Dataset, is_over: &dyn Fn() -> bool) -> Result<(), Unavailable> {
+    Patience::default().read(is_over, || catch_unwind(AssertUnwindSafe(|| dataset.check())).unwrap_or(Ok(())))
 }
 
 /// Gives the dataset a hint, and ignores a panic: nothing depends on a hint, and the panic hook has reported the panic.
@@ -80,12 +81,21 @@ pub struct SamplePreparer {
     times: Option<StageTimes>,
     /// Neighbours to try in place of a corrupt sample, if more than [`NEIGHBOURS_MIN`].
     neighbours: u64,
+    is_drive: bool,
+    patience: Patience,
 }
 
 impl SamplePreparer {
     /// Creates a preparer that keeps to the program's limits.
     pub fn new(program: &Program) -> Self {
-        Self { preparer: Preparer::new(program.limits), encoded: Vec::new(), times: None, neighbours: 0 }
+        Self {
+            preparer: Preparer::new(program.limits),
+            encoded: Vec::new(),
+            times: None,
+            neighbours: 0,
+            is_drive: false,
+            patience: Patience::default(),
+        }
     }
 
     /// Adds up stage times from now on. That reads the clock three times per sample, a noticeable cost for small
@@ -99,6 +109,12 @@ impl SamplePreparer {
         Self { neighbours, ..self }
     }
 
+    /// Prepares for a drive. A drive replaces no sample if its own storage or memory may be the cause, be it the sample's
+    /// or a neighbour's: the host could read what the drive cannot, and would take another neighbour.
+    pub fn for_drive(self) -> Self {
+        Self { is_drive: true, ..self }
+    }
+
     /// Prepares sample `sample_id` into `row` (as long as the pipeline's output). The returned record tells the
     /// outcome; the row is valid exactly when [`SampleRecord::has_row`] is true.
     ///
@@ -107,8 +123,8 @@ impl SamplePreparer {
     /// ([`CorruptReason::DecoderPanic`]); if reading its label panics too, the record's label is 0.
     ///
     /// # Errors
-    /// When the dataset is unavailable. The policy does not apply then; the caller records [`Outcome::Unavailable`] for
-    /// the sample.
+    /// When the dataset is unavailable or the system refuses memory, for some seconds. The policy does not apply then;
+    /// the caller records [`Outcome::Unavailable`] for the sample.
     ///
     /// # Panics
     /// When `row` is not as long as the pipeline's output.
@@ -120,36 +136,70 @@ impl SamplePreparer {
         sample_id: u64,
         row: &mut [u8],
     ) -> Result<SampleRecord, Unavailable> {
-        let samples = dataset.len();
+        let prepared = self.prepare_unless(&|| false, dataset, program, context, sample_id, row)?;
+        Ok(prepared.expect("the work is not over"))
+    }
+
+    /// Prepares a sample as [`prepare`](Self::prepare) does, unless the work `is_over`: returns `None` then. Asks that
+    /// before each neighbour and while it waits for the dataset.
+    pub fn prepare_unless(
+        &mut self,
+        is_over: &dyn Fn() -> bool,
+        dataset: &dyn Dataset,
+        program: &Program,
+        context: EpochContext,
+        sample_id: u64,
+        row: &mut [u8],
+    ) -> Result<Option<SampleRecord>, Unavailable> {
         let own = stored_at(dataset, sample_id);
         let draw = Draw { seed: context.seed, epoch: context.epoch, sample_id };
-        let (label, attempted) = self.attempt(dataset, program, own, draw, row)?;
+        let prepared = self.prepare_or_replace(is_over, dataset, program, (own, draw), row);
+        match prepared {
+            Err(_) if is_over() => Ok(None),
+            done => done,
+        }
+    }
+
+    fn prepare_or_replace(
+        &mut self,
+        is_over: &dyn Fn() -> bool,
+        dataset: &dyn Dataset,
+        program: &Program,
+        (own, draw): (u64, Draw),
+        row: &mut [u8],
+    ) -> Result<Option<SampleRecord>, Unavailable> {
+        let (label, attempted) = self.attempt(is_over, dataset, program, own, draw, row)?;
+        let sample_id = draw.sample_id;
         let mut record = SampleRecord { sample_id, index: own, label, outcome: Outcome::Prepared, warned: false };
         let reason = match attempted {
             Ok(warned) => {
                 record.warned = warned;
-                return Ok(record);
+                return Ok(Some(record));
             }
             Err(reason) => reason,
         };
         record.outcome = match program.policy {
             CorruptPolicy::Fail => Outcome::Failed(reason),
             CorruptPolicy::Skip => Outcome::Skipped(reason),
+            CorruptPolicy::Replace if self.is_drive && is_of_the_drive(reason) => Outcome::Failed(reason),
             CorruptPolicy::Replace => {
                 for step in 1..=neighbours(dataset, self.neighbours) {
-                    let index = (own + step) % samples;
-                    if let (label, Ok(warned)) = self.attempt(dataset, program, index, draw, row)? {
-                        record.index = index;
-                        record.label = label;
-                        record.warned = warned;
-                        record.outcome = Outcome::Replaced(reason);
-                        return Ok(record);
+                    if is_over() {
+                        return Ok(None);
                     }
+                    let index = (own + step) % dataset.len();
+                    let (label, attempted) = self.attempt(is_over, dataset, program, index, draw, row)?;
+                    let (outcome, warned) = match attempted {
+                        Ok(warned) => (Outcome::Replaced(reason), warned),
+                        Err(reason) if self.is_drive && is_of_the_drive(reason) => (Outcome::Failed(reason), false),
+                        Err(_) => continue,
+                    };
+                    return Ok(Some(SampleRecord { sample_id, index, label, outcome, warned }));
                 }
                 Outcome::Failed(reason)
             }
         };
-        Ok(record)
+        Ok(Some(record))
     }
 
     /// Returns the stage times since the last call. They are zero unless the preparer is [`timed`](Self::timed).
@@ -157,9 +207,29 @@ impl SamplePreparer {
         self.times.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Returns a stored sample's label, and whether its decoder warned. Catches any panic that the sample causes, and
-    /// discards the decoder and buffer that the panic interrupted.
+    /// Returns a stored sample's label, and whether its decoder warned. If the sample cannot be read now, tries again
+    /// after growing pauses.
     fn attempt(
+        &mut self,
+        is_over: &dyn Fn() -> bool,
+        dataset: &dyn Dataset,
+        program: &Program,
+        index: u64,
+        draw: Draw,
+        row: &mut [u8],
+    ) -> Result<(u32, Result<bool, CorruptReason>), Unavailable> {
+        let mut failed = 0;
+        loop {
+            match self.attempt_once(dataset, program, index, draw, row) {
+                Err(error) if self.patience.wait(failed, &error, is_over) => failed += 1,
+                done => return done,
+            }
+        }
+    }
+
+    /// Makes one attempt. Catches any panic that the sample causes, and discards the decoder and buffer that the panic
+    /// interrupted.
+    fn attempt_once(
         &mut self,
         dataset: &dyn Dataset,
         program: &Program,
@@ -219,6 +289,10 @@ impl SamplePreparer {
                             ReadError::Unavailable(error) => return Err(error),
                         }
                     }
+                    PixelError::NoMemory { message: problem } => {
+                        let (name, location) = (dataset.name(index), dataset.location(index));
+                        return Err(Unavailable::NoMemory { name, location, problem });
+                    }
                     error => Err(error.reason()),
                 }
             }
@@ -246,260 +320,4 @@ pub fn close_gaps(records: &[SampleRecord], rows: &mut [u8], row_bytes: usize) -
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use ddlp_dataset::{Corrupt, Identity, Location};
-    use ddlp_pixels::{Limits, Pipeline, RawImage, ReadAt, Source};
-
-    /// Dataset of eight images that panics when asked for the label of 2 or the bytes of 4 or 5.
-    struct Trapped;
-
-    impl Dataset for Trapped {
-        fn len(&self) -> u64 {
-            8
-        }
-
-        fn classes(&self) -> &[String] {
-            &[]
-        }
-
-        fn label(&self, index: u64) -> u32 {
-            assert_ne!(index, 2, "no label");
-            10 + index as u32
-        }
-
-        fn name(&self, index: u64) -> String {
-            index.to_string()
-        }
-
-        fn location(&self, _index: u64) -> Location {
-            Location { file: "memory".into(), offset: 0, length: 3072 }
-        }
-
-        fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
-            buf.clear();
-            buf.push(0);
-            assert!(index != 4 && index != 5, "half read");
-            buf.resize(3072, index as u8);
-            Ok(Source::Planar { width: 32, height: 32, bytes: buf })
-        }
-
-        fn identity(&self) -> Identity {
-            Identity::from_bytes([0; 32])
-        }
-
-        fn kind(&self) -> &'static str {
-            "trapped"
-        }
-    }
-
-    fn program(policy: CorruptPolicy) -> Program {
-        Program { pipeline: Pipeline::cifar_train(), limits: Limits::default(), policy }
-    }
-
-    #[test]
-    fn a_panicking_sample_is_corrupt_and_leaves_the_next_one_alone() {
-        let panicked = CorruptReason::DecoderPanic;
-        let (failed, skipped, replaced) =
-            (Outcome::Failed(panicked), Outcome::Skipped(panicked), Outcome::Replaced(panicked));
-        let cases = [
-            (CorruptPolicy::Fail, 4, (4, 14, failed)),
-            (CorruptPolicy::Fail, 2, (2, 0, failed)),
-            (CorruptPolicy::Skip, 4, (4, 14, skipped)),
-            (CorruptPolicy::Replace, 4, (6, 16, replaced)),
-            (CorruptPolicy::Replace, 2, (3, 13, replaced)),
-        ];
-        let context = EpochContext { seed: 1, epoch: 2 };
-        for (policy, id, expected) in cases {
-            let program = program(policy);
-            let mut row = vec![0; program.pipeline.output().bytes()];
-            let mut fresh = row.clone();
-            let mut preparer = SamplePreparer::new(&program);
-            let record = preparer.prepare(&Trapped, &program, context, id, &mut row).unwrap();
-            assert_eq!((record.index, record.label, record.outcome), expected, "{policy:?} {id}");
-            let record = preparer.prepare(&Trapped, &program, context, 7, &mut row).unwrap();
-            let again = SamplePreparer::new(&program).prepare(&Trapped, &program, context, 7, &mut fresh);
-            assert_eq!(record, again.unwrap());
-            assert_eq!(record.outcome, Outcome::Prepared);
-            assert!(row == fresh, "{policy:?} {id}: a panic leaves nothing behind");
-        }
-    }
-
-    #[test]
-    #[should_panic(expected = "the row has the pipeline's shape")]
-    fn a_row_of_the_wrong_length_panics() {
-        let program = program(CorruptPolicy::Skip);
-        let context = EpochContext { seed: 1, epoch: 2 };
-        let _ = SamplePreparer::new(&program).prepare(&Trapped, &program, context, 0, &mut [0; 5]);
-    }
-
-    /// Dataset of grey images. Samples from 1 to before `readable` were rejected when they were packed; from `gone` on,
-    /// the file is gone.
-    struct Holed {
-        samples: u64,
-        readable: u64,
-        gone: u64,
-    }
-
-    impl Dataset for Holed {
-        fn len(&self) -> u64 {
-            self.samples
-        }
-
-        fn classes(&self) -> &[String] {
-            &[]
-        }
-
-        fn label(&self, index: u64) -> u32 {
-            index as u32
-        }
-
-        fn name(&self, index: u64) -> String {
-            index.to_string()
-        }
-
-        fn location(&self, _index: u64) -> Location {
-            Location { file: "memory".into(), offset: 0, length: 3072 }
-        }
-
-        fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
-            if index >= self.gone {
-                let source = std::io::ErrorKind::NotFound.into();
-                return Err(Unavailable::Gone { path: "memory".into(), source }.into());
-            }
-            if (1..self.readable).contains(&index) {
-                let (name, location, reason) = (self.name(index), self.location(index), CorruptReason::Truncated);
-                return Err(Corrupt::Rejected { name, location, reason }.into());
-            }
-            buf.clear();
-            buf.resize(3072, index as u8);
-            Ok(Source::Planar { width: 32, height: 32, bytes: buf })
-        }
-
-        fn identity(&self) -> Identity {
-            Identity::from_bytes([0; 32])
-        }
-
-        fn kind(&self) -> &'static str {
-            "holed"
-        }
-    }
-
-    fn prepare_1_of(dataset: &Holed, policy: CorruptPolicy, neighbours: u64) -> Result<SampleRecord, Unavailable> {
-        let program = program(policy);
-        let mut row = vec![0; program.pipeline.output().bytes()];
-        let mut preparer = SamplePreparer::new(&program).trying(neighbours);
-        preparer.prepare(dataset, &program, EpochContext { seed: 1, epoch: 2 }, 1, &mut row)
-    }
-
-    #[test]
-    fn the_next_readable_sample_replaces_a_corrupt_one_within_the_bound() {
-        let replaced = |samples, readable, neighbours| {
-            let dataset = Holed { samples, readable, gone: samples };
-            let record = prepare_1_of(&dataset, CorruptPolicy::Replace, neighbours).unwrap();
-            (record.index, record.outcome)
-        };
-        let reason = CorruptReason::Truncated;
-        assert_eq!(replaced(10_000, 100, 0), (100, Outcome::Replaced(reason)), "more than 64 neighbours are tried");
-        let last = 1 + NEIGHBOURS_MIN;
-        assert_eq!(replaced(10_000, last, 0), (last, Outcome::Replaced(reason)));
-        assert_eq!(replaced(10_000, last + 1, 0), (1, Outcome::Failed(reason)), "the bound");
-        assert_eq!(
-            replaced(10_000, last + 1, last),
-            (last + 1, Outcome::Replaced(reason)),
-            "the caller may raise the bound"
-        );
-        assert_eq!(replaced(1000, 1000, 0), (0, Outcome::Replaced(reason)), "the search wraps round");
-    }
-
-    #[test]
-    fn no_policy_applies_to_an_unavailable_dataset() {
-        for policy in [CorruptPolicy::Fail, CorruptPolicy::Skip, CorruptPolicy::Replace] {
-            let gone = prepare_1_of(&Holed { samples: 100, readable: 1, gone: 1 }, policy, 0);
-            assert!(matches!(gone, Err(Unavailable::Gone { .. })), "{policy:?}: {gone:?}");
-        }
-        let gone = prepare_1_of(&Holed { samples: 100, readable: 9, gone: 5 }, CorruptPolicy::Replace, 0);
-        assert!(gone.is_err(), "a neighbour that is gone is not skipped: {gone:?}");
-    }
-
-    /// A dataset of one raw image whose pixels cannot be read, for the reason of this error number.
-    struct Unread(i32);
-
-    impl ReadAt for Unread {
-        fn read_at(&self, _offset: u64, _out: &mut [u8]) -> io::Result<()> {
-            Err(io::Error::from_raw_os_error(self.0))
-        }
-    }
-
-    impl Dataset for Unread {
-        fn len(&self) -> u64 {
-            1
-        }
-
-        fn classes(&self) -> &[String] {
-            &[]
-        }
-
-        fn label(&self, _index: u64) -> u32 {
-            0
-        }
-
-        fn name(&self, _index: u64) -> String {
-            "raw".into()
-        }
-
-        fn location(&self, _index: u64) -> Location {
-            Location { file: "memory".into(), offset: 0, length: 3072 }
-        }
-
-        fn sample<'a>(&'a self, _index: u64, _buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
-            Ok(Source::Raw(RawImage {
-                width: 32,
-                height: 32,
-                orientation: 1,
-                was_shrunk: false,
-                file: self,
-                offset: 0,
-                group_rows: 32,
-                checksums: &[0; 4],
-            }))
-        }
-
-        fn identity(&self) -> Identity {
-            Identity::from_bytes([0; 32])
-        }
-
-        fn kind(&self) -> &'static str {
-            "unread"
-        }
-    }
-
-    #[test]
-    fn raw_pixels_that_cannot_be_read_now_are_unavailable() {
-        let program = program(CorruptPolicy::Skip);
-        let prepare = |number| {
-            let mut row = vec![0; program.pipeline.output().bytes()];
-            let context = EpochContext { seed: 1, epoch: 2 };
-            SamplePreparer::new(&program).prepare(&Unread(number), &program, context, 0, &mut row)
-        };
-        for number in [libc::ETIMEDOUT, libc::ENOMEM, libc::ESTALE, libc::EACCES] {
-            assert!(matches!(prepare(number), Err(Unavailable::Io { .. })), "{number}");
-        }
-        let broken = prepare(libc::EIO).map(|record| record.outcome);
-        assert!(matches!(broken, Ok(Outcome::Skipped(CorruptReason::Io))), "{broken:?}");
-    }
-
-    fn record(outcome: Outcome) -> SampleRecord {
-        SampleRecord { sample_id: 0, index: 0, label: 0, outcome, warned: false }
-    }
-
-    #[test]
-    fn gaps_are_closed_in_order() {
-        let skipped = Outcome::Skipped(CorruptReason::Empty);
-        let records =
-            [Outcome::Prepared, skipped, Outcome::Replaced(CorruptReason::Io), skipped, Outcome::Prepared].map(record);
-        let mut rows: Vec<u8> = (0..5).flat_map(|i| [i; 3]).collect();
-        assert_eq!(close_gaps(&records, &mut rows, 3), 3);
-        assert_eq!(&rows[..9], &[0, 0, 0, 2, 2, 2, 4, 4, 4]);
-    }
-}
+mod tests;

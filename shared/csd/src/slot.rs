@@ -84,7 +84,8 @@ pub enum Outcome {
 pub struct SampleRecord {
     /// Sample id as requested.
     pub sample_id: u64,
-    /// Index in the dataset of the sample whose pixels and label the row has.
+    /// Index in the dataset of the sample whose pixels and label the row has. For [`Outcome::Failed`], that of the sample
+    /// or neighbour that could not be prepared.
     pub index: u64,
     /// Label of the row.
     pub label: u32,
@@ -245,7 +246,8 @@ pub enum SlotError {
     Outcome {
         /// Sample.
         sample_id: u64,
-        /// Index in the dataset that the record gives for the row.
+        /// Index in the dataset that the record gives: of the row, or of the sample or neighbour that the drive could not
+        /// prepare.
         index: u64,
         /// Outcome found.
         outcome: Outcome,
@@ -480,7 +482,7 @@ impl Wanted<'_> {
 
 /// Returns whether the drive's own storage or memory may be the cause, so that the host may be able to prepare the
 /// sample.
-fn is_of_the_drive(reason: CorruptReason) -> bool {
+pub(crate) fn is_of_the_drive(reason: CorruptReason) -> bool {
     matches!(reason, CorruptReason::Io | CorruptReason::Checksum | CorruptReason::TooMuchMemory)
 }
 

@@ -5,17 +5,20 @@
 //! replaced by rename; a file that its disk cannot read; damage or truncation of the drive's copy alone; more corrupt
 //! samples than allowed.
 
-use ddlp_dataset::{Corrupt, Dataset, ReadError, open};
+use ddlp_dataset::{Corrupt, Dataset, ReadError, Unavailable, open};
 use ddlp_host::{CorruptPolicy, DriveSpec, Loader, LoaderBuilder, LoaderError, LocalResults, MaxCorrupt, Strategy};
+use ddlp_test_support::unprivileged::Unprivileged;
 use ddlp_tests::agent::Agent;
 use ddlp_tests::hooked::{Hooked, Hooks};
 use ddlp_tests::photos::Photos;
 use ddlp_tests::runs::{Run, chain, loader, local};
+use nix::errno::Errno;
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 const SAMPLES: u32 = 300;
 const POLICIES: [CorruptPolicy; 3] = [CorruptPolicy::Fail, CorruptPolicy::Skip, CorruptPolicy::Replace];
@@ -134,13 +137,45 @@ fn a_file_that_may_not_be_read_ends_the_run() {
     let photos = photos();
     let file = photos.folder().join("class_0/00000.jpg");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
-    if fs::File::open(&file).is_ok() {
-        eprintln!("skipped: root may read everything");
-        return;
-    }
+    let _unprivileged = Unprivileged::new(&photos.folder());
     let mut loader = loader(&photos.folder()).policy(CorruptPolicy::Skip).build().unwrap();
     let text = unavailable(loader.find_map(Result::err).expect("the run ends with an error"));
     assert!(text.contains("00000.jpg"), "{text}");
+}
+
+/// A dataset whose every third sample is refused twice before it can be read: first by a file server that does not
+/// answer, then for want of open files.
+struct Absent {
+    attempts: Mutex<HashMap<u64, usize>>,
+}
+
+impl Hooks for Absent {
+    fn reads(&self, _index: u64) {}
+
+    fn fails(&self, index: u64) -> Result<(), ReadError> {
+        let mut attempts = self.attempts.lock().unwrap();
+        let attempt = attempts.entry(index).or_default();
+        let refused = [Errno::ETIMEDOUT, Errno::EMFILE].get(*attempt).filter(|_| index % 3 == 0);
+        *attempt += 1;
+        let Some(&errno) = refused else { return Ok(()) };
+        let source = io::Error::from_raw_os_error(errno as i32);
+        Err(Unavailable::Io { what: format!("sample {index}"), source }.into())
+    }
+}
+
+#[test]
+fn a_dataset_that_is_absent_for_a_moment_costs_no_sample() {
+    let photos = Photos::new(30);
+    let whole = Run::of(loader(&photos.folder()));
+    for policy in POLICIES {
+        let hooks = Absent { attempts: Mutex::default() };
+        let dataset = Arc::new(Hooked { dataset: open(&photos.folder()).unwrap(), hooks });
+        let run = Run::of(loader(&photos.folder()).dataset(dataset.clone()).policy(policy));
+        assert_eq!(run.ordered_digest, whole.ordered_digest, "{policy:?}");
+        assert!(run.report.corrupt.is_empty(), "{:?}", run.report.corrupt);
+        let attempts = dataset.hooks.attempts.lock().unwrap();
+        assert!((0..30).all(|index| attempts[&index] == if index % 3 == 0 { 3 } else { 1 }), "{attempts:?}");
+    }
 }
 
 /// A dataset of which the disk cannot read these samples.
@@ -156,7 +191,7 @@ impl Hooks for BadSectors {
             return Ok(());
         }
         let location = ddlp_dataset::Location { file: "x".into(), offset: 0, length: 1 };
-        let source = io::Error::from_raw_os_error(nix::errno::Errno::EIO as i32);
+        let source = io::Error::from_raw_os_error(Errno::EIO as i32);
         Err(Corrupt::Io { name: index.to_string(), location, source }.into())
     }
 }
@@ -211,6 +246,30 @@ fn a_drive_with_a_damaged_sample_of_its_own_costs_no_sample() {
     assert_eq!(damaged.len(), 1, "{damaged:?}");
     let name = open(&copy).unwrap().name(200);
     assert!(damaged[0].what.contains(&name) && damaged[0].what.contains("wrong checksum"), "{}", damaged[0].what);
+}
+
+/// The first sample of a pair is damaged for everybody, its neighbour only in the drive's copy.
+#[test]
+fn a_drive_with_a_damaged_neighbour_replaces_as_the_host_does() {
+    let photos = photos();
+    // The samples of a class follow each other, in steps of three images.
+    damage(&photos, [30].into_iter());
+    let pack = photos.pack();
+    let dataset = open(&pack).unwrap();
+    let bad = (0..dataset.len()).find(|&index| dataset.name(index).ends_with("00030.jpg")).unwrap();
+    let copy = copied(&photos, "drive.ddlp");
+    let place = dataset.location(bad + 1);
+    fs::File::options().write(true).open(&copy).unwrap().write_all_at(&[0x5A; 8], place.offset + 9).unwrap();
+    let base = || loader(&pack).policy(CorruptPolicy::Replace);
+    let whole = Run::of(base());
+    let state = tempfile::tempdir().unwrap();
+    let agent = Agent::start(&copy, state.path(), &[]);
+    let run = Run::of(base().strategy(Strategy::Csd).drive(DriveSpec::Remote(agent.url())));
+    assert_eq!(run.digest, whole.digest);
+    assert_eq!((run.report.corrupt.len(), &run.report.corrupt[0].action), (1, &whole.report.corrupt[0].action));
+    let damaged: Vec<_> = run.report.faults.iter().filter(|fault| fault.kind == "damaged").collect();
+    let name = dataset.name(bad + 1);
+    assert!(!damaged.is_empty() && damaged.iter().all(|fault| fault.what.contains(&name)), "{damaged:?}");
 }
 
 #[test]

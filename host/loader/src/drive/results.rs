@@ -103,25 +103,31 @@ impl Checks {
 
     /// Explains why a result is refused, and names sample, file and remedy.
     fn why(&self, id: BatchId, error: &ResultError) -> GivenUp {
-        let sample = |sample_id| {
-            let dataset: &dyn Dataset = &*self.engine.task.dataset;
-            let index = prepare::stored_at(dataset, sample_id);
+        let dataset: &dyn Dataset = &*self.engine.task.dataset;
+        let sample = |sample_id, index| {
             format!("sample {} (id {sample_id}, here {})", dataset.name(index), dataset.location(index))
         };
         let remedy = "check the drive's copy of the dataset: `ddlp verify` there, and its agent's log";
         match error {
             ResultError::Slot(SlotError::Outcome {
                 sample_id,
+                index,
                 outcome: Outcome::Skipped(reason) | Outcome::Replaced(reason) | Outcome::Failed(reason),
-                ..
             }) => {
-                let sample = sample(*sample_id);
+                let (sample_id, own) = (*sample_id, prepare::stored_at(dataset, *sample_id));
+                // A replacement's index is the row's; a failure's is that of what could not be prepared.
+                let is_neighbour =
+                    matches!(error, ResultError::Slot(SlotError::Outcome { outcome: Outcome::Failed(_), .. }));
+                let index = if is_neighbour && *index < dataset.len() { *index } else { own };
+                let sample = sample(sample_id, index);
                 let what = format!("the drive could not prepare {sample}, which the CPU could: {reason}; {remedy}");
-                GivenUp::Doubted { sample_id: *sample_id, what }
+                GivenUp::Doubted { sample_id, index, what }
             }
             ResultError::Slot(SlotError::Unavailable { sample_id }) => {
-                let what =
-                    format!("the drive cannot read its dataset, beginning with {}; {remedy}", sample(*sample_id));
+                let what = format!(
+                    "the drive cannot read its dataset, beginning with {}; {remedy}",
+                    sample(*sample_id, prepare::stored_at(dataset, *sample_id))
+                );
                 GivenUp::Failed { kind: "unavailable", what }
             }
             ResultError::Slot(error) => Fault::Damaged(id, error).given_up(),
