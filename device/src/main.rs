@@ -53,7 +53,7 @@ static ALLOCATOR: Allocator = Allocator;
 const EX_CONFIG: u8 = 78;
 
 fn main() -> ExitCode {
-    allocator::spare_address_space();
+    allocator::prepare();
     let command = Cli::parse().command;
     // A file that reaches `ulimit -f` is then an error to report, like a full disk; it does not kill the process.
     if let Err(error) = SigSet::from(Signal::SIGXFSZ).thread_block() {

@@ -92,7 +92,7 @@ enum Command {
 static ALLOCATOR: Allocator = Allocator;
 
 fn main() -> ExitCode {
-    allocator::spare_address_space();
+    allocator::prepare();
     let cli = match Cli::from_arg_matches(&with_negative_numbers(Cli::command()).get_matches()) {
         Ok(cli) => cli,
         Err(error) => error.exit(),

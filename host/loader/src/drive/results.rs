@@ -112,13 +112,14 @@ impl Checks {
             ResultError::Slot(SlotError::Outcome {
                 sample_id,
                 index,
-                outcome: Outcome::Skipped(reason) | Outcome::Replaced(reason) | Outcome::Failed(reason),
+                outcome: outcome @ (Outcome::Skipped(reason) | Outcome::Replaced(reason) | Outcome::Failed(reason)),
             }) => {
-                let (sample_id, own) = (*sample_id, prepare::stored_at(dataset, *sample_id));
-                // A replacement's index is the row's; a failure's is that of what could not be prepared.
-                let is_neighbour =
-                    matches!(error, ResultError::Slot(SlotError::Outcome { outcome: Outcome::Failed(_), .. }));
-                let index = if is_neighbour && *index < dataset.len() { *index } else { own };
+                let sample_id = *sample_id;
+                let index = match outcome {
+                    // The sample, or the neighbour that the drive could not prepare in its place.
+                    Outcome::Failed(_) if *index < dataset.len() => *index,
+                    _ => prepare::stored_at(dataset, sample_id),
+                };
                 let sample = sample(sample_id, index);
                 let what = format!("the drive could not prepare {sample}, which the CPU could: {reason}; {remedy}");
                 GivenUp::Doubted { sample_id, index, what }

@@ -1,13 +1,11 @@
-//! The allocator of the programs: the system's, but that a refusal ends the program with a sentence.
+//! The allocator of the programs: the system's, which also remembers that it was refused memory.
 //!
-//! Large allocations are fallible: whoever makes one handles its refusal. Small ones are everywhere, in libraries too, and
-//! Rust ends a process by SIGABRT when one is refused.
+//! Code that can go on without an allocation handles its refusal. For the rest, in libraries too, Rust ends a process by
+//! SIGABRT. Where a refusal preceded the signal, the program ends with a sentence and exit status 1 instead.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
-
-/// Most bytes of an allocation whose refusal ends the program. The caller of a larger one handles it.
-const SMALL_BYTES: usize = 64 << 20;
+use std::cell::Cell;
 
 /// The exit status of a program that is refused memory.
 const EXIT_STATUS: i32 = 1;
@@ -15,6 +13,11 @@ const EXIT_STATUS: i32 = 1;
 const SAID: &[u8] =
     b"error: the system refuses memory that this program cannot do without: raise the limit (ulimit -v, \
 ulimit -d, or that of the control group), or use fewer threads, smaller batches, fewer buffers or fewer result slots\n";
+
+thread_local! {
+    /// Whether a request of this thread was refused at any time.
+    static IS_REFUSED: Cell<bool> = const { Cell::new(false) };
+}
 
 /// To be made the `#[global_allocator]` of a program.
 #[derive(Debug)]
@@ -24,17 +27,17 @@ pub struct Allocator;
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: what holds for the caller of this function holds for this call.
-        checked(unsafe { System.alloc(layout) }, layout.size())
+        checked(unsafe { System.alloc(layout) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
-        checked(unsafe { System.alloc_zeroed(layout) }, layout.size())
+        checked(unsafe { System.alloc_zeroed(layout) })
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         // SAFETY: as above.
-        checked(unsafe { System.realloc(block, layout, bytes) }, bytes)
+        checked(unsafe { System.realloc(block, layout, bytes) })
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
@@ -44,25 +47,39 @@ unsafe impl GlobalAlloc for Allocator {
 }
 
 #[inline]
-fn checked(block: *mut u8, bytes: usize) -> *mut u8 {
-    if block.is_null() && bytes <= SMALL_BYTES {
-        end();
+fn checked(block: *mut u8) -> *mut u8 {
+    if block.is_null() {
+        note_refusal();
     }
     block
 }
 
 #[cold]
-fn end() -> ! {
-    // SAFETY: both take no memory; the text lives as long as the program.
-    unsafe {
-        libc::write(libc::STDERR_FILENO, SAID.as_ptr().cast(), SAID.len());
-        libc::_exit(EXIT_STATUS)
-    }
+fn note_refusal() {
+    IS_REFUSED.set(true);
 }
 
-/// Lets all threads of a program share the arenas of its first one where what it maps is limited. glibc reserves 64 MiB of
-/// address space for the arena of each thread. To be called before the program starts threads.
-pub fn spare_address_space() {
+/// Ends the program with a sentence if the signal follows a refusal of memory, and otherwise as before.
+extern "C" fn on_abort(_: libc::c_int) {
+    if IS_REFUSED.get() {
+        // SAFETY: both may be called in a signal handler; the text lives as long as the program.
+        unsafe {
+            libc::write(libc::STDERR_FILENO, SAID.as_ptr().cast(), SAID.len());
+            libc::_exit(EXIT_STATUS)
+        }
+    }
+    // When the handler returns, `abort` raises the signal again with its default action.
+}
+
+/// Prepares a program for memory that is refused. To be called before the program starts threads.
+///
+/// Makes an allocation that cannot fail end the program with a sentence. Where address space is limited, lets all
+/// threads share the arenas of the first one: glibc reserves 64 MiB of address space for the arena of each thread.
+pub fn prepare() {
+    let on_abort: extern "C" fn(libc::c_int) = on_abort;
+    // SAFETY: the handler calls only what a handler may call, and reads a variable of its thread that needs no
+    // initialisation.
+    unsafe { libc::signal(libc::SIGABRT, on_abort as libc::sighandler_t) };
     #[cfg(target_env = "gnu")]
     if !super::left_to_map().is_empty() {
         // SAFETY: it sets a number within the allocator, which no other thread uses yet.
