@@ -293,7 +293,8 @@ fn a_host_cannot_pile_up_closed_connections() {
         lines.extend((1..=IO_QUEUES_MAX).map(|id| association.open_queue(id, 8, true)));
         reset_controller(&mut association);
     }
-    association.open_queue(1, 8, true).ok(read(RESULTS_NSID, 0, 1), &[]);
+    let mut served = association.open_queue(1, 8, true);
+    served.ok(read(RESULTS_NSID, 0, 1), &[]);
     let (too_many, others) = lines.split_at(lines.len() - CLOSING_MAX);
     assert!(too_many.iter().all(is_reset));
     assert!(!others.iter().any(is_reset), "the other connections wait for the host");
