@@ -43,12 +43,9 @@ fn get_ready(memory: &SlotMemory, leased: &Receiver<usize>) {
     while let Ok(first) = leased.recv() {
         let slots = (first..first + SLOTS_AHEAD).filter(|&slot| slot < memory.count() && !memory.is_present(slot));
         for slot in slots {
-            match memory.make_present(slot) {
-                Ok(()) => memory.clear_ahead(slot),
-                Err(error) => {
-                    tracing::debug!(slot, %error, "no memory for a slot yet");
-                    break;
-                }
+            if let Err(error) = memory.make_present(slot) {
+                tracing::debug!(slot, %error, "no memory for a slot yet");
+                break;
             }
         }
     }

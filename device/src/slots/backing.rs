@@ -12,6 +12,7 @@ use ddlp_csd::BLOCK_BYTES;
 use ddlp_csd::slot::{MAGIC, MAGIC_FREE};
 use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, SealFlag, fallocate, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::{Whence, lseek};
 use std::fs::File;
 use std::io;
 use std::os::fd::RawFd;
@@ -230,6 +231,23 @@ pub(super) fn allocate(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
             done => return Ok(done?),
         }
     }
+}
+
+/// Returns how many bytes of a part of a file in memory have pages with contents. Pages that were allocated and never
+/// touched do not count, since the kernel reports them as a hole.
+pub(super) fn held_bytes(file: &File, offset: u64, bytes: u64) -> u64 {
+    let (mut at, end, mut held) = (offset as i64, (offset + bytes) as i64, 0);
+    // The position of the file means nothing to anybody: all access is by offset. An error means that there is no
+    // further data.
+    while let Ok(start) = lseek(file, at, Whence::SeekData) {
+        let Ok(stop) = lseek(file, start, Whence::SeekHole) else { break };
+        held += (stop.min(end) - start).max(0) as u64;
+        if stop >= end {
+            break;
+        }
+        at = stop;
+    }
+    held
 }
 
 /// Returns whether `path` holds something other than result slots, which [`open`] would not overwrite.

@@ -15,7 +15,7 @@
 #![allow(unsafe_code)]
 
 use super::Geometry;
-use super::backing::allocate;
+use super::backing::{allocate, held_bytes};
 use ddlp_csd::memory::check_pages;
 use ddlp_csd::slot::{HEADER_BYTES, MAGIC, MAGIC_FREE, SlotLayout};
 use memmap2::{Advice, MmapOptions, MmapRaw};
@@ -24,8 +24,8 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Bytes of the mark at the start of a slot, which says whether the slot holds a batch. Written in one atomic store.
 const MAGIC_BYTES: usize = size_of::<u64>();
@@ -42,6 +42,8 @@ pub(super) struct SlotMemory {
     leased: Box<[AtomicBool]>,
     /// Whether all pages of each slot are allocated.
     present: Box<[AtomicBool]>,
+    /// Held while a slot gets its pages, so that no two threads count the same available memory.
+    allocating: Mutex<()>,
 }
 
 /// Contents of a slot without pages.
@@ -56,7 +58,14 @@ impl SlotMemory {
         assert!(slot_bytes >= HEADER_BYTES && slot_bytes.is_multiple_of(HEADER_BYTES), "slots are whole blocks");
         let map = MmapOptions::new().len(total).map_raw(&file)?;
         let flags = |value: bool| (0..geometry.slots).map(|_| AtomicBool::new(value)).collect();
-        let memory = Self { map, file, slot_bytes, leased: flags(false), present: flags(!in_memory) };
+        let memory = Self {
+            map,
+            file,
+            slot_bytes,
+            leased: flags(false),
+            present: flags(!in_memory),
+            allocating: Mutex::new(()),
+        };
         if !in_memory {
             for slot in 0..geometry.slots as usize {
                 memory.magic(slot).store(FREE, Ordering::Release);
@@ -75,21 +84,32 @@ impl SlotMemory {
         self.present.get(slot).is_some_and(|present| present.load(Ordering::Acquire))
     }
 
-    /// Allocates the pages of a slot, unless it has them. Fails if the system refuses memory.
+    /// Allocates and clears the pages of a slot, unless it has them. Fails if the system refuses memory.
     pub(super) fn make_present(&self, slot: usize) -> io::Result<()> {
-        if !self.is_present(slot) {
-            check_pages(self.slot_bytes as u64)?;
-            allocate(&self.file, (slot * self.slot_bytes) as u64, self.slot_bytes as u64)?;
-            self.present[slot].store(true, Ordering::Release);
-        }
-        Ok(())
+        self.make_present_if(slot, check_pages)
     }
 
-    /// Clears and maps the pages of a slot, so that no worker has to wait for it. Has no effect before Linux 5.14.
-    pub(super) fn clear_ahead(&self, slot: usize) {
+    /// Does the same as [`Self::make_present`] with a check whether there are so many bytes of memory.
+    pub(super) fn make_present_if(&self, slot: usize, check: impl FnOnce(u64) -> io::Result<()>) -> io::Result<()> {
         if self.is_present(slot) {
-            let _ = self.map.advise_range(Advice::PopulateWrite, slot * self.slot_bytes, self.slot_bytes);
+            return Ok(());
         }
+        let allocating = self.allocating.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if self.is_present(slot) {
+            return Ok(());
+        }
+        let (start, bytes) = (slot * self.slot_bytes, self.slot_bytes as u64);
+        // An earlier agent may have left pages: a local agent that is started again gets the same memory.
+        let missing = bytes - held_bytes(&self.file, start as u64, bytes);
+        if missing > 0 {
+            check(missing)?;
+            allocate(&self.file, start as u64, bytes)?;
+        }
+        self.present[slot].store(true, Ordering::Release);
+        drop(allocating);
+        // No worker has to wait for cleared pages then, and `held_bytes` counts them. Has no effect before Linux 5.14.
+        let _ = self.map.advise_range(Advice::PopulateWrite, start, self.slot_bytes);
+        Ok(())
     }
 
     /// Sends up to `bytes` bytes from `offset` on to a socket, and returns how many; like `send`, it may take fewer.

@@ -3,6 +3,7 @@ use ddlp_csd::slot::{HEADER_BYTES, MAGIC, MAGIC_FREE, SlotLayout};
 use ddlp_pixels::Shape;
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const GEOMETRY: Geometry = Geometry { slots: 3, slot_bytes: 16384 };
 
@@ -72,6 +73,54 @@ fn a_slot_without_memory_is_sent_as_zeros_and_takes_none() {
     here.read_exact(&mut received).unwrap();
     assert_eq!(received, [0; 300]);
     assert!(allocated(&slots) <= 5 * 16384, "{}", allocated(&slots));
+}
+
+/// Makes a slot present, and returns the bytes that this asked the system for, if any.
+fn asked(memory: &SlotMemory, slot: usize) -> Option<u64> {
+    let mut asked = None;
+    let check = |bytes| {
+        asked = Some(bytes);
+        Ok(())
+    };
+    memory.make_present_if(slot, check).unwrap();
+    assert!(memory.is_present(slot));
+    asked
+}
+
+#[test]
+fn an_agent_that_starts_again_asks_for_the_memory_that_its_slots_lack() {
+    let file = memfd(GEOMETRY.total_bytes());
+    let start = || SlotMemory::map(file.try_clone().unwrap(), true, GEOMETRY).unwrap();
+    let first = start();
+    assert_eq!((asked(&first, 0), asked(&first, 0)), (Some(16384), None));
+    file.write_all_at(b"one page of four", 16384 + 4096).unwrap();
+    let second = start();
+    assert_eq!([0, 1, 2].map(|slot| asked(&second, slot)), [None, Some(16384 - 4096), Some(16384)]);
+}
+
+#[test]
+fn threads_that_want_the_same_slot_ask_for_its_memory_once() {
+    const THREADS: usize = 8;
+    let memory = SlotMemory::map(memfd(GEOMETRY.total_bytes()), true, GEOMETRY).unwrap();
+    let (begun, asked) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                begun.fetch_add(1, Ordering::Relaxed);
+                let check = |_| {
+                    asked.fetch_add(1, Ordering::Relaxed);
+                    // Long enough for the others to ask as well, if they could.
+                    while begun.load(Ordering::Relaxed) < THREADS {
+                        std::thread::yield_now();
+                    }
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                    Ok(())
+                };
+                memory.make_present_if(1, check).unwrap();
+            });
+        }
+    });
+    assert_eq!(asked.into_inner(), 1);
 }
 
 /// Asks for a slot larger than any machine's memory.
