@@ -8,7 +8,8 @@
 //! Workers take runs of samples (`ddlp_csd::run`) from the oldest batch, and go on to the next batch when it has no
 //! unstarted sample left. With two batches queued, no worker idles at the end of a batch, and one slow sample holds up
 //! only its own batch. The worker that takes the first run after a batch was queued announces all samples of that batch
-//! to the dataset, so that the disk reads them while workers prepare others.
+//! to the dataset, so that the disk reads them while workers prepare others. The worker that takes a batch's first run
+//! leases its slot, and waits if the slot gets its memory only then; other workers go on with other batches.
 //!
 //! A sample that makes its decoder panic is a corrupt sample. A panic anywhere else is a defect: the pool gives up the
 //! batch and releases its slot, and the worker goes on.
@@ -19,7 +20,7 @@ mod row_crc;
 mod stats;
 
 use crate::job::{Job, JobEvent, JobId};
-use crate::slots::SlotLease;
+use crate::slots::{LeaseError, Slots};
 use ddlp_csd::prepare;
 use ddlp_csd::run::RunLength;
 use ddlp_dataset::Dataset;
@@ -64,6 +65,7 @@ pub type Notify = Box<dyn Fn(JobEvent) + Send + Sync>;
 
 struct Shared {
     dataset: Arc<dyn Dataset>,
+    slots: Arc<Slots>,
     queue: Queue,
     stats: Stats,
     throttle: Throttle,
@@ -80,12 +82,14 @@ impl Pool {
     /// Starts `threads` workers.
     pub fn start(
         dataset: Arc<dyn Dataset>,
+        slots: Arc<Slots>,
         threads: usize,
         throttle: Throttle,
         notify: Notify,
     ) -> std::io::Result<Self> {
         assert!((1..=THREADS_MAX).contains(&threads), "1 to {THREADS_MAX} workers");
-        let shared = Arc::new(Shared { dataset, queue: Queue::default(), stats: Stats::default(), throttle, notify });
+        let (queue, stats) = (Queue::default(), Stats::default());
+        let shared = Arc::new(Shared { dataset, slots, queue, stats, throttle, notify });
         let mut pool = Self { shared, threads: Vec::with_capacity(threads) };
         for number in 0..threads {
             let shared = pool.shared.clone();
@@ -96,8 +100,8 @@ impl Pool {
     }
 
     /// Queues a job. The job's event comes later, even if the job is cancelled.
-    pub fn submit(&self, job: Job, lease: SlotLease) {
-        self.shared.queue.push(job, lease);
+    pub fn submit(&self, job: Job) {
+        self.shared.queue.push(job);
     }
 
     /// Gives up a job: at once if no worker is at it, else after the current samples. Ignores a job that has already
@@ -141,9 +145,15 @@ impl Shared {
     }
 
     fn run(&self, task: Task<'_>, kit: &mut Kit, length: &mut RunLength) {
-        // Here and not where a job is queued: announcing may read the pack's index, and the network thread must not
-        // wait for a disk.
+        // Here and not where a job is queued: announcing may read the pack's index, a lease may allocate memory, and
+        // the network thread must wait for neither.
         prepare::announce(&*self.dataset, &task.ahead);
+        if task.is_first() {
+            match self.slots.lease(task.work.job.request.slot, task.work.job.layout) {
+                Ok(lease) => self.queue.leased(&task, lease),
+                Err(error) => return self.not_leased(task, &error),
+            }
+        }
         let start = Instant::now();
         let times = kit.prepare(&*self.dataset, &task);
         let busy = start.elapsed();
@@ -154,6 +164,19 @@ impl Shared {
             Recorded::More => {}
             Recorded::Complete(finishing) => self.finish(*finishing, kit),
             Recorded::Released(id) => self.released(id),
+        }
+    }
+
+    fn not_leased(&self, task: Task<'_>, error: &LeaseError) {
+        let (id, slot) = (task.id(), task.work.job.request.slot);
+        self.queue.remove(task);
+        if let LeaseError::Memory(_) = error {
+            tracing::info!(slot, "{error}");
+            (self.notify)(JobEvent::NoMemory { id });
+        } else {
+            // A defect, since the subsystem gives a slot to one job at a time. It fails this one command.
+            tracing::error!(slot, "{error}");
+            self.released(id);
         }
     }
 
@@ -267,22 +290,20 @@ mod tests {
         Job { id: JobId(number), program: program.clone(), request, layout }
     }
 
-    fn slots() -> Slots {
-        Slots::open(&Backing::Memory, Geometry { slots: 2, slot_bytes: 1 << 20 }).unwrap()
+    fn slots(count: u32) -> Arc<Slots> {
+        Arc::new(Slots::open(&Backing::Memory, Geometry { slots: count, slot_bytes: 1 << 20 }).unwrap())
     }
 
     #[test]
     fn samples_are_announced_before_they_are_read_and_once() {
-        let (slots, dataset) = (slots(), Arc::new(Grey::default()));
+        let dataset = Arc::new(Grey::default());
         let (events, received) = channel();
         let notify = Box::new(move |event| events.send(event).unwrap());
-        let pool = Pool::start(dataset.clone(), 1, Throttle::FULL, notify).unwrap();
+        let pool = Pool::start(dataset.clone(), slots(2), 1, Throttle::FULL, notify).unwrap();
         let program = Arc::new(crate::test_support::program("cifar-train", CorruptPolicy::Fail));
         // The epoch's samples 8 to 11 are the dataset's 8, 9, 0 and 1.
         for (number, first) in [(0, 2), (1, 8)] {
-            let job = job(number, first, &program, program.pipeline.output());
-            let lease = slots.lease(number as u32, job.layout).unwrap();
-            pool.submit(job, lease);
+            pool.submit(job(number, first, &program, program.pipeline.output()));
         }
         for number in 0..2 {
             let expected = JobEvent::Done { id: JobId(number), corrupt: 0 };
@@ -295,17 +316,16 @@ mod tests {
     /// Makes a worker panic by a job whose rows do not have its program's shape. The controller never makes such a job.
     #[test]
     fn a_worker_that_panics_releases_its_job_and_goes_on() {
-        let slots = slots();
         let (events, received) = channel();
         let notify = Box::new(move |event| events.send(event).unwrap());
-        let pool = Pool::start(Arc::new(Grey::default()), 1, Throttle::FULL, notify).unwrap();
+        let pool = Pool::start(Arc::new(Grey::default()), slots(2), 1, Throttle::FULL, notify).unwrap();
         let program = Arc::new(crate::test_support::program("cifar-train", CorruptPolicy::Fail));
         let good = program.pipeline.output();
         let bad = Shape { height: 1, ..good };
         for (number, shape) in (0..).zip([bad, good, bad, good]) {
-            let (id, job) = (JobId(number), job(number, 0, &program, shape));
-            let lease = slots.lease(job.request.slot, job.layout).expect("the slot is free again");
-            pool.submit(job, lease);
+            let id = JobId(number);
+            // The slot of the first job is free again for the third one.
+            pool.submit(job(number, 0, &program, shape));
             let expected = if shape == good { JobEvent::Done { id, corrupt: 0 } } else { JobEvent::Released { id } };
             assert_eq!(received.recv_timeout(Duration::from_secs(60)), Ok(expected));
         }

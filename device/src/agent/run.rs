@@ -70,6 +70,7 @@ impl Agent {
     /// Begins to serve a dataset that is already open.
     pub async fn start_with(settings: &Settings, dataset: Arc<dyn Dataset>) -> Result<Self> {
         let slots = Slots::open(&settings.results, settings.geometry).context("cannot set up the result slots")?;
+        let slots = Arc::new(slots);
         let identity = match &settings.identity {
             IdentitySource::Ephemeral => Held::ephemeral().context("the agent has no identity")?,
             IdentitySource::Directory(directory) => Held::persistent(directory).map_err(|error| {
@@ -81,10 +82,9 @@ impl Agent {
         // Slots in memory get it when they are used.
         let to_come = if slots.in_memory() { settings.geometry.total_bytes() } else { 0 };
         ddlp_csd::memory::fit(&*dataset, to_come);
-        let notify = events.clone();
         // Sending fails only when the agent ends and nobody needs the event.
-        let notify = Box::new(move |event| notify.send(event).unwrap_or_default());
-        let pool = Pool::start(dataset.clone(), settings.threads, settings.throttle, notify);
+        let notify = Box::new(move |event| events.send(event).unwrap_or_default());
+        let pool = Pool::start(dataset.clone(), slots.clone(), settings.threads, settings.throttle, notify);
         let pool = Arc::new(pool.with_context(|| format!("cannot start {} workers", settings.threads))?);
         let drive = DriveIdentity {
             dataset: *dataset.identity().as_bytes(),
@@ -102,13 +102,13 @@ impl Agent {
             drive,
             gauges: Arc::new(LiveGauges::start(pool.clone())),
         });
-        let media = Arc::new(Media::new(dataset, drive.to_page(), Arc::new(slots)));
+        let media = Arc::new(Media::new(dataset, drive.to_page(), slots));
         let (listener, address) = listen(settings.listen).await?;
         let discovery = match settings.discovery {
             Some(port) => listen_for_discovery(address, port).await?,
             None => None,
         };
-        let hub = Arc::new(Hub::new(subsystem, pool, media, events));
+        let hub = Arc::new(Hub::new(subsystem, pool, media));
         let server = Arc::new(Server::new(hub.clone(), address.port()));
         let (discovery_listener, discovery) = discovery.unzip();
         let listeners = [Some(listener), discovery_listener].into_iter().flatten();

@@ -7,8 +7,7 @@ use super::media::Media;
 use super::places::Places;
 use super::server::Ration;
 use crate::controller::{ConnId, Output, Payload, Subsystem};
-use crate::job::{Job, JobEvent};
-use crate::slots::LeaseError;
+use crate::job::JobEvent;
 use crate::workers::Pool;
 use ddlp_nvme::tcp::{Encoded, FatalError, FatalStatus};
 use ddlp_nvme::{CompletionEntry, Status, SubmissionEntry};
@@ -159,14 +158,13 @@ pub struct Hub {
     inner: Mutex<Inner>,
     pool: Arc<Pool>,
     media: Arc<Media>,
-    events: UnboundedSender<JobEvent>,
 }
 
 impl Hub {
-    /// Makes a hub. `events` is the channel that the pool's notifications use too.
-    pub fn new(subsystem: Subsystem, pool: Arc<Pool>, media: Arc<Media>, events: UnboundedSender<JobEvent>) -> Self {
+    /// Makes a hub.
+    pub fn new(subsystem: Subsystem, pool: Arc<Pool>, media: Arc<Media>) -> Self {
         let inner = Inner { subsystem, places: Places::default(), lines: BTreeMap::new(), last_conn: 0 };
-        Self { inner: Mutex::new(inner), pool, media, events }
+        Self { inner: Mutex::new(inner), pool, media }
     }
 
     /// Returns the bytes of the block namespaces.
@@ -295,7 +293,7 @@ impl Hub {
                         line.send(Outgoing::Response(completion, payload));
                     }
                 }
-                Output::Start(job) => self.start(*job),
+                Output::Start(job) => self.pool.submit(*job),
                 Output::Cancel(id) => self.pool.cancel(id),
                 Output::Forget { conn, command_id } => {
                     if let Some(line) = inner.lines.get(&conn) {
@@ -303,21 +301,6 @@ impl Hub {
                     }
                 }
                 Output::Close(conn) => inner.close(conn),
-            }
-        }
-    }
-
-    fn start(&self, job: Job) {
-        match self.media.slots().lease(job.request.slot, job.layout) {
-            Ok(lease) => self.pool.submit(job, lease),
-            Err(error @ LeaseError::Memory(_)) => {
-                tracing::info!(slot = job.request.slot, "{error}");
-                let _ = self.events.send(JobEvent::NoMemory { id: job.id });
-            }
-            Err(error) => {
-                // A defect, since the subsystem gives a slot to one job at a time. It fails this one command.
-                tracing::error!(slot = job.request.slot, "{error}");
-                let _ = self.events.send(JobEvent::Released { id: job.id });
             }
         }
     }

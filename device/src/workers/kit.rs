@@ -26,7 +26,7 @@ impl Kit {
         let work = &task.work;
         let request = &work.job.request;
         let context = EpochContext { seed: request.seed, epoch: request.epoch };
-        let mut rows = work.lease.rows(task.positions.clone()).expect("each position of a job is started once");
+        let mut rows = work.lease().rows(task.positions.clone()).expect("each position of a job is started once");
         let mut made = std::mem::take(&mut self.made);
         made.clear();
         let preparer = self.preparer_for(&work.job.program);

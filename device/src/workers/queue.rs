@@ -1,6 +1,7 @@
 //! Queue of jobs: which samples are next, and when a job is finished or released.
 //!
-//! A job leaves the queue once, finished or released. Its lease is dropped before its event is sent, so that the slot
+//! A job leaves the queue once, finished or released. The worker that takes its first samples leases its slot; until
+//! then no other worker gets samples of the job. The lease is dropped before the job's event is sent, so that the slot
 //! can be leased again at once. Every worker at a job has a [`Hold`] on it. A worker that panics drops its hold, which
 //! gives up the job, as the worker's samples are missing.
 
@@ -12,7 +13,7 @@ use ddlp_csd::slot::{HEADER_BYTES, Outcome, SampleRecord, SlotHeader, table_to_b
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 /// A worker's hold on a job, which keeps its slot until the last hold is gone. Dropping a hold, as a panic does, gives
@@ -44,12 +45,18 @@ impl Drop for Hold<'_> {
 /// A job and its slot, shared by its workers.
 pub struct Work {
     pub(super) job: Job,
-    pub(super) lease: SlotLease,
+    /// Set by [`Queue::leased`].
+    lease: OnceLock<SlotLease>,
     /// Whether the job is cancelled. Set under the queue's lock; workers check it before each sample.
     cancelled: AtomicBool,
 }
 
 impl Work {
+    /// Returns the job's right to its slot.
+    pub(super) fn lease(&self) -> &SlotLease {
+        self.lease.get().expect("the worker that takes a job's first samples leases its slot")
+    }
+
     fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
@@ -68,6 +75,11 @@ impl Task<'_> {
     /// Returns the job to which the run belongs.
     pub fn id(&self) -> JobId {
         self.work.job.id
+    }
+
+    /// Returns whether the worker has to lease the job's slot.
+    pub fn is_first(&self) -> bool {
+        self.positions.start == 0
     }
 
     /// Returns whether the samples are no longer wanted: the batch was cancelled, or the pool stops.
@@ -161,7 +173,7 @@ impl Finishing<'_> {
 
     /// Returns the bytes of one row.
     pub fn row_bytes(&self) -> usize {
-        self.work.lease.layout().row_bytes
+        self.work.job.layout.row_bytes
     }
 
     /// Returns the number of samples that followed the corrupt-sample policy.
@@ -176,7 +188,7 @@ impl Finishing<'_> {
 
     /// Closes the gaps of skipped samples, and makes table and header.
     pub fn finish(&self, row_crc: &RowCrc, start: Instant) -> Finished {
-        let rows = self.work.lease.payload().expect("every row is back, and a job is finished once");
+        let rows = self.work.lease().payload().expect("every row is back, and a job is finished once");
         let delivered = close_gaps(&self.records, rows, self.row_bytes());
         let kept = self.records.iter().zip(&self.row_crcs).filter(|(record, _)| record.has_row());
         let payload_crc = row_crc.of_rows(kept.map(|(_, &crc)| crc));
@@ -208,11 +220,11 @@ impl Queue {
     }
 
     /// Adds a job to the end of the queue.
-    pub fn push(&self, job: Job, lease: SlotLease) {
+    pub fn push(&self, job: Job) {
         let samples = job.request.sample_ids.len();
-        assert_eq!(samples, lease.layout().samples, "the lease is for this batch");
+        assert_eq!(samples, job.layout.samples, "the layout is for this batch");
         self.state().entries.push_back(Entry {
-            work: Arc::new(Work { job, lease, cancelled: AtomicBool::new(false) }),
+            work: Arc::new(Work { job, lease: OnceLock::new(), cancelled: AtomicBool::new(false) }),
             is_announced: false,
             next: 0,
             holders: 0,
@@ -231,7 +243,10 @@ impl Queue {
             if self.is_stopping() {
                 return None;
             }
-            let open = |entry: &&mut Entry| !entry.work.is_cancelled() && entry.next < entry.made.len();
+            let open = |entry: &&mut Entry| {
+                let has_slot = entry.next == 0 || entry.work.lease.get().is_some();
+                has_slot && !entry.work.is_cancelled() && entry.next < entry.made.len()
+            };
             if let Some(entry) = state.entries.iter_mut().find(open) {
                 let positions = entry.next..entry.made.len().min(entry.next + most.max(1));
                 entry.next = positions.end;
@@ -242,6 +257,23 @@ impl Queue {
             }
             state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
+    }
+
+    /// Gives a job its slot, so that other workers can take samples too.
+    pub fn leased(&self, task: &Task<'_>, lease: SlotLease) {
+        let state = self.state();
+        assert!(task.work.lease.set(lease).is_ok(), "one worker leases the slot");
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Takes a job off the queue because its slot cannot be leased. No other worker has samples of the job.
+    pub fn remove(&self, task: Task<'_>) {
+        let Task { hold, .. } = task;
+        let mut state = self.state();
+        let at = state.position(hold.id).expect("a job stays queued while a worker holds a task of it");
+        let mut entry = state.entries.remove(at).expect("position was just found");
+        hold.end(&mut entry);
     }
 
     /// Waits for `time`, or until the job is cancelled or the pool stops.
@@ -303,7 +335,7 @@ impl Queue {
         let is_wanted = !entry.work.is_cancelled();
         if is_wanted {
             // Under the lock, so that no header becomes valid after a call of `cancel` has returned.
-            entry.work.lease.publish(&finished.header, &finished.table);
+            entry.work.lease().publish(&finished.header, &finished.table);
         }
         drop(state);
         is_wanted

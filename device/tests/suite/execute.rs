@@ -9,7 +9,7 @@ use crate::host::{self, Association, BOTH, Line, Received, cancel, command, exec
 use ddlp_csd::log::{COUNTERS_LOG, Counters, DriveIdentity, IDENTITY_LOG};
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::request::BatchRequest;
-use ddlp_csd::slot::SlotHeader;
+use ddlp_csd::slot::{MAGIC, MAGIC_FREE, SlotHeader};
 use ddlp_csd::{DATASET_NSID, RESULTS_NSID};
 use ddlp_device::slots::Backing;
 use ddlp_device::workers::Throttle;
@@ -125,6 +125,25 @@ fn completion(queue: &mut Line) -> (u16, Status) {
         Received::Response(entry) => (entry.command_id.get(), entry.status()),
         other => panic!("expected a completion, got {other:?}"),
     }
+}
+
+/// Queues a batch behind one that keeps the only worker busy. The network thread must not allocate the batch's slot,
+/// which can take long: it leaves that to the worker.
+#[test]
+fn a_queued_batch_takes_its_slot_when_a_worker_comes_to_it() {
+    let (_agent, dataset, association) = gated(1);
+    let mut queue = association.open_queue(1, 16, true);
+    submit(&mut queue, &request(1, 0, vec![0]));
+    dataset.wait_for_readers(1);
+    submit(&mut queue, &request(2, 3, vec![0]));
+    // The agent takes the commands of a queue in their order, so it has queued the batch.
+    assert_eq!(slot_bytes(&mut queue, 0)[..8], MAGIC_FREE);
+    assert_eq!(slot_bytes(&mut queue, 3)[..8], [0; 8]);
+    dataset.open();
+    for _ in 0..2 {
+        assert!(matches!(queue.receive(), Received::Response(entry) if entry.status() == Status::SUCCESS));
+    }
+    assert_eq!(slot_bytes(&mut queue, 3)[..8], MAGIC);
 }
 
 #[test]

@@ -11,8 +11,8 @@ fn slots() -> Slots {
     Slots::open(&Backing::Memory, Geometry { slots: 1, slot_bytes: 1 << 20 }).unwrap()
 }
 
-/// Makes a queue with one job of `samples` samples for slot 0.
-fn queue(slots: &Slots, samples: u64) -> Queue {
+/// Makes a job of `samples` samples for slot 0.
+fn job(id: JobId, samples: u64) -> Job {
     let program = Arc::new(crate::test_support::program("cifar-train", CorruptPolicy::Fail));
     let layout = SlotLayout::new(samples as usize, program.pipeline.output()).unwrap();
     let request = BatchRequest {
@@ -25,15 +25,29 @@ fn queue(slots: &Slots, samples: u64) -> Queue {
         epoch_samples: samples,
         sample_ids: (0..samples).collect(),
     };
+    Job { id, program, request, layout }
+}
+
+/// Makes a queue with one job.
+fn queue(samples: u64) -> Queue {
     let queue = Queue::default();
-    queue.push(Job { id: ID, program, request, layout }, slots.lease(0, layout).unwrap());
+    queue.push(job(ID, samples));
     queue
 }
 
+/// Takes the next samples. Leases the slot with the first of them.
+fn next<'a>(queue: &'a Queue, slots: &Slots, most: usize) -> Task<'a> {
+    let task = queue.next(most).unwrap();
+    if task.is_first() {
+        queue.leased(&task, slots.lease(0, task.work.job.layout).unwrap());
+    }
+    task
+}
+
 /// Takes the next sample and records it as prepared.
-fn step(queue: &Queue) -> Recorded<'_> {
-    let task = queue.next(1).unwrap();
-    drop(task.work.lease.rows(task.positions.clone()).unwrap());
+fn step<'a>(queue: &'a Queue, slots: &Slots) -> Recorded<'a> {
+    let task = next(queue, slots, 1);
+    drop(task.work.lease().rows(task.positions.clone()).unwrap());
     let made = [made(task.positions.start)];
     queue.record(task, &made, Duration::ZERO)
 }
@@ -62,9 +76,9 @@ fn is_free(slots: &Slots) -> bool {
 #[test]
 fn a_batch_becomes_visible_when_it_is_published() {
     let slots = slots();
-    let queue = queue(&slots, 2);
-    assert!(matches!(step(&queue), Recorded::More));
-    let (finishing, finished) = finish(step(&queue));
+    let queue = queue(2);
+    assert!(matches!(step(&queue, &slots), Recorded::More));
+    let (finishing, finished) = finish(step(&queue, &slots));
     assert!(!is_valid(&slots));
     assert!(queue.publish(finishing, &finished));
     assert!(is_valid(&slots));
@@ -75,8 +89,8 @@ fn a_batch_becomes_visible_when_it_is_published() {
 #[test]
 fn a_batch_cancelled_while_it_is_finished_never_becomes_visible() {
     let slots = slots();
-    let queue = queue(&slots, 1);
-    let (finishing, finished) = finish(step(&queue));
+    let queue = queue(1);
+    let (finishing, finished) = finish(step(&queue, &slots));
     assert!(!queue.cancel(ID), "a worker is at it");
     assert!(!is_free(&slots));
     assert!(!queue.publish(finishing, &finished));
@@ -86,10 +100,10 @@ fn a_batch_cancelled_while_it_is_finished_never_becomes_visible() {
 #[test]
 fn a_queued_batch_is_released_at_once_and_a_running_one_by_its_last_worker() {
     let slots = slots();
-    assert!(queue(&slots, 2).cancel(ID));
+    assert!(queue(2).cancel(ID));
     assert!(is_free(&slots));
-    let queue = queue(&slots, 3);
-    let running = [queue.next(1).unwrap(), queue.next(1).unwrap()];
+    let queue = queue(3);
+    let running = [next(&queue, &slots, 1), next(&queue, &slots, 1)];
     assert!(!queue.cancel(ID));
     let ends = running.map(|task| matches!(queue.record(task, &[made(0)], Duration::ZERO), Recorded::Released(ID)));
     assert_eq!(ends, [false, true]);
@@ -97,12 +111,37 @@ fn a_queued_batch_is_released_at_once_and_a_running_one_by_its_last_worker() {
 }
 
 #[test]
+fn a_job_has_one_worker_until_its_slot_is_leased() {
+    let slots = slots();
+    let queue = queue(3);
+    queue.push(job(JobId(2), 3));
+    let first = queue.next(1).unwrap();
+    assert_eq!(queue.next(1).unwrap().id(), JobId(2));
+    queue.leased(&first, slots.lease(0, first.work.job.layout).unwrap());
+    let second = queue.next(1).unwrap();
+    assert_eq!((second.id(), second.positions.clone()), (ID, 1..2));
+}
+
+#[test]
+fn a_job_whose_slot_cannot_be_leased_leaves_the_queue() {
+    for is_cancelled in [false, true] {
+        let queue = queue(3);
+        let task = queue.next(1).unwrap();
+        if is_cancelled {
+            assert!(!queue.cancel(ID), "a worker is at it");
+        }
+        queue.remove(task);
+        assert!(!queue.cancel(ID) && queue.state().entries.is_empty());
+    }
+}
+
+#[test]
 fn samples_are_taken_in_runs_and_a_cancelled_run_may_be_cut_short() {
     let slots = slots();
-    let queue = queue(&slots, 5);
-    let (first, rest) = (queue.next(3).unwrap(), queue.next(3).unwrap());
+    let queue = queue(5);
+    let (first, rest) = (next(&queue, &slots, 3), next(&queue, &slots, 3));
     assert_eq!((first.positions.clone(), rest.positions.clone()), (0..3, 3..5));
-    drop(first.work.lease.rows(0..3).unwrap());
+    drop(first.work.lease().rows(0..3).unwrap());
     assert!(matches!(queue.record(first, &[0, 1, 2].map(made), Duration::ZERO), Recorded::More));
     assert!(!rest.is_over());
     assert!(!queue.cancel(ID));
@@ -114,8 +153,8 @@ fn samples_are_taken_in_runs_and_a_cancelled_run_may_be_cut_short() {
 #[test]
 fn a_stopping_queue_ends_runs_and_publishes_nothing() {
     let slots = slots();
-    let queue = queue(&slots, 2);
-    let task = queue.next(2).unwrap();
+    let queue = queue(2);
+    let task = next(&queue, &slots, 2);
     queue.stop();
     assert!(task.is_over());
     assert!(matches!(queue.record(task, &[made(0)], Duration::ZERO), Recorded::More));
@@ -125,12 +164,12 @@ fn a_stopping_queue_ends_runs_and_publishes_nothing() {
 #[test]
 fn a_job_of_a_worker_that_panicked_is_released() {
     let slots = slots();
-    let queue = queue(&slots, 3);
-    let other = queue.next(1).unwrap();
+    let queue = queue(3);
+    let other = next(&queue, &slots, 1);
     let panicked = std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
-            let task = queue.next(1).unwrap();
-            let _rows = task.work.lease.rows(task.positions.clone()).unwrap();
+            let task = next(&queue, &slots, 1);
+            let _rows = task.work.lease().rows(task.positions.clone()).unwrap();
             panic!("a defect");
         });
         worker.join().is_err()
@@ -144,8 +183,8 @@ fn a_job_of_a_worker_that_panicked_is_released() {
 #[test]
 fn a_job_whose_last_worker_panicked_while_it_finished_can_be_cancelled() {
     let slots = slots();
-    let queue = queue(&slots, 1);
-    drop(finish(step(&queue)));
+    let queue = queue(1);
+    drop(finish(step(&queue, &slots)));
     assert!(!is_free(&slots), "until somebody is there to say so");
     assert!(queue.cancel(ID));
     assert!(is_free(&slots) && !is_valid(&slots));
@@ -154,7 +193,7 @@ fn a_job_whose_last_worker_panicked_while_it_finished_can_be_cancelled() {
 #[test]
 fn the_samples_of_each_job_are_handed_out_once_to_be_announced() {
     let slots = slots();
-    let queue = queue(&slots, 3);
-    let (first, second) = (queue.next(1).unwrap(), queue.next(1).unwrap());
+    let queue = queue(3);
+    let (first, second) = (next(&queue, &slots, 1), next(&queue, &slots, 1));
     assert_eq!((&first.ahead[..], &second.ahead[..]), (&[0, 1, 2][..], &[][..]));
 }
