@@ -20,10 +20,9 @@ const NAMED_MAX: usize = 20;
 /// Every image is decoded once, as a whole. An image that decodes with warnings is stored repaired; an image that does
 /// not decode is kept and marked as rejected. This command and `ddlp inspect` name both. If an image cannot be read at
 /// all, no pack is made: that can be a dangling link, a file without read permission, or a file that changes or
-/// disappears meanwhile. `--allow-unreadable` packs the other images all the same, unless a whole folder has disappeared;
-/// `--strict` also refuses images that
-/// do not decode. Classes, order and names stay as they are in the source. The file appears under its name only when it
-/// is complete.
+/// disappears meanwhile. `--allow-unreadable` packs the other images all the same, unless a whole folder has
+/// disappeared; `--strict` also refuses images that do not decode. Classes, order and names stay as they are in the
+/// source. The file appears under its name only when it is complete.
 ///
 /// JPEGs get checkpoints, which are places from which decoding can go on, so that a crop costs little more than the
 /// pixels that it covers. For this, progressive JPEGs are rewritten without loss into a single scan. `--jpeg kept`

@@ -4,7 +4,8 @@
 //! it; a lock tells whether its owner is still at work.
 
 use anyhow::{Context, bail};
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{Flock, FlockArg, OFlag, open};
+use nix::sys::stat::Mode;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -28,7 +29,9 @@ impl Partial {
         partial.push(name);
         partial.push(".partial");
         let path = target.with_file_name(partial);
-        let lock = claim(&path).with_context(|| format!("cannot make the folder {}", path.display()))?;
+        let lock = claim(&path).with_context(|| {
+            format!("cannot make the folder {}: if there is a file or a link of that name, remove it", path.display())
+        })?;
         let Some(lock) = lock else { bail!("another process is making {}", target.display()) };
         Ok(Self { path, target, is_moved: false, _lock: lock })
     }
@@ -54,14 +57,16 @@ impl Drop for Partial {
     }
 }
 
-/// Creates and locks the folder, empty. Returns `None` while another process holds it.
+/// Creates and locks the folder, empty. Returns `None` while another process holds it. Fails if something of that name
+/// is no folder.
 fn claim(path: &Path) -> io::Result<Option<Flock<File>>> {
     loop {
         match fs::create_dir(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        let lock = match Flock::lock(File::open(path)?, FlockArg::LockExclusiveNonblock) {
+        let folder = File::from(open(path, OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty())?);
+        let lock = match Flock::lock(folder, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => lock,
             Err((_, nix::Error::EWOULDBLOCK)) => return Ok(None),
             Err((_, errno)) => return Err(errno.into()),
@@ -85,6 +90,7 @@ fn claim(path: &Path) -> io::Result<Option<Flock<File>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn a_killed_processs_folder_is_taken_over_and_a_folder_in_use_is_not() {
@@ -100,5 +106,22 @@ mod tests {
         assert_eq!(fs::read(target.join("new")).unwrap(), b"whole");
         drop(Partial::create(&home.path().join("other")).unwrap());
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_or_a_file_in_the_folders_place_is_an_error() {
+        let home = tempfile::tempdir().unwrap();
+        let (target, partial) = (home.path().join("photos"), home.path().join(".photos.partial"));
+        fs::create_dir(home.path().join("elsewhere")).unwrap();
+        fs::write(home.path().join("elsewhere/kept"), "kept").unwrap();
+        for place in ["elsewhere", "nowhere", ".photos.partial"] {
+            symlink(place, &partial).unwrap();
+            let error = format!("{:#}", Partial::create(&target).err().unwrap());
+            assert!(error.contains(".photos.partial") && error.contains("remove it"), "{place}: {error}");
+            fs::remove_file(&partial).unwrap();
+        }
+        fs::write(&partial, "a file").unwrap();
+        assert!(Partial::create(&target).is_err());
+        assert_eq!(fs::read(home.path().join("elsewhere/kept")).unwrap(), b"kept");
     }
 }
