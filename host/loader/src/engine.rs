@@ -266,7 +266,14 @@ impl Engine {
                 return None;
             }
         };
-        let sample_ids = core.sample_ids(id);
+        let sample_ids = match core.sample_ids(id) {
+            Ok(sample_ids) => sample_ids,
+            Err(source) => {
+                core.executed(CPU, id);
+                self.make_ready(core, CPU, id, Err(LoaderError::of_order(source)));
+                return None;
+            }
+        };
         if sample_ids.is_empty() {
             // A rank's share of a short last batch can be empty.
             core.executed(CPU, id);
@@ -287,9 +294,9 @@ impl Engine {
         let now = core.recorder.now();
         let id = core.schedule.claim(prong, now, Room::Any)?;
         core.recorder.claimed(prong, id);
-        let sample_ids = core.sample_ids(id);
+        let sample_ids = core.sample_ids(id).unwrap_or_default();
         if sample_ids.is_empty() {
-            // The CPU delivers the empty batch, as it does a failed one.
+            // The CPU delivers the empty batch, as it does a failed one. It also reports an order without memory.
             core.recorder.released(prong, id, false);
             core.schedule.failed(prong, id, now);
             self.work.notify_all();
@@ -435,14 +442,14 @@ impl Task {
 
 impl Core {
     /// Returns the sample ids of this rank's share of a batch.
-    fn sample_ids(&mut self, id: BatchId) -> Vec<u64> {
+    fn sample_ids(&mut self, id: BatchId) -> std::io::Result<Vec<u64>> {
         self.orders.sample_ids(id, self.schedule.current_epoch())
     }
 
     /// Returns the ids of the samples to announce when the CPU has claimed a batch.
     fn samples_ahead(&mut self, id: BatchId) -> Vec<u64> {
         let batches = self.announced.ahead_of(id, &self.schedule);
-        batches.into_iter().flat_map(|id| self.sample_ids(id)).collect()
+        batches.into_iter().flat_map(|id| self.sample_ids(id).unwrap_or_default()).collect()
     }
 
     fn executed(&mut self, prong: ProngId, id: BatchId) -> bool {

@@ -95,3 +95,10 @@ pub enum LoaderError {
         source: std::io::Error,
     },
 }
+
+impl LoaderError {
+    /// Returns the error for an epoch's order for which the system refuses memory.
+    pub(crate) fn of_order(source: std::io::Error) -> Self {
+        Self::System { what: "memory for an epoch's order", source }
+    }
+}

@@ -176,7 +176,7 @@ impl<V> Loader<V> {
             return Ok(());
         }
         let first_epoch = self.engine.lock().schedule.current_epoch().unwrap_or(self.epochs);
-        self.engine.prepare_order(first_epoch);
+        self.engine.prepare_order(first_epoch)?;
         self.engine.lock().recorder.start();
         for drive in self.waiting.drain(..) {
             self.running.push(spawn("ddlp-drive".into(), &self.cores, move || drive.run())?);

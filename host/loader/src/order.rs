@@ -5,6 +5,7 @@
 
 use crate::schedule::BatchId;
 use ddlp_pixels::draw::Rng;
+use std::io;
 use std::sync::Arc;
 
 /// Treatment of a last batch that the samples do not fill.
@@ -77,15 +78,17 @@ const SHUFFLE_STREAM: u32 = 0;
 
 impl EpochOrder {
     /// Shuffles the samples of the epoch by Fisher–Yates, with draws from (seed, epoch). `cut.samples` is at most
-    /// `u32::MAX`.
-    pub fn new(seed: u64, epoch: u32, cut: Cut) -> Self {
+    /// `u32::MAX`. Fails if the system refuses memory.
+    pub fn new(seed: u64, epoch: u32, cut: Cut) -> io::Result<Self> {
         let samples = u32::try_from(cut.samples).expect("the builder bounds the samples of an epoch");
-        let mut permutation: Vec<u32> = (0..samples).collect();
+        let mut permutation = Vec::new();
+        permutation.try_reserve_exact(samples as usize).map_err(|_| no_memory(samples))?;
+        permutation.extend(0..samples);
         let mut rng = Rng::for_epoch(seed, epoch, SHUFFLE_STREAM);
         for last in (1..permutation.len()).rev() {
             permutation.swap(last, rng.below(last as u64 + 1) as usize);
         }
-        Self { cut, permutation }
+        Ok(Self { cut, permutation })
     }
 
     /// Returns the sample ids of this rank's share of global batch `batch`.
@@ -120,15 +123,24 @@ impl Orders {
     }
 
     /// Returns the sample ids of this rank's share of a batch. The epoch's order is made here only when the prongs are
-    /// a whole epoch ahead of the consumer.
-    pub fn sample_ids(&mut self, id: BatchId, current: Option<u32>) -> Vec<u64> {
+    /// a whole epoch ahead of the consumer. Fails if the system refuses memory for it.
+    pub fn sample_ids(&mut self, id: BatchId, current: Option<u32>) -> io::Result<Vec<u64>> {
         if let Some((_, order)) = self.made.iter().find(|(number, _)| *number == id.epoch) {
-            return order.sample_ids(id.batch);
+            return Ok(order.sample_ids(id.batch));
         }
-        let order = Arc::new(EpochOrder::new(self.seed, id.epoch, self.cut));
+        let order = Arc::new(EpochOrder::new(self.seed, id.epoch, self.cut)?);
         self.keep(id.epoch, order.clone(), current);
-        order.sample_ids(id.batch)
+        Ok(order.sample_ids(id.batch))
     }
+}
+
+fn no_memory(samples: u32) -> io::Error {
+    let bytes = u64::from(samples) * size_of::<u32>() as u64;
+    let message = format!(
+        "{bytes} bytes for the order of {samples} samples are not there: free some memory, raise the limit of this \
+         process (ulimit -v, the control group), or use shorter epochs (--samples)"
+    );
+    io::Error::new(io::ErrorKind::OutOfMemory, message)
 }
 
 #[cfg(test)]
@@ -140,9 +152,19 @@ mod tests {
         Cut { samples, batch, last, rank: 0, world: 1 }
     }
 
+    fn order(seed: u64, epoch: u32, cut: Cut) -> EpochOrder {
+        EpochOrder::new(seed, epoch, cut).expect("memory for a short epoch")
+    }
+
+    #[test]
+    fn a_refused_order_says_how_much_memory_it_needs() {
+        let text = no_memory(1 << 31).to_string();
+        assert!(text.contains("8589934592 bytes for the order of 2147483648 samples") && text.contains("--samples"));
+    }
+
     #[test]
     fn epochs_and_seeds_differ_and_repeat() {
-        let ids = |seed, epoch| EpochOrder::new(seed, epoch, cut(100, 100, LastBatch::Short)).sample_ids(0);
+        let ids = |seed, epoch| order(seed, epoch, cut(100, 100, LastBatch::Short)).sample_ids(0);
         assert_eq!(ids(1, 2), ids(1, 2));
         assert_ne!(ids(1, 2), ids(1, 3));
         assert_ne!(ids(1, 2), ids(2, 2));
@@ -151,7 +173,7 @@ mod tests {
     /// Pins the shuffle: another one would silently change every run.
     #[test]
     fn the_order_of_a_known_seed_stays() {
-        let ids = EpochOrder::new(7, 0, cut(10, 10, LastBatch::Short)).sample_ids(0);
+        let ids = order(7, 0, cut(10, 10, LastBatch::Short)).sample_ids(0);
         assert_eq!(ids, [2, 8, 6, 7, 1, 4, 5, 0, 9, 3]);
     }
 
@@ -170,7 +192,7 @@ mod tests {
             let mut seen = vec![0; samples as usize];
             for rank in 0..world {
                 let cut = Cut { samples, batch, last: LastBatch::Short, rank, world };
-                let order = EpochOrder::new(seed, 3, cut);
+                let order = order(seed, 3, cut);
                 for index in 0..cut.batches() {
                     prop_assert!(order.sample_ids(index as u32).len() <= cut.rows());
                     for id in order.sample_ids(index as u32) {
@@ -184,10 +206,10 @@ mod tests {
         #[test]
         fn ranks_together_give_the_global_batches(samples in 1u64..300, batch in 1u64..64, world in 1u64..6, pad: bool) {
             let last = if pad { LastBatch::Pad } else { LastBatch::Drop };
-            let one = EpochOrder::new(5, 1, cut(samples, batch, last));
+            let one = order(5, 1, cut(samples, batch, last));
             for index in 0..cut(samples, batch, last).batches() as u32 {
                 let joined: Vec<u64> = (0..world)
-                    .flat_map(|rank| EpochOrder::new(5, 1, Cut { samples, batch, last, rank, world }).sample_ids(index))
+                    .flat_map(|rank| order(5, 1, Cut { samples, batch, last, rank, world }).sample_ids(index))
                     .collect();
                 prop_assert_eq!(joined.len() as u64, batch);
                 prop_assert_eq!(joined, one.sample_ids(index));

@@ -51,7 +51,8 @@ impl Engine {
         if warned > 0 {
             self.lock().recorder.warned(warned);
         }
-        self.prepare_order(batch.epoch() + 1);
+        // Without memory for it now, the prong that needs the order tries again.
+        let _ = self.prepare_order(batch.epoch() + 1);
     }
 
     /// Returns the samples of a batch that followed the corrupt-sample policy, each with its index in the dataset.
@@ -91,13 +92,14 @@ impl Engine {
         }
     }
 
-    /// Makes the order of an epoch that prongs will claim from, unless it exists.
-    pub fn prepare_order(&self, epoch: u32) {
+    /// Makes the order of an epoch that prongs will claim from, unless it exists. Fails if the system refuses memory.
+    pub fn prepare_order(&self, epoch: u32) -> Result<(), LoaderError> {
         if epoch < self.task.epochs && !self.lock().orders.has(epoch) {
-            let order = Arc::new(EpochOrder::new(self.task.seed, epoch, self.task.cut));
+            let order = Arc::new(EpochOrder::new(self.task.seed, epoch, self.task.cut).map_err(LoaderError::of_order)?);
             let core = &mut *self.lock();
             core.orders.keep(epoch, order, core.schedule.current_epoch());
         }
+        Ok(())
     }
 }
 
