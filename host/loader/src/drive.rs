@@ -3,7 +3,7 @@
 //! - `prong`: the thread, which keeps Execute commands in flight. `flight`: one Execute command. `results`: checks
 //!   finished batches and makes them ready. `reading`: gets them out of their slots. `rejoin`: handles loss and return
 //!   of a drive.
-//! - `fault`: the messages when something goes wrong.
+//! - `trust`: judges a drive by its results. `fault`: the messages when something goes wrong.
 //! - `link`: one association, from the connection to the activated program.
 //! - `local`: the agent as a child process, with shared result memory.
 //! - `slots`: the free slots, and leases of shared slots.
@@ -19,6 +19,7 @@ mod results;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 use ddlp_driver::host::HostError;
 use ddlp_driver::kernel::KernelTarget;

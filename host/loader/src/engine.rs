@@ -102,6 +102,8 @@ pub(crate) struct Core {
     corrupt: CorruptCount,
     /// Verdicts of drives that the CPU has to confirm.
     doubts: HashMap<BatchId, Doubt>,
+    /// Number of verdicts that the CPU refuted, by drive, until the drive's thread takes it.
+    refuted: HashMap<ProngId, u32>,
 }
 
 /// State shared by consumer, CPU threads and drive threads.
@@ -138,6 +140,7 @@ impl Engine {
                 orders,
                 corrupt: CorruptCount::new(task.max_corrupt),
                 doubts: HashMap::new(),
+                refuted: HashMap::new(),
             }),
             task,
             delivery: Condvar::new(),
@@ -338,6 +341,7 @@ impl Engine {
                 .iter()
                 .any(|record| (record.sample_id, record.index) == (doubt.sample_id, doubt.index) && record.has_row())
         {
+            *core.refuted.entry(doubt.prong).or_default() += 1;
             core.recorder.fault(doubt.prong, Some(id), "damaged", doubt.what);
         }
         if let Ok(batch) = &ready {
@@ -386,6 +390,22 @@ impl Engine {
         let mut core = self.lock();
         core.schedule.prong_up(prong);
         core.recorder.fault(prong, None, "rejoined", what.into());
+    }
+
+    /// Records that a drive without batches in work takes no more for a while.
+    pub fn pause(&self, prong: ProngId) {
+        self.lock().schedule.prong_down(prong, HeldResults::Kept);
+        self.work.notify_all();
+    }
+
+    /// Records that a drive takes batches again after a pause.
+    pub fn resume(&self, prong: ProngId) {
+        self.lock().schedule.prong_up(prong);
+    }
+
+    /// Takes the number of a drive's claims of corruption that the CPU has refuted.
+    pub fn take_refuted(&self, prong: ProngId) -> u32 {
+        self.lock().refuted.remove(&prong).unwrap_or_default()
     }
 
     /// Records a fault that does not change the schedule.

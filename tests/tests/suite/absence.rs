@@ -11,7 +11,7 @@ use ddlp_test_support::unprivileged::Unprivileged;
 use ddlp_tests::agent::Agent;
 use ddlp_tests::hooked::{Hooked, Hooks};
 use ddlp_tests::photos::Photos;
-use ddlp_tests::runs::{Run, chain, loader, local};
+use ddlp_tests::runs::{Run, chain, loader, local, wait_until};
 use nix::errno::Errno;
 use std::collections::HashMap;
 use std::fs;
@@ -19,6 +19,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const SAMPLES: u32 = 300;
 const POLICIES: [CorruptPolicy; 3] = [CorruptPolicy::Fail, CorruptPolicy::Skip, CorruptPolicy::Replace];
@@ -270,6 +271,58 @@ fn a_drive_with_a_damaged_neighbour_replaces_as_the_host_does() {
     let damaged: Vec<_> = run.report.faults.iter().filter(|fault| fault.kind == "damaged").collect();
     let name = dataset.name(bad + 1);
     assert!(!damaged.is_empty() && damaged.iter().all(|fault| fault.what.contains(&name)), "{damaged:?}");
+}
+
+#[test]
+fn a_drive_that_claims_damage_which_the_cpu_refutes_is_given_up() {
+    let photos = photos();
+    let whole = Run::of(loader(&photos.pack()).epochs(2));
+    let copy = copied(&photos, "drive.ddlp");
+    let (dataset, file) = (open(&copy).unwrap(), fs::File::options().write(true).open(&copy).unwrap());
+    (0..dataset.len()).for_each(|index| file.write_all_at(&[0x5A; 8], dataset.location(index).offset + 9).unwrap());
+    let state = tempfile::tempdir().unwrap();
+    let agent = Agent::start(&copy, state.path(), &[]);
+    let builder = loader(&photos.pack()).policy(CorruptPolicy::Skip).strategy(Strategy::Csd).epochs(2);
+    // The consumer is so slow that the drive is back before the CPU has prepared everything.
+    let run = Run::with(builder.drive(DriveSpec::Remote(agent.url())), |_, _| {
+        std::thread::sleep(Duration::from_millis(20));
+    });
+    assert_eq!(run.digest, whole.digest);
+    assert_eq!((run.drive_batches(), run.report.corrupt.len()), (0, 0), "{:?}", run.report.corrupt);
+    let kinds = ["damaged", "lost", "rejoined", "refused"].map(|kind| run.faults(kind));
+    assert_eq!((kinds[0] >= 24, kinds[1], kinds[2], kinds[3]), (true, 3, 2, 1), "{:?}", run.report.faults);
+}
+
+#[test]
+fn a_drive_whose_dataset_was_away_is_used_again() {
+    let photos = photos();
+    let (there, away) = (photos.scratch().join("drive"), photos.scratch().join("away"));
+    for class in fs::read_dir(photos.folder()).unwrap().flatten() {
+        fs::create_dir_all(there.join(class.file_name())).unwrap();
+        for file in fs::read_dir(class.path()).unwrap().flatten() {
+            fs::copy(file.path(), there.join(class.file_name()).join(file.file_name())).unwrap();
+        }
+    }
+    let state = tempfile::tempdir().unwrap();
+    let agent = Agent::start(&there, state.path(), &[]);
+    let builder = loader(&photos.folder()).strategy(Strategy::Csd).epochs(1_000_000);
+    let mut loader = builder.drive(DriveSpec::Remote(agent.url())).build().unwrap();
+    let mut by_drive_of = |batches: usize| {
+        let by = loader.by_ref().take(batches).filter(|batch| batch.as_ref().expect("no sample is lost").prong() == 1);
+        let by_drive = by.count();
+        let faults = loader.report().faults;
+        assert!(faults.iter().all(|fault| fault.kind == "unavailable"), "{faults:?}");
+        (by_drive, faults.len())
+    };
+    assert_eq!(by_drive_of(4), (4, 0));
+    let classes = [0, 1, 2].map(|class| format!("class_{class}"));
+    fs::create_dir(&away).unwrap();
+    classes.iter().for_each(|class| fs::rename(there.join(class), away.join(class)).unwrap());
+    // So many that the drive would be given up if it did not pause.
+    let (_, faults) = by_drive_of(400);
+    assert!((1..30).contains(&faults), "{faults} batches met the absence");
+    classes.iter().for_each(|class| fs::rename(away.join(class), there.join(class)).unwrap());
+    wait_until("the drive works again", || by_drive_of(1).0 == 1);
 }
 
 #[test]

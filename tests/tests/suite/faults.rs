@@ -157,6 +157,24 @@ fn a_drive_whose_results_are_never_right_is_given_up() {
 }
 
 #[test]
+fn bursts_of_damage_with_good_results_between_them_do_not_cost_a_drive_its_place() {
+    let scene = Scene::new();
+    let mut executed = 0;
+    let proxy = Proxy::start(scene.agent.address(), move |pdu: &mut Pdu<'_>| {
+        executed += u32::from(pdu.is_execute() && pdu.is_success());
+        let is_payload = pdu.kind() == C2H_DATA && pdu.is_result_read() && pdu.bytes.len() > 100_000;
+        if is_payload && executed / 12 % 2 == 1 {
+            pdu.bytes[90_000] ^= 0x10;
+        }
+        Fate::Pass
+    });
+    let run = Run::of(scene.builder(Strategy::Csd, scene.agent.url_by(&proxy.address())).epochs(16));
+    run.assert_exactly_once(16, SAMPLES.into());
+    let kinds = ["damaged", "lost", "refused"].map(|kind| run.faults(kind));
+    assert!(kinds[0] > 32 && kinds[1] > 3 && kinds[2] == 0, "damaged, lost, refused: {kinds:?}");
+}
+
+#[test]
 fn an_agent_ten_times_slower_than_it_was_is_survived() {
     for strategy in TWO_ENDED {
         let scene = Scene::new();

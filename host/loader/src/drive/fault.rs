@@ -31,7 +31,7 @@ pub(super) enum Fault<'a> {
     FewerSlots { now: u32, before: u32 },
     /// The drive came back, but does not fit or refuses this host.
     Refused(&'a LinkError),
-    /// This many associations brought only damaged results.
+    /// This many associations in a row brought only wrong or damaged results.
     Useless(u32),
     /// The loader's own agent was restarted.
     AgentRestarted,
@@ -118,8 +118,8 @@ impl fmt::Display for Fault<'_> {
             }
             Self::Useless(times) => write!(
                 f,
-                "{times} connections brought only damaged results; {WITHOUT}; check the drive's memory and the network, and \
-                 that its agent is of this version"
+                "{times} connections in a row brought only wrong or damaged results; {WITHOUT}; check the drive's copy of \
+                 the dataset (`ddlp verify` there), its memory and the network, and that its agent is of this version"
             ),
             Self::AgentRestarted => {
                 f.write_str("its agent had ended or hung, and was started again; its log may say why")

@@ -9,6 +9,7 @@ use super::flight::{Allowance, Flight};
 use super::link::{ADMIN_WITHIN, LEAVE_WITHIN};
 use super::rejoin::Tries;
 use super::results::{Checks, Held, Waiting};
+use super::trust::WRONG_MAX;
 use super::{Endpoint, Expected, Link, SlotTable};
 use crate::engine::{Engine, GivenUp};
 use crate::schedule::{HeldResults, ProngId};
@@ -30,8 +31,6 @@ const POLL_SLICE_FULL: Duration = Duration::from_millis(20);
 const FOREIGN_LOOK: Duration = Duration::from_secs(1);
 /// How long to tolerate a drive that refuses every slot, and then to leave it alone.
 pub(super) const SLOTLESS_MAX: Duration = Duration::from_secs(10);
-/// A drive counts as lost after this many wrong or damaged results in a row.
-const REFUSED_MAX: u32 = 8;
 /// Tolerance when the agent's uptime is compared with the time since its counters were first read. A larger gap means
 /// that the agent is another process.
 const UPTIME_SLACK: Duration = Duration::from_secs(2);
@@ -59,8 +58,8 @@ pub(crate) struct DriveProng {
     pub(super) tries: Tries,
     pub(super) depth: usize,
     pub(super) timeout: Duration,
-    /// How often too many results in a row were wrong or damaged.
-    pub(super) useless: u32,
+    /// End of the drive's pause.
+    pub(super) paused_until: Option<Instant>,
     generation: u64,
     /// The agent's counters before the run, and the time of that reading.
     before: Option<(Counters, Instant)>,
@@ -104,7 +103,7 @@ impl DriveProng {
             foreign: Vec::new(),
             without_slots: None,
             tries: Tries::new(setup.prong as u64),
-            useless: 0,
+            paused_until: None,
             generation,
             depth: setup.depth,
             timeout: setup.timeout,
@@ -162,7 +161,10 @@ impl DriveProng {
         self.cancel_lost()?;
         let has_fetched = self.fetch_held()?;
         self.look_at_foreign();
-        self.submit()?;
+        self.judge()?;
+        if !self.pauses() {
+            self.submit()?;
+        }
         let is_full = self.flights.len() == self.depth && self.waiting.is_empty();
         let slice = match (has_fetched, is_full) {
             (true, _) => Duration::ZERO,
@@ -183,14 +185,38 @@ impl DriveProng {
         if let Some((ticket, completion)) = link.poll(until)? {
             self.complete(ticket, completion)?;
         }
-        if self.waiting.refused_in_a_row >= REFUSED_MAX {
-            self.waiting.refused_in_a_row = 0;
-            self.useless += 1;
-            let what = format!("{REFUSED_MAX} results in a row were wrong or damaged");
-            return Err(DriverError::Protocol { peer: "drive".into(), what });
-        }
         let now = Instant::now();
         self.flights.iter().try_for_each(|flight| flight.check_deadline(now))
+    }
+
+    /// Ends an association that brings wrong results.
+    fn judge(&mut self) -> Result<(), DriverError> {
+        let trust = &mut self.waiting.trust;
+        trust.wrong(self.engine.take_refuted(self.prong));
+        if trust.ends_association() {
+            let what = format!("{WRONG_MAX} results in a row were wrong or damaged");
+            return Err(DriverError::Protocol { peer: "drive".into(), what });
+        }
+        Ok(())
+    }
+
+    /// Returns whether the drive pauses, because it cannot read its dataset. The pause begins as soon as nothing is in
+    /// flight. Meanwhile the schedule counts on other prongs, so no strategy waits for the drive.
+    fn pauses(&mut self) -> bool {
+        if let Some(until) = self.paused_until {
+            if Instant::now() < until {
+                return true;
+            }
+            self.paused_until = None;
+            self.engine.resume(self.prong);
+        }
+        if self.flights.is_empty()
+            && let Some(pause) = self.waiting.trust.take_pause()
+        {
+            self.paused_until = Some(Instant::now() + pause);
+            self.engine.pause(self.prong);
+        }
+        self.paused_until.is_some() || self.waiting.trust.pause_is_due()
     }
 
     /// Tells the drive to stop work on batches that another prong finished first. A failure to cancel matters only if

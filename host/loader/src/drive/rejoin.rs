@@ -4,6 +4,7 @@
 use super::fault::Fault;
 use super::local::RESTARTS_MAX;
 use super::prong::{DriveProng, SLOTLESS_MAX};
+use super::trust::ASSOCIATIONS_MAX;
 use super::{LinkError, connect};
 use crate::schedule::BatchId;
 use ddlp_driver::{Backoff, BackoffLimits, DriverError};
@@ -14,9 +15,6 @@ const UNREACHABLE: Duration = Duration::from_secs(10);
 /// Delays between attempts to reach a drive: they double up to two seconds, and attempts go on as long as the run.
 const BACKOFF: BackoffLimits =
     BackoffLimits { first: Duration::from_millis(100), cap: Duration::from_secs(2), attempts_max: u32::MAX };
-
-/// A drive is not connected again after this many associations without usable results.
-const USELESS_MAX: u32 = 3;
 
 /// Attempts since the drive last finished a batch.
 pub(super) struct Tries {
@@ -37,7 +35,7 @@ impl DriveProng {
     pub(super) fn lose_link(&mut self, error: &DriverError) {
         // The drive may still be at work on a batch that took too long.
         self.cancel_flights();
-        self.link = None;
+        (self.link, self.paused_until) = (None, None);
         let flights: Vec<BatchId> = self.flights.iter().map(|flight| flight.batch.id).collect();
         for slot in self.flights.drain(..).map(|flight| flight.batch.slot) {
             self.slots.put(slot);
@@ -52,8 +50,8 @@ impl DriveProng {
 
     /// Tries to reach the drive until it works again. Returns false when it never will, or when the run is over.
     pub(super) fn rejoin(&mut self) -> bool {
-        if self.useless >= USELESS_MAX {
-            self.report(&Fault::Useless(USELESS_MAX));
+        if self.waiting.trust.is_useless() {
+            self.report(&Fault::Useless(ASSOCIATIONS_MAX));
             return false;
         }
         if self.without_slots.take().is_some() && self.engine.sleep(SLOTLESS_MAX) {

@@ -7,6 +7,7 @@
 use super::fault::Fault;
 use super::prong::DriveProng;
 use super::slots::{SlotLease, SlotTable};
+use super::trust::Trust;
 use crate::batch::Rows;
 use crate::engine::{Engine, GivenUp, Place};
 use crate::schedule::{BatchId, HeldResults, ProngId};
@@ -42,8 +43,8 @@ pub(super) struct Held {
     pub slot: u32,
     pub generation: u64,
     pub sample_ids: Vec<u64>,
-    /// Contents of its slot as checked. For a shared slot they are checked as soon as the batch is finished, since an
-    /// agent that restarts invalidates the headers of all slots.
+    /// Contents of its slot as checked. A shared slot is checked as soon as the batch is finished, since an agent that
+    /// restarts invalidates the headers of slots in a file.
     pub found: Option<Found>,
 }
 
@@ -126,7 +127,8 @@ impl Checks {
             }
             ResultError::Slot(SlotError::Unavailable { sample_id }) => {
                 let what = format!(
-                    "the drive cannot read its dataset, beginning with {}; {remedy}",
+                    "the drive cannot read its dataset, beginning with {}; the CPU prepares the batch, and the drive is \
+                     tried again after a pause; {remedy}",
                     sample(*sample_id, prepare::stored_at(dataset, *sample_id))
                 );
                 GivenUp::Failed { kind: "unavailable", what }
@@ -165,13 +167,12 @@ impl Checks {
 pub(super) struct Waiting {
     pub checks: Checks,
     held: VecDeque<Held>,
-    /// Number of wrong or damaged results since the last good one.
-    pub refused_in_a_row: u32,
+    pub trust: Trust,
 }
 
 impl Waiting {
     pub fn new(checks: Checks) -> Self {
-        Self { checks, held: VecDeque::new(), refused_in_a_row: 0 }
+        Self { trust: Trust::new(checks.prong as u64), checks, held: VecDeque::new() }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -182,7 +183,7 @@ impl Waiting {
     pub fn take(&mut self, mut held: Held) {
         match self.checks.way() {
             Way::InPlace => match self.checks.look_into(&held).and_then(|found| self.hand_over(&held, found)) {
-                Ok(()) => self.refused_in_a_row = 0,
+                Ok(()) => self.trust.good(),
                 Err(error) => self.refuse(&held, &error.into()),
             },
             Way::Convert => match self.checks.look_into(&held) {
@@ -230,7 +231,7 @@ impl Waiting {
         };
         match filled {
             Ok((records, rows)) => {
-                self.refused_in_a_row = 0;
+                self.trust.good();
                 slots.put(held.slot);
                 engine.ready(*prong, held.id, records, rows);
             }
@@ -253,8 +254,11 @@ impl Waiting {
         let Checks { engine, prong, slots } = &self.checks;
         slots.put(held.slot);
         let why = self.checks.why(held.id, error);
-        if !matches!(why, GivenUp::Doubted { .. }) {
-            self.refused_in_a_row += 1;
+        match error {
+            ResultError::Slot(SlotError::Unavailable { .. }) => self.trust.unavailable(),
+            // The CPU decides about a doubt: `Engine::take_refuted`.
+            _ if matches!(why, GivenUp::Doubted { .. }) => {}
+            _ => self.trust.wrong(1),
         }
         engine.give_up(*prong, held.id, why);
     }
@@ -302,7 +306,8 @@ impl DriveProng {
             return HeldResults::Kept;
         }
         let next = Waiting::new(self.waiting.checks.clone());
-        let left = std::mem::replace(&mut self.waiting, next);
+        let mut left = std::mem::replace(&mut self.waiting, next);
+        std::mem::swap(&mut left.trust, &mut self.waiting.trust);
         match std::thread::Builder::new().name("ddlp-results".into()).spawn(move || left.outlive_drive()) {
             Ok(thread) => {
                 self.outliving.retain(|thread| !thread.is_finished());

@@ -1,0 +1,119 @@
+//! What the results of a drive say about it: whether the loader goes on with it, lets it pause, connects it anew or
+//! gives it up. Only results in a row count, since any drive may have bad moments in a run of days.
+
+use ddlp_driver::{Backoff, BackoffLimits};
+use std::time::Duration;
+
+/// An association ends after this many wrong results in a row.
+pub(super) const WRONG_MAX: u32 = 8;
+/// The drive is given up after this many such associations in a row.
+pub(super) const ASSOCIATIONS_MAX: u32 = 3;
+/// Pauses of a drive that cannot read its dataset. They grow longer than the delays for a lost link, since each attempt
+/// costs a batch that the CPU has to prepare again.
+const PAUSES: BackoffLimits =
+    BackoffLimits { first: Duration::from_millis(100), cap: Duration::from_secs(30), attempts_max: u32::MAX };
+
+/// The judgement of a drive by its results.
+pub(super) struct Trust {
+    /// Wrong results in a row on this association.
+    wrong: u32,
+    /// Associations in a row that ended because of wrong results.
+    associations: u32,
+    pauses: Backoff,
+    pause: Option<Duration>,
+    seed: u64,
+}
+
+impl Trust {
+    pub fn new(seed: u64) -> Self {
+        Self { wrong: 0, associations: 0, pauses: Backoff::new(PAUSES, seed), pause: None, seed }
+    }
+
+    /// Notes a good result: whatever was before no longer counts. A pause that is due still comes.
+    pub fn good(&mut self) {
+        (self.wrong, self.associations) = (0, 0);
+        self.pauses = Backoff::new(PAUSES, self.seed);
+    }
+
+    /// Notes results that were wrong, damaged or a refuted claim of corruption.
+    pub fn wrong(&mut self, results: u32) {
+        self.wrong += results;
+    }
+
+    /// Notes that the drive could not read its dataset: a pause is due, longer than the one before.
+    pub fn unavailable(&mut self) {
+        if self.pause.is_none() {
+            self.pause = self.pauses.next_delay();
+        }
+    }
+
+    /// Returns whether a pause is due.
+    pub fn pause_is_due(&self) -> bool {
+        self.pause.is_some()
+    }
+
+    /// Takes the pause that is due.
+    pub fn take_pause(&mut self) -> Option<Duration> {
+        self.pause.take()
+    }
+
+    /// Returns whether the association has to end, and counts it then.
+    pub fn ends_association(&mut self) -> bool {
+        if self.wrong < WRONG_MAX {
+            return false;
+        }
+        self.wrong = 0;
+        self.associations += 1;
+        true
+    }
+
+    /// Returns whether the drive has to be given up.
+    pub fn is_useless(&self) -> bool {
+        self.associations >= ASSOCIATIONS_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Notes as many wrong results as end an association, and checks that they do.
+    fn burst(trust: &mut Trust) {
+        trust.wrong(WRONG_MAX - 1);
+        assert!(!trust.ends_association());
+        trust.wrong(1);
+        assert!(trust.ends_association());
+        assert!(!trust.ends_association(), "the next association begins anew");
+    }
+
+    #[test]
+    fn only_bursts_in_a_row_cost_a_drive_its_place() {
+        let mut trust = Trust::new(1);
+        for _ in 0..10 {
+            burst(&mut trust);
+            burst(&mut trust);
+            assert!(!trust.is_useless());
+            trust.good();
+        }
+        (0..ASSOCIATIONS_MAX).for_each(|_| burst(&mut trust));
+        assert!(trust.is_useless());
+    }
+
+    #[test]
+    fn absence_never_costs_a_drive_its_place_and_its_pauses_grow_until_a_good_result() {
+        let mut trust = Trust::new(1);
+        let pause = |trust: &mut Trust| {
+            // Two batches in flight meet the same absence.
+            trust.unavailable();
+            trust.unavailable();
+            let pause = trust.take_pause().expect("a pause is due");
+            assert!(!trust.pause_is_due() && !trust.ends_association() && !trust.is_useless());
+            pause
+        };
+        let pauses: Vec<Duration> = (0..100).map(|_| pause(&mut trust)).collect();
+        assert!(pauses[0] <= PAUSES.first && pauses[5] > 10 * pauses[0], "{pauses:?}");
+        assert!(pauses.iter().all(|&pause| pause <= PAUSES.cap) && pauses[99] >= PAUSES.cap / 2, "{pauses:?}");
+        trust.good();
+        assert!(pause(&mut trust) <= PAUSES.first);
+    }
+}
