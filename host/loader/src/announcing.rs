@@ -39,6 +39,7 @@ mod tests {
         Schedule::new(ScheduleConfig {
             strategy,
             batches: BATCHES,
+            short_last: false,
             epochs: 0..EPOCHS,
             window: 4,
             drives: usize::from(!plan.is_empty()),

@@ -291,11 +291,13 @@ impl Engine {
         Some(Arc::new(CpuJob::new(id, sample_ids, buffer, self.task.row_bytes())))
     }
 
-    /// Claims a batch for a drive that has a free slot. `None` when there is nothing to claim now.
-    pub fn claim_for_drive(&self, prong: ProngId) -> Option<(BatchId, Vec<u64>)> {
+    /// Claims a batch for a drive that has a free slot, perhaps its last one. `None` when there is nothing to claim now.
+    pub fn claim_for_drive(&self, prong: ProngId, is_last_slot: bool) -> Option<(BatchId, Vec<u64>)> {
         let mut core = self.lock();
         let now = core.recorder.now();
-        let id = core.schedule.claim(prong, now, Room::Any)?;
+        let is_reserved = is_last_slot && core.schedule.must_reserve_slot(prong);
+        let room = if is_reserved { Room::Critical } else { Room::Any };
+        let id = core.schedule.claim(prong, now, room)?;
         core.recorder.claimed(prong, id);
         let sample_ids = core.sample_ids(id).unwrap_or_default();
         if sample_ids.is_empty() {

@@ -6,6 +6,7 @@ use crate::cpu::{self, Desk, Doing};
 use crate::drive::{DriveProng, DriveSetup, SlotTable};
 use crate::engine::{Core, Engine, Task};
 use crate::error::LoaderError;
+use crate::order::LastBatch;
 use crate::plan::Plan;
 use crate::progress::ProgressHandle;
 use crate::report::Report;
@@ -77,6 +78,9 @@ impl<V> Loader<V> {
         let schedule = Schedule::new(ScheduleConfig {
             strategy: options.strategy,
             batches: setup.batches,
+            short_last: setup.batches > 1
+                && setup.cut.last == LastBatch::Short
+                && !setup.cut.samples.is_multiple_of(setup.cut.batch),
             epochs: setup.first_epoch..options.epochs,
             window: u32::try_from(window).unwrap_or(u32::MAX),
             drives: drives.len(),

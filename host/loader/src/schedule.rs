@@ -97,6 +97,8 @@ pub struct ScheduleConfig {
     pub strategy: Strategy,
     /// Batches of an epoch.
     pub batches: u32,
+    /// Whether the last batch has fewer samples than the others, so that its time shows no rate.
+    pub short_last: bool,
     /// Epochs to run: from the first to before the second.
     pub epochs: std::ops::Range<u32>,
     /// Look-ahead of `ordered` in batches.
@@ -280,7 +282,8 @@ impl Schedule {
     /// Records that the prong's processor is done with a batch, which may still have to be fetched ([`Self::finished`]
     /// follows). Returns whether the batch is wanted.
     pub fn executed(&mut self, prong: ProngId, id: BatchId, now: f64) -> Finished {
-        self.prongs[prong].done(id, now);
+        let shows_rate = self.shows_rate(id);
+        self.prongs[prong].done(id, now, shows_rate);
         let Some(epoch) = self.epoch_mut(id.epoch) else { return Finished::Late };
         let by = match epoch.state(id.batch) {
             BatchState::Working(by) if by.contains(&prong) => by.clone(),
@@ -346,6 +349,11 @@ impl Schedule {
     /// Returns whether no prong works on the batch or has finished it.
     pub fn is_open(&self, id: BatchId) -> bool {
         self.epoch(id.epoch).is_some_and(|epoch| epoch.open_at(id.batch).is_some())
+    }
+
+    /// Returns whether the batch has as many samples as most others.
+    fn shows_rate(&self, id: BatchId) -> bool {
+        !self.config.short_last || id.batch + 1 < self.config.batches
     }
 
     /// Asserts that every batch in work is outstanding exactly once with each of its prongs, and that these are up.

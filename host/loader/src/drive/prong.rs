@@ -249,7 +249,9 @@ impl DriveProng {
                 self.note_bounded_tail();
                 return Ok(());
             };
-            let Some((id, sample_ids)) = self.engine.claim_for_drive(self.prong) else {
+            // A drive with no more slots than commands in flight needs them all.
+            let is_last = self.slots.free() == 0 && self.slots.count() as usize > self.depth;
+            let Some((id, sample_ids)) = self.engine.claim_for_drive(self.prong, is_last) else {
                 self.slots.put(slot);
                 return Ok(());
             };

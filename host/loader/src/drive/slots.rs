@@ -98,6 +98,11 @@ impl SlotTable {
         self.lock().slots.splice(..0, slots);
     }
 
+    /// Returns the number of slots that can be taken now.
+    pub fn free(&self) -> usize {
+        self.lock().slots.len()
+    }
+
     pub fn count(&self) -> u32 {
         self.lock().count
     }

@@ -7,12 +7,11 @@
 //! take longest, if the takeover is likely to be faster.
 //!
 //! The rate of a prong that declines everything is no longer measured, so one bad measurement would keep the prong idle
-//! for ever. After [`PROBE_EVERY`] claims of other prongs it claims a probe: one batch, delivered as late as possible,
-//! which shows its rate. Until the probe ends the prong counts as slow as before, so an idle prong takes the probe over
-//! at once, and nobody waits for it. A prong that is really slow thus costs one batch in that many.
+//! for ever. After [`PROBE_EVERY`] claims of other prongs it claims a probe: a batch that another prong has just begun,
+//! which shows its rate. Nobody waits for a probe, since whoever finishes first delivers the batch.
 
 use super::epoch::{BatchState, Epoch, Order};
-use super::prong::Prong;
+use super::prong::{Prong, Work};
 use super::{BatchId, CPU, ProngId, Room, Schedule, Strategy};
 
 /// Batches that others claim before a prong that declines everything claims a probe.
@@ -76,22 +75,28 @@ impl Schedule {
         None
     }
 
-    /// Claims a probe for a prong that has claimed nothing for long: of the batches that it may claim, the one
-    /// delivered last. The CPU, whose buffers are few, claims the first one.
+    /// Claims a probe for a prong that has claimed nothing for long: the batch that another prong began last.
     fn claim_probe(&mut self, prong: ProngId, room: Room) -> Option<BatchId> {
         let Prong { outstanding, last_claim, .. } = &self.prongs[prong];
         if room == Room::Critical || !outstanding.is_empty() || self.claims - last_claim < PROBE_EVERY {
             return None;
         }
-        let mut look_ahead = self.config.window;
-        let mut open = self.epochs.iter().filter_map(|epoch| {
-            let found = self.candidate(epoch, prong, look_ahead, room);
-            look_ahead = look_ahead.saturating_sub(epoch.batches() - epoch.first());
-            found.map(|Candidate { batch, .. }| BatchId { epoch: epoch.number, batch })
-        });
-        let id = if prong == CPU { open.next() } else { open.last() }?;
+        let works = self.prongs.iter().flat_map(|other| &other.outstanding);
+        let suits = |work: &&Work| {
+            self.has_one_prong(work.id)
+                && self.shows_rate(work.id)
+                && self.may_take(prong, false)
+                && self.epoch(work.id.epoch).is_some_and(|epoch| !epoch.is_planned())
+        };
+        let id = works.filter(suits).max_by(|a, b| a.since.total_cmp(&b.since))?.id;
         self.prongs[prong].probe = Some(id);
         Some(id)
+    }
+
+    /// Returns whether exactly one prong works on the batch.
+    fn has_one_prong(&self, id: BatchId) -> bool {
+        let state = self.epoch(id.epoch).map(|epoch| epoch.state(id.batch));
+        matches!(state, Some(BatchState::Working(by)) if by.len() == 1)
     }
 
     /// Returns whether a drive looks for the first batch that it can finish in time: under `ordered`, once its rate is
@@ -114,7 +119,13 @@ impl Schedule {
 
     /// Returns the open batch of an epoch that the prong would take.
     fn candidate(&self, epoch: &Epoch, prong: ProngId, look_ahead: u32, room: Room) -> Option<Candidate> {
-        let whole = |batch| Candidate { batch, reach: epoch.open_count() };
+        let reach = match self.config.strategy {
+            Strategy::Mte | Strategy::Wrr => epoch.open_count(),
+            // The candidate is the next batch in order. While it is in work, a drive goes ahead for as many batches as
+            // it has slots: half of its share of the window leaves it room.
+            _ => (self.config.window / (2 * self.config.drives as u32).max(1)).clamp(1, epoch.open_count().max(1)),
+        };
+        let whole = |batch| Candidate { batch, reach };
         if room == Room::Critical {
             return self.critical_candidate(epoch, prong).map(whole);
         }
@@ -210,6 +221,8 @@ impl Schedule {
     /// Finds the outstanding batch of another prong that is worth preparing twice.
     fn takeover(&self, prong: ProngId, now: f64, room: Room) -> Option<BatchId> {
         let own = self.prongs[prong].batch_s?;
+        // A drive's last slot is worth more than a batch that comes a little sooner.
+        let least = if prong != CPU && room == Room::Critical { 2.0 * own } else { own };
         // The CPU asks only when one of its threads is idle; a drive is idle when it has nothing queued.
         if prong != CPU && !self.prongs[prong].outstanding.is_empty() {
             return None;
@@ -218,13 +231,10 @@ impl Schedule {
         for other in (0..self.prongs.len()).filter(|&other| other != prong) {
             for (position, work) in self.prongs[other].outstanding.iter().enumerate() {
                 let waits = self.expected_wait_s(other, position, work.since, own, now);
-                let is_single = self.epoch(work.id.epoch).is_some_and(
-                    |epoch| matches!(epoch.state(work.id.batch), BatchState::Working(by) if by.len() == 1),
-                );
-                if is_single
+                if self.has_one_prong(work.id)
                     && self.may_take(prong, prong == CPU)
                     && (room == Room::Any || self.is_critical(work.id))
-                    && waits > own
+                    && waits > least
                     && slowest.is_none_or(|(longest, _)| waits > longest)
                 {
                     slowest = Some((waits, work.id));

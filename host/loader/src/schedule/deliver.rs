@@ -80,6 +80,18 @@ impl Schedule {
         }
     }
 
+    /// Returns whether a drive's last free slot must be kept for the batch that is delivered next: in order, a drive
+    /// whose slots are full of later batches could not take over that batch from a prong that is slow or stalls.
+    pub fn must_reserve_slot(&self, prong: ProngId) -> bool {
+        let Some(epoch) = self.epochs.front().filter(|_| self.config.strategy.is_sequential()) else { return false };
+        let is_its = |state: &BatchState| match state {
+            BatchState::Working(by) => by.contains(&prong),
+            BatchState::Held(maker) | BatchState::Ready(maker) => *maker == prong,
+            _ => false,
+        };
+        epoch.critical().is_some_and(|batch| !is_its(epoch.state(batch)))
+    }
+
     /// Turns delivery round under `mte`, when it reaches a drive's batch and the CPU has none beyond it. Called after
     /// every change, so that all decisions agree on which batch is critical.
     pub(super) fn turn_round(&mut self) {
@@ -189,6 +201,7 @@ mod tests {
         let config = ScheduleConfig {
             strategy,
             batches: 10,
+            short_last: false,
             epochs: 0..1,
             window: 10,
             drives: 1,

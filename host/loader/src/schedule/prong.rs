@@ -63,13 +63,13 @@ impl Prong {
         }
     }
 
-    /// Removes a finished batch from the outstanding ones, and learns from its time.
-    pub fn done(&mut self, id: BatchId, now: f64) {
+    /// Removes a finished batch from the outstanding ones, and learns from its time if that shows the rate.
+    pub fn done(&mut self, id: BatchId, now: f64, shows_rate: bool) {
         let Some(work) = self.outstanding.iter().find(|work| work.id == id) else { return };
         let took = (now - work.since.max(self.turned_at)).max(0.0);
         if self.probe == Some(id) {
             self.batch_s = Some(took);
-        } else {
+        } else if shows_rate {
             self.learn(took);
         }
         self.take_off(id);
@@ -145,9 +145,9 @@ mod tests {
         let mut prong = Prong::default();
         prong.claim(id(0), 0.0);
         prong.claim(id(1), 0.0);
-        prong.done(id(0), 2.0);
+        prong.done(id(0), 2.0, true);
         assert_eq!(prong.batch_s, Some(2.0));
-        prong.done(id(1), 4.0);
+        prong.done(id(1), 4.0, true);
         assert_eq!(prong.batch_s, Some(2.0), "the second waited for the first");
     }
 
@@ -172,18 +172,27 @@ mod tests {
     #[test]
     fn one_stall_is_no_rate_and_two_in_a_row_are() {
         let mut prong = measured();
-        prong.done(id(0), 15.0);
+        prong.done(id(0), 15.0, true);
         assert_eq!(prong.batch_s, Some(1.0));
-        prong.done(id(1), 20.0);
+        prong.done(id(1), 20.0, true);
         assert_eq!(prong.batch_s, Some(2.0));
         let mut prong = measured();
-        prong.done(id(0), 15.0);
-        prong.done(id(1), 16.0);
-        prong.done(id(2), 21.0);
+        prong.done(id(0), 15.0, true);
+        prong.done(id(1), 16.0, true);
+        prong.done(id(2), 21.0, true);
         assert_eq!(prong.batch_s, Some(1.0), "two stalls with a batch between them");
         let mut prong = measured();
-        prong.done(id(0), 14.0);
+        prong.done(id(0), 14.0, true);
         assert_eq!(prong.batch_s, Some(1.75), "slow, and no stall");
+    }
+
+    #[test]
+    fn a_short_batch_shows_no_rate() {
+        let mut prong = measured();
+        prong.done(id(0), 10.1, false);
+        assert_eq!(prong.batch_s, Some(1.0));
+        prong.done(id(1), 11.1, true);
+        assert_eq!(prong.batch_s, Some(1.0), "counted from the end of the short one");
     }
 
     #[test]
@@ -193,7 +202,7 @@ mod tests {
         prong.probe = Some(id(0));
         prong.cancel(id(0));
         assert_eq!(prong.cancels, []);
-        prong.done(id(0), 11.0);
+        prong.done(id(0), 11.0, true);
         assert_eq!((prong.batch_s, prong.probe), (Some(1.0), None));
         prong.claim(id(1), 11.0);
         prong.cancel(id(1));
@@ -222,7 +231,7 @@ mod tests {
         let mut prong = measured();
         prong.forget(id(0), 12.0);
         prong.forget(id(2), 12.5);
-        prong.done(id(1), 13.0);
+        prong.done(id(1), 13.0, true);
         assert_eq!(prong.batch_s, Some(1.0));
     }
 }

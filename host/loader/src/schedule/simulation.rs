@@ -24,6 +24,8 @@ struct World {
     kept: usize,
     /// Seconds per batch of every prong.
     batch_s: Vec<f64>,
+    /// Samples of an epoch's last batch, as a share of another batch's.
+    last_share: f64,
     step_s: f64,
     /// How often prongs look for work, in batches of the fastest one.
     look: f64,
@@ -78,6 +80,7 @@ impl Simulation {
         let config = ScheduleConfig {
             strategy: world.strategy,
             batches: world.batches,
+            short_last: world.last_share < 1.0,
             epochs: 0..world.epochs,
             window: world.window,
             drives: world.batch_s.len() - 1,
@@ -154,7 +157,11 @@ impl Simulation {
         }
         let finished = if self.world.read { &self.held } else { &self.stored };
         let used = self.work[prong].len() + finished.values().filter(|&&maker| maker == prong).count();
-        (used < self.world.slots).then_some(Room::Any)
+        match self.world.slots.saturating_sub(used) {
+            0 => None,
+            1 if self.world.slots > 2 && self.schedule.must_reserve_slot(prong) => Some(Room::Critical),
+            _ => Some(Room::Any),
+        }
     }
 
     fn fetch(&mut self, prong: ProngId) {
@@ -190,7 +197,9 @@ impl Simulation {
             }
             let start = self.work[prong].last().map_or(self.now, |&(_, end)| end);
             let jitter = 0.9 + 0.2 * f64::from(self.rng.next_u32()) / f64::from(u32::MAX);
-            let end = self.end_of(prong, start, self.world.batch_s[prong] * jitter);
+            let is_last = id.batch + 1 == self.world.batches;
+            let share = if is_last { self.world.last_share } else { 1.0 };
+            let end = self.end_of(prong, start, self.world.batch_s[prong] * share * jitter);
             self.work[prong].push((id, end));
         }
     }
@@ -314,6 +323,7 @@ fn world(strategy: Strategy) -> World {
         keeps: false,
         kept: 0,
         batch_s: vec![1.0, 1.0],
+        last_share: 1.0,
         step_s: 0.0,
         look: 0.05,
         window: 24,

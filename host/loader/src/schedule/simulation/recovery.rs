@@ -77,6 +77,48 @@ fn a_slow_drive_costs_at_most_its_probes() {
     }
 }
 
+/// Returns the seconds from delivery number `from` to the last one.
+fn seconds_from(outcome: &Outcome, from: usize) -> f64 {
+    outcome.seconds - outcome.times[from]
+}
+
+#[test]
+fn nobody_waits_for_a_slow_prong_in_order() {
+    for slow_s in [3.0, 10.0, 30.0, 100.0, 1000.0] {
+        for (slots, step_s) in [(4, 0.0), (16, 0.0), (4, 0.9)] {
+            let window = slots as u32 + 6;
+            let base = World { batches: 80, epochs: 40, look: 0.2, slots, step_s, window, ..world(Strategy::Csd) };
+            // A slow drive beside a fast one, and a slow CPU beside a fast drive.
+            let beside = [
+                World { batch_s: vec![1.0, 1.0, slow_s], ..base.clone() },
+                World { batch_s: vec![slow_s, 1.0], strategy: Strategy::Ordered, ..base.clone() },
+            ];
+            let alone = Simulation::new(World { batch_s: vec![1.0, 1.0], ..base }, 1).run();
+            for world in beside {
+                let outcome = Simulation::new(world.clone(), 1).run();
+                // Its rate is known by then.
+                let from = outcome.times.partition_point(|&at| at < 3.0 * slow_s).max(100);
+                let times = seconds_from(&outcome, from) / seconds_from(&alone, from);
+                assert!(times < 1.06, "{times:.4} of the time: {world:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_short_last_batch_does_not_make_a_slow_drive_look_fast() {
+    for strategy in [Strategy::Mte, Strategy::Wrr, Strategy::Ordered] {
+        for (batches, slow_s) in [(5, 30.0), (5, 100.0), (20, 30.0), (20, 100.0)] {
+            let whole =
+                World { batches, epochs: 800 / batches, look: 0.2, batch_s: vec![1.0, slow_s], ..world(strategy) };
+            let short = World { last_share: 0.01, ..whole.clone() };
+            let alone = |world: &World| Simulation::new(World { batch_s: vec![1.0], ..world.clone() }, 1).run().seconds;
+            let times = [&whole, &short].map(|world| Simulation::new(world.clone(), 1).run().seconds / alone(world));
+            assert!(times[1] < times[0] + 0.02, "{times:.4?} of the time: {short:?}");
+        }
+    }
+}
+
 #[test]
 fn one_bad_rate_of_the_cpu_does_not_starve_it() {
     for strategy in [Strategy::Mte, Strategy::Wrr, Strategy::Ordered] {
