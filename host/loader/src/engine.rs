@@ -7,6 +7,8 @@
 
 mod delivery;
 
+pub(crate) use delivery::Kept;
+
 use crate::announcing::Announced;
 use crate::batch::Rows;
 use crate::buffers::{BufferPool, PooledBuffer};

@@ -4,7 +4,7 @@ use crate::batch::Batch;
 use crate::config::LoaderBuilder;
 use crate::cpu::{self, Desk, Doing};
 use crate::drive::{DriveProng, DriveSetup, SlotTable};
-use crate::engine::{Core, Engine, Task};
+use crate::engine::{Core, Engine, Kept, Task};
 use crate::error::LoaderError;
 use crate::order::LastBatch;
 use crate::plan::Plan;
@@ -220,9 +220,12 @@ impl<V> Loader<V> {
             drop(self.engine.wait_for_delivery(core, self.stall_after.min(Duration::from_secs(1))));
             self.engine.memory.look();
             core = self.engine.lock();
-            if !has_said && asked.elapsed() >= self.stall_after.min(KEPT_AFTER) && self.engine.is_kept_whole(&core) {
+            if !has_said
+                && asked.elapsed() >= self.stall_after.min(KEPT_AFTER)
+                && let Some(kept) = self.engine.kept_whole(&core, &self.slots)
+            {
                 has_said = true;
-                self.name_kept(&mut core);
+                name_kept(&mut core, &kept);
             }
             if warned_at.elapsed() >= self.stall_after {
                 warned_at = Instant::now();
@@ -251,25 +254,14 @@ impl<V> Loader<V> {
             }
         };
         let outstanding = core.schedule.describe_outstanding();
-        let free = match self.engine.pool.free() {
-            0 => "; no batch buffer is free: a batch keeps its buffer until the consumer drops it",
-            _ => "",
-        };
-        let what = format!("nothing arrived for {:.1} s; {cpu}; {outstanding}{free}", waited.as_secs_f64());
-        core.recorder.fault(CPU, None, "stall", what);
-    }
-
-    /// Warns that the consumer keeps all buffers; on stderr too, if no log is set up.
-    fn name_kept(&self, core: &mut Core) {
-        let what = format!(
-            "the consumer keeps batches in all {} buffers, and gets no further batch until it drops one: drop batches, copy \
-             them (Batch::into_owned), or raise `buffers` (LoaderBuilder::buffers)",
-            self.engine.pool.count()
-        );
-        if !tracing::dispatcher::has_been_set() {
-            eprintln!("ddlp: {what}");
+        let mut what = format!("nothing arrived for {:.1} s; {cpu}; {outstanding}", waited.as_secs_f64());
+        if self.engine.pool.free() == 0 {
+            what += "; no batch buffer is free: a batch keeps its buffer until the consumer drops it";
         }
-        core.recorder.fault(CPU, None, "kept", what);
+        if self.slots.iter().any(|slots| slots.is_shared() && slots.free() == 0) {
+            what += "; a drive has no free result slot: a batch in shared memory keeps its slot until the consumer drops it";
+        }
+        core.recorder.fault(CPU, None, "stall", what);
     }
 
     /// Ends all threads and waits for them.
@@ -312,6 +304,22 @@ impl<V> Drop for Loader<V> {
     fn drop(&mut self) {
         self.shut_down();
     }
+}
+
+/// Warns that the consumer keeps all places for batches; on stderr too, if no log is set up.
+fn name_kept(core: &mut Core, kept: &Kept) {
+    let (places, more) = match kept {
+        Kept::Buffers(count) => (format!("{count} buffers"), "raise `buffers` (LoaderBuilder::buffers)"),
+        Kept::Slots(count) => (format!("{count} result slots"), "let drives have more slots (LocalDrive::slots)"),
+    };
+    let what = format!(
+        "the consumer keeps batches in all {places}, and gets no further batch until it drops one: drop batches, copy \
+         them (Batch::into_owned), or {more}"
+    );
+    if !tracing::dispatcher::has_been_set() {
+        eprintln!("ddlp: {what}");
+    }
+    core.recorder.fault(CPU, None, "kept", what);
 }
 
 /// Handle that ends a run from another thread: the iterator then soon returns `None`.

@@ -1,8 +1,10 @@
 //! A sample that takes long holds up only its own batch, and a run in which nothing arrives says what it waits for.
 
 use ddlp_host::report::FaultReport;
-use ddlp_host::{Batch, Digest, DriveSpec, Loader, LoaderError, LocalResults, Normalize, ProgressHandle, Strategy};
-use ddlp_tests::agent::Agent;
+use ddlp_host::{
+    Batch, Digest, DriveSpec, Loader, LoaderError, LocalDrive, LocalResults, Normalize, ProgressHandle, Strategy,
+};
+use ddlp_tests::agent::{Agent, program};
 use ddlp_tests::hooked::{Hooked, Hooks};
 use ddlp_tests::photos::Photos;
 use ddlp_tests::runs::{Run, loader, local, wait_until};
@@ -269,6 +271,29 @@ fn a_consumer_that_keeps_all_buffers_is_warned() {
     let report = loader.report();
     let stall = report.faults.last().expect("a stall was named");
     assert!(stall.what.contains("no batch buffer is free"), "{}", stall.what);
+    drop(kept);
+}
+
+#[test]
+fn a_consumer_that_keeps_all_result_slots_is_warned() {
+    let photos = Photos::new(SAMPLES);
+    let drive = LocalDrive { agent: Some(program("ddlp-device")), slots: Some(4), ..LocalDrive::default() };
+    let builder = loader(&photos.pack()).strategy(Strategy::Csd).batch_size(4).drive(DriveSpec::Local(drive));
+    let mut loader = builder.stall_after(STALL_AFTER).build().expect("the loader builds");
+    let kept: Vec<_> = loader.by_ref().take(4).collect();
+    let (progress, stopper) = (loader.progress(), loader.stopper());
+    let before = progress.snapshot().faults;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            wait_until("it is said, and the stall named", || progress.snapshot().faults >= before + 2);
+            stopper.stop();
+        });
+        assert!(loader.next().is_none(), "there is no fifth slot");
+    });
+    let report = loader.report();
+    let said = |kind| report.faults.iter().rev().find(|fault| fault.kind == kind).map_or("", |fault| &fault.what);
+    assert!(said("kept").contains("all 4 result slots") && said("kept").contains("LocalDrive::slots"), "{report:?}");
+    assert!(said("stall").contains("no free result slot"), "{}", said("stall"));
     drop(kept);
 }
 

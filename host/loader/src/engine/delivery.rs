@@ -1,7 +1,8 @@
 //! Delivery of batches to the consumer, and records of their samples.
 
-use super::{Core, Engine, ReadyBatch, Task};
+use super::{Core, Engine, Task};
 use crate::batch::{Batch, Rows};
+use crate::drive::SlotTable;
 use crate::error::LoaderError;
 use crate::order::EpochOrder;
 use crate::plan::PlanEpoch;
@@ -13,6 +14,12 @@ use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::slot::{Outcome, SampleRecord};
 use ddlp_pixels::CorruptReason;
 use std::sync::Arc;
+
+/// Places for batches that the consumer keeps all of, and their number.
+pub(crate) enum Kept {
+    Buffers(usize),
+    Slots(u32),
+}
 
 impl Engine {
     /// Takes the next batch for the consumer, if it is ready.
@@ -38,10 +45,22 @@ impl Engine {
         Some(Ok(batch))
     }
 
-    /// Returns whether the consumer holds all buffers: none is free or filled, and no prong works on a batch.
-    pub fn is_kept_whole(&self, core: &Core) -> bool {
-        let is_filled = |ready: &Result<ReadyBatch, _>| matches!(ready, Ok(ReadyBatch { rows: Rows::Pooled(_), .. }));
-        self.pool.free() == 0 && core.schedule.is_idle() && !core.ready.values().any(is_filled)
+    /// Returns the places that the consumer keeps all of, where no further batch can be prepared for that reason: none
+    /// of them is free or filled, and no prong works on a batch. `slots` are the drives' slots.
+    pub fn kept_whole(&self, core: &Core, slots: &[Arc<SlotTable>]) -> Option<Kept> {
+        let ready = || core.ready.values().filter_map(|ready| ready.as_ref().ok());
+        if !core.schedule.is_idle() {
+            None
+        } else if self.pool.free() == 0 && !ready().any(|ready| matches!(ready.rows, Rows::Pooled(_))) {
+            Some(Kept::Buffers(self.pool.count()))
+        } else if !slots.is_empty()
+            && slots.iter().all(|slots| slots.is_shared() && slots.free() == 0)
+            && !ready().any(|ready| matches!(ready.rows, Rows::Slot(_)))
+        {
+            Some(Kept::Slots(slots.iter().map(|slots| slots.count()).sum()))
+        } else {
+            None
+        }
     }
 
     /// Counts the warnings of a delivered batch, and makes the next epoch's order, without the lock, since an order may
