@@ -37,8 +37,14 @@ impl Target {
     /// the controller that the kernel is connected to. For errors and time limits see [`tcp::connect`] and
     /// [`kernel::open`].
     pub fn connect(&self) -> Result<Arc<dyn Controller>, DriverError> {
+        self.connect_watched(|_| ())
+    }
+
+    /// Connects as [`Self::connect`] does. Where that may wait for the controller, first gives `watch` the means to end
+    /// the attempt.
+    pub fn connect_watched(&self, watch: impl FnOnce(tcp::Closer)) -> Result<Arc<dyn Controller>, DriverError> {
         match self {
-            Self::Tcp(target) => tcp::connect(target),
+            Self::Tcp(target) => tcp::connect_watched(target, watch),
             Self::Kernel(target) => kernel::open(target),
         }
     }

@@ -27,7 +27,7 @@ pub use target::TcpTarget;
 
 use crate::contract::Controller;
 use crate::error::DriverError;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Largest transfer of one command if the controller names no limit (MDTS 0), and upper bound of the limit that it
 /// names.
@@ -44,5 +44,24 @@ pub const QUEUE_COMMANDS_MAX: usize = 4096;
 /// controller refuses (unknown NQN, host not allowed), `Protocol` if it misbehaves. All come within
 /// [`TcpTarget::connect_timeout`], apart from name resolution.
 pub fn connect(target: &TcpTarget) -> Result<Arc<dyn Controller>, DriverError> {
-    Ok(Arc::new(association::TcpController::connect(target)?))
+    connect_watched(target, |_| ())
+}
+
+/// Connects as [`connect`] does, and first gives `watch` the means to end the attempt.
+pub fn connect_watched(target: &TcpTarget, watch: impl FnOnce(Closer)) -> Result<Arc<dyn Controller>, DriverError> {
+    Ok(Arc::new(association::TcpController::connect(target, watch)?))
+}
+
+/// Ends an attempt to connect at once, or the association that it has led to. Whoever waits gets
+/// [`DriverError::Lost`]. Only name resolution cannot be ended.
+#[derive(Clone, Debug)]
+pub struct Closer(Weak<link::Link>);
+
+impl Closer {
+    /// Ends the attempt or the association, if there still is one.
+    pub fn close(&self) {
+        if let Some(link) = self.0.upgrade() {
+            link.fail(association::CLOSED);
+        }
+    }
 }

@@ -25,6 +25,7 @@ use ddlp_driver::host::HostError;
 use ddlp_driver::kernel::KernelTarget;
 use ddlp_driver::sysfs::{ControllerState, KernelController, Sysfs};
 use ddlp_driver::{Controller, DriverError, Host, HostIdentity, Target};
+use ddlp_nvme::Status;
 pub(crate) use link::{Expected, Link, LinkError};
 pub(crate) use local::{AgentError, LocalAgent};
 pub(crate) use prong::{DriveProng, DriveSetup};
@@ -147,6 +148,27 @@ impl Endpoint {
         }
     }
 
+    /// Explains why a drive cannot be used, and what to do.
+    pub fn unusable(&self, error: &LinkError) -> String {
+        let hint = match error {
+            LinkError::Refused(_)
+            | LinkError::Driver(DriverError::Busy { .. } | DriverError::Denied { .. } | DriverError::Invalid(_)) => "",
+            LinkError::Driver(DriverError::InUse { .. }) => "; one run at a time can use a drive of the kernel's",
+            LinkError::Driver(error) if error.is_status(Status::CONNECT_PARAMETERS) => {
+                "; no drive of that name is there: ddlp-device prints its address and its NQN when it starts"
+            }
+            LinkError::Driver(error) if error.is_status(Status::CONNECT_INVALID_HOST) => {
+                return format!("{error}; {}", self.allow());
+            }
+            LinkError::Driver(DriverError::Status { .. }) => "",
+            LinkError::Driver(DriverError::Protocol { .. }) => "; is it a drive (NVMe/TCP) that listens there?",
+            LinkError::Driver(DriverError::Lost { .. } | DriverError::TimedOut { .. }) => {
+                "; is the agent running there?"
+            }
+        };
+        format!("{error}{hint}")
+    }
+
     /// Restarts the loader's own agent, if there is one. The agent may listen at another address afterwards.
     fn restart(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<(), AgentError> {
         if let Some(agent) = &mut self.agent {
@@ -200,16 +222,26 @@ pub(crate) fn find(sysfs: &Sysfs) -> Result<String, String> {
     }
 }
 
-/// Connects to a drive, checks it and gets it ready for work. Calls `watch` with the association as soon as it exists,
-/// so that another thread can end it.
+/// Returns how another thread ends an association.
+fn closing(controller: &Arc<dyn Controller>) -> Box<dyn Fn() + Send> {
+    let controller: Weak<dyn Controller> = Arc::downgrade(controller);
+    Box::new(move || {
+        if let Some(controller) = controller.upgrade() {
+            controller.close();
+        }
+    })
+}
+
+/// Connects to a drive, checks it and gets it ready for work. Gives `watch` the means by which another thread can end the
+/// attempt and the association.
 pub(crate) fn connect(
     endpoint: &Endpoint,
     expected: &Expected,
     program: &ddlp_csd::program::Program,
     depth: usize,
-    watch: impl FnOnce(Weak<dyn Controller>),
+    watch: impl Fn(Box<dyn Fn() + Send>),
 ) -> Result<Link, LinkError> {
-    let controller = endpoint.target.connect()?;
-    watch(Arc::downgrade(&controller));
+    let controller = endpoint.target.connect_watched(|closer| watch(Box::new(move || closer.close())))?;
+    watch(closing(&controller));
     Link::open(controller, expected, program, depth)
 }

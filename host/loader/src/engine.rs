@@ -25,11 +25,10 @@ use crate::value::Output;
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::SampleRecord;
 use ddlp_dataset::{Dataset, Unavailable};
-use ddlp_driver::Controller;
 use ddlp_pixels::Shape;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Longest sleep of an idle CPU thread before it checks whether to take over another prong's batch.
@@ -102,6 +101,8 @@ pub(crate) struct Core {
     announced: Announced,
     orders: Orders,
     corrupt: CorruptCount,
+    /// Why the run cannot go on, if that concerns no batch.
+    failure: Option<LoaderError>,
     /// Verdicts of drives that the CPU has to confirm.
     doubts: HashMap<BatchId, Doubt>,
     /// Number of verdicts that the CPU refuted, by drive, until the drive's thread takes it.
@@ -120,8 +121,8 @@ pub(crate) struct Engine {
     stop: AtomicBool,
     /// Peak memory of the process.
     pub memory: MemoryPeak,
-    /// The associations with drives, by prong.
-    links: Mutex<BTreeMap<ProngId, Weak<dyn Controller>>>,
+    /// Ends the association with each drive, or the attempt to make one.
+    links: Mutex<BTreeMap<ProngId, Box<dyn Fn() + Send>>>,
 }
 
 impl Engine {
@@ -141,6 +142,7 @@ impl Engine {
                 announced: Announced::default(),
                 orders,
                 corrupt: CorruptCount::new(task.max_corrupt),
+                failure: None,
                 doubts: HashMap::new(),
                 refuted: HashMap::new(),
             }),
@@ -175,15 +177,20 @@ impl Engine {
         self.work.notify_all();
     }
 
-    /// Remembers a drive's association, for [`Self::close_links`].
-    pub fn watch(&self, prong: ProngId, controller: Weak<dyn Controller>) {
-        self.links.lock().expect("no panic while the links are locked").insert(prong, controller);
+    /// Remembers how to end a drive's association or the attempt to make one, for [`Self::close_links`]. Ends it at once
+    /// if the run has been stopped.
+    pub fn watch(&self, prong: ProngId, close: impl Fn() + Send + 'static) {
+        let mut links = self.links.lock().expect("no panic while the links are locked");
+        if self.is_stopped() {
+            close();
+        }
+        links.insert(prong, Box::new(close));
     }
 
     /// Ends all associations at once: no thread waits for a drive any longer.
     pub fn close_links(&self) {
         let links = self.links.lock().expect("no panic while the links are locked");
-        links.values().filter_map(Weak::upgrade).for_each(|controller| controller.close());
+        links.values().for_each(|close| close());
     }
 
     /// Waits for a delivery or the timeout.
@@ -388,23 +395,27 @@ impl Engine {
         self.work.notify_all();
     }
 
-    /// Records that a drive works again, or for the first time.
-    pub fn regain(&self, prong: ProngId, is_new: bool) {
-        let what = if is_new { "the drive was reached, and takes part from now on" } else { "the drive works again" };
+    /// Records that a drive works again, or for the first time; `what` says so, if its absence was reported.
+    pub fn regain(&self, prong: ProngId, what: Option<&str>) {
         let mut core = self.lock();
         core.schedule.prong_up(prong);
-        core.recorder.fault(prong, None, "rejoined", what.into());
+        if let Some(what) = what {
+            core.recorder.fault(prong, None, "rejoined", what.into());
+        }
     }
 
-    /// Records that a drive without batches in work takes no more for a while.
+    /// Ends the run, since a drive cannot be used for this reason.
+    pub fn refuse(&self, prong: ProngId, reason: String) {
+        let mut core = self.lock();
+        let drive = core.recorder.name(prong);
+        core.failure.get_or_insert(LoaderError::Drive { drive, reason });
+        self.delivery.notify_all();
+    }
+
+    /// Records that a drive without batches in work takes none until [`Self::regain`].
     pub fn pause(&self, prong: ProngId) {
         self.lock().schedule.prong_down(prong, HeldResults::Kept);
         self.work.notify_all();
-    }
-
-    /// Records that a drive takes batches again after a pause.
-    pub fn resume(&self, prong: ProngId) {
-        self.lock().schedule.prong_up(prong);
     }
 
     /// Takes the number of a drive's claims of corruption that the CPU has refuted.

@@ -10,7 +10,7 @@ use crate::order::LastBatch;
 use crate::plan::Plan;
 use crate::progress::ProgressHandle;
 use crate::report::Report;
-use crate::schedule::{CPU, HeldResults, Schedule, ScheduleConfig};
+use crate::schedule::{CPU, Schedule, ScheduleConfig};
 use crate::setup::Setup;
 use crate::state::LoaderState;
 use crate::threads::Threads;
@@ -104,11 +104,8 @@ impl<V> Loader<V> {
         let waiting = (1..)
             .zip(drives)
             .map(|(prong, open)| {
-                if let Some(reason) = open.away {
-                    let what = format!(
-                        "{reason}; the run begins without it, and the drive joins as soon as it can be reached"
-                    );
-                    engine.lose(prong, &[], HeldResults::Lost, "lost", what);
+                if open.link.is_none() {
+                    engine.pause(prong);
                 }
                 let timing = DriveSetup { prong, depth: options.drive_depth, timeout: options.drive_timeout };
                 DriveProng::new(engine.clone(), timing, open.endpoint, setup.expected, open.link, open.slots)

@@ -160,8 +160,13 @@ impl Recorder {
         }
     }
 
+    /// Returns a prong's name in messages.
+    pub fn name(&self, prong: ProngId) -> String {
+        self.prongs[prong].report.name.clone()
+    }
+
     pub fn fault(&mut self, prong: ProngId, batch: Option<BatchId>, kind: &'static str, what: String) {
-        let name = self.prongs[prong].report.name.clone();
+        let name = self.name(prong);
         tracing::warn!(prong = name, kind, "{what}");
         let batch = batch.map(|id| (id.epoch, id.batch));
         let fault = FaultReport { at_s: self.now(), prong: name, batch, kind, what };

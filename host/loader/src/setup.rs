@@ -19,9 +19,7 @@ use ddlp_csd::memory;
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::SlotLayout;
 use ddlp_dataset::{Dataset, RESIDENT_BYTES_MAX, Resident};
-use ddlp_driver::DriverError;
 use ddlp_driver::sysfs::Sysfs;
-use ddlp_nvme::Status;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,22 +51,20 @@ pub(crate) struct Setup {
     slot_room: u64,
 }
 
-/// A drive that fits, as far as it was reached.
+/// A drive that fits, or an optional one.
 pub(crate) struct OpenDrive {
     pub name: String,
     pub endpoint: Endpoint,
-    /// `None` for an optional drive that was not reached.
+    /// `None` for an optional drive: its thread connects to it while the run goes on.
     pub link: Option<Link>,
     /// Its slots; empty until the drive is first reached.
     pub slots: Arc<SlotTable>,
-    /// Why an optional drive was not reached.
-    pub away: Option<String>,
 }
 
 impl OpenDrive {
     /// Returns the number of the drive's result slots; a guess until it is first reached.
     pub fn slots_expected(&self) -> u32 {
-        if self.away.is_some() { LOCAL_SLOTS } else { self.slots.count() }
+        if self.link.is_none() { LOCAL_SLOTS } else { self.slots.count() }
     }
 }
 
@@ -239,18 +235,23 @@ impl Setup {
 
     fn open_remote(&self, options: &LoaderBuilder, address: &str) -> Result<OpenDrive, String> {
         let endpoint = Endpoint::remote(address, &options.host)?;
-        let (link, away) = match self.connect(options, &endpoint) {
-            Ok(link) => (Some(link), None),
-            Err(error) if is_unreachable(&error) && options.drive_optional => (None, Some(error.to_string())),
-            Err(error) if is_unreachable(&error) && address.starts_with("tcp://") => {
-                let reason = unusable(&error, &endpoint);
-                return Err(format!("{reason}; an optional drive (--drive-optional) may join later"));
-            }
-            Err(error) => return Err(unusable(&error, &endpoint)),
+        let is_tcp = address.starts_with("tcp://");
+        let link = if options.drive_optional && is_tcp {
+            None
+        } else {
+            let link = self.connect(options, &endpoint).map_err(|error| {
+                let remedy = if error.is_unreachable() && is_tcp {
+                    "; an optional drive (--drive-optional) may join later"
+                } else {
+                    ""
+                };
+                endpoint.unusable(&error) + remedy
+            })?;
+            Some(link)
         };
         let slots = link.as_ref().map_or(0, |link| link.identity.slots);
         let slots = Arc::new(SlotTable::remote(slots, self.layout.total_bytes));
-        Ok(OpenDrive { name: address.to_string(), endpoint, link, slots, away })
+        Ok(OpenDrive { name: address.to_string(), endpoint, link, slots })
     }
 
     fn open_local(&self, options: &LoaderBuilder, local: &LocalDrive, name: &str) -> Result<OpenDrive, String> {
@@ -261,8 +262,8 @@ impl Setup {
             .map_err(|error| error.to_string())?;
         tracing::debug!(drive = name, pid = agent.pid(), "agent started");
         let endpoint = Endpoint::local(agent).map_err(|error| error.to_string())?;
-        let link = self.connect(options, &endpoint).map_err(|error| unusable(&error, &endpoint))?;
-        Ok(OpenDrive { name: name.to_string(), endpoint, link: Some(link), slots: Arc::new(slots), away: None })
+        let link = self.connect(options, &endpoint).map_err(|error| endpoint.unusable(&error))?;
+        Ok(OpenDrive { name: name.to_string(), endpoint, link: Some(link), slots: Arc::new(slots) })
     }
 
     fn connect(&self, options: &LoaderBuilder, endpoint: &Endpoint) -> Result<Link, LinkError> {
@@ -326,35 +327,6 @@ fn resident_beside(
         Ok(()) => Resident::of(dataset),
         Err(_) => dataset,
     }
-}
-
-/// Returns whether the drive may be reached later. Errors that last do not count: the drive refuses this host, no drive
-/// has this name, the device is not a drive, or the drive does not fit.
-fn is_unreachable(error: &LinkError) -> bool {
-    let LinkError::Driver(error) = error else { return false };
-    let is_refusal = matches!(error, DriverError::Denied { .. })
-        || error.is_status(Status::CONNECT_PARAMETERS)
-        || error.is_status(Status::CONNECT_INVALID_HOST);
-    error.is_transient() && !is_refusal
-}
-
-/// Explains why a drive cannot be used, and what to do.
-fn unusable(error: &LinkError, endpoint: &Endpoint) -> String {
-    let hint = match error {
-        LinkError::Refused(_)
-        | LinkError::Driver(DriverError::Busy { .. } | DriverError::Denied { .. } | DriverError::Invalid(_)) => "",
-        LinkError::Driver(DriverError::InUse { .. }) => "; one run at a time can use a drive of the kernel's",
-        LinkError::Driver(error) if error.is_status(Status::CONNECT_PARAMETERS) => {
-            "; no drive of that name is there: ddlp-device prints its address and its NQN when it starts"
-        }
-        LinkError::Driver(error) if error.is_status(Status::CONNECT_INVALID_HOST) => {
-            return format!("{error}; {}", endpoint.allow());
-        }
-        LinkError::Driver(DriverError::Status { .. }) => "",
-        LinkError::Driver(DriverError::Protocol { .. }) => "; is it a drive (NVMe/TCP) that listens there?",
-        LinkError::Driver(DriverError::Lost { .. } | DriverError::TimedOut { .. }) => "; is the agent running there?",
-    };
-    format!("{error}{hint}")
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ use ddlp_tests::photos::Photos;
 use ddlp_tests::proxy::{C2H_DATA, CAPSULE_COMMAND, CAPSULE_RESPONSE, Fate, Pdu, Proxy, Way};
 use ddlp_tests::runs::{Run, chain, drive_is_up, loader, wait_until};
 use nix::sys::signal::Signal;
+use nix::sys::socket::Backlog;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 const SAMPLES: u32 = 200;
@@ -331,8 +333,9 @@ fn an_optional_drive_that_is_down_at_the_start_joins_later() {
 fn an_optional_drive_that_does_not_fit_is_an_error_all_the_same() {
     let scene = Scene::new();
     let refused = |url: String| {
-        let builder = scene.builder(Strategy::Mte, url).drive_optional(true);
-        chain(&builder.build().err().expect("refused"))
+        let builder = scene.builder(Strategy::Mte, url).epochs(1_000_000).drive_optional(true);
+        let error = builder.build().map_or_else(Some, |mut loader| loader.find_map(Result::err));
+        chain(&error.expect("refused"))
     };
     let other = Photos::new(20);
     let other_agent = Agent::start(&other.pack(), &other.scratch().join("state"), &[]);
@@ -340,6 +343,24 @@ fn an_optional_drive_that_does_not_fit_is_an_error_all_the_same() {
     let url = format!("tcp://{}/nqn.2024-01.org.example:none", scene.agent.address());
     assert!(refused(url).contains("no drive of that name"));
     assert!(refused("tcp://nowhere".into()).contains("is not tcp://HOST[:PORT]/NQN"));
+}
+
+#[test]
+fn optional_drives_that_do_not_answer_hold_up_neither_the_first_batch_nor_the_end() {
+    let photos = Photos::new(SAMPLES);
+    // The kernel drops requests to connect while the listener's queue is full.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    nix::sys::socket::listen(&listener, Backlog::new(0).unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let _in_the_queue = TcpStream::connect(address).unwrap();
+    let drive = |number: u32| DriveSpec::Remote(format!("tcp://{address}/nqn.2024-01.org.example:silent{number}"));
+    for strategy in [Strategy::Csd, Strategy::Mte, Strategy::Wrr, Strategy::Ordered] {
+        let builder = loader(&photos.pack()).strategy(strategy).drive_optional(true);
+        let run = Run::of((0..3).fold(builder, |builder, number| builder.drive(drive(number))));
+        run.assert_exactly_once(1, SAMPLES.into());
+        // An attempt that had run out of time would be a fault.
+        assert!(run.troubles().is_empty(), "{strategy}: {:?}", run.report.faults);
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! One association: its admin queue with keep alive, its I/O queues, its end.
 
+use super::Closer;
 use super::admin::{ADMIN_COMMANDS, ADMIN_ENTRIES_Z, AdminQueue};
 use super::bringup::{Facts, bring_up, connect_queue, shut_down};
 use super::connection::{Connection, Deadline};
@@ -23,7 +24,7 @@ use std::time::{Duration, Instant};
 /// Longest time that an orderly shutdown may delay the last owner.
 const SHUTDOWN_BOUND: Duration = Duration::from_secs(1);
 /// Reason of the end of an association that this side closed.
-const CLOSED: &str = "closed by this host";
+pub(super) const CLOSED: &str = "closed by this host";
 /// Shortest interval between two turns of the keep alive thread.
 const KEEP_ALIVE_INTERVAL_MIN: Duration = Duration::from_millis(5);
 
@@ -57,9 +58,10 @@ pub(super) struct TcpController {
 pub(super) struct Handle(Arc<Association>);
 
 impl TcpController {
-    pub(super) fn connect(target: &TcpTarget) -> Result<Self, DriverError> {
+    pub(super) fn connect(target: &TcpTarget, watch: impl FnOnce(Closer)) -> Result<Self, DriverError> {
         let deadline = Deadline::after(target.connect_timeout);
         let link = Arc::new(Link::new(&format!("tcp://{}/{}", target.address, target.nqn)));
+        watch(Closer(Arc::downgrade(&link)));
         let addresses = link.resolve(&target.address)?;
         let outcome = Self::establish(target, &link, addresses, deadline);
         // Close the sockets of an association that was not completed.

@@ -8,8 +8,10 @@ use ddlp_nvme::tcp::{
 };
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{MsgFlags, sendmsg, setsockopt, sockopt};
-use std::io::{ErrorKind, IoSlice, IoSliceMut, Read};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockType, SockaddrStorage, connect, sendmsg, setsockopt, socket, sockopt,
+};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -41,7 +43,7 @@ impl Deadline {
 
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     link: Arc<Link>,
     decoder: HeaderDecoder,
     digests: Digests,
@@ -65,11 +67,9 @@ impl Connection {
         let stream = dial(addresses, link, deadline)?;
         let lost = |error: std::io::Error| link.lost(&error.to_string());
         stream.set_nodelay(true).map_err(lost)?;
-        stream.set_nonblocking(true).map_err(lost)?;
         if let Some(bytes) = receive_buffer_bytes {
             size_receive_buffer(&stream, bytes);
         }
-        link.register(&stream).map_err(lost)?;
         let limits = Limits { capsule_bytes_max: 0, data_bytes_max: super::TRANSFER_BYTES_MAX as u32 };
         let mut connection = Self {
             stream,
@@ -215,7 +215,7 @@ impl Connection {
         let wanted = into.len();
         loop {
             let mut parts = [IoSliceMut::new(into), IoSliceMut::new(&mut self.ahead)];
-            match self.stream.read_vectored(&mut parts) {
+            match (&*self.stream).read_vectored(&mut parts) {
                 Ok(0) => return Err(self.broken("closed by the peer")),
                 Ok(count) => {
                     (self.start, self.end) = (0, count.saturating_sub(wanted));
@@ -234,18 +234,7 @@ impl Connection {
 
     /// Waits for the socket; returns false at the deadline.
     fn wait(&self, events: PollFlags, at: Instant) -> Result<bool, DriverError> {
-        loop {
-            let left = at.saturating_duration_since(Instant::now());
-            // Round up, so that the last millisecond is not spent in a busy loop.
-            let left_ms = left.as_micros().div_ceil(1000);
-            let timeout = PollTimeout::try_from(left_ms).unwrap_or(PollTimeout::MAX);
-            match poll(&mut [PollFd::new(self.stream.as_fd(), events)], timeout) {
-                Ok(0) if Instant::now() >= at => return Ok(false),
-                Ok(0) | Err(Errno::EINTR) => {}
-                Ok(_) => return Ok(true),
-                Err(errno) => return Err(self.broken(errno.desc())),
-            }
-        }
+        wait(&self.stream, events, at).map_err(|errno| self.broken(errno.desc()))
     }
 
     /// Returns `Lost` with the reason for which the association ended, if it did, otherwise with this reason.
@@ -254,20 +243,59 @@ impl Connection {
     }
 }
 
-fn dial(addresses: &[SocketAddr], link: &Link, deadline: Deadline) -> Result<TcpStream, DriverError> {
+/// Waits for a socket; returns false at the deadline.
+fn wait(stream: &TcpStream, events: PollFlags, at: Instant) -> nix::Result<bool> {
+    loop {
+        let left = at.saturating_duration_since(Instant::now());
+        // Round up, so that the last millisecond is not spent in a busy loop.
+        let left_ms = left.as_micros().div_ceil(1000);
+        let timeout = PollTimeout::try_from(left_ms).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(stream.as_fd(), events)], timeout) {
+            Ok(0) if Instant::now() >= at => return Ok(false),
+            Ok(0) | Err(Errno::EINTR) => {}
+            Ok(_) => return Ok(true),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Connects to the first address that answers.
+fn dial(addresses: &[SocketAddr], link: &Link, deadline: Deadline) -> Result<Arc<TcpStream>, DriverError> {
     let mut last = link.lost("its name has no address");
     for address in addresses {
-        let left = deadline.at.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        if Instant::now() >= deadline.at {
             return Err(deadline.timed_out(link.peer(), "connecting"));
         }
-        match TcpStream::connect_timeout(address, left) {
+        let stream = dial_one(*address, link, deadline.at);
+        link.check()?;
+        match stream {
             Ok(stream) => return Ok(stream),
             Err(error) if error.kind() == ErrorKind::TimedOut => last = deadline.timed_out(link.peer(), "connecting"),
             Err(error) => last = link.lost(&error.to_string()),
         }
     }
     Err(last)
+}
+
+/// Connects to one address. The socket does not block, and belongs to the link from the beginning, so that the end of
+/// the link ends the attempt.
+fn dial_one(address: SocketAddr, link: &Link, at: Instant) -> io::Result<Arc<TcpStream>> {
+    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket(family, SockType::Stream, flags, None)?;
+    let begun = connect(socket.as_raw_fd(), &SockaddrStorage::from(address));
+    let stream = Arc::new(TcpStream::from(socket));
+    // Only now: a socket that is not yet connecting cannot be shut.
+    link.register(&stream);
+    match begun {
+        Ok(()) => return Ok(stream),
+        Err(Errno::EINPROGRESS | Errno::EINTR) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    if !wait(&stream, PollFlags::POLLOUT, at)? {
+        return Err(ErrorKind::TimedOut.into());
+    }
+    stream.take_error()?.map_or(Ok(stream), Err)
 }
 
 /// Sets the receive buffer if the system allows that size: a smaller fixed buffer is worse than one that the kernel

@@ -1,10 +1,9 @@
 //! The life of an association, shared by all of its connections.
 
 use crate::error::DriverError;
-use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 /// Locks, even if a thread panicked while it held the lock: every state behind these locks is consistent at any time.
@@ -24,7 +23,8 @@ pub(super) struct Link {
 #[derive(Debug, Default)]
 struct State {
     reason: Option<String>,
-    streams: Vec<TcpStream>,
+    /// The sockets, also one that is still connecting.
+    streams: Vec<Weak<TcpStream>>,
 }
 
 impl Link {
@@ -55,15 +55,14 @@ impl Link {
         Err(self.lost(&reason.unwrap_or_default()))
     }
 
-    /// Registers a socket, to be shut when the link fails.
-    pub(super) fn register(&self, stream: &TcpStream) -> io::Result<()> {
-        let stream = stream.try_clone()?;
+    /// Registers a socket that is connected or connecting, to be shut when the link fails.
+    pub(super) fn register(&self, stream: &Arc<TcpStream>) {
         let mut state = lock(&self.state);
         if state.reason.is_some() {
-            shut(&stream);
+            shut(stream);
         }
-        state.streams.push(stream);
-        Ok(())
+        state.streams.retain(|stream| stream.strong_count() > 0);
+        state.streams.push(Arc::downgrade(stream));
     }
 
     /// Ends the association; only the first reason is kept.
@@ -75,7 +74,7 @@ impl Link {
         tracing::debug!(peer = self.peer, reason, "association ends");
         state.reason = Some(reason.to_owned());
         self.alive.store(false, Ordering::Release);
-        state.streams.drain(..).for_each(|stream| shut(&stream));
+        state.streams.drain(..).filter_map(|stream| stream.upgrade()).for_each(|stream| shut(&stream));
     }
 
     pub(super) fn lost(&self, reason: &str) -> DriverError {

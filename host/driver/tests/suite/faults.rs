@@ -8,6 +8,8 @@ use ddlp_driver::tcp;
 use ddlp_driver::{AdminData, Command, Controller, DriverError, Queue};
 use ddlp_nvme::tcp::{Digests, FatalStatus, IcResp};
 use ddlp_nvme::{AdminOpcode, CompletionEntry, Status};
+use nix::sys::socket::Backlog;
+use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -454,12 +456,38 @@ fn a_controller_that_never_gets_ready() {
 
 #[test]
 fn nobody_there() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
     let target = tcp::TcpTarget::new(&address.to_string(), peer::NQN).unwrap();
     let error = tcp::connect(&target).map(drop).unwrap_err();
     assert!(matches!(error, DriverError::Lost { .. }) && error.is_transient(), "{error}");
+}
+
+#[test]
+fn an_attempt_to_connect_ends_when_another_thread_closes_it() {
+    // The kernel drops a request to connect while the listener's queue is full.
+    let full = TcpListener::bind("127.0.0.1:0").unwrap();
+    nix::sys::socket::listen(&full, Backlog::new(0).unwrap()).unwrap();
+    let _in_the_queue = TcpStream::connect(full.local_addr().unwrap()).unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    for listener in [full, silent] {
+        let mut target = tcp::TcpTarget::new(&listener.local_addr().unwrap().to_string(), peer::NQN).unwrap();
+        target.connect_timeout = LONG;
+        for delay in [Duration::ZERO, SHORT] {
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let error = std::thread::scope(|scope| {
+                let watch = move |closer| sender.send(closer).unwrap();
+                let attempt = scope.spawn(|| tcp::connect_watched(&target, watch).map(drop).unwrap_err());
+                let closer = receiver.recv().unwrap();
+                std::thread::sleep(delay);
+                closer.close();
+                attempt.join().unwrap()
+            });
+            assert!(matches!(error, DriverError::Lost { .. }), "{error}");
+            assert!(error.to_string().contains("closed by this host"), "{error}");
+        }
+    }
 }
 
 #[test]

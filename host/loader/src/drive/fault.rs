@@ -27,6 +27,8 @@ pub(super) enum Fault<'a> {
     Slow(BatchId, Duration, f64),
     /// The association is over.
     Lost(&'a DriverError),
+    /// An optional drive could not be reached at the start.
+    Away(&'a LinkError),
     /// The drive came back with fewer result slots.
     FewerSlots { now: u32, before: u32 },
     /// The drive came back, but does not fit or refuses this host.
@@ -54,7 +56,7 @@ impl Fault<'_> {
             Self::NoMemory(..) => "memory",
             Self::Slow(..) => "slow",
             Self::Lost(DriverError::TimedOut { .. }) => "timeout",
-            Self::Lost(_) => "lost",
+            Self::Lost(_) | Self::Away(_) => "lost",
             Self::FewerSlots { .. } | Self::Refused(_) | Self::Useless(_) | Self::AgentGivenUp(_) => "refused",
             Self::AgentRestarted => "restart",
             Self::AgentFails(_) => "start",
@@ -106,6 +108,9 @@ impl fmt::Display for Fault<'_> {
                 "{error}; other prongs prepare its batches, and the connection is tried again; see whether its agent runs \
                  and the network is up"
             ),
+            Self::Away(error) => {
+                write!(f, "{error}; the run begins without it, and the drive joins as soon as it can be reached")
+            }
             Self::FewerSlots { now, before } => write!(
                 f,
                 "it came back with {now} result slots instead of {before}; {WITHOUT}; start its agent with --slots {before}"
@@ -147,6 +152,7 @@ mod tests {
         let timed_out =
             DriverError::TimedOut { peer: peer(), what: "Execute Program".into(), after: Duration::from_secs(30) };
         let memory = io::Error::from(io::ErrorKind::OutOfMemory);
+        let away = LinkError::Driver(DriverError::Lost { peer: peer(), reason: "connection refused".into() });
         let refused = LinkError::Refused("it holds another dataset".into());
         let table = [
             (Fault::Execute(id, Status::INTERNAL), "status", "internal error", "CPU", "log"),
@@ -157,6 +163,7 @@ mod tests {
             (Fault::Slow(id, Duration::from_secs(2), 9.0), "slow", "2.0s, 9 times", "adapts", "network"),
             (Fault::Lost(&lost), "lost", "connection refused", "tried again", "agent runs"),
             (Fault::Lost(&timed_out), "timeout", "Execute Program within 30s", "tried again", "--drive-timeout"),
+            (Fault::Away(&away), "lost", "connection refused", "begins without it", "can be reached"),
             (Fault::FewerSlots { now: 2, before: 4 }, "refused", "2 result slots", "goes on without", "--slots 4"),
             (Fault::Refused(&refused), "refused", "another dataset", "goes on without", "new run"),
             (Fault::Useless(3), "refused", "3 connections", "goes on without", "network"),

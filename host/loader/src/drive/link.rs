@@ -9,8 +9,8 @@ use ddlp_driver::program::ProgramSlot;
 use ddlp_driver::{
     AdminData, Command, Completion, Controller, DriverError, Queue, Ticket, logpage, namespace, program,
 };
-use ddlp_nvme::{Csi, LogId};
-use std::sync::{Arc, Weak};
+use ddlp_nvme::{Csi, LogId, Status};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::schedule::BatchId;
@@ -40,6 +40,18 @@ pub(crate) enum LinkError {
     /// A refusal that lasts until somebody acts on it.
     #[error("{0}")]
     Refused(String),
+}
+
+impl LinkError {
+    /// Returns whether the drive may be reached later. Errors that last do not count: the drive refuses this host, no drive
+    /// has this name, the device is not a drive, or the drive does not fit.
+    pub fn is_unreachable(&self) -> bool {
+        let Self::Driver(error) = self else { return false };
+        let is_refusal = matches!(error, DriverError::Denied { .. })
+            || error.is_status(Status::CONNECT_PARAMETERS)
+            || error.is_status(Status::CONNECT_INVALID_HOST);
+        error.is_transient() && !is_refusal
+    }
 }
 
 /// An association that is ready to execute batches.
@@ -90,9 +102,9 @@ impl Link {
         self.queue.poll(until)
     }
 
-    /// Returns the controller, so that another thread can end the association.
-    pub fn controller(&self) -> Weak<dyn Controller> {
-        Arc::downgrade(&self.controller)
+    /// Returns how another thread ends the association.
+    pub fn closing(&self) -> Box<dyn Fn() + Send> {
+        super::closing(&self.controller)
     }
 
     /// Asks the drive to stop work on a batch; its Execute completes with an abort status.

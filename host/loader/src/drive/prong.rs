@@ -56,13 +56,15 @@ pub(crate) struct DriveProng {
     /// Time since which the drive has refused every slot.
     pub(super) without_slots: Option<Instant>,
     pub(super) tries: Tries,
+    /// Whether nobody has tried yet to reach the drive.
+    pub(super) first_try: bool,
     pub(super) depth: usize,
     pub(super) timeout: Duration,
     /// End of the drive's pause.
     pub(super) paused_until: Option<Instant>,
     generation: u64,
-    /// The agent's counters before the run, and the time of that reading.
-    before: Option<(Counters, Instant)>,
+    /// The agent's counters when the run first reached it, and the time of that reading.
+    pub(super) before: Option<(Counters, Instant)>,
 }
 
 /// Options of a drive prong.
@@ -70,6 +72,11 @@ pub(crate) struct DriveSetup {
     pub prong: ProngId,
     pub depth: usize,
     pub timeout: Duration,
+}
+
+/// Reads the agent's counters, and notes the time.
+pub(super) fn read_counters(link: &Link) -> Option<(Counters, Instant)> {
+    link.counters().map(|counters| (counters, Instant::now()))
 }
 
 impl DriveProng {
@@ -86,7 +93,7 @@ impl DriveProng {
             .duration_since(std::time::UNIX_EPOCH)
             .map_or(0, |since| since.as_nanos() as u64);
         if let Some(link) = &link {
-            engine.watch(setup.prong, link.controller());
+            engine.watch(setup.prong, link.closing());
         }
         Self {
             waiting: Waiting::new(Checks { engine: engine.clone(), prong: setup.prong, slots: slots.clone() }),
@@ -95,7 +102,8 @@ impl DriveProng {
             prong: setup.prong,
             endpoint,
             expected,
-            before: link.as_ref().and_then(Link::counters).map(|counters| (counters, Instant::now())),
+            before: link.as_ref().and_then(read_counters),
+            first_try: link.is_none(),
             link,
             slots,
             flights: Vec::new(),
@@ -208,7 +216,7 @@ impl DriveProng {
                 return true;
             }
             self.paused_until = None;
-            self.engine.resume(self.prong);
+            self.engine.regain(self.prong, None);
         }
         if self.flights.is_empty()
             && let Some(pause) = self.waiting.trust.take_pause()

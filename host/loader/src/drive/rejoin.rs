@@ -3,7 +3,7 @@
 
 use super::fault::Fault;
 use super::local::RESTARTS_MAX;
-use super::prong::{DriveProng, SLOTLESS_MAX};
+use super::prong::{DriveProng, SLOTLESS_MAX, read_counters};
 use super::trust::ASSOCIATIONS_MAX;
 use super::{LinkError, connect};
 use crate::schedule::BatchId;
@@ -48,7 +48,8 @@ impl DriveProng {
         self.engine.lose(self.prong, &flights, held, fault.kind(), fault.to_string());
     }
 
-    /// Tries to reach the drive until it works again. Returns false when it never will, or when the run is over.
+    /// Tries to reach the drive until it works, for the first time or again. Returns false when it never will, or when
+    /// the run is over.
     pub(super) fn rejoin(&mut self) -> bool {
         if self.waiting.trust.is_useless() {
             self.report(&Fault::Useless(ASSOCIATIONS_MAX));
@@ -59,8 +60,9 @@ impl DriveProng {
         }
         let mut unreachable_since = Instant::now();
         while !self.engine.is_over() {
+            let is_first = std::mem::take(&mut self.first_try);
             // The delay also applies to a drive that came back and failed again at once.
-            let delay = self.tries.backoff.next_delay().unwrap_or(BACKOFF.cap);
+            let delay = self.tries.backoff.next_delay().filter(|_| !is_first).unwrap_or_default();
             if self.engine.sleep(delay) || !self.revive_agent(&mut unreachable_since) {
                 return false;
             }
@@ -74,9 +76,23 @@ impl DriveProng {
                 Ok(link) => {
                     let is_new = self.slots.count() == 0;
                     self.slots.know(link.identity.slots);
+                    if is_new {
+                        self.before = read_counters(&link);
+                    }
                     self.link = Some(link);
-                    self.engine.regain(self.prong, is_new);
+                    let what = match is_new {
+                        true => "the drive was reached, and takes part from now on",
+                        false => "the drive works again",
+                    };
+                    self.engine.regain(self.prong, (!is_first).then_some(what));
                     return true;
+                }
+                Err(_) if self.engine.is_over() => return false,
+                Err(error) if is_first && error.is_unreachable() => self.report(&Fault::Away(&error)),
+                // The address or the drive is wrong, which the user wants to know at the start of a run.
+                Err(error) if is_first => {
+                    self.engine.refuse(self.prong, self.endpoint.unusable(&error));
+                    return false;
                 }
                 Err(LinkError::Driver(error)) if error.is_transient() => tracing::debug!("drive still away: {error}"),
                 Err(error) => {

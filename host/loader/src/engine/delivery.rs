@@ -22,8 +22,11 @@ pub(crate) enum Kept {
 }
 
 impl Engine {
-    /// Takes the next batch for the consumer, if it is ready.
+    /// Takes the next batch for the consumer, if it is ready, or the reason why the run ends.
     pub fn deliver<V: Value>(&self, core: &mut Core, asked_s: f64) -> Option<Result<Batch<V>, LoaderError>> {
+        if let Some(error) = core.failure.take() {
+            return Some(Err(error));
+        }
         let (id, prong) = core.schedule.deliverable()?;
         let ready = core.ready.remove(&id).expect("what the schedule calls ready is kept here");
         let met = core.schedule.meeting_point();
