@@ -30,7 +30,6 @@ use row_crc::RowCrc;
 use stats::Stats;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Largest number of worker threads.
@@ -72,10 +71,9 @@ struct Shared {
     notify: Notify,
 }
 
-/// The running workers. Dropping it stops them at their next sample.
+/// The running workers. Dropping it stops them at their next sample, and does not wait for them: a read may never end.
 pub struct Pool {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
 }
 
 impl Pool {
@@ -90,11 +88,11 @@ impl Pool {
         assert!((1..=THREADS_MAX).contains(&threads), "1 to {THREADS_MAX} workers");
         let (queue, stats) = (Queue::default(), Stats::default());
         let shared = Arc::new(Shared { dataset, slots, queue, stats, throttle, notify });
-        let mut pool = Self { shared, threads: Vec::with_capacity(threads) };
+        let pool = Self { shared };
         for number in 0..threads {
             let shared = pool.shared.clone();
             let builder = std::thread::Builder::new().name(format!("worker-{number}"));
-            pool.threads.push(builder.spawn(move || shared.work())?);
+            builder.spawn(move || shared.work())?;
         }
         Ok(pool)
     }
@@ -121,11 +119,6 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.queue.stop();
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a worker thread ended by a panic");
-            }
-        }
     }
 }
 
@@ -222,13 +215,18 @@ mod tests {
     use ddlp_dataset::{Identity, Location, ReadError};
     use ddlp_pixels::{Shape, Source};
     use std::sync::Mutex;
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    /// Any wait longer than this is a failure, not slowness.
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     /// Dataset of ten gray images that records announced samples, and samples read without an announcement.
     #[derive(Default)]
     struct Grey {
         announced: Mutex<Vec<u64>>,
         unannounced: Mutex<Vec<u64>>,
+        /// Where a read says that it has begun, and what it then waits for.
+        gate: Option<Mutex<(Sender<()>, Receiver<()>)>>,
     }
 
     impl Dataset for Grey {
@@ -255,6 +253,11 @@ mod tests {
         fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
             if !self.announced.lock().unwrap().contains(&index) {
                 self.unannounced.lock().unwrap().push(index);
+            }
+            if let Some(gate) = &self.gate {
+                let (begun, opened) = &*gate.lock().unwrap();
+                begun.send(()).unwrap();
+                opened.recv_timeout(PATIENCE).unwrap_or_default();
             }
             buf.clear();
             buf.resize(3072, 128);
@@ -307,10 +310,23 @@ mod tests {
         }
         for number in 0..2 {
             let expected = JobEvent::Done { id: JobId(number), corrupt: 0 };
-            assert_eq!(received.recv_timeout(Duration::from_secs(60)), Ok(expected));
+            assert_eq!(received.recv_timeout(PATIENCE), Ok(expected));
         }
         assert_eq!(*dataset.announced.lock().unwrap(), [2, 3, 4, 5, 8, 9, 0, 1]);
         assert!(dataset.unannounced.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_pool_is_dropped_while_a_read_does_not_end() {
+        let ((begun, has_begun), (open, opened)) = (channel(), channel());
+        let dataset = Arc::new(Grey { gate: Some(Mutex::new((begun, opened))), ..Grey::default() });
+        let pool = Pool::start(dataset.clone(), slots(2), 1, Throttle::FULL, Box::new(|_| {})).unwrap();
+        let program = Arc::new(crate::test_support::program("cifar-train", CorruptPolicy::Fail));
+        pool.submit(job(0, 0, &program, program.pipeline.output()));
+        has_begun.recv_timeout(PATIENCE).unwrap();
+        drop(pool);
+        assert!(dataset.gate.as_ref().unwrap().try_lock().is_err(), "the read goes on");
+        open.send(()).unwrap();
     }
 
     /// Makes a worker panic by a job whose rows do not have its program's shape. The controller never makes such a job.
@@ -327,7 +343,7 @@ mod tests {
             // The slot of the first job is free again for the third one.
             pool.submit(job(number, 0, &program, shape));
             let expected = if shape == good { JobEvent::Done { id, corrupt: 0 } } else { JobEvent::Released { id } };
-            assert_eq!(received.recv_timeout(Duration::from_secs(60)), Ok(expected));
+            assert_eq!(received.recv_timeout(PATIENCE), Ok(expected));
         }
     }
 }

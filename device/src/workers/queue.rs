@@ -330,14 +330,15 @@ impl Queue {
         drop(work);
         let mut state = self.state();
         let at = state.position(hold.id).expect("a job stays queued while a worker finishes it");
+        let work = &state.entries[at].work;
+        let is_wanted = !work.is_cancelled();
+        if is_wanted {
+            // Under the lock, so that no header becomes valid after a call of `cancel` has returned. The job is still
+            // queued, so that it can be released if this panics.
+            work.lease().publish(&finished.header, &finished.table);
+        }
         let mut entry = state.entries.remove(at).expect("position was just found");
         hold.end(&mut entry);
-        let is_wanted = !entry.work.is_cancelled();
-        if is_wanted {
-            // Under the lock, so that no header becomes valid after a call of `cancel` has returned.
-            entry.work.lease().publish(&finished.header, &finished.table);
-        }
-        drop(state);
         is_wanted
     }
 

@@ -4,6 +4,7 @@ use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::slot::{Outcome, SlotLayout};
 use std::os::unix::fs::FileExt;
+use std::panic::AssertUnwindSafe;
 
 const ID: JobId = JobId(1);
 
@@ -187,6 +188,17 @@ fn a_job_whose_last_worker_panicked_while_it_finished_can_be_cancelled() {
     drop(finish(step(&queue, &slots)));
     assert!(!is_free(&slots), "until somebody is there to say so");
     assert!(queue.cancel(ID));
+    assert!(is_free(&slots) && !is_valid(&slots));
+}
+
+#[test]
+fn a_job_whose_worker_panicked_while_it_published_can_be_cancelled() {
+    let slots = slots();
+    let queue = queue(1);
+    let (finishing, mut finished) = finish(step(&queue, &slots));
+    finished.table.clear();
+    let published = std::panic::catch_unwind(AssertUnwindSafe(|| queue.publish(finishing, &finished)));
+    assert!(published.is_err() && queue.cancel(ID));
     assert!(is_free(&slots) && !is_valid(&slots));
 }
 
