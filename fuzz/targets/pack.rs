@@ -5,7 +5,8 @@
 use ddlp_dataset::Dataset;
 use ddlp_dataset::pack::{Pack, Survey, verify_sample};
 use ddlp_pixels::fuzz::LIMITS;
-use ddlp_pixels::{Draw, Pipeline, Preparer, Stage};
+use ddlp_pixels::ops::RandomResizedCrop;
+use ddlp_pixels::{Draw, Pipeline, Preparer};
 use libfuzzer_sys::fuzz_target;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
@@ -30,8 +31,8 @@ fn check(bytes: &[u8]) {
     let Ok(pack) = Pack::from_file(file, Path::new("fuzzed.ddlp")) else { return };
     assert!(pack.len() <= bytes.len() as u64, "the pack claims more samples than the file has bytes");
     let _ = Survey::of(&pack);
-    let stages = vec![Stage::RandomResizedCrop { size: 9, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }];
-    let pipeline = Pipeline { exif_orientation: true, stages };
+    let operations = vec![RandomResizedCrop { size: 9, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }.into()];
+    let pipeline = Pipeline { exif_orientation: true, operations };
     let (mut preparer, mut out) = (Preparer::new(LIMITS), vec![0; pipeline.output().bytes()]);
     let mut buf = Vec::new();
     for index in 0..pack.len().min(16) {

@@ -19,7 +19,7 @@ pub const PROGRAM_MIB_MAX: u64 = 1;
 const _: () = assert!(PROGRAMS_MAX * PROGRAM_BYTES_MAX <= (PROGRAM_MIB_MAX as usize) << 20);
 
 /// Highest limits per sample that a program may have. Every worker may use this much memory once for decoding and once
-/// between the stages, and a cancelled batch may have to wait for a sample of this cost.
+/// between the operations, and a cancelled batch may have to wait for a sample of this cost.
 pub const PROGRAM_LIMITS_MAX: Limits = Limits { pixels: 1 << 28, scans: 1000, memory_bytes: 1 << 30 };
 
 /// Largest value of PIT, which stands for a program unique identifier.

@@ -321,8 +321,8 @@ mod tests {
 
     #[test]
     fn the_pipeline_of_the_help_text_is_valid() {
-        let example = "[[stages]]\nrandom_resized_crop = { size = 224, scale = [0.25, 1.0] }\n\
-                       [[stages]]\nrandom_horizontal_flip = { p = 0.5 }\n";
+        let example = "[[operations]]\nrandom_resized_crop = { size = 224, scale = [0.25, 1.0] }\n\
+                       [[operations]]\nrandom_horizontal_flip = { p = 0.5 }\n";
         Pipeline::from_toml(example).unwrap();
     }
 
@@ -330,7 +330,7 @@ mod tests {
     fn a_wrong_pipeline_file_is_named_with_what_is_wrong() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("p.toml");
-        fs::write(&path, "[[stages]]\nresize = { side = 3 }\n").unwrap();
+        fs::write(&path, "[[operations]]\nresize = { side = 3 }\n").unwrap();
         let error = format!("{:#}", pipeline(path.to_str().unwrap()).unwrap_err());
         assert!(error.contains("p.toml") && error.contains("side"), "{error}");
     }

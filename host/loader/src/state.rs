@@ -146,7 +146,8 @@ impl LoaderState {
     fn differences(&self, fresh: &Self) -> Vec<Difference> {
         let number = |number: u64| Some(number.to_string());
         let last = |last: LastBatch| Some(format!("{last:?}"));
-        let pipeline = |pipeline: &Option<Pipeline>| pipeline.as_ref().map(|pipeline| format!("{:?}", pipeline.stages));
+        let pipeline =
+            |pipeline: &Option<Pipeline>| pipeline.as_ref().map(|pipeline| format!("{:?}", pipeline.operations));
         let policy = |policy: Option<CorruptPolicy>| policy.map(|policy| format!("{policy:?}"));
         let fields = [
             ("seed", number(self.seed), number(fresh.seed)),

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ddlp_pixels::draw::{Draw, Rng};
+use ddlp_pixels::ops::{Operation, RandomResizedCrop};
 use ddlp_pixels::stages::{Cut, Stages};
-use ddlp_pixels::{Normalize, Pipeline, Shape, geometry, synthetic};
+use ddlp_pixels::{Normalize, Pipeline, Shape, synthetic};
 use fast_image_resize::images::{TypedCroppedImage, TypedImage, TypedImageRef};
 use fast_image_resize::pixels::U8x3;
 use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
@@ -35,7 +36,7 @@ impl Other {
 
 fn resize(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("resize");
-    let (crops, scale, ratio) = (200, [0.08, 1.0], [3.0 / 4.0, 4.0 / 3.0]);
+    let (crops, operation) = (200, Operation::from(RandomResizedCrop::to(SIDE)));
     group.throughput(Throughput::Elements(crops)).sample_size(20).measurement_time(Duration::from_secs(5));
     let mut stages = Stages::default();
     let mut other = Other::default();
@@ -44,7 +45,8 @@ fn resize(criterion: &mut Criterion) {
         let pixels = synthetic::photo(size.0, size.1, 1);
         let cut = |sample_id| {
             let mut rng = Rng::for_sample(Draw { seed: 1, epoch: 0, sample_id }, 0);
-            let window = geometry::random_resized_crop(&mut rng, size, scale, ratio);
+            let piece = operation.draw(size, &mut rng).expect("a box of any image");
+            let window = piece.window.expect("a crop");
             (window.x as u32, window.y as u32, window.width, window.height)
         };
         let cuts: Vec<Cut> = (0..crops).map(cut).collect();

@@ -11,7 +11,7 @@ pub struct Draw {
     pub seed: u64,
     /// Epoch of the run, counted from 0.
     pub epoch: u32,
-    /// Index of the sample in the dataset.
+    /// Id of the sample in the epoch.
     pub sample_id: u64,
 }
 
@@ -57,15 +57,15 @@ impl Rng {
         Self(ChaCha8::new(key))
     }
 
-    /// Returns the stream of one stage of a sample's pipeline. Each stage has a stream of its own: a stage that draws
-    /// more or fewer words than before changes no other stage.
-    pub fn for_sample(draw: Draw, stage: u32) -> Self {
-        Self::from_key(key_of_sample(draw, stage))
+    /// Returns the stream of one operation of a sample's pipeline. Each operation has a stream of its own: one that
+    /// draws more or fewer words than before changes no other one.
+    pub fn for_sample(draw: Draw, operation: u32) -> Self {
+        Self::from_key(key_of_sample(draw, operation))
     }
 
-    /// Returns the streams of a stage and of the stage after it, in the time of one.
-    pub(crate) fn for_two_stages(draw: Draw, first: u32) -> [Self; 2] {
-        ChaCha8::several([first, first + 1].map(|stage| key_of_sample(draw, stage))).map(Self)
+    /// Returns the streams of an operation and of the one after it, in the time of one.
+    pub(crate) fn for_two_operations(draw: Draw, first: u32) -> [Self; 2] {
+        ChaCha8::several([first, first + 1].map(|operation| key_of_sample(draw, operation))).map(Self)
     }
 
     /// Returns a stream of an epoch, such as the one that shuffles the epoch. No stream of a sample equals it.
@@ -90,8 +90,8 @@ impl Words for Rng {
     }
 }
 
-fn key_of_sample(draw: Draw, stage: u32) -> [u64; 4] {
-    [draw.seed, join(draw.epoch, stage), draw.sample_id, SAMPLE_DOMAIN]
+fn key_of_sample(draw: Draw, operation: u32) -> [u64; 4] {
+    [draw.seed, join(draw.epoch, operation), draw.sample_id, SAMPLE_DOMAIN]
 }
 
 fn join(high: u32, low: u32) -> u64 {

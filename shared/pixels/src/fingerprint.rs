@@ -1,4 +1,4 @@
-//! A digest that tells whether two machines make the same pixels. It covers built-in images through every stage, given
+//! A digest that tells whether two machines make the same pixels. It covers built-in images through every operation, given
 //! as files and in each other form that a dataset can hold.
 
 use std::fmt;
@@ -9,7 +9,8 @@ use half::f16;
 use crate::draw::Draw;
 use crate::jpeg::baseline::Checkpoints;
 use crate::normalize::Normalize;
-use crate::pipeline::{Pipeline, Stage};
+use crate::ops::{CenterCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
+use crate::pipeline::Pipeline;
 use crate::preparer::Preparer;
 use crate::raw::RawImage;
 use crate::source::{Limits, Source};
@@ -69,6 +70,9 @@ const PLANAR: (u32, u32) = (40, 36);
 const RAW: (u32, u32) = (170, 150);
 const GROUP_ROWS: u32 = 16;
 
+/// Length to which validation resizes the shorter side.
+const SHORT_SIDE: u32 = 37;
+
 /// Number of draws of each image.
 const DRAWS: u64 = 3;
 
@@ -79,17 +83,10 @@ pub fn fingerprint() -> Fingerprint {
 }
 
 fn pipelines() -> [Pipeline; 3] {
-    let mut train = Pipeline::imagenet_train();
-    let mut val = Pipeline::imagenet_val();
-    for stage in train.stages.iter_mut().chain(&mut val.stages) {
-        match stage {
-            Stage::RandomResizedCrop { size, .. } | Stage::CenterCrop { size } => *size = 32,
-            Stage::Resize { size } => *size = 37,
-            _ => {}
-        }
-    }
-    val.exif_orientation = true;
-    [train, val, Pipeline::cifar_train()]
+    let flip = || RandomHorizontalFlip { p: 0.5 }.into();
+    let train = Pipeline::of([RandomResizedCrop::to(32).into(), flip()]);
+    let val = Pipeline::of([Resize { size: SHORT_SIDE }.into(), CenterCrop { size: 32 }.into()]);
+    [train, Pipeline { exif_orientation: true, ..val }, Pipeline::cifar_train()]
 }
 
 /// Returns noise, so that every byte of an image counts.
@@ -199,8 +196,6 @@ mod tests {
 
     #[test]
     fn an_image_is_shrunk_by_more_than_three() {
-        let [_, val, _] = pipelines();
-        let Some(&Stage::Resize { size }) = val.stages.first() else { panic!("{val:?}") };
-        assert!(RAW.0.min(RAW.1) > 3 * size);
+        assert!(RAW.0.min(RAW.1) > 3 * SHORT_SIDE);
     }
 }

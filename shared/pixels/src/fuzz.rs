@@ -4,7 +4,8 @@ use crate::draw::Draw;
 use crate::fingerprint::IMAGES;
 use crate::inspect::Verdict;
 use crate::jpeg::baseline::Checkpoints;
-use crate::pipeline::{Pipeline, Stage};
+use crate::ops::{CenterCrop, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
+use crate::pipeline::Pipeline;
 use crate::preparer::Preparer;
 use crate::source::{Limits, Source};
 
@@ -24,13 +25,13 @@ pub fn decode(bytes: &[u8]) {
         assert_eq!(preparer.inspect(bytes), Verdict::Intact, "a repaired file is not intact");
     }
     let draw = Draw { seed: bytes.len() as u64, epoch: 0, sample_id: u64::from(bytes.last().copied().unwrap_or(0)) };
-    let stages = match bytes.first().copied().unwrap_or(0) % 4 {
-        0 => vec![Stage::RandomResizedCrop { size: 24, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }],
-        1 => vec![Stage::Resize { size: 20 }, Stage::CenterCrop { size: 32 }],
-        2 => vec![Stage::RandomCrop { size: 16, padding: 8 }, Stage::RandomHorizontalFlip { p: 1.0 }],
-        _ => vec![Stage::CenterCrop { size: 17 }],
+    let operations = match bytes.first().copied().unwrap_or(0) % 4 {
+        0 => vec![RandomResizedCrop { size: 24, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }.into()],
+        1 => vec![Resize { size: 20 }.into(), CenterCrop { size: 32 }.into()],
+        2 => vec![RandomCrop { size: 16, padding: 8 }.into(), RandomHorizontalFlip { p: 1.0 }.into()],
+        _ => vec![CenterCrop { size: 17 }.into()],
     };
-    let pipeline = Pipeline { exif_orientation: bytes.len().is_multiple_of(2), stages };
+    let pipeline = Pipeline { exif_orientation: bytes.len().is_multiple_of(2), operations };
     let mut outs = [0, 255].map(|fill| vec![fill; pipeline.output().bytes()]);
     let outcomes = outs.each_mut().map(|out| preparer.prepare(Source::Encoded(bytes), &pipeline, draw, out));
     assert_eq!(outcomes[0], outcomes[1], "an outcome depends on the file before it");
@@ -73,7 +74,7 @@ pub fn checkpoints(bytes: &[u8]) {
     if let Ok(checkpoints) = Checkpoints::from_bytes(bytes) {
         assert_eq!(Checkpoints::from_bytes(&checkpoints.to_bytes()).as_ref(), Ok(&checkpoints));
     }
-    let pipeline = Pipeline { exif_orientation: false, stages: vec![Stage::CenterCrop { size: 17 }] };
+    let pipeline = Pipeline::of([CenterCrop { size: 17 }.into()]);
     let mut out = vec![0; pipeline.output().bytes()];
     let source = Source::Indexed { file, checkpoints: bytes };
     let _ = Preparer::new(LIMITS).prepare(source, &pipeline, Draw::default(), &mut out);

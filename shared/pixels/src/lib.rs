@@ -4,12 +4,12 @@
 //! cropping, resizing and mirroring are integer arithmetic; boxes come from f64 arithmetic that rounds alike everywhere
 //! and from [`draw`]'s own rules. [`fingerprint()`] lets two machines compare their pixel paths. [`Preparer::inspect`]
 //! finds files whose pixels could differ between machines. [`Preparer::index`] makes checkpoints, at which decoding can
-//! start in the middle of a JPEG. [`Normalize`] is the last stage.
+//! start in the middle of a JPEG. [`Normalize`] is what the host does last.
 //!
 //! Modules: `jpeg` (our decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for the rest), `raster`
 //! (other formats), `raw` (uncompressed pixels in a file), `rows` (pixels in bands), `planar` (images of three planes),
-//! `interleave` (planes to RGB pixels), `geometry` (boxes), `passes` (how much each resizing pass makes), `resize`
-//! (from bands to the output) and `level` (which vector instructions the processor has).
+//! `interleave` (planes to RGB pixels), [`ops`] (the operations of a pipeline), `geometry` (which operations one pass does
+//! together), `passes` (how much each pass makes), `resize` (from bands to the output) and `level` (which vector instructions the processor has).
 //!
 //! Limits: [`Limits`] bounds each decode. Damaged or hostile bytes give a [`PixelError`].
 //!
@@ -25,7 +25,7 @@ mod fingerprint;
 mod first_frame;
 #[doc(hidden)]
 pub mod fuzz;
-pub mod geometry;
+mod geometry;
 mod indexing;
 mod inspect;
 mod interleave;
@@ -33,6 +33,7 @@ mod jpeg;
 mod large;
 mod level;
 mod normalize;
+pub mod ops;
 mod orient;
 mod orientation;
 mod panics;
@@ -54,10 +55,11 @@ pub mod synthetic;
 pub use draw::Draw;
 pub use error::{CorruptReason, PixelError};
 pub use fingerprint::{Fingerprint, fingerprint};
+pub use geometry::Window;
 pub use indexing::{Indexed, NotIndexed, checkpoint_bytes_max};
 pub use inspect::Verdict;
 pub use normalize::Normalize;
-pub use pipeline::{Pipeline, PipelineError, Shape, Stage};
+pub use pipeline::{Pipeline, PipelineError, Shape};
 pub use prefetch::prefetch;
 pub use preparer::{Decoded, Prepared, Preparer};
 pub use raw::{CACHED_BYTES, RawImage, ReadAt};

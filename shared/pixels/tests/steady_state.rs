@@ -5,7 +5,8 @@
 //! allocations. Large images, whose scratch memory is freed, are left out.
 
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
-use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, RawImage, Source, Stage, synthetic};
+use ddlp_pixels::ops::{RandomCrop, RandomHorizontalFlip};
+use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, RawImage, Source, synthetic};
 use ddlp_test_support::allocations::{Counting, allocations_of};
 
 #[global_allocator]
@@ -43,8 +44,8 @@ fn file(layout: Layout, options: JpegOptions) -> Vec<u8> {
 }
 
 fn pipelines() -> [(&'static str, Pipeline); 3] {
-    let turned = Stage::RandomCrop { size: 300, padding: 40 };
-    let padded = Pipeline { exif_orientation: true, stages: vec![turned, Stage::RandomHorizontalFlip { p: 0.5 }] };
+    let turned = RandomCrop { size: 300, padding: 40 }.into();
+    let padded = Pipeline { exif_orientation: true, operations: vec![turned, RandomHorizontalFlip { p: 0.5 }.into()] };
     [("train", Pipeline::imagenet_train()), ("val", Pipeline::imagenet_val()), ("padded", padded)]
 }
 

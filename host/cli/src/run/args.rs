@@ -159,10 +159,10 @@ Examples:
   ddlp run photos.ddlp --batch 32 --stop-after 10 --state-out at.json
   ddlp run photos.ddlp --resume at.json
 
-A pipeline file lists its stages in order:
-  [[stages]]
+A pipeline file lists its operations in order:
+  [[operations]]
   random_resized_crop = { size = 224, scale = [0.25, 1.0] }
-  [[stages]]
+  [[operations]]
   random_horizontal_flip = { p = 0.5 }
 
 Exit status:

@@ -6,7 +6,8 @@
 use super::photos::PHOTOS;
 use ddlp_pixels::draw::Rng;
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
-use ddlp_pixels::{Draw, Limits, Pipeline, PixelError, Preparer, Source, Stage};
+use ddlp_pixels::ops::{RandomHorizontalFlip, RandomResizedCrop};
+use ddlp_pixels::{Draw, Limits, Pipeline, PixelError, Preparer, Source};
 
 /// Stream of these draws, distinct from those of a training run with the same seed.
 const STREAM: u64 = 0x0064_6174_6120_6473;
@@ -85,11 +86,11 @@ impl Recipe {
 
     /// Returns a random square window of a photograph, resized, and mirrored half of the time.
     fn square(&mut self, photo: &[u8], side: u32, number: u64) -> Result<Vec<u8>, PixelError> {
-        let stages = vec![
-            Stage::RandomResizedCrop { size: side, scale: [0.35, 0.66], ratio: [1.0, 1.0] },
-            Stage::RandomHorizontalFlip { p: 0.5 },
+        let operations = vec![
+            RandomResizedCrop { size: side, scale: [0.35, 0.66], ratio: [1.0, 1.0] }.into(),
+            RandomHorizontalFlip { p: 0.5 }.into(),
         ];
-        let pipeline = Pipeline { exif_orientation: false, stages };
+        let pipeline = Pipeline::of(operations);
         let mut pixels = vec![0; pipeline.output().bytes()];
         let draw = Draw { seed: self.seed ^ STREAM, epoch: 0, sample_id: number };
         self.preparer.prepare(Source::Encoded(photo), &pipeline, draw, &mut pixels)?;

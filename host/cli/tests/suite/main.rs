@@ -184,7 +184,7 @@ fn errors_say_what_and_where() {
     let folder = home.path();
     fs::write(folder.join("junk.ddlp"), "no pack").unwrap();
     fs::write(folder.join("text.txt"), "no dataset").unwrap();
-    fs::write(folder.join("p.toml"), "[[stages]]\nresize = { size = 256 }\n").unwrap();
+    fs::write(folder.join("p.toml"), "[[operations]]\nresize = { size = 256 }\n").unwrap();
     for (line, expected) in [
         ("run missing.ddlp", "missing.ddlp"),
         ("run junk.ddlp", "junk.ddlp"),

@@ -28,7 +28,7 @@ fn no_output_of_a_run_may_be_one_of_its_inputs() {
     succeed(folder, "pack photos p.ddlp --quiet");
     succeed(folder, &format!("run p.ddlp {RUN} --stop-after 1 --state-out at.json"));
     succeed(folder, &format!("run p.ddlp {RUN} --plan-out o.plan"));
-    fs::write(folder.join("p.toml"), "stages = [{ random_resized_crop = { size = 32 } }]").unwrap();
+    fs::write(folder.join("p.toml"), "operations = [{ random_resized_crop = { size = 32 } }]").unwrap();
     symlink("p.ddlp", folder.join("link.ddlp")).unwrap();
     fs::hard_link(folder.join("p.ddlp"), folder.join("hard.ddlp")).unwrap();
     symlink("photos/class_000/000000.jpg", folder.join("image")).unwrap();

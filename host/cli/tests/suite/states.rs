@@ -82,7 +82,7 @@ fn a_state_is_written_at_the_beginning_and_counts_what_was_consumed() {
 fn a_state_brings_policy_and_pipeline_and_every_other_option_is_named() {
     let home = photos(2);
     let folder = home.path();
-    fs::write(folder.join("p.toml"), "stages = [{ random_resized_crop = { size = 32 } }]").unwrap();
+    fs::write(folder.join("p.toml"), "operations = [{ random_resized_crop = { size = 32 } }]").unwrap();
     let first =
         "run photos --drive none --batch 8 --policy skip --pipeline p.toml --stop-after 1 --state-out at.json --quiet";
     succeed(folder, first);
@@ -101,7 +101,7 @@ fn a_state_brings_policy_and_pipeline_and_every_other_option_is_named() {
     fs::write(folder.join("old.json"), old.to_string()).unwrap();
     let message = fail(folder, "run photos --resume old.json --drive none --quiet");
     assert!(message.contains("another pipeline or corrupt-sample policy"), "{message}");
-    fs::write(folder.join("p.toml"), "stages = [{ random_resized_crop = { size = 32 } }]").unwrap();
+    fs::write(folder.join("p.toml"), "operations = [{ random_resized_crop = { size = 32 } }]").unwrap();
     succeed(folder, "run photos --resume old.json --drive none --policy skip --pipeline p.toml --quiet");
 }
 

@@ -4,7 +4,8 @@
 use ddlp_dataset::Dataset;
 use ddlp_dataset::pack::{JpegForm, Pack, PackFormat, PackOptions, pack};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
-use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, Stage, synthetic};
+use ddlp_pixels::ops::{CenterCrop, Resize};
+use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, synthetic};
 use ddlp_test_support::page_cache::can_pass_cache;
 use memmap2::MmapOptions;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
@@ -77,9 +78,9 @@ impl Cold {
 
     /// Prepares a whole sample.
     fn prepare(&self, index: u64) -> Vec<u8> {
-        let resize = Stage::Resize { size: 64 };
-        let stages = vec![resize, Stage::CenterCrop { size: 64 }];
-        let pipeline = Pipeline { stages, exif_orientation: true };
+        let resize = Resize { size: 64 }.into();
+        let operations = vec![resize, CenterCrop { size: 64 }.into()];
+        let pipeline = Pipeline { operations, exif_orientation: true };
         let mut row = vec![0; pipeline.output().bytes()];
         let (mut buf, draw) = (Vec::new(), Draw { seed: 0, epoch: 0, sample_id: index });
         let source = self.pack.sample(index, &mut buf).unwrap();

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::pipeline::Stage;
+use crate::ops::{CenterCrop, Operation, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
 use crate::synthetic;
 
 /// Size and pixels of an image between two steps.
@@ -34,14 +34,14 @@ fn alone(((width, height), pixels): Image, step: &Step) -> Image {
     (size, pixels)
 }
 
-fn stage() -> impl Strategy<Value = Stage> {
+fn operation() -> impl Strategy<Value = Operation> {
     let side = 1u32..40;
     prop_oneof![
-        side.clone().prop_map(|size| Stage::Resize { size }),
-        side.clone().prop_map(|size| Stage::CenterCrop { size }),
-        (side.clone(), 0u32..8).prop_map(|(size, padding)| Stage::RandomCrop { size, padding }),
-        side.prop_map(|size| Stage::RandomResizedCrop { size, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }),
-        Just(Stage::RandomHorizontalFlip { p: 0.5 }),
+        side.clone().prop_map(|size| Resize { size }.into()),
+        side.clone().prop_map(|size| CenterCrop { size }.into()),
+        (side.clone(), 0u32..8).prop_map(|(size, padding)| RandomCrop { size, padding }.into()),
+        side.prop_map(|size| RandomResizedCrop { size, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }.into()),
+        Just(RandomHorizontalFlip { p: 0.5 }.into()),
     ]
 }
 
@@ -50,14 +50,14 @@ proptest! {
 
     #[test]
     fn all_steps_together_are_each_alone(
-        stages in prop::collection::vec(stage(), 1..6),
+        operations in prop::collection::vec(operation(), 1..6),
         last in 1u32..40,
         size in (1u32..60, 1u32..60),
         seed: u64,
     ) {
-        let mut pipeline = Pipeline { exif_orientation: false, stages };
+        let mut pipeline = Pipeline::of(operations);
         if pipeline.validate().is_err() {
-            pipeline.stages.push(Stage::CenterCrop { size: last });
+            pipeline.operations.push(CenterCrop { size: last }.into());
         }
         prop_assume!(pipeline.validate().is_ok());
         let draw = Draw { seed, epoch: 0, sample_id: 1 };

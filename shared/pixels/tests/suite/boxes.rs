@@ -1,7 +1,8 @@
 //! Compares boxes with those of torchvision's own functions (golden/make.py).
 
 use ddlp_pixels::draw::Words;
-use ddlp_pixels::geometry::{Window, center_crop, random_crop, random_resized_crop, resize_short_side};
+use ddlp_pixels::ops::{CenterCrop, Operation, Piece, RandomCrop, RandomResizedCrop, Resize};
+use ddlp_pixels::{PixelError, Window};
 
 /// splitmix64, as in make.py.
 struct SplitMix(u64);
@@ -29,6 +30,20 @@ impl Line<'_> {
     fn window(&mut self) -> Window {
         Window { x: self.next(), y: self.next(), width: self.next(), height: self.next() }
     }
+}
+
+/// Draws an operation that only cuts something out, and returns its box.
+fn window(operation: impl Into<Operation>, size: (u32, u32), words: &mut SplitMix) -> Result<Window, PixelError> {
+    let piece = operation.into().draw(size, words)?;
+    assert_eq!((piece.resize, piece.flip), (None, false));
+    Ok(piece.window.unwrap())
+}
+
+/// Draws RandomResizedCrop to a side of 8, and returns the box that it resizes.
+fn random_resized_crop(words: &mut SplitMix, size: (u32, u32), scale: [f64; 2], ratio: [f64; 2]) -> Window {
+    let piece = Operation::from(RandomResizedCrop { size: 8, scale, ratio }).draw(size, words).unwrap();
+    assert_eq!((piece.resize, piece.flip), (Some((8, 8)), false));
+    piece.window.unwrap()
 }
 
 /// Returns the golden lines of a kind.
@@ -78,25 +93,33 @@ fn sides_that_end_on_a_half_are_rounded_to_even_as_python_does() {
 fn random_crop_is_torchvisions() {
     for (text, mut line) in golden("crop ") {
         let mut words = SplitMix(line.next());
-        let found = random_crop(&mut words, line.pair(), line.next(), line.next());
+        let size = line.pair();
+        let found = window(RandomCrop { size: line.next(), padding: line.next() }, size, &mut words);
         assert_eq!(found, Ok(line.window()), "{text}");
     }
-    assert!(random_crop(&mut SplitMix(0), (30, 32), 33, 1).is_err());
+    assert!(window(RandomCrop { size: 33, padding: 1 }, (30, 32), &mut SplitMix(0)).is_err());
 }
 
 #[test]
 fn center_crop_is_torchvisions() {
     for (text, mut line) in golden("center ") {
-        assert_eq!(center_crop(line.pair(), line.next()), line.window(), "{text}");
+        let size = line.pair();
+        let found = window(CenterCrop { size: line.next() }, size, &mut SplitMix(0));
+        assert_eq!(found, Ok(line.window()), "{text}");
     }
 }
 
 #[test]
 fn resize_is_torchvisions() {
+    let resized = |size, side| {
+        let piece = Operation::from(Resize { size: side }).draw(size, &mut SplitMix(0))?;
+        assert_eq!(piece, Piece { resize: piece.resize, ..Piece::default() });
+        Ok::<_, PixelError>(piece.resize.unwrap())
+    };
     for (text, mut line) in golden("resize ") {
-        assert_eq!(resize_short_side(line.pair(), line.next()), Ok(line.pair()), "{text}");
+        assert_eq!(resized(line.pair(), line.next()), Ok(line.pair()), "{text}");
     }
-    assert_eq!(resize_short_side((1, 60_000), 2), Ok((2, 120_000)), "as torchvision has it");
-    assert_eq!(resize_short_side((60_000, 7), 65_535), Ok((561_728_571, 65_535)));
-    assert!(resize_short_side((1, 60_000), 65_535).is_err());
+    assert_eq!(resized((1, 60_000), 2), Ok((2, 120_000)), "as torchvision has it");
+    assert_eq!(resized((60_000, 7), 65_535), Ok((561_728_571, 65_535)));
+    assert!(resized((1, 60_000), 65_535).is_err());
 }

@@ -1,8 +1,8 @@
 //! The draws have the distributions they claim: Kolmogorov–Smirnov and χ² on 10⁶ draws, p > 0.001, seeds fixed.
 
 use ddlp_pixels::draw::{Rng, Words};
-use ddlp_pixels::geometry::{random_crop, random_resized_crop};
-use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, Source, Stage};
+use ddlp_pixels::ops::{CenterCrop, Operation, RandomCrop, RandomHorizontalFlip, RandomResizedCrop};
+use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, Source, Window};
 
 const DRAWS: usize = 1_000_000;
 const SEED: u64 = 20_261_121;
@@ -28,8 +28,13 @@ fn is_even(counts: &[u64]) -> bool {
     ((square / freedom).cbrt() - (1.0 - spread)) / spread.sqrt() < 3.0902
 }
 
-fn samples(stage: u32) -> impl Iterator<Item = Rng> {
-    (0..DRAWS as u64).map(move |sample_id| Rng::for_sample(Draw { seed: SEED, epoch: 3, sample_id }, stage))
+fn samples(operation: u32) -> impl Iterator<Item = Rng> {
+    (0..DRAWS as u64).map(move |sample_id| Rng::for_sample(Draw { seed: SEED, epoch: 3, sample_id }, operation))
+}
+
+/// Draws an operation that cuts a box out of a square image.
+fn window(operation: impl Into<Operation>, side: u32, words: &mut impl Words) -> Window {
+    operation.into().draw((side, side), words).unwrap().window.unwrap()
 }
 
 /// A source of words that records the uniforms it returned.
@@ -55,7 +60,7 @@ fn area_and_ratio_are_uniform_over_samples() {
     let (mut areas, mut ratios) = (Vec::new(), Vec::new());
     for rng in samples(0) {
         let mut noted = Noted { rng, uniforms: Vec::new() };
-        random_resized_crop(&mut noted, (500, 375), [0.08, 1.0], [0.75, 4.0 / 3.0]);
+        Operation::from(RandomResizedCrop::to(8)).draw((500, 375), &mut noted).unwrap();
         areas.push(noted.uniforms[0]);
         ratios.push(noted.uniforms[1]);
     }
@@ -68,7 +73,8 @@ fn small_boxes_have_the_claimed_area_ratio_and_place() {
     let side = 60_000;
     let (mut areas, mut ratios, mut xs, mut ys) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for mut rng in samples(1) {
-        let found = random_resized_crop(&mut rng, (side, side), [0.04, 0.25], [0.5, 2.0]);
+        let crop = RandomResizedCrop { size: 8, scale: [0.04, 0.25], ratio: [0.5, 2.0] };
+        let found = window(crop, side, &mut rng);
         let (w, h) = (f64::from(found.width), f64::from(found.height));
         let whole = f64::from(side) * f64::from(side);
         areas.push((w * h / whole - 0.04) / (0.25 - 0.04));
@@ -83,7 +89,7 @@ fn small_boxes_have_the_claimed_area_ratio_and_place() {
 fn places_of_a_padded_crop_are_even() {
     let mut counts = [0; 81];
     for mut rng in samples(0) {
-        let found = random_crop(&mut rng, (32, 32), 32, 4).unwrap();
+        let found = window(RandomCrop { size: 32, padding: 4 }, 32, &mut rng);
         counts[((found.y + 4) * 9 + found.x + 4) as usize] += 1;
     }
     assert!(is_even(&counts), "{counts:?}");
@@ -101,8 +107,8 @@ fn bounded_integers_are_even() {
 
 #[test]
 fn flips_have_their_probability() {
-    let stages = vec![Stage::CenterCrop { size: 2 }, Stage::RandomHorizontalFlip { p: 0.5 }];
-    let pipeline = Pipeline { exif_orientation: false, stages };
+    let operations = vec![CenterCrop { size: 2 }.into(), RandomHorizontalFlip { p: 0.5 }.into()];
+    let pipeline = Pipeline::of(operations);
     let image = [1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2];
     let mut preparer = Preparer::new(Limits::default());
     let mut out = vec![0; pipeline.output().bytes()];
@@ -116,12 +122,12 @@ fn flips_have_their_probability() {
     assert!(is_even(&counts), "{counts:?}");
 }
 
-/// Identifies the crops of several stages by an image whose pixels encode their position.
+/// Identifies the crops of several operations by an image whose pixels encode their position.
 #[test]
-fn each_stage_draws_from_its_own_stream() {
+fn each_operation_draws_from_its_own_stream() {
     let sides = [60, 44, 31, 17, 5];
-    let stages = sides.map(|size| Stage::RandomCrop { size, padding: 0 }).to_vec();
-    let pipeline = Pipeline { exif_orientation: false, stages };
+    let operations = sides.map(|size| RandomCrop { size, padding: 0 }.into()).to_vec();
+    let pipeline = Pipeline::of(operations);
     let side = 75u32;
     let rows = (0..side).flat_map(|y| [y as u8; 75]);
     let columns = (0..side).flat_map(|_| 0..side as u8);
@@ -131,8 +137,8 @@ fn each_stage_draws_from_its_own_stream() {
     for sample_id in 0..100 {
         let draw = Draw { seed: SEED, epoch: 5, sample_id };
         let (mut x, mut y, mut left) = (0, 0, side);
-        for (stage, &size) in (0..).zip(&sides) {
-            let window = random_crop(&mut Rng::for_sample(draw, stage), (left, left), size, 0).unwrap();
+        for (operation, &size) in (0..).zip(&sides) {
+            let window = window(RandomCrop { size, padding: 0 }, left, &mut Rng::for_sample(draw, operation));
             (x, y, left) = (x + window.x, y + window.y, size);
         }
         let source = Source::Planar { width: side, height: side, bytes: &image };

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use ddlp_pixels::{CorruptReason, Draw, Limits, Pipeline, PixelError, Preparer, Source, Stage};
+use ddlp_pixels::ops::CenterCrop;
+use ddlp_pixels::{CorruptReason, Draw, Limits, Pipeline, PixelError, Preparer, Source};
 
 const SQUARE: u32 = 40;
 
@@ -19,7 +20,7 @@ fn file(name: &str) -> Vec<u8> {
 }
 
 fn seen(file: &[u8], exif_orientation: bool) -> Result<Vec<u8>, PixelError> {
-    let pipeline = Pipeline { exif_orientation, stages: vec![Stage::CenterCrop { size: SQUARE }] };
+    let pipeline = Pipeline { exif_orientation, operations: vec![CenterCrop { size: SQUARE }.into()] };
     let mut out = vec![0; pipeline.output().bytes()];
     Preparer::new(Limits::default()).prepare(Source::Encoded(file), &pipeline, Draw::default(), &mut out)?;
     Ok(out)

@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 
 use ddlp_pixels::draw::Rng;
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
-use ddlp_pixels::{CorruptReason, Draw, Limits, Pipeline, Preparer, Source, Stage, Verdict, synthetic};
+use ddlp_pixels::ops::CenterCrop;
+use ddlp_pixels::{CorruptReason, Draw, Limits, Pipeline, Preparer, Source, Verdict, synthetic};
 
 const SIDE: u32 = 96;
 const DAMAGED: u64 = 1500;
@@ -36,7 +37,7 @@ fn damaged(number: u64) -> Vec<u8> {
 
 /// Returns a digest of the whole image's pixels, or the error's code.
 fn pixels_of(preparer: &mut Preparer, file: &[u8]) -> String {
-    let pipeline = Pipeline { exif_orientation: false, stages: vec![Stage::CenterCrop { size: SIDE }] };
+    let pipeline = Pipeline::of([CenterCrop { size: SIDE }.into()]);
     let mut out = vec![0; pipeline.output().bytes()];
     match preparer.prepare(Source::Encoded(file), &pipeline, Draw::default(), &mut out) {
         Ok(_) => blake3::hash(&out).to_hex()[..16].to_owned(),

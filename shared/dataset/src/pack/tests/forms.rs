@@ -9,7 +9,8 @@ use crate::pack::{
 use crate::samples::{contents, silently};
 use crate::{Corrupt, Dataset, ReadError, open};
 use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
-use ddlp_pixels::{CorruptReason, Draw, Limits, NotIndexed, Pipeline, PixelError, Preparer, Source, Stage, synthetic};
+use ddlp_pixels::ops::{CenterCrop, Operation, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
+use ddlp_pixels::{CorruptReason, Draw, Limits, NotIndexed, Pipeline, PixelError, Preparer, Source, synthetic};
 use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
@@ -58,15 +59,15 @@ fn packed(bench: &Bench, name: &str, format: PackFormat) -> (PathBuf, PackSummar
 }
 
 fn pipelines() -> [Pipeline; 4] {
-    let crop = Stage::RandomResizedCrop { size: 24, scale: [0.02, 1.0], ratio: [0.5, 2.0] };
-    let flip = Stage::RandomHorizontalFlip { p: 0.5 };
-    let exact = Stage::RandomCrop { size: 40, padding: 20 };
-    let of = |exif_orientation, stages| Pipeline { exif_orientation, stages };
+    let crop = Operation::from(RandomResizedCrop { size: 24, scale: [0.02, 1.0], ratio: [0.5, 2.0] });
+    let flip = Operation::from(RandomHorizontalFlip { p: 0.5 });
+    let exact = Operation::from(RandomCrop { size: 40, padding: 20 });
+    let of = |exif_orientation, operations| Pipeline { exif_orientation, operations };
     [
         of(true, vec![crop.clone(), flip.clone()]),
         of(false, vec![crop]),
         of(false, vec![exact, flip]),
-        of(true, vec![Stage::Resize { size: 48 }, Stage::CenterCrop { size: 40 }]),
+        of(true, vec![Resize { size: 48 }.into(), CenterCrop { size: 40 }.into()]),
     ]
 }
 
@@ -347,7 +348,7 @@ fn damaged_rows_are_noticed_by_crops_that_touch_them() {
     // The crop has rows 45 to 54, and touches the groups of rows 32 to 47 and 48 to 63: those in front of them are not
     // read.
     let row = u64::from(record.width) * 3;
-    let pipeline = Pipeline { exif_orientation: false, stages: vec![Stage::CenterCrop { size: 10 }] };
+    let pipeline = Pipeline::of([CenterCrop { size: 10 }.into()]);
     let mut out_row = vec![0; pipeline.output().bytes()];
     let mut prepare = |buf: &mut Vec<u8>| {
         let source = pack.sample(0, buf).unwrap();

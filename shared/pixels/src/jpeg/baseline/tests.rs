@@ -17,7 +17,8 @@ use crate::error::PixelError;
 use crate::jpeg::ffi::Object;
 use crate::jpeg::{JpegRows, open};
 use crate::level::Level;
-use crate::pipeline::{Pipeline, Stage};
+use crate::ops::RandomResizedCrop;
+use crate::pipeline::Pipeline;
 use crate::preparer::Preparer;
 use crate::rows::{Rect, Rows};
 use crate::source::{Limits, Source};
@@ -242,8 +243,8 @@ fn fill_bytes_behind_a_scan_are_left_to_libjpeg() {
 
 /// Returns a pipeline of random crops at a small size.
 fn pipeline() -> Pipeline {
-    let stages = vec![Stage::RandomResizedCrop { size: 24, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }];
-    Pipeline { exif_orientation: true, stages }
+    let operations = vec![RandomResizedCrop { size: 24, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }.into()];
+    Pipeline { exif_orientation: true, operations }
 }
 
 proptest! {

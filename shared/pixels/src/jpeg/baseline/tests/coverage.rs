@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::*;
 use crate::jpeg::baseline::bits::Place;
 use crate::jpeg::baseline::header;
+use crate::ops::CenterCrop;
 use crate::preparer::Prepared;
 
 /// The MCUs that a rectangle covers.
@@ -169,7 +170,7 @@ fn file_of(layout: Layout) -> Vec<u8> {
 
 #[test]
 fn a_preparer_enters_an_indexed_file_where_its_crop_is() {
-    let pipeline = Pipeline { exif_orientation: false, stages: vec![Stage::CenterCrop { size: 40 }] };
+    let pipeline = Pipeline::of([CenterCrop { size: 40 }.into()]);
     let prepare = |mut preparer: Preparer, source: Source<'_>| {
         let mut out = vec![0; pipeline.output().bytes()];
         preparer.prepare(source, &pipeline, Draw::default(), &mut out).map(|prepared| (prepared, out))

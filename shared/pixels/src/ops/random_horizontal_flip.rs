@@ -1,0 +1,33 @@
+//! torchvision's `RandomHorizontalFlip`.
+
+use super::{Operate, Piece, check_probability};
+use crate::draw::Words;
+use crate::error::PixelError;
+use serde::{Deserialize, Serialize};
+
+/// Mirrors left to right at random.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomHorizontalFlip {
+    /// Probability of mirroring.
+    #[serde(default = "default_probability")]
+    pub p: f64,
+}
+
+fn default_probability() -> f64 {
+    0.5
+}
+
+impl Operate for RandomHorizontalFlip {
+    fn check(&self) -> Result<(), String> {
+        check_probability(self.p)
+    }
+
+    fn size_after(&self, before: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, String> {
+        Ok(before)
+    }
+
+    fn draw(&self, _size: (u32, u32), words: &mut impl Words) -> Result<Piece, PixelError> {
+        Ok(Piece { flip: words.uniform() < self.p, ..Piece::default() })
+    }
+}
