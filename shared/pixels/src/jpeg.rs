@@ -14,6 +14,7 @@ pub(crate) mod exif;
 pub(crate) mod ffi;
 
 use crate::error::PixelError;
+use crate::large;
 use crate::rows::{BAND_BYTES, Band, Rect, Rows, Sink};
 use crate::source::{Format, ImageInfo, JpegColor, JpegInfo, Limits};
 use ffi::{Header, Object, Opened, color_space};
@@ -43,6 +44,30 @@ pub(crate) fn open<'a>(
         limits.check_memory(header.coefficient_bytes)?;
     }
     Ok(opened)
+}
+
+/// Returns whether an end marker is the last thing in a file, apart from padding. If so, the image data do not end
+/// early: they cannot contain the marker.
+pub(crate) fn has_end_marker(file: &[u8]) -> bool {
+    let is_padding = |byte: &&u8| matches!(byte, 0 | b'\r' | b'\n' | b' ');
+    let padding = file.iter().rev().take_while(is_padding).count();
+    file[..file.len() - padding].ends_with(&[0xFF, 0xD9])
+}
+
+/// Decodes a whole file for its errors alone. A file whose image data end early is an error, whichever part of it a
+/// pipeline reads.
+pub(crate) fn check_whole(
+    object: &mut Object,
+    file: &[u8],
+    limits: Limits,
+    band: &mut Vec<u8>,
+) -> Result<(), PixelError> {
+    // Declared before the open file, which holds the memory, so that it is dropped after the file.
+    let _turn;
+    let opened = open(object, file, limits, false)?;
+    let Header { width, height, .. } = opened.header;
+    _turn = large::turn(opened.header.whole_bytes());
+    JpegRows::new(opened, band).read(Rect { x: 0, y: 0, width, height }, &mut |_| Ok(()))
 }
 
 fn color_of(header: &Header) -> JpegColor {

@@ -269,6 +269,9 @@ impl JpegDecoders {
         run: Run<'_>,
     ) -> Result<Prepared, PixelError> {
         let Self { baseline, checkpoints, libjpeg } = self;
+        if !jpeg::has_end_marker(file) {
+            jpeg::check_whole(libjpeg, file, limits, band)?;
+        }
         let checkpoints = with_checkpoints.then_some(&*checkpoints);
         if let Some(Ok(mut rows)) = baseline.as_mut().map(|baseline| baseline.open(file, checkpoints, band))
             && limits.check_pixels(rows.size().0, rows.size().1).is_ok()

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use ddlp_pixels::draw::Rng;
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
-use ddlp_pixels::{Decoded, Limits, Preparer, Source, Verdict, synthetic};
+use ddlp_pixels::ops::RandomResizedCrop;
+use ddlp_pixels::{CorruptReason, Decoded, Draw, Limits, Pipeline, Preparer, Source, Verdict, synthetic};
 
 const WIDTH: u32 = 56;
 const HEIGHT: u32 = 40;
@@ -269,4 +270,32 @@ fn what_decodes_whole_is_kept_with_its_pixels() {
     println!("{counts:?}");
     assert!(lost.is_empty(), "{} files decode and are rejected:\n{}", lost.len(), lost.join("\n"));
     assert!(["intact", "repaired", "clamped", "rejected"].iter().all(|name| counts[name] > 20), "{counts:?}");
+}
+
+/// A file that was cut short is bad for every crop, also for one that lies above the missing rows. A file that has
+/// padding behind it is good for every crop, and so is a baseline one that lacks its end marker alone.
+#[test]
+fn the_end_of_a_file_counts_whatever_is_read_of_it() {
+    let mut preparer = Preparer::new(Limits::default());
+    let pipeline = Pipeline::of([RandomResizedCrop { size: 8, scale: [0.05, 0.1], ratio: [1.0, 1.0] }.into()]);
+    let mut prepare = |file: &[u8], sample_id| {
+        let mut out = vec![0; pipeline.output().bytes()];
+        let draw = Draw { seed: 1, epoch: 0, sample_id };
+        let prepared = preparer.prepare(Source::Encoded(file), &pipeline, draw, &mut out);
+        prepared.map(|_| out).map_err(|error| error.reason())
+    };
+    for kind in kinds() {
+        let file = intact(&kind, 1);
+        let (start, end) = *segments(&file).last().unwrap();
+        for sample_id in 0..20 {
+            let whole = prepare(&file, sample_id);
+            assert!(whole.is_ok(), "{kind:?}");
+            if !kind.progressive && !kind.arithmetic {
+                assert_eq!(prepare(&file[..file.len() - 2], sample_id), whole, "without its end marker: {kind:?}");
+            }
+            assert_eq!(prepare(&[&file, &b"\0\0\r\n"[..]].concat(), sample_id), whole, "padded: {kind:?}");
+            let cut = start + (end - start) * 9 / 10;
+            assert_eq!(prepare(&file[..cut], sample_id), Err(CorruptReason::Truncated), "cut at {cut}: {kind:?}");
+        }
+    }
 }
