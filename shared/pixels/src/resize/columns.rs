@@ -18,7 +18,7 @@ const BEHIND: usize = 8;
 
 /// Code that makes the columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Way {
+enum Kernel {
     /// Copies pixels.
     #[default]
     Copy,
@@ -30,7 +30,7 @@ enum Way {
 /// Recipe for a part of the columns.
 #[derive(Default)]
 pub struct Columns {
-    way: Way,
+    kernel: Kernel,
     /// Number of pixels in a row of outputs.
     outputs: usize,
     mirrored: bool,
@@ -58,30 +58,30 @@ impl Columns {
         self.made_for = None;
         self.outputs = part.len();
         self.mirrored = mirrored;
-        self.way = if inputs == outputs {
-            Way::Copy
+        self.kernel = if inputs == outputs {
+            Kernel::Copy
         } else {
             self.weights.make(inputs, outputs, part, limits)?;
-            self.way_for(level, weights::span(inputs, outputs, part).len() as u32)
+            self.kernel_for(level, weights::span(inputs, outputs, part).len() as u32)
         };
         self.made_for = made_for;
         Ok(())
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn way_for(&mut self, level: Level, width: u32) -> Way {
+    fn kernel_for(&mut self, level: Level, width: u32) -> Kernel {
         let vectors = matches!(level, Level::Avx2(_)) && self.groups.make(&self.weights, width, self.mirrored);
-        if vectors { Way::Vectors } else { Way::Portable }
+        if vectors { Kernel::Vectors } else { Kernel::Portable }
     }
 
     #[cfg(target_arch = "aarch64")]
-    fn way_for(&mut self, _: Level, width: u32) -> Way {
-        if self.groups.make(&self.weights, width, self.mirrored) { Way::Vectors } else { Way::Portable }
+    fn kernel_for(&mut self, _: Level, width: u32) -> Kernel {
+        if self.groups.make(&self.weights, width, self.mirrored) { Kernel::Vectors } else { Kernel::Portable }
     }
 
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    fn way_for(&mut self, _: Level, _: u32) -> Way {
-        Way::Portable
+    fn kernel_for(&mut self, _: Level, _: u32) -> Kernel {
+        Kernel::Portable
     }
 
     /// Returns the bytes from one row of outputs to the next.
@@ -91,13 +91,13 @@ impl Columns {
 
     /// Makes rows, [`stride`](Self::stride) apart. Bytes behind their pixels are meaningless.
     pub fn make_rows(&self, level: Level, rows: [&[u8]; ROWS_AT_ONCE], out: &mut [u8]) {
-        match (self.way, level) {
+        match (self.kernel, level) {
             #[cfg(target_arch = "x86_64")]
-            (Way::Vectors, Level::Avx2(token)) => {
+            (Kernel::Vectors, Level::Avx2(token)) => {
                 super::x86::columns(token, &self.groups, self.weights.bits, rows, out, self.stride());
             }
             #[cfg(target_arch = "aarch64")]
-            (Way::Vectors, _) => super::neon::columns(&self.groups, self.weights.bits, rows, out, self.stride()),
+            (Kernel::Vectors, _) => super::neon::columns(&self.groups, self.weights.bits, rows, out, self.stride()),
             _ => rows
                 .iter()
                 .zip(out.chunks_exact_mut(self.stride()))
@@ -107,8 +107,8 @@ impl Columns {
 
     /// Makes a row. Bytes behind its pixels are meaningless.
     pub fn make_row(&self, level: Level, row: &[u8], out: &mut [u8]) {
-        match (self.way, level) {
-            (Way::Copy, _) if self.mirrored => {
+        match (self.kernel, level) {
+            (Kernel::Copy, _) if self.mirrored => {
                 let out = &mut out[..self.outputs * 3];
                 out.as_chunks_mut::<3>()
                     .0
@@ -117,16 +117,16 @@ impl Columns {
                     .zip(row.as_chunks::<3>().0)
                     .for_each(|(to, from)| *to = *from);
             }
-            (Way::Copy, _) => out[..self.outputs * 3].copy_from_slice(row),
+            (Kernel::Copy, _) => out[..self.outputs * 3].copy_from_slice(row),
             #[cfg(target_arch = "x86_64")]
-            (Way::Vectors, Level::Avx2(token)) => {
+            (Kernel::Vectors, Level::Avx2(token)) => {
                 super::x86::columns(token, &self.groups, self.weights.bits, [row], out, self.stride());
             }
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a `Sse41` is made only where the processor has SSE4.1.
-            (Way::Portable, Level::Sse41(_)) => unsafe { self.portable_sse41(row, out) },
+            (Kernel::Portable, Level::Sse41(_)) => unsafe { self.portable_sse41(row, out) },
             #[cfg(target_arch = "aarch64")]
-            (Way::Vectors, _) => super::neon::columns(&self.groups, self.weights.bits, [row], out, self.stride()),
+            (Kernel::Vectors, _) => super::neon::columns(&self.groups, self.weights.bits, [row], out, self.stride()),
             _ => self.portable(row, out),
         }
     }
