@@ -5,7 +5,7 @@
 //! code together with its value, often two of them, and only the blocks that a rectangle covers are transformed.
 //! [`Checkpoints`] let it skip the rest of the scan and read two rows of MCUs at once.
 //!
-//! It returns [`NotMine`] for every other file, and for every irregularity that libjpeg would repair, guess about or
+//! It returns [`LeftToLibjpeg`] for every other file, and for every irregularity that libjpeg would repair, guess about or
 //! warn about. The caller then decodes the file by libjpeg, so that verdicts, errors and repaired pixels are always
 //! libjpeg's.
 //!
@@ -33,7 +33,7 @@ pub use decoder::{Decoder, Depth};
 
 /// Error: this decoder does not take the file, so libjpeg has to decode it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotMine;
+pub struct LeftToLibjpeg;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Entropy-coded bytes without their stuffing, one window at a time, and the bits in them.
 
-use super::NotMine;
+use super::LeftToLibjpeg;
 
 /// Bytes of a window and of the space behind it. A power of two, so that a mask keeps every load inside.
 const BUFFER_BYTES: usize = 2 << 10;
@@ -85,12 +85,12 @@ impl Window {
     }
 
     /// Checks that restart marker `number` ends this segment, and starts reading the segment behind it.
-    pub fn restart(&mut self, scan: &[u8], bits: Bits, number: u32) -> Result<Bits, NotMine> {
-        let left = (8 * self.filled).checked_sub(bits.position()).ok_or(NotMine)?;
+    pub fn restart(&mut self, scan: &[u8], bits: Bits, number: u32) -> Result<Bits, LeftToLibjpeg> {
+        let left = (8 * self.filled).checked_sub(bits.position()).ok_or(LeftToLibjpeg)?;
         let is_it = self.end == End::Marker(0xD0 + (number & 7) as u8);
         // libjpeg would warn about a whole byte too many.
         if left >= 8 || !is_it {
-            return Err(NotMine);
+            return Err(LeftToLibjpeg);
         }
         Ok(self.seek(scan, Place { byte: self.next + 2, bit: 0 }))
     }
@@ -103,7 +103,7 @@ impl Window {
 
     /// Fills the window until it holds all bits of the next block, or the rest of the segment.
     #[inline(always)]
-    pub fn make_ready(&mut self, scan: &[u8], bits: Bits) -> Result<Bits, NotMine> {
+    pub fn make_ready(&mut self, scan: &[u8], bits: Bits) -> Result<Bits, LeftToLibjpeg> {
         if bits.at + BLOCK_BYTES <= self.filled {
             return Ok(bits);
         }
@@ -111,7 +111,7 @@ impl Window {
     }
 
     #[cold]
-    fn go_on(&mut self, scan: &[u8], bits: Bits) -> Result<Bits, NotMine> {
+    fn go_on(&mut self, scan: &[u8], bits: Bits) -> Result<Bits, LeftToLibjpeg> {
         if self.end != End::Ahead {
             return self.check(bits).map(|()| bits);
         }
@@ -129,9 +129,9 @@ impl Window {
     }
 
     /// Checks that every bit taken was inside the segment.
-    pub fn check(&self, bits: Bits) -> Result<(), NotMine> {
+    pub fn check(&self, bits: Bits) -> Result<(), LeftToLibjpeg> {
         // Without a marker at the end, libjpeg has read past the end of the file, which it counts as a warning.
-        if bits.position() > 8 * self.filled || self.end == End::Missing { Err(NotMine) } else { Ok(()) }
+        if bits.position() > 8 * self.filled || self.end == End::Missing { Err(LeftToLibjpeg) } else { Ok(()) }
     }
 
     /// Fills the window, up to the end of the segment at most.

@@ -1,6 +1,6 @@
 //! The blocks of a scan: their coefficients, or only their length in bits.
 
-use super::NotMine;
+use super::LeftToLibjpeg;
 use super::bits::{Bits, Bytes};
 use super::header::ZIGZAG;
 use super::huffman::{AWAY, AcTable, BEYOND, DC_BITS, DcTable, LOOKUP_BITS, SKIP_BITS, STEP_BITS, Symbol};
@@ -34,11 +34,11 @@ pub fn start<'c>(
     number: usize,
     dc: i32,
     limits: &[u16; 64],
-) -> Result<Target<'c>, NotMine> {
+) -> Result<Target<'c>, LeftToLibjpeg> {
     if dc.unsigned_abs() > limits[0].into() {
-        return Err(NotMine);
+        return Err(LeftToLibjpeg);
     }
-    let target: Target<'_> = coefficients[number * BLOCK..].first_chunk_mut().ok_or(NotMine)?;
+    let target: Target<'_> = coefficients[number * BLOCK..].first_chunk_mut().ok_or(LeftToLibjpeg)?;
     target[..BLOCK].fill(0);
     target[0] = dc as i16;
     Ok(target)
@@ -46,12 +46,12 @@ pub fn start<'c>(
 
 /// Reads the difference of a DC coefficient to its predictor.
 #[inline(always)]
-pub fn difference(bits: &mut Bits, bytes: &Bytes, table: &DcTable) -> Result<i32, NotMine> {
+pub fn difference(bits: &mut Bits, bytes: &Bytes, table: &DcTable) -> Result<i32, LeftToLibjpeg> {
     bits.refill(bytes);
     let index = bits.peek(DC_BITS) as usize;
     let (stride, step) = (table.strides[index], &table.steps[index]);
     if stride.is_nothing() {
-        let Symbol { length, value, .. } = table.one(bits.all()).ok_or(NotMine)?;
+        let Symbol { length, value, .. } = table.one(bits.all()).ok_or(LeftToLibjpeg)?;
         bits.take(length.into());
         return Ok(value);
     }
@@ -70,7 +70,7 @@ pub fn read(
     limits: &[u16; 64],
     target: Target<'_>,
     mut position: usize,
-) -> Result<u8, NotMine> {
+) -> Result<u8, LeftToLibjpeg> {
     'refills: loop {
         bits.refill(bytes);
         for _ in 0..LOOKUPS {
@@ -88,7 +88,7 @@ pub fn read(
                 *bits = one.bits;
                 if let Some(value) = one.value {
                     if value.unsigned_abs() > limits[(one.position - 1) & 63].into() {
-                        return Err(NotMine);
+                        return Err(LeftToLibjpeg);
                     }
                     store(target, one.position, value as i16);
                 }
@@ -143,7 +143,7 @@ pub fn read_both(
 
 /// Skips the AC coefficients of a block.
 #[inline(always)]
-pub fn skip(bits: &mut Bits, bytes: &Bytes, table: &AcTable) -> Result<(), NotMine> {
+pub fn skip(bits: &mut Bits, bytes: &Bytes, table: &AcTable) -> Result<(), LeftToLibjpeg> {
     let mut position = 1;
     'refills: loop {
         bits.refill(bytes);
@@ -184,9 +184,9 @@ struct One {
 
 /// Reads one symbol behind a position.
 #[inline(never)]
-fn one(mut bits: Bits, bytes: &Bytes, table: &AcTable, position: usize) -> Result<One, NotMine> {
+fn one(mut bits: Bits, bytes: &Bytes, table: &AcTable, position: usize) -> Result<One, LeftToLibjpeg> {
     bits.refill(bytes);
-    let Symbol { length, advance, value } = table.one(bits.all()).ok_or(NotMine)?;
+    let Symbol { length, advance, value } = table.one(bits.all()).ok_or(LeftToLibjpeg)?;
     bits.take(length.into());
     if advance == AWAY {
         return Ok(One { bits, position, value: None, ends: true });
@@ -194,7 +194,7 @@ fn one(mut bits: Bits, bytes: &Bytes, table: &AcTable, position: usize) -> Resul
     let position = position + usize::from(advance);
     // The coefficient is behind the last position.
     if position > BLOCK {
-        return Err(NotMine);
+        return Err(LeftToLibjpeg);
     }
     Ok(One { bits, position, value: Some(value), ends: position == BLOCK })
 }

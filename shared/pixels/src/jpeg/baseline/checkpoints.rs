@@ -11,7 +11,7 @@
 //! it, and its predictors; each number as the difference to the same number of the checkpoint above, which counts as
 //! zero for the first row. Zeroes fill up the last byte.
 
-use super::NotMine;
+use super::LeftToLibjpeg;
 use super::bits::Place;
 use super::decoder::Decoder;
 use super::header::Header;
@@ -70,7 +70,7 @@ impl Checkpoints {
     }
 
     /// Does the same as [`of`](Self::of) with an existing decoder.
-    pub(crate) fn make(decoder: &mut Decoder, file: &[u8], every: u32) -> Result<Self, NotMine> {
+    pub(crate) fn make(decoder: &mut Decoder, file: &[u8], every: u32) -> Result<Self, LeftToLibjpeg> {
         assert!(every > 0, "checkpoints are at least one MCU apart");
         let mut points = Vec::new();
         let mut band = Vec::new();
@@ -82,7 +82,7 @@ impl Checkpoints {
             points.push(Point { bits, predictors: predictors.map(|predictor| predictor as i16) });
         })?;
         if !all_fit || points.last().is_some_and(|point| point.bits > BITS_MAX) {
-            return Err(NotMine);
+            return Err(LeftToLibjpeg);
         }
         let components = source.components();
         Ok(Self { components, every, columns, rows, points })

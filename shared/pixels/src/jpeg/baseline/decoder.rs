@@ -1,6 +1,6 @@
 //! Decodes a file: its tables, and the pixels of a rectangle.
 
-use super::NotMine;
+use super::LeftToLibjpeg;
 use super::bits::{Place, Window};
 use super::checkpoints::Checkpoints;
 use super::header::{self, Component, Header, ZIGZAG};
@@ -55,7 +55,7 @@ impl Decoder {
         file: &'a [u8],
         checkpoints: Option<&'a Checkpoints>,
         band: &'a mut Vec<u8>,
-    ) -> Result<BaselineRows<'a>, NotMine> {
+    ) -> Result<BaselineRows<'a>, LeftToLibjpeg> {
         let header = header::parse(file)?;
         let codings = self.codings(&header.components)?;
         let layout = Layout::new(&header);
@@ -73,7 +73,7 @@ impl Decoder {
     }
 
     /// Returns the indices of the components' tables. Makes those that are not among the kept ones.
-    fn codings(&mut self, components: &[Component<'_>]) -> Result<[usize; 3], NotMine> {
+    fn codings(&mut self, components: &[Component<'_>]) -> Result<[usize; 3], LeftToLibjpeg> {
         let mut codings = [0; 3];
         for (number, part) in components.iter().enumerate() {
             let plain_bits = plain_bits(part.quant);
@@ -141,14 +141,14 @@ pub struct BaselineRows<'a> {
 /// Why reading ended early.
 pub enum Stop {
     /// The file has to be decoded by libjpeg.
-    NotMine,
+    LeftToLibjpeg,
     /// The receiver of the pixels failed.
     Sink(PixelError),
 }
 
-impl From<NotMine> for Stop {
-    fn from(NotMine: NotMine) -> Self {
-        Self::NotMine
+impl From<LeftToLibjpeg> for Stop {
+    fn from(LeftToLibjpeg: LeftToLibjpeg) -> Self {
+        Self::LeftToLibjpeg
     }
 }
 
@@ -160,7 +160,7 @@ impl Rows for BaselineRows<'_> {
     fn read(&mut self, rect: Rect, sink: Sink<'_>) -> Result<(), PixelError> {
         self.region(rect, sink).map_err(|stop| match stop {
             Stop::Sink(error) => error,
-            Stop::NotMine => {
+            Stop::LeftToLibjpeg => {
                 self.gave_up = true;
                 PixelError::Unsupported { message: "the file has to be decoded by libjpeg".into() }
             }
@@ -182,7 +182,7 @@ impl BaselineRows<'_> {
 
     /// Walks over the whole scan and reports where every `every`th MCU of a row begins. Returns the columns and rows of
     /// MCUs.
-    pub fn walk(&mut self, every: u32, mut visit: impl FnMut(Place, [i32; 3])) -> Result<(u32, u32), NotMine> {
+    pub fn walk(&mut self, every: u32, mut visit: impl FnMut(Place, [i32; 3])) -> Result<(u32, u32), LeftToLibjpeg> {
         let (columns, rows) = self.header.mcus();
         let Decoder { level, windows: [window, _], codings, .. } = &mut *self.decoder;
         let codings = self.codings.map(|index| &codings[index].coding);
@@ -297,7 +297,7 @@ fn enter(
     checkpoints: Option<&Checkpoints>,
     mcus: u32,
     (column, row): (u32, u32),
-) -> Result<(), NotMine> {
+) -> Result<(), LeftToLibjpeg> {
     let mut from = 0;
     if let Some(checkpoint) = checkpoints.map(|points| points.before(row, column)) {
         let mcu = u64::from(row) * u64::from(mcus) + u64::from(checkpoint.column);
@@ -315,7 +315,7 @@ fn transform(
     mcus: u32,
     samples: &mut [Vec<u8>; 3],
     (row, column): (u32, u32),
-) -> Result<(), NotMine> {
+) -> Result<(), LeftToLibjpeg> {
     let per_mcu = parts.iter().map(|part| part.blocks.0 * part.blocks.1).sum::<u32>() as usize;
     let mut first = 0;
     for (part, samples) in parts.iter().zip(samples) {
@@ -326,7 +326,7 @@ fn transform(
             let strip = Strip { coefficients, lasts, first, per_mcu, across, blocks, quant: &part.quant };
             let at = part.plane.row((row * down + y) as usize * 8) + column as usize * across * 8;
             if !idct::transform(level, &strip, &mut samples[at..], part.plane.stride) {
-                return Err(NotMine);
+                return Err(LeftToLibjpeg);
             }
             first += across;
         }

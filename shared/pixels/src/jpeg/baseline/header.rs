@@ -1,10 +1,10 @@
 //! The markers in front of a scan, read strictly: a file that libjpeg would warn about, correct or guess about is
-//! [`NotMine`].
+//! [`LeftToLibjpeg`].
 //!
 //! See ITU-T T.81, annex B. The colours are determined as in libjpeg (jdapimin.c): a JFIF marker means YCbCr; without
 //! it Adobe's transform counts; without that the components' names.
 
-use super::NotMine;
+use super::LeftToLibjpeg;
 
 /// Index in a block's rows of each frequency, in the order of a stream (T.81, figure 5).
 pub const ZIGZAG: [u8; 64] = [
@@ -101,75 +101,77 @@ struct Markers<'a> {
 }
 
 /// Parses a file up to its scan.
-pub fn parse(file: &[u8]) -> Result<Header<'_>, NotMine> {
-    let mut rest = file.strip_prefix(&[0xFF, 0xD8]).ok_or(NotMine)?;
+pub fn parse(file: &[u8]) -> Result<Header<'_>, LeftToLibjpeg> {
+    let mut rest = file.strip_prefix(&[0xFF, 0xD8]).ok_or(LeftToLibjpeg)?;
     let mut markers = Markers::default();
     loop {
-        let [0xFF, code, high, low, ..] = *rest else { return Err(NotMine) };
+        let [0xFF, code, high, low, ..] = *rest else { return Err(LeftToLibjpeg) };
         let length = usize::from(u16::from_be_bytes([high, low]));
-        let payload = rest.get(4..2 + length).ok_or(NotMine)?;
+        let payload = rest.get(4..2 + length).ok_or(LeftToLibjpeg)?;
         rest = &rest[2 + length..];
         match code {
             0xDA => return markers.scan(payload, rest),
             0xC0 | 0xC1 => markers.frame(payload)?,
             0xC4 => markers.huffman(payload)?,
             0xDB => markers.quant(payload)?,
-            0xDD => markers.restart_interval = u16::from_be_bytes(payload.try_into().map_err(|_| NotMine)?).into(),
+            0xDD => {
+                markers.restart_interval = u16::from_be_bytes(payload.try_into().map_err(|_| LeftToLibjpeg)?).into()
+            }
             0xE0 => markers.app0(payload)?,
             0xEE => markers.app14(payload),
             0xE1..=0xEF | 0xFE => {}
-            _ => return Err(NotMine),
+            _ => return Err(LeftToLibjpeg),
         }
     }
 }
 
 impl<'a> Markers<'a> {
-    fn frame(&mut self, payload: &[u8]) -> Result<(), NotMine> {
-        let [8, y0, y1, x0, x1, count, ref parts @ ..] = *payload else { return Err(NotMine) };
+    fn frame(&mut self, payload: &[u8]) -> Result<(), LeftToLibjpeg> {
+        let [8, y0, y1, x0, x1, count, ref parts @ ..] = *payload else { return Err(LeftToLibjpeg) };
         let (width, height) = (u16::from_be_bytes([x0, x1]), u16::from_be_bytes([y0, y1]));
         let sides_fit = (1..=SIDE_MAX).contains(&width) && (1..=SIDE_MAX).contains(&height);
         let (parts, rest) = parts.as_chunks::<3>();
         if self.frame.is_some() || !sides_fit || usize::from(count) != parts.len() || !rest.is_empty() {
-            return Err(NotMine);
+            return Err(LeftToLibjpeg);
         }
         let parts = parts.iter().map(|&[id, sampling, quant]| FrameComponent { id, sampling, quant }).collect();
         self.frame = Some(Frame { width, height, parts });
         Ok(())
     }
 
-    fn huffman(&mut self, mut payload: &'a [u8]) -> Result<(), NotMine> {
+    fn huffman(&mut self, mut payload: &'a [u8]) -> Result<(), LeftToLibjpeg> {
         while let Some((&class_and_slot, rest)) = payload.split_first() {
-            let (counts, rest) = rest.split_first_chunk::<16>().ok_or(NotMine)?;
+            let (counts, rest) = rest.split_first_chunk::<16>().ok_or(LeftToLibjpeg)?;
             let total: usize = counts.iter().map(|&count| usize::from(count)).sum();
-            let (symbols, rest) = rest.split_at_checked(total).filter(|_| total <= 256).ok_or(NotMine)?;
+            let (symbols, rest) = rest.split_at_checked(total).filter(|_| total <= 256).ok_or(LeftToLibjpeg)?;
             let tables = match class_and_slot >> 4 {
                 0 => &mut self.dc,
                 1 => &mut self.ac,
-                _ => return Err(NotMine),
+                _ => return Err(LeftToLibjpeg),
             };
-            let slot = tables.get_mut(usize::from(class_and_slot & 15)).ok_or(NotMine)?;
+            let slot = tables.get_mut(usize::from(class_and_slot & 15)).ok_or(LeftToLibjpeg)?;
             *slot = Some(HuffmanSpec { counts: *counts, symbols });
             payload = rest;
         }
         Ok(())
     }
 
-    fn quant(&mut self, mut payload: &'a [u8]) -> Result<(), NotMine> {
+    fn quant(&mut self, mut payload: &'a [u8]) -> Result<(), LeftToLibjpeg> {
         while let Some((&precision_and_slot, rest)) = payload.split_first() {
             // Steps of 16 bits (precision 1) are left to libjpeg.
-            let slot = self.quant.get_mut(usize::from(precision_and_slot)).ok_or(NotMine)?;
-            let (steps, rest) = rest.split_first_chunk::<64>().ok_or(NotMine)?;
+            let slot = self.quant.get_mut(usize::from(precision_and_slot)).ok_or(LeftToLibjpeg)?;
+            let (steps, rest) = rest.split_first_chunk::<64>().ok_or(LeftToLibjpeg)?;
             *slot = Some(steps);
             payload = rest;
         }
         Ok(())
     }
 
-    fn app0(&mut self, payload: &[u8]) -> Result<(), NotMine> {
+    fn app0(&mut self, payload: &[u8]) -> Result<(), LeftToLibjpeg> {
         if payload.len() >= 14 && payload.starts_with(b"JFIF\0") {
             // libjpeg warns about other major versions.
             if payload[5] != 1 {
-                return Err(NotMine);
+                return Err(LeftToLibjpeg);
             }
             self.jfif = true;
         }
@@ -182,21 +184,21 @@ impl<'a> Markers<'a> {
         }
     }
 
-    fn scan(self, payload: &[u8], scan: &'a [u8]) -> Result<Header<'a>, NotMine> {
-        let frame = self.frame.as_ref().ok_or(NotMine)?;
+    fn scan(self, payload: &[u8], scan: &'a [u8]) -> Result<Header<'a>, LeftToLibjpeg> {
+        let frame = self.frame.as_ref().ok_or(LeftToLibjpeg)?;
         let count = frame.parts.len();
         let (color, sampling) = self.layout(&frame.parts)?;
-        let [named, ref selectors @ .., 0, 63, 0] = *payload else { return Err(NotMine) };
+        let [named, ref selectors @ .., 0, 63, 0] = *payload else { return Err(LeftToLibjpeg) };
         let (selectors, rest) = selectors.as_chunks::<2>();
         if usize::from(named) != count || selectors.len() != count || !rest.is_empty() {
-            return Err(NotMine);
+            return Err(LeftToLibjpeg);
         }
         let components = frame.parts.iter().zip(selectors).map(|(part, &[id, tables])| {
             let of = |specs: &[Option<HuffmanSpec<'a>>; 4], slot: u8| specs.get(usize::from(slot)).copied().flatten();
             let quant = self.quant.get(usize::from(part.quant)).copied().flatten();
             match (quant, of(&self.dc, tables >> 4), of(&self.ac, tables & 15)) {
                 (Some(quant), Some(dc), Some(ac)) if id == part.id => Ok(Component { quant, dc, ac }),
-                _ => Err(NotMine),
+                _ => Err(LeftToLibjpeg),
             }
         });
         Ok(Header {
@@ -210,19 +212,19 @@ impl<'a> Markers<'a> {
         })
     }
 
-    fn layout(&self, parts: &[FrameComponent]) -> Result<(Color, Sampling), NotMine> {
+    fn layout(&self, parts: &[FrameComponent]) -> Result<(Color, Sampling), LeftToLibjpeg> {
         let sampling = |across, down| Sampling { across, down };
         match parts {
             [gray] if gray.sampling == 0x11 => Ok((Color::Gray, sampling(1, 1))),
             [first, second, third] if second.sampling == 0x11 && third.sampling == 0x11 => {
                 let ids = [first.id, second.id, third.id];
                 if ids[0] == ids[1] || ids[1] == ids[2] || ids[0] == ids[2] {
-                    return Err(NotMine);
+                    return Err(LeftToLibjpeg);
                 }
                 let color = match (self.jfif, self.adobe) {
                     (true, _) | (false, Some(1)) => Color::YCbCr,
                     (false, Some(0)) => Color::Rgb,
-                    (false, Some(_)) => return Err(NotMine),
+                    (false, Some(_)) => return Err(LeftToLibjpeg),
                     (false, None) if ids == *b"RGB" => Color::Rgb,
                     (false, None) => Color::YCbCr,
                 };
@@ -231,10 +233,10 @@ impl<'a> Markers<'a> {
                     0x21 => Ok((color, sampling(2, 1))),
                     0x12 => Ok((color, sampling(1, 2))),
                     0x22 => Ok((color, sampling(2, 2))),
-                    _ => Err(NotMine),
+                    _ => Err(LeftToLibjpeg),
                 }
             }
-            _ => Err(NotMine),
+            _ => Err(LeftToLibjpeg),
         }
     }
 }

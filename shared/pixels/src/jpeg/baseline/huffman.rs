@@ -8,7 +8,7 @@
 //!
 //! Codes are canonical (T.81, annex C).
 
-use super::NotMine;
+use super::LeftToLibjpeg;
 use super::header::HuffmanSpec;
 
 /// Bits of the stream that index a table of AC coefficients, and a table of DC differences.
@@ -43,7 +43,7 @@ struct Coded {
 }
 
 impl Codes {
-    fn new(spec: &HuffmanSpec<'_>) -> Result<Self, NotMine> {
+    fn new(spec: &HuffmanSpec<'_>) -> Result<Self, LeftToLibjpeg> {
         let mut codes = Self { limits: [0; 17], offsets: [0; 17], symbols: [0; 256] };
         codes.symbols[..spec.symbols.len()].copy_from_slice(spec.symbols);
         let (mut code, mut index) = (0u32, 0i32);
@@ -53,7 +53,7 @@ impl Codes {
             index += i32::from(count);
             // As in libjpeg, codes have to fit their lengths, and no code is all ones.
             if code >= 1 << length {
-                return Err(NotMine);
+                return Err(LeftToLibjpeg);
             }
             codes.limits[length] = code << (16 - length);
             code <<= 1;
@@ -260,10 +260,10 @@ pub struct DcTable {
 }
 
 impl DcTable {
-    pub fn new(spec: &HuffmanSpec<'_>) -> Result<Self, NotMine> {
+    pub fn new(spec: &HuffmanSpec<'_>) -> Result<Self, LeftToLibjpeg> {
         // libjpeg refuses sizes above 15 when a scan begins; no encoder writes sizes from 12 to 15.
         if spec.symbols.iter().any(|&size| size > DC_VALUE_BITS) {
-            return Err(NotMine);
+            return Err(LeftToLibjpeg);
         }
         let codes = Codes::new(spec)?;
         let told = by_index::<{ 1 << DC_BITS }>(Kind::Dc, spec);
@@ -296,7 +296,7 @@ pub struct AcTable {
 
 impl AcTable {
     /// Makes the tables. Values of more than `plain_bits` bits are left to [`one`](Self::one).
-    pub fn new(spec: &HuffmanSpec<'_>, plain_bits: u32) -> Result<Self, NotMine> {
+    pub fn new(spec: &HuffmanSpec<'_>, plain_bits: u32) -> Result<Self, LeftToLibjpeg> {
         let codes = Codes::new(spec)?;
         let told = by_index::<{ 1 << LOOKUP_BITS }>(Kind::Ac { plain_bits }, spec);
         let found = |index: usize, before: u8| {

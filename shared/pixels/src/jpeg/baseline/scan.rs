@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use super::NotMine;
+use super::LeftToLibjpeg;
 use super::bits::{Bits, Place, Window};
 use super::block::{self, BEHIND, BLOCK};
 use super::header::Header;
@@ -133,25 +133,25 @@ impl<'s> Scan<'s> {
     }
 
     /// Returns where the next MCU begins, and its predictors.
-    pub fn place(&mut self) -> Result<(Place, [i32; 3]), NotMine> {
+    pub fn place(&mut self) -> Result<(Place, [i32; 3]), LeftToLibjpeg> {
         self.restart_if_due()?;
         Ok((self.window.place(self.bytes, self.bits), self.predictors))
     }
 
     /// Skips MCUs.
-    pub fn skip(&mut self, mcus: u32) -> Result<(), NotMine> {
+    pub fn skip(&mut self, mcus: u32) -> Result<(), LeftToLibjpeg> {
         let mut nowhere = Blocks { coefficients: Vec::new(), lasts: Vec::new() };
         self.runs(mcus, |scan, _, run| scan.run::<false>(run, &mut nowhere, 0))
     }
 
     /// Reads MCUs, as many as there is space for.
-    pub fn read(&mut self, mcus: u32, blocks: &mut Blocks) -> Result<(), NotMine> {
+    pub fn read(&mut self, mcus: u32, blocks: &mut Blocks) -> Result<(), LeftToLibjpeg> {
         self.runs(mcus, |scan, done, run| scan.run::<true>(run, blocks, done))
     }
 
     /// Reads MCUs from here and from another position at once, which is faster than one after the other: while a
     /// look-up of one position waits, the core works on the other. Only for scans without restart markers.
-    pub fn read_two(&mut self, other: &mut Self, mcus: u32, blocks: &mut [Blocks; 2]) -> Result<(), NotMine> {
+    pub fn read_two(&mut self, other: &mut Self, mcus: u32, blocks: &mut [Blocks; 2]) -> Result<(), LeftToLibjpeg> {
         assert!(self.layout.restart_interval == 0, "restart markers are followed at one position only");
         match self.level {
             #[cfg(target_arch = "x86_64")]
@@ -165,15 +165,15 @@ impl<'s> Scan<'s> {
     fn runs(
         &mut self,
         mcus: u32,
-        mut run: impl FnMut(&mut Self, u32, u32) -> Result<(), NotMine>,
-    ) -> Result<(), NotMine> {
+        mut run: impl FnMut(&mut Self, u32, u32) -> Result<(), LeftToLibjpeg>,
+    ) -> Result<(), LeftToLibjpeg> {
         let mut done = 0;
         while done < mcus {
             self.restart_if_due()?;
             let now = (mcus - done).min(self.before_restart).min(RUN_MAX);
             run(self, done, now)?;
             if self.predictors.iter().any(|predictor| predictor.abs() > RUN_PREDICTOR_MAX) {
-                return Err(NotMine);
+                return Err(LeftToLibjpeg);
             }
             done += now;
             self.mcu += u64::from(now);
@@ -184,7 +184,7 @@ impl<'s> Scan<'s> {
         Ok(())
     }
 
-    fn restart_if_due(&mut self) -> Result<(), NotMine> {
+    fn restart_if_due(&mut self) -> Result<(), LeftToLibjpeg> {
         // No marker follows the last interval.
         if self.before_restart == 0 && self.mcu < self.layout.mcus {
             let number = self.mcu / u64::from(self.layout.restart_interval) - 1;
@@ -196,7 +196,7 @@ impl<'s> Scan<'s> {
     }
 
     /// Reads or skips MCUs. If `STORE`, stores their blocks behind those of `done` MCUs.
-    fn run<const STORE: bool>(&mut self, mcus: u32, blocks: &mut Blocks, done: u32) -> Result<(), NotMine> {
+    fn run<const STORE: bool>(&mut self, mcus: u32, blocks: &mut Blocks, done: u32) -> Result<(), LeftToLibjpeg> {
         match self.level {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: an `Avx2` is made only where the processor has AVX2, BMI1 and BMI2.
@@ -208,12 +208,12 @@ impl<'s> Scan<'s> {
     /// Does the same as `run_with`, with BMI2's shifts, which leave the flags alone.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2")]
-    fn run_bmi2<const STORE: bool>(&mut self, mcus: u32, blocks: &mut Blocks, done: u32) -> Result<(), NotMine> {
+    fn run_bmi2<const STORE: bool>(&mut self, mcus: u32, blocks: &mut Blocks, done: u32) -> Result<(), LeftToLibjpeg> {
         self.run_with::<STORE>(mcus, blocks, done)
     }
 
     #[inline(always)]
-    fn run_with<const STORE: bool>(&mut self, mcus: u32, blocks: &mut Blocks, done: u32) -> Result<(), NotMine> {
+    fn run_with<const STORE: bool>(&mut self, mcus: u32, blocks: &mut Blocks, done: u32) -> Result<(), LeftToLibjpeg> {
         let (mut bits, mut predictors) = (self.bits, self.predictors);
         let (layout, codings) = (self.layout, self.codings);
         let mut at = done as usize * layout.blocks.len();
@@ -241,12 +241,12 @@ impl<'s> Scan<'s> {
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2")]
-    fn run_two_bmi2(&mut self, other: &mut Self, mcus: u32, blocks: &mut [Blocks; 2]) -> Result<(), NotMine> {
+    fn run_two_bmi2(&mut self, other: &mut Self, mcus: u32, blocks: &mut [Blocks; 2]) -> Result<(), LeftToLibjpeg> {
         self.run_two(other, mcus, blocks)
     }
 
     #[inline(always)]
-    fn run_two(&mut self, other: &mut Self, mcus: u32, [mine, others]: &mut [Blocks; 2]) -> Result<(), NotMine> {
+    fn run_two(&mut self, other: &mut Self, mcus: u32, [mine, others]: &mut [Blocks; 2]) -> Result<(), LeftToLibjpeg> {
         let (mut bits, mut predictors) = ([self.bits, other.bits], [self.predictors, other.predictors]);
         let (layout, codings) = (self.layout, self.codings);
         let mut at = 0;

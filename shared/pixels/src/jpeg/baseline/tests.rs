@@ -49,12 +49,12 @@ fn by_us(
     file: &[u8],
     checkpoints: Option<&Checkpoints>,
     rect: Rect,
-) -> Result<Vec<u8>, NotMine> {
+) -> Result<Vec<u8>, LeftToLibjpeg> {
     let mut band = Vec::new();
     let mut rows = decoder.open(file, checkpoints, &mut band)?;
     let outcome = collect(&mut rows, rect);
     assert_eq!(outcome.is_err(), rows.gave_up());
-    outcome.map_err(|_| NotMine)
+    outcome.map_err(|_| LeftToLibjpeg)
 }
 
 fn cut(whole: &[u8], width: u32, rect: Rect) -> Vec<u8> {
@@ -149,7 +149,7 @@ fn by_single_rows(
     file: &[u8],
     checkpoints: &Checkpoints,
     rect: Rect,
-) -> Result<Vec<u8>, NotMine> {
+) -> Result<Vec<u8>, LeftToLibjpeg> {
     let (mut pixels, mut y) = (Vec::new(), rect.y);
     while y < rect.y + rect.height {
         let height = (y / 8 * 8 + 8).min(rect.y + rect.height) - y;
@@ -238,7 +238,7 @@ fn fill_bytes_behind_a_scan_are_left_to_libjpeg() {
     *file.last_mut().unwrap() = 0xFF;
     let (_, warnings) = by_libjpeg(&file, whole((16, 16))).unwrap();
     assert_eq!(warnings, 1);
-    assert_eq!(by_us(&mut Decoder::new(Level::best()), &file, None, whole((16, 16))), Err(NotMine));
+    assert_eq!(by_us(&mut Decoder::new(Level::best()), &file, None, whole((16, 16))), Err(LeftToLibjpeg));
 }
 
 /// Returns a pipeline of random crops at a small size.

@@ -57,7 +57,7 @@ fn of_one_block(step: u8, dc: i32, ac: i32) -> Vec<u8> {
 }
 
 /// Reads the file's one block and returns its DC coefficient and its first AC coefficient.
-fn read(level: Level, file: &[u8]) -> Result<[i16; 2], NotMine> {
+fn read(level: Level, file: &[u8]) -> Result<[i16; 2], LeftToLibjpeg> {
     let header = parse(file).unwrap();
     let (layout, part) = (Layout::new(&header), &header.components[0]);
     let ac = AcTable::new(&part.ac, plain_bits(part.quant)).unwrap();
@@ -75,9 +75,9 @@ fn coefficients_up_to_their_limits_are_read_and_larger_ones_leave_the_file_to_li
             for sign in [1, -1] {
                 let of = |dc: i32, ac: i32| read(level, &of_one_block(step, sign * dc, sign * ac));
                 assert_eq!(of(dc, ac), Ok([sign * dc, sign * ac].map(|value| value as i16)), "{level:?} {step}");
-                assert_eq!(of(dc + 1, ac), Err(NotMine), "{level:?}: DC {} x {step}", dc + 1);
+                assert_eq!(of(dc + 1, ac), Err(LeftToLibjpeg), "{level:?}: DC {} x {step}", dc + 1);
                 // 1024, with a step of 2, has eleven bits: the tables refuse it.
-                assert_eq!(of(dc, ac + 1), Err(NotMine), "{level:?}: AC {} x {step}", ac + 1);
+                assert_eq!(of(dc, ac + 1), Err(LeftToLibjpeg), "{level:?}: AC {} x {step}", ac + 1);
             }
         }
     }

@@ -148,13 +148,17 @@ fn what_is_cleared_is_noticed_by_who_reads_it() {
         let covered = Covered::new(layout, SIZE, rect);
         let checkpoints = Checkpoints::make(&mut decoder, &file, 1).unwrap();
         let (alone, _) = mapped.with_only(&covered.read_from_checkpoints(1));
-        assert_eq!(by_us(&mut decoder, &alone, None, rect), Err(NotMine), "{layout:?}: from the beginning");
+        assert_eq!(by_us(&mut decoder, &alone, None, rect), Err(LeftToLibjpeg), "{layout:?}: from the beginning");
         let (above, _) = mapped.with_only(&[covered.read_from_the_beginning()]);
-        assert_eq!(by_us(&mut decoder, &above, None, whole(SIZE)), Err(NotMine), "{layout:?}: to the end");
+        assert_eq!(by_us(&mut decoder, &above, None, whole(SIZE)), Err(LeftToLibjpeg), "{layout:?}: to the end");
         // One MCU more on either side.
         for (x, width) in [(rect.x - 32, rect.width + 32), (rect.x, rect.width + 32)] {
             let wider = Rect { x, width, ..rect };
-            assert_eq!(by_us(&mut decoder, &alone, Some(&checkpoints), wider), Err(NotMine), "{layout:?} {wider:?}");
+            assert_eq!(
+                by_us(&mut decoder, &alone, Some(&checkpoints), wider),
+                Err(LeftToLibjpeg),
+                "{layout:?} {wider:?}"
+            );
         }
     }
 }
