@@ -28,8 +28,8 @@ Examples:
   sudo ddlp devices                        what root could do
   ddlp devices --json | jq '.drives[] | select(.usable) | .node.path'
 
-`nvme connect` makes the kernel know a drive on the network: without a drive, the command is printed. One in a PCIe slot is
-known by itself.")]
+`nvme connect` makes the kernel know a drive on the network: without a drive, the command is printed. One in a PCIe
+slot is known by itself.")]
 pub struct DevicesArgs {
     /// Print JSON
     #[arg(long)]

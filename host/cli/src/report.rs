@@ -53,9 +53,11 @@ fn head(report: &Report) -> String {
     let epochs = text::plural(report.epochs.len() as u64, "epoch");
     let samples = text::plural(report.epoch_samples, "sample");
     format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>DDLP: {dataset}</title>\n<style>\n{STYLE}</style></head>\n<body><main>\n\
-         <h1>{dataset}</h1>\n<p class=\"sub\">DDLP run: strategy <strong>{strategy}</strong>, {epochs} of {samples} in batches of {batch}, \
+         <h1>{dataset}</h1>\n<p class=\"sub\">\
+         DDLP run: strategy <strong>{strategy}</strong>, {epochs} of {samples} in batches of {batch}, \
          seed {seed}</p>\n",
         strategy = Escaped(&report.strategy),
         batch = text::count(report.batch_size),
@@ -139,17 +141,17 @@ fn way_through_epoch(report: &Report) -> &'static str {
     match report.strategy.as_str() {
         _ if report.prongs.len() < 2 => "The CPU works alone, from batch 0 upwards.",
         "mte" => {
-            "The CPU works from batch 0 upwards, drives from the last batch downwards, until they meet; the CPU's batches are \
-             delivered first, then those of the drives, from the last one down."
+            "The CPU works from batch 0 upwards, drives from the last batch downwards, until they meet; the CPU's \
+             batches are delivered first, then those of the drives, from the last one down."
         }
         "wrr" => {
-            "The CPU works from batch 0 upwards, drives from the last batch downwards; what is ready is delivered, from either \
-             side by its rate."
+            "The CPU works from batch 0 upwards, drives from the last batch downwards; what is ready is delivered, \
+             from either side by its rate."
         }
         "ordered" => {
-            "Delivery is in order, so all work lies in a window that climbs through the epoch: drives go ahead of the CPU within it, \
-             each to the first batch that it finishes before the CPU would come to it, and the batches of both interleave. While \
-             a drive's rate is not known yet, it begins at the window's far end."
+            "Delivery is in order, so all work lies in a window that climbs through the epoch: drives go ahead of the \
+             CPU within it, each to the first batch that it finishes before the CPU would come to it, and the batches \
+             of both interleave. While a drive's rate is not known yet, it begins at the window's far end."
         }
         "csd" => "Drives work alone, from batch 0 upwards; the CPU prepares only what they fail at.",
         _ => "",
@@ -158,7 +160,9 @@ fn way_through_epoch(report: &Report) -> &'static str {
 
 fn time_line(page: &mut String, report: &Report) {
     page.push_str(
-        "<section><h2>Time line</h2>\n<p>Each bar is a batch in the work of a prong, at its place in the epoch. Dots are deliveries \
+        "<section>\
+         <h2>Time line</h2>\n\
+         <p>Each bar is a batch in the work of a prong, at its place in the epoch. Dots are deliveries \
          to the consumer. ",
     );
     let _ = writeln!(page, "{}</p>", way_through_epoch(report));
@@ -178,7 +182,10 @@ fn time_line(page: &mut String, report: &Report) {
 }
 
 fn rates_over_time(page: &mut String, report: &Report) {
-    page.push_str("<section><h2>Images per second</h2>\n<p>Coloured: made by each prong, one on the other. Line: delivered.</p>\n");
+    page.push_str(
+        "<section><h2>Images per second</h2>\n\
+         <p>Coloured: made by each prong, one on the other. Line: delivered.</p>\n",
+    );
     let rates = rates::Rates::of(report);
     let bursts =
         rates::cut_off(&rates).map(|most| format!(", in bursts of up to {}", text::rate(most))).unwrap_or_default();

@@ -156,13 +156,15 @@ pub fn fit(dataset: &dyn Dataset, taken: u64) {
         Ok(true) => tracing::info!(
             pack_mb,
             memory_mb,
-            "reading past the page cache: the dataset is much larger than memory, so each epoch reads all of it from the disk"
+            "reading past the page cache: the dataset is much larger than memory, so each epoch reads all of it from \
+             the disk"
         ),
         Err(error) => tracing::warn!(
             pack_mb,
             memory_mb,
             %error,
-            "no reading past the page cache, although the dataset is much larger than memory: it pushes out the files of others"
+            "no reading past the page cache, although the dataset is much larger than memory: it pushes out the files \
+             of others"
         ),
     }
 }

@@ -1,8 +1,9 @@
 //! One sample, from the dataset to its row of a batch, under the corrupt-sample policy.
 //!
 //! Both prongs use this module, so a batch does not depend on the prong that prepared it. A sample that makes the
-//! dataset or the decoder panic counts as corrupt. The corrupt-sample policy does not apply to an unavailable dataset, or
-//! if the system refuses memory: preparation then waits a few seconds, and if that was in vain fails, whatever the policy.
+//! dataset or the decoder panic counts as corrupt. The corrupt-sample policy does not apply to an unavailable dataset,
+//! or if the system refuses memory: preparation then waits a few seconds, and if that was in vain fails, whatever the
+//! policy.
 
 use crate::program::{CorruptPolicy, Program};
 use crate::slot::{Outcome, SampleRecord, is_of_the_drive};
@@ -109,8 +110,8 @@ impl SamplePreparer {
         Self { neighbours, ..self }
     }
 
-    /// Prepares for a drive. A drive replaces no sample if its own storage or memory may be the cause, be it the sample's
-    /// or a neighbour's: the host could read what the drive cannot, and would take another neighbour.
+    /// Prepares for a drive. A drive replaces no sample if its own storage or memory may be the cause, be it the
+    /// sample's or a neighbour's: the host could read what the drive cannot, and would take another neighbour.
     pub fn for_drive(self) -> Self {
         Self { is_drive: true, ..self }
     }

@@ -84,8 +84,8 @@ pub enum Outcome {
 pub struct SampleRecord {
     /// Sample id as requested.
     pub sample_id: u64,
-    /// Index in the dataset of the sample whose pixels and label the row has. For [`Outcome::Failed`], that of the sample
-    /// or neighbour that could not be prepared.
+    /// Index in the dataset of the sample whose pixels and label the row has. For [`Outcome::Failed`], that of the
+    /// sample or neighbour that could not be prepared.
     pub index: u64,
     /// Label of the row.
     pub label: u32,
@@ -246,8 +246,8 @@ pub enum SlotError {
     Outcome {
         /// Sample.
         sample_id: u64,
-        /// Index in the dataset that the record gives: of the row, or of the sample or neighbour that the drive could not
-        /// prepare.
+        /// Index in the dataset that the record gives: of the row, or of the sample or neighbour that the drive could
+        /// not prepare.
         index: u64,
         /// Outcome found.
         outcome: Outcome,

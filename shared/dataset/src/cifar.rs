@@ -39,7 +39,10 @@ pub enum CifarError {
         source: io::Error,
     },
     /// The directory holds no training batches.
-    #[error("{} holds neither data_batch_*.bin (CIFAR-10) nor train.bin (CIFAR-100); name a test batch by its file", .path.display())]
+    #[error(
+        "{} holds neither data_batch_*.bin (CIFAR-10) nor train.bin (CIFAR-100); name a test batch by its file",
+        .path.display()
+    )]
     NoBatches {
         /// The directory.
         path: PathBuf,
@@ -53,7 +56,11 @@ pub enum CifarError {
         count: usize,
     },
     /// The length is not that of a whole number of records.
-    #[error("{} has {bytes} bytes, which is no positive multiple of {record} ({variant}): it was cut short, or is something else", .path.display())]
+    #[error(
+        "{} has {bytes} bytes, which is no positive multiple of {record} ({variant}): it was cut short, or is \
+         something else",
+        .path.display()
+    )]
     Length {
         /// The file.
         path: PathBuf,
@@ -65,7 +72,10 @@ pub enum CifarError {
         variant: Variant,
     },
     /// A label is beyond the classes.
-    #[error("record {record} of {} has label {label}, and {variant} has {} classes", .path.display(), .variant.classes())]
+    #[error(
+        "record {record} of {} has label {label}, and {variant} has {} classes",
+        .path.display(), .variant.classes()
+    )]
     Label {
         /// The file.
         path: PathBuf,

@@ -67,7 +67,10 @@ pub enum Corrupt {
         reason: CorruptReason,
     },
     /// The sample has more bytes than any sample may have.
-    #[error("sample {name} has {} bytes, more than the limit of {} ({})", .location.length, crate::SAMPLE_BYTES_MAX, .location.file.display())]
+    #[error(
+        "sample {name} has {} bytes, more than the limit of {} ({})",
+        .location.length, crate::SAMPLE_BYTES_MAX, .location.file.display()
+    )]
     TooLarge {
         /// The sample.
         name: String,
@@ -101,7 +104,8 @@ pub enum Unavailable {
     },
     /// The operating system refuses memory for a sample whose need is within the limits.
     #[error(
-        "there is no memory for sample {name} ({location}): {problem}. Free some memory, raise the limit of this process (ulimit -v, the control group), or use fewer threads"
+        "there is no memory for sample {name} ({location}): {problem}. Free some memory, raise the limit of this \
+         process (ulimit -v, the control group), or use fewer threads"
     )]
     NoMemory {
         /// The sample.
@@ -131,7 +135,11 @@ pub enum Unavailable {
         change: String,
     },
     /// The sample is stored in a form that this program does not know.
-    #[error("sample {index} of {} is stored in form {form}, which this program does not know: update it, or pack the source again with --jpeg kept", .file.display())]
+    #[error(
+        "sample {index} of {} is stored in form {form}, which this program does not know: update it, or pack the \
+         source again with --jpeg kept",
+        .file.display()
+    )]
     UnknownForm {
         /// The sample.
         index: u64,

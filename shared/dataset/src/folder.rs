@@ -65,13 +65,19 @@ pub enum FolderError {
         source: io::Error,
     },
     /// The root contains no directory.
-    #[error("{} has no class directories: an image folder has one directory per class, such as {}/cat/1.jpg", .root.display(), .root.display())]
+    #[error(
+        "{} has no class directories: an image folder has one directory per class, such as {}/cat/1.jpg",
+        .root.display(), .root.display()
+    )]
     NoClasses {
         /// The root.
         root: PathBuf,
     },
     /// Some classes have no images.
-    #[error("{} has no images for {count} of its classes ({}): give each directory an image ({}) or remove it", .root.display(), .classes.join(", "), EXTENSIONS.join(" "))]
+    #[error(
+        "{} has no images for {count} of its classes ({}): give each directory an image ({}) or remove it",
+        .root.display(), .classes.join(", "), EXTENSIONS.join(" ")
+    )]
     EmptyClasses {
         /// The root.
         root: PathBuf,

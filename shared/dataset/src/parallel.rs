@@ -29,7 +29,8 @@ pub(crate) fn spawn<'scope, W: FnOnce() + Send + 'scope>(
             Err(_) if number > 0 => break,
             Err(error) => {
                 let message = format!(
-                    "the system refuses a thread ({error}): raise the limits (ulimit -v, ulimit -u, or those of the control group)"
+                    "the system refuses a thread ({error}): raise the limits (ulimit -v, ulimit -u, or those of the \
+                     control group)"
                 );
                 return Err(io::Error::new(error.kind(), message));
             }

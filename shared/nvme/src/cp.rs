@@ -210,7 +210,8 @@ mod tests {
             let mut first = entry(dwords);
             first.cdw2 = cdw2.into();
             first.cdw3 = cdw3.into();
-            prop_assert_eq!(LoadProgram::parse(&entry(LoadProgram::parse(&first).dwords())), LoadProgram::parse(&first));
+            let parsed = LoadProgram::parse(&first);
+            prop_assert_eq!(LoadProgram::parse(&entry(parsed.dwords())), parsed);
             let activation = ProgramActivation::parse(&first);
             prop_assert_eq!(ProgramActivation::parse(&entry(activation.dwords())), activation);
             let set = MemoryRangeSet::parse(&first);

@@ -1,5 +1,5 @@
-//! The first frame of an animated WebP, as libwebp shows it: on a canvas of zeros, whatever the file says about blending
-//! and a background. Transparent pixels keep their colours.
+//! The first frame of an animated WebP, as libwebp shows it: on a canvas of zeros, whatever the file says about
+//! blending and a background. Transparent pixels keep their colours.
 
 use crate::error::PixelError;
 use crate::orientation::{chunks_of, riff_chunks};

@@ -223,7 +223,10 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(47), ..ProptestConfig::with_cases(256) })]
+        #![proptest_config(ProptestConfig {
+            rng_seed: proptest::test_runner::RngSeed::Fixed(47),
+            ..ProptestConfig::with_cases(256)
+        })]
 
         /// Some of these many values lie so close to the middle between two floats that a second rounding would show.
         #[test]

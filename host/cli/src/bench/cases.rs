@@ -97,8 +97,8 @@ impl Cores {
 fn warning(host: &CoreList, drive: &CoreList, beside: &[usize]) -> Option<String> {
     if drive.0.iter().any(|core| host.0.contains(core)) {
         return Some(
-            "too few cores: host and drive share a core, so both together cannot be faster than one alone, and the efficiency \
-             below says nothing about the product"
+            "too few cores: host and drive share a core, so both together cannot be faster than one alone, and the \
+             efficiency below says nothing about the product"
                 .to_string(),
         );
     }

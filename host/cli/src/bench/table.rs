@@ -138,7 +138,8 @@ fn factors(out: &mut String, outcome: &Outcome) {
             let Some(over_ideal) = figures.factor_over_ideal else { continue };
             let _ = writeln!(
                 out,
-                "slots {}, {}: {:.3} × the CPU alone; ideal 1 + r_csd/r_cpu = {:.3}, {:.3} of it; published factor {PUBLISHED_FACTOR}",
+                "slots {}, {}: {:.3} × the CPU alone; ideal 1 + r_csd/r_cpu = {:.3}, {:.3} of it; published factor \
+                 {PUBLISHED_FACTOR}",
                 slots_name(slots),
                 figures.strategy,
                 figures.factor_over_cpu,

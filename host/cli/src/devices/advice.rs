@@ -139,8 +139,8 @@ fn missing_namespaces(device: &Device) -> Option<Finding> {
     }
     Some(Finding::new(
         format!("the kernel has not taken over namespace {}", missing.join(", ")),
-        ["read in the kernel's log (dmesg) why; \"duplicate IDs\": another drive has the same identifiers, as two agents \
-          have when the state of one was copied"
+        ["read in the kernel's log (dmesg) why; \"duplicate IDs\": another drive has the same identifiers, as two \
+          agents have when the state of one was copied"
             .to_string()],
     ))
 }
@@ -164,7 +164,8 @@ fn closed_nodes(device: &Device) -> Option<Finding> {
         let rule = "open a drive's nodes to the group ddlp, and join it; from a checkout, then log in anew:\n\
                     sudo groupadd -rf ddlp && sudo usermod -aG ddlp \"$USER\"\n\
                     sudo install -m 644 packaging/udev/60-ddlp.rules /etc/udev/rules.d/\n\
-                    sudo udevadm control --reload && sudo udevadm trigger --subsystem-match=nvme --subsystem-match=nvme-generic";
+                    sudo udevadm control --reload && sudo udevadm trigger --subsystem-match=nvme \
+                    --subsystem-match=nvme-generic";
         Finding::new(what, ["run as root".to_string(), rule.to_string()])
     })
 }
@@ -204,8 +205,8 @@ pub fn warnings(device: &Device) -> Vec<Finding> {
     };
     vec![Finding::new(
         format!(
-            "fast_io_fail_tmo is off: when the drive goes away, reading its blocks waits {wait}, and nothing can stop a process \
-             that waits there"
+            "fast_io_fail_tmo is off: when the drive goes away, reading its blocks waits {wait}, and nothing can stop \
+             a process that waits there"
         ),
         [format!("echo {FAST_IO_FAIL_S} | sudo tee /sys/class/nvme/{}/fast_io_fail_tmo", device.controller)],
     )]
@@ -224,8 +225,8 @@ pub fn module_remedy(module: Module, release: &str) -> Option<String> {
         Module::Loaded => None,
         Module::Available => Some("sudo modprobe nvme-tcp".to_string()),
         Module::Missing => Some(format!(
-            "no module nvme-tcp is installed for this kernel ({}): some distributions have it in a package of extra modules, \
-             such as linux-modules-extra; `--drive tcp://HOST:PORT/NQN` reaches a drive without it",
+            "no module nvme-tcp is installed for this kernel ({}): some distributions have it in a package of extra \
+             modules, such as linux-modules-extra; `--drive tcp://HOST:PORT/NQN` reaches a drive without it",
             if release.is_empty() { "of an unknown release" } else { release }
         )),
     }

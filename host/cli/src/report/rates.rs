@@ -129,7 +129,8 @@ fn grid(svg: &mut String, time: &Axis, value: &Axis) {
         let y = value.at(tick);
         let _ = writeln!(
             svg,
-            "<line x1=\"{LEFT}\" y1=\"{0}\" x2=\"{1}\" y2=\"{0}\" class=\"grid\"/><text x=\"{2}\" y=\"{3}\" class=\"e dim\">{4}</text>",
+            "<line x1=\"{LEFT}\" y1=\"{0}\" x2=\"{1}\" y2=\"{0}\" class=\"grid\"/>\
+             <text x=\"{2}\" y=\"{3}\" class=\"e dim\">{4}</text>",
             Px(y),
             WIDTH - RIGHT,
             LEFT - 8.0,

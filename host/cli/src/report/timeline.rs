@@ -76,8 +76,10 @@ impl<'a> Drawing<'a> {
 
     fn open(&self) -> String {
         format!(
-            "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"Time line of both prongs and of delivery\">\n\
-             <defs><pattern id=\"vain\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
+            "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
+             aria-label=\"Time line of both prongs and of delivery\">\n\
+             <defs><pattern id=\"vain\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" \
+             patternTransform=\"rotate(45)\">\
              <line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"5\" class=\"vain\"/></pattern></defs>\n\
              <rect x=\"{LEFT}\" y=\"{TOP}\" width=\"{width}\" height=\"{MAP_HEIGHT}\" class=\"plot\"/>\n",
             height = Px(self.height),
@@ -143,7 +145,8 @@ impl<'a> Drawing<'a> {
         let class = if span.used { colour(span.prong) } else { format!("{} idle", colour(span.prong)) };
         let _ = writeln!(
             svg,
-            "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" class=\"{class}\"><title>epoch {}, batch {} by {}: {took}{fate}</title></rect>",
+            "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" class=\"{class}\">\
+             <title>epoch {}, batch {} by {}: {took}{fate}</title></rect>",
             Px(from),
             Px(self.row_at(f64::from(span.batch)) - height / 2.0),
             Px((to - from).max(1.5)),
@@ -291,7 +294,8 @@ impl<'a> Drawing<'a> {
                 let y = TOP + MAP_HEIGHT + 8.0;
                 let _ = writeln!(
                     svg,
-                    "<circle cx=\"{0}\" cy=\"{1}\" r=\"8\" class=\"faultmark\"/><text x=\"{0}\" y=\"{2}\" class=\"m marktext\">{3}</text>",
+                    "<circle cx=\"{0}\" cy=\"{1}\" r=\"8\" class=\"faultmark\"/>\
+                     <text x=\"{0}\" y=\"{2}\" class=\"m marktext\">{3}</text>",
                     Px(x),
                     Px(y),
                     Px(y + 4.0),
@@ -309,7 +313,8 @@ impl<'a> Drawing<'a> {
             let anchor = if x > WIDTH - 40.0 { "e" } else { "m" };
             let _ = writeln!(
                 svg,
-                "<line x1=\"{0}\" y1=\"{1}\" x2=\"{0}\" y2=\"{2}\" class=\"base\"/><text x=\"{0}\" y=\"{3}\" class=\"{anchor} dim\">{label}</text>",
+                "<line x1=\"{0}\" y1=\"{1}\" x2=\"{0}\" y2=\"{2}\" class=\"base\"/>\
+                 <text x=\"{0}\" y=\"{3}\" class=\"{anchor} dim\">{label}</text>",
                 Px(x),
                 Px(y),
                 Px(y + 5.0),

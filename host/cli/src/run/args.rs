@@ -110,17 +110,26 @@ pub struct RunArgs {
     #[arg(long, value_name = "R", help_heading = "Ranks and resuming")]
     pub rank: Option<u32>,
     /// Number of ranks [default: 1]
-    #[arg(long, value_name = "W", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Ranks and resuming")]
+    #[arg(
+        long, value_name = "W", value_parser = clap::value_parser!(u32).range(1..),
+        help_heading = "Ranks and resuming"
+    )]
     pub world_size: Option<u32>,
     /// Stop after this many batches [default: never]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Ranks and resuming")]
+    #[arg(
+        long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
+        help_heading = "Ranks and resuming"
+    )]
     pub stop_after: Option<u64>,
     /// Write the state of the run, for --resume: at its end, and during the run as often as --state-every says
     #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
     pub state_out: Option<PathBuf>,
     /// How often to write --state-out during the run: after this many batches, or, with an s after the number, seconds
     /// [default: 30s]
-    #[arg(long, value_name = "N|SECONDSs", value_parser = parse_state_every, requires = "state_out", help_heading = "Ranks and resuming")]
+    #[arg(
+        long, value_name = "N|SECONDSs", value_parser = parse_state_every, requires = "state_out",
+        help_heading = "Ranks and resuming"
+    )]
     pub state_every: Option<StateEvery>,
     /// Resume the run that wrote this state; batch, epochs, strategy, seed, last, samples, policy and pipeline are
     /// those of that run. Only epochs and strategy may differ
@@ -199,8 +208,8 @@ fn parse_drive(text: &str) -> Result<Drive, String> {
             // The port is 4420 unless given, as in the kernel's `connect`.
             TcpTarget::parse(address).map(|_| Drive::At(address.to_string())).map_err(|error| {
                 format!(
-                    "{error}; a drive looks like tcp://10.0.0.7:4420/nqn.2024-01.example:drive, with the NQN that the agent prints \
-                     (ddlp-device serve)"
+                    "{error}; a drive looks like tcp://10.0.0.7:4420/nqn.2024-01.example:drive, with the NQN that the \
+                     agent prints (ddlp-device serve)"
                 )
             })
         }

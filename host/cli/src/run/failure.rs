@@ -29,8 +29,8 @@ impl Given {
     pub fn explain(&self, error: LoaderError) -> anyhow::Error {
         if matches!(error, LoaderError::Unavailable(_)) {
             return anyhow::Error::from(error).context(
-                "the dataset is gone or has changed, which no --policy passes over: bring it back as it was; a state that \
-                 --state-out wrote goes on from here with --resume",
+                "the dataset is gone or has changed, which no --policy passes over: bring it back as it was; a state \
+                 that --state-out wrote goes on from here with --resume",
             );
         }
         let LoaderError::CorruptSample { sample, sample_id, location, epoch, reason } = &error else {

@@ -257,9 +257,9 @@ mod tests {
         let line = "--batch 8 --seed 1 --samples 9 --last pad --policy fail --pipeline imagenet-val";
         assert_eq!(
             job(line, Before::State(&state, path)).unwrap_err(),
-            "--resume goes on with the run of at.json, which had --batch 32 --seed 7 --samples 100 --last drop --policy skip \
-             --pipeline cifar-train, and --batch 8 --seed 1 --samples 9 --last pad --policy fail --pipeline imagenet-val is \
-             given: leave that out"
+            "--resume goes on with the run of at.json, which had --batch 32 --seed 7 --samples 100 --last drop \
+             --policy skip --pipeline cifar-train, and --batch 8 --seed 1 --samples 9 --last pad --policy fail \
+             --pipeline imagenet-val is given: leave that out"
         );
         let old = LoaderState { policy: None, pipeline: None, ..state };
         let job = job("--policy replace", Before::State(&old, path)).unwrap();
@@ -287,8 +287,8 @@ mod tests {
         let line = "--strategy mte --epochs 3 --world-size 4 --rank 1 --batch 32";
         assert_eq!(
             job(line, Before::Plan(&plan, path)).unwrap_err(),
-            "--plan-in repeats the run of o.plan, which had --world-size 2 --strategy wrr --epochs 2, and --world-size 4 \
-             --strategy mte --epochs 3 is given: leave that out"
+            "--plan-in repeats the run of o.plan, which had --world-size 2 --strategy wrr --epochs 2, and --world-size \
+             4 --strategy mte --epochs 3 is given: leave that out"
         );
         let first = Plan { run: None, ..plan.clone() };
         assert_eq!(job("--strategy mte", Before::Plan(&first, path)).unwrap().strategy, Strategy::Mte);

@@ -319,8 +319,8 @@ mod tests {
 
     #[test]
     fn the_line_says_everything() {
-        let expected = "epoch 1 of 2: 30 of 100 batches delivered, cpu 612 images/s, lo\u{fffd}cal 575 images/s (away), \
-                        1 fault, 4 corrupt, 5 s left";
+        let expected = "epoch 1 of 2: 30 of 100 batches delivered, cpu 612 images/s, lo\u{fffd}cal 575 images/s \
+                        (away), 1 fault, 4 corrupt, 5 s left";
         assert_eq!(line(&course(progress())), expected);
     }
 

@@ -22,13 +22,14 @@ impl Placement {
         let is_tcp = |drive: &Drive| matches!(drive, Drive::At(address) if address.starts_with("tcp://"));
         if args.host_nqn.is_some() && !drives.iter().any(is_tcp) {
             bail!(
-                "--host-nqn goes with a drive at a tcp:// address: the kernel has its own (nvme connect), a local drive needs none"
+                "--host-nqn goes with a drive at a tcp:// address: the kernel has its own (nvme connect), a local \
+                 drive needs none"
             );
         }
         if args.drive_optional && !drives.iter().any(is_tcp) {
             bail!(
-                "--drive-optional goes with a drive at a tcp:// address: the kernel's drives must be connected, and a local \
-                 drive is started with the run"
+                "--drive-optional goes with a drive at a tcp:// address: the kernel's drives must be connected, and a \
+                 local drive is started with the run"
             );
         }
         Ok(Self { drives })

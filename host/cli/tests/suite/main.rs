@@ -81,7 +81,8 @@ fn a_run_without_a_drive_writes_the_requested_files() {
     succeed(folder, "pack photos p.ddlp --quiet");
     let said = succeed(
         folder,
-        "run p.ddlp --drive none --batch 10 --epochs 2 --digest --json o.json --report o.html --plan-out o.plan --state-out o.state",
+        "run p.ddlp --drive none --batch 10 --epochs 2 --digest --json o.json --report o.html --plan-out o.plan \
+         --state-out o.state",
     );
     assert!(said.contains("48 images in 6 batches") && said.contains("\ndigest "), "{said}");
     let figures = json(&fs::read_to_string(folder.join("o.json")).unwrap());

@@ -124,7 +124,8 @@ fn a_finished_run_has_nothing_to_do() {
 fn a_plan_brings_what_it_determines_and_says_what_contradicts_it() {
     let home = photos(0);
     let folder = home.path();
-    let first = "run photos --drive none --strategy mte --batch 5 --epochs 2 --seed 3 --samples 22 --last pad --rank 1 --world-size 2";
+    let first = "run photos --drive none --strategy mte --batch 5 --epochs 2 --seed 3 --samples 22 --last pad --rank 1 \
+                 --world-size 2";
     let recorded = json(&succeed(folder, &format!("{first} --digest --plan-out o.plan --quiet --json -")));
     let again = json(&succeed(folder, "run photos --drive none --plan-in o.plan --digest --quiet --json -"));
     for key in ["batches", "images", "strategy", "seed", "digest", "ordered_digest"] {

@@ -1,7 +1,7 @@
 //! The allocator of the programs: the system's, which also remembers that it was refused memory.
 //!
-//! Code that can go on without an allocation handles its refusal. For the rest, in libraries too, Rust ends a process by
-//! SIGABRT. Where a refusal preceded the signal, the program ends with a sentence and exit status 1 instead.
+//! Code that can go on without an allocation handles its refusal. For the rest, in libraries too, Rust ends a process
+//! by SIGABRT. Where a refusal preceded the signal, the program ends with a sentence and exit status 1 instead.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -48,7 +48,10 @@ pub enum FormatError {
         path: PathBuf,
     },
     /// The pack was made by a program with another layout version.
-    #[error("pack {} has layout version {found}, this program reads version {VERSION}: pack the source again", .path.display())]
+    #[error(
+        "pack {} has layout version {found}, this program reads version {VERSION}: pack the source again",
+        .path.display()
+    )]
     Version {
         /// The pack.
         path: PathBuf,
@@ -66,7 +69,10 @@ pub enum FormatError {
         found: u64,
     },
     /// A checksum of the index is wrong.
-    #[error("checksum of the {part} of pack {} differs: {stored:08x} is stored, {computed:08x} computed", .path.display())]
+    #[error(
+        "checksum of the {part} of pack {} differs: {stored:08x} is stored, {computed:08x} computed",
+        .path.display()
+    )]
     Checksum {
         /// The pack.
         path: PathBuf,
@@ -78,7 +84,11 @@ pub enum FormatError {
         computed: u32,
     },
     /// The pack was made by a program that knows more forms of samples.
-    #[error("sample {sample} of pack {} is stored in form {form}, which this program does not know: update it, or pack the source again with --jpeg kept", .path.display())]
+    #[error(
+        "sample {sample} of pack {} is stored in form {form}, which this program does not know: update it, or pack the \
+         source again with --jpeg kept",
+        .path.display()
+    )]
     UnknownForm {
         /// The pack.
         path: PathBuf,

@@ -260,7 +260,11 @@ pub enum PackError {
         path: PathBuf,
     },
     /// The disk is too small, which is found out before anything is read.
-    #[error("no space for {}: it needs at least {needed} bytes and {available} are available: free some space or choose another disk", .path.display())]
+    #[error(
+        "no space for {}: it needs at least {needed} bytes and {available} are available: free some space or choose \
+         another disk",
+        .path.display()
+    )]
     NoSpace {
         /// Path of the pack.
         path: PathBuf,
@@ -270,7 +274,11 @@ pub enum PackError {
         available: u64,
     },
     /// The disk, the quota or the limit on a file's size was reached while writing.
-    #[error("no space for {} after {samples} of {samples_total} samples, at byte {written}{}: free some space or choose another disk", .path.display(), .needed.map_or(String::new(), |bytes| format!(" of about {bytes}")))]
+    #[error(
+        "no space for {} after {samples} of {samples_total} samples, at byte {written}{}: free some space or choose \
+         another disk",
+        .path.display(), .needed.map_or(String::new(), |bytes| format!(" of about {bytes}"))
+    )]
     Full {
         /// Path of the pack.
         path: PathBuf,
@@ -326,7 +334,10 @@ pub enum PackError {
         samples: u64,
     },
     /// No sample decodes, so a run would deliver nothing of the pack.
-    #[error("not one of its {samples} sample{} can be decoded, the first: {}: {}", if *.samples == 1 { "" } else { "s" }, .first.name, .first.message)]
+    #[error(
+        "not one of its {samples} sample{} can be decoded, the first: {}: {}",
+        if *.samples == 1 { "" } else { "s" }, .first.name, .first.message
+    )]
     NoneDecodes {
         /// Number of samples.
         samples: u64,
@@ -355,7 +366,8 @@ pub enum PackError {
     },
     /// The source is a pack with a damaged sample.
     #[error(
-        "sample {name} cannot be packed again: {problem}: `ddlp verify` names all that is damaged in a pack; take an intact copy of it, or pack its own source"
+        "sample {name} cannot be packed again: {problem}: `ddlp verify` names all that is damaged in a pack; take an \
+         intact copy of it, or pack its own source"
     )]
     SourceDamaged {
         /// The sample.
@@ -367,7 +379,10 @@ pub enum PackError {
     #[error("packing was cancelled, nothing was written")]
     Cancelled,
     /// The file reads back differently from what was written.
-    #[error("{} was written and reads back wrong in {count} places, the first: {first}: is the disk or memory failing?", .path.display())]
+    #[error(
+        "{} was written and reads back wrong in {count} places, the first: {first}: is the disk or memory failing?",
+        .path.display()
+    )]
     Damaged {
         /// Path of the pack.
         path: PathBuf,

@@ -84,7 +84,8 @@ mod tests {
     #[test]
     fn a_full_disk_and_a_failing_disk_give_different_errors() {
         let said = |kind: io::ErrorKind| reached(100, 400, 4796).error(Path::new("p.ddlp"), kind.into()).to_string();
-        let full = "no space for p.ddlp after 3 of 12 samples, at byte 4796 of about 6896: free some space or choose another disk";
+        let full = "no space for p.ddlp after 3 of 12 samples, at byte 4796 of about 6896: free some space or choose \
+                    another disk";
         for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::FileTooLarge] {
             assert_eq!(said(kind), full);
         }

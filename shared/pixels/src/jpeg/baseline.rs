@@ -5,8 +5,8 @@
 //! code together with its value, often two of them, and only the blocks that a rectangle covers are transformed.
 //! [`Checkpoints`] let it skip the rest of the scan and read two rows of MCUs at once.
 //!
-//! It returns [`LeftToLibjpeg`] for every other file, and for every irregularity that libjpeg would repair, guess about or
-//! warn about. The caller then decodes the file by libjpeg, so that verdicts, errors and repaired pixels are always
+//! It returns [`LeftToLibjpeg`] for every other file, and for every irregularity that libjpeg would repair, guess about
+//! or warn about. The caller then decodes the file by libjpeg, so that verdicts, errors and repaired pixels are always
 //! libjpeg's.
 //!
 //! Modules, in the order in which a file passes through them: `header` (markers), `huffman` (tables), `bits` (bytes

@@ -46,7 +46,10 @@ fn operation() -> impl Strategy<Value = Operation> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(43), ..ProptestConfig::with_cases(2000) })]
+    #![proptest_config(ProptestConfig {
+        rng_seed: proptest::test_runner::RngSeed::Fixed(43),
+        ..ProptestConfig::with_cases(2000)
+    })]
 
     #[test]
     fn all_steps_together_are_each_alone(

@@ -40,7 +40,10 @@ fn every_window_of_cifars_recipe_is_cut_as_defined() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(67), ..ProptestConfig::with_cases(256) })]
+    #![proptest_config(ProptestConfig {
+        rng_seed: proptest::test_runner::RngSeed::Fixed(67),
+        ..ProptestConfig::with_cases(256)
+    })]
 
     #[test]
     fn any_window_is_cut_as_defined(

@@ -55,7 +55,10 @@ fn cut(image: RawImage<'_>, rect: Rect) -> Result<Vec<u8>, PixelError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(53), ..ProptestConfig::with_cases(1500) })]
+    #![proptest_config(ProptestConfig {
+        rng_seed: proptest::test_runner::RngSeed::Fixed(53),
+        ..ProptestConfig::with_cases(1500)
+    })]
 
     #[test]
     fn a_rectangle_is_read_by_the_groups_it_touches(
@@ -78,7 +81,8 @@ proptest! {
         prop_assert!(found == expected);
 
         let touched = y / group_rows * group_rows..((y + down).div_ceil(group_rows) * group_rows).min(height);
-        let touched = OFFSET + (touched.start as usize * row_bytes) as u64..OFFSET + (touched.end as usize * row_bytes) as u64;
+        let [start, end] = [touched.start, touched.end].map(|row| OFFSET + (row as usize * row_bytes) as u64);
+        let touched = start..end;
         let read = file.read.lock().unwrap().clone();
         prop_assert_eq!(read[0].start, touched.start);
         prop_assert_eq!(read[read.len() - 1].end, touched.end);

@@ -224,7 +224,10 @@ fn span(length: u32) -> impl Strategy<Value = (u32, u32)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(41), ..ProptestConfig::with_cases(250) })]
+    #![proptest_config(ProptestConfig {
+        rng_seed: proptest::test_runner::RngSeed::Fixed(41),
+        ..ProptestConfig::with_cases(250)
+    })]
 
     #[test]
     fn parts_are_those_of_the_other_librarys_images(
@@ -259,12 +262,16 @@ proptest! {
         let part = Rect { x: across.1.0, y: down.1.0, width: across.1.1, height: down.1.1 };
         let resizing = Resizing { rect, size: (across.0, down.0), part, mirrored: false };
         let mut source = synthetic::photo(size.0, size.1, 3);
-        let mut ours = |pixels: &[u8]| resized(&mut scaler, &mut Interleaved { width: size.0, height: size.1, pixels }, &resizing);
+        let mut ours = |pixels: &[u8]| {
+            let mut image = Interleaved { width: size.0, height: size.1, pixels };
+            resized(&mut scaler, &mut image, &resizing)
+        };
         let before = ours(&source);
         let read = resizing.source();
         for (at, pixel) in source.chunks_exact_mut(3).enumerate() {
             let (column, row) = (at as u32 % size.0, at as u32 / size.0);
-            let inside = (read.x..read.x + read.width).contains(&column) && (read.y..read.y + read.height).contains(&row);
+            let (columns, rows) = (read.x..read.x + read.width, read.y..read.y + read.height);
+            let inside = columns.contains(&column) && rows.contains(&row);
             if !inside {
                 pixel.fill(255 - pixel[0]);
             }

@@ -330,7 +330,11 @@ proptest! {
     })]
 
     #[test]
-    fn hostile_bytes_break_no_promise(seed in 0usize..8, edits in prop::collection::vec((any::<u32>(), any::<u8>()), 0..6), cut: u16) {
+    fn hostile_bytes_break_no_promise(
+        seed in 0usize..8,
+        edits in prop::collection::vec((any::<u32>(), any::<u8>()), 0..6),
+        cut: u16,
+    ) {
         let mut file = SEEDS[seed].clone();
         for (place, byte) in edits {
             let at = place as usize % file.len();

@@ -215,7 +215,11 @@ proptest! {
 
     #[test]
     fn any_bytes_end_in_a_header_or_an_error(
-        mut bytes in proptest::collection::vec(any::<u8>(), 0..600), kind in 0u8..10, setup: bool, host: bool, setting in 0usize..4,
+        mut bytes in proptest::collection::vec(any::<u8>(), 0..600),
+        kind in 0u8..10,
+        setup: bool,
+        host: bool,
+        setting in 0usize..4,
     ) {
         if let Some(first) = bytes.first_mut() {
             *first = kind;
@@ -238,7 +242,14 @@ proptest! {
     }
 
     #[test]
-    fn plausible_headers_hold(flags: u8, hlen in 0u8..140, pdo: u8, plen in 0u32..10_000, kind in 0u8..10, setting in 0usize..4) {
+    fn plausible_headers_hold(
+        flags: u8,
+        hlen in 0u8..140,
+        pdo: u8,
+        plen in 0u32..10_000,
+        kind in 0u8..10,
+        setting in 0usize..4,
+    ) {
         let receiver = PduType(kind).receiver().unwrap_or(Role::Host);
         let hlen = PduType(kind).header_bytes().filter(|_| hlen > 10).map_or(hlen, |bytes| bytes as u8);
         let head = CommonHeader {

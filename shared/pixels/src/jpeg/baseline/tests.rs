@@ -96,7 +96,11 @@ fn samples() -> impl Strategy<Value = Sample> {
     let side = || prop_oneof![3 => 1u32..40, 2 => 40u32..71, 1 => 71u32..300];
     let layout = prop::sample::select(LAYOUTS.to_vec());
     let noise = prop_oneof![Just(0u32), 0u32..100, Just(256u32), Just(EXTREME)];
-    let restarts = prop_oneof![3 => Just((0, 0)), 1 => (1u32..4).prop_map(|rows| (rows, 0)), 2 => (1u32..30).prop_map(|mcus| (0, mcus))];
+    let restarts = prop_oneof![
+        3 => Just((0, 0)),
+        1 => (1u32..4).prop_map(|rows| (rows, 0)),
+        2 => (1u32..30).prop_map(|mcus| (0, mcus)),
+    ];
     (layout, any::<bool>(), restarts, 10u8..=100, (side(), side()), any::<u32>(), noise).prop_map(
         |(layout, optimize, (restart_rows, restart_mcus), quality, size, seed, noise)| {
             let options =
@@ -274,7 +278,9 @@ proptest! {
             outcome.map(|prepared| (prepared, out))
         };
         let (ours, libjpegs) = (run(Preparer::new(limits)), run(Preparer::by_libjpeg(limits)));
-        prop_assert!(ours == libjpegs, "{:?} instead of {:?}", ours.map(|(prepared, _)| prepared), libjpegs.map(|(prepared, _)| prepared));
+        let is_same = ours == libjpegs;
+        let [ours, libjpegs] = [ours, libjpegs].map(|made| made.map(|(prepared, _)| prepared));
+        prop_assert!(is_same, "{ours:?} instead of {libjpegs:?}");
     }
 }
 

@@ -62,7 +62,10 @@ fn nonsense_is_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(59), ..ProptestConfig::with_cases(2000) })]
+    #![proptest_config(ProptestConfig {
+        rng_seed: proptest::test_runner::RngSeed::Fixed(59),
+        ..ProptestConfig::with_cases(2000)
+    })]
 
     #[test]
     fn any_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {

@@ -21,7 +21,10 @@ fn blocks() -> impl Strategy<Value = (Vec<[i16; 64]>, [u8; 64])> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(61), ..ProptestConfig::with_cases(4000) })]
+    #![proptest_config(ProptestConfig {
+        rng_seed: proptest::test_runner::RngSeed::Fixed(61),
+        ..ProptestConfig::with_cases(4000)
+    })]
 
     #[test]
     fn all_builds_agree_with_wide_integers((streams, steps) in blocks(), across in 1usize..=2) {
@@ -45,7 +48,8 @@ proptest! {
         }
         let count = streams.len();
         prop_assume!(count > 0);
-        let strip = Strip { coefficients: &coefficients, lasts: &lasts, first: 0, per_mcu: across, across, blocks: count, quant: &quant };
+        let (coefficients, lasts, quant) = (&coefficients, &lasts, &quant);
+        let strip = Strip { coefficients, lasts, first: 0, per_mcu: across, across, blocks: count, quant };
         let stride = 8 * count.next_multiple_of(2);
         let wide: Vec<Option<[u8; 64]>> = coefficients.as_chunks::<64>().0.iter().map(|block| {
             range::samples(block, &quant.map(|step| step as u16))
