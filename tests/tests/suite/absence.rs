@@ -156,7 +156,7 @@ impl Hooks for Absent {
     fn fails(&self, index: u64) -> Result<(), ReadError> {
         let mut attempts = self.attempts.lock().unwrap();
         let attempt = attempts.entry(index).or_default();
-        let refused = [Errno::ETIMEDOUT, Errno::EMFILE].get(*attempt).filter(|_| index % 3 == 0);
+        let refused = [Errno::ETIMEDOUT, Errno::EMFILE].get(*attempt).filter(|_| index.is_multiple_of(3));
         *attempt += 1;
         let Some(&errno) = refused else { return Ok(()) };
         let source = io::Error::from_raw_os_error(errno as i32);
@@ -175,7 +175,10 @@ fn a_dataset_that_is_absent_for_a_moment_costs_no_sample() {
         assert_eq!(run.ordered_digest, whole.ordered_digest, "{policy:?}");
         assert!(run.report.corrupt.is_empty(), "{:?}", run.report.corrupt);
         let attempts = dataset.hooks.attempts.lock().unwrap();
-        assert!((0..30).all(|index| attempts[&index] == if index % 3 == 0 { 3 } else { 1 }), "{attempts:?}");
+        assert!(
+            (0..30_u64).all(|index| attempts[&index] == if index.is_multiple_of(3) { 3 } else { 1 }),
+            "{attempts:?}"
+        );
     }
 }
 
