@@ -160,6 +160,44 @@ fn the_page_needs_nothing_from_elsewhere() {
     );
 }
 
+/// Returns the rules of a style sheet without nested ones, each as its selector and the names of its properties.
+fn rules(sheet: &str) -> Vec<(&str, Vec<(&str, &str)>)> {
+    let rules = sheet.split('}').filter_map(|rule| rule.split_once('{'));
+    rules
+        .map(|(selector, body)| {
+            let selector = selector.rsplit("*/").next().unwrap_or(selector).trim();
+            (
+                selector,
+                body.split(';').filter_map(|text| text.split_once(':')).map(|(n, v)| (n.trim(), v.trim())).collect(),
+            )
+        })
+        .collect()
+}
+
+/// Paper does not scroll: whatever may be wider than the window on a screen has to shrink or break there.
+#[test]
+fn nothing_lies_beyond_the_right_edge_of_a_printed_page() {
+    let (screen, print) = STYLE.split_once("@media print {").expect("there are rules for paper");
+    let print = rules(print);
+    let mut widening = 0;
+    // The figure of a tile is short, and a share hides what it has no room for.
+    let fits = |selector: &str| selector.starts_with(".tile") || selector.starts_with(".share");
+    for (selector, properties) in rules(screen).into_iter().filter(|(selector, _)| !fits(selector)) {
+        for (name, value) in properties {
+            let undone = match (name, value) {
+                ("white-space", "nowrap") => ("white-space", "normal"),
+                ("min-width", _) => ("min-width", "0"),
+                ("overflow-x" | "overflow", "auto") => ("overflow", "visible"),
+                _ => continue,
+            };
+            widening += 1;
+            let is_undone = print.iter().any(|(other, there)| *other == selector && there.contains(&undone));
+            assert!(is_undone, "on paper, {selector} keeps {name}: {value}");
+        }
+    }
+    assert!(widening >= 4, "the rules are found");
+}
+
 #[test]
 fn a_thinned_time_line_says_so() {
     let mut report = run(1, 20);

@@ -59,6 +59,28 @@ fn a_run_that_is_killed_goes_on_with_nothing_lost_or_repeated() {
     }
 }
 
+/// A step takes longer than the interval, so that the state follows each batch.
+#[test]
+fn a_state_is_written_by_time() {
+    let home = photos(0);
+    let folder = home.path();
+    let line = "run photos --strategy cpu --batch 4 --epochs 2 --step-ms 30 --quiet --state-out at.json --state-every";
+    let mut running = Running::start(folder, &format!("{line} 0.02s"));
+    wait_for("a state", || state(folder, "at.json").filter(|state| done(state, 6).len() >= 3));
+    running.0.kill().unwrap();
+    running.status();
+    fs::remove_file(folder.join("at.json")).unwrap();
+    // The interval is longer than the run: the state is that of the beginning until the end.
+    let mut running = Running::start(folder, &format!("{line} 86400s"));
+    wait_for("a state", || state(folder, "at.json"));
+    let mut seen = BTreeSet::new();
+    while running.0.try_wait().unwrap().is_none() {
+        seen.extend(state(folder, "at.json").map(|state| done(&state, 6).len()));
+    }
+    assert!(seen.is_subset(&BTreeSet::from([0, 12])), "{seen:?} batches were done in the states");
+    assert_eq!(state(folder, "at.json").map(|state| done(&state, 6).len()), Some(12));
+}
+
 /// Batches that are prepared ahead are not done, nor is the batch that the consumer works on.
 #[test]
 fn a_state_is_written_at_the_beginning_and_counts_what_was_consumed() {
