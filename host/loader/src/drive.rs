@@ -138,8 +138,8 @@ impl Endpoint {
     pub fn allow(&self) -> String {
         match (&self.target, &self.unkept) {
             (Target::Tcp(_), Some(error)) => format!(
-                "its list of allowed hosts does not name this one, which has another NQN in each run ({error}): give one that is \
-                 allowed with --host-nqn"
+                "its list of allowed hosts does not name this one, which has another NQN in each run ({error}): give \
+                 one that is allowed with --host-nqn"
             ),
             (Target::Tcp(tcp), None) => {
                 format!("the allowed-hosts of the agent's configuration must name this host, {}", tcp.host.nqn)
@@ -232,8 +232,8 @@ fn closing(controller: &Arc<dyn Controller>) -> Box<dyn Fn() + Send> {
     })
 }
 
-/// Connects to a drive, checks it and gets it ready for work. Gives `watch` the means by which another thread can end the
-/// attempt and the association.
+/// Connects to a drive, checks it and gets it ready for work. Gives `watch` the means by which another thread can end
+/// the attempt and the association.
 pub(crate) fn connect(
     endpoint: &Endpoint,
     expected: &Expected,

@@ -177,8 +177,8 @@ impl Engine {
         self.work.notify_all();
     }
 
-    /// Remembers how to end a drive's association or the attempt to make one, for [`Self::close_links`]. Ends it at once
-    /// if the run has been stopped.
+    /// Remembers how to end a drive's association or the attempt to make one, for [`Self::close_links`]. Ends it at
+    /// once if the run has been stopped.
     pub fn watch(&self, prong: ProngId, close: impl Fn() + Send + 'static) {
         let mut links = self.links.lock().expect("no panic while the links are locked");
         if self.is_stopped() {
@@ -300,7 +300,8 @@ impl Engine {
         Some(Arc::new(CpuJob::new(id, sample_ids, buffer, self.task.row_bytes())))
     }
 
-    /// Claims a batch for a drive that has a free slot, perhaps its last one. `None` when there is nothing to claim now.
+    /// Claims a batch for a drive that has a free slot, perhaps its last one. `None` when there is nothing to claim
+    /// now.
     pub fn claim_for_drive(&self, prong: ProngId, is_last_slot: bool) -> Option<(BatchId, Vec<u64>)> {
         let mut core = self.lock();
         let now = core.recorder.now();

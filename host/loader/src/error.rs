@@ -48,9 +48,10 @@ pub enum LoaderError {
     },
     /// No readable neighbour was found for a corrupt sample, and the policy is `replace`.
     #[error(
-        "sample {sample} (id {sample_id}, {location}) of epoch {epoch} cannot be used: {reason}; none of the {tried} samples \
-         behind it can replace it, and the policy `replace` tries no more. If this many are damaged, pack the dataset anew \
-         (`ddlp pack` says what is wrong with each), or leave them out: --policy skip with a higher --max-corrupt"
+        "sample {sample} (id {sample_id}, {location}) of epoch {epoch} cannot be used: {reason}; none of the {tried} \
+         samples behind it can replace it, and the policy `replace` tries no more. If this many are damaged, pack the \
+         dataset anew (`ddlp pack` says what is wrong with each), or leave them out: --policy skip with a higher \
+         --max-corrupt"
     )]
     NoReplacement {
         /// Name in the dataset.
@@ -68,9 +69,9 @@ pub enum LoaderError {
     },
     /// More samples of an epoch were skipped or replaced than [`MaxCorrupt`](crate::MaxCorrupt) allows.
     #[error(
-        "{corrupt} of {samples} samples of this epoch were corrupt so far, and {limit} are allowed; the first are {first}. \
-         Check the dataset (`ddlp verify` checks a pack), or allow more: --max-corrupt N or PERCENT%, `max_corrupt` in the \
-         library"
+        "{corrupt} of {samples} samples of this epoch were corrupt so far, and {limit} are allowed; the first are \
+         {first}. Check the dataset (`ddlp verify` checks a pack), or allow more: --max-corrupt N or PERCENT%, \
+         `max_corrupt` in the library"
     )]
     TooManyCorrupt {
         /// Distinct corrupt samples.

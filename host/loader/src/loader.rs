@@ -256,7 +256,8 @@ impl<V> Loader<V> {
             what += "; no batch buffer is free: a batch keeps its buffer until the consumer drops it";
         }
         if self.slots.iter().any(|slots| slots.is_shared() && slots.free() == 0) {
-            what += "; a drive has no free result slot: a batch in shared memory keeps its slot until the consumer drops it";
+            what += "; a drive has no free result slot: a batch in shared memory keeps its slot until the consumer \
+                     drops it";
         }
         core.recorder.fault(CPU, None, "stall", what);
     }

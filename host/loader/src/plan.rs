@@ -82,8 +82,8 @@ pub enum PlanError {
     },
     /// The plan was recorded with another dataset.
     #[error(
-        "plan was recorded with dataset {recorded}, this run has {actual}: a plan is for one dataset, and a pack of the \
-         same source in another form is another one"
+        "plan was recorded with dataset {recorded}, this run has {actual}: a plan is for one dataset, and a pack of \
+         the same source in another form is another one"
     )]
     OtherDataset {
         /// In the plan.

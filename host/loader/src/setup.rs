@@ -204,7 +204,8 @@ impl Setup {
         match self.dataset.left_out() {
             0 => {}
             files => recorder.note(format!(
-                "{files} files of the folder were left out: they lie in no class directory or are not named as images are"
+                "{files} files of the folder were left out: they lie in no class directory or are not named as images \
+                 are"
             )),
         }
         recorder

@@ -59,8 +59,8 @@ pub enum StateError {
     OtherRun(Vec<Difference>),
     /// Taken from a run over another dataset.
     #[error(
-        "loader state was taken with dataset {saved}, this run has {actual}: a run goes on with the dataset that it began \
-         with, and a pack with one of the same source in the same form"
+        "loader state was taken with dataset {saved}, this run has {actual}: a run goes on with the dataset that it \
+         began with, and a pack with one of the same source in the same form"
     )]
     OtherDataset {
         /// In the state.
@@ -81,8 +81,8 @@ pub enum StateError {
     },
     /// Ranks were at different places, so another number of ranks cannot go on.
     #[error(
-        "the run had {saved} ranks and delivered out of order ({strategy}), so {actual} ranks cannot go on in the middle of \
-         an epoch: resume on {saved}, or use the strategy ordered"
+        "the run had {saved} ranks and delivered out of order ({strategy}), so {actual} ranks cannot go on in the \
+         middle of an epoch: resume on {saved}, or use the strategy ordered"
     )]
     Ranks {
         /// Ranks of the run.

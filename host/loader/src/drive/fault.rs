@@ -84,7 +84,8 @@ impl fmt::Display for Fault<'_> {
             }
             Self::Damaged(id, error) => write!(
                 f,
-                "the result of {} is damaged: {error}; {CPU_DOES}; if this goes on, check the drive's memory and the network",
+                "the result of {} is damaged: {error}; {CPU_DOES}; if this goes on, check the drive's memory and the \
+                 network",
                 of(id)
             ),
             Self::NoMemory(id, error) => write!(
@@ -94,26 +95,27 @@ impl fmt::Display for Fault<'_> {
             ),
             Self::Slow(id, took, times) => write!(
                 f,
-                "{} took {took:.1?}, {times:.0} times as long as batches before; the schedule adapts to its speed; see what else \
-                 keeps the drive or the network busy",
+                "{} took {took:.1?}, {times:.0} times as long as batches before; the schedule adapts to its speed; \
+                 see what else keeps the drive or the network busy",
                 of(id)
             ),
             Self::Lost(error @ DriverError::TimedOut { .. }) => write!(
                 f,
-                "{error}; other prongs prepare its batches, and the connection is tried again; if the drive is only slow, \
-                 give it more time (--drive-timeout)"
+                "{error}; other prongs prepare its batches, and the connection is tried again; if the drive is only \
+                 slow, give it more time (--drive-timeout)"
             ),
             Self::Lost(error) => write!(
                 f,
-                "{error}; other prongs prepare its batches, and the connection is tried again; see whether its agent runs \
-                 and the network is up"
+                "{error}; other prongs prepare its batches, and the connection is tried again; see whether its agent \
+                 runs and the network is up"
             ),
             Self::Away(error) => {
                 write!(f, "{error}; the run begins without it, and the drive joins as soon as it can be reached")
             }
             Self::FewerSlots { now, before } => write!(
                 f,
-                "it came back with {now} result slots instead of {before}; {WITHOUT}; start its agent with --slots {before}"
+                "it came back with {now} result slots instead of {before}; {WITHOUT}; start its agent with --slots \
+                 {before}"
             ),
             Self::Refused(error) => {
                 write!(
@@ -123,8 +125,9 @@ impl fmt::Display for Fault<'_> {
             }
             Self::Useless(times) => write!(
                 f,
-                "{times} connections in a row brought only wrong or damaged results; {WITHOUT}; check the drive's copy of \
-                 the dataset (`ddlp verify` there), its memory and the network, and that its agent is of this version"
+                "{times} connections in a row brought only wrong or damaged results; {WITHOUT}; check the drive's \
+                 copy of the dataset (`ddlp verify` there), its memory and the network, and that its agent is of this \
+                 version"
             ),
             Self::AgentRestarted => {
                 f.write_str("its agent had ended or hung, and was started again; its log may say why")

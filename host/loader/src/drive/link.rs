@@ -43,8 +43,8 @@ pub(crate) enum LinkError {
 }
 
 impl LinkError {
-    /// Returns whether the drive may be reached later. Errors that last do not count: the drive refuses this host, no drive
-    /// has this name, the device is not a drive, or the drive does not fit.
+    /// Returns whether the drive may be reached later. Errors that last do not count: the drive refuses this host, no
+    /// drive has this name, the device is not a drive, or the drive does not fit.
     pub fn is_unreachable(&self) -> bool {
         let Self::Driver(error) = self else { return false };
         let is_refusal = matches!(error, DriverError::Denied { .. })
@@ -154,8 +154,8 @@ fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<(), L
     let hex = |bytes: &[u8; 32]| bytes[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     if identity.dataset != expected.dataset {
         return Err(LinkError::Refused(format!(
-            "it holds another dataset: {} there, {} here; serve the same file on both sides (a pack of the same source in \
-             another form is another dataset)",
+            "it holds another dataset: {} there, {} here; serve the same file on both sides (a pack of the same \
+             source in another form is another dataset)",
             hex(&identity.dataset),
             hex(&expected.dataset)
         )));
@@ -169,7 +169,8 @@ fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<(), L
     }
     if identity.slots == 0 || (identity.slot_bytes as usize) < expected.slot_bytes {
         return Err(LinkError::Refused(format!(
-            "its {} result slots have {} bytes each, but a batch needs {}: start it with --slot-bytes {}, or use smaller batches",
+            "its {} result slots have {} bytes each, but a batch needs {}: start it with --slot-bytes {}, or use \
+             smaller batches",
             identity.slots,
             identity.slot_bytes,
             expected.slot_bytes,
