@@ -267,7 +267,7 @@ mod tests {
         let id = schedule.claim(1, 0.0, Room::Any).expect("the tail is open");
         assert_eq!(schedule.executed(1, id, 1.0), super::super::Finished::Used);
         schedule.prong_down(1, super::super::HeldResults::Lost);
-        assert!(!schedule.finished(1, id) && schedule.is_open(id));
+        assert!(!schedule.is_wanted(1, id) && !schedule.finished(1, id) && schedule.is_open(id));
     }
 
     #[test]
