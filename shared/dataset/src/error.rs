@@ -35,15 +35,6 @@ pub enum Corrupt {
         #[source]
         source: io::Error,
     },
-    /// The sample had no file when the dataset was opened: a link that leads nowhere, or something that is not a
-    /// regular file.
-    #[error("sample {name} is a link that leads nowhere, or no regular file ({})", .location.file.display())]
-    NoFile {
-        /// The sample.
-        name: String,
-        /// Its place.
-        location: Location,
-    },
     /// The bytes are not the ones that were packed.
     #[error("checksum of sample {name} differs ({location}): {stored:08x} is stored, {computed:08x} computed")]
     Checksum {
@@ -124,6 +115,15 @@ pub enum Unavailable {
         #[source]
         source: io::Error,
     },
+    /// The sample had no file when the dataset was opened: a link that leads nowhere, or something that is not a
+    /// regular file.
+    #[error("sample {name} is a link that leads nowhere, or no regular file: {}", .file.display())]
+    NoFile {
+        /// The sample.
+        name: String,
+        /// The link, or what is in the place of a file.
+        file: PathBuf,
+    },
     /// A file differs from the one that was opened.
     #[error("the {kind} has changed since it was opened: {} {change}", .file.display())]
     Changed {
@@ -162,7 +162,7 @@ impl Corrupt {
     /// Returns the small code that crosses the link.
     pub fn reason(&self) -> CorruptReason {
         match self {
-            Corrupt::Io { .. } | Corrupt::NoFile { .. } => CorruptReason::Io,
+            Corrupt::Io { .. } => CorruptReason::Io,
             Corrupt::Checksum { .. } | Corrupt::Record { .. } => CorruptReason::Checksum,
             Corrupt::Rejected { reason, .. } => *reason,
             Corrupt::TooLarge { .. } => CorruptReason::TooMuchMemory,
@@ -198,7 +198,7 @@ impl Unavailable {
         match self {
             Unavailable::Io { source, .. } => Class::of(source) == Class::Lasting,
             Unavailable::Gone { path, .. } => path == file,
-            Unavailable::Changed { .. } => true,
+            Unavailable::Changed { .. } | Unavailable::NoFile { .. } => true,
             _ => false,
         }
     }

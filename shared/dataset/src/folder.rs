@@ -7,10 +7,11 @@
 //! - A class without samples is an error, as it is for torchvision.
 //! - Symbolic links are followed. A directory that contains itself through a link is entered once.
 //! - A link that leads nowhere, or anything else that is not a regular file, stays in the list (so that indices agree
-//!   with torchvision's) and is corrupt when it is read.
+//!   with torchvision's) and is unavailable when it is read: the disk that the link leads to may be
+//!   absent.
 //!
 //! The identity is a digest of class names, relative paths and sizes; the files themselves are not read for it. If a
-//! file is gone or has another size when it is read, the dataset has changed, and the sample is unavailable.
+//! file is gone, or has been written to since it was listed, the dataset has changed, and the sample is unavailable.
 
 mod scan;
 
@@ -19,6 +20,7 @@ use crate::extent::{make_room, persistently, read_extent};
 use crate::held::is_stale;
 use crate::inputs::is_same_file;
 use crate::sample::IdentityHasher;
+use crate::stamp::Stamp;
 use crate::{Corrupt, Dataset, Identity, Location, ReadError, SAMPLE_BYTES_MAX, Unavailable};
 use ddlp_pixels::Source;
 use nix::errno::Errno;
@@ -38,9 +40,6 @@ pub const EXTENSIONS: [&str; 9] = [".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pg
 
 /// Largest number of directories below one class.
 pub const DIRECTORIES_MAX: usize = 1 << 20;
-
-/// Stand-in for the size of a sample that had no file when the folder was listed.
-const NO_FILE: u64 = u64::MAX;
 
 /// Reason why a directory is not an image folder.
 #[derive(Debug, thiserror::Error)]
@@ -114,8 +113,8 @@ pub struct Folder {
     paths: Vec<u8>,
     /// End of each path in `paths`.
     path_ends: Vec<u64>,
-    /// Sizes of the files, or [`NO_FILE`].
-    sizes: Vec<u64>,
+    /// Stamps that the files had when the folder was listed.
+    stamps: Vec<Stamp>,
     left_out: LeftOut,
     identity: Identity,
 }
@@ -136,7 +135,7 @@ impl Folder {
             class_ends: Vec::with_capacity(names.len()),
             paths: Vec::new(),
             path_ends: Vec::new(),
-            sizes: Vec::new(),
+            stamps: Vec::new(),
             left_out: beside,
             identity: Identity::from_bytes([0; 32]),
         };
@@ -145,14 +144,14 @@ impl Folder {
         let samples = listings.iter().map(|listing| listing.files().count()).sum();
         make_room(&mut folder.paths, path_bytes, "the paths of the samples").map_err(no_memory)?;
         make_room(&mut folder.path_ends, samples, "the ends of the samples' paths").map_err(no_memory)?;
-        make_room(&mut folder.sizes, samples, "the sizes of the samples").map_err(no_memory)?;
+        make_room(&mut folder.stamps, samples, "the stamps of the samples").map_err(no_memory)?;
         for listing in listings {
-            for (path, size) in listing.files() {
+            for (path, stamp) in listing.files() {
                 folder.paths.extend_from_slice(path);
                 folder.path_ends.push(folder.paths.len() as u64);
-                folder.sizes.push(size.unwrap_or(NO_FILE));
+                folder.stamps.push(stamp.unwrap_or(Stamp::ABSENT));
             }
-            folder.class_ends.push(folder.sizes.len() as u64);
+            folder.class_ends.push(folder.stamps.len() as u64);
             folder.left_out.append(listing.left_out);
         }
         folder.left_out.names.sort_unstable();
@@ -180,11 +179,11 @@ impl Folder {
 
     /// Returns the size of a sample's file when the folder was listed, if it had one.
     fn size(&self, index: u64) -> Option<u64> {
-        Some(self.sizes[index as usize]).filter(|&size| size != NO_FILE)
+        self.stamps[index as usize].present().map(|stamp| stamp.bytes)
     }
 
-    /// Opens a sample's file and returns its length.
-    fn open_sample(&self, index: u64) -> io::Result<(File, u64)> {
+    /// Opens a sample's file and returns its stamp.
+    fn open_sample(&self, index: u64) -> io::Result<(File, Stamp)> {
         match persistently(|| self.open_below(&self.root_handle, index)) {
             Err(error) if is_stale(&error) => self.open_below_root(index, error),
             done => done,
@@ -194,7 +193,7 @@ impl Folder {
     /// Opens a sample's file by the root's path after `error`: the file server has restarted, and no longer knows the
     /// root's handle. The error remains if the path does not lead to the same root.
     #[cold]
-    fn open_below_root(&self, index: u64, error: io::Error) -> io::Result<(File, u64)> {
+    fn open_below_root(&self, index: u64, error: io::Error) -> io::Result<(File, Stamp)> {
         match File::open(&self.root) {
             Ok(root) if root.metadata().is_ok_and(|now| now.ino() == self.root_inode) => self.open_below(&root, index),
             _ => Err(error),
@@ -202,14 +201,14 @@ impl Folder {
     }
 
     /// Opens a sample's file below an open root. Never blocks, as opening a pipe otherwise would.
-    fn open_below(&self, root: impl AsFd, index: u64) -> io::Result<(File, u64)> {
+    fn open_below(&self, root: impl AsFd, index: u64) -> io::Result<(File, Stamp)> {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
         let file = openat(root, self.path(index), flags, Mode::empty())?;
         let status = fstat(&file)?;
         if SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        Ok((File::from(file), status.st_size.unsigned_abs()))
+        Ok((File::from(file), Stamp::from(&status)))
     }
 
     /// Determines why a sample's file cannot be read: the file may be gone or damaged, or the whole folder out of
@@ -235,11 +234,10 @@ impl Folder {
     /// Returns the error for a sample that had no file when the folder was listed.
     fn without_file(&self, index: u64) -> ReadError {
         match self.open_sample(index) {
-            Ok((_, found)) => self.changed(index, format!("was no file, and has {found} bytes now")).into(),
+            Ok((_, now)) => self.changed(index, format!("was no file, and has {} bytes now", now.bytes)).into(),
             Err(error) if is_no_file(&error) => {
-                Corrupt::NoFile { name: self.name(index), location: self.location(index) }.into()
+                Unavailable::NoFile { name: self.name(index), file: self.location(index).file }.into()
             }
-            // The link or the file may be fine: nothing is known about it.
             Err(source) => ReadError::of_sample(self.name(index), self.location(index), source),
         }
     }
@@ -251,7 +249,7 @@ impl Folder {
 
 impl Dataset for Folder {
     fn len(&self) -> u64 {
-        self.sizes.len() as u64
+        self.stamps.len() as u64
     }
 
     fn classes(&self) -> &[String] {
@@ -273,7 +271,7 @@ impl Dataset for Folder {
     }
 
     fn sample_in(&self, found: &Metadata) -> Option<u64> {
-        let mut same_size = (0..).zip(&self.sizes).filter(|(_, size)| **size == found.len()).map(|(index, _)| index);
+        let mut same_size = (0..self.len()).filter(|&index| self.size(index) == Some(found.len()));
         same_size.find(|&index| is_same_file(&self.location(index).file, found))
     }
 
@@ -282,15 +280,15 @@ impl Dataset for Folder {
         if index >= samples {
             return Err(Unavailable::OutOfRange { index, samples }.into());
         }
-        let Some(listed) = self.size(index) else { return Err(self.without_file(index)) };
-        if listed > SAMPLE_BYTES_MAX {
+        let Some(listed) = self.stamps[index as usize].present() else { return Err(self.without_file(index)) };
+        if listed.bytes > SAMPLE_BYTES_MAX {
             return Err(Corrupt::TooLarge { name: self.name(index), location: self.location(index) }.into());
         }
         let (file, found) = self.open_sample(index).map_err(|source| self.unread(index, source))?;
         if found != listed {
-            return Err(self.changed(index, format!("had {listed} bytes, and has {found} now")).into());
+            return Err(self.changed(index, listed.change(&found)).into());
         }
-        read_extent(&file, 0, listed as usize, buf).map_err(|source| self.unread(index, source))?;
+        read_extent(&file, 0, listed.bytes as usize, buf).map_err(|source| self.unread(index, source))?;
         Ok(Source::Encoded(buf))
     }
 

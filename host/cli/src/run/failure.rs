@@ -5,9 +5,10 @@
 
 use anyhow::anyhow;
 use ddlp_csd::prepare::stored_at;
-use ddlp_dataset::Dataset;
+use ddlp_dataset::{Dataset, Unavailable};
 use ddlp_host::LoaderError;
 use ddlp_pixels::{CorruptReason, Draw, Limits, Pipeline, Preparer, Source, Verdict};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -27,11 +28,9 @@ enum Cause {
 impl Given {
     /// Adds to an error that ends a run what can be done about it.
     pub fn explain(&self, error: LoaderError) -> anyhow::Error {
-        if matches!(error, LoaderError::Unavailable(_)) {
-            return anyhow::Error::from(error).context(
-                "the dataset is gone or has changed, which no --policy passes over: bring it back as it was; a state \
-                 that --state-out wrote goes on from here with --resume",
-            );
+        if let LoaderError::Unavailable(why) = &error {
+            let context = format!("{}; --resume goes on from the last state that --state-out wrote", remedy(why));
+            return anyhow::Error::from(error).context(context);
         }
         let LoaderError::CorruptSample { sample, sample_id, location, epoch, reason } = &error else {
             return error.into();
@@ -69,5 +68,22 @@ impl Given {
         let problem = error.to_string();
         let is_pipeline = is_whole && error.reason() == CorruptReason::Unsupported;
         Some(if is_pipeline { Cause::Pipeline(problem) } else { Cause::Sample(problem) })
+    }
+}
+
+/// Says what can be done about a dataset that cannot be read.
+fn remedy(why: &Unavailable) -> &'static str {
+    match why {
+        Unavailable::Gone { .. } | Unavailable::Changed { .. } => {
+            "the dataset is not as it was when the run began, which no --policy passes over: bring it back as it was"
+        }
+        Unavailable::NoFile { .. } => {
+            "a sample has no file, which no --policy passes over: bring the file back, or remove what is in its place"
+        }
+        Unavailable::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            "you may not read the dataset, which no --policy passes over: ask for permission"
+        }
+        Unavailable::NoMemory { .. } => "memory was refused, which says nothing about the sample",
+        _ => "the dataset cannot be read now, which no --policy passes over: see what its storage says",
     }
 }

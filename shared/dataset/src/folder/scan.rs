@@ -3,6 +3,7 @@
 use super::{DIRECTORIES_MAX, EXTENSIONS, FolderError};
 use crate::extent::make_room;
 use crate::pack::LISTED_MAX;
+use crate::stamp::Stamp;
 use crate::{CLASSES_MAX, parallel};
 use std::ffi::OsString;
 use std::fs::{self, DirEntry, Metadata};
@@ -18,8 +19,8 @@ const NAMED_MAX: usize = 8;
 pub(super) struct ClassListing {
     /// Paths relative to the root, one after the other.
     paths: Vec<u8>,
-    /// End of each path in `paths`, and size of the file if there is one.
-    files: Vec<(usize, Option<u64>)>,
+    /// End of each path in `paths`, and the stamp of the file if there is one.
+    files: Vec<(usize, Option<Stamp>)>,
     pub(super) left_out: LeftOut,
 }
 
@@ -51,13 +52,13 @@ impl ClassListing {
         self.paths.len()
     }
 
-    /// Returns relative path and size of each sample.
-    pub(super) fn files(&self) -> impl Iterator<Item = (&[u8], Option<u64>)> {
+    /// Returns relative path and stamp of each sample.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&[u8], Option<Stamp>)> {
         let mut start = 0;
-        self.files.iter().map(move |&(end, size)| {
+        self.files.iter().map(move |&(end, stamp)| {
             let path = &self.paths[start..end];
             start = end;
-            (path, size)
+            (path, stamp)
         })
     }
 }
@@ -106,8 +107,8 @@ fn refuse_empty(root: &Path, names: &[OsString], listings: &[ClassListing]) -> R
 struct Directory {
     /// Path relative to the root.
     path: Vec<u8>,
-    /// Name and size of each sample in it.
-    files: Vec<(OsString, Option<u64>)>,
+    /// Name and stamp of each sample in it.
+    files: Vec<(OsString, Option<Stamp>)>,
 }
 
 impl Directory {
@@ -128,11 +129,11 @@ fn list_class(root: &Path, class: &OsString) -> Result<ClassListing, FolderError
     make_room(&mut listing.paths, path_bytes, "the paths of a class").map_err(no_memory)?;
     for directory in &mut directories {
         directory.files.sort_unstable_by(|a, b| a.0.as_bytes().cmp(b.0.as_bytes()));
-        for (name, size) in &directory.files {
+        for (name, stamp) in &directory.files {
             listing.paths.extend_from_slice(&directory.path);
             listing.paths.push(b'/');
             listing.paths.extend_from_slice(name.as_bytes());
-            listing.files.push((listing.paths.len(), *size));
+            listing.files.push((listing.paths.len(), *stamp));
         }
     }
     Ok(listing)
@@ -167,7 +168,7 @@ fn walk(root: &Path, class: &OsString) -> Result<(Vec<Directory>, LeftOut), Fold
             } else if is_image(entry.file_name().as_bytes()) {
                 make_room(&mut files, 1, "the files of a directory")
                     .map_err(|source| FolderError::NoMemory { path: path.clone(), source })?;
-                files.push((entry.file_name(), size(&entry)));
+                files.push((entry.file_name(), stamp(&entry)));
             } else {
                 left_out.add(&relative.join(entry.file_name()));
             }
@@ -188,14 +189,14 @@ fn is_directory(entry: &DirEntry) -> io::Result<bool> {
     Ok(fs::metadata(entry.path()).is_ok_and(|target| target.is_dir()))
 }
 
-/// Returns the size of the regular file behind an entry, if there is one.
-fn size(entry: &DirEntry) -> Option<u64> {
+/// Returns the stamp of the regular file behind an entry, if there is one.
+fn stamp(entry: &DirEntry) -> Option<Stamp> {
     let own = entry.metadata();
     let status = match own {
         Ok(status) if status.file_type().is_symlink() => fs::metadata(entry.path()),
         other => other,
     };
-    status.ok().filter(Metadata::is_file).map(|status| status.len())
+    status.ok().filter(Metadata::is_file).map(|status| Stamp::from(&status))
 }
 
 fn is_image(name: &[u8]) -> bool {

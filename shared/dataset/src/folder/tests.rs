@@ -6,9 +6,10 @@ use crate::{Corrupt, Dataset, ReadError, Unavailable};
 use ddlp_test_support::unprivileged::Unprivileged;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 fn folder_of(files: &[&str]) -> TempDir {
@@ -96,7 +97,7 @@ fn links_are_followed_and_loops_entered_once() {
 }
 
 #[test]
-fn a_sample_without_a_file_keeps_its_place_and_is_corrupt() {
+fn a_sample_without_a_file_keeps_its_place_and_is_unavailable() {
     let root = folder_of(&["a/2.jpg"]);
     symlink("nowhere", root.path().join("a/1.jpg")).unwrap();
     mkfifo(&root.path().join("a/3.jpg"), Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
@@ -105,7 +106,7 @@ fn a_sample_without_a_file_keeps_its_place_and_is_corrupt() {
     let mut buf = Vec::new();
     for index in [0, 2] {
         let error = folder.sample(index, &mut buf).unwrap_err();
-        assert!(matches!(error, ReadError::Corrupt(Corrupt::NoFile { .. })), "{error}");
+        assert!(matches!(error, ReadError::Unavailable(Unavailable::NoFile { .. })), "{error}");
         assert!(error.to_string().contains(&folder.name(index)), "{error}");
     }
     folder.sample(1, &mut buf).unwrap();
@@ -121,6 +122,20 @@ fn a_file_that_changed_its_size_is_refused() {
     assert!(error.to_string().ends_with("a/1.jpg had 7 bytes, and has 18 now"), "{error}");
     let error = folder.sample(1, &mut Vec::new()).unwrap_err();
     assert!(matches!(error, ReadError::Unavailable(Unavailable::OutOfRange { index: 1, samples: 1 })), "{error}");
+}
+
+#[test]
+fn a_file_that_is_overwritten_with_as_many_bytes_has_changed() {
+    let root = folder_of(&["a/1.jpg"]);
+    let folder = open(&root).unwrap();
+    folder.sample(0, &mut Vec::new()).unwrap();
+    let file = File::options().write(true).open(root.path().join("a/1.jpg")).unwrap();
+    file.write_all_at(b"A", 0).unwrap();
+    // The clock of a file system is coarse.
+    file.set_modified(SystemTime::now() + Duration::from_secs(1)).unwrap();
+    let error = folder.sample(0, &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, ReadError::Unavailable(Unavailable::Changed { .. })), "{error}");
+    assert!(error.to_string().ends_with("a/1.jpg has been written to"), "{error}");
 }
 
 /// The message names the topmost missing part.

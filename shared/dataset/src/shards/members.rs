@@ -168,7 +168,7 @@ fn has_data(kind: EntryType) -> bool {
 fn check_sum(header: &Header) -> Result<(), String> {
     let stored = header.cksum().map_err(|error| error.to_string())?;
     let bytes = header.as_bytes();
-    let computed =
+    let computed: u32 =
         bytes.iter().enumerate().map(|(at, &byte)| u32::from(if (148..156).contains(&at) { b' ' } else { byte })).sum();
     if stored == computed {
         Ok(())
