@@ -16,7 +16,8 @@ pub fn check_allowed(hosts: &[String]) -> Result<()> {
         let may_be_one = nqn.strip_prefix(UUID_PREFIX).is_none_or(is_uuid);
         ensure!(
             may_be_one,
-            "allowed-hosts: `{nqn}`: after `uuid:` the host's UUID is expected, such as 01234567-89ab-cdef-0123-456789abcdef. \
+            "allowed-hosts: `{nqn}`: after `uuid:` the host's UUID is expected, such as \
+             01234567-89ab-cdef-0123-456789abcdef. \
              On the host, `sudo ddlp devices` prints its NQN"
         );
     }

@@ -246,7 +246,10 @@ proptest! {
 
     #[test]
     fn any_sequence_of_valid_and_damaged_pdus_stays_bounded(
-        steps in proptest::collection::vec((0u8..6, any::<u16>(), 0u32..3_000_000, any::<prop::sample::Index>()), 1..60),
+        steps in proptest::collection::vec(
+            (0u8..6, any::<u16>(), 0u32..3_000_000, any::<prop::sample::Index>()),
+            1..60,
+        ),
         chunk in 1usize..500,
         digests: (bool, bool),
     ) {
@@ -256,7 +259,10 @@ proptest! {
             let mut pdu = match kind {
                 0 => capsule(id, &vec![3; bytes as usize % 9000], digests),
                 1 => transfer(id, bytes, digests),
-                2 => piece(id % 4, id % 8, bytes as usize % 50, &vec![1; bytes as usize % 5000 + 1], bytes % 2 == 0, digests),
+                2 => {
+                    let data = vec![1; bytes as usize % 5000 + 1];
+                    piece(id % 4, id % 8, bytes as usize % 50, &data, bytes % 2 == 0, digests)
+                }
                 3 => IcReq::new(digests).encode().to_vec(),
                 4 => mock.sent.last().cloned().unwrap_or_default(),
                 _ => {
