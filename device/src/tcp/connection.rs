@@ -1,7 +1,7 @@
 //! One socket: reads into the session, time limits, an orderly end.
 
 use super::hub::{Hub, Line, Outgoing};
-use super::server::Ration;
+use super::server::LogLimit;
 use super::session::{Above, End, Session, Setup};
 use super::writer::{Buffers, Writer};
 use super::{PDU_TIME, RECEIVE_BYTES};
@@ -138,8 +138,8 @@ fn report(peer: SocketAddr, ended: &Ended) {
         Ended::Late => tracing::debug!(%peer, "connection closed: a PDU was not complete in time"),
         Ended::Session(End::Host(reason), _) => tracing::debug!(%peer, %reason, "host ended the connection"),
         Ended::Session(End::Violation(reason), _) => {
-            static RATION: Ration = Ration::new();
-            if RATION.allows() {
+            static LIMIT: LogLimit = LogLimit::new();
+            if LIMIT.allows() {
                 tracing::warn!(%peer, %reason, "host broke the protocol");
             }
         }

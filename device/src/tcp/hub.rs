@@ -5,7 +5,7 @@
 
 use super::media::Media;
 use super::places::Places;
-use super::server::Ration;
+use super::server::LogLimit;
 use crate::controller::{ConnId, Output, Payload, Subsystem};
 use crate::job::JobEvent;
 use crate::workers::Pool;
@@ -181,8 +181,8 @@ impl Hub {
         inner.subsystem.opened(conn, reached);
         inner.lines.insert(conn, line.clone());
         if let Some(other) = inner.places.enter(conn, peer.ip(), now()) {
-            static RATION: Ration = Ration::new();
-            if RATION.allows() {
+            static LIMIT: LogLimit = LogLimit::new();
+            if LIMIT.allows() {
                 tracing::warn!(%peer, "many connections without Connect: the oldest ones give way");
             }
             inner.dismiss(other);
@@ -282,8 +282,8 @@ impl Hub {
                     }
                 }
                 Output::Refused { conn, host_nqn, reason } => {
-                    static RATION: Ration = Ration::new();
-                    if let Some(line) = inner.lines.get(&conn).filter(|_| RATION.allows()) {
+                    static LIMIT: LogLimit = LogLimit::new();
+                    if let Some(line) = inner.lines.get(&conn).filter(|_| LIMIT.allows()) {
                         // Quoted, since the name that a host sends may contain anything.
                         tracing::warn!(peer = %line.peer, host_nqn = ?host_nqn, %reason, "host refused");
                     }

@@ -47,8 +47,8 @@ impl Server {
             let (stream, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    static RATION: Ration = Ration::new();
-                    if RATION.allows() {
+                    static LIMIT: LogLimit = LogLimit::new();
+                    if LIMIT.allows() {
                         tracing::warn!(%error, "cannot accept a connection");
                     }
                     sleep(ACCEPT_PAUSE).await;
@@ -95,9 +95,9 @@ pub async fn clockwork(hub: Arc<Hub>, mut events: UnboundedReceiver<JobEvent>) {
 }
 
 /// Limit on log messages of one kind that a peer can cause: one per second.
-pub(crate) struct Ration(AtomicU64);
+pub(crate) struct LogLimit(AtomicU64);
 
-impl Ration {
+impl LogLimit {
     pub(crate) const fn new() -> Self {
         Self(AtomicU64::new(0))
     }

@@ -2,7 +2,7 @@
 
 use super::queue::{Sample, Task};
 use super::row_crc::RowCrc;
-use crate::tcp::server::Ration;
+use crate::tcp::server::LogLimit;
 use ddlp_csd::prepare::{EpochContext, SamplePreparer, StageTimes, stored_at};
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::{Outcome, SampleRecord};
@@ -65,8 +65,8 @@ impl Kit {
 
 /// Logs why samples are unavailable, at most once a second, since a host can ask for many.
 pub(super) fn log_unavailable(error: &Unavailable) {
-    static RATION: Ration = Ration::new();
-    if RATION.allows() {
+    static LIMIT: LogLimit = LogLimit::new();
+    if LIMIT.allows() {
         let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
         tracing::error!("{error}{cause}; the host prepares the batch itself");
     }
