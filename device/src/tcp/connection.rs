@@ -2,7 +2,7 @@
 
 use super::hub::{Hub, Line, Outgoing};
 use super::server::LogLimit;
-use super::session::{Above, End, Session, Setup};
+use super::session::{CommandHandler, End, Session, Setup};
 use super::writer::{Buffers, Writer};
 use super::{PDU_TIME, RECEIVE_BYTES};
 use crate::controller::ConnId;
@@ -23,7 +23,7 @@ struct Port<'a> {
     setup: &'a OnceLock<Setup>,
 }
 
-impl Above for Port<'_> {
+impl CommandHandler for Port<'_> {
     fn begin(&mut self, command: &SubmissionEntry) -> Result<Result<usize, Status>, FatalError> {
         self.hub.begin(self.conn, self.line, command)
     }

@@ -207,7 +207,7 @@ impl Hub {
         inner.places.leave(conn);
     }
 
-    /// Takes a new command; see [`super::session::Above::begin`].
+    /// Takes a new command; see [`super::session::CommandHandler::begin`].
     pub fn begin(
         &self,
         conn: ConnId,

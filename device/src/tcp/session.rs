@@ -30,7 +30,7 @@ pub struct Setup {
 }
 
 /// Receiver of the session's commands and outgoing PDUs.
-pub trait Above {
+pub trait CommandHandler {
     /// Takes a new command, and returns how many bytes of its data to collect. An inner error is the command's status;
     /// an outer error ends the connection.
     fn begin(&mut self, command: &SubmissionEntry) -> Result<Result<usize, Status>, FatalError>;
@@ -124,37 +124,37 @@ impl Session {
     }
 
     /// Takes received bytes. After an error, the session must not be used again.
-    pub fn feed(&mut self, mut bytes: &[u8], above: &mut impl Above) -> Result<(), End> {
+    pub fn feed(&mut self, mut bytes: &[u8], handler: &mut impl CommandHandler) -> Result<(), End> {
         loop {
             if self.receiving.is_some() {
-                if !self.receive(&mut bytes, above)? {
+                if !self.receive(&mut bytes, handler)? {
                     return Ok(());
                 }
                 self.pdus += 1;
             } else {
                 let incoming = self.decoder.feed(&mut bytes).map_err(|error| End::Violation(error.fatal()))?;
                 let Some(incoming) = incoming else { return Ok(()) };
-                self.incoming(incoming, above)?;
+                self.incoming(incoming, handler)?;
                 self.pdus += u64::from(self.receiving.is_none());
             }
         }
     }
 
-    fn incoming(&mut self, incoming: Incoming, above: &mut impl Above) -> Result<(), End> {
+    fn incoming(&mut self, incoming: Incoming, handler: &mut impl CommandHandler) -> Result<(), End> {
         match incoming.pdu {
             Pdu::IcReq(request) => {
                 let alignment = request.check().map_err(End::Violation)?;
                 self.digests = request.digests();
-                above.ready(Setup { digests: self.digests, alignment });
-                above.send(IcResp::new(self.digests, H2C_DATA_BYTES_MAX).encode());
+                handler.ready(Setup { digests: self.digests, alignment });
+                handler.send(IcResp::new(self.digests, H2C_DATA_BYTES_MAX).encode());
                 self.decoder.set_phase(Phase::Ready(self.digests));
                 Ok(())
             }
             Pdu::Terminate(reason) => Err(End::Host(reason)),
             Pdu::Command(command) => {
-                let wanted = above.begin(&command).map_err(End::Violation)?;
+                let wanted = handler.begin(&command).map_err(End::Violation)?;
                 if incoming.data_bytes == 0 {
-                    self.without_capsule_data(command, wanted, above);
+                    self.without_capsule_data(command, wanted, handler);
                     return Ok(());
                 }
                 let data = Vec::with_capacity(incoming.data_bytes as usize);
@@ -181,23 +181,23 @@ impl Session {
         &mut self,
         command: SubmissionEntry,
         wanted: Result<usize, Status>,
-        above: &mut impl Above,
+        handler: &mut impl CommandHandler,
     ) {
         match wanted {
-            Err(status) => above.reject(&command, status),
-            Ok(0) => above.run(&command, &[]),
+            Err(status) => handler.reject(&command, status),
+            Ok(0) => handler.run(&command, &[]),
             Ok(_) if !command.data.is_transport() => {
-                above.reject(&command, Status::SGL_DATA_LENGTH.do_not_retry());
+                handler.reject(&command, Status::SGL_DATA_LENGTH.do_not_retry());
             }
             Ok(wanted) => {
                 self.waiting.push_back((command, wanted));
-                self.ask(above);
+                self.ask(handler);
             }
         }
     }
 
     /// Sends R2Ts as long as the limit on outstanding data allows. One R2T covers all data of its command.
-    fn ask(&mut self, above: &mut impl Above) {
+    fn ask(&mut self, handler: &mut impl CommandHandler) {
         while let Some(&(command, wanted)) = self.waiting.front() {
             if self.asked_bytes > 0 && self.asked_bytes + wanted > TRANSFER_BYTES_MAX {
                 return;
@@ -206,7 +206,7 @@ impl Session {
             self.asked_bytes += wanted;
             let tag = self.free_tag();
             self.transfers.insert(tag, Transfer { command, wanted, data: Vec::new(), damaged: false });
-            above.send(ReadyToTransfer::encode(command.command_id.get(), tag, 0, wanted as u32, self.digests));
+            handler.send(ReadyToTransfer::encode(command.command_id.get(), tag, 0, wanted as u32, self.digests));
         }
     }
 
@@ -238,7 +238,7 @@ impl Session {
     }
 
     /// Takes data and digest from the front of `bytes`. Returns whether both are complete.
-    fn receive(&mut self, bytes: &mut &[u8], above: &mut impl Above) -> Result<bool, End> {
+    fn receive(&mut self, bytes: &mut &[u8], handler: &mut impl CommandHandler) -> Result<bool, End> {
         let Some(receiving) = &mut self.receiving else { return Ok(true) };
         let (piece, rest) = bytes.split_at(bytes.len().min(receiving.left));
         let target = match &mut receiving.to {
@@ -267,30 +267,30 @@ impl Session {
             return Ok(false);
         }
         if let Some(Receiving { to, .. }) = self.receiving.take() {
-            self.received(to, damaged, above);
+            self.received(to, damaged, handler);
         }
         Ok(true)
     }
 
-    fn received(&mut self, to: Destination, damaged: bool, above: &mut impl Above) {
+    fn received(&mut self, to: Destination, damaged: bool, handler: &mut impl CommandHandler) {
         match to {
             Destination::Capsule { command, wanted, .. } if damaged && wanted.is_ok() => {
-                above.reject(&command, Status::TRANSIENT_TRANSPORT);
+                handler.reject(&command, Status::TRANSIENT_TRANSPORT);
             }
             Destination::Capsule { command, wanted: Ok(wanted), data }
                 if wanted > 0 && command.data.is_in_capsule() =>
             {
                 match data.get(..wanted) {
-                    Some(data) => above.run(&command, data),
-                    None => above.reject(&command, Status::SGL_DATA_LENGTH.do_not_retry()),
+                    Some(data) => handler.run(&command, data),
+                    None => handler.reject(&command, Status::SGL_DATA_LENGTH.do_not_retry()),
                 }
             }
-            Destination::Capsule { command, wanted, .. } => self.without_capsule_data(command, wanted, above),
-            Destination::Transfer { tag, last } => self.transferred(tag, last, damaged, above),
+            Destination::Capsule { command, wanted, .. } => self.without_capsule_data(command, wanted, handler),
+            Destination::Transfer { tag, last } => self.transferred(tag, last, damaged, handler),
         }
     }
 
-    fn transferred(&mut self, tag: u16, last: bool, damaged: bool, above: &mut impl Above) {
+    fn transferred(&mut self, tag: u16, last: bool, damaged: bool, handler: &mut impl CommandHandler) {
         if let Some(transfer) = self.transfers.get_mut(&tag) {
             transfer.damaged |= damaged;
         }
@@ -300,12 +300,12 @@ impl Session {
         if let Some(transfer) = self.transfers.remove(&tag) {
             self.asked_bytes -= transfer.wanted;
             if transfer.damaged {
-                above.reject(&transfer.command, Status::TRANSIENT_TRANSPORT);
+                handler.reject(&transfer.command, Status::TRANSIENT_TRANSPORT);
             } else {
-                above.run(&transfer.command, &transfer.data);
+                handler.run(&transfer.command, &transfer.data);
             }
         }
-        self.ask(above);
+        self.ask(handler);
     }
 }
 

@@ -11,7 +11,7 @@ use ddlp_csd::log::{Counters, DriveIdentity};
 use ddlp_device::controller::{Config, ConnId, Gauges, Output, Payload, Subsystem};
 use ddlp_device::identity::Identity;
 use ddlp_device::slots::Geometry;
-use ddlp_device::tcp::session::{Above, Session, Setup};
+use ddlp_device::tcp::session::{CommandHandler, Session, Setup};
 use ddlp_nvme::fabrics::fabrics_type;
 use ddlp_nvme::identify::{
     Descriptor, Descriptors, IdentifyController, IdentifyNamespace, IndependentIdentifyNamespace,
@@ -84,7 +84,7 @@ impl Replay {
 
 struct Port<'a>(&'a mut Replay, ConnId);
 
-impl Above for Port<'_> {
+impl CommandHandler for Port<'_> {
     fn begin(&mut self, command: &SubmissionEntry) -> Result<Result<usize, Status>, FatalError> {
         self.0.commands.insert((self.1.0, command.command_id.get()), *command);
         Ok(self.0.subsystem.data_wanted(self.1, command))

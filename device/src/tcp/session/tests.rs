@@ -18,7 +18,7 @@ struct Mock {
     limit: Option<usize>,
 }
 
-impl Above for Mock {
+impl CommandHandler for Mock {
     fn begin(&mut self, command: &SubmissionEntry) -> Result<Result<usize, Status>, FatalError> {
         self.begun += 1;
         if self.limit.is_some_and(|limit| self.begun > limit) {
