@@ -38,7 +38,7 @@ use crate::job::{Job, JobId};
 use crate::slots::Geometry;
 use association::{Association, Host, Kind, QueuePair};
 pub use association::{ENABLE_TIME, GIVES_WAY_MS};
-use compute::Works;
+use compute::Executes;
 use ddlp_csd::log::{Counters, DriveIdentity};
 use ddlp_nvme::code::Direction;
 use ddlp_nvme::fabrics::fabrics_type;
@@ -206,7 +206,7 @@ pub struct Subsystem {
     /// Open connections, and the address at which the host of each finds the NVM subsystem.
     reached: BTreeMap<ConnId, SocketAddr>,
     queues: BTreeMap<ConnId, QueuePair>,
-    works: Works,
+    executes: Executes,
     programs: BTreeMap<Host, ProgramTable>,
     errors: ErrorLog,
     usage: Usage,
@@ -247,13 +247,13 @@ impl Answer {
 impl Subsystem {
     /// Makes a subsystem without associations.
     pub fn new(config: Config) -> Self {
-        let works = Works::new(config.geometry.slots);
+        let executes = Executes::new(config.geometry.slots);
         Self {
             config,
             associations: BTreeMap::new(),
             reached: BTreeMap::new(),
             queues: BTreeMap::new(),
-            works,
+            executes,
             programs: BTreeMap::new(),
             errors: ErrorLog::default(),
             usage: Usage::default(),
@@ -378,7 +378,7 @@ impl Subsystem {
 
     /// Returns whether no Execute is queued or running.
     pub fn is_idle(&self) -> bool {
-        self.works.is_empty()
+        self.executes.is_empty()
     }
 
     fn is_discovery(&self, queue: &QueuePair) -> bool {

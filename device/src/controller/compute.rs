@@ -58,29 +58,29 @@ struct SlotState {
 }
 
 /// All accepted Executes and the state of the slots.
-pub(super) struct Works {
-    works: BTreeMap<JobId, Work>,
+pub(super) struct Executes {
+    accepted: BTreeMap<JobId, Work>,
     slots: Vec<SlotState>,
     last_job: u64,
 }
 
-impl Works {
+impl Executes {
     pub(super) fn new(slots: u32) -> Self {
-        Self { works: BTreeMap::new(), slots: vec![SlotState::default(); slots as usize], last_job: 0 }
+        Self { accepted: BTreeMap::new(), slots: vec![SlotState::default(); slots as usize], last_job: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.works.is_empty()
+        self.accepted.is_empty()
     }
 
     /// Returns the number of Executes that hosts wait for.
     pub(super) fn outstanding(&self) -> usize {
-        self.works.values().filter(|work| !matches!(work.stage, Stage::Draining)).count()
+        self.accepted.values().filter(|work| !matches!(work.stage, Stage::Draining)).count()
     }
 
     pub(super) fn uses_program(&self, controllers: &[u16], index: u16) -> bool {
         let live = |work: &&Work| !matches!(work.stage, Stage::Draining);
-        let mut works = self.works.values().filter(live);
+        let mut works = self.accepted.values().filter(live);
         works.any(|work| controllers.contains(&work.controller_id) && work.program_index == index)
     }
 
@@ -91,7 +91,7 @@ impl Works {
 
     fn matching(&self, wanted: impl Fn(&Work) -> bool) -> Vec<JobId> {
         let live = |work: &Work| !matches!(work.stage, Stage::Draining);
-        self.works.iter().filter(|(_, work)| live(work) && wanted(work)).map(|(&id, _)| id).collect()
+        self.accepted.iter().filter(|(_, work)| live(work) && wanted(work)).map(|(&id, _)| id).collect()
     }
 }
 
@@ -107,11 +107,11 @@ impl Subsystem {
         let program = self.program(queue, command.index).map_err(Status::do_not_retry)?;
         let (request, layout) = order(entry, &command, &program, data, &self.config).map_err(Status::do_not_retry)?;
         let host = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?.host.clone();
-        let id = JobId(self.works.last_job + 1);
-        let is_foreign = self.works.slots[request.slot as usize].owner.as_ref().is_some_and(|owner| {
+        let id = JobId(self.executes.last_job + 1);
+        let is_foreign = self.executes.slots[request.slot as usize].owner.as_ref().is_some_and(|owner| {
             *owner != host && self.io_associations().any(|association| association.host == *owner)
         });
-        let slot = &mut self.works.slots[request.slot as usize];
+        let slot = &mut self.executes.slots[request.slot as usize];
         let work = |stage| Work {
             conn,
             command_id: entry.command_id.get(),
@@ -123,7 +123,7 @@ impl Subsystem {
             stage,
         };
         let holder_is_live = slot.holder.is_some_and(|holder| {
-            self.works.works.get(&holder).is_some_and(|work| !matches!(work.stage, Stage::Draining))
+            self.executes.accepted.get(&holder).is_some_and(|work| !matches!(work.stage, Stage::Draining))
         });
         if is_foreign {
             return Err(Status::INSUFFICIENT_RESOURCES);
@@ -133,14 +133,14 @@ impl Subsystem {
             return Err(Status::NAMESPACE_NOT_READY);
         }
         slot.owner = Some(host);
-        self.works.last_job += 1;
+        self.executes.last_job += 1;
         if slot.holder.is_some() {
             slot.parked = Some(id);
             let parked = work(Stage::Parked(Box::new(Job { id, program, request: request.clone(), layout })));
-            self.works.works.insert(id, parked);
+            self.executes.accepted.insert(id, parked);
         } else {
             slot.holder = Some(id);
-            self.works.works.insert(id, work(Stage::Live));
+            self.executes.accepted.insert(id, work(Stage::Live));
             self.outputs.push(Output::Start(Box::new(Job { id, program, request, layout })));
         }
         Ok(Answer::Later)
@@ -161,7 +161,7 @@ impl Subsystem {
 
     /// Gives up the matching jobs and completes their Executes. Returns their number.
     pub(super) fn cancel(&mut self, wanted: impl Fn(&Work) -> bool) -> usize {
-        let ids = self.works.matching(wanted);
+        let ids = self.executes.matching(wanted);
         for &id in &ids {
             if let Some((conn, command_id)) = self.give_up(id) {
                 self.complete_id(conn, command_id, Status::ABORT_REQUESTED, 0, Payload::None);
@@ -172,7 +172,7 @@ impl Subsystem {
 
     /// Gives up the matching jobs whose host is gone.
     pub(super) fn abandon(&mut self, wanted: impl Fn(&Work) -> bool) {
-        for id in self.works.matching(wanted) {
+        for id in self.executes.matching(wanted) {
             if let Some((conn, command_id)) = self.give_up(id) {
                 self.outputs.push(Output::Forget { conn, command_id });
             }
@@ -180,7 +180,7 @@ impl Subsystem {
     }
 
     fn give_up(&mut self, id: JobId) -> Option<(ConnId, u16)> {
-        let work = self.works.works.get_mut(&id)?;
+        let work = self.executes.accepted.get_mut(&id)?;
         let answer_to = (work.conn, work.command_id);
         self.usage.cancelled += 1;
         match work.stage {
@@ -189,8 +189,8 @@ impl Subsystem {
                 self.outputs.push(Output::Cancel(id));
             }
             Stage::Parked(_) => {
-                self.works.slots[work.slot as usize].parked = None;
-                self.works.works.remove(&id);
+                self.executes.slots[work.slot as usize].parked = None;
+                self.executes.accepted.remove(&id);
             }
             Stage::Draining => return None,
         }
@@ -205,7 +205,7 @@ impl Subsystem {
             JobEvent::Released { id } => (id, Err(Status::INTERNAL)),
             JobEvent::NoMemory { id } => (id, Err(Status::CAPACITY_EXCEEDED)),
         };
-        let work = self.works.works.remove(&id).expect("workers report each job once");
+        let work = self.executes.accepted.remove(&id).expect("workers report each job once");
         match (work.stage, made) {
             (Stage::Draining, _) => {}
             (_, Ok(corrupt)) => {
@@ -221,9 +221,9 @@ impl Subsystem {
     }
 
     fn next_for_slot(&mut self, slot: usize) {
-        let state = &mut self.works.slots[slot];
+        let state = &mut self.executes.slots[slot];
         state.holder = state.parked.take();
-        let Some(work) = state.holder.and_then(|id| self.works.works.get_mut(&id)) else { return };
+        let Some(work) = state.holder.and_then(|id| self.executes.accepted.get_mut(&id)) else { return };
         if let Stage::Parked(job) = std::mem::replace(&mut work.stage, Stage::Live) {
             self.outputs.push(Output::Start(job));
         }

@@ -180,7 +180,7 @@ impl Subsystem {
             association.kind.is_discovery() == kind.is_discovery()
                 && association.gives_way()
                 && but != Some(association.controller_id)
-                && !self.works.is_at_work(association.controller_id)
+                && !self.executes.is_at_work(association.controller_id)
         };
         let longest_silent = self.associations.values().filter(gives_way).min_by_key(|association| association.heard);
         let Some(controller_id) = longest_silent.map(|association| association.controller_id) else { return false };

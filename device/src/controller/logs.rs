@@ -122,7 +122,7 @@ impl Subsystem {
         Counters {
             cancelled: self.usage.cancelled,
             errors: self.usage.errors,
-            outstanding: self.works.outstanding() as u32,
+            outstanding: self.executes.outstanding() as u32,
             ..self.config.gauges.counters()
         }
     }

@@ -214,7 +214,7 @@ impl Subsystem {
         let Some(own) = self.associations.get(&queue.controller_id) else { return false };
         let same_host = self.associations.values().filter(|other| other.host == own.host);
         let controllers: Vec<u16> = same_host.map(|association| association.controller_id).collect();
-        self.works.uses_program(&controllers, index)
+        self.executes.uses_program(&controllers, index)
     }
 }
 
