@@ -135,8 +135,11 @@ fn a_damaged_payload_is_found_and_prepared_again() {
     for strategy in TWO_ENDED {
         let run = Run::of(scene.builder(strategy, scene.agent.url_by(&proxy.address())));
         scene.assert_unharmed(&run, strategy);
-        assert!(run.faults("damaged") >= 1, "{:?}", run.report.faults);
     }
+    // With two ends, the CPU may be so far ahead that the drive delivers too little to be damaged.
+    let run = Run::of(scene.builder(Strategy::Csd, scene.agent.url_by(&proxy.address())));
+    scene.assert_unharmed(&run, Strategy::Csd);
+    assert!(run.faults("damaged") >= 1, "{:?}", run.report.faults);
 }
 
 #[test]
