@@ -34,7 +34,8 @@ use ddlp_csd::memory::allocator::{self, Allocator};
 use interrupt::Interrupt;
 use nix::sys::signal::{SigSet, Signal};
 use std::fs;
-use std::path::PathBuf;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The way in which a command ended, if it did not fail.
@@ -138,11 +139,22 @@ fn dispatch(command: Command, interrupt: &Interrupt) -> anyhow::Result<Ending> {
             output::print(&String::from_utf8_lossy(&script)).map(|()| Ending::Done)
         }
         Command::Man { folder } => {
-            let written = fs::create_dir_all(&folder).and_then(|()| clap_mangen::generate_to(Cli::command(), &folder));
-            written.with_context(|| format!("cannot write to {}", folder.display()))?;
-            Ok(Ending::Done)
+            fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            let mut command = Cli::command().disable_help_subcommand(true);
+            command.build();
+            write_pages(&command, &folder).map(|()| Ending::Done)
         }
     }
+}
+
+/// Writes the manual page of a command and those of its subcommands, each as a whole.
+fn write_pages(command: &clap::Command, folder: &Path) -> anyhow::Result<()> {
+    for subcommand in command.get_subcommands() {
+        write_pages(subcommand, folder)?;
+    }
+    let (page, mut bytes) = (clap_mangen::Man::new(command.clone()), Vec::new());
+    page.render(&mut bytes)?;
+    output::write(&folder.join(page.get_filename()), &bytes, "a manual page")
 }
 
 /// Starts the libraries' log on standard error if RUST_LOG asks for it. The live display itself shows what matters.
@@ -150,7 +162,9 @@ fn start_log() {
     let filter = tracing_subscriber::EnvFilter::builder()
         .with_default_directive(tracing_subscriber::filter::LevelFilter::OFF.into())
         .from_env_lossy();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let has_colours =
+        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(has_colours).with_writer(std::io::stderr).init();
 }
 
 /// Formats an error and its causes, one per line. Leaves out a cause with which the line above already ends.

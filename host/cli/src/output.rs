@@ -1,16 +1,16 @@
 //! Writing outputs: files as a whole or not at all; standard output without an error when its reader has gone.
 //!
-//! [`Files`] decides before the work whether a file may be written at all.
+//! [`Files`] decides before the work whether a file may be written at all; [`partial`] replaces a file as a whole.
 
 mod files;
+mod partial;
 
 pub use files::Files;
 
 use crate::text;
 use anyhow::{Context, bail};
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Name that means standard output.
@@ -37,17 +37,7 @@ pub fn is_file(path: &Path) -> bool {
 fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // A link is kept, and its target replaced.
     let path = files::destination(path)?;
-    let mut file = tempfile::Builder::new()
-        .prefix(".ddlp-")
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder(&path))?;
-    if let Ok(replaced) = fs::metadata(&path) {
-        file.as_file().set_permissions(replaced.permissions())?;
-    }
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(&path)?;
-    Ok(())
+    partial::write(&path, bytes, fs::metadata(&path).ok().map(|replaced| replaced.permissions()))
 }
 
 /// Returns the folder of a file.
@@ -94,6 +84,8 @@ fn print_bytes(bytes: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_file_is_replaced_whole_and_leaves_no_other_file() {

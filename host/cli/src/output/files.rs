@@ -34,12 +34,16 @@ impl<'a> Files<'a> {
     /// Fails if a file to be written is also read, belongs to the dataset, or is written by another option. Only the
     /// state of a resumed run may replace the state from which that run resumes.
     pub fn check(&self, dataset: &dyn Dataset, root: &Path) -> anyhow::Result<()> {
+        let mut printed = self.outputs.iter().filter(|(_, path)| path.as_os_str() == STDOUT);
+        if let (Some((one, _)), Some((other, _))) = (printed.next(), printed.next()) {
+            bail!("{other} and {one} both go to standard output (-): name a file for one of them");
+        }
         let mut written = Vec::<(&str, Place)>::new();
         for &(option, path) in &self.outputs {
             let shown = path.display();
-            let Some(place) = Place::of(path).with_context(|| format!("cannot look at {shown} of {option}"))? else {
-                continue;
-            };
+            let place = Place::of(path)
+                .with_context(|| format!("{option} cannot go to {shown}: its directory is missing or not readable"))?;
+            let Some(place) = place else { continue };
             if let Some((other, _)) = written.iter().find(|(_, other)| other.is(&place)) {
                 bail!("{option} and {other} are the same file, {shown}: name two files");
             }
@@ -166,10 +170,24 @@ mod tests {
     }
 
     #[test]
+    fn one_output_at_most_goes_to_standard_output() {
+        let (_home, here) = home();
+        let error = check(&here, &[("--json", "-"), ("--report", "o"), ("--state-out", "-")]).unwrap_err();
+        assert!(error.contains("--state-out and --json both go to standard output"), "{error}");
+    }
+
+    #[test]
+    fn the_folder_of_an_output_is_missing() {
+        let (_home, here) = home();
+        let error = check(&here, &[("--results", "no/dir/f")]).unwrap_err();
+        assert!(error.contains("--results cannot go to") && error.contains("directory is missing"), "{error}");
+    }
+
+    #[test]
     fn harmless_outputs_pass() {
         let (_home, here) = home();
         check(&here, &[("--state-out", "at.json"), ("--json", "o.json"), ("--report", "photos/o.html")]).unwrap();
-        check(&here, &[("--state-out", "to-at"), ("--json", "-"), ("--report", "-")]).unwrap();
+        check(&here, &[("--state-out", "to-at"), ("--json", "-")]).unwrap();
         check(&here, &[("--json", "/dev/null"), ("--report", "/dev/null"), ("--plan-out", "dangling")]).unwrap();
     }
 }

@@ -122,7 +122,12 @@ fn a_resumed_run_needs_no_options() {
     assert!(message.contains("had --batch 5, and --batch 6 is given"), "{message}");
     succeed(folder, "pack photos p.ddlp --quiet");
     let message = fail(folder, "run p.ddlp --resume at.json");
-    assert!(message.contains("loader state was taken with dataset") && message.contains("same form"), "{message}");
+    assert!(
+        message.contains("at.json")
+            && message.contains("was taken with another dataset")
+            && message.contains("same form"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -211,7 +216,11 @@ fn errors_say_what_and_where() {
         ("run photos --drive tcp://127.0.0.1:1/nqn.x --slots 4", "--slots"),
         ("run photos --drive tcp://127.0.0.1:1/nqn.x --drive tcp://127.0.0.1:1/nqn.x", "twice"),
         ("sample-data photos", "photos"),
-        ("sample-data more --images 2 --bad 3", "3"),
+        ("sample-data more --images 2 --bad 3", "--bad 3"),
+        ("run photos --drive none --max-corrupt 5", "--policy"),
+        ("run photos --drive none --strategy mte", "--strategy mte"),
+        ("run photos --drive none --json - --state-out -", "standard output"),
+        ("run photos --results no/such/f", "directory is missing"),
         ("bench dual missing.ddlp", "missing.ddlp"),
         ("run photos --pipeline /dev/zero", "it has more than"),
         ("run photos --plan-in /dev/zero", "it has more than"),
@@ -263,6 +272,19 @@ fn completions_and_manuals_know_every_command() {
     }
     let page = fs::read_to_string(folder.join("here/man1/ddlp-run.1")).unwrap();
     assert!(page.contains("143") && page.contains("state\\-every"), "{page}");
+    let line = format!("ulimit -f 0; exec {} man there", env!("CARGO_BIN_EXE_ddlp"));
+    let output = Command::new("sh").args(["-c", &line]).current_dir(folder).output().expect("sh starts");
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(names(&folder.join("there")), [""; 0], "no empty page");
+}
+
+#[test]
+fn a_log_in_a_file_has_no_colours() {
+    let home = photos(0);
+    let line = "run photos --quiet --drive tcp://127.0.0.1:1/nqn.2024-01.example:away --drive-optional";
+    let output = ddlp(home.path()).args(line.split(' ')).env("RUST_LOG", "trace").output().expect("ddlp starts");
+    let log = stderr(&output);
+    assert!(log.contains(" WARN ddlp_host") && !log.contains('\u{1b}'), "{log}");
 }
 
 /// A process that is killed when the test ends, whatever happens.
