@@ -1,6 +1,6 @@
 //! One run of a measurement: `ddlp run` as a process of its own, so that CPU time and memory are of that run alone.
 
-use super::cases::Case;
+use super::cases::{CPU, Case};
 use crate::interrupt::Interrupt;
 use anyhow::{Context, bail};
 use nix::sys::signal::{Signal, kill};
@@ -24,7 +24,21 @@ pub struct RunFigures {
     pub meeting_point: Option<u32>,
     pub prongs: Vec<ProngFigures>,
     pub fault_count: usize,
+    pub faults: Vec<FaultFigures>,
+    pub corrupt: Vec<CorruptFigures>,
     pub notes: Vec<String>,
+}
+
+/// A fault or a recovery.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct FaultFigures {
+    pub what: String,
+}
+
+/// A sample that was left out.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct CorruptFigures {
+    pub sample: String,
 }
 
 /// Figures of one prong.
@@ -66,13 +80,24 @@ impl Setting<'_> {
 
     /// Does one run. Returns `None` if it was interrupted.
     pub fn run(&self, case: Case, samples: u64, interrupt: &Interrupt) -> anyhow::Result<Option<RunFigures>> {
+        let mut options = self.options(case, samples);
+        // A display would cost the host CPU time.
+        options.push("--quiet".into());
+        self.start(case, &options, interrupt)
+    }
+
+    /// Does a run of the CPU alone that shows its progress. Returns `None` if it was interrupted.
+    pub fn warm_up(&self, samples: u64, interrupt: &Interrupt) -> anyhow::Result<Option<RunFigures>> {
+        self.start(CPU, &self.options(CPU, samples), interrupt)
+    }
+
+    fn start(&self, case: Case, options: &[String], interrupt: &Interrupt) -> anyhow::Result<Option<RunFigures>> {
         let program = std::env::current_exe().context("cannot find out which program this is")?;
         let figures = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
         let mut child = Command::new(program)
             .arg("run")
             .arg(self.dataset)
-            .args(self.options(case, samples))
-            .arg("--quiet")
+            .args(options)
             .arg("--json")
             .arg(figures.path())
             .stdin(Stdio::null())
@@ -100,7 +125,7 @@ impl Setting<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cases::{CPU, Slots};
+    use super::super::cases::Slots;
     use super::*;
 
     #[test]

@@ -9,7 +9,7 @@ use crate::interrupt::Interrupt;
 use crate::output::{self, Files};
 use crate::run::{parse_throttle, pipeline};
 use crate::{Ending, machine, text};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use ddlp_host::{LocalDrive, Pipeline};
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -85,6 +85,8 @@ pub struct Outcome {
     pub rounds: u64,
     /// Whether all rounds were completed.
     pub is_complete: bool,
+    /// Names of the samples that cannot be read or decoded, and that the runs left out.
+    pub corrupt: Vec<String>,
     pub throttle: f64,
     pub host_cores: String,
     pub drive_cores: String,
@@ -108,6 +110,7 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let machine = machine::describe();
     let dataset = ddlp_dataset::open(&args.dataset)?;
     files(args).check(&*dataset, &args.dataset)?;
+    check_agent(args)?;
     let image_bytes = pipeline(&args.pipeline)?.output().bytes() as u64;
     let available = cores::available()?;
     let cores = Cores::choose(&available, args.host_cores.clone(), args.drive_cores.clone(), cases::siblings);
@@ -119,6 +122,7 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     pin_to(&cores.host)?;
     let setting = setting(args, &cores);
     let mut measured = measure(args, &cores, &setting, dataset.len(), interrupt)?;
+    let corrupt = figures::corrupt_samples(&measured);
     let is_complete = measured.iter().all(|measured| measured.runs.len() as u64 == args.rounds);
     let rounds = figures::whole_rounds(&mut measured);
     let Some(cpu) = figures::cpu_figures(&measured) else {
@@ -139,6 +143,7 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         samples: args.samples,
         rounds,
         is_complete,
+        corrupt,
         throttle: args.throttle,
         host_cores: cores.host.to_string(),
         drive_cores: cores.drive.to_string(),
@@ -160,12 +165,27 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
 /// Returns the files that the command reads and writes, except for the dataset.
 fn files(args: &DualArgs) -> Files<'_> {
     let pipeline = Some(&args.pipeline).filter(|name| Pipeline::named(name).is_none());
-    let drive = LocalDrive { agent: args.agent.clone(), ..LocalDrive::default() };
     Files::default()
         .writes("--json", args.json.as_deref())
         .reads("--pipeline", pipeline.map(PathBuf::from))
         .reads("this program", std::env::current_exe().ok())
-        .reads("the drive's program", drive.program())
+        .reads("the drive's program", drive(args).program())
+}
+
+/// Fails if the drive's program is missing, before anything is measured.
+fn check_agent(args: &DualArgs) -> anyhow::Result<()> {
+    match drive(args).program() {
+        Some(program) if program.is_file() => Ok(()),
+        Some(program) => bail!("the drive's program {} (--agent) is no file", program.display()),
+        None => bail!(
+            "the drive's program ddlp-device is neither beside this program nor on the PATH: build it (cargo build --release \
+             -p ddlp-device), or name it with --agent FILE"
+        ),
+    }
+}
+
+fn drive(args: &DualArgs) -> LocalDrive {
+    LocalDrive { agent: args.agent.clone(), ..LocalDrive::default() }
 }
 
 fn kinds(args: &DualArgs) -> Vec<Slots> {
@@ -216,10 +236,11 @@ fn measure(
 ) -> anyhow::Result<Vec<Measured>> {
     let cases = cases::round(&kinds(args));
     let mut measured: Vec<Measured> = cases.iter().map(|case| Measured { case: *case, runs: Vec::new() }).collect();
-    eprintln!("warming up: every sample once");
-    let Some(warm) = setting.run(cases::CPU, dataset_samples.min(args.samples), interrupt)? else {
-        return Ok(measured);
-    };
+    eprintln!("warming up: every sample once, by the CPU");
+    let Some(warm) = setting.warm_up(dataset_samples.min(args.samples), interrupt)? else { return Ok(measured) };
+    if !warm.corrupt.is_empty() {
+        eprintln!("note: every run leaves out {}", text::plural(warm.corrupt.len() as u64, "unreadable sample"));
+    }
     let drive_share = args.throttle * cores.drive.0.len() as f64 / cores.host.0.len() as f64;
     let round_s = cases::round_s(&cases, args.samples, warm.images_per_s, drive_share);
     eprintln!(
@@ -245,17 +266,16 @@ fn about(seconds: f64) -> String {
     if seconds < 100.0 { format!("{:.0} s", seconds.ceil()) } else { text::seconds(seconds) }
 }
 
+/// Prints the table first, so that it is not lost if the JSON report cannot be written.
 fn say(args: &DualArgs, outcome: &Outcome) -> anyhow::Result<()> {
     let said = table::describe(outcome);
+    if args.json.as_deref().is_some_and(|path| path.as_os_str() == output::STDOUT) {
+        eprint!("{said}");
+    } else {
+        output::print(&said)?;
+    }
     match &args.json {
-        Some(path) => {
-            output::write(path, &serde_json::to_vec_pretty(outcome)?, "the JSON report")?;
-            if path.as_os_str() == output::STDOUT {
-                eprint!("{said}");
-                return Ok(());
-            }
-            output::print(&said)
-        }
-        None => output::print(&said),
+        Some(path) => output::write(path, &serde_json::to_vec_pretty(outcome)?, "the JSON report"),
+        None => Ok(()),
     }
 }

@@ -3,6 +3,7 @@
 use super::cases::{CPU, Case, DUAL, Slots};
 use super::child::RunFigures;
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// The speed-up of learning on ImageNet that DDLP's authors published (arXiv 2407.00005), for comparison.
 pub const PUBLISHED_FACTOR: f64 = 1.235;
@@ -77,6 +78,8 @@ pub struct CaseFigures {
     pub wasted_batches: u64,
     /// Faults, in all rounds.
     pub faults: usize,
+    /// The faults and recoveries in words, each once.
+    pub fault_texts: Vec<String>,
     /// Limits that bounded a run, in words.
     pub notes: Vec<String>,
 }
@@ -113,11 +116,9 @@ impl Measured {
         median(&self.of(share)).unwrap_or(0.0)
     }
 
-    fn notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> = self.runs.iter().flat_map(|run| run.notes.iter().cloned()).collect();
-        notes.sort();
-        notes.dedup();
-        notes
+    /// Returns the texts that `texts` takes from the runs, sorted, each once.
+    fn distinct(&self, texts: impl Fn(&RunFigures) -> Vec<String>) -> Vec<String> {
+        self.runs.iter().flat_map(texts).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Returns the figures of this case, compared with those of each prong alone.
@@ -147,7 +148,8 @@ impl Measured {
             drive_peak_memory_mb: self.runs.iter().filter_map(memory).reduce(f64::max),
             wasted_batches: self.runs.iter().flat_map(|run| &run.prongs).map(|prong| prong.wasted_batches).sum(),
             faults: self.runs.iter().map(|run| run.fault_count).sum(),
-            notes: self.notes(),
+            fault_texts: self.distinct(|run| run.faults.iter().map(|fault| fault.what.clone()).collect()),
+            notes: self.distinct(|run| run.notes.clone()),
         }
     }
 }
@@ -162,6 +164,13 @@ pub fn whole_rounds(measured: &mut Vec<Measured>) -> u64 {
     }
     measured.retain(|measured| !measured.runs.is_empty());
     kept as u64
+}
+
+/// Returns the names of the samples that runs left out because they cannot be read or decoded.
+pub fn corrupt_samples(measured: &[Measured]) -> Vec<String> {
+    let runs = measured.iter().flat_map(|measured| &measured.runs);
+    let names = runs.flat_map(|run| run.corrupt.iter().map(|corrupt| corrupt.sample.clone()));
+    names.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 fn find(measured: &[Measured], case: Case) -> Option<&Measured> {

@@ -5,6 +5,13 @@ use super::figures::{CaseFigures, PUBLISHED_FACTOR, SlotFigures};
 use crate::text;
 use std::fmt::Write;
 
+/// Most samples, and most faults of one case, that are named.
+const NAMED_MAX: usize = 5;
+
+/// Explains a figure of [`cost`].
+const SAVED_MEANING: &str = "host CPU saved ÷ drive's share: 1.00 means that images which the drive makes cost the host \
+                             no CPU time; 0.00 means that they cost as much as images which the CPU makes\n";
+
 /// Returns the whole text.
 pub fn describe(outcome: &Outcome) -> String {
     let mut out = String::new();
@@ -40,6 +47,9 @@ pub fn describe(outcome: &Outcome) -> String {
     for slots in &outcome.slots {
         cost(&mut out, outcome, slots);
         slot_memory(&mut out, slots);
+    }
+    if outcome.slots.iter().flat_map(|slots| &slots.cases).any(|case| case.host_cpu_saved_over_drive_share.is_some()) {
+        out.push_str(SAVED_MEANING);
     }
     if outcome.throttle < 1.0 {
         factors(&mut out, outcome);
@@ -150,7 +160,20 @@ fn factors(out: &mut String, outcome: &Outcome) {
     }
 }
 
+/// Returns the first few texts in one line.
+fn first_few(texts: &[String]) -> String {
+    let named = texts.iter().take(NAMED_MAX).map(|text| text::printable(text)).collect::<Vec<_>>().join("; ");
+    match texts.len().saturating_sub(NAMED_MAX) {
+        0 => named,
+        more => format!("{named}; and {} more", text::count(more as u64)),
+    }
+}
+
 fn remarks(out: &mut String, outcome: &Outcome) {
+    if !outcome.corrupt.is_empty() {
+        let samples = text::plural(outcome.corrupt.len() as u64, "unreadable sample");
+        let _ = writeln!(out, "note: the runs left out {samples}: {}", first_few(&outcome.corrupt));
+    }
     for slots in &outcome.slots {
         for figures in &slots.cases {
             for note in &figures.notes {
@@ -166,9 +189,10 @@ fn remarks(out: &mut String, outcome: &Outcome) {
                 let faults = text::plural(figures.faults as u64, "fault");
                 let _ = writeln!(
                     out,
-                    "WARNING: {faults} in the runs of {} with slots {}",
+                    "WARNING: {faults} in the runs of {} with slots {}: {}",
                     figures.strategy,
-                    slots_name(slots)
+                    slots_name(slots),
+                    first_few(&figures.fault_texts)
                 );
             }
         }
@@ -178,15 +202,24 @@ fn remarks(out: &mut String, outcome: &Outcome) {
 #[cfg(test)]
 mod tests {
     use super::super::cases::{CPU, Case, Slots};
-    use super::super::child::RunFigures;
-    use super::super::figures::{Measured, cpu_figures, slot_figures};
+    use super::super::child::{CorruptFigures, FaultFigures, ProngFigures, RunFigures};
+    use super::super::figures::{Measured, corrupt_samples, cpu_figures, slot_figures};
     use super::*;
 
     #[test]
     fn the_table_has_the_factor_and_no_spread_of_one_round() {
         let measured = |case, images_per_s, slot_memory_mb| Measured {
             case,
-            runs: vec![RunFigures { images: 10, images_per_s, slot_memory_mb, ..RunFigures::default() }],
+            runs: vec![RunFigures {
+                images: 10,
+                images_per_s,
+                slot_memory_mb,
+                prongs: vec![ProngFigures::default(), ProngFigures { images: 5, ..ProngFigures::default() }],
+                fault_count: 1,
+                faults: vec![FaultFigures { what: "its agent had ended".into() }],
+                corrupt: vec![CorruptFigures { sample: "class/bad.jpg".into() }],
+                ..RunFigures::default()
+            }],
         };
         let shared = |strategy| Case { strategy, slots: Some(Slots::Shared) };
         let all =
@@ -202,6 +235,7 @@ mod tests {
             samples: 10,
             rounds: 1,
             is_complete: false,
+            corrupt: corrupt_samples(&all),
             throttle: 1.0,
             host_cores: "0".into(),
             drive_cores: "1".into(),
@@ -219,5 +253,8 @@ mod tests {
         assert_eq!(words("mte")[1..5], ["124", "–", "1.235", "0.823"]);
         assert_eq!(words("cpu alone")[2..6], ["100", "–", "1.000", "–"]);
         assert!(text.contains("csd 617 MB, mte 617 MB") && text.contains("stopped before the end"), "{text}");
+        assert!(text.contains("the runs left out 1 unreadable sample: class/bad.jpg\n"), "{text}");
+        assert!(text.contains("1 fault in the runs of mte with slots shared: its agent had ended\n"), "{text}");
+        assert!(text.contains("1.00 means that"), "{text}");
     }
 }
