@@ -95,6 +95,7 @@ pub fn doctor(args: &DoctorArgs) -> Result<bool> {
     let warnings = notes.count(Level::Warning);
     let warned = if warnings == 1 { "1 warning".into() } else { format!("{warnings} warnings") };
     let verdict = match notes.count(Level::Failure) {
+        0 if notes.count(Level::Unchecked) > 0 => "Nothing that was checked keeps the drive from serving".into(),
         0 => "Nothing keeps the drive from serving".into(),
         1 => "The drive cannot serve: 1 failure above".into(),
         failures => format!("The drive cannot serve: {failures} failures above"),
@@ -157,7 +158,7 @@ fn open(path: &Path, are_asked: bool, notes: &mut Notes) -> Result<Option<Box<dy
     const SUBJECT: &str = "dataset";
     if path.as_os_str().is_empty() {
         notes.add(vec![if are_asked {
-            Finding::fine(SUBJECT, "not checked: give --dataset or --config to check one and measure its rate")
+            Finding::unchecked(SUBJECT, "not checked: give --dataset or --config to check one and measure its rate")
         } else {
             let advice = "correct the settings, or give --dataset to check a dataset anyway";
             Finding::warning(SUBJECT, "not checked, because the settings are wrong", advice)

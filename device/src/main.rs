@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     }
     match command {
         Command::Serve(args) => {
-            log();
+            log(args.parent_pipe.is_some());
             let settings = match Settings::from_args(*args) {
                 Ok(settings) => settings,
                 Err(error) => return failed(&error, ExitCode::from(EX_CONFIG)),
@@ -104,10 +104,11 @@ fn failed(error: &anyhow::Error, code: ExitCode) -> ExitCode {
     code
 }
 
-/// Sends logs to standard error.
-fn log() {
+/// Sends logs to standard error. A loader that started the agent logs its lines with a time of its own.
+fn log(is_of_loader: bool) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let has_colours =
         std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(has_colours).with_writer(std::io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(has_colours).with_writer(std::io::stderr);
+    if is_of_loader { log.without_time().init() } else { log.init() }
 }

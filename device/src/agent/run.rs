@@ -147,7 +147,10 @@ impl Agent {
 }
 
 async fn listen(at: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind(at).await.with_context(|| format!("cannot listen at {at}"))?;
+    let listener = TcpListener::bind(at).await.with_context(|| match at.port() {
+        0 => format!("cannot listen at {at}"),
+        port => format!("cannot listen at {at}: choose another --listen address, or find the program there (ss -ltnp 'sport = :{port}')"),
+    })?;
     let address = listener.local_addr().context("cannot read the address of the listener")?;
     Ok((listener, address))
 }
@@ -242,8 +245,13 @@ fn pin(cores: &[usize]) -> Result<()> {
     for &core in cores {
         set.set(core).with_context(|| format!("--cores: there is no core {core}"))?;
     }
-    sched_setaffinity(Pid::from_raw(0), &set)
-        .with_context(|| format!("--cores: this machine does not let the agent run on cores {cores:?}"))
+    sched_setaffinity(Pid::from_raw(0), &set).with_context(|| {
+        format!("--cores {}: the agent may not run there; `nproc` and `lscpu` show the cores", list(cores))
+    })
+}
+
+fn list(cores: &[usize]) -> String {
+    cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// Returns a channel that closes when the parent closes its end of the pipe `fd`.

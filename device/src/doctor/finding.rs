@@ -9,6 +9,8 @@ use std::fmt;
 pub enum Level {
     /// As it should be, or merely worth knowing.
     Fine,
+    /// Not checked, because the user did not ask for it.
+    Unchecked,
     /// The drive serves, but slower or less safely than it could.
     Warning,
     /// The drive cannot serve.
@@ -35,6 +37,11 @@ impl Finding {
         Self { subject, level: Level::Fine, text: text.into(), advice: None }
     }
 
+    /// Makes a finding that something was not checked.
+    pub fn unchecked(subject: &'static str, text: impl Into<String>) -> Self {
+        Self { subject, level: Level::Unchecked, text: text.into(), advice: None }
+    }
+
     /// Makes a finding that something could be better.
     pub fn warning(subject: &'static str, text: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { subject, level: Level::Warning, text: text.into(), advice: Some(advice.into()) }
@@ -51,6 +58,7 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mark = match self.level {
             Level::Fine => "ok",
+            Level::Unchecked => "-",
             Level::Warning => "warning",
             Level::Failure => "FAILURE",
         };

@@ -75,6 +75,14 @@ fn a_doctor_does_not_claim_that_a_wrong_configuration_names_no_dataset() {
 }
 
 #[test]
+fn what_was_not_checked_is_not_ok() {
+    let (code, said) = doctor(&[]);
+    let line = said.lines().find(|line| line.starts_with("dataset")).unwrap();
+    assert!(line.starts_with("dataset  -        not checked"), "{said}");
+    assert!(code != Some(0) || said.contains("Nothing that was checked keeps the drive from serving"), "{said}");
+}
+
+#[test]
 fn a_reader_that_has_gone_does_not_disturb_a_doctor() {
     let state = tempfile::tempdir().unwrap();
     let (read, write) = std::io::pipe().unwrap();
