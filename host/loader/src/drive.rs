@@ -155,7 +155,9 @@ impl Endpoint {
             | LinkError::Driver(DriverError::Busy { .. } | DriverError::Denied { .. } | DriverError::Invalid(_)) => "",
             LinkError::Driver(DriverError::InUse { .. }) => "; one run at a time can use a drive of the kernel's",
             LinkError::Driver(error) if error.is_status(Status::CONNECT_PARAMETERS) => {
-                "; no drive of that name is there: ddlp-device prints its address and its NQN when it starts"
+                return format!(
+                    "no drive of that name is there: ddlp-device prints its address and its NQN when it starts ({error})"
+                );
             }
             LinkError::Driver(error) if error.is_status(Status::CONNECT_INVALID_HOST) => {
                 return format!("{error}; {}", self.allow());

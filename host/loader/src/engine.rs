@@ -220,7 +220,7 @@ impl Engine {
         ready.remove(&id);
         recorder.wasted(maker, id);
         recorder.note(
-            "finished batches were given up for those before them, as the consumer keeps so many: use more buffers"
+            "finished batches were given up for those before them, as the consumer keeps so many: use more buffers (--buffers)"
                 .into(),
         );
         true

@@ -150,7 +150,7 @@ impl Setup {
         let threads = Threads::of(options).cpu;
         match memory::threads_bytes(threads) {
             0 => {}
-            bytes => need.add(bytes, format!("{threads} threads")),
+            bytes => need.add(bytes, counted(threads as u64, "thread")),
         }
         for (name, spec) in drives(options) {
             let is_read = match spec {
@@ -204,8 +204,9 @@ impl Setup {
         match self.dataset.left_out() {
             0 => {}
             files => recorder.note(format!(
-                "{files} files of the folder were left out: they lie in no class directory or are not named as images \
-                 are"
+                "{} of the folder left out: in no class directory, or not named as a folder's images are (`ddlp inspect` lists \
+                 them)",
+                counted(files, "file")
             )),
         }
         recorder
@@ -301,6 +302,11 @@ impl Setup {
         let of_the_run = self.batches.saturating_mul(epochs).max(1);
         useful.min(self.batches).min(fitting).max(spare).min(of_the_run)
     }
+}
+
+/// Formats a number with its noun.
+fn counted(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Returns the drives that take part, each with its name in messages.

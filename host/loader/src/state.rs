@@ -59,8 +59,10 @@ pub enum StateError {
     OtherRun(Vec<Difference>),
     /// Taken from a run over another dataset.
     #[error(
-        "loader state was taken with dataset {saved}, this run has {actual}: a run goes on with the dataset that it \
-         began with, and a pack with one of the same source in the same form"
+        "loader state was taken with another dataset ({} there, {} here): a run goes on with the dataset that it began with; \
+         a pack goes on with a pack of the same source in the same form",
+        beginning(saved),
+        beginning(actual)
     )]
     OtherDataset {
         /// In the state.
@@ -92,6 +94,11 @@ pub enum StateError {
         /// Strategy of the run.
         strategy: Strategy,
     },
+}
+
+/// Returns the first characters of a dataset's identity, which suffice to tell two apart.
+fn beginning(identity: &str) -> &str {
+    identity.get(..8).unwrap_or(identity)
 }
 
 /// A difference between a state and a run.

@@ -118,7 +118,7 @@ pub fn check_pages(bytes: u64) -> io::Result<()> {
 
 fn check(bytes: u64, available: Option<Left>) -> io::Result<()> {
     match available {
-        Some((left, bound)) if bytes > left - left / SPARE => Err(lacking(bytes, left, bound)),
+        Some((left, bound)) if bytes > left - left / SPARE => Err(lacking(bytes, left - left / SPARE, bound)),
         _ => Ok(()),
     }
 }

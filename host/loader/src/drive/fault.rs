@@ -23,8 +23,8 @@ pub(super) enum Fault<'a> {
     Damaged(BatchId, &'a SlotError),
     /// This machine has no memory to read a result into.
     NoMemory(BatchId, &'a io::Error),
-    /// A batch took this long, and this many times as long as expected.
-    Slow(BatchId, Duration, f64),
+    /// A batch took `times` as long as expected; a local drive works on this machine.
+    Slow { id: BatchId, took: Duration, times: f64, is_local: bool },
     /// The association is over.
     Lost(&'a DriverError),
     /// An optional drive could not be reached at the start.
@@ -54,7 +54,7 @@ impl Fault<'_> {
             Self::Execute(..) | Self::NotSent(..) | Self::NotRead(..) => "status",
             Self::Damaged(..) => "damaged",
             Self::NoMemory(..) => "memory",
-            Self::Slow(..) => "slow",
+            Self::Slow { .. } => "slow",
             Self::Lost(DriverError::TimedOut { .. }) => "timeout",
             Self::Lost(_) | Self::Away(_) => "lost",
             Self::FewerSlots { .. } | Self::Refused(_) | Self::Useless(_) | Self::AgentGivenUp(_) => "refused",
@@ -66,6 +66,14 @@ impl Fault<'_> {
     /// Returns this fault as the reason to give its batch to the CPU.
     pub fn given_up(&self) -> GivenUp {
         GivenUp::Failed { kind: self.kind(), what: self.to_string() }
+    }
+}
+
+/// Formats a time: `937 ms`, `2.0 s`.
+fn time(time: Duration) -> String {
+    match time.as_secs_f64() {
+        seconds if seconds < 0.9995 => format!("{:.0} ms", seconds * 1000.0),
+        seconds => format!("{seconds:.1} s"),
     }
 }
 
@@ -93,11 +101,13 @@ impl fmt::Display for Fault<'_> {
                 "this machine has no memory to read {} into: {error}; {CPU_DOES}; use fewer buffers or smaller batches",
                 of(id)
             ),
-            Self::Slow(id, took, times) => write!(
+            Self::Slow { id, took, times, is_local } => write!(
                 f,
-                "{} took {took:.1?}, {times:.0} times as long as batches before; the schedule adapts to its speed; \
-                 see what else keeps the drive or the network busy",
-                of(id)
+                "{} took {}, {times:.0} times as long as batches before; the schedule adapts to its speed; a very large image \
+                 can be the reason, or other work on {}",
+                of(id),
+                time(*took),
+                if *is_local { "this machine" } else { "the drive or the network" }
             ),
             Self::Lost(error @ DriverError::TimedOut { .. }) => write!(
                 f,
@@ -163,7 +173,20 @@ mod tests {
             (Fault::NotRead(id, &lost), "status", "could not be read", "CPU", "log"),
             (Fault::Damaged(id, &SlotError::Table), "damaged", "sample table is damaged", "CPU", "memory"),
             (Fault::NoMemory(id, &memory), "memory", "out of memory", "CPU", "smaller batches"),
-            (Fault::Slow(id, Duration::from_secs(2), 9.0), "slow", "2.0s, 9 times", "adapts", "network"),
+            (
+                Fault::Slow { id, took: Duration::from_secs(2), times: 9.0, is_local: false },
+                "slow",
+                "2.0 s, 9 times",
+                "adapts",
+                "the network",
+            ),
+            (
+                Fault::Slow { id, took: Duration::from_micros(937_400), times: 8.0, is_local: true },
+                "slow",
+                "937 ms, 8 times",
+                "a very large image",
+                "work on this machine",
+            ),
             (Fault::Lost(&lost), "lost", "connection refused", "tried again", "agent runs"),
             (Fault::Lost(&timed_out), "timeout", "Execute Program within 30s", "tried again", "--drive-timeout"),
             (Fault::Away(&away), "lost", "connection refused", "begins without it", "can be reached"),

@@ -49,14 +49,14 @@ impl Allowance {
 }
 
 impl Flight {
-    /// Returns the fault of an Execute command that took much longer than expected.
-    pub fn slowness(&self) -> Option<Fault<'static>> {
+    /// Returns the fault of an Execute command that took much longer than expected, on a local drive or another one.
+    pub fn slowness(&self, is_local: bool) -> Option<Fault<'static>> {
         let (took, expected_s) = (self.submitted.elapsed(), self.allowance.expected_s?);
         if took <= SLOW_LEAST || took.as_secs_f64() <= SLOW * expected_s {
             return None;
         }
         let times = took.as_secs_f64() / expected_s;
-        Some(Fault::Slow(self.batch.id, took, times))
+        Some(Fault::Slow { id: self.batch.id, took, times, is_local })
     }
 
     /// Fails when the command's time is over.

@@ -50,8 +50,8 @@ pub(crate) struct LocalAgent {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AgentError {
     #[error(
-        "its program ddlp-device is neither beside this program nor on the PATH: build it, or name it \
-         (LocalDrive::agent)"
+        "its program ddlp-device is neither beside this program nor on the PATH: build it (cargo build \
+         --release -p ddlp-device), or name it (`LocalDrive::agent`, --agent FILE)"
     )]
     NotFound,
     #[error("{program} cannot be started: {source}")]

@@ -336,7 +336,7 @@ impl DriveProng {
         self.slots.prove(flight.batch.slot);
         self.without_slots = None;
         // A drive that has become much slower is a reported fault; its expected rate adapts.
-        if let Some(fault) = flight.slowness() {
+        if let Some(fault) = flight.slowness(self.endpoint.agent.is_some()) {
             self.report(&fault);
         }
         if self.engine.executed(self.prong, flight.batch.id) {
