@@ -6,6 +6,7 @@ use crate::{Ending, output, text};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use ddlp_dataset::Dataset;
+use ddlp_dataset::folder::EXTENSIONS;
 use ddlp_dataset::pack::{Pack, StoredVerdict, Survey};
 use sample::DescribedSample;
 use serde::Serialize;
@@ -120,6 +121,10 @@ struct Described {
     kind: &'static str,
     samples: u64,
     identity: String,
+    /// Number of the folder's files that are no samples.
+    left_out: u64,
+    /// The first of these files.
+    left_out_names: Vec<String>,
     classes: Vec<Class>,
     pack: Option<PackPart>,
 }
@@ -137,6 +142,8 @@ impl Described {
             kind: dataset.kind(),
             samples: dataset.len(),
             identity: dataset.identity().to_string(),
+            left_out: dataset.left_out(),
+            left_out_names: dataset.left_out_names().to_vec(),
             classes: classes.map(|(name, samples)| Class { name: name.clone(), samples }).collect(),
             pack: pack.zip(survey).map(|(pack, survey)| PackPart::new(pack, survey)),
         })
@@ -152,6 +159,7 @@ impl Described {
         if let Some(pack) = &self.pack {
             pack.to_text(&mut out, self.samples, shown);
         }
+        self.left_out_to_text(&mut out, shown);
         let _ = writeln!(out, "\nclasses");
         for (label, class) in self.classes.iter().enumerate().take(shown) {
             let _ =
@@ -159,6 +167,27 @@ impl Described {
         }
         rest(&mut out, self.classes.len(), shown, "classes");
         out
+    }
+}
+
+impl Described {
+    fn left_out_to_text(&self, out: &mut String, shown: usize) {
+        if self.left_out == 0 {
+            return;
+        }
+        let files = text::plural(self.left_out, "file");
+        row(
+            out,
+            "left out",
+            &format!(
+                "{files}: in no class directory, or not named as a folder's images are ({})",
+                EXTENSIONS.join(" ")
+            ),
+        );
+        for name in self.left_out_names.iter().take(shown) {
+            let _ = writeln!(out, "            {}", text::printable(name));
+        }
+        rest(out, self.left_out as usize, self.left_out_names.len().min(shown), "files");
     }
 }
 
@@ -219,7 +248,7 @@ impl PackPart {
             out,
             "a sample",
             &format!(
-                "{} to {}, {} on average; at most {} × {} pixels",
+                "{} to {}, {} on average; the widest has {} pixels in a row, the highest {} rows",
                 text::bytes(self.smallest_sample_bytes),
                 text::bytes(self.largest_sample_bytes),
                 text::bytes(self.sample_bytes / samples.max(1)),

@@ -5,6 +5,7 @@ use crate::progress::SampleProgress;
 use crate::{Ending, output, text};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
+use ddlp_dataset::folder::EXTENSIONS;
 use ddlp_dataset::pack::{
     JpegForm, PackError, PackFormat, PackOptions, PackProgress, PackSummary, Phase, RejectedSample, Tally, WhyKept,
 };
@@ -175,15 +176,23 @@ fn describe_rejected(out: &mut String, sample: &RejectedSample) {
     let _ = writeln!(out, "{what} {}: {}", text::printable(&sample.name), text::printable(&sample.message));
 }
 
+/// Says why a sample had to be repaired; of either kind of damage only what there is.
+fn damage(warnings: u64, clamped: u64) -> String {
+    let warned = (warnings > 0).then(|| {
+        let warnings = text::plural(warnings, "warning");
+        format!("libjpeg gave {warnings} (the file is cut short or has damaged data)")
+    });
+    let clamped = (clamped > 0).then(|| format!("{} out of range", text::plural(clamped, "coefficient")));
+    warned.into_iter().chain(clamped).collect::<Vec<_>>().join(", ")
+}
+
 fn describe(args: &PackArgs, source: &dyn ddlp_dataset::Dataset, summary: &PackSummary, seconds: f64) -> String {
     let (kind, classes, left_out) = (source.kind(), source.classes().len(), source.left_out());
     let mut out = String::new();
     let shown = if args.all { usize::MAX } else { NAMED_MAX };
     for sample in summary.repaired.iter().take(shown) {
         let name = text::printable(&sample.name);
-        let warnings = text::plural(sample.warnings.into(), "warning");
-        let clamped = text::plural(sample.clamped.into(), "coefficient");
-        let _ = writeln!(out, "repaired  {name}: {warnings}, {clamped} out of range");
+        let _ = writeln!(out, "repaired  {name}: {}", damage(sample.warnings.into(), sample.clamped.into()));
     }
     rest(&mut out, summary.repaired_count, summary.repaired.len().min(shown), " repaired");
     summary.rejected.iter().take(shown).for_each(|sample| describe_rejected(&mut out, sample));
@@ -209,7 +218,8 @@ fn describe(args: &PackArgs, source: &dyn ddlp_dataset::Dataset, summary: &PackS
         let hint = if args.all { "" } else { " (--all names them)" };
         let _ = writeln!(
             out,
-            "{files} of the source left out: not in a class's folder, or without an image's extension{hint}."
+            "{files} of the source left out: not in a class's folder, or not named as a folder's images are ({}){hint}.",
+            EXTENSIONS.join(" ")
         );
     }
     if summary.rejected_count > 0 {

@@ -91,17 +91,25 @@ fn tiles(page: &mut String, report: &Report) {
     tile(page, Some((text::seconds(report.first_batch_s), "")), &what);
     let waited = if report.seconds > 0.0 { report.consumer_wait_s / report.seconds } else { 0.0 };
     tile(page, Some((text::percent(waited), "")), "of the time the consumer waited");
-    tile(page, report.accelerator_utilisation.map(|share| (text::percent(share), "")), "accelerator busy");
+    let what = match report.accelerator_utilisation {
+        Some(_) => "accelerator busy (simulated by --step-ms)",
+        None => "accelerator busy: known only where --step-ms simulates one",
+    };
+    tile(page, report.accelerator_utilisation.map(|share| (text::percent(share), "")), what);
     let cpu = host_cpu_s_per_1000_images(report);
     tile(page, cpu.map(|cpu| (text::seconds(cpu), "")), "host CPU time per 1,000 images");
     let slots = match report.slot_memory_mb {
         mb if mb > 0.0 => {
-            format!("peak memory of the host, and {} MB of result slots shared with drives", text::figure(mb))
+            format!("allocated by the host at most, and {} MB of result slots shared with drives", text::figure(mb))
         }
-        _ => "peak memory of the host".to_string(),
+        _ => "allocated by the host at most".to_string(),
     };
     tile(page, Some((text::figure(report.peak_memory_mb), "MB")), &slots);
-    tile(page, report.host_energy_j.map(|joules| (text::figure(joules), "J")), "energy of the host's processors");
+    let what = match report.host_energy_j {
+        Some(_) => "energy of the host's processors",
+        None => "energy of the host's processors: no counter under /sys/class/powercap can be read (it may need root)",
+    };
+    tile(page, report.host_energy_j.map(|joules| (text::figure(joules), "J")), what);
     page.push_str("</div>\n");
 }
 
@@ -165,7 +173,14 @@ fn time_line(page: &mut String, report: &Report) {
          <p>Each bar is a batch in the work of a prong, at its place in the epoch. Dots are deliveries \
          to the consumer. ",
     );
-    let _ = writeln!(page, "{}</p>", way_through_epoch(report));
+    page.push_str(way_through_epoch(report));
+    if report.epochs.len() > 1 {
+        page.push_str(
+            " An epoch's label stands where the consumer asks for its first batch; prongs begin with an epoch while batches of the \
+             epoch before are still delivered, so its first bars stand left of its label.",
+        );
+    }
+    page.push_str("</p>\n");
     let mut extra = String::from("<li><i class=\"dot\"></i>delivered</li><li><i class=\"bw\"></i>consumer waits</li>");
     if report.prongs.iter().any(|prong| prong.wasted_batches > 0) {
         extra.push_str("<li><i class=\"hollow\"></i>made in vain</li>");

@@ -83,6 +83,9 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let stopper = loader.stopper();
     let handling = interrupt.handle(move || stopper.stop());
     let live = (!args.quiet).then(|| live::Live::start(loader.progress()));
+    if let (false, Some(path)) = (args.quiet, &args.resume) {
+        eprint!("{}", goes_on(path, &loader.state()));
+    }
     let mut digest = args.digest.then(Digest::default);
     let mut saving = Saving::begin(args, &loader);
     let delivered = match deliver(&mut loader, args, &mut saving, interrupt, digest.as_mut()) {
@@ -169,8 +172,10 @@ fn build(
         builder = builder.resume(state);
     }
     builder.build().map_err(|error| match error {
-        LoaderError::State(_) => anyhow::Error::from(error)
-            .context("the run could not start: give --resume the options of the run that it goes on with"),
+        LoaderError::State(_) => {
+            let state = args.resume.as_deref().unwrap_or(Path::new("the state")).display().to_string();
+            anyhow::Error::from(error).context(format!("the run cannot go on from {state} (--resume)"))
+        }
         _ => anyhow::Error::from(error).context("the run could not start"),
     })
 }
@@ -251,6 +256,26 @@ fn ended_early(delivered: &Delivered, interrupt: &Interrupt) -> Option<String> {
     }
 }
 
+/// Says where a resumed run begins; nothing if it was finished.
+fn goes_on(path: &Path, state: &LoaderState) -> String {
+    if state.epoch >= state.epochs {
+        return String::new();
+    }
+    let done = text::plural(state.delivered.len() as u64, "batch");
+    format!("goes on from {}: in epoch {} of {}, after {done}\n", path.display(), state.epoch, state.epochs)
+}
+
+/// Says how a run that was stopped can go on.
+fn resumable(args: &RunArgs) -> String {
+    match &args.state_out {
+        Some(path) if output::is_file(path) => {
+            let path = path.display();
+            format!("; its state is in {path}: the same command with --resume {path} goes on")
+        }
+        _ => "; with --state-out FILE, a stopped run can go on (--resume FILE)".to_string(),
+    }
+}
+
 fn nothing_to_do(done: u32) -> String {
     let (epochs, more) = (text::plural(done.into(), "epoch"), u64::from(done) + 1);
     format!("nothing to do: this run was finished after {epochs}; --epochs {more} goes on\n")
@@ -290,7 +315,8 @@ fn conclude(
         Delivered::Interrupted => {
             written?;
             if !args.quiet {
-                eprintln!("stopped by {} after {}", interrupt.what(), text::plural(report.batches, "batch"));
+                let done = text::plural(report.batches, "batch");
+                eprintln!("stopped by {} after {done}{}", interrupt.what(), resumable(args));
             }
             Ok(Ending::Interrupted)
         }

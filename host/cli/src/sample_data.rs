@@ -33,7 +33,7 @@ pub struct SampleDataArgs {
     /// Number of images
     #[arg(long, value_name = "N", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     images: u64,
-    /// Number of classes
+    /// Number of classes; at most one for each image
     #[arg(long, value_name = "K", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     classes: u64,
     /// Seed
@@ -54,7 +54,7 @@ pub fn sample_data(args: &SampleDataArgs, interrupt: &Interrupt) -> anyhow::Resu
         bail!("{} exists and is not empty: name another folder, or remove it first", out.display());
     }
     if args.bad > args.images {
-        bail!("{} of {} images cannot be bad", args.bad, args.images);
+        bail!("--bad {} is more than the {}: --images says how many", args.bad, text::plural(args.images, "image"));
     }
     let handling = interrupt.handle(|| {});
     let made = make_folder(args, out, interrupt);
@@ -72,6 +72,9 @@ pub fn sample_data(args: &SampleDataArgs, interrupt: &Interrupt) -> anyhow::Resu
             text::bytes(bytes / args.images),
             text::seconds(seconds)
         ))?;
+        if args.classes > args.images {
+            output::print(&format!("note: --classes {} needs as many images: each class has one\n", args.classes))?;
+        }
     }
     Ok(Ending::Done)
 }

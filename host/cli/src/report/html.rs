@@ -52,7 +52,8 @@ impl Display for Table {
             "" if cell.chars().count() <= SHORT_CHARS => " class=\"s\"",
             class => class,
         };
-        f.write_str("<div class=\"scroll\"><table><thead><tr>")?;
+        let words = if self.numbers_from == self.heads.len() { " class=\"words\"" } else { "" };
+        write!(f, "<div class=\"scroll\"><table{words}><thead><tr>")?;
         for (column, head) in self.heads.iter().enumerate() {
             write!(f, "<th{}>{}</th>", class(column, head), Escaped(head))?;
         }
@@ -91,5 +92,8 @@ mod tests {
         let table = Table { heads: vec!["a", "b"], numbers_from: 1, rows: vec![vec!["<x>".into(), "1".into()]] };
         let html = table.to_string();
         assert!(html.contains("<td class=\"s\">&lt;x&gt;</td><td class=\"n\">1</td>"), "{html}");
+        assert!(html.contains("<table><thead>"), "{html}");
+        let words = Table { numbers_from: 2, ..table }.to_string();
+        assert!(words.contains("<table class=\"words\">"), "a narrow screen shows it in lines: {words}");
     }
 }

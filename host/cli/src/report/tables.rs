@@ -13,6 +13,15 @@ const STALLS_MAX: usize = 8;
 /// Shortest wait that counts as a stall.
 const STALL_S: f64 = 0.001;
 
+/// Explains the times and rates of epochs.
+const EPOCHS_MEANING: &str = "An epoch's time runs from the request for its first batch to the delivery of its last one. \
+    Prongs prepare batches ahead, some of them during the epoch before: so an epoch can deliver more images per second than \
+    the prongs together prepare, and its first batch can be there at once (0 ms).";
+/// Explains the figures of prongs.
+const PRONGS_MEANING: &str = "A prong is whoever prepares batches: the host's CPU, or one drive (a local one is called csd). \
+    Images/s count while the prong is busy. Memory is what the program has allocated; program files and shared result slots \
+    are not part of it.";
+
 /// Writes all tables except [`prongs`], and only those that have rows.
 pub fn write(page: &mut String, report: &Report) {
     faults(page, report);
@@ -51,12 +60,14 @@ pub fn prongs(page: &mut String, report: &Report) {
         numbers_from: 1,
         rows: rows.collect(),
     };
-    let _ = write!(page, "{table}");
+    let _ = write!(page, "<p>{PRONGS_MEANING}</p>\n{table}");
 }
 
-fn section(page: &mut String, title: &str, bad: bool, total: usize, table: &Table) {
+/// Writes a table with its title and, if it is not empty, the sentence that explains the figures.
+fn section(page: &mut String, title: &str, meaning: &str, bad: bool, total: usize, table: &Table) {
     let class = if bad { " class=\"bad\"" } else { "" };
-    let _ = writeln!(page, "<section{class}><h2>{title}</h2>\n{table}");
+    let meaning = if meaning.is_empty() { String::new() } else { format!("<p>{}</p>\n", Escaped(meaning)) };
+    let _ = writeln!(page, "<section{class}><h2>{title}</h2>\n{meaning}{table}");
     if total > table.rows.len() {
         let rest = text::count((total - table.rows.len()) as u64);
         let _ = writeln!(page, "<p>… and {rest} more; the JSON report has them all.</p>");
@@ -92,7 +103,7 @@ fn epochs(page: &mut String, report: &Report) {
         heads.push("prongs met at batch");
     }
     let table = Table { heads, numbers_from: 1, rows: rows.collect() };
-    section(page, "Epochs", false, report.epochs.len(), &table);
+    section(page, "Epochs", EPOCHS_MEANING, false, report.epochs.len(), &table);
 }
 
 /// Returns the consumer's longest waits, longest first.
@@ -120,7 +131,7 @@ fn stalls(page: &mut String, report: &Report) {
     });
     let table =
         Table { heads: vec!["waited for", "epoch", "batch", "at", "for"], numbers_from: 1, rows: rows.collect() };
-    section(page, "Longest waits of the consumer", false, table.rows.len(), &table);
+    section(page, "Longest waits of the consumer", "", false, table.rows.len(), &table);
 }
 
 fn faults(page: &mut String, report: &Report) {
@@ -142,7 +153,7 @@ fn faults(page: &mut String, report: &Report) {
     });
     let heads = vec!["", "at", "prong", "epoch / batch", "kind", "what happened"];
     let table = Table { numbers_from: heads.len(), heads, rows: rows.collect() };
-    section(page, "Faults survived, and recoveries", true, report.faults.len(), &table);
+    section(page, "Faults survived, and recoveries", "", true, report.faults.len(), &table);
 }
 
 fn corrupt(page: &mut String, report: &Report) {
@@ -154,7 +165,7 @@ fn corrupt(page: &mut String, report: &Report) {
     });
     let heads = vec!["sample", "epoch", "reason", "action"];
     let table = Table { numbers_from: heads.len(), heads, rows: rows.collect() };
-    section(page, "Corrupt samples", true, report.corrupt.len(), &table);
+    section(page, "Corrupt samples", "", true, report.corrupt.len(), &table);
 }
 
 fn notes(page: &mut String, report: &Report) {

@@ -132,10 +132,19 @@ fn names_are_never_taken_for_markup() {
 fn figures_that_were_not_measured_are_unknown() {
     let mut report = run(1, 3);
     let page = render(&report, &Context::default());
-    assert!(page.contains("<b class=\"unknown\">unknown</b><span>energy of the host&#39;s processors</span>"));
+    let energy = "<b class=\"unknown\">unknown</b><span>energy of the host&#39;s processors: no counter";
+    assert!(page.contains(energy) && page.contains("known only where --step-ms"));
     report.host_energy_j = Some(41.5);
     let page = render(&report, &Context::default());
-    assert!(page.contains("<b>41.5 <small>J</small></b>"));
+    assert!(page.contains("<b>41.5 <small>J</small></b><span>energy of the host&#39;s processors</span>"));
+}
+
+#[test]
+fn labels_and_rates_are_explained() {
+    let of_one = render(&run(1, 3), &Context::default());
+    assert!(of_one.contains("can be there at once (0 ms)") && of_one.contains("A prong is whoever prepares batches"));
+    assert!(!of_one.contains("stand left of its label"));
+    assert!(render(&run(2, 3), &Context::default()).contains("stand left of its label"));
 }
 
 #[test]

@@ -93,6 +93,12 @@ impl Job {
             options.differ("--epochs", planned.to_string(), job.epochs.to_string());
         }
         options.check(before)?;
+        if args.max_corrupt.is_some() && job.policy == CorruptPolicy::Fail {
+            bail!(
+                "--max-corrupt goes with --policy skip or replace: under --policy fail{} the first corrupt sample ends the run",
+                if args.policy.is_some() { "" } else { ", the default," }
+            );
+        }
         Ok(job)
     }
 }
@@ -249,6 +255,15 @@ mod tests {
         assert_eq!(resumed, expected);
         let other = job("--epochs 5 --strategy wrr --batch 32", Before::State(&state, path)).unwrap();
         assert_eq!((other.epochs, other.strategy), (5, Strategy::Wrr));
+    }
+
+    #[test]
+    fn a_limit_on_corrupt_samples_needs_a_policy_that_passes_over_them() {
+        assert!(job("--max-corrupt 5", Before::None).unwrap_err().contains("--policy fail, the default,"));
+        assert!(job("--max-corrupt 5 --policy fail", Before::None).is_err());
+        assert!(job("--max-corrupt 5 --policy skip", Before::None).is_ok());
+        let path = Path::new("at.json");
+        assert!(job("--max-corrupt 5", Before::State(&state(), path)).is_ok(), "its policy is skip");
     }
 
     #[test]

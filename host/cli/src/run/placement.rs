@@ -90,6 +90,12 @@ fn drives(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Vec<Drive>> {
         strategy if none && strategy == Strategy::Csd => {
             bail!("strategy csd needs a drive: leave --drive none out, or choose strategy cpu")
         }
+        _ if none && matches!(args.strategy, Some(Strategy::Mte | Strategy::Wrr)) => {
+            bail!(
+                "--strategy {strategy} shares the work with a drive, and this run has no drive: leave --drive none out, or choose \
+                 strategy cpu or ordered"
+            )
+        }
         _ if none => Ok(Vec::new()),
         _ if named => Ok(args.drive.clone()),
         _ => Ok(vec![Drive::Local]),
@@ -136,10 +142,15 @@ mod tests {
         for line in [
             &["--strategy", "cpu", "--drive", "local"][..],
             &["--strategy", "csd", "--drive", "none"],
+            &["--strategy", "mte", "--drive", "none"],
+            &["--strategy", "wrr", "--drive", "none"],
             &["--drive", "none", "--drive", "local"],
         ] {
             assert!(placement(line).unwrap_err().contains("--drive"), "{line:?}");
         }
+        // Without a drive, a run goes on that had one: its strategy is that of the state.
+        let args = parse(&["--drive", "none", "--resume", "at.json"]).unwrap();
+        assert!(Placement::new(&args, Strategy::Mte).is_ok());
     }
 
     #[test]

@@ -23,9 +23,9 @@ pub fn host_cpu_s_per_1000_images(report: &Report) -> Option<f64> {
     (prepared > 0).then(|| report.host_cpu_s * 1000.0 / prepared as f64)
 }
 
-/// Describes the host's peak memory and, beside it, the result slots into which drives write.
+/// Describes the memory that the host allocated at most and, beside it, the result slots into which drives write.
 pub fn host_memory(report: &Report) -> String {
-    let own = format!("{} MB", text::figure(report.peak_memory_mb));
+    let own = format!("{} MB allocated", text::figure(report.peak_memory_mb));
     if report.slot_memory_mb > 0.0 {
         format!("{own}, and {} MB of result slots", text::figure(report.slot_memory_mb))
     } else {
@@ -102,10 +102,12 @@ fn troubles(out: &mut String, report: &Report) {
     }
     let named = report.faults.iter().take(NAMED_MAX).filter(|fault| !fault.is_recovery()).count();
     more(out, fault_count(report) - named, "faults");
+    let several = report.epochs.len() > 1;
     for sample in report.corrupt.iter().take(NAMED_MAX) {
         let name = text::printable(&sample.sample);
         let action = text::printable(&sample.action);
-        let _ = writeln!(out, "  corrupt {name}: {}, {action}", text::printable(&sample.reason));
+        let epoch = if several { format!(" in epoch {}", sample.epoch) } else { String::new() };
+        let _ = writeln!(out, "  corrupt{epoch} {name}: {}, {action}", text::printable(&sample.reason));
     }
     more(out, report.corrupt.len().saturating_sub(NAMED_MAX), "corrupt samples");
     for note in &report.notes {
@@ -123,7 +125,7 @@ fn more(out: &mut String, left: usize, what: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ddlp_host::report::{CorruptReport, FaultReport};
+    use ddlp_host::report::{CorruptReport, EpochReport, FaultReport};
 
     #[test]
     fn the_summary_names_what_matters_and_no_more_than_a_few() {
@@ -160,7 +162,10 @@ mod tests {
         assert!(text.starts_with("x.ddlp: 2,000 images in 32 batches, 1,000 images/s in 2.00 s (mte)\n"), "{text}");
         assert!(text.contains("500 ms for 1,000 images") && text.contains("at batch 16"), "{text}");
         assert!(text.contains("1 batch in vain") && text.contains("… and 2 more corrupt samples"), "{text}");
-        assert!(!text.contains('\u{7}'));
+        assert!(!text.contains('\u{7}') && text.contains("  corrupt class/"), "{text}");
+        let epochs = vec![EpochReport::default(), EpochReport::default()];
+        let text = describe(&Report { epochs, ..report }, None);
+        assert!(text.contains("  corrupt in epoch 0 class/"), "{text}");
     }
 
     #[test]
@@ -195,7 +200,7 @@ mod tests {
         let text = describe(&report, None);
         assert!(text.contains("fault after 1.00 s: 127.0.0.1:4420: no connection: reset\n"), "{text}");
         assert!(text.contains("recovery after 1.00 s: 127.0.0.1:4420: the drive works again\n"), "{text}");
-        assert!(text.contains("0.68 MB, and 617 MB of result slots"), "{text}");
+        assert!(text.contains("0.68 MB allocated, and 617 MB of result slots"), "{text}");
         assert!(text.contains("2.00 s for 1,000 images") && text.contains("490 more not delivered"), "{text}");
     }
 }

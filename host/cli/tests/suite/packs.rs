@@ -300,3 +300,18 @@ fn a_limit_on_the_size_of_files_is_an_error_like_a_full_disk() {
     assert!(message.contains("no space for p.ddlp after") && message.contains("of 24 samples"), "{message}");
     assert_eq!(names(home.path()), ["photos"]);
 }
+
+#[test]
+fn inspect_names_the_files_that_are_no_samples() {
+    let home = photos(0);
+    let folder = home.path();
+    fs::write(folder.join("photos/class_000/moving.gif"), "GIF89a").unwrap();
+    let said = succeed(folder, "inspect photos");
+    assert!(said.contains("1 file: in no class directory") && said.contains("moving.gif"), "{said}");
+    assert!(said.contains(".jpg .jpeg"), "which names count: {said}");
+    let figures = json(&succeed(folder, "inspect photos --json"));
+    assert_eq!(figures["left_out"], 1);
+    succeed(folder, "pack photos p.ddlp --quiet");
+    let said = succeed(folder, "inspect p.ddlp");
+    assert!(said.contains("the widest has ") && said.contains("the highest "), "{said}");
+}

@@ -1,6 +1,6 @@
 //! States and plans: what a stopped, killed or finished run leaves, and what another run does with it.
 
-use crate::{Running, fail, json, names, photos, succeed, wait_for};
+use crate::{Running, fail, json, names, photos, run, stderr, succeed, wait_for};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -146,15 +146,39 @@ fn a_finished_run_has_nothing_to_do() {
 fn a_plan_brings_what_it_determines_and_says_what_contradicts_it() {
     let home = photos(0);
     let folder = home.path();
-    let first = "run photos --drive none --strategy mte --batch 5 --epochs 2 --seed 3 --samples 22 --last pad --rank 1 \
-                 --world-size 2";
+    let first =
+        "run photos --strategy cpu --batch 5 --epochs 2 --seed 3 --samples 22 --last pad --rank 1 --world-size 2";
     let recorded = json(&succeed(folder, &format!("{first} --digest --plan-out o.plan --quiet --json -")));
-    let again = json(&succeed(folder, "run photos --drive none --plan-in o.plan --digest --quiet --json -"));
+    let again = json(&succeed(folder, "run photos --plan-in o.plan --digest --quiet --json -"));
     for key in ["batches", "images", "strategy", "seed", "digest", "ordered_digest"] {
         assert_eq!(again[key], recorded[key], "{key}");
     }
-    let message = fail(folder, "run photos --drive none --plan-in o.plan --batch 6 --seed 4 --epochs 3");
+    let message = fail(folder, "run photos --plan-in o.plan --batch 6 --seed 4 --epochs 3");
     assert!(message.contains("--batch 5 --seed 3 --epochs 2, and --batch 6 --seed 4 --epochs 3 is given"), "{message}");
+}
+
+#[test]
+fn a_run_says_where_it_goes_on_and_how_a_stopped_one_can() {
+    let home = photos(0);
+    succeed(home.path(), "run photos --strategy cpu --batch 4 --stop-after 2 --state-out at.json --quiet");
+    let output = run(home.path(), "run photos --resume at.json");
+    assert!(
+        stderr(&output).contains("goes on from at.json: in epoch 0 of 1, after 2 batches\n"),
+        "{}",
+        stderr(&output)
+    );
+    for (option, expected) in [
+        ("--state-out end.json", "its state is in end.json: the same command with --resume end.json goes on"),
+        ("", "with --state-out FILE, a stopped run can go on"),
+    ] {
+        let line = format!("run photos --strategy cpu --batch 4 --step-ms 3600000 {option}");
+        let mut running = Running::start(home.path(), &line);
+        let mut lines = running.lines();
+        lines.next().expect("a line of progress").expect("text");
+        running.press(Signal::SIGTERM);
+        let said = lines.map_while(Result::ok).find(|line| line.starts_with("stopped by")).expect("how it ended");
+        assert!(said.contains("SIGTERM") && said.contains(expected), "{said}");
+    }
 }
 
 #[test]
