@@ -195,7 +195,7 @@ fn nothing_lies_beyond_the_right_edge_of_a_printed_page() {
         for (name, value) in properties {
             let undone = match (name, value) {
                 ("white-space", "nowrap") => ("white-space", "normal"),
-                ("min-width", _) => ("min-width", "0"),
+                ("min-width", value) if value != "0" => ("min-width", "0"),
                 ("overflow-x" | "overflow", "auto") => ("overflow", "visible"),
                 _ => continue,
             };
