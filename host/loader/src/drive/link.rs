@@ -151,7 +151,7 @@ fn check_capacity(identity: &DriveIdentity, namespace_bytes: u128) -> Result<(),
 }
 
 fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<(), LinkError> {
-    let hex = |bytes: &[u8; 32]| bytes[..4].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = |bytes: &[u8; 32]| bytes[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     if identity.dataset != expected.dataset {
         return Err(LinkError::Refused(format!(
             "it holds another dataset: {} there, {} here; serve the same file on both sides (a pack of the same \
