@@ -154,32 +154,36 @@ impl SamplePreparer {
     ) -> Result<Option<SampleRecord>, Unavailable> {
         let own = stored_at(dataset, sample_id);
         let draw = Draw { seed: context.seed, epoch: context.epoch, sample_id };
-        let prepared = self.prepare_or_replace(is_over, dataset, program, (own, draw), row);
-        match prepared {
-            Err(_) if is_over() => Ok(None),
-            done => done,
+        match self.attempt(dataset, program, own, draw, row) {
+            Ok(Made { label, warned }) => {
+                Ok(Some(SampleRecord { sample_id, index: own, label, outcome: Outcome::Prepared, warned }))
+            }
+            Err(failure) => match self.after_failure(is_over, dataset, program, (own, draw), row, failure) {
+                Err(_) if is_over() => Ok(None),
+                done => done,
+            },
         }
     }
 
-    fn prepare_or_replace(
+    /// Goes on with a sample whose first attempt failed: waits if it cannot be read now, and applies the policy if it
+    /// is corrupt.
+    #[cold]
+    fn after_failure(
         &mut self,
         is_over: &dyn Fn() -> bool,
         dataset: &dyn Dataset,
         program: &Program,
         (own, draw): (u64, Draw),
         row: &mut [u8],
+        failure: Failure,
     ) -> Result<Option<SampleRecord>, Unavailable> {
-        let (label, attempted) = self.attempt(is_over, dataset, program, own, draw, row)?;
         let sample_id = draw.sample_id;
-        let mut record = SampleRecord { sample_id, index: own, label, outcome: Outcome::Prepared, warned: false };
-        let reason = match attempted {
-            Ok(warned) => {
-                record.warned = warned;
-                return Ok(Some(record));
-            }
-            Err(reason) => reason,
+        let record = |index, label, outcome, warned| SampleRecord { sample_id, index, label, outcome, warned };
+        let (label, reason) = match self.patiently(is_over, dataset, program, (own, draw), row, Err(failure))? {
+            Ok(Made { label, warned }) => return Ok(Some(record(own, label, Outcome::Prepared, warned))),
+            Err(corrupt) => corrupt,
         };
-        record.outcome = match program.policy {
+        let outcome = match program.policy {
             CorruptPolicy::Fail => Outcome::Failed(reason),
             CorruptPolicy::Skip => Outcome::Skipped(reason),
             CorruptPolicy::Replace if self.is_drive && is_of_the_drive(reason) => Outcome::Failed(reason),
@@ -189,18 +193,21 @@ impl SamplePreparer {
                         return Ok(None);
                     }
                     let index = (own + step) % dataset.len();
-                    let (label, attempted) = self.attempt(is_over, dataset, program, index, draw, row)?;
-                    let (outcome, warned) = match attempted {
-                        Ok(warned) => (Outcome::Replaced(reason), warned),
-                        Err(reason) if self.is_drive && is_of_the_drive(reason) => (Outcome::Failed(reason), false),
-                        Err(_) => continue,
-                    };
-                    return Ok(Some(SampleRecord { sample_id, index, label, outcome, warned }));
+                    let attempted = self.attempt(dataset, program, index, draw, row);
+                    match self.patiently(is_over, dataset, program, (index, draw), row, attempted)? {
+                        Ok(Made { label, warned }) => {
+                            return Ok(Some(record(index, label, Outcome::Replaced(reason), warned)));
+                        }
+                        Err((label, reason)) if self.is_drive && is_of_the_drive(reason) => {
+                            return Ok(Some(record(index, label, Outcome::Failed(reason), false)));
+                        }
+                        Err(_) => {}
+                    }
                 }
                 Outcome::Failed(reason)
             }
         };
-        Ok(Some(record))
+        Ok(Some(record(own, label, outcome, false)))
     }
 
     /// Returns the stage times since the last call. They are zero unless the preparer is [`timed`](Self::timed).
@@ -208,97 +215,127 @@ impl SamplePreparer {
         self.times.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Returns a stored sample's label, and whether its decoder warned. If the sample cannot be read now, tries again
-    /// after growing pauses.
-    fn attempt(
+    /// Repeats an attempt after growing pauses while the sample cannot be read. A corrupt sample gives its label and the
+    /// reason.
+    fn patiently(
         &mut self,
         is_over: &dyn Fn() -> bool,
         dataset: &dyn Dataset,
         program: &Program,
-        index: u64,
-        draw: Draw,
+        (index, draw): (u64, Draw),
         row: &mut [u8],
-    ) -> Result<(u32, Result<bool, CorruptReason>), Unavailable> {
+        mut attempted: Result<Made, Failure>,
+    ) -> Result<Result<Made, (u32, CorruptReason)>, Unavailable> {
         let mut failed = 0;
         loop {
-            match self.attempt_once(dataset, program, index, draw, row) {
-                Err(error) if self.patience.wait(failed, &error, is_over) => failed += 1,
-                done => return done,
+            match attempted {
+                Ok(made) => return Ok(Ok(made)),
+                Err(Failure::Corrupt { label, reason }) => return Ok(Err((label, reason))),
+                Err(Failure::Unavailable(error)) if !self.patience.wait(failed, &error, is_over) => return Err(*error),
+                Err(Failure::Unavailable(_)) => failed += 1,
             }
+            attempted = self.attempt(dataset, program, index, draw, row);
         }
     }
 
-    /// Makes one attempt. Catches any panic that the sample causes, and discards the decoder and buffer that the panic
-    /// interrupted.
-    fn attempt_once(
+    /// Makes one attempt at a stored sample. Catches any panic that the sample causes, and discards the decoder and
+    /// buffer that the panic interrupted.
+    fn attempt(
         &mut self,
         dataset: &dyn Dataset,
         program: &Program,
         index: u64,
         draw: Draw,
         row: &mut [u8],
-    ) -> Result<(u32, Result<bool, CorruptReason>), Unavailable> {
+    ) -> Result<Made, Failure> {
         let mut label = 0;
         let attempted = catch_unwind(AssertUnwindSafe(|| {
             label = dataset.label(index);
-            self.read_and_decode(dataset, program, index, draw, &mut *row)
+            self.read_and_decode(dataset, program, (index, label), draw, &mut *row)
         }));
-        let outcome = attempted.unwrap_or_else(|_| {
+        let decoded = attempted.unwrap_or_else(|_| {
             // Panics again if the row's length is wrong: that is the caller's defect, not the sample's.
             assert_eq!(row.len(), program.pipeline.output().bytes(), "the row has the pipeline's shape");
             self.preparer = Preparer::new(self.preparer.limits());
             self.encoded = Vec::new();
-            Ok(Err(CorruptReason::DecoderPanic))
+            Err(Failure::Corrupt { label, reason: CorruptReason::DecoderPanic })
         });
         if self.encoded.capacity() > KEPT_ENCODED_BYTES {
             self.encoded = Vec::new();
         }
-        Ok((label, outcome?))
+        decoded
     }
 
     fn read_and_decode(
         &mut self,
         dataset: &dyn Dataset,
         program: &Program,
-        index: u64,
+        (index, label): (u64, u32),
         draw: Draw,
         row: &mut [u8],
-    ) -> Result<Result<bool, CorruptReason>, Unavailable> {
+    ) -> Result<Made, Failure> {
         let Self { preparer, encoded, times, .. } = self;
         let start = times.as_ref().map(|_| Instant::now());
-        let source = match dataset.sample(index, encoded) {
-            Ok(source) => Ok(source),
-            Err(ReadError::Corrupt(error)) => Err(error.reason()),
-            Err(ReadError::Unavailable(error)) => return Err(error),
-        };
+        let source = dataset.sample(index, encoded).map_err(|error| Failure::of_reading(error, label));
         let read = start.map(|_| Instant::now());
         let prepared = source.map(|source| preparer.prepare(source, &program.pipeline, draw, row));
         if let (Some(times), Some(start), Some(read)) = (times, start, read) {
             times.read += read - start;
             times.prepare += read.elapsed();
         }
-        Ok(match prepared {
-            Ok(Ok(prepared)) => Ok(prepared.warnings > 0),
-            Ok(Err(error)) => {
-                // The bytes may not decode because the file was replaced.
-                dataset.check_damage()?;
-                match error {
-                    PixelError::Io { os_error: Some(number), .. } => {
-                        let source = io::Error::from_raw_os_error(number);
-                        match ReadError::of_sample(dataset.name(index), dataset.location(index), source) {
-                            ReadError::Corrupt(error) => Err(error.reason()),
-                            ReadError::Unavailable(error) => return Err(error),
-                        }
-                    }
-                    PixelError::NoMemory { message: problem } => {
-                        let (name, location) = (dataset.name(index), dataset.location(index));
-                        return Err(Unavailable::NoMemory { name, location, problem });
-                    }
-                    error => Err(error.reason()),
-                }
+        match prepared? {
+            Ok(prepared) => Ok(Made { label, warned: prepared.warnings > 0 }),
+            Err(error) => Err(Failure::of_decoding(error, dataset, index, label)),
+        }
+    }
+}
+
+/// A stored sample that was prepared.
+struct Made {
+    label: u32,
+    /// Whether the decoder warned.
+    warned: bool,
+}
+
+/// Why one attempt at a stored sample failed. Small, since every sample returns a result with it.
+enum Failure {
+    Corrupt { label: u32, reason: CorruptReason },
+    Unavailable(Box<Unavailable>),
+}
+
+impl From<Unavailable> for Failure {
+    fn from(error: Unavailable) -> Self {
+        Self::Unavailable(Box::new(error))
+    }
+}
+
+impl Failure {
+    #[cold]
+    fn of_reading(error: ReadError, label: u32) -> Self {
+        match error {
+            ReadError::Corrupt(error) => Self::Corrupt { label, reason: error.reason() },
+            ReadError::Unavailable(error) => error.into(),
+        }
+    }
+
+    #[cold]
+    fn of_decoding(error: PixelError, dataset: &dyn Dataset, index: u64, label: u32) -> Self {
+        // The bytes may not decode because the file was replaced.
+        if let Err(error) = dataset.check_damage() {
+            return error.into();
+        }
+        match error {
+            PixelError::Io { os_error: Some(number), .. } => {
+                let source = io::Error::from_raw_os_error(number);
+                let (name, location) = (dataset.name(index), dataset.location(index));
+                Self::of_reading(ReadError::of_sample(name, location, source), label)
             }
-            Err(reason) => Err(reason),
-        })
+            PixelError::NoMemory { message: problem } => {
+                let (name, location) = (dataset.name(index), dataset.location(index));
+                Unavailable::NoMemory { name, location, problem }.into()
+            }
+            error => Self::Corrupt { label, reason: error.reason() },
+        }
     }
 }
 

@@ -48,6 +48,8 @@ impl Passes {
         limits.check_memory(bytes_between(&self.steps, image.size()))?;
         let mut passes = mem::take(&mut self.passes);
         plan(&self.steps, &mut passes);
+        let made = passes.last().map(|pass| image_bytes((pass.made.width, pass.made.height)));
+        assert_eq!(Some(out.len() as u64), made, "the output has the pipeline's shape");
         let outcome = self.work_off(image, &passes, limits, out);
         self.passes = passes;
         outcome

@@ -115,7 +115,6 @@ impl Preparer {
         draw: Draw,
         out: &mut [u8],
     ) -> Result<Prepared, PixelError> {
-        assert_eq!(out.len(), pipeline.output().bytes(), "the output has the pipeline's shape");
         let limits = self.limits;
         self.with_rows(source, pipeline.exif_orientation, |rows, passes| passes.run(rows, pipeline, draw, limits, out))
     }

@@ -23,6 +23,7 @@ impl Operate for CenterCrop {
         Ok(Some((self.size, self.size)))
     }
 
+    #[inline]
     fn draw(&self, (width, height): (u32, u32), _words: &mut impl Words) -> Result<Piece, PixelError> {
         let side = self.size;
         let (x, y) = (offset(width, side), offset(height, side));

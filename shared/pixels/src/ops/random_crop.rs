@@ -35,6 +35,7 @@ impl Operate for RandomCrop {
         }
     }
 
+    #[inline]
     fn draw(&self, size: (u32, u32), words: &mut impl Words) -> Result<Piece, PixelError> {
         let Some((across, down)) = self.room(size) else {
             return Err(PixelError::Unsupported { message: self.misfit(size) });

@@ -27,6 +27,7 @@ impl Operate for RandomHorizontalFlip {
         Ok(before)
     }
 
+    #[inline]
     fn draw(&self, _size: (u32, u32), words: &mut impl Words) -> Result<Piece, PixelError> {
         Ok(Piece { flip: words.uniform() < self.p, ..Piece::default() })
     }

@@ -71,6 +71,7 @@ impl Operate for RandomResizedCrop {
         Ok(Some((self.size, self.size)))
     }
 
+    #[inline]
     fn draw(&self, size: (u32, u32), words: &mut impl Words) -> Result<Piece, PixelError> {
         let window = self.window(size, words);
         Ok(Piece { window: Some(window), resize: Some((self.size, self.size)), flip: false })

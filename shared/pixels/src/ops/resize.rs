@@ -25,6 +25,7 @@ impl Operate for Resize {
         Ok(before.and_then(|size| self.target(size).ok()))
     }
 
+    #[inline]
     fn draw(&self, size: (u32, u32), _words: &mut impl Words) -> Result<Piece, PixelError> {
         let target = self.target(size).map_err(|message| PixelError::Unsupported { message })?;
         Ok(Piece { resize: Some(target), ..Piece::default() })
