@@ -17,6 +17,7 @@ pub mod doctor;
 pub mod identity;
 mod inherit;
 pub mod job;
+mod log_limit;
 pub mod slots;
 pub mod tcp;
 pub mod workers;

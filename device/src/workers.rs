@@ -26,7 +26,6 @@ use ddlp_csd::run::RunLength;
 use ddlp_dataset::Dataset;
 use kit::{Kit, log_unavailable};
 use queue::{Finishing, Queue, Recorded, Task};
-use row_crc::RowCrc;
 use stats::Stats;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -195,14 +194,6 @@ impl Shared {
     fn released(&self, id: JobId) {
         (self.notify)(JobEvent::Released { id });
     }
-}
-
-/// Returns the operator for rows of `row_bytes`, and computes it again if the length has changed.
-fn row_crc_for(cached: &mut Option<RowCrc>, row_bytes: usize) -> &RowCrc {
-    if cached.as_ref().is_none_or(|crc| crc.row_bytes() != row_bytes) {
-        *cached = None;
-    }
-    cached.get_or_insert_with(|| RowCrc::new(row_bytes))
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! One socket: reads into the session, time limits, an orderly end.
 
 use super::hub::{Hub, Line, Outgoing};
-use super::server::LogLimit;
 use super::session::{CommandHandler, End, Session, Setup};
 use super::writer::{Buffers, Writer};
 use super::{PDU_TIME, RECEIVE_BYTES};
 use crate::controller::ConnId;
+use crate::log_limit::LogLimit;
 use ddlp_nvme::tcp::{Encoded, FatalError, Role};
 use ddlp_nvme::{Status, SubmissionEntry};
 use nix::sys::socket::{setsockopt, sockopt};

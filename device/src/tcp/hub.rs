@@ -5,9 +5,9 @@
 
 use super::media::Media;
 use super::places::Places;
-use super::server::LogLimit;
 use crate::controller::{ConnId, Output, Payload, Subsystem};
 use crate::job::JobEvent;
+use crate::log_limit::LogLimit;
 use crate::workers::Pool;
 use ddlp_nvme::tcp::{Encoded, FatalError, FatalStatus};
 use ddlp_nvme::{CompletionEntry, Status, SubmissionEntry};

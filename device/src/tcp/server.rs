@@ -5,12 +5,12 @@ use super::connection::Connection;
 use super::hub::Hub;
 use super::writer::Buffers;
 use crate::job::JobEvent;
+use crate::log_limit::LogLimit;
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::yield_now;
@@ -91,19 +91,5 @@ pub async fn clockwork(hub: Arc<Hub>, mut events: UnboundedReceiver<JobEvent>) {
             Some(event) = events.recv() => hub.job_event(event),
             _ = tick.tick() => hub.tick(),
         }
-    }
-}
-
-/// Limit on log messages of one kind that a peer can cause: one per second.
-pub(crate) struct LogLimit(AtomicU64);
-
-impl LogLimit {
-    pub(crate) const fn new() -> Self {
-        Self(AtomicU64::new(0))
-    }
-
-    pub(crate) fn allows(&self) -> bool {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        self.0.swap(now, Ordering::Relaxed) != now
     }
 }

@@ -2,7 +2,7 @@
 
 use super::queue::{Sample, Task};
 use super::row_crc::RowCrc;
-use crate::tcp::server::LogLimit;
+use crate::log_limit::LogLimit;
 use ddlp_csd::prepare::{EpochContext, SamplePreparer, StageTimes, stored_at};
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::{Outcome, SampleRecord};
@@ -51,7 +51,8 @@ impl Kit {
 
     /// Returns the checksum operator for rows of this length.
     pub(super) fn row_crc(&mut self, row_bytes: usize) -> &RowCrc {
-        super::row_crc_for(&mut self.row_crc, row_bytes)
+        self.row_crc.take_if(|crc| crc.row_bytes() != row_bytes);
+        self.row_crc.get_or_insert_with(|| RowCrc::new(row_bytes))
     }
 
     fn preparer_for(&mut self, program: &Arc<Program>) -> &mut SamplePreparer {

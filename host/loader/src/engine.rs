@@ -2,8 +2,8 @@
 //! wait for each other.
 //!
 //! One mutex guards the [`Core`]. A thread holds it for decisions and their records only, never while a sample is
-//! prepared, a command waits or bytes move. Prongs change the schedule only through the methods here, which keep
-//! schedule, records and waiting threads in step. The module `delivery` serves the consumer.
+//! prepared, a command waits or bytes move. The methods here change the schedule, and keep schedule, records and
+//! waiting threads in step; a drive's prong takes its cancels and sets its state itself, under the same mutex. The module `delivery` serves the consumer.
 
 mod delivery;
 

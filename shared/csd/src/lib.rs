@@ -1,4 +1,4 @@
-//! The contract of the compute namespace: the messages of host and drive above NVMe.
+//! What host and drive share: their messages above NVMe, and the preparation of a sample in both.
 //!
 //! - [`program`]: the preprocessing program that Load Program carries (pipeline, limits, corrupt-sample policy).
 //! - [`request`]: the data of one Execute Program (batch, samples, generation of the slot), and how it ends.

@@ -11,6 +11,8 @@
 use crate::{Dataset, Half, Identity, Location, PackFile, ReadError, Stored, Unavailable};
 use ddlp_pixels::Source;
 use memmap2::{Advice, MmapMut};
+use std::fs::Metadata;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
@@ -183,6 +185,14 @@ impl Dataset for Resident {
 
     fn check_damage(&self) -> Result<(), Unavailable> {
         self.dataset.check_damage()
+    }
+
+    fn sample_in(&self, found: &Metadata) -> Option<u64> {
+        self.dataset.sample_in(found)
+    }
+
+    fn fit_memory(&self, available_bytes: u64) -> io::Result<bool> {
+        self.dataset.fit_memory(available_bytes)
     }
 
     fn identity(&self) -> Identity {
