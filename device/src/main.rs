@@ -104,7 +104,8 @@ fn failed(error: &anyhow::Error, code: ExitCode) -> ExitCode {
     code
 }
 
-/// Sends logs to standard error. A loader that started the agent logs its lines with a time of its own.
+/// Sends logs to standard error. For a loader that started the agent, lines carry no time, since the loader logs them
+/// with its own.
 fn log(is_of_loader: bool) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let has_colours =

@@ -35,6 +35,6 @@ pub const RECEIVE_BYTES: usize = 32 * 1024;
 pub const PDU_TIME: Duration = Duration::from_secs(30);
 /// Longest time for which a host may take nothing of what the agent sends.
 pub const SEND_TIME: Duration = Duration::from_secs(60);
-/// Longest time from the decision to end a connection to its reset. Until then the agent sends what is left, and waits
-/// for the peer to close too, so that the last bytes sent are not cut off.
+/// Longest time from the decision to end a connection to its reset. Until then the agent sends what is queued, and
+/// waits for the peer to close too, so that the peer gets the last bytes.
 pub const CLOSE_TIME: Duration = Duration::from_secs(2);

@@ -9,7 +9,8 @@
 //! unstarted sample left. With two batches queued, no worker idles at the end of a batch, and one slow sample holds up
 //! only its own batch. The worker that takes the first run after a batch was queued announces all samples of that batch
 //! to the dataset, so that the disk reads them while workers prepare others. The worker that takes a batch's first run
-//! leases its slot, and waits if the slot gets its memory only then; other workers go on with other batches.
+//! leases the batch's slot. If the slot has no memory yet, that worker waits for it, while the others go on with other
+//! batches.
 //!
 //! A sample that makes its decoder panic is a corrupt sample. A panic anywhere else is a defect: the pool gives up the
 //! batch and releases its slot, and the worker goes on.
@@ -137,8 +138,8 @@ impl Shared {
     }
 
     fn run(&self, task: Task<'_>, kit: &mut Kit, length: &mut RunLength) {
-        // Here and not where a job is queued: announcing may read the pack's index, a lease may allocate memory, and
-        // the network thread must wait for neither.
+        // Done by the worker and not when the job is queued: announcing may read the pack's index, a lease may allocate
+        // memory, and the network thread must wait for neither.
         prepare::announce(&*self.dataset, &task.ahead);
         if task.is_first() {
             match self.slots.lease(task.work.job.request.slot, task.work.job.layout) {
@@ -166,7 +167,7 @@ impl Shared {
             tracing::info!(slot, "{error}");
             (self.notify)(JobEvent::NoMemory { id });
         } else {
-            // A defect, since the subsystem gives a slot to one job at a time. It fails this one command.
+            // This is a defect, since the subsystem gives a slot to one job at a time. Only this command fails.
             tracing::error!(slot, "{error}");
             self.released(id);
         }
@@ -216,7 +217,7 @@ mod tests {
     struct Grey {
         announced: Mutex<Vec<u64>>,
         unannounced: Mutex<Vec<u64>>,
-        /// Where a read says that it has begun, and what it then waits for.
+        /// Channels by which a read reports its start, and by which it is released.
         gate: Option<Mutex<(Sender<()>, Receiver<()>)>>,
     }
 

@@ -149,7 +149,10 @@ impl Agent {
 async fn listen(at: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(at).await.with_context(|| match at.port() {
         0 => format!("cannot listen at {at}"),
-        port => format!("cannot listen at {at}: choose another --listen address, or find the program there (ss -ltnp 'sport = :{port}')"),
+        port => format!(
+            "cannot listen at {at}: choose another --listen address, or find the program there (ss -ltnp \
+            'sport = :{port}')"
+        ),
     })?;
     let address = listener.local_addr().context("cannot read the address of the listener")?;
     Ok((listener, address))

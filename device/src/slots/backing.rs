@@ -233,12 +233,11 @@ pub(super) fn allocate(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Returns how many bytes of a part of a file in memory have pages with contents. Pages that were allocated and never
-/// touched do not count, since the kernel reports them as a hole.
+/// Returns how many bytes of a range of an in-memory file lie in pages with contents. Pages that were allocated but
+/// never touched do not count, since the kernel reports them as a hole.
 pub(super) fn held_bytes(file: &File, offset: u64, bytes: u64) -> u64 {
     let (mut at, end, mut held) = (offset as i64, (offset + bytes) as i64, 0);
-    // The position of the file means nothing to anybody: all access is by offset. An error means that there is no
-    // further data.
+    // Moving the file's position is harmless: all access is by offset. An error means that no data follow.
     while let Ok(start) = lseek(file, at, Whence::SeekData) {
         let Ok(stop) = lseek(file, start, Whence::SeekHole) else { break };
         held += (stop.min(end) - start).max(0) as u64;

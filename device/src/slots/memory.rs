@@ -89,7 +89,7 @@ impl SlotMemory {
         self.make_present_if(slot, check_pages)
     }
 
-    /// Does the same as [`Self::make_present`] with a check whether there are so many bytes of memory.
+    /// Does the same as [`Self::make_present`]; `check` fails if that many bytes of memory are not available.
     pub(super) fn make_present_if(&self, slot: usize, check: impl FnOnce(u64) -> io::Result<()>) -> io::Result<()> {
         if self.is_present(slot) {
             return Ok(());
@@ -107,7 +107,7 @@ impl SlotMemory {
         }
         self.present[slot].store(true, Ordering::Release);
         drop(allocating);
-        // No worker has to wait for cleared pages then, and `held_bytes` counts them. Has no effect before Linux 5.14.
+        // Clears the pages, so that no worker waits for that and `held_bytes` counts them. No effect before Linux 5.14.
         let _ = self.map.advise_range(Advice::PopulateWrite, start, self.slot_bytes);
         Ok(())
     }

@@ -75,7 +75,7 @@ fn a_slot_without_memory_is_sent_as_zeros_and_takes_none() {
     assert!(allocated(&slots) <= 5 * 16384, "{}", allocated(&slots));
 }
 
-/// Makes a slot present, and returns the bytes that this asked the system for, if any.
+/// Makes a slot present. Returns the number of bytes requested from the system, if any.
 fn asked(memory: &SlotMemory, slot: usize) -> Option<u64> {
     let mut asked = None;
     let check = |bytes| {
@@ -109,7 +109,7 @@ fn threads_that_want_the_same_slot_ask_for_its_memory_once() {
                 begun.fetch_add(1, Ordering::Relaxed);
                 let check = |_| {
                     asked.fetch_add(1, Ordering::Relaxed);
-                    // Long enough for the others to ask as well, if they could.
+                    // Gives the other threads time to request memory too, if nothing stopped them.
                     while begun.load(Ordering::Relaxed) < THREADS {
                         std::thread::yield_now();
                     }

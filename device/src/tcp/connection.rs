@@ -93,7 +93,8 @@ impl Connection {
         }
     }
 
-    /// Serves the connection until its end. Ending waits for the peer, for as long as the connection has its place.
+    /// Serves the connection until its end. At the end, waits for the peer to close, as long as the connection has its
+    /// place.
     async fn converse(&mut self, stream: &TcpStream, buffers: &Buffers) {
         let Self { hub, peer, conn, line, queue } = self;
         let (hub, setup): (&Hub, _) = (hub, OnceLock::new());
@@ -123,7 +124,7 @@ impl Connection {
     }
 }
 
-/// Closes a socket without sending what is left, so that the kernel keeps nothing for a peer that takes nothing.
+/// Closes a socket without sending queued bytes, so that the kernel keeps none for a peer that does not read.
 fn reset(stream: TcpStream) {
     // If it fails, the kernel goes on sending for a while.
     let _ = setsockopt(&stream, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 });

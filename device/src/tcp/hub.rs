@@ -77,7 +77,7 @@ impl Line {
         self.closes.notified().await;
     }
 
-    /// Takes note that everything for the host has been sent.
+    /// Records that everything for the host has been sent.
     pub fn sent(&self) {
         self.is_sent.store(true, Ordering::Relaxed);
     }
@@ -190,8 +190,7 @@ impl Hub {
         (conn, line, receiver)
     }
 
-    /// Takes note that a connection is about to end. Gives up the host's work; answers that are queued for the host may
-    /// still be sent.
+    /// Records that a connection is about to end. Cancels the host's work; answers that are queued may still be sent.
     pub fn closed(&self, conn: ConnId) {
         let mut inner = lock(&self.inner);
         inner.close(conn);
@@ -260,7 +259,7 @@ impl Hub {
         all.into_iter().for_each(|conn| inner.close(conn));
     }
 
-    /// Returns the number of connections with something left to send, or not told to end.
+    /// Returns the number of connections that still have something to send, or have not been told to end.
     pub fn connections(&self) -> usize {
         lock(&self.inner).lines.values().filter(|line| !line.is_sent.load(Ordering::Relaxed)).count()
     }

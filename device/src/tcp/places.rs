@@ -6,15 +6,15 @@
 //! A successful Connect proves a connection; it needs the NQN of a host that may connect. From then on the connection's
 //! place is one of the controller's (`QUEUES_MAX`, `DISCOVERY_ASSOCIATIONS_MAX` in [`crate::controller`]), which no
 //! unproven connection can take. A new connection always gets in: when all places for unproven ones are taken, the
-//! oldest connection of the address with most of them gives way. So an address that floods the agent loses its own
-//! connections, and a host that sends its Connect at once is not held up by others.
+//! oldest connection from the address with the most of them gives way. So an address that floods the agent loses its
+//! own connections, and a host that sends its Connect at once is not held up by others.
 //!
 //! Unproven connections from the address of a proven one have places of their own: a host opens its I/O queues
 //! together, and strangers take none of their places.
 //!
 //! A proven connection that closes frees the controller's place at once, but its socket stays open for up to
-//! [`CLOSE_TIME`] so that the host gets its last answers. A host may come and go faster than that, so closing
-//! connections are bounded like unproven ones.
+//! [`CLOSE_TIME`] so that the host gets its last answers. A host may connect and close faster than that, so the number
+//! of closing connections is bounded like that of unproven ones.
 
 use super::CLOSE_TIME;
 use crate::controller::{ConnId, DISCOVERY_ASSOCIATIONS_MAX, QUEUES_MAX};
@@ -57,7 +57,7 @@ enum Group {
     Acquainted,
     /// After a successful Connect.
     Proven,
-    /// Proven once, and about to end.
+    /// Was proven, and is about to end.
     Closing,
 }
 
@@ -73,15 +73,15 @@ impl Places {
         self.crowded_out(group, most)
     }
 
-    /// Takes note of a successful Connect.
+    /// Records a successful Connect.
     pub fn prove(&mut self, conn: ConnId) {
         if let Some(place) = self.0.get_mut(&conn).filter(|place| place.group != Group::Closing) {
             (place.group, place.until) = (Group::Proven, None);
         }
     }
 
-    /// Takes note that a connection is about to end: from now on it has [`CLOSE_TIME`]. Returns the connection that
-    /// gives way for it and has lost its place, if any.
+    /// Records that a connection is about to end: it keeps its place for at most [`CLOSE_TIME`] from now. Returns the
+    /// connection that gives way for it and has lost its place, if any.
     pub fn close(&mut self, conn: ConnId, now: Instant) -> Option<ConnId> {
         let place = self.0.get_mut(&conn)?;
         let end = now + CLOSE_TIME;
@@ -106,10 +106,10 @@ impl Places {
         late
     }
 
-    /// If a group has more than `most` connections, frees a place and returns its connection: of the source with most
-    /// connections, the one with the least time left.
+    /// If a group has more than `most` connections, frees a place and returns its connection: among those of the source
+    /// with the most connections, the one with the least time left.
     fn crowded_out(&mut self, group: Group, most: usize) -> Option<ConnId> {
-        // By source, the number of its connections, and the first of them to lose its place.
+        // For each source: the number of its connections, and the one that loses its place first.
         let mut sources: BTreeMap<IpAddr, (usize, (Option<Instant>, ConnId))> = BTreeMap::new();
         let (mut taken, members) = (0, self.0.iter().filter(|(_, place)| place.group == group));
         for (&conn, place) in members {
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(crowd.places.late(crowd.now), [conn]);
     }
 
-    /// Fills every group to its bound, and then keeps coming.
+    /// Fills every group to its bound, then opens more connections.
     #[test]
     fn the_number_of_connections_is_bounded_whatever_hosts_do() {
         let mut crowd = Crowd::new();

@@ -3,7 +3,7 @@
 //! A job leaves the queue once, finished or released. The worker that takes its first samples leases its slot; until
 //! then no other worker gets samples of the job. The lease is dropped before the job's event is sent, so that the slot
 //! can be leased again at once. Every worker at a job has a [`Hold`] on it. A worker that panics drops its hold, which
-//! gives up the job, as the worker's samples are missing.
+//! gives up the job, since that worker's samples are missing.
 
 use super::row_crc::RowCrc;
 use crate::job::{Job, JobId};
@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
-/// A worker's hold on a job, which keeps its slot until the last hold is gone. Dropping a hold, as a panic does, gives
-/// up the job.
+/// A worker's hold on a job. The job keeps its slot until the last hold is gone. Dropping a hold, as a panic does,
+/// gives up the job.
 struct Hold<'a> {
     queue: &'a Queue,
     id: JobId,
@@ -333,7 +333,7 @@ impl Queue {
         let work = &state.entries[at].work;
         let is_wanted = !work.is_cancelled();
         if is_wanted {
-            // Under the lock, so that no header becomes valid after a call of `cancel` has returned. The job is still
+            // Published under the lock, so that no header becomes valid after `cancel` has returned. The job is still
             // queued, so that it can be released if this panics.
             work.lease().publish(&finished.header, &finished.table);
         }

@@ -127,8 +127,8 @@ fn completion(queue: &mut Line) -> (u16, Status) {
     }
 }
 
-/// Queues a batch behind one that keeps the only worker busy. The network thread must not allocate the batch's slot,
-/// which can take long: it leaves that to the worker.
+/// Queues a batch behind one that keeps the only worker busy. The network thread leaves the slow allocation of the
+/// batch's slot to the worker.
 #[test]
 fn a_queued_batch_takes_its_slot_when_a_worker_comes_to_it() {
     let (_agent, dataset, association) = gated(1);
@@ -136,7 +136,7 @@ fn a_queued_batch_takes_its_slot_when_a_worker_comes_to_it() {
     submit(&mut queue, &request(1, 0, vec![0]));
     dataset.wait_for_readers(1);
     submit(&mut queue, &request(2, 3, vec![0]));
-    // The agent takes the commands of a queue in their order, so it has queued the batch.
+    // The agent takes a queue's commands in order, so once it answers this read, it has queued the batch.
     assert_eq!(slot_bytes(&mut queue, 0)[..8], MAGIC_FREE);
     assert_eq!(slot_bytes(&mut queue, 3)[..8], [0; 8]);
     dataset.open();

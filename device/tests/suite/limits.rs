@@ -32,7 +32,7 @@ const BEFORE: Duration = Duration::from_millis(100);
 /// clock has stopped, and the clock moves by up to half a second whenever the agent polls a socket.
 const AFTER: Duration = Duration::from_secs(2);
 
-/// An agent whose clock can be stopped. It serves all the while.
+/// An agent whose clock can be stopped while it serves.
 struct Clocked {
     address: SocketAddr,
     nqn: String,
@@ -202,7 +202,7 @@ fn connect_from(from: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
 }
 
 /// Connects allowed hosts while others hold every connection that they can get, and keep opening new ones. The clock
-/// stands still, so that no deadline ends one of these connections: a host that had to wait would wait for ever.
+/// stands still, so no deadline ends one of those connections: a host that had to wait for one would wait for ever.
 #[test]
 fn a_flood_of_others_keeps_no_allowed_host_out() {
     let settings = Settings { allowed_hosts: vec![HOST_NQN.into()], ..settings() };
@@ -281,8 +281,8 @@ fn a_host_that_takes_nothing_does_not_keep_a_closed_connection_open() {
     assert!(!is_reset(&association.admin));
 }
 
-/// Opens queues and makes the agent close them, again and again, and never closes their connections. The clock stands
-/// still, so that no deadline ends one of these connections.
+/// Opens queues and makes the agent close them, again and again, without closing their connections. The clock stands
+/// still, so no deadline ends one of these connections.
 #[test]
 fn a_host_cannot_pile_up_closed_connections() {
     let mut agent = Clocked::start();
@@ -300,7 +300,7 @@ fn a_host_cannot_pile_up_closed_connections() {
     assert!(!others.iter().any(is_reset), "the other connections wait for the host");
 }
 
-/// Reads the limit on open files from the service's unit: a quarter of them are for other files than connections.
+/// Reads the limit on open files from the service's unit: a quarter of them is left for other files than connections.
 #[test]
 fn the_service_may_open_a_file_for_each_connection() {
     let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/systemd/ddlp-device.service");

@@ -19,13 +19,13 @@ const NAMED_MAX: usize = 20;
 /// Pack a dataset into one file that host and drive read.
 ///
 /// Every image is decoded once, as a whole. An image that decodes with warnings is stored repaired; an image that does
-/// not decode is kept and marked as rejected. This command and `ddlp inspect` name both. If an image cannot be read at
-/// all, no pack is made: that can be a dangling link, a file without read permission, or a file that changes or
-/// disappears meanwhile. `--allow-unreadable` packs the other images all the same, unless a whole folder has
+/// not decode is kept and marked as rejected. This command and `ddlp inspect` name both kinds. If an image cannot be
+/// read at all, no pack is made: the image may be a dangling link, a file without read permission, or a file that
+/// changes or disappears meanwhile. `--allow-unreadable` packs the other images all the same, unless a whole folder has
 /// disappeared; `--strict` also refuses images that do not decode. Classes, order and names stay as they are in the
 /// source. The file appears under its name only when it is complete.
 ///
-/// JPEGs get checkpoints, which are places from which decoding can go on, so that a crop costs little more than the
+/// JPEGs get checkpoints, which are places from which decoding can go on, so that a crop decodes little more than the
 /// pixels that it covers. For this, progressive JPEGs are rewritten without loss into a single scan. `--jpeg kept`
 /// stores files as they are in the source. `--format raw` stores pixels, which take several times the space and need no
 /// decoding.
@@ -176,7 +176,7 @@ fn describe_rejected(out: &mut String, sample: &RejectedSample) {
     let _ = writeln!(out, "{what} {}: {}", text::printable(&sample.name), text::printable(&sample.message));
 }
 
-/// Says why a sample had to be repaired; of either kind of damage only what there is.
+/// Says why a sample was repaired: warnings, coefficients out of range, or both.
 fn damage(warnings: u64, clamped: u64) -> String {
     let warned = (warnings > 0).then(|| {
         let warnings = text::plural(warnings, "warning");
@@ -218,7 +218,8 @@ fn describe(args: &PackArgs, source: &dyn ddlp_dataset::Dataset, summary: &PackS
         let hint = if args.all { "" } else { " (--all names them)" };
         let _ = writeln!(
             out,
-            "{files} of the source left out: not in a class's folder, or not named as a folder's images are ({}){hint}.",
+            "{files} of the source left out: not in a class's folder, or not named as a folder's images are \
+             ({}){hint}.",
             EXTENSIONS.join(" ")
         );
     }

@@ -100,9 +100,9 @@ fn tiles(page: &mut String, report: &Report) {
     tile(page, cpu.map(|cpu| (text::seconds(cpu), "")), "host CPU time per 1,000 images");
     let slots = match report.slot_memory_mb {
         mb if mb > 0.0 => {
-            format!("allocated by the host at most, and {} MB of result slots shared with drives", text::figure(mb))
+            format!("most memory allocated by the host; {} MB of result slots shared with drives", text::figure(mb))
         }
-        _ => "allocated by the host at most".to_string(),
+        _ => "most memory allocated by the host".to_string(),
     };
     tile(page, Some((text::figure(report.peak_memory_mb), "MB")), &slots);
     let what = match report.host_energy_j {
@@ -153,15 +153,15 @@ fn way_through_epoch(report: &Report) -> &'static str {
              batches are delivered first, then those of the drives, from the last one down."
         }
         "wrr" => {
-            "The CPU works from batch 0 upwards, drives from the last batch downwards; what is ready is delivered, \
-             from either side by its rate."
+            "The CPU works from batch 0 upwards, drives from the last batch downwards; finished batches of either \
+             side are delivered, weighted by its rate."
         }
         "ordered" => {
             "Delivery is in order, so all work lies in a window that climbs through the epoch: drives go ahead of the \
-             CPU within it, each to the first batch that it finishes before the CPU would come to it, and the batches \
+             CPU within it, each to the first batch that it finishes before the CPU would reach it, and the batches \
              of both interleave. While a drive's rate is not known yet, it begins at the window's far end."
         }
-        "csd" => "Drives work alone, from batch 0 upwards; the CPU prepares only what they fail at.",
+        "csd" => "Drives work alone, from batch 0 upwards; the CPU prepares only batches at which they fail.",
         _ => "",
     }
 }
@@ -170,14 +170,14 @@ fn time_line(page: &mut String, report: &Report) {
     page.push_str(
         "<section>\
          <h2>Time line</h2>\n\
-         <p>Each bar is a batch in the work of a prong, at its place in the epoch. Dots are deliveries \
+         <p>Each bar is a batch while a prong prepares it, at its place in the epoch. Dots are deliveries \
          to the consumer. ",
     );
     page.push_str(way_through_epoch(report));
     if report.epochs.len() > 1 {
         page.push_str(
-            " An epoch's label stands where the consumer asks for its first batch; prongs begin with an epoch while batches of the \
-             epoch before are still delivered, so its first bars stand left of its label.",
+            " An epoch's label stands where the consumer asks for its first batch; prongs begin an epoch while \
+             batches of the epoch before it are being delivered, so its first bars stand left of its label.",
         );
     }
     page.push_str("</p>\n");
@@ -199,7 +199,7 @@ fn time_line(page: &mut String, report: &Report) {
 fn rates_over_time(page: &mut String, report: &Report) {
     page.push_str(
         "<section><h2>Images per second</h2>\n\
-         <p>Coloured: made by each prong, one on the other. Line: delivered.</p>\n",
+         <p>Coloured areas: made by each prong, stacked. Line: delivered.</p>\n",
     );
     let rates = rates::Rates::of(report);
     let bursts =

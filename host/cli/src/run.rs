@@ -256,7 +256,7 @@ fn ended_early(delivered: &Delivered, interrupt: &Interrupt) -> Option<String> {
     }
 }
 
-/// Says where a resumed run begins; nothing if it was finished.
+/// Says where a resumed run begins. Returns an empty text for a finished run.
 fn goes_on(path: &Path, state: &LoaderState) -> String {
     if state.epoch >= state.epochs {
         return String::new();
@@ -265,7 +265,7 @@ fn goes_on(path: &Path, state: &LoaderState) -> String {
     format!("goes on from {}: in epoch {} of {}, after {done}\n", path.display(), state.epoch, state.epochs)
 }
 
-/// Says how a run that was stopped can go on.
+/// Says how to resume a run that was stopped.
 fn resumable(args: &RunArgs) -> String {
     match &args.state_out {
         Some(path) if output::is_file(path) => {

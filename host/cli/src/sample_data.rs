@@ -33,7 +33,7 @@ pub struct SampleDataArgs {
     /// Number of images
     #[arg(long, value_name = "N", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     images: u64,
-    /// Number of classes; at most one for each image
+    /// Number of classes; at most as many as images
     #[arg(long, value_name = "K", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     classes: u64,
     /// Seed

@@ -40,8 +40,8 @@ impl Target {
         self.connect_watched(|_| ())
     }
 
-    /// Connects as [`Self::connect`] does. Where that may wait for the controller, first gives `watch` the means to end
-    /// the attempt.
+    /// Connects as [`Self::connect`] does. If the attempt may have to wait for the controller, first passes `watch` the
+    /// means to end it.
     pub fn connect_watched(&self, watch: impl FnOnce(tcp::Closer)) -> Result<Arc<dyn Controller>, DriverError> {
         match self {
             Self::Tcp(target) => tcp::connect_watched(target, watch),

@@ -47,13 +47,13 @@ pub fn connect(target: &TcpTarget) -> Result<Arc<dyn Controller>, DriverError> {
     connect_watched(target, |_| ())
 }
 
-/// Connects as [`connect`] does, and first gives `watch` the means to end the attempt.
+/// Connects as [`connect`] does, and first passes `watch` the means to end the attempt.
 pub fn connect_watched(target: &TcpTarget, watch: impl FnOnce(Closer)) -> Result<Arc<dyn Controller>, DriverError> {
     Ok(Arc::new(association::TcpController::connect(target, watch)?))
 }
 
-/// Ends an attempt to connect at once, or the association that it has led to. Whoever waits gets
-/// [`DriverError::Lost`]. Only name resolution cannot be ended.
+/// Ends an attempt to connect, or the association that the attempt has made, at once. Waiting callers get
+/// [`DriverError::Lost`]. Only name resolution cannot be interrupted.
 #[derive(Clone, Debug)]
 pub struct Closer(Weak<link::Link>);
 

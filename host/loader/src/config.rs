@@ -155,10 +155,11 @@ impl LoaderBuilder {
         self
     }
 
-    /// Lets a run begin without its drives at `tcp://` addresses. It connects to them while the CPU prepares the first
-    /// batches; a drive that cannot be reached joins as soon as it can, as a lost drive does. If a drive answers at the
-    /// start of the run, but refuses this host or does not fit (another dataset, another fingerprint), the run ends
-    /// with an error even so. Default: a drive that cannot be reached is an error, as its address may be wrong.
+    /// Lets a run begin without its drives at `tcp://` addresses. The run connects to these drives while the CPU
+    /// prepares the first batches. A drive that cannot be reached joins as soon as it can, as a lost drive does. If a
+    /// drive answers at the start of the run, but refuses this host or does not fit (another dataset, another
+    /// fingerprint), the run still ends with an error. Default: a drive that cannot be reached is an error, since its
+    /// address may be wrong.
     pub fn drive_optional(mut self, optional: bool) -> Self {
         self.drive_optional = optional;
         self

@@ -116,7 +116,7 @@ impl RowPreparer {
         Self { preparer: SamplePreparer::new(&task.program).trying(task.max_corrupt), pixels: vec![0; bytes] }
     }
 
-    /// Prepares a sample, and prefetches the `next` one meanwhile. Returns `None` if the run is stopped meanwhile.
+    /// Prepares a sample while it prefetches the `next` one. Returns `None` if the run is stopped meanwhile.
     fn prepare(
         &mut self,
         engine: &Engine,

@@ -138,13 +138,13 @@ impl Endpoint {
     pub fn allow(&self) -> String {
         match (&self.target, &self.unkept) {
             (Target::Tcp(_), Some(error)) => format!(
-                "its list of allowed hosts does not name this one, which has another NQN in each run ({error}): give \
-                 one that is allowed with --host-nqn"
+                "its list of allowed hosts does not name this host, whose NQN is new in each run ({error}): give an \
+                 allowed NQN with --host-nqn"
             ),
             (Target::Tcp(tcp), None) => {
                 format!("the allowed-hosts of the agent's configuration must name this host, {}", tcp.host.nqn)
             }
-            (Target::Kernel(_), _) => "its list of allowed hosts does not name this one".into(),
+            (Target::Kernel(_), _) => "its list of allowed hosts does not name this host".into(),
         }
     }
 
@@ -156,14 +156,15 @@ impl Endpoint {
             LinkError::Driver(DriverError::InUse { .. }) => "; one run at a time can use a drive of the kernel's",
             LinkError::Driver(error) if error.is_status(Status::CONNECT_PARAMETERS) => {
                 return format!(
-                    "no drive of that name is there: ddlp-device prints its address and its NQN when it starts ({error})"
+                    "no drive of that name is there: ddlp-device prints its address and its NQN when it starts \
+                     ({error})"
                 );
             }
             LinkError::Driver(error) if error.is_status(Status::CONNECT_INVALID_HOST) => {
                 return format!("{error}; {}", self.allow());
             }
             LinkError::Driver(DriverError::Status { .. }) => "",
-            LinkError::Driver(DriverError::Protocol { .. }) => "; is it a drive (NVMe/TCP) that listens there?",
+            LinkError::Driver(DriverError::Protocol { .. }) => "; does an NVMe/TCP drive listen there?",
             LinkError::Driver(DriverError::Lost { .. } | DriverError::TimedOut { .. }) => {
                 "; is the agent running there?"
             }
@@ -224,7 +225,7 @@ pub(crate) fn find(sysfs: &Sysfs) -> Result<String, String> {
     }
 }
 
-/// Returns how another thread ends an association.
+/// Returns a function by which another thread ends the association.
 fn closing(controller: &Arc<dyn Controller>) -> Box<dyn Fn() + Send> {
     let controller: Weak<dyn Controller> = Arc::downgrade(controller);
     Box::new(move || {
@@ -234,7 +235,7 @@ fn closing(controller: &Arc<dyn Controller>) -> Box<dyn Fn() + Send> {
     })
 }
 
-/// Connects to a drive, checks it and gets it ready for work. Gives `watch` the means by which another thread can end
+/// Connects to a drive, checks it and gets it ready for work. Passes `watch` a function by which another thread can end
 /// the attempt and the association.
 pub(crate) fn connect(
     endpoint: &Endpoint,

@@ -60,7 +60,7 @@ pub(crate) struct ReadyBatch {
 struct Doubt {
     prong: ProngId,
     sample_id: u64,
-    /// Index in the dataset of what the drive could not prepare: the sample, or a neighbour in its place.
+    /// Index in the dataset of the sample, or of its replacement, that the drive could not prepare.
     index: u64,
     what: String,
 }
@@ -101,11 +101,11 @@ pub(crate) struct Core {
     announced: Announced,
     orders: Orders,
     corrupt: CorruptCount,
-    /// Why the run cannot go on, if that concerns no batch.
+    /// Error that ends the run and belongs to no batch.
     failure: Option<LoaderError>,
     /// Verdicts of drives that the CPU has to confirm.
     doubts: HashMap<BatchId, Doubt>,
-    /// Number of verdicts that the CPU refuted, by drive, until the drive's thread takes it.
+    /// For each drive, the number of refuted verdicts that its thread has not taken yet.
     refuted: HashMap<ProngId, u32>,
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct Engine {
     stop: AtomicBool,
     /// Peak memory of the process.
     pub memory: MemoryPeak,
-    /// Ends the association with each drive, or the attempt to make one.
+    /// For each drive, a function that ends its association or the attempt to make one.
     links: Mutex<BTreeMap<ProngId, Box<dyn Fn() + Send>>>,
 }
 
@@ -220,7 +220,8 @@ impl Engine {
         ready.remove(&id);
         recorder.wasted(maker, id);
         recorder.note(
-            "finished batches were given up for those before them, as the consumer keeps so many: use more buffers (--buffers)"
+            "finished batches were given up for earlier ones, since the consumer keeps batches: use more buffers \
+             (--buffers)"
                 .into(),
         );
         true
@@ -300,8 +301,7 @@ impl Engine {
         Some(Arc::new(CpuJob::new(id, sample_ids, buffer, self.task.row_bytes())))
     }
 
-    /// Claims a batch for a drive that has a free slot, perhaps its last one. `None` when there is nothing to claim
-    /// now.
+    /// Claims a batch for a drive that has a free slot. Returns `None` if there is nothing to claim now.
     pub fn claim_for_drive(&self, prong: ProngId, is_last_slot: bool) -> Option<(BatchId, Vec<u64>)> {
         let mut core = self.lock();
         let now = core.recorder.now();
@@ -311,7 +311,8 @@ impl Engine {
         core.recorder.claimed(prong, id);
         let sample_ids = core.sample_ids(id).unwrap_or_default();
         if sample_ids.is_empty() {
-            // The CPU delivers the empty batch, as it does a failed one. It also reports an order without memory.
+            // The CPU delivers the empty batch, as it does a failed one. If memory for the epoch's order was refused,
+            // the CPU reports that.
             core.recorder.released(prong, id, false);
             core.schedule.failed(prong, id, now);
             self.work.notify_all();
@@ -396,7 +397,7 @@ impl Engine {
         self.work.notify_all();
     }
 
-    /// Records that a drive works again, or for the first time; `what` says so, if its absence was reported.
+    /// Records that a drive works, for the first time or again. `what` is the message, if its absence was reported.
     pub fn regain(&self, prong: ProngId, what: Option<&str>) {
         let mut core = self.lock();
         core.schedule.prong_up(prong);
@@ -405,7 +406,7 @@ impl Engine {
         }
     }
 
-    /// Ends the run, since a drive cannot be used for this reason.
+    /// Ends the run because a drive cannot be used, with the reason.
     pub fn refuse(&self, prong: ProngId, reason: String) {
         let mut core = self.lock();
         let drive = core.recorder.name(prong);
@@ -413,13 +414,13 @@ impl Engine {
         self.delivery.notify_all();
     }
 
-    /// Records that a drive without batches in work takes none until [`Self::regain`].
+    /// Records that a drive takes no batches until [`Self::regain`]. It must have none outstanding.
     pub fn pause(&self, prong: ProngId) {
         self.lock().schedule.prong_down(prong, HeldResults::Kept);
         self.work.notify_all();
     }
 
-    /// Takes the number of a drive's claims of corruption that the CPU has refuted.
+    /// Takes the number of a drive's verdicts that the CPU has refuted.
     pub fn take_refuted(&self, prong: ProngId) -> u32 {
         self.lock().refuted.remove(&prong).unwrap_or_default()
     }

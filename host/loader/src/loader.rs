@@ -304,7 +304,7 @@ impl<V> Drop for Loader<V> {
     }
 }
 
-/// Warns that the consumer keeps all places for batches; on stderr too, if no log is set up.
+/// Warns that the consumer keeps all places for batches. Writes to standard error too if no log is set up.
 fn name_kept(core: &mut Core, kept: &Kept) {
     let (places, more) = match kept {
         Kept::Buffers(count) => (format!("{count} buffers"), "raise `buffers` (LoaderBuilder::buffers)"),

@@ -122,8 +122,8 @@ impl Orders {
         self.made.push((epoch, order));
     }
 
-    /// Returns the sample ids of this rank's share of a batch. The epoch's order is made here only when the prongs are
-    /// a whole epoch ahead of the consumer. Fails if the system refuses memory for it.
+    /// Returns the sample ids of this rank's share of a batch. Makes the epoch's order only if the prongs are a whole
+    /// epoch ahead of the consumer. Fails if the system refuses memory for the order.
     pub fn sample_ids(&mut self, id: BatchId, current: Option<u32>) -> io::Result<Vec<u64>> {
         if let Some((_, order)) = self.made.iter().find(|(number, _)| *number == id.epoch) {
             return Ok(order.sample_ids(id.batch));
@@ -137,7 +137,7 @@ impl Orders {
 fn no_memory(samples: u32) -> io::Error {
     let bytes = u64::from(samples) * size_of::<u32>() as u64;
     let message = format!(
-        "{bytes} bytes for the order of {samples} samples are not there: free some memory, raise the limit of this \
+        "{bytes} bytes for the order of {samples} samples are not available: free some memory, raise the limit of this \
          process (ulimit -v, the control group), or use shorter epochs (--samples)"
     );
     io::Error::new(io::ErrorKind::OutOfMemory, message)

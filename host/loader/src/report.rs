@@ -37,8 +37,8 @@ pub struct Report {
     pub first_batch_s: f64,
     /// CPU time of the host process, user and system.
     pub host_cpu_s: f64,
-    /// Most memory that this process had allocated (`RssAnon` of `/proc/self/status`, looked at every 20 ms), in 10⁶
-    /// bytes. Program files, files in the page cache and mapped result slots are not part of it.
+    /// Most memory that this process had allocated (`RssAnon` in `/proc/self/status`, read every 20 ms), in 10⁶ bytes.
+    /// Program files, files in the page cache and mapped result slots are not part of it.
     pub peak_memory_mb: f64,
     /// Result slots that this process and drives share, in 10⁶ bytes; not part of the peak.
     pub slot_memory_mb: f64,

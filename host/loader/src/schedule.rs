@@ -97,7 +97,7 @@ pub struct ScheduleConfig {
     pub strategy: Strategy,
     /// Batches of an epoch.
     pub batches: u32,
-    /// Whether the last batch has fewer samples than the others, so that its time shows no rate.
+    /// Whether the last batch has fewer samples than the others, so that its time does not show the prong's rate.
     pub short_last: bool,
     /// Epochs to run: from the first to before the second.
     pub epochs: std::ops::Range<u32>,
@@ -351,7 +351,7 @@ impl Schedule {
         self.epoch(id.epoch).is_some_and(|epoch| epoch.open_at(id.batch).is_some())
     }
 
-    /// Returns whether the batch has as many samples as most others.
+    /// Returns whether the batch is a full one, whose time shows the prong's rate.
     fn shows_rate(&self, id: BatchId) -> bool {
         !self.config.short_last || id.batch + 1 < self.config.batches
     }

@@ -204,8 +204,8 @@ impl Setup {
         match self.dataset.left_out() {
             0 => {}
             files => recorder.note(format!(
-                "{} of the folder left out: in no class directory, or not named as a folder's images are (`ddlp inspect` lists \
-                 them)",
+                "{} of the folder left out: in no class directory, or not named as a folder's images are (`ddlp \
+                 inspect` lists them)",
                 counted(files, "file")
             )),
         }

@@ -59,8 +59,8 @@ pub enum StateError {
     OtherRun(Vec<Difference>),
     /// Taken from a run over another dataset.
     #[error(
-        "loader state was taken with another dataset ({} there, {} here): a run goes on with the dataset that it began with; \
-         a pack goes on with a pack of the same source in the same form",
+        "loader state was taken with another dataset ({} there, {} here): a run resumes only with the dataset that \
+         it began with, or with a pack of the same source in the same form",
         beginning(saved),
         beginning(actual)
     )]

@@ -163,8 +163,8 @@ pub fn fit(dataset: &dyn Dataset, taken: u64) {
             pack_mb,
             memory_mb,
             %error,
-            "no reading past the page cache, although the dataset is much larger than memory: it pushes out the files \
-             of others"
+            "cannot read past the page cache, although the dataset is much larger than memory: it evicts the files of \
+             other programs"
         ),
     }
 }

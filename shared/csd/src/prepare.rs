@@ -1,9 +1,8 @@
 //! One sample, from the dataset to its row of a batch, under the corrupt-sample policy.
 //!
 //! Both prongs use this module, so a batch does not depend on the prong that prepared it. A sample that makes the
-//! dataset or the decoder panic counts as corrupt. The corrupt-sample policy does not apply to an unavailable dataset,
-//! or if the system refuses memory: preparation then waits a few seconds, and if that was in vain fails, whatever the
-//! policy.
+//! dataset or the decoder panic counts as corrupt. The corrupt-sample policy does not apply if the dataset is
+//! unavailable or the system refuses memory: preparation then tries again for a few seconds before it fails.
 
 use crate::program::{CorruptPolicy, Program};
 use crate::slot::{Outcome, SampleRecord, is_of_the_drive};
@@ -42,8 +41,8 @@ pub fn neighbours(dataset: &dyn Dataset, asked: u64) -> u64 {
 }
 
 /// Checks that the dataset is still the one that was opened. Call it once per batch, after all its samples were read. A
-/// panic of the dataset counts as success: its samples may still be readable. If the dataset does not answer, waits for
-/// it a few seconds, unless the work `is_over`.
+/// panic of the dataset counts as success: its samples may still be readable. If the dataset does not answer, tries
+/// again for a few seconds, unless the work `is_over`.
 pub fn check(dataset: &dyn Dataset, is_over: &dyn Fn() -> bool) -> Result<(), Unavailable> {
     Patience::default().read(is_over, || catch_unwind(AssertUnwindSafe(|| dataset.check())).unwrap_or(Ok(())))
 }
@@ -110,8 +109,8 @@ impl SamplePreparer {
         Self { neighbours, ..self }
     }
 
-    /// Prepares for a drive. A drive replaces no sample if its own storage or memory may be the cause, be it the
-    /// sample's or a neighbour's: the host could read what the drive cannot, and would take another neighbour.
+    /// Prepares for a drive. A drive replaces no sample if its own storage or memory may have caused the failure of the
+    /// sample or of a neighbour: the host might read what the drive cannot, and would then choose another neighbour.
     pub fn for_drive(self) -> Self {
         Self { is_drive: true, ..self }
     }
@@ -123,9 +122,8 @@ impl SamplePreparer {
     /// neighbour replaces the sample. A sample that makes reading or decoding panic is corrupt
     /// ([`CorruptReason::DecoderPanic`]); if reading its label panics too, the record's label is 0.
     ///
-    /// # Errors
-    /// When the dataset is unavailable or the system refuses memory, for some seconds. The policy does not apply then;
-    /// the caller records [`Outcome::Unavailable`] for the sample.
+    /// # Errors When, for some seconds, the dataset is unavailable or the system refuses memory. The policy does not
+    /// apply then; the caller records [`Outcome::Unavailable`] for the sample.
     ///
     /// # Panics
     /// When `row` is not as long as the pipeline's output.
@@ -141,8 +139,8 @@ impl SamplePreparer {
         Ok(prepared.expect("the work is not over"))
     }
 
-    /// Prepares a sample as [`prepare`](Self::prepare) does, unless the work `is_over`: returns `None` then. Asks that
-    /// before each neighbour and while it waits for the dataset.
+    /// Prepares a sample as [`prepare`](Self::prepare) does, unless the work `is_over`: returns `None` then. Calls
+    /// `is_over` before each neighbour and while it waits for the dataset.
     pub fn prepare_unless(
         &mut self,
         is_over: &dyn Fn() -> bool,
@@ -165,8 +163,8 @@ impl SamplePreparer {
         }
     }
 
-    /// Goes on with a sample whose first attempt failed: waits if it cannot be read now, and applies the policy if it
-    /// is corrupt.
+    /// Continues with a sample whose first attempt failed: tries again if the sample cannot be read now, and applies
+    /// the policy if it is corrupt.
     #[cold]
     fn after_failure(
         &mut self,
@@ -215,8 +213,8 @@ impl SamplePreparer {
         self.times.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Repeats an attempt after growing pauses while the sample cannot be read. A corrupt sample gives its label and the
-    /// reason.
+    /// Repeats an attempt after growing pauses while the sample cannot be read. For a corrupt sample, returns its label
+    /// and the reason.
     fn patiently(
         &mut self,
         is_over: &dyn Fn() -> bool,
@@ -297,7 +295,7 @@ struct Made {
     warned: bool,
 }
 
-/// Why one attempt at a stored sample failed. Small, since every sample returns a result with it.
+/// Why one attempt at a stored sample failed. Kept small, since the result of every attempt contains it.
 enum Failure {
     Corrupt { label: u32, reason: CorruptReason },
     Unavailable(Box<Unavailable>),

@@ -246,8 +246,8 @@ pub enum SlotError {
     Outcome {
         /// Sample.
         sample_id: u64,
-        /// Index in the dataset that the record gives: of the row, or of the sample or neighbour that the drive could
-        /// not prepare.
+        /// Index in the dataset, as the record gives it: that of the row, or that of the sample or neighbour that the
+        /// drive could not prepare.
         index: u64,
         /// Outcome found.
         outcome: Outcome,

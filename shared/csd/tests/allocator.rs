@@ -1,4 +1,5 @@
-//! Refused memory, with the programs' allocator. A program of its own: the allocator serves a whole process.
+//! Refused memory, with the programs' allocator. This test is a program of its own, since the allocator serves a whole
+//! process.
 
 use ddlp_csd::memory::allocator::{self, Allocator};
 use std::env;
@@ -9,7 +10,7 @@ static ALLOCATOR: Allocator = Allocator;
 
 /// Tells a child process what to do without memory.
 const CHILD: &str = "DDLP_TEST_WITHOUT_MEMORY";
-/// As much as an arena has reserved, of which a part is in use.
+/// As much address space as an arena reserves; part of it is already in use.
 const BYTES: usize = 64 << 20;
 
 /// Leaves this process little address space, and requests more.

@@ -1,4 +1,4 @@
-//! The meaning of the operating system's errors for the bytes that were to be read.
+//! What the operating system's errors say about the bytes that were to be read.
 
 use nix::errno::Errno;
 use std::io;
@@ -27,12 +27,12 @@ impl Class {
     }
 }
 
-/// Beside EIO: Linux's codes for medium, target and protection errors of a disk, and for damaged file systems (EUCLEAN,
+/// EIO, and Linux's codes for medium, target and protection errors of a disk and for damaged file systems (EUCLEAN,
 /// EBADMSG).
 const MEDIUM: [Errno; 6] =
     [Errno::EIO, Errno::ENODATA, Errno::EREMOTEIO, Errno::EILSEQ, Errno::EUCLEAN, Errno::EBADMSG];
 
-/// Lack of memory or of open files, interruptions, and a server that is not reachable or has restarted.
+/// Lack of memory or file descriptors, interruptions, and a server that cannot be reached or has restarted.
 const MOMENTARY: [Errno; 17] = [
     Errno::EINTR,
     Errno::EAGAIN,
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use crate::{Location, ReadError, Unavailable};
 
-    /// Every error number that Linux has, by the class in which it belongs. Numbers that are not listed are lasting.
+    /// Lists the class of every error number of Linux. Numbers that are not listed are lasting.
     #[test]
     fn every_error_number_has_its_class() {
         let medium = [libc::EIO, libc::EBADMSG, libc::ENODATA, libc::EILSEQ, libc::EUCLEAN, libc::EREMOTEIO];

@@ -121,7 +121,7 @@ pub enum Unavailable {
     NoFile {
         /// The sample.
         name: String,
-        /// The link, or what is in the place of a file.
+        /// The link, or what is there in place of a file.
         file: PathBuf,
     },
     /// A file differs from the one that was opened.
@@ -184,7 +184,7 @@ impl ReadError {
 }
 
 impl Unavailable {
-    /// Returns whether trying again soon may help: the server does not answer, or memory or open files are short.
+    /// Returns whether trying again soon may help: the server does not answer, or memory or file descriptors are short.
     pub fn is_momentary(&self) -> bool {
         match self {
             Unavailable::Io { source, .. } => Class::of(source) == Class::Momentary,

@@ -22,8 +22,8 @@ pub(crate) fn read_exact(file: &File, offset: u64, out: &mut [u8]) -> io::Result
     persistently(|| file.read_exact_at(out, offset))
 }
 
-/// Repeats a read at once while it fails on the disk or is interrupted, at most [`TRIES`] times. Whoever has time to
-/// wait repeats momentary failures later ([`Patience`](crate::Patience)).
+/// Repeats a read at once while it fails on the disk or is interrupted, at most [`TRIES`] times. Callers that have time
+/// to wait repeat momentary failures with [`Patience`](crate::Patience).
 pub(crate) fn persistently<T>(mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     match read() {
         Err(error) => again(error, &mut read),

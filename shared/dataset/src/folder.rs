@@ -6,9 +6,8 @@
 //!   order).
 //! - A class without samples is an error, as it is for torchvision.
 //! - Symbolic links are followed. A directory that contains itself through a link is entered once.
-//! - A link that leads nowhere, or anything else that is not a regular file, stays in the list (so that indices agree
-//!   with torchvision's) and is unavailable when it is read: the disk that the link leads to may be
-//!   absent.
+//! - A link that leads nowhere, or anything else that is not a regular file, stays in the list, so that indices agree
+//!   with torchvision's, and is unavailable when it is read: the disk to which the link leads may be absent.
 //!
 //! The identity is a digest of class names, relative paths and sizes; the files themselves are not read for it. If a
 //! file is gone, or has been written to since it was listed, the dataset has changed, and the sample is unavailable.
@@ -190,8 +189,8 @@ impl Folder {
         }
     }
 
-    /// Opens a sample's file by the root's path after `error`: the file server has restarted, and no longer knows the
-    /// root's handle. The error remains if the path does not lead to the same root.
+    /// Opens a sample's file by the root's path after `error`, which says that the file server has forgotten the root's
+    /// handle. Returns that error if the path no longer leads to the same root.
     #[cold]
     fn open_below_root(&self, index: u64, error: io::Error) -> io::Result<(File, Stamp)> {
         match File::open(&self.root) {
@@ -309,8 +308,8 @@ impl Dataset for Folder {
     }
 }
 
-/// Returns whether an error of opening says that there is no regular file: nothing, a link that leads nowhere or in a
-/// circle, or something of another kind.
+/// Returns whether an error of opening says that there is no regular file, but nothing, a link that leads nowhere or in
+/// a circle, or something of another kind.
 fn is_no_file(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw);
     let none = [Errno::ENOENT, Errno::ENOTDIR, Errno::ELOOP, Errno::ENXIO, Errno::ENAMETOOLONG];

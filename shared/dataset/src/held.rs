@@ -1,4 +1,4 @@
-//! A file that stays open as long as its dataset.
+//! A file that stays open as long as its dataset does.
 //!
 //! A file server that restarts may forget its open files (ESTALE). Each read then opens the file again by its path, if
 //! the path still leads to the file that was opened.
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An open file with its path, and its state when it was opened. Many threads may read at once.
+/// An open file, with its path and its state when it was opened. Many threads may read it at once.
 #[derive(Debug)]
 pub(crate) struct HeldFile {
     file: File,
@@ -59,7 +59,8 @@ impl HeldFile {
         }
     }
 
-    /// Opens the file again after `error`, which remains the error if that fails or finds another file.
+    /// Opens the file again after `error`. Returns `error` if the file cannot be opened or the path leads to another
+    /// file.
     #[cold]
     fn with_reopened<T>(&self, error: io::Error, act: &mut dyn FnMut(&File) -> io::Result<T>) -> io::Result<T> {
         match File::open(&self.path) {

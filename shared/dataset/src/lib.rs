@@ -156,7 +156,7 @@ pub trait Dataset: Send + Sync {
     fn kind(&self) -> &'static str;
 
     /// Returns the number of files of the source that are not samples: in an image folder, files outside of class
-    /// directories, and files whose names do not end as those of a folder's images do.
+    /// directories, and files without an extension of images.
     fn left_out(&self) -> u64 {
         0
     }

@@ -1,4 +1,4 @@
-//! Waiting for a dataset that cannot be read for a moment: a server that restarts, too many open files, no memory.
+//! Waiting for a dataset that cannot be read at the moment: a server restarts, or file descriptors or memory are short.
 
 use crate::Unavailable;
 use std::thread;
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 /// Pauses before the second and each further attempt, in milliseconds: 5 s in all.
 const PAUSES_MS: [u64; 9] = [10, 20, 40, 80, 160, 320, 640, 1280, 2450];
 
-/// Longest time before a pause looks whether to go on.
+/// Interval at which a pause checks whether to go on.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long attempts are made once only, after all pauses were in vain. So a whole batch of samples of a server that is
-/// gone costs one wait.
+/// How long a read is tried only once, after all pauses were in vain. So a whole batch of samples from a dead server
+/// costs one wait.
 const RESIGNED: Duration = Duration::from_secs(30);
 
-/// How long one thread waits for a dataset.
+/// How long one thread still waits for a dataset.
 #[derive(Debug)]
 pub struct Patience {
     pauses_ms: &'static [u64],
@@ -35,7 +35,7 @@ impl Patience {
         Self { pauses_ms, gave_up: None }
     }
 
-    /// Waits after failed attempt number `failed`, counted from 0. Returns whether to try again: not if the error is
+    /// Waits after failed attempt number `failed`, counted from 0. Returns whether to try again: false if the error is
     /// lasting, all pauses were in vain, or the work `is_over`.
     #[cold]
     pub fn wait(&mut self, failed: usize, error: &Unavailable, is_over: &dyn Fn() -> bool) -> bool {
@@ -57,7 +57,7 @@ impl Patience {
         }
     }
 
-    /// Repeats `read` while its failures are momentary and there is patience.
+    /// Repeats `read` while it fails with momentary errors, until the patience is exhausted.
     pub fn read<T>(
         &mut self,
         is_over: &dyn Fn() -> bool,
@@ -84,7 +84,7 @@ mod tests {
         Unavailable::Io { what: "x".into(), source: io::Error::from_raw_os_error(errno) }
     }
 
-    /// Reads what fails `failures` times. Returns whether it was read, and the number of attempts.
+    /// Reads something that fails `failures` times. Returns whether it was read, and the number of attempts.
     fn tried(patience: &mut Patience, errno: i32, failures: u32, is_over: bool) -> (bool, u32) {
         let mut calls = 0;
         let read = patience.read(&|| is_over, || {

@@ -268,8 +268,8 @@ impl Shards {
     fn open_shard(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
         match persistently(|| Ok(File::from(openat(&self.handle, name, flags, Mode::empty())?))) {
-            // The file server has restarted, and no longer knows the directory's handle. The caller checks that the
-            // shard is the same.
+            // The file server has restarted and forgotten the directory's handle. The caller checks that the shard is
+            // the same.
             Err(error) if is_stale(&error) => File::open(self.directory.join(name)),
             done => done,
         }

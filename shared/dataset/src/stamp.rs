@@ -1,4 +1,4 @@
-//! Telling whether an open file is still as it was when the dataset was opened.
+//! Whether an open file is still as it was when the dataset was opened.
 
 use nix::sys::stat::{FileStat, fstat};
 use std::fs::Metadata;
@@ -19,12 +19,12 @@ impl Stamp {
     /// Stands for the stamp of a file that is not there.
     pub(crate) const ABSENT: Self = Self { bytes: u64::MAX, modified_ns: 0 };
 
-    /// Returns `None` for [`ABSENT`](Self::ABSENT).
+    /// Returns the stamp, or `None` for [`ABSENT`](Self::ABSENT).
     pub(crate) fn present(self) -> Option<Self> {
         Some(self).filter(|stamp| *stamp != Self::ABSENT)
     }
 
-    /// A time that does not fit becomes the nearest one that does.
+    /// Makes a stamp. A time out of range becomes the nearest one in range.
     fn new(bytes: u64, modified_s: i64, modified_ns: i64) -> Self {
         Self { bytes, modified_ns: modified_s.saturating_mul(1_000_000_000).saturating_add(modified_ns) }
     }
@@ -34,7 +34,7 @@ impl Stamp {
         Ok(Self::from(&fstat(file)?))
     }
 
-    /// Describes how a file with this stamp has changed into one with another stamp, as a phrase that follows its name.
+    /// Describes how a file has changed from this stamp to `now`, as a phrase that follows the file's name.
     pub(crate) fn change(&self, now: &Self) -> String {
         if self.bytes == now.bytes {
             "has been written to".to_owned()

@@ -1,9 +1,9 @@
 //! ChaCha8 as a source of words: Bernstein's cipher (*ChaCha, a variant of Salsa20*, 2008) with 8 rounds, a block
 //! counter of 64 bits that starts at 0, and a nonce of 0.
 //!
-//! An operation on a sample draws two or three words. Implementations for long streams make several blocks of one stream at
-//! once, which would cost most of an operation's time. Making the first blocks of two streams at once pays: each step of a
-//! block waits for the step before it, and a core has room for two such chains.
+//! An operation on a sample draws two or three words. Implementations for long streams make several blocks of one
+//! stream at once, which here would take most of an operation's time. Making the first blocks of two streams at once
+//! pays: each step of a block waits for the step before it, and a core can run two of these chains at once.
 
 #![allow(unsafe_code)]
 

@@ -57,13 +57,13 @@ impl Rng {
         Self(ChaCha8::new(key))
     }
 
-    /// Returns the stream of one operation of a sample's pipeline. Each operation has a stream of its own: one that
-    /// draws more or fewer words than before changes no other one.
+    /// Returns the stream of one operation of a sample's pipeline. Each operation has a stream of its own, so the
+    /// number of words that one draws does not affect the others.
     pub fn for_sample(draw: Draw, operation: u32) -> Self {
         Self::from_key(key_of_sample(draw, operation))
     }
 
-    /// Returns the streams of an operation and of the one after it, in the time of one.
+    /// Returns the streams of an operation and of the next one, in the time that one stream takes.
     pub(crate) fn for_two_operations(draw: Draw, first: u32) -> [Self; 2] {
         ChaCha8::several([first, first + 1].map(|operation| key_of_sample(draw, operation))).map(Self)
     }

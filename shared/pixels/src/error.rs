@@ -127,7 +127,7 @@ pub enum PixelError {
         /// [`Limits::memory_bytes`](crate::Limits::memory_bytes).
         limit: u64,
     },
-    /// The system refuses memory that the limit allows. Says nothing about the image.
+    /// The system refuses memory that the limit allows. This says nothing about the image.
     #[error("the system refuses memory: {message}")]
     NoMemory {
         /// The refused allocation.
@@ -170,8 +170,8 @@ fn said_of(first: &[u8]) -> String {
 }
 
 impl PixelError {
-    /// Returns the code of the error. [`NoMemory`](Self::NoMemory) has that of an image that needs too much memory;
-    /// whoever decides about an image asks [`is_of_the_image`](Self::is_of_the_image) first.
+    /// Returns the code of the error. [`NoMemory`](Self::NoMemory) has the code of an image that needs too much memory;
+    /// to decide about an image, call [`is_of_the_image`](Self::is_of_the_image) first.
     pub fn reason(&self) -> CorruptReason {
         match self {
             Self::Empty => CorruptReason::Empty,
@@ -190,7 +190,7 @@ impl PixelError {
 }
 
 impl PixelError {
-    /// Returns whether the error says something about the image, rather than about the system.
+    /// Returns whether the error concerns the image rather than the system.
     pub fn is_of_the_image(&self) -> bool {
         !matches!(self, Self::NoMemory { .. } | Self::Io { .. })
     }

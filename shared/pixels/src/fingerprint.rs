@@ -1,5 +1,5 @@
-//! A digest that tells whether two machines make the same pixels. It covers built-in images through every operation, given
-//! as files and in each other form that a dataset can hold.
+//! A digest that tells whether two machines make the same pixels. It covers built-in images, as files and in every
+//! other form that a dataset can hold, through every operation.
 
 use std::fmt;
 use std::sync::OnceLock;

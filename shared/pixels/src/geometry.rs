@@ -1,4 +1,4 @@
-//! Steps from a pipeline, an image's size and the draws: operations that follow each other become one step if one pass
+//! Derives steps from a pipeline, an image's size and the draws: consecutive operations become one step if one pass
 //! over the pixels can do them together.
 
 use crate::draw::{Draw, Rng};
@@ -55,7 +55,8 @@ impl Step {
         self.resize.unwrap_or((self.window.width, self.window.height))
     }
 
-    /// Adds an operation to the step. Whatever the step cannot take begins the next one; the step goes to `done` then.
+    /// Adds an operation to the step. If the step cannot take all of it, moves the step to `done` and begins the next
+    /// one with the rest.
     fn take(&mut self, piece: Piece, done: &mut Vec<Self>) {
         let before = self.size();
         if let Some(window) = piece.window.filter(|window| *window != Window::whole(before.0, before.1)) {

@@ -36,7 +36,7 @@ pub enum Verdict {
     },
     /// The system refused memory, so nothing is known about the file.
     Undecided {
-        /// The refused allocation in words.
+        /// Description of the refused allocation.
         message: String,
     },
 }

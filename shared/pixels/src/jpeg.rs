@@ -46,16 +46,16 @@ pub(crate) fn open<'a>(
     Ok(opened)
 }
 
-/// Returns whether an end marker is the last thing in a file, apart from padding. If so, the image data do not end
-/// early: they cannot contain the marker.
+/// Returns whether a file ends with an end marker, apart from padding. If it does, the image data do not end early,
+/// since they cannot contain the marker.
 pub(crate) fn has_end_marker(file: &[u8]) -> bool {
     let is_padding = |byte: &&u8| matches!(byte, 0 | b'\r' | b'\n' | b' ');
     let padding = file.iter().rev().take_while(is_padding).count();
     file[..file.len() - padding].ends_with(&[0xFF, 0xD9])
 }
 
-/// Decodes a whole file for its errors alone. A file whose image data end early is an error, whichever part of it a
-/// pipeline reads.
+/// Decodes a whole file to find its errors. If the image data end early, the file is an error for every pipeline,
+/// whichever part of it the pipeline reads.
 pub(crate) fn check_whole(
     object: &mut Object,
     file: &[u8],

@@ -4,12 +4,13 @@
 //! cropping, resizing and mirroring are integer arithmetic; boxes come from f64 arithmetic that rounds alike everywhere
 //! and from [`draw`]'s own rules. [`fingerprint()`] lets two machines compare their pixel paths. [`Preparer::inspect`]
 //! finds files whose pixels could differ between machines. [`Preparer::index`] makes checkpoints, at which decoding can
-//! start in the middle of a JPEG. [`Normalize`] is what the host does last.
+//! start in the middle of a JPEG. [`Normalize`] turns pixels into floats; only the host does that.
 //!
 //! Modules: `jpeg` (our decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for the rest), `raster`
 //! (other formats), `raw` (uncompressed pixels in a file), `rows` (pixels in bands), `planar` (images of three planes),
-//! `interleave` (planes to RGB pixels), [`ops`] (the operations of a pipeline), `geometry` (which operations one pass does
-//! together), `passes` (how much each pass makes), `resize` (from bands to the output) and `level` (which vector instructions the processor has).
+//! `interleave` (planes to RGB pixels), [`ops`] (the operations of a pipeline), `geometry` (which operations one pass
+//! does together), `passes` (which pixels each pass computes), `resize` (from bands to the output) and `level` (which
+//! vector instructions the processor has).
 //!
 //! Limits: [`Limits`] bounds each decode. Damaged or hostile bytes give a [`PixelError`].
 //!

@@ -1,4 +1,4 @@
-//! What the host does last: from u8 rows of RGB to float planes, in one pass.
+//! The host's last step: from u8 rows of RGB to float planes, in one pass.
 //!
 //! A value is (v / 255 − mean) / std, computed once in f64 and rounded once, in a table of 3 × 256 values. Vector
 //! instructions compute it by a formula, if that equals the table on all 768 inputs; making the table includes that

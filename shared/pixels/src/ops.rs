@@ -1,8 +1,8 @@
-//! The operations of a pipeline. Each one has a file of its own: parameters, their check, the size of its result, and
-//! what it does to an image for a draw.
+//! The operations of a pipeline. Each one has a file of its own, with its parameters, their check, the size of its
+//! result, and what it does to an image for given draws.
 //!
-//! Names, parameters and defaults are torchvision's. The arithmetic is on integers and on f64 with +, −, ×, ÷, √ and
-//! the pinned `libm` only, so every machine gets the same result.
+//! Names, parameters and defaults are torchvision's. The arithmetic uses only integers, and f64 with +, −, ×, ÷, √ and
+//! the pinned `libm`, so every machine gets the same result.
 
 use crate::draw::Words;
 use crate::error::PixelError;
@@ -26,11 +26,11 @@ pub(crate) const SIDE_MAX: u32 = 65_535;
 
 /// What every operation provides.
 pub(crate) trait Operate {
-    /// Checks the parameters, and returns what is wrong.
+    /// Checks the parameters. The error says what is wrong.
     fn check(&self) -> Result<(), String>;
 
-    /// Returns width and height of the result, or `None` if they depend on the image. `before` is the size that the
-    /// operation is given, if that is known.
+    /// Returns the result's width and height, or `None` if they depend on the image. `before` is the size of the
+    /// operation's input, if known.
     fn size_after(&self, before: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, String>;
 
     /// Returns what the operation does to an image of this size. Takes the random numbers that it needs from `words`.
@@ -54,8 +54,8 @@ impl Piece {
     }
 }
 
-/// Makes the type of all operations from their names. Programs and states store an operation by its place in this list,
-/// so a new one goes to the end.
+/// Makes the type of all operations from their names. Programs and states store an operation as its position in this
+/// list, so add new ones at the end.
 macro_rules! operations {
     ($($(#[$documentation:meta])* $name:ident,)*) => {
         /// One operation of a pipeline.

@@ -53,8 +53,8 @@ pub struct Limits {
     pub pixels: u64,
     /// Most scans of a JPEG: a few bytes of the file can make each scan cost a pass over the image.
     pub scans: u32,
-    /// Most bytes of the decoder's image-sized buffers. The images between the first operation and the last may take
-    /// as many again, together, so this bounds the work of the operations, too.
+    /// Most bytes of the decoder's image-sized buffers. The images between the first operation and the last may
+    /// together take as many again. So this bounds the work of the operations too.
     pub memory_bytes: u64,
 }
 

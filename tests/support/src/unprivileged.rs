@@ -1,4 +1,4 @@
-//! A thread that may read only what everybody may, also in a test that runs as root.
+//! A thread with nobody's rights to files, even in a test that runs as root.
 
 use nix::unistd::{Uid, setfsuid};
 use std::fs::{self, Permissions};
@@ -8,14 +8,14 @@ use std::path::Path;
 /// The user id of `nobody`.
 const NOBODY: u32 = 65534;
 
-/// Makes the calling thread, and those that it starts, access files as `nobody` if it runs as root. Ends when dropped.
+/// Makes the calling thread, and those that it starts, access files as `nobody` if it runs as root, until dropped.
 #[derive(Debug)]
 pub struct Unprivileged {
     before: Uid,
 }
 
 impl Unprivileged {
-    /// Begins; opens the directories from `/tmp` down to `folder` for everybody.
+    /// Begins, and makes the directories from `/tmp` down to `folder` accessible to everybody.
     pub fn new(folder: &Path) -> Self {
         let own = |folder: &&Path| fs::metadata(folder).is_ok_and(|found| !found.permissions().mode() & 0o5 != 0);
         for folder in folder.ancestors().filter(own) {

@@ -144,8 +144,8 @@ fn a_file_that_may_not_be_read_ends_the_run() {
     assert!(text.contains("00000.jpg"), "{text}");
 }
 
-/// A dataset whose every third sample is refused twice before it can be read: first by a file server that does not
-/// answer, then for want of open files.
+/// A dataset in which every third sample fails twice before it can be read: first because a file server does not
+/// answer, then for lack of file descriptors.
 struct Absent {
     attempts: Mutex<HashMap<u64, usize>>,
 }
@@ -252,7 +252,7 @@ fn a_drive_with_a_damaged_sample_of_its_own_costs_no_sample() {
     assert!(damaged[0].what.contains(&name) && damaged[0].what.contains("wrong checksum"), "{}", damaged[0].what);
 }
 
-/// The first sample of a pair is damaged for everybody, its neighbour only in the drive's copy.
+/// The first sample of a pair is damaged in both copies, its neighbour only in the drive's.
 #[test]
 fn a_drive_with_a_damaged_neighbour_replaces_as_the_host_does() {
     let photos = photos();
@@ -321,7 +321,7 @@ fn a_drive_whose_dataset_was_away_is_used_again() {
     let classes = [0, 1, 2].map(|class| format!("class_{class}"));
     fs::create_dir(&away).unwrap();
     classes.iter().for_each(|class| fs::rename(there.join(class), away.join(class)).unwrap());
-    // So many that the drive would be given up if it did not pause.
+    // Enough batches for the loader to give the drive up, if the drive did not pause.
     let (_, faults) = by_drive_of(400);
     assert!((1..30).contains(&faults), "{faults} batches met the absence");
     classes.iter().for_each(|class| fs::rename(away.join(class), there.join(class)).unwrap());
@@ -344,7 +344,7 @@ fn an_image_that_is_bad_on_both_sides_is_no_fault_of_the_drive() {
     let run = Run::of(csd(CorruptPolicy::Skip));
     assert_eq!(run.report.corrupt.len(), 1);
     assert_eq!(run.faults("damaged"), 0, "{:?}", run.report.faults);
-    // No policy passes over a link that leads nowhere: the disk that it leads to may be absent.
+    // No policy skips a link that leads nowhere: the disk to which it leads may be absent.
     let file = photos.folder().join("class_1/00001.jpg");
     fs::remove_file(&file).unwrap();
     std::os::unix::fs::symlink("nowhere", &file).unwrap();

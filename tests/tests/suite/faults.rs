@@ -136,7 +136,7 @@ fn a_damaged_payload_is_found_and_prepared_again() {
         let run = Run::of(scene.builder(strategy, scene.agent.url_by(&proxy.address())));
         scene.assert_unharmed(&run, strategy);
     }
-    // With two ends, the CPU may be so far ahead that the drive delivers too little to be damaged.
+    // With two prongs, the CPU may be so far ahead that the drive delivers too few batches to damage.
     let run = Run::of(scene.builder(Strategy::Csd, scene.agent.url_by(&proxy.address())));
     scene.assert_unharmed(&run, Strategy::Csd);
     assert!(run.faults("damaged") >= 1, "{:?}", run.report.faults);
@@ -361,7 +361,7 @@ fn optional_drives_that_do_not_answer_hold_up_neither_the_first_batch_nor_the_en
         let builder = loader(&photos.pack()).strategy(strategy).drive_optional(true);
         let run = Run::of((0..3).fold(builder, |builder, number| builder.drive(drive(number))));
         run.assert_exactly_once(1, SAMPLES.into());
-        // An attempt that had run out of time would be a fault.
+        // An attempt that ran out of time would be reported as a fault.
         assert!(run.troubles().is_empty(), "{strategy}: {:?}", run.report.faults);
     }
 }

@@ -81,7 +81,7 @@ impl Setting<'_> {
     /// Does one run. Returns `None` if it was interrupted.
     pub fn run(&self, case: Case, samples: u64, interrupt: &Interrupt) -> anyhow::Result<Option<RunFigures>> {
         let mut options = self.options(case, samples);
-        // A display would cost the host CPU time.
+        // A live display would cost the host CPU time.
         options.push("--quiet".into());
         self.start(case, &options, interrupt)
     }

@@ -85,7 +85,7 @@ pub struct Outcome {
     pub rounds: u64,
     /// Whether all rounds were completed.
     pub is_complete: bool,
-    /// Names of the samples that cannot be read or decoded, and that the runs left out.
+    /// Names of the corrupt samples, which the runs left out.
     pub corrupt: Vec<String>,
     pub throttle: f64,
     pub host_cores: String,
@@ -176,10 +176,10 @@ fn files(args: &DualArgs) -> Files<'_> {
 fn check_agent(args: &DualArgs) -> anyhow::Result<()> {
     match drive(args).program() {
         Some(program) if program.is_file() => Ok(()),
-        Some(program) => bail!("the drive's program {} (--agent) is no file", program.display()),
+        Some(program) => bail!("the drive's program {} (--agent) is not a file", program.display()),
         None => bail!(
-            "the drive's program ddlp-device is neither beside this program nor on the PATH: build it (cargo build --release \
-             -p ddlp-device), or name it with --agent FILE"
+            "the drive's program ddlp-device is neither beside this program nor on the PATH: build it (cargo build \
+             --release -p ddlp-device), or name it with --agent FILE"
         ),
     }
 }

@@ -78,7 +78,7 @@ pub struct CaseFigures {
     pub wasted_batches: u64,
     /// Faults, in all rounds.
     pub faults: usize,
-    /// The faults and recoveries in words, each once.
+    /// Messages of the faults and recoveries, without repetition.
     pub fault_texts: Vec<String>,
     /// Limits that bounded a run, in words.
     pub notes: Vec<String>,
@@ -116,7 +116,7 @@ impl Measured {
         median(&self.of(share)).unwrap_or(0.0)
     }
 
-    /// Returns the texts that `texts` takes from the runs, sorted, each once.
+    /// Returns the texts that `texts` takes from the runs, sorted and without repetition.
     fn distinct(&self, texts: impl Fn(&RunFigures) -> Vec<String>) -> Vec<String> {
         self.runs.iter().flat_map(texts).collect::<BTreeSet<_>>().into_iter().collect()
     }
@@ -166,7 +166,7 @@ pub fn whole_rounds(measured: &mut Vec<Measured>) -> u64 {
     kept as u64
 }
 
-/// Returns the names of the samples that runs left out because they cannot be read or decoded.
+/// Returns the names of the corrupt samples, which the runs left out.
 pub fn corrupt_samples(measured: &[Measured]) -> Vec<String> {
     let runs = measured.iter().flat_map(|measured| &measured.runs);
     let names = runs.flat_map(|run| run.corrupt.iter().map(|corrupt| corrupt.sample.clone()));

@@ -9,8 +9,8 @@ use std::fmt::Write;
 const NAMED_MAX: usize = 5;
 
 /// Explains a figure of [`cost`].
-const SAVED_MEANING: &str = "host CPU saved ÷ drive's share: 1.00 means that images which the drive makes cost the host \
-                             no CPU time; 0.00 means that they cost as much as images which the CPU makes\n";
+const SAVED_MEANING: &str = "host CPU saved ÷ drive's share: 1.00 means that images from the drive cost the host no \
+                             CPU time; 0.00 means that they cost as much as images from the CPU\n";
 
 /// Returns the whole text.
 pub fn describe(outcome: &Outcome) -> String {

@@ -118,7 +118,7 @@ fn state(device: &Device) -> Option<Finding> {
         }
         "new" | "resetting" | "connecting" => Finding::new(what, [wait]),
         "deleting" => Finding::new(what, ["wait until it is gone, then connect it again".to_string()]),
-        _ => Finding::new(what, ["read in the kernel's log (dmesg) why it was given up".to_string()]),
+        _ => Finding::new(what, ["the kernel's log (dmesg) says why it was given up".to_string()]),
     })
 }
 
@@ -139,8 +139,8 @@ fn missing_namespaces(device: &Device) -> Option<Finding> {
     }
     Some(Finding::new(
         format!("the kernel has not taken over namespace {}", missing.join(", ")),
-        ["read in the kernel's log (dmesg) why; \"duplicate IDs\": another drive has the same identifiers, as two \
-          agents have when the state of one was copied"
+        ["the kernel's log (dmesg) says why; \"duplicate IDs\": another drive has the same identifiers, as happens \
+          when the state of an agent is copied"
             .to_string()],
     ))
 }

@@ -1,8 +1,8 @@
 //! A file that gets its name only when it is complete. Until then it is called `.NAME.partial`.
 //!
-//! A killed process leaves this file behind, and the next process that writes the same output removes it. A lock tells
-//! whether its writer is still at work: a second writer waits for the first. Where the file system has no locks, the
-//! file of another writer counts as left behind.
+//! A killed process leaves this file behind, and the next process that writes the same output removes it. A lock shows
+//! whether the file's writer is still at work: a second writer waits for the first. On a file system without locks, any
+//! such file counts as left behind.
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longest time for which another writer may hold the file, and the interval between attempts.
+/// Longest wait for another writer, and the interval between attempts.
 const HELD_WITHIN: Duration = Duration::from_secs(10);
 const HELD_LOOK: Duration = Duration::from_millis(20);
 
-/// Most bytes of the output's name in the name of the partial file: file systems allow 255 in all.
+/// Most bytes of the output's name that the partial file's name contains: file systems allow 255 bytes in all.
 const NAME_BYTES_MAX: usize = 240;
 
-/// Writes `bytes` beside `path`, which is no link, and then replaces `path`.
+/// Writes `bytes` to a file beside `path`, which must not be a link, and then replaces `path` with that file.
 pub fn write(path: &Path, bytes: &[u8], permissions: Option<Permissions>) -> io::Result<()> {
     let partial = name(path)?;
     let held = create(&partial)?;
@@ -42,14 +42,14 @@ fn fill(mut file: &File, bytes: &[u8], permissions: Option<Permissions>) -> io::
     file.sync_all()
 }
 
-/// Returns the name of the file while it is written.
+/// Returns the path of the partial file.
 fn name(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.as_bytes();
     let kept = &name[..name.len().min(NAME_BYTES_MAX)];
     Ok(path.with_file_name(OsString::from_vec([b".", kept, b".partial"].concat())))
 }
 
-/// Creates and locks the file. Removes the file of a writer that was killed; waits for a writer that is at work.
+/// Creates and locks the partial file. Removes one that a killed writer left; waits for a writer that is still at work.
 fn create(partial: &Path) -> io::Result<Held> {
     let until = Instant::now() + HELD_WITHIN;
     loop {
@@ -93,7 +93,7 @@ enum Held {
 }
 
 impl Held {
-    /// Returns `None` while another process holds the file.
+    /// Locks the file. Returns `None` while another process holds it.
     fn of(file: File) -> io::Result<Option<Self>> {
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => Ok(Some(Self::Locked(lock))),

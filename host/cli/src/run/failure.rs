@@ -26,7 +26,7 @@ enum Cause {
 }
 
 impl Given {
-    /// Adds to an error that ends a run what can be done about it.
+    /// Adds advice to an error that ends a run.
     pub fn explain(&self, error: LoaderError) -> anyhow::Error {
         if let LoaderError::Unavailable(why) = &error {
             let context = format!("{}; --resume goes on from the last state that --state-out wrote", remedy(why));
@@ -71,19 +71,19 @@ impl Given {
     }
 }
 
-/// Says what can be done about a dataset that cannot be read.
+/// Returns the advice for a dataset that cannot be read.
 fn remedy(why: &Unavailable) -> &'static str {
     match why {
         Unavailable::Gone { .. } | Unavailable::Changed { .. } => {
-            "the dataset is not as it was when the run began, which no --policy passes over: bring it back as it was"
+            "the dataset is not as it was when the run began, and no --policy applies: restore it"
         }
         Unavailable::NoFile { .. } => {
-            "a sample has no file, which no --policy passes over: bring the file back, or remove what is in its place"
+            "a sample has no file, and no --policy applies: restore the file, or remove what is in its place"
         }
         Unavailable::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-            "you may not read the dataset, which no --policy passes over: ask for permission"
+            "you may not read the dataset, and no --policy applies: ask for permission"
         }
         Unavailable::NoMemory { .. } => "memory was refused, which says nothing about the sample",
-        _ => "the dataset cannot be read now, which no --policy passes over: see what its storage says",
+        _ => "the dataset cannot be read now, and no --policy applies: check its storage",
     }
 }

@@ -95,7 +95,8 @@ impl Job {
         options.check(before)?;
         if args.max_corrupt.is_some() && job.policy == CorruptPolicy::Fail {
             bail!(
-                "--max-corrupt goes with --policy skip or replace: under --policy fail{} the first corrupt sample ends the run",
+                "--max-corrupt goes with --policy skip or replace: under --policy fail{} the first corrupt sample \
+                 ends the run",
                 if args.policy.is_some() { "" } else { ", the default," }
             );
         }

@@ -92,8 +92,8 @@ fn drives(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Vec<Drive>> {
         }
         _ if none && matches!(args.strategy, Some(Strategy::Mte | Strategy::Wrr)) => {
             bail!(
-                "--strategy {strategy} shares the work with a drive, and this run has no drive: leave --drive none out, or choose \
-                 strategy cpu or ordered"
+                "--strategy {strategy} shares the work with a drive, and this run has no drive: leave --drive none \
+                 out, or choose strategy cpu or ordered"
             )
         }
         _ if none => Ok(Vec::new()),
@@ -148,7 +148,7 @@ mod tests {
         ] {
             assert!(placement(line).unwrap_err().contains("--drive"), "{line:?}");
         }
-        // Without a drive, a run goes on that had one: its strategy is that of the state.
+        // A run that had a drive can be resumed without one, and keeps the strategy of the state.
         let args = parse(&["--drive", "none", "--resume", "at.json"]).unwrap();
         assert!(Placement::new(&args, Strategy::Mte).is_ok());
     }

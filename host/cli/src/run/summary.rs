@@ -23,7 +23,7 @@ pub fn host_cpu_s_per_1000_images(report: &Report) -> Option<f64> {
     (prepared > 0).then(|| report.host_cpu_s * 1000.0 / prepared as f64)
 }
 
-/// Describes the memory that the host allocated at most and, beside it, the result slots into which drives write.
+/// Describes the most memory that the host allocated, and the result slots that it shares with drives.
 pub fn host_memory(report: &Report) -> String {
     let own = format!("{} MB allocated", text::figure(report.peak_memory_mb));
     if report.slot_memory_mb > 0.0 {

@@ -247,7 +247,7 @@ impl Connection {
 fn wait(stream: &TcpStream, events: PollFlags, at: Instant) -> nix::Result<bool> {
     loop {
         let left = at.saturating_duration_since(Instant::now());
-        // Round up, so that the last millisecond is not spent in a busy loop.
+        // Rounded up, so that the last millisecond is no busy loop.
         let left_ms = left.as_micros().div_ceil(1000);
         let timeout = PollTimeout::try_from(left_ms).unwrap_or(PollTimeout::MAX);
         match poll(&mut [PollFd::new(stream.as_fd(), events)], timeout) {
@@ -277,15 +277,15 @@ fn dial(addresses: &[SocketAddr], link: &Link, deadline: Deadline) -> Result<Arc
     Err(last)
 }
 
-/// Connects to one address. The socket does not block, and belongs to the link from the beginning, so that the end of
-/// the link ends the attempt.
+/// Connects to one address. The socket does not block, and is registered with the link as soon as it connects, so that
+/// the link's end ends the attempt.
 fn dial_one(address: SocketAddr, link: &Link, at: Instant) -> io::Result<Arc<TcpStream>> {
     let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket(family, SockType::Stream, flags, None)?;
     let begun = connect(socket.as_raw_fd(), &SockaddrStorage::from(address));
     let stream = Arc::new(TcpStream::from(socket));
-    // Only now: a socket that is not yet connecting cannot be shut.
+    // Registered only now, since a socket that is not yet connecting cannot be shut.
     link.register(&stream);
     match begun {
         Ok(()) => return Ok(stream),

@@ -23,7 +23,7 @@ pub(super) struct Link {
 #[derive(Debug, Default)]
 struct State {
     reason: Option<String>,
-    /// The sockets, also one that is still connecting.
+    /// The sockets, including those that are still connecting.
     streams: Vec<Weak<TcpStream>>,
 }
 
@@ -55,7 +55,7 @@ impl Link {
         Err(self.lost(&reason.unwrap_or_default()))
     }
 
-    /// Registers a socket that is connected or connecting, to be shut when the link fails.
+    /// Registers a connected or connecting socket, which is shut when the link fails.
     pub(super) fn register(&self, stream: &Arc<TcpStream>) {
         let mut state = lock(&self.state);
         if state.reason.is_some() {

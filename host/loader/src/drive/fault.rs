@@ -103,8 +103,8 @@ impl fmt::Display for Fault<'_> {
             ),
             Self::Slow { id, took, times, is_local } => write!(
                 f,
-                "{} took {}, {times:.0} times as long as batches before; the schedule adapts to its speed; a very large image \
-                 can be the reason, or other work on {}",
+                "{} took {}, {times:.0} times as long as batches before; the schedule adapts to its speed; a very \
+                 large image can be the reason, or other work on {}",
                 of(id),
                 time(*took),
                 if *is_local { "this machine" } else { "the drive or the network" }

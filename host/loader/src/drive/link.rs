@@ -43,8 +43,8 @@ pub(crate) enum LinkError {
 }
 
 impl LinkError {
-    /// Returns whether the drive may be reached later. Errors that last do not count: the drive refuses this host, no
-    /// drive has this name, the device is not a drive, or the drive does not fit.
+    /// Returns whether trying again may reach the drive. It cannot if the drive refuses this host, no drive has this
+    /// name, the device is not a drive, or the drive does not fit.
     pub fn is_unreachable(&self) -> bool {
         let Self::Driver(error) = self else { return false };
         let is_refusal = matches!(error, DriverError::Denied { .. })
@@ -102,7 +102,7 @@ impl Link {
         self.queue.poll(until)
     }
 
-    /// Returns how another thread ends the association.
+    /// Returns a function by which another thread ends the association.
     pub fn closing(&self) -> Box<dyn Fn() + Send> {
         super::closing(&self.controller)
     }

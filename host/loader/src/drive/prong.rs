@@ -56,7 +56,7 @@ pub(crate) struct DriveProng {
     /// Time since which the drive has refused every slot.
     pub(super) without_slots: Option<Instant>,
     pub(super) tries: Tries,
-    /// Whether nobody has tried yet to reach the drive.
+    /// Whether the next attempt to reach the drive is the first.
     pub(super) first_try: bool,
     pub(super) depth: usize,
     pub(super) timeout: Duration,
@@ -74,7 +74,7 @@ pub(crate) struct DriveSetup {
     pub timeout: Duration,
 }
 
-/// Reads the agent's counters, and notes the time.
+/// Reads the agent's counters, with the time of the reading.
 pub(super) fn read_counters(link: &Link) -> Option<(Counters, Instant)> {
     link.counters().map(|counters| (counters, Instant::now()))
 }
@@ -197,7 +197,7 @@ impl DriveProng {
         self.flights.iter().try_for_each(|flight| flight.check_deadline(now))
     }
 
-    /// Ends an association that brings wrong results.
+    /// Ends an association with too many wrong results in a row.
     fn judge(&mut self) -> Result<(), DriverError> {
         let trust = &mut self.waiting.trust;
         trust.wrong(self.engine.take_refuted(self.prong));
@@ -208,8 +208,8 @@ impl DriveProng {
         Ok(())
     }
 
-    /// Returns whether the drive pauses, because it cannot read its dataset. The pause begins as soon as nothing is in
-    /// flight. Meanwhile the schedule counts on other prongs, so no strategy waits for the drive.
+    /// Returns whether the drive pauses because it cannot read its dataset. The pause begins as soon as nothing is in
+    /// flight. During the pause the schedule leaves the drive out, so no strategy waits for it.
     fn pauses(&mut self) -> bool {
         if let Some(until) = self.paused_until {
             if Instant::now() < until {
@@ -257,7 +257,7 @@ impl DriveProng {
                 self.note_bounded_tail();
                 return Ok(());
             };
-            // A drive with no more slots than commands in flight needs them all.
+            // A drive with no more slots than commands in flight reserves none: it needs them all.
             let is_last = self.slots.free() == 0 && self.slots.count() as usize > self.depth;
             let Some((id, sample_ids)) = self.engine.claim_for_drive(self.prong, is_last) else {
                 self.slots.put(slot);

@@ -48,8 +48,8 @@ impl DriveProng {
         self.engine.lose(self.prong, &flights, held, fault.kind(), fault.to_string());
     }
 
-    /// Tries to reach the drive until it works, for the first time or again. Returns false when it never will, or when
-    /// the run is over.
+    /// Tries to reach the drive, for the first time or again, until it succeeds. Returns false if the drive cannot be
+    /// used any more or the run is over.
     pub(super) fn rejoin(&mut self) -> bool {
         if self.waiting.trust.is_useless() {
             self.report(&Fault::Useless(ASSOCIATIONS_MAX));
@@ -81,7 +81,7 @@ impl DriveProng {
                     }
                     self.link = Some(link);
                     let what = match is_new {
-                        true => "the drive was reached, and takes part from now on",
+                        true => "the drive was reached and joins the run",
                         false => "the drive works again",
                     };
                     self.engine.regain(self.prong, (!is_first).then_some(what));
@@ -89,7 +89,7 @@ impl DriveProng {
                 }
                 Err(_) if self.engine.is_over() => return false,
                 Err(error) if is_first && error.is_unreachable() => self.report(&Fault::Away(&error)),
-                // The address or the drive is wrong, which the user wants to know at the start of a run.
+                // The address or the drive is wrong, and the user should learn that at the start of the run.
                 Err(error) if is_first => {
                     self.engine.refuse(self.prong, self.endpoint.unusable(&error));
                     return false;

@@ -43,8 +43,8 @@ pub(super) struct Held {
     pub slot: u32,
     pub generation: u64,
     pub sample_ids: Vec<u64>,
-    /// Contents of its slot as checked. A shared slot is checked as soon as the batch is finished, since an agent that
-    /// restarts invalidates the headers of slots in a file.
+    /// Checked contents of the batch's slot. A shared slot is checked as soon as the batch is finished, since an agent
+    /// that restarts invalidates the headers of slots in a file.
     pub found: Option<Found>,
 }
 
@@ -117,7 +117,7 @@ impl Checks {
             }) => {
                 let sample_id = *sample_id;
                 let index = match outcome {
-                    // The sample, or the neighbour that the drive could not prepare in its place.
+                    // The index of the sample, or of the replacement that the drive could not prepare.
                     Outcome::Failed(_) if *index < dataset.len() => *index,
                     _ => prepare::stored_at(dataset, sample_id),
                 };
@@ -256,7 +256,7 @@ impl Waiting {
         let why = self.checks.why(held.id, error);
         match error {
             ResultError::Slot(SlotError::Unavailable { .. }) => self.trust.unavailable(),
-            // The CPU decides about a doubt: `Engine::take_refuted`.
+            // Counted only if the CPU refutes the drive: see `Engine::take_refuted`.
             _ if matches!(why, GivenUp::Doubted { .. }) => {}
             _ => self.trust.wrong(1),
         }

@@ -1,5 +1,5 @@
-//! What the results of a drive say about it: whether the loader goes on with it, lets it pause, connects it anew or
-//! gives it up. Only results in a row count, since any drive may have bad moments in a run of days.
+//! Judges a drive by its results: the loader goes on with the drive, lets it pause, reconnects or gives it up. Only
+//! wrong results in a row count, since any drive may return a few during a run of days.
 
 use ddlp_driver::{Backoff, BackoffLimits};
 use std::time::Duration;
@@ -8,8 +8,8 @@ use std::time::Duration;
 pub(super) const WRONG_MAX: u32 = 8;
 /// The drive is given up after this many such associations in a row.
 pub(super) const ASSOCIATIONS_MAX: u32 = 3;
-/// Pauses of a drive that cannot read its dataset. They grow longer than the delays for a lost link, since each attempt
-/// costs a batch that the CPU has to prepare again.
+/// Pauses of a drive that cannot read its dataset. They grow longer than the delays after a lost link, since each
+/// attempt costs a batch that the CPU has to prepare again.
 const PAUSES: BackoffLimits =
     BackoffLimits { first: Duration::from_millis(100), cap: Duration::from_secs(30), attempts_max: u32::MAX };
 
@@ -29,18 +29,18 @@ impl Trust {
         Self { wrong: 0, associations: 0, pauses: Backoff::new(PAUSES, seed), pause: None, seed }
     }
 
-    /// Notes a good result: whatever was before no longer counts. A pause that is due still comes.
+    /// Records a good result, which resets all counts. A pause that is due remains due.
     pub fn good(&mut self) {
         (self.wrong, self.associations) = (0, 0);
         self.pauses = Backoff::new(PAUSES, self.seed);
     }
 
-    /// Notes results that were wrong, damaged or a refuted claim of corruption.
+    /// Records results that were wrong or damaged, or claims of corruption that the CPU refuted.
     pub fn wrong(&mut self, results: u32) {
         self.wrong += results;
     }
 
-    /// Notes that the drive could not read its dataset: a pause is due, longer than the one before.
+    /// Records that the drive could not read its dataset: a pause is due, longer than the one before.
     pub fn unavailable(&mut self) {
         if self.pause.is_none() {
             self.pause = self.pauses.next_delay();
@@ -57,7 +57,7 @@ impl Trust {
         self.pause.take()
     }
 
-    /// Returns whether the association has to end, and counts it then.
+    /// Returns whether the association has to end. If so, counts it.
     pub fn ends_association(&mut self) -> bool {
         if self.wrong < WRONG_MAX {
             return false;
@@ -77,7 +77,7 @@ impl Trust {
 mod tests {
     use super::*;
 
-    /// Notes as many wrong results as end an association, and checks that they do.
+    /// Records as many wrong results as end an association, and checks that they do.
     fn burst(trust: &mut Trust) {
         trust.wrong(WRONG_MAX - 1);
         assert!(!trust.ends_association());
@@ -103,7 +103,7 @@ mod tests {
     fn absence_never_costs_a_drive_its_place_and_its_pauses_grow_until_a_good_result() {
         let mut trust = Trust::new(1);
         let pause = |trust: &mut Trust| {
-            // Two batches in flight meet the same absence.
+            // Two batches in flight fail because the dataset is unavailable.
             trust.unavailable();
             trust.unavailable();
             let pause = trust.take_pause().expect("a pause is due");

@@ -15,7 +15,7 @@ use ddlp_csd::slot::{Outcome, SampleRecord};
 use ddlp_pixels::CorruptReason;
 use std::sync::Arc;
 
-/// Places for batches that the consumer keeps all of, and their number.
+/// The kind of places for batches of which the consumer keeps all, with their number.
 pub(crate) enum Kept {
     Buffers(usize),
     Slots(u32),
@@ -48,8 +48,8 @@ impl Engine {
         Some(Ok(batch))
     }
 
-    /// Returns the places that the consumer keeps all of, where no further batch can be prepared for that reason: none
-    /// of them is free or filled, and no prong works on a batch. `slots` are the drives' slots.
+    /// Returns the kind of places of which the consumer keeps all, so that no further batch can be prepared: no place
+    /// is free or holds a finished batch, and no prong works on a batch. `slots` are the drives' slots.
     pub fn kept_whole(&self, core: &Core, slots: &[Arc<SlotTable>]) -> Option<Kept> {
         let ready = || core.ready.values().filter_map(|ready| ready.as_ref().ok());
         if !core.schedule.is_idle() {
@@ -73,7 +73,7 @@ impl Engine {
         if warned > 0 {
             self.lock().recorder.warned(warned);
         }
-        // Without memory for it now, the prong that needs the order tries again.
+        // If memory is refused now, the prong that needs the order tries again.
         let _ = self.prepare_order(batch.epoch() + 1);
     }
 
@@ -114,7 +114,7 @@ impl Engine {
         }
     }
 
-    /// Makes the order of an epoch that prongs will claim from, unless it exists. Fails if the system refuses memory.
+    /// Makes the order of an epoch from which prongs will claim, unless it exists. Fails if the system refuses memory.
     pub fn prepare_order(&self, epoch: u32) -> Result<(), LoaderError> {
         if epoch < self.task.epochs && !self.lock().orders.has(epoch) {
             let order = Arc::new(EpochOrder::new(self.task.seed, epoch, self.task.cut).map_err(LoaderError::of_order)?);

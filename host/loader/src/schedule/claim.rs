@@ -1,14 +1,15 @@
 //! Chooses the batch that a prong prepares next.
 //!
 //! The CPU claims from the head, drives from the tail. Under `ordered` every finished batch waits for those before it.
-//! So a drive claims not from the tail, but the first batch that it can finish before the CPU would reach it: results
-//! wait shortly and in few slots, and delivery is even. Near the end of an epoch a prong declines a batch that another
-//! one would finish sooner. A prong with nothing to claim takes over the outstanding batch of another prong that would
-//! take longest, if the takeover is likely to be faster.
+//! So a drive does not claim from the tail, but claims the first batch that it can finish before the CPU would reach
+//! it: results wait briefly and in few slots, and delivery is even. Near the end of an epoch a prong declines a batch
+//! that another one would finish sooner. A prong with nothing to claim takes over the outstanding batch of another
+//! prong that would take longest, if the takeover is likely to be faster.
 //!
 //! The rate of a prong that declines everything is no longer measured, so one bad measurement would keep the prong idle
-//! for ever. After [`PROBE_EVERY`] claims of other prongs it claims a probe: a batch that another prong has just begun,
-//! which shows its rate. Nobody waits for a probe, since whoever finishes first delivers the batch.
+//! for ever. After [`PROBE_EVERY`] claims of other prongs, the idle prong claims a probe, which measures its rate: a
+//! batch that another prong has just begun. Nobody waits for a probe, since the first prong to finish delivers the
+//! batch.
 
 use super::epoch::{BatchState, Epoch, Order};
 use super::prong::{Prong, Work};
@@ -121,8 +122,8 @@ impl Schedule {
     fn candidate(&self, epoch: &Epoch, prong: ProngId, look_ahead: u32, room: Room) -> Option<Candidate> {
         let reach = match self.config.strategy {
             Strategy::Mte | Strategy::Wrr => epoch.open_count(),
-            // The candidate is the next batch in order. While it is in work, a drive goes ahead for as many batches as
-            // it has slots: half of its share of the window leaves it room.
+            // The candidate is the next batch in order. While a prong prepares it, a drive fills its slots with later
+            // batches: with half of its share of the window filled, the drive still has room.
             _ => (self.config.window / (2 * self.config.drives as u32).max(1)).clamp(1, epoch.open_count().max(1)),
         };
         let whole = |batch| Candidate { batch, reach };
@@ -221,7 +222,7 @@ impl Schedule {
     /// Finds the outstanding batch of another prong that is worth preparing twice.
     fn takeover(&self, prong: ProngId, now: f64, room: Room) -> Option<BatchId> {
         let own = self.prongs[prong].batch_s?;
-        // A drive's last slot is worth more than a batch that comes a little sooner.
+        // Keeping a drive's last slot free is worth more than getting a batch a little sooner.
         let least = if prong != CPU && room == Room::Critical { 2.0 * own } else { own };
         // The CPU asks only when one of its threads is idle; a drive is idle when it has nothing queued.
         if prong != CPU && !self.prongs[prong].outstanding.is_empty() {

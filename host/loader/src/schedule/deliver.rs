@@ -80,8 +80,8 @@ impl Schedule {
         }
     }
 
-    /// Returns whether a drive's last free slot must be kept for the batch that is delivered next: in order, a drive
-    /// whose slots are full of later batches could not take over that batch from a prong that is slow or stalls.
+    /// Returns whether a drive must keep its last free slot for the batch that is delivered next: in order, a drive
+    /// whose slots are full of later batches could not take that batch over from a prong that is slow or stalls.
     pub fn must_reserve_slot(&self, prong: ProngId) -> bool {
         let Some(epoch) = self.epochs.front().filter(|_| self.config.strategy.is_sequential()) else { return false };
         let is_its = |state: &BatchState| match state {

@@ -63,7 +63,7 @@ impl Prong {
         }
     }
 
-    /// Removes a finished batch from the outstanding ones, and learns from its time if that shows the rate.
+    /// Removes a finished batch from the outstanding ones, and updates the rate if the batch's time shows it.
     pub fn done(&mut self, id: BatchId, now: f64, shows_rate: bool) {
         let Some(work) = self.outstanding.iter().find(|work| work.id == id) else { return };
         let took = (now - work.since.max(self.turned_at)).max(0.0);

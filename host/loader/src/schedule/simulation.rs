@@ -24,7 +24,7 @@ struct World {
     kept: usize,
     /// Seconds per batch of every prong.
     batch_s: Vec<f64>,
-    /// Samples of an epoch's last batch, as a share of another batch's.
+    /// Samples of an epoch's last batch ÷ samples of a full batch.
     last_share: f64,
     step_s: f64,
     /// How often prongs look for work, in batches of the fastest one.

@@ -1,7 +1,7 @@
-//! The allocator of the programs: the system's, which also remembers that it was refused memory.
+//! The programs' allocator: the system's, which also records whether the system has refused memory.
 //!
-//! Code that can go on without an allocation handles its refusal. For the rest, in libraries too, Rust ends a process
-//! by SIGABRT. Where a refusal preceded the signal, the program ends with a sentence and exit status 1 instead.
+//! Code that can go on without an allocation handles the refusal itself. Anywhere else, in libraries too, Rust ends the
+//! process by SIGABRT. If a refusal preceded the signal, the program ends with a message and exit status 1 instead.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -15,7 +15,7 @@ const SAID: &[u8] =
 ulimit -d, or that of the control group), or use fewer threads, smaller batches, fewer buffers or fewer result slots\n";
 
 thread_local! {
-    /// Whether a request of this thread was refused at any time.
+    /// Whether the system has ever refused memory to this thread.
     static IS_REFUSED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -59,7 +59,7 @@ fn note_refusal() {
     IS_REFUSED.set(true);
 }
 
-/// Ends the program with a sentence if the signal follows a refusal of memory, and otherwise as before.
+/// Ends the program with a message if the system has refused memory, and otherwise lets the signal end it.
 extern "C" fn on_abort(_: libc::c_int) {
     if IS_REFUSED.get() {
         // SAFETY: both may be called in a signal handler; the text lives as long as the program.
@@ -71,10 +71,10 @@ extern "C" fn on_abort(_: libc::c_int) {
     // When the handler returns, `abort` raises the signal again with its default action.
 }
 
-/// Prepares a program for memory that is refused. To be called before the program starts threads.
+/// Prepares a program for refused memory. Call it before the program starts threads.
 ///
-/// Makes an allocation that cannot fail end the program with a sentence. Where address space is limited, lets all
-/// threads share the arenas of the first one: glibc reserves 64 MiB of address space for the arena of each thread.
+/// If an infallible allocation is refused, the program then ends with a message. Where address space is limited, all
+/// threads share the first one's arena, since glibc reserves 64 MiB of address space for each arena.
 pub fn prepare() {
     let on_abort: extern "C" fn(libc::c_int) = on_abort;
     // SAFETY: the handler calls only what a handler may call, and reads a variable of its thread that needs no

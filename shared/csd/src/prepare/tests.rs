@@ -87,8 +87,8 @@ fn a_row_of_the_wrong_length_panics() {
     let _ = SamplePreparer::new(&program).prepare(&Trapped, &program, context, 0, &mut [0; 5]);
 }
 
-/// Dataset of grey images. Samples from 1 to before `readable` were rejected when they were packed; from `gone` on,
-/// the file is gone.
+/// Dataset of grey images. Samples from 1 up to `readable`, exclusive, were rejected by `ddlp pack`; the files of those
+/// from `gone` on have disappeared.
 struct Holed {
     samples: u64,
     readable: u64,
@@ -262,7 +262,7 @@ fn impatient(program: &Program) -> SamplePreparer {
     SamplePreparer { patience: Patience::with(&[0, 0]), ..SamplePreparer::new(program) }
 }
 
-/// Makes the answer to a sample's number of the attempt to read it, counted from 1.
+/// Answers an attempt to read a sample; attempts count from 1.
 type Answer = fn(index: u64, attempt: u32) -> Result<(), ReadError>;
 
 /// A dataset of four gray images whose reads may fail.
@@ -327,7 +327,7 @@ fn corrupt(reason: CorruptReason) -> ReadError {
     }
 }
 
-/// A dataset of one raw image that takes more memory than any machine has, which the limits allow.
+/// A dataset of one raw image that needs more memory than any machine has, but less than the limits allow.
 struct Vast;
 
 impl ReadAt for Vast {

@@ -47,7 +47,7 @@ impl LeftOut {
 }
 
 impl ClassListing {
-    /// Returns the length of all paths together.
+    /// Returns the total length of all paths.
     pub(super) fn path_bytes(&self) -> usize {
         self.paths.len()
     }
@@ -112,7 +112,7 @@ struct Directory {
 }
 
 impl Directory {
-    /// Returns the length of the paths of all samples together.
+    /// Returns the total length of the paths of all samples.
     fn path_bytes(&self) -> usize {
         self.files.iter().map(|(name, _)| self.path.len() + 1 + name.len()).sum()
     }

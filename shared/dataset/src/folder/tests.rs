@@ -167,7 +167,7 @@ fn a_file_that_may_not_be_read_is_unavailable() {
     assert!(matches!(error, ReadError::Unavailable(Unavailable::Io { .. })), "{error}");
 }
 
-/// A link into a folder that may not be searched: the file may be fine.
+/// Reads through a link into a folder that may not be searched. The file behind it may be intact.
 #[test]
 fn a_link_that_may_not_be_followed_is_unavailable_and_not_corrupt() {
     let root = folder_of(&["a/1.jpg", "a/2.jpg"]);

@@ -35,12 +35,12 @@ pub(super) struct Note {
     pub(super) is_unreadable: bool,
 }
 
-/// Reason why packing cannot go on.
+/// Reason why packing ends.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// The source is a pack, and the bytes are not those that were packed.
     Damaged(String),
-    /// The source cannot be read now, or there is no memory.
+    /// The source cannot be read now, or memory is refused.
     Unavailable(String),
 }
 
@@ -66,7 +66,7 @@ impl Storing {
     }
 
     /// Checks a sample, which lies in `file`, and appends its stored form to `out`. Calls `admit` with the number of
-    /// bytes that the sample will have, if that can be more than the source has listed. Fails if a sample of a pack
+    /// bytes that the sample will have, if it can exceed the number that the source lists. Fails if a sample of a pack
     /// cannot be packed again, or the whole source cannot be read.
     pub(super) fn store(
         &mut self,

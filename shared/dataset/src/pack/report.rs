@@ -204,7 +204,7 @@ pub struct PackSummary {
     pub repaired: Vec<RepairedSample>,
     /// How many samples were rejected.
     pub rejected_count: u64,
-    /// The first [`LISTED_MAX`] unreadable samples, and the first [`LISTED_MAX`] others, in their order.
+    /// The first [`LISTED_MAX`] unreadable samples and the first [`LISTED_MAX`] others, in the order of their indices.
     pub rejected: Vec<RejectedSample>,
 }
 
@@ -259,7 +259,7 @@ pub enum PackError {
         /// Path of the pack.
         path: PathBuf,
     },
-    /// The disk is too small, which is found out before anything is read.
+    /// The disk is too small. This is checked before anything is read.
     #[error(
         "no space for {}: it needs at least {needed} bytes and {available} are available: free some space or choose \
          another disk",
@@ -356,7 +356,7 @@ pub enum PackError {
         /// The first [`LISTED_MAX`] of each kind.
         listed: Vec<RejectedSample>,
     },
-    /// The source cannot be read any more, or is another one than when it was opened; or there is no memory.
+    /// The source cannot be read any more or has changed since it was opened, or memory is refused.
     #[error("sample {name} cannot be packed: {problem}")]
     SourceUnavailable {
         /// The sample.
@@ -366,7 +366,7 @@ pub enum PackError {
     },
     /// The source is a pack with a damaged sample.
     #[error(
-        "sample {name} cannot be packed again: {problem}: `ddlp verify` names all that is damaged in a pack; take an \
+        "sample {name} cannot be packed again: {problem}: `ddlp verify` lists all damage in a pack; take an \
          intact copy of it, or pack its own source"
     )]
     SourceDamaged {

@@ -238,7 +238,7 @@ impl<'a> Writer<'a> {
                 StoredVerdict::Rejected(reason) => {
                     self.state.rejected += 1;
                     self.state.unreadable += u64::from(is_unreadable);
-                    // The two kinds are listed apart: damaged samples shall not crowd out unreadable ones.
+                    // The two kinds have separate limits, so that damaged samples do not crowd out unreadable ones.
                     let PackProgress { rejected, unreadable, .. } = self.state;
                     let of_this_kind = if is_unreadable { unreadable } else { rejected - unreadable };
                     if of_this_kind <= LISTED_MAX as u64 {

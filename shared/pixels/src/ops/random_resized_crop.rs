@@ -92,7 +92,7 @@ fn between(uniform: f64, [low, high]: [f64; 2]) -> f64 {
 
 fn central_box((width, height): (u32, u32), [low, high]: [f64; 2]) -> Window {
     let ratio = f64::from(width) / f64::from(height);
-    // Extreme bounds ask for a box without pixels, which cannot be resized: give it one row or column.
+    // Extreme bounds can give a box without pixels, which cannot be resized: give the box one row or column.
     let side = |length: f64, limit: u32| (length.round_ties_even() as u32).clamp(1, limit);
     let (w, h) = if ratio < low {
         (width, side(f64::from(width) / low, height))

@@ -5,10 +5,10 @@ use crate::draw::Words;
 use crate::error::PixelError;
 use serde::{Deserialize, Serialize};
 
-/// Resizes so that the shorter side has `size` pixels; the longer side is truncated to whole pixels.
+/// Resizes so that the shorter side has `size` pixels. The longer side is rounded down to whole pixels.
 ///
-/// An image whose longer side would exceed 2³¹ − 1 pixels is an error. Whether there is memory for it is another
-/// question.
+/// An image whose longer side would exceed 2³¹ − 1 pixels is an error. This does not check the memory that the result
+/// needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resize {

@@ -39,7 +39,7 @@ fn window(operation: impl Into<Operation>, size: (u32, u32), words: &mut SplitMi
     Ok(piece.window.unwrap())
 }
 
-/// Draws RandomResizedCrop to a side of 8, and returns the box that it resizes.
+/// Draws a RandomResizedCrop with a side of 8, and returns the box that it resizes.
 fn random_resized_crop(words: &mut SplitMix, size: (u32, u32), scale: [f64; 2], ratio: [f64; 2]) -> Window {
     let piece = Operation::from(RandomResizedCrop { size: 8, scale, ratio }).draw(size, words).unwrap();
     assert_eq!((piece.resize, piece.flip), (Some((8, 8)), false));

@@ -272,8 +272,8 @@ fn what_decodes_whole_is_kept_with_its_pixels() {
     assert!(["intact", "repaired", "clamped", "rejected"].iter().all(|name| counts[name] > 20), "{counts:?}");
 }
 
-/// A file that was cut short is bad for every crop, also for one that lies above the missing rows. A file that has
-/// padding behind it is good for every crop, and so is a baseline one that lacks its end marker alone.
+/// A truncated file is an error for every crop, even for one above the missing rows. A file with padding behind it is
+/// good for every crop, and so is a baseline file that lacks only its end marker.
 #[test]
 fn the_end_of_a_file_counts_whatever_is_read_of_it() {
     let mut preparer = Preparer::new(Limits::default());

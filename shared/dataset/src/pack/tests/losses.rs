@@ -1,4 +1,4 @@
-//! Samples that are lost in packing: which losses an option allows, and which are named.
+//! Samples that a pack would lose: which losses the options allow, and which samples are named.
 
 use super::{Bench, quietly};
 use crate::pack::{LISTED_MAX, PackError, PackOptions};
@@ -98,7 +98,7 @@ fn a_sample_that_cannot_be_read_for_a_moment_is_packed() {
     assert_eq!((summary.planar.samples, attempts.load(Ordering::Relaxed)), (9, 3));
 }
 
-/// More damaged samples than a list names come before an unreadable one.
+/// Puts more damaged samples than the list can name before an unreadable one.
 #[test]
 fn an_unreadable_sample_is_named_behind_many_damaged_ones() {
     let bench = Bench::new(1, 1);
