@@ -28,8 +28,8 @@ Examples:
   sudo ddlp devices                        what root could do
   ddlp devices --json | jq '.drives[] | select(.usable) | .node.path'
 
-`nvme connect` makes the kernel know a drive on the network: without a drive, the command is printed. One in a PCIe
-slot is known by itself.")]
+`nvme connect` connects the kernel to a drive on the network; if the kernel knows no drive, `ddlp devices` prints that
+command. The kernel finds a drive in a PCIe slot by itself.")]
 pub struct DevicesArgs {
     /// Print JSON
     #[arg(long)]

@@ -121,7 +121,7 @@ struct Described {
     kind: &'static str,
     samples: u64,
     identity: String,
-    /// Number of the folder's files that are no samples.
+    /// Number of files in the folder that are not samples.
     left_out: u64,
     /// The first of these files.
     left_out_names: Vec<String>,

@@ -32,7 +32,7 @@ pub enum LoaderError {
         /// Why.
         reason: String,
     },
-    /// A sample cannot be read or decoded, and the policy is `fail`.
+    /// A sample is corrupt, and the policy is `fail`.
     #[error("sample {sample} (id {sample_id}, {location}) of epoch {epoch} cannot be used: {reason}")]
     CorruptSample {
         /// Name in the dataset.

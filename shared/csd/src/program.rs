@@ -14,7 +14,7 @@ pub const PROGRAM_BYTES_MAX: usize = 64 * 1024;
 const MAGIC: [u8; 4] = *b"DDPG";
 const VERSION: u32 = 1;
 
-/// What happens to a sample that cannot be read or decoded.
+/// What happens to a corrupt sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CorruptPolicy {
     /// The run ends with an error that names the sample.

@@ -10,15 +10,15 @@ const PAUSES_MS: [u64; 9] = [10, 20, 40, 80, 160, 320, 640, 1280, 2450];
 /// Interval at which a pause checks whether to go on.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long a read is tried only once, after all pauses were in vain. So a whole batch of samples from a dead server
-/// costs one wait.
+/// After all pauses were in vain, each read is tried only once for this long. So a whole batch of samples from a dead
+/// server costs one wait.
 const RESIGNED: Duration = Duration::from_secs(30);
 
 /// How long one thread still waits for a dataset.
 #[derive(Debug)]
 pub struct Patience {
     pauses_ms: &'static [u64],
-    /// When all pauses were last in vain.
+    /// Time at which all pauses were last in vain.
     gave_up: Option<Instant>,
 }
 

@@ -37,7 +37,7 @@ pub struct RunArgs {
     /// Seed for the order of samples and for all random draws [default: 0]
     #[arg(long, value_name = "S", help_heading = "Job")]
     pub seed: Option<u64>,
-    /// What to do with a sample that cannot be read or decoded: end the run, leave the sample out, or take its
+    /// What to do with a corrupt sample, which cannot be decoded: end the run, leave the sample out, or take its
     /// neighbour instead [default: fail]
     #[arg(long, value_enum, help_heading = "Job")]
     pub policy: Option<Policy>,
@@ -69,7 +69,7 @@ pub struct RunArgs {
     /// that refuses this host or does not fit still ends the run [default: the run ends]
     #[arg(long, help_heading = "Drives")]
     pub drive_optional: bool,
-    /// Seconds after which a drive that does not answer is given up, to be tried again later [default: 30]
+    /// Seconds after which a drive that does not answer counts as lost; the run reconnects later [default: 30]
     #[arg(long, value_name = "S", value_parser = parse_seconds, help_heading = "Drives")]
     pub drive_timeout: Option<f64>,
     /// Worker threads of the local drive [default: half of the cores]
@@ -78,8 +78,8 @@ pub struct RunArgs {
     /// Cores to which the local drive is pinned, such as 2-3 [default: any]
     #[arg(long, value_name = "LIST", value_parser = cores::parse, help_heading = "Drives")]
     pub drive_cores: Option<CoreList>,
-    /// Result slots of the local drive: batches that it may have finished but not handed over [default: 16, for mte as
-    /// many as its tail needs, as far as memory goes]
+    /// Result slots of the local drive: batches that it may have finished but not handed over [default: 16; for mte as
+    /// many as its tail needs and memory allows]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Drives")]
     pub slots: Option<u32>,
     /// Place of the local drive's results: shared (memory that host and drive both map), read (the drive's own memory,
@@ -176,7 +176,7 @@ A pipeline file lists its operations in order:
 
 Exit status:
   0    all batches were delivered, or as many as --stop-after asks for, or --resume finds nothing left to do
-  1    an error; the files that were asked for are written all the same, with what there is
+  1    an error; the requested files are still written, with the results so far
   2    a wrong command line
   129  stopped by SIGHUP; files are written as after an error
   130  stopped by Ctrl-C (SIGINT), the same

@@ -57,8 +57,8 @@ impl Drop for Partial {
     }
 }
 
-/// Creates and locks the folder, empty. Returns `None` while another process holds it. Fails if something of that name
-/// is no folder.
+/// Creates, locks and empties the folder. Returns `None` while another process holds it. Fails if the name belongs to
+/// something other than a folder.
 fn claim(path: &Path) -> io::Result<Option<Flock<File>>> {
     loop {
         match fs::create_dir(path) {

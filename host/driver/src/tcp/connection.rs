@@ -247,7 +247,7 @@ impl Connection {
 fn wait(stream: &TcpStream, events: PollFlags, at: Instant) -> nix::Result<bool> {
     loop {
         let left = at.saturating_duration_since(Instant::now());
-        // Rounded up, so that the last millisecond is no busy loop.
+        // Rounded up, so that the last millisecond does not become a busy loop.
         let left_ms = left.as_micros().div_ceil(1000);
         let timeout = PollTimeout::try_from(left_ms).unwrap_or(PollTimeout::MAX);
         match poll(&mut [PollFd::new(stream.as_fd(), events)], timeout) {

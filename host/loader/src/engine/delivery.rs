@@ -15,7 +15,7 @@ use ddlp_csd::slot::{Outcome, SampleRecord};
 use ddlp_pixels::CorruptReason;
 use std::sync::Arc;
 
-/// The kind of places for batches of which the consumer keeps all, with their number.
+/// The kind of batch places that the consumer keeps entirely, and their number.
 pub(crate) enum Kept {
     Buffers(usize),
     Slots(u32),
@@ -48,8 +48,9 @@ impl Engine {
         Some(Ok(batch))
     }
 
-    /// Returns the kind of places of which the consumer keeps all, so that no further batch can be prepared: no place
-    /// is free or holds a finished batch, and no prong works on a batch. `slots` are the drives' slots.
+    /// Returns the kind of batch places that the consumer keeps entirely, so that no further batch can be prepared: no
+    /// place of that kind is free or holds a finished batch, and no prong works on a batch. `slots` are the drives'
+    /// slots.
     pub fn kept_whole(&self, core: &Core, slots: &[Arc<SlotTable>]) -> Option<Kept> {
         let ready = || core.ready.values().filter_map(|ready| ready.as_ref().ok());
         if !core.schedule.is_idle() {

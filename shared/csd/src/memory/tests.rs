@@ -156,7 +156,7 @@ fn limits_on_mapping_are_read() {
 fn an_error_names_the_bound() {
     let error = check(100 << 20, Some((64 << 20, Bound::AddressSpace))).unwrap_err().to_string();
     assert_eq!(error, "105 MB are needed, 63 MB are available within the limit on address space (ulimit -v)");
-    // The figure is that without the reserve, so that it is never larger than what is needed.
+    // The error gives what is available less the reserve, so that this figure is never larger than what is needed.
     let error = check(62 << 20, Some((64 << 20, Bound::AddressSpace))).unwrap_err().to_string();
     assert!(error.starts_with("66 MB are needed, 63 MB are available"), "{error}");
     check(60 << 20, Some((64 << 20, Bound::Data))).unwrap();

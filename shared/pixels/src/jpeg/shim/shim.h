@@ -23,7 +23,7 @@
 #define DDLP_TOO_MUCH_MEMORY 7
 #define DDLP_UNSUPPORTED 8
 
-/* The system refuses memory: no reason why an image is corrupt. */
+/* The system refuses memory, which says nothing about the image. */
 #define DDLP_NO_MEMORY 100
 
 struct ddlp_jpeg {
