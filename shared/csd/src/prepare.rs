@@ -122,8 +122,9 @@ impl SamplePreparer {
     /// neighbour replaces the sample. A sample that makes reading or decoding panic is corrupt
     /// ([`CorruptReason::DecoderPanic`]); if reading its label panics too, the record's label is 0.
     ///
-    /// # Errors When, for some seconds, the dataset is unavailable or the system refuses memory. The policy does not
-    /// apply then; the caller records [`Outcome::Unavailable`] for the sample.
+    /// # Errors
+    /// When, for some seconds, the dataset is unavailable or the system refuses memory. The policy does not apply then;
+    /// the caller records [`Outcome::Unavailable`] for the sample.
     ///
     /// # Panics
     /// When `row` is not as long as the pipeline's output.
