@@ -4,7 +4,9 @@ use crate::draw::Draw;
 use crate::fingerprint::IMAGES;
 use crate::inspect::Verdict;
 use crate::jpeg::baseline::Checkpoints;
-use crate::ops::{CenterCrop, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
+use crate::ops::{
+    CenterCrop, GaussianBlur, RandomAutocontrast, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize,
+};
 use crate::pipeline::Pipeline;
 use crate::preparer::Preparer;
 use crate::source::{Limits, Source};
@@ -29,7 +31,10 @@ pub fn decode(bytes: &[u8]) {
         0 => vec![RandomResizedCrop { size: 24, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }.into()],
         1 => vec![Resize { size: 20 }.into(), CenterCrop { size: 32 }.into()],
         2 => vec![RandomCrop { size: 16, padding: 8 }.into(), RandomHorizontalFlip { p: 1.0 }.into()],
-        _ => vec![CenterCrop { size: 17 }.into()],
+        _ => {
+            let blur = GaussianBlur { kernel_size: 5, sigma: [0.3, 2.0] };
+            vec![CenterCrop { size: 17 }.into(), blur.into(), RandomAutocontrast { p: 0.5 }.into()]
+        }
     };
     let pipeline = Pipeline { exif_orientation: bytes.len().is_multiple_of(2), operations };
     let mut outs = [0, 255].map(|fill| vec![fill; pipeline.output().bytes()]);

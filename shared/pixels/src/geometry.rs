@@ -3,7 +3,7 @@
 
 use crate::draw::{Draw, Rng};
 use crate::error::PixelError;
-use crate::ops::Piece;
+use crate::ops::{Area, Effect, Piece, Point};
 use crate::pipeline::Pipeline;
 
 /// A box of whole pixels. It may reach out of the image; pixels there are zero.
@@ -34,7 +34,7 @@ impl Window {
     }
 }
 
-/// One pass over pixels: cut out, resize, mirror.
+/// One pass over pixels: cut out, resize, mirror, change values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Box that is cut out of the image.
@@ -43,11 +43,39 @@ pub struct Step {
     pub resize: Option<(u32, u32)>,
     /// Whether the result is mirrored left to right.
     pub flip: bool,
+    /// The changes of values that follow, by their place in [`Steps::changes`]: the first one, and the one after the
+    /// last.
+    pub changes: (u16, u16),
+}
+
+/// A change of values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change {
+    /// Of each pixel on its own.
+    Point(Point),
+    /// Of each pixel from several.
+    Area(Area),
+}
+
+/// What a pipeline does to one image: as few steps as possible, at least one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Steps {
+    /// The steps, in order.
+    pub steps: Vec<Step>,
+    /// The changes of values of all steps, in order.
+    pub changes: Vec<Change>,
 }
 
 impl Step {
-    fn untouched(size: (u32, u32)) -> Self {
-        Self { window: Window::whole(size.0, size.1), resize: None, flip: false }
+    fn untouched(size: (u32, u32), changes: usize) -> Self {
+        // A pipeline has far fewer operations.
+        let next = changes as u16;
+        Self { window: Window::whole(size.0, size.1), resize: None, flip: false, changes: (next, next) }
+    }
+
+    /// Returns the step that makes an image of another size, or none, of a whole one.
+    pub fn resizing(from: (u32, u32), to: Option<(u32, u32)>) -> Self {
+        Self { resize: to, ..Self::untouched(from, 0) }
     }
 
     /// Returns the width and height of the result.
@@ -55,50 +83,63 @@ impl Step {
         self.resize.unwrap_or((self.window.width, self.window.height))
     }
 
-    /// Adds an operation to the step. If the step cannot take all of it, moves the step to `done` and begins the next
-    /// one with the rest.
-    fn take(&mut self, piece: Piece, done: &mut Vec<Self>) {
-        let before = self.size();
+    fn has_changes(&self) -> bool {
+        self.changes.0 < self.changes.1
+    }
+}
+
+impl Steps {
+    /// Draws the operations of a pipeline for an image of this size. Reuses the memory: for a small image, allocating
+    /// costs nearly as much as preparing.
+    pub fn draw(&mut self, pipeline: &Pipeline, size: (u32, u32), draw: Draw) -> Result<(), PixelError> {
+        self.steps.clear();
+        self.changes.clear();
+        let mut step = Step::untouched(size, 0);
+        for (first, pair) in (0..).step_by(2).zip(pipeline.operations.chunks(2)) {
+            let mut rngs = Rng::for_two_operations(draw, first);
+            for (operation, rng) in pair.iter().zip(&mut rngs) {
+                match operation.draw(step.size(), rng)? {
+                    Effect::Geometry(piece) => self.take(&mut step, piece),
+                    Effect::Point(point) => self.change(&mut step, Change::Point(point)),
+                    Effect::Area(area) => self.change(&mut step, Change::Area(area)),
+                }
+            }
+        }
+        self.steps.push(step);
+        Ok(())
+    }
+
+    /// Adds a piece to the step. If the step cannot take all of it, begins the next step with the rest.
+    fn take(&mut self, step: &mut Step, piece: Piece) {
+        let before = step.size();
         if let Some(window) = piece.window.filter(|window| *window != Window::whole(before.0, before.1)) {
-            if *self != Self::untouched(before) {
-                done.push(std::mem::replace(self, Self::untouched(before)));
+            if *step != Step::untouched(before, self.changes.len()) {
+                self.begin_next(step);
             }
-            self.window = window;
+            step.window = window;
         }
-        let before = self.size();
+        let before = step.size();
         if let Some(target) = piece.resize.filter(|target| *target != before) {
-            if self.resize.is_some() || self.flip {
-                done.push(std::mem::replace(self, Self::untouched(before)));
+            if step.resize.is_some() || step.flip || step.has_changes() {
+                self.begin_next(step);
             }
-            self.resize = Some(target);
+            step.resize = Some(target);
         }
-        self.flip ^= piece.flip;
-    }
-}
-
-/// Returns the steps of a pipeline for an image of this size: as few as possible, at least one.
-pub(crate) fn steps(pipeline: &Pipeline, size: (u32, u32), draw: Draw) -> Result<Vec<Step>, PixelError> {
-    let mut done = Vec::new();
-    steps_into(pipeline, size, draw, &mut done)?;
-    Ok(done)
-}
-
-/// Does the same as [`steps`], but reuses the memory of `done`: for a small image, allocating costs nearly as much as
-/// preparing.
-pub(crate) fn steps_into(
-    pipeline: &Pipeline,
-    size: (u32, u32),
-    draw: Draw,
-    done: &mut Vec<Step>,
-) -> Result<(), PixelError> {
-    done.clear();
-    let mut step = Step::untouched(size);
-    for (first, pair) in (0..).step_by(2).zip(pipeline.operations.chunks(2)) {
-        let mut rngs = Rng::for_two_operations(draw, first);
-        for (operation, rng) in pair.iter().zip(&mut rngs) {
-            step.take(operation.draw(step.size(), rng)?, done);
+        if piece.flip {
+            if step.has_changes() {
+                self.begin_next(step);
+            }
+            step.flip ^= true;
         }
     }
-    done.push(step);
-    Ok(())
+
+    fn change(&mut self, step: &mut Step, change: Change) {
+        self.changes.push(change);
+        step.changes.1 += 1;
+    }
+
+    fn begin_next(&mut self, step: &mut Step) {
+        let next = Step::untouched(step.size(), self.changes.len());
+        self.steps.push(std::mem::replace(step, next));
+    }
 }

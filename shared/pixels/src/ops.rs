@@ -7,17 +7,24 @@
 use crate::draw::Words;
 use crate::error::PixelError;
 use crate::geometry::Window;
+use crate::rows::Rect;
 use serde::{Deserialize, Serialize};
 
 mod center_crop;
+mod gaussian_blur;
+mod random_autocontrast;
 mod random_crop;
 mod random_horizontal_flip;
+mod random_invert;
 mod random_resized_crop;
 mod resize;
 
 pub use center_crop::CenterCrop;
+pub use gaussian_blur::{Blur, GaussianBlur};
+pub use random_autocontrast::{Autocontrast, RandomAutocontrast};
 pub use random_crop::RandomCrop;
 pub use random_horizontal_flip::RandomHorizontalFlip;
+pub use random_invert::{Invert, RandomInvert};
 pub use random_resized_crop::{RANDOM_RESIZED_CROP_TRIES, RandomResizedCrop};
 pub use resize::Resize;
 
@@ -34,10 +41,34 @@ pub(crate) trait Operate {
     fn size_after(&self, before: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, String>;
 
     /// Returns what the operation does to an image of this size. Takes the random numbers that it needs from `words`.
-    fn draw(&self, size: (u32, u32), words: &mut impl Words) -> Result<Piece, PixelError>;
+    fn draw(&self, size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError>;
 }
 
-/// What one operation does to an image, in this order.
+/// What one operation does to an image.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Effect {
+    /// It moves pixels.
+    Geometry(Piece),
+    /// It changes the values of pixels, each on its own.
+    Point(Point),
+    /// It makes each pixel from several.
+    Area(Area),
+}
+
+impl Effect {
+    /// The effect of an operation that a draw leaves out.
+    pub(crate) const NOTHING: Self = Self::Geometry(Piece { window: None, resize: None, flip: false });
+
+    /// Returns what a geometric operation does, and `None` for any other one.
+    pub fn geometry(self) -> Option<Piece> {
+        match self {
+            Self::Geometry(piece) => Some(piece),
+            Self::Point(_) | Self::Area(_) => None,
+        }
+    }
+}
+
+/// What one geometric operation does to an image, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Piece {
     /// Box that is cut out, or `None` for the whole image.
@@ -52,6 +83,105 @@ impl Piece {
     pub(crate) fn cut(window: Window) -> Self {
         Self { window: Some(window), ..Self::default() }
     }
+}
+
+impl From<Piece> for Effect {
+    fn from(piece: Piece) -> Self {
+        Self::Geometry(piece)
+    }
+}
+
+/// A change of values that treats every pixel alike, wherever it lies.
+pub(crate) trait ChangePoints {
+    /// Changes RGB pixels in place.
+    fn change(&self, pixels: &mut [u8]);
+}
+
+/// A change of values that needs other pixels than the one that it makes.
+pub(crate) trait MakeArea {
+    /// Returns the rectangle of an image of this size from which `made` is made. It contains `made`.
+    fn needs(&self, made: Rect, size: (u32, u32)) -> Rect;
+
+    /// Makes the RGB pixels of the rectangle `made` of the image.
+    fn make(&self, from: &Cutout<'_>, made: Rect, scratch: &mut Vec<u16>, out: &mut [u8]);
+}
+
+/// A rectangle of an image.
+pub(crate) struct Cutout<'a> {
+    /// Width and height of the image.
+    pub size: (u32, u32),
+    pub rect: Rect,
+    /// RGB pixels of the rectangle.
+    pub pixels: &'a [u8],
+}
+
+impl Cutout<'_> {
+    /// Returns the part of a row of the image that lies in the rectangle.
+    pub fn row(&self, y: u32) -> &[u8] {
+        let bytes = self.rect.width as usize * 3;
+        &self.pixels[(y - self.rect.y) as usize * bytes..][..bytes]
+    }
+}
+
+/// Makes the types of all changes of values from their names.
+macro_rules! changes {
+    (points [$($point:ident),*] areas [$($area:ident),*]) => {
+        /// A change of values that treats every pixel alike, with its drawn parameters.
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        #[allow(missing_docs, reason = "each has the documentation of its own type")]
+        pub enum Point {
+            $($point($point),)*
+        }
+
+        /// A change of values that makes each pixel from several, with its drawn parameters.
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        #[allow(missing_docs, reason = "each has the documentation of its own type")]
+        pub enum Area {
+            $($area($area),)*
+        }
+
+        $(impl From<$point> for Effect {
+            fn from(change: $point) -> Self {
+                Self::Point(Point::$point(change))
+            }
+        })*
+
+        $(impl From<$area> for Effect {
+            fn from(change: $area) -> Self {
+                Self::Area(Area::$area(change))
+            }
+        })*
+
+        impl Point {
+            /// See [`ChangePoints::change`].
+            pub(crate) fn change(&self, pixels: &mut [u8]) {
+                match self {
+                    $(Self::$point(change) => change.change(pixels),)*
+                }
+            }
+        }
+
+        impl Area {
+            /// See [`MakeArea::needs`].
+            pub(crate) fn needs(&self, made: Rect, size: (u32, u32)) -> Rect {
+                match self {
+                    $(Self::$area(change) => change.needs(made, size),)*
+                }
+            }
+
+            /// See [`MakeArea::make`].
+            pub(crate) fn make(&self, from: &Cutout<'_>, made: Rect, scratch: &mut Vec<u16>, out: &mut [u8]) {
+                match self {
+                    $(Self::$area(change) => change.make(from, made, scratch, out),)*
+                }
+            }
+        }
+    };
+}
+
+changes! {
+    points [Invert]
+    areas [Blur, Autocontrast]
 }
 
 /// Makes the type of all operations from their names. Programs and states store an operation as its position in this
@@ -95,7 +225,7 @@ macro_rules! operations {
             ///
             /// [`PixelError::Unsupported`] if the operation cannot be applied to an image of this size.
             #[inline]
-            pub fn draw(&self, size: (u32, u32), words: &mut impl Words) -> Result<Piece, PixelError> {
+            pub fn draw(&self, size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError> {
                 match self {
                     $(Self::$name(operation) => operation.draw(size, words),)*
                 }
@@ -115,6 +245,12 @@ operations! {
     RandomCrop,
     /// Mirrors left to right at random.
     RandomHorizontalFlip,
+    /// Inverts all values at random.
+    RandomInvert,
+    /// Blurs by a Gaussian function of random width.
+    GaussianBlur,
+    /// Stretches each channel to the whole range of values at random.
+    RandomAutocontrast,
 }
 
 pub(crate) fn check_side(size: u32) -> Result<(), String> {

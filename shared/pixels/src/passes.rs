@@ -1,11 +1,15 @@
 //! Takes an image through the steps of a pipeline: the first pass reads the image, the last one writes the output. No
 //! pass makes a pixel that the next pass does not read.
+//!
+//! A pass moves pixels (cuts out, resizes, mirrors), then changes their values. A change that needs the surroundings of a
+//! pixel, or the whole image, says which rectangle it needs; the pass moves that much.
 
 use std::mem;
 
 use crate::draw::Draw;
 use crate::error::PixelError;
-use crate::geometry::{self, Step, Window};
+use crate::geometry::{Change, Step, Steps, Window};
+use crate::ops::Cutout;
 use crate::pipeline::Pipeline;
 use crate::resize::{Resizing, Scaler};
 use crate::rows::{Interleaved, Part, Rect, Rows};
@@ -19,7 +23,12 @@ pub(crate) struct Passes {
     after: Vec<u8>,
     /// A cut-out that reaches out of the image, before it is resized.
     padded: Vec<u8>,
-    steps: Vec<Step>,
+    /// The rectangle that a change of values needs, and the one that it makes.
+    needed: Vec<u8>,
+    changed: Vec<u8>,
+    /// Scratch memory of such a change.
+    between: Vec<u16>,
+    steps: Steps,
     passes: Vec<Pass>,
     scaler: Scaler,
 }
@@ -27,10 +36,14 @@ pub(crate) struct Passes {
 impl Passes {
     /// Frees scratch memory that is larger than `kept` bytes.
     pub fn trim(&mut self, kept: usize) {
-        for buffer in [&mut self.before, &mut self.after, &mut self.padded] {
+        let Self { before, after, padded, needed, changed, between, .. } = self;
+        for buffer in [before, after, padded, needed, changed] {
             if buffer.capacity() > kept {
                 *buffer = Vec::new();
             }
+        }
+        if between.capacity() * size_of::<u16>() > kept {
+            *between = Vec::new();
         }
         self.scaler.trim(kept);
     }
@@ -44,7 +57,7 @@ impl Passes {
         limits: Limits,
         out: &mut [u8],
     ) -> Result<(), PixelError> {
-        geometry::steps_into(pipeline, image.size(), draw, &mut self.steps)?;
+        self.steps.draw(pipeline, image.size(), draw)?;
         limits.check_memory(bytes_between(&self.steps, image.size()))?;
         let mut passes = mem::take(&mut self.passes);
         plan(&self.steps, &mut passes);
@@ -92,12 +105,50 @@ impl Passes {
     ) -> Result<(), PixelError> {
         let (width, height) = image.size();
         let resize = (size != (width, height)).then_some(size);
-        let step = Step { window: Window::whole(width, height), resize, flip: false };
-        limits.check_memory(bytes_between(std::slice::from_ref(&step), (width, height)))?;
+        let step = Step::resizing((width, height), resize);
+        let steps = Steps { steps: vec![step], changes: Vec::new() };
+        limits.check_memory(bytes_between(&steps, (width, height)))?;
         self.pass(image, &Pass::new(step), limits, out)
     }
 
+    /// Makes the rectangle that the next pass reads.
     fn pass(&mut self, image: &mut dyn Rows, pass: &Pass, limits: Limits, out: &mut [u8]) -> Result<(), PixelError> {
+        let (first, end) = pass.step.changes;
+        let changes = usize::from(first)..usize::from(end);
+        let is_area = |change: &Change| matches!(change, Change::Area(_));
+        let Some(last_area) = self.steps.changes[changes.clone()].iter().rposition(is_area) else {
+            self.shift(image, pass, limits, out)?;
+            self.steps.changes[changes].iter().for_each(|change| change_points(change, out));
+            return Ok(());
+        };
+        let (mut needed, mut changed) = (mem::take(&mut self.needed), mem::take(&mut self.changed));
+        let moved = limits.resize(&mut needed, image_bytes((pass.moved.width, pass.moved.height)))?;
+        self.shift(image, pass, limits, moved)?;
+        let mut rect = pass.moved;
+        for index in changes.clone() {
+            match self.steps.changes[index] {
+                Change::Point(point) if index > changes.start + last_area => point.change(out),
+                Change::Point(point) => point.change(&mut needed),
+                Change::Area(area) => {
+                    let made = before_changes(&self.steps.changes[index + 1..changes.end], pass.result(), pass.step);
+                    let from = Cutout { size: pass.step.size(), rect, pixels: &needed };
+                    if index == changes.start + last_area {
+                        area.make(&from, made, &mut self.between, out);
+                    } else {
+                        let bytes = image_bytes((made.width, made.height));
+                        area.make(&from, made, &mut self.between, limits.resize(&mut changed, bytes)?);
+                        mem::swap(&mut needed, &mut changed);
+                    }
+                    rect = made;
+                }
+            }
+        }
+        (self.needed, self.changed) = (needed, changed);
+        Ok(())
+    }
+
+    /// Cuts out, resizes and mirrors: makes the rectangle of the step's result that its changes of values need.
+    fn shift(&mut self, image: &mut dyn Rows, pass: &Pass, limits: Limits, out: &mut [u8]) -> Result<(), PixelError> {
         let size = image.size();
         let window = pass.step.window;
         if let Some(resizing) = pass.resizing(size) {
@@ -112,7 +163,7 @@ impl Passes {
         } else {
             cut(image, pass.window(), out)?;
             if pass.step.flip {
-                mirror(out, pass.made.width);
+                mirror(out, pass.moved.width);
             }
             Ok(())
         }
@@ -127,21 +178,36 @@ struct Pass {
     part: Rect,
     /// The rectangle of `part` that the next pass reads.
     made: Rect,
+    /// The rectangle of the step's result that its changes of values need for that.
+    moved: Rect,
 }
 
 impl Pass {
     fn new(step: Step) -> Self {
         let (width, height) = step.size();
         let whole = Rect { x: 0, y: 0, width, height };
-        Self { step, part: whole, made: whole }
+        Self { step, part: whole, made: whole, moved: whole }
     }
 
-    /// Merges the following step into this pass and returns true, if that step only cuts something out of the part.
-    fn takes(&mut self, next: &Step) -> bool {
+    /// Merges the following step into this pass and returns true, if that step begins by only cutting something out of
+    /// the part. A cut may come before the changes of this pass if they treat all pixels alike.
+    fn takes(&mut self, next: &Step, changes: &[Change]) -> bool {
         let Window { x, y, width, height } = next.window;
         if next.resize.is_some() || !next.window.lies_within((self.part.width, self.part.height)) {
             return false;
         }
+        let (first, end) = self.step.changes;
+        if changes[usize::from(first)..usize::from(end)].iter().any(|change| matches!(change, Change::Area(_))) {
+            return false;
+        }
+        // The area that follows would be the part alone, and not the step's whole result.
+        let is_part = (width, height) != self.step.size();
+        let (first, end) = next.changes;
+        let mut following = changes[usize::from(first)..usize::from(end)].iter();
+        if is_part && following.any(|change| matches!(change, Change::Area(_))) {
+            return false;
+        }
+        self.step.changes.1 = end;
         // The window lies within the part, whose sides are u32, so the casts lose nothing.
         self.part = Rect { x: self.part.x + x as u32, y: self.part.y + y as u32, width, height };
         self.made = Rect { x: 0, y: 0, width, height };
@@ -152,10 +218,15 @@ impl Pass {
         true
     }
 
-    /// Returns the rectangle of the step's result that is made, before mirroring.
-    fn wanted(&self) -> Rect {
+    /// Returns the rectangle of the step's result that the next pass reads.
+    fn result(&self) -> Rect {
         let Rect { x, y, width, height } = self.made;
-        let (x, y) = (self.part.x + x, self.part.y + y);
+        Rect { x: self.part.x + x, y: self.part.y + y, width, height }
+    }
+
+    /// Returns the rectangle of the step's result that is moved, before mirroring.
+    fn wanted(&self) -> Rect {
+        let Rect { x, y, width, height } = self.moved;
         let x = if self.step.flip { self.step.size().0 - x - width } else { x };
         Rect { x, y, width, height }
     }
@@ -190,18 +261,37 @@ impl Pass {
 
 /// Plans the passes for some steps. A step that only cuts becomes part of the pass before it, and no pass makes more
 /// than the next one reads.
-fn plan(steps: &[Step], passes: &mut Vec<Pass>) {
+fn plan(Steps { steps, changes }: &Steps, passes: &mut Vec<Pass>) {
     passes.clear();
     for step in steps {
-        if !passes.last_mut().is_some_and(|pass| pass.takes(step)) {
+        if !passes.last_mut().is_some_and(|pass| pass.takes(step, changes)) {
             passes.push(Pass::new(*step));
         }
     }
-    for index in (1..passes.len()).rev() {
-        let Rect { width, height, .. } = passes[index - 1].part;
-        if let Some(rect) = passes[index].reads((width, height)) {
-            passes[index - 1].made = rect;
+    for index in (0..passes.len()).rev() {
+        let pass = &mut passes[index];
+        let (first, end) = pass.step.changes;
+        pass.moved = before_changes(&changes[usize::from(first)..usize::from(end)], pass.result(), pass.step);
+        if index > 0 {
+            let read = |pass: &Pass, before: Rect| pass.reads((before.width, before.height));
+            if let Some(rect) = read(&passes[index], passes[index - 1].part) {
+                passes[index - 1].made = rect;
+            }
         }
+    }
+}
+
+/// Returns the rectangle of a step's moved pixels from which these changes make `result`.
+fn before_changes(changes: &[Change], result: Rect, step: Step) -> Rect {
+    changes.iter().rev().fold(result, |made, change| match change {
+        Change::Point(_) => made,
+        Change::Area(area) => area.needs(made, step.size()),
+    })
+}
+
+fn change_points(change: &Change, pixels: &mut [u8]) {
+    if let Change::Point(point) = change {
+        point.change(pixels);
     }
 }
 
@@ -210,7 +300,7 @@ fn image_bytes((width, height): (u32, u32)) -> u64 {
 }
 
 /// Returns the bytes of all images that the steps make between the source image and the output.
-fn bytes_between(steps: &[Step], mut size: (u32, u32)) -> u64 {
+fn bytes_between(Steps { steps, changes }: &Steps, mut size: (u32, u32)) -> u64 {
     let mut total = 0u64;
     for (index, step) in steps.iter().enumerate() {
         if let Some((width, _)) = step.resize {
@@ -220,6 +310,11 @@ fn bytes_between(steps: &[Step], mut size: (u32, u32)) -> u64 {
             }
         }
         size = step.size();
+        let (first, end) = step.changes;
+        if changes[usize::from(first)..usize::from(end)].iter().any(|change| matches!(change, Change::Area(_))) {
+            // The image before and after a change, and twice as much between.
+            total = total.saturating_add(image_bytes(size).saturating_mul(4));
+        }
         if index + 1 < steps.len() {
             total = total.saturating_add(image_bytes(size));
         }

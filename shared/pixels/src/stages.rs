@@ -3,7 +3,7 @@
 //! The functions panic on a file that the decoder does not take; benches measure good files.
 
 use crate::draw::Draw;
-use crate::geometry;
+use crate::geometry::Steps;
 use crate::jpeg::baseline::Decoder;
 pub use crate::jpeg::baseline::{Checkpoints, Depth};
 use crate::jpeg::ffi::Object;
@@ -51,7 +51,9 @@ impl Stages {
     /// Returns the rectangle that the first stage of a pipeline cuts out of an image.
     pub fn cut(&mut self, file: &[u8], pipeline: &Pipeline, draw: Draw) -> Cut {
         let size = self.size(file);
-        let window = geometry::steps(pipeline, size, draw).expect("a pipeline for this image")[0].window;
+        let mut steps = Steps::default();
+        steps.draw(pipeline, size, draw).expect("a pipeline for this image");
+        let window = steps.steps[0].window;
         assert!(window.lies_within(size));
         (window.x as u32, window.y as u32, window.width, window.height)
     }

@@ -1,6 +1,6 @@
 //! torchvision's `RandomHorizontalFlip`.
 
-use super::{Operate, Piece, check_probability};
+use super::{Effect, Operate, Piece, check_probability};
 use crate::draw::Words;
 use crate::error::PixelError;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ impl Operate for RandomHorizontalFlip {
     }
 
     #[inline]
-    fn draw(&self, _size: (u32, u32), words: &mut impl Words) -> Result<Piece, PixelError> {
-        Ok(Piece { flip: words.uniform() < self.p, ..Piece::default() })
+    fn draw(&self, _size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError> {
+        Ok(Piece { flip: words.uniform() < self.p, ..Piece::default() }.into())
     }
 }

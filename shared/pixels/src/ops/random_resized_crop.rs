@@ -1,6 +1,6 @@
 //! torchvision's `RandomResizedCrop`.
 
-use super::{Operate, Piece, SIDE_MAX, check_side};
+use super::{Effect, Operate, Piece, SIDE_MAX, check_side};
 use crate::draw::Words;
 use crate::error::PixelError;
 use crate::geometry::Window;
@@ -72,9 +72,9 @@ impl Operate for RandomResizedCrop {
     }
 
     #[inline]
-    fn draw(&self, size: (u32, u32), words: &mut impl Words) -> Result<Piece, PixelError> {
+    fn draw(&self, size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError> {
         let window = self.window(size, words);
-        Ok(Piece { window: Some(window), resize: Some((self.size, self.size)), flip: false })
+        Ok(Piece { window: Some(window), resize: Some((self.size, self.size)), flip: false }.into())
     }
 }
 

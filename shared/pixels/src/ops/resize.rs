@@ -1,6 +1,6 @@
 //! torchvision's `Resize`.
 
-use super::{Operate, Piece, check_side};
+use super::{Effect, Operate, Piece, check_side};
 use crate::draw::Words;
 use crate::error::PixelError;
 use serde::{Deserialize, Serialize};
@@ -26,9 +26,9 @@ impl Operate for Resize {
     }
 
     #[inline]
-    fn draw(&self, size: (u32, u32), _words: &mut impl Words) -> Result<Piece, PixelError> {
+    fn draw(&self, size: (u32, u32), _words: &mut impl Words) -> Result<Effect, PixelError> {
         let target = self.target(size).map_err(|message| PixelError::Unsupported { message })?;
-        Ok(Piece { resize: Some(target), ..Piece::default() })
+        Ok(Piece { resize: Some(target), ..Piece::default() }.into())
     }
 }
 

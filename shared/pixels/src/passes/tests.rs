@@ -3,14 +3,18 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ops::{CenterCrop, Operation, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
+use crate::draw::Rng;
+use crate::ops::{
+    CenterCrop, Effect, GaussianBlur, Operation, Piece, RandomAutocontrast, RandomCrop, RandomHorizontalFlip,
+    RandomInvert, RandomResizedCrop, Resize,
+};
 use crate::synthetic;
 
 /// Size and pixels of an image between two steps.
 type Image = ((u32, u32), Vec<u8>);
 
-fn alone(((width, height), pixels): Image, step: &Step) -> Image {
-    let window = step.window;
+fn moved(((width, height), pixels): Image, piece: Piece) -> Image {
+    let window = piece.window.unwrap_or(Window::whole(width, height));
     let at = |x: i64, y: i64| {
         let inside = (0..i64::from(width)).contains(&x) && (0..i64::from(height)).contains(&y);
         if inside { pixels.as_chunks::<3>().0[(y * i64::from(width) + x) as usize] } else { [0; 3] }
@@ -19,7 +23,7 @@ fn alone(((width, height), pixels): Image, step: &Step) -> Image {
     let row = |y: i64| (0..i64::from(window.width)).map(move |x| at(x + window.x, y));
     let mut size = (window.width, window.height);
     let mut pixels = rows.flat_map(row).collect::<Vec<_>>().into_flattened();
-    if let Some(to) = step.resize {
+    if let Some(to) = piece.resize {
         let rect = Rect { x: 0, y: 0, width: size.0, height: size.1 };
         let part = Rect { x: 0, y: 0, width: to.0, height: to.1 };
         let mut out = vec![0; (to.0 * to.1 * 3) as usize];
@@ -28,10 +32,27 @@ fn alone(((width, height), pixels): Image, step: &Step) -> Image {
         Scaler::default().resize(&mut image, &resizing, Limits::default(), &mut out).unwrap();
         (size, pixels) = (to, out);
     }
-    if step.flip {
+    if piece.flip {
         pixels.chunks_exact_mut(size.0 as usize * 3).for_each(|row| row.as_chunks_mut::<3>().0.reverse());
     }
     (size, pixels)
+}
+
+/// Applies one operation to the whole image.
+fn alone((size, mut pixels): Image, effect: Effect) -> Image {
+    let whole = Rect { x: 0, y: 0, width: size.0, height: size.1 };
+    match effect {
+        Effect::Geometry(piece) => moved((size, pixels), piece),
+        Effect::Point(point) => {
+            point.change(&mut pixels);
+            (size, pixels)
+        }
+        Effect::Area(area) => {
+            let mut out = vec![0; pixels.len()];
+            area.make(&Cutout { size, rect: whole, pixels: &pixels }, whole, &mut Vec::new(), &mut out);
+            (size, out)
+        }
+    }
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
@@ -42,6 +63,9 @@ fn operation() -> impl Strategy<Value = Operation> {
         (side.clone(), 0u32..8).prop_map(|(size, padding)| RandomCrop { size, padding }.into()),
         side.prop_map(|size| RandomResizedCrop { size, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }.into()),
         Just(RandomHorizontalFlip { p: 0.5 }.into()),
+        Just(RandomInvert { p: 0.5 }.into()),
+        Just(RandomAutocontrast { p: 0.5 }.into()),
+        (0u32..4).prop_map(|radius| GaussianBlur { kernel_size: 2 * radius + 1, sigma: [0.3, 2.0] }.into()),
     ]
 }
 
@@ -52,8 +76,8 @@ proptest! {
     })]
 
     #[test]
-    fn all_steps_together_are_each_alone(
-        operations in prop::collection::vec(operation(), 1..6),
+    fn all_operations_together_are_each_alone(
+        operations in prop::collection::vec(operation(), 1..8),
         last in 1u32..40,
         size in (1u32..60, 1u32..60),
         seed: u64,
@@ -64,13 +88,16 @@ proptest! {
         }
         prop_assume!(pipeline.validate().is_ok());
         let draw = Draw { seed, epoch: 0, sample_id: 1 };
-        let Ok(steps) = geometry::steps(&pipeline, size, draw) else { return Ok(()) };
         let pixels = synthetic::photo(size.0, size.1, seed as u32);
-        let expected = steps.iter().fold((size, pixels.clone()), alone);
+        let mut expected = (size, pixels.clone());
+        for (number, operation) in (0..).zip(&pipeline.operations) {
+            let Ok(effect) = operation.draw(expected.0, &mut Rng::for_sample(draw, number)) else { return Ok(()) };
+            expected = alone(expected, effect);
+        }
         let mut out = vec![0xA5; pipeline.output().bytes()];
         let mut image = Interleaved { width: size.0, height: size.1, pixels: &pixels };
         Passes::default().run(&mut image, &pipeline, draw, Limits::default(), &mut out).unwrap();
-        prop_assert!(out == expected.1, "{:?}", steps);
+        prop_assert!(out == expected.1, "{pipeline:?}");
     }
 }
 

@@ -34,7 +34,7 @@ fn samples(operation: u32) -> impl Iterator<Item = Rng> {
 
 /// Draws an operation that cuts a box out of a square image.
 fn window(operation: impl Into<Operation>, side: u32, words: &mut impl Words) -> Window {
-    operation.into().draw((side, side), words).unwrap().window.unwrap()
+    operation.into().draw((side, side), words).unwrap().geometry().unwrap().window.unwrap()
 }
 
 /// A source of words that records the uniforms it returned.

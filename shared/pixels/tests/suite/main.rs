@@ -5,4 +5,5 @@ mod draws;
 mod formats;
 mod inspect;
 mod prepare;
+mod values;
 mod verdicts;

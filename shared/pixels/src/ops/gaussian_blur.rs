@@ -1,0 +1,213 @@
+//! torchvision's `GaussianBlur`.
+
+use super::{Cutout, Effect, MakeArea, Operate};
+use crate::draw::Words;
+use crate::error::PixelError;
+use crate::rows::Rect;
+use serde::{Deserialize, Serialize};
+
+/// Longest kernel, in pixels.
+const KERNEL_MAX: u32 = 63;
+const RADIUS_MAX: usize = KERNEL_MAX as usize / 2;
+/// Largest standard deviation, in pixels.
+const SIGMA_MAX: f64 = 1000.0;
+/// Bits behind the binary point of a weight.
+const WEIGHT_BITS: u32 = 16;
+/// Bits behind the binary point of a value between the two passes.
+const BETWEEN_BITS: u32 = 8;
+
+/// Blurs by a Gaussian function whose standard deviation is drawn evenly between two bounds.
+///
+/// The image is mirrored at its edges, without repeating the outermost pixels, so each of its sides has to be longer
+/// than half the kernel. Rows are blurred first, then columns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GaussianBlur {
+    /// Length of the kernel in both directions, in pixels: odd, at most 63.
+    pub kernel_size: u32,
+    /// Bounds of the standard deviation, in pixels.
+    #[serde(default = "default_sigma")]
+    pub sigma: [f64; 2],
+}
+
+fn default_sigma() -> [f64; 2] {
+    [0.1, 2.0]
+}
+
+/// Blurs by a Gaussian function.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Blur {
+    /// Pixels of the kernel on either side of its middle.
+    pub radius: u32,
+    /// Standard deviation, in pixels.
+    pub sigma: f64,
+}
+
+impl Operate for GaussianBlur {
+    fn check(&self) -> Result<(), String> {
+        let [low, high] = self.sigma;
+        if self.kernel_size.is_multiple_of(2) || self.kernel_size > KERNEL_MAX {
+            return Err(format!("kernel_size {} is not an odd number up to {KERNEL_MAX}", self.kernel_size));
+        }
+        // Comparisons with NaN are false.
+        if low > 0.0 && low <= high && high <= SIGMA_MAX {
+            return Ok(());
+        }
+        Err(format!("sigma [{low}, {high}] is not a range within (0, {SIGMA_MAX}]"))
+    }
+
+    fn size_after(&self, before: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, String> {
+        match before {
+            Some(size) => self.check_size(size).map(|()| before),
+            None => Ok(None),
+        }
+    }
+
+    fn draw(&self, size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError> {
+        self.check_size(size).map_err(|message| PixelError::Unsupported { message })?;
+        let [low, high] = self.sigma;
+        Ok(Blur { radius: self.kernel_size / 2, sigma: low + (high - low) * words.uniform() }.into())
+    }
+}
+
+impl GaussianBlur {
+    fn check_size(&self, (width, height): (u32, u32)) -> Result<(), String> {
+        let kernel = self.kernel_size;
+        if width.min(height) > kernel / 2 {
+            return Ok(());
+        }
+        Err(format!("an image of {width}x{height} pixels is too small to be blurred by {kernel} pixels"))
+    }
+}
+
+impl Blur {
+    /// Returns the weights of the middle and of each distance from it. All weights of the kernel add up to 1.
+    fn weights(&self) -> [u32; RADIUS_MAX + 1] {
+        let mut weights = [0; RADIUS_MAX + 1];
+        let value = |distance: u32| {
+            let deviations = f64::from(distance) / self.sigma;
+            libm::exp(-0.5 * deviations * deviations)
+        };
+        let sum = 1.0 + 2.0 * (1..=self.radius).map(value).sum::<f64>();
+        let one = 1 << WEIGHT_BITS;
+        let mut sides = 0;
+        for distance in 1..=self.radius {
+            let weight = (value(distance) / sum * f64::from(one)).round_ties_even() as u32;
+            weights[distance as usize] = weight;
+            sides += 2 * weight;
+        }
+        weights[0] = one - sides;
+        weights
+    }
+}
+
+impl MakeArea for Blur {
+    fn needs(&self, made: Rect, (width, height): (u32, u32)) -> Rect {
+        let span = |start: u32, length: u32, limit: u32| {
+            let first = start.saturating_sub(self.radius);
+            (first, (start + length + self.radius).min(limit) - first)
+        };
+        let (x, across) = span(made.x, made.width, width);
+        let (y, down) = span(made.y, made.height, height);
+        Rect { x, y, width: across, height: down }
+    }
+
+    fn make(&self, from: &Cutout<'_>, made: Rect, scratch: &mut Vec<u16>, out: &mut [u8]) {
+        let weights = &self.weights()[..=self.radius as usize];
+        let values = made.width as usize * 3;
+        let rows = from.rect.y..from.rect.y + from.rect.height;
+        scratch.clear();
+        scratch.resize(values * rows.len(), 0);
+        for (y, blurred) in rows.clone().zip(scratch.chunks_exact_mut(values)) {
+            blur_row(from, y, made, weights, blurred);
+        }
+        let blurred = |y: u32| &scratch[(y - rows.start) as usize * values..][..values];
+        for (y, row) in (made.y..).zip(out.chunks_exact_mut(values)) {
+            let middle = blurred(y);
+            for (at, value) in row.iter_mut().enumerate() {
+                let mut sum = (1 << (WEIGHT_BITS + BETWEEN_BITS - 1)) + weights[0] * u32::from(middle[at]);
+                for (distance, weight) in (1..).zip(&weights[1..]) {
+                    let above = blurred(mirrored(i64::from(y) - distance, from.size.1))[at];
+                    let below = blurred(mirrored(i64::from(y) + distance, from.size.1))[at];
+                    sum += weight * (u32::from(above) + u32::from(below));
+                }
+                *value = (sum >> (WEIGHT_BITS + BETWEEN_BITS)) as u8;
+            }
+        }
+    }
+}
+
+/// Blurs the part of a row that `made` covers.
+fn blur_row(from: &Cutout<'_>, y: u32, made: Rect, weights: &[u32], blurred: &mut [u16]) {
+    let pixels = from.row(y).as_chunks::<3>().0;
+    let pixel = |x: i64| pixels[(mirrored(x, from.size.0) - from.rect.x) as usize];
+    for (x, to) in (i64::from(made.x)..).zip(blurred.as_chunks_mut::<3>().0) {
+        let mut sums = pixel(x).map(|value| weights[0] * u32::from(value));
+        for (distance, weight) in (1..).zip(&weights[1..]) {
+            let (left, right) = (pixel(x - distance), pixel(x + distance));
+            for channel in 0..3 {
+                sums[channel] += weight * (u32::from(left[channel]) + u32::from(right[channel]));
+            }
+        }
+        let half = 1 << (WEIGHT_BITS - BETWEEN_BITS - 1);
+        *to = sums.map(|sum| ((sum + half) >> (WEIGHT_BITS - BETWEEN_BITS)) as u16);
+    }
+}
+
+/// Returns the index that stands for one outside of a row or column: mirrored at its outermost pixel.
+fn mirrored(at: i64, length: u32) -> u32 {
+    let last = i64::from(length) - 1;
+    let at = if at < 0 { -at } else { at };
+    (if at > last { 2 * last - at } else { at }) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic;
+
+    /// Returns a pixel of the blurred image, computed from the definition.
+    fn exact(pixels: &[u8], size: (u32, u32), blur: Blur, (x, y): (u32, u32), channel: usize) -> f64 {
+        let radius = i64::from(blur.radius);
+        let weight = |distance: i64| (-0.5 * (distance as f64 / blur.sigma).powi(2)).exp();
+        let (mut sum, mut all) = (0.0, 0.0);
+        for down in -radius..=radius {
+            for across in -radius..=radius {
+                let (x, y) = (mirrored(i64::from(x) + across, size.0), mirrored(i64::from(y) + down, size.1));
+                let weight = weight(down) * weight(across);
+                sum += weight * f64::from(pixels[((y * size.0 + x) * 3) as usize + channel]);
+                all += weight;
+            }
+        }
+        sum / all
+    }
+
+    #[test]
+    fn values_are_within_half_a_level_of_the_definition() {
+        let size = (23, 17);
+        let pixels = synthetic::photo(size.0, size.1, 3);
+        let whole = Rect { x: 0, y: 0, width: size.0, height: size.1 };
+        for (radius, sigma) in [(0, 1.0), (1, 0.1), (3, 0.8), (11, 2.0), (16, 900.0)] {
+            let blur = Blur { radius, sigma };
+            let mut out = vec![0; pixels.len()];
+            blur.make(&Cutout { size, rect: whole, pixels: &pixels }, whole, &mut Vec::new(), &mut out);
+            for (at, &value) in out.iter().enumerate() {
+                let pixel = at as u32 / 3;
+                let expected = exact(&pixels, size, blur, (pixel % size.0, pixel / size.0), at % 3);
+                assert!((f64::from(value) - expected).abs() < 0.53, "{radius} {sigma}: {value} {expected} at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn white_stays_white() {
+        let (size, pixels) = ((40, 40), vec![255; 40 * 40 * 3]);
+        let whole = Rect { x: 0, y: 0, width: 40, height: 40 };
+        for sigma in [0.1, 0.5, 1.3, 2.0, 7.0, 1000.0] {
+            let mut out = vec![0; pixels.len()];
+            let blur = Blur { radius: RADIUS_MAX as u32, sigma };
+            blur.make(&Cutout { size, rect: whole, pixels: &pixels }, whole, &mut Vec::new(), &mut out);
+            assert!(out.iter().all(|&value| value == 255), "{sigma}");
+        }
+    }
+}

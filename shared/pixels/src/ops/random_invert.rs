@@ -1,0 +1,43 @@
+//! torchvision's `RandomInvert`.
+
+use super::{ChangePoints, Effect, Operate, check_probability};
+use crate::draw::Words;
+use crate::error::PixelError;
+use serde::{Deserialize, Serialize};
+
+/// Inverts all values at random: a value v becomes 255 − v.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomInvert {
+    /// Probability of inverting.
+    #[serde(default = "default_probability")]
+    pub p: f64,
+}
+
+fn default_probability() -> f64 {
+    0.5
+}
+
+/// Inverts all values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Invert;
+
+impl Operate for RandomInvert {
+    fn check(&self) -> Result<(), String> {
+        check_probability(self.p)
+    }
+
+    fn size_after(&self, before: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, String> {
+        Ok(before)
+    }
+
+    fn draw(&self, _size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError> {
+        Ok(if words.uniform() < self.p { Invert.into() } else { Effect::NOTHING })
+    }
+}
+
+impl ChangePoints for Invert {
+    fn change(&self, pixels: &mut [u8]) {
+        pixels.iter_mut().for_each(|value| *value = !*value);
+    }
+}

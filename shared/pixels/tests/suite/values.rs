@@ -1,0 +1,53 @@
+//! Compares operations on values with torchvision's (golden/values.py).
+
+use ddlp_pixels::ops::{GaussianBlur, Operation, RandomAutocontrast, RandomCrop, RandomInvert};
+use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, Source};
+
+const SIDE: u32 = 20;
+
+/// Returns the pixels of a golden line, as rows of RGB.
+fn pixels(hex: &str) -> Vec<u8> {
+    hex.as_bytes()
+        .chunks(2)
+        .map(|digits| u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap())
+        .collect()
+}
+
+fn apply(operation: Operation, image: &[u8]) -> Vec<u8> {
+    let planes: Vec<u8> = (0..3).flat_map(|channel| image.iter().copied().skip(channel).step_by(3)).collect();
+    let source = Source::Planar { width: SIDE, height: SIDE, bytes: &planes };
+    let pipeline = Pipeline::of([operation, RandomCrop { size: SIDE, padding: 0 }.into()]);
+    let mut out = vec![0; pipeline.output().bytes()];
+    Preparer::new(Limits::default()).prepare(source, &pipeline, Draw::default(), &mut out).unwrap();
+    out
+}
+
+/// Returns the largest difference of two values.
+fn difference(found: &[u8], expected: &[u8]) -> u8 {
+    found.iter().zip(expected).map(|(found, expected)| found.abs_diff(*expected)).max().unwrap()
+}
+
+#[test]
+fn values_are_torchvisions() {
+    let mut lines = include_str!("../golden/values.txt").lines().map(|line| line.split_once(' ').unwrap());
+    let image = pixels(lines.next().unwrap().1);
+    let mut kinds = 0;
+    for (name, expected) in lines {
+        let mut words = name.split(':');
+        let (operation, tolerance): (Operation, u8) = match words.next().unwrap() {
+            "invert" => (RandomInvert { p: 1.0 }.into(), 0),
+            "autocontrast" => (RandomAutocontrast { p: 1.0 }.into(), 1),
+            "blur" => {
+                let kernel_size = words.next().unwrap().parse().unwrap();
+                let sigma: f64 = words.next().unwrap().parse().unwrap();
+                (GaussianBlur { kernel_size, sigma: [sigma, sigma] }.into(), 1)
+            }
+            other => panic!("{other}"),
+        };
+        let found = apply(operation, &image);
+        let difference = difference(&found, &pixels(expected));
+        assert!(difference <= tolerance, "{name}: {difference}");
+        kinds += 1;
+    }
+    assert_eq!(kinds, 8);
+}
