@@ -16,8 +16,9 @@ use crate::state::LoaderState;
 use crate::threads::Threads;
 use crate::value::{Output, Value};
 use ddlp_csd::{memory, prepare};
+use ddlp_dataset::Dataset;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ const LEAVE_WITHIN: Duration = Duration::from_millis(500);
 const KEPT_AFTER: Duration = Duration::from_secs(3);
 /// How often the loader checks whether the threads have ended.
 const LEAVE_LOOK: Duration = Duration::from_millis(1);
+/// Longest wait for the name of a sample in a message.
+const NAMED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Delivers the batches of a run, prepared by the host's CPU and by drives.
 ///
@@ -149,7 +152,7 @@ impl<V> Loader<V> {
         let whole = core.plan.iter().filter(|epoch| epoch.deliveries.len() == self.batches as usize);
         let task = &self.engine.task;
         let identity = task.dataset.identity();
-        let plan = Plan::empty(task.seed, self.fresh.strategy, &identity, &task.cut, self.batches);
+        let plan = Plan::empty((task.seed, self.fresh.strategy), &task.program, &identity, &task.cut, self.batches);
         Plan { epochs: whole.cloned().collect(), ..plan }
     }
 
@@ -226,30 +229,32 @@ impl<V> Loader<V> {
             }
             if warned_at.elapsed() >= self.stall_after {
                 warned_at = Instant::now();
-                self.name_stall(&mut core, asked.elapsed());
+                // Naming a sample may read from the disk that causes the stall.
+                drop(core);
+                let cpu = self.describe_cpu();
+                core = self.engine.lock();
+                self.name_stall(&mut core, &cpu, asked.elapsed());
             }
         }
     }
 
-    /// Reports what the consumer waits for.
-    fn name_stall(&self, core: &mut Core, waited: Duration) {
-        let dataset = &*self.engine.task.dataset;
-        let mut busy: Vec<Doing> = self.desks.iter().filter_map(Desk::doing).collect();
-        busy.sort_by_key(|doing| doing.since);
-        let cpu = match busy.first() {
-            None => "no CPU thread has work".to_string(),
-            Some(Doing { id, sample_id, since }) => {
-                let doing = match sample_id {
-                    Some(sample_id) => {
-                        let name = dataset.name(prepare::stored_at(dataset, *sample_id));
-                        format!("has been working on sample {name} (id {sample_id}) of")
-                    }
-                    None => "has been announcing to the dataset the samples of".to_string(),
-                };
-                let since_s = since.elapsed().as_secs_f64();
-                format!("the CPU {doing} epoch {} batch {} for {since_s:.1} s", id.epoch, id.batch)
-            }
+    /// Describes what the CPU prong has been doing for longest.
+    fn describe_cpu(&self) -> String {
+        let busy = self.desks.iter().filter_map(Desk::doing).min_by_key(|doing| doing.since);
+        let Some(Doing { id, sample_id, since }) = busy else { return "no CPU thread has work".to_string() };
+        let doing = match sample_id {
+            Some(sample_id) => match name_within(&self.engine.task.dataset, sample_id) {
+                Some(name) => format!("has been working on sample {name} (id {sample_id}) of"),
+                None => format!("has been working on the sample with id {sample_id} of"),
+            },
+            None => "has been announcing to the dataset the samples of".to_string(),
         };
+        let since_s = since.elapsed().as_secs_f64();
+        format!("the CPU {doing} epoch {} batch {} for {since_s:.1} s", id.epoch, id.batch)
+    }
+
+    /// Reports what the consumer waits for.
+    fn name_stall(&self, core: &mut Core, cpu: &str, waited: Duration) {
         let outstanding = core.schedule.describe_outstanding();
         let mut what = format!("nothing arrived for {:.1} s; {cpu}; {outstanding}", waited.as_secs_f64());
         if self.engine.pool.free() == 0 {
@@ -302,6 +307,16 @@ impl<V> Drop for Loader<V> {
     fn drop(&mut self) {
         self.shut_down();
     }
+}
+
+/// Returns the name of a sample, unless the dataset takes long to find it.
+fn name_within(dataset: &Arc<dyn Dataset>, sample_id: u64) -> Option<String> {
+    let (dataset, (sender, receiver)) = (dataset.clone(), mpsc::sync_channel(1));
+    let find = move || {
+        let _ = sender.send(dataset.name(prepare::stored_at(&*dataset, sample_id)));
+    };
+    std::thread::Builder::new().name("ddlp-name".into()).spawn(find).ok()?;
+    receiver.recv_timeout(NAMED_WITHIN).ok()
 }
 
 /// Warns that the consumer keeps all places for batches. Writes to standard error too if no log is set up.

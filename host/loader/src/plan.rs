@@ -6,8 +6,11 @@
 
 use crate::order::{Cut, LastBatch};
 use crate::schedule::{ProngId, Strategy};
+use ddlp_csd::program::{CorruptPolicy, Program};
 use ddlp_dataset::Identity;
+use ddlp_pixels::Pipeline;
 use serde::{Deserialize, Serialize};
+use std::fmt::Debug;
 
 /// Largest plan file in bytes.
 pub const PLAN_BYTES_MAX: usize = 256 << 20;
@@ -26,7 +29,7 @@ pub struct PlanEpoch {
 }
 
 /// The deliveries of a run, and the options that identify the run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Seed of the run.
     pub seed: u64,
@@ -45,7 +48,7 @@ pub struct Plan {
 }
 
 /// Further options of a run, recorded since version 2.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlannedRun {
     /// Order of delivery.
     pub strategy: Strategy,
@@ -55,6 +58,10 @@ pub struct PlannedRun {
     pub rank: u32,
     /// Number of ranks.
     pub world: u32,
+    /// Pipeline that prepared every sample.
+    pub pipeline: Pipeline,
+    /// Treatment of corrupt samples.
+    pub policy: CorruptPolicy,
 }
 
 /// The body of version 1.
@@ -155,7 +162,13 @@ impl Plan {
     }
 
     /// Returns the plan of a run that has delivered nothing.
-    pub(crate) fn empty(seed: u64, strategy: Strategy, dataset: &Identity, cut: &Cut, batches: u32) -> Self {
+    pub(crate) fn empty(
+        (seed, strategy): (u64, Strategy),
+        program: &Program,
+        dataset: &Identity,
+        cut: &Cut,
+        batches: u32,
+    ) -> Self {
         // Both fit: they come from the builder's options, which are u32.
         let (rank, world) = (cut.rank as u32, cut.world as u32);
         Self {
@@ -165,7 +178,14 @@ impl Plan {
             batch_size: cut.batch,
             batches,
             epochs: Vec::new(),
-            run: Some(PlannedRun { strategy, last: cut.last, rank, world }),
+            run: Some(PlannedRun {
+                strategy,
+                last: cut.last,
+                rank,
+                world,
+                pipeline: program.pipeline.clone(),
+                policy: program.policy,
+            }),
         }
     }
 
@@ -186,13 +206,18 @@ impl Plan {
                 return Err(PlanError::OtherRun { field, recorded, actual });
             }
         }
-        if let (Some(recorded), Some(actual)) = (self.run, run.run)
-            && recorded.last != actual.last
-        {
-            let (recorded, actual) = (format!("{:?}", recorded.last), format!("{:?}", actual.last));
-            return Err(PlanError::OtherRun { field: "last batch", recorded, actual });
-        }
-        Ok(())
+        let (Some(recorded), Some(actual)) = (&self.run, &run.run) else { return Ok(()) };
+        let debug = |recorded: &dyn Debug, actual: &dyn Debug| (format!("{recorded:?}"), format!("{actual:?}"));
+        let (field, (recorded, actual)) = if recorded.last != actual.last {
+            ("last batch", debug(&recorded.last, &actual.last))
+        } else if recorded.policy != actual.policy {
+            ("policy", debug(&recorded.policy, &actual.policy))
+        } else if recorded.pipeline != actual.pipeline {
+            ("pipeline", debug(&recorded.pipeline, &actual.pipeline))
+        } else {
+            return Ok(());
+        };
+        Err(PlanError::OtherRun { field, recorded, actual })
     }
 }
 
@@ -230,7 +255,14 @@ mod tests {
                 batch_size: 8,
                 batches,
                 epochs: (0..).zip(epochs).map(|(epoch, deliveries)| PlanEpoch { epoch, deliveries }).collect(),
-                run: Some(PlannedRun { strategy: Strategy::Mte, last: LastBatch::Pad, rank: 1, world: 2 }),
+                run: Some(PlannedRun {
+                    strategy: Strategy::Mte,
+                    last: LastBatch::Pad,
+                    rank: 1,
+                    world: 2,
+                    pipeline: Pipeline::imagenet_val(),
+                    policy: CorruptPolicy::Skip,
+                }),
             })
         })
     }

@@ -179,7 +179,8 @@ impl Setup {
             self.first_epoch = state.epoch;
         }
         if let Some(plan) = &options.replay {
-            let task = Plan::empty(options.seed, options.strategy, &self.dataset.identity(), &self.cut, self.batches);
+            let (order, dataset) = ((options.seed, options.strategy), self.dataset.identity());
+            let task = Plan::empty(order, &self.program, &dataset, &self.cut, self.batches);
             plan.check_is_for(&task).map_err(LoaderError::Plan)?;
         }
         Ok(self)

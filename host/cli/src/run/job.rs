@@ -123,16 +123,18 @@ impl Before<'_> {
                 let Some(epoch) = plan.epochs.last() else {
                     bail!("there is nothing to repeat: the run of plan {} delivered no whole epoch", path.display());
                 };
+                let run = plan.run.as_ref();
                 Told {
                     batch: Some(plan.batch_size),
                     epochs: epoch.epoch.checked_add(1),
-                    strategy: plan.run.map(|run| run.strategy),
+                    strategy: run.map(|run| run.strategy),
                     seed: Some(plan.seed),
-                    last: plan.run.map(|run| run.last),
+                    last: run.map(|run| run.last),
                     samples: Some(plan.epoch_samples),
-                    rank: plan.run.map(|run| run.rank),
-                    world: plan.run.map(|run| run.world),
-                    ..Told::default()
+                    rank: run.map(|run| run.rank),
+                    world: run.map(|run| run.world),
+                    policy: run.map(|run| run.policy),
+                    pipeline: run.map(|run| run.pipeline.clone()),
                 }
             }
         })
@@ -222,7 +224,14 @@ mod tests {
 
     fn plan() -> Plan {
         let epoch = |epoch| PlanEpoch { epoch, deliveries: Vec::new() };
-        let run = PlannedRun { strategy: Strategy::Wrr, last: LastBatch::Pad, rank: 1, world: 2 };
+        let run = PlannedRun {
+            strategy: Strategy::Wrr,
+            last: LastBatch::Pad,
+            rank: 1,
+            world: 2,
+            pipeline: Pipeline::imagenet_val(),
+            policy: CorruptPolicy::Skip,
+        };
         Plan {
             seed: 7,
             epoch_samples: 100,
@@ -285,7 +294,7 @@ mod tests {
     #[test]
     fn a_plan_brings_what_it_determines() {
         let (plan, path) = (plan(), Path::new("o.plan"));
-        let replayed = job("--policy skip", Before::Plan(&plan, path)).unwrap();
+        let replayed = job("", Before::Plan(&plan, path)).unwrap();
         let expected = Job {
             batch: 32,
             epochs: 2,
@@ -294,7 +303,7 @@ mod tests {
             last: LastBatch::Pad,
             samples: Some(100),
             policy: CorruptPolicy::Skip,
-            pipeline: Pipeline::imagenet_train(),
+            pipeline: Pipeline::imagenet_val(),
             rank: 1,
             world: 2,
         };

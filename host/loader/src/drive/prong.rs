@@ -288,8 +288,9 @@ impl DriveProng {
                 }
                 Err(error) => {
                     self.slots.put(slot);
+                    self.waiting.trust.unavailable();
                     self.engine.give_up(self.prong, id, Fault::NotSent(id, &error).given_up());
-                    continue;
+                    return Ok(());
                 }
             };
             let sample_ids = request.sample_ids;
@@ -376,6 +377,8 @@ impl DriveProng {
             if flight.cancelled && status.same_code(Status::ABORT_REQUESTED) {
                 GivenUp::Cancelled
             } else {
+                // A drive that refuses at once would otherwise take batch after batch from the others.
+                self.waiting.trust.unavailable();
                 Fault::Execute(flight.batch.id, status).given_up()
             }
         };
@@ -386,7 +389,9 @@ impl DriveProng {
     fn report_usage(&mut self) {
         let Some(now) = self.link.as_ref().and_then(Link::counters) else { return };
         let Some((before, asked)) = self.before else { return };
-        if Duration::from_secs(now.uptime_s) + UPTIME_SLACK < Duration::from_secs(before.uptime_s) + asked.elapsed() {
+        if Duration::from_secs(now.uptime_s).saturating_add(UPTIME_SLACK)
+            < Duration::from_secs(before.uptime_s) + asked.elapsed()
+        {
             return;
         }
         let cpu_s = now.cpu_us.saturating_sub(before.cpu_us) as f64 / 1e6;
