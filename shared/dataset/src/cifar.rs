@@ -8,7 +8,7 @@
 //! The files carry no checksum. Opening reads them once, for the labels and the identity, which is a digest of all
 //! content. A file that is written to afterwards is refused.
 
-use crate::extent::read_extent;
+use crate::extent::{is_file, read_extent};
 use crate::held::HeldFile;
 use crate::sample::IdentityHasher;
 use crate::stamp::Stamp;
@@ -318,7 +318,11 @@ fn numbered_batches(directory: &Path) -> io::Result<Vec<PathBuf>> {
         let number =
             name.to_str().and_then(|name| name.strip_prefix("data_batch_")?.strip_suffix(".bin")?.parse().ok());
         let path = entry.path();
-        found.extend(number.filter(|_| path.is_file()).map(|number| (number, path)));
+        if let Some(number) = number
+            && is_file(&path)?
+        {
+            found.push((number, path));
+        }
     }
     found.sort();
     Ok(found.into_iter().map(|(_, path)| path).collect())

@@ -1,9 +1,10 @@
 //! Reading a piece of a file into a buffer that is reused.
 
 use crate::errno::Class;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// Number of reads after which an error of the disk counts as permanent.
 const TRIES: u32 = 3;
@@ -43,6 +44,15 @@ fn again<T>(mut error: io::Error, read: &mut dyn FnMut() -> io::Result<T>) -> io
         }
     }
     Err(error)
+}
+
+/// Returns whether a path leads to a regular file. Whatever keeps that from being known is an error with the path: a
+/// source must not open without a file that is out of reach.
+pub(crate) fn is_file(path: &Path) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Ok(status) => Ok(status.is_file()),
+        Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+    }
 }
 
 /// Makes `buf` exactly `length` bytes long, with unspecified content.

@@ -233,7 +233,12 @@ impl Folder {
     /// Returns the error for a sample that had no file when the folder was listed.
     fn without_file(&self, index: u64) -> ReadError {
         match self.open_sample(index) {
-            Ok((_, now)) => self.changed(index, format!("was no file, and has {} bytes now", now.bytes)).into(),
+            Ok((_, now)) => self
+                .changed(
+                    index,
+                    format!("could not be examined when the folder was listed, and has {} bytes now", now.bytes),
+                )
+                .into(),
             Err(error) if is_no_file(&error) => {
                 Unavailable::NoFile { name: self.name(index), file: self.location(index).file }.into()
             }

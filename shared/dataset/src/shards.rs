@@ -14,7 +14,7 @@ mod listing;
 mod members;
 
 use crate::error::first_missing;
-use crate::extent::{make_room, persistently, read_extent};
+use crate::extent::{is_file, make_room, persistently, read_extent};
 use crate::held::is_stale;
 use crate::sample::IdentityHasher;
 use crate::stamp::Stamp;
@@ -293,7 +293,7 @@ fn shard_names(directory: &Path) -> io::Result<Vec<OsString>> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let path = entry.path();
-        if path.extension() == Some(OsStr::new("tar")) && path.is_file() {
+        if path.extension() == Some(OsStr::new("tar")) && is_file(&path)? {
             names.push(entry.file_name());
         }
     }

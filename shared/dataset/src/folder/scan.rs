@@ -1,6 +1,6 @@
 //! Listing the files of an image folder in torchvision's order.
 
-use super::{DIRECTORIES_MAX, EXTENSIONS, FolderError};
+use super::{DIRECTORIES_MAX, EXTENSIONS, FolderError, is_no_file};
 use crate::extent::make_room;
 use crate::pack::LISTED_MAX;
 use crate::stamp::Stamp;
@@ -180,13 +180,18 @@ fn walk(root: &Path, class: &OsString) -> Result<(Vec<Directory>, LeftOut), Fold
     Ok((found, left_out))
 }
 
-/// Returns whether an entry is a directory or leads to one. A link that leads nowhere does not.
+/// Returns whether an entry is a directory or leads to one. A link that leads nowhere does not. A link that cannot be
+/// followed now is an error, unless it is named as an image is: it could lead to a class.
 fn is_directory(entry: &DirEntry) -> io::Result<bool> {
     let kind = entry.file_type()?;
     if !kind.is_symlink() {
         return Ok(kind.is_dir());
     }
-    Ok(fs::metadata(entry.path()).is_ok_and(|target| target.is_dir()))
+    match fs::metadata(entry.path()) {
+        Ok(target) => Ok(target.is_dir()),
+        Err(error) if is_no_file(&error) || is_image(entry.file_name().as_bytes()) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns the stamp of the regular file behind an entry, if there is one.
