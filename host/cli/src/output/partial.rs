@@ -27,8 +27,13 @@ const NAME_BYTES_MAX: usize = 240;
 pub fn write(path: &Path, bytes: &[u8], permissions: Option<Permissions>) -> io::Result<()> {
     let partial = name(path)?;
     let held = create(&partial)?;
-    let written = fill(held.file(), bytes, permissions).and_then(|()| fs::rename(&partial, path));
-    if written.is_err() {
+    let is_ours = || is_same(held.file(), &partial);
+    let written = fill(held.file(), bytes, permissions).and_then(|()| match is_ours()? {
+        true => fs::rename(&partial, path),
+        // Without locks, two writers cannot wait for one another.
+        false => Err(io::Error::other(format!("another process has taken the place of {}", partial.display()))),
+    });
+    if written.is_err() && is_ours().unwrap_or(false) {
         let _ = fs::remove_file(&partial);
     }
     written
@@ -59,16 +64,16 @@ fn create(partial: &Path) -> io::Result<Held> {
         };
         let is_new = made.is_some();
         let file = match made.map_or_else(|| open(partial), Ok) {
-            Err(error) if error.raw_os_error() == Some(Errno::ELOOP as i32) => {
+            Err(error) if error.raw_os_error() == Some(Errno::ELOOP as i32) && Instant::now() < until => {
                 fs::remove_file(partial)?;
                 continue;
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && Instant::now() < until => continue,
             file => file?,
         };
         match Held::of(file)? {
             // Another process may have renamed or removed the file before it was locked.
-            Some(held) if !is_same(held.file(), partial)? => {}
+            Some(held) if !is_same(held.file(), partial)? && Instant::now() < until => {}
             Some(held) if is_new => return Ok(held),
             Some(_) => fs::remove_file(partial)?,
             None if Instant::now() < until => thread::sleep(HELD_LOOK),
@@ -77,8 +82,13 @@ fn create(partial: &Path) -> io::Result<Held> {
     }
 }
 
+/// Opens an existing partial file, to lock it. NFS locks only files that are open for writing.
 fn open(partial: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(partial)
+    let open = |writes| OpenOptions::new().read(true).write(writes).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(partial);
+    match open(true) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => open(false),
+        opened => opened,
+    }
 }
 
 fn is_same(file: &File, path: &Path) -> io::Result<bool> {
@@ -98,7 +108,9 @@ impl Held {
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => Ok(Some(Self::Locked(lock))),
             Err((_, Errno::EWOULDBLOCK)) => Ok(None),
-            Err((file, Errno::ENOSYS | Errno::ENOLCK | Errno::EOPNOTSUPP)) => Ok(Some(Self::WithoutLocks(file))),
+            Err((file, Errno::ENOSYS | Errno::ENOLCK | Errno::EOPNOTSUPP | Errno::EBADF)) => {
+                Ok(Some(Self::WithoutLocks(file)))
+            }
             Err((_, errno)) => Err(errno.into()),
         }
     }
