@@ -68,7 +68,12 @@ extern "C" fn on_abort(_: libc::c_int) {
             libc::_exit(EXIT_STATUS)
         }
     }
-    // When the handler returns, `abort` raises the signal again with its default action.
+    // SAFETY: both may be called in a signal handler. The signal is blocked here, so it ends the program as soon as the
+    // handler returns.
+    unsafe {
+        libc::signal(libc::SIGABRT, libc::SIG_DFL);
+        libc::raise(libc::SIGABRT);
+    }
 }
 
 /// Prepares a program for refused memory. Call it before the program starts threads.
