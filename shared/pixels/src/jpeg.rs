@@ -46,12 +46,11 @@ pub(crate) fn open<'a>(
     Ok(opened)
 }
 
-/// Returns whether a file ends with an end marker, apart from padding. If it does, the image data do not end early,
-/// since they cannot contain the marker.
+/// Returns whether an end marker follows the image data, which are therefore not truncated: they cannot contain the
+/// marker. Most files end with it; some cameras append data of their own.
 pub(crate) fn has_end_marker(file: &[u8]) -> bool {
-    let is_padding = |byte: &&u8| matches!(byte, 0 | b'\r' | b'\n' | b' ');
-    let padding = file.iter().rev().take_while(is_padding).count();
-    file[..file.len() - padding].ends_with(&[0xFF, 0xD9])
+    const END: [u8; 2] = [0xFF, 0xD9];
+    file.ends_with(&END) || exif::data(file).windows(2).any(|pair| pair == END)
 }
 
 /// Decodes a whole file to find its errors. If the image data end early, the file is an error for every pipeline,

@@ -1,10 +1,20 @@
 //! The markers in front of a JPEG's image data: EXIF orientation and the kind of frame. The parser accepts any bytes:
 //! what it does not understand means "upright" and "not lossless".
 
-/// Returns the marker segments, each with its code and its payload.
-fn segments(file: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
-    let mut rest = file.strip_prefix(&[0xFF, 0xD8]).unwrap_or_default();
-    std::iter::from_fn(move || {
+/// The marker segments in front of the image data, each with its code and its payload.
+struct Segments<'a> {
+    rest: &'a [u8],
+}
+
+fn segments(file: &[u8]) -> Segments<'_> {
+    Segments { rest: file.strip_prefix(&[0xFF, 0xD8]).unwrap_or_default() }
+}
+
+impl<'a> Iterator for Segments<'a> {
+    type Item = (u8, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.rest;
         // As in libjpeg, other bytes, FF 00 among them, are skipped, and fill bytes may stand in front of a marker.
         let at = rest.windows(2).position(|two| two[0] == 0xFF && !matches!(two[1], 0 | 0xFF))?;
         let code = rest[at + 1];
@@ -15,14 +25,21 @@ fn segments(file: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
         let body = &rest[at + 2..];
         // TEM and RSTn are markers without a segment.
         if matches!(code, 0x01 | 0xD0..=0xD7) {
-            rest = body;
-            return Some((code, &[][..]));
+            self.rest = body;
+            return Some((code, &[]));
         }
         let length = usize::from(u16::from_be_bytes([*body.first()?, *body.get(1)?]));
         let payload = body.get(2..length)?;
-        rest = &body[length..];
+        self.rest = &body[length..];
         Some((code, payload))
-    })
+    }
+}
+
+/// Returns the bytes from the first scan on, or those behind the last segment that can be read.
+pub fn data(file: &[u8]) -> &[u8] {
+    let mut segments = segments(file);
+    segments.by_ref().for_each(drop);
+    segments.rest
 }
 
 /// Returns whether the frame is lossless (SOF3, SOF7, SOF11, SOF15).
