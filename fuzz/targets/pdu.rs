@@ -1,7 +1,7 @@
 //! Feeds any bytes to either side of a connection, in pieces of any size.
 #![no_main]
 
-use ddlp_device::tcp::session::{Above, Session, Setup};
+use ddlp_device::tcp::session::{CommandHandler, Session, Setup};
 use ddlp_nvme::tcp::{Digests, Encoded, FatalError, HeaderDecoder, IcReq, Limits, Phase, Role};
 use ddlp_nvme::{Status, SubmissionEntry};
 use libfuzzer_sys::fuzz_target;
@@ -14,7 +14,7 @@ struct Bounded {
 
 const DATA_BYTES_MAX: usize = 64 * 1024;
 
-impl Above for Bounded {
+impl CommandHandler for Bounded {
     fn begin(&mut self, command: &SubmissionEntry) -> Result<Result<usize, Status>, FatalError> {
         Ok(Ok((command.data.length.get() as usize).min(DATA_BYTES_MAX)))
     }

@@ -1,6 +1,7 @@
 //! Forced ends of the command: Ctrl-C at any moment, and a full disk. No process, half-written file or temporary file
 //! is left.
 
+use ddlp_test_support::signals;
 use ddlp_tests::agent::program;
 use ddlp_tests::photos::Photos;
 use nix::sys::signal::{Signal, kill};
@@ -48,14 +49,10 @@ fn end_of(child: &mut Child) -> ExitStatus {
 
 /// Starts the command in `folder`, presses Ctrl-C after `delay`, and returns how it ended.
 fn interrupted(folder: &Path, line: &str, delay: Duration) -> ExitStatus {
-    let mut child = Command::new(program("ddlp"))
-        .args(line.split_whitespace())
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("ddlp starts");
+    let mut command = Command::new(program("ddlp"));
+    command.args(line.split_whitespace()).current_dir(folder);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = signals::heed(&mut command).spawn().expect("ddlp starts");
     std::thread::sleep(delay);
     // The signal fails only if the command has ended already.
     let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGINT);

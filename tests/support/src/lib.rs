@@ -2,5 +2,6 @@
 
 pub mod allocations;
 pub mod page_cache;
+pub mod signals;
 pub mod trees;
 pub mod unprivileged;

@@ -5,12 +5,12 @@ mod packs;
 mod states;
 
 use ddlp_pixels::encode::{JpegOptions, jpeg};
-use nix::sys::signal::{SigHandler, Signal, kill, signal};
+use ddlp_test_support::signals;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Read};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -301,10 +301,7 @@ impl Running {
     fn start(folder: &Path, line: &str) -> Self {
         let mut command = ddlp(folder);
         command.args(line.split_whitespace()).stdout(Stdio::null()).stderr(Stdio::piped());
-        // Under nohup these tests ignore SIGHUP, and so would their children.
-        // SAFETY: setting a signal's default action is safe between fork and exec.
-        unsafe { command.pre_exec(|| Ok(signal(Signal::SIGHUP, SigHandler::SigDfl).map(drop)?)) };
-        Self(command.spawn().expect("ddlp starts"))
+        Self(signals::heed(&mut command).spawn().expect("ddlp starts"))
     }
 
     fn press_ctrl_c(&self) {
