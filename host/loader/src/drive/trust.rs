@@ -8,7 +8,7 @@ use std::time::Duration;
 pub(super) const WRONG_MAX: u32 = 8;
 /// The drive is given up after this many such associations in a row.
 pub(super) const ASSOCIATIONS_MAX: u32 = 3;
-/// Pauses of a drive that cannot read its dataset. They grow longer than the delays after a lost link, since each
+/// Pauses of a drive that cannot read its dataset, or refuses batches. They grow longer than the delays after a lost link, since each
 /// attempt costs a batch that the CPU has to prepare again.
 const PAUSES: BackoffLimits =
     BackoffLimits { first: Duration::from_millis(100), cap: Duration::from_secs(30), attempts_max: u32::MAX };
@@ -40,7 +40,7 @@ impl Trust {
         self.wrong += results;
     }
 
-    /// Records that the drive could not read its dataset: a pause is due, longer than the one before.
+    /// Records that the drive could not read its dataset, or refused a batch: a pause is due, longer than the one before.
     pub fn unavailable(&mut self) {
         if self.pause.is_none() {
             self.pause = self.pauses.next_delay();
