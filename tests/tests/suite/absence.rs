@@ -81,6 +81,20 @@ fn a_folder_that_is_removed_ends_the_run_under_every_policy() {
     }
 }
 
+/// Neither prong takes what is gone for corrupt, and the drive's reports do not lead the CPU to do so.
+#[test]
+fn a_folder_that_is_removed_ends_a_run_with_a_drive() {
+    for strategy in [Strategy::Csd, Strategy::Mte, Strategy::Wrr, Strategy::Ordered] {
+        let photos = photos();
+        let folder = photos.folder();
+        // Far more epochs than buffers and slots hold.
+        let builder = loader(&folder).policy(CorruptPolicy::Skip).epochs(200).strategy(strategy);
+        let builder = builder.drive(local(LocalResults::Shared));
+        let text = unavailable(error_after(builder, || fs::remove_dir_all(&folder).unwrap()));
+        assert!(text.contains("is gone"), "{strategy}: {text}");
+    }
+}
+
 #[test]
 fn a_class_that_is_removed_is_named() {
     let photos = photos();
