@@ -84,7 +84,7 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let handling = interrupt.handle(move || stopper.stop());
     let live = (!args.quiet).then(|| live::Live::start(loader.progress()));
     if let (false, Some(path)) = (args.quiet, &args.resume) {
-        eprint!("{}", goes_on(path, &loader.state()));
+        eprint!("{}", resuming(path, &loader.state()));
     }
     let mut digest = args.digest.then(Digest::default);
     let mut saving = Saving::begin(args, &loader);
@@ -113,9 +113,9 @@ pub fn pipeline(name: &str) -> anyhow::Result<Pipeline> {
         bail!("there is no pipeline '{name}': the names are {}, or give a TOML file", Pipeline::NAMES.join(", "));
     }
     let description = read_file(path, PIPELINE_BYTES_MAX).with_context(|| format!("cannot read pipeline {name}"))?;
-    let description = String::from_utf8(description).with_context(|| format!("{name} is no text"))?;
+    let description = String::from_utf8(description).with_context(|| format!("{name} is not UTF-8 text"))?;
     Pipeline::from_toml(&description)
-        .with_context(|| format!("{name} is no valid pipeline (`ddlp run --help` shows one)"))
+        .with_context(|| format!("{name} is not a valid pipeline (`ddlp run --help` shows one)"))
 }
 
 fn build(
@@ -174,7 +174,7 @@ fn build(
     builder.build().map_err(|error| match error {
         LoaderError::State(_) => {
             let state = args.resume.as_deref().unwrap_or(Path::new("the state")).display().to_string();
-            anyhow::Error::from(error).context(format!("the run cannot go on from {state} (--resume)"))
+            anyhow::Error::from(error).context(format!("the run cannot resume from {state} (--resume)"))
         }
         _ => anyhow::Error::from(error).context("the run could not start"),
     })
@@ -192,12 +192,13 @@ fn read_file(path: &Path, most: usize) -> anyhow::Result<Vec<u8>> {
 
 fn read_plan(path: &Path) -> anyhow::Result<Plan> {
     let bytes = read_file(path, PLAN_BYTES_MAX).with_context(|| format!("cannot read plan {}", path.display()))?;
-    Plan::from_bytes(&bytes).with_context(|| format!("{} is no plan (--plan-out writes one)", path.display()))
+    Plan::from_bytes(&bytes).with_context(|| format!("{} is not a plan (--plan-out writes one)", path.display()))
 }
 
 fn read_state(path: &Path) -> anyhow::Result<LoaderState> {
     let bytes = read_file(path, STATE_BYTES_MAX).with_context(|| format!("cannot read state {}", path.display()))?;
-    serde_json::from_slice(&bytes).with_context(|| format!("{} is no state (--state-out writes one)", path.display()))
+    serde_json::from_slice(&bytes)
+        .with_context(|| format!("{} is not a state (--state-out writes one)", path.display()))
 }
 
 fn deliver(
@@ -257,12 +258,12 @@ fn ended_early(delivered: &Delivered, interrupt: &Interrupt) -> Option<String> {
 }
 
 /// Says where a resumed run begins. Returns an empty text for a finished run.
-fn goes_on(path: &Path, state: &LoaderState) -> String {
+fn resuming(path: &Path, state: &LoaderState) -> String {
     if state.epoch >= state.epochs {
         return String::new();
     }
     let done = text::plural(state.delivered.len() as u64, "batch");
-    format!("goes on from {}: in epoch {} of {}, after {done}\n", path.display(), state.epoch, state.epochs)
+    format!("resumes from {}: in epoch {} of {}, after {done}\n", path.display(), state.epoch, state.epochs)
 }
 
 /// Says how to resume a run that was stopped.
@@ -270,15 +271,15 @@ fn resumable(args: &RunArgs) -> String {
     match &args.state_out {
         Some(path) if output::is_file(path) => {
             let path = path.display();
-            format!("; its state is in {path}: the same command with --resume {path} goes on")
+            format!("; its state is in {path}: the same command with --resume {path} resumes it")
         }
-        _ => "; with --state-out FILE, a stopped run can go on (--resume FILE)".to_string(),
+        _ => "; with --state-out FILE, a stopped run can be resumed (--resume FILE)".to_string(),
     }
 }
 
 fn nothing_to_do(done: u32) -> String {
     let (epochs, more) = (text::plural(done.into(), "epoch"), u64::from(done) + 1);
-    format!("nothing to do: this run was finished after {epochs}; --epochs {more} goes on\n")
+    format!("nothing to do: this run finished after {epochs}; --epochs {more} continues it\n")
 }
 
 fn conclude(
@@ -324,7 +325,7 @@ fn conclude(
             written?;
             let batches = text::plural(report.batches, "batch");
             let corrupt = text::plural(report.corrupt.len() as u64, "corrupt sample");
-            bail!("not one image was delivered: {batches} with {corrupt} and nothing else (`ddlp inspect` says more)")
+            bail!("no image was delivered: {batches} with {corrupt} and nothing else (`ddlp inspect` gives details)")
         }
         Delivered::All | Delivered::Stopped => written.map(|()| Ending::Done),
     }

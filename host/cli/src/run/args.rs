@@ -24,32 +24,32 @@ pub struct RunArgs {
     /// Pipeline for each sample: imagenet-train, imagenet-val, cifar-train, or a TOML file [default: imagenet-train]
     #[arg(long, value_name = "NAME|FILE", help_heading = "Job")]
     pub pipeline: Option<String>,
-    /// Samples of a batch (with several ranks, of a global batch) [default: 256]
+    /// Samples per batch (with several ranks, per global batch) [default: 256]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Job")]
     pub batch: Option<u32>,
     /// Number of epochs, including those before --resume; they are numbered from 0 [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Job")]
     pub epochs: Option<u32>,
     /// Order of delivery: ordered = 0,1,2,…; mte = batches from the head, then from the tail; wrr = from any prong that
-    /// is ready, by rate; cpu or csd = one prong alone [default: ordered]
+    /// is ready, weighted by rate; cpu or csd = from the CPU alone or from drives alone [default: ordered]
     #[arg(long, value_name = "NAME", value_parser = parse_strategy, help_heading = "Job")]
     pub strategy: Option<Strategy>,
     /// Seed for the order of samples and for all random draws [default: 0]
     #[arg(long, value_name = "S", help_heading = "Job")]
     pub seed: Option<u64>,
-    /// What to do with a corrupt sample, which cannot be decoded: end the run, leave the sample out, or take its
-    /// neighbour instead [default: fail]
+    /// What to do with a corrupt sample, which does not give an image: end the run, leave the sample out, or take the
+    /// next one instead [default: fail]
     #[arg(long, value_enum, help_heading = "Job")]
     pub policy: Option<Policy>,
     /// With --policy skip or replace: end the run when more distinct samples of an epoch are corrupt than this number
-    /// (of all ranks together) or percentage (of each rank's samples). A dataset that is gone or has changed always
-    /// ends the run [default: the larger of 16 and 1%]
+    /// (of all ranks together) or percentage (of each rank's samples). A dataset that has disappeared or changed always
+    /// ends the run [default: 16 or 1%, whichever is larger]
     #[arg(long, value_name = "N|PERCENT%", help_heading = "Job")]
     pub max_corrupt: Option<MaxCorrupt>,
     /// What to do with a last batch that the samples do not fill [default: short]
     #[arg(long, value_enum, help_heading = "Job")]
     pub last: Option<Last>,
-    /// Samples of an epoch: the dataset is repeated or cut to this number [default: those of the dataset]
+    /// Samples per epoch: the dataset is repeated or cut to this number [default: those of the dataset]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Job")]
     pub samples: Option<u64>,
     /// Simulate an accelerator that takes this many milliseconds for a batch
@@ -62,14 +62,14 @@ pub struct RunArgs {
     #[arg(long, value_name = "DRIVE", value_parser = parse_drive, help_heading = "Drives")]
     pub drive: Vec<Drive>,
     /// NQN by which this host is known to drives at tcp:// addresses, as in their lists of allowed hosts [default: that
-    /// of /etc/nvme/hostnqn, else one that is made once and kept, see ddlp devices]
+    /// of /etc/nvme/hostnqn, else one that DDLP makes once and keeps; `ddlp devices` prints it]
     #[arg(long, value_name = "NQN", value_parser = parse_host, help_heading = "Drives")]
     pub host_nqn: Option<Host>,
     /// Begin even if a drive's tcp:// address cannot be reached; the drive joins as soon as it can be reached. A drive
     /// that refuses this host or does not fit still ends the run [default: the run ends]
     #[arg(long, help_heading = "Drives")]
     pub drive_optional: bool,
-    /// Seconds after which a drive that does not answer counts as lost; the run reconnects later [default: 30]
+    /// Seconds after which a drive that does not answer counts as lost; the run then tries to reconnect [default: 30]
     #[arg(long, value_name = "S", value_parser = parse_seconds, help_heading = "Drives")]
     pub drive_timeout: Option<f64>,
     /// Worker threads of the local drive [default: half of the cores]
@@ -78,12 +78,13 @@ pub struct RunArgs {
     /// Cores to which the local drive is pinned, such as 2-3 [default: any]
     #[arg(long, value_name = "LIST", value_parser = cores::parse, help_heading = "Drives")]
     pub drive_cores: Option<CoreList>,
-    /// Result slots of the local drive: batches that it may have finished but not handed over [default: 16; for mte as
-    /// many as its tail needs and memory allows]
+    /// Result slots of the local drive, each for one finished batch that the host has not taken yet [default: 16; for
+    /// mte as many as the tail needs and memory allows]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Drives")]
     pub slots: Option<u32>,
     /// Place of the local drive's results: shared (memory that host and drive both map), read (the drive's own memory,
-    /// read by NVMe/TCP), or a file (that both map; nothing else may shorten it during the run) [default: shared]
+    /// which the host reads by NVMe/TCP), or a file that both map, and that no other program may shorten during the run
+    /// [default: shared]
     #[arg(long, value_name = "shared|read|FILE", value_parser = parse_results, help_heading = "Drives")]
     pub results: Option<PathBuf>,
     /// Slow the local drive down to this share of its speed, for experiments [default: 1]
@@ -106,7 +107,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Host")]
     pub window: Option<u16>,
 
-    /// This process's rank; it takes its share of each global batch [default: 0]
+    /// This process's rank, from 0; each rank takes its share of every global batch [default: 0]
     #[arg(long, value_name = "R", help_heading = "Ranks and resuming")]
     pub rank: Option<u32>,
     /// Number of ranks [default: 1]
@@ -131,15 +132,15 @@ pub struct RunArgs {
         help_heading = "Ranks and resuming"
     )]
     pub state_every: Option<StateEvery>,
-    /// Resume the run that wrote this state; batch, epochs, strategy, seed, last, samples, policy and pipeline are
-    /// those of that run. Only epochs and strategy may differ
+    /// Resume the run that wrote this state, with its options --batch, --epochs, --strategy, --seed, --last, --samples,
+    /// --policy and --pipeline. Only --epochs and --strategy may differ
     #[arg(long, value_name = "FILE", conflicts_with = "plan_in", help_heading = "Ranks and resuming")]
     pub resume: Option<PathBuf>,
-    /// Write which prong prepared which batch, and the order of delivery
+    /// Write a plan: which prong prepared which batch, and the order of delivery
     #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
     pub plan_out: Option<PathBuf>,
-    /// Repeat a run exactly as this plan records it; batch, epochs, strategy, seed, last, samples, rank and world size
-    /// are those of that run. Only the number of epochs may be smaller
+    /// Repeat a run exactly as this plan records it, with its options --batch, --epochs, --strategy, --seed, --last,
+    /// --samples, --policy, --pipeline, --rank and --world-size. Only --epochs may be smaller
     #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
     pub plan_in: Option<PathBuf>,
 
@@ -149,7 +150,7 @@ pub struct RunArgs {
     /// Write a report as one HTML page
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub report: Option<PathBuf>,
-    /// Print two digests over all delivered pixels: an order-free one and an ordered one
+    /// Print two digests over all delivered pixels: one independent of the order of delivery, and one in that order
     #[arg(long, help_heading = "Output")]
     pub digest: bool,
     /// Print no progress and no summary
@@ -160,9 +161,9 @@ pub struct RunArgs {
 const EXAMPLES: &str = "\
 Examples:
   ddlp run photos.ddlp                                    both prongs on this machine
-  ddlp run photos.ddlp --strategy mte --report out.html   the same, drawn
+  ddlp run photos.ddlp --strategy mte --report out.html   from both ends until they meet, with a report
   ddlp run imagenet/train --drive none --threads 8        a plain CPU loader over an image folder
-  ddlp run photos.ddlp --throttle 0.25 --step-ms 20       a drive four times slower, an accelerator of 20 ms a batch
+  ddlp run photos.ddlp --throttle 0.25 --step-ms 20       a drive four times slower; 20 ms of accelerator per batch
   ddlp run photos.ddlp --drive tcp://10.0.0.7:4420/nqn.2024-01.example:drive
   ddlp run photos.ddlp --drive /dev/nvme0                 through the kernel's NVMe driver
   ddlp run photos.ddlp --batch 32 --stop-after 10 --state-out at.json
@@ -175,12 +176,12 @@ A pipeline file lists its operations in order:
   random_horizontal_flip = { p = 0.5 }
 
 Exit status:
-  0    all batches were delivered, or as many as --stop-after asks for, or --resume finds nothing left to do
+  0    all batches were delivered, or as many as --stop-after allows, or --resume finds nothing left to do
   1    an error; the requested files are still written, with the results so far
   2    a wrong command line
   129  stopped by SIGHUP; files are written as after an error
-  130  stopped by Ctrl-C (SIGINT), the same
-  143  stopped by SIGTERM, the same";
+  130  stopped by Ctrl-C (SIGINT); files are written as after an error
+  143  stopped by SIGTERM; files are written as after an error";
 
 /// A drive as named on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -225,7 +226,7 @@ fn parse_results(text: &str) -> Result<PathBuf, String> {
     match text {
         "shared" | "read" => Ok(text.into()),
         file if file.contains('/') => Ok(file.into()),
-        _ => Err(format!("shared or read is possible, or a file by a path such as ./{text}")),
+        _ => Err(format!("results are shared, read, or a file with a path such as ./{text}")),
     }
 }
 
@@ -249,7 +250,7 @@ fn parse_state_every(text: &str) -> Result<StateEvery, String> {
         let batches = text.parse().ok().filter(|batches| *batches > 0);
         return batches
             .map(StateEvery::Batches)
-            .ok_or_else(|| "a number of batches or of seconds, such as 500 or 30s".into());
+            .ok_or_else(|| "expected a number of batches or of seconds, such as 500 or 30s".into());
     };
     parse_seconds(seconds).map(|seconds| StateEvery::Time(Duration::from_secs_f64(seconds)))
 }
@@ -259,11 +260,11 @@ fn parse_strategy(text: &str) -> Result<Strategy, String> {
 }
 
 fn parse_milliseconds(text: &str) -> Result<f64, String> {
-    parse_number(text, 0.0, 86_400_000.0, "milliseconds")
+    parse_number(text, 0.0, 86_400_000.0, "a number of milliseconds")
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {
-    parse_number(text, 0.01, 86_400.0, "seconds")
+    parse_number(text, 0.01, 86_400.0, "a number of seconds")
 }
 
 /// Parses a share of a drive's speed.
@@ -272,8 +273,8 @@ pub fn parse_throttle(text: &str) -> Result<f64, String> {
 }
 
 fn parse_number(text: &str, least: f64, most: f64, what: &str) -> Result<f64, String> {
-    let number: f64 = text.parse().map_err(|_| format!("{what} are wanted"))?;
-    if (least..=most).contains(&number) { Ok(number) } else { Err(format!("{least} to {most} is possible")) }
+    let number: f64 = text.parse().map_err(|_| format!("expected {what}"))?;
+    if (least..=most).contains(&number) { Ok(number) } else { Err(format!("expected {least} to {most}")) }
 }
 
 /// Policy for corrupt samples.
@@ -283,7 +284,7 @@ pub enum Policy {
     Fail,
     /// Leave the sample out and count it
     Skip,
-    /// Take the next readable sample instead
+    /// Take the next sample that is not corrupt instead
     Replace,
 }
 

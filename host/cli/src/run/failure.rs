@@ -29,7 +29,7 @@ impl Given {
     /// Adds advice to an error that ends a run.
     pub fn explain(&self, error: LoaderError) -> anyhow::Error {
         if let LoaderError::Unavailable(why) = &error {
-            let context = format!("{}; --resume goes on from the last state that --state-out wrote", remedy(why));
+            let context = format!("{}; --resume continues from the last state that --state-out wrote", remedy(why));
             return anyhow::Error::from(error).context(context);
         }
         let LoaderError::CorruptSample { sample, sample_id, location, epoch, reason } = &error else {
@@ -40,15 +40,15 @@ impl Given {
         let cause = cause.unwrap_or_else(|| Cause::Sample(reason.clone()));
         let (problem, further) = match cause {
             Cause::Sample(problem) => {
-                (problem, "`ddlp pack` finds them all, and `ddlp inspect PACK` lists them".to_string())
+                (problem, "`ddlp pack` finds all corrupt samples, and `ddlp inspect PACK` lists them".to_string())
             }
             Cause::Pipeline(problem) => {
-                (format!("the pipeline cannot make it: {problem}"), "the image itself is whole".to_string())
+                (format!("the pipeline cannot prepare it: {problem}"), "the image itself is not damaged".to_string())
             }
         };
         anyhow!(
             "sample {sample} (id {sample_id}, {location}) cannot be used: {problem}\n\
-             --policy skip leaves such samples out, --policy replace takes others instead; {further}"
+             --policy skip leaves these samples out, --policy replace takes others instead; {further}"
         )
     }
 
@@ -83,7 +83,7 @@ fn remedy(why: &Unavailable) -> &'static str {
         Unavailable::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
             "you may not read the dataset, and no --policy applies: ask for permission"
         }
-        Unavailable::NoMemory { .. } => "memory was refused, which says nothing about the sample",
+        Unavailable::NoMemory { .. } => "the system refused memory; the sample itself may be intact",
         _ => "the dataset cannot be read now, and no --policy applies: check its storage",
     }
 }

@@ -95,7 +95,7 @@ impl Job {
         options.check(before)?;
         if args.max_corrupt.is_some() && job.policy == CorruptPolicy::Fail {
             bail!(
-                "--max-corrupt goes with --policy skip or replace: under --policy fail{} the first corrupt sample \
+                "--max-corrupt needs --policy skip or replace: under --policy fail{} the first corrupt sample \
                  ends the run",
                 if args.policy.is_some() { "" } else { ", the default," }
             );
@@ -121,7 +121,7 @@ impl Before<'_> {
             },
             Self::Plan(plan, path) => {
                 let Some(epoch) = plan.epochs.last() else {
-                    bail!("there is nothing to repeat: the run of plan {} delivered no whole epoch", path.display());
+                    bail!("plan {} records no whole epoch, so there is nothing to repeat", path.display());
                 };
                 let run = plan.run.as_ref();
                 Told {
@@ -172,7 +172,7 @@ impl Options {
 
     fn check(self, before: Before<'_>) -> anyhow::Result<()> {
         let (file, goes) = match before {
-            Before::State(_, path) => (path, "--resume goes on with"),
+            Before::State(_, path) => (path, "--resume continues"),
             Before::Plan(_, path) => (path, "--plan-in repeats"),
             Before::None => return Ok(()),
         };
@@ -180,7 +180,7 @@ impl Options {
             return Ok(());
         }
         let (had, given) = (self.had.join(" "), self.given.join(" "));
-        bail!("{goes} the run of {}, which had {had}, and {given} is given: leave that out", file.display())
+        bail!("{goes} the run of {}, which had {had}, but {given} is given: leave that out", file.display())
     }
 }
 
@@ -282,8 +282,8 @@ mod tests {
         let line = "--batch 8 --seed 1 --samples 9 --last pad --policy fail --pipeline imagenet-val";
         assert_eq!(
             job(line, Before::State(&state, path)).unwrap_err(),
-            "--resume goes on with the run of at.json, which had --batch 32 --seed 7 --samples 100 --last drop \
-             --policy skip --pipeline cifar-train, and --batch 8 --seed 1 --samples 9 --last pad --policy fail \
+            "--resume continues the run of at.json, which had --batch 32 --seed 7 --samples 100 --last drop \
+             --policy skip --pipeline cifar-train, but --batch 8 --seed 1 --samples 9 --last pad --policy fail \
              --pipeline imagenet-val is given: leave that out"
         );
         let old = LoaderState { policy: None, pipeline: None, ..state };
@@ -312,7 +312,7 @@ mod tests {
         let line = "--strategy mte --epochs 3 --world-size 4 --rank 1 --batch 32";
         assert_eq!(
             job(line, Before::Plan(&plan, path)).unwrap_err(),
-            "--plan-in repeats the run of o.plan, which had --world-size 2 --strategy wrr --epochs 2, and --world-size \
+            "--plan-in repeats the run of o.plan, which had --world-size 2 --strategy wrr --epochs 2, but --world-size \
              4 --strategy mte --epochs 3 is given: leave that out"
         );
         let first = Plan { run: None, ..plan.clone() };

@@ -22,14 +22,14 @@ impl Placement {
         let is_tcp = |drive: &Drive| matches!(drive, Drive::At(address) if address.starts_with("tcp://"));
         if args.host_nqn.is_some() && !drives.iter().any(is_tcp) {
             bail!(
-                "--host-nqn goes with a drive at a tcp:// address: the kernel has its own (nvme connect), a local \
-                 drive needs none"
+                "--host-nqn applies only to a drive at a tcp:// address: the kernel has a host NQN of its own (nvme \
+                 connect), and a local drive needs none"
             );
         }
         if args.drive_optional && !drives.iter().any(is_tcp) {
             bail!(
-                "--drive-optional goes with a drive at a tcp:// address: the kernel's drives must be connected, and a \
-                 local drive is started with the run"
+                "--drive-optional applies only to a drive at a tcp:// address: the kernel must be connected to its \
+                 drives, and the run itself starts a local drive"
             );
         }
         Ok(Self { drives })
@@ -69,18 +69,18 @@ fn refuse_local_options(args: &RunArgs, drives: &[Drive]) -> anyhow::Result<()> 
     if named.is_empty() {
         return Ok(());
     }
-    let (options, go) = (named.join(", "), if named.len() == 1 { "goes" } else { "go" });
+    let (options, apply) = (named.join(", "), if named.len() == 1 { "applies" } else { "apply" });
     if drives.is_empty() {
-        bail!("{options} {go} with a local drive, and this run has no drive");
+        bail!("{options} {apply} only to a local drive, and this run has no drive");
     }
-    bail!("{options} {go} with a local drive; another one has what its own agent was started with (ddlp-device serve)")
+    bail!("{options} {apply} only to a local drive; the options of `ddlp-device serve` set up any other drive")
 }
 
 fn drives(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Vec<Drive>> {
     let named = !args.drive.is_empty();
     let none = args.drive.contains(&Drive::None);
     if none && args.drive.len() > 1 {
-        bail!("--drive none goes with no other --drive");
+        bail!("--drive none excludes any other --drive");
     }
     match strategy {
         Strategy::Cpu if named && !none => {
@@ -92,7 +92,7 @@ fn drives(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Vec<Drive>> {
         }
         _ if none && matches!(args.strategy, Some(Strategy::Mte | Strategy::Wrr)) => {
             bail!(
-                "--strategy {strategy} shares the work with a drive, and this run has no drive: leave --drive none \
+                "--strategy {strategy} shares the work with a drive, but this run has no drive: leave --drive none \
                  out, or choose strategy cpu or ordered"
             )
         }

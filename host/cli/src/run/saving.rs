@@ -55,7 +55,7 @@ impl<'a> Saving<'a> {
             && !self.has_failed
         {
             self.has_failed = true;
-            eprintln!("\nwarning: {error:#}; the run goes on, and it is tried again");
+            eprintln!("\nwarning: {error:#}; the run continues, and tries again to write the state");
         }
         (self.batches, self.last) = (0, Instant::now());
     }

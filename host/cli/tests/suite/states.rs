@@ -133,7 +133,7 @@ fn a_finished_run_has_nothing_to_do() {
     let folder = home.path();
     succeed(folder, "run photos --strategy cpu --batch 5 --epochs 2 --state-out end.json --quiet");
     let said = succeed(folder, "run photos --resume end.json --state-out again.json --json o.json");
-    assert_eq!(said, "nothing to do: this run was finished after 2 epochs; --epochs 3 goes on\n");
+    assert_eq!(said, "nothing to do: this run finished after 2 epochs; --epochs 3 continues it\n");
     assert_eq!(state(folder, "again.json"), state(folder, "end.json"));
     assert_eq!(state(folder, "o.json").unwrap()["batches"], 0);
     // With nothing to prepare, the run contacts no drive.
@@ -154,7 +154,7 @@ fn a_plan_brings_what_it_determines_and_says_what_contradicts_it() {
         assert_eq!(again[key], recorded[key], "{key}");
     }
     let message = fail(folder, "run photos --plan-in o.plan --batch 6 --seed 4 --epochs 3");
-    assert!(message.contains("--batch 5 --seed 3 --epochs 2, and --batch 6 --seed 4 --epochs 3 is given"), "{message}");
+    assert!(message.contains("--batch 5 --seed 3 --epochs 2, but --batch 6 --seed 4 --epochs 3 is given"), "{message}");
 }
 
 #[test]
@@ -163,13 +163,13 @@ fn a_run_says_where_it_goes_on_and_how_a_stopped_one_can() {
     succeed(home.path(), "run photos --strategy cpu --batch 4 --stop-after 2 --state-out at.json --quiet");
     let output = run(home.path(), "run photos --resume at.json");
     assert!(
-        stderr(&output).contains("goes on from at.json: in epoch 0 of 1, after 2 batches\n"),
+        stderr(&output).contains("resumes from at.json: in epoch 0 of 1, after 2 batches\n"),
         "{}",
         stderr(&output)
     );
     for (option, expected) in [
-        ("--state-out end.json", "its state is in end.json: the same command with --resume end.json goes on"),
-        ("", "with --state-out FILE, a stopped run can go on"),
+        ("--state-out end.json", "its state is in end.json: the same command with --resume end.json resumes it"),
+        ("", "with --state-out FILE, a stopped run can be resumed"),
     ] {
         let line = format!("run photos --strategy cpu --batch 4 --step-ms 3600000 {option}");
         let mut running = Running::start(home.path(), &line);
