@@ -16,7 +16,7 @@ pub struct CoreList(pub Vec<usize>);
 pub fn parse(text: &str) -> Result<CoreList, String> {
     let number = |part: &str| match part.trim().parse::<usize>() {
         Ok(core) if core < CORES_MAX => Ok(core),
-        _ => Err(format!("'{part}' is no core: a list such as 0,2-3 is wanted")),
+        _ => Err(format!("'{part}' is not a core: expected a list such as 0,2-3")),
     };
     let mut cores = Vec::new();
     for part in text.split(',') {
@@ -45,7 +45,7 @@ impl std::fmt::Display for CoreList {
 
 /// Returns the cores on which this process may run.
 pub fn available() -> anyhow::Result<Vec<usize>> {
-    let set = sched_getaffinity(Pid::from_raw(0)).context("cannot ask which cores this process may use")?;
+    let set = sched_getaffinity(Pid::from_raw(0)).context("cannot find out which cores this process may use")?;
     let cores: Vec<usize> = (0..CpuSet::count()).filter(|core| set.is_set(*core).unwrap_or(false)).collect();
     if cores.is_empty() {
         bail!("the operating system names no core that this process may use");
@@ -56,7 +56,7 @@ pub fn available() -> anyhow::Result<Vec<usize>> {
 /// Fails when a list names a core that is not among `there`.
 pub fn check(list: &CoreList, there: &[usize], what: &str) -> anyhow::Result<()> {
     match list.0.iter().find(|core| !there.contains(core)) {
-        Some(core) => bail!("{what} cannot work on core {core}: there are {}", CoreList(there.to_vec())),
+        Some(core) => bail!("{what} cannot work on core {core}: the cores are {}", CoreList(there.to_vec())),
         None => Ok(()),
     }
 }

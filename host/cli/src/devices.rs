@@ -18,14 +18,14 @@ use survey::Survey;
 
 /// List the DDLP drives that this machine's kernel knows, and say what each of them lacks for a run.
 ///
-/// Nothing is sent to a drive. Run by root, the command also makes and keeps this machine's host NQN, if there is none
-/// yet; a drive's list of allowed hosts contains this NQN. A local drive of `ddlp run`, and a drive that is reached by
-/// `--drive tcp://HOST:PORT/NQN`, need no kernel device and are not listed.
+/// The command sends nothing to a drive. Run by root, it also makes and keeps this machine's host NQN, if there is none
+/// yet; a drive's list of allowed hosts must contain this NQN. A local drive of `ddlp run`, and a drive that is reached
+/// by `--drive tcp://HOST:PORT/NQN`, need no kernel device and are not listed.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   ddlp devices
-  sudo ddlp devices                        what root could do
+  sudo ddlp devices                        what root can do with each drive; prints this host's NQN
   ddlp devices --json | jq '.drives[] | select(.usable) | .node.path'
 
 `nvme connect` connects the kernel to a drive on the network; if the kernel knows no drive, `ddlp devices` prints that
@@ -47,7 +47,7 @@ pub fn devices(args: &DevicesArgs) -> anyhow::Result<Ending> {
         // If the NQN cannot be kept, none is shown.
         let _ = kernel.host.kernel_identity();
     }
-    let survey = Survey::of(&kernel).context("cannot read what the kernel says of its NVMe devices")?;
+    let survey = Survey::of(&kernel).context("cannot read the kernel's list of NVMe devices (sysfs)")?;
     let shown = if args.json { serde_json::to_string_pretty(&survey)? + "\n" } else { survey.to_text(args.all) };
     output::print(&shown)?;
     Ok(Ending::Done)

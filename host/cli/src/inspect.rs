@@ -27,7 +27,7 @@ Examples:
 pub struct InspectArgs {
     /// A pack; also an image folder, CIFAR-10's binary files or tar shards
     file: PathBuf,
-    /// Show one sample, by its number or its name
+    /// Show one sample, given by its number or its name
     #[arg(long, value_name = "N|NAME")]
     sample: Option<String>,
     /// Print JSON
@@ -70,7 +70,7 @@ fn find(dataset: &dyn Dataset, wanted: &str) -> anyhow::Result<u64> {
         if index < samples {
             return Ok(index);
         }
-        bail!("there is no sample {index}: the last one is {}", samples - 1);
+        bail!("there is no sample {index}: the last sample is {}", samples - 1);
     }
     let found = (0..samples).find(|index| dataset.name(*index) == wanted);
     found.ok_or_else(|| {
@@ -180,7 +180,7 @@ impl Described {
             out,
             "left out",
             &format!(
-                "{files}: in no class directory, or not named as a folder's images are ({})",
+                "{files}: not in a class's folder, or not named as a folder's images are ({})",
                 EXTENSIONS.join(" ")
             ),
         );
@@ -246,9 +246,9 @@ impl PackPart {
         row(out, "size", &format!("{}, {} of it samples", text::bytes(self.file_bytes), text::percent(share)));
         row(
             out,
-            "a sample",
+            "per sample",
             &format!(
-                "{} to {}, {} on average; the widest has {} pixels in a row, the highest {} rows",
+                "{} to {}, {} on average; the widest has {} pixels in a row, the tallest {} rows",
                 text::bytes(self.smallest_sample_bytes),
                 text::bytes(self.largest_sample_bytes),
                 text::bytes(self.sample_bytes / samples.max(1)),

@@ -51,7 +51,7 @@ pub fn check_writable(path: &Path, what: &str) -> anyhow::Result<()> {
         return Ok(());
     }
     if path.is_dir() {
-        bail!("{what} cannot go to {}: it is a directory, name a file in it", path.display());
+        bail!("{what} cannot go to {}: it is a folder, name a file in it", path.display());
     }
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return Ok(());
@@ -59,7 +59,7 @@ pub fn check_writable(path: &Path, what: &str) -> anyhow::Result<()> {
     files::destination(path)
         .and_then(|path| tempfile::tempfile_in(folder(&path)))
         .map(drop)
-        .with_context(|| format!("{what} cannot go to {}: its directory is missing or not writable", path.display()))
+        .with_context(|| format!("{what} cannot go to {}: its folder is missing or not writable", path.display()))
 }
 
 /// Breaks the lines of a text at the right edge of the terminal, if standard output is one.

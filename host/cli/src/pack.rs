@@ -23,16 +23,16 @@ const NAMED_MAX: usize = 20;
 /// read at all, no pack is made: the image may be a dangling link, a file without read permission, or a file that
 /// changes or disappears meanwhile. `--allow-unreadable` packs the other images all the same, unless a whole folder has
 /// disappeared; `--strict` also refuses images that do not decode. Classes, order and names stay as they are in the
-/// source. The file appears under its name only when it is complete.
+/// source. The pack appears under its name only when it is complete.
 ///
-/// JPEGs get checkpoints, which are places from which decoding can go on, so that a crop decodes little more than the
+/// JPEGs get checkpoints, which are places at which decoding can start, so that a crop decodes little more than the
 /// pixels that it covers. For this, progressive JPEGs are rewritten without loss into a single scan. `--jpeg kept`
 /// stores files as they are in the source. `--format raw` stores pixels, which take several times the space and need no
 /// decoding.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ddlp pack imagenet/train train.ddlp         an image folder, one directory per class
+  ddlp pack imagenet/train train.ddlp         an image folder, one folder per class
   ddlp pack cifar-10-batches-bin cifar.ddlp   CIFAR-10's binary files
   ddlp pack shards/ train.ddlp --verify       WebDataset tar shards; read back and checked before it gets its name
   ddlp pack imagenet/train raw.ddlp --format raw --max-side 500
@@ -52,13 +52,13 @@ pub struct PackArgs {
     /// With --format raw: shrink larger images until their longer side has N pixels
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_535))]
     max_side: Option<u32>,
-    /// Replace an existing file; never a link or a device
+    /// Replace an existing regular file, but no link or device
     #[arg(long)]
     force: bool,
     /// Read the finished file back and check every byte before it gets its name
     #[arg(long)]
     verify: bool,
-    /// Pack even if some files cannot be read; their samples stay empty for good, and are marked as rejected
+    /// Pack even if some files cannot be read; their samples are stored empty and marked as rejected
     #[arg(long)]
     allow_unreadable: bool,
     /// Make no pack if an image cannot be read or decoded (a repaired image is fine)
@@ -90,7 +90,7 @@ enum Jpeg {
 impl PackArgs {
     fn format(&self) -> anyhow::Result<PackFormat> {
         Ok(match (self.format, self.jpeg) {
-            (Format::Raw, Some(_)) => bail!("--jpeg says how files are stored, and --format raw stores none"),
+            (Format::Raw, Some(_)) => bail!("--jpeg says how files are stored, but --format raw stores no files"),
             (Format::Raw, None) => PackFormat::Raw { max_side: self.max_side },
             _ if self.max_side.is_some() => bail!("--max-side shrinks pixels: it needs --format raw"),
             (Format::Encoded, Some(Jpeg::Kept)) => PackFormat::Encoded { jpeg: JpegForm::Kept },

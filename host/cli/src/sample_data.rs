@@ -26,20 +26,20 @@ use std::thread;
 #[command(after_help = "\
 Examples:
   ddlp sample-data photos                           600 images in 10 classes
-  ddlp sample-data photos --images 5000 --bad 20    the last 20 are not readable")]
+  ddlp sample-data photos --images 5000 --bad 20    the last 20 are damaged")]
 pub struct SampleDataArgs {
     /// The folder to create; it must not exist, or be empty
     out: PathBuf,
     /// Number of images
     #[arg(long, value_name = "N", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     images: u64,
-    /// Number of classes; at most as many as images
+    /// Number of classes, at most the number of images
     #[arg(long, value_name = "K", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     classes: u64,
-    /// Seed
+    /// Seed for all random choices
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Number of images that are to be unreadable (cut short, empty, text)
+    /// Number of damaged images (cut short, empty, or text instead of an image), the last ones
     #[arg(long, value_name = "N", default_value_t = 0)]
     bad: u64,
     /// Print no progress and no summary, only errors
@@ -54,7 +54,7 @@ pub fn sample_data(args: &SampleDataArgs, interrupt: &Interrupt) -> anyhow::Resu
         bail!("{} exists and is not empty: name another folder, or remove it first", out.display());
     }
     if args.bad > args.images {
-        bail!("--bad {} is more than the {}: --images says how many", args.bad, text::plural(args.images, "image"));
+        bail!("--bad {} is more than the {} that --images asks for", args.bad, text::plural(args.images, "image"));
     }
     let handling = interrupt.handle(|| {});
     let made = make_folder(args, out, interrupt);
@@ -73,7 +73,10 @@ pub fn sample_data(args: &SampleDataArgs, interrupt: &Interrupt) -> anyhow::Resu
             text::seconds(seconds)
         ))?;
         if args.classes > args.images {
-            output::print(&format!("note: --classes {} needs as many images: each class has one\n", args.classes))?;
+            output::print(&format!(
+                "note: --classes {} is more than there are images: each class has one\n",
+                args.classes
+            ))?;
         }
     }
     Ok(Ending::Done)

@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 /// Most broken places that are named without `--all`.
 const NAMED_MAX: usize = 20;
 
-/// Check every byte of a pack and name what is broken.
+/// Check every byte of a pack, and name each damaged part.
 ///
-/// Exit status 0 when the pack is intact, 1 when it is not or cannot be read.
+/// The exit status is 0 if the pack is intact, and 1 if it is damaged or cannot be read.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -53,7 +53,7 @@ pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> anyhow::Result<Ending
     let report = match verified {
         Ok(report) => report,
         Err(VerifyError::Cancelled) => {
-            eprintln!("stopped before the end: nothing is known about the rest of {}", args.file.display());
+            eprintln!("stopped before the end: the rest of {} was not checked", args.file.display());
             return Ok(Ending::Interrupted);
         }
         Err(error) => return Err(error.into()),
@@ -68,17 +68,17 @@ pub fn verify(args: &VerifyArgs, interrupt: &Interrupt) -> anyhow::Result<Ending
 /// [`pack::verify`].
 fn check_kind(path: &Path) -> anyhow::Result<()> {
     if path.is_dir() {
-        bail!("{} is a directory and no pack: `ddlp pack` makes one of it, which can be verified", path.display());
+        bail!("{} is a folder, not a pack: `ddlp pack` makes a pack of it, which you can verify", path.display());
     }
     // Opening a pipe would block.
     if path.metadata().is_ok_and(|status| !status.is_file()) {
-        bail!("{} is no file, and so no pack", path.display());
+        bail!("{} is not a regular file, so it cannot be a pack", path.display());
     }
     let mut head = [0; pack::MAGIC.len()];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
     let is_short = read.as_ref().is_err_and(|error| error.kind() == ErrorKind::UnexpectedEof);
     if is_short || (read.is_ok() && head != pack::MAGIC) {
-        bail!("{} is no pack: it does not begin with {}", path.display(), pack::MAGIC.escape_ascii());
+        bail!("{} is not a pack: it does not begin with {}", path.display(), pack::MAGIC.escape_ascii());
     }
     Ok(())
 }

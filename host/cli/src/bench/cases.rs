@@ -11,7 +11,7 @@ use std::fs;
 pub enum Slots {
     /// Host and drive map the same memory
     Shared,
-    /// The host reads them by NVMe/TCP
+    /// The host reads the drive's memory by NVMe/TCP
     Read,
 }
 
@@ -98,7 +98,7 @@ fn warning(host: &CoreList, drive: &CoreList, beside: &[usize]) -> Option<String
     if drive.0.iter().any(|core| host.0.contains(core)) {
         return Some(
             "too few cores: host and drive share a core, so both together cannot be faster than one alone, and the \
-             efficiency below says nothing about the product"
+             efficiency below has no meaning"
                 .to_string(),
         );
     }

@@ -92,7 +92,7 @@ impl Setting<'_> {
     }
 
     fn start(&self, case: Case, options: &[String], interrupt: &Interrupt) -> anyhow::Result<Option<RunFigures>> {
-        let program = std::env::current_exe().context("cannot find out which program this is")?;
+        let program = std::env::current_exe().context("cannot find the file of this program")?;
         let figures = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
         let mut child = Command::new(program)
             .arg("run")
@@ -119,7 +119,7 @@ impl Setting<'_> {
             bail!("the run with strategy {} failed ({status}); its message is above", case.strategy);
         }
         let json = fs::read(figures.path()).context("cannot read the figures of a run")?;
-        Ok(Some(serde_json::from_slice(&json).context("the figures of a run are not what was expected")?))
+        Ok(Some(serde_json::from_slice(&json).context("the figures of a run are not the expected JSON")?))
     }
 }
 

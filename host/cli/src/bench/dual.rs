@@ -19,9 +19,9 @@ use std::path::PathBuf;
 
 /// Measure both prongs together against each prong alone.
 ///
-/// Runs the CPU alone, the drive alone and each strategy in turn, round after round. Host and drive are pinned to cores
-/// of their own. Result slots are first shared by host and drive, then read by NVMe/TCP. Efficiency is the rate of both
-/// together ÷ (rate of the CPU alone + rate of the drive alone), the end of the epoch included.
+/// Runs the CPU alone, the drive alone and each strategy in turn, round after round. Host and drive are pinned to
+/// separate cores. Result slots are first shared by host and drive, then read by NVMe/TCP. Efficiency is the rate of
+/// both together ÷ (rate of the CPU alone + rate of the drive alone), the end of the epoch included.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -31,13 +31,13 @@ Examples:
 pub struct DualArgs {
     /// A pack; also an image folder, CIFAR-10's binary files or tar shards
     dataset: PathBuf,
-    /// imagenet-train, imagenet-val, cifar-train, or a TOML file
+    /// Pipeline for each sample: imagenet-train, imagenet-val, cifar-train, or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "imagenet-train")]
     pipeline: String,
-    /// Samples of a batch
+    /// Samples per batch
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     batch: u32,
-    /// Samples of a run; a smaller dataset is repeated
+    /// Samples per run; a smaller dataset is repeated
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     samples: u64,
     /// Number of rounds; figures are medians over them
@@ -55,13 +55,13 @@ pub struct DualArgs {
     /// Cores of the drive, one thread each [default: another one]
     #[arg(long, value_name = "LIST", value_parser = cores::parse)]
     drive_cores: Option<CoreList>,
-    /// Result slots for mte [default: enough for the tail, as far as memory goes]
+    /// Result slots for mte [default: as many as the tail needs and memory allows]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     slots: Option<u32>,
-    /// Seed
+    /// Seed for the order of samples and for all random draws
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// The drive's program [default: ddlp-device beside this program, or in PATH]
+    /// Program of the drive [default: ddlp-device beside this program, or in PATH]
     #[arg(long, value_name = "FILE")]
     agent: Option<PathBuf>,
     /// Write the figures as JSON (- for standard output)
@@ -126,7 +126,7 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let is_complete = measured.iter().all(|measured| measured.runs.len() as u64 == args.rounds);
     let rounds = figures::whole_rounds(&mut measured);
     let Some(cpu) = figures::cpu_figures(&measured) else {
-        eprintln!("stopped by {}: no run was complete, so there is nothing to say", interrupt.what());
+        eprintln!("stopped by {}: no run was complete, so there are no figures", interrupt.what());
         return Ok(Ending::Interrupted);
     };
     let slots: Vec<SlotFigures> =
@@ -156,7 +156,7 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     if !is_complete {
         let asked = text::plural(args.rounds, "round");
         // A terminal has written ^C.
-        eprintln!("\nstopped by {} before the end of {asked}; whole runs were measured of this:", interrupt.what());
+        eprintln!("\nstopped by {} before the end of {asked}; these runs were complete:", interrupt.what());
     }
     say(args, &outcome)?;
     Ok(if is_complete { Ending::Done } else { Ending::Interrupted })
@@ -239,12 +239,12 @@ fn measure(
     eprintln!("warming up: every sample once, by the CPU");
     let Some(warm) = setting.warm_up(dataset_samples.min(args.samples), interrupt)? else { return Ok(measured) };
     if !warm.corrupt.is_empty() {
-        eprintln!("note: every run leaves out {}", text::plural(warm.corrupt.len() as u64, "unreadable sample"));
+        eprintln!("note: every run leaves out {}", text::plural(warm.corrupt.len() as u64, "corrupt sample"));
     }
     let drive_share = args.throttle * cores.drive.0.len() as f64 / cores.host.0.len() as f64;
     let round_s = cases::round_s(&cases, args.samples, warm.images_per_s, drive_share);
     eprintln!(
-        "measuring: {} of {} each, at {} of the CPU alone; all of it takes about {}",
+        "measuring: {} of {} each; the CPU alone made {}, so the whole takes about {}",
         text::plural(args.rounds, "round"),
         text::plural(cases.len() as u64, "run"),
         text::rate(warm.images_per_s),

@@ -62,7 +62,7 @@ fn head(out: &mut String, outcome: &Outcome) {
     let stopped = if outcome.is_complete { "" } else { ", stopped before the end" };
     let _ = writeln!(
         out,
-        "dual: {} a run in batches of {}, {}, medians of {}{stopped}",
+        "dual: {} per run in batches of {}, {}, medians of {}{stopped}",
         text::plural(outcome.samples, "sample"),
         outcome.batch,
         outcome.pipeline,
@@ -171,7 +171,7 @@ fn first_few(texts: &[String]) -> String {
 
 fn remarks(out: &mut String, outcome: &Outcome) {
     if !outcome.corrupt.is_empty() {
-        let samples = text::plural(outcome.corrupt.len() as u64, "unreadable sample");
+        let samples = text::plural(outcome.corrupt.len() as u64, "corrupt sample");
         let _ = writeln!(out, "note: the runs left out {samples}: {}", first_few(&outcome.corrupt));
     }
     for slots in &outcome.slots {
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(words("mte")[1..5], ["124", "–", "1.235", "0.823"]);
         assert_eq!(words("cpu alone")[2..6], ["100", "–", "1.000", "–"]);
         assert!(text.contains("csd 617 MB, mte 617 MB") && text.contains("stopped before the end"), "{text}");
-        assert!(text.contains("the runs left out 1 unreadable sample: class/bad.jpg\n"), "{text}");
+        assert!(text.contains("the runs left out 1 corrupt sample: class/bad.jpg\n"), "{text}");
         assert!(text.contains("1 fault in the runs of mte with slots shared: its agent had ended\n"), "{text}");
         assert!(text.contains("1.00 means that"), "{text}");
     }

@@ -100,7 +100,7 @@ pub fn problems(device: &Device, held_by: Option<&Holder>, ways: &[Way], kernel:
     found.extend(closed_nodes(device));
     if !kernel.sys_admin {
         found.push(Finding {
-            what: "this process has no CAP_SYS_ADMIN, which nodes that are open to it do not replace".to_string(),
+            what: "this process has no CAP_SYS_ADMIN, which it needs beside the right to open the nodes".to_string(),
             remedies: rights_remedies(device),
         });
     }
@@ -108,8 +108,8 @@ pub fn problems(device: &Device, held_by: Option<&Holder>, ways: &[Way], kernel:
 }
 
 fn state(device: &Device) -> Option<Finding> {
-    let what = format!("it is {}, and takes no commands", device.state);
-    let wait = "wait until it is live".to_string();
+    let what = format!("the drive is {}, and takes no commands", device.state);
+    let wait = "wait until the drive is live".to_string();
     Some(match device.state.as_str() {
         "live" => return None,
         "resetting" | "connecting" if device.is_fabric() => {
@@ -117,15 +117,18 @@ fn state(device: &Device) -> Option<Finding> {
             Finding::new(what, [mend, format!("give it up: sudo nvme disconnect -d {}", device.controller)])
         }
         "new" | "resetting" | "connecting" => Finding::new(what, [wait]),
-        "deleting" => Finding::new(what, ["wait until it is gone, then connect it again".to_string()]),
-        _ => Finding::new(what, ["the kernel's log (dmesg) says why it was given up".to_string()]),
+        "deleting" => Finding::new(what, ["wait until the drive is gone, then connect it again".to_string()]),
+        _ => Finding::new(what, ["the kernel's log (dmesg) says why the kernel gave the drive up".to_string()]),
     })
 }
 
 fn held(by: &Holder) -> Finding {
     let name = if by.name.is_empty() { String::new() } else { format!(" ({})", by.name) };
-    let what = format!("process {}{name} uses it, and one run at a time can use a drive of the kernel's", by.process);
-    Finding::new(what, ["wait until it ends".to_string()])
+    let what = format!(
+        "process {}{name} uses the drive, and only one run at a time can use a drive through the kernel",
+        by.process
+    );
+    Finding::new(what, ["wait until that process ends".to_string()])
 }
 
 fn missing_namespaces(device: &Device) -> Option<Finding> {
@@ -150,8 +153,8 @@ fn missing_nodes(device: &Device) -> Option<Finding> {
     let missing: Vec<String> = nodes(device).filter(|node| !node.present).map(path).collect();
     (!missing.is_empty()).then(|| {
         let what = format!("{} missing, though the kernel has the device", missing.join(", "));
-        let container = "in a container: hand the nodes in (docker run --device …)".to_string();
-        Finding::new(what, [container, "otherwise see that udev runs".to_string()])
+        let container = "in a container: give it the nodes (docker run --device …)".to_string();
+        Finding::new(what, [container, "otherwise check that udev runs".to_string()])
     })
 }
 
@@ -183,13 +186,13 @@ fn path(node: &Node) -> String {
 fn rights_remedies(device: &Device) -> Vec<String> {
     let mut remedies = vec![
         "run as root".to_string(),
-        "give the program the right, for every user of this machine:\n\
+        "give the program this right, for every user of this machine:\n\
          sudo setcap cap_sys_admin+ep \"$(command -v ddlp)\""
             .to_string(),
     ];
     if let (true, Some(traddr), Some(port)) = (device.transport == "tcp", &device.traddr, &device.trsvcid) {
         let host = if traddr.contains(':') { format!("[{traddr}]") } else { traddr.clone() };
-        remedies.push(format!("go without the kernel:\n--drive tcp://{host}:{port}/{}", device.nqn));
+        remedies.push(format!("use the drive without the kernel:\n--drive tcp://{host}:{port}/{}", device.nqn));
     }
     remedies
 }
@@ -201,12 +204,12 @@ pub fn warnings(device: &Device) -> Vec<Finding> {
     }
     let wait = match device.ctrl_loss_s {
         Some(seconds) => format!("for up to {seconds} s"),
-        None => "for as long as the drive is away".to_string(),
+        None => "for as long as the drive is lost".to_string(),
     };
     vec![Finding::new(
         format!(
-            "fast_io_fail_tmo is off: when the drive goes away, reading its blocks waits {wait}, and nothing can stop \
-             a process that waits there"
+            "fast_io_fail_tmo is off: when the drive is lost, a read of its blocks waits {wait}, and a process that \
+             waits for it cannot be killed"
         ),
         [format!("echo {FAST_IO_FAIL_S} | sudo tee /sys/class/nvme/{}/fast_io_fail_tmo", device.controller)],
     )]

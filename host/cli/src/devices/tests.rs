@@ -140,7 +140,7 @@ fn a_drive_that_would_hang_a_process_is_warned_of() {
     assert_eq!(warning["remedies"][0], "echo 5 | sudo tee /sys/class/nvme/nvme0/fast_io_fail_tmo");
     planted.write("sys/class/nvme/nvme0/ctrl_loss_tmo", "off\n");
     let warning = &json(&planted)["drives"][0]["warnings"][0];
-    assert!(warning["what"].as_str().unwrap().contains("waits for as long as the drive is away"), "{warning}");
+    assert!(warning["what"].as_str().unwrap().contains("waits for as long as the drive is lost"), "{warning}");
     let said = text(&planted, false);
     assert!(
         said.contains("  warning        fast_io_fail_tmo is off") && said.contains("    to do        echo 5"),
@@ -158,9 +158,9 @@ fn a_drive_that_another_process_uses_is_not_usable() {
         (&false.into(), &4711.into())
     );
     assert_eq!(found["drives"][1]["held_by"], Value::Null);
-    assert!(text(&planted, false).contains("problem        process 4711 uses it, and one run at a time"));
+    assert!(text(&planted, false).contains("problem        process 4711 uses the drive, and only one run at a time"));
     planted.write("proc/4711/comm", "ddlp\n");
-    assert!(text(&planted, false).contains("problem        process 4711 (ddlp) uses it"));
+    assert!(text(&planted, false).contains("problem        process 4711 (ddlp) uses the drive"));
     planted.write("proc/locks", &locked(&planted.kernel.path("dev/nvme0"), 4711));
     assert_eq!(json(&planted)["drives"][0]["usable"], true, "the controller's node is nobody's own");
 }
@@ -171,7 +171,7 @@ fn a_drive_that_is_away_is_not_usable() {
     let found = json(&planted);
     assert_eq!((&found["drives"][0]["usable"], &found["drives"][1]["usable"]), (&true.into(), &false.into()));
     let problem = &found["drives"][1]["problems"][0];
-    assert_eq!(problem["what"], "it is connecting, and takes no commands");
+    assert_eq!(problem["what"], "the drive is connecting, and takes no commands");
     assert_eq!(problem["remedies"][1], "give it up: sudo nvme disconnect -d nvme3");
     let said = text(&planted, false);
     assert!(said.contains("reconnects every 2 s for ever"), "{said}");
@@ -265,7 +265,7 @@ fn no_line_is_wider_than_a_terminal_unless_a_word_is() {
     }
     let whole = said.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        whole.contains("when the drive goes away, reading its blocks waits for up to 600 s, and nothing can stop"),
+        whole.contains("when the drive is lost, a read of its blocks waits for up to 600 s, and a process that"),
         "{said}"
     );
 }

@@ -42,7 +42,7 @@ impl<'a> Files<'a> {
         for &(option, path) in &self.outputs {
             let shown = path.display();
             let place = Place::of(path)
-                .with_context(|| format!("{option} cannot go to {shown}: its directory is missing or not readable"))?;
+                .with_context(|| format!("{option} cannot go to {shown}: its folder is missing or not readable"))?;
             let Some(place) = place else { continue };
             if let Some((other, _)) = written.iter().find(|(_, other)| other.is(&place)) {
                 bail!("{option} and {other} are the same file, {shown}: name two files");
@@ -55,7 +55,7 @@ impl<'a> Files<'a> {
             }
             let root_shown = root.display();
             if ddlp_dataset::is_input(dataset, root, &place.path)
-                .with_context(|| format!("cannot look at dataset {root_shown}"))?
+                .with_context(|| format!("cannot examine dataset {root_shown}"))?
             {
                 bail!("{option} would write to {shown}, which belongs to the dataset {root_shown}: name another file");
             }
@@ -180,7 +180,7 @@ mod tests {
     fn the_folder_of_an_output_is_missing() {
         let (_home, here) = home();
         let error = check(&here, &[("--results", "no/dir/f")]).unwrap_err();
-        assert!(error.contains("--results cannot go to") && error.contains("directory is missing"), "{error}");
+        assert!(error.contains("--results cannot go to") && error.contains("folder is missing"), "{error}");
     }
 
     #[test]

@@ -24,7 +24,7 @@ impl Partial {
     pub fn create(target: &Path) -> anyhow::Result<Self> {
         // An existing folder is empty here. It may be given as `.`, and still has a name.
         let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
-        let Some(name) = target.file_name() else { bail!("{} names no folder", target.display()) };
+        let Some(name) = target.file_name() else { bail!("{} does not name a folder", target.display()) };
         let mut partial = std::ffi::OsString::from(".");
         partial.push(name);
         partial.push(".partial");

@@ -72,7 +72,7 @@ impl Recipe {
         encode::jpeg(&pixels, width, height, &options)
     }
 
-    /// Returns an unreadable file in place of image `number`: cut short, empty, or text.
+    /// Returns a damaged file in place of image `number`: cut short, empty, or text.
     pub fn bad(&mut self, number: u64) -> Result<Vec<u8>, PixelError> {
         let mut image = self.image(number)?;
         match number % 4 {

@@ -188,7 +188,7 @@ fn verify_waits_for_no_pipe_and_says_what_it_checked() {
     let folder = home.path();
     mkfifo(&folder.join("pipe"), Mode::S_IRWXU).unwrap();
     let message = fail(folder, "verify pipe");
-    assert!(message.contains("pipe is no file"), "{message}");
+    assert!(message.contains("pipe is not a regular file"), "{message}");
     succeed(folder, "pack photos p.ddlp --quiet");
     let whole = fs::read(folder.join("p.ddlp")).unwrap();
     fs::write(folder.join("p.ddlp"), &whole[..whole.len() - 4096]).unwrap();
@@ -307,11 +307,11 @@ fn inspect_names_the_files_that_are_no_samples() {
     let folder = home.path();
     fs::write(folder.join("photos/class_000/moving.gif"), "GIF89a").unwrap();
     let said = succeed(folder, "inspect photos");
-    assert!(said.contains("1 file: in no class directory") && said.contains("moving.gif"), "{said}");
+    assert!(said.contains("1 file: not in a class's folder") && said.contains("moving.gif"), "{said}");
     assert!(said.contains(".jpg .jpeg"), "which names count: {said}");
     let figures = json(&succeed(folder, "inspect photos --json"));
     assert_eq!(figures["left_out"], 1);
     succeed(folder, "pack photos p.ddlp --quiet");
     let said = succeed(folder, "inspect p.ddlp");
-    assert!(said.contains("the widest has ") && said.contains("the highest "), "{said}");
+    assert!(said.contains("the widest has ") && said.contains("the tallest "), "{said}");
 }
