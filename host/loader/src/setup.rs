@@ -205,7 +205,7 @@ impl Setup {
         match self.dataset.left_out() {
             0 => {}
             files => recorder.note(format!(
-                "{} of the folder left out: in no class directory, or not named as a folder's images are (`ddlp \
+                "{} of the folder left out: not in a class's folder, or not named as a folder's images are (`ddlp \
                  inspect` lists them)",
                 counted(files, "file")
             )),

@@ -57,7 +57,7 @@ pub enum CifarError {
     },
     /// The length is not that of a whole number of records.
     #[error(
-        "{} has {bytes} bytes, which is no positive multiple of {record} ({variant}): it was cut short, or is \
+        "{} has {bytes} bytes, which is not a positive multiple of {record} ({variant}): it was cut short, or is \
          something else",
         .path.display()
     )]

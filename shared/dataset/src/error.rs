@@ -107,7 +107,7 @@ pub enum Unavailable {
         problem: String,
     },
     /// A file or folder that existed when the dataset was opened no longer exists.
-    #[error("{} is gone: it was there when the dataset was opened", .path.display())]
+    #[error("{} is gone: it existed when the dataset was opened", .path.display())]
     Gone {
         /// The topmost file or folder that is missing.
         path: PathBuf,
@@ -115,9 +115,8 @@ pub enum Unavailable {
         #[source]
         source: io::Error,
     },
-    /// The sample had no file when the dataset was opened: a link that leads nowhere, or something that is not a
-    /// regular file.
-    #[error("sample {name} is a link that leads nowhere, or no regular file: {}", .file.display())]
+    /// The sample had no file when the dataset was opened: a dangling link, or something that is not a regular file.
+    #[error("sample {name} is a dangling link or not a regular file: {}", .file.display())]
     NoFile {
         /// The sample.
         name: String,

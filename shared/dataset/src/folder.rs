@@ -1,12 +1,12 @@
-//! An image folder: one directory per class, as torchvision's `ImageFolder` reads it.
+//! An image folder: one folder per class, as torchvision's `ImageFolder` reads it.
 //!
-//! - Classes are the directories in the root, sorted by name; files in the root are ignored.
-//! - A class's samples are the files below its directory at any depth whose names end in one of [`EXTENSIONS`],
-//!   whatever the case: sorted by the path of their directory first, by name second, both byte by byte (torchvision's
+//! - Classes are the folders in the root, sorted by name; files in the root are ignored.
+//! - A class's samples are the files below its folder at any depth whose names end in one of [`EXTENSIONS`],
+//!   whatever the case: sorted by the path of their folder first, by name second, both byte by byte (torchvision's
 //!   order).
 //! - A class without samples is an error, as it is for torchvision.
-//! - Symbolic links are followed. A directory that contains itself through a link is entered once.
-//! - A link that leads nowhere, or anything else that is not a regular file, stays in the list, so that indices agree
+//! - Symbolic links are followed. A folder that contains itself through a link is entered once.
+//! - A dangling link, or anything else that is not a regular file, stays in the list, so that indices agree
 //!   with torchvision's, and is unavailable when it is read: the disk to which the link leads may be absent.
 //!
 //! The identity is a digest of class names, relative paths and sizes; the files themselves are not read for it. If a
@@ -37,17 +37,17 @@ use std::path::{Path, PathBuf};
 /// Extensions of samples' file names: torchvision's list.
 pub const EXTENSIONS: [&str; 9] = [".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"];
 
-/// Largest number of directories below one class.
+/// Largest number of folders below one class.
 pub const DIRECTORIES_MAX: usize = 1 << 20;
 
-/// Reason why a directory is not an image folder.
+/// Reason why a folder is not an image folder.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderError {
-    /// The directory, or a file in it, cannot be examined.
+    /// The folder, or a file in it, cannot be examined.
     #[error("cannot list {}: check that it exists and that you may read it", .path.display())]
     Unreadable {
-        /// The directory or file.
+        /// The folder or file.
         path: PathBuf,
         /// The operating system's error.
         #[source]
@@ -62,9 +62,9 @@ pub enum FolderError {
         #[source]
         source: io::Error,
     },
-    /// The root contains no directory.
+    /// The root contains no folder.
     #[error(
-        "{} has no class directories: an image folder has one directory per class, such as {}/cat/1.jpg",
+        "{} has no class folders: an image folder has one folder per class, such as {}/cat/1.jpg",
         .root.display(), .root.display()
     )]
     NoClasses {
@@ -73,7 +73,7 @@ pub enum FolderError {
     },
     /// Some classes have no images.
     #[error(
-        "{} has no images for {count} of its classes ({}): give each directory an image ({}) or remove it",
+        "{} has no images for {count} of its classes ({}): put an image ({}) into each folder, or remove the folder",
         .root.display(), .classes.join(", "), EXTENSIONS.join(" ")
     )]
     EmptyClasses {
@@ -85,17 +85,17 @@ pub enum FolderError {
         classes: Vec<String>,
     },
     /// There are more classes than a dataset may have.
-    #[error("{} has {count} class directories, more than the limit of {}", .root.display(), crate::CLASSES_MAX)]
+    #[error("{} has {count} class folders, more than the limit of {}", .root.display(), crate::CLASSES_MAX)]
     TooManyClasses {
         /// The root.
         root: PathBuf,
         /// Number of classes.
         count: usize,
     },
-    /// A class has more directories than [`DIRECTORIES_MAX`].
-    #[error("more than {DIRECTORIES_MAX} directories below {}: links that multiply?", .path.display())]
+    /// A class has more folders than [`DIRECTORIES_MAX`].
+    #[error("more than {DIRECTORIES_MAX} folders below {}: check the symbolic links in it", .path.display())]
     TooManyDirectories {
-        /// The class directory.
+        /// The class's folder.
         path: PathBuf,
     },
 }
@@ -313,7 +313,7 @@ impl Dataset for Folder {
     }
 }
 
-/// Returns whether an error of opening says that there is no regular file, but nothing, a link that leads nowhere or in
+/// Returns whether an error of opening says that there is no regular file, but nothing, a link that dangles or leads in
 /// a circle, or something of another kind.
 fn is_no_file(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw);

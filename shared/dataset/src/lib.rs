@@ -2,7 +2,7 @@
 //!
 //! A [`Dataset`] is a fixed list of labelled samples in a fixed order, readable by index from many threads at once.
 //!
-//! - [`folder`]: an image folder, one directory per class, in torchvision's order.
+//! - [`folder`]: an image folder, one folder per class, in torchvision's order.
 //! - [`cifar`]: CIFAR's binary files.
 //! - [`shards`]: WebDataset tar shards.
 //! - [`pack`]: the project's own file, which a drive exports and which host and drive both read: its layout, making and

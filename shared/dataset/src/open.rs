@@ -23,7 +23,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// The path is of no known kind.
-    #[error("{} is no dataset: {hint}", .path.display())]
+    #[error("{} is not a dataset: {hint}", .path.display())]
     Unrecognized {
         /// The path.
         path: PathBuf,
@@ -56,7 +56,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Dataset>, OpenError> {
         return open_directory(path);
     }
     if !status.is_file() {
-        return Err(OpenError::Unrecognized { path: path.to_owned(), hint: "it is neither a file nor a directory" });
+        return Err(OpenError::Unrecognized { path: path.to_owned(), hint: "it is neither a file nor a folder" });
     }
     let mut head = Vec::new();
     File::open(path).and_then(|file| file.take(8).read_to_end(&mut head)).map_err(failed)?;
@@ -81,7 +81,7 @@ fn open_directory(path: &Path) -> Result<Box<dyn Dataset>, OpenError> {
         return Ok(Box::new(Shards::open(path)?));
     }
     if path.join("data_batch_1").is_file() {
-        let hint = "it holds CIFAR's Python pickles; the binary version (data_batch_1.bin) is wanted";
+        let hint = "it holds CIFAR's Python pickles; use the binary version (data_batch_1.bin)";
         return Err(OpenError::Unrecognized { path: path.to_owned(), hint });
     }
     Ok(Box::new(Folder::open(path)?))

@@ -135,7 +135,7 @@ fn a_run_without_an_image_is_an_error() {
     let home = photos(24);
     let folder = home.path();
     let message = fail(folder, "pack photos p.ddlp");
-    assert!(message.contains("not one of its 24 samples"), "{message}");
+    assert!(message.contains("none of its 24 samples"), "{message}");
     assert_eq!(names(folder), ["photos"]);
     let message = fail(folder, "run photos --strategy cpu --policy skip --max-corrupt 100% --quiet");
     assert!(message.contains("no image was delivered") && message.contains("24 corrupt samples"), "{message}");

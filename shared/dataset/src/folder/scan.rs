@@ -63,7 +63,7 @@ impl ClassListing {
     }
 }
 
-/// Returns the names of the class directories, sorted, and the files beside them.
+/// Returns the names of the class folders, sorted, and the files beside them.
 pub(super) fn class_names(root: &Path) -> Result<(Vec<OsString>, LeftOut), FolderError> {
     let unreadable = |path: &Path| {
         let path = path.to_owned();
@@ -166,7 +166,7 @@ fn walk(root: &Path, class: &OsString) -> Result<(Vec<Directory>, LeftOut), Fold
             if is_directory(&entry).map_err(unreadable)? {
                 pending.push((relative.join(entry.file_name()), depth + 1));
             } else if is_image(entry.file_name().as_bytes()) {
-                make_room(&mut files, 1, "the files of a directory")
+                make_room(&mut files, 1, "the files of a folder")
                     .map_err(|source| FolderError::NoMemory { path: path.clone(), source })?;
                 files.push((entry.file_name(), stamp(&entry)));
             } else {
@@ -180,7 +180,7 @@ fn walk(root: &Path, class: &OsString) -> Result<(Vec<Directory>, LeftOut), Fold
     Ok((found, left_out))
 }
 
-/// Returns whether an entry is a directory or leads to one. A link that leads nowhere does not. A link that cannot be
+/// Returns whether an entry is a directory or leads to one. A dangling link does not. A link that cannot be
 /// followed now is an error, unless it is named as an image is: it could lead to a class.
 fn is_directory(entry: &DirEntry) -> io::Result<bool> {
     let kind = entry.file_type()?;

@@ -59,7 +59,7 @@ pub enum FormatError {
         found: u32,
     },
     /// The file is shorter or longer than its superblock says.
-    #[error("pack {} should have {expected} bytes and has {found}: it was cut short or added to", .path.display())]
+    #[error("pack {} should have {expected} bytes but has {found}: it was cut short or extended", .path.display())]
     Length {
         /// The pack.
         path: PathBuf,

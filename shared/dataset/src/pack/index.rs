@@ -43,7 +43,7 @@ impl Index {
         }
         let block = read_superblock(self.file.held(), now.bytes).map_err(unreadable)?;
         match Layout::parse(&block, now.bytes) {
-            Err(_) => Err(changed("is no pack any more".to_owned())),
+            Err(_) => Err(changed("is no longer a pack".to_owned())),
             Ok(layout) if layout != self.layout => Err(changed(format!(
                 "is another pack now: {} was opened, {} is there",
                 self.layout.identity, layout.identity

@@ -227,7 +227,7 @@ impl IndexRecord {
             _ => (1, false),
         };
         if !(1..=8).contains(&orientation) {
-            return Err(format!("{orientation} is no orientation"));
+            return Err(format!("{orientation} is not an orientation"));
         }
         let record = Self {
             offset: disk.offset.get(),

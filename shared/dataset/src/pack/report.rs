@@ -237,7 +237,7 @@ pub enum PackError {
         path: PathBuf,
     },
     /// Something of that name exists that is not a regular file, and is not replaced.
-    #[error("{} is {what}, which is not overwritten: choose another name", .path.display())]
+    #[error("{} is {what}, and only regular files are overwritten: choose another name", .path.display())]
     NoFile {
         /// Path of the pack.
         path: PathBuf,
@@ -245,7 +245,7 @@ pub enum PackError {
         what: &'static str,
     },
     /// The file cannot be created.
-    #[error("cannot create {}: check that its directory exists and that you may write to it", .path.display())]
+    #[error("cannot create {}: check that its folder exists and that you may write to it", .path.display())]
     Create {
         /// Path of the pack.
         path: PathBuf,
@@ -261,7 +261,7 @@ pub enum PackError {
     },
     /// The disk is too small. This is checked before anything is read.
     #[error(
-        "no space for {}: it needs at least {needed} bytes and {available} are available: free some space or choose \
+        "no space for {}: it needs at least {needed} bytes, but {available} are available: free some space or choose \
          another disk",
         .path.display()
     )]
@@ -320,7 +320,7 @@ pub enum PackError {
         bytes: usize,
     },
     /// The source has more samples or classes than a pack can hold.
-    #[error("a source of {samples} samples in {classes} classes: a pack has at most {SAMPLES_MAX} and {CLASSES_MAX}")]
+    #[error("the source has {samples} samples in {classes} classes, a pack at most {SAMPLES_MAX} in {CLASSES_MAX}")]
     TooMany {
         /// Number of samples.
         samples: u64,
@@ -328,14 +328,14 @@ pub enum PackError {
         classes: usize,
     },
     /// The source is larger than any file.
-    #[error("a source of {samples} samples does not fit into a file")]
+    #[error("the {samples} samples of the source do not fit into a file")]
     TooLarge {
         /// Number of samples.
         samples: u64,
     },
     /// No sample decodes, so a run would deliver nothing of the pack.
     #[error(
-        "not one of its {samples} sample{} can be decoded, the first: {}: {}",
+        "none of its {samples} sample{} can be decoded; the first is {}: {}",
         if *.samples == 1 { "" } else { "s" }, .first.name, .first.message
     )]
     NoneDecodes {
@@ -380,7 +380,7 @@ pub enum PackError {
     Cancelled,
     /// The file reads back differently from what was written.
     #[error(
-        "{} was written and reads back wrong in {count} places, the first: {first}: is the disk or memory failing?",
+        "{} was written but reads back wrong in {count} places, the first: {first}: is the disk or memory failing?",
         .path.display()
     )]
     Damaged {

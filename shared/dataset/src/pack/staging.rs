@@ -96,7 +96,7 @@ pub(super) fn check_name(target: &Path, overwrite: bool) -> Result<(), NotNamed>
         return if overwrite { Ok(()) } else { Err(NotNamed::Exists) };
     }
     Err(NotNamed::NoFile(if kind.is_dir() {
-        "a directory"
+        "a folder"
     } else if kind.is_symlink() {
         "a symbolic link"
     } else if kind.is_block_device() || kind.is_char_device() {
@@ -171,7 +171,8 @@ fn rename(from: &Path, target: &Path, overwrite: bool) -> io::Result<()> {
 }
 
 fn partial_path(target: &Path) -> io::Result<PathBuf> {
-    let name = target.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it names no file"))?;
+    let name =
+        target.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it does not name a file"))?;
     let mut partial = OsString::from(".");
     partial.push(name);
     partial.push(OsStr::new(".partial"));
@@ -254,7 +255,7 @@ mod tests {
         fs::create_dir(&folder).unwrap();
         let before = entries(directory.path());
         for unnamed in [Unnamed::WherePossible, Unnamed::Never] {
-            for (target, is) in [(&pipe, "a pipe or a socket"), (&link, "a symbolic link"), (&folder, "a directory")] {
+            for (target, is) in [(&pipe, "a pipe or a socket"), (&link, "a symbolic link"), (&folder, "a folder")] {
                 for overwrite in [false, true] {
                     let error = staged(target, unnamed, b"new").commit(overwrite).unwrap_err();
                     assert!(matches!(error, NotNamed::NoFile(what) if what == is), "{error:?}");

@@ -194,7 +194,7 @@ impl Layout {
         let mut free = 0u64;
         for (name, offset, length) in &extents {
             if offset % BLOCK_BYTES != 0 {
-                return Err(format!("{name} begins at {offset}, which is no multiple of {BLOCK_BYTES}"));
+                return Err(format!("{name} begins at {offset}, which is not a multiple of {BLOCK_BYTES}"));
             }
             if *offset < free {
                 return Err(format!("{name} at {offset} overlaps what lies before it, up to {free}"));
@@ -205,7 +205,7 @@ impl Layout {
             };
         }
         if !self.file_bytes.is_multiple_of(BLOCK_BYTES) {
-            return Err(format!("length {} is no multiple of {BLOCK_BYTES}", self.file_bytes));
+            return Err(format!("length {} is not a multiple of {BLOCK_BYTES}", self.file_bytes));
         }
         Ok(())
     }
@@ -250,7 +250,7 @@ impl Layout {
 fn source_kind(bytes: &[u8]) -> Result<String, String> {
     match str::from_utf8(bytes).map(|text| text.trim_end_matches('\0')) {
         Ok(kind) if !kind.contains('\0') => Ok(kind.to_owned()),
-        _ => Err(format!("the kind of its source, \"{}\", is no text", bytes.escape_ascii())),
+        _ => Err(format!("the kind of its source, \"{}\", is not text", bytes.escape_ascii())),
     }
 }
 

@@ -69,7 +69,7 @@ impl Group {
             self.label = Some(self.read_label(path, file, &member)?);
         } else if IMAGE_EXTENSIONS.contains(&extension) {
             if self.image.is_some() {
-                return Err(self.problem(path, "two images, and which of them is meant cannot be known"));
+                return Err(self.problem(path, "two images, of which only one can be the sample"));
             }
             self.image = Some(member);
         }
@@ -86,7 +86,9 @@ impl Group {
         let label = std::str::from_utf8(&bytes).ok().and_then(|text| text.trim().parse::<u32>().ok());
         let label = label.filter(|&label| (label as usize) < CLASSES_MAX);
         let text = bytes.escape_ascii();
-        label.ok_or_else(|| self.problem(path, &format!("a label \"{text}\", which is no number below {CLASSES_MAX}")))
+        label.ok_or_else(|| {
+            self.problem(path, &format!("a label \"{text}\", which is not a number below {CLASSES_MAX}"))
+        })
     }
 
     fn problem(&self, path: &Path, problem: &str) -> ShardError {

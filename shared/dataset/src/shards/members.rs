@@ -31,7 +31,7 @@ pub(super) enum MemberError {
     Truncated(u64),
     #[error("the header at byte {at} is malformed: {problem}")]
     Header { at: u64, problem: String },
-    #[error("something follows the end marker at byte {0}: were archives put one behind the other?")]
+    #[error("something follows the end marker at byte {0}: were archives concatenated?")]
     Trailing(u64),
 }
 
@@ -136,7 +136,7 @@ impl<'f> Members<'f> {
                 b"path" => self.long_path = Some(extension.value_bytes().to_vec()),
                 b"size" => {
                     let size = extension.value().ok().and_then(|value| value.parse().ok());
-                    self.long_size = Some(size.ok_or("an extended header has a size that is no number")?);
+                    self.long_size = Some(size.ok_or("an extended header has a size that is not a number")?);
                 }
                 key if key.starts_with(b"GNU.sparse") => return Err("sparse files are not supported".to_owned()),
                 _ => {}

@@ -60,7 +60,7 @@ fn a_pack_that_is_overwritten_has_changed() {
     fs::write(&path, &bytes).unwrap();
     later(&path);
     let said = change(read(&pack, 7).unwrap_err());
-    assert!(said.contains("is no pack any more") || said.contains("is another pack now"), "{said}");
+    assert!(said.contains("is no longer a pack") || said.contains("is another pack now"), "{said}");
     assert!(pack.check().is_err(), "whether a sample that was read had its checksum or not");
 }
 

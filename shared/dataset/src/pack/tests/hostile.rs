@@ -199,8 +199,8 @@ fn fields_of_a_section_that_mean_nothing() {
 
 #[test]
 fn a_kind_of_source_that_is_no_text() {
-    says(superblock(|f| f.put(SOURCE_KIND, &[0xFF; 8])), "is no text");
-    says(superblock(|f| f.put(SOURCE_KIND, b"tar\0x\0\0\0")), "is no text");
+    says(superblock(|f| f.put(SOURCE_KIND, &[0xFF; 8])), "is not text");
+    says(superblock(|f| f.put(SOURCE_KIND, b"tar\0x\0\0\0")), "is not text");
     let mut forgery = Forgery::new();
     forgery.put(SOURCE_KIND, b"eightbit");
     assert_eq!(forgery.open().unwrap().layout().source_kind, "eightbit");
@@ -421,7 +421,7 @@ fn rows_of_another_size() {
     }
     says(raw(&|f| f.put(f.record(0) + DETAIL_LENGTH, &0u32.to_le_bytes())), "0 bytes of checksums");
     for flags in [0, 9, 0x41, 0x80, 0xFF] {
-        says(raw(&|f| f.put(f.record(0) + RECORD_FLAGS, &[flags])), "is no orientation");
+        says(raw(&|f| f.put(f.record(0) + RECORD_FLAGS, &[flags])), "is not an orientation");
     }
     says(raw(&|f| f.put(f.record(0) + VERDICT, &[2, 3])), "decoded samples");
     says(records(|f| f.put(f.record(0) + VERDICT, &[1, 0])), "intact samples");
