@@ -153,13 +153,13 @@ fn way_through_epoch(report: &Report) -> &'static str {
              batches are delivered first, then those of the drives, from the last one down."
         }
         "wrr" => {
-            "The CPU works from batch 0 upwards, drives from the last batch downwards; finished batches of either \
-             side are delivered, weighted by its rate."
+            "The CPU works from batch 0 upwards, drives from the last batch downwards; finished batches of both \
+             sides are delivered, weighted by each side's rate."
         }
         "ordered" => {
-            "Delivery is in order, so all work lies in a window that climbs through the epoch: drives go ahead of the \
-             CPU within it, each to the first batch that it finishes before the CPU would reach it, and the batches \
-             of both interleave. While a drive's rate is not known yet, it begins at the window's far end."
+            "Delivery is in order, so all work lies in a window that climbs through the epoch. Within the window, a \
+             drive goes ahead of the CPU to the first batch that it can finish before the CPU would reach that batch, \
+             so the batches of both interleave. A drive whose rate is not known yet begins at the window's far end."
         }
         "csd" => "Drives work alone, from batch 0 upwards; the CPU prepares only batches at which they fail.",
         _ => "",

@@ -311,12 +311,13 @@ impl LoaderBuilder {
             return Err(LoaderError::Options(format!("max_corrupt is {percent} %, but must be 0 to 100")));
         }
         if self.rank >= self.world {
-            return Err(LoaderError::Options(format!("rank {} of {} ranks does not exist", self.rank, self.world)));
+            let (rank, world) = (self.rank, self.world);
+            return Err(LoaderError::Options(format!("rank is {rank}, but must be less than {world}, the world size")));
         }
         if self.batch_size < self.world as usize {
             let (batch, world) = (self.batch_size, self.world);
             return Err(LoaderError::Options(format!(
-                "a batch of {batch} samples leaves some of {world} ranks without any"
+                "a batch of {batch} samples leaves some of {world} ranks without a sample"
             )));
         }
         for (at, drive) in self.drives.iter().enumerate() {

@@ -153,10 +153,12 @@ impl Endpoint {
         let hint = match error {
             LinkError::Refused(_)
             | LinkError::Driver(DriverError::Busy { .. } | DriverError::Denied { .. } | DriverError::Invalid(_)) => "",
-            LinkError::Driver(DriverError::InUse { .. }) => "; one run at a time can use a drive of the kernel's",
+            LinkError::Driver(DriverError::InUse { .. }) => {
+                "; only one run at a time can use a drive through the kernel"
+            }
             LinkError::Driver(error) if error.is_status(Status::CONNECT_PARAMETERS) => {
                 return format!(
-                    "no drive of that name is there: ddlp-device prints its address and its NQN when it starts \
+                    "there is no drive with that NQN: ddlp-device prints its address and its NQN when it starts \
                      ({error})"
                 );
             }
@@ -201,7 +203,7 @@ fn check_drive(target: &KernelTarget) -> Result<(), String> {
 
 /// Finds the node of the one drive that the kernel is connected to.
 pub(crate) fn find(sysfs: &Sysfs) -> Result<String, String> {
-    let controllers = sysfs.controllers().map_err(|error| format!("cannot look for it: {error}"))?;
+    let controllers = sysfs.controllers().map_err(|error| format!("cannot look for a drive: {error}"))?;
     let mut drives: Vec<KernelController> = Vec::new();
     let mut away = Vec::new();
     for controller in controllers {
@@ -216,11 +218,11 @@ pub(crate) fn find(sysfs: &Sysfs) -> Result<String, String> {
     }
     match &drives[..] {
         [drive] => Ok(drive.node.display().to_string()),
-        [] if !away.is_empty() => Err(format!("no path to it is live: {}", away.join(", "))),
+        [] if !away.is_empty() => Err(format!("no path to the drive is live: {}", away.join(", "))),
         [] => Err("the kernel is connected to no drive: `ddlp devices` says how to connect one".into()),
         several => {
             let nodes: Vec<String> = several.iter().map(|drive| drive.node.display().to_string()).collect();
-            Err(format!("the kernel is connected to several drives, name one of them: {}", nodes.join(", ")))
+            Err(format!("the kernel is connected to several drives: name one of {}", nodes.join(", ")))
         }
     }
 }

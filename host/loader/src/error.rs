@@ -3,7 +3,7 @@
 use crate::plan::PlanError;
 use crate::state::StateError;
 
-/// Why a loader cannot be built, or cannot go on.
+/// Why a loader cannot be built, or cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum LoaderError {
     /// An option is invalid, or options contradict each other.
@@ -46,10 +46,10 @@ pub enum LoaderError {
         /// Why.
         reason: String,
     },
-    /// No readable neighbour was found for a corrupt sample, and the policy is `replace`.
+    /// No neighbour can replace a corrupt sample, and the policy is `replace`.
     #[error(
         "sample {sample} (id {sample_id}, {location}) of epoch {epoch} cannot be used: {reason}; none of the {tried} \
-         samples behind it can replace it, and the policy `replace` tries no more. If this many are damaged, pack the \
+         samples after it can replace it, and the policy `replace` tries no more. If this many are damaged, pack the \
          dataset anew (`ddlp pack` says what is wrong with each), or leave them out: --policy skip with a higher \
          --max-corrupt"
     )]
@@ -87,7 +87,7 @@ pub enum LoaderError {
     #[error("the dataset is not available")]
     Unavailable(#[source] ddlp_dataset::Unavailable),
     /// The operating system refused memory or a thread.
-    #[error("{what} refused by the operating system")]
+    #[error("the operating system refused {what}")]
     System {
         /// What the loader requested.
         what: &'static str,

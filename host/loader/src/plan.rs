@@ -90,7 +90,7 @@ pub enum PlanError {
     /// The plan was recorded with another dataset.
     #[error(
         "plan was recorded with dataset {recorded}, this run has {actual}: a plan is for one dataset, and a pack of \
-         the same source in another form is another one"
+         the same source in another form is another dataset"
     )]
     OtherDataset {
         /// In the plan.

@@ -96,7 +96,7 @@ impl Setup {
         let batches = u32::try_from(cut.batches()).expect("not more batches than samples");
         if batches == 0 {
             return Err(LoaderError::Options(format!(
-                "an epoch of {samples} samples has no whole batch of {}, and the last one is dropped",
+                "an epoch of {samples} samples has no whole batch of {}, and the last batch is dropped",
                 cut.batch
             )));
         }

@@ -48,19 +48,19 @@ pub struct LoaderState {
 /// Version of [`LoaderState`].
 pub const STATE_VERSION: u32 = 2;
 
-/// Why a run cannot go on from a state.
+/// Why a run cannot resume from a state.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     /// Another version of the format.
-    #[error("loader state of version {0}, version {STATE_VERSION} understood")]
+    #[error("the state has version {0}, and this program reads version {STATE_VERSION}")]
     Version(u32),
     /// Taken from another run.
-    #[error("loader state was taken with {}: a run goes on with what it began with", listed(.0))]
+    #[error("the state was saved with {}: a run resumes only with the options that it began with", listed(.0))]
     OtherRun(Vec<Difference>),
     /// Taken from a run over another dataset.
     #[error(
-        "loader state was taken with another dataset ({} there, {} here): a run resumes only with the dataset that \
-         it began with, or with a pack of the same source in the same form",
+        "the state was saved with another dataset ({} there, {} here): a run resumes only with the dataset that it \
+         began with, or with a pack of the same source in the same form",
         beginning(saved),
         beginning(actual)
     )]
@@ -72,18 +72,19 @@ pub enum StateError {
     },
     /// Taken from a run that prepares samples in another way.
     #[error(
-        "loader state was taken with another pipeline or corrupt-sample policy: a run goes on with what it began with"
+        "the state was saved with another pipeline or corrupt-sample policy: a run resumes only with those that it \
+         began with"
     )]
     OtherProgram,
     /// Batches that the epoch does not have, twice the same, or not ascending.
-    #[error("loader state names impossible batches of epoch {epoch}")]
+    #[error("the state names impossible batches of epoch {epoch}")]
     Batches {
         /// The epoch.
         epoch: u32,
     },
-    /// Ranks were at different places, so another number of ranks cannot go on.
+    /// Ranks were at different places, so another number of ranks cannot resume.
     #[error(
-        "the run had {saved} ranks and delivered out of order ({strategy}), so {actual} ranks cannot go on in the \
+        "the run had {saved} ranks and delivered out of order ({strategy}), so {actual} ranks cannot resume in the \
          middle of an epoch: resume on {saved}, or use the strategy ordered"
     )]
     Ranks {
@@ -123,7 +124,7 @@ fn listed(differences: &[Difference]) -> String {
 }
 
 impl LoaderState {
-    /// Checks that a run that would save `fresh` at its start can go on from here.
+    /// Checks that a run that would save `fresh` at its start can resume from this state.
     pub(crate) fn check_fits(&self, fresh: &Self, batches: u32) -> Result<(), StateError> {
         if self.version != STATE_VERSION {
             return Err(StateError::Version(self.version));
@@ -230,7 +231,7 @@ mod tests {
         let other = LoaderState { batch_size: 9, policy: Some(CorruptPolicy::Fail), ..state() };
         let message = other.check_fits(&state(), 10).unwrap_err().to_string();
         let expected =
-            "with batch size 9, this run has 10; corrupt-sample policy Fail, this run has Skip: a run goes on";
+            "with batch size 9, this run has 10; corrupt-sample policy Fail, this run has Skip: a run resumes only";
         assert!(message.contains(expected), "{message}");
     }
 

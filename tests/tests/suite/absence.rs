@@ -429,6 +429,6 @@ fn replace_says_how_far_it_looked_and_does_not_advise_itself() {
     damage(&photos, 0..SAMPLES);
     let error = loader(&photos.folder()).policy(CorruptPolicy::Replace).build().unwrap().find_map(Result::err).unwrap();
     let text = error.to_string();
-    assert!(text.contains("none of the 299 samples behind it"), "{text}");
+    assert!(text.contains("none of the 299 samples after it"), "{text}");
     assert!(!text.contains("--policy replace"), "{text}");
 }

@@ -344,7 +344,7 @@ fn an_optional_drive_that_does_not_fit_is_an_error_all_the_same() {
     let other_agent = Agent::start(&other.pack(), &other.scratch().join("state"), &[]);
     assert!(refused(other_agent.url()).contains("another dataset"));
     let url = format!("tcp://{}/nqn.2024-01.org.example:none", scene.agent.address());
-    assert!(refused(url).contains("no drive of that name"));
+    assert!(refused(url).contains("no drive with that NQN"));
     assert!(refused("tcp://nowhere".into()).contains("is not tcp://HOST[:PORT]/NQN"));
 }
 

@@ -75,7 +75,11 @@ fn assert_is_given_up(photos: &Photos, strategy: Strategy, reference: &str) {
         if delivered == 5 {
             kill(stand_in::process(&name), Signal::SIGKILL).expect("it runs");
             wait_until("the agent is given up", || {
-                loader.report().faults.iter().any(|fault| fault.kind == "refused" && fault.what.contains("in vain"))
+                loader
+                    .report()
+                    .faults
+                    .iter()
+                    .any(|fault| fault.kind == "refused" && fault.what.contains("times without success"))
             });
             given_up_at = loader.report().prongs[1].prepared;
         }

@@ -16,11 +16,11 @@ const STALL_S: f64 = 0.001;
 /// Explains the times and rates of epochs.
 const EPOCHS_MEANING: &str = "An epoch's time runs from the request for its first batch to the delivery of its last \
     one. Prongs prepare batches ahead, some of them during the epoch before: so an epoch can deliver more images per \
-    second than the prongs together prepare, and its first batch can be there at once (0 ms).";
+    second than the prongs together prepare, and its first batch can be ready at once (0 ms).";
 /// Explains the figures of prongs.
 const PRONGS_MEANING: &str = "A prong is whoever prepares batches: the host's CPU, or one drive (a local one is \
-    called csd). Images/s are those while the prong is busy. Memory is what the program has allocated; program files \
-    and shared result slots are not part of it.";
+    called csd). Images/s count only the time in which the prong is busy. Memory is what the program has allocated; \
+    program files and shared result slots do not count.";
 
 /// Writes all tables except [`prongs`], and only those that have rows.
 pub fn write(page: &mut String, report: &Report) {

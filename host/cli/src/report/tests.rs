@@ -142,7 +142,7 @@ fn figures_that_were_not_measured_are_unknown() {
 #[test]
 fn labels_and_rates_are_explained() {
     let of_one = render(&run(1, 3), &Context::default());
-    assert!(of_one.contains("can be there at once (0 ms)") && of_one.contains("A prong is whoever prepares batches"));
+    assert!(of_one.contains("can be ready at once (0 ms)") && of_one.contains("A prong is whoever prepares batches"));
     assert!(!of_one.contains("stand left of its label"));
     assert!(render(&run(2, 3), &Context::default()).contains("stand left of its label"));
 }

@@ -124,7 +124,7 @@ fn a_resumed_run_needs_no_options() {
     let message = fail(folder, "run p.ddlp --resume at.json");
     assert!(
         message.contains("at.json")
-            && message.contains("was taken with another dataset")
+            && message.contains("was saved with another dataset")
             && message.contains("same form"),
         "{message}"
     );

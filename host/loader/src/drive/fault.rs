@@ -45,7 +45,7 @@ pub(super) enum Fault<'a> {
 
 const CPU_DOES: &str = "the CPU prepares it";
 const AGENT_LOG: &str = "the agent's log may say why";
-const WITHOUT: &str = "the run goes on without the drive";
+const WITHOUT: &str = "the run continues without the drive";
 
 impl Fault<'_> {
     /// Returns the kind in one word, as [`crate::report::FaultReport::kind`] lists them.
@@ -92,45 +92,47 @@ impl fmt::Display for Fault<'_> {
             }
             Self::Damaged(id, error) => write!(
                 f,
-                "the result of {} is damaged: {error}; {CPU_DOES}; if this goes on, check the drive's memory and the \
-                 network",
+                "the result of {} is damaged: {error}; {CPU_DOES}; if this happens again, check the drive's memory \
+                 and the network",
                 of(id)
             ),
             Self::NoMemory(id, error) => write!(
                 f,
-                "this machine has no memory to read {} into: {error}; {CPU_DOES}; use fewer buffers or smaller batches",
+                "this machine has no memory for the result of {}: {error}; {CPU_DOES}; use fewer buffers or smaller \
+                 batches",
                 of(id)
             ),
             Self::Slow { id, took, times, is_local } => write!(
                 f,
-                "{} took {}, {times:.0} times as long as batches before; the schedule adapts to its speed; a very \
-                 large image can be the reason, or other work on {}",
+                "{} took {}, {times:.0} times as long as earlier batches; the schedule adapts to the new speed; the \
+                 cause may be a very large image, or other work on {}",
                 of(id),
                 time(*took),
                 if *is_local { "this machine" } else { "the drive or the network" }
             ),
             Self::Lost(error @ DriverError::TimedOut { .. }) => write!(
                 f,
-                "{error}; other prongs prepare its batches, and the connection is tried again; if the drive is only \
-                 slow, give it more time (--drive-timeout)"
+                "{error}; other prongs prepare the drive's batches, and the run tries to reconnect; if the drive is \
+                 only slow, give it more time (--drive-timeout)"
             ),
             Self::Lost(error) => write!(
                 f,
-                "{error}; other prongs prepare its batches, and the connection is tried again; see whether its agent \
-                 runs and the network is up"
+                "{error}; other prongs prepare the drive's batches, and the run tries to reconnect; check that the \
+                 drive's agent runs and that the network is up"
             ),
             Self::Away(error) => {
-                write!(f, "{error}; the run begins without it, and the drive joins as soon as it can be reached")
+                write!(f, "{error}; the run begins without the drive, which joins as soon as it can be reached")
             }
             Self::FewerSlots { now, before } => write!(
                 f,
-                "it came back with {now} result slots instead of {before}; {WITHOUT}; start its agent with --slots \
-                 {before}"
+                "the drive came back with {now} result slots instead of {before}; {WITHOUT}; start its agent with \
+                 --slots {before}"
             ),
             Self::Refused(error) => {
                 write!(
                     f,
-                    "it came back, but cannot be used any more: {error}; {WITHOUT}; begin a new run to use it again"
+                    "the drive came back, but cannot be used any more: {error}; {WITHOUT}; begin a new run to use it \
+                     again"
                 )
             }
             Self::Useless(times) => write!(
@@ -140,13 +142,16 @@ impl fmt::Display for Fault<'_> {
                  version"
             ),
             Self::AgentRestarted => {
-                f.write_str("its agent had ended or hung, and was started again; its log may say why")
+                write!(f, "the drive's agent had ended or hung, and was started again; {AGENT_LOG}")
             }
-            Self::AgentFails(error) => write!(f, "its agent does not start: {error}; the start is tried again"),
+            Self::AgentFails(error) => {
+                write!(f, "the drive's agent does not start: {error}; the run tries again to start it")
+            }
             Self::AgentGivenUp(times) => {
                 write!(
                     f,
-                    "its agent was started {times} times in vain; {WITHOUT}; {AGENT_LOG} (RUST_LOG=ddlp_device=info)"
+                    "the drive's agent was started {times} times without success; {WITHOUT}; {AGENT_LOG} \
+                     (RUST_LOG=ddlp_device=info)"
                 )
             }
         }
@@ -189,13 +194,13 @@ mod tests {
             ),
             (Fault::Lost(&lost), "lost", "connection refused", "tried again", "agent runs"),
             (Fault::Lost(&timed_out), "timeout", "Execute Program within 30s", "tried again", "--drive-timeout"),
-            (Fault::Away(&away), "lost", "connection refused", "begins without it", "can be reached"),
-            (Fault::FewerSlots { now: 2, before: 4 }, "refused", "2 result slots", "goes on without", "--slots 4"),
-            (Fault::Refused(&refused), "refused", "another dataset", "goes on without", "new run"),
-            (Fault::Useless(3), "refused", "3 connections", "goes on without", "network"),
+            (Fault::Away(&away), "lost", "connection refused", "begins without the drive", "can be reached"),
+            (Fault::FewerSlots { now: 2, before: 4 }, "refused", "2 result slots", "continues without", "--slots 4"),
+            (Fault::Refused(&refused), "refused", "another dataset", "continues without", "new run"),
+            (Fault::Useless(3), "refused", "3 connections", "continues without", "network"),
             (Fault::AgentRestarted, "restart", "had ended or hung", "started again", "log"),
             (Fault::AgentFails(&AgentError::NotFound), "start", "ddlp-device", "tried again", "build it"),
-            (Fault::AgentGivenUp(10), "refused", "10 times in vain", "goes on without", "RUST_LOG"),
+            (Fault::AgentGivenUp(10), "refused", "10 times without success", "continues without", "RUST_LOG"),
         ];
         for (fault, kind, happened, done, helps) in &table {
             let text = fault.to_string();

@@ -75,7 +75,7 @@ impl Link {
         logpage::read(&*controller, LogId(IDENTITY_LOG), Csi::NVM, &mut page, ADMIN_WITHIN)?;
         let identity = DriveIdentity::parse(&page).map_err(|error| {
             LinkError::Refused(format!(
-                "it is not a DDLP drive, or of another version: its identity log is unreadable: {error}"
+                "it is not a DDLP drive, or runs another version: its identity log is invalid: {error}"
             ))
         })?;
         check_identity(&identity, expected)?;
@@ -162,15 +162,15 @@ fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<(), L
     }
     if identity.fingerprint != expected.fingerprint {
         return Err(LinkError::Refused(format!(
-            "it computes pixels in another way: fingerprint {} there, {} here; run the same version on both sides",
+            "it computes other pixels: fingerprint {} there, {} here; run the same version on both sides",
             hex(&identity.fingerprint),
             hex(&expected.fingerprint)
         )));
     }
     if identity.slots == 0 || (identity.slot_bytes as usize) < expected.slot_bytes {
         return Err(LinkError::Refused(format!(
-            "its {} result slots have {} bytes each, but a batch needs {}: start it with --slot-bytes {}, or use \
-             smaller batches",
+            "its {} result slots have {} bytes each, but a batch needs {}: start its agent with --slot-bytes {}, or \
+             use smaller batches",
             identity.slots,
             identity.slot_bytes,
             expected.slot_bytes,

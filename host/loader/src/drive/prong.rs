@@ -315,12 +315,12 @@ impl DriveProng {
         let status = Status(completion.status);
         let lost = |reason: &str| Err(DriverError::Lost { peer: "drive".into(), reason: reason.into() });
         if status.same_code(Status::NAMESPACE_NOT_READY) && status.is_do_not_retry() {
-            return lost("it is about to end");
+            return lost("its agent is about to end");
         }
         // The kernel reconnects by itself, and programs end with a host's last association. Another run of this host
         // may also have loaded its own program.
         if status.same_code(Status::NO_PROGRAM) || status.same_code(Status::PROGRAM_NOT_ACTIVATED) {
-            return lost("it has another program or none: it was reconnected, or another run of this host uses it");
+            return lost("its program is gone: the drive was reconnected, or another run of this host uses it");
         }
         let flight = self.flights.swap_remove(at);
         if !status.is_success() {
@@ -328,7 +328,7 @@ impl DriveProng {
             // No strategy may wait until another host releases its slots.
             return match self.without_slots {
                 Some(since) if since.elapsed() > SLOTLESS_MAX => {
-                    let reason = format!("it has given no result slot for {SLOTLESS_MAX:?}");
+                    let reason = format!("it has refused every result slot for {SLOTLESS_MAX:?}");
                     Err(DriverError::Lost { peer: "drive".into(), reason })
                 }
                 _ => Ok(()),
@@ -358,7 +358,7 @@ impl DriveProng {
         let is_short = status.same_code(Status::CAPACITY_EXCEEDED);
         if is_short {
             let note =
-                "the drive has no memory for all of its result slots, and goes on with fewer: the tail is shorter";
+                "the drive has no memory for all of its result slots, and continues with fewer: the tail is shorter";
             self.engine.lock().recorder.note(note.into());
             // The other slots that were never used have no memory either.
             self.foreign.extend(self.slots.take_unproven().into_iter().map(|slot| (slot, Instant::now())));

@@ -128,7 +128,7 @@ impl Checks {
             ResultError::Slot(SlotError::Unavailable { sample_id }) => {
                 let what = format!(
                     "the drive cannot read its dataset, beginning with {}; the CPU prepares the batch, and the drive \
-                     is tried again after a pause; {remedy}",
+                     gets batches again after a pause; {remedy}",
                     sample(*sample_id, prepare::stored_at(dataset, *sample_id))
                 );
                 GivenUp::Failed { kind: "unavailable", what }

@@ -43,7 +43,7 @@ fn a_drive_without_a_live_path_does_not_count() {
     assert_eq!(found(trees::TWO_DRIVES, |_| ()), Ok("/dev/nvme0".into()));
     let neither = found(trees::TWO_DRIVES, |root| set(root, "nvme0", "state", "connecting"));
     let error = neither.unwrap_err();
-    assert!(error.contains("no path to it is live") && error.contains("/dev/nvme0 is connecting"), "{error}");
+    assert!(error.contains("no path to the drive is live") && error.contains("/dev/nvme0 is connecting"), "{error}");
 }
 
 #[test]
