@@ -41,7 +41,7 @@ enum Command {
     },
     /// Write the manual pages, one for each command.
     Man {
-        /// Folder for the pages, such as ~/.local/share/man/man1; made if missing
+        /// Folder for the pages, such as ~/.local/share/man/man1; created if it is missing
         folder: PathBuf,
     },
 }

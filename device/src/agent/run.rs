@@ -150,7 +150,7 @@ async fn listen(at: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(at).await.with_context(|| match at.port() {
         0 => format!("cannot listen at {at}"),
         port => format!(
-            "cannot listen at {at}: choose another --listen address, or find the program there (ss -ltnp \
+            "cannot listen at {at}: choose another --listen address, or find the program that listens there (ss -ltnp \
             'sport = :{port}')"
         ),
     })?;

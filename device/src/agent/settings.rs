@@ -32,22 +32,22 @@ Examples:
   Serve a pack on loopback, results in memory:
     ddlp-device serve --dataset train.ddlp
   Eight slots in a file on flash, four workers on cores 4 to 7:
-    ddlp-device serve --dataset train.ddlp --results /var/lib/ddlp/slots --slots 8 --threads 4 --cores 4-7
+    ddlp-device serve --dataset train.ddlp --results /var/lib/ddlp-device/slots --slots 8 --threads 4 --cores 4-7
   A drive at a quarter of its speed, for experiments:
     ddlp-device serve --dataset train.ddlp --throttle 0.25
   On the network; drive.toml has `allowed-hosts = [\"nqn.2014-08.org.nvmexpress:uuid:...\"]`:
     ddlp-device serve --config drive.toml --listen 192.0.2.7:4420
-    nvme discover -t tcp -a 192.0.2.7                  # on such a host
+    nvme discover -t tcp -a 192.0.2.7                  # on that host
 
-The configuration file is TOML. Its keys are the names of the options (slot-bytes = 38539264), and allowed-hosts.";
+The configuration file is TOML. Its keys are the names of the options (slot-bytes = 38547456), and allowed-hosts.";
 
 /// Options of `ddlp-device serve`.
 #[derive(Args, Clone, Debug, Default)]
 #[command(after_long_help = EXAMPLES)]
 pub struct ServeArgs {
-    /// Dataset to preprocess: a pack, an image folder, CIFAR binary files or tar shards.
+    /// Dataset to serve: a pack, an image folder, CIFAR's binary files or tar shards.
     ///
-    /// Namespace 1 exports the bytes of a pack. For the other sources it is a single block that holds the drive's
+    /// Namespace 1 exports the bytes of a pack. For other sources, namespace 1 is a single block that holds the drive's
     /// identity page.
     #[arg(long, value_name = "PATH")]
     pub dataset: Option<PathBuf>,
@@ -74,7 +74,7 @@ pub struct ServeArgs {
     /// samples of 224 × 224.
     #[arg(long, value_name = "N")]
     pub slot_bytes: Option<u64>,
-    /// Worker threads that decode and augment. [default: one per usable core]
+    /// Number of worker threads, which prepare samples. [default: one per usable core]
     #[arg(long, value_name = "T")]
     pub threads: Option<usize>,
     /// Cores the agent may run on, for example `0,2-3`. [default: all]
@@ -86,12 +86,12 @@ pub struct ServeArgs {
     /// Configuration file; options on the command line take precedence.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Directory of the agent's persistent identity (NQN, serial number, namespace identifiers).
+    /// Folder of the agent's persistent identity (NQN, serial number, namespace identifiers).
     ///
     /// One agent at a time may use it. [default: $XDG_STATE_HOME/ddlp-device/NAME or ~/.local/state/ddlp-device/NAME]
     #[arg(long, value_name = "DIR", conflicts_with = "ephemeral")]
     pub state: Option<PathBuf>,
-    /// Name of the identity in the default directory. [default: default]
+    /// Name of the identity in the default folder. [default: default]
     #[arg(long, value_name = "NAME", conflicts_with_all = ["state", "ephemeral"])]
     pub name: Option<String>,
     /// Take a new identity for this run and store nothing.
@@ -129,14 +129,14 @@ struct ConfigFile {
 pub enum IdentitySource {
     /// New for this run.
     Ephemeral,
-    /// Kept in this directory.
+    /// Kept in this folder.
     Directory(PathBuf),
 }
 
 /// All settings, checked and complete.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Dataset to preprocess.
+    /// Dataset to serve.
     pub dataset: PathBuf,
     /// Address to listen at.
     pub listen: SocketAddr,
@@ -166,7 +166,10 @@ impl Settings {
     /// Reads the configuration file, if one is named, and checks and combines all settings.
     pub fn from_args(args: ServeArgs) -> Result<Self> {
         let file = args.config.as_deref().map(read_config).transpose()?.unwrap_or_default();
-        let dataset = args.dataset.or(file.dataset).context("no dataset: give --dataset PATH")?;
+        let dataset = args
+            .dataset
+            .or(file.dataset)
+            .context("no dataset: give --dataset PATH, or `dataset` in the configuration")?;
         let listen = address(args.listen.or(file.listen).as_deref().unwrap_or(DEFAULT_LISTEN))?;
         check_allowed(&file.allowed_hosts)?;
         if !listen.ip().is_loopback() && file.allowed_hosts.is_empty() {
@@ -264,7 +267,7 @@ fn identity(line: IdentityChoice, file: IdentityChoice) -> Result<IdentitySource
     }
     let name = name.unwrap_or_else(|| DEFAULT_NAME.into());
     let plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
-    ensure!(plain, "--name {name}: letters, digits, - and _ only");
+    ensure!(plain, "--name {name}: expected letters, digits, - and _");
     let set = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")));
     let base = base.context("neither XDG_STATE_HOME nor HOME is set: give --state DIR or --ephemeral")?;

@@ -62,7 +62,7 @@ impl Reach {
         let reason = match listening {
             Listening::Free => return Finding::fine(SUBJECT, format!("{at} is free, for discovery")),
             Listening::Taken if self.listening == Listening::Taken => {
-                let text = format!("something listens at {at} already, for discovery if it is the agent");
+                let text = format!("something already listens at {at}: a running agent does so for discovery");
                 return Finding::fine(SUBJECT, text);
             }
             Listening::Taken => "something else listens there",
@@ -86,8 +86,8 @@ impl Reach {
             Listening::Free => Finding::fine(SUBJECT, format!("{listen} is free")),
             Listening::Taken => Finding::warning(
                 SUBJECT,
-                format!("something listens at {listen} already"),
-                "fine if it is the running agent; else choose another port for `listen`",
+                format!("something already listens at {listen}"),
+                "no problem if that is the running agent; otherwise choose another port for `listen`",
             ),
             Listening::Refused(reason) => Finding::failure(
                 SUBJECT,

@@ -13,8 +13,10 @@ impl IdentityError {
             Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => permission(directory),
             Self::Io { .. } => "name another folder by --state DIR, or by `state` in the configuration".into(),
             Self::InUse(_) => "stop that agent, or give this one another --state DIR or --name, or --ephemeral".into(),
-            Self::Damaged { .. } => "restore the file, or remove it; to its hosts the drive is then a new one".into(),
-            Self::Random(_) => "start again once the machine has random numbers".into(),
+            Self::Damaged { .. } => {
+                "restore the file, or remove it: the drive then becomes a new one to its hosts".into()
+            }
+            Self::Random(_) => "start again once the system gives random numbers".into(),
         }
     }
 }
@@ -25,13 +27,15 @@ fn permission(directory: &Path) -> String {
     // A folder that this user may not enter hides even the metadata of its contents.
     match directory.ancestors().find(|path| path.metadata().is_ok()) {
         Some(nearest) if nearest == directory => {
-            format!("give it to the user that the agent runs as: sudo chown -R {user}: {shown}")
+            format!("give the folder to the user that the agent runs as: sudo chown -R {user}: {shown}")
         }
         Some(nearest) if faccessat(AT_FDCWD, nearest, AccessFlags::X_OK, AtFlags::AT_EACCESS).is_err() => {
             let nearest = nearest.display();
-            format!("let the user that the agent runs as enter it (sudo chmod o+x {nearest}), or name another folder")
+            format!(
+                "let the user that the agent runs as enter {nearest} (sudo chmod o+x {nearest}), or name another folder"
+            )
         }
-        _ => format!("make it for the user that the agent runs as: sudo install -d -o {user} -m 0700 {shown}"),
+        _ => format!("make the folder for the user that the agent runs as: sudo install -d -o {user} -m 0700 {shown}"),
     }
 }
 

@@ -77,14 +77,14 @@ enum Command {
     #[command(subcommand)]
     Bench(bench::BenchCommand),
     SampleData(sample_data::SampleDataArgs),
-    /// Print the completions for a shell: put them where the shell looks, as its manual says, or source them.
+    /// Print the completions for a shell: source them, or save them where the shell's manual says.
     Completions {
         /// The shell
         shell: Shell,
     },
     /// Write the manual pages, one for each command.
     Man {
-        /// The folder for them, such as ~/.local/share/man/man1; it is created if necessary
+        /// Folder for the pages, such as ~/.local/share/man/man1; created if it is missing
         folder: PathBuf,
     },
 }

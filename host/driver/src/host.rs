@@ -169,7 +169,7 @@ impl Host {
     /// Returns the NQN with the identifier that always belongs to it. Makes and keeps an NQN if there is none yet.
     pub fn kernel_identity(&self) -> Result<HostIdentity, HostError> {
         let (root, state, invoker) = match &self.0 {
-            Source::Named(nqn) => return HostIdentity::of(nqn, None, "this run", "name one that does"),
+            Source::Named(nqn) => return HostIdentity::of(nqn, None, "this run", "name an NQN that does"),
             Source::Files { root, state, invoker } => (root, state, invoker),
         };
         let Found { nqn, file } = find_or_make(root, state.as_deref(), invoker.as_deref())?;

@@ -208,8 +208,8 @@ impl DriveProng {
         Ok(())
     }
 
-    /// Returns whether the drive pauses, because it cannot read its dataset or refuses batches. The pause begins as soon as nothing is in
-    /// flight. During the pause the schedule leaves the drive out, so no strategy waits for it.
+    /// Returns whether the drive pauses, because it cannot read its dataset or refuses batches. The pause begins as
+    /// soon as nothing is in flight. During the pause the schedule leaves the drive out, so no strategy waits for it.
     fn pauses(&mut self) -> bool {
         if let Some(until) = self.paused_until {
             if Instant::now() < until {
