@@ -19,7 +19,7 @@ PIPELINES = {"W1": "imagenet-train", "W2": "imagenet-val", "W3": "cifar-train"}
 BATCHES = {"W1": 64, "W2": 64, "W3": 512}
 REPETITIONS = {"W1": 1, "W2": 1, "W3": 15}
 
-# For each peer: its environment, its script, and for each work the options of its variants.
+# For each peer: its environment, its script, and for each workload the options of its variants.
 PEERS = {
     "opencv": ("light", "opencv", {"W1": [[]], "W2": [[]], "W3": [[]]}),
     "turbo": ("light", "turbo", {
@@ -92,7 +92,7 @@ def ours(work, program, dataset, images, cores):
 
 
 def theirs(work, peer, scripts, environments, data, images, cores):
-    """Returns the peer's rows of a work, or none if it does not do that work. `data` comes from
+    """Returns the peer's rows of a workload, or none if the peer does not run that workload. `data` comes from
     `Datasets.for_peers`."""
     environment, script, variants = PEERS[peer]
     rows = []

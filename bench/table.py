@@ -46,7 +46,7 @@ def figure(value):
 
 
 def table(work, what, rows, cores):
-    """Returns the lines of one work's table for a number of cores."""
+    """Returns the lines of one workload's table for a number of cores."""
     ours = list(rows[0]["ratios"]) if rows else []
     scales = any(row["scaling"] is not None for row in rows)
     head = [work, "images/s", "spread", *(f"{name} ÷" for name in ours), "images/CPU-s", "RSS MB", "own MB"]
@@ -90,7 +90,7 @@ def remarks(outcome):
 
 
 def stores(outcome):
-    """Compares our loader with the bandwidth of stores, in the work in which it does little else: the f32 values of
+    """Compares our loader with the bandwidth of stores, in the workload in which it does little else: the f32 values of
     W3."""
     rates, lines = outcome["store_bytes_per_s"], []
     for row in outcome["works"].get("W3", []):

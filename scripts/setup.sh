@@ -12,7 +12,7 @@ RUST_NEEDED=1.95
 say() { printf '\n== %s\n' "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
-# Asks whether to go on; with --yes the answer is yes.
+# Asks whether to continue; with --yes the answer is yes.
 agree() {
     [ "$SETUP_YES" = 1 ] && return 0
     [ -t 0 ] || fail "there is no terminal to ask on: run the command above yourself, or give --yes"
@@ -132,7 +132,7 @@ install_rust() {
     rust_is_ready || fail "cargo is still older than $RUST_NEEDED: $(cargo --version 2>&1)"
 }
 
-# Prints cargo's target directory.
+# Prints cargo's target folder.
 target_dir() { cargo metadata --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p'; }
 
 setup() {
