@@ -13,7 +13,7 @@ pub const TIMELINE_ENTRIES_MAX: usize = 20_000;
 pub struct Report {
     /// Strategy by name.
     pub strategy: String,
-    /// What the dataset is called.
+    /// Name of the dataset.
     pub dataset: String,
     /// Samples of an epoch.
     pub epoch_samples: u64,
@@ -21,7 +21,7 @@ pub struct Report {
     pub batch_size: u64,
     /// Seed of the run.
     pub seed: u64,
-    /// CPU prong's threads.
+    /// Number of threads of the CPU prong.
     pub threads: usize,
     /// Images delivered.
     pub images: u64,
@@ -42,7 +42,7 @@ pub struct Report {
     pub peak_memory_mb: f64,
     /// Result slots that this process and drives share, in 10⁶ bytes; not part of the peak.
     pub slot_memory_mb: f64,
-    /// Where the prongs met in the last epoch: batches 0 to m − 1 came from the head.
+    /// Batch m at which the prongs met in the last epoch: batches 0 to m − 1 came from the head.
     pub meeting_point: Option<u32>,
     /// One entry per prong; the first is the host's CPU.
     pub prongs: Vec<ProngReport>,
@@ -74,24 +74,24 @@ pub struct Report {
 /// One prong's part.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ProngReport {
-    /// `cpu`, or the drive's address.
+    /// `cpu`; for a drive, `csd` (with a number if there are several local ones) or its address.
     pub name: String,
-    /// Batches of it that were delivered.
+    /// Delivered batches that it prepared.
     pub batches: u64,
-    /// Images of it that were delivered.
+    /// Delivered images that it prepared.
     pub images: u64,
-    /// Images of it that were prepared, delivered or not.
+    /// Images that it prepared, delivered or not.
     pub prepared: u64,
     /// Time in which it had at least one batch in work.
     pub busy_s: f64,
     /// `prepared / busy_s`.
     pub images_per_s: f64,
-    /// Batches it prepared in vain (the other prong was first, the result was refused, or its buffer was needed for a
-    /// batch before it).
+    /// Batches that it prepared but nobody used: another prong was first, the host refused the result, or an earlier
+    /// batch needed the buffer.
     pub wasted_batches: u64,
-    /// CPU time the drive's agent reports.
+    /// CPU time that the drive's agent reports, in seconds.
     pub cpu_s: Option<f64>,
-    /// Peak resident memory the drive's agent reports, in 10⁶ bytes, mapped slots included.
+    /// Peak resident memory that the drive's agent reports, in 10⁶ bytes, mapped slots included.
     pub peak_memory_mb: Option<f64>,
     /// Energy in joules, where the drive can measure it.
     pub energy_j: Option<f64>,
@@ -106,7 +106,7 @@ pub struct CorruptReport {
     pub sample_id: u64,
     /// Epoch.
     pub epoch: u32,
-    /// Why it could not be used.
+    /// Reason why the sample could not be used.
     pub reason: String,
     /// `skipped`, or `replaced by NAME`.
     pub action: String,
@@ -115,16 +115,16 @@ pub struct CorruptReport {
 /// One fault that the run survived.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FaultReport {
-    /// When.
+    /// Time of the fault.
     pub at_s: f64,
-    /// Which prong.
+    /// Name of the prong.
     pub prong: String,
     /// Epoch and batch, when the fault hit one.
     pub batch: Option<(u32, u32)>,
     /// Kind in one word: `lost`, `timeout`, `status`, `damaged`, `slow`, `start`, `restart`, `rejoined`, `stall`,
     /// `refused`, `defect`, `unavailable`.
     pub kind: &'static str,
-    /// In words.
+    /// Description in words.
     pub what: String,
 }
 
@@ -144,13 +144,13 @@ pub struct EpochReport {
     pub batches: u64,
     /// Images delivered.
     pub images: u64,
-    /// When its first batch was asked for.
+    /// Time at which its first batch was asked for.
     pub start_s: f64,
-    /// When its last batch was delivered.
+    /// Time at which its last batch was delivered.
     pub end_s: f64,
-    /// From the request for its first batch to its delivery.
+    /// Time from the request for its first batch to the delivery of that batch.
     pub first_batch_s: f64,
-    /// Where the prongs met.
+    /// Batch at which the prongs met.
     pub meeting_point: Option<u32>,
     /// Batches by prong, in the order of [`Report::prongs`].
     pub batches_by_prong: Vec<u64>,
@@ -176,11 +176,11 @@ pub struct Span {
     pub epoch: u32,
     /// Batch.
     pub batch: u32,
-    /// Claimed.
+    /// Time at which the prong claimed the batch.
     pub start_s: f64,
-    /// Finished or given up.
+    /// Time at which the prong finished the batch or gave it up.
     pub end_s: f64,
-    /// The result was used.
+    /// Whether the result was used.
     pub used: bool,
 }
 
@@ -195,8 +195,8 @@ pub struct Delivery {
     pub batch: u32,
     /// Images in it.
     pub images: u32,
-    /// When the consumer asked.
+    /// Time at which the consumer asked for a batch.
     pub asked_s: f64,
-    /// When it got the batch.
+    /// Time at which the consumer got this batch.
     pub at_s: f64,
 }

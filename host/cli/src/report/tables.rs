@@ -19,8 +19,9 @@ const EPOCHS_MEANING: &str = "An epoch's time runs from the request for its firs
     second than the prongs together prepare, and its first batch can be ready at once (0 ms).";
 /// Explains the figures of prongs.
 const PRONGS_MEANING: &str = "A prong is whoever prepares batches: the host's CPU, or one drive (a local one is \
-    called csd). Images/s count only the time in which the prong is busy. Memory is what the program has allocated; \
-    program files and shared result slots do not count.";
+    called csd). Images/s count only the time in which the prong is busy. The CPU's memory is what the loader's \
+    process has allocated, without program files and shared result slots; a drive's memory is what its agent has \
+    resident, slots included.";
 
 /// Writes all tables except [`prongs`], and only those that have rows.
 pub fn write(page: &mut String, report: &Report) {
