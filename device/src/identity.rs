@@ -1,9 +1,9 @@
 //! Identity of an agent: generated once, kept over restarts, never derived from the dataset.
 //!
 //! Linux removes a namespace whose identifiers change over a reconnect, and ignores the namespaces of a second agent
-//! with the same identifiers. So the identity lives in a state directory that one agent at a time may use.
+//! with the same identifiers. So the identity lives in a state folder that one agent at a time may use.
 //!
-//! `prospect`: a look at the directory that changes nothing. `remedy`: advice when the agent cannot have an identity.
+//! `prospect`: a look at the folder that changes nothing. `remedy`: advice when the agent cannot have an identity.
 
 mod prospect;
 mod remedy;
@@ -59,12 +59,12 @@ pub struct Held {
 /// Reason why the agent cannot have an identity.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// The directory or a file in it cannot be used.
+    /// The folder or a file in it cannot be used.
     #[error("cannot {what} {path} for the agent's identity")]
     Io {
         /// The attempted action, as a verb.
         what: &'static str,
-        /// The file or directory.
+        /// The file or folder.
         path: PathBuf,
         /// The cause.
         #[source]
@@ -163,7 +163,7 @@ impl Held {
         Ok(Self { identity: Identity::generate()?, _lock: None })
     }
 
-    /// Returns the identity in a directory, and holds the directory's lock. Generates an identity if there is none yet.
+    /// Returns the identity in a folder, and holds the folder's lock. Generates an identity if there is none yet.
     pub fn persistent(directory: &Path) -> Result<Self, IdentityError> {
         make(directory)?;
         let lock_path = directory.join(LOCK);

@@ -1,16 +1,16 @@
-//! A look at the directory of an identity that changes nothing there.
+//! A look at the folder of an identity that changes nothing there.
 
 use super::{FILE, Identity, IdentityError, LOCK, make, read};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
 
-/// State of a directory as [`super::Held::persistent`] would find it.
+/// State of a folder as [`super::Held::persistent`] would find it.
 #[derive(Debug)]
 pub struct Prospect {
-    /// The identity in the directory; an agent would make one if it is `None`.
+    /// The identity in the folder; an agent would make one if it is `None`.
     pub identity: Option<Identity>,
-    /// Whether a running agent uses the directory.
+    /// Whether a running agent uses the folder.
     pub in_use: bool,
 }
 

@@ -21,7 +21,7 @@ impl IdentityError {
     }
 }
 
-/// Returns advice that gives this process's user the right to use the directory.
+/// Returns advice that gives this process's user the right to use the folder.
 fn permission(directory: &Path) -> String {
     let (user, shown) = (user_name(), directory.display());
     // A folder that this user may not enter hides even the metadata of its contents.

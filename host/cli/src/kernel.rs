@@ -1,6 +1,6 @@
 //! The parts of this machine's kernel that matter for NVMe controllers: modules, rights, nodes.
 //!
-//! Everything is read below one root directory, [`Kernel::at`], so that tests need no real kernel of that kind.
+//! Everything is read below one root folder, [`Kernel::at`], so that tests need no real kernel of that kind.
 
 mod locks;
 #[cfg(test)]

@@ -27,7 +27,7 @@ const DRIVES_MAX: usize = 64;
 /// Most batches that one drive has in work.
 const DEPTH_MAX: usize = 32;
 
-/// Collects the options of a [`Loader`].
+/// Builder of a [`Loader`], which collects its options.
 #[derive(Clone)]
 #[must_use]
 pub struct LoaderBuilder {
@@ -99,7 +99,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// Sets the path of the dataset: a pack, an ImageFolder, CIFAR-10's binary files or tar shards.
+    /// Sets the path of the dataset: a pack, an image folder, CIFAR-10's binary files or tar shards.
     pub fn dataset_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.dataset_path = Some(path.into());
         self
@@ -142,7 +142,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// Sets how many batches one drive has in work at a time. Default 2: it works on one while the other one waits.
+    /// Sets how many batches one drive has in work at a time. Default 2: the drive works on one while the other waits.
     pub fn drive_depth(mut self, batches: usize) -> Self {
         self.drive_depth = batches;
         self
@@ -191,8 +191,8 @@ impl LoaderBuilder {
     }
 
     /// Sets how many distinct samples of an epoch may be skipped or replaced before the run ends with an error.
-    /// Default: 16 or 1 % of the epoch, whichever is more. A dataset that is gone or has changed ends the run at once,
-    /// whatever the policy.
+    /// Default: 16 or 1 % of the epoch, whichever is larger. A dataset that is gone or has changed ends the run at
+    /// once, whatever the policy.
     pub fn max_corrupt(mut self, max: MaxCorrupt) -> Self {
         self.max_corrupt = max;
         self

@@ -1,7 +1,7 @@
 //! The CPU prong: threads that prepare samples of the batches that the schedule gives to the host's CPU.
 //!
 //! Threads share a batch by rows, so a slow sample delays only its own batch: the other threads finish the rest of that
-//! batch and go on to the next one.
+//! batch and then begin the next one.
 
 use crate::batch::Rows;
 use crate::buffers::PooledBuffer;

@@ -34,12 +34,12 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-/// Which drive to use.
+/// A drive for a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DriveSpec {
     /// An agent that the loader starts itself.
     Local(LocalDrive),
-    /// An agent that runs already: `tcp://HOST:PORT/NQN`, or `/dev/nvme0` where the kernel is connected to it.
+    /// An agent that is already running: `tcp://HOST:PORT/NQN`, or `/dev/nvme0` where the kernel is connected to it.
     Remote(String),
     /// The one drive that the kernel is connected to.
     Auto,
@@ -99,14 +99,14 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Returns the endpoint of an agent that the loader started. It accepts any host, so this host needs no lasting
-    /// identity.
+    /// Returns the endpoint of an agent that the loader started. This agent accepts any host, so this host needs no
+    /// lasting identity.
     pub fn local(agent: LocalAgent) -> Result<Self, DriverError> {
         Ok(Self { target: Target::parse(agent.url())?, agent: Some(agent), unkept: None })
     }
 
-    /// Returns the endpoint of an agent that runs already. Over `tcp://` this end is a host of its own, with the NQN of
-    /// `host`.
+    /// Returns the endpoint of an agent that is already running. Over `tcp://` this end is a host of its own, with the
+    /// NQN of `host`.
     pub fn remote(address: &str, host: &Host) -> Result<Self, String> {
         let mut target = Target::parse(address).map_err(|error| error.to_string())?;
         let mut unkept = None;
@@ -127,7 +127,8 @@ impl Endpoint {
     }
 
     /// Returns whether a drive that the kernel is connected to will probably be usable in a moment. A run that has just
-    /// ended may still hold it, the kernel may still be scanning it, or udev may not have set its owner yet.
+    /// ended may still hold the drive, the kernel may still be scanning it, or udev may not have set the node's owner
+    /// yet.
     pub fn is_settling(&self, error: &DriverError) -> bool {
         let Target::Kernel(kernel) = &self.target else { return false };
         matches!(error, DriverError::InUse { .. } | DriverError::Lost { .. } | DriverError::Denied { .. })

@@ -3,7 +3,8 @@
 //!
 //! One mutex guards the [`Core`]. A thread holds it for decisions and their records only, never while a sample is
 //! prepared, a command waits or bytes move. The methods here change the schedule, and keep schedule, records and
-//! waiting threads in step; a drive's prong takes its cancels and sets its state itself, under the same mutex. The module `delivery` serves the consumer.
+//! waiting threads in step; a drive's prong takes its cancels and sets its state itself, under the same mutex. The
+//! module `delivery` serves the consumer.
 
 mod delivery;
 
@@ -34,7 +35,7 @@ use std::time::{Duration, Instant};
 /// Longest sleep of an idle CPU thread before it checks whether to take over another prong's batch.
 const IDLE_LOOK: Duration = Duration::from_millis(20);
 
-/// The task of a run; fixed while the run goes on.
+/// The task of a run, fixed during the run.
 pub(crate) struct Task {
     pub dataset: Arc<dyn Dataset>,
     pub program: Program,

@@ -1,4 +1,4 @@
-//! Keeps the figures of a run while it goes on, and makes its report.
+//! Keeps the figures of a run, and makes its report.
 
 use crate::report::{
     CorruptReport, Delivery, EpochReport, FaultReport, ProngReport, Report, Span, TIMELINE_ENTRIES_MAX, Timeline,

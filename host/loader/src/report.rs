@@ -74,7 +74,7 @@ pub struct Report {
 /// One prong's part.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ProngReport {
-    /// `cpu`; for a drive, `csd` (with a number if there are several local ones) or its address.
+    /// `cpu`; for a drive, `csd` (with a number if there are several drives), `auto` or its address.
     pub name: String,
     /// Delivered batches that it prepared.
     pub batches: u64,

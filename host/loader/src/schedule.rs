@@ -77,7 +77,7 @@ impl std::fmt::Display for Strategy {
     }
 }
 
-/// A name that is no strategy.
+/// A name that is not a strategy.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no strategy \"{0}\": cpu, csd, mte, wrr and ordered exist")]
 pub struct UnknownStrategy(String);
@@ -116,7 +116,7 @@ pub struct ScheduleConfig {
 pub enum Room {
     /// For any batch.
     Any,
-    /// Only for a batch without which delivery cannot go on.
+    /// Only for a batch without which delivery cannot continue.
     Critical,
 }
 

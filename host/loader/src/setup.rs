@@ -55,14 +55,14 @@ pub(crate) struct Setup {
 pub(crate) struct OpenDrive {
     pub name: String,
     pub endpoint: Endpoint,
-    /// `None` for an optional drive: its thread connects to it while the run goes on.
+    /// `None` for an optional drive: the drive's thread connects to it during the run.
     pub link: Option<Link>,
     /// Its slots; empty until the drive is first reached.
     pub slots: Arc<SlotTable>,
 }
 
 impl OpenDrive {
-    /// Returns the number of the drive's result slots; a guess until it is first reached.
+    /// Returns the number of the drive's result slots; a guess until the drive is first reached.
     pub fn slots_expected(&self) -> u32 {
         if self.link.is_none() { LOCAL_SLOTS } else { self.slots.count() }
     }

@@ -1,9 +1,9 @@
-//! The memory that is available, and that this process uses. If memory that Linux has granted runs out, it kills
+//! The memory that is available, and that this process uses. If memory that Linux has granted runs out, Linux kills
 //! processes, often the wrong ones; so both sides check before they take much.
 //!
 //! Four things bound the memory of a process: the machine, control groups, and two limits on what it maps, which
-//! `ulimit -v` and `ulimit -d` set. An allocation beyond one of these two fails. Most code cannot go on then, so the
-//! programs have an [`allocator`] that says so.
+//! `ulimit -v` and `ulimit -d` set. An allocation beyond one of these two fails. Most code cannot handle that, so
+//! the programs have an [`allocator`] that reports the refusal.
 
 pub mod allocator;
 

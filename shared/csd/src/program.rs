@@ -21,8 +21,8 @@ pub enum CorruptPolicy {
     Fail,
     /// The sample is left out of its batch and counted.
     Skip,
-    /// The next readable sample in the dataset's order replaces it, with its own label, and the corrupt sample is
-    /// counted.
+    /// The next sample in the dataset's order that is not corrupt replaces it, with its own label, and the corrupt
+    /// sample is counted.
     Replace,
 }
 

@@ -71,7 +71,7 @@ pub enum Outcome {
     Skipped(CorruptReason),
     /// Another sample replaces it.
     Replaced(CorruptReason),
-    /// The sample is corrupt, and the policy is `fail` or no readable sample was found to replace it.
+    /// The sample is corrupt, and the policy is `fail` or no neighbour can replace it.
     Failed(CorruptReason),
     /// The dataset cannot be read now, or is not the one that was opened, so nothing is known about the sample. A host
     /// of an older version does not know this outcome; it refuses the table and prepares the batch itself, as a newer
@@ -240,8 +240,7 @@ pub enum SlotError {
         /// Sample requested.
         expected: u64,
     },
-    /// An outcome that the policy does not allow, or that a drive has no right to decide. The host prepares the batch
-    /// then.
+    /// An outcome that the policy does not allow, or that only the host may decide. The host then prepares the batch.
     #[error("slot's sample {sample_id} has outcome {outcome:?} of index {index}")]
     Outcome {
         /// Sample.

@@ -1,7 +1,7 @@
 //! CIFAR's binary files: records of one or two label bytes and 3072 bytes of pixels, 32 × 32 in three planes.
 //!
-//! - A directory of CIFAR-10 holds `data_batch_1.bin` and so on: the training set, read in the order of the numbers.
-//!   Class names come from `batches.meta.txt` if it exists. A directory of CIFAR-100 holds `train.bin`; the labels are
+//! - A folder of CIFAR-10 holds `data_batch_1.bin` and so on: the training set, read in the order of the numbers.
+//!   Class names come from `batches.meta.txt` if it exists. A folder of CIFAR-100 holds `train.bin`; the labels are
 //!   its fine labels, with names from `fine_label_names.txt`.
 //! - A single `.bin` file may be any of the batches, so `test_batch.bin` is opened by its own name.
 //!
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 const SIDE: u32 = 32;
 const PIXEL_BYTES: usize = 3 * (SIDE * SIDE) as usize;
-/// Largest number of batch files in a directory.
+/// Largest number of batch files in a folder.
 pub const BATCHES_MAX: usize = 64;
 /// Records that are read at a time when opening.
 const RECORDS_AT_ONCE: usize = 256;
@@ -29,7 +29,7 @@ const RECORDS_AT_ONCE: usize = 256;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CifarError {
-    /// A file or directory cannot be read.
+    /// A file or folder cannot be read.
     #[error("cannot read {}", .path.display())]
     Io {
         /// The file.
@@ -38,19 +38,19 @@ pub enum CifarError {
         #[source]
         source: io::Error,
     },
-    /// The directory holds no training batches.
+    /// The folder holds no training batches.
     #[error(
         "{} holds neither data_batch_*.bin (CIFAR-10) nor train.bin (CIFAR-100); name a test batch by its file",
         .path.display()
     )]
     NoBatches {
-        /// The directory.
+        /// The folder.
         path: PathBuf,
     },
-    /// The directory holds more than [`BATCHES_MAX`] batches.
+    /// The folder holds more than [`BATCHES_MAX`] batches.
     #[error("{} holds {count} batches, more than the limit of {BATCHES_MAX}", .path.display())]
     TooManyBatches {
-        /// The directory.
+        /// The folder.
         path: PathBuf,
         /// Number of batches.
         count: usize,
@@ -93,7 +93,7 @@ pub enum CifarError {
         path: PathBuf,
         /// Number of names.
         count: usize,
-        /// Variant of CIFAR that the directory was taken for.
+        /// Variant of CIFAR that the folder was taken for.
         variant: Variant,
     },
 }
@@ -173,12 +173,12 @@ impl Batch {
 }
 
 impl Cifar {
-    /// Returns whether a directory holds training batches.
+    /// Returns whether a folder holds training batches.
     pub fn recognizes(directory: &Path) -> bool {
         directory.join("train.bin").is_file() || numbered_batches(directory).is_ok_and(|batches| !batches.is_empty())
     }
 
-    /// Opens a directory or a single batch.
+    /// Opens a folder or a single batch.
     pub fn open(path: &Path) -> Result<Self, CifarError> {
         let (variant, files) =
             if path.is_dir() { training_set(path)? } else { (variant_of(path)?, vec![path.to_owned()]) };

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Lists of class names that lie beside shards and batch files.
 const LISTS: [&str; 4] = ["classes.txt", "batches.meta.txt", "fine_label_names.txt", "coarse_label_names.txt"];
-/// Extensions of files that may change what kind of dataset a directory is taken for.
+/// Extensions of files that may change what kind of dataset a folder is taken for.
 const EXTENSIONS: [&str; 3] = ["bin", "tar", "txt"];
 
 /// Returns whether a file written at `place` would change the dataset that was opened at `root`, because it is one of
@@ -25,7 +25,7 @@ pub fn is_input(dataset: &dyn Dataset, root: &Path, place: &Path) -> io::Result<
     if is_directory {
         if let Ok(below) = place.strip_prefix(&root) {
             let ending = below.extension().is_some_and(|ending| EXTENSIONS.iter().any(|other| ending == *other));
-            // Each directory of an image folder is a class. Files beside them are not read.
+            // Each folder of an image folder is a class. Files beside them are not read.
             if below.components().count() != 1 || ending {
                 return Ok(true);
             }

@@ -131,8 +131,8 @@ pub trait Dataset: Send + Sync {
     fn prefetch(&self, _index: u64, _half: Half) {}
 
     /// Tells the dataset how much memory there is to keep what is read. A dataset that is much larger may from then on
-    /// read past the page cache, in which it would find little and leave no room for others; returns whether it does.
-    /// Fails if it would but cannot; it then reads as before.
+    /// read past the page cache, which would hold little of the dataset and no longer the files of other programs.
+    /// Returns whether the dataset does so. Fails if it should but cannot; the dataset then reads as before.
     fn fit_memory(&self, _available_bytes: u64) -> io::Result<bool> {
         Ok(false)
     }
@@ -156,7 +156,7 @@ pub trait Dataset: Send + Sync {
     fn kind(&self) -> &'static str;
 
     /// Returns the number of files of the source that are not samples: in an image folder, files outside of class
-    /// directories, and files without an extension of images.
+    /// folders, and files without an extension of images.
     fn left_out(&self) -> u64 {
         0
     }

@@ -17,7 +17,7 @@ pub(crate) fn threads(asked: usize) -> usize {
 }
 
 /// Starts up to `threads` threads, each with the work that `next` returns for it. Fails if the system refuses the first
-/// thread, and goes on with fewer if it refuses a later one.
+/// thread, and continues with fewer if it refuses a later one.
 pub(crate) fn spawn<'scope, W: FnOnce() + Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     threads: usize,

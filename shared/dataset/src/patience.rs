@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 /// Pauses before the second and each further attempt, in milliseconds: 5 s in all.
 const PAUSES_MS: [u64; 9] = [10, 20, 40, 80, 160, 320, 640, 1280, 2450];
 
-/// Interval at which a pause checks whether to go on.
+/// Interval at which a pause checks whether to continue.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// After all pauses were in vain, each read is tried only once for this long. So a whole batch of samples from a dead
+/// Once all attempts have failed, each read is tried only once for this long. So a whole batch of samples from a dead
 /// server costs one wait.
 const RESIGNED: Duration = Duration::from_secs(30);
 
@@ -18,7 +18,7 @@ const RESIGNED: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Patience {
     pauses_ms: &'static [u64],
-    /// Time at which all pauses were last in vain.
+    /// Time at which all attempts last failed.
     gave_up: Option<Instant>,
 }
 
@@ -36,7 +36,7 @@ impl Patience {
     }
 
     /// Waits after failed attempt number `failed`, counted from 0. Returns whether to try again: false if the error is
-    /// lasting, all pauses were in vain, or the work `is_over`.
+    /// lasting, no pause is left, or the work `is_over`.
     #[cold]
     pub fn wait(&mut self, failed: usize, error: &Unavailable, is_over: &dyn Fn() -> bool) -> bool {
         let has_given_up = self.gave_up.is_some_and(|at| at.elapsed() < RESIGNED);

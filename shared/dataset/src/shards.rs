@@ -35,7 +35,7 @@ pub use listing::IMAGE_EXTENSIONS;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShardError {
-    /// A file or directory cannot be read.
+    /// A file or folder cannot be read.
     #[error("cannot read {}", .path.display())]
     Io {
         /// The file.
@@ -65,7 +65,7 @@ pub enum ShardError {
     /// No shard holds a sample.
     #[error("{} holds no samples: a sample is an image and a .cls member of the same name", .path.display())]
     Empty {
-        /// The shard or directory.
+        /// The shard or folder.
         path: PathBuf,
     },
     /// `classes.txt` has no name for a label.
@@ -113,12 +113,12 @@ struct Shard {
 }
 
 impl Shards {
-    /// Returns whether a directory holds shards.
+    /// Returns whether a folder holds shards.
     pub fn recognizes(directory: &Path) -> bool {
         shard_names(directory).is_ok_and(|names| !names.is_empty())
     }
 
-    /// Opens a single shard or all shards of a directory.
+    /// Opens a single shard or all shards of a folder.
     pub fn open(path: &Path) -> Result<Self, ShardError> {
         let failed = |source| ShardError::Io { path: path.to_owned(), source };
         let (directory, names) = match (path.is_dir(), path.file_name()) {
@@ -268,7 +268,7 @@ impl Shards {
     fn open_shard(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
         match persistently(|| Ok(File::from(openat(&self.handle, name, flags, Mode::empty())?))) {
-            // The file server has restarted and forgotten the directory's handle. The caller checks that the shard is
+            // The file server has restarted and forgotten the folder's handle. The caller checks that the shard is
             // the same.
             Err(error) if is_stale(&error) => File::open(self.directory.join(name)),
             done => done,
@@ -287,7 +287,7 @@ impl Shards {
     }
 }
 
-/// Lists the files in a directory whose names end in `.tar`, sorted.
+/// Lists the files in a folder whose names end in `.tar`, sorted.
 fn shard_names(directory: &Path) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory)? {

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// A kernel in a directory, which is removed with this value.
+/// A kernel in a folder, which is removed with this value.
 pub struct Planted {
     pub root: TempDir,
     pub kernel: Kernel,

@@ -74,7 +74,7 @@ struct Place {
 }
 
 impl Place {
-    /// Returns `None` for standard output, a device, a pipe or a directory.
+    /// Returns `None` for standard output, a device, a pipe or a folder.
     fn of(path: &Path) -> io::Result<Option<Self>> {
         let there = fs::metadata(path).ok();
         if path.as_os_str() == STDOUT || there.as_ref().is_some_and(|there| !there.is_file()) {

@@ -4,8 +4,8 @@
 //!
 //! | | with a head (multipath, and the subsystem may have several controllers) | without |
 //! |---|---|---|
-//! | in the controller's directory | `nvmeScCnY`, hidden, has `nsid` | `nvmeXnY` with `nsid`, and `ngCnY` |
-//! | in the subsystem's directory | `nvmeSnY`, and `ngSnY` | – |
+//! | in the controller's folder | `nvmeScCnY`, hidden, has `nsid` | `nvmeXnY` with `nsid`, and `ngCnY` |
+//! | in the subsystem's folder | `nvmeSnY`, and `ngSnY` | – |
 //!
 //! S and C are the instances of subsystem and controller, X is one of the two, Y the instance of the namespace. A
 //! hidden disk has no block node: this applies to the paths below a head, and to namespaces of a command set without a

@@ -43,8 +43,8 @@ pub(crate) enum LinkError {
 }
 
 impl LinkError {
-    /// Returns whether trying again may reach the drive. It cannot if the drive refuses this host, no drive has this
-    /// name, the device is not a drive, or the drive does not fit.
+    /// Returns whether trying again may reach the drive. Trying is useless if the drive refuses this host, no drive has
+    /// this NQN, the device is not a drive, or the drive does not fit.
     pub fn is_unreachable(&self) -> bool {
         let Self::Driver(error) = self else { return false };
         let is_refusal = matches!(error, DriverError::Denied { .. })
@@ -97,7 +97,7 @@ impl Link {
         self.queue.submit(&command, request.to_bytes(), within)
     }
 
-    /// Returns the next Execute command that completed; `None` if none has by `until`.
+    /// Returns the next Execute command that completed; `None` if none completes before `until`.
     pub fn poll(&mut self, until: Instant) -> Result<Option<(Ticket, Completion)>, DriverError> {
         self.queue.poll(until)
     }

@@ -244,7 +244,7 @@ impl DriveProng {
         Ok(())
     }
 
-    /// Puts back slots that were left alone long enough, to be tried when no other slot is free: the drive may have
+    /// Puts back slots that were left alone long enough, to be tried when no other slot is free: the drive may accept
     /// them by now.
     fn look_at_foreign(&mut self) {
         let old = self.foreign.extract_if(.., |(_, seen)| seen.elapsed() > FOREIGN_LOOK);
@@ -367,7 +367,7 @@ impl DriveProng {
         // takes for live.
         let why = if is_foreign || is_short || status.same_code(Status::NAMESPACE_NOT_READY) {
             self.foreign.push((flight.batch.slot, Instant::now()));
-            // While another slot holds a result or is at work, the drive is of use.
+            // While another slot holds a result or is at work, the drive is still useful.
             if self.foreign.len() >= self.slots.count() as usize {
                 self.without_slots.get_or_insert_with(Instant::now);
             }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// A local agent that runs but cannot be reached for this long is restarted.
 const UNREACHABLE: Duration = Duration::from_secs(10);
-/// Delays between attempts to reach a drive: they double up to two seconds, and attempts go on as long as the run.
+/// Delays between attempts to reach a drive: they double up to two seconds, and attempts end only with the run.
 const BACKOFF: BackoffLimits =
     BackoffLimits { first: Duration::from_millis(100), cap: Duration::from_secs(2), attempts_max: u32::MAX };
 

@@ -1,4 +1,4 @@
-//! Judges a drive by its results: the loader goes on with the drive, lets it pause, reconnects or gives it up. Only
+//! Judges a drive by its results: the loader keeps the drive, lets it pause, reconnects or gives it up. Only
 //! wrong results in a row count, since any drive may return a few during a run of days.
 
 use ddlp_driver::{Backoff, BackoffLimits};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 /// An association ends after this many wrong results in a row.
 pub(super) const WRONG_MAX: u32 = 8;
-/// The drive is given up after this many such associations in a row.
+/// The drive is given up after this many of these associations in a row.
 pub(super) const ASSOCIATIONS_MAX: u32 = 3;
-/// Pauses of a drive that cannot read its dataset, or refuses batches. They grow longer than the delays after a lost link, since each
-/// attempt costs a batch that the CPU has to prepare again.
+/// Pauses of a drive that cannot read its dataset, or refuses batches. They grow longer than the delays after a lost
+/// link, since each attempt costs a batch that the CPU has to prepare again.
 const PAUSES: BackoffLimits =
     BackoffLimits { first: Duration::from_millis(100), cap: Duration::from_secs(30), attempts_max: u32::MAX };
 
@@ -40,7 +40,8 @@ impl Trust {
         self.wrong += results;
     }
 
-    /// Records that the drive could not read its dataset, or refused a batch: a pause is due, longer than the one before.
+    /// Records that the drive could not read its dataset, or refused a batch: a pause is due, longer than the one
+    /// before.
     pub fn unavailable(&mut self) {
         if self.pause.is_none() {
             self.pause = self.pauses.next_delay();

@@ -30,7 +30,7 @@ impl Schedule {
         self.turn_round();
     }
 
-    /// Returns whether delivery cannot go on to the next epoch, or cannot go on at all, without the batch.
+    /// Returns whether delivery cannot reach the next epoch, or cannot continue at all, without the batch.
     pub fn is_critical(&self, id: BatchId) -> bool {
         let Some(epoch) = self.epochs.front().filter(|epoch| epoch.number == id.epoch) else { return false };
         match epoch.order {

@@ -1,6 +1,6 @@
 //! The programs' allocator: the system's, which also records whether the system has refused memory.
 //!
-//! Code that can go on without an allocation handles the refusal itself. Anywhere else, in libraries too, Rust ends the
+//! Code that can do without an allocation handles the refusal itself. Anywhere else, in libraries too, Rust ends the
 //! process by SIGABRT. If a refusal preceded the signal, the program ends with a message and exit status 1 instead.
 #![allow(unsafe_code)]
 
@@ -19,7 +19,7 @@ thread_local! {
     static IS_REFUSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// To be made the `#[global_allocator]` of a program.
+/// Allocator for a program's `#[global_allocator]`.
 #[derive(Debug)]
 pub struct Allocator;
 

@@ -103,7 +103,7 @@ fn refuse_empty(root: &Path, names: &[OsString], listings: &[ClassListing]) -> R
     if count == 0 { Ok(()) } else { Err(FolderError::EmptyClasses { root: root.to_owned(), count, classes }) }
 }
 
-/// A directory with its samples, not sorted yet.
+/// A folder with its samples, not sorted yet.
 struct Directory {
     /// Path relative to the root.
     path: Vec<u8>,
@@ -139,7 +139,7 @@ fn list_class(root: &Path, class: &OsString) -> Result<ClassListing, FolderError
     Ok(listing)
 }
 
-/// Visits every directory of a class, parents before children. The directories that are being visited are remembered,
+/// Visits every folder of a class, parents before children. The folders that are being visited are remembered,
 /// so that a link back to one of them is recognised. Also notes the files that are not samples.
 fn walk(root: &Path, class: &OsString) -> Result<(Vec<Directory>, LeftOut), FolderError> {
     let (mut found, mut left_out) = (Vec::new(), LeftOut::default());
@@ -180,7 +180,7 @@ fn walk(root: &Path, class: &OsString) -> Result<(Vec<Directory>, LeftOut), Fold
     Ok((found, left_out))
 }
 
-/// Returns whether an entry is a directory or leads to one. A dangling link does not. A link that cannot be
+/// Returns whether an entry is a folder or leads to one. A dangling link does not. A link that cannot be
 /// followed now is an error, unless it is named as an image is: it could lead to a class.
 fn is_directory(entry: &DirEntry) -> io::Result<bool> {
     let kind = entry.file_type()?;

@@ -39,7 +39,7 @@ fn files_that_are_not_samples_are_counted() {
 
 #[test]
 fn classes_and_files_come_in_torchvisions_order() {
-    // Directories compare as whole paths, in which '-' comes before '/'; files compare by name within their directory.
+    // Folders compare as whole paths, in which '-' comes before '/'; files compare by name within their folder.
     let root = folder_of(&[
         "zebra/1.jpg",
         "Zoo/1.jpg",

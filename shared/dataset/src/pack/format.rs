@@ -18,7 +18,7 @@ pub const RECORD_BYTES: usize = 64;
 pub const NAME_BYTES_MAX: u32 = 1 << 16;
 /// Largest number of samples: 4 GiB of labels and 64 GiB of records.
 pub const SAMPLES_MAX: u64 = 1 << 30;
-/// Largest number of bytes in the name of a class: four times the limit of a directory's name.
+/// Largest number of bytes in the name of a class: four times the limit of a folder's name.
 pub const CLASS_NAME_BYTES_MAX: u32 = 1 << 10;
 /// Rows of a raw sample that share a checksum.
 pub const GROUP_ROWS: u32 = 16;

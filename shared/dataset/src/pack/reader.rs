@@ -13,7 +13,7 @@ use std::io;
 use std::path::Path;
 
 /// Largest records section that is kept in memory; with a larger one, each read fetches its own record. So a pack of
-/// any length opens at once and takes at most 4 bytes of memory a sample.
+/// any length opens at once and takes at most 4 bytes of memory per sample.
 pub const RESIDENT_RECORD_BYTES_MAX: u64 = 8 << 20;
 
 /// Smallest sample that is announced. A smaller one would cost more than it saves: the disk's readahead fetches its

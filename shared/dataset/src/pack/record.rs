@@ -20,7 +20,7 @@ pub enum StoredForm {
     Kept,
     /// 8-bit RGB in three planes.
     Planar,
-    /// A JPEG with the source's coefficients, and places within it from which decoding can go on.
+    /// A JPEG with the source's coefficients, and checkpoints: places in it at which decoding can start.
     Indexed,
     /// Rows of 8-bit RGB pixels, and a checksum for every 16 rows.
     Raw,

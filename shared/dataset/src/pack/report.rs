@@ -41,8 +41,8 @@ impl Default for PackFormat {
 pub enum JpegForm {
     /// The source's bytes.
     Kept,
-    /// The source's bytes with places from which decoding can go on. A file spread over several scans is rewritten into
-    /// a single scan with the same coefficients. A file in whose middle decoding cannot start, or that had to be
+    /// The source's bytes with checkpoints, at which decoding can start. A file spread over several scans is rewritten
+    /// into a single scan with the same coefficients. A file in whose middle decoding cannot start, or that had to be
     /// repaired, is kept whole.
     #[default]
     Indexed,
@@ -226,7 +226,7 @@ fn said_of_losses(samples: u64, unreadable: u64, damaged: u64) -> String {
     }
 }
 
-/// Reason why no pack was made. Nothing is left behind then.
+/// Reason why no pack was made. No file is left behind.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackError {
@@ -236,7 +236,7 @@ pub enum PackError {
         /// Path of the pack.
         path: PathBuf,
     },
-    /// Something of that name exists that is not a regular file, and is not replaced.
+    /// Something that is not a regular file has that name, and is not replaced.
     #[error("{} is {what}, and only regular files are overwritten: choose another name", .path.display())]
     NoFile {
         /// Path of the pack.

@@ -14,7 +14,7 @@ pub(super) fn check_room(out: &Path, needed: u64) -> Result<(), PackError> {
     }
 }
 
-/// Returns the bytes that this user can still write in the directory of `out`.
+/// Returns the bytes that this user can still write in the folder of `out`.
 fn available(out: &Path) -> Option<u64> {
     let status = statvfs(directory(out)).ok()?;
     status.blocks_available().checked_mul(status.fragment_size())

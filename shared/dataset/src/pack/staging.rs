@@ -35,7 +35,7 @@ pub(super) enum Unnamed {
 }
 
 impl Staging {
-    /// Creates a file for `target`, in its directory.
+    /// Creates a file for `target`, in its folder.
     pub(super) fn create(target: &Path, unnamed: Unnamed) -> io::Result<Self> {
         let handle = match unnamed {
             Unnamed::WherePossible => create_unnamed(target).map(Handle::Unnamed),
@@ -73,8 +73,8 @@ impl Staging {
 pub(super) enum NotNamed {
     /// A file of that name exists.
     Exists,
-    /// What has that name is not a regular file but this. Replacing a device would remove it; replacing a link would
-    /// not write to its target.
+    /// Something else than a regular file has that name; the text says what. Replacing a device would remove it;
+    /// replacing a link would not write to its target.
     NoFile(&'static str),
     Io(io::Error),
 }
@@ -115,7 +115,7 @@ impl Drop for Staging {
     }
 }
 
-/// Returns the directory of `target`.
+/// Returns the folder of `target`.
 pub(super) fn directory(target: &Path) -> &Path {
     match target.parent() {
         Some(parent) if parent != Path::new("") => parent,

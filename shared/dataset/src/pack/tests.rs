@@ -22,7 +22,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// A directory with an image folder in `source` and room for packs.
+/// A folder with an image folder in `source` and room for packs.
 struct Bench {
     directory: tempfile::TempDir,
 }
@@ -49,7 +49,7 @@ impl Bench {
         out
     }
 
-    /// Returns the names of the files in the directory.
+    /// Returns the names of the files in the folder.
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.directory.path()).unwrap();
         let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

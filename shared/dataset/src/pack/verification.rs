@@ -216,7 +216,7 @@ pub(super) fn verify_file(
 /// The caller has cancelled the work.
 struct Cancelled;
 
-/// Reports progress to the caller, who answers whether to go on.
+/// Reports progress to the caller, who answers whether to continue.
 struct Watch<'p> {
     state: VerifyProgress,
     progress: &'p mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,

@@ -151,7 +151,7 @@ fn is_extension(kind: EntryType) -> bool {
     matches!(kind, EntryType::GNULongName | EntryType::GNULongLink | EntryType::XHeader | EntryType::XGlobalHeader)
 }
 
-/// Returns whether a member has data: links, directories and devices have only a header, whatever size it gives.
+/// Returns whether a member has data: links, folders and devices have only a header, whatever size it gives.
 fn has_data(kind: EntryType) -> bool {
     !matches!(
         kind,
