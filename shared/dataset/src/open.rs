@@ -47,7 +47,7 @@ pub enum OpenError {
 /// Opens a dataset of any kind. The kind is recognised as follows:
 ///
 /// - A file: a pack by its first bytes or the extension `.ddlp`, a tar shard by `.tar`, a CIFAR batch by `.bin`.
-/// - A folder: CIFAR if it holds `data_batch_*.bin` (CIFAR-10) or `train.bin` (CIFAR-100), of which the training
+/// - A folder: CIFAR if it holds `data_batch_*.bin` (CIFAR-10) or `train.bin` (CIFAR-100), and then only the training
 ///   files are read; tar shards if it holds `*.tar`; otherwise an image folder.
 pub fn open(path: &Path) -> Result<Box<dyn Dataset>, OpenError> {
     let failed = |source| OpenError::Io { path: path.to_owned(), source };

@@ -5,7 +5,7 @@
 //! nodes of all namespaces (`flock`, advisory) until they are closed, which the last command in flight does. With
 //! native multipath, the controllers of one subsystem share these nodes, and so the lock. The lock reaches neither a
 //! container with device nodes of its own nor, without multipath, the other controller. There the drive still refuses a
-//! request for a program other than the active one; such runs take the drive from each other.
+//! request for a program other than the active one; these runs take the drive from each other.
 
 use super::KernelTarget;
 use crate::error::DriverError;

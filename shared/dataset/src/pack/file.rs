@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Length of a read-ahead hint. Linux ignores what exceeds the disk's readahead, which is this long by default.
 const READAHEAD_BYTES: u64 = 128 << 10;
 
-/// Longest read past the page cache: mostly a whole crop, since each such read waits for the disk.
+/// Longest read past the page cache: mostly a whole crop, since each of these reads waits for the disk.
 const DIRECT_BYTES: u64 = 1 << 20;
 
 /// An open pack as a sequence of bytes. Many threads may read at once.
@@ -23,7 +23,7 @@ pub struct PackFile {
     held: HeldFile,
     /// The same file, opened for reading pixels past the page cache.
     direct: OnceLock<Direct>,
-    /// Whether a read past the page cache failed where one through it succeeded; such reads are then not tried again.
+    /// Whether a read past the page cache failed where one through it succeeded. All later reads then go through it.
     has_direct_failed: AtomicBool,
 }
 

@@ -29,7 +29,8 @@ impl Index {
     }
 
     /// Checks whether the file is still the pack that was opened. A pack that was written to but has kept its
-    /// superblock passes, since each sample has a checksum; if such a checksum `has_failed`, the pack does not pass.
+    /// superblock passes, since each sample has a checksum. If a sample's checksum `has_failed`, the pack does not
+    /// pass.
     pub(super) fn check(&self, has_failed: bool) -> Result<(), Unavailable> {
         let path = self.file.path();
         let unreadable = |source| Unavailable::Io { what: format!("pack {}", path.display()), source };

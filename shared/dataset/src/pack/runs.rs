@@ -147,7 +147,7 @@ impl<'s> Claims<'s> {
 
     fn plan(&self, first: u64) -> Option<(Range<u64>, u64)> {
         let samples = self.source.len();
-        // The source refuses a sample that exceeds the limit, so such a sample weighs nothing.
+        // The source refuses a sample that exceeds the limit, so that sample weighs nothing.
         let bytes =
             |index| Some(self.source.location(index).length).filter(|&bytes| bytes <= SAMPLE_BYTES_MAX).unwrap_or(0);
         if first >= samples {

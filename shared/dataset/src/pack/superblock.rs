@@ -263,7 +263,7 @@ impl Section {
     fn from_disk(disk: &DiskSection) -> Result<Self, String> {
         let (part, flags) = (Part::from_code(disk.kind.get()), disk.flags.get());
         if flags & !FLAG_REQUIRED != 0 {
-            return Err(format!("flags {flags:#x} of the {part}, of which this program knows bit 0 only"));
+            return Err(format!("flags {flags:#x} of the {part}: this program knows only bit 0"));
         }
         if matches!(part, Part::Unknown(_)) && flags & FLAG_REQUIRED != 0 {
             return Err(format!("{part} is needed to read it, and this program does not know it"));

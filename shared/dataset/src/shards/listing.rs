@@ -69,7 +69,7 @@ impl Group {
             self.label = Some(self.read_label(path, file, &member)?);
         } else if IMAGE_EXTENSIONS.contains(&extension) {
             if self.image.is_some() {
-                return Err(self.problem(path, "two images, of which only one can be the sample"));
+                return Err(self.problem(path, "two images, but a sample has only one"));
             }
             self.image = Some(member);
         }
