@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Longest time that a command may run.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// Boot the guests of the tests and run commands in them.
+/// Boot the tests' guests, and run commands in them.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Cli {
@@ -41,12 +41,12 @@ enum Which {
         #[arg(long, default_value_t = 256)]
         batch: u64,
     },
-    /// An x86-64 host, which sees the machine outside as 10.0.2.2.
+    /// An x86-64 host, which reaches this machine at 10.0.2.2.
     Host {
         /// Boot Linux 6.12 in place of 6.1.
         #[arg(long)]
         newer: bool,
-        /// Add an ordinary NVMe disk, QEMU's.
+        /// Add an ordinary NVMe disk, emulated by QEMU.
         #[arg(long)]
         ordinary: bool,
         /// Files for the folder /data.
@@ -92,7 +92,7 @@ fn main() -> Result<()> {
             let board = Board::start("boot-board", &named(&data)?)?;
             board.ready()?;
             eprintln!(
-                "mount /dev/nvme0n1 /mnt && dpkg -i /mnt/{PACKAGE} installs the agent. Its port 4420 is {} here.",
+                "mount /dev/nvme0n1 /mnt && dpkg -i /mnt/{PACKAGE} installs the agent. The guest's port 4420 is port {} of this machine.",
                 board.port()
             );
             converse(board.guest())

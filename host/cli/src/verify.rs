@@ -12,10 +12,10 @@ use std::io::{ErrorKind, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// Most broken places that are named without `--all`.
+/// Most damaged places that are named without `--all`.
 const NAMED_MAX: usize = 20;
 
-/// Check every byte of a pack, and name each damaged part.
+/// Check every byte of a pack, and name each damaged place.
 ///
 /// The exit status is 0 if the pack is intact, and 1 if it is damaged or cannot be read.
 #[derive(Args)]
@@ -29,7 +29,7 @@ pub struct VerifyArgs {
     /// Threads that read [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Name everything that is broken, not only the first 20
+    /// Name every damaged place, not only the first 20
     #[arg(long)]
     all: bool,
     /// Print no progress and no text; only set the exit status
@@ -87,14 +87,14 @@ fn describe(args: &VerifyArgs, report: &pack::VerifyReport, seconds: f64) -> Str
     let mut out = String::new();
     let shown = if args.all { usize::MAX } else { NAMED_MAX };
     for broken in report.broken.iter().take(shown) {
-        let _ = writeln!(out, "broken  {}", text::printable(&broken.to_string()));
+        let _ = writeln!(out, "damaged  {}", text::printable(&broken.to_string()));
     }
     let left = report.broken_count.saturating_sub(report.broken.len().min(shown) as u64);
     if left > 0 {
         let _ = writeln!(out, "… and {} more (--all names them)", text::count(left));
     }
     let checked = match report.samples {
-        // The first block is broken, or of another version, so the expected contents of the rest are unknown.
+        // The first block is damaged, or of another version, so the expected contents of the rest are unknown.
         0 => "its samples were not checked".to_string(),
         samples => {
             let (samples, bytes) = (text::plural(samples, "sample"), text::bytes(report.bytes));
@@ -103,7 +103,7 @@ fn describe(args: &VerifyArgs, report: &pack::VerifyReport, seconds: f64) -> Str
     };
     let found = match report.broken_count {
         0 => "intact".to_string(),
-        count => format!("{} broken: pack it again from its source", text::plural(count, "place")),
+        count => format!("{} damaged: pack it again from its source", text::plural(count, "place")),
     };
     let _ = writeln!(out, "{}: {found} ({checked})", args.file.display());
     out

@@ -43,7 +43,7 @@ fn a_changed_byte_is_named_and_shows_in_the_exit_status() {
     let output = run(folder, "verify p.ddlp");
     assert_eq!(output.status.code(), Some(1));
     let (said, name) = (stdout(&output), sample["name"].as_str().unwrap());
-    assert!(said.contains(name) && said.contains("1 place broken"), "{said}");
+    assert!(said.contains(name) && said.contains("1 place damaged"), "{said}");
     let quiet = run(folder, "verify p.ddlp --quiet");
     assert_eq!((quiet.status.code(), stdout(&quiet).as_str()), (Some(1), ""));
 }
