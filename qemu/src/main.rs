@@ -69,8 +69,10 @@ fn main() -> Result<()> {
             let agent = drive.serve(&Serve::new("dataset", batch))?;
             eprintln!(
                 "The drive serves {data}. Here:\n  ddlp run {data} --host-nqn {} --drive {}\n\
-                 In a host guest (another terminal: cargo run -p ddlp-qemu -- boot host {data}), where the dataset is in /data:\n  \
-                 nvme connect -t tcp -a 10.0.2.2 -s {} -n {} && ddlp devices\n  ddlp run /data/{name} --drive auto --batch {batch}",
+                 In a host guest (another terminal: cargo run -p ddlp-qemu -- boot host {data}), where the dataset is \
+                 in /data:\n  \
+                 nvme connect -t tcp -a 10.0.2.2 -s {} -n {} && ddlp devices\n  \
+                 ddlp run /data/{name} --drive auto --batch {batch}",
                 ddlp_qemu::HOST_NQN,
                 agent.url_here(),
                 agent.port,
@@ -92,7 +94,8 @@ fn main() -> Result<()> {
             let board = Board::start("boot-board", &named(&data)?)?;
             board.ready()?;
             eprintln!(
-                "mount /dev/nvme0n1 /mnt && dpkg -i /mnt/{PACKAGE} installs the agent. The guest's port 4420 is port {} of this machine.",
+                "mount /dev/nvme0n1 /mnt && dpkg -i /mnt/{PACKAGE} installs the agent. The guest's port 4420 is port {} \
+                 of this machine.",
                 board.port()
             );
             converse(board.guest())

@@ -327,7 +327,7 @@ fn an_optional_drive_that_is_down_at_the_start_joins_later() {
         scene.assert_unharmed(&run, strategy);
         let kinds: Vec<&str> = run.troubles().iter().map(|fault| fault.kind).collect();
         assert_eq!(kinds, ["lost", "rejoined"], "{:?}", run.report.faults);
-        assert!(run.report.faults[0].what.contains("begins without it"), "{:?}", run.report.faults);
+        assert!(run.report.faults[0].what.contains("begins without the drive"), "{:?}", run.report.faults);
         assert!(run.drive_batches() > 0, "{strategy}: the drive takes part");
     }
 }
@@ -396,5 +396,8 @@ fn a_drive_whose_slots_another_host_keeps_does_not_hold_up_a_run_for_ever() {
     run.assert_exactly_once(1, SAMPLES.into());
     assert_eq!(run.digest, Run::of(loader(&photos.pack())).digest);
     let faults = &run.report.faults;
-    assert!(faults.iter().any(|fault| fault.kind == "lost" && fault.what.contains("no result slot")), "{faults:?}");
+    assert!(
+        faults.iter().any(|fault| fault.kind == "lost" && fault.what.contains("refused every result slot")),
+        "{faults:?}"
+    );
 }

@@ -192,14 +192,14 @@ mod tests {
                 "a very large image",
                 "work on this machine",
             ),
-            (Fault::Lost(&lost), "lost", "connection refused", "tried again", "agent runs"),
-            (Fault::Lost(&timed_out), "timeout", "Execute Program within 30s", "tried again", "--drive-timeout"),
+            (Fault::Lost(&lost), "lost", "connection refused", "tries to reconnect", "agent runs"),
+            (Fault::Lost(&timed_out), "timeout", "Execute Program within 30s", "tries to reconnect", "--drive-timeout"),
             (Fault::Away(&away), "lost", "connection refused", "begins without the drive", "can be reached"),
             (Fault::FewerSlots { now: 2, before: 4 }, "refused", "2 result slots", "continues without", "--slots 4"),
             (Fault::Refused(&refused), "refused", "another dataset", "continues without", "new run"),
             (Fault::Useless(3), "refused", "3 connections", "continues without", "network"),
             (Fault::AgentRestarted, "restart", "had ended or hung", "started again", "log"),
-            (Fault::AgentFails(&AgentError::NotFound), "start", "ddlp-device", "tried again", "build it"),
+            (Fault::AgentFails(&AgentError::NotFound), "start", "ddlp-device", "tries again", "build it"),
             (Fault::AgentGivenUp(10), "refused", "10 times without success", "continues without", "RUST_LOG"),
         ];
         for (fault, kind, happened, done, helps) in &table {

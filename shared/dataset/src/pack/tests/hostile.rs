@@ -252,7 +252,7 @@ fn a_section_outside_of_the_file() {
 
 #[test]
 fn a_section_that_is_not_aligned() {
-    says(superblock(|f| f.put(f.entry(Part::Names) + OFFSET, &12_289u64.to_le_bytes())), "no multiple");
+    says(superblock(|f| f.put(f.entry(Part::Names) + OFFSET, &12_289u64.to_le_bytes())), "not a multiple");
 }
 
 #[test]
