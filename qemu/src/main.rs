@@ -94,8 +94,8 @@ fn main() -> Result<()> {
             let board = Board::start("boot-board", &named(&data)?)?;
             board.ready()?;
             eprintln!(
-                "mount /dev/nvme0n1 /mnt && dpkg -i /mnt/{PACKAGE} installs the agent. The guest's port 4420 is port {} \
-                 of this machine.",
+                "mount /dev/nvme0n1 /mnt && dpkg -i /mnt/{PACKAGE} installs the agent. The guest's port 4420 is port \
+                 {} of this machine.",
                 board.port()
             );
             converse(board.guest())
