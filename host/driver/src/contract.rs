@@ -85,7 +85,7 @@ pub struct Ticket(pub u64);
 pub enum AbortOutcome {
     /// The controller reports that it aborted the command: the completion carries Command Abort Requested.
     Aborted,
-    /// The controller could not abort the command, which has finished or goes on.
+    /// The controller could not abort the command, which has finished or still runs.
     NotAborted,
     /// The command has completed already, or this queue never submitted it.
     NotInFlight,
@@ -109,7 +109,7 @@ pub trait Controller: Send + Sync {
     /// connect again.
     fn is_alive(&self) -> bool;
     /// Ends the association at once on this side: every thread that waits for the controller gets
-    /// [`DriverError::Lost`]. An association of the kernel goes on, and so do commands in flight there.
+    /// [`DriverError::Lost`]. An association of the kernel remains, and commands in flight there continue.
     fn close(&self);
 }
 

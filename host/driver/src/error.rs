@@ -15,7 +15,7 @@ pub enum DriverError {
         reason: String,
     },
     /// The peer did not answer within the time-out. For the caller, the association is over. The user-space driver ends
-    /// it; under the kernel it goes on, so that commands running there can be cancelled.
+    /// it; the kernel keeps it, so that commands running on the drive can be cancelled.
     #[error("no answer from {peer} to {what} within {after:?}")]
     TimedOut {
         /// Address or node of the controller.

@@ -101,7 +101,7 @@ impl KernelTarget {
 ///
 /// # Errors
 ///
-/// `Lost` if there is no such controller or its path is away; `Denied` or `Invalid` if this process may not send
+/// `Lost` if there is no such controller or its path is lost; `Denied` or `Invalid` if this process may not send
 /// commands; `Invalid` if the node is not a controller's.
 pub fn open(target: &KernelTarget) -> Result<Arc<dyn Controller>, DriverError> {
     Ok(Arc::new(controller::PassthroughController::open(target)?))

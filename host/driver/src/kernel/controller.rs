@@ -123,7 +123,7 @@ impl Controller for PassthroughController {
         let node = self.association.nodes().controller();
         let request = Request::new(Kind::Admin, node, command, owned, timeout + GRACE)?;
         let what = request.what();
-        // A lane for each command: a command goes on in its lane after the caller has given up.
+        // A lane for each command: a command continues in its lane after the caller has given up.
         let mut lane = Lane::open(self.association.clone(), 1)?;
         lane.start(request)?;
         let Some(finished) = lane.next(Instant::now() + timeout)? else {

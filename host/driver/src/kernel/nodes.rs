@@ -128,7 +128,7 @@ impl Nodes {
         held.get(&nsid).cloned().ok_or_else(|| DriverError::Invalid(format!("{} has no namespace {nsid}", self.peer)))
     }
 
-    /// Fails while the path to the drive is away, or if the controller is gone.
+    /// Fails while the path to the drive is lost, or if the controller is gone.
     pub(super) fn check_live(&self) -> Result<(), DriverError> {
         let lost = |reason: String| Err(DriverError::Lost { peer: self.peer.clone(), reason });
         match self.sysfs.state(&self.name) {

@@ -1,7 +1,7 @@
 //! Commands in flight, and reads, through the generic nodes of namespaces.
 //!
-//! Reads do not use the block device: while the path to the drive is away, it waits, unkillably, until `ctrl_loss_tmo`
-//! or `fast_io_fail_tmo` has passed. The generic node fails at once.
+//! Reads do not use the block device: while the path to the drive is lost, a read of the block device waits until
+//! `ctrl_loss_tmo` or `fast_io_fail_tmo` has passed, and cannot be killed. The generic node fails at once.
 
 use super::GRACE;
 use super::controller::PassthroughController;
