@@ -62,7 +62,7 @@ pub struct ServeArgs {
     /// --listen too. [default: 8009 if the agent listens at port 4420 and 8009 is free, else off]
     #[arg(long, value_name = "PORT|off")]
     pub discovery: Option<DiscoveryChoice>,
-    /// Place for finished batches: `ram`, a file, or `fd:N` for an inherited descriptor. [default: ram]
+    /// Place for the result slots: `ram`, a file, or `fd:N` for an inherited descriptor. [default: ram]
     #[arg(long, value_name = "PATH|ram|fd:N")]
     pub results: Option<String>,
     /// Number of result slots; each holds one finished batch. [default: 4]

@@ -33,7 +33,8 @@ pub struct InspectArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Show all classes and all repaired and rejected samples, not only the first 20
+    /// Show all classes, all repaired and rejected samples, and all files that are left out, not only the first 20 of
+    /// each
     #[arg(long)]
     all: bool,
 }

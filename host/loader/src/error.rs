@@ -10,19 +10,19 @@ pub enum LoaderError {
     #[error("{0}")]
     Options(String),
     /// The dataset cannot be opened.
-    #[error("dataset cannot be opened")]
+    #[error("the dataset cannot be opened")]
     Dataset(#[source] ddlp_dataset::OpenError),
     /// The pipeline cannot run.
-    #[error("pipeline cannot run")]
+    #[error("the pipeline cannot run")]
     Pipeline(#[source] ddlp_pixels::PipelineError),
     /// The program for the drives cannot be made.
-    #[error("preprocessing program cannot be made")]
+    #[error("the program for the drives cannot be made")]
     Program(#[source] ddlp_csd::program::ProgramError),
     /// The plan cannot be replayed.
-    #[error("plan cannot be replayed")]
+    #[error("the plan cannot be replayed")]
     Plan(#[source] PlanError),
     /// This run cannot be resumed from the state.
-    #[error("run cannot be resumed")]
+    #[error("the run cannot be resumed")]
     State(#[source] StateError),
     /// A drive cannot be used. The message names the drive and says what to do.
     #[error("drive {drive} cannot be used: {reason}")]

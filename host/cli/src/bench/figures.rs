@@ -74,7 +74,7 @@ pub struct CaseFigures {
     pub slot_memory_mb: f64,
     /// Largest value of all rounds, including mapped slots.
     pub drive_peak_memory_mb: Option<f64>,
-    /// Batches prepared in vain, in all rounds.
+    /// Batches that were prepared but not used, in all rounds.
     pub wasted_batches: u64,
     /// Faults, in all rounds.
     pub faults: usize,
