@@ -183,7 +183,7 @@ fn time_line(page: &mut String, report: &Report) {
     page.push_str("</p>\n");
     let mut extra = String::from("<li><i class=\"dot\"></i>delivered</li><li><i class=\"bw\"></i>consumer waits</li>");
     if report.prongs.iter().any(|prong| prong.wasted_batches > 0) {
-        extra.push_str("<li><i class=\"hollow\"></i>made in vain</li>");
+        extra.push_str("<li><i class=\"hollow\"></i>not used</li>");
     }
     if fault_count(report) > 0 {
         extra.push_str("<li><i class=\"bf\"></i>fault</li>");

@@ -57,7 +57,7 @@ pub fn prongs(page: &mut String, report: &Report) {
         ]
     });
     let table = Table {
-        heads: vec!["prong", "batches", "images", "images/s", "busy", "in vain", "CPU time", "peak memory", "energy"],
+        heads: vec!["prong", "batches", "images", "images/s", "busy", "not used", "CPU time", "peak memory", "energy"],
         numbers_from: 1,
         rows: rows.collect(),
     };

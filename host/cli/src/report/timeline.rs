@@ -140,7 +140,7 @@ impl<'a> Drawing<'a> {
     fn detailed_span(&self, svg: &mut String, span: &Span, height: f64) {
         let (from, to) = (self.time.at(span.start_s), self.time.at(span.end_s));
         let name = self.report.prongs.get(span.prong).map_or("?".to_string(), |prong| text::prong_name(&prong.name));
-        let fate = if span.used { "" } else { ", in vain" };
+        let fate = if span.used { "" } else { ", not used" };
         let took = text::seconds((span.end_s - span.start_s).max(0.0));
         let class = if span.used { colour(span.prong) } else { format!("{} idle", colour(span.prong)) };
         let _ = writeln!(

@@ -85,7 +85,7 @@ fn prongs(row: &mut impl FnMut(&str, String), report: &Report) {
             let _ = write!(line, ", {} more not delivered", text::count(prong.prepared - prong.images));
         }
         if prong.wasted_batches > 0 {
-            let _ = write!(line, ", {} in vain", text::plural(prong.wasted_batches, "batch"));
+            let _ = write!(line, ", {} not used", text::plural(prong.wasted_batches, "batch"));
         }
         row(&text::prong_name(&prong.name), line);
     }
@@ -161,7 +161,7 @@ mod tests {
         let text = describe(&report, None);
         assert!(text.starts_with("x.ddlp: 2,000 images in 32 batches, 1,000 images/s in 2.00 s (mte)\n"), "{text}");
         assert!(text.contains("500 ms for 1,000 images") && text.contains("at batch 16"), "{text}");
-        assert!(text.contains("1 batch in vain") && text.contains("… and 2 more corrupt samples"), "{text}");
+        assert!(text.contains("1 batch not used") && text.contains("… and 2 more corrupt samples"), "{text}");
         assert!(!text.contains('\u{7}') && text.contains("  corrupt class/"), "{text}");
         let epochs = vec![EpochReport::default(), EpochReport::default()];
         let text = describe(&Report { epochs, ..report }, None);
