@@ -1,4 +1,4 @@
-//! The progress bar for jobs over samples, and the lines that replace it if standard error is no terminal.
+//! The progress bar for jobs over samples, and the lines that replace it if standard error is not a terminal.
 
 use console::Term;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike};
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
-/// Interval between lines if standard error is no terminal.
+/// Interval between lines if standard error is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// Returns standard error as the target of a bar that is cleared at the end.
@@ -78,7 +78,7 @@ struct Lines {
 }
 
 impl SampleProgress {
-    /// Creates a bar on standard error; if that is no terminal, a line every few seconds; nothing if `quiet`.
+    /// Creates a bar on standard error; if that is not a terminal, a line every few seconds; nothing if `quiet`.
     pub fn new(doing: &'static str, quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let target = if quiet || !terminal { ProgressDrawTarget::hidden() } else { terminal_target() };

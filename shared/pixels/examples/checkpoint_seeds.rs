@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let directory = PathBuf::from(std::env::args().nth(1).ok_or("a directory is missing")?);
+    let directory = PathBuf::from(std::env::args().nth(1).ok_or("a folder is missing")?);
     for (name, seed) in ddlp_pixels::fuzz::checkpoint_seeds() {
         std::fs::write(directory.join(name), seed)?;
     }

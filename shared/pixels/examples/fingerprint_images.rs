@@ -25,7 +25,7 @@ fn pixels(width: u32, height: u32, channels: u32) -> Vec<u8> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let directory = PathBuf::from(std::env::args().nth(1).ok_or("a directory is missing")?);
+    let directory = PathBuf::from(std::env::args().nth(1).ok_or("a folder is missing")?);
     let base = JpegOptions { quality: 85, ..JpegOptions::default() };
     let files = [
         ("420.jpg", 72, 56, base.clone()),

@@ -284,7 +284,7 @@ pub enum Policy {
     Fail,
     /// Leave the sample out and count it
     Skip,
-    /// Take the next sample that is not corrupt instead
+    /// Replace the sample with the next one that is not corrupt
     Replace,
 }
 
