@@ -61,7 +61,7 @@ impl<V: Value> Batch<V> {
         self.prong
     }
 
-    /// Returns the number of rows. It is below the batch size in a short last batch, and where corrupt samples were
+    /// Returns the number of rows, which is below the batch size in a short last batch, and where corrupt samples were
     /// skipped.
     pub fn len(&self) -> usize {
         self.sample_ids.len()

@@ -415,7 +415,7 @@ impl Engine {
         self.delivery.notify_all();
     }
 
-    /// Records that a drive takes no batches until [`Self::regain`]. It must have none outstanding.
+    /// Records that a drive takes no batches until [`Self::regain`]. The drive must have no batch outstanding.
     pub fn pause(&self, prong: ProngId) {
         self.lock().schedule.prong_down(prong, HeldResults::Kept);
         self.work.notify_all();

@@ -1,8 +1,9 @@
 //! The vendor admin command that cancels a batch ([`CANCEL_OPCODE`](crate::CANCEL_OPCODE)).
 //!
 //! NVMe Abort cannot serve here, because user space above a kernel driver does not know command identifiers. The drive
-//! looks for the batch on all associations of the host. It answers with the number of Executes that it cancelled, and
-//! completes each of them with Command Abort Requested. 0 is not an error: the batch may just have finished.
+//! looks for the batch on all associations of the host. The drive answers with the number of Executes that it
+//! cancelled, and completes each of them with Command Abort Requested. 0 is not an error: the batch may just have
+//! finished.
 
 /// The batch to cancel, in the command's dwords: CDW10 = batch, CDW11 = epoch, CDW12 to CDW15 reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 //! - [`verify`](verify()) checks every byte, [`verify_sample`] the bytes of one sample; [`Survey`] counts what the
 //!   index lists.
 //!
-//! `docs/pack.md` describes the layout. It has room for further forms of samples and further sections: a reader refuses
-//! an unknown section that is marked as required, and skips any other unknown section.
+//! `docs/pack.md` describes the layout. The layout has room for further forms of samples and further sections: a reader
+//! refuses an unknown section that is marked as required, and skips any other unknown section.
 
 mod contents;
 mod direct;

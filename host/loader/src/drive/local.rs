@@ -317,8 +317,8 @@ fn find_agent(named: Option<&Path>) -> Result<PathBuf, AgentError> {
     beside.into_iter().chain(above).chain(on_path).find(|path| path.is_file()).ok_or(AgentError::NotFound)
 }
 
-/// Creates the memory that host and agent share. It has no pages yet: the agent allocates each slot before it uses the
-/// slot. The seal keeps anyone from shrinking the memory under its mappings.
+/// Creates the memory that host and agent share, without pages: the agent allocates each slot before it uses the slot.
+/// The seal keeps anyone from shrinking the memory under its mappings.
 fn result_memory(bytes: u64) -> std::io::Result<File> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     let file = File::from(memfd_create(c"ddlp-results", flags)?);

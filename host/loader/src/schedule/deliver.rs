@@ -135,7 +135,7 @@ impl Schedule {
         self.credits[chosen] -= 1.0;
     }
 
-    /// Returns the prongs' shares by measured rate, equal while no rate is known. They add up to 1.
+    /// Returns the prongs' shares by measured rate, equal while no rate is known. The shares add up to 1.
     fn weights(&self) -> Vec<f64> {
         let known: Vec<f64> = self.prongs.iter().filter(|prong| prong.up).filter_map(|prong| prong.batch_s).collect();
         let mean = if known.is_empty() { 1.0 } else { known.iter().sum::<f64>() / known.len() as f64 };

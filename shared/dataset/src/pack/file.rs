@@ -48,8 +48,8 @@ impl PackFile {
         self.held.read_exact(offset, out)
     }
 
-    /// Tells the kernel that reads are long and at random places. It would otherwise take two reads of neighbouring
-    /// samples for the start of a sequential read, and fetch megabytes that nobody asked for.
+    /// Tells the kernel that reads are long and at random places. Otherwise the kernel would take two reads of
+    /// neighbouring samples for the start of a sequential read, and fetch megabytes that nobody asked for.
     pub(super) fn expect_random(&self) {
         let _ = posix_fadvise(self.held.file(), 0, 0, PosixFadviseAdvice::POSIX_FADV_RANDOM);
     }
