@@ -164,8 +164,12 @@ impl Batch {
     fn check(&self) -> Result<(), Unavailable> {
         let path = self.file.path();
         let now = self.file.stamp_now();
-        let now = now.map_err(|source| Unavailable::Io { what: format!("file {}", path.display()), source })?;
-        if now == self.file.stamp() {
+        let now = now.map_err(|source| Unavailable::Io {
+            what: format!("file {}", path.display()),
+            path: path.to_owned(),
+            source,
+        })?;
+        if now.is_of(&self.file.stamp()) {
             return Ok(());
         }
         Err(Unavailable::Changed { kind: "file", file: path.to_owned(), change: self.file.stamp().change(&now) })

@@ -27,13 +27,16 @@ impl Class {
     }
 }
 
-/// EIO, and Linux's codes for medium, target and protection errors of a disk and for damaged file systems (EUCLEAN,
-/// EBADMSG).
-const MEDIUM: [Errno; 6] =
-    [Errno::EIO, Errno::ENODATA, Errno::EREMOTEIO, Errno::EILSEQ, Errno::EUCLEAN, Errno::EBADMSG];
+/// EIO, and Linux's codes for medium and protection errors of a disk and for damaged file systems (EUCLEAN, EBADMSG).
+///
+/// Linux's code for a target error, EREMOTEIO, is none of them: it says that the disk as a whole refuses or is not
+/// ready, not that these bytes are lost. From a network file system it says that the server has a fault or lacks
+/// resources.
+const MEDIUM: [Errno; 5] = [Errno::EIO, Errno::ENODATA, Errno::EILSEQ, Errno::EUCLEAN, Errno::EBADMSG];
 
-/// Lack of memory or file descriptors, interruptions, and a server that cannot be reached or has restarted.
-const MOMENTARY: [Errno; 17] = [
+/// Lack of memory or file descriptors, interruptions, and a server or disk that cannot be reached, has restarted or has
+/// a fault of its own.
+const MOMENTARY: [Errno; 18] = [
     Errno::EINTR,
     Errno::EAGAIN,
     Errno::ENOMEM,
@@ -51,6 +54,7 @@ const MOMENTARY: [Errno; 17] = [
     Errno::EHOSTDOWN,
     Errno::EHOSTUNREACH,
     Errno::ESTALE,
+    Errno::EREMOTEIO,
 ];
 
 #[cfg(test)]
@@ -61,7 +65,7 @@ mod tests {
     /// Lists the class of every error number of Linux. Numbers that are not listed are lasting.
     #[test]
     fn every_error_number_has_its_class() {
-        let medium = [libc::EIO, libc::EBADMSG, libc::ENODATA, libc::EILSEQ, libc::EUCLEAN, libc::EREMOTEIO];
+        let medium = [libc::EIO, libc::EBADMSG, libc::ENODATA, libc::EILSEQ, libc::EUCLEAN];
         let resources =
             [libc::EINTR, libc::EAGAIN, libc::ENOMEM, libc::EBUSY, libc::ENFILE, libc::EMFILE, libc::ENOBUFS];
         let server = [
@@ -75,6 +79,7 @@ mod tests {
             libc::EHOSTDOWN,
             libc::EHOSTUNREACH,
             libc::ESTALE,
+            libc::EREMOTEIO,
         ];
         for errno in 1..=133 {
             let expected = match errno {

@@ -87,8 +87,10 @@ pub enum Unavailable {
     /// The operating system refuses to read.
     #[error("{what} cannot be read")]
     Io {
-        /// The object that was to be read: a sample with its place, or a file.
+        /// The object that was to be read: a sample with its place, a file, or a folder.
         what: String,
+        /// The file or folder.
+        path: PathBuf,
         /// The operating system's error.
         #[source]
         source: io::Error,
@@ -176,7 +178,8 @@ impl ReadError {
         match Class::of(&source) {
             Class::Medium => Corrupt::Io { name, location, source }.into(),
             Class::Momentary | Class::Lasting => {
-                Unavailable::Io { what: format!("sample {name} ({location})"), source }.into()
+                let what = format!("sample {name} ({location})");
+                Unavailable::Io { what, path: location.file, source }.into()
             }
         }
     }
@@ -195,7 +198,7 @@ impl Unavailable {
     /// Returns whether the error concerns `file` alone, rather than the dataset as a whole or the system.
     pub(crate) fn is_of_file(&self, file: &Path) -> bool {
         match self {
-            Unavailable::Io { source, .. } => Class::of(source) == Class::Lasting,
+            Unavailable::Io { path, source, .. } => path == file && Class::of(source) == Class::Lasting,
             Unavailable::Gone { path, .. } => path == file,
             Unavailable::Changed { .. } | Unavailable::NoFile { .. } => true,
             _ => false,

@@ -10,13 +10,14 @@
 //!   with torchvision's, and is unavailable when it is read: the disk to which the link leads may be absent.
 //!
 //! The identity is a digest of class names, relative paths and sizes; the files themselves are not read for it. If a
-//! file is gone, or has been written to since it was listed, the dataset has changed, and the sample is unavailable.
+//! file is gone, or has been written to since it was listed, the dataset has changed, and the sample is unavailable. If
+//! the root or a class's folder cannot be read, that is no damage of a file: every sample in it is unavailable.
 
 mod scan;
 
 use crate::error::first_missing;
 use crate::extent::{make_room, persistently, read_extent};
-use crate::held::is_stale;
+use crate::held::{check_folders, is_stale};
 use crate::inputs::is_same_file;
 use crate::sample::IdentityHasher;
 use crate::stamp::Stamp;
@@ -213,20 +214,22 @@ impl Folder {
     /// Determines why a sample's file cannot be read: the file may be gone or damaged, or the whole folder out of
     /// reach.
     fn unread(&self, index: u64, source: io::Error) -> ReadError {
-        let (name, location) = (self.name(index), self.location(index));
         match source.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
                 let path = first_missing(&self.root, Path::new(OsStr::from_bytes(self.path(index))));
                 Unavailable::Gone { path, source }.into()
             }
             io::ErrorKind::UnexpectedEof => self.changed(index, "is shorter than it was".to_owned()).into(),
-            _ => match fstat(&self.root_handle) {
-                Err(root) => {
-                    Unavailable::Io { what: format!("image folder {}", self.root.display()), source: root.into() }
-                        .into()
-                }
-                Ok(_) => ReadError::of_sample(name, location, source),
-            },
+            _ => self.refused(index, source),
+        }
+    }
+
+    /// Determines whether the system refuses a sample's file alone, or a folder on the way to the file.
+    fn refused(&self, index: u64, source: io::Error) -> ReadError {
+        let path = Path::new(OsStr::from_bytes(self.path(index)));
+        match check_folders(&self.root_handle, &self.root, path.parent().unwrap_or(Path::new("")), &source) {
+            Err(unavailable) => unavailable.into(),
+            Ok(()) => ReadError::of_sample(self.name(index), self.location(index), source),
         }
     }
 
@@ -242,7 +245,7 @@ impl Folder {
             Err(error) if is_no_file(&error) => {
                 Unavailable::NoFile { name: self.name(index), file: self.location(index).file }.into()
             }
-            Err(source) => ReadError::of_sample(self.name(index), self.location(index), source),
+            Err(source) => self.refused(index, source),
         }
     }
 
@@ -289,7 +292,7 @@ impl Dataset for Folder {
             return Err(Corrupt::TooLarge { name: self.name(index), location: self.location(index) }.into());
         }
         let (file, found) = self.open_sample(index).map_err(|source| self.unread(index, source))?;
-        if found != listed {
+        if !found.is_of(&listed) {
             return Err(self.changed(index, listed.change(&found)).into());
         }
         read_extent(&file, 0, listed.bytes as usize, buf).map_err(|source| self.unread(index, source))?;

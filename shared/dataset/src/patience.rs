@@ -81,7 +81,7 @@ mod tests {
     const THREE: [u64; 3] = [0; 3];
 
     fn error(errno: i32) -> Unavailable {
-        Unavailable::Io { what: "x".into(), source: io::Error::from_raw_os_error(errno) }
+        Unavailable::Io { what: "x".into(), path: "x".into(), source: io::Error::from_raw_os_error(errno) }
     }
 
     /// Reads something that fails `failures` times. Returns whether it was read, and the number of attempts.

@@ -49,6 +49,11 @@ impl Identity {
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
+
+    /// Returns the first twelve digits, which people can compare. They tell any two datasets apart.
+    pub fn beginning(&self) -> String {
+        self.0[..6].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
 }
 
 impl fmt::Display for Identity {

@@ -15,7 +15,7 @@ mod members;
 
 use crate::error::first_missing;
 use crate::extent::{is_file, make_room, persistently, read_extent};
-use crate::held::is_stale;
+use crate::held::{check_folders, is_stale};
 use crate::sample::IdentityHasher;
 use crate::stamp::Stamp;
 use crate::{Corrupt, Dataset, Identity, Location, ReadError, SAMPLE_BYTES_MAX, Unavailable, parallel};
@@ -246,7 +246,7 @@ impl Dataset for Shards {
                 Ok((read, Stamp::of(&file)?))
             })
             .map_err(|source| self.unopened(index, source))?;
-        if now != shard.stamp {
+        if !now.is_of(&shard.stamp) {
             let (file, change) = (self.directory.join(&shard.name), shard.stamp.change(&now));
             return Err(Unavailable::Changed { kind: "shard", file, change }.into());
         }
@@ -282,7 +282,10 @@ impl Shards {
                 let path = first_missing(&self.directory, Path::new(&self.shard(index).name));
                 Unavailable::Gone { path, source }.into()
             }
-            _ => ReadError::of_sample(self.name(index), self.location(index), source),
+            _ => match check_folders(&self.handle, &self.directory, Path::new(""), &source) {
+                Err(unavailable) => unavailable.into(),
+                Ok(()) => ReadError::of_sample(self.name(index), self.location(index), source),
+            },
         }
     }
 }

@@ -174,7 +174,7 @@ impl Hooks for Absent {
         *attempt += 1;
         let Some(&errno) = refused else { return Ok(()) };
         let source = io::Error::from_raw_os_error(errno as i32);
-        Err(Unavailable::Io { what: format!("sample {index}"), source }.into())
+        Err(Unavailable::Io { what: format!("sample {index}"), path: "memory".into(), source }.into())
     }
 }
 

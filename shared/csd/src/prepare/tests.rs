@@ -316,7 +316,7 @@ impl Dataset for Failing {
 
 fn timed_out() -> ReadError {
     let source = io::Error::from_raw_os_error(libc::ETIMEDOUT);
-    Unavailable::Io { what: "sample".into(), source }.into()
+    Unavailable::Io { what: "sample".into(), path: "memory".into(), source }.into()
 }
 
 fn corrupt(reason: CorruptReason) -> ReadError {

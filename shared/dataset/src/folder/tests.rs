@@ -7,8 +7,10 @@ use ddlp_test_support::unprivileged::Unprivileged;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
@@ -138,6 +140,17 @@ fn a_file_that_is_overwritten_with_as_many_bytes_has_changed() {
     assert!(error.to_string().ends_with("a/1.jpg has been written to"), "{error}");
 }
 
+#[test]
+fn a_time_that_the_file_system_kept_only_to_the_second_is_no_change() {
+    let root = folder_of(&["a/1.jpg"]);
+    let file = File::options().write(true).open(root.path().join("a/1.jpg")).unwrap();
+    let second = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    file.set_modified(second + Duration::from_nanos(123_456_789)).unwrap();
+    let folder = open(&root).unwrap();
+    file.set_modified(second).unwrap();
+    folder.sample(0, &mut Vec::new()).unwrap();
+}
+
 /// The message names the topmost missing part.
 #[test]
 fn a_file_that_disappears_is_unavailable_and_not_corrupt() {
@@ -165,6 +178,46 @@ fn a_file_that_may_not_be_read_is_unavailable() {
     let _unprivileged = Unprivileged::new(root.path());
     let error = folder.sample(0, &mut Vec::new()).unwrap_err();
     assert!(matches!(error, ReadError::Unavailable(Unavailable::Io { .. })), "{error}");
+}
+
+/// The files of a class whose folder may not be read are not the ones at fault.
+#[test]
+fn a_folder_that_may_not_be_read_is_named_in_place_of_its_files() {
+    let root = folder_of(&["a/b/1.jpg", "c/1.jpg"]);
+    let folder = open(&root).unwrap();
+    let closed = root.path().join("a");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    {
+        let _unprivileged = Unprivileged::new(root.path());
+        let error = folder.sample(0, &mut Vec::new()).unwrap_err();
+        let ReadError::Unavailable(Unavailable::Io { path, .. }) = &error else { panic!("{error}") };
+        assert_eq!(*path, closed);
+        folder.sample(1, &mut Vec::new()).unwrap();
+    }
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Returns a handle of a folder whose status can be read, but not its entries, as it is when a network file system was
+/// remounted: the folder of a process that has ended.
+fn handle_out_of_reach() -> File {
+    let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let handle = File::open(format!("/proc/{}", child.id())).unwrap();
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    handle.metadata().unwrap();
+    handle
+}
+
+#[test]
+fn a_file_is_not_damaged_if_the_root_cannot_be_read_either() {
+    let root = folder_of(&["a/1.jpg"]);
+    let mut folder = open(&root).unwrap();
+    let error = folder.unread(0, io::Error::from_raw_os_error(libc::EIO));
+    assert!(matches!(error, ReadError::Corrupt(Corrupt::Io { .. })), "{error}");
+    folder.root_handle = handle_out_of_reach();
+    let error = folder.unread(0, io::Error::from_raw_os_error(libc::EIO));
+    let ReadError::Unavailable(Unavailable::Io { path, .. }) = &error else { panic!("{error}") };
+    assert_eq!(path, root.path());
 }
 
 /// Reads through a link into a folder that may not be searched. The file behind it may be intact.

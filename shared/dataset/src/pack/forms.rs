@@ -3,10 +3,10 @@
 use super::format::{GROUP_ROWS, RAW_ALIGNMENT};
 use super::record::{IndexRecord, StoredForm, StoredVerdict};
 use super::report::{JpegForm, PackFormat, WhyKept};
-use crate::{ReadError, SAMPLE_BYTES_MAX, Stored};
+use crate::{Dataset, ReadError, SAMPLE_BYTES_MAX, Stored, Unavailable};
 use ddlp_pixels::{CorruptReason, Decoded, Limits, PixelError, Preparer, RawImage, Source, Verdict};
 use std::error::Error;
-use std::path::PathBuf;
+use std::io;
 
 /// Data to store for one sample.
 pub(super) struct StoredSample {
@@ -41,13 +41,26 @@ pub(super) enum Fault {
     /// The source is a pack, and the bytes are not those that were packed.
     Damaged(String),
     /// The source cannot be read now, or memory is refused.
-    Unavailable(String),
+    Unavailable(Unavailable),
 }
 
 impl Fault {
-    /// Returns the fault for an error of decoding a pack's sample.
-    fn of_pack(error: &PixelError) -> Self {
-        if error.is_of_the_image() { Self::Damaged(error.to_string()) } else { Self::Unavailable(error.to_string()) }
+    /// Returns the fault for an error at a sample's pixels. Errors of the image are those of a pack's samples: other
+    /// sources' images are stored as they are, or rejected.
+    #[cold]
+    pub(super) fn of_pixels(error: PixelError, source: &dyn Dataset, index: u64) -> Self {
+        let (name, location) = (source.name(index), source.location(index));
+        match error {
+            PixelError::NoMemory { message: problem } => {
+                Self::Unavailable(Unavailable::NoMemory { name, location, problem })
+            }
+            PixelError::Io { message, os_error } => {
+                let source = os_error.map_or_else(|| io::Error::other(message), io::Error::from_raw_os_error);
+                let what = format!("sample {name} ({location})");
+                Self::Unavailable(Unavailable::Io { what, path: location.file, source })
+            }
+            error => Self::Damaged(error.to_string()),
+        }
     }
 }
 
@@ -65,33 +78,34 @@ impl Storing {
         Self { preparer: Preparer::new(limits), format, is_pack }
     }
 
-    /// Checks a sample, which lies in `file`, and appends its stored form to `out`. Calls `admit` with the number of
+    /// Reads a sample into `buf`, checks it, and appends its stored form to `out`. Calls `admit` with the number of
     /// bytes that the sample will have, if it can exceed the number that the source lists. Fails if a sample of a pack
-    /// cannot be packed again, or the whole source cannot be read.
+    /// cannot be packed again, the whole source cannot be read, or memory is refused.
     pub(super) fn store(
         &mut self,
-        source: Result<Stored<'_>, ReadError>,
-        file: impl FnOnce() -> PathBuf,
+        (source, index): (&dyn Dataset, u64),
+        buf: &mut Vec<u8>,
         admit: &mut dyn FnMut(u64),
         out: &mut Vec<u8>,
     ) -> Result<StoredSample, Fault> {
-        match source {
-            Ok(Stored::Source(source)) => self.store_source(source, admit, out),
-            Ok(Stored::Rejected { bytes, reason }) => Ok(self.store_rejected(bytes, reason, out)),
-            Err(ReadError::Corrupt(error)) if self.is_pack => Err(Fault::Damaged(message_of(&error))),
-            Err(ReadError::Unavailable(error)) if self.is_pack || !error.is_of_file(&file()) => {
-                Err(Fault::Unavailable(message_of(&error)))
+        let stored = match source.stored(index, buf) {
+            Ok(Stored::Source(sample)) => self.store_source(sample, admit, out),
+            Ok(Stored::Rejected { bytes, reason }) => self.store_rejected(bytes, reason, out),
+            Err(ReadError::Corrupt(error)) if self.is_pack => return Err(Fault::Damaged(message_of(&error))),
+            Err(ReadError::Unavailable(error)) if self.is_pack || !error.is_of_file(&source.location(index).file) => {
+                return Err(Fault::Unavailable(error));
             }
             Err(ReadError::Corrupt(error)) => {
                 let is_unreadable = error.reason() == CorruptReason::Io;
                 let rejected = StoredSample::rejected(out, &[], error.reason(), message_of(&error));
-                Ok(rejected.noting(|note| note.is_unreadable = is_unreadable))
+                rejected.map(|rejected| rejected.noting(|note| note.is_unreadable = is_unreadable))
             }
             Err(ReadError::Unavailable(error)) => {
                 let rejected = StoredSample::rejected(out, &[], CorruptReason::Io, message_of(&error));
-                Ok(rejected.noting(|note| note.is_unreadable = true))
+                rejected.map(|rejected| rejected.noting(|note| note.is_unreadable = true))
             }
-        }
+        };
+        stored.map_err(|error| Fault::of_pixels(error, source, index))
     }
 
     fn store_source(
@@ -99,32 +113,37 @@ impl Storing {
         source: Source<'_>,
         admit: &mut dyn FnMut(u64),
         out: &mut Vec<u8>,
-    ) -> Result<StoredSample, Fault> {
-        Ok(match source {
-            Source::Encoded(file) | Source::Indexed { file, .. } => self.store_file(file, admit, out)?,
+    ) -> Result<StoredSample, PixelError> {
+        match source {
+            Source::Encoded(file) | Source::Indexed { file, .. } => self.store_file(file, admit, out),
             Source::Planar { width, height, bytes } => {
                 if planes_bytes(width, height) != Some(bytes.len() as u64) {
                     let message = format!("{} bytes are not three planes of {width} x {height}", bytes.len());
-                    return Ok(StoredSample::rejected(out, bytes, CorruptReason::Malformed, message));
+                    return StoredSample::rejected(out, bytes, CorruptReason::Malformed, message);
                 }
                 StoredSample::appended(out, bytes, StoredForm::Planar, (width, height))
             }
             // Only packs have raw samples.
             source @ Source::Raw(image) => {
                 let (length, max_side) = (raw_bytes((image.width, image.height), None), self.max_side());
-                let stored = self.decoded(source, max_side, out).map_err(|error| Fault::of_pack(&error))?;
-                stored.noting(|note| note.source_bytes = length)
+                let stored = self.decoded(source, max_side, out)?;
+                Ok(stored.noting(|note| note.source_bytes = length))
             }
             _ => {
                 let message = "it cannot be stored in this form".to_owned();
                 StoredSample::rejected(out, &[], CorruptReason::Unsupported, message)
             }
-        })
+        }
     }
 
     /// Keeps the bytes of a sample that was rejected before. The index holds only the reason's code; decoding the bytes
     /// again may give a message.
-    fn store_rejected(&mut self, bytes: &[u8], reason: CorruptReason, out: &mut Vec<u8>) -> StoredSample {
+    fn store_rejected(
+        &mut self,
+        bytes: &[u8],
+        reason: CorruptReason,
+        out: &mut Vec<u8>,
+    ) -> Result<StoredSample, PixelError> {
         let message = match self.preparer.inspect(bytes) {
             Verdict::Rejected { reason: found, message } if found == reason => message,
             _ => reason.to_string(),
@@ -144,7 +163,7 @@ impl Storing {
         file: &[u8],
         admit: &mut dyn FnMut(u64),
         out: &mut Vec<u8>,
-    ) -> Result<StoredSample, Fault> {
+    ) -> Result<StoredSample, PixelError> {
         let stored = match self.preparer.inspect(file) {
             Verdict::Intact => self.store_intact(file, true, admit, out)?,
             Verdict::Repaired { bytes, warnings, clamped } if bytes.len() as u64 <= SAMPLE_BYTES_MAX => {
@@ -152,11 +171,11 @@ impl Storing {
                 stored.record.verdict = StoredVerdict::Repaired;
                 stored.noting(|note| (note.warnings, note.clamped) = (warnings, clamped))
             }
-            Verdict::Rejected { reason, message } => StoredSample::rejected(out, file, reason, message),
-            Verdict::Undecided { message } => return Err(Fault::Unavailable(message)),
+            Verdict::Rejected { reason, message } => StoredSample::rejected(out, file, reason, message)?,
+            Verdict::Undecided { message } => return Err(PixelError::NoMemory { message }),
             _ => {
                 let message = "it cannot be stored in this form".to_owned();
-                StoredSample::rejected(out, file, CorruptReason::Unsupported, message)
+                StoredSample::rejected(out, file, CorruptReason::Unsupported, message)?
             }
         };
         Ok(stored.noting(|note| note.source_bytes = file.len() as u64))
@@ -169,7 +188,7 @@ impl Storing {
         is_own: bool,
         admit: &mut dyn FnMut(u64),
         out: &mut Vec<u8>,
-    ) -> Result<StoredSample, Fault> {
+    ) -> Result<StoredSample, PixelError> {
         let size = self.preparer.info(file).map_or((0, 0), |info| (info.width, info.height));
         let why_kept = match self.format {
             PackFormat::Encoded { jpeg: JpegForm::Kept } => WhyKept::AskedFor,
@@ -178,7 +197,7 @@ impl Storing {
                 Ok(indexed) => {
                     let (bytes, is_transcoded) =
                         (indexed.transcoded.as_deref().unwrap_or(file), indexed.transcoded.is_some());
-                    let stored = StoredSample::appended(out, bytes, StoredForm::Indexed, size);
+                    let stored = StoredSample::appended(out, bytes, StoredForm::Indexed, size)?;
                     let stored = stored.with_detail(out, &indexed.checkpoints);
                     return Ok(stored.noting(|note| note.is_transcoded = is_transcoded));
                 }
@@ -188,12 +207,12 @@ impl Storing {
                 admit(raw_bytes(size, max_side));
                 match self.decoded(Source::Encoded(file), max_side, out) {
                     Ok(stored) => return Ok(stored),
-                    Err(error) if !error.is_of_the_image() => return Err(Fault::Unavailable(error.to_string())),
+                    Err(error) if !error.is_of_the_image() => return Err(error),
                     Err(error) => WhyKept::NotDecoded(error.reason()),
                 }
             }
         };
-        Ok(StoredSample::appended(out, file, StoredForm::Kept, size).noting(|note| note.why_kept = why_kept))
+        Ok(StoredSample::appended(out, file, StoredForm::Kept, size)?.noting(|note| note.why_kept = why_kept))
     }
 
     /// Stores a sample's pixels.
@@ -253,16 +272,19 @@ impl StoredSample {
         Self { record, note: Note { source_bytes: bytes.len() as u64, ..Note::default() } }
     }
 
-    fn appended(out: &mut Vec<u8>, bytes: &[u8], form: StoredForm, size: (u32, u32)) -> Self {
+    /// Appends bytes. Fails only if memory is refused.
+    fn appended(out: &mut Vec<u8>, bytes: &[u8], form: StoredForm, size: (u32, u32)) -> Result<Self, PixelError> {
         let start = out.len();
+        let refused = |_| PixelError::NoMemory { message: format!("{} bytes for what is packed", bytes.len()) };
+        out.try_reserve(bytes.len()).map_err(refused)?;
         out.extend_from_slice(bytes);
-        Self::of(start, bytes, form, size)
+        Ok(Self::of(start, bytes, form, size))
     }
 
-    fn rejected(out: &mut Vec<u8>, bytes: &[u8], reason: CorruptReason, message: String) -> Self {
-        let mut rejected = Self::appended(out, bytes, StoredForm::Kept, (0, 0));
+    fn rejected(out: &mut Vec<u8>, bytes: &[u8], reason: CorruptReason, message: String) -> Result<Self, PixelError> {
+        let mut rejected = Self::appended(out, bytes, StoredForm::Kept, (0, 0))?;
         rejected.record.verdict = StoredVerdict::Rejected(reason);
-        rejected.noting(|note| note.message = message)
+        Ok(rejected.noting(|note| note.message = message))
     }
 
     /// Appends the form's detail behind the sample's bytes, with which `out` ends.
@@ -289,7 +311,7 @@ fn planes_bytes(width: u32, height: u32) -> Option<u64> {
 }
 
 /// Formats an error with its cause.
-fn message_of(error: &dyn Error) -> String {
+pub(super) fn message_of(error: &dyn Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),

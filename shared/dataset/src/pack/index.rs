@@ -33,10 +33,11 @@ impl Index {
     /// pass.
     pub(super) fn check(&self, has_failed: bool) -> Result<(), Unavailable> {
         let path = self.file.path();
-        let unreadable = |source| Unavailable::Io { what: format!("pack {}", path.display()), source };
+        let what = || format!("pack {}", path.display());
+        let unreadable = |source| Unavailable::Io { what: what(), path: path.to_owned(), source };
         let changed = |change| Unavailable::Changed { kind: "pack", file: path.to_owned(), change };
         let (opened, now) = (self.file.held().stamp(), self.file.held().stamp_now().map_err(unreadable)?);
-        if now == opened && !has_failed {
+        if now.is_of(&opened) && !has_failed {
             return Ok(());
         }
         if now.bytes != opened.bytes {
@@ -46,10 +47,11 @@ impl Index {
         match Layout::parse(&block, now.bytes) {
             Err(_) => Err(changed("is no longer a pack".to_owned())),
             Ok(layout) if layout != self.layout => Err(changed(format!(
-                "is another pack now: {} was opened, {} is there",
-                self.layout.identity, layout.identity
+                "is another pack now: one with identity {}… was opened, one with {}… is there",
+                self.layout.identity.beginning(),
+                layout.identity.beginning()
             ))),
-            Ok(_) if has_failed && now != opened => Err(changed(opened.change(&now))),
+            Ok(_) if has_failed && !now.is_of(&opened) => Err(changed(opened.change(&now))),
             Ok(_) => Ok(()),
         }
     }

@@ -6,7 +6,7 @@
 
 use super::forms::{Fault, StoredSample, Storing};
 use super::report::PackFormat;
-use crate::{Dataset, Patience, ReadError, SAMPLE_BYTES_MAX, parallel};
+use crate::{Dataset, Patience, SAMPLE_BYTES_MAX, parallel};
 use ddlp_pixels::Limits;
 use std::collections::BTreeMap;
 use std::io;
@@ -209,31 +209,35 @@ fn work(claims: &Claims<'_>, mut storing: Storing, sender: &Sender<Run>) {
     while let Some((run, weight)) = claims.claim() {
         let mut done = Run {
             first: run.start,
-            bytes: Vec::with_capacity(weight as usize),
+            bytes: Vec::new(),
             samples: Vec::new(),
             failed: None,
             source_bytes: weight,
             weight,
         };
+        // If memory is refused here, it is asked for again sample by sample.
+        let _ = done.bytes.try_reserve_exact(weight as usize);
         for index in run {
             if claims.is_stopped() {
                 return;
             }
-            let mut admit = |bytes| {
-                claims.admit(index, bytes);
-                done.weight += bytes;
+            let (start, mut admitted) = (done.bytes.len(), 0);
+            // A further attempt at a sample asks again.
+            let mut admit = |bytes: u64| {
+                let more = bytes.saturating_sub(admitted);
+                claims.admit(index, more);
+                done.weight += more;
+                admitted += more;
             };
             let mut failed = 0;
             let stored = loop {
-                let source = claims.source.stored(index, &mut sample);
-                if let Err(ReadError::Unavailable(error)) = &source
-                    && patience.wait(failed, error, &|| claims.is_stopped())
-                {
-                    failed += 1;
-                    continue;
+                match storing.store((claims.source, index), &mut sample, &mut admit, &mut done.bytes) {
+                    Err(Fault::Unavailable(error)) if patience.wait(failed, &error, &|| claims.is_stopped()) => {
+                        done.bytes.truncate(start);
+                        failed += 1;
+                    }
+                    stored => break stored,
                 }
-                let file = || claims.source.location(index).file;
-                break storing.store(source, file, &mut admit, &mut done.bytes);
             };
             match stored {
                 Ok(stored) => done.samples.push(stored),
@@ -253,7 +257,7 @@ fn work(claims: &Claims<'_>, mut storing: Storing, sender: &Sender<Run>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Identity, Location};
+    use crate::{Identity, Location, ReadError};
     use ddlp_pixels::Source;
     use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,7 +1,7 @@
 //! Making a pack.
 
 use super::format::{BLOCK_BYTES, RAW_ALIGNMENT};
-use super::forms::{Fault, Note, StoredSample};
+use super::forms::{Fault, Note, StoredSample, message_of};
 use super::plan::Plan;
 use super::record::{IndexRecord, StoredForm, StoredVerdict};
 use super::report::{
@@ -50,8 +50,8 @@ pub fn pack(
     stored.map_err(|stop| match stop {
         Stop::Cancelled => PackError::Cancelled,
         Stop::Fault(index, Fault::Damaged(problem)) => PackError::SourceDamaged { name: source.name(index), problem },
-        Stop::Fault(index, Fault::Unavailable(problem)) => {
-            PackError::SourceUnavailable { name: source.name(index), problem }
+        Stop::Fault(index, Fault::Unavailable(error)) => {
+            PackError::SourceUnavailable { name: source.name(index), problem: message_of(&error) }
         }
         Stop::Io(source) => reached.error(out, source),
     })?;

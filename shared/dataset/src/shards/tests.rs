@@ -4,8 +4,10 @@ use super::{ShardError, Shards};
 use crate::samples::bytes;
 use crate::samples::image;
 use crate::{Dataset, ReadError, Unavailable};
+use ddlp_test_support::unprivileged::Unprivileged;
 use proptest::prelude::*;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tar::{Builder, EntryType, Header};
@@ -216,6 +218,23 @@ fn a_shard_that_was_written_to_or_is_gone_is_unavailable() {
     fs::remove_file(&path).unwrap();
     let error = shards.sample(0, &mut Vec::new()).unwrap_err();
     assert!(matches!(&error, ReadError::Unavailable(Unavailable::Gone { path: gone, .. }) if *gone == path), "{error}");
+}
+
+#[test]
+fn a_directory_that_may_not_be_read_is_named_in_place_of_its_shards() {
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join("shards");
+    fs::create_dir(&directory).unwrap();
+    write(&directory, "s.tar", &archive(&[("1.jpg", b"x"), ("1.cls", b"1")]));
+    let shards = Shards::open(&directory).unwrap();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o000)).unwrap();
+    {
+        let _unprivileged = Unprivileged::new(home.path());
+        let error = shards.sample(0, &mut Vec::new()).unwrap_err();
+        let ReadError::Unavailable(Unavailable::Io { path, .. }) = &error else { panic!("{error}") };
+        assert_eq!(*path, directory);
+    }
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[test]

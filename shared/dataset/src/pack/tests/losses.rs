@@ -1,10 +1,15 @@
 //! Samples that a pack would lose: which losses the options allow, and which samples are named.
 
 use super::{Bench, quietly};
+use crate::pack::format::GROUP_ROWS;
+use crate::pack::forms::Fault;
 use crate::pack::{LISTED_MAX, PackError, PackOptions};
 use crate::{Corrupt, Dataset, Identity, Location, ReadError, Unavailable};
-use ddlp_pixels::{CorruptReason, Source};
+use ddlp_pixels::{CorruptReason, PixelError, RawImage, ReadAt, Source};
+use ddlp_test_support::unprivileged::Unprivileged;
+use std::fs::{Permissions, set_permissions};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const ALLOWED: PackOptions = PackOptions { allow_unreadable: true, ..OPTIONS };
@@ -66,7 +71,8 @@ fn place() -> Location {
 }
 
 fn os_error(errno: i32) -> ReadError {
-    Unavailable::Io { what: "x".into(), source: io::Error::from_raw_os_error(errno) }.into()
+    let source = io::Error::from_raw_os_error(errno);
+    Unavailable::Io { what: "x".into(), path: place().file, source }.into()
 }
 
 #[test]
@@ -84,6 +90,107 @@ fn a_folder_that_vanishes_is_an_error_whatever_the_option() {
     let error = quietly(&source, &out, &ALLOWED).unwrap_err();
     assert!(error.to_string().contains("source is gone"), "{error}");
     assert!(!out.exists());
+}
+
+#[test]
+fn a_folder_that_may_not_be_read_any_more_is_an_error_whatever_the_option() {
+    let bench = Bench::new(2, 3);
+    let (source, out) = (bench.source(), bench.path("out.ddlp"));
+    set_permissions(bench.directory.path(), Permissions::from_mode(0o777)).unwrap();
+    for folder in ["source/class1", "source"] {
+        let folder = bench.path(folder);
+        set_permissions(&folder, Permissions::from_mode(0o000)).unwrap();
+        let packed = {
+            let _unprivileged = Unprivileged::new(bench.directory.path());
+            quietly(&source, &out, &ALLOWED)
+        };
+        set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+        let error = packed.unwrap_err();
+        assert!(matches!(&error, PackError::SourceUnavailable { .. }), "{error}");
+        assert!(error.to_string().contains(&format!("folder {} cannot be read", folder.display())), "{error}");
+        assert!(!out.exists());
+    }
+}
+
+/// A file of pixels whose server answers only the third read.
+struct Waking {
+    reads: AtomicU32,
+    checksums: Vec<u8>,
+}
+
+impl Waking {
+    const PIXEL: [u8; 3] = [1, 2, 3];
+}
+
+impl ReadAt for Waking {
+    fn read_at(&self, _: u64, out: &mut [u8]) -> io::Result<()> {
+        if self.reads.fetch_add(1, Ordering::Relaxed) < 2 {
+            return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
+        }
+        out.copy_from_slice(&Self::PIXEL);
+        Ok(())
+    }
+}
+
+impl Dataset for Waking {
+    fn len(&self) -> u64 {
+        1
+    }
+
+    fn classes(&self) -> &[String] {
+        &[]
+    }
+
+    fn label(&self, _: u64) -> u32 {
+        0
+    }
+
+    fn name(&self, _: u64) -> String {
+        "waking".to_owned()
+    }
+
+    fn location(&self, _: u64) -> Location {
+        place()
+    }
+
+    fn sample<'a>(&'a self, _: u64, _: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+        Ok(Source::Raw(RawImage {
+            width: 1,
+            height: 1,
+            orientation: 1,
+            was_shrunk: false,
+            file: self,
+            offset: 0,
+            group_rows: GROUP_ROWS,
+            checksums: &self.checksums,
+        }))
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::from_bytes([8; 32])
+    }
+
+    fn kind(&self) -> &'static str {
+        "waking"
+    }
+}
+
+#[test]
+fn a_momentary_failure_while_a_sample_is_decoded_is_waited_for() {
+    let bench = Bench::new(1, 1);
+    let checksums = RawImage::checksums_of(&Waking::PIXEL, 1, GROUP_ROWS);
+    let source = Waking { reads: AtomicU32::new(0), checksums };
+    let summary = quietly(&source, &bench.path("out.ddlp"), &OPTIONS).unwrap();
+    assert_eq!((summary.raw.samples, source.reads.load(Ordering::Relaxed)), (1, 3));
+}
+
+#[test]
+fn refused_memory_is_momentary_and_names_the_sample() {
+    let source = Failing { samples: 1, answer: |_| Ok(()) };
+    let error = PixelError::NoMemory { message: "12 bytes".into() };
+    let Fault::Unavailable(error) = Fault::of_pixels(error, &source, 0) else { panic!("it is not the pack's fault") };
+    assert!(error.is_momentary(), "{error}");
+    assert!(error.to_string().contains("no memory for sample sample#0"), "{error}");
 }
 
 #[test]
