@@ -1,4 +1,5 @@
-//! User-space NVMe/TCP initiator: blocking sockets, one connection per queue, no thread except the keep alive's.
+//! User-space NVMe/TCP initiator: blocking sockets, one connection per queue, no thread except the keep alive's and,
+//! while a name is looked up, the resolver's.
 //!
 //! - [`target`]: address and options. [`connect`] brings an association up.
 //! - `link`: the life of the association; when one part fails, all sockets are shut and every waiting thread wakes.
@@ -42,7 +43,7 @@ pub const QUEUE_COMMANDS_MAX: usize = 4096;
 ///
 /// `Invalid` for options or controllers that cannot be used, `Lost` or `TimedOut` if nobody answers, `Status` if the
 /// controller refuses (unknown NQN, host not allowed), `Protocol` if it misbehaves. All come within
-/// [`TcpTarget::connect_timeout`], apart from name resolution.
+/// [`TcpTarget::connect_timeout`].
 pub fn connect(target: &TcpTarget) -> Result<Arc<dyn Controller>, DriverError> {
     connect_watched(target, |_| ())
 }
@@ -53,7 +54,7 @@ pub fn connect_watched(target: &TcpTarget, watch: impl FnOnce(Closer)) -> Result
 }
 
 /// Ends an attempt to connect, or the association that the attempt has made, at once. Waiting callers get
-/// [`DriverError::Lost`]. Only name resolution cannot be interrupted.
+/// [`DriverError::Lost`].
 #[derive(Clone, Debug)]
 pub struct Closer(Weak<link::Link>);
 

@@ -5,7 +5,7 @@ use super::admin::{ADMIN_COMMANDS, ADMIN_ENTRIES_Z, AdminQueue};
 use super::bringup::{Facts, bring_up, connect_queue, shut_down};
 use super::connection::{Connection, Deadline};
 use super::engine::{Engine, QueueRules};
-use super::link::{Gate, Link, lock};
+use super::link::{Gate, Link, lock, look_up};
 use super::queue::TcpQueue;
 use super::target::TcpTarget;
 use crate::checks;
@@ -62,7 +62,7 @@ impl TcpController {
         let deadline = Deadline::after(target.connect_timeout);
         let link = Arc::new(Link::new(&format!("tcp://{}/{}", target.address, target.nqn)));
         watch(Closer(Arc::downgrade(&link)));
-        let addresses = link.resolve(&target.address)?;
+        let addresses = link.resolve(&target.address, deadline, look_up)?;
         let outcome = Self::establish(target, &link, addresses, deadline);
         // Close the sockets of an association that was not completed.
         outcome.inspect_err(|error| link.fail(&error.to_string()))

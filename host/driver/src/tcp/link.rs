@@ -1,10 +1,21 @@
 //! The life of an association, shared by all of its connections.
 
+use super::connection::Deadline;
 use crate::error::DriverError;
+use crossbeam::channel::{RecvTimeoutError, bounded};
+use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Interval at which a thread that waits for a name checks whether the link has failed.
+const RESOLVE_LOOK: Duration = Duration::from_millis(20);
+
+/// Returns all addresses of `HOST:PORT` that the system's resolver knows.
+pub(super) fn look_up(address: &str) -> io::Result<Vec<SocketAddr>> {
+    address.to_socket_addrs().map(Iterator::collect)
+}
 
 /// Locks, even if a thread panicked while it held the lock: every state behind these locks is consistent at any time.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -40,10 +51,31 @@ impl Link {
         self.alive.load(Ordering::Acquire)
     }
 
-    /// Resolves all addresses of `HOST:PORT`.
-    pub(super) fn resolve(&self, address: &str) -> Result<Vec<SocketAddr>, DriverError> {
-        let addresses = address.to_socket_addrs().map_err(|error| self.lost(&error.to_string()))?;
-        Ok(addresses.collect())
+    /// Resolves all addresses of `HOST:PORT` by `look_up`, until the link fails. A thread of its own looks a name up,
+    /// since nothing interrupts the system's resolver; it may outlive the link.
+    pub(super) fn resolve(
+        &self,
+        address: &str,
+        deadline: Deadline,
+        look_up: impl FnOnce(&str) -> io::Result<Vec<SocketAddr>> + Send + 'static,
+    ) -> Result<Vec<SocketAddr>, DriverError> {
+        if let Ok(address) = address.parse() {
+            return Ok(vec![address]);
+        }
+        let (sender, found) = bounded(1);
+        let name = address.to_owned();
+        let resolver = std::thread::Builder::new().name("nvme-resolve".into());
+        let started = resolver.spawn(move || {
+            let _ = sender.send(look_up(&name));
+        });
+        started.map_err(|error| self.lost(&format!("{address} cannot be looked up: {error}")))?;
+        loop {
+            match found.recv_timeout(RESOLVE_LOOK) {
+                Ok(found) => return found.map_err(|error| self.lost(&error.to_string())),
+                Err(RecvTimeoutError::Timeout) if Instant::now() < deadline.at => self.check()?,
+                Err(_) => return Err(deadline.timed_out(&self.peer, "name resolution")),
+            }
+        }
     }
 
     /// Returns `Lost` with the first reason, once the link has failed.
@@ -141,7 +173,6 @@ impl<T> Drop for Turn<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn the_first_reason_counts() {
@@ -150,6 +181,36 @@ mod tests {
         link.fail("one");
         link.fail("two");
         assert_eq!(link.check().unwrap_err().to_string(), "no connection to peer: one");
+    }
+
+    #[test]
+    fn a_link_that_fails_does_not_wait_for_a_name() {
+        let link = Arc::new(Link::new("peer"));
+        let (closer, (_never, answer)) = (Arc::clone(&link), bounded::<()>(0));
+        let look_up = move |_: &str| {
+            closer.fail("closed");
+            let _ = answer.recv_timeout(Duration::from_secs(60));
+            Ok(Vec::new())
+        };
+        let error = link.resolve("drive.example:4420", Deadline::after(Duration::from_secs(3600)), look_up);
+        assert_eq!(error.unwrap_err().to_string(), "no connection to peer: closed");
+    }
+
+    #[test]
+    fn names_have_until_the_deadline_and_numbers_need_no_look_up() {
+        let link = Link::new("peer");
+        let (_never, answer) = bounded::<()>(0);
+        let look_up = move |_: &str| {
+            let _ = answer.recv_timeout(Duration::from_secs(60));
+            Ok(Vec::new())
+        };
+        let error = link.resolve("drive.example:4420", Deadline::after(Duration::ZERO), look_up).unwrap_err();
+        assert!(matches!(error, DriverError::TimedOut { .. }), "{error}");
+        let later = Deadline::after(Duration::from_secs(60));
+        let found = link.resolve("[::1]:9", later, |_| panic!("this is an address")).unwrap();
+        assert_eq!(found, ["[::1]:9".parse().unwrap()]);
+        let refused = link.resolve("drive.example:4420", later, |_| Err(io::ErrorKind::NotFound.into())).unwrap_err();
+        assert!(matches!(refused, DriverError::Lost { .. }), "{refused}");
     }
 
     #[test]
