@@ -88,17 +88,19 @@ impl DriverError {
         matches!(self, Self::Status { code, .. } if Status(*code).same_code(status))
     }
 
-    /// Returns whether connecting again later may succeed: the peer was absent or silent, or did not set Do Not Retry.
-    /// This includes a node that has just appeared, which udev gives its owner a moment later.
+    /// Returns whether connecting again later may succeed: the peer was absent or silent, or did not set Do Not Retry,
+    /// or what arrived from the peer was invalid, which the network may have caused. This includes a node that has just
+    /// appeared, which udev gives its owner a moment later.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Lost { .. }
             | Self::TimedOut { .. }
             | Self::Busy { .. }
             | Self::InUse { .. }
-            | Self::Denied { .. } => true,
+            | Self::Denied { .. }
+            | Self::Protocol { .. } => true,
             Self::Status { code, .. } => !Status(*code).is_do_not_retry(),
-            Self::Protocol { .. } | Self::Invalid(_) => false,
+            Self::Invalid(_) => false,
         }
     }
 }

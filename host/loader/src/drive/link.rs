@@ -1,7 +1,7 @@
 //! One association with a drive, from the connection to the activated program.
 
 use ddlp_csd::cancel::CancelBatch;
-use ddlp_csd::log::{COUNTERS_LOG, Counters, DriveIdentity, IDENTITY_LOG, LOG_BYTES};
+use ddlp_csd::log::{COUNTERS_LOG, Counters, DriveIdentity, IDENTITY_LOG, LOG_BYTES, LogError};
 use ddlp_csd::program::Program;
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::{BLOCK_BYTES, CANCEL_OPCODE, COMPUTE_NSID, PROGRAM_TYPE, RESULTS_NSID};
@@ -43,11 +43,11 @@ pub(crate) enum LinkError {
 }
 
 impl LinkError {
-    /// Returns whether trying again may reach the drive. Trying is useless if the drive refuses this host, no drive has
-    /// this NQN, the device is not a drive, or the drive does not fit.
+    /// Returns whether the drive is away, so that it may come later. It is not away if it refuses this host, no drive has
+    /// this NQN, what answers is not a drive, or the drive does not fit.
     pub fn is_unreachable(&self) -> bool {
         let Self::Driver(error) = self else { return false };
-        let is_refusal = matches!(error, DriverError::Denied { .. })
+        let is_refusal = matches!(error, DriverError::Denied { .. } | DriverError::Protocol { .. })
             || error.is_status(Status::CONNECT_PARAMETERS)
             || error.is_status(Status::CONNECT_INVALID_HOST);
         error.is_transient() && !is_refusal
@@ -73,10 +73,14 @@ impl Link {
     ) -> Result<Self, LinkError> {
         let mut page = [0; LOG_BYTES];
         logpage::read(&*controller, LogId(IDENTITY_LOG), Csi::NVM, &mut page, ADMIN_WITHIN)?;
-        let identity = DriveIdentity::parse(&page).map_err(|error| {
-            LinkError::Refused(format!(
+        let identity = DriveIdentity::parse(&page).map_err(|error| match error {
+            LogError::Checksum { .. } => {
+                let what = format!("its identity log is damaged: {error}");
+                DriverError::Protocol { peer: controller.peer().into(), what }.into()
+            }
+            LogError::Length(_) | LogError::Format { .. } => LinkError::Refused(format!(
                 "it is not a DDLP drive, or runs another version: its identity log is invalid: {error}"
-            ))
+            )),
         })?;
         check_identity(&identity, expected)?;
         let results = namespace::geometry(&*controller, RESULTS_NSID, ADMIN_WITHIN)?;
@@ -183,6 +187,13 @@ fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<(), L
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_peer_that_breaks_the_protocol_is_no_drive_at_first_and_is_tried_again_later() {
+        let error = DriverError::Protocol { peer: "10.0.0.7:4420".into(), what: "no ICResp to ICReq".into() };
+        assert!(error.is_transient());
+        assert!(!LinkError::Driver(error).is_unreachable());
+    }
 
     #[test]
     fn slots_that_the_namespace_cannot_hold_are_refused() {
