@@ -377,6 +377,7 @@ fn an_admin_command_without_an_answer_ends_the_association() {
     let command = Command { opcode: 0xC0, ..Command::default() };
     let error = bench.controller.admin(&command, AdminData::None, SHORT).unwrap_err();
     assert!(matches!(error, DriverError::TimedOut { .. }), "{error}");
+    assert!(error.to_string().contains(" to vendor-specific admin command C0h within "), "{error}");
     let error = bench.queue.poll(soon()).unwrap_err();
     assert!(error.to_string().contains("no answer"), "the queue wakes and says why: {error}");
 }
