@@ -1,7 +1,12 @@
 //! The programs' allocator: the system's, which also records whether the system has refused memory.
 //!
 //! Code that can do without an allocation handles the refusal itself. Anywhere else, in libraries too, Rust ends the
-//! process by SIGABRT. If a refusal preceded the signal, the program ends with a message and exit status 1 instead.
+//! process by SIGABRT. If the signal follows a refusal that no code has handled, the program ends with a message and
+//! exit status 1 instead.
+//!
+//! Only the stack tells whether a refusal has been handled: Rust may allocate again before it ends the process, for a
+//! backtrace, but only deeper in the stack than the code that was refused. So a refusal counts until an allocation
+//! succeeds that is no deeper in the stack.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -15,8 +20,8 @@ const SAID: &[u8] =
 ulimit -d, or that of the control group), or use fewer threads, smaller batches, fewer buffers or fewer result slots\n";
 
 thread_local! {
-    /// Whether the system has ever refused memory to this thread.
-    static IS_REFUSED: Cell<bool> = const { Cell::new(false) };
+    /// Where in the stack the system last refused memory to this thread, unless that was handled; 0 for nowhere.
+    static REFUSED_AT: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Allocator for a program's `#[global_allocator]`.
@@ -48,20 +53,28 @@ unsafe impl GlobalAlloc for Allocator {
 
 #[inline]
 fn checked(block: *mut u8) -> *mut u8 {
-    if block.is_null() {
-        note_refusal();
+    if block.is_null() || REFUSED_AT.get() != 0 {
+        note(block.is_null());
     }
     block
 }
 
+/// Records a refusal, or a success after one. Stacks grow downwards.
 #[cold]
-fn note_refusal() {
-    IS_REFUSED.set(true);
+#[inline(never)]
+fn note(is_refusal: bool) {
+    let here = (&raw const is_refusal).addr();
+    if is_refusal {
+        REFUSED_AT.set(here);
+    } else if here >= REFUSED_AT.get() {
+        REFUSED_AT.set(0);
+    }
 }
 
-/// Ends the program with a message if the system has refused memory, and otherwise lets the signal end it.
+/// Ends the program with a message if the system has refused memory to code that cannot do without, and otherwise lets
+/// the signal end it.
 extern "C" fn on_abort(_: libc::c_int) {
-    if IS_REFUSED.get() {
+    if REFUSED_AT.get() != 0 {
         // SAFETY: both may be called in a signal handler; the text lives as long as the program.
         unsafe {
             libc::write(libc::STDERR_FILENO, SAID.as_ptr().cast(), SAID.len());
