@@ -176,7 +176,7 @@ impl Shared {
     fn finish(&self, mut finishing: Finishing<'_>, kit: &mut Kit) {
         let start = Instant::now();
         let id = finishing.id();
-        if let Err(error) = prepare::check(&*self.dataset, &|| finishing.is_over()) {
+        if let Err(error) = kit.check(&*self.dataset, &finishing) {
             log_unavailable(&error);
             finishing.withdraw();
         }

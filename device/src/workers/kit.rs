@@ -1,6 +1,6 @@
 //! One worker's tools: a decoder with its scratch memory, kept as long as programs have the same limits.
 
-use super::queue::{Sample, Task};
+use super::queue::{Finishing, Sample, Task};
 use super::row_crc::RowCrc;
 use crate::log_limit::LogLimit;
 use ddlp_csd::prepare::{EpochContext, SamplePreparer, StageTimes, stored_at};
@@ -47,6 +47,13 @@ impl Kit {
         let times = preparer.take_times();
         self.made = made;
         times
+    }
+
+    /// Checks that the dataset is still the one that was opened, after this worker has prepared the batch's last
+    /// samples.
+    pub(super) fn check(&mut self, dataset: &dyn Dataset, finishing: &Finishing<'_>) -> Result<(), Unavailable> {
+        let (_, preparer) = self.preparer.as_mut().expect("it prepared the last samples");
+        preparer.check(dataset, &|| finishing.is_over())
     }
 
     /// Returns the checksum operator for rows of this length.

@@ -165,7 +165,9 @@ fn prepare_rows(engine: &Engine, preparer: &mut RowPreparer, job: &CpuJob, mut t
     engine.memory.look();
     match job.rows.put_back(taken) {
         PutBack::Pending => {}
-        PutBack::Complete(buffer, Some(records)) if !engine.is_stopped() => finish(engine, job, buffer, records),
+        PutBack::Complete(buffer, Some(records)) if !engine.is_stopped() => {
+            finish(engine, preparer, job, buffer, records);
+        }
         // The run was stopped, possibly before all rows were made.
         PutBack::Complete(..) => {}
         PutBack::Closed => match job.unavailable().take() {
@@ -175,8 +177,14 @@ fn prepare_rows(engine: &Engine, preparer: &mut RowPreparer, job: &CpuJob, mut t
     }
 }
 
-fn finish(engine: &Engine, job: &CpuJob, mut buffer: PooledBuffer, records: Vec<SampleRecord>) {
-    if let Err(error) = prepare::check(&*engine.task.dataset, &|| engine.is_stopped()) {
+fn finish(
+    engine: &Engine,
+    preparer: &mut RowPreparer,
+    job: &CpuJob,
+    mut buffer: PooledBuffer,
+    records: Vec<SampleRecord>,
+) {
+    if let Err(error) = preparer.preparer.check(&*engine.task.dataset, &|| engine.is_stopped()) {
         engine.unavailable(job.id, error);
     } else if engine.executed(CPU, job.id) {
         close_gaps(&records, &mut buffer, job.row_bytes);

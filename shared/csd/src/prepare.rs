@@ -40,13 +40,6 @@ pub fn neighbours(dataset: &dyn Dataset, asked: u64) -> u64 {
     asked.max(NEIGHBOURS_MIN).min(dataset.len() - 1)
 }
 
-/// Checks that the dataset is still the one that was opened. Call it once per batch, after all its samples were read. A
-/// panic of the dataset counts as success: its samples may still be readable. If the dataset does not answer, tries
-/// again for a few seconds, unless the work `is_over`.
-pub fn check(dataset: &dyn Dataset, is_over: &dyn Fn() -> bool) -> Result<(), Unavailable> {
-    Patience::default().read(is_over, || catch_unwind(AssertUnwindSafe(|| dataset.check())).unwrap_or(Ok(())))
-}
-
 /// Gives the dataset a hint, and ignores a panic: nothing depends on a hint, and the panic hook has reported the panic.
 fn advise(advice: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(advice));
@@ -207,6 +200,13 @@ impl SamplePreparer {
             }
         };
         Ok(Some(record(own, label, outcome, false)))
+    }
+
+    /// Checks that the dataset is still the one that was opened. Call it once per batch, after all its samples were
+    /// read. A panic of the dataset counts as success: its samples may still be readable. If the dataset does not
+    /// answer, tries again for a few seconds, unless the work `is_over`, or this preparer has waited in vain lately.
+    pub fn check(&mut self, dataset: &dyn Dataset, is_over: &dyn Fn() -> bool) -> Result<(), Unavailable> {
+        self.patience.read(is_over, || catch_unwind(AssertUnwindSafe(|| dataset.check())).unwrap_or(Ok(())))
     }
 
     /// Returns the stage times since the last call. They are zero unless the preparer is [`timed`](Self::timed).

@@ -265,7 +265,7 @@ fn impatient(program: &Program) -> SamplePreparer {
 /// Answers an attempt to read a sample; attempts count from 1.
 type Answer = fn(index: u64, attempt: u32) -> Result<(), ReadError>;
 
-/// A dataset of four gray images whose reads may fail.
+/// A dataset of four gray images whose reads and checks may fail. A check asks for the index `u64::MAX`.
 struct Failing {
     attempts: AtomicU32,
     answer: Answer,
@@ -303,6 +303,19 @@ impl Dataset for Failing {
         buf.clear();
         buf.resize(3072, index as u8);
         Ok(Source::Planar { width: 32, height: 32, bytes: buf })
+    }
+
+    fn check(&self) -> Result<(), Unavailable> {
+        let attempt = self.attempts.fetch_add(1, Ordering::Relaxed) + 1;
+        match (self.answer)(u64::MAX, attempt) {
+            Err(ReadError::Unavailable(error)) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Says nothing, so that only reads and checks count as attempts.
+    fn check_damage(&self) -> Result<(), Unavailable> {
+        Ok(())
     }
 
     fn identity(&self) -> Identity {
@@ -414,6 +427,22 @@ fn a_sample_that_cannot_be_read_for_a_moment_is_read_again() {
     let dataset = Failing::new(|_, _| Err(timed_out()));
     assert_eq!(prepare_0_of(&dataset, &mut impatient(&program), &program), None);
     assert_eq!(dataset.attempts.into_inner(), 3, "the wait has an end");
+}
+
+#[test]
+fn samples_and_the_check_of_a_batch_share_one_patience() {
+    let program = program(CorruptPolicy::Skip);
+    let check = |preparer: &mut SamplePreparer, answer| {
+        let dataset = Failing::new(answer);
+        let is_intact = preparer.check(&dataset, &|| false).is_ok();
+        (is_intact, dataset.attempts.into_inner())
+    };
+    let for_two: Answer = |_, attempt| if attempt < 3 { Err(timed_out()) } else { Ok(()) };
+    let mut preparer = impatient(&program);
+    assert_eq!(check(&mut preparer, for_two), (true, 3), "the check is patient");
+    assert_eq!(prepare_0_of(&Failing::new(|_, _| Err(timed_out())), &mut preparer, &program), None);
+    assert_eq!(check(&mut preparer, for_two), (false, 1), "the wait for the sample was in vain");
+    assert_eq!(check(&mut preparer, |_, _| Ok(())), (true, 1));
 }
 
 /// The samples 0 and 1 do not decode, and 2 cannot be read from the drive's storage.
