@@ -113,3 +113,28 @@ fn a_local_drive_has_slots_for_the_batches_of_the_run() {
     }
     assert_eq!((slots(Strategy::Ordered, 1, 10), slots(Strategy::Ordered, 9, 1)), (7, LOCAL_SLOTS));
 }
+
+#[test]
+fn under_mte_a_local_drive_has_slots_for_its_share_of_the_epoch() {
+    let (folder, dataset) = small();
+    let options = LoaderBuilder::default().dataset(dataset).dataset_path(folder.path()).batch_size(1);
+    let options = options.strategy(Strategy::Mte).threads(3);
+    let slots = |drive: LocalDrive, epochs, room: Option<u64>| {
+        let options = options.clone().epochs(epochs).drive(DriveSpec::Local(drive.clone()));
+        let mut setup = Setup::new(&options, &Output::Pixels).unwrap_or_else(|error| panic!("{error}"));
+        if let Some(slots) = room {
+            setup.slot_room = slots * setup.layout.total_bytes as u64;
+        }
+        setup.local_slots(&options, &drive)
+    };
+    let drive = |threads, throttle| LocalDrive { threads: Some(threads), throttle, ..LocalDrive::default() };
+    // A quarter of the threads: 70 batches ÷ 4 × 1.25, and 3 more for what is in flight.
+    assert_eq!(slots(drive(1, 1.0), 1, None), 22 + 3);
+    // At half of its speed: a seventh.
+    assert_eq!(slots(drive(1, 0.5), 1, None), 13 + 3);
+    assert_eq!(slots(drive(1, 1.0), 9, None), 22 + 3, "a tail is of one epoch");
+    assert_eq!(slots(drive(60, 1.0), 9, None), 70, "an epoch has no more batches");
+    assert_eq!(slots(drive(1, 1.0), 1, Some(24)), 24, "as many as memory has room for");
+    assert_eq!(slots(drive(1, 1.0), 1, Some(0)), 3, "the least that keeps the drive at work");
+    assert_eq!(slots(LocalDrive { slots: Some(99), ..drive(1, 1.0) }, 1, Some(0)), 99, "the given number");
+}
