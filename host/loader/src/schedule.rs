@@ -356,9 +356,14 @@ impl Schedule {
         !self.config.short_last || id.batch + 1 < self.config.batches
     }
 
-    /// Asserts that every batch in work is outstanding exactly once with each of its prongs, and that these are up.
+    /// Asserts that every batch in work is outstanding exactly once with each of its prongs, and that these are up; and
+    /// that no prong works on a batch twice.
     #[cfg(test)]
     fn assert_all_in_work(&self) {
+        for prong in &self.prongs {
+            let ids: std::collections::BTreeSet<BatchId> = prong.outstanding.iter().map(|work| work.id).collect();
+            assert_eq!(ids.len(), prong.outstanding.len(), "{:?}", prong.outstanding);
+        }
         for epoch in &self.epochs {
             for batch in 0..epoch.batches() {
                 let BatchState::Working(by) = epoch.state(batch) else { continue };

@@ -34,6 +34,7 @@ impl Schedule {
         }
         let id = self.open_batch(prong, now, room).or_else(|| self.takeover(prong, now, room));
         let id = id.or_else(|| self.claim_probe(prong, room))?;
+        assert!(!self.prongs[prong].works_on(id), "a prong works on a batch once");
         let epoch = self.epoch_mut(id.epoch).expect("candidates belong to active epochs");
         let by = match epoch.state(id.batch) {
             BatchState::Working(by) => by.iter().copied().chain([prong]).collect(),
@@ -82,22 +83,30 @@ impl Schedule {
         if room == Room::Critical || !outstanding.is_empty() || self.claims - last_claim < PROBE_EVERY {
             return None;
         }
-        let works = self.prongs.iter().flat_map(|other| &other.outstanding);
-        let suits = |work: &&Work| {
-            self.has_one_prong(work.id)
+        let numbered = self.prongs.iter().enumerate();
+        let works = numbered.flat_map(|(number, other)| other.outstanding.iter().map(move |work| (number, work)));
+        let suits = |&(other, work): &(ProngId, &Work)| {
+            self.is_alone_at(other, work.id)
                 && self.shows_rate(work.id)
+                && self.may_join(prong, work.id)
                 && self.may_take(prong, false)
                 && self.epoch(work.id.epoch).is_some_and(|epoch| !epoch.is_planned())
         };
-        let id = works.filter(suits).max_by(|a, b| a.since.total_cmp(&b.since))?.id;
+        let (_, &Work { id, .. }) = works.filter(suits).max_by(|(_, a), (_, b)| a.since.total_cmp(&b.since))?;
         self.prongs[prong].probe = Some(id);
         Some(id)
     }
 
-    /// Returns whether exactly one prong works on the batch.
-    fn has_one_prong(&self, id: BatchId) -> bool {
+    /// Returns whether this prong alone works on the batch, and not in vain.
+    fn is_alone_at(&self, prong: ProngId, id: BatchId) -> bool {
         let state = self.epoch(id.epoch).map(|epoch| epoch.state(id.batch));
-        matches!(state, Some(BatchState::Working(by)) if by.len() == 1)
+        matches!(state, Some(BatchState::Working(by)) if by[..] == [prong])
+    }
+
+    /// Returns whether the prong may work on a batch beside another one. No drive may if a prong failed at the batch:
+    /// its next result may be as useless, and would end the CPU's work on the batch each time.
+    fn may_join(&self, prong: ProngId, id: BatchId) -> bool {
+        prong == CPU || self.epoch(id.epoch).is_some_and(|epoch| !epoch.has_failed(id.batch))
     }
 
     /// Returns whether a drive looks for the first batch that it can finish in time: under `ordered`, once its rate is
@@ -114,7 +123,7 @@ impl Schedule {
     fn window(&self, epoch: &Epoch, prong: ProngId, look_ahead: u32) -> impl Iterator<Item = Candidate> {
         (1..)
             .zip(epoch.open_up(epoch.first().saturating_add(look_ahead)))
-            .filter(move |&(_, (_, failed))| self.may_take(prong, failed))
+            .filter(move |&(_, open)| self.may_claim(prong, epoch, open))
             .map(|(reach, (batch, _))| Candidate { batch, reach })
     }
 
@@ -143,14 +152,15 @@ impl Schedule {
         if let Order::Planned(deliveries) = &epoch.order {
             return Box::new(deliveries.iter().filter_map(move |&(batch, planned)| {
                 let (_, failed) = epoch.open_at(batch)?;
-                (self.planned_for(planned, failed) == prong).then_some(batch)
+                let is_its = self.planned_for(planned, failed) == prong && !self.still_works_on(prong, epoch, batch);
+                is_its.then_some(batch)
             }));
         }
-        let may_take = move |(batch, failed): (u32, bool)| self.may_take(prong, failed).then_some(batch);
+        let may_claim = move |open: (u32, bool)| self.may_claim(prong, epoch, open).then_some(open.0);
         match (self.config.strategy, prong) {
-            (Strategy::Csd, _) => Box::new(epoch.open_up(end).filter_map(may_take)),
-            (_, CPU) if epoch.meeting_point().is_none() => Box::new(epoch.open_up(end).filter_map(may_take)),
-            _ => Box::new(epoch.open_down(end).filter_map(may_take)),
+            (Strategy::Csd, _) => Box::new(epoch.open_up(end).filter_map(may_claim)),
+            (_, CPU) if epoch.meeting_point().is_none() => Box::new(epoch.open_up(end).filter_map(may_claim)),
+            _ => Box::new(epoch.open_down(end).filter_map(may_claim)),
         }
     }
 
@@ -171,10 +181,21 @@ impl Schedule {
             return None;
         }
         let open = match epoch.order {
-            Order::Wrr => epoch.open_up(u32::MAX).find(|&(_, failed)| self.may_take(prong, failed)),
-            _ => epoch.open_at(epoch.critical()?).filter(|&(_, failed)| self.may_take(prong, failed)),
+            Order::Wrr => epoch.open_up(u32::MAX).find(|&open| self.may_claim(prong, epoch, open)),
+            _ => epoch.open_at(epoch.critical()?).filter(|&open| self.may_claim(prong, epoch, open)),
         };
         open.map(|(batch, _)| batch)
+    }
+
+    /// Returns whether the prong may claim an open batch.
+    fn may_claim(&self, prong: ProngId, epoch: &Epoch, (batch, failed): (u32, bool)) -> bool {
+        self.may_take(prong, failed) && !self.still_works_on(prong, epoch, batch)
+    }
+
+    /// Returns whether the prong has not stopped its work on a batch that is open again: another prong finished the
+    /// batch first, but its result was lost or could not be used.
+    fn still_works_on(&self, prong: ProngId, epoch: &Epoch, batch: u32) -> bool {
+        self.prongs[prong].works_on(BatchId { epoch: epoch.number, batch })
     }
 
     /// Returns whether the strategy lets the prong prepare a batch; `failed` tells whether a prong failed at it before.
@@ -232,7 +253,8 @@ impl Schedule {
         for other in (0..self.prongs.len()).filter(|&other| other != prong) {
             for (position, work) in self.prongs[other].outstanding.iter().enumerate() {
                 let waits = self.expected_wait_s(other, position, work.since, own, now);
-                if self.has_one_prong(work.id)
+                if self.is_alone_at(other, work.id)
+                    && self.may_join(prong, work.id)
                     && self.may_take(prong, prong == CPU)
                     && (room == Room::Any || self.is_critical(work.id))
                     && waits > least
@@ -254,5 +276,61 @@ impl Schedule {
             Some(overdue) => -overdue,
             None => now - since - 4.0 * own,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Finished, ScheduleConfig};
+    use super::*;
+
+    /// Returns a schedule of two batches, whose prongs were all measured at one second a batch.
+    fn measured(drives: usize) -> Schedule {
+        let mut schedule = Schedule::new(ScheduleConfig {
+            strategy: Strategy::Mte,
+            batches: 2,
+            short_last: false,
+            epochs: 0..1,
+            window: 2,
+            drives,
+            delivered: vec![],
+            replay: vec![],
+        });
+        schedule.prongs.iter_mut().for_each(|prong| prong.batch_s = Some(1.0));
+        schedule
+    }
+
+    const HEAD: BatchId = BatchId { epoch: 0, batch: 0 };
+    const TAIL: BatchId = BatchId { epoch: 0, batch: 1 };
+
+    #[test]
+    fn a_prong_does_not_claim_a_batch_that_it_still_works_on() {
+        let mut schedule = measured(1);
+        assert_eq!(schedule.claim(1, 0.0, Room::Any), Some(TAIL));
+        assert_eq!(schedule.claim(CPU, 0.0, Room::Any), Some(HEAD));
+        assert_eq!(schedule.claim(CPU, 3.0, Room::Any), Some(TAIL), "the drive is overdue");
+        // The drive finishes first after all, with a result that cannot be used.
+        assert_eq!(schedule.executed(1, TAIL, 3.5), Finished::Used);
+        schedule.failed(1, TAIL, 3.5);
+        assert!(schedule.is_open(TAIL));
+        assert_eq!(schedule.claim(CPU, 3.5, Room::Any), None);
+        assert_eq!(schedule.take_cancels(CPU), [TAIL]);
+        schedule.cancelled(CPU, TAIL, 3.6);
+        assert_eq!(schedule.claim(CPU, 3.6, Room::Any), Some(TAIL));
+        schedule.assert_all_in_work();
+    }
+
+    #[test]
+    fn a_prong_does_not_take_over_its_own_batch_from_one_that_works_on_it_in_vain() {
+        let mut schedule = measured(2);
+        assert_eq!(schedule.claim(CPU, 0.0, Room::Any), Some(HEAD));
+        assert_eq!(schedule.claim(1, 0.0, Room::Any), Some(TAIL));
+        assert_eq!(schedule.executed(CPU, HEAD, 1.0), Finished::Used);
+        assert_eq!(schedule.claim(2, 3.0, Room::Any), Some(TAIL), "the first drive is overdue");
+        assert_eq!(schedule.executed(1, TAIL, 3.5), Finished::Used);
+        schedule.failed(1, TAIL, 3.5);
+        assert_eq!(schedule.claim(CPU, 3.5, Room::Any), Some(TAIL));
+        assert_eq!(schedule.claim(CPU, 99.0, Room::Any), None, "the second drive has not stopped yet");
+        schedule.assert_all_in_work();
     }
 }

@@ -52,8 +52,7 @@ impl Schedule {
     ///
     /// Skips a batch that another prong still has in work: that prong could claim it a second time.
     pub fn give_way(&mut self, may_go: impl Fn(BatchId) -> bool) -> Option<(BatchId, ProngId)> {
-        let is_in_work =
-            |id: BatchId| self.prongs.iter().any(|prong| prong.outstanding.iter().any(|work| work.id == id));
+        let is_in_work = |id: BatchId| self.prongs.iter().any(|prong| prong.works_on(id));
         let last = |epoch: &Epoch| {
             let ready = (epoch.first()..epoch.batches()).filter_map(|batch| match *epoch.state(batch) {
                 BatchState::Ready(maker) => Some((BatchId { epoch: epoch.number, batch }, maker)),

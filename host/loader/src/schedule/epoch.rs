@@ -2,6 +2,7 @@
 
 use super::{CPU, EpochProgress, ProngId, Strategy};
 use crate::plan::PlanEpoch;
+use std::collections::BTreeSet;
 
 /// State of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub(super) struct Epoch {
     open_start: u32,
     open: u32,
     delivered: u32,
+    /// Batches at which a prong failed.
+    failed: BTreeSet<u32>,
 }
 
 impl Epoch {
@@ -64,6 +67,7 @@ impl Epoch {
             open_end: batches,
             open: batches,
             delivered: 0,
+            failed: BTreeSet::new(),
         }
     }
 
@@ -77,6 +81,11 @@ impl Epoch {
         {
             *met = Some(self.first);
         }
+    }
+
+    /// Returns whether a prong failed at the batch before.
+    pub fn has_failed(&self, batch: u32) -> bool {
+        self.failed.contains(&batch)
     }
 
     pub fn batches(&self) -> u32 {
@@ -102,6 +111,9 @@ impl Epoch {
 
     pub fn set(&mut self, batch: u32, state: BatchState) {
         let old = std::mem::replace(&mut self.states[batch as usize], state);
+        if matches!(self.states[batch as usize], BatchState::Open { failed: true }) {
+            self.failed.insert(batch);
+        }
         let was_open = matches!(old, BatchState::Open { .. });
         let new = &self.states[batch as usize];
         assert!(!matches!(old, BatchState::Delivered(_)), "batch {batch} was delivered before");

@@ -55,6 +55,11 @@ impl Prong {
         self.outstanding.push(Work { id, since: now });
     }
 
+    /// Returns whether the prong has the batch in work, though perhaps in vain.
+    pub fn works_on(&self, id: BatchId) -> bool {
+        self.outstanding.iter().any(|work| work.id == id)
+    }
+
     /// Tells the prong to stop work on a batch that another one finished, unless the batch is a probe, which has to be
     /// measured.
     pub fn cancel(&mut self, id: BatchId) {

@@ -32,7 +32,7 @@ struct World {
     window: u32,
     /// Seconds until a prong has stopped work on a cancelled batch.
     abort_s: f64,
-    /// One in `n` drive batches fails.
+    /// One in `n` drive batches fails: by turns on the drive, and when the host checks the result.
     fail_one_in: Option<u32>,
     /// One in `n` claims of a drive is given back, as it has no place for the batch.
     return_one_in: Option<u32>,
@@ -71,6 +71,7 @@ struct Simulation {
     kept: VecDeque<bool>,
     consumer_waits: bool,
     executed: u32,
+    failed: u32,
     by_cpu: u32,
     claimed: u32,
 }
@@ -98,6 +99,7 @@ impl Simulation {
             kept: VecDeque::new(),
             consumer_waits: false,
             executed: 0,
+            failed: 0,
             by_cpu: 0,
             claimed: 0,
             world,
@@ -212,10 +214,13 @@ impl Simulation {
             self.executed += 1;
             self.by_cpu += u32::from(prong == CPU);
             let fails = prong != CPU && self.world.fail_one_in.is_some_and(|n| self.executed.is_multiple_of(n));
-            if fails {
+            self.failed += u32::from(fails);
+            if fails && self.failed.is_multiple_of(2) {
                 self.schedule.failed(prong, id, self.now);
             } else if self.schedule.executed(prong, id, self.now) == Finished::Used {
-                if self.world.read && prong != CPU {
+                if fails {
+                    self.schedule.failed(prong, id, self.now);
+                } else if self.world.read && prong != CPU {
                     self.held.insert(id, prong);
                 } else {
                     assert!(self.schedule.finished(prong, id), "{id:?} was wanted");
