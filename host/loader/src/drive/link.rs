@@ -43,8 +43,8 @@ pub(crate) enum LinkError {
 }
 
 impl LinkError {
-    /// Returns whether the drive is away, so that it may come later. It is not away if it refuses this host, no drive has
-    /// this NQN, what answers is not a drive, or the drive does not fit.
+    /// Returns whether the drive is away, so that it may come later. The drive is not away if it refuses this host or
+    /// does not fit, no drive has this NQN, or something other than a drive answers.
     pub fn is_unreachable(&self) -> bool {
         let Self::Driver(error) = self else { return false };
         let is_refusal = matches!(error, DriverError::Denied { .. } | DriverError::Protocol { .. })
