@@ -53,7 +53,7 @@ fn controllers_of_one_subsystem_are_one_drive_in_any_order() {
         set(root, "nvme3", "state", "live");
         add(root, "nvme5", "nvme0");
     });
-    assert!(apart.unwrap_err().ends_with("name one of them: /dev/nvme0, /dev/nvme3"));
+    assert!(apart.unwrap_err().ends_with("name one of /dev/nvme0, /dev/nvme3"));
     // The first path is not live.
     let second = found(trees::TWO_PATHS, |root| set(root, "nvme0", "state", "connecting"));
     assert_eq!(second, Ok("/dev/nvme1".into()));
