@@ -1,110 +1,209 @@
-//! Files of the first published version: its packs, states and plans can be read, and runs over them give its digests.
+//! Today's version gives what the first published version gave: digests of runs, identities of datasets, floats,
+//! programs; and it reads that version's packs, states and plans.
 //!
-//! Commit 77a8d6c made the files in `fixtures/first` from `Photos::new(12)`, and the digests below.
+//! `fixtures/first` holds all of it; its README says how commit 77a8d6c made it. These tests use the command, and the
+//! library only for what the command does not show.
 
-use ddlp_dataset::pack::{JpegForm, PackFormat};
-use ddlp_host::{LoaderBuilder, LoaderState, LocalResults, Plan, Strategy};
-use ddlp_pixels::Pipeline;
-use ddlp_tests::photos::Photos;
-use ddlp_tests::runs::{Run, loader, local};
+use ddlp_csd::program::Program;
+use ddlp_host::{CorruptPolicy, Float, Loader, LocalResults, Normalize, Pipeline};
+use ddlp_pixels::Limits;
+use ddlp_tests::agent::program;
+use ddlp_tests::runs::{chain, local};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use zerocopy::IntoBytes;
 
-/// Pipeline, whether it applies the EXIF orientation, and the order-free and the ordered digest of two epochs.
-const DIGESTS: [(&str, bool, &str, &str); 6] = [
-    (
-        "imagenet-train",
-        true,
-        "7171005fcb1ce6678f430d4e9cebc9a8",
-        "d52c8f1d2b54eb549b55d6ed4dff885200f4c429238fc3fccbee34057fdb7220",
-    ),
-    (
-        "imagenet-train",
-        false,
-        "b889d931ffad1529a50d0f7e5466b0a1",
-        "b761b24808c29c05d9b574493a081ef181a73c213cd7c199cd967fe2aa50b90e",
-    ),
-    (
-        "imagenet-val",
-        true,
-        "70abd0252ca3c767f091981160556012",
-        "2706545ef56e33008dee7064ceb7c83c7a8101a7883833dd97ab1e4f195c389a",
-    ),
-    (
-        "imagenet-val",
-        false,
-        "35e8ec93e048ff2468d6fba23830350c",
-        "6fdeff4a7f73bc277ed24fa109a5c3cfc62f3aed18c529398a0244fa5d1abd59",
-    ),
-    (
-        "cifar-train",
-        true,
-        "e8b7c97729466f47046dc061893c0071",
-        "91e13ef8f2575ee94de508e09dcae5ccdfbe3ea645b4a8aa5ca8bfb7882cc0a5",
-    ),
-    (
-        "cifar-train",
-        false,
-        "92b9378f8818f6bdcbcedaa5cad934d5",
-        "9a825671bd5311a796c0c9bb2cc32529edd1d78ff8379553886ebb58b0c934e2",
-    ),
-];
+/// Digits of a digest that the tables keep.
+const DIGITS: usize = 16;
 
-/// Sample ids of the two epochs from which `state.json` was taken, after its fourth batch.
-const BATCHES: [[u64; 2]; 12] =
-    [[11, 3], [8, 7], [10, 0], [4, 2], [5, 6], [9, 1], [10, 8], [1, 0], [6, 3], [11, 9], [7, 4], [5, 2]];
-
-/// Ordered digest of the run under `mte` that wrote `plan.bin`.
-const PLANNED: &str = "d3ceaa60fe02362dba2549d05c648f7a0fe0b484fefc783771f73d555b6b96c7";
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/first").join(name)
+fn first() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/first")
 }
 
-/// Returns the run that wrote the states and the plan.
-fn published_run() -> LoaderBuilder {
-    loader(&fixture("indexed.ddlp")).batch_size(2).epochs(2).seed(3)
+/// A row of a table: columns that the first version gave, and the arguments for which it gave them.
+struct Row {
+    columns: Vec<String>,
+    arguments: String,
+    /// Columns that today's version gives, if they differ for a reason.
+    now: Option<Vec<String>>,
 }
 
-fn state(name: &str) -> LoaderState {
-    serde_json::from_slice(&fs::read(fixture(name)).unwrap()).unwrap()
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(String::from).collect()
 }
 
-#[test]
-fn digests_are_those_of_the_first_version() {
-    let photos = Photos::new(12);
-    let formats = [
-        ("kept.ddlp", PackFormat::Encoded { jpeg: JpegForm::Kept }),
-        ("indexed.ddlp", PackFormat::Encoded { jpeg: JpegForm::Indexed }),
-        ("raw.ddlp", PackFormat::Raw { max_side: None }),
-    ];
-    let mut datasets = vec![photos.folder()];
-    for (name, format) in formats {
-        datasets.extend([fixture(name), photos.pack_as(name, format)]);
-    }
-    for dataset in &datasets {
-        for (name, exif_orientation, unordered, ordered) in DIGESTS {
-            let pipeline = Pipeline { exif_orientation, ..Pipeline::named(name).unwrap() };
-            let base = loader(dataset).batch_size(5).epochs(2).seed(3).pipeline(pipeline);
-            let run = Run::of(base.strategy(Strategy::Cpu));
-            assert_eq!(run.digest, unordered, "{} {name} {exif_orientation}", dataset.display());
-            assert_eq!(run.ordered_digest, ordered, "{} {name} {exif_orientation}", dataset.display());
+/// Reads a table. A line begins a row, unless it is indented: then it says what today's version gives for the row
+/// above, and why.
+fn table(name: &str) -> Vec<Row> {
+    let text = fs::read_to_string(first().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let mut rows: Vec<Row> = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (columns, arguments) = line.split_once('|').unwrap_or_else(|| panic!("{name}: no arguments: {line}"));
+        match columns.strip_prefix("  now ") {
+            Some(now) => rows.last_mut().expect("a row above").now = Some(words(now)),
+            None => rows.push(Row { columns: words(columns), arguments: arguments.trim().into(), now: None }),
         }
     }
+    rows
 }
 
-#[test]
-fn its_states_resume() {
-    for (name, delivered) in [("state.json", 4), ("state-of-an-epoch.json", 6)] {
-        let run = Run::of(published_run().resume(state(name)));
-        assert_eq!(run.batches, BATCHES[delivered..], "{name}");
+/// Returns what is wrong with a row for which today's version gives the columns `found`.
+fn difference(row: &Row, found: &[String]) -> Option<String> {
+    let expected = row.now.as_ref().unwrap_or(&row.columns);
+    if row.now.as_ref() == Some(&row.columns) {
+        return Some(format!("{}\n  «now» repeats the row above", row.arguments));
+    }
+    let is_same = |(expected, found): (&String, &String)| expected == "-" || expected == found;
+    let all_same = expected.len() == found.len() && expected.iter().zip(found).all(is_same);
+    (!all_same).then(|| format!("{}\n  expected {}\n     found {}", row.arguments, expected.join(" "), found.join(" ")))
+}
+
+/// Compares a table with today's version: `columns` returns a row's columns for its arguments. Tries several rows at a
+/// time, and names every row that differs.
+fn compare(name: &str, columns: impl Fn(&[&str]) -> Vec<String> + Sync) {
+    let rows = table(name);
+    let (next, differing) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(row) = rows.get(index) else { return };
+            let arguments: Vec<&str> = row.arguments.split_whitespace().collect();
+            if let Some(difference) = difference(row, &columns(&arguments)) {
+                differing.lock().unwrap().insert(index, difference);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    let differing: Vec<String> = differing.into_inner().unwrap().into_values().collect();
+    let (count, of) = (differing.len(), rows.len());
+    assert!(differing.is_empty(), "{count} of {of} rows of {name} differ:\n{}", differing.join("\n"));
+}
+
+fn ddlp(arguments: &[&str]) -> Output {
+    let mut command = Command::new(program("ddlp"));
+    command.args(arguments).current_dir(first()).stdin(Stdio::null()).env_remove("RUST_LOG");
+    command.output().expect("ddlp starts")
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), String::from)
+}
+
+fn run(arguments: &[&str]) -> Vec<String> {
+    let output = ddlp(&[&["run"], arguments, &["--digest", "--quiet", "--json", "-"]].concat());
+    match output.status.code() {
+        Some(0) => {}
+        Some(1) => return words("fails - - -"),
+        _ => return words(&format!("{} {}", output.status, String::from_utf8_lossy(&output.stderr))),
+    }
+    let figures = json(&output);
+    let digest = |name: &str| text(&figures[name])[..DIGITS].to_string();
+    let corrupt = figures["corrupt"].as_array().expect("a list").len();
+    vec![text(&figures["images"]), corrupt.to_string(), digest("digest"), digest("ordered_digest")]
+}
+
+fn dataset(arguments: &[&str]) -> Vec<String> {
+    let figures = json(&ddlp(&[&["inspect"], arguments, &["--json"]].concat()));
+    let pack = &figures["pack"];
+    let counts = match pack {
+        Value::Null => "-".to_string(),
+        _ => {
+            let verified = ddlp(&[&["verify", "--quiet"], arguments].concat());
+            assert!(verified.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&verified.stderr));
+            let counts = ["kept", "planar", "indexed", "raw", "shrunk", "intact", "repaired", "rejected"];
+            counts.map(|name| text(&pack[name])).join("/")
+        }
+    };
+    vec![text(&figures["identity"]), text(&figures["kind"]), text(&figures["samples"]), counts]
+}
+
+fn pipeline(name: &str) -> Pipeline {
+    let description = || fs::read_to_string(first().join(name)).expect("a pipeline's name or file");
+    Pipeline::named(name).unwrap_or_else(|| Pipeline::from_toml(&description()).expect("a valid pipeline"))
+}
+
+fn policy(name: &str) -> CorruptPolicy {
+    match name {
+        "fail" => CorruptPolicy::Fail,
+        "skip" => CorruptPolicy::Skip,
+        "replace" => CorruptPolicy::Replace,
+        _ => panic!("there is no policy {name}"),
     }
 }
 
+/// Returns a digest of all rows, in the order of epochs and ids.
+fn digest_of_floats<V: Float>(loader: Loader<V>) -> String {
+    let mut rows: BTreeMap<(u32, u64), Vec<blake3::Hash>> = BTreeMap::new();
+    for batch in loader {
+        let batch = batch.unwrap_or_else(|error| panic!("a batch is missing: {}", chain(&error)));
+        let values = batch.values().chunks_exact(batch.shape().bytes());
+        for ((&id, &label), row) in batch.sample_ids().iter().zip(batch.labels()).zip(values) {
+            let mut hasher = blake3::Hasher::new();
+            hasher.update(&id.to_le_bytes()).update(&label.to_le_bytes()).update(row.as_bytes());
+            rows.entry((batch.epoch(), id)).or_default().push(hasher.finalize());
+        }
+    }
+    let mut hasher = blake3::Hasher::new();
+    for row in rows.values().flatten() {
+        hasher.update(row.as_bytes());
+    }
+    hasher.finalize().to_hex()[..DIGITS].to_string()
+}
+
+fn floats(arguments: &[&str]) -> Vec<String> {
+    let &[kind, dataset, named, corrupt, strategy] = arguments else { panic!("{arguments:?}") };
+    let mut builder =
+        Loader::builder().dataset_path(first().join(dataset)).pipeline(pipeline(named)).policy(policy(corrupt));
+    builder = builder.batch_size(5).epochs(2).seed(3).threads(2).strategy(strategy.parse().expect("a strategy"));
+    if strategy != "cpu" {
+        builder = builder.drive(local(LocalResults::Shared));
+    }
+    let digest = match kind {
+        "f32" => builder.build_f32(Normalize::imagenet()).map(digest_of_floats),
+        "f16" => builder.build_f16(Normalize::imagenet()).map(digest_of_floats),
+        _ => panic!("there is no type {kind}"),
+    };
+    vec![digest.unwrap_or_else(|error| panic!("{arguments:?}: {}", chain(&error)))]
+}
+
+fn program_bytes(arguments: &[&str]) -> Vec<String> {
+    let &[named, corrupt] = arguments else { panic!("{arguments:?}") };
+    let program = Program { pipeline: pipeline(named), limits: Limits::default(), policy: policy(corrupt) };
+    let bytes = program.to_bytes().expect("a program is encodable");
+    vec![bytes.iter().map(|byte| format!("{byte:02x}")).collect()]
+}
+
 #[test]
-fn its_plan_replays() {
-    let plan = Plan::from_bytes(&fs::read(fixture("plan.bin")).unwrap()).unwrap();
-    let replayed = published_run().strategy(Strategy::Mte).replay(plan);
-    let run = Run::of(replayed.drive(local(LocalResults::Shared)));
-    assert_eq!(run.ordered_digest, PLANNED);
+fn runs_have_the_same_digests() {
+    compare("runs.txt", run);
+}
+
+#[test]
+fn datasets_have_the_same_identities() {
+    compare("datasets.txt", dataset);
+}
+
+#[test]
+fn floats_are_the_same() {
+    compare("floats.txt", floats);
+}
+
+#[test]
+fn programs_are_the_same_bytes() {
+    compare("programs.txt", program_bytes);
 }
