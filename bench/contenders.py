@@ -51,8 +51,8 @@ ENVIRONMENTS = {
     "dali": [["numpy", "nvidia-dali-cuda120"]],
     "tf": [["tensorflow-cpu"]],
     "torch": [["numpy", "torch", "torchvision", "webdataset", "mosaicml-streaming"]],
-    "ffcv": [["setuptools<70", "wheel", "pybind11", "numba", "torch", "opencv-python-headless", "pillow", "terminaltables", "fastargs",
-              "assertpy", "tqdm", "psutil", "pytorch_pfn_extras"],
+    "ffcv": [["setuptools<70", "wheel", "pybind11", "numba", "torch", "opencv-python-headless", "pillow",
+              "terminaltables", "fastargs", "assertpy", "tqdm", "psutil", "pytorch_pfn_extras"],
              ["--no-build-isolation", "--no-deps", "ffcv"]],
     "spdl": [["numpy", "spdl"]],
 }
@@ -121,8 +121,8 @@ def install(environment, environments):
     commands += [[home / "bin/pip", "install", "--quiet", *words] for words in packages]
     with log.open("wb") as out:
         for command in commands:
-            done = subprocess.run(command, env={**os.environ, **COMPILERS.get(environment, {})}, stdin=subprocess.DEVNULL,
-                                  stdout=out, stderr=subprocess.STDOUT, check=False)
+            done = subprocess.run(command, env={**os.environ, **COMPILERS.get(environment, {})},
+                                  stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, check=False)
             if done.returncode != 0:
                 return f"cannot be installed: {complaint(log.read_text(errors='replace'))} (full log: {log})"
     stamp.write_text(json.dumps(packages))

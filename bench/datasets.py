@@ -46,7 +46,8 @@ class Datasets:
         made = self.home / f"photos-{images}-{self.program}"
         if not made.exists():
             # Remove older photographs, and the data made of them.
-            for pattern in (f"photos-{images}-{DIGEST}", f"photos-{images}-{DIGEST}-*", f"peers-photos-{images}-{DIGEST}-*"):
+            older = f"photos-{images}-{DIGEST}"
+            for pattern in (older, f"{older}-*", f"peers-{older}-*"):
                 self.remove(pattern)
             say(f"making {images} photographs")
             run([self.ddlp, "sample-data", made, "--images", images, "--quiet"])
@@ -84,9 +85,11 @@ class Datasets:
         said = run([self.ddlp, "inspect", pack, "--json", "--all"])
         rejected = [sample for sample in json.loads(said)["pack"]["listed"] if sample["verdict"].startswith("rejected")]
         if rejected:
-            named = "\n".join(f"  {sample['name']}: {sample['verdict'].removeprefix('rejected: ')}" for sample in rejected[:NAMED_MAX])
+            named = "\n".join(f"  {sample['name']}: {sample['verdict'].removeprefix('rejected: ')}"
+                              for sample in rejected[:NAMED_MAX])
             more = f"\n  and {len(rejected) - NAMED_MAX} more" if len(rejected) > NAMED_MAX else ""
-            raise SystemExit(f"error: {source}: ddlp pack rejects {len(rejected)} of its files: remove them\n{named}{more}")
+            raise SystemExit(f"error: {source}: ddlp pack rejects {len(rejected)} of its files: remove them\n"
+                             f"{named}{more}")
 
     def remove(self, pattern):
         """Removes files and folders that another program has made."""

@@ -64,7 +64,8 @@ def run(contender, cores):
         if not isinstance(figures.get(name), (int, float)):
             raise Failed(f"its last line of JSON has no number '{name}'")
     # A run that ended before the first reading has no memory figures.
-    figures["rss_mb"], figures["anonymous_mb"] = (value / 1e6 if value else None for value in (memory.rss, memory.anonymous))
+    figures["rss_mb"], figures["anonymous_mb"] = (value / 1e6 if value else None
+                                                  for value in (memory.rss, memory.anonymous))
     figures["other_cores"] = max(0.0, machine_busy_s() - before - own_s) / wall_s
     return figures
 

@@ -10,7 +10,8 @@ def cargo(*words):
     """Runs cargo, shows its progress, and returns its output."""
     done = subprocess.run(["cargo", *words], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
-        raise SystemExit("error: cargo cannot build this checkout; its message is above (./check installs what is missing)")
+        raise SystemExit("error: cargo cannot build this checkout; its message is above "
+                         "(./check installs what is missing)")
     return done.stdout
 
 

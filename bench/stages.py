@@ -12,8 +12,8 @@ STAGES = {
     "normalising": ("ddlp_pixels::normalize",),
     "checksums": ("crc_fast", "crc32c"),
     "reading": ("copy_to_iter", "filemap_", "pread", "xas_load", "folio_mark_accessed", "ext4_", "shmem_", "copyout"),
-    "fresh memory": ("clear_page", "page_fault", "handle_mm_fault", "do_anonymous_page", "get_page_from_freelist", "munmap",
-                     "zap_", "free_unref", "charge"),
+    "fresh memory": ("clear_page", "page_fault", "handle_mm_fault", "do_anonymous_page", "get_page_from_freelist",
+                     "munmap", "zap_", "free_unref", "charge"),
 }
 OTHER = "the rest"
 # Name of the share that perf does not show to a user.

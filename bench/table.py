@@ -97,8 +97,9 @@ def stores(outcome):
         # If a round lacks a measurement, there is nothing to compare with.
         if row["is_ours"] and len(rates[row["cores"]]) == len(row["runs"]):
             shares = [run["median"] * BYTES_STORED / rate for run, rate in zip(row["runs"], rates[row["cores"]])]
-            lines.append(f"stores    {row['name']}, W3, {row['cores']} of the cores: {row['images_per_s'] * BYTES_STORED / 1e9:.1f} GB/s, "
-                         f"{statistics.median(shares):.0%} of the {statistics.median(rates[row['cores']]) / 1e9:.1f} GB/s that memset stores")
+            stored, by_memset = row["images_per_s"] * BYTES_STORED, statistics.median(rates[row["cores"]])
+            lines.append(f"stores    {row['name']}, W3, {row['cores']} of the cores: {stored / 1e9:.1f} GB/s, "
+                         f"{statistics.median(shares):.0%} of the {by_memset / 1e9:.1f} GB/s that memset stores")
     return lines
 
 

@@ -60,9 +60,10 @@ def start(name, folder, *words, **environment):
     program(folder / "release/examples/epochs_f32", LOADER)
     (folder / "counts").write_text("100")
     path = f"{folder / 'bin'}:{os.environ['PATH']}"
-    return subprocess.run([sys.executable, HERE / name, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          check=False, timeout=60, env={**os.environ, "PATH": path, "TARGET": str(folder),
-                                                        "COUNTS": str(folder / "counts"), **environment})
+    return subprocess.run([sys.executable, HERE / name, *map(str, words)], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, check=False, timeout=60,
+                          env={**os.environ, "PATH": path, "TARGET": str(folder), "COUNTS": str(folder / "counts"),
+                               **environment})
 
 
 def contender(code):
@@ -75,7 +76,8 @@ class Figures(unittest.TestCase):
 
     @staticmethod
     def row(name, rates, is_ours=False, cores=1):
-        runs = [{"median": rate, "per_cpu_s": rate, "rss_mb": rate, "anonymous_mb": 1, "other_cores": 0} for rate in rates]
+        runs = [{"median": rate, "per_cpu_s": rate, "rss_mb": rate, "anonymous_mb": 1, "other_cores": 0}
+                for rate in rates]
         return {"name": name, "cores": cores, "is_ours": is_ours, "runs": runs}
 
     def test_a_ratio_is_that_of_one_round(self):
@@ -92,14 +94,15 @@ class Figures(unittest.TestCase):
             self.row("peer", [150, 75], cores=2), self.row("ddlp", [390, 195], is_ours=True, cores=2),
             self.row("other", [10, 10], cores=2)])
         found = {(row["name"], row["cores"]): (row["ratios"]["ddlp"], row["scaling"]) for row in rows}
-        self.assertEqual(found, {("peer", 1): (2, None), ("ddlp", 1): (1, None), ("peer", 2): (2.6, 1.5), ("ddlp", 2): (1, 1.95),
-                                 ("other", 2): (29.25, None)})
+        self.assertEqual(found, {("peer", 1): (2, None), ("ddlp", 1): (1, None), ("peer", 2): (2.6, 1.5),
+                                 ("ddlp", 2): (1, 1.95), ("other", 2): (29.25, None)})
         lines = table.table("W1", "what", [row for row in rows if row["cores"] == 2], 2)
         self.assertTrue(lines[0].endswith("2 cores") and lines[1].endswith("scaling"))
         self.assertEqual([line.split()[-1] for line in lines[2:]], ["1.95", "1.50", "–"])
 
     def test_stores_are_those_of_the_same_round_and_cores(self):
-        rows = table.figures([self.row("ddlp", [1000, 500, 700], is_ours=True, cores=2), self.row("peer", [1, 1, 1], cores=2)])
+        rows = table.figures([self.row("ddlp", [1000, 500, 700], is_ours=True, cores=2),
+                              self.row("peer", [1, 1, 1], cores=2)])
         of_round = [rate * table.BYTES_STORED for rate in (2000, 1000, 7000)]
         lines = table.stores({"works": {"W3": rows}, "store_bytes_per_s": {1: [1] * 3, 2: of_round}})
         self.assertEqual(len(lines), 1)
@@ -141,12 +144,14 @@ class Profiles(unittest.TestCase):
         self.assertEqual(stages.table(found, 1.6)[2].split(), ["inverse", "transform", "20.0%", "0.320"])
 
     def test_counters_are_those_of_the_images_more(self):
-        short = stages.counters("# started on …\n\n110||page-faults|1|100.00||\n<not supported>||syscalls:sys_enter_futex|0|100.00||\n"
+        short = stages.counters("# started on …\n\n110||page-faults|1|100.00||\n"
+                                "<not supported>||syscalls:sys_enter_futex|0|100.00||\n"
                                 "80||cpu-migrations|1|100.00||\n0||context-switches:u|1|100.00||\n")
-        long = stages.counters("510||page-faults:u|1|100.00||\n7||syscalls:sys_enter_futex|1|100.00||\n2||cpu-migrations|1|100.00||\n"
-                               "0||context-switches:u|1|100.00||\n")
+        long = stages.counters("510||page-faults:u|1|100.00||\n7||syscalls:sys_enter_futex|1|100.00||\n"
+                               "2||cpu-migrations|1|100.00||\n0||context-switches:u|1|100.00||\n")
         lines = stages.per_image((short, long), 2000)
-        self.assertEqual([line.split() for line in lines[1:3]], [["page", "faults", "200.0"], ["migrations", "below", "noise"]])
+        self.assertEqual([line.split() for line in lines[1:3]],
+                         [["page", "faults", "200.0"], ["migrations", "below", "noise"]])
         self.assertTrue(lines[3].startswith("not visible: context switches, futex calls, reads ("), lines[3])
 
     def test_what_perf_gives_to_root_alone_is_missing_and_nothing_else(self):
@@ -160,7 +165,8 @@ class Profiles(unittest.TestCase):
         self.assertAlmostEqual(resizing[0], 0.75 * (100 - hidden[0]), delta=0.2)
         self.assertAlmostEqual(resizing[1], 10 * resizing[0], delta=1)
         self.assertIn("  page faults           below noise", lines)
-        self.assertTrue(lines[-1].startswith("not visible: context switches, migrations, futex calls, reads ("), lines[-1])
+        unseen = "not visible: context switches, migrations, futex calls, reads ("
+        self.assertTrue(lines[-1].startswith(unseen), lines[-1])
         self.assertEqual([line[:10] for line in done.stderr.splitlines()], ["run 1 of 3", "run 2 of 3", "run 3 of 3"])
 
     def test_interrupted_it_says_so_in_a_line(self):
@@ -178,7 +184,8 @@ class Profiles(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             for words, message in [(["--threads", "0"], "--threads: '0' is not a whole number of 1 or more"),
                                    (["--epochs", "-1"], "--epochs: '-1' is not a whole number of 1 or more"),
-                                   (["--threads", "99999"], f"--threads 99999: this process may use only {len(AVAILABLE)} cores")]:
+                                   (["--threads", "99999"],
+                                    f"--threads 99999: this process may use only {len(AVAILABLE)} cores")]:
                 done = start("profile", pathlib.Path(name), "photos", *words)
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn(message, done.stderr)
@@ -190,7 +197,8 @@ class Runs(unittest.TestCase):
     def test_figures_memory_and_core_of_a_run(self):
         core = min(AVAILABLE)
         code = ("import json, os, time; held = bytearray(b'x') * 60_000_000; time.sleep(1); print('before')\n"
-                "print('RESULT', json.dumps({'per_cpu_s': 1.5, 'median': len(os.sched_getaffinity(0)), 'core': max(os.sched_getaffinity(0))}))")
+                "cores = os.sched_getaffinity(0)\n"
+                "print('RESULT', json.dumps({'per_cpu_s': 1.5, 'median': len(cores), 'core': max(cores)}))")
         figures = measure.run(contender(code), [core])
         self.assertEqual((figures["median"], figures["core"]), (1, core))
         self.assertGreater(figures["anonymous_mb"], 60)
@@ -198,7 +206,8 @@ class Runs(unittest.TestCase):
 
     def test_memory_of_children_counts(self):
         code = ("import subprocess, sys\n"
-                "subprocess.run([sys.executable, '-c', \"import time; held = bytearray(b'x') * 60_000_000; time.sleep(1)\"])\n"
+                "child = \"import time; held = bytearray(b'x') * 60_000_000; time.sleep(1)\"\n"
+                "subprocess.run([sys.executable, '-c', child])\n"
                 "print('{\"median\": 1, \"per_cpu_s\": 1}')")
         self.assertGreater(measure.run(contender(code), [min(AVAILABLE)])["anonymous_mb"], 60)
 
@@ -299,7 +308,8 @@ class Data(unittest.TestCase):
             self.assertNotEqual(datasets.state(name), before)
 
     def test_damaged_files_are_named_after_the_first_pack(self):
-        listed = [{"sample": number, "name": f"a/{number}.jpg", "verdict": "rejected: truncated"} for number in range(12)]
+        listed = [{"sample": number, "name": f"a/{number}.jpg", "verdict": "rejected: truncated"}
+                  for number in range(12)]
         listed.append({"sample": 12, "name": "a/12.jpg", "verdict": "repaired"})
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
@@ -321,7 +331,8 @@ class Data(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             done = start("side-by-side", pathlib.Path(name), "--peers", "none", "--json", f"{name}/none/x.json")
             self.assertFalse(pathlib.Path(name, "side-by-side").exists())
-        self.assertEqual((done.returncode, done.stderr), (1, f"error: --json {name}/none/x.json: No such file or directory\n"))
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, f"error: --json {name}/none/x.json: No such file or directory\n"))
 
     def test_what_takes_time_is_announced_when_it_is_made_and_not_again(self):
         with tempfile.TemporaryDirectory() as name, mock.patch.object(datasets, "say") as say:
@@ -332,7 +343,8 @@ class Data(unittest.TestCase):
             for _ in range(2):
                 photographs = made.photographs(None, 3)
                 made.pack(photographs, "kept")
-        self.assertEqual([call.args[0] for call in say.call_args_list], ["making 3 photographs", f"packing {photographs}: kept"])
+        self.assertEqual([call.args[0] for call in say.call_args_list],
+                         ["making 3 photographs", f"packing {photographs}: kept"])
 
 
     def test_what_another_program_or_other_options_make_is_made_again(self):
@@ -340,11 +352,13 @@ class Data(unittest.TestCase):
             program, home = pathlib.Path(name, "ddlp"), pathlib.Path(name, "home")
 
             def made(version, options):
-                program.write_text(f"#!/bin/sh\n# {version}\n[ $1 = pack ] && exec touch \"$3\"\n[ $1 = sample-data ] && mkdir \"$2\"\n")
+                program.write_text(f"#!/bin/sh\n# {version}\n[ $1 = pack ] && exec touch \"$3\"\n"
+                                   "[ $1 = sample-data ] && mkdir \"$2\"\n")
                 program.chmod(0o755)
                 of = datasets.Datasets(home, program)
                 source = of.photographs(None, 3)
-                paths = [source, of.pack(source), of.pack(source, "raw", options), of.for_peers(source, False).converted]
+                converted = of.for_peers(source, False).converted
+                paths = [source, of.pack(source), of.pack(source, "raw", options), converted]
                 self.assertTrue(all(path.exists() for path in paths))
                 return paths
 
@@ -363,7 +377,8 @@ class Data(unittest.TestCase):
 class Peers(unittest.TestCase):
     """The peers' scripts."""
 
-    @unittest.skipIf(importlib.util.find_spec("ensurepip") is None, "this Python makes no virtual environments (no ensurepip)")
+    @unittest.skipIf(importlib.util.find_spec("ensurepip") is None,
+                     "this Python makes no virtual environments (no ensurepip)")
     def test_a_failed_installation_says_why_and_is_tried_again(self):
         with tempfile.TemporaryDirectory() as name, mock.patch.dict(contenders.ENVIRONMENTS):
             home = pathlib.Path(name)

@@ -113,7 +113,8 @@ install_rustup() {
     [ "$(cut -d ' ' -f 1 "$folder/sum")" = "$(sha256sum "$folder/rustup-init" | cut -d ' ' -f 1)" ] ||
         fail "$url is damaged: its checksum does not match"
     chmod +x "$folder/rustup-init"
-    "$folder/rustup-init" -y --no-modify-path --profile minimal --component clippy --component rustfmt || fail "rustup failed"
+    "$folder/rustup-init" -y --no-modify-path --profile minimal --component clippy --component rustfmt ||
+        fail "rustup failed"
     rm -r "$folder"
 }
 

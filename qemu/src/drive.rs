@@ -55,7 +55,8 @@ impl Serve {
         let Self { dataset, port, name, slots, slot_bytes } = self;
         format!(
             "dataset = \"/disk/{dataset}\"\nlisten = \"10.0.2.15:{}\"\nallowed-hosts = [\"{HOST_NQN}\"]\n\
-             results = \"/disk/{name}.slots\"\nslots = {slots}\nslot-bytes = {slot_bytes}\nstate = \"/disk/{name}.state\"\n",
+             results = \"/disk/{name}.slots\"\nslots = {slots}\nslot-bytes = {slot_bytes}\n\
+             state = \"/disk/{name}.state\"\n",
             PORTS[*port]
         )
     }

@@ -157,7 +157,8 @@ fn assert_nothing_is_stuck(guest: &Guest) -> Result<()> {
 fn blocks_of_a_drive_that_is_away_fail(host: &Guest) -> Result<()> {
     let read = "for disk in /sys/block/nvme*; do name=${disk##*/}; case $name in *c*) continue;; esac; \
                 if [ \"$(cat $disk/nsid)\" = 2 ]; then \
-                if dd if=/dev/$name of=/dev/null bs=4096 count=1 iflag=direct; then echo read; else echo failed; fi; fi; done";
+                if dd if=/dev/$name of=/dev/null bs=4096 count=1 iflag=direct; then echo read; else echo failed; fi; \
+                fi; done";
     let said = host.succeed(read, Duration::from_secs(60))?;
     assert!(said.contains("failed"), "{said}");
     Ok(())

@@ -99,8 +99,8 @@ fn doctor_sees_the_dataset(admin: &Admin<'_>) -> Result<()> {
 /// Opens the drive to a host and enables the service, which serves with only the rights that it needs. Returns the NQN.
 fn starts(admin: &Admin<'_>) -> Result<String> {
     admin.tool(&format!(
-        "sed -i -e 's/^listen = .*/listen = \"{ADDRESS}\"/' -e 's/^#allowed-hosts = .*/allowed-hosts = [\"{HOST_NQN}\"]/' \
-         /etc/ddlp-device/drive.toml"
+        "sed -i -e 's/^listen = .*/listen = \"{ADDRESS}\"/' \
+         -e 's/^#allowed-hosts = .*/allowed-hosts = [\"{HOST_NQN}\"]/' /etc/ddlp-device/drive.toml"
     ))?;
     admin.tool("systemctl enable --now ddlp-device")?;
     let nqn = admin.nqn()?;
@@ -134,12 +134,14 @@ fn udev_tells_drives_apart(admin: &Admin<'_>, nqn: &str) -> Result<()> {
     // Without a time-out, as `nvme connect` leaves it: reads would wait for a lost drive.
     let (address, port) = ADDRESS.split_once(':').context("an address")?;
     admin.tool(&format!(
-        "echo 'transport=tcp,traddr={address},trsvcid={port},nqn={nqn},hostnqn={HOST_NQN},hostid={HOST_ID}' > /dev/nvme-fabrics"
+        "echo 'transport=tcp,traddr={address},trsvcid={port},nqn={nqn},hostnqn={HOST_NQN},hostid={HOST_ID}' \
+         > /dev/nvme-fabrics"
     ))?;
-    let look = "udevadm settle && stat -c '%n %U:%G %a' /dev/nvme[0-9]* /dev/ng* && cat /sys/class/nvme/nvme1/fast_io_fail_tmo";
-    let opened = "/dev/nvme0 root:root 600\n/dev/nvme0n1 root:disk 660\n/dev/nvme1 root:ddlp 660\n/dev/nvme1n1 root:ddlp 660\n\
-                  /dev/nvme1n2 root:ddlp 660\n/dev/ng0n1 root:root 600\n/dev/ng1n1 root:ddlp 660\n/dev/ng1n2 root:ddlp 660\n\
-                  /dev/ng1n3 root:ddlp 660\n5";
+    let look = "udevadm settle && stat -c '%n %U:%G %a' /dev/nvme[0-9]* /dev/ng* && \
+                cat /sys/class/nvme/nvme1/fast_io_fail_tmo";
+    let opened = "/dev/nvme0 root:root 600\n/dev/nvme0n1 root:disk 660\n/dev/nvme1 root:ddlp 660\n\
+                  /dev/nvme1n1 root:ddlp 660\n/dev/nvme1n2 root:ddlp 660\n/dev/ng0n1 root:root 600\n\
+                  /dev/ng1n1 root:ddlp 660\n/dev/ng1n2 root:ddlp 660\n/dev/ng1n3 root:ddlp 660\n5";
     admin.tool("until [ -b /dev/nvme1n1 -a -b /dev/nvme1n2 -a -c /dev/ng1n3 ]; do sleep 0.1; done")?;
     assert_eq!(admin.tool(look)?, opened);
     // A drive that was connected before the rule was installed.
@@ -186,8 +188,9 @@ fn goes(admin: &Admin<'_>, nqn: &str) -> Result<()> {
     };
     admin.tool("dpkg -r ddlp-device")?;
     no_service()?;
-    let state = "/var/lib/ddlp\n/var/lib/ddlp-device\n/var/lib/ddlp-device/identity\n/var/lib/ddlp-device/identity/identity.toml\n\
-                 /var/lib/ddlp-device/identity/lock\n/var/lib/ddlp-device/train.ddlp";
+    let state = "/var/lib/ddlp\n/var/lib/ddlp-device\n/var/lib/ddlp-device/identity\n\
+                 /var/lib/ddlp-device/identity/identity.toml\n/var/lib/ddlp-device/identity/lock\n\
+                 /var/lib/ddlp-device/train.ddlp";
     assert_eq!(admin.tool(LEFT)?, format!("/etc/ddlp-device\n{state}"));
 
     admin.tool(&format!("dpkg -i /mnt/{PACKAGE}"))?;

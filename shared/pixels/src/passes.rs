@@ -1,8 +1,8 @@
 //! Takes an image through the steps of a pipeline: the first pass reads the image, the last one writes the output. No
 //! pass makes a pixel that the next pass does not read.
 //!
-//! A pass moves pixels (cuts out, resizes, mirrors), then changes their values. A change that needs the surroundings of a
-//! pixel, or the whole image, says which rectangle it needs; the pass moves that much.
+//! A pass moves pixels (cuts out, resizes, mirrors), then changes their values. A change that needs the surroundings of
+//! a pixel, or the whole image, says which rectangle it needs; the pass moves that much.
 
 use std::mem;
 

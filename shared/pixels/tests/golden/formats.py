@@ -3,8 +3,9 @@
 
     python3 formats.py
 
-Each line holds a file's name and two CRC-32: of the image, and of the image turned by ImageOps.exif_transpose. Both are in
-RGB, in the middle of a black square of 40 x 40 pixels. Pillow turns a TIFF when it loads it, so both are the same there.
+Each line holds a file's name and two CRC-32: of the image, and of the image turned by ImageOps.exif_transpose. Both are
+in RGB, in the middle of a black square of 40 x 40 pixels. Pillow turns a TIFF when it loads it, so both are the same
+there.
 
 Needs numpy and Pillow.
 """

@@ -4,9 +4,10 @@
     python3 make.py TORCHVISION_PACKAGE
 
 boxes.txt   boxes of torchvision's own RandomResizedCrop.get_params, RandomCrop.get_params, center_crop and
-            _compute_resized_output_size. Their draws are replaced by splitmix64 words under our rules (53 upper bits of a
-            word; upper half of word times n), their tensors by f64, so that a box depends on the formula alone. PyTorch is
-            not needed: a stub stands in for it. TORCHVISION_PACKAGE is the folder torchvision/ of an unpacked wheel.
+            _compute_resized_output_size. Their draws are replaced by splitmix64 words under our rules (53 upper bits of
+            a word; upper half of word times n), their tensors by f64, so that a box depends on the formula alone.
+            PyTorch is not needed: a stub stands in for it. TORCHVISION_PACKAGE is the folder torchvision/ of an
+            unpacked wheel.
 pillow.txt  300 boxes on the picture of synthetic.rs, and the CRC-32 of Pillow's crop(box).resize((n, n), BILINEAR).
 decode.txt  CRC-32 of Pillow's decoding of the fingerprint's images to RGB.
 cmyk.txt    CRC-32 of Pillow's CMYK to RGB conversion of all pairs of ink and black.
@@ -91,7 +92,8 @@ def load(package, words):
     for name in ("torchvision", "torchvision.transforms"):
         modules[name] = Stub(name)
         modules[name].__path__ = []
-    for name in ("torchvision.utils", "torchvision.transforms._functional_pil", "torchvision.transforms._functional_tensor"):
+    transforms = "torchvision.transforms"
+    for name in ("torchvision.utils", f"{transforms}._functional_pil", f"{transforms}._functional_tensor"):
         modules[name] = Stub(name)
     modules["torchvision.utils"]._log_api_usage_once = lambda *_: None
     pil, tensor = (modules[f"torchvision.transforms._functional_{kind}"] for kind in ("pil", "tensor"))

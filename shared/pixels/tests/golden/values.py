@@ -25,7 +25,8 @@ def splitmix(state):
 def image():
     """Returns noise on a gradient whose values stay between 30 and 219."""
     noise = splitmix(7)
-    rows = [[[30 + 5 * x + 3 * y + 4 * c + next(noise) % 30 for c in range(3)] for x in range(SIDE)] for y in range(SIDE)]
+    rows = [[[30 + 5 * x + 3 * y + 4 * c + next(noise) % 30 for c in range(3)] for x in range(SIDE)]
+            for y in range(SIDE)]
     return torch.tensor(rows, dtype=torch.uint8).permute(2, 0, 1)
 
 
