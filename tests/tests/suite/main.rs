@@ -3,11 +3,13 @@
 
 mod absence;
 mod batches;
+mod bench;
 mod contract;
 mod corrupt;
 mod digests;
 mod discovery;
 mod drives;
+mod endings;
 mod faults;
 mod first_version;
 mod hosts;

@@ -4,6 +4,7 @@
 use ddlp_test_support::signals;
 use ddlp_tests::agent::program;
 use ddlp_tests::photos::Photos;
+use ddlp_tests::runs::wait_until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rand_chacha::ChaCha8Rng;
@@ -12,10 +13,7 @@ use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
-
-/// Longest wait; a longer one is a failure, not slowness.
-const PATIENCE: Duration = Duration::from_secs(60);
+use std::time::Duration;
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).expect("the folder is there");
@@ -34,14 +32,6 @@ fn processes(text: &str) -> Vec<String> {
         .collect()
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "waited too long for {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 fn end_of(child: &mut Child) -> ExitStatus {
     wait_until("the end of the command", || child.try_wait().expect("a child").is_some());
     child.wait().expect("a child")
@@ -53,6 +43,7 @@ fn interrupted(folder: &Path, line: &str, delay: Duration) -> ExitStatus {
     command.args(line.split_whitespace()).current_dir(folder);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = signals::heed(&mut command).spawn().expect("ddlp starts");
+    // The moment of the signal is the fault: any moment of the run, so there is no event to wait for.
     std::thread::sleep(delay);
     // The signal fails only if the command has ended already.
     let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGINT);
@@ -152,7 +143,8 @@ fn a_full_disk_ends_a_pack_with_a_message_and_nothing_is_left() {
 fn a_full_disk_ends_a_run_with_a_message_and_no_half_report() {
     let photos = Photos::new(60);
     let script = format!(
-        "head -c 1048576 /dev/zero > full/zeros; {} run {} --strategy cpu --batch 8 --json full/o.json --report full/o.html; \
+        "head -c 1048576 /dev/zero > full/zeros; \
+         {} run {} --strategy cpu --batch 8 --json full/o.json --report full/o.html; \
          status=$?; rm full/zeros; echo \"left: $(ls -A full)\"; exit $status",
         program("ddlp").display(),
         photos.pack().display()

@@ -1,0 +1,83 @@
+use super::*;
+use std::os::unix::fs::symlink;
+
+/// Makes an image folder `photos`, files `at.json` and `p.toml`, and links to files of both kinds.
+fn home() -> (tempfile::TempDir, PathBuf) {
+    let home = tempfile::tempdir().unwrap();
+    let here = home.path().to_owned();
+    fs::create_dir_all(here.join("photos/a")).unwrap();
+    for file in ["photos/a/1.jpg", "at.json", "p.toml"] {
+        fs::write(here.join(file), file).unwrap();
+    }
+    symlink("photos/a/1.jpg", here.join("to-image")).unwrap();
+    symlink("nothing-yet", here.join("dangling")).unwrap();
+    symlink("at.json", here.join("to-at")).unwrap();
+    fs::hard_link(here.join("p.toml"), here.join("p2.toml")).unwrap();
+    fs::hard_link(here.join("photos/a/1.jpg"), here.join("image2")).unwrap();
+    symlink(here.join("photos"), here.join("album")).unwrap();
+    (home, here)
+}
+
+fn check(here: &Path, outputs: &[(&'static str, &str)]) -> Result<(), String> {
+    let dataset = ddlp_dataset::open(&here.join("photos")).unwrap();
+    let paths: Vec<PathBuf> = outputs.iter().map(|(_, path)| here.join(path)).collect();
+    let mut files = Files::default()
+        .reads("--resume", Some(here.join("at.json")))
+        .reads("--pipeline", Some(here.join("p.toml")))
+        .reads("--plan-in", Some(here.join("missing")));
+    for ((option, name), path) in outputs.iter().zip(&paths) {
+        files = files.writes(option, Some(if *name == "-" { Path::new("-") } else { path }));
+    }
+    files.check(&*dataset, &here.join("photos")).map_err(|error| error.to_string())
+}
+
+#[test]
+fn no_input_is_overwritten_by_any_of_its_names() {
+    let (_home, here) = home();
+    for (output, named) in [
+        ("at.json", "--resume"),
+        ("to-at", "--resume"),
+        ("p.toml", "--pipeline"),
+        ("p2.toml", "--pipeline"),
+        ("photos/../at.json", "--resume"),
+        ("photos/a/1.jpg", "dataset"),
+        ("to-image", "dataset"),
+        ("image2", "dataset"),
+        ("album/a/1.jpg", "dataset"),
+        ("album/a/new.jpg", "dataset"),
+    ] {
+        let error = check(&here, &[("--json", output)]).unwrap_err();
+        assert!(error.contains("--json") && error.contains(output) && error.contains(named), "{output}: {error}");
+    }
+}
+
+#[test]
+fn outputs_are_told_apart() {
+    let (_home, here) = home();
+    for (one, other) in [("o", "o"), ("dangling", "nothing-yet"), ("photos/o", "album/o"), ("new", "./new")] {
+        let error = check(&here, &[("--json", one), ("--report", other)]).unwrap_err();
+        assert!(error.contains("--report and --json are the same file"), "{one} {other}: {error}");
+    }
+}
+
+#[test]
+fn one_output_at_most_goes_to_standard_output() {
+    let (_home, here) = home();
+    let error = check(&here, &[("--json", "-"), ("--report", "o"), ("--state-out", "-")]).unwrap_err();
+    assert!(error.contains("--state-out and --json both go to standard output"), "{error}");
+}
+
+#[test]
+fn the_folder_of_an_output_is_missing() {
+    let (_home, here) = home();
+    let error = check(&here, &[("--results", "no/dir/f")]).unwrap_err();
+    assert!(error.contains("--results cannot go to") && error.contains("folder is missing"), "{error}");
+}
+
+#[test]
+fn harmless_outputs_pass() {
+    let (_home, here) = home();
+    check(&here, &[("--state-out", "at.json"), ("--json", "o.json"), ("--report", "photos/o.html")]).unwrap();
+    check(&here, &[("--state-out", "to-at"), ("--json", "-")]).unwrap();
+    check(&here, &[("--json", "/dev/null"), ("--report", "/dev/null"), ("--plan-out", "dangling")]).unwrap();
+}

@@ -1,0 +1,128 @@
+use super::*;
+use crate::run::args::parse;
+use ddlp_host::{PlanEpoch, PlannedRun};
+
+fn job(line: &str, before: Before<'_>) -> Result<Job, String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let args = parse(&words).unwrap();
+    let pipeline = args.pipeline.as_deref().map(|name| Pipeline::named(name).unwrap());
+    Job::new(&args, pipeline, before).map_err(|error| error.to_string())
+}
+
+fn state() -> LoaderState {
+    LoaderState {
+        version: 2,
+        seed: 7,
+        dataset: String::new(),
+        program: String::new(),
+        pipeline: Some(Pipeline::cifar_train()),
+        policy: Some(CorruptPolicy::Skip),
+        epochs: 3,
+        epoch_samples: 100,
+        batch_size: 32,
+        last: LastBatch::Drop,
+        strategy: Strategy::Mte,
+        world: 2,
+        epoch: 1,
+        delivered: Vec::new(),
+    }
+}
+
+fn plan() -> Plan {
+    let epoch = |epoch| PlanEpoch { epoch, deliveries: Vec::new() };
+    let run = PlannedRun {
+        strategy: Strategy::Wrr,
+        last: LastBatch::Pad,
+        rank: 1,
+        world: 2,
+        pipeline: Pipeline::imagenet_val(),
+        policy: CorruptPolicy::Skip,
+    };
+    Plan {
+        seed: 7,
+        epoch_samples: 100,
+        batch_size: 32,
+        batches: 4,
+        epochs: vec![epoch(0), epoch(1)],
+        run: Some(run),
+        ..Plan::default()
+    }
+}
+
+#[test]
+fn a_resumed_run_goes_on_with_what_it_began_with() {
+    let fresh = job("", Before::None).unwrap();
+    assert_eq!((fresh.batch, fresh.epochs, fresh.strategy, fresh.samples), (256, 1, Strategy::Ordered, None));
+    assert_eq!((fresh.policy, fresh.pipeline), (CorruptPolicy::Fail, Pipeline::imagenet_train()));
+    let (state, path) = (state(), Path::new("at.json"));
+    let resumed = job("", Before::State(&state, path)).unwrap();
+    let expected = Job {
+        batch: 32,
+        epochs: 3,
+        strategy: Strategy::Mte,
+        seed: 7,
+        last: LastBatch::Drop,
+        samples: Some(100),
+        policy: CorruptPolicy::Skip,
+        pipeline: Pipeline::cifar_train(),
+        rank: 0,
+        world: 1,
+    };
+    assert_eq!(resumed, expected);
+    let other = job("--epochs 5 --strategy wrr --batch 32", Before::State(&state, path)).unwrap();
+    assert_eq!((other.epochs, other.strategy), (5, Strategy::Wrr));
+}
+
+#[test]
+fn a_limit_on_corrupt_samples_needs_a_policy_that_passes_over_them() {
+    assert!(job("--max-corrupt 5", Before::None).unwrap_err().contains("--policy fail, the default,"));
+    assert!(job("--max-corrupt 5 --policy fail", Before::None).is_err());
+    assert!(job("--max-corrupt 5 --policy skip", Before::None).is_ok());
+    let path = Path::new("at.json");
+    assert!(job("--max-corrupt 5", Before::State(&state(), path)).is_ok(), "its policy is skip");
+}
+
+#[test]
+fn every_option_that_differs_from_the_state_is_named_with_both_values() {
+    let (state, path) = (state(), Path::new("at.json"));
+    let line = "--batch 8 --seed 1 --samples 9 --last pad --policy fail --pipeline imagenet-val";
+    assert_eq!(
+        job(line, Before::State(&state, path)).unwrap_err(),
+        "--resume continues the run of at.json, which had --batch 32 --seed 7 --samples 100 --last drop \
+         --policy skip --pipeline cifar-train, but --batch 8 --seed 1 --samples 9 --last pad --policy fail \
+         --pipeline imagenet-val is given: leave that out"
+    );
+    let old = LoaderState { policy: None, pipeline: None, ..state };
+    let job = job("--policy replace", Before::State(&old, path)).unwrap();
+    assert_eq!((job.policy, job.pipeline), (CorruptPolicy::Replace, Pipeline::imagenet_train()));
+}
+
+#[test]
+fn a_plan_brings_what_it_determines() {
+    let (plan, path) = (plan(), Path::new("o.plan"));
+    let replayed = job("", Before::Plan(&plan, path)).unwrap();
+    let expected = Job {
+        batch: 32,
+        epochs: 2,
+        strategy: Strategy::Wrr,
+        seed: 7,
+        last: LastBatch::Pad,
+        samples: Some(100),
+        policy: CorruptPolicy::Skip,
+        pipeline: Pipeline::imagenet_val(),
+        rank: 1,
+        world: 2,
+    };
+    assert_eq!(replayed, expected);
+    assert_eq!(job("--epochs 1", Before::Plan(&plan, path)).unwrap().epochs, 1);
+    let line = "--strategy mte --epochs 3 --world-size 4 --rank 1 --batch 32";
+    assert_eq!(
+        job(line, Before::Plan(&plan, path)).unwrap_err(),
+        "--plan-in repeats the run of o.plan, which had --world-size 2 --strategy wrr --epochs 2, but --world-size \
+         4 --strategy mte --epochs 3 is given: leave that out"
+    );
+    let first = Plan { run: None, ..plan.clone() };
+    assert_eq!(job("--strategy mte", Before::Plan(&first, path)).unwrap().strategy, Strategy::Mte);
+    let none = Plan { epochs: Vec::new(), ..plan };
+    assert!(job("", Before::Plan(&none, path)).unwrap_err().contains("no whole epoch"));
+}

@@ -1,0 +1,78 @@
+use super::*;
+use crate::run::args::parse;
+
+fn placement(line: &[&str]) -> Result<Vec<DriveSpec>, String> {
+    let args = parse(line).unwrap();
+    let strategy = args.strategy.unwrap_or_default();
+    let placed = Placement::new(&args, strategy).map_err(|error| error.to_string())?;
+    Ok(placed.specs(&args))
+}
+
+#[test]
+fn a_run_has_one_local_drive_unless_others_are_named() {
+    assert_eq!(placement(&[]), Ok(vec![DriveSpec::Local(LocalDrive::default())]));
+    assert_eq!(placement(&["--drive", "local", "--drive", "local"]).unwrap().len(), 2);
+    assert_eq!(placement(&["--drive", "none"]), Ok(Vec::new()));
+    assert_eq!(placement(&["--strategy", "cpu"]), Ok(Vec::new()));
+}
+
+#[test]
+fn named_drives_are_used() {
+    let local = LocalDrive { threads: Some(2), cores: vec![1], ..LocalDrive::default() };
+    assert_eq!(placement(&["--drive-threads", "2", "--drive-cores", "1"]), Ok(vec![DriveSpec::Local(local)]));
+}
+
+#[test]
+fn contradictions_are_named() {
+    for line in [
+        &["--strategy", "cpu", "--drive", "local"][..],
+        &["--strategy", "csd", "--drive", "none"],
+        &["--strategy", "mte", "--drive", "none"],
+        &["--strategy", "wrr", "--drive", "none"],
+        &["--drive", "none", "--drive", "local"],
+    ] {
+        assert!(placement(line).unwrap_err().contains("--drive"), "{line:?}");
+    }
+    // A run that had a drive can be resumed without one, and keeps the strategy of the state.
+    let args = parse(&["--drive", "none", "--resume", "at.json"]).unwrap();
+    assert!(Placement::new(&args, Strategy::Mte).is_ok());
+}
+
+#[test]
+fn options_without_effect_are_refused() {
+    let tcp = "tcp://h:1/nqn.x";
+    for option in
+        [["--throttle", "1"], ["--drive-threads", "2"], ["--drive-cores", "0"], ["--slots", "4"], ["--results", "read"]]
+    {
+        for drive in [&["--drive", tcp][..], &["--drive", "none"], &["--strategy", "cpu"]] {
+            let error = placement(&[&option[..], drive].concat()).unwrap_err();
+            assert!(error.contains(option[0]) && error.contains("local drive"), "{error}");
+        }
+        assert!(placement(&[&option[..], &["--drive", tcp, "--drive", "local"]].concat()).is_ok());
+    }
+}
+
+#[test]
+fn only_drives_at_an_address_are_told_an_nqn() {
+    let host = ["--host-nqn", "nqn.2024-01.example:host"];
+    for drive in [&[][..], &["--drive", "/dev/nvme0"], &["--drive", "none"]] {
+        assert!(placement(&[&host[..], drive].concat()).unwrap_err().contains("--host-nqn"), "{drive:?}");
+    }
+    assert!(placement(&[&host[..], &["--drive", "tcp://h:1/nqn.x", "--drive", "local"]].concat()).is_ok());
+    assert!(parse(&["--host-nqn", "host"]).unwrap_err().contains("nqn."));
+}
+
+#[test]
+fn only_drives_at_an_address_are_optional() {
+    for drive in [&[][..], &["--drive", "auto"], &["--drive", "none"], &["--drive", "/dev/nvme0"]] {
+        assert!(placement(&[&["--drive-optional"], drive].concat()).unwrap_err().contains("--drive-optional"));
+    }
+    assert!(placement(&["--drive-optional", "--drive", "tcp://h:1/nqn.x"]).is_ok());
+}
+
+#[test]
+fn results_are_shared_read_or_a_file() {
+    assert!(matches!(results(Path::new("shared")), LocalResults::Shared));
+    assert!(matches!(results(Path::new("read")), LocalResults::Read));
+    assert!(matches!(results(Path::new("./shared")), LocalResults::File(_)));
+}

@@ -1,0 +1,71 @@
+use super::*;
+use proptest::prelude::*;
+
+fn cut(samples: u64, batch: u64, last: LastBatch) -> Cut {
+    Cut { samples, batch, last, rank: 0, world: 1 }
+}
+
+fn order(seed: u64, epoch: u32, cut: Cut) -> EpochOrder {
+    EpochOrder::new(seed, epoch, cut).expect("memory for a short epoch")
+}
+
+#[test]
+fn a_refused_order_says_how_much_memory_it_needs() {
+    let text = no_memory(1 << 31).to_string();
+    assert!(text.contains("8589934592 bytes for the order of 2147483648 samples") && text.contains("--samples"));
+}
+
+#[test]
+fn epochs_and_seeds_differ_and_repeat() {
+    let ids = |seed, epoch| order(seed, epoch, cut(100, 100, LastBatch::Short)).sample_ids(0);
+    assert_eq!(ids(1, 2), ids(1, 2));
+    assert_ne!(ids(1, 2), ids(1, 3));
+    assert_ne!(ids(1, 2), ids(2, 2));
+}
+
+/// Pins the shuffle: another one would silently change every run.
+#[test]
+fn the_order_of_a_known_seed_stays() {
+    let ids = order(7, 0, cut(10, 10, LastBatch::Short)).sample_ids(0);
+    assert_eq!(ids, [2, 8, 6, 7, 1, 4, 5, 0, 9, 3]);
+}
+
+#[test]
+fn rows_are_the_share_of_the_largest_batch() {
+    let rows = |samples, batch, last, world| Cut { world, ..cut(samples, batch, last) }.rows();
+    assert_eq!(rows(60, 4096, LastBatch::Short, 1), 60);
+    assert_eq!(rows(60, 4096, LastBatch::Short, 7), 9);
+    assert_eq!(rows(60, 4096, LastBatch::Pad, 1), 4096);
+    assert_eq!(rows(60, 32, LastBatch::Short, 3), 11);
+}
+
+proptest! {
+    #[test]
+    fn short_covers_every_sample_once(samples in 1u64..400, batch in 1u64..90, world in 1u64..6, seed: u64) {
+        let mut seen = vec![0; samples as usize];
+        for rank in 0..world {
+            let cut = Cut { samples, batch, last: LastBatch::Short, rank, world };
+            let order = order(seed, 3, cut);
+            for index in 0..cut.batches() {
+                prop_assert!(order.sample_ids(index as u32).len() <= cut.rows());
+                for id in order.sample_ids(index as u32) {
+                    seen[id as usize] += 1;
+                }
+            }
+        }
+        prop_assert!(seen.iter().all(|&count| count == 1));
+    }
+
+    #[test]
+    fn ranks_together_give_the_global_batches(samples in 1u64..300, batch in 1u64..64, world in 1u64..6, pad: bool) {
+        let last = if pad { LastBatch::Pad } else { LastBatch::Drop };
+        let one = order(5, 1, cut(samples, batch, last));
+        for index in 0..cut(samples, batch, last).batches() as u32 {
+            let joined: Vec<u64> = (0..world)
+                .flat_map(|rank| order(5, 1, Cut { samples, batch, last, rank, world }).sample_ids(index))
+                .collect();
+            prop_assert_eq!(joined.len() as u64, batch);
+            prop_assert_eq!(joined, one.sample_ids(index));
+        }
+    }
+}

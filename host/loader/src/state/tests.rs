@@ -1,0 +1,71 @@
+use super::*;
+
+fn state() -> LoaderState {
+    LoaderState {
+        version: STATE_VERSION,
+        seed: 1,
+        dataset: "ab".into(),
+        program: "12".into(),
+        pipeline: Some(Pipeline::imagenet_train()),
+        policy: Some(CorruptPolicy::Skip),
+        epochs: 3,
+        epoch_samples: 100,
+        batch_size: 10,
+        last: LastBatch::Short,
+        strategy: Strategy::Ordered,
+        world: 2,
+        epoch: 1,
+        delivered: vec![0, 1, 2],
+    }
+}
+
+#[test]
+fn another_number_of_ranks_may_go_on_from_a_prefix_only() {
+    let fresh = LoaderState { world: 1, delivered: vec![], ..state() };
+    assert_eq!(state().check_fits(&fresh, 10), Ok(()));
+    let scattered = LoaderState { delivered: vec![0, 9], strategy: Strategy::Mte, ..state() };
+    assert!(matches!(scattered.check_fits(&fresh, 10), Err(StateError::Ranks { saved: 2, actual: 1, .. })));
+    assert_eq!(scattered.check_fits(&LoaderState { world: 2, ..fresh }, 10), Ok(()));
+}
+
+#[test]
+fn other_runs_and_impossible_batches_are_refused() {
+    let fresh = state();
+    let others = [
+        LoaderState { version: 9, ..state() },
+        LoaderState { seed: 2, ..state() },
+        LoaderState { dataset: "cd".into(), ..state() },
+        LoaderState { program: "34".into(), ..state() },
+        LoaderState { pipeline: Some(Pipeline::imagenet_val()), ..state() },
+        LoaderState { policy: Some(CorruptPolicy::Fail), ..state() },
+        LoaderState { epoch_samples: 99, ..state() },
+        LoaderState { batch_size: 9, ..state() },
+        LoaderState { last: LastBatch::Drop, ..state() },
+        LoaderState { delivered: vec![10], ..state() },
+        LoaderState { delivered: vec![1, 1], ..state() },
+    ];
+    for other in others {
+        assert!(other.check_fits(&fresh, 10).is_err(), "{other:?}");
+    }
+}
+
+#[test]
+fn every_difference_is_named() {
+    let other = LoaderState { batch_size: 9, policy: Some(CorruptPolicy::Fail), ..state() };
+    let message = other.check_fits(&state(), 10).unwrap_err().to_string();
+    let expected =
+        "with batch size 9, this run has 10; corrupt-sample policy Fail, this run has Skip: a run resumes only";
+    assert!(message.contains(expected), "{message}");
+}
+
+/// As revision 77a8d6c wrote it.
+#[test]
+fn a_state_without_pipeline_and_policy_is_understood() {
+    let text = r#"{"version":2,"seed":1,"dataset":"ab","program":"12","epoch_samples":100,"batch_size":10,
+        "last":"Short","strategy":"Ordered","world":2,"epochs":3,"epoch":1,"delivered":[0,1,2]}"#;
+    let old: LoaderState = serde_json::from_str(text).unwrap();
+    assert_eq!(old, LoaderState { pipeline: None, policy: None, ..state() });
+    assert_eq!(old.check_fits(&state(), 10), Ok(()));
+    let other = LoaderState { program: "34".into(), ..state() };
+    assert_eq!(old.check_fits(&other, 10), Err(StateError::OtherProgram));
+}
