@@ -161,20 +161,54 @@ fn repairing_keeps_orientation_and_coding() {
     }
 }
 
+/// Returns a good file with other bytes behind the marker of a segment and the segment's length.
+fn with_segment(good: &[u8], marker: u8, at: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut file = good.to_vec();
+    let start = file.windows(2).position(|two| two == [0xFF, marker]).unwrap() + 4 + at;
+    file[start..start + bytes.len()].copy_from_slice(bytes);
+    file
+}
+
 #[test]
-fn what_does_not_decode_is_rejected() {
-    let mut preparer = Preparer::new(Limits::default());
+fn what_does_not_decode_is_rejected_with_its_reason() {
+    let (frame, scan) = (0xC0, 0xDA);
     let good = file(Layout::Yuv420, false, 1);
-    let mut reason = |bytes: &[u8]| match preparer.inspect(bytes) {
-        Verdict::Rejected { reason, message } => {
-            assert!(!message.is_empty());
-            Some(reason)
+    let progressive = file(Layout::Yuv420, true, 1);
+    let cut = |file: &[u8], bytes: usize| file[..bytes].to_vec();
+    let png = [&b"\x89PNG\r\n\x1a\n"[..], &[0; 8]].concat();
+    // Decoding a progressive file ends behind its last scan.
+    let end = progressive.len() - 2;
+    let fatal = [&progressive[..end], &[0xFF, 0xC5], &progressive[end..]].concat();
+    let few = Limits { pixels: 100, ..Limits::default() };
+    let one_scan = Limits { scans: 1, ..Limits::default() };
+    let any = Limits::default();
+    let unsupported = CorruptReason::Unsupported;
+    for (limits, file, reason, message) in [
+        (any, Vec::new(), CorruptReason::Empty, "the sample has no bytes"),
+        (any, b"no image".to_vec(), CorruptReason::UnknownFormat, "no known image format begins with the bytes [6e,"),
+        (any, b"II+\0 no more".to_vec(), CorruptReason::UnknownFormat, "BigTIFF is not decoded"),
+        (any, cut(&good, good.len() / 2), CorruptReason::Truncated, "the file ends before its image does: "),
+        (any, cut(&good, 20), CorruptReason::Truncated, "the file ends before its image does: "),
+        (
+            any,
+            cut(&progressive, progressive.len() / 2),
+            CorruptReason::Truncated,
+            "the file ends before its image does",
+        ),
+        (any, fatal, unsupported, "unsupported: Unsupported JPEG process: SOF type 0xc5"),
+        (any, png, CorruptReason::Malformed, "malformed: "),
+        (any, with_segment(&good, frame, 0, &[12]), unsupported, "unsupported: 12 bits per component"),
+        (any, with_segment(&good, scan, 1, &[9]), CorruptReason::Malformed, "malformed: Invalid component ID 9 in SOS"),
+        (few, good.clone(), CorruptReason::TooManyPixels, "the image has 96x96 pixels, more than the limit of 100"),
+        (one_scan, progressive.clone(), CorruptReason::TooManyScans, "the image has more than 1 scans"),
+    ] {
+        match Preparer::new(limits).inspect(&file) {
+            Verdict::Rejected { reason: found, message: said } => {
+                println!("{said}");
+                assert_eq!(found, reason, "{said}");
+                assert!(said.starts_with(message), "{said}; expected: {message}");
+            }
+            other => panic!("{message}: {other:?}"),
         }
-        _ => None,
-    };
-    assert_eq!(reason(&[]), Some(CorruptReason::Empty));
-    assert_eq!(reason(b"not an image"), Some(CorruptReason::UnknownFormat));
-    assert_eq!(reason(&good[..good.len() / 2]), Some(CorruptReason::Truncated));
-    assert_eq!(reason(&good[..20]), Some(CorruptReason::Truncated));
-    assert_eq!(reason(&good), None);
+    }
 }
