@@ -1,5 +1,6 @@
 //! The command as a person meets it: packs, errors, exit statuses, Ctrl-C. Everything here runs without a drive.
 
+mod absence;
 mod outputs;
 mod packs;
 mod states;
