@@ -341,6 +341,7 @@ impl Bench {
     fn closing(&self, mut queue: Box<dyn Queue>) {
         let controller = self.controller.clone();
         let closer = std::thread::spawn(move || {
+            // No event tells that the other thread waits. If it did not wait yet, the check would hold all the same.
             std::thread::sleep(Duration::from_millis(200));
             controller.close();
         });

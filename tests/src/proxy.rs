@@ -184,6 +184,7 @@ fn pump(
         match fate {
             Fate::Pass => {}
             Fate::Drop => continue,
+            // The sleep is the fault.
             Fate::Delay(time) => std::thread::sleep(time),
             Fate::Cut(first) => {
                 let _ = to.write_all(&bytes[..first.min(bytes.len())]);

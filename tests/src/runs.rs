@@ -135,6 +135,12 @@ pub fn drive_is_up<V>(loader: &Loader<V>) -> bool {
     loader.progress().snapshot().prongs[1].is_up
 }
 
+/// Waits while the first drive is lost, unless the loader has given it up.
+pub fn wait_for_drive(loader: &Loader) {
+    let is_given_up = || loader.report().faults.iter().any(|fault| fault.kind == "refused");
+    wait_until("the drive is back or given up", || drive_is_up(loader) || is_given_up());
+}
+
 /// Returns an error's message with those of its causes.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

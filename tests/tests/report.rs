@@ -66,6 +66,7 @@ fn consume(photos: &Photos, strategy: Strategy, results: LocalResults) -> (Repor
     let (begun, own_cpu_s, children_cpu_s) =
         (Instant::now(), cpu_s(UsageWho::RUSAGE_SELF), cpu_s(UsageWho::RUSAGE_CHILDREN));
     let agent = stand_in::named(photos.scratch(), "ddlp-measured");
+    // The sleep is what the report has to show: a drive that takes long to start.
     let body = format!("sleep {START_S}; exec '{}' \"$@\"", agent.display());
     let script = stand_in::script(photos.scratch(), "late.sh", &body);
     let drive = LocalDrive { agent: Some(script), slots: Some(SLOTS), results, ..LocalDrive::default() };

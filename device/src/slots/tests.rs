@@ -109,7 +109,8 @@ fn threads_that_want_the_same_slot_ask_for_its_memory_once() {
                 begun.fetch_add(1, Ordering::Relaxed);
                 let check = |_| {
                     asked.fetch_add(1, Ordering::Relaxed);
-                    // Gives the other threads time to request memory too, if nothing stopped them.
+                    // Gives the other threads time to request memory too, if nothing stopped them. No event tells that
+                    // a thread waits for a lock; too short a sleep hides a fault, and never makes the test fail.
                     while begun.load(Ordering::Relaxed) < THREADS {
                         std::thread::yield_now();
                     }

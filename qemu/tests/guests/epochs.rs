@@ -213,6 +213,7 @@ fn a_cut_network_is_survived(pair: &Pair, address: &str) -> Result<()> {
     let mut run = Underway::start(host, address, 135)?;
     pair.drive.guest().set_link(false)?;
     run.wait_for_fault(&["lost", "timeout"])?;
+    // The sleep is the fault: the network stays cut.
     std::thread::sleep(CUT);
     blocks_of_a_drive_that_is_away_fail(host)?;
     assert_nothing_is_stuck(host)?;

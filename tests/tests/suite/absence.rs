@@ -11,7 +11,7 @@ use ddlp_test_support::unprivileged::Unprivileged;
 use ddlp_tests::agent::Agent;
 use ddlp_tests::hooked::{Hooked, Hooks};
 use ddlp_tests::photos::Photos;
-use ddlp_tests::runs::{Run, chain, loader, local, wait_until};
+use ddlp_tests::runs::{Run, chain, loader, local, wait_for_drive, wait_until};
 use nix::errno::Errno;
 use std::collections::HashMap;
 use std::fs;
@@ -19,7 +19,6 @@ use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 const SAMPLES: u32 = 300;
 const POLICIES: [CorruptPolicy; 3] = [CorruptPolicy::Fail, CorruptPolicy::Skip, CorruptPolicy::Replace];
@@ -300,10 +299,8 @@ fn a_drive_that_claims_damage_which_the_cpu_refutes_is_given_up() {
     let state = tempfile::tempdir().unwrap();
     let agent = Agent::start(&copy, state.path(), &[]);
     let builder = loader(&photos.pack()).policy(CorruptPolicy::Skip).strategy(Strategy::Csd).epochs(2);
-    // The consumer is so slow that the drive is back before the CPU has prepared everything.
-    let run = Run::with(builder.drive(DriveSpec::Remote(agent.url())), |_, _| {
-        std::thread::sleep(Duration::from_millis(20));
-    });
+    // The consumer waits for the drive, so that the CPU does not prepare everything while the drive is lost.
+    let run = Run::with(builder.drive(DriveSpec::Remote(agent.url())), |_, loader| wait_for_drive(loader));
     assert_eq!(run.digest, whole.digest);
     assert_eq!((run.drive_batches(), run.report.corrupt.len()), (0, 0), "{:?}", run.report.corrupt);
     let kinds = ["damaged", "lost", "rejoined", "refused"].map(|kind| run.faults(kind));

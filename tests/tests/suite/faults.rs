@@ -9,7 +9,7 @@ use ddlp_host::{DriveSpec, LoaderBuilder, Strategy};
 use ddlp_tests::agent::Agent;
 use ddlp_tests::photos::Photos;
 use ddlp_tests::proxy::{C2H_DATA, CAPSULE_COMMAND, CAPSULE_RESPONSE, Fate, Pdu, Proxy, Way};
-use ddlp_tests::runs::{Run, chain, drive_is_up, loader, wait_until};
+use ddlp_tests::runs::{Run, chain, drive_is_up, loader, wait_for_drive, wait_until};
 use nix::sys::signal::Signal;
 use nix::sys::socket::Backlog;
 use std::net::{TcpListener, TcpStream};
@@ -151,9 +151,9 @@ fn a_drive_whose_results_are_never_right_is_given_up() {
         }
         Fate::Pass
     });
-    let builder = scene.builder(Strategy::Wrr, scene.agent.url_by(&proxy.address())).epochs(8);
-    // The consumer is so slow that the drive is back before the CPU has prepared everything.
-    let run = Run::with(builder, |_, _| std::thread::sleep(Duration::from_millis(10)));
+    let builder = scene.builder(Strategy::Csd, scene.agent.url_by(&proxy.address())).epochs(8);
+    // The consumer waits for the drive, so that the CPU does not prepare everything while the drive is lost.
+    let run = Run::with(builder, |_, loader| wait_for_drive(loader));
     run.assert_exactly_once(8, SAMPLES.into());
     assert_eq!(run.drive_batches(), 0);
     // Three times, eight results in a row are wrong; the loader reconnects in between.
@@ -186,7 +186,7 @@ fn an_agent_ten_times_slower_than_it_was_is_survived() {
         let pid = nix::unistd::Pid::from_raw(scene.agent.pid() as i32);
         let slow = std::sync::atomic::AtomicU8::new(0);
         let run = std::thread::scope(|scope| {
-            // The agent has a tenth of the time to run: it is stopped for 18 ms and runs for 2.
+            // The sleeps are the fault: the agent has a tenth of the time to run, 2 ms after each stop of 18.
             scope.spawn(|| {
                 while slow.load(std::sync::atomic::Ordering::Relaxed) < 2 {
                     if slow.load(std::sync::atomic::Ordering::Relaxed) == 1 {
@@ -217,6 +217,7 @@ fn a_drive_that_takes_much_longer_than_it_did_is_named() {
     let run = Run::with(scene.builder(Strategy::Csd, scene.agent.url()), |batch, _| {
         if (batch.epoch(), batch.index()) == (0, 5) {
             scene.agent.signal(Signal::SIGSTOP);
+            // The sleep is the fault: far more time than a batch takes.
             std::thread::sleep(Duration::from_secs(2));
             scene.agent.signal(Signal::SIGCONT);
         }

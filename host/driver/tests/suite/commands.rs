@@ -300,7 +300,7 @@ fn data_that_straddles_a_keep_alive_has_the_time_of_its_command() {
             let pdu = [&piece.encode_to_host(false, wire.digests, Alignment::NONE)[..], &log_page(0, 4096)].concat();
             let (first, rest) = pdu.split_at(1000);
             wire.raw(first);
-            // Longer than the interval of the keep alive.
+            // The sleep is the fault: a pause longer than the interval of the keep alive.
             std::thread::sleep(Duration::from_millis(700));
             wire.raw(rest);
             wire.respond(received.cid(), Status::SUCCESS, 0);

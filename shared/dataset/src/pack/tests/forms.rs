@@ -12,6 +12,7 @@ use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
 use ddlp_pixels::ops::{CenterCrop, Operation, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
 use ddlp_pixels::{CorruptReason, Draw, Limits, NotIndexed, Pipeline, PixelError, Preparer, Source, synthetic};
 use std::fs;
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -409,7 +410,11 @@ fn narrow_pixels_are_read_in_long_pieces() {
     fs::write(bench.path("source/class0/0000.jpg"), file).unwrap();
     let (out, _) = packed(&bench, "out.ddlp", RAW);
     let pack = Pack::open(&out).unwrap();
-    let Some(before) = reads() else { return };
+    let Some(before) = reads() else {
+        // Not written by eprintln!, whose output the test harness hides when a test passes.
+        let _ = writeln!(std::io::stderr(), "not tested: reads of narrow pixels, which this kernel does not count");
+        return;
+    };
     assert!(verify_sample(&pack, 0).is_empty());
     let taken = reads().unwrap() - before;
     assert!(taken < 20, "{taken} reads");
