@@ -37,7 +37,7 @@ fn a_pack_that_is_overwritten_ends_the_run_as_changed() {
     succeed(folder, "sample-data others --images 24 --classes 3 --seed 9 --quiet");
     succeed(folder, "pack photos p.ddlp --quiet");
     succeed(folder, "pack others q.ddlp --quiet");
-    let overwrite = || drop(fs::copy(folder.join("q.ddlp"), folder.join("p.ddlp")).unwrap());
+    let overwrite = || fs::copy(folder.join("q.ddlp"), folder.join("p.ddlp")).map(drop).unwrap();
     let said = message_after(folder, "p.ddlp", overwrite);
     assert!(said.contains("p.ddlp") && said.contains("the pack has changed since it was opened"), "{said}");
 }
