@@ -5,8 +5,8 @@
 //! - `connection`: one socket: reads, time limits, orderly ends. `writer`: sending, with few copies.
 //! - `media`: bytes of the block namespaces. `server`: accepting connections. [`places`]: limits on connections.
 //!
-//! One thread runs all of it, and waits for sockets only: workers prepare samples, and blocking threads read files on
-//! storage.
+//! One thread runs the whole transport, and waits for sockets only: workers prepare samples, and blocking threads read
+//! files on storage.
 
 mod connection;
 pub(crate) mod hub;

@@ -9,8 +9,8 @@
 //! unstarted sample left. With two batches queued, no worker idles at the end of a batch, and one slow sample holds up
 //! only its own batch. The worker that takes the first run after a batch was queued announces all samples of that batch
 //! to the dataset, so that the disk reads them while workers prepare others. The worker that takes a batch's first run
-//! leases the batch's slot. If the slot has no memory yet, that worker waits for it, while the others go on with other
-//! batches.
+//! leases the batch's slot. If the slot has no memory yet, that worker waits for the memory, while the others go on
+//! with other batches.
 //!
 //! A sample that makes its decoder panic is a corrupt sample. A panic anywhere else is a defect: the pool gives up the
 //! batch and releases its slot, and the worker goes on.
@@ -102,7 +102,7 @@ impl Pool {
         self.shared.queue.push(job);
     }
 
-    /// Gives up a job: at once if no worker is at it, else after the current samples. Ignores a job that has already
+    /// Gives up a job: at once if no worker works on it, else after the current samples. Ignores a job that has already
     /// finished.
     pub fn cancel(&self, id: JobId) {
         if self.shared.queue.cancel(id) {
@@ -138,8 +138,8 @@ impl Shared {
     }
 
     fn run(&self, task: Task<'_>, kit: &mut Kit, length: &mut RunLength) {
-        // Done by the worker and not when the job is queued: announcing may read the pack's index, a lease may allocate
-        // memory, and the network thread must wait for neither.
+        // The worker does this, not the network thread that queues the job: announcing may read the pack's index, a
+        // lease may allocate memory, and the network thread must not wait for either.
         prepare::announce(&*self.dataset, &task.ahead);
         if task.is_first() {
             match self.slots.lease(task.work.job.request.slot, task.work.job.layout) {

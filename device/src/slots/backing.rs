@@ -1,11 +1,11 @@
-//! Where the result slots live: anonymous memory, a file on flash, or a file or memfd handed down by the loader.
+//! Place of the result slots: anonymous memory, a file on flash, or a file or memfd handed down by the loader.
 //!
 //! This module reserves space in a file. Slots in memory get their pages later, slot by slot; see `memory`.
 //!
 //! The agent takes over a file only if it is empty or begins with the mark of a slot, so that it overwrites nobody's
-//! data; a new file gets the mark before it grows. No file is ever made smaller: a process that has mapped it would be
-//! killed when it touches the missing bytes. Memory is sealed against shrinking. Somebody else can still truncate a
-//! file on flash, which kills the agent.
+//! data; a new file gets the mark before it grows. The agent never shrinks a file: a process that has mapped the file
+//! would be killed when it touches the missing bytes. Memory is sealed against shrinking. Somebody else can still
+//! truncate a file on flash, which kills the agent.
 
 use super::Geometry;
 use ddlp_csd::BLOCK_BYTES;
@@ -20,12 +20,12 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Where the slots live.
+/// Place of the slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// Anonymous memory (a memfd), allocated slot by slot.
     Memory,
-    /// A file at this path, made if missing, with its space reserved up front. A larger file keeps its size.
+    /// A file at this path, made if missing, with its space reserved at the start. A larger file keeps its size.
     File(PathBuf),
     /// A descriptor inherited from the parent process: a regular file or memfd of sufficient size. The agent fills its
     /// holes.
@@ -49,7 +49,7 @@ impl FromStr for Backing {
     }
 }
 
-/// Reason why the slots cannot live in a place.
+/// Reason why a place cannot hold the slots.
 #[derive(Debug, thiserror::Error)]
 pub enum BackingError {
     /// The geometry is not valid.
@@ -130,8 +130,8 @@ pub(super) struct Opened {
     pub(super) in_memory: bool,
 }
 
-/// Opens the backing, and reserves space in a file. Space that turns out to be missing later would be a fatal signal in
-/// the middle of a batch.
+/// Opens the backing, and reserves space in a file. Without the reservation, a full disk would later be a fatal signal
+/// in the middle of a batch.
 pub(super) fn open(backing: &Backing, geometry: Geometry) -> Result<Opened, BackingError> {
     let Geometry { slots, slot_bytes } = geometry;
     let total = u64::from(slots).checked_mul(slot_bytes);
@@ -215,7 +215,7 @@ fn reserve(file: &File, present: u64, bytes: u64) -> io::Result<()> {
 
 fn reserve_space(file: &File, bytes: u64) -> io::Result<()> {
     match allocate(file, 0, bytes) {
-        // This file system cannot reserve space: the length is all that can be had.
+        // This file system cannot reserve space, so the agent only sets the length.
         Err(error) if error.raw_os_error() == Some(nix::errno::Errno::EOPNOTSUPP as i32) => Ok(()),
         done => done,
     }

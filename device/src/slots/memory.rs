@@ -11,7 +11,7 @@
 //! bytes in place, since it never shrinks a file.
 //!
 //! Slots in memory have no pages at first. A slot gets all its pages before its first lease, by `fallocate`, where too
-//! little memory is an error. For a worker that writes to a missing page it would be a fatal signal.
+//! little memory is an error. If a worker wrote to a missing page, too little memory would be a fatal signal.
 #![allow(unsafe_code)]
 
 use super::Geometry;
@@ -99,7 +99,7 @@ impl SlotMemory {
             return Ok(());
         }
         let (start, bytes) = (slot * self.slot_bytes, self.slot_bytes as u64);
-        // An earlier agent may have left pages: a local agent that is started again gets the same memory.
+        // An earlier agent may have left pages: a restarted local agent gets the same memory.
         let missing = bytes - held_bytes(&self.file, start as u64, bytes);
         if missing > 0 {
             check(missing)?;
@@ -112,9 +112,9 @@ impl SlotMemory {
         Ok(())
     }
 
-    /// Sends up to `bytes` bytes from `offset` on to a socket, and returns how many; like `send`, it may take fewer.
-    /// The kernel copies straight from the slots, even while a worker writes to them. A slot without pages is sent as
-    /// zeros, which allocates no pages.
+    /// Sends up to `bytes` bytes from `offset` on to a socket, and returns how many were sent, which may be fewer, as
+    /// with `send`. The kernel copies straight from the slots, even while a worker writes to them. A slot without pages
+    /// is sent as zeros, which allocates no pages.
     pub(super) fn send(&self, socket: BorrowedFd<'_>, offset: u64, bytes: usize, flags: i32) -> io::Result<usize> {
         let start = usize::try_from(offset).ok().filter(|&start| start <= self.map.len());
         let start = start.ok_or(io::ErrorKind::InvalidInput)?;

@@ -47,7 +47,7 @@ impl CommandHandler for Port<'_> {
 
 /// Reason why a connection ends.
 enum Ended {
-    /// The agent wants to end it.
+    /// The agent wants to end the connection.
     Agent,
     /// Sending failed.
     Unsent(io::Error),
@@ -126,7 +126,7 @@ impl Connection {
 
 /// Closes a socket without sending queued bytes, so that the kernel keeps none for a peer that does not read.
 fn reset(stream: TcpStream) {
-    // If it fails, the kernel goes on sending for a while.
+    // If this fails, the kernel goes on sending for a while.
     let _ = setsockopt(&stream, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 });
 }
 

@@ -59,7 +59,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Line {
     fn new(peer: SocketAddr, sender: UnboundedSender<Outgoing>) -> Self {
-        // Until it is a queue, a connection has one command: Connect.
+        // Until Connect makes it a queue, a connection may have one command: Connect.
         let in_flight = InFlight { commands: 0, limit: 1, ids: BTreeMap::new() };
         Self {
             peer,

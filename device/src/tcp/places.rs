@@ -3,11 +3,11 @@
 //! A connection is in one group at a time, and every group is bounded, so that the agent never has more than
 //! [`CONNECTIONS_MAX`] connections.
 //!
-//! A successful Connect proves a connection; it needs the NQN of a host that may connect. From then on the connection's
-//! place is one of the controller's (`QUEUES_MAX`, `DISCOVERY_ASSOCIATIONS_MAX` in [`crate::controller`]), which no
-//! unproven connection can take. A new connection always gets in: when all places for unproven ones are taken, the
-//! oldest connection from the address with the most of them gives way. So an address that floods the agent loses its
-//! own connections, and a host that sends its Connect at once is not held up by others.
+//! A successful Connect proves a connection, and needs the NQN of an allowed host. From then on the connection's place
+//! is one of the controller's (`QUEUES_MAX`, `DISCOVERY_ASSOCIATIONS_MAX` in [`crate::controller`]), which no unproven
+//! connection can take. A new connection always gets in: when all places for unproven ones are taken, the oldest
+//! connection from the address with the most of them gives way. So an address that floods the agent loses its own
+//! connections, and a host that sends its Connect at once is not held up by others.
 //!
 //! Unproven connections from the address of a proven one have places of their own: a host opens its I/O queues
 //! together, and strangers take none of their places.

@@ -47,7 +47,7 @@ pub trait CommandHandler {
 /// Reason why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The host ended it (H2CTermReq).
+    /// The host ended the connection (H2CTermReq).
     Host(FatalError),
     /// The host broke the protocol.
     Violation(FatalError),

@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
 
-/// Number of staged bytes from which they are sent before more are staged.
+/// Number of staged bytes from which on the writer sends them before it stages more.
 const STAGED_BYTES_MAX: usize = 64 * 1024;
 /// Largest data that is copied behind its header; larger data is sent without a copy.
 const COPY_BYTES_MAX: usize = 16 * 1024;

@@ -2,8 +2,8 @@
 //!
 //! A job leaves the queue once, finished or released. The worker that takes its first samples leases its slot; until
 //! then no other worker gets samples of the job. The lease is dropped before the job's event is sent, so that the slot
-//! can be leased again at once. Every worker at a job has a [`Hold`] on it. A worker that panics drops its hold, which
-//! gives up the job, since that worker's samples are missing.
+//! can be leased again at once. Every worker that works on a job has a [`Hold`] on it. A worker that panics drops its
+//! hold, which gives up the job, since that worker's samples are missing.
 
 use super::row_crc::RowCrc;
 use crate::job::{Job, JobId};
@@ -93,7 +93,7 @@ pub type Sample = (SampleRecord, u32);
 
 struct Entry {
     work: Arc<Work>,
-    /// Whether its samples were handed out to be announced.
+    /// Whether the job's samples were handed out to be announced.
     is_announced: bool,
     /// First position that no worker has started.
     next: usize,
@@ -140,7 +140,7 @@ pub enum Recorded<'a> {
     More,
     /// All samples are recorded: finish the batch.
     Complete(Box<Finishing<'a>>),
-    /// The job was cancelled, and no worker is at it any more.
+    /// The job was cancelled, and no worker works on it any more.
     Released(JobId),
 }
 
@@ -333,8 +333,8 @@ impl Queue {
         let work = &state.entries[at].work;
         let is_wanted = !work.is_cancelled();
         if is_wanted {
-            // Published under the lock, so that no header becomes valid after `cancel` has returned. The job is still
-            // queued, so that it can be released if this panics.
+            // This happens under the lock, so that no header becomes valid after `cancel` has returned. The job is
+            // still queued, so that it can be released if publishing panics.
             work.lease().publish(&finished.header, &finished.table);
         }
         let mut entry = state.entries.remove(at).expect("position was just found");

@@ -1,12 +1,11 @@
 //! CRC-32C (RFC 3720, appendix B.4: polynomial 0x1EDC6F41, reflected, both ends inverted), the checksum of packs,
 //! slots, requests and NVMe/TCP digests.
 //!
-//! Its speed matters to a loader: every byte read from a pack is checked, and every image that a drive makes is checked
-//! by the drive and by the host. On x86-64 it comes from `crc-fast`, which multiplies polynomials over 64 bytes at a
-//! time: about twice as fast as the CRC instruction in three streams, from the cache as well as from memory. The
-//! aarch64 code of `crc-fast` needs the AES extension, which some boards lack (such as the Raspberry Pi 4), and falls
-//! back to a table without it. So on aarch64 the checksum comes from the crate `crc32c`, which needs only the CRC
-//! instruction.
+//! Its speed matters: every byte that is read from a pack is checked, and both drive and host check every image that
+//! the drive prepares. On x86-64 the checksum comes from `crc-fast`, which multiplies polynomials over 64 bytes at a
+//! time: about twice as fast as three interleaved streams of the CRC instruction, both in the cache and in memory. The
+//! aarch64 code of `crc-fast` needs the AES extension and, on boards that lack it (such as the Raspberry Pi 4), falls
+//! back to a table. So on aarch64 the checksum comes from the crate `crc32c`, which needs only the CRC instruction.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -40,13 +39,14 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     of_library::crc32c(bytes)
 }
 
-/// Continues a checksum: returns that of some bytes with the checksum `crc`, followed by `bytes`. No bytes have the
-/// checksum 0.
+/// Continues a checksum: returns the checksum of a message that begins with bytes of checksum `crc` and ends with
+/// `bytes`. The checksum of an empty message is 0.
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     of_library::crc32c_append(crc, bytes)
 }
 
-/// Returns the checksum of two pieces in a row, from the checksum of each; the second piece has `second_bytes` bytes.
+/// Returns the checksum of two concatenated pieces from the checksum of each; the second piece has `second_bytes`
+/// bytes.
 pub fn crc32c_combine(first: u32, second: u32, second_bytes: usize) -> u32 {
     of_library::crc32c_combine(first, second, second_bytes)
 }

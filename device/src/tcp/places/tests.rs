@@ -25,7 +25,7 @@ impl Crowd {
         self.places.0.contains_key(&conn)
     }
 
-    /// Lets a connection through from accepting to its end, but for the last [`CLOSE_TIME`].
+    /// Takes a connection from accepting to closing; its socket stays open for [`CLOSE_TIME`].
     fn come_and_go(&mut self, address: &str) -> (ConnId, Option<ConnId>) {
         let (conn, gone) = self.enter(address);
         assert_eq!(gone, None);
