@@ -104,11 +104,11 @@ impl GetLogPage {
 /// Set Features. Base 2.1, section "Set Features command".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetFeatures {
-    /// Which feature.
+    /// Identifier of the feature.
     pub feature: FeatureId,
     /// Whether to keep the value over resets.
     pub save: bool,
-    /// Dword 11: for most features their value; see for example [`NumberOfQueues`].
+    /// Dword 11, the value of most features; see for example [`NumberOfQueues`].
     pub value: u32,
     /// Dword 12.
     pub cdw12: u32,
@@ -157,7 +157,7 @@ pub const fn feature_capabilities(saveable: bool, namespace_specific: bool, chan
 /// Get Features. Base 2.1, section "Get Features command".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GetFeatures {
-    /// Which feature.
+    /// Identifier of the feature.
     pub feature: FeatureId,
     /// Choice of the value.
     pub select: FeatureSelect,

@@ -91,7 +91,7 @@ impl ProgramActivation {
 pub struct MemoryRangeSet {
     /// Action (SEL, 4 bits): 0 create, 1 delete.
     pub select: u8,
-    /// Memory range set (RSID); 0 is none.
+    /// Memory range set (RSID); 0 for none.
     pub set_id: u16,
     /// Number of ranges (NUMR), a plain count.
     pub ranges: u8,
@@ -121,7 +121,7 @@ impl MemoryRangeSet {
 pub struct ExecuteProgram {
     /// Program index (PIND).
     pub index: u16,
-    /// Memory range set (RSID); 0 is none.
+    /// Memory range set (RSID); 0 for none.
     pub set_id: u16,
     /// Number of memory ranges (NUMR).
     pub ranges: u32,

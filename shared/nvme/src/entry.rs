@@ -81,8 +81,8 @@ impl SubmissionEntry {
         self.cdw10_15.map(U32::get)
     }
 
-    /// Returns whether the command is not fused and its data is described by an SGL, as NVMe over Fabrics requires
-    /// without metadata.
+    /// Returns whether the command is not fused and an SGL describes its data, as NVMe over Fabrics requires of
+    /// commands without metadata.
     pub fn is_plain(&self) -> bool {
         self.flags & FLAGS_DEFINED == FLAGS_SGL
     }

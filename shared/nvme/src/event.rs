@@ -43,8 +43,8 @@ impl AsyncEvent {
     }
 }
 
-/// Events that the host wants: the value of the feature Asynchronous Event Configuration (0Bh). OAES of Identify
-/// Controller has the notices (bits 31:8) in the same places.
+/// Events that the host wants: the value of the feature Asynchronous Event Configuration (0Bh). The field OAES of
+/// Identify Controller has the same bits for notices (31:8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AsyncEventConfiguration(pub u32);
 

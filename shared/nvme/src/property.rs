@@ -18,7 +18,7 @@ pub mod offset {
     pub const CRTO: u32 = 0x68;
 }
 
-/// Returns whether the property at `offset` has 8 bytes, as only CAP does here.
+/// Returns whether the property at `offset` has 8 bytes. Of the properties above, only CAP has.
 pub const fn is_wide(offset: u32) -> bool {
     offset == offset::CAP
 }

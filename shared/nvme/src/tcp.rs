@@ -1,8 +1,8 @@
 //! NVMe/TCP: PDUs, digests, and a sans-IO decoder of PDU headers. NVMe/TCP Transport 1.1.
 //!
 //! - [`pdu`]: the headers as wire structs. [`encode`]: headers ready to be sent.
-//! - [`decode`]: [`HeaderDecoder`], which turns a peer's bytes into validated headers. The caller receives the data
-//!   after a header itself, straight into the right buffer.
+//! - [`decode`]: [`HeaderDecoder`], which turns a peer's bytes into validated headers. The caller itself receives the
+//!   data after a header, straight into the right buffer.
 //! - [`digest`]: CRC32C over header and data. [`term`]: reasons to end a connection.
 //!
 //! A connection begins with ICReq from the host and ICResp from the controller. These agree on digests for all later

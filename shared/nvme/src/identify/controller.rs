@@ -136,11 +136,11 @@ impl IdentifyController {
     pub const TYPE_DISCOVERY: u8 = 2;
     /// Value of `controller_type`: an administrative controller.
     pub const TYPE_ADMIN: u8 = 3;
-    /// Value of `submission_entry` (and 44h of `completion_entry`): 64 bytes, no more and no less.
+    /// Value of `submission_entry`: exactly 64 bytes.
     pub const SUBMISSION_ENTRY_64: u8 = 0x66;
-    /// Value of `completion_entry`: 16 bytes, no more and no less.
+    /// Value of `completion_entry`: exactly 16 bytes.
     pub const COMPLETION_ENTRY_16: u8 = 0x44;
-    /// Value of `firmware_updates`: bits 3:1 one firmware slot (0 is no valid number), bit 0 which is read-only.
+    /// Value of `firmware_updates`: one firmware slot (bits 3:1, where 0 is not valid), which is read-only (bit 0).
     pub const FIRMWARE_FIXED: u8 = 1 << 1 | 1;
     /// Unit of [`IdentifyController::command_capsule`] in bytes.
     pub const CAPSULE_UNIT: usize = 16;
@@ -175,8 +175,8 @@ impl IdentifyController {
         trimmed(&self.subsystem_nqn)
     }
 
-    /// Returns the largest transfer in bytes for pages of 2^(12 + `page_min`) bytes; `None` for no limit, or one past
-    /// 64 bits.
+    /// Returns the largest transfer in bytes for pages of 2^(12 + `page_min`) bytes; `None` for no limit, or a limit
+    /// that does not fit 64 bits.
     pub fn transfer_bytes_max(&self, page_min: u8) -> Option<u64> {
         match self.mdts {
             0 => None,

@@ -228,7 +228,7 @@ mod tests {
             let bytes = Descriptor::encode(&list, &mut page).unwrap();
             prop_assert_eq!(Descriptors::new(&page).collect::<Result<Vec<_>, _>>(), Ok(list.to_vec()));
             for cut in 1..bytes {
-                // A cut between two descriptors is a shorter list; anywhere else it is an error.
+                // A cut between two descriptors gives a shorter list, a cut anywhere else an error.
                 let read: Result<Vec<_>, _> = Descriptors::new(&page[..cut]).collect();
                 prop_assert!(read.is_err() || read.unwrap().len() < list.len());
             }

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 pub struct CommandEffects(pub u32);
 
 impl CommandEffects {
-    /// The command is supported (CSUPP) and changes nothing that a host must know of.
+    /// The command is supported (CSUPP), and no change that it makes concerns the host.
     pub const SUPPORTED: Self = Self(1);
 
     /// Returns the same effects for a command that also changes logical block content (LBCC).

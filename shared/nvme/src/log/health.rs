@@ -109,7 +109,7 @@ impl SmartLog {
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct FirmwareSlotLog {
-    /// Active slot in bits 2:0, the one after the next reset in 6:4.
+    /// Active slot (bits 2:0), and the slot that will be active after the next reset (bits 6:4).
     pub active: u8,
     /// Reserved.
     pub reserved1: [u8; 7],

@@ -202,20 +202,20 @@ impl HeaderDecoder {
         self.limits = limits;
     }
 
-    /// Returns whether the decoder is between two headers. If the connection ends here, no header is cut off.
+    /// Returns whether the decoder is between two headers, so that the end of the connection would cut off no header.
     pub fn is_idle(&self) -> bool {
         self.have == 0
     }
 
-    /// Returns the space for the next received bytes; not empty before an error. Report the bytes to
+    /// Returns the space for the next received bytes; not empty unless an error has occurred. Report the bytes to
     /// [`HeaderDecoder::advance`].
     pub fn space(&mut self) -> &mut [u8] {
         let end = self.target();
         &mut self.buffer[self.have..end]
     }
 
-    /// Takes note of `count` bytes received into [`HeaderDecoder::space`]. A larger `count` than its length counts as
-    /// its length.
+    /// Records `count` bytes received into [`HeaderDecoder::space`]. A `count` that exceeds that space is taken as its
+    /// length.
     pub fn advance(&mut self, count: usize) -> Result<Option<Incoming>, PduError> {
         if let Some(error) = self.failed {
             return Err(error);
