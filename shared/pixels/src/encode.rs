@@ -1,5 +1,5 @@
-//! A JPEG encoder for demo data, tests and tools. It is libjpeg-turbo's, and writes every layout that the decoder has
-//! to read.
+//! A JPEG encoder for demo data, tests and tools. The encoder is libjpeg-turbo's, and writes every layout that the
+//! decoder has to read.
 
 use crate::error::PixelError;
 use crate::jpeg::exif;

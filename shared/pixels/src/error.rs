@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Reason why a sample could not be prepared. The codes are stable: they cross the link and stand in packs as one byte.
+/// Reason why a sample could not be prepared. The codes are stable: packs, and the link between host and drive, carry
+/// them as one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -144,7 +145,7 @@ pub enum PixelError {
     Io {
         /// Message of the operating system.
         message: String,
-        /// Its error number, if there is one.
+        /// Error number of the operating system, if there is one.
         os_error: Option<i32>,
     },
     /// The stored pixels do not match their checksum.

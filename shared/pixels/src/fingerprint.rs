@@ -157,7 +157,7 @@ fn compute() -> Fingerprint {
         for (&source, sample_id) in sources.iter().flat_map(|source| (0..DRAWS).map(move |id| (source, id))) {
             let draw = Draw { seed: 0xDD17, epoch: 1, sample_id };
             let outcome = preparer.prepare(source, &pipeline, draw, &mut pixels);
-            // An image that a machine cannot decode changes its fingerprint, and crashes nothing.
+            // An image that a machine cannot decode changes the machine's fingerprint, without a panic.
             hasher.update(&[outcome.as_ref().err().map_or(0, |error| error.reason().code())]);
             if outcome.is_ok() {
                 hasher.update(&pixels);
@@ -175,8 +175,8 @@ fn compute() -> Fingerprint {
 mod tests {
     use super::*;
 
-    /// Checks the digest that every machine has to find. A change of it is a change of pixels: a drive and a host from
-    /// before and after it refuse each other.
+    /// Checks the digest that every machine has to find. Another digest means other pixels, and a host refuses drives
+    /// whose digest is not its own.
     #[test]
     fn it_is_the_one_of_every_machine() {
         assert_eq!(fingerprint().to_string(), "02edd965b2766ce24a33e005a0cb8bdea238a3bf541b90deaf0dd6f202a33c2d");

@@ -14,9 +14,9 @@ const FRAME_HEADER_BYTES: usize = 16;
 pub(crate) struct FirstFrame {
     /// A WebP of this frame alone, without its transparency.
     pub still: Vec<u8>,
-    /// Its columns and rows.
+    /// Columns and rows of the frame.
     pub size: (u32, u32),
-    /// Where it lies on the canvas.
+    /// Column and row of the canvas at which the frame begins.
     pub at: (u32, u32),
     /// Columns and rows of the canvas.
     pub canvas: (u32, u32),

@@ -51,9 +51,9 @@ pub struct Step {
 /// A change of values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
-    /// Of each pixel on its own.
+    /// A change of each pixel on its own.
     Point(Point),
-    /// Of each pixel from several.
+    /// A change that makes each pixel from several.
     Area(Area),
 }
 
@@ -73,7 +73,7 @@ impl Step {
         Self { window: Window::whole(size.0, size.1), resize: None, flip: false, changes: (next, next) }
     }
 
-    /// Returns the step that makes an image of another size, or none, of a whole one.
+    /// Returns the step that resizes a whole image, or leaves its size if `to` is `None`.
     pub fn resizing(from: (u32, u32), to: Option<(u32, u32)>) -> Self {
         Self { resize: to, ..Self::untouched(from, 0) }
     }
@@ -89,8 +89,8 @@ impl Step {
 }
 
 impl Steps {
-    /// Draws the operations of a pipeline for an image of this size. Reuses the memory: for a small image, allocating
-    /// costs nearly as much as preparing.
+    /// Draws the operations of a pipeline for an image of this size. Reuses the memory of the call before: for a small
+    /// image, allocating costs nearly as much as preparing.
     pub fn draw(&mut self, pipeline: &Pipeline, size: (u32, u32), draw: Draw) -> Result<(), PixelError> {
         self.steps.clear();
         self.changes.clear();

@@ -1,4 +1,4 @@
-//! The check that `ddlp pack` makes of every file once, whole, so that its pixels are the same on every machine.
+//! The check by which `ddlp pack` makes sure, once for each whole file, that its pixels are the same on every machine.
 //!
 //! libjpeg-turbo's SIMD and C paths agree as long as no 16-bit intermediate wraps or saturates. What an 8-bit encoder
 //! writes stays far below that; a damaged stream may not. So the check decodes all coefficients, requires that libjpeg
@@ -18,7 +18,7 @@ use crate::source::Limits;
 pub enum Verdict {
     /// The file decodes without a warning, and to the same pixels on every machine.
     Intact,
-    /// The file decodes, but not to the same pixels on every machine; `bytes` is to be stored in its place.
+    /// The file decodes, but not to the same pixels on every machine; `bytes` replaces it.
     Repaired {
         /// A JPEG of the same coefficients, brought into range.
         bytes: Vec<u8>,
@@ -82,7 +82,7 @@ fn check(object: &mut Object, file: &[u8], limits: Limits) -> Result<Verdict, Pi
             format!("rewritten, it has {} warnings and {} coefficients out of range", again.warnings, again.clamped);
         return Err(PixelError::Malformed { message });
     }
-    // At least one warning: the bytes behind the scan deserve it.
+    // If neither warnings nor coefficients are the reason, the bytes behind the scan are: count a warning for them.
     let warnings = warnings.max(begun.warnings).max(u32::from(clamped == 0));
     Ok(Verdict::Repaired { bytes, warnings, clamped })
 }

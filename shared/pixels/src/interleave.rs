@@ -1,13 +1,13 @@
-//! Interleaves three planes into pixels: one by one, and tables by which vector instructions shuffle sixteen pixels at
-//! once.
+//! Interleaves three planes into pixels one by one, and makes tables by which vector instructions shuffle sixteen
+//! pixels at once.
 
 /// Pixels that vector instructions shuffle at a time.
 pub const LANES: usize = 16;
 /// Entry of a table for a byte of another plane: the shuffle makes it 0.
 pub const NONE: u8 = 0x80;
 
-/// For each third of the 48 bytes of sixteen pixels and for each plane: which pixel a byte belongs to, or [`NONE`] if
-/// it belongs to another plane.
+/// For each third of the 48 bytes of sixteen pixels and for each plane: the pixel to which a byte belongs, or [`NONE`]
+/// if the byte comes from another plane.
 pub const PLACES: [[[u8; LANES]; 3]; 3] = {
     let mut tables = [[[NONE; LANES]; 3]; 3];
     let mut at = 0;

@@ -6,8 +6,8 @@
 //! Block smoothing is off, so that any rectangle of an incomplete progressive file has the same pixels as the whole.
 //!
 //! A file that ends while image data is missing is an error ([`PixelError::Truncated`]): torchvision's decoder would
-//! fill up with gray, Pillow refuses the file. If only the end marker is missing, that counts as a warning. All other
-//! warnings of libjpeg are counted too, as torchvision counts them.
+//! fill the rest with gray, Pillow refuses the file. If only the end marker is missing, that counts as a warning. All
+//! other warnings of libjpeg are counted too, as torchvision counts them.
 
 pub(crate) mod baseline;
 pub(crate) mod exif;

@@ -1,8 +1,8 @@
 //! A bound on the memory of large images that a process decodes at the same time.
 //!
 //! Most images are decoded in bands and need little memory. Progressive JPEG needs all coefficients at once, and other
-//! formats are decoded whole: with a thread per core, images of some megapixels would add up. These take turns; small
-//! images never wait.
+//! formats are decoded whole: with a thread per core, images of some megapixels would add up. Large images take turns;
+//! small images never wait.
 
 use crate::jpeg::ffi::map_large_blocks;
 use std::sync::{Condvar, Mutex, Once, PoisonError};
@@ -15,7 +15,7 @@ const AT_ONCE_BYTES: u64 = 32 << 20;
 static IN_USE: Mutex<u64> = Mutex::new(0);
 static GIVEN_BACK: Condvar = Condvar::new();
 
-/// The right to use memory for a large image, until it is dropped. Drop it after the memory.
+/// The right to use memory for a large image, until the turn is dropped. Free the memory before that.
 pub(crate) struct Turn {
     bytes: u64,
 }

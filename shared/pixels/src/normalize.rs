@@ -1,8 +1,9 @@
 //! The host's last step: from u8 rows of RGB to float planes, in one pass.
 //!
 //! A value is (v / 255 − mean) / std, computed once in f64 and rounded once, in a table of 3 × 256 values. Vector
-//! instructions compute it by a formula, if that equals the table on all 768 inputs; making the table includes that
-//! check. Otherwise values are looked up. Any other path (a GPU) has to equal the table, too.
+//! instructions compute the value by a formula, if the formula equals the table on all 768 inputs; making the table
+//! includes that check. Otherwise values are looked up. Any other implementation, such as one on a GPU, has to equal
+//! the table too.
 
 mod formula;
 #[cfg(target_arch = "aarch64")]

@@ -31,7 +31,7 @@ pub use resize::Resize;
 /// Longest side that an operation may ask for, in pixels: the limit of JPEG.
 pub(crate) const SIDE_MAX: u32 = 65_535;
 
-/// What every operation provides.
+/// The interface of an operation.
 pub(crate) trait Operate {
     /// Checks the parameters. The error says what is wrong.
     fn check(&self) -> Result<(), String>;
@@ -47,11 +47,11 @@ pub(crate) trait Operate {
 /// What one operation does to an image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Effect {
-    /// It moves pixels.
+    /// Moves pixels.
     Geometry(Piece),
-    /// It changes the values of pixels, each on its own.
+    /// Changes the values of pixels, each on its own.
     Point(Point),
-    /// It makes each pixel from several.
+    /// Makes each pixel from several.
     Area(Area),
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Passes {
     /// The rectangle that a change of values needs, and the one that it makes.
     needed: Vec<u8>,
     changed: Vec<u8>,
-    /// Scratch memory of such a change.
+    /// Scratch memory of a change of values.
     between: Vec<u16>,
     steps: Steps,
     passes: Vec<Pass>,
@@ -174,11 +174,11 @@ impl Passes {
 #[derive(Clone, Copy, Debug)]
 struct Pass {
     step: Step,
-    /// The part of the step's result that the cuts after it leave.
+    /// The part of the step's result that the following cuts leave.
     part: Rect,
     /// The rectangle of `part` that the next pass reads.
     made: Rect,
-    /// The rectangle of the step's result that its changes of values need for that.
+    /// The rectangle of the step's result from which its changes of values make `made`.
     moved: Rect,
 }
 
@@ -189,8 +189,9 @@ impl Pass {
         Self { step, part: whole, made: whole, moved: whole }
     }
 
-    /// Merges the following step into this pass and returns true, if that step begins by only cutting something out of
-    /// the part. A cut may come before the changes of this pass if they treat all pixels alike.
+    /// Merges the following step into this pass and returns true, if that step, before its changes of values, only cuts
+    /// something out of the part and perhaps mirrors it. A cut may come before the changes of this pass if they treat
+    /// all pixels alike.
     fn takes(&mut self, next: &Step, changes: &[Change]) -> bool {
         let Window { x, y, width, height } = next.window;
         if next.resize.is_some() || !next.window.lies_within((self.part.width, self.part.height)) {
@@ -200,7 +201,7 @@ impl Pass {
         if changes[usize::from(first)..usize::from(end)].iter().any(|change| matches!(change, Change::Area(_))) {
             return false;
         }
-        // The area that follows would be the part alone, and not the step's whole result.
+        // A change that follows makes each pixel from several, and would have only the part to make them from.
         let is_part = (width, height) != self.step.size();
         let (first, end) = next.changes;
         let mut following = changes[usize::from(first)..usize::from(end)].iter();

@@ -137,7 +137,7 @@ struct Visible<'a> {
 
 /// The recipe for sixteen columns of the output, the same in every row.
 struct Columns {
-    /// Offset of their first byte in a row of the output.
+    /// Offset of the first of these columns in a row of the output, in bytes.
     out: usize,
     /// First of sixteen columns of the image that contain all visible ones.
     from: usize,

@@ -5,8 +5,8 @@
 /// Bytes of a cache line on most processors; if lines are longer, some are requested twice.
 const LINE: usize = 64;
 
-/// Requests bytes for this core's cache, without waiting for them. It pays if the processor cannot predict that they
-/// will be read, and other work comes before that. It changes only the time of reading them.
+/// Requests bytes for this core's cache, without waiting for them. The request pays if the processor cannot predict the
+/// read, and other work comes before it. The request changes nothing but the time that the read takes.
 pub fn prefetch(bytes: &[u8]) {
     for line in bytes.chunks(LINE) {
         #[cfg(target_arch = "x86_64")]

@@ -74,8 +74,8 @@ type Run<'r> = &'r mut dyn FnMut(&mut dyn Rows) -> Result<(), PixelError>;
 /// Size above which scratch memory is freed after the sample that needed it.
 const KEPT_SCRATCH_BYTES: usize = 2 << 20;
 
-/// Limits on the memory for checkpoints: this multiple of their file's bytes, and this much more. Those of a pack take
-/// less than the file's bytes.
+/// Limit on the memory for a file's checkpoints: `CHECKPOINT_SHARE` times the file's bytes, plus `CHECKPOINT_BYTES`. A
+/// pack's checkpoints take less than the file's bytes.
 const CHECKPOINT_SHARE: u64 = 4;
 const CHECKPOINT_BYTES: u64 = 1 << 20;
 

@@ -1,7 +1,7 @@
 //! Formats other than JPEG, by the `image` crate: decoded whole, then RGB of 8 bits.
 //!
-//! Alpha is dropped without blending and gray is repeated, as Pillow's `convert("RGB")` does it. Of 16 bits the upper 8
-//! count. Of several pages or frames the first is decoded. Limits hold before anything image-sized is allocated.
+//! Alpha is dropped without blending and gray is repeated, as Pillow's `convert("RGB")` does it. Values of 16 bits keep
+//! their upper 8 bits. Only the first page or frame is decoded. Limits hold before anything image-sized is allocated.
 
 use std::io::Cursor;
 
@@ -78,7 +78,7 @@ fn with_decoder<J: Job>(file: &[u8], format: Format, limits: Limits, job: J) -> 
         Format::Bmp => job.run(BmpDecoder::new(reader).map_err(error)?),
         Format::Gif => job.run(GifDecoder::new(reader).map_err(error)?),
         Format::Pnm => job.run(PnmDecoder::new(reader).map_err(error)?),
-        // JPEG within TIFF is decoded in another way than JPEG files, and not to the same bits on every machine.
+        // The TIFF decoder has a JPEG decoder of its own, which does not give the same bits on every machine.
         Format::Tiff if orientation::is_jpeg_in_tiff(file) => {
             return Err(PixelError::Unsupported { message: "a TIFF compressed as JPEG".into() });
         }

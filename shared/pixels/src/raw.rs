@@ -1,6 +1,6 @@
-//! Images that lie uncompressed in a file. A rectangle costs the rows that it touches. They are read band by band into
-//! a buffer that stays in a core's cache, unless the file asks for larger reads. Each group of rows has a CRC32C, so
-//! that every row read is checked, and few others have to be read.
+//! Images that lie uncompressed in a file. Reading a rectangle costs only the rows that it touches. They are read band
+//! by band into a buffer that stays in a core's cache, unless the file asks for larger reads. Each group of rows has a
+//! CRC32C, so every row that is read is checked, at the cost of reading few others.
 
 use std::fmt;
 use std::io;

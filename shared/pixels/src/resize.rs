@@ -1,7 +1,7 @@
 //! Antialiased bilinear resizing in u8 fixed point: columns first, while rows come in, then rows, as soon as all inputs
 //! of a row are there. Between the passes lie only as many rows as the filter is high.
 //!
-//! It is Pillow's filter with Pillow's order of passes and a rounding to u8 between them. Weights are the same on every
+//! The filter, the order of the passes and the rounding to u8 between them are Pillow's. Weights are the same on every
 //! machine (see `weights`). The passes are integer sums: vector instructions add them in another order, with the same
 //! result to the bit. `columns` and `rows` say what is made, `x86` and `neon` how.
 
@@ -105,8 +105,8 @@ impl Scaler {
         // Twice as many rows as necessary, so that rows are seldom moved to the front, and one more row for an odd
         // number of weights.
         let room = (2 * high + 4 * ROWS_AT_ONCE).min(source.height as usize + ROWS_AT_ONCE);
-        // No check of the limit: it was checked for more pixels than these, though these have some space behind each
-        // row.
+        // The limit needs no check here: it was checked for more pixels than these. Only some space behind each row
+        // comes on top.
         limits.resize_allowed(&mut self.between, (room + 1) * stride)?;
         let mut flow = Flow {
             level: self.level,

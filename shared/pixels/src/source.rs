@@ -12,7 +12,7 @@ use crate::raw::RawImage;
 pub enum Source<'a> {
     /// A complete file of an image format, recognised by its contents.
     Encoded(&'a [u8]),
-    /// A JPEG with checkpoints, from which decoding can continue, so that a decoder can skip what a rectangle does not
+    /// A JPEG with checkpoints, at which decoding can start, so that a decoder can skip what a rectangle does not
     /// cover. If the file is intact and the checkpoints belong to it, the pixels are the same as without them.
     Indexed {
         /// The complete file.
@@ -59,7 +59,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Returns 178 956 970 pixels (where Pillow refuses, too), 100 scans, 1 GiB.
+    /// Returns 178 956 970 pixels (Pillow's limit), 100 scans, 1 GiB.
     fn default() -> Self {
         Self { pixels: 178_956_970, scans: 100, memory_bytes: 1 << 30 }
     }

@@ -48,7 +48,7 @@ impl Stages {
         (0, 0, width, height)
     }
 
-    /// Returns the rectangle that the first stage of a pipeline cuts out of an image.
+    /// Returns the rectangle that the first step of a pipeline cuts out of an image.
     pub fn cut(&mut self, file: &[u8], pipeline: &Pipeline, draw: Draw) -> Cut {
         let size = self.size(file);
         let mut steps = Steps::default();

@@ -50,7 +50,7 @@ pub struct Header {
 
 /// Makes blocks of a megabyte or more go back to the system when they are freed, from now on.
 pub fn map_large_blocks() {
-    // SAFETY: it takes nothing and may be called by any thread at any time.
+    // SAFETY: the function takes nothing, and any thread may call it at any time.
     unsafe { ddlp_map_large_blocks() }
 }
 
@@ -128,7 +128,7 @@ pub fn version() -> u32 {
 
 /// Returns whether libjpeg-turbo decodes with vector instructions on this machine.
 pub fn uses_simd() -> bool {
-    // SAFETY: it takes nothing, and keeps what it finds out about the processor per thread.
+    // SAFETY: the function takes nothing, and keeps what it finds out about the processor per thread.
     unsafe { ddlp_uses_simd() != 0 }
 }
 
@@ -179,7 +179,7 @@ impl Drop for Object {
 pub enum Extent {
     /// The file up to its end marker.
     Whole,
-    /// The only scan of a file that has one, and nothing behind it: what decoding to pixels reads. All of other files.
+    /// What decoding to pixels reads: of a file with one scan, the scan and nothing behind it; of any other file, all.
     FirstScan,
 }
 
@@ -288,8 +288,8 @@ impl Coefficients<'_> {
     }
 
     /// Writes a file with the same coefficients and the source's other markers, Huffman-coded with tables of its own.
-    /// It has one scan if `sequential` is set or the source is not progressive, else the usual scans of a progressive
-    /// file.
+    /// The new file has one scan if `sequential` is set or the source is not progressive, else the usual scans of a
+    /// progressive file.
     pub fn rewrite(&mut self, sequential: bool) -> Result<Vec<u8>, PixelError> {
         let (mut out, mut len) = (ptr::null_mut(), 0);
         // SAFETY: the object holds coefficients.

@@ -5,8 +5,8 @@ use half::f16;
 /// `(v × scale + offset) + (v × fine_scale + fine_offset)` for each channel; each product is rounded once, together
 /// with its sum.
 ///
-/// The first part is exact, since `scale` has no more than 17 bits and `offset` is a multiple of its last one. So the
-/// result is rounded once, apart from the rounding of the second part, which is far smaller.
+/// The first part is exact, since `scale` has at most 17 bits and `offset` is a multiple of the last of these bits. So
+/// the result is rounded once, apart from the rounding of the second part, which is far smaller.
 #[derive(Clone, Debug)]
 pub struct Formula {
     pub scale: [f32; 3],

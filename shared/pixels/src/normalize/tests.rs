@@ -89,7 +89,7 @@ proptest! {
         ..ProptestConfig::with_cases(256)
     })]
 
-    /// Some of these many values lie so close to the middle between two floats that a second rounding would show.
+    /// Some of these values lie so close to the middle between two floats that a second rounding would show.
     #[test]
     fn vectors_round_as_the_formula_does(
         mean in prop::array::uniform3(-1.0..1.0), std in prop::array::uniform3(0.05..1.0)

@@ -1,4 +1,4 @@
-//! Compares with doing every step alone and completely.
+//! Compares the passes with every operation done alone, on the whole image.
 
 use proptest::prelude::*;
 
