@@ -22,8 +22,8 @@ pub struct Job {
     pub layout: SlotLayout,
 }
 
-/// End of a job. A job has exactly one such event, sent when no worker touches the job's slot any more, or none if the
-/// pool is dropped first.
+/// End of a job. A job has one event, sent when no worker touches the job's slot any more; no event if the pool is
+/// dropped first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobEvent {
     /// The slot holds the batch.

@@ -5,10 +5,10 @@
 //! agent runs. Hosts that stay connected (with a keep alive time-out other than 0) may ask for a notice of changes,
 //! which never comes; they find a restarted agent by connecting again.
 //!
-//! There is no entry for the discovery subsystem itself (subtype 3). Such an entry announces a discovery subsystem with
-//! a name of its own, or further paths to it; this one has the well-known name and answers the same at every port, and
-//! `nvme-cli` skips such entries. Discovery Information Management is not offered either (DCTYPE is not reported),
-//! since nobody registers here.
+//! There is no entry for the discovery subsystem itself (subtype 3). That subtype announces a discovery subsystem with
+//! a name of its own, or further paths to one; this subsystem has the well-known name and gives the same answer at
+//! every port, and `nvme-cli` skips entries of that subtype. Discovery Information Management is not offered either
+//! (DCTYPE is not reported), since nothing registers here.
 
 use super::{QUEUE_ENTRIES_MAX, logs};
 use ddlp_nvme::admin::{GetFeatures, Identify};

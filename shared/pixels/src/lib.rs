@@ -15,7 +15,7 @@
 //! Limits: [`Limits`] bounds each decode. Damaged or hostile bytes give a [`PixelError`].
 //!
 //! Unsafe code calls libjpeg-turbo's shim, or functions with vector instructions that a `level` proves to be present.
-//! Only the modules that hold such code allow it.
+//! Only the modules that make these calls allow it.
 #![deny(unsafe_code)]
 
 mod chacha;

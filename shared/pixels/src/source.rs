@@ -30,7 +30,7 @@ pub enum Source<'a> {
         /// The planes, 3 × height × width bytes.
         bytes: &'a [u8],
     },
-    /// 8-bit RGB in a file, of which only a rectangle's rows are read.
+    /// 8-bit RGB in a file. Only the rows of the requested rectangle are read.
     Raw(RawImage<'a>),
 }
 

@@ -126,7 +126,7 @@ fn validation_reads_no_more_than_the_central_crop_is_made_of() {
     let mut out = vec![0; pipeline.output().bytes()];
     Passes::default().run(&mut image, &pipeline, Draw::default(), Limits::default(), &mut out).unwrap();
     assert!(out.iter().all(|&value| value == 7));
-    // 500 x 375 becomes 341 x 256, of which the columns from 58 and the rows from 16 are kept. Each is made of 1.466
-    // inputs; the filter's radius adds to both sides.
+    // 500 x 375 becomes 341 x 256; the crop keeps 224 columns from 58 on and 224 rows from 16 on. Each of them is made
+    // of 1.466 inputs, and the filter's radius adds to both sides.
     assert_eq!(image.read, [Rect { x: 84, y: 22, width: 331, height: 331 }]);
 }
