@@ -1,4 +1,4 @@
-//! Builds the C shim against the headers of the very libjpeg-turbo that `turbojpeg-sys` builds and links.
+//! Builds the C shim against the headers of the same libjpeg-turbo that `turbojpeg-sys` builds and links.
 
 use std::env;
 

@@ -28,7 +28,7 @@ fn seen(file: &[u8], exif_orientation: bool) -> Result<Vec<u8>, PixelError> {
 
 /// Files that we refuse, and Pillow does not.
 const REFUSED: [&str; 4] = ["float.tif", "jpeg.tif", "la.tif", "palette.tif"];
-/// Files of 16-bit gray, of which we take the upper 8 bits. Pillow makes 255 of whatever is larger.
+/// Files of 16-bit gray. We keep the upper 8 bits of a value; Pillow turns every value above 255 into 255.
 const GRAY_16: [&str; 2] = ["gray16.png", "gray16.tif"];
 
 #[test]

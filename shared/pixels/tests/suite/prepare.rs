@@ -225,7 +225,7 @@ fn limits_hold_for_every_format() {
 #[test]
 fn the_images_between_the_stages_count_together() {
     // Images of 200 x 200, 100 x 100 and 300 x 300 pixels. Before the first and the third come the rows between the
-    // passes. The window of the second stage lies within its image, that of the third reaches out of it.
+    // passes. The window of the second operation lies within its image, that of the third reaches out of it.
     let crop = |size| CenterCrop { size }.into();
     let grown = RandomResizedCrop { size: 200, scale: [1.0, 1.0], ratio: [1.0, 1.0] }.into();
     let operations = vec![grown, crop(100), crop(150), Resize { size: 300 }.into(), crop(8)];
