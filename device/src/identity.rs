@@ -11,9 +11,10 @@ mod remedy;
 pub use prospect::Prospect;
 pub(crate) use remedy::user_name;
 
+use crate::replace;
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, TryLockError};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use uuid::{Builder, Uuid};
@@ -208,18 +209,9 @@ fn read(path: &Path) -> Result<Option<Identity>, IdentityError> {
     Identity::from_stored(stored).map(Some).map_err(damaged)
 }
 
-/// Writes the file under another name, then renames it: a crash leaves the old file, the new one or none, never half a
-/// file.
 fn store(directory: &Path, path: &Path, identity: &Identity) -> io::Result<()> {
     let text = toml::to_string(&identity.to_stored()).map_err(io::Error::other)?;
-    let fresh = path.with_extension("toml.new");
-    let write = || {
-        let mut file = File::options().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&fresh, path)
-    };
-    write().inspect_err(|_| drop(std::fs::remove_file(&fresh)))?;
+    replace::file(path, text.as_bytes(), 0o600)?;
     File::open(directory)?.sync_all()
 }
 

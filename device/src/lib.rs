@@ -4,7 +4,8 @@
 //! - [`workers`]: the pool that decodes and augments. [`slots`]: memory for finished batches. [`job`]: one batch's
 //!   work, from the controller to the workers and back.
 //! - [`identity`]: the agent's identity, kept over restarts. [`agent`]: settings, sensors, and the agent's life.
-//!   `inherit`: descriptors from a parent process. [`doctor`]: whether a board can serve, and how fast.
+//!   `inherit`: descriptors from a parent process. [`replace`]: files that are written as a whole. [`doctor`]: whether
+//!   a board can serve, and how fast.
 //!
 //! Data flows one way: `tcp` → `controller` → `workers` → `slots`; completions come back as events. `controller` knows
 //! neither sockets nor pixels, `tcp` knows no pixels, `workers` know no commands. Unsafe code is in `slots::memory` and
@@ -18,6 +19,7 @@ pub mod identity;
 mod inherit;
 pub mod job;
 mod log_limit;
+pub mod replace;
 pub mod slots;
 pub mod tcp;
 pub mod workers;

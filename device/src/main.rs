@@ -6,6 +6,7 @@ use clap_complete::Shell;
 use ddlp_csd::memory::allocator::{self, Allocator};
 use ddlp_device::agent::{ServeArgs, Settings, serve};
 use ddlp_device::doctor::{DoctorArgs, doctor};
+use ddlp_device::replace;
 use nix::sys::signal::{SigSet, Signal};
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -27,12 +28,20 @@ enum Command {
     /// once.
     ///
     /// When the agent is ready, it prints one JSON line with its address and NQN, and tells the service manager
-    /// (sd_notify). Logs go to standard error; RUST_LOG sets their level (error, warn, info, debug). The exit status is
-    /// 78 if the options or the configuration are wrong, and 1 after any other failure.
+    /// (sd_notify). Logs go to standard error; RUST_LOG sets their level (error, warn, info, debug).
+    #[command(after_help = "\
+Exit status:
+  0    ended by SIGTERM or SIGINT
+  1    a failure, described on standard error
+  2    an unknown option, or a value that cannot be read
+  78   options or a configuration that cannot be served; starting again does not help")]
     Serve(Box<ServeArgs>),
     /// Check whether this machine can serve: dataset, identity, memory, slots, network, and the images per second.
-    ///
-    /// The exit status is 0 if the agent can serve, even with warnings, and 1 if it cannot.
+    #[command(after_help = "\
+Exit status:
+  0    the agent can serve, even with warnings
+  1    the agent cannot serve
+  2    a wrong command line")]
     Doctor(DoctorArgs),
     /// Print the completions for a shell: source them, or save them where the shell's manual says.
     Completions {
@@ -89,7 +98,19 @@ fn print_completions(shell: Shell) -> io::Result<()> {
 
 fn write_manual(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    clap_mangen::generate_to(Cli::command(), folder)
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    write_pages(&command, folder)
+}
+
+/// Writes the manual page of a command and those of its subcommands, each as a whole.
+fn write_pages(command: &clap::Command, folder: &Path) -> io::Result<()> {
+    for subcommand in command.get_subcommands() {
+        write_pages(subcommand, folder)?;
+    }
+    let (page, mut bytes) = (clap_mangen::Man::new(command.clone()), Vec::new());
+    page.render(&mut bytes)?;
+    replace::file(&folder.join(page.get_filename()), &bytes, 0o644)
 }
 
 fn finished(result: io::Result<()>) -> ExitCode {

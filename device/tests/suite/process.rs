@@ -134,6 +134,22 @@ fn a_limit_on_the_size_of_files_is_an_error_and_no_signal() {
 }
 
 #[test]
+fn a_manual_page_is_written_whole_or_not_at_all() {
+    let home = tempfile::tempdir().unwrap();
+    let man = |limit: &str, folder: &str| {
+        let line = format!("{limit} exec {} man {folder}", env!("CARGO_BIN_EXE_ddlp-device"));
+        let output = Command::new("sh").args(["-c", &line]).current_dir(home.path()).output().unwrap();
+        let pages = std::fs::read_dir(home.path().join(folder)).unwrap();
+        let mut names: Vec<_> = pages.map(|page| page.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        (output.status.code(), names)
+    };
+    assert_eq!(man("ulimit -f 0;", "none"), (Some(1), vec![]));
+    let pages = ["-completions", "-doctor", "-man", "-serve", ""].map(|command| format!("ddlp-device{command}.1"));
+    assert_eq!(man("", "all"), (Some(0), pages.to_vec()));
+}
+
+#[test]
 fn the_log_names_hosts_that_were_refused() {
     let (dataset, config) = (dataset(), config("allowed-hosts = [\"nqn.2014-08.org.example:friend\"]"));
     let mut command = program_command(dataset.path());
