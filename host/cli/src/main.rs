@@ -66,6 +66,16 @@ Try it without any data of your own:
 
 `ddlp COMMAND --help` explains each command with examples. RUST_LOG=ddlp=debug shows what happens inside.";
 
+/// Ends the help of each command that has no list of its own.
+const EXIT_STATUSES: &str = "\
+Exit status:
+  0    success
+  1    an error, described on standard error
+  2    a wrong command line
+  129  stopped by SIGHUP
+  130  stopped by Ctrl-C (SIGINT)
+  143  stopped by SIGTERM";
+
 #[derive(Subcommand)]
 enum Command {
     Pack(pack::PackArgs),
@@ -94,7 +104,7 @@ static ALLOCATOR: Allocator = Allocator;
 
 fn main() -> ExitCode {
     allocator::prepare();
-    let cli = match Cli::from_arg_matches(&with_negative_numbers(Cli::command()).get_matches()) {
+    let cli = match Cli::from_arg_matches(&with_negative_numbers(command_line()).get_matches()) {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
@@ -109,6 +119,18 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Returns the definitions of all commands, each with its exit statuses.
+fn command_line() -> clap::Command {
+    with_exit_statuses(Cli::command())
+}
+
+fn with_exit_statuses(command: clap::Command) -> clap::Command {
+    let help = command.get_after_help().map(|help| format!("{help}\n\n")).unwrap_or_default();
+    let has_own = help.contains("Exit status:") || command.has_subcommands();
+    let command = if has_own { command } else { command.after_help(help + EXIT_STATUSES) };
+    command.mut_subcommands(with_exit_statuses)
 }
 
 /// Makes options take a value below zero, so that the error says which values are possible, and not that an option is
@@ -135,12 +157,12 @@ fn dispatch(command: Command, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         Command::SampleData(args) => sample_data::sample_data(&args, interrupt),
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "ddlp", &mut script);
+            clap_complete::generate(shell, &mut command_line(), "ddlp", &mut script);
             output::print(&String::from_utf8_lossy(&script)).map(|()| Ending::Done)
         }
         Command::Man { folder } => {
             fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-            let mut command = Cli::command().disable_help_subcommand(true);
+            let mut command = command_line().disable_help_subcommand(true);
             command.build();
             write_pages(&command, &folder).map(|()| Ending::Done)
         }
@@ -191,12 +213,26 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        with_negative_numbers(Cli::command()).debug_assert();
+        with_negative_numbers(command_line()).debug_assert();
+    }
+
+    fn assert_statuses_are_listed(command: &clap::Command) {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let is_listed = ["0", "1", "2", "129", "130", "143"]
+            .iter()
+            .all(|status| help.lines().any(|line| line.starts_with(&format!("  {status} "))));
+        assert!(is_listed || command.has_subcommands(), "{}: {help}", command.get_name());
+        command.get_subcommands().for_each(assert_statuses_are_listed);
+    }
+
+    #[test]
+    fn help_lists_the_exit_statuses_of_every_command() {
+        assert_statuses_are_listed(&command_line());
     }
 
     /// Options that need no default: without them nothing is read, written or done.
-    const WITHOUT_DEFAULT: [&str; 8] =
-        ["json", "report", "plan-out", "state-out", "plan-in", "resume", "max-side", "sample"];
+    const WITHOUT_DEFAULT: [&str; 9] =
+        ["json", "report", "plan-out", "state-out", "plan-in", "resume", "max-side", "sample", "on-behalf-of"];
 
     fn assert_defaults_are_named(command: &clap::Command) {
         for arg in command.get_arguments().filter(|arg| !arg.is_positional() && arg.get_action().takes_values()) {

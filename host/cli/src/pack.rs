@@ -22,7 +22,8 @@ const NAMED_MAX: usize = 20;
 /// not decode is kept and marked as rejected. This command and `ddlp inspect` name both kinds. If an image cannot be
 /// read at all, no pack is made: the image may be a dangling link, a file without read permission, or a file that
 /// changes or disappears meanwhile. `--allow-unreadable` packs the other images all the same, unless a whole folder has
-/// disappeared; `--strict` also refuses images that do not decode. Classes, order and names stay as they are in the
+/// disappeared or cannot be read; `--strict` also refuses images that do not decode. If the system refuses memory or a
+/// file server does not answer, the command tries again for 5 s. Classes, order and names stay as they are in the
 /// source. The pack appears under its name only when it is complete.
 ///
 /// JPEGs get checkpoints, which are places at which decoding can start, so that a crop decodes little more than the

@@ -27,6 +27,9 @@ use ddlp_host::{Digest, Loader, LoaderError, LoaderState, PLAN_BYTES_MAX, Plan, 
 use ddlp_pixels::Pipeline;
 use failure::Given;
 use job::{Before, Job};
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use nix::unistd::{Pid, getppid};
 use placement::Placement;
 use products::Written;
 use saving::Saving;
@@ -55,6 +58,9 @@ enum Delivered {
 
 /// Runs the command.
 pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
+    if let Some(process) = args.on_behalf_of {
+        end_with(Pid::from_raw(process))?;
+    }
     products::check_writable(args)?;
     let available = cores::available()?;
     if let Some(list) = &args.cores {
@@ -101,6 +107,15 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     drop(handling);
     let written = products::write(args, &report, &state, &plan, ended_early(&delivered, interrupt).as_deref());
     conclude(args, &report, interrupt, finished, delivered, written)
+}
+
+/// Makes this process receive SIGTERM when `parent` ends, however `parent` ends.
+fn end_with(parent: Pid) -> anyhow::Result<()> {
+    prctl::set_pdeathsig(Signal::SIGTERM).context("cannot ask for a signal at the end of another process")?;
+    if getppid() != parent {
+        bail!("process {parent}, which asked for this run, has ended");
+    }
+    Ok(())
 }
 
 /// Returns a built-in pipeline or reads one from a file.
@@ -291,7 +306,7 @@ fn conclude(
     written: Written,
 ) -> anyhow::Result<Ending> {
     let mut said = match finished {
-        _ if args.quiet => String::new(),
+        _ if args.quiet || args.on_behalf_of.is_some() => String::new(),
         Some(done) => nothing_to_do(done),
         None => output::fitted(&summary::describe(report, args.report.as_deref().filter(|_| written.page))),
     };

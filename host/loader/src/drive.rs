@@ -179,7 +179,7 @@ impl Endpoint {
     fn restart(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<(), AgentError> {
         if let Some(agent) = &mut self.agent {
             agent.restart(is_stopped)?;
-            self.target = self.target.moved_to(agent.url()).map_err(|error| AgentError::Ready(error.to_string()))?;
+            self.target = self.target.moved_to(agent.url()).map_err(|_| agent.unlike_an_agent(agent.url()))?;
         }
         Ok(())
     }

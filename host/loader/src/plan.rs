@@ -89,13 +89,14 @@ pub enum PlanError {
     },
     /// The plan was recorded with another dataset.
     #[error(
-        "plan was recorded with dataset {recorded}, this run has {actual}: a plan is for one dataset, and a pack of \
-         the same source in another form is another dataset"
+        "plan was recorded with another dataset (its identity begins with {recorded}, that of this run's dataset with \
+         {actual}): take the dataset of the recorded run; a pack of the same source in another form is another dataset, \
+         and `ddlp inspect` prints a file's identity"
     )]
     OtherDataset {
-        /// In the plan.
+        /// Beginning of the identity in the plan.
         recorded: String,
-        /// In this run.
+        /// Beginning of the identity in this run.
         actual: String,
     },
     /// The plan was recorded with another option.
@@ -191,9 +192,10 @@ impl Plan {
 
     /// Checks that the plan was recorded with the same batches as `run` has; the epochs of `run` are ignored.
     pub fn check_is_for(&self, run: &Self) -> Result<(), PlanError> {
-        let hex = |bytes: &[u8; 32]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         if self.dataset != run.dataset {
-            return Err(PlanError::OtherDataset { recorded: hex(&self.dataset), actual: hex(&run.dataset) });
+            let [recorded, actual] =
+                [self.dataset, run.dataset].map(|dataset| Identity::from_bytes(dataset).beginning());
+            return Err(PlanError::OtherDataset { recorded, actual });
         }
         let fields = [
             ("seed", self.seed.to_string(), run.seed.to_string()),

@@ -59,8 +59,9 @@ pub enum StateError {
     OtherRun(Vec<Difference>),
     /// Taken from a run over another dataset.
     #[error(
-        "the state was saved with another dataset ({} there, {} here): a run resumes only with the dataset that it \
-         began with, or with a pack of the same source in the same form",
+        "the state was saved with another dataset (its identity begins with {}, that of this run's dataset with \
+         {}): a run resumes only with the dataset that it began with, or with a pack of the same source in the same \
+         form; `ddlp inspect` prints a file's identity",
         beginning(saved),
         beginning(actual)
     )]
@@ -97,9 +98,9 @@ pub enum StateError {
     },
 }
 
-/// Returns the first characters of a dataset's identity, which suffice to tell two apart.
+/// Returns as much of a dataset's identity as [`Identity::beginning`](ddlp_dataset::Identity::beginning) does.
 fn beginning(identity: &str) -> &str {
-    identity.get(..8).unwrap_or(identity)
+    identity.get(..12).unwrap_or(identity)
 }
 
 /// A difference between a state and a run.

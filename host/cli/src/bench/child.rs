@@ -6,10 +6,9 @@ use anyhow::{Context, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::Deserialize;
-use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 /// Figures of a run's JSON report that are needed here.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -93,15 +92,14 @@ impl Setting<'_> {
 
     fn start(&self, case: Case, options: &[String], interrupt: &Interrupt) -> anyhow::Result<Option<RunFigures>> {
         let program = std::env::current_exe().context("cannot find the file of this program")?;
-        let figures = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
-        let mut child = Command::new(program)
+        let child = Command::new(program)
             .arg("run")
             .arg(self.dataset)
             .args(options)
-            .arg("--json")
-            .arg(figures.path())
+            .args(["--json", "-", "--on-behalf-of"])
+            .arg(std::process::id().to_string())
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             // Ctrl-C on the terminal reaches only this process, which passes it on once.
             .process_group(0)
             .spawn()
@@ -110,7 +108,7 @@ impl Setting<'_> {
         let handling = interrupt.handle(move || {
             let _ = kill(id, Signal::SIGINT);
         });
-        let status = child.wait().context("cannot wait for a run")?;
+        let Output { status, stdout, .. } = child.wait_with_output().context("cannot wait for a run")?;
         drop(handling);
         if interrupt.requested() {
             return Ok(None);
@@ -118,8 +116,7 @@ impl Setting<'_> {
         if !status.success() {
             bail!("the run with strategy {} failed ({status}); its message is above", case.strategy);
         }
-        let json = fs::read(figures.path()).context("cannot read the figures of a run")?;
-        Ok(Some(serde_json::from_slice(&json).context("the figures of a run are not the expected JSON")?))
+        Ok(Some(serde_json::from_slice(&stdout).context("the figures of a run are not the expected JSON")?))
     }
 }
 

@@ -215,11 +215,15 @@ pub fn warnings(device: &Device) -> Vec<Finding> {
     )]
 }
 
-/// Returns the command that connects the kernel to a drive on the network. `host` gives the options that name this
-/// host, if nvme-cli would use another name.
+/// Returns the command that connects the kernel to a drive on the network, as README.md has it. `host` gives the
+/// options that name this host, if nvme-cli would use another name.
 pub fn connect_command(host: Option<&HostIdentity>) -> String {
     let host = host.map(|host| format!(" --hostnqn={} --hostid={}", host.nqn, host.id_text()));
-    format!("sudo nvme connect -t tcp -a HOST -s 4420 -n NQN{}", host.unwrap_or_default())
+    format!(
+        "sudo nvme connect -t tcp -a HOST -s 4420 -n NQN --reconnect-delay=2 --keep-alive-tmo=10 \
+         --fast_io_fail_tmo={FAST_IO_FAIL_S}{}",
+        host.unwrap_or_default()
+    )
 }
 
 /// Returns how to get the module `nvme-tcp`; `None` if it is loaded.

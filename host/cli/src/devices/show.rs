@@ -63,7 +63,12 @@ fn nothing(out: &mut String, kernel: &KernelPart) {
     }
     out.push_str("\nto get one:\n");
     if kernel.nvme_tcp != Module::Missing {
-        way_to(out, "a drive on the network, as a device of this kernel; its agent prints its NQN", &kernel.connect);
+        way_to(
+            out,
+            "a drive on the network, as a device of this kernel; its agent prints its NQN (leave out \
+             --fast_io_fail_tmo if nvme-cli does not know it)",
+            &kernel.connect,
+        );
     }
     way_to(out, "a drive on the network, without kernel and root", "ddlp run DATASET --drive tcp://HOST:PORT/NQN");
     way_to(out, "a drive on this machine, started for the run: nothing to set up", "ddlp run DATASET");

@@ -77,6 +77,13 @@ fn json_names_everything() {
 }
 
 #[test]
+fn the_readme_connects_as_the_advice_does() {
+    let command = super::advice::connect_command(None).replace("HOST", "10.0.0.7");
+    let readme = include_str!("../../../../README.md");
+    assert!(readme.lines().any(|line| line == command), "{command}");
+}
+
+#[test]
 fn without_a_drive_it_says_how_to_get_one() {
     let planted = kernel("", NEW);
     let said = text(&planted, false);
@@ -86,7 +93,7 @@ fn without_a_drive_it_says_how_to_get_one() {
     let said = text(&planted, false);
     assert!(
         said.contains("to do          sudo modprobe nvme-tcp\n")
-            && said.contains("sudo nvme connect -t tcp -a HOST -s 4420 -n NQN\n"),
+            && said.contains("sudo nvme connect -t tcp -a HOST -s 4420 -n NQN --reconnect-delay=2 "),
         "{said}"
     );
     planted.write("sys/module/nvme_tcp/refcnt", "0");
@@ -95,9 +102,9 @@ fn without_a_drive_it_says_how_to_get_one() {
     let id = "11111111-2222-4333-8444-555555555555";
     let own = format!("nqn.2014-08.org.nvmexpress:uuid:{id}");
     planted.write("var/lib/ddlp/hostnqn", &own);
-    assert!(text(&planted, false).contains(&format!(" -n NQN --hostnqn={own} --hostid={id}\n")));
+    assert!(text(&planted, false).contains(&format!(" --hostnqn={own} --hostid={id}\n")));
     planted.write("etc/nvme/hostnqn", "nqn.2024-01.example:host\n");
-    assert!(text(&planted, false).contains(" -n NQN\n"));
+    assert!(!text(&planted, false).contains(" --hostnqn"));
     assert!(text(&planted, false).contains("this host      nqn.2024-01.example:host\n"));
     let found = json(&planted);
     assert_eq!(found["kernel"]["host_nqn"], "nqn.2024-01.example:host");

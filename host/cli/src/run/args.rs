@@ -37,8 +37,9 @@ pub struct RunArgs {
     /// Seed for the order of samples and for all random draws [default: 0]
     #[arg(long, value_name = "S", help_heading = "Job")]
     pub seed: Option<u64>,
-    /// What to do with a corrupt sample, which does not give an image: end the run, leave the sample out, or take the
-    /// next one instead [default: fail]
+    /// What to do with a corrupt sample, which does not give an image or which the disk fails to read: end the run,
+    /// leave the sample out, or take the next one instead. A sample whose file is missing, has changed or is out of
+    /// reach is not corrupt: it always ends the run [default: fail]
     #[arg(long, value_enum, help_heading = "Job")]
     pub policy: Option<Policy>,
     /// With --policy skip or replace: end the run when more distinct samples of an epoch are corrupt than this number
@@ -156,6 +157,9 @@ pub struct RunArgs {
     /// Print no progress and no summary
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
+    /// Work for the process with this id, which started this one: end with it, and leave the summary to it
+    #[arg(long, value_name = "PID", hide = true)]
+    pub on_behalf_of: Option<i32>,
 }
 
 const EXAMPLES: &str = "\

@@ -14,6 +14,8 @@ use std::fs;
 use std::io::{BufRead, BufReader, Lines, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -336,7 +338,7 @@ fn wait_for<T>(what: &str, mut event: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(begun.elapsed() < PATIENCE, "waited too long for {what}");
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -356,6 +358,31 @@ fn ctrl_c_in_a_run_writes_the_files_of_the_batches_so_far() {
     assert_eq!((&figures["batches"], &figures["ended_early"]), (&1.into(), &"Ctrl-C".into()));
     let rest = json(&succeed(home.path(), "run photos --strategy cpu --batch 4 --resume o.state --quiet --json -"));
     assert_eq!(rest["batches"], 5);
+}
+
+#[test]
+fn a_bench_that_is_killed_leaves_no_run_behind() {
+    let home = photos(0);
+    // The first run is one of the CPU alone: the drive's program is looked for, and not yet started.
+    let agent = env!("CARGO_BIN_EXE_ddlp");
+    let mut bench =
+        Running::start(home.path(), &format!("bench dual photos --samples 10000000 --batch 4096 --agent {agent}"));
+    let mut said = bench.lines();
+    assert!(said.by_ref().any(|line| line.is_ok_and(|line| line.contains("measuring"))), "no run starts");
+    let children = format!("/proc/{0}/task/{0}/children", bench.0.id());
+    let run = wait_for("a run", || fs::read_to_string(&children).ok()?.split_whitespace().next()?.parse().ok());
+    bench.press(Signal::SIGKILL);
+    assert_eq!(bench.status(), None);
+    // Standard error ends with the last process that has it.
+    let (ended, end) = mpsc::channel();
+    thread::spawn(move || {
+        said.for_each(drop);
+        ended.send(())
+    });
+    if end.recv_timeout(PATIENCE).is_err() {
+        let _ = kill(Pid::from_raw(run), Signal::SIGKILL);
+        panic!("the run goes on");
+    }
 }
 
 #[test]

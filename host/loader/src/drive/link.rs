@@ -5,6 +5,7 @@ use ddlp_csd::log::{COUNTERS_LOG, Counters, DriveIdentity, IDENTITY_LOG, LOG_BYT
 use ddlp_csd::program::Program;
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::{BLOCK_BYTES, CANCEL_OPCODE, COMPUTE_NSID, PROGRAM_TYPE, RESULTS_NSID};
+use ddlp_dataset::Identity;
 use ddlp_driver::program::ProgramSlot;
 use ddlp_driver::{
     AdminData, Command, Completion, Controller, DriverError, Queue, Ticket, logpage, namespace, program,
@@ -155,20 +156,22 @@ fn check_capacity(identity: &DriveIdentity, namespace_bytes: u128) -> Result<(),
 }
 
 fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<(), LinkError> {
-    let hex = |bytes: &[u8; 32]| bytes[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let beginning = |bytes: &[u8; 32]| Identity::from_bytes(*bytes).beginning();
     if identity.dataset != expected.dataset {
         return Err(LinkError::Refused(format!(
-            "it holds another dataset: {} there, {} here; serve the same file on both sides (a pack of the same \
-             source in another form is another dataset)",
-            hex(&identity.dataset),
-            hex(&expected.dataset)
+            "it holds another dataset: the identity of the drive's begins with {}, that of this run's with {}; let the \
+             drive serve the file that this run names (`ddlp inspect` prints a file's identity; a pack of the same \
+             source in another form has another one)",
+            beginning(&identity.dataset),
+            beginning(&expected.dataset)
         )));
     }
     if identity.fingerprint != expected.fingerprint {
         return Err(LinkError::Refused(format!(
-            "it computes other pixels: fingerprint {} there, {} here; run the same version on both sides",
-            hex(&identity.fingerprint),
-            hex(&expected.fingerprint)
+            "it computes other pixels: the drive's fingerprint begins with {}, this host's with {}; run the \
+             same version on both sides",
+            beginning(&identity.fingerprint),
+            beginning(&expected.fingerprint)
         )));
     }
     if identity.slots == 0 || (identity.slot_bytes as usize) < expected.slot_bytes {
@@ -188,6 +191,18 @@ fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<(), L
 mod tests {
     use super::*;
 
+    fn identity(slots: u32, slot_bytes: u64) -> DriveIdentity {
+        DriveIdentity { dataset: [0; 32], dataset_samples: 1, fingerprint: [0; 32], slot_bytes, slots, workers: 1 }
+    }
+
+    #[test]
+    fn another_dataset_is_refused_with_what_to_compare_and_to_do() {
+        let expected = Expected { dataset: [0xAB; 32], fingerprint: [0; 32], slot_bytes: 4096 };
+        let said = check_identity(&identity(4, 8192), &expected).unwrap_err().to_string();
+        assert!(said.contains("drive's begins with 000000000000, that of this run's with abababababab;"), "{said}");
+        assert!(said.contains("ddlp inspect"), "{said}");
+    }
+
     #[test]
     fn a_peer_that_breaks_the_protocol_is_no_drive_at_first_and_is_tried_again_later() {
         let error = DriverError::Protocol { peer: "10.0.0.7:4420".into(), what: "no ICResp to ICReq".into() };
@@ -197,14 +212,6 @@ mod tests {
 
     #[test]
     fn slots_that_the_namespace_cannot_hold_are_refused() {
-        let identity = |slots, slot_bytes| DriveIdentity {
-            dataset: [0; 32],
-            dataset_samples: 1,
-            fingerprint: [0; 32],
-            slot_bytes,
-            slots,
-            workers: 1,
-        };
         assert!(check_capacity(&identity(4, 8192), 4 * 8192).is_ok());
         for (slots, slot_bytes) in [(5, 8192), (4, 8193), (u32::MAX, 1 << 63), (2, u64::MAX)] {
             assert!(check_capacity(&identity(slots, slot_bytes), 4 * 8192).is_err(), "{slots} of {slot_bytes}");

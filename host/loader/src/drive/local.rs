@@ -54,18 +54,29 @@ pub(crate) enum AgentError {
          --release -p ddlp-device), or name it (`LocalDrive::agent`, --agent FILE)"
     )]
     NotFound,
-    #[error("{program} cannot be started: {source}")]
-    Spawn { program: String, source: std::io::Error },
+    #[error("{} cannot be started ({source}): {}", program.display(), name_it())]
+    Spawn { program: PathBuf, source: std::io::Error },
+    #[error("its agent cannot be attended: {source}")]
+    Thread { source: std::io::Error },
     #[error("there is no memory for its result slots ({source}): use fewer slots, smaller batches, or a file")]
     Memory { source: std::io::Error },
     #[error("its result slots in {} cannot be mapped: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
-    #[error("its agent ended before it was ready ({status}){log}")]
-    Ended { status: String, log: String },
-    #[error("its agent was not ready within {0:?}")]
-    NotReady(Duration),
-    #[error("its agent printed \"{0}\" instead of the address at which it listens")]
-    Ready(String),
+    #[error("{} ended before it served ({status}){log}", program.display())]
+    Ended { program: PathBuf, status: String, log: String },
+    #[error(
+        "{} did not serve within {READY_WITHIN:?}: check that the dataset's storage answers, since an agent opens the \
+         dataset first; or {}",
+        program.display(), name_it()
+    )]
+    NotReady { program: PathBuf },
+    #[error("{} printed \"{line}\" in place of the address at which it listens: {}", program.display(), name_it())]
+    Ready { program: PathBuf, line: String },
+}
+
+/// Advice about a program that does not behave as an agent.
+fn name_it() -> &'static str {
+    "name a ddlp-device of this version that this machine can execute (`LocalDrive::agent`, --agent FILE)"
 }
 
 impl LocalAgent {
@@ -170,8 +181,7 @@ impl LocalAgent {
                 Ok(())
             });
         }
-        let spawn_error = |source| AgentError::Spawn { program: self.program.display().to_string(), source };
-        let thread_error = |error| spawn_error(ddlp_csd::memory::thread_refused(error));
+        let spawn_error = |source| AgentError::Spawn { program: self.program.clone(), source };
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let (log, log_ends) = (self.log.clone(), self.log_ended.clone());
         // This thread starts the agent, and lives as long as the agent's log: PR_SET_PDEATHSIG sends its signal when
@@ -205,24 +215,27 @@ impl LocalAgent {
             let _ = BufReader::new(stdout.take(LINE_BYTES)).read_line(&mut line);
             let _ = sender.send(line);
         };
-        let spawn_error = |error| AgentError::Spawn {
-            program: self.program.display().to_string(),
-            source: ddlp_csd::memory::thread_refused(error),
-        };
-        std::thread::Builder::new().name("ddlp-agent-ready".into()).spawn(read_line).map_err(spawn_error)?;
+        std::thread::Builder::new().name("ddlp-agent-ready".into()).spawn(read_line).map_err(thread_error)?;
         let until = Instant::now() + READY_WITHIN;
         let line = loop {
             match receiver.recv_timeout(STOP_LOOK) {
                 Ok(line) => break line,
-                Err(_) if is_stopped() || Instant::now() >= until => return Err(AgentError::NotReady(READY_WITHIN)),
+                Err(_) if is_stopped() || Instant::now() >= until => {
+                    return Err(AgentError::NotReady { program: self.program.clone() });
+                }
                 Err(_) => {}
             }
         };
         if line.is_empty() {
             return Err(self.died(until.min(Instant::now() + LEAVE_WITHIN)));
         }
-        let ready: Ready = serde_json::from_str(&line).map_err(|_| AgentError::Ready(line.trim().to_string()))?;
+        let ready: Ready = serde_json::from_str(&line).map_err(|_| self.unlike_an_agent(line.trim()))?;
         Ok(format!("tcp://{}/{}", ready.listen, ready.nqn))
+    }
+
+    /// Returns the error for a program that printed `line` in place of its address.
+    pub fn unlike_an_agent(&self, line: &str) -> AgentError {
+        AgentError::Ready { program: self.program.clone(), line: line.to_string() }
     }
 
     /// Explains why an agent closed its output without reporting an address: returns its exit status and the end of its
@@ -233,10 +246,14 @@ impl LocalAgent {
             status = status.or_else(|| self.child.as_mut().and_then(|child| child.try_wait().ok().flatten()));
             std::thread::sleep(Duration::from_millis(2));
         }
-        let Some(status) = status else { return AgentError::Ready(String::new()) };
-        let log = self.log.lock().expect("no panic while the log is locked");
-        let log = log.iter().map(|line| format!("\n  {line}")).collect();
-        AgentError::Ended { status: status.to_string(), log }
+        let Some(status) = status else { return self.unlike_an_agent("") };
+        let lines = self.log.lock().expect("no panic while the log is locked");
+        let mut log: String = lines.iter().map(|line| format!("\n  {line}")).collect();
+        // An agent says what is wrong; another program does not know.
+        if !lines.iter().any(|line| line.starts_with("error: ")) {
+            log = format!(": {}{log}", name_it());
+        }
+        AgentError::Ended { program: self.program.clone(), status: status.to_string(), log }
     }
 
     /// Ends the agent by closing its pipe, or by SIGKILL if that does not help in time.
@@ -271,6 +288,10 @@ impl Drop for LocalAgent {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+fn thread_error(error: std::io::Error) -> AgentError {
+    AgentError::Thread { source: ddlp_csd::memory::thread_refused(error) }
 }
 
 /// Forwards the agent's log, and keeps its last lines for messages, until the agent closes it.
@@ -325,4 +346,39 @@ fn result_memory(bytes: u64) -> std::io::Result<File> {
     file.set_len(bytes)?;
     fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK))?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the message about a program that does not serve.
+    fn refusal(agent: &Path) -> String {
+        let drive = LocalDrive { agent: Some(agent.into()), results: LocalResults::Read, ..LocalDrive::default() };
+        let error = LocalAgent::start(&drive, Path::new("x.ddlp"), 1, 1, 4096).err().expect("no agent").to_string();
+        assert!(error.contains(&agent.display().to_string()), "{error}");
+        error
+    }
+
+    #[test]
+    fn a_program_that_is_no_agent_is_named_with_a_remedy() {
+        let text = tempfile::NamedTempFile::new().unwrap();
+        for (agent, expected) in [
+            (Path::new("/no/such/agent"), "cannot be started (No such file"),
+            (text.path(), "cannot be started (Permission denied"),
+            (Path::new("/bin/true"), "ended before it served (exit status: 0)"),
+            (Path::new("/bin/ls"), "ended before it served (exit status: 2)"),
+            (Path::new("/bin/echo"), "printed \"serve --listen"),
+        ] {
+            let error = refusal(agent);
+            assert!(error.contains(expected) && error.contains("--agent FILE"), "{error}");
+        }
+    }
+
+    /// Starts this test program, which knows as little of an agent's options as an older agent may.
+    #[test]
+    fn a_program_that_says_what_is_wrong_needs_no_advice() {
+        let error = refusal(&std::env::current_exe().unwrap());
+        assert!(error.contains("\n  error: ") && !error.contains("--agent FILE"), "{error}");
+    }
 }
