@@ -34,6 +34,8 @@ pub enum Fate {
     Cut(usize),
 }
 
+/// PDU type of the answer to a connection's first PDU.
+pub const IC_RESP: u8 = 1;
 /// PDU type of a command.
 pub const CAPSULE_COMMAND: u8 = 4;
 /// PDU type of a completion.

@@ -76,7 +76,7 @@ mod tests {
         let list = parse("0,7").unwrap();
         assert!(check(&list, &[0, 1, 7], "the host").is_ok());
         let error = check(&list, &[0, 1], "the host").unwrap_err().to_string();
-        assert_eq!(error, "the host cannot work on core 7: there are 0,1");
+        assert_eq!(error, "the host cannot work on core 7: the cores are 0,1");
         let online = online().unwrap();
         assert!(available().unwrap().iter().all(|core| online.contains(core)));
     }
