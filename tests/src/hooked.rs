@@ -14,6 +14,16 @@ pub trait Hooks: Send + Sync {
         Ok(())
     }
 
+    /// Returns the error that the check of the files ends with, if any.
+    fn checks(&self) -> Result<(), Unavailable> {
+        Ok(())
+    }
+
+    /// Returns the error that the check after a corrupt sample ends with, if any.
+    fn checks_damage(&self) -> Result<(), Unavailable> {
+        Ok(())
+    }
+
     /// Called when samples are announced.
     fn announces(&self, _indices: &[u64]) {}
 
@@ -57,10 +67,12 @@ impl<H: Hooks> Dataset for Hooked<H> {
     }
 
     fn check(&self) -> Result<(), Unavailable> {
+        self.hooks.checks()?;
         self.dataset.check()
     }
 
     fn check_damage(&self) -> Result<(), Unavailable> {
+        self.hooks.checks_damage()?;
         self.dataset.check_damage()
     }
 

@@ -195,6 +195,45 @@ fn a_dataset_that_is_absent_for_a_moment_costs_no_sample() {
     }
 }
 
+/// A dataset that has changed, which only one of its two checks notices.
+struct Overwritten {
+    is_seen_per_batch: bool,
+}
+
+impl Overwritten {
+    fn checked(&self, is_seen: bool) -> Result<(), Unavailable> {
+        let changed = || Unavailable::Changed { kind: "pack", file: "x".into(), change: "is another one".into() };
+        if is_seen { Err(changed()) } else { Ok(()) }
+    }
+}
+
+impl Hooks for Overwritten {
+    fn reads(&self, _index: u64) {}
+
+    fn checks(&self) -> Result<(), Unavailable> {
+        self.checked(self.is_seen_per_batch)
+    }
+
+    fn checks_damage(&self) -> Result<(), Unavailable> {
+        self.checked(!self.is_seen_per_batch)
+    }
+}
+
+#[test]
+fn each_of_the_two_checks_finds_a_dataset_that_has_changed() {
+    for is_seen_per_batch in [true, false] {
+        let photos = Photos::new(30);
+        if !is_seen_per_batch {
+            damage(&photos, 20..21);
+        }
+        let hooks = Overwritten { is_seen_per_batch };
+        let dataset = Arc::new(Hooked { dataset: open(&photos.folder()).unwrap(), hooks });
+        let builder = loader(&photos.folder()).dataset(dataset).strategy(Strategy::Cpu).policy(CorruptPolicy::Skip);
+        let text = unavailable(builder.build().unwrap().find_map(Result::err).expect("the run ends with an error"));
+        assert!(text.contains("the pack has changed since it was opened"), "{text}");
+    }
+}
+
 /// A dataset of which the disk cannot read these samples.
 struct BadSectors {
     samples: Vec<u64>,
