@@ -6,8 +6,11 @@
 use super::LocalDrive;
 use super::slots::SlotTable;
 use crate::LocalResults;
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -184,17 +187,21 @@ impl LocalAgent {
         let spawn_error = |source| AgentError::Spawn { program: self.program.clone(), source };
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let (log, log_ends) = (self.log.clone(), self.log_ended.clone());
-        // This thread starts the agent, and lives as long as the agent's log: PR_SET_PDEATHSIG sends its signal when
-        // the thread that started the child ends.
+        // This thread starts the agent, and lives as long as the agent: PR_SET_PDEATHSIG sends its signal when the
+        // thread that started the child ends. It leaves the exit status to `died` and `end`.
         let attend = move || {
             let started = command.spawn().map(|mut child| (child.stderr.take().expect("piped above"), child));
             match started {
                 Ok((stderr, child)) => {
                     log_ends.store(false, Ordering::Release);
-                    if sender.send(Ok(child)).is_ok() {
-                        keep_log(stderr, &log);
+                    let process = Pid::from_raw(child.id() as i32);
+                    if sender.send(Ok(child)).is_err() {
+                        return;
                     }
+                    keep_log(stderr, &log);
                     log_ends.store(true, Ordering::Release);
+                    // Fails with another error when the exit status has been taken already.
+                    while waitid(Id::Pid(process), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(Errno::EINTR) {}
                 }
                 Err(error) => drop(sender.send(Err(error))),
             }
