@@ -90,8 +90,8 @@ pub enum PlanError {
     /// The plan was recorded with another dataset.
     #[error(
         "plan was recorded with another dataset (its identity begins with {recorded}, that of this run's dataset with \
-         {actual}): take the dataset of the recorded run; a pack of the same source in another form is another dataset, \
-         and `ddlp inspect` prints a file's identity"
+         {actual}): take the dataset of the recorded run; a pack of the same source in another form is another \
+         dataset, and `ddlp inspect` prints a file's identity"
     )]
     OtherDataset {
         /// Beginning of the identity in the plan.

@@ -204,7 +204,8 @@ impl SamplePreparer {
 
     /// Checks that the dataset is still the one that was opened. Call it once per batch, after all its samples were
     /// read. A panic of the dataset counts as success: its samples may still be readable. If the dataset does not
-    /// answer, tries again for a few seconds, unless the work `is_over`, or this preparer has waited in vain lately.
+    /// answer, tries again for a few seconds, unless the work `is_over`, or this preparer has waited without an answer
+    /// lately.
     pub fn check(&mut self, dataset: &dyn Dataset, is_over: &dyn Fn() -> bool) -> Result<(), Unavailable> {
         self.patience.read(is_over, || catch_unwind(AssertUnwindSafe(|| dataset.check())).unwrap_or(Ok(())))
     }

@@ -29,7 +29,7 @@ impl Class {
 
 /// EIO, and Linux's codes for medium and protection errors of a disk and for damaged file systems (EUCLEAN, EBADMSG).
 ///
-/// Linux's code for a target error, EREMOTEIO, is none of them: it says that the disk as a whole refuses or is not
+/// Linux's code for a target error, EREMOTEIO, is not in the list: it says that the disk as a whole refuses or is not
 /// ready, not that these bytes are lost. From a network file system it says that the server has a fault or lacks
 /// resources.
 const MEDIUM: [Errno; 5] = [Errno::EIO, Errno::ENODATA, Errno::EILSEQ, Errno::EUCLEAN, Errno::EBADMSG];

@@ -97,7 +97,7 @@ impl Schedule {
         Some(id)
     }
 
-    /// Returns whether this prong alone works on the batch, and not in vain.
+    /// Returns whether this prong alone works on the batch, and its result may still be used.
     fn is_alone_at(&self, prong: ProngId, id: BatchId) -> bool {
         let state = self.epoch(id.epoch).map(|epoch| epoch.state(id.batch));
         matches!(state, Some(BatchState::Working(by)) if by[..] == [prong])

@@ -55,7 +55,7 @@ impl Prong {
         self.outstanding.push(Work { id, since: now });
     }
 
-    /// Returns whether the prong has the batch in work, though perhaps in vain.
+    /// Returns whether the prong has the batch in work, even if another prong has finished it.
     pub fn works_on(&self, id: BatchId) -> bool {
         self.outstanding.iter().any(|work| work.id == id)
     }
