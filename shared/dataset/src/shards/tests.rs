@@ -121,7 +121,7 @@ fn incomplete_samples_are_named() {
         (&[("1.jpg", b"x"), ("1.png", b"x"), ("1.cls", b"1")], "two images"),
         (&[("1.jpg", b"x"), ("1.cls", b"1"), ("1.CLS", b"1")], "two labels"),
         (&[("1.jpg", b"x"), ("1.cls", b"-1")], "\"-1\""),
-        (&[("1.jpg", b"x"), ("1.cls", b"1048576")], "no number below 1048576"),
+        (&[("1.jpg", b"x"), ("1.cls", b"1048576")], "not a number below 1048576"),
     ];
     for (members, expected) in cases {
         let message = refusal(&archive(members));
