@@ -441,7 +441,7 @@ fn samples_and_the_check_of_a_batch_share_one_patience() {
     let mut preparer = impatient(&program);
     assert_eq!(check(&mut preparer, for_two), (true, 3), "the check is patient");
     assert_eq!(prepare_0_of(&Failing::new(|_, _| Err(timed_out())), &mut preparer, &program), None);
-    assert_eq!(check(&mut preparer, for_two), (false, 1), "the wait for the sample was in vain");
+    assert_eq!(check(&mut preparer, for_two), (false, 1), "the wait for the sample brought no answer");
     assert_eq!(check(&mut preparer, |_, _| Ok(())), (true, 1));
 }
 
