@@ -1,4 +1,4 @@
-//! What `ddlp pack` makes of an intact JPEG once so that it is decoded faster later: checkpoints, and one scan in place
+//! Preparation of an intact JPEG by `ddlp pack`, so that later decoding is faster: checkpoints, and one scan in place
 //! of several.
 
 use std::fmt;
@@ -13,18 +13,19 @@ use crate::source::{Format, JpegInfo, Limits};
 
 /// Smallest number of MCUs between checkpoints. The number grows until the checkpoints are small enough.
 const EVERY_MIN: u32 = 4;
-/// The checkpoints of a file take at most this fraction of its bytes, or there is one per row of MCUs.
+/// A file's checkpoints take at most its bytes divided by this number, unless there is only one for each row of MCUs.
 const SHARE: usize = 64;
 
 /// Pixels of the shortest side of an MCU, and of the longest side of a JPEG.
 const MCU_SIDE_MIN: u32 = 8;
 const JPEG_SIDE_MAX: u32 = 65_535;
-/// Bytes in front of the first checkpoint: nine numbers of at most 5 bytes.
+/// Bytes before the first checkpoint: nine numbers of at most 5 bytes.
 const HEAD_BYTES_MAX: u64 = 9 * 5;
 /// Bytes of one checkpoint: four numbers of at most 60 bits.
 const CHECKPOINT_BYTES_MAX: u64 = 30;
 
-/// Returns the most bytes that the checkpoints of a file have, given the file's bytes and its longer side in pixels.
+/// Returns the largest number of bytes that a file's checkpoints take, given the file's bytes and its longer side in
+/// pixels.
 pub fn checkpoint_bytes_max(file_bytes: u64, side: u32) -> u64 {
     let rows = side.min(JPEG_SIDE_MAX).div_ceil(MCU_SIDE_MIN);
     let one_a_row = HEAD_BYTES_MAX + u64::from(rows) * CHECKPOINT_BYTES_MAX;
@@ -87,7 +88,7 @@ pub(crate) fn index(
     };
     let indexed = transcoded.as_deref().unwrap_or(file);
     // The file with the same coefficients must also have the same colours and the same orientation. Markers between the
-    // source's scans do not count, but would come to stand in front of the new file's only scan.
+    // source's scans have no effect there, but in the new file they precede its only scan.
     let has_colors = |found: JpegInfo| found.color == info.color && found.sampling == info.sampling;
     let is_alike = |object| {
         describe(object, indexed, limits).is_some_and(has_colors) && orientation::of(indexed) == orientation::of(file)

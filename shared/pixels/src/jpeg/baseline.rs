@@ -9,9 +9,10 @@
 //! or warn about. The caller then decodes the file by libjpeg, so that verdicts, errors and repaired pixels are always
 //! libjpeg's.
 //!
-//! Modules, in the order in which a file passes through them: `header` (markers), `huffman` (tables), `bits` (bytes
-//! without stuffing), `scan` (MCUs), `block` (coefficients), `idct`, `region` (which blocks, samples in planes),
-//! `upsample` and `color` (rows of pixels). `checkpoints` holds the places at which decoding a scan can start.
+//! Modules, in the order in which a file passes through them: `header` (markers), `huffman` (tables), `region` (which
+//! MCUs, and planes for their samples), `bits` (bytes without stuffing), `scan` (MCUs), `block` (coefficients), `idct`
+//! (samples), `upsample`, `color` and `pixels` (rows of pixels), `output` (bands of rows). `decoder` calls them.
+//! `checkpoints` holds the places at which decoding a scan can start, in the code of `rice`.
 
 mod bits;
 mod block;

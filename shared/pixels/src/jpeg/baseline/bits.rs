@@ -2,13 +2,13 @@
 
 use super::LeftToLibjpeg;
 
-/// Bytes of a window and of the space behind it. A power of two, so that a mask keeps every load inside.
+/// Bytes of a window and of the space after it. A power of two, so that a mask keeps every load inside.
 const BUFFER_BYTES: usize = 2 << 10;
 /// Upper bound of a block's bytes: 64 symbols of at most 27 bits, and the bytes that the bit buffer reads ahead.
 const BLOCK_BYTES: usize = 224;
-/// Bytes that a fill aims at. Few, because filling in bytes behind a rectangle's last MCU is wasted work.
+/// Bytes at which a fill stops. Few, because filling in bytes after a rectangle's last MCU is wasted work.
 const WINDOW_BYTES: usize = 768;
-/// The bit buffer may run behind the end of a segment by the bytes of one block.
+/// The bit buffer may run past the end of a segment by the bytes of one block.
 const _: () = assert!(WINDOW_BYTES + CHUNK + 2 * BLOCK_BYTES <= BUFFER_BYTES);
 /// Bytes that are searched for an 0xFF at once.
 const CHUNK: usize = 32;
@@ -54,8 +54,8 @@ impl Default for Window {
     }
 }
 
-/// A position among the entropy-coded bytes: the byte's offset in the scan, stuffing included, and the bit, the highest
-/// first.
+/// A position among the entropy-coded bytes: the byte's offset in the scan, stuffing included, and the bit's number in
+/// the byte, counted from the highest bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     pub byte: usize,
@@ -65,7 +65,7 @@ pub struct Place {
 /// Reader of the bits of a window.
 #[derive(Clone, Copy)]
 pub struct Bits {
-    /// The next bits, the first of them highest. Bits behind `count` equal those that the next refill puts there.
+    /// The next bits, the first of them highest. Bits beyond `count` equal those that the next refill puts there.
     buffer: u64,
     /// Number of bits in the buffer, in the lowest six bits of this field.
     count: u64,
@@ -84,11 +84,11 @@ impl Window {
         Bits::at(&self.bytes, (place.bit & 7) as usize)
     }
 
-    /// Checks that restart marker `number` ends this segment, and starts reading the segment behind it.
+    /// Checks that restart marker `number` ends this segment, and starts reading the segment after it.
     pub fn restart(&mut self, scan: &[u8], bits: Bits, number: u32) -> Result<Bits, LeftToLibjpeg> {
         let left = (8 * self.filled).checked_sub(bits.position()).ok_or(LeftToLibjpeg)?;
         let is_it = self.end == End::Marker(0xD0 + (number & 7) as u8);
-        // libjpeg would warn about a whole byte too many.
+        // libjpeg would warn about a whole byte left over.
         if left >= 8 || !is_it {
             return Err(LeftToLibjpeg);
         }
@@ -115,7 +115,7 @@ impl Window {
         if self.end != End::Ahead {
             return self.check(bits).map(|()| bits);
         }
-        // Read the bit buffer anew, from the byte that holds the next bit.
+        // Fill the bit buffer anew, from the byte that holds the next bit.
         let position = bits.position();
         let first = position / 8;
         if self.follows {
@@ -157,13 +157,13 @@ impl Window {
         }
     }
 
-    /// Copies up to `most` bytes, one by one.
+    /// Copies up to `most` bytes one by one, without their stuffing, and recognises the end of the segment.
     fn fill_slowly(&mut self, rest: &[u8], most: usize) {
         let mut at = 0;
         for _ in 0..most.max(1) {
             let (byte, length) = match rest[at..] {
                 [0xFF, 0, ..] => (0xFF, 2),
-                // Behind fill bytes libjpeg searches for a marker, through zeroes and up to the file's end.
+                // After fill bytes libjpeg searches for a marker, through zeros and up to the file's end.
                 [0xFF, 0xFF, ..] | [0xFF] | [] => {
                     self.end = End::Missing;
                     break;
@@ -229,9 +229,10 @@ impl Bits {
         8 * self.at - (self.count & 63) as usize
     }
 
-    /// Makes at least 56 bits available. Bits behind the end of the segment have any value: see [`Window::check`].
+    /// Makes at least 56 bits available. Bits past the end of the segment have arbitrary values: see [`Window::check`].
     ///
-    /// One load adds as many whole bytes as fit; the rest of the load stays where the next refill puts the same bits.
+    /// One load adds as many whole bytes as fit; its other bits stay in the buffer, where the next refill puts the same
+    /// bits.
     #[inline(always)]
     pub fn refill(&mut self, bytes: &Bytes) {
         let count = self.count & 63;

@@ -10,8 +10,8 @@ pub const BLOCK: usize = 64;
 
 /// Look-ups between two refills.
 const LOOKUPS: u32 = 56 / STEP_BITS;
-/// Index in a block's rows for each position in the stream, the position counted behind the coefficient. Positions
-/// outside the block lead to the block behind it, which is cleared before it is read.
+/// Index in a block's rows of the coefficient before each position in the stream: position 1 follows the first one.
+/// Positions outside the block lead to the next block, which is cleared before it is read.
 const PLACES: [u8; 256] = {
     let mut places = [BLOCK as u8; 256];
     let mut i = 0;
@@ -22,9 +22,9 @@ const PLACES: [u8; 256] = {
     places
 };
 
-/// The coefficients of a block by rows, and of the blocks behind it: as many as a byte can index.
+/// The coefficients of a block by rows, and of the blocks after it: as many as a byte can index.
 pub type Target<'c> = &'c mut [i16; 256];
-/// Blocks behind the current one in a [`Target`].
+/// Blocks after the current one in a [`Target`].
 pub const BEHIND: usize = 3;
 
 /// Clears a block and stores its DC coefficient.
@@ -44,7 +44,7 @@ pub fn start<'c>(
     Ok(target)
 }
 
-/// Reads the difference of a DC coefficient to its predictor.
+/// Reads the difference between a DC coefficient and its predictor.
 #[inline(always)]
 pub fn difference(bits: &mut Bits, bytes: &Bytes, table: &DcTable) -> Result<i32, LeftToLibjpeg> {
     bits.refill(bytes);
@@ -182,7 +182,7 @@ struct One {
     ends: bool,
 }
 
-/// Reads one symbol behind a position.
+/// Reads the symbol that follows a position.
 #[inline(never)]
 fn one(mut bits: Bits, bytes: &Bytes, table: &AcTable, position: usize) -> Result<One, LeftToLibjpeg> {
     bits.refill(bytes);
@@ -192,7 +192,7 @@ fn one(mut bits: Bits, bytes: &Bytes, table: &AcTable, position: usize) -> Resul
         return Ok(One { bits, position, value: None, ends: true });
     }
     let position = position + usize::from(advance);
-    // The coefficient is behind the last position.
+    // The coefficient would lie outside the block.
     if position > BLOCK {
         return Err(LeftToLibjpeg);
     }

@@ -1,4 +1,4 @@
-//! Places within a scan from which decoding can continue: with them a rectangle costs only the MCUs that it covers.
+//! Places in a scan at which decoding can start: with them, a rectangle costs only the MCUs that it covers.
 //!
 //! A checkpoint is the decoder's state between two MCUs: a bit of the entropy-coded bytes, and the DC predictors. The
 //! file itself is not changed. Checkpoints are stored as small differences in Rice's code (R. F. Rice, *Some practical
@@ -8,8 +8,8 @@
 //! Layout of the bytes. The head is LEB128 numbers: version, components, MCUs between checkpoints, columns and rows of
 //! MCUs, one parameter of Rice's code for distances and one for the predictors of each component. Bits follow, the
 //! highest of a byte first. For each checkpoint, row by row, they hold its distance in bits from the checkpoint before
-//! it, and its predictors; each number as the difference to the same number of the checkpoint above, which counts as
-//! zero for the first row. Zeroes fill up the last byte.
+//! it, and its predictors. Each number is stored as its difference from the same number of the checkpoint above; in the
+//! first row, from zero. Zeros fill up the last byte.
 
 use super::LeftToLibjpeg;
 use super::bits::Place;
@@ -18,14 +18,14 @@ use super::header::Header;
 use super::rice::{Reader, Writer, best_parameter};
 use crate::level::Level;
 
-/// First number of the bytes.
+/// Version of the layout: the first number of the bytes.
 const VERSION: u32 = 1;
 /// Largest magnitude of a predictor of an 8-bit image.
 const PREDICTOR_MAX: i64 = 1 << 11;
 /// Largest offset of a bit in a scan.
 const BITS_MAX: i64 = u32::MAX as i64 * 8;
 
-/// A place from which decoding can continue.
+/// A place at which decoding can start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
     /// Column of the MCU that begins here.
@@ -119,7 +119,7 @@ impl Checkpoints {
         (self.columns, self.rows) == header.mcus() && self.components as usize == header.components.len()
     }
 
-    /// Returns the last checkpoint of a row that is at an MCU or in front of it.
+    /// Returns the last checkpoint of a row that is at an MCU or before it.
     pub(crate) fn before(&self, row: u32, column: u32) -> Checkpoint {
         let number = column / self.every;
         let Point { bits, predictors } = self.points[(row * self.per_row() + number) as usize];
@@ -127,7 +127,7 @@ impl Checkpoints {
         Checkpoint { column: number * self.every, place, predictors: predictors.map(i32::from) }
     }
 
-    /// Returns the coded numbers of each checkpoint: differences to the checkpoint above it.
+    /// Returns the coded numbers of each checkpoint: differences from the checkpoint above it.
     fn differences(&self) -> Vec<[i64; 4]> {
         let per_row = self.per_row() as usize;
         let distance =

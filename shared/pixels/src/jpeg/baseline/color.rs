@@ -13,8 +13,8 @@ const ONE: i32 = 1 << 16;
 pub fn rgb_from_ycbcr(luma: &[u8], blue: &[u8], red: &[u8], out: &mut [u8]) {
     let (pixels, _) = out.as_chunks_mut::<3>();
     for (((pixel, &luma), &blue), &red) in pixels.iter_mut().zip(luma).zip(blue).zip(red) {
-        // The whole part of each factor is added separately. The rest fits products of 16 bits, of which vector
-        // instructions do many at once.
+        // The whole part of each factor is added separately. The rest fits products of 16 bits, and vector instructions
+        // compute many of these at once.
         let (luma, cb, cr) = (i16::from(luma), i16::from(blue) - 128, i16::from(red) - 128);
         let times = |factor: i32, value: i16| i32::from(factor as i16) * i32::from(value);
         let scaled = |sum: i32| ((sum + (1 << 15)) >> 16) as i16;
@@ -112,7 +112,7 @@ pub mod x86 {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn interleaved(planes: [__m256i; 3]) -> [__m256i; 3] {
-        // Bytes of the left 16 pixels in the lower half, of the right 16 in the upper half.
+        // The lower half holds bytes of the left 16 pixels, the upper half bytes of the right 16.
         let [a, b, c] = PLACES.map(|places| {
             let [red, green, blue] = std::array::from_fn(|plane| {
                 let places = _mm256_broadcastsi128_si256(transmute!(places[plane]));

@@ -138,7 +138,7 @@ pub struct BaselineRows<'a> {
     pub depth: Depth,
 }
 
-/// Why reading ended early.
+/// Reason why reading ended early.
 pub enum Stop {
     /// The file has to be decoded by libjpeg.
     LeftToLibjpeg,
@@ -291,7 +291,8 @@ fn parts_of(header: &Header<'_>, region: &Region, samples: &mut [Vec<u8>; 3]) ->
     parts
 }
 
-/// Moves the scan to an MCU: from the checkpoint before it, or from the start of its row, where the scan stands then.
+/// Moves the scan to an MCU: from the checkpoint at or before it. Without checkpoints, the scan must stand at the start
+/// of the MCU's row.
 fn enter(
     scan: &mut Scan<'_>,
     checkpoints: Option<&Checkpoints>,

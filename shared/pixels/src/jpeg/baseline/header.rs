@@ -1,8 +1,8 @@
-//! The markers in front of a scan, read strictly: a file that libjpeg would warn about, correct or guess about is
+//! The markers before a scan, read strictly: a file that libjpeg would warn about, correct or guess about is
 //! [`LeftToLibjpeg`].
 //!
 //! See ITU-T T.81, annex B. The colours are determined as in libjpeg (jdapimin.c): a JFIF marker means YCbCr; without
-//! it Adobe's transform counts; without that the components' names.
+//! one, Adobe's transform decides; without that, the components' names do.
 
 use super::LeftToLibjpeg;
 
@@ -58,7 +58,7 @@ pub struct Header<'a> {
     pub restart_interval: u32,
     /// The components: one or three.
     pub components: Vec<Component<'a>>,
-    /// The entropy-coded bytes and everything behind them.
+    /// The entropy-coded bytes and everything after them.
     pub scan: &'a [u8],
 }
 

@@ -1,5 +1,5 @@
-//! Look-up tables of Huffman codes. One look-up resolves a code together with the bits of its value, and often two such
-//! pairs.
+//! Look-up tables of Huffman codes. One look-up resolves a code together with the bits of its value, and often two of
+//! these pairs.
 //!
 //! Two tables are indexed by the next bits of the stream. A small table says how far to advance, in a form that serves
 //! directly as the count of a shift, so that the next look-up waits only for a load from the nearest cache and that
@@ -107,7 +107,7 @@ struct Found {
 
 /// The values of a look-up.
 ///
-/// Each part is loaded separately where it is needed: a core can load more often at once than it can shift.
+/// Each part is loaded separately where it is needed: a core can do more loads at once than shifts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(4))]
 pub struct Step {
@@ -152,8 +152,8 @@ impl Step {
 }
 
 impl Found {
-    /// Makes the result for a symbol at the beginning of some bits, of which the first `known` are known. Returns
-    /// `None` if the known bits are too few, or if the symbol takes more bits than a look-up may.
+    /// Makes the result for the symbol with which `bits` begin; only the first `known` bits are known. Returns `None`
+    /// if the known bits are too few, or if the symbol takes more bits than a look-up may.
     #[inline(always)]
     fn new(Told { code, size, advance }: Told, bits: u64, known: u32) -> Option<Self> {
         let (code, size) = (u32::from(code), u32::from(size));
@@ -168,7 +168,7 @@ impl Found {
         Some(Self { length: length as u8, advance, step })
     }
 
-    /// Combines this result with the one behind it.
+    /// Combines this result with the one after it.
     fn and(self, other: Self) -> Option<Self> {
         let (length, advance) = (self.length + other.length, self.advance + other.advance);
         let fits = u32::from(length) <= STEP_BITS && self.advance + other.advance % AWAY < BEYOND;
@@ -308,7 +308,7 @@ impl AcTable {
         let mut steps = Box::new([Step::NOTHING; 1 << LOOKUP_BITS]);
         for (index, (stride, step)) in strides.iter_mut().zip(steps.iter_mut()).enumerate() {
             let Some(first) = found(index, 0) else { continue };
-            // Behind the end of a block comes a code of another table.
+            // After the end of a block comes a code of another table.
             let second = if first.advance < AWAY { found(index, first.length) } else { None };
             let both = second.and_then(|second| first.and(second)).unwrap_or(first);
             (*stride, *step) = (both.stride(), both.step);
@@ -345,8 +345,8 @@ fn skips(spec: &HuffmanSpec<'_>) -> Box<[Stride; 1 << SKIP_BITS]> {
     skips
 }
 
-/// What an index reveals: bits of a code and of its value, and the growth of the position. A code of 0 bits means that
-/// there is none.
+/// Contents of an index: the number of bits of a code and of its value, and the growth of the position. A code of 0
+/// bits means that the index holds no whole code.
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
     code: u8,
@@ -354,7 +354,7 @@ struct Told {
     advance: u8,
 }
 
-/// Returns the code at the beginning of each index that holds all of it.
+/// Returns the code at the beginning of each index, if the index holds the whole code.
 fn by_index<const INDICES: usize>(kind: Kind, spec: &HuffmanSpec<'_>) -> Box<[Told; INDICES]> {
     let mut all = Box::new([Told::default(); INDICES]);
     Codes::each(spec, |code, Coded { length, symbol }| {

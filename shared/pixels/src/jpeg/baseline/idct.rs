@@ -5,8 +5,8 @@
 //! in between. So each output is a sum of products of inputs and integers, and any order of summing gives the same
 //! bits: here the odd part is a 4 × 4 matrix whose entries are sums of libjpeg's constants.
 //!
-//! That holds as long as no number exceeds 16 bits on the way. A quick check (see [`ROW_SUM_MAX`]) finds the blocks
-//! where one might; they get an exact check.
+//! This holds as long as no number exceeds 16 bits on the way. A quick check (see [`ROW_SUM_MAX`]) finds the blocks in
+//! which a number might; these blocks get an exact check.
 
 mod portable;
 #[cfg(target_arch = "x86_64")]
@@ -47,7 +47,7 @@ const ODD: [[i16; 4]; 4] = {
 /// the scale between the passes.
 const ROW_SUM_MAX: u16 = 11_700;
 
-/// Last position in a stream's order that lies within the first four rows and columns.
+/// Last position, in the stream's order, up to which every coefficient lies in the first four rows and columns.
 #[cfg(target_arch = "x86_64")]
 const CORNER_LAST: u8 = 9;
 

@@ -5,8 +5,7 @@ use std::ops::Range;
 use super::header::Header;
 use crate::rows::Rect;
 
-/// Columns in front of a row of samples, for the first sample's neighbour, and behind it, for a block without a
-/// partner.
+/// Columns before a row of samples, for the first sample's neighbour, and after it, for a block without a partner.
 const PAD: usize = 16;
 
 /// The MCUs that a rectangle needs.
@@ -36,7 +35,8 @@ impl Region {
             first / 8..last / 8 + 1
         };
         let columns = span(rect.x, rect.width, across, header.width, filters_columns);
-        // libjpeg reads one row of MCUs ahead for both rows of pixels of the last samples, and so does this.
+        // Where two rows of pixels share a row of samples, only the lower one needs the next row of samples. libjpeg
+        // reads the next row of MCUs for either, and so does this decoder.
         let rows = span(rect.y, rect.height, down, header.height, filters_rows);
         Self { rect, columns, rows, filters_columns, filters_rows }
     }
@@ -86,8 +86,8 @@ impl Plane {
         (y / self.height % Self::ROWS * self.height + y % self.height) * self.stride + PAD
     }
 
-    /// Returns samples of the image's row `y`, or of the nearest row if `y` is outside the image. One sample before the
-    /// image's first column may be asked for.
+    /// Returns samples of the image's row `y`, or of the nearest row if `y` is outside the image. `x` may be −1, for
+    /// the neighbour of the first sample.
     pub fn samples<'s>(&self, bytes: &'s [u8], y: isize, x: isize, count: usize) -> &'s [u8] {
         let y = y.clamp(0, self.rows as isize - 1) as usize;
         let at = (self.row(y) as isize + x - self.left as isize) as usize;

@@ -40,7 +40,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts writing behind some bytes.
+    /// Starts writing after some bytes.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self { bytes, waiting: 0, count: 0 }
     }
@@ -71,7 +71,7 @@ impl Writer {
         }
     }
 
-    /// Fills up the last byte with zeroes and returns all bytes.
+    /// Fills up the last byte with zeros and returns all bytes.
     pub fn finish(mut self) -> Vec<u8> {
         if self.count > 0 {
             self.bits(0, 8 - self.count);
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// Returns at least the next 57 bits, the first of them highest; zeroes behind the end.
+    /// Returns at least the next 57 bits, the first of them highest; zeros past the end.
     fn peek(&self) -> u64 {
         let rest = self.bytes.get(self.at / 8..).unwrap_or_default();
         let word = match rest.first_chunk::<8>() {

@@ -14,14 +14,14 @@ use crate::level::Level;
 
 /// Most blocks in an MCU: four of luma and two of chroma.
 pub const MCU_BLOCKS: usize = 6;
-/// Largest dequantised DC coefficient that libjpeg's table clamps right. An encoder of 8 bits writes at most 1024, plus
-/// half a step.
+/// Largest dequantised DC coefficient that libjpeg's table clamps correctly. An encoder of 8 bits writes at most 1024,
+/// plus half a step.
 const DEQUANTISED_DC_MAX: u16 = 2047;
 /// Largest dequantised coefficient: the sum of two fits 16 bits.
 const DEQUANTISED_MAX: u16 = 16383;
 /// AC coefficients with this many bits are in range for every quantisation step.
 const PLAIN_BITS: u32 = 6;
-/// Limits of a run. DC predictors are checked once a run: a predictor that passed cannot overflow within this many
+/// Limits of a run. DC predictors are checked once per run: a predictor that passed cannot overflow within this many
 /// MCUs.
 const RUN_MAX: u32 = 1 << 16;
 const RUN_PREDICTOR_MAX: i32 = 1 << 20;
@@ -72,7 +72,7 @@ impl Layout {
 
 /// Blocks of several MCUs.
 pub struct Blocks {
-    /// Coefficients by rows, one block behind the other.
+    /// Coefficients by rows, one block after the other.
     pub coefficients: Vec<i16>,
     /// Last position, in the stream's order, that each block uses.
     pub lasts: Vec<u8>,
@@ -195,7 +195,7 @@ impl<'s> Scan<'s> {
         Ok(())
     }
 
-    /// Reads or skips MCUs. If `STORE`, stores their blocks behind those of `done` MCUs.
+    /// Reads or skips MCUs. If `STORE`, stores their blocks after those of `done` MCUs.
     fn run<const STORE: bool>(&mut self, mcus: u32, blocks: &mut Blocks, done: u32) -> Result<(), LeftToLibjpeg> {
         match self.level {
             #[cfg(target_arch = "x86_64")]

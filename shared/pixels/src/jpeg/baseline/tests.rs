@@ -166,7 +166,8 @@ fn by_single_rows(
 #[test]
 fn what_is_decoded_of_a_damaged_file_is_libjpegs() {
     // Counts of damaged files: decoded from the beginning; decoded from checkpoints of the damaged file; decoded from
-    // checkpoints of the intact file; refused by two rows at once as by each row alone.
+    // checkpoints of the intact file; refused by two rows at once as by each row alone; cut short
+    // and decoded.
     let (plain, entered, paired, refused, shorter) =
         (Cell::new(0), Cell::new(0), Cell::new(0), Cell::new(0), Cell::new(0));
     let cases = (samples(), 1u32..9, any::<[u32; 2]>(), any::<[u8; 2]>(), any::<[u16; 4]>());

@@ -1,8 +1,8 @@
 //! Rows of colour differences at full width: libjpeg's fancy upsampling (jdsample.c), a triangle filter over the
 //! nearest samples.
 //!
-//! libjpeg's special cases at the edges have the same effect as repeating the edge sample, which the callers do. Its
-//! rounding alternates from column to column, or from row to row, so that it adds no bias.
+//! libjpeg's special cases at the edges have the same effect as repeating the edge sample, which the callers do. The
+//! rounding of libjpeg alternates from column to column, or from row to row, so that it adds no bias.
 
 /// Adds samples of a row and of the row next to it, weighted 3 to 1.
 #[inline(always)]

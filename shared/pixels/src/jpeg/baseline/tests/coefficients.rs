@@ -15,14 +15,14 @@ impl Stream {
         self.0.extend((0..count).rev().map(|bit| value >> bit & 1 == 1));
     }
 
-    /// Appends a value behind the code of its size: in both tables, every size has a code of four bits.
+    /// Appends a value after the code of its size: in both tables, every size has a code of four bits.
     fn put_value(&mut self, value: i32) {
         let size = 32 - value.unsigned_abs().leading_zeros();
         self.put(size, 4);
         self.put(if value < 0 { value - 1 } else { value } as u32, size);
     }
 
-    /// Returns whole bytes: fills up the last byte with ones and stuffs a zero behind each 0xFF.
+    /// Returns whole bytes: fills up the last byte with ones and stuffs a zero after each 0xFF.
     fn bytes(mut self) -> Vec<u8> {
         self.0.resize(self.0.len().next_multiple_of(8), true);
         let byte = |bits: &[bool]| bits.iter().fold(0, |byte, &bit| byte << 1 | u8::from(bit));

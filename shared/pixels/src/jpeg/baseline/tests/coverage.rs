@@ -76,7 +76,7 @@ impl<'f> Mapped<'f> {
         self.places.get(mcu).map_or(self.scan.end, |place| self.scan.start + place.byte)
     }
 
-    /// Returns the offset behind the last byte that the MCU before this one uses.
+    /// Returns the offset after the last byte that the MCU before this one uses.
     fn behind(&self, mcu: usize) -> usize {
         let start = self.start(mcu);
         match self.places.get(mcu) {
@@ -100,7 +100,7 @@ impl<'f> Mapped<'f> {
     }
 }
 
-/// Fills bytes with ones, with a zero byte behind each 0xFF, so that it is no marker.
+/// Fills bytes with ones, with a zero byte after each 0xFF, so that none is a marker.
 fn clear(bytes: &mut [u8]) {
     let (pairs, rest) = bytes.as_chunks_mut::<2>();
     pairs.fill([0xFF, 0]);
