@@ -348,7 +348,7 @@ impl Schedule {
 
     /// Returns whether no prong works on the batch or has finished it.
     pub fn is_open(&self, id: BatchId) -> bool {
-        self.epoch(id.epoch).is_some_and(|epoch| epoch.open_at(id.batch).is_some())
+        self.epoch(id.epoch).is_some_and(|epoch| epoch.is_open(id.batch))
     }
 
     /// Returns whether the batch is a full one, whose time shows the prong's rate.

@@ -88,9 +88,9 @@ impl Schedule {
         let suits = |&(other, work): &(ProngId, &Work)| {
             self.is_alone_at(other, work.id)
                 && self.shows_rate(work.id)
-                && self.may_join(prong, work.id)
-                && self.may_take(prong, false)
-                && self.epoch(work.id.epoch).is_some_and(|epoch| !epoch.is_planned())
+                && self
+                    .epoch(work.id.epoch)
+                    .is_some_and(|epoch| self.may_take(prong, epoch, work.id.batch) && !epoch.is_planned())
         };
         let (_, &Work { id, .. }) = works.filter(suits).max_by(|(_, a), (_, b)| a.since.total_cmp(&b.since))?;
         self.prongs[prong].probe = Some(id);
@@ -101,12 +101,6 @@ impl Schedule {
     fn is_alone_at(&self, prong: ProngId, id: BatchId) -> bool {
         let state = self.epoch(id.epoch).map(|epoch| epoch.state(id.batch));
         matches!(state, Some(BatchState::Working(by)) if by[..] == [prong])
-    }
-
-    /// Returns whether the prong may work on a batch beside another one. No drive may if a prong failed at the batch:
-    /// its next result may be as useless, and would end the CPU's work on the batch each time.
-    fn may_join(&self, prong: ProngId, id: BatchId) -> bool {
-        prong == CPU || self.epoch(id.epoch).is_some_and(|epoch| !epoch.has_failed(id.batch))
     }
 
     /// Returns whether a drive looks for the first batch that it can finish in time: under `ordered`, once its rate is
@@ -123,8 +117,8 @@ impl Schedule {
     fn window(&self, epoch: &Epoch, prong: ProngId, look_ahead: u32) -> impl Iterator<Item = Candidate> {
         (1..)
             .zip(epoch.open_up(epoch.first().saturating_add(look_ahead)))
-            .filter(move |&(_, open)| self.may_claim(prong, epoch, open))
-            .map(|(reach, (batch, _))| Candidate { batch, reach })
+            .filter(move |&(_, batch)| self.may_claim(prong, epoch, batch))
+            .map(|(reach, batch)| Candidate { batch, reach })
     }
 
     /// Returns the open batch of an epoch that the prong would take.
@@ -151,16 +145,16 @@ impl Schedule {
     fn in_turn<'s>(&'s self, epoch: &'s Epoch, prong: ProngId, end: u32) -> Box<dyn Iterator<Item = u32> + 's> {
         if let Order::Planned(deliveries) = &epoch.order {
             return Box::new(deliveries.iter().filter_map(move |&(batch, planned)| {
-                let (_, failed) = epoch.open_at(batch)?;
-                let is_its = self.planned_for(planned, failed) == prong && !self.still_works_on(prong, epoch, batch);
-                is_its.then_some(batch)
+                let is_its = self.planned_for(planned, epoch, batch) == prong;
+                let may = is_its && epoch.is_open(batch) && !self.still_works_on(prong, epoch, batch);
+                may.then_some(batch)
             }));
         }
-        let may_claim = move |open: (u32, bool)| self.may_claim(prong, epoch, open).then_some(open.0);
+        let may_claim = move |&batch: &u32| self.may_claim(prong, epoch, batch);
         match (self.config.strategy, prong) {
-            (Strategy::Csd, _) => Box::new(epoch.open_up(end).filter_map(may_claim)),
-            (_, CPU) if epoch.meeting_point().is_none() => Box::new(epoch.open_up(end).filter_map(may_claim)),
-            _ => Box::new(epoch.open_down(end).filter_map(may_claim)),
+            (Strategy::Csd, _) => Box::new(epoch.open_up(end).filter(may_claim)),
+            (_, CPU) if epoch.meeting_point().is_none() => Box::new(epoch.open_up(end).filter(may_claim)),
+            _ => Box::new(epoch.open_down(end).filter(may_claim)),
         }
     }
 
@@ -180,16 +174,16 @@ impl Schedule {
         if self.current_epoch() != Some(epoch.number) {
             return None;
         }
-        let open = match epoch.order {
-            Order::Wrr => epoch.open_up(u32::MAX).find(|&open| self.may_claim(prong, epoch, open)),
-            _ => epoch.open_at(epoch.critical()?).filter(|&open| self.may_claim(prong, epoch, open)),
-        };
-        open.map(|(batch, _)| batch)
+        let may_claim = |&batch: &u32| self.may_claim(prong, epoch, batch);
+        match epoch.order {
+            Order::Wrr => epoch.open_up(u32::MAX).find(may_claim),
+            _ => epoch.critical().filter(|&batch| epoch.is_open(batch)).filter(may_claim),
+        }
     }
 
     /// Returns whether the prong may claim an open batch.
-    fn may_claim(&self, prong: ProngId, epoch: &Epoch, (batch, failed): (u32, bool)) -> bool {
-        self.may_take(prong, failed) && !self.still_works_on(prong, epoch, batch)
+    fn may_claim(&self, prong: ProngId, epoch: &Epoch, batch: u32) -> bool {
+        self.may_take(prong, epoch, batch) && !self.still_works_on(prong, epoch, batch)
     }
 
     /// Returns whether the prong has not stopped its work on a batch that is open again: another prong finished the
@@ -198,19 +192,21 @@ impl Schedule {
         self.prongs[prong].works_on(BatchId { epoch: epoch.number, batch })
     }
 
-    /// Returns whether the strategy lets the prong prepare a batch; `failed` tells whether a prong failed at it before.
-    fn may_take(&self, prong: ProngId, failed: bool) -> bool {
+    /// Returns whether the prong may prepare a batch, alone or beside another prong. No drive may if a prong failed at
+    /// the batch: the drive's result may be as useless, and would end the CPU's work on the batch each time.
+    fn may_take(&self, prong: ProngId, epoch: &Epoch, batch: u32) -> bool {
         match (self.config.strategy, prong) {
             (Strategy::Cpu, prong) => prong == CPU,
-            (Strategy::Csd, CPU) => failed || !self.any_drive_up(),
+            (Strategy::Csd, CPU) => epoch.has_failed(batch) || !self.any_drive_up(),
             (_, CPU) => true,
-            _ => !failed,
+            _ => !epoch.has_failed(batch),
         }
     }
 
-    fn planned_for(&self, planned: ProngId, failed: bool) -> ProngId {
+    /// Returns the prong that prepares a batch which the plan gives to the prong `planned`.
+    fn planned_for(&self, planned: ProngId, epoch: &Epoch, batch: u32) -> ProngId {
         let is_usable = self.prongs.get(planned).is_some_and(|prong| prong.up);
-        if failed || !is_usable { CPU } else { planned }
+        if epoch.has_failed(batch) || !is_usable { CPU } else { planned }
     }
 
     fn any_drive_up(&self) -> bool {
@@ -225,11 +221,10 @@ impl Schedule {
             return false;
         }
         let Some(own) = self.finish_s(prong, 1, now) else { return false };
-        let failed = matches!(epoch.state(candidate.batch), BatchState::Open { failed: true });
         let earlier: u32 =
             self.epochs.iter().take_while(|active| active.number < epoch.number).map(Epoch::open_count).sum();
         (0..self.prongs.len())
-            .filter(|&other| other != prong && self.prongs[other].up && self.may_take(other, failed))
+            .filter(|&other| other != prong && self.prongs[other].up && self.may_take(other, epoch, candidate.batch))
             .filter_map(|other| self.finish_s(other, earlier + candidate.reach, now))
             .any(|others| others < own)
     }
@@ -253,9 +248,10 @@ impl Schedule {
         for other in (0..self.prongs.len()).filter(|&other| other != prong) {
             for (position, work) in self.prongs[other].outstanding.iter().enumerate() {
                 let waits = self.expected_wait_s(other, position, work.since, own, now);
+                // Under `csd`, too, the CPU relieves a drive that is overdue.
+                let may_take = |epoch: &Epoch| prong == CPU || self.may_take(prong, epoch, work.id.batch);
                 if self.is_alone_at(other, work.id)
-                    && self.may_join(prong, work.id)
-                    && self.may_take(prong, prong == CPU)
+                    && self.epoch(work.id.epoch).is_some_and(may_take)
                     && (room == Room::Any || self.is_critical(work.id))
                     && waits > least
                     && slowest.is_none_or(|(longest, _)| waits > longest)
@@ -331,6 +327,19 @@ mod tests {
         schedule.failed(1, TAIL, 3.5);
         assert_eq!(schedule.claim(CPU, 3.5, Room::Any), Some(TAIL));
         assert_eq!(schedule.claim(CPU, 99.0, Room::Any), None, "the second drive has not stopped yet");
+        schedule.assert_all_in_work();
+    }
+
+    #[test]
+    fn a_drive_that_failed_beside_the_cpu_does_not_take_the_batch_again() {
+        let mut schedule = measured(1);
+        assert_eq!(schedule.claim(1, 0.0, Room::Any), Some(TAIL));
+        assert_eq!(schedule.claim(CPU, 0.0, Room::Any), Some(HEAD));
+        assert_eq!(schedule.claim(CPU, 3.0, Room::Any), Some(TAIL), "the drive is overdue");
+        schedule.failed(1, TAIL, 3.5);
+        assert_eq!(schedule.claim(1, 99.0, Room::Any), Some(HEAD), "the CPU is overdue at both");
+        assert_eq!(schedule.executed(1, HEAD, 100.0), Finished::Used);
+        assert_eq!(schedule.claim(1, 999.0, Room::Any), None);
         schedule.assert_all_in_work();
     }
 }

@@ -47,24 +47,18 @@ impl Schedule {
     }
 
     /// Gives up the ready batch that would be delivered last among those that `may_go`, and returns it with the prong
-    /// that prepared it. That prong may claim the batch again; where it is the CPU, only the CPU may, since a drive may
-    /// have failed at the batch.
-    ///
-    /// Skips a batch that another prong still has in work: that prong could claim it a second time.
+    /// that prepared it. Any prong may claim the batch again, unless a prong failed at it.
     pub fn give_way(&mut self, may_go: impl Fn(BatchId) -> bool) -> Option<(BatchId, ProngId)> {
-        let is_in_work = |id: BatchId| self.prongs.iter().any(|prong| prong.works_on(id));
         let last = |epoch: &Epoch| {
             let ready = (epoch.first()..epoch.batches()).filter_map(|batch| match *epoch.state(batch) {
                 BatchState::Ready(maker) => Some((BatchId { epoch: epoch.number, batch }, maker)),
                 _ => None,
             });
-            ready
-                .filter(|&(id, _)| may_go(id) && !is_in_work(id))
-                .max_by_key(|&(id, maker)| epoch.delivery_key(id.batch, maker))
+            ready.filter(|&(id, _)| may_go(id)).max_by_key(|&(id, maker)| epoch.delivery_key(id.batch, maker))
         };
         let (id, maker) = self.epochs.iter().rev().find_map(last)?;
         let epoch = self.epoch_mut(id.epoch).expect("found there");
-        epoch.set(id.batch, BatchState::Open { failed: maker == CPU });
+        epoch.set(id.batch, BatchState::Open);
         self.turn_round();
         Some((id, maker))
     }
@@ -99,8 +93,7 @@ impl Schedule {
             return;
         }
         let at = epoch.first();
-        let is_open = matches!(epoch.state(at), BatchState::Open { .. });
-        if !is_open && !epoch.any(is_cpus) {
+        if !epoch.is_open(at) && !epoch.any(is_cpus) {
             epoch.order = Order::Mte { met: Some(at) };
         }
     }

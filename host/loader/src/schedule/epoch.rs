@@ -7,10 +7,8 @@ use std::collections::BTreeSet;
 /// State of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum BatchState {
-    /// No prong works on it. `failed`: only the CPU may still prepare it.
-    Open {
-        failed: bool,
-    },
+    /// No prong works on it.
+    Open,
     /// One or two prongs work on it.
     Working(Vec<ProngId>),
     /// Finished by this prong, not yet handed over.
@@ -46,7 +44,7 @@ pub(super) struct Epoch {
     open_start: u32,
     open: u32,
     delivered: u32,
-    /// Batches at which a prong failed.
+    /// Batches at which a prong failed. Only the CPU may still prepare them.
     failed: BTreeSet<u32>,
 }
 
@@ -61,7 +59,7 @@ impl Epoch {
         Self {
             number,
             order,
-            states: vec![BatchState::Open { failed: false }; batches as usize],
+            states: vec![BatchState::Open; batches as usize],
             first: 0,
             open_start: 0,
             open_end: batches,
@@ -83,7 +81,7 @@ impl Epoch {
         }
     }
 
-    /// Returns whether a prong failed at the batch before.
+    /// Returns whether a prong failed at the batch, so that only the CPU may still prepare it.
     pub fn has_failed(&self, batch: u32) -> bool {
         self.failed.contains(&batch)
     }
@@ -111,13 +109,9 @@ impl Epoch {
 
     pub fn set(&mut self, batch: u32, state: BatchState) {
         let old = std::mem::replace(&mut self.states[batch as usize], state);
-        if matches!(self.states[batch as usize], BatchState::Open { failed: true }) {
-            self.failed.insert(batch);
-        }
-        let was_open = matches!(old, BatchState::Open { .. });
         let new = &self.states[batch as usize];
         assert!(!matches!(old, BatchState::Delivered(_)), "batch {batch} was delivered before");
-        match (was_open, matches!(new, BatchState::Open { .. })) {
+        match (old == BatchState::Open, *new == BatchState::Open) {
             (true, false) => self.open -= 1,
             (false, true) => {
                 self.open += 1;
@@ -131,53 +125,52 @@ impl Epoch {
     }
 
     fn tighten(&mut self) {
-        let is_open = |state: &BatchState| matches!(state, BatchState::Open { .. });
         while self.first < self.batches() && matches!(self.states[self.first as usize], BatchState::Delivered(_)) {
             self.first += 1;
         }
-        while self.open_start < self.open_end && !is_open(&self.states[self.open_start as usize]) {
+        while self.open_start < self.open_end && !self.is_open(self.open_start) {
             self.open_start += 1;
         }
-        while self.open_end > self.open_start && !is_open(&self.states[self.open_end as usize - 1]) {
+        while self.open_end > self.open_start && !self.is_open(self.open_end - 1) {
             self.open_end -= 1;
         }
     }
 
-    /// Returns the open batches below `end`, upwards, each with its `failed` flag.
-    pub fn open_up(&self, end: u32) -> impl Iterator<Item = (u32, bool)> {
-        (self.open_start..self.open_end.min(end)).filter_map(|batch| self.open_at(batch))
+    /// Returns the open batches below `end`, upwards.
+    pub fn open_up(&self, end: u32) -> impl Iterator<Item = u32> {
+        (self.open_start..self.open_end.min(end)).filter(|&batch| self.is_open(batch))
     }
 
     /// Returns the open batches below `end`, downwards.
-    pub fn open_down(&self, end: u32) -> impl Iterator<Item = (u32, bool)> {
-        (self.open_start..self.open_end.min(end)).rev().filter_map(|batch| self.open_at(batch))
+    pub fn open_down(&self, end: u32) -> impl Iterator<Item = u32> {
+        (self.open_start..self.open_end.min(end)).rev().filter(|&batch| self.is_open(batch))
     }
 
-    pub fn open_at(&self, batch: u32) -> Option<(u32, bool)> {
-        match self.state(batch) {
-            BatchState::Open { failed } => Some((batch, *failed)),
-            _ => None,
-        }
+    pub fn is_open(&self, batch: u32) -> bool {
+        *self.state(batch) == BatchState::Open
     }
 
     /// Gives up a prong's claim or result. `failed`: no drive may try the batch again.
     pub fn give_up(&mut self, prong: ProngId, batch: u32, failed: bool) {
-        match self.state(batch).clone() {
+        let left = match self.state(batch).clone() {
             BatchState::Working(mut by) if by.contains(&prong) => {
                 by.retain(|&other| other != prong);
-                let left = if by.is_empty() { BatchState::Open { failed } } else { BatchState::Working(by) };
-                self.set(batch, left);
+                if by.is_empty() { BatchState::Open } else { BatchState::Working(by) }
             }
-            BatchState::Held(holder) if holder == prong => self.set(batch, BatchState::Open { failed }),
-            _ => {}
+            BatchState::Held(holder) if holder == prong => BatchState::Open,
+            _ => return,
+        };
+        if failed {
+            self.failed.insert(batch);
         }
+        self.set(batch, left);
     }
 
-    /// Reopens every batch that the prong finished but has not handed over.
+    /// Reopens every batch that the prong finished but has not handed over, for the CPU alone.
     pub fn reopen_held(&mut self, prong: ProngId) {
         for batch in self.first..self.batches() {
             if *self.state(batch) == BatchState::Held(prong) {
-                self.set(batch, BatchState::Open { failed: true });
+                self.give_up(prong, batch, true);
             }
         }
     }
@@ -201,7 +194,7 @@ impl Epoch {
         let mut progress = EpochProgress { epoch: self.number, delivered: self.delivered, ..EpochProgress::default() };
         for state in &self.states {
             match state {
-                BatchState::Open { .. } => {}
+                BatchState::Open => {}
                 BatchState::Working(by) if by[0] == CPU => progress.head += 1,
                 BatchState::Held(prong) | BatchState::Ready(prong) | BatchState::Delivered(prong) if *prong == CPU => {
                     progress.head += 1;

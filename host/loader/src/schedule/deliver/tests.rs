@@ -57,12 +57,16 @@ fn the_batch_that_is_delivered_last_gives_way() {
 }
 
 #[test]
-fn a_drive_may_claim_its_given_up_batch_again_and_only_the_cpu_its_own() {
+fn a_batch_that_gave_way_is_the_cpus_alone_only_if_a_prong_failed_at_it() {
     let mut schedule = schedule(Strategy::Mte);
     make(&mut schedule, &[CPU, CPU, 1]);
     assert_eq!([given(&mut schedule), given(&mut schedule)], [Some((9, 1)), Some((1, CPU))]);
-    let open = |batch: u32| schedule.epochs[0].open_at(batch);
-    assert_eq!([open(9), open(1)], [Some((9, false)), Some((1, true))]);
+    let id = schedule.claim(1, 2.0, Room::Any).expect("its batch is open again");
+    assert_eq!(id.batch, 9);
+    schedule.failed(1, id, 3.0);
+    let epoch = &schedule.epochs[0];
+    assert!(epoch.is_open(9) && epoch.is_open(1));
+    assert_eq!([epoch.has_failed(9), epoch.has_failed(1)], [true, false]);
 }
 
 #[test]
@@ -75,14 +79,15 @@ fn a_batch_given_up_meanwhile_does_not_become_ready() {
 }
 
 #[test]
-fn a_batch_that_a_prong_still_has_in_work_does_not_give_way() {
+fn a_batch_that_gave_way_is_not_claimed_by_a_prong_that_still_works_on_it() {
     let mut schedule = schedule(Strategy::Ordered);
-    make(&mut schedule, &[CPU; 3]);
+    make(&mut schedule, &[CPU; 10]);
+    schedule.epochs[0].order = Order::Planned((0..10).map(|batch| (batch, 1)).collect());
     // As after a takeover, before the drive's command has ended.
-    let id = BatchId { epoch: 0, batch: 2 };
+    let id = BatchId { epoch: 0, batch: 9 };
     schedule.prongs[1].claim(id, 0.0);
-    assert_eq!(given(&mut schedule), Some((1, CPU)));
-    assert_eq!(given(&mut schedule), None);
+    assert_eq!(given(&mut schedule), Some((9, CPU)));
+    assert_eq!(schedule.claim(1, 1.0, Room::Any), None);
     schedule.cancelled(1, id, 1.0);
-    assert_eq!(given(&mut schedule), Some((2, CPU)));
+    assert_eq!(schedule.claim(1, 1.0, Room::Any), Some(id));
 }
