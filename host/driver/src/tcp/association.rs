@@ -98,8 +98,8 @@ impl TcpController {
             let interval = (target.keep_alive / 4).max(KEEP_ALIVE_INTERVAL_MIN);
             let keeper = std::thread::Builder::new().name("nvme-keepalive".into());
             let keeper = keeper.spawn(move || keep_alive(&handle, &stopped, interval));
-            let keeper = keeper
-                .map_err(|error| DriverError::Invalid(format!("the keep alive thread cannot be started: {error}")))?;
+            let keeper =
+                keeper.map_err(|error| link.lost(&format!("the keep alive thread cannot be started: {error}")))?;
             controller.keeper = Some((stop, keeper));
         }
         Ok(controller)

@@ -2,7 +2,7 @@
 
 use super::connection::Deadline;
 use crate::error::DriverError;
-use crossbeam::channel::{RecvTimeoutError, bounded};
+use crossbeam::channel::{Receiver, RecvTimeoutError, bounded};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +12,14 @@ use std::time::{Duration, Instant};
 /// Interval at which a thread that waits for a name checks whether the link has failed.
 const RESOLVE_LOOK: Duration = Duration::from_millis(20);
 
+/// Answer of the system's resolver.
+type Found = io::Result<Vec<SocketAddr>>;
+
+/// Look-ups that outlived the attempt to connect that started them, by `HOST:PORT`.
+static PENDING: Mutex<Vec<(String, Receiver<Found>)>> = Mutex::new(Vec::new());
+
 /// Returns all addresses of `HOST:PORT` that the system's resolver knows.
-pub(super) fn look_up(address: &str) -> io::Result<Vec<SocketAddr>> {
+pub(super) fn look_up(address: &str) -> Found {
     address.to_socket_addrs().map(Iterator::collect)
 }
 
@@ -52,30 +58,35 @@ impl Link {
     }
 
     /// Resolves all addresses of `HOST:PORT` by `look_up`, until the link fails. A thread of its own looks a name up,
-    /// since nothing interrupts the system's resolver; it may outlive the link.
+    /// since nothing interrupts the system's resolver. If that thread outlives this call, the next call for the same
+    /// name takes its answer instead of starting another thread.
     pub(super) fn resolve(
         &self,
         address: &str,
         deadline: Deadline,
-        look_up: impl FnOnce(&str) -> io::Result<Vec<SocketAddr>> + Send + 'static,
+        look_up: impl FnOnce(&str) -> Found + Send + 'static,
     ) -> Result<Vec<SocketAddr>, DriverError> {
         if let Ok(address) = address.parse() {
             return Ok(vec![address]);
         }
-        let (sender, found) = bounded(1);
-        let name = address.to_owned();
-        let resolver = std::thread::Builder::new().name("nvme-resolve".into());
-        let started = resolver.spawn(move || {
-            let _ = sender.send(look_up(&name));
-        });
-        started.map_err(|error| self.lost(&format!("{address} cannot be looked up: {error}")))?;
-        loop {
+        let found = match take_pending(address) {
+            Some(found) => found,
+            None => start_look_up(address, look_up)
+                .map_err(|error| self.lost(&format!("{address} cannot be looked up: {error}")))?,
+        };
+        let unanswered = loop {
             match found.recv_timeout(RESOLVE_LOOK) {
                 Ok(found) => return found.map_err(|error| self.lost(&error.to_string())),
-                Err(RecvTimeoutError::Timeout) if Instant::now() < deadline.at => self.check()?,
-                Err(_) => return Err(deadline.timed_out(&self.peer, "name resolution")),
+                Err(RecvTimeoutError::Timeout) if Instant::now() < deadline.at => {
+                    if let Err(error) = self.check() {
+                        break error;
+                    }
+                }
+                Err(_) => break deadline.timed_out(&self.peer, "name resolution"),
             }
-        }
+        };
+        lock(&PENDING).push((address.to_owned(), found));
+        Err(unanswered)
     }
 
     /// Returns `Lost` with the first reason, once the link has failed.
@@ -116,6 +127,24 @@ impl Link {
     pub(super) fn protocol(&self, what: String) -> DriverError {
         DriverError::Protocol { peer: self.peer.clone(), what }
     }
+}
+
+/// Takes a look-up of `HOST:PORT` that nobody waits for.
+fn take_pending(address: &str) -> Option<Receiver<Found>> {
+    let mut pending = lock(&PENDING);
+    let at = pending.iter().position(|(name, _)| name == address)?;
+    Some(pending.swap_remove(at).1)
+}
+
+/// Starts a thread that looks `HOST:PORT` up.
+fn start_look_up(address: &str, look_up: impl FnOnce(&str) -> Found + Send + 'static) -> io::Result<Receiver<Found>> {
+    let (sender, found) = bounded(1);
+    let name = address.to_owned();
+    let resolver = std::thread::Builder::new().name("nvme-resolve".into());
+    resolver.spawn(move || {
+        let _ = sender.send(look_up(&name));
+    })?;
+    Ok(found)
 }
 
 /// Shuts a socket. Fails only if it is shut already.
@@ -192,7 +221,7 @@ mod tests {
             let _ = answer.recv_timeout(Duration::from_secs(60));
             Ok(Vec::new())
         };
-        let error = link.resolve("drive.example:4420", Deadline::after(Duration::from_secs(3600)), look_up);
+        let error = link.resolve("closed.example:4420", Deadline::after(Duration::from_secs(3600)), look_up);
         assert_eq!(error.unwrap_err().to_string(), "no connection to peer: closed");
     }
 
@@ -204,13 +233,35 @@ mod tests {
             let _ = answer.recv_timeout(Duration::from_secs(60));
             Ok(Vec::new())
         };
-        let error = link.resolve("drive.example:4420", Deadline::after(Duration::ZERO), look_up).unwrap_err();
+        let error = link.resolve("slow.example:4420", Deadline::after(Duration::ZERO), look_up).unwrap_err();
         assert!(matches!(error, DriverError::TimedOut { .. }), "{error}");
         let later = Deadline::after(Duration::from_secs(60));
         let found = link.resolve("[::1]:9", later, |_| panic!("this is an address")).unwrap();
         assert_eq!(found, ["[::1]:9".parse().unwrap()]);
         let refused = link.resolve("drive.example:4420", later, |_| Err(io::ErrorKind::NotFound.into())).unwrap_err();
         assert!(matches!(refused, DriverError::Lost { .. }), "{refused}");
+    }
+
+    #[test]
+    fn the_next_attempt_takes_a_late_answer() {
+        let (answer, answered) = bounded::<()>(0);
+        let look_up = move |_: &str| {
+            let _ = answered.recv_timeout(Duration::from_secs(60));
+            Ok(vec!["[::1]:7".parse().unwrap()])
+        };
+        let resolve = |within, look_up: Box<dyn FnOnce(&str) -> Found + Send>| {
+            Link::new("peer").resolve("late.example:4420", Deadline::after(within), look_up)
+        };
+        assert!(resolve(Duration::ZERO, Box::new(look_up)).is_err());
+        for _ in 0..3 {
+            assert!(resolve(Duration::ZERO, Box::new(|_| panic!("one look-up is enough"))).is_err());
+        }
+        answer.send_timeout((), Duration::from_secs(60)).unwrap();
+        let minute = Duration::from_secs(60);
+        let found = resolve(minute, Box::new(|_| panic!("the answer is there"))).unwrap();
+        assert_eq!(found, ["[::1]:7".parse().unwrap()]);
+        let again = resolve(minute, Box::new(|_| Ok(vec!["[::1]:8".parse().unwrap()]))).unwrap();
+        assert_eq!(again, ["[::1]:8".parse().unwrap()], "an answer counts once");
     }
 
     #[test]

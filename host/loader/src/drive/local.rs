@@ -57,7 +57,7 @@ pub(crate) enum AgentError {
          --release -p ddlp-device), or name it (`LocalDrive::agent`, --agent FILE)"
     )]
     NotFound,
-    #[error("{} cannot be started ({source}): {}", program.display(), name_it())]
+    #[error("{} cannot be started ({source}): {}", program.display(), other_program_advice())]
     Spawn { program: PathBuf, source: std::io::Error },
     #[error("its agent cannot be attended: {source}")]
     Thread { source: std::io::Error },
@@ -70,15 +70,15 @@ pub(crate) enum AgentError {
     #[error(
         "{} did not serve within {READY_WITHIN:?}: check that the dataset's storage answers, since an agent opens the \
          dataset first; or {}",
-        program.display(), name_it()
+        program.display(), other_program_advice()
     )]
     NotReady { program: PathBuf },
-    #[error("{} printed \"{line}\" in place of the address at which it listens: {}", program.display(), name_it())]
+    #[error("{} printed \"{line}\" in place of the address at which it listens: {}", program.display(), other_program_advice())]
     Ready { program: PathBuf, line: String },
 }
 
 /// Advice about a program that does not behave as an agent.
-fn name_it() -> &'static str {
+fn other_program_advice() -> &'static str {
     "name a ddlp-device of this version that this machine can execute (`LocalDrive::agent`, --agent FILE)"
 }
 
@@ -186,6 +186,8 @@ impl LocalAgent {
         }
         let spawn_error = |source| AgentError::Spawn { program: self.program.clone(), source };
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        // What a former agent wrote, and its end, say nothing about this one.
+        (self.log, self.log_ended) = Default::default();
         let (log, log_ends) = (self.log.clone(), self.log_ended.clone());
         // This thread starts the agent, and lives as long as the agent: PR_SET_PDEATHSIG sends its signal when the
         // thread that started the child ends. It leaves the exit status to `died` and `end`.
@@ -193,7 +195,6 @@ impl LocalAgent {
             let started = command.spawn().map(|mut child| (child.stderr.take().expect("piped above"), child));
             match started {
                 Ok((stderr, child)) => {
-                    log_ends.store(false, Ordering::Release);
                     let process = Pid::from_raw(child.id() as i32);
                     if sender.send(Ok(child)).is_err() {
                         return;
@@ -258,7 +259,7 @@ impl LocalAgent {
         let mut log: String = lines.iter().map(|line| format!("\n  {line}")).collect();
         // An agent says what is wrong; another program does not know.
         if !lines.iter().any(|line| line.starts_with("error: ")) {
-            log = format!(": {}{log}", name_it());
+            log = format!(": {}{log}", other_program_advice());
         }
         AgentError::Ended { program: self.program.clone(), status: status.to_string(), log }
     }

@@ -126,6 +126,8 @@ impl DriveProng {
         let restarted = self.endpoint.restart(&|| engine.is_stopped());
         match restarted {
             Ok(()) => self.report(&Fault::AgentRestarted),
+            // The agent was not waited for.
+            Err(_) if self.engine.is_stopped() => {}
             Err(error) => self.report(&Fault::AgentFails(&error)),
         }
         true
