@@ -250,7 +250,7 @@ mod tests {
         let identity = first.identity.clone();
         drop(first);
         assert_eq!(Held::persistent(&directory).unwrap().identity, identity);
-        assert!(!directory.join("identity.toml.new").exists());
+        assert!(!directory.join(".identity.toml.partial").exists());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Writes `bytes` to a file beside `path`, with these permissions less the umask, and then gives it that name.
 pub fn file(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let fresh = fresh(path);
+    let fresh = fresh(path)?;
     let write = || {
         let mut file = File::options().create(true).truncate(true).write(true).mode(mode).open(&fresh)?;
         file.write_all(bytes)?;
@@ -19,11 +19,12 @@ pub fn file(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     write().inspect_err(|_| drop(fs::remove_file(&fresh)))
 }
 
-/// Returns the path of the file until it is complete.
-fn fresh(path: &Path) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(".new");
-    name.into()
+/// Returns the path of the file until it is complete: `.NAME.partial`, as `ddlp` calls such files too.
+fn fresh(path: &Path) -> io::Result<PathBuf> {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
+    name.push(".partial");
+    Ok(path.with_file_name(name))
 }
 
 #[cfg(test)]

@@ -113,8 +113,8 @@ fn a_connection_cut_in_the_middle_of_a_pdu_is_survived() {
             }
         });
         let url = scene.agent.url_by(&proxy.address());
-        let run = Run::of(scene.builder(Strategy::Wrr, url));
-        scene.assert_unharmed(&run, Strategy::Wrr);
+        let run = Run::of(scene.builder(Strategy::Csd, url));
+        scene.assert_unharmed(&run, Strategy::Csd);
         assert_eq!(run.faults("lost"), 1, "PDU type {kind}: {:?}", run.report.faults);
     }
 }
