@@ -57,9 +57,9 @@ pub(crate) enum AgentError {
          --release -p ddlp-device), or name it (`LocalDrive::agent`, --agent FILE)"
     )]
     NotFound,
-    #[error("{} cannot be started ({source}): {}", program.display(), other_program_advice())]
+    #[error("{} cannot be started ({source}): {}", program.display(), advice())]
     Spawn { program: PathBuf, source: std::io::Error },
-    #[error("its agent cannot be attended: {source}")]
+    #[error("no thread can be started to watch its agent: {source}")]
     Thread { source: std::io::Error },
     #[error("there is no memory for its result slots ({source}): use fewer slots, smaller batches, or a file")]
     Memory { source: std::io::Error },
@@ -70,15 +70,15 @@ pub(crate) enum AgentError {
     #[error(
         "{} did not serve within {READY_WITHIN:?}: check that the dataset's storage answers, since an agent opens the \
          dataset first; or {}",
-        program.display(), other_program_advice()
+        program.display(), advice()
     )]
     NotReady { program: PathBuf },
-    #[error("{} printed \"{line}\" in place of the address at which it listens: {}", program.display(), other_program_advice())]
+    #[error("{} printed \"{line}\" in place of the address at which it listens: {}", program.display(), advice())]
     Ready { program: PathBuf, line: String },
 }
 
 /// Advice about a program that does not behave as an agent.
-fn other_program_advice() -> &'static str {
+fn advice() -> &'static str {
     "name a ddlp-device of this version that this machine can execute (`LocalDrive::agent`, --agent FILE)"
 }
 
@@ -259,7 +259,7 @@ impl LocalAgent {
         let mut log: String = lines.iter().map(|line| format!("\n  {line}")).collect();
         // An agent says what is wrong; another program does not know.
         if !lines.iter().any(|line| line.starts_with("error: ")) {
-            log = format!(": {}{log}", other_program_advice());
+            log = format!(": {}{log}", advice());
         }
         AgentError::Ended { program: self.program.clone(), status: status.to_string(), log }
     }
