@@ -2,7 +2,8 @@
 //!
 //! - [`pack`](pack()) makes one from any [`Dataset`](crate::Dataset): it decodes each encoded sample once, as a whole,
 //!   and stores the verdict in the index.
-//! - [`Pack`] reads samples; [`PackFile`] is the same file as a run of blocks.
+//! - [`Pack`] reads samples from a file, or from [`Blocks`] that lie elsewhere; [`PackFile`] is a pack's file as a run of
+//!   blocks.
 //! - [`verify`](verify()) checks every byte, [`verify_sample`] the bytes of one sample; [`Survey`] counts what the
 //!   index lists.
 //!
@@ -23,6 +24,7 @@ mod runs;
 mod sections;
 mod space;
 mod staging;
+mod store;
 mod superblock;
 mod survey;
 mod verification;
@@ -36,6 +38,7 @@ pub use report::{
     JpegForm, LISTED_MAX, PackError, PackFormat, PackOptions, PackProgress, PackSummary, Phase, RejectedSample,
     RepairedSample, Tally, WhyKept,
 };
+pub use store::Blocks;
 pub use superblock::{Layout, Section};
 pub use survey::{Survey, VerdictEntry};
 pub use verification::{Broken, VerifyError, VerifyProgress, VerifyReport, verify, verify_sample};

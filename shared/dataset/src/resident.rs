@@ -187,6 +187,10 @@ impl Dataset for Resident {
         self.dataset.check_damage()
     }
 
+    fn interrupt(&self) {
+        self.dataset.interrupt();
+    }
+
     fn sample_in(&self, found: &Metadata) -> Option<u64> {
         self.dataset.sample_in(found)
     }

@@ -1,7 +1,6 @@
 //! The file of a pack as a drive exports it: numbered bytes, read-only.
 
 use super::direct::Direct;
-use super::format::BLOCK_BYTES;
 use crate::held::HeldFile;
 use ddlp_pixels::{CACHED_BYTES, ReadAt};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
@@ -29,11 +28,10 @@ pub struct PackFile {
 
 impl PackFile {
     pub(super) fn new(held: HeldFile) -> Self {
-        assert!(held.stamp().bytes.is_multiple_of(BLOCK_BYTES), "a pack consists of whole blocks");
         Self { held, direct: OnceLock::new(), has_direct_failed: AtomicBool::new(false) }
     }
 
-    /// Length of the file, a multiple of [`BLOCK_BYTES`].
+    /// Length of the file, a multiple of [`BLOCK_BYTES`](super::BLOCK_BYTES).
     pub fn len_bytes(&self) -> u64 {
         self.held.stamp().bytes
     }
@@ -111,6 +109,7 @@ impl AsFd for PackFile {
 
 #[cfg(test)]
 mod tests {
+    use super::super::format::BLOCK_BYTES;
     use super::*;
     use crate::stamp::Stamp;
     use ddlp_test_support::page_cache::can_pass_cache;

@@ -1,34 +1,30 @@
 //! The index of a pack on disk: the superblock's layout, and access to records and names through it.
 
-use super::file::PackFile;
 use super::format::{BLOCK_BYTES, FormatError, Part, RECORD_BYTES};
 use super::record::{IndexRecord, RecordProblem};
+use super::store::{State, Store};
 use super::superblock::{Layout, SuperblockProblem};
-use crate::held::HeldFile;
-use crate::stamp::Stamp;
 use crate::{Location, Unavailable};
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
 /// A pack of which only the superblock has been read.
 pub(super) struct Index {
-    pub(super) file: PackFile,
+    pub(super) file: Store,
     pub(super) layout: Layout,
 }
 
 impl Index {
-    pub(super) fn read(file: File, path: &Path) -> Result<Self, FormatError> {
-        let failed = |source| FormatError::Io { path: path.to_owned(), source };
-        let stamp = Stamp::of(&file).map_err(failed)?;
-        let held = HeldFile::new(file, path.to_owned(), stamp);
-        let block = read_superblock(&held, stamp.bytes).map_err(failed)?;
-        let layout =
-            Layout::parse(&block, stamp.bytes).map_err(|problem| superblock_error(path, stamp.bytes, problem))?;
-        Ok(Self { file: PackFile::new(held), layout })
+    pub(super) fn read(file: Store) -> Result<Self, FormatError> {
+        let path = file.path();
+        let block = read_superblock(&file, file.len_bytes())
+            .map_err(|source| FormatError::Io { path: path.to_owned(), source })?;
+        let layout = Layout::parse(&block, file.len_bytes())
+            .map_err(|problem| superblock_error(path, file.len_bytes(), problem))?;
+        Ok(Self { file, layout })
     }
 
-    /// Checks whether the file is still the pack that was opened. A pack that was written to but has kept its
+    /// Checks whether the bytes are still the pack that was opened. A pack that was written to but has kept its
     /// superblock passes, since each sample has a checksum. If a sample's checksum `has_failed`, the pack does not
     /// pass.
     pub(super) fn check(&self, has_failed: bool) -> Result<(), Unavailable> {
@@ -36,23 +32,22 @@ impl Index {
         let what = || format!("pack {}", path.display());
         let unreadable = |source| Unavailable::Io { what: what(), path: path.to_owned(), source };
         let changed = |change| Unavailable::Changed { kind: "pack", file: path.to_owned(), change };
-        let (opened, now) = (self.file.held().stamp(), self.file.held().stamp_now().map_err(unreadable)?);
-        if now.is_of(&opened) && !has_failed {
-            return Ok(());
+        let State { bytes, is_same, change } = self.file.state().map_err(unreadable)?;
+        match change {
+            _ if is_same && !has_failed => return Ok(()),
+            Some(change) if bytes != self.file.len_bytes() => return Err(changed(change)),
+            _ => {}
         }
-        if now.bytes != opened.bytes {
-            return Err(changed(opened.change(&now)));
-        }
-        let block = read_superblock(self.file.held(), now.bytes).map_err(unreadable)?;
-        match Layout::parse(&block, now.bytes) {
-            Err(_) => Err(changed("is no longer a pack".to_owned())),
-            Ok(layout) if layout != self.layout => Err(changed(format!(
+        let block = read_superblock(&self.file, bytes).map_err(unreadable)?;
+        match (Layout::parse(&block, bytes), change) {
+            (Err(_), _) => Err(changed("is no longer a pack".to_owned())),
+            (Ok(layout), _) if layout != self.layout => Err(changed(format!(
                 "is another pack now: one with identity {}… was opened, one with {}… is there",
                 self.layout.identity.beginning(),
                 layout.identity.beginning()
             ))),
-            Ok(_) if has_failed && !now.is_of(&opened) => Err(changed(opened.change(&now))),
-            Ok(_) => Ok(()),
+            (Ok(_), Some(change)) if has_failed => Err(changed(change)),
+            (Ok(_), _) => Ok(()),
         }
     }
 
@@ -61,7 +56,7 @@ impl Index {
         assert!(index < self.layout.samples, "sample {index} of {}", self.layout.samples);
         let mut bytes = [0; RECORD_BYTES];
         let start = self.layout.section(Part::Records).offset + index * RECORD_BYTES as u64;
-        self.file.read_cached(start, &mut bytes)?;
+        self.file.read(start, &mut bytes)?;
         Ok(bytes)
     }
 
@@ -75,7 +70,7 @@ impl Index {
     pub(super) fn name(&self, record: &IndexRecord) -> Result<String, String> {
         let start = self.layout.section(Part::Names).offset + record.name_offset;
         let mut bytes = vec![0; record.name_length as usize];
-        self.file.read_cached(start, &mut bytes).map_err(|error| error.to_string())?;
+        self.file.read(start, &mut bytes).map_err(|error| error.to_string())?;
         let (stored, computed) = (record.name_crc32c, crc32c::crc32c(&bytes));
         if stored != computed {
             return Err(format!("its name's checksum is {stored:08x}, {computed:08x} computed"));
@@ -98,7 +93,7 @@ impl Index {
     }
 }
 
-fn read_superblock(file: &HeldFile, file_bytes: u64) -> io::Result<Vec<u8>> {
+fn read_superblock(file: &Store, file_bytes: u64) -> io::Result<Vec<u8>> {
     let mut block = Vec::new();
     file.read_extent(0, file_bytes.min(BLOCK_BYTES) as usize, &mut block)?;
     Ok(block)

@@ -5,10 +5,11 @@ use super::file::PackFile;
 use super::format::{FormatError, GROUP_ROWS, Part, RECORD_BYTES, pieces};
 use super::index::Index;
 use super::record::{IndexRecord, RecordProblem, StoredForm, StoredVerdict};
+use super::store::{Blocks, Store};
 use super::superblock::Layout;
-use crate::{Corrupt, Dataset, Identity, Location, ReadError, Stored, Unavailable};
+use crate::{Corrupt, Dataset, Identity, Location, ReadError, Stored, Unavailable, inputs};
 use ddlp_pixels::{RawImage, Source};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::path::Path;
 
@@ -49,7 +50,17 @@ impl Pack {
 
     /// Opens a pack from an open file; messages call it `path`.
     pub fn from_file(file: File, path: &Path) -> Result<Self, FormatError> {
-        let index = Index::read(file, path)?;
+        let failed = |source| FormatError::Io { path: path.to_owned(), source };
+        Self::from_store(Store::of_file(file, path).map_err(failed)?)
+    }
+
+    /// Opens a pack that does not lie in a local file; messages call it `place`.
+    pub fn from_blocks(blocks: Box<dyn Blocks>, place: &Path) -> Result<Self, FormatError> {
+        Self::from_store(Store::of_blocks(blocks, place.to_owned()))
+    }
+
+    fn from_store(store: Store) -> Result<Self, FormatError> {
+        let index = Index::read(store)?;
         let labels = read_labels(&index)?;
         let classes = read_classes(&index)?;
         let mut pack = Self { index, labels, classes, resident: None };
@@ -133,7 +144,6 @@ impl Pack {
         let location = || self.index.location(record);
         self.index
             .file
-            .held()
             .read_extent(record.offset, record.length as usize + behind as usize, buf)
             .map_err(|source| self.unread(index, location(), source))?;
         let (bytes, behind) = buf.split_at(record.length as usize);
@@ -150,7 +160,6 @@ impl Pack {
         };
         self.index
             .file
-            .held()
             .read_extent(record.detail_offset(), record.detail_length as usize, buf)
             .map_err(|source| self.unread(index, location(), source))?;
         self.check_sum(index, location, record.detail_crc32c, buf)?;
@@ -208,6 +217,10 @@ impl Dataset for Pack {
             Ok(record) => self.index.location(&record),
             Err(_) => Location { file: self.index.file.path().to_owned(), offset: 0, length: 0 },
         }
+    }
+
+    fn sample_in(&self, found: &Metadata) -> Option<u64> {
+        inputs::is_same_file(self.index.file.file()?.path(), found).then_some(0)
     }
 
     fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
@@ -268,12 +281,13 @@ impl Dataset for Pack {
     /// Decides for pixels only: files are announced, which needs the page cache, and decoding them takes far longer
     /// than copying.
     fn fit_memory(&self, available_bytes: u64) -> io::Result<bool> {
+        let Some(file) = self.index.file.file() else { return Ok(false) };
         let is_raw = |index| self.record(index).is_ok_and(|record| record.form == StoredForm::Raw);
         let (samples, bytes) = (self.layout().samples, self.layout().data_bytes);
         if bytes / PAST_CACHE_TIMES <= available_bytes || !(0..samples.min(TRIED)).any(is_raw) {
             return Ok(false);
         }
-        self.index.file.pass_cache()?;
+        file.pass_cache()?;
         Ok(true)
     }
 
@@ -285,6 +299,10 @@ impl Dataset for Pack {
         self.index.check(true)
     }
 
+    fn interrupt(&self) {
+        self.index.file.interrupt();
+    }
+
     fn identity(&self) -> Identity {
         self.layout().identity
     }
@@ -294,7 +312,7 @@ impl Dataset for Pack {
     }
 
     fn export(&self) -> Option<&PackFile> {
-        Some(&self.index.file)
+        self.index.file.file()
     }
 }
 
@@ -336,7 +354,6 @@ fn read_section(index: &Index, part: Part, mut take: impl FnMut(&[u8]) -> io::Re
     for (offset, length) in pieces(section.extent()) {
         index
             .file
-            .held()
             .read_extent(offset, length, &mut piece)
             .and_then(|()| take(&piece))
             .map_err(|source| FormatError::Io { path: path(), source })?;

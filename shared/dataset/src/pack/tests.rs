@@ -1,5 +1,6 @@
 //! Packing, reading, verifying.
 
+mod blocks;
 mod changing;
 mod faults;
 mod forms;

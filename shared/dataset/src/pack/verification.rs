@@ -14,6 +14,7 @@ use super::index::Index;
 use super::reader::Pack;
 use super::report::LISTED_MAX;
 use super::sections::pack_identity;
+use super::store::Store;
 use super::superblock::Section;
 use crate::{Identity, Location, parallel};
 use std::fs::File;
@@ -196,7 +197,8 @@ pub(super) fn verify_file(
     progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
 ) -> Result<VerifyReport, VerifyError> {
     let bytes = file.metadata().map_err(|source| VerifyError::Io { path: path.to_owned(), source })?.len();
-    let index = match Index::read(file, path) {
+    let store = Store::of_file(file, path).map_err(|source| FormatError::Io { path: path.to_owned(), source });
+    let index = match store.and_then(Index::read) {
         Err(FormatError::Io { path, source }) => return Err(VerifyError::Io { path, source }),
         Err(error) => return Ok(VerifyReport { samples: 0, bytes, broken_count: 1, broken: vec![error.into()] }),
         Ok(index) => index,
@@ -335,7 +337,7 @@ fn check_section(
 }
 
 fn read_piece(index: &Index, offset: u64, length: usize, piece: &mut Vec<u8>) -> Result<(), Broken> {
-    index.file.held().read_extent(offset, length, piece).map_err(|error| Broken::Unreadable {
+    index.file.read_extent(offset, length, piece).map_err(|error| Broken::Unreadable {
         offset,
         length: length as u64,
         problem: error.to_string(),

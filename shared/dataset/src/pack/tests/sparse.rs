@@ -5,6 +5,7 @@
 use crate::pack::format::SAMPLES_MAX;
 use crate::pack::format::round_up;
 use crate::pack::index::Index;
+use crate::pack::store::Store;
 use crate::pack::{BLOCK_BYTES, FormatError, Layout, Pack, Part, Section, VerifyError, verify};
 use crate::{CLASSES_MAX, Dataset, Identity};
 use std::fs::File;
@@ -92,7 +93,7 @@ impl Sparse {
 }
 
 fn read_superblock(path: &Path) -> Result<Index, FormatError> {
-    Index::read(File::open(path).unwrap(), path)
+    Index::read(Store::of_file(File::open(path).unwrap(), path).unwrap())
 }
 
 #[test]

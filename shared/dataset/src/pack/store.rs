@@ -1,0 +1,160 @@
+//! Where the bytes of a pack lie: in a file, or in blocks that something else reads, such as a drive's namespace.
+
+use super::file::PackFile;
+use crate::extent::resize;
+use crate::held::HeldFile;
+use crate::stamp::Stamp;
+use ddlp_pixels::ReadAt;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Longest read at once of pixels in blocks: mostly a whole crop, since each read waits for the path to the blocks.
+const AT_ONCE_BYTES: u64 = 1 << 20;
+
+/// The blocks of a pack that does not lie in a local file. Many threads may read at once.
+pub trait Blocks: fmt::Debug + Send + Sync {
+    /// Returns the number of bytes of all blocks.
+    fn len_bytes(&self) -> u64;
+
+    /// Fills `out` with the bytes from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// The error number says whether the bytes are damaged (EIO), or cannot be reached.
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+
+    /// Returns a number that changes when the way to the blocks was lost and found again: other blocks may lie there
+    /// then.
+    fn session(&self) -> u64;
+
+    /// Makes all reads fail that wait now.
+    fn interrupt(&self);
+}
+
+/// State of a pack's bytes.
+pub(super) struct State {
+    pub(super) bytes: u64,
+    /// Whether the bytes are those that were opened, as far as that shows without reading them.
+    pub(super) is_same: bool,
+    /// How the bytes are known to have changed, as a phrase that follows the pack's name.
+    pub(super) change: Option<String>,
+}
+
+/// The bytes of an open pack.
+#[derive(Debug)]
+pub(super) enum Store {
+    /// In a file.
+    File(PackFile),
+    /// In blocks.
+    Blocks {
+        blocks: Box<dyn Blocks>,
+        /// Where the blocks lie, for messages.
+        place: PathBuf,
+        /// Number of bytes and session when the pack was opened.
+        len_bytes: u64,
+        session: u64,
+    },
+}
+
+impl Store {
+    pub(super) fn of_file(file: File, path: &Path) -> io::Result<Self> {
+        let stamp = Stamp::of(&file)?;
+        Ok(Self::File(PackFile::new(HeldFile::new(file, path.to_owned(), stamp))))
+    }
+
+    pub(super) fn of_blocks(blocks: Box<dyn Blocks>, place: PathBuf) -> Self {
+        let (len_bytes, session) = (blocks.len_bytes(), blocks.session());
+        Self::Blocks { blocks, place, len_bytes, session }
+    }
+
+    /// Returns where the pack was opened.
+    pub(super) fn path(&self) -> &Path {
+        match self {
+            Self::File(file) => file.path(),
+            Self::Blocks { place, .. } => place,
+        }
+    }
+
+    /// Returns the file, unless the pack lies in blocks.
+    pub(super) fn file(&self) -> Option<&PackFile> {
+        match self {
+            Self::File(file) => Some(file),
+            Self::Blocks { .. } => None,
+        }
+    }
+
+    /// Returns the number of bytes when the pack was opened.
+    pub(super) fn len_bytes(&self) -> u64 {
+        match self {
+            Self::File(file) => file.len_bytes(),
+            Self::Blocks { len_bytes, .. } => *len_bytes,
+        }
+    }
+
+    /// Fills `out` with the bytes from `offset` on. Fails for bytes past the end.
+    pub(super) fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.read_cached(offset, out),
+            Self::Blocks { blocks, .. } => blocks.read(offset, out),
+        }
+    }
+
+    /// Replaces the content of `buf` by the `length` bytes from `offset` on.
+    pub(super) fn read_extent(&self, offset: u64, length: usize, buf: &mut Vec<u8>) -> io::Result<()> {
+        resize(buf, length)?;
+        self.read(offset, buf)
+    }
+
+    /// Reads the state of the bytes now.
+    pub(super) fn state(&self) -> io::Result<State> {
+        Ok(match self {
+            Self::File(file) => {
+                let (opened, now) = (file.held().stamp(), file.held().stamp_now()?);
+                let is_same = now.is_of(&opened);
+                State { bytes: now.bytes, is_same, change: (!is_same).then(|| opened.change(&now)) }
+            }
+            Self::Blocks { blocks, len_bytes, session, .. } => {
+                let bytes = blocks.len_bytes();
+                let is_same = blocks.session() == *session;
+                let change = (bytes != *len_bytes).then(|| format!("had {len_bytes} bytes, and has {bytes} now"));
+                State { bytes, is_same, change }
+            }
+        })
+    }
+
+    /// Makes reads of blocks fail that wait now.
+    pub(super) fn interrupt(&self) {
+        if let Self::Blocks { blocks, .. } = self {
+            blocks.interrupt();
+        }
+    }
+
+    /// Tells the kernel that a file's reads are long and at random places.
+    pub(super) fn expect_random(&self) {
+        self.file().into_iter().for_each(PackFile::expect_random);
+    }
+
+    /// Asks the kernel to read a file ahead; it may ignore the request.
+    pub(super) fn will_need(&self, offset: u64, bytes: u64) {
+        self.file().into_iter().for_each(|file| file.will_need(offset, bytes));
+    }
+}
+
+/// Reads pixels.
+impl ReadAt for Store {
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.read_at(offset, out),
+            Self::Blocks { blocks, .. } => blocks.read(offset, out),
+        }
+    }
+
+    fn at_once_bytes(&self) -> u64 {
+        match self {
+            Self::File(file) => file.at_once_bytes(),
+            Self::Blocks { .. } => AT_ONCE_BYTES,
+        }
+    }
+}

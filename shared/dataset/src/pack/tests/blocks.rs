@@ -1,0 +1,118 @@
+//! Packs that lie in blocks instead of a file.
+
+use super::{Bench, quietly};
+use crate::pack::{BLOCK_BYTES, Blocks, Pack, PackOptions};
+use crate::samples::write_folder;
+use crate::{Corrupt, Dataset, ReadError, Unavailable, open};
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// Blocks in memory, which a test can change.
+#[derive(Clone, Debug, Default)]
+struct Memory(Arc<Mutex<Contents>>);
+
+#[derive(Debug, Default)]
+struct Contents {
+    bytes: Vec<u8>,
+    session: u64,
+    /// The error number of all reads.
+    fails: Option<i32>,
+}
+
+impl Blocks for Memory {
+    fn len_bytes(&self) -> u64 {
+        self.0.lock().unwrap().bytes.len() as u64
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let contents = self.0.lock().unwrap();
+        if let Some(errno) = contents.fails {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        let from = contents.bytes.get(offset as usize..).and_then(|bytes| bytes.get(..out.len()));
+        out.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn session(&self) -> u64 {
+        self.0.lock().unwrap().session
+    }
+
+    fn interrupt(&self) {}
+}
+
+/// Returns the bytes of a pack of `each` samples in each of two classes.
+fn packed(bench: &Bench, name: &str, each: u32) -> Vec<u8> {
+    let (source, out) = (bench.path(name), bench.path(&format!("{name}.ddlp")));
+    write_folder(&source, 2, each);
+    quietly(&*open(&source).unwrap(), &out, &PackOptions::default()).unwrap();
+    fs::read(out).unwrap()
+}
+
+fn opened(bytes: Vec<u8>) -> (Memory, Pack) {
+    let memory = Memory::default();
+    memory.0.lock().unwrap().bytes = bytes;
+    let pack = Pack::from_blocks(Box::new(memory.clone()), Path::new("tcp://drive")).unwrap();
+    (memory, pack)
+}
+
+fn read(pack: &Pack, index: u64) -> Result<(), ReadError> {
+    pack.sample(index, &mut Vec::new()).map(drop)
+}
+
+#[test]
+fn the_samples_are_those_of_the_file() {
+    let bench = Bench::new(2, 4);
+    let path = bench.packed();
+    let file = Pack::open(&path).unwrap();
+    let (_, blocks) = opened(fs::read(&path).unwrap());
+    assert_eq!((blocks.len(), blocks.identity()), (file.len(), file.identity()));
+    let (mut one, mut other) = (Vec::new(), Vec::new());
+    for index in 0..file.len() {
+        let sources = [file.sample(index, &mut one).unwrap(), blocks.sample(index, &mut other).unwrap()];
+        assert_eq!(format!("{:?}", sources[0]), format!("{:?}", sources[1]));
+        assert_eq!((file.name(index), file.label(index)), (blocks.name(index), blocks.label(index)));
+    }
+    assert!(blocks.location(0).file.starts_with("tcp://drive") && blocks.export().is_none());
+    assert_eq!(blocks.sample_in(&fs::metadata(path).unwrap()), None);
+}
+
+#[test]
+fn another_pack_that_is_found_after_a_loss_has_changed_and_the_same_one_has_not() {
+    let bench = Bench::new(2, 4);
+    let (first, second) = (packed(&bench, "first", 3), packed(&bench, "second", 4));
+    let (memory, pack) = opened(first.clone());
+    memory.0.lock().unwrap().session += 1;
+    pack.check().unwrap();
+    memory.0.lock().unwrap().bytes = second;
+    let said = pack.check().unwrap_err();
+    assert!(matches!(said, Unavailable::Changed { .. }), "{said}");
+    assert!(pack.check_damage().is_err());
+    // As long as the first one, so that only the superblock tells.
+    let mut shifted = first.clone();
+    shifted[16] ^= 1;
+    memory.0.lock().unwrap().bytes = shifted;
+    assert!(matches!(pack.check(), Err(Unavailable::Changed { .. })));
+    memory.0.lock().unwrap().bytes = first;
+    pack.check().unwrap();
+    read(&pack, 5).unwrap();
+}
+
+#[test]
+fn damage_is_told_from_a_lost_path() {
+    let bench = Bench::new(2, 4);
+    let (memory, pack) = opened(packed(&bench, "first", 3));
+    let record = pack.record(2).unwrap();
+    memory.0.lock().unwrap().bytes[record.offset as usize] ^= 1;
+    assert!(matches!(read(&pack, 2), Err(ReadError::Corrupt(Corrupt::Checksum { .. }))));
+    read(&pack, 3).unwrap();
+    // Nothing but the checksum of the sample tells: after a loss of the path as well.
+    memory.0.lock().unwrap().session += 1;
+    assert!(matches!(read(&pack, 2), Err(ReadError::Corrupt(Corrupt::Checksum { .. }))));
+    memory.0.lock().unwrap().fails = Some(libc::ETIMEDOUT);
+    assert!(matches!(read(&pack, 3), Err(ReadError::Unavailable(Unavailable::Io { .. }))));
+    assert!(matches!(pack.check(), Err(Unavailable::Io { .. })));
+    assert!(pack.layout().file_bytes.is_multiple_of(BLOCK_BYTES));
+}
