@@ -23,7 +23,7 @@ use crate::{Ending, cores, output, text};
 use anyhow::{Context, bail};
 use ddlp_dataset::Dataset;
 use ddlp_host::report::Report;
-use ddlp_host::{Digest, Loader, LoaderError, LoaderState, PLAN_BYTES_MAX, Plan, Strategy};
+use ddlp_host::{Digest, Host, Loader, LoaderError, LoaderState, PLAN_BYTES_MAX, Plan, Strategy};
 use ddlp_pixels::Pipeline;
 use failure::Given;
 use job::{Before, Job};
@@ -82,7 +82,8 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     if finished.is_some() && job.strategy != Strategy::Csd {
         placement.drives.clear();
     }
-    let dataset: Arc<dyn Dataset> = Arc::from(ddlp_dataset::open(&args.dataset)?);
+    let host = args.host_nqn.clone().unwrap_or_else(Host::system);
+    let dataset = ddlp_host::open_dataset(&args.dataset, &host).map_err(plain)?;
     products::files(args).check(&*dataset, &args.dataset)?;
     let given = Given { dataset: Arc::clone(&dataset), pipeline: job.pipeline.clone(), seed: job.seed };
     let mut loader = build(args, &job, &placement, dataset, resumed, plan)?;
@@ -107,6 +108,14 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     drop(handling);
     let written = products::write(args, &report, &state, &plan, ended_early(&delivered, interrupt).as_deref());
     conclude(args, &report, interrupt, finished, delivered, written)
+}
+
+/// Returns the error for a dataset that cannot be opened without the loader's line above it: the cause says all.
+fn plain(error: LoaderError) -> anyhow::Error {
+    match error {
+        LoaderError::Dataset(error) => error.into(),
+        error => error.into(),
+    }
 }
 
 /// Makes this process receive SIGTERM when `parent` ends, however `parent` ends.

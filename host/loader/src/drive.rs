@@ -24,6 +24,7 @@ mod trust;
 use ddlp_driver::host::HostError;
 use ddlp_driver::kernel::KernelTarget;
 use ddlp_driver::sysfs::{ControllerState, KernelController, Sysfs};
+use ddlp_driver::tcp::Closer;
 use ddlp_driver::{Controller, DriverError, Host, HostIdentity, Target};
 use ddlp_nvme::Status;
 pub(crate) use link::{Expected, Link, LinkError};
@@ -124,6 +125,11 @@ impl Endpoint {
             })?;
         }
         Ok(Self { agent: None, target, unkept })
+    }
+
+    /// Connects to the drive. Passes `watch` the means by which another thread can end the attempt.
+    pub fn connect(&self, watch: impl FnOnce(Closer)) -> Result<Arc<dyn Controller>, DriverError> {
+        self.target.connect_watched(watch)
     }
 
     /// Returns whether a drive that the kernel is connected to will probably be usable in a moment. A run that has just
@@ -247,7 +253,7 @@ pub(crate) fn connect(
     depth: usize,
     watch: impl Fn(Box<dyn Fn() + Send>),
 ) -> Result<Link, LinkError> {
-    let controller = endpoint.target.connect_watched(|closer| watch(Box::new(move || closer.close())))?;
+    let controller = endpoint.connect(|closer| watch(Box::new(move || closer.close())))?;
     watch(closing(&controller));
     Link::open(controller, expected, program, depth)
 }

@@ -276,6 +276,11 @@ impl<V> Loader<V> {
             std::thread::sleep(LEAVE_LOOK);
         }
         self.engine.close_links();
+        // A thread may begin to wait for the dataset after an interrupt.
+        while self.running.iter().any(|thread| !thread.is_finished()) {
+            self.engine.task.dataset.interrupt();
+            std::thread::sleep(LEAVE_LOOK);
+        }
         for thread in self.running.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a thread of the loader panicked");

@@ -1,6 +1,7 @@
 //! From options to a run: opens the dataset, starts or reaches the drives, and checks that everything fits.
 
 use crate::config::LoaderBuilder;
+use crate::dataset::open_dataset;
 use crate::drive::{
     self, DriveSpec, Endpoint, Expected, Link, LinkError, LocalAgent, LocalDrive, LocalResults, SlotTable,
 };
@@ -73,7 +74,7 @@ impl Setup {
         let shape = options.pipeline.validate().map_err(LoaderError::Pipeline)?;
         let dataset: Arc<dyn Dataset> = match (&options.dataset, &options.dataset_path) {
             (Some(dataset), _) => dataset.clone(),
-            (None, Some(path)) => ddlp_dataset::open(path).map_err(LoaderError::Dataset)?.into(),
+            (None, Some(path)) => open_dataset(path, &options.host)?,
             (None, None) => return Err(LoaderError::Options("no dataset is given".into())),
         };
         let samples = options.epoch_samples.unwrap_or(dataset.len());

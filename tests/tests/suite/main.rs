@@ -2,6 +2,7 @@
 //! one.
 
 mod absence;
+mod alone;
 mod batches;
 mod bench;
 mod contract;

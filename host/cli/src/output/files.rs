@@ -3,6 +3,7 @@
 use super::STDOUT;
 use anyhow::{Context, bail};
 use ddlp_dataset::Dataset;
+use ddlp_host::drive_address;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -54,6 +55,11 @@ impl<'a> Files<'a> {
                 }
             }
             let root_shown = root.display();
+            // No file of this machine belongs to a dataset that lies on a drive alone.
+            if drive_address(root).is_some() {
+                written.push((option, place));
+                continue;
+            }
             if ddlp_dataset::is_input(dataset, root, &place.path)
                 .with_context(|| format!("cannot examine dataset {root_shown}"))?
             {

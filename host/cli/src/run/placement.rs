@@ -2,7 +2,7 @@
 
 use super::args::{Drive, RunArgs};
 use anyhow::bail;
-use ddlp_host::{DriveSpec, LocalDrive, LocalResults, Strategy};
+use ddlp_host::{DriveSpec, LocalDrive, LocalResults, Strategy, drive_address};
 use std::path::Path;
 
 /// The drives that take part in a run.
@@ -20,7 +20,15 @@ impl Placement {
             refuse_local_options(args, &drives)?;
         }
         let is_tcp = |drive: &Drive| matches!(drive, Drive::At(address) if address.starts_with("tcp://"));
-        if args.host_nqn.is_some() && !drives.iter().any(is_tcp) {
+        let is_on_drive = drive_address(&args.dataset).is_some();
+        if is_on_drive && drives.contains(&Drive::Local) {
+            bail!(
+                "a local drive reads the dataset's files on this machine, but the dataset lies on {} alone: leave \
+                 --drive out, and that drive takes part",
+                args.dataset.display()
+            );
+        }
+        if args.host_nqn.is_some() && !is_on_drive && !drives.iter().any(is_tcp) {
             bail!(
                 "--host-nqn applies only to a drive at a tcp:// address: the kernel has a host NQN of its own (nvme \
                  connect), and a local drive needs none"
@@ -98,7 +106,7 @@ fn drives(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Vec<Drive>> {
         }
         _ if none => Ok(Vec::new()),
         _ if named => Ok(args.drive.clone()),
-        _ => Ok(vec![Drive::Local]),
+        _ => Ok(vec![drive_address(&args.dataset).map_or(Drive::Local, |drive| Drive::At(drive.to_owned()))]),
     }
 }
 

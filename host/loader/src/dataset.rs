@@ -1,0 +1,40 @@
+//! Opening a dataset: from files of this machine, or from the drive that alone holds it.
+
+mod blocks;
+
+use crate::drive::Endpoint;
+use crate::error::LoaderError;
+use blocks::DriveBlocks;
+use ddlp_dataset::pack::{FormatError, Pack};
+use ddlp_dataset::{Dataset, OpenError};
+use ddlp_driver::Host;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Opens a dataset: a path of files, or the address of a drive (`tcp://HOST:PORT/NQN`), whose dataset the host then
+/// reads over NVMe. Towards the drive, this machine is `host`.
+///
+/// # Errors
+///
+/// [`LoaderError::Dataset`] if the files are no dataset, and [`LoaderError::Drive`] if the drive cannot be reached or
+/// holds no pack that this version reads.
+pub fn open_dataset(place: &Path, host: &Host) -> Result<Arc<dyn Dataset>, LoaderError> {
+    let Some(address) = drive_address(place) else {
+        return Ok(ddlp_dataset::open(place).map_err(LoaderError::Dataset)?.into());
+    };
+    let refused = |reason| LoaderError::Drive { drive: address.to_owned(), reason };
+    let endpoint = Endpoint::remote(address, host).map_err(refused)?;
+    let blocks = DriveBlocks::open(endpoint).map_err(refused)?;
+    match Pack::from_blocks(Box::new(blocks), place) {
+        Ok(pack) => Ok(Arc::new(pack)),
+        Err(FormatError::NotAPack { .. }) => Err(refused(
+            "it serves no pack, so no host can read its dataset: let its agent serve a pack (`ddlp pack`)".into(),
+        )),
+        Err(error) => Err(LoaderError::Dataset(OpenError::Pack(error))),
+    }
+}
+
+/// Returns the drive's address that a dataset's place is, if it is one.
+pub fn drive_address(place: &Path) -> Option<&str> {
+    place.to_str().filter(|place| place.starts_with("tcp://"))
+}

@@ -1,0 +1,251 @@
+//! The blocks of a drive's dataset namespace, read over NVMe.
+//!
+//! Each thread that reads has a queue of its own while it reads. When the path to the drive is lost, one thread
+//! connects again, and the others wait for it.
+
+use crate::drive::Endpoint;
+use ddlp_csd::DATASET_NSID;
+use ddlp_dataset::pack::Blocks;
+use ddlp_driver::namespace::{self, Geometry};
+use ddlp_driver::tcp::Closer;
+use ddlp_driver::{Backoff, BackoffLimits, Controller, DriverError, Queue};
+use ddlp_nvme::Status;
+use std::cell::RefCell;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// Longest wait for one read, and for the commands that open an association.
+const READ_WITHIN: Duration = Duration::from_secs(10);
+/// Longest time without a path to the drive before a read fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Pauses between attempts to reach the drive.
+const PAUSES: BackoffLimits =
+    BackoffLimits { first: Duration::from_millis(50), cap: Duration::from_secs(1), attempts_max: u32::MAX };
+
+thread_local! {
+    /// Whole blocks around the bytes that a thread reads.
+    static WHOLE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The dataset namespace of a drive.
+pub(super) struct DriveBlocks {
+    endpoint: Endpoint,
+    geometry: Geometry,
+    path: Mutex<DrivePath>,
+    /// A queue is free, or the path was found or given up.
+    changed: Condvar,
+}
+
+/// The path to the drive.
+struct DrivePath {
+    /// The association, unless the path is lost.
+    controller: Option<Arc<dyn Controller>>,
+    /// Queues of the association that no thread uses.
+    idle: Vec<Box<dyn Queue>>,
+    /// Number of queues of the association that threads use.
+    used: usize,
+    /// Number of the association.
+    session: u64,
+    is_connecting: bool,
+    /// Ends the attempt to connect that is under way.
+    attempt: Option<Closer>,
+    /// Number of times that all waits were interrupted.
+    interrupts: u64,
+}
+
+/// A queue that a thread uses, and the number of its association.
+struct Taken {
+    queue: Box<dyn Queue>,
+    session: u64,
+}
+
+impl DriveBlocks {
+    /// Connects to a drive. The error says what to do.
+    pub fn open(endpoint: Endpoint) -> Result<Self, String> {
+        let said = |error| endpoint.unusable(&crate::drive::LinkError::Driver(error));
+        let controller = endpoint.connect(|_| ()).map_err(said)?;
+        let geometry = namespace::geometry(&*controller, DATASET_NSID, READ_WITHIN).map_err(said)?;
+        let path = DrivePath {
+            controller: Some(controller),
+            idle: Vec::new(),
+            used: 0,
+            session: 0,
+            is_connecting: false,
+            attempt: None,
+            interrupts: 0,
+        };
+        Ok(Self { endpoint, geometry, path: Mutex::new(path), changed: Condvar::new() })
+    }
+
+    fn path(&self) -> MutexGuard<'_, DrivePath> {
+        self.path.lock().expect("no panic while the path is locked")
+    }
+
+    fn read_blocks(&self, lba: u64, out: &mut [u8]) -> io::Result<()> {
+        let begun = self.path().interrupts;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let Taken { mut queue, session } = self.take_queue(begun, until)?;
+            match queue.read_blocks(DATASET_NSID, lba, out, READ_WITHIN) {
+                Ok(()) => {
+                    self.put_back(Taken { queue, session });
+                    return Ok(());
+                }
+                Err(error @ DriverError::Status { .. }) => {
+                    self.put_back(Taken { queue, session });
+                    return Err(refused(error));
+                }
+                Err(error) if error.ends_association() => self.lose(session, &error),
+                Err(error) => {
+                    self.put_back(Taken { queue, session });
+                    return Err(io::Error::other(error));
+                }
+            }
+        }
+    }
+
+    /// Takes a queue: an idle one, or a new one. Connects first if the path is lost.
+    fn take_queue(&self, begun: u64, until: Instant) -> io::Result<Taken> {
+        let mut pauses = Backoff::new(PAUSES, 0);
+        let mut path = self.path();
+        loop {
+            if path.interrupts != begun {
+                return Err(io::Error::other("the read was interrupted"));
+            }
+            let error = match path.controller.clone() {
+                Some(controller) => {
+                    let session = path.session;
+                    if let Some(queue) = path.idle.pop() {
+                        path.used += 1;
+                        return Ok(Taken { queue, session });
+                    }
+                    match controller.open_queue(1) {
+                        Ok(queue) => {
+                            path.used += 1;
+                            return Ok(Taken { queue, session });
+                        }
+                        // The drive has no more queues for this host.
+                        Err(error) if !error.ends_association() && path.used > 0 => None,
+                        Err(error) => {
+                            path.lose(session);
+                            Some(error)
+                        }
+                    }
+                }
+                None if path.is_connecting => None,
+                None => {
+                    path.is_connecting = true;
+                    drop(path);
+                    let connected = self.endpoint.connect(|closer| self.path().attempt = Some(closer));
+                    path = self.path();
+                    (path.is_connecting, path.attempt) = (false, None);
+                    self.changed.notify_all();
+                    match connected {
+                        Ok(controller) => {
+                            path.controller = Some(controller);
+                            path.session += 1;
+                            continue;
+                        }
+                        Err(error) => Some(error),
+                    }
+                }
+            };
+            if Instant::now() >= until {
+                return Err(path_lost(error));
+            }
+            // Whoever waits for another thread is woken by it.
+            let pause = error.and_then(|_| pauses.next_delay()).unwrap_or(PAUSES.cap);
+            path = self.changed.wait_timeout(path, pause).expect("no panic while the path is locked").0;
+        }
+    }
+
+    fn put_back(&self, taken: Taken) {
+        let mut path = self.path();
+        if path.session == taken.session && path.controller.is_some() {
+            path.used -= 1;
+            path.idle.push(taken.queue);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Records that an association ended.
+    fn lose(&self, session: u64, error: &DriverError) {
+        tracing::debug!(%error, "the path to the drive that holds the dataset is lost");
+        self.path().lose(session);
+        self.changed.notify_all();
+    }
+}
+
+impl DrivePath {
+    fn lose(&mut self, session: u64) {
+        if self.session == session {
+            self.controller = None;
+            self.idle.clear();
+            self.used = 0;
+        }
+    }
+}
+
+impl Blocks for DriveBlocks {
+    fn len_bytes(&self) -> u64 {
+        self.geometry.blocks * u64::from(self.geometry.block_bytes)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let block_bytes = u64::from(self.geometry.block_bytes);
+        let (lba, skipped) = (offset / block_bytes, (offset % block_bytes) as usize);
+        if skipped == 0 && out.len().is_multiple_of(block_bytes as usize) {
+            return self.read_blocks(lba, out);
+        }
+        WHOLE.with_borrow_mut(|whole| {
+            let bytes = (skipped + out.len()).next_multiple_of(block_bytes as usize);
+            let missing = bytes.saturating_sub(whole.len());
+            whole.try_reserve(missing).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+            whole.resize(bytes, 0);
+            self.read_blocks(lba, whole)?;
+            out.copy_from_slice(&whole[skipped..skipped + out.len()]);
+            Ok(())
+        })
+    }
+
+    fn session(&self) -> u64 {
+        self.path().session
+    }
+
+    fn interrupt(&self) {
+        let mut path = self.path();
+        path.interrupts += 1;
+        if let Some(controller) = &path.controller {
+            controller.close();
+        }
+        if let Some(attempt) = &path.attempt {
+            attempt.close();
+        }
+        self.changed.notify_all();
+    }
+}
+
+/// Returns the error of a read that the drive refused.
+fn refused(error: DriverError) -> io::Error {
+    let errno = match &error {
+        error if error.is_status(Status::UNRECOVERED_READ) => libc::EIO,
+        error if error.is_transient() => libc::EREMOTEIO,
+        _ => return io::Error::other(error),
+    };
+    tracing::debug!(%error, "the drive refused a read");
+    io::Error::from_raw_os_error(errno)
+}
+
+/// Returns the error of a read when there has been no path to the drive for too long.
+fn path_lost(error: Option<DriverError>) -> io::Error {
+    let reason = error.map(|error| format!(" ({error})")).unwrap_or_default();
+    io::Error::other(format!("there was no path to the drive for {PATIENCE:?}{reason}"))
+}
+
+impl fmt::Debug for DriveBlocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DriveBlocks").field("geometry", &self.geometry).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,175 @@
+//! The dataset lies on the drive alone: the host has no file of it, and reads namespace 1 for what its CPU prepares.
+
+use ddlp_host::{CorruptPolicy, DriveSpec, LoaderBuilder, LoaderError, Strategy};
+use ddlp_tests::agent::{Agent, program};
+use ddlp_tests::photos::Photos;
+use ddlp_tests::runs::{Run, chain, loader};
+use nix::sys::signal::Signal;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const SAMPLES: u32 = 96;
+
+fn photos() -> Photos {
+    Photos::with_sizes(SAMPLES, |index| (40 + index % 9, 36 + index % 7))
+}
+
+fn serve(photos: &Photos) -> Agent {
+    Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "8"])
+}
+
+/// Returns a loader of two epochs over the agent's dataset; the drive takes part if the strategy lets it.
+fn alone(agent: &Agent, strategy: Strategy) -> LoaderBuilder {
+    let builder = loader(Path::new(&agent.url())).epochs(2).strategy(strategy);
+    if strategy == Strategy::Cpu { builder } else { builder.drive(DriveSpec::Remote(agent.url())) }
+}
+
+#[test]
+fn every_strategy_delivers_what_it_delivers_from_the_file() {
+    let photos = photos();
+    let agent = serve(&photos);
+    let expected = Run::of(loader(&photos.pack()).epochs(2)).digest;
+    for strategy in [Strategy::Cpu, Strategy::Ordered, Strategy::Mte, Strategy::Wrr, Strategy::Csd] {
+        let run = Run::of(alone(&agent, strategy));
+        run.assert_exactly_once(2, SAMPLES.into());
+        assert_eq!(run.digest, expected, "{strategy}");
+        assert!(run.troubles().is_empty(), "{strategy}: {:?}", run.report.faults);
+    }
+}
+
+#[test]
+fn the_command_needs_the_address_alone() {
+    let photos = photos();
+    let agent = serve(&photos);
+    let run = |dataset: &str, more: &[&str]| {
+        let mut command = Command::new(program("ddlp"));
+        let nqn = "nqn.2024-01.org.example:tests";
+        command.args(["run", dataset, "--batch", "8", "--quiet", "--digest", "--host-nqn", nqn]).args(more);
+        command.output().expect("the program starts")
+    };
+    let file = Command::new(program("ddlp"))
+        .args(["run", photos.pack().to_str().unwrap(), "--batch", "8", "--quiet", "--digest", "--strategy", "cpu"])
+        .output()
+        .unwrap();
+    let digest = |out: &[u8]| String::from_utf8_lossy(out).lines().next().unwrap_or_default().to_owned();
+    for strategy in ["cpu", "ordered", "mte"] {
+        let report = photos.scratch().join("run.json");
+        let done = run(&agent.url(), &["--strategy", strategy, "--json", report.to_str().unwrap()]);
+        assert!(done.status.success(), "{strategy}: {}", String::from_utf8_lossy(&done.stderr));
+        assert_eq!(digest(&done.stdout), digest(&file.stdout), "{strategy}");
+        let report = fs::read_to_string(report).unwrap();
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        let prongs = report["prongs"].as_array().unwrap().len();
+        assert_eq!(prongs, if strategy == "cpu" { 1 } else { 2 }, "the drive takes part by itself");
+    }
+    let refused = run(&agent.url(), &["--drive", "local"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("leave --drive out"), "{said}");
+    let absent = run("tcp://127.0.0.1:1/nqn.2024-01.org.example:none", &["--strategy", "cpu"]);
+    let said = String::from_utf8_lossy(&absent.stderr).into_owned();
+    assert!(said.contains("127.0.0.1:1") && said.contains("is the agent running there?"), "{said}");
+    let folder = Agent::start(&photos.folder(), &photos.scratch().join("state of another"), &["--slots", "8"]);
+    let said = String::from_utf8_lossy(&run(&folder.url(), &["--strategy", "cpu"]).stderr).into_owned();
+    assert!(said.contains("it serves no pack"), "{said}");
+}
+
+#[test]
+fn a_path_that_is_lost_for_a_while_is_waited_for() {
+    let photos = photos();
+    let expected = Run::of(loader(&photos.pack()).epochs(2)).digest;
+    for strategy in [Strategy::Cpu, Strategy::Ordered] {
+        let mut agent = serve(&photos);
+        let (builder, lose) = (alone(&agent, strategy).buffers(2), mpsc::sync_channel(1));
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                lose.1.recv().expect("the run comes so far");
+                agent.kill();
+                // Reads fail and are tried again meanwhile.
+                thread::sleep(Duration::from_millis(700));
+                agent.restart();
+                // Serves until the run ends.
+                assert!(lose.1.recv().is_err());
+            });
+            let (lost, mut delivered) = (lose.0, 0);
+            let run = Run::with(builder, |_, _| {
+                delivered += 1;
+                if delivered == 4 {
+                    lost.send(()).expect("the agent serves");
+                }
+            });
+            run.assert_exactly_once(2, SAMPLES.into());
+            assert_eq!(run.digest, expected, "{strategy}");
+            assert!(run.report.corrupt.is_empty(), "{:?}", run.report.corrupt);
+        });
+    }
+}
+
+#[test]
+fn another_pack_on_the_drive_ends_the_run_with_what_changed() {
+    let photos = photos();
+    let mut agent = serve(&photos);
+    let another = Photos::with_sizes(SAMPLES, |index| (50 + index % 9, 36 + index % 7));
+    let builder = alone(&agent, Strategy::Cpu).policy(CorruptPolicy::Skip).buffers(2);
+    let mut loader = builder.build().unwrap_or_else(|error| panic!("{}", chain(&error)));
+    for batch in loader.by_ref().take(2) {
+        batch.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    }
+    agent.kill();
+    fs::copy(another.pack(), photos.pack()).unwrap();
+    agent.restart();
+    let error = loader.by_ref().find_map(Result::err).expect("the run ends with an error");
+    assert!(matches!(error, LoaderError::Unavailable(_)), "{}", chain(&error));
+    let said = chain(&error);
+    assert!(said.contains("the pack has changed") && said.contains(&agent.url()), "{said}");
+    assert!(loader.report().corrupt.is_empty());
+}
+
+#[test]
+fn a_run_that_is_stopped_does_not_wait_for_the_drive() {
+    let photos = photos();
+    for is_killed in [true, false] {
+        let mut agent = serve(&photos);
+        let mut loader = alone(&agent, Strategy::Cpu).buffers(2).build().unwrap();
+        loader.next().expect("a batch").unwrap();
+        if is_killed {
+            agent.kill();
+        } else {
+            agent.signal(Signal::SIGSTOP);
+        }
+        let (stopper, begun) = (loader.stopper(), Instant::now());
+        let stopping = thread::spawn(move || {
+            // By then the threads wait for the drive.
+            thread::sleep(Duration::from_millis(300));
+            stopper.stop();
+        });
+        let rest = loader.by_ref().filter(Result::is_err).count();
+        drop(loader);
+        assert_eq!(rest, 0, "a stopped run has no error");
+        // A read gives up after a minute without a path to the drive.
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+        stopping.join().unwrap();
+    }
+}
+
+#[test]
+fn damage_on_the_drive_follows_the_policy_as_in_a_file() {
+    let photos = photos();
+    let pack = ddlp_dataset::pack::Pack::open(&photos.pack()).unwrap();
+    let damaged = pack.record(11).unwrap().offset;
+    let file = fs::File::options().write(true).open(photos.pack()).unwrap();
+    file.write_all_at(b"damaged", damaged + 100).unwrap();
+    let agent = serve(&photos);
+    for policy in [CorruptPolicy::Skip, CorruptPolicy::Replace] {
+        let expected = Run::of(loader(&photos.pack()).epochs(2).policy(policy));
+        assert_eq!(expected.report.corrupt.len(), 2, "once an epoch");
+        for strategy in [Strategy::Cpu, Strategy::Ordered] {
+            let run = Run::of(alone(&agent, strategy).policy(policy));
+            assert_eq!((run.digest, run.report.corrupt.len()), (expected.digest.clone(), 2), "{strategy}");
+        }
+    }
+}
