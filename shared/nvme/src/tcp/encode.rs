@@ -5,7 +5,8 @@ use super::pdu::{
     Alignment, CapsuleCommand, CapsuleResponse, CommonHeader, DataHeader, IcReq, IcResp, PduFlags, PduType,
     ReadyToTransfer, TermReq,
 };
-use super::{Digests, HEADER_BYTES_MAX};
+use super::term::FatalError;
+use super::{Digests, HEADER_BYTES_MAX, Role};
 use crate::entry::{CompletionEntry, SubmissionEntry};
 use zerocopy::little_endian::U32;
 use zerocopy::{Immutable, IntoBytes};
@@ -36,7 +37,7 @@ impl core::ops::Deref for Encoded {
 }
 
 impl Encoded {
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    fn push(&mut self, bytes: &[u8]) {
         let end = self.length + bytes.len();
         assert!(end <= ENCODED_BYTES_MAX, "a header of {end} bytes is never made");
         self.bytes[self.length..end].copy_from_slice(bytes);
@@ -160,5 +161,28 @@ impl ReadyToTransfer {
             reserved20: [0; 4],
         };
         Encoded::sealed(&header, digests)
+    }
+}
+
+impl FatalError {
+    /// Makes the TermReq of `from`. `offending` is the header that caused the error; only the part that fits is quoted.
+    pub fn encode(self, from: Role, offending: &[u8]) -> Encoded {
+        let kind = match from {
+            Role::Host => PduType::HOST_TERM,
+            Role::Controller => PduType::CONTROLLER_TERM,
+        };
+        let offending = &offending[..offending.len().min(HEADER_BYTES_MAX)];
+        let head = CommonHeader {
+            kind: kind.0,
+            flags: PduFlags::default(),
+            header_bytes: size_of::<TermReq>() as u8,
+            data_offset: 0,
+            total_bytes: ((size_of::<TermReq>() + offending.len()) as u32).into(),
+        };
+        let request = TermReq { head, status: self.status.0.into(), info: self.info.into(), reserved14: [0; 10] };
+        let mut encoded = Encoded::default();
+        encoded.push(request.as_bytes());
+        encoded.push(offending);
+        encoded
     }
 }

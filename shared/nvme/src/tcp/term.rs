@@ -1,10 +1,6 @@
-//! Reasons to end a connection: fatal transport errors, and the PDU that reports them.
+//! Reasons to end a connection: fatal transport errors.
 
-use super::encode::Encoded;
-use super::pdu::{CommonHeader, PduFlags, PduType, TermReq};
-use super::{HEADER_BYTES_MAX, Role};
 use crate::code::open_codes;
-use zerocopy::IntoBytes;
 
 open_codes! {
     /// Fatal error status (FES). Figure "Fatal Error Status".
@@ -35,26 +31,3 @@ impl core::fmt::Display for FatalError {
 }
 
 impl core::error::Error for FatalError {}
-
-impl FatalError {
-    /// Makes the TermReq of `from`. `offending` is the header that caused the error; only the part that fits is quoted.
-    pub fn encode(self, from: Role, offending: &[u8]) -> Encoded {
-        let kind = match from {
-            Role::Host => PduType::HOST_TERM,
-            Role::Controller => PduType::CONTROLLER_TERM,
-        };
-        let offending = &offending[..offending.len().min(HEADER_BYTES_MAX)];
-        let head = CommonHeader {
-            kind: kind.0,
-            flags: PduFlags::default(),
-            header_bytes: size_of::<TermReq>() as u8,
-            data_offset: 0,
-            total_bytes: ((size_of::<TermReq>() + offending.len()) as u32).into(),
-        };
-        let request = TermReq { head, status: self.status.0.into(), info: self.info.into(), reserved14: [0; 10] };
-        let mut encoded = Encoded::default();
-        encoded.push(request.as_bytes());
-        encoded.push(offending);
-        encoded
-    }
-}
