@@ -1,7 +1,8 @@
 //! The NVMe subsystem as a sans-IO state machine: commands and events in, [`Output`]s out.
 //!
-//! - `connect`: Connect; `association`: one host's controller and its queues; `property`: controller properties;
-//!   `discovery`: the discovery controller.
+//! - `profile`: what the controllers can do: limits, Identify pages, log pages, capabilities. The others are handlers.
+//! - `connect`: Connect; `association`: one host's controller; `queue_pair`: one of its queues; `property`: controller
+//!   properties; `discovery`: the discovery controller.
 //! - `admin`: dispatch of admin commands, Abort, asynchronous events; `features`, `identify`, `logs`.
 //! - `programs`: Load Program and Program Activation; `compute`: Execute Program, slots and cancelling.
 //! - `block`: Read, Flush and Write on the block namespaces.
@@ -30,13 +31,15 @@ mod discovery;
 mod features;
 mod identify;
 mod logs;
+mod profile;
 mod programs;
 mod property;
+mod queue_pair;
 
 use crate::identity::Identity;
 use crate::job::{Job, JobId};
 use crate::slots::Geometry;
-use association::{Association, Host, Kind, QueuePair};
+use association::{Association, Host};
 pub use association::{ENABLE_TIME, GIVES_WAY_MS};
 use compute::Executes;
 use ddlp_csd::log::{Counters, DriveIdentity};
@@ -45,30 +48,17 @@ use ddlp_nvme::fabrics::fabrics_type;
 use ddlp_nvme::text::NqnError;
 use ddlp_nvme::{CompletionEntry, FABRICS_OPCODE, FabricsType, Status, SubmissionEntry};
 use logs::ErrorLog;
+use profile::ControllerKind;
+pub use profile::{
+    ASSOCIATIONS_MAX, ASYNC_EVENTS_MAX, DISCOVERY_ASSOCIATIONS_MAX, IN_CAPSULE_BYTES_MAX, IO_QUEUES_MAX, MDTS,
+    QUEUE_ENTRIES_MAX, QUEUES_MAX, TRANSFER_BYTES_MAX,
+};
 use programs::ProgramTable;
+use queue_pair::QueuePair;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Most associations with the namespaces at once; each is a controller.
-pub const ASSOCIATIONS_MAX: usize = 32;
-/// Most discovery controllers at once, counted apart, so that discovery keeps no host from its namespaces.
-pub const DISCOVERY_ASSOCIATIONS_MAX: usize = 32;
-/// Most queues at once, admin and I/O, of all associations with the namespaces. Each queue is a connection.
-pub const QUEUES_MAX: usize = 128;
-/// I/O queues of one association.
-pub const IO_QUEUES_MAX: u16 = 16;
-/// Entries of a queue.
-pub const QUEUE_ENTRIES_MAX: u16 = 128;
-/// Most asynchronous event requests outstanding on one controller.
-pub const ASYNC_EVENTS_MAX: usize = 4;
-/// Largest transfer as a power of two of 4 KiB pages (MDTS): 1 MiB.
-pub const MDTS: u8 = 8;
-/// Largest transfer in bytes.
-pub const TRANSFER_BYTES_MAX: usize = 4096 << MDTS;
-/// Most in-capsule data of a command, on every queue.
-pub const IN_CAPSULE_BYTES_MAX: usize = 16 * 1024;
 
 /// Identifier of a transport connection; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -387,7 +377,7 @@ impl Subsystem {
 
     /// Returns the associations that have namespaces.
     fn io_associations(&self) -> impl Iterator<Item = &Association> {
-        self.associations.values().filter(|association| association.kind == Kind::Io)
+        self.associations.values().filter(|association| association.kind == ControllerKind::Io)
     }
 
     /// Returns the number of associations, including those for discovery.

@@ -1,30 +1,16 @@
 //! Admin commands: dispatch, Abort, asynchronous events, keep alive.
 
-use super::association::QueuePair;
-use super::{ASYNC_EVENTS_MAX, Answer, ConnId, Outcome, Payload, Subsystem, discovery, features};
+use super::profile::ASYNC_EVENTS_MAX;
+use super::queue_pair::QueuePair;
+use super::{Answer, ConnId, Outcome, Payload, Subsystem, discovery, features};
 use ddlp_csd::CANCEL_OPCODE;
 use ddlp_csd::program::PROGRAM_BYTES_MAX;
 use ddlp_nvme::admin::{Abort, GetLogPage, SetFeatures};
 use ddlp_nvme::cp::LoadProgram;
 use ddlp_nvme::event::AsyncEvent;
+use ddlp_nvme::log::SmartLog;
 use ddlp_nvme::{AdminOpcode, FABRICS_OPCODE, FeatureId, LogId, Status, SubmissionEntry};
 
-/// Admin commands that the agent supports, for the effects log.
-pub const SUPPORTED: [u8; 10] = [
-    AdminOpcode::GET_LOG_PAGE.0,
-    AdminOpcode::IDENTIFY.0,
-    AdminOpcode::ABORT.0,
-    AdminOpcode::SET_FEATURES.0,
-    AdminOpcode::GET_FEATURES.0,
-    AdminOpcode::ASYNC_EVENT.0,
-    AdminOpcode::KEEP_ALIVE.0,
-    AdminOpcode::LOAD_PROGRAM.0,
-    AdminOpcode::PROGRAM_ACTIVATION.0,
-    CANCEL_OPCODE,
-];
-
-/// Critical warning bit of the SMART log: temperature beyond a threshold.
-pub const WARNING_TEMPERATURE: u8 = 1 << 1;
 /// Information of a SMART event: temperature beyond its threshold.
 const EVENT_TEMPERATURE: u8 = 0x01;
 
@@ -109,8 +95,8 @@ impl Subsystem {
         for association in self.associations.values_mut() {
             let features = &association.features;
             // A discovery controller has no SMART log.
-            let wanted =
-                !association.kind.is_discovery() && features.events.smart_warnings() & WARNING_TEMPERATURE != 0;
+            let wanted = !association.kind.is_discovery()
+                && features.events.smart_warnings() & SmartLog::TEMPERATURE_WARNING != 0;
             if !wanted || association.event_masked || kelvin < features.temperature_threshold_k {
                 continue;
             }

@@ -1,16 +1,11 @@
-//! One host's controller, and the queues that lead to it.
+//! One host's controller.
 
 use super::ConnId;
 use super::features::Features;
+use super::profile::ControllerKind;
 use super::property::Properties;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-
-/// Submission queue head that completions report when flow control is off.
-const HEAD_RESERVED: u16 = 0xFFFF;
-/// Unit to which keep alive time-outs are rounded up (KAS × 100 ms).
-pub const KEEP_ALIVE_GRANULARITY_MS: u32 = 1000;
 
 /// Silence that ends a discovery controller without a keep alive time-out, as hosts ask for that read the log once and
 /// leave. Base 2.1, section "Discovery Controller", lets the controller choose; Linux's own target waits as long.
@@ -34,55 +29,12 @@ pub struct Host {
     pub id: [u8; 16],
 }
 
-/// Kind of a controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// An I/O controller, with the namespaces.
-    Io,
-    /// A discovery controller, which tells the host that the NVM subsystem is at this address.
-    Discovery(SocketAddr),
-}
-
-impl Kind {
-    /// Returns whether this is a discovery controller.
-    pub fn is_discovery(self) -> bool {
-        matches!(self, Self::Discovery(_))
-    }
-}
-
-/// One queue pair.
-#[derive(Clone, Copy, Debug)]
-pub struct QueuePair {
-    /// Identifier of its controller.
-    pub controller_id: u16,
-    /// Queue identifier, 0 for the admin queue.
-    pub id: u16,
-    /// Entries of the submission queue.
-    pub entries: u16,
-    /// Whether submission queue flow control is on.
-    pub flow_control: bool,
-    /// Next entry to take.
-    pub head: u16,
-}
-
-impl QueuePair {
-    /// Moves the head on by one entry.
-    pub fn advance(&mut self) {
-        self.head = if self.head + 1 < self.entries { self.head + 1 } else { 0 };
-    }
-
-    /// Returns the head as completions report it.
-    pub fn head_reported(&self) -> u16 {
-        if self.flow_control { self.head } else { HEAD_RESERVED }
-    }
-}
-
 /// One association: a controller that a host made by Connect.
 pub struct Association {
     /// Controller identifier.
     pub controller_id: u16,
     /// Kind of the controller.
-    pub kind: Kind,
+    pub kind: ControllerKind,
     /// The host.
     pub host: Host,
     /// Connection of the admin queue.
@@ -132,9 +84,4 @@ impl Association {
             milliseconds => Some(Duration::from_millis(milliseconds.into())),
         }
     }
-}
-
-/// Rounds a keep alive time-out up to the granularity; 0, for none, stays 0.
-pub fn keep_alive_rounded(milliseconds: u32) -> u32 {
-    milliseconds.checked_next_multiple_of(KEEP_ALIVE_GRANULARITY_MS).unwrap_or(u32::MAX)
 }

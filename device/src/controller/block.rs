@@ -3,14 +3,12 @@
 //! Namespace 1 is the dataset, namespace 2 the result slots. Both are write protected for hosts: only workers write to
 //! slots, so no host can damage a batch that another host waits for.
 
-use super::identify::command_set;
-use super::{Answer, Outcome, Payload, Region, Subsystem, TRANSFER_BYTES_MAX};
+use super::profile::TRANSFER_BYTES_MAX;
+use super::profile::namespaces::command_set;
+use super::{Answer, Outcome, Payload, Region, Subsystem};
 use ddlp_csd::{BLOCK_BYTES, DATASET_NSID, RESULTS_NSID};
 use ddlp_nvme::io::BlockRange;
 use ddlp_nvme::{Csi, IoOpcode, NSID_ALL, Status, SubmissionEntry};
-
-/// I/O commands of the block namespaces, for the effects log.
-pub const SUPPORTED: [u8; 2] = [IoOpcode::FLUSH.0, IoOpcode::READ.0];
 
 impl Subsystem {
     /// Returns the number of blocks of a block namespace, and 0 for any other NSID.

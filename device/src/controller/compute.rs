@@ -10,7 +10,8 @@
 //! again): a host that reconnects may be faster than the news that its former association is lost.
 //! [`ddlp_csd::request`] lists every status.
 
-use super::association::{Host, QueuePair};
+use super::association::Host;
+use super::queue_pair::QueuePair;
 use super::{Answer, Config, ConnId, Outcome, Output, Payload, Subsystem};
 use crate::job::{Job, JobEvent, JobId};
 use ddlp_csd::COMPUTE_NSID;

@@ -1,12 +1,13 @@
 //! Connect and Disconnect. Base 2.1, section "Fabrics Command Set".
 
-use super::association::{Association, Host, Kind, QueuePair, keep_alive_rounded};
-use super::features::Features;
-use super::property::Properties;
-use super::{
-    ASSOCIATIONS_MAX, Answer, ConnId, ConnectRefusal, DISCOVERY_ASSOCIATIONS_MAX, IO_QUEUES_MAX, Outcome, Output,
-    Payload, QUEUE_ENTRIES_MAX, QUEUES_MAX, Subsystem,
+use super::association::{Association, Host};
+use super::features::{Features, keep_alive_rounded};
+use super::profile::{
+    ASSOCIATIONS_MAX, ControllerKind, DISCOVERY_ASSOCIATIONS_MAX, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX, QUEUES_MAX,
 };
+use super::property::Properties;
+use super::queue_pair::QueuePair;
+use super::{Answer, ConnId, ConnectRefusal, Outcome, Output, Payload, Subsystem};
 use ddlp_nvme::fabrics::{
     CONTROLLER_ANY, ConnectCommand, ConnectData, ConnectFault, ConnectResult, PropertyGet, PropertySet, fabrics_type,
 };
@@ -75,8 +76,10 @@ impl Subsystem {
             return Err(Status::CONNECT_FORMAT.into());
         }
         let kind = match data.subsystem_nqn() {
-            Ok(nqn) if nqn == self.config.identity.nqn => Kind::Io,
-            Ok(DISCOVERY_NQN) => Kind::Discovery(*self.reached.get(&conn).expect("connections are opened first")),
+            Ok(nqn) if nqn == self.config.identity.nqn => ControllerKind::Io,
+            Ok(DISCOVERY_NQN) => {
+                ControllerKind::Discovery(*self.reached.get(&conn).expect("connections are opened first"))
+            }
             _ => {
                 let (asked, here) = (as_sent(&data.subsystem_nqn), self.config.identity.nqn.clone());
                 self.tell_refused(conn, data, ConnectRefusal::OtherSubsystem { asked, here });
@@ -115,7 +118,7 @@ impl Subsystem {
 
     fn new_association(
         &mut self,
-        (conn, kind): (ConnId, Kind),
+        (conn, kind): (ConnId, ControllerKind),
         command: &ConnectCommand,
         data: &ConnectData,
         host: Host,
@@ -167,7 +170,7 @@ impl Subsystem {
     /// exists already; it does not give way to its own queue.
     fn room_for_queue(&mut self, conn: ConnId, data: &ConnectData, controller_id: Option<u16>) -> Result<(), Refusal> {
         let queues: usize = self.io_associations().map(|association| 1 + association.io_queues.len()).sum();
-        if queues < QUEUES_MAX || self.make_room(Kind::Io, controller_id) {
+        if queues < QUEUES_MAX || self.make_room(ControllerKind::Io, controller_id) {
             return Ok(());
         }
         Err(self.busy(conn, data, ConnectRefusal::TooManyQueues(QUEUES_MAX)))
@@ -175,7 +178,7 @@ impl Subsystem {
 
     /// Ends one association of this kind that gives way and has no work, except `but`: the one that has been silent
     /// longest. Returns whether there was one.
-    fn make_room(&mut self, kind: Kind, but: Option<u16>) -> bool {
+    fn make_room(&mut self, kind: ControllerKind, but: Option<u16>) -> bool {
         let gives_way = |association: &&Association| {
             association.kind.is_discovery() == kind.is_discovery()
                 && association.gives_way()
@@ -213,7 +216,8 @@ impl Subsystem {
         now: Instant,
     ) -> Result<u16, Refusal> {
         let controller_id = data.controller_id.get();
-        let joined = self.associations.get_mut(&controller_id).filter(|association| association.kind == Kind::Io);
+        let joined =
+            self.associations.get_mut(&controller_id).filter(|association| association.kind == ControllerKind::Io);
         let Some(association) = joined else {
             return Err(in_data(offset_of!(ConnectData, controller_id)));
         };

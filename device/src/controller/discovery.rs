@@ -10,12 +10,9 @@
 //! every port, and `nvme-cli` skips entries of that subtype. Discovery Information Management is not offered either
 //! (DCTYPE is not reported), since nothing registers here.
 
-use super::{QUEUE_ENTRIES_MAX, logs};
+use super::profile::{QUEUE_ENTRIES_MAX, supported_logs};
 use ddlp_nvme::admin::{GetFeatures, Identify};
-use ddlp_nvme::event::AsyncEventConfiguration;
-use ddlp_nvme::identify::IdentifyController;
 use ddlp_nvme::log::{DiscoveryEntry, DiscoveryHeader};
-use ddlp_nvme::text::{DISCOVERY_NQN, nqn_field};
 use ddlp_nvme::{AdminOpcode, Cns, FeatureId, LogId, Status, SubmissionEntry};
 use std::net::SocketAddr;
 use zerocopy::IntoBytes;
@@ -24,9 +21,6 @@ use zerocopy::IntoBytes;
 const GENERATION: u64 = 1;
 /// The agent's only port in the sense of the specification, whatever address leads to it.
 const PORT_ID: u16 = 1;
-/// All log pages, for the page that lists them.
-const LOGS: [u8; 2] = [LogId::SUPPORTED.0, LogId::DISCOVERY.0];
-
 /// Refuses admin commands that a discovery controller does not have.
 pub fn admit(command: &SubmissionEntry) -> Result<(), Status> {
     let refused = match AdminOpcode(command.opcode) {
@@ -42,18 +36,10 @@ pub fn admit(command: &SubmissionEntry) -> Result<(), Status> {
     Err(refused.do_not_retry())
 }
 
-/// Adds the discovery controller's fields to `page`, the fields that all controllers share.
-pub fn controller(mut page: IdentifyController) -> IdentifyController {
-    page.controller_type = IdentifyController::TYPE_DISCOVERY;
-    page.async_events = AsyncEventConfiguration::default().with_discovery_changed(true).0.into();
-    page.subsystem_nqn = nqn_field(DISCOVERY_NQN).expect("the well-known name is a name");
-    page
-}
-
 /// Returns a log page. `nqn` is the NVM subsystem, and `reached` the address at which the asking host finds it.
 pub fn page(log: LogId, nqn: &str, reached: SocketAddr) -> Result<Vec<u8>, Status> {
     match log {
-        LogId::SUPPORTED => Ok(logs::supported(&LOGS)),
+        LogId::SUPPORTED => Ok(supported_logs(true)),
         LogId::DISCOVERY => {
             let entry = entry(nqn, reached)?;
             Ok([DiscoveryHeader::new(GENERATION, 1).as_bytes(), entry.as_bytes()].concat())

@@ -1,15 +1,14 @@
 //! Set Features and Get Features, for the mandatory features and those that Linux uses.
 
-use super::association::{QueuePair, keep_alive_rounded};
-use super::{Answer, IO_QUEUES_MAX, Outcome, Subsystem};
+use super::profile::{IO_QUEUES_MAX, KEEP_ALIVE_GRANULARITY_MS, WARNING_TEMPERATURE_K};
+use super::queue_pair::QueuePair;
+use super::{Answer, Outcome, Subsystem};
 use ddlp_nvme::admin::{FeatureSelect, GetFeatures, NumberOfQueues, SetFeatures};
 use ddlp_nvme::event::AsyncEventConfiguration;
 use ddlp_nvme::{FeatureId, Status, SubmissionEntry};
 
 /// Bytes of the data structure of Host Behavior Support.
 pub const HOST_BEHAVIOR_BYTES: usize = 512;
-/// Composite temperature for a warning, in kelvin (85 °C): Identify's WCTEMP and the default threshold.
-pub const WARNING_TEMPERATURE_K: u16 = 358;
 
 /// Capabilities that Get Features reports for every feature: changeable, not saved.
 const SUPPORTED: u32 = ddlp_nvme::admin::feature_capabilities(false, false, true);
@@ -114,6 +113,11 @@ impl Features {
             _ => return None,
         })
     }
+}
+
+/// Rounds a keep alive time-out up to the granularity; 0, for none, stays 0.
+pub fn keep_alive_rounded(milliseconds: u32) -> u32 {
+    milliseconds.checked_next_multiple_of(KEEP_ALIVE_GRANULARITY_MS).unwrap_or(u32::MAX)
 }
 
 /// Dword 11 of the feature Temperature Threshold. Base 2.1, figure "Temperature Threshold – Command Dword 11".

@@ -3,22 +3,20 @@
 //! `ddlp_csd::log` defines the vendor pages C0h and C1h. Public sources give only provisional layouts of the program
 //! list (82h) and the program type list (83h); here each is a count (u16), 14 reserved bytes, and 16-byte entries.
 
-use super::admin::{self, WARNING_TEMPERATURE};
-use super::association::{Kind, QueuePair};
-use super::features::WARNING_TEMPERATURE_K;
-use super::identify::FIRMWARE;
-use super::{Answer, Outcome, Subsystem, TRANSFER_BYTES_MAX, block, discovery};
+use super::profile::{
+    ControllerKind, ERROR_ENTRIES_MAX, FIRMWARE, TRANSFER_BYTES_MAX, WARNING_TEMPERATURE_K, effects, supported_logs,
+};
+use super::queue_pair::QueuePair;
+use super::{Answer, Outcome, Subsystem, discovery};
 use ddlp_csd::PROGRAM_TYPE;
 use ddlp_csd::log::{COUNTERS_LOG, Counters, IDENTITY_LOG};
 use ddlp_nvme::admin::GetLogPage;
-use ddlp_nvme::log::{CommandEffects, EffectsLog, ErrorEntry, FirmwareSlotLog, SmartLog, window};
+use ddlp_nvme::log::{ErrorEntry, FirmwareSlotLog, SmartLog, window};
 use ddlp_nvme::text::padded;
-use ddlp_nvme::{CpOpcode, Csi, IDENTIFY_BYTES, LogId, NSID_ALL, Status, SubmissionEntry};
+use ddlp_nvme::{IDENTIFY_BYTES, LogId, NSID_ALL, Status, SubmissionEntry};
 use std::collections::VecDeque;
 use zerocopy::IntoBytes;
 
-/// Entries of the error information log.
-pub const ERROR_ENTRIES_MAX: usize = 64;
 /// Location of an error that no single field causes.
 const LOCATION_NONE: u16 = 0xFFFF;
 /// Transport type of an error log entry: TCP.
@@ -30,20 +28,6 @@ const PROGRAM_TYPE_ENTRY: [u8; 16] = {
     entry[0] = PROGRAM_TYPE;
     entry
 };
-
-/// All log pages of an I/O controller, for the page that lists them.
-const SUPPORTED: [u8; 10] = [
-    LogId::SUPPORTED.0,
-    LogId::ERROR.0,
-    LogId::SMART.0,
-    LogId::FIRMWARE_SLOT.0,
-    LogId::CHANGED_NAMESPACES.0,
-    LogId::EFFECTS.0,
-    LogId::PROGRAM_LIST.0,
-    LogId::PROGRAM_TYPES.0,
-    COUNTERS_LOG,
-    IDENTITY_LOG,
-];
 
 /// The latest failed commands, newest first.
 #[derive(Debug, Default)]
@@ -89,8 +73,8 @@ impl Subsystem {
         }
         let association = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?;
         let page = match association.kind {
-            Kind::Io => self.page(queue, entry, &command)?,
-            Kind::Discovery(reached) => discovery::page(command.log, &self.config.identity.nqn, reached)?,
+            ControllerKind::Io => self.page(queue, entry, &command)?,
+            ControllerKind::Discovery(reached) => discovery::page(command.log, &self.config.identity.nqn, reached)?,
         };
         let data = window(&page, command.offset, asked).ok_or(invalid)?;
         Answer::data(data.to_vec(), asked as usize - data.len())
@@ -98,7 +82,7 @@ impl Subsystem {
 
     fn page(&self, queue: QueuePair, entry: &SubmissionEntry, command: &GetLogPage) -> Result<Vec<u8>, Status> {
         Ok(match command.log {
-            LogId::SUPPORTED => supported(&SUPPORTED),
+            LogId::SUPPORTED => supported_logs(false),
             LogId::ERROR => self.errors.page(),
             // There is a SMART log of the controller only (LPA bit 0 is clear).
             LogId::SMART if ![0, NSID_ALL].contains(&entry.nsid.get()) => {
@@ -139,7 +123,7 @@ impl Subsystem {
         if let Some(kelvin) = self.temperature_k() {
             page.temperature_k = kelvin.into();
             if kelvin >= WARNING_TEMPERATURE_K {
-                page.critical_warning = WARNING_TEMPERATURE;
+                page.critical_warning = SmartLog::TEMPERATURE_WARNING;
             }
         }
         page
@@ -156,40 +140,6 @@ impl Subsystem {
             entry
         }))
     }
-}
-
-/// Makes the page Supported Log Pages (00h): one dword per page, with bit 0 set if the page is supported.
-pub fn supported(logs: &[u8]) -> Vec<u8> {
-    let mut page = vec![0; 1024];
-    for &log in logs {
-        page[usize::from(log) * 4] = 1;
-    }
-    page
-}
-
-/// Makes the effects page of a command set.
-///
-/// Execute changes the content of the result namespace, which LBCC says; any other bit would make the command
-/// privileged under Linux. Load and Activate put no restriction on other commands, since Linux would otherwise freeze
-/// I/O.
-///
-/// For a command set that the controller does not have, the page says that no I/O command is supported (CSUPP). Base
-/// 2.1 also has an error status for this case. But `nvme effects-log` (nvme-cli, `nvme.c`, `get_effects_log`) asks
-/// every controller with CAP.CSS bit 6 for the zoned set, and prints nothing at all after an error. QEMU's controller
-/// answers as this one does.
-fn effects(csi: Csi) -> EffectsLog {
-    let mut page = EffectsLog::zeroed();
-    for opcode in admin::SUPPORTED {
-        page.set_admin(opcode, CommandEffects::SUPPORTED);
-    }
-    match csi {
-        Csi::NVM => block::SUPPORTED.into_iter().for_each(|opcode| page.set_io(opcode, CommandEffects::SUPPORTED)),
-        Csi::COMPUTE => {
-            page.set_io(CpOpcode::EXECUTE_PROGRAM.0, CommandEffects::SUPPORTED.with_content_change());
-        }
-        _ => {}
-    }
-    page
 }
 
 fn list(entries: impl IntoIterator<Item = [u8; 16]>) -> Vec<u8> {

@@ -3,24 +3,15 @@
 //! An index goes from empty to loading (in pieces, in order), loaded and active, and back by deactivating and
 //! unloading. A job keeps the program with which it started.
 
-use super::association::{Association, Host, QueuePair};
+use super::association::{Association, Host};
+use super::profile::{PROGRAM_LIMITS_MAX, PROGRAMS_MAX};
+use super::queue_pair::QueuePair;
 use super::{Answer, Outcome, Subsystem};
 use ddlp_csd::program::{PROGRAM_BYTES_MAX, Program};
 use ddlp_csd::{COMPUTE_NSID, PROGRAM_TYPE};
 use ddlp_nvme::cp::{LoadProgram, ProgramActivation};
 use ddlp_nvme::{Status, SubmissionEntry};
-use ddlp_pixels::Limits;
 use std::sync::Arc;
-
-/// Number of program indices of a host.
-pub const PROGRAMS_MAX: usize = 8;
-/// Most bytes of all programs together, in MiB (MAXPB).
-pub const PROGRAM_MIB_MAX: u64 = 1;
-const _: () = assert!(PROGRAMS_MAX * PROGRAM_BYTES_MAX <= (PROGRAM_MIB_MAX as usize) << 20);
-
-/// Highest limits per sample that a program may have. Every worker may use this much memory once for decoding and once
-/// between the operations, and a cancelled batch may have to wait for a sample of this cost.
-pub const PROGRAM_LIMITS_MAX: Limits = Limits { pixels: 1 << 28, scans: 1000, memory_bytes: 1 << 30 };
 
 /// Largest value of PIT, which stands for a program unique identifier.
 const ID_KIND_MAX: u8 = 1;

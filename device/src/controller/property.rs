@@ -1,14 +1,12 @@
 //! Controller properties. Base 2.1, section "Controller Properties".
 
-use super::association::{Kind, QueuePair};
-use super::{Answer, Outcome, Output, QUEUE_ENTRIES_MAX, Subsystem};
+use super::profile::{ControllerKind, capabilities};
+use super::queue_pair::QueuePair;
+use super::{Answer, Outcome, Output, Subsystem};
 use ddlp_nvme::Status;
 use ddlp_nvme::fabrics::{PropertyGet, PropertySet};
-use ddlp_nvme::property::{Capabilities, Configuration, ControllerStatus, VERSION_2_1, is_wide, offset};
+use ddlp_nvme::property::{Configuration, ControllerStatus, VERSION_2_1, is_wide, offset};
 use std::collections::BTreeMap;
-
-/// CAP.TO, the longest wait for readiness in units of 500 ms. The agent is ready at once.
-const READY_TIMEOUT: u8 = 20;
 
 /// CC and CSTS of one controller.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +30,7 @@ pub enum Change {
 
 impl Properties {
     /// Returns the properties of a controller that is not enabled yet.
-    pub fn new(kind: Kind) -> Self {
+    pub fn new(kind: ControllerKind) -> Self {
         let (configuration, status) = (Configuration::default(), ControllerStatus::default());
         Self { is_discovery: kind.is_discovery(), configuration, status, was_enabled: false }
     }
@@ -47,21 +45,9 @@ impl Properties {
         self.was_enabled
     }
 
-    /// Returns CAP.
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::default()
-            .with_queue_entries_max_z(QUEUE_ENTRIES_MAX - 1)
-            .with_contiguous_queues(true)
-            .with_timeout(READY_TIMEOUT)
-            // A discovery controller sets it for hosts that do not know the bit for «no I/O command set» yet.
-            .with_nvm_command_set(true)
-            .with_io_command_sets(!self.is_discovery)
-            .with_no_io_command_set(self.is_discovery)
-    }
-
     fn get(&self, at: u32) -> Option<u64> {
         match at {
-            offset::CAP => Some(self.capabilities().0),
+            offset::CAP => Some(capabilities(self.is_discovery).0),
             offset::VS => Some(VERSION_2_1.into()),
             // Exactly the value that was written: Linux 6.1 reads it back and modifies it.
             offset::CC => Some(self.configuration.0.into()),
@@ -144,7 +130,7 @@ mod tests {
 
     #[test]
     fn configuration_is_read_back_and_status_follows() {
-        let mut properties = Properties::new(Kind::Io);
+        let mut properties = Properties::new(ControllerKind::Io);
         // The two writes of Linux at bring-up, then shutdown, then disable.
         for (value, csts, change) in [
             (0x0046_0060, 0b0000, Change::None),
@@ -160,9 +146,13 @@ mod tests {
 
     #[test]
     fn unsupported_configurations_do_not_enable() {
-        let discovery = Kind::Discovery(([127, 0, 0, 1], 4420).into());
-        let cases =
-            [(Kind::Io, 0x0046_0011), (Kind::Io, 0x0046_0071), (Kind::Io, 0x0046_00E1), (Kind::Io, 0x0055_0061)];
+        let discovery = ControllerKind::Discovery(([127, 0, 0, 1], 4420).into());
+        let cases = [
+            (ControllerKind::Io, 0x0046_0011),
+            (ControllerKind::Io, 0x0046_0071),
+            (ControllerKind::Io, 0x0046_00E1),
+            (ControllerKind::Io, 0x0055_0061),
+        ];
         for (kind, value) in cases.into_iter().chain([(discovery, 0x0046_0061), (discovery, 0x0055_0001)]) {
             let mut properties = Properties::new(kind);
             assert!(properties.set_configuration(value).is_err(), "{value:#x}");
@@ -171,17 +161,9 @@ mod tests {
     }
 
     #[test]
-    fn capabilities_are_what_linux_needs_for_a_compute_namespace() {
-        let cap = Properties::new(Kind::Io).capabilities();
-        assert!(cap.io_command_sets() && cap.nvm_command_set() && cap.contiguous_queues() && !cap.no_io_command_set());
-        assert_eq!((cap.page_min(), cap.ready_modes()), (0, 0));
-    }
-
-    #[test]
     fn a_discovery_controller_can_be_enabled_with_either_command_set_it_offers() {
         for value in [0x0046_0001, 0x0046_0071] {
-            let mut properties = Properties::new(Kind::Discovery(([127, 0, 0, 1], 4420).into()));
-            assert!(properties.capabilities().no_io_command_set() && !properties.capabilities().io_command_sets());
+            let mut properties = Properties::new(ControllerKind::Discovery(([127, 0, 0, 1], 4420).into()));
             properties.set_configuration(value).unwrap();
             assert!(properties.is_ready(), "{value:#x}");
         }

@@ -1,6 +1,7 @@
 use super::*;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::program::Program;
+use ddlp_pixels::Limits;
 
 fn bytes() -> Vec<u8> {
     crate::test_support::program("imagenet-val", CorruptPolicy::Skip).to_bytes().unwrap()

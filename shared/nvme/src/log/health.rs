@@ -89,6 +89,9 @@ pub struct SmartLog {
 const _: () = assert!(size_of::<SmartLog>() == 512);
 
 impl SmartLog {
+    /// Bit of [`SmartLog::critical_warning`]: a temperature beyond a threshold.
+    pub const TEMPERATURE_WARNING: u8 = 1 << 1;
+
     /// Makes a structure of zeros, to be filled in.
     pub fn zeroed() -> Self {
         Self::new_zeroed()
