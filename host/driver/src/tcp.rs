@@ -3,10 +3,11 @@
 //!
 //! - [`target`]: address and options. [`connect`] brings an association up.
 //! - `link`: the life of the association; when one part fails, all sockets are shut and every waiting thread wakes.
+//!   `deadline`: until when a caller waits.
 //! - `connection`: one socket with its digests: PDU headers through a small buffer, data straight to its destination.
 //! - `engine`: the commands in flight on one connection, and every rule about the peer's messages for them.
-//! - `bringup`: from a fresh connection to a ready controller. `admin`: the admin queue with keep alive. `association`:
-//!   the state that queues share. `queue`: I/O queues.
+//! - `bringup`: from a fresh connection to a ready controller. `admin`: the admin queue with keep alive. `queue`: I/O
+//!   queues. `pool`: those without a user. `association`: the owner of all queues.
 //!
 //! Every PDU of a peer is checked against the command that it names; a violation ends the association with
 //! [`crate::DriverError::Protocol`] and a TermReq. Every wait has a deadline. The queue depths bound the memory: only
@@ -19,8 +20,10 @@ mod admin;
 mod association;
 mod bringup;
 mod connection;
+mod deadline;
 mod engine;
 mod link;
+mod pool;
 mod queue;
 pub mod target;
 

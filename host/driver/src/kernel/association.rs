@@ -1,13 +1,14 @@
 //! State that the queues and admin commands of one controller share, and the meaning of the kernel's answers.
 
 use super::nodes::Nodes;
-use super::request::{Outcome, Request};
-use crate::contract::Completion;
+use super::request::{Data, KernelAnswer, Kind, Request};
+use crate::contract::{Command, Completion};
 use crate::error::DriverError;
 use ddlp_nvme::status::sct;
 use nix::errno::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Way in which commands reach the kernel, once chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,9 +63,15 @@ impl Association {
         Ok(())
     }
 
+    /// Makes a command to a namespace, through the namespace's generic node.
+    pub(super) fn request(&self, command: &Command, data: Data, within: Duration) -> Result<Request, DriverError> {
+        let node = self.nodes.of_namespace(command.nsid)?;
+        Request::new(Kind::Io, node, command, data, within)
+    }
+
     /// Translates the kernel's answer to a command into the contract's terms. Path-related statuses end the
     /// association, and so do errors that mean that the command was cancelled and may have run.
-    pub(super) fn judge(&self, outcome: Outcome, request: &Request) -> Result<Completion, DriverError> {
+    pub(super) fn judge(&self, outcome: KernelAnswer, request: &Request) -> Result<Completion, DriverError> {
         let errno = match outcome {
             Ok(completion) if completion.status().sct() != sct::PATH => return Ok(completion),
             Ok(completion) => {

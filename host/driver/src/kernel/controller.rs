@@ -92,16 +92,6 @@ impl PassthroughController {
         }
         Ok(())
     }
-
-    /// Makes a command to a namespace, through the namespace's generic node.
-    pub(super) fn request(&self, command: &Command, data: Data, within: Duration) -> Result<Request, DriverError> {
-        let node = self.association.nodes().of_namespace(command.nsid)?;
-        Request::new(Kind::Io, node, command, data, within)
-    }
-
-    pub(super) fn geometries(&self) -> &Geometries {
-        &self.geometries
-    }
 }
 
 impl Controller for PassthroughController {
@@ -141,7 +131,8 @@ impl Controller for PassthroughController {
         checks::depth(depth, COMMANDS_MAX - READS_IN_FLIGHT, self.peer())?;
         self.hold(&self.active_namespaces()?)?;
         let lane = Lane::open(self.association.clone(), depth + READS_IN_FLIGHT)?;
-        Ok(Box::new(KernelQueue::new(self.clone(), lane, depth)))
+        let (association, geometries) = (Arc::clone(&self.association), Arc::clone(&self.geometries));
+        Ok(Box::new(KernelQueue::new(Box::new(self.clone()), association, geometries, lane, depth)))
     }
 
     fn is_alive(&self) -> bool {

@@ -6,7 +6,7 @@
 
 use super::association::{Association, Way};
 use super::passthrough;
-use super::request::{Data, Outcome, Request};
+use super::request::{Answered, Data, Request};
 use super::ring::Ring;
 use crate::contract::Completion;
 use crate::error::DriverError;
@@ -17,9 +17,6 @@ use std::time::{Duration, Instant};
 
 /// Interval at which a thread that waits for a command checks whether the association was closed.
 const CLOSED_LOOK: Duration = Duration::from_millis(50);
-
-/// A command that is over, and the kernel's answer.
-pub(super) type Ended = (Request, Outcome);
 
 /// A command that is over, in the contract's terms.
 pub(super) struct Finished {
@@ -86,7 +83,7 @@ impl Lane {
 /// Threads that each run one command at a time; there are as many as the most commands in flight so far.
 struct Threads {
     requests: (Sender<Request>, Receiver<Request>),
-    ended: (Sender<Ended>, Receiver<Ended>),
+    ended: (Sender<Answered>, Receiver<Answered>),
     in_flight: usize,
     threads: usize,
 }
@@ -110,7 +107,7 @@ impl Threads {
         Ok(())
     }
 
-    fn next(&mut self, until: Instant) -> Option<Ended> {
+    fn next(&mut self, until: Instant) -> Option<Answered> {
         match self.ended.1.recv_deadline(until) {
             Ok(ended) => {
                 self.in_flight -= 1;
@@ -122,7 +119,7 @@ impl Threads {
 }
 
 /// Runs commands on a thread until the lane is gone.
-fn work(requests: &Receiver<Request>, ended: &Sender<Ended>) {
+fn work(requests: &Receiver<Request>, ended: &Sender<Answered>) {
     while let Ok(mut request) = requests.recv() {
         let outcome = passthrough::run(&mut request);
         if ended.send((request, outcome)).is_err() {

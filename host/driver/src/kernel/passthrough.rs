@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::nodes::Node;
-use super::request::{Kind, Outcome, Request};
+use super::request::{KernelAnswer, Kind, Request};
 use crate::contract::Completion;
 use nix::errno::Errno;
 use std::os::fd::AsRawFd;
@@ -88,7 +88,7 @@ pub(super) fn completion(status: i32, result: u64) -> Completion {
 }
 
 /// Runs a command and waits for its end; no signal shortens the wait.
-pub(super) fn run(request: &mut Request) -> Outcome {
+pub(super) fn run(request: &mut Request) -> KernelAnswer {
     let mut command = PassthroughCommand { command: UringCommand::new(request), result: 0 };
     let node = request.node().as_raw_fd();
     // SAFETY: the structure is the one that the request code names. Its address and length describe the request's data,

@@ -4,20 +4,24 @@
 //! `ctrl_loss_tmo` or `fast_io_fail_tmo` has passed, and cannot be killed. The generic node fails at once.
 
 use super::GRACE;
-use super::controller::PassthroughController;
+use super::association::Association;
 use super::lane::{Finished, Lane};
 use super::request::{Data, Pages};
 use crate::checks;
 use crate::contract::{Command, Completion, Controller, Queue, Ticket};
 use crate::error::DriverError;
+use crate::namespace::Geometries;
 use crate::reads::{READS_IN_FLIGHT, ReadPlan};
 use ddlp_nvme::Status;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(super) struct KernelQueue {
-    controller: PassthroughController,
+    controller: Box<dyn Controller>,
+    association: Arc<Association>,
+    geometries: Arc<Geometries>,
     lane: Lane,
     depth: usize,
     /// Tags of submitted commands in flight. Other tags belong to reads, whose reader may have given up.
@@ -29,9 +33,17 @@ pub(super) struct KernelQueue {
 }
 
 impl KernelQueue {
-    pub(super) fn new(controller: PassthroughController, lane: Lane, depth: usize) -> Self {
+    pub(super) fn new(
+        controller: Box<dyn Controller>,
+        association: Arc<Association>,
+        geometries: Arc<Geometries>,
+        lane: Lane,
+        depth: usize,
+    ) -> Self {
         Self {
             controller,
+            association,
+            geometries,
             lane,
             depth,
             in_flight: HashSet::new(),
@@ -42,7 +54,7 @@ impl KernelQueue {
     }
 
     fn start(&mut self, command: &Command, data: Data, within: Duration) -> Result<u64, DriverError> {
-        let mut request = self.controller.request(command, data, within)?;
+        let mut request = self.association.request(command, data, within)?;
         request.tag = self.next_tag;
         self.lane.start(request)?;
         self.next_tag += 1;
@@ -120,7 +132,7 @@ impl Queue for KernelQueue {
     }
 
     fn read_blocks(&mut self, nsid: u32, lba: u64, buf: &mut [u8], timeout: Duration) -> Result<(), DriverError> {
-        let geometry = self.controller.geometries().of(&self.controller, nsid, timeout)?;
+        let geometry = self.geometries.of(&*self.controller, nsid, timeout)?;
         let plan = ReadPlan::new(nsid, geometry, lba, buf.len(), self.controller.transfer_bytes_max())?;
         let what = plan.what();
         let status = self.run_reads(plan, buf, timeout)?;

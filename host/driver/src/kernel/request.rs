@@ -85,7 +85,10 @@ pub(super) struct Request {
 }
 
 /// Answer of the kernel to a command: the controller's status, or an error of its own.
-pub(super) type Outcome = Result<Completion, Errno>;
+pub(super) type KernelAnswer = Result<Completion, Errno>;
+
+/// A command that is over, and the kernel's answer.
+pub(super) type Answered = (Request, KernelAnswer);
 
 impl Request {
     /// Makes a request that the kernel gives up after `within`. Returns an error if the opcode does not move data in

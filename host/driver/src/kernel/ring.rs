@@ -2,9 +2,8 @@
 
 #![allow(unsafe_code)]
 
-use super::lane::Ended;
 use super::passthrough::{UringCommand, completion};
-use super::request::Request;
+use super::request::{Answered, Request};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 use nix::errno::Errno;
@@ -52,7 +51,7 @@ impl Ring {
         self.inner().start(request)
     }
 
-    pub(super) fn next(&mut self, until: Instant) -> io::Result<Option<Ended>> {
+    pub(super) fn next(&mut self, until: Instant) -> io::Result<Option<Answered>> {
         self.inner().next(until)
     }
 }
@@ -83,7 +82,7 @@ impl Inner {
         }
     }
 
-    fn next(&mut self, until: Instant) -> io::Result<Option<Ended>> {
+    fn next(&mut self, until: Instant) -> io::Result<Option<Answered>> {
         loop {
             if let Some(ended) = self.take() {
                 return Ok(Some(ended));
@@ -103,7 +102,7 @@ impl Inner {
         }
     }
 
-    fn take(&mut self) -> Option<Ended> {
+    fn take(&mut self) -> Option<Answered> {
         let entry = self.ring.completion().next()?;
         let index = entry.user_data() as usize;
         let request = self.requests.get_mut(index)?.take()?;

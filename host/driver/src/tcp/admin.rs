@@ -1,6 +1,6 @@
 //! The admin queue: one command of a caller at a time, with keep alives between and during commands.
 
-use super::connection::Deadline;
+use super::deadline::Deadline;
 use super::engine::{Done, Engine, Step, Transfer};
 use super::link::Link;
 use crate::contract::{AdminData, Command, Completion, Ticket};

@@ -3,9 +3,11 @@
 use super::Closer;
 use super::admin::{ADMIN_COMMANDS, ADMIN_ENTRIES_Z, AdminQueue};
 use super::bringup::{Facts, bring_up, connect_queue, shut_down};
-use super::connection::{Connection, Deadline};
+use super::connection::Connection;
+use super::deadline::Deadline;
 use super::engine::{Engine, QueueRules};
-use super::link::{Gate, Link, lock, look_up};
+use super::link::{Gate, Link, look_up};
+use super::pool::QueuePool;
 use super::queue::TcpQueue;
 use super::target::TcpTarget;
 use crate::checks;
@@ -17,7 +19,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use ddlp_nvme::fabrics::{CONTROLLER_ANY, ConnectCommand};
 use ddlp_nvme::tcp::ADMIN_CAPSULE_BYTES;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -28,34 +30,26 @@ pub(super) const CLOSED: &str = "closed by this host";
 /// Shortest interval between two turns of the keep alive thread.
 const KEEP_ALIVE_INTERVAL_MIN: Duration = Duration::from_millis(5);
 
-/// I/O queues that were made. Unused queues are kept for the next user, because a controller may take the end of a
-/// single connection for the end of the association.
-#[derive(Debug, Default)]
-struct Pool {
-    made: u16,
-    parked: Vec<(u16, Engine)>,
-}
-
-/// State that queues share with their controller.
-pub(super) struct Association {
+/// The admin queue, and what making I/O queues needs.
+struct TcpAssociation {
     link: Arc<Link>,
     admin: Gate<AdminQueue>,
     target: TcpTarget,
     addresses: Vec<SocketAddr>,
     facts: Facts,
-    pool: Mutex<Pool>,
-    geometries: Geometries,
+    pool: Arc<QueuePool>,
+    geometries: Arc<Geometries>,
 }
 
 /// Owner of an association; dropping it ends the association.
 pub(super) struct TcpController {
-    handle: Handle,
+    handle: TcpHandle,
     keeper: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 /// A reference to an association that implements `Controller`.
 #[derive(Clone)]
-pub(super) struct Handle(Arc<Association>);
+struct TcpHandle(Arc<TcpAssociation>);
 
 impl TcpController {
     pub(super) fn connect(target: &TcpTarget, watch: impl FnOnce(Closer)) -> Result<Self, DriverError> {
@@ -83,14 +77,14 @@ impl TcpController {
         if facts.keep_alive {
             admin.start_keep_alive(target.keep_alive);
         }
-        let handle = Handle(Arc::new(Association {
+        let handle = TcpHandle(Arc::new(TcpAssociation {
             link: Arc::clone(link),
             admin: Gate::new(admin),
             target: target.clone(),
             addresses,
             facts,
-            pool: Mutex::default(),
-            geometries: Geometries::default(),
+            pool: Arc::default(),
+            geometries: Arc::default(),
         }));
         let mut controller = Self { handle: handle.clone(), keeper: None };
         if facts.keep_alive {
@@ -125,7 +119,7 @@ impl Drop for TcpController {
 
 /// Runs the keep alive thread, which takes a turn several times per keep alive time-out. A caller that holds the queue
 /// for longer sends keep alives itself.
-fn keep_alive(handle: &Handle, stopped: &Receiver<()>, interval: Duration) {
+fn keep_alive(handle: &TcpHandle, stopped: &Receiver<()>, interval: Duration) {
     while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(interval) {
         let Some(mut turn) = handle.0.admin.take(Instant::now()) else { continue };
         if let Err(error) = turn.get().tick() {
@@ -135,7 +129,7 @@ fn keep_alive(handle: &Handle, stopped: &Receiver<()>, interval: Duration) {
     }
 }
 
-impl Association {
+impl TcpAssociation {
     fn shut_down(&self, deadline: Deadline) -> Result<(), DriverError> {
         match self.admin.take(deadline.at) {
             Some(mut turn) => shut_down(turn.get(), deadline),
@@ -143,39 +137,13 @@ impl Association {
         }
     }
 
-    pub(super) fn geometries(&self) -> &Geometries {
-        &self.geometries
-    }
-
-    /// Takes back an I/O queue that its user no longer needs.
-    pub(super) fn park(&self, queue_id: u16, engine: Engine) {
-        if self.link.is_alive() {
-            lock(&self.pool).parked.push((queue_id, engine));
-        }
-    }
-
-    /// Returns a parked queue with room for `commands`.
-    fn unpark(&self, commands: usize) -> Option<(u16, Engine)> {
-        let mut pool = lock(&self.pool);
-        let index = pool.parked.iter().position(|(_, engine)| engine.free() >= commands)?;
-        Some(pool.parked.swap_remove(index))
-    }
-
-    /// Returns the number of a queue that has not been made yet.
-    fn next_queue_id(&self) -> Result<u16, DriverError> {
-        let mut pool = lock(&self.pool);
-        if pool.made >= self.facts.io_queues_max {
-            let most = self.facts.io_queues_max;
-            return Err(DriverError::Invalid(format!("{} grants {most} i/o queues, all in use", self.link.peer())));
-        }
-        pool.made += 1;
-        Ok(pool.made)
-    }
-
     /// Connects a new I/O queue. A failure ends the association, because the controller's view of the queue is then
     /// unknown.
     fn make_queue(&self, commands: usize) -> Result<(u16, Engine), DriverError> {
-        let queue_id = self.next_queue_id()?;
+        let most = self.facts.io_queues_max;
+        let Some(queue_id) = self.pool.next_queue_id(most) else {
+            return Err(DriverError::Invalid(format!("{} grants {most} i/o queues, all in use", self.link.peer())));
+        };
         let deadline = Deadline::after(self.target.connect_timeout);
         let buffer = Some(self.target.receive_buffer_bytes);
         let made =
@@ -196,13 +164,7 @@ impl Association {
     }
 }
 
-impl Handle {
-    pub(super) fn association(&self) -> &Association {
-        &self.0
-    }
-}
-
-impl Controller for Handle {
+impl Controller for TcpHandle {
     fn peer(&self) -> &str {
         self.0.link.peer()
     }
@@ -227,11 +189,12 @@ impl Controller for Handle {
         let most = self.0.facts.commands_max.saturating_sub(READS_IN_FLIGHT);
         checks::depth(depth, most, self.peer())?;
         let commands = depth + READS_IN_FLIGHT;
-        let (queue_id, engine) = match self.0.unpark(commands) {
+        let (queue_id, engine) = match self.0.pool.unpark(commands) {
             Some(parked) => parked,
             None => self.0.make_queue(commands)?,
         };
-        Ok(Box::new(TcpQueue::new(self.clone(), queue_id, engine, depth)))
+        let (pool, geometries) = (Arc::clone(&self.0.pool), Arc::clone(&self.0.geometries));
+        Ok(Box::new(TcpQueue::new(Box::new(self.clone()), pool, geometries, (queue_id, engine), depth)))
     }
 
     fn is_alive(&self) -> bool {

@@ -2,7 +2,7 @@
 //! shutdown.
 
 use super::admin::AdminQueue;
-use super::connection::Deadline;
+use super::deadline::Deadline;
 use super::engine::{Engine, QueueRules, Step, Transfer};
 use super::target::TcpTarget;
 use super::{QUEUE_COMMANDS_MAX, TRANSFER_BYTES_MAX};

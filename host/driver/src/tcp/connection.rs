@@ -1,5 +1,6 @@
 //! One socket: sends PDUs, receives PDU headers and data, with digests and deadlines.
 
+use super::deadline::Deadline;
 use super::link::Link;
 use super::target::TcpTarget;
 use crate::error::DriverError;
@@ -20,26 +21,6 @@ use std::time::{Duration, Instant};
 /// Bytes received ahead of the current need: enough that a header seldom costs a system call of its own, and few enough
 /// that the payload among them costs little to copy.
 const AHEAD_BYTES: usize = 512;
-
-/// A point in time, and the time-out that it came from.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Deadline {
-    pub(super) at: Instant,
-    pub(super) after: Duration,
-}
-
-impl Deadline {
-    /// Upper bound of time-outs.
-    const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
-
-    pub(super) fn after(after: Duration) -> Self {
-        Self { at: Instant::now() + after.min(Self::LONGEST), after }
-    }
-
-    pub(super) fn timed_out(self, peer: &str, what: &str) -> DriverError {
-        DriverError::TimedOut { peer: peer.to_owned(), what: what.to_owned(), after: self.after }
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct Connection {

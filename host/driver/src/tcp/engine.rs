@@ -4,7 +4,8 @@
 //! command is recognised as unexpected. Each byte of a command's data moves once, in order: every C2HData and R2T has
 //! to continue where the last one ended, within the buffer. The engine answers one R2T at a time, at once.
 
-use super::connection::{Connection, Deadline};
+use super::connection::Connection;
+use super::deadline::Deadline;
 use super::link::Link;
 use crate::contract::{Completion, Ticket};
 use crate::error::DriverError;

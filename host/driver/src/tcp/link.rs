@@ -1,6 +1,6 @@
 //! The life of an association, shared by all of its connections.
 
-use super::connection::Deadline;
+use super::deadline::Deadline;
 use crate::error::DriverError;
 use crossbeam::channel::{Receiver, RecvTimeoutError, bounded};
 use std::io;

@@ -1,20 +1,24 @@
 //! An I/O queue: commands in flight, and reads straight into the caller's buffer.
 
 use super::admin::entry_of;
-use super::association::Handle;
-use super::connection::Deadline;
+use super::deadline::Deadline;
 use super::engine::{Engine, Step, Transfer};
+use super::pool::QueuePool;
 use crate::checks;
 use crate::contract::{AbortOutcome, AdminData, Command, Completion, Controller, Queue, Ticket};
 use crate::error::DriverError;
+use crate::namespace::Geometries;
 use crate::reads::{READS_IN_FLIGHT, ReadPlan};
 use ddlp_nvme::admin::Abort;
 use ddlp_nvme::{AdminOpcode, Status};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(super) struct TcpQueue {
-    handle: Handle,
+    controller: Box<dyn Controller>,
+    pool: Arc<QueuePool>,
+    geometries: Arc<Geometries>,
     queue_id: u16,
     /// Engine of the queue; `Some` until the queue is dropped.
     engine: Option<Engine>,
@@ -26,9 +30,26 @@ pub(super) struct TcpQueue {
 }
 
 impl TcpQueue {
-    pub(super) fn new(handle: Handle, queue_id: u16, engine: Engine, depth: usize) -> Self {
+    /// Makes a queue for a user who submits up to `depth` commands. The pool gets the engine back.
+    pub(super) fn new(
+        controller: Box<dyn Controller>,
+        pool: Arc<QueuePool>,
+        geometries: Arc<Geometries>,
+        (queue_id, engine): (u16, Engine),
+        depth: usize,
+    ) -> Self {
         let first = engine.next_ticket();
-        Self { handle, queue_id, engine: Some(engine), depth, in_flight: 0, first, finished: VecDeque::new() }
+        Self {
+            controller,
+            pool,
+            geometries,
+            queue_id,
+            engine: Some(engine),
+            depth,
+            in_flight: 0,
+            first,
+            finished: VecDeque::new(),
+        }
     }
 
     fn engine(&mut self) -> &mut Engine {
@@ -81,14 +102,14 @@ impl TcpQueue {
 impl Drop for TcpQueue {
     fn drop(&mut self) {
         if let Some(engine) = self.engine.take() {
-            self.handle.association().park(self.queue_id, engine);
+            self.pool.park(self.queue_id, engine);
         }
     }
 }
 
 impl Queue for TcpQueue {
     fn submit(&mut self, command: &Command, data: Vec<u8>, _within: Duration) -> Result<Ticket, DriverError> {
-        let most = self.handle.transfer_bytes_max();
+        let most = self.controller.transfer_bytes_max();
         checks::submission(command, data.len(), most, (self.in_flight, self.depth))?;
         let transfer = if data.is_empty() { Transfer::None } else { Transfer::Write(data) };
         let ticket = self.engine().submit(entry_of(command), transfer)?;
@@ -112,11 +133,11 @@ impl Queue for TcpQueue {
 
     fn read_blocks(&mut self, nsid: u32, lba: u64, buf: &mut [u8], timeout: Duration) -> Result<(), DriverError> {
         let deadline = Deadline::after(timeout);
-        let geometry = self.handle.association().geometries().of(&self.handle, nsid, timeout)?;
-        let plan = ReadPlan::new(nsid, geometry, lba, buf.len(), self.handle.transfer_bytes_max())?;
+        let geometry = self.geometries.of(&*self.controller, nsid, timeout)?;
+        let plan = ReadPlan::new(nsid, geometry, lba, buf.len(), self.controller.transfer_bytes_max())?;
         let what = plan.what();
         let status = self.run_reads(plan, buf, deadline)?;
-        Completion { result: 0, status: status.0 }.success(self.handle.peer(), &what).map(drop)
+        Completion { result: 0, status: status.0 }.success(self.controller.peer(), &what).map(drop)
     }
 
     fn abort(&mut self, ticket: Ticket, timeout: Duration) -> Result<AbortOutcome, DriverError> {
@@ -126,8 +147,8 @@ impl Queue for TcpQueue {
         };
         let request = Abort { queue_id, command_id };
         let command = Command { opcode: AdminOpcode::ABORT.0, cdw10_15: request.dwords(), ..Command::default() };
-        let completion = self.handle.admin(&command, AdminData::None, timeout)?;
-        let result = completion.success(self.handle.peer(), "abort")?;
+        let completion = self.controller.admin(&command, AdminData::None, timeout)?;
+        let result = completion.success(self.controller.peer(), "abort")?;
         Ok(if Abort::was_aborted(result) { AbortOutcome::Aborted } else { AbortOutcome::NotAborted })
     }
 }

@@ -28,7 +28,7 @@ fn set_state(root: &Path, state: &str) {
     fs::write(root.join("sys/class/nvme/nvme1/state"), state).unwrap();
 }
 
-fn judged(outcome: Outcome, state: &str) -> (Result<Completion, DriverError>, bool) {
+fn judged(outcome: KernelAnswer, state: &str) -> (Result<Completion, DriverError>, bool) {
     let (root, association) = association(Way::Ioctl);
     set_state(root.path(), state);
     let node = association.nodes().controller();
