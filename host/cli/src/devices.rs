@@ -1,9 +1,10 @@
 //! `ddlp devices`: the drives that this machine's kernel knows, and whether a run could use them.
 //!
-//! - [`survey`]: the drives, as `--json` prints them. [`advice`]: what is missing, and what to do. [`show`]: text for
-//!   people.
+//! - [`facts`]: what the kernel shows. [`advice`]: what is missing, and what to do. [`survey`]: both together, as
+//!   `--json` prints them. [`show`]: text for people.
 
 pub mod advice;
+mod facts;
 mod show;
 mod survey;
 #[cfg(test)]
@@ -14,7 +15,7 @@ use crate::{Ending, output};
 use anyhow::Context;
 use clap::Args;
 use nix::unistd::geteuid;
-use survey::Survey;
+use survey::DeviceSurvey;
 
 /// List the DDLP drives that this machine's kernel knows, and say what each of them lacks for a run.
 ///
@@ -47,7 +48,7 @@ pub fn devices(args: &DevicesArgs) -> anyhow::Result<Ending> {
         // If the NQN cannot be kept, none is shown.
         let _ = kernel.host.kernel_identity();
     }
-    let survey = Survey::of(&kernel).context("cannot read the kernel's list of NVMe devices (sysfs)")?;
+    let survey = DeviceSurvey::of(&kernel).context("cannot read the kernel's list of NVMe devices (sysfs)")?;
     let shown = if args.json { serde_json::to_string_pretty(&survey)? + "\n" } else { survey.to_text(args.all) };
     output::print(&shown)?;
     Ok(Ending::Done)

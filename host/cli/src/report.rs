@@ -3,19 +3,21 @@
 //! - [`timeline`]: where each batch was made and when it was delivered.
 //! - [`rates`]: images per second over time.
 //! - [`tables`]: epochs, prongs, stalls, faults, corrupt samples.
+//! - [`derived`]: facts that follow from the figures; the summary and the JSON report state them, too.
 //!
 //! The page stays small however long the run is: drawings merge marks to pixels, and tables show the first rows and the
 //! number of the others. Figures that were not measured are shown as «unknown».
 
 mod axis;
+mod derived;
 mod html;
 mod rates;
 mod tables;
 mod timeline;
 
-use crate::run::{fault_count, host_cpu_s_per_1000_images};
 use crate::text;
 use ddlp_host::report::Report;
+pub use derived::{fault_count, host_cpu_s_per_1000_images, host_memory};
 use html::{Escaped, Px};
 use std::fmt::Write;
 

@@ -16,7 +16,6 @@ mod saving;
 mod summary;
 
 pub use args::{RunArgs, parse_throttle};
-pub use summary::{fault_count, host_cpu_s_per_1000_images, host_memory};
 
 use crate::interrupt::Interrupt;
 use crate::{Ending, cores, output, text};

@@ -2,7 +2,7 @@
 
 use super::cases::{self, Cores, Slots};
 use super::child::Setting;
-use super::figures::{self, CaseFigures, Measured, PUBLISHED_FACTOR, SlotFigures};
+use super::figures::{self, DualFigures, Measured, PUBLISHED_FACTOR, SlotFigures};
 use super::table;
 use crate::cores::{self, CoreList};
 use crate::interrupt::Interrupt;
@@ -14,7 +14,6 @@ use clap::Args;
 use ddlp_host::{LocalDrive, Pipeline};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
-use serde::Serialize;
 use std::path::PathBuf;
 
 /// Measure both prongs together against each prong alone.
@@ -69,38 +68,6 @@ pub struct DualArgs {
     json: Option<PathBuf>,
 }
 
-/// Results of the measurement, as in the JSON output.
-#[derive(Debug, Serialize)]
-pub struct Outcome {
-    pub version: String,
-    pub machine: String,
-    pub dataset: String,
-    pub dataset_samples: u64,
-    pub pipeline: String,
-    /// Bytes of a prepared image.
-    pub image_bytes: u64,
-    pub batch: u32,
-    pub samples: u64,
-    /// Whole rounds that were measured; also 1 if the first round was stopped.
-    pub rounds: u64,
-    /// Whether all rounds were completed.
-    pub is_complete: bool,
-    /// Names of the corrupt samples, which the runs left out.
-    pub corrupt: Vec<String>,
-    pub throttle: f64,
-    pub host_cores: String,
-    pub drive_cores: String,
-    /// The reason why the figures mean little, if there are too few cores.
-    pub too_few_cores: Option<String>,
-    pub published_factor: f64,
-    /// The CPU alone.
-    pub cpu: CaseFigures,
-    /// The strategies with the first kind of slots.
-    pub strategies: Vec<CaseFigures>,
-    /// Everything, by kind of slots.
-    pub slots: Vec<SlotFigures>,
-}
-
 /// Runs the command.
 pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     if let Some(path) = &args.json {
@@ -132,7 +99,7 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     let slots: Vec<SlotFigures> =
         kinds(args).iter().filter_map(|slots| figures::slot_figures(&measured, *slots)).collect();
     let strategies = slots.first().map(|slots| slots.cases.clone()).unwrap_or_default();
-    let outcome = Outcome {
+    let outcome = DualFigures {
         version: machine::revision(),
         machine,
         dataset: args.dataset.display().to_string(),
@@ -267,7 +234,7 @@ fn about(seconds: f64) -> String {
 }
 
 /// Prints the table first, so that it is not lost if the JSON report cannot be written.
-fn say(args: &DualArgs, outcome: &Outcome) -> anyhow::Result<()> {
+fn say(args: &DualArgs, outcome: &DualFigures) -> anyhow::Result<()> {
     let said = table::describe(outcome);
     if args.json.as_deref().is_some_and(|path| path.as_os_str() == output::STDOUT) {
         eprint!("{said}");

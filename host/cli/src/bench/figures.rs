@@ -30,6 +30,38 @@ pub fn spread(values: &[f64]) -> Option<f64> {
     median(values).filter(|median| *median > 0.0).map(|median| (largest - smallest) / median)
 }
 
+/// Results of the measurement, as in the JSON output.
+#[derive(Debug, Serialize)]
+pub struct DualFigures {
+    pub version: String,
+    pub machine: String,
+    pub dataset: String,
+    pub dataset_samples: u64,
+    pub pipeline: String,
+    /// Bytes of a prepared image.
+    pub image_bytes: u64,
+    pub batch: u32,
+    pub samples: u64,
+    /// Whole rounds that were measured; also 1 if the first round was stopped.
+    pub rounds: u64,
+    /// Whether all rounds were completed.
+    pub is_complete: bool,
+    /// Names of the corrupt samples, which the runs left out.
+    pub corrupt: Vec<String>,
+    pub throttle: f64,
+    pub host_cores: String,
+    pub drive_cores: String,
+    /// The reason why the figures mean little, if there are too few cores.
+    pub too_few_cores: Option<String>,
+    pub published_factor: f64,
+    /// The CPU alone.
+    pub cpu: CaseFigures,
+    /// The strategies with the first kind of slots.
+    pub strategies: Vec<CaseFigures>,
+    /// Everything, by kind of slots.
+    pub slots: Vec<SlotFigures>,
+}
+
 /// The runs of one case.
 #[derive(Clone, Debug)]
 pub struct Measured {

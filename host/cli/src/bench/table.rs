@@ -1,7 +1,6 @@
 //! The results of a measurement as text for people.
 
-use super::dual::Outcome;
-use super::figures::{CaseFigures, PUBLISHED_FACTOR, SlotFigures};
+use super::figures::{CaseFigures, DualFigures, PUBLISHED_FACTOR, SlotFigures};
 use crate::text;
 use std::fmt::Write;
 
@@ -13,7 +12,7 @@ const SAVED_MEANING: &str = "host CPU saved ÷ drive's share: 1.00 means that im
                              CPU time; 0.00 means that they cost as much as images from the CPU\n";
 
 /// Returns the whole text.
-pub fn describe(outcome: &Outcome) -> String {
+pub fn describe(outcome: &DualFigures) -> String {
     let mut out = String::new();
     head(&mut out, outcome);
     out.push('\n');
@@ -58,7 +57,7 @@ pub fn describe(outcome: &Outcome) -> String {
     out
 }
 
-fn head(out: &mut String, outcome: &Outcome) {
+fn head(out: &mut String, outcome: &DualFigures) {
     let stopped = if outcome.is_complete { "" } else { ", stopped before the end" };
     let _ = writeln!(
         out,
@@ -123,7 +122,7 @@ fn slot_memory(out: &mut String, slots: &SlotFigures) {
     }
 }
 
-fn cost(out: &mut String, outcome: &Outcome, slots: &SlotFigures) {
+fn cost(out: &mut String, outcome: &DualFigures, slots: &SlotFigures) {
     let _ = write!(
         out,
         "slots {}: {:.1} µs of host CPU for an image of {} that the drive made",
@@ -142,7 +141,7 @@ fn cost(out: &mut String, outcome: &Outcome, slots: &SlotFigures) {
     out.push('\n');
 }
 
-fn factors(out: &mut String, outcome: &Outcome) {
+fn factors(out: &mut String, outcome: &DualFigures) {
     for slots in &outcome.slots {
         for figures in &slots.cases {
             let Some(over_ideal) = figures.factor_over_ideal else { continue };
@@ -169,7 +168,7 @@ fn first_few(texts: &[String]) -> String {
     }
 }
 
-fn remarks(out: &mut String, outcome: &Outcome) {
+fn remarks(out: &mut String, outcome: &DualFigures) {
     if !outcome.corrupt.is_empty() {
         let samples = text::plural(outcome.corrupt.len() as u64, "corrupt sample");
         let _ = writeln!(out, "note: the runs left out {samples}: {}", first_few(&outcome.corrupt));
@@ -224,7 +223,7 @@ mod tests {
         let shared = |strategy| Case { strategy, slots: Some(Slots::Shared) };
         let all =
             [measured(CPU, 100.0, 0.0), measured(shared("csd"), 50.0, 617.0), measured(shared("mte"), 123.5, 617.0)];
-        let outcome = Outcome {
+        let outcome = DualFigures {
             version: String::new(),
             machine: String::new(),
             dataset: "x.ddlp".into(),

@@ -1,6 +1,6 @@
 //! What a drive lacks for a run, and how to remedy it.
 
-use super::survey::{Device, Holder, KernelPart, Way, role};
+use super::facts::{Device, Holder, KernelPart, role};
 use crate::kernel::{IoUring, Module, Node};
 use ddlp_csd::{COMPUTE_NSID, DATASET_NSID, RESULTS_NSID};
 use ddlp_driver::HostIdentity;
@@ -26,20 +26,29 @@ const URING: &str = "use io_uring";
 
 /// A finding, and what to do about it.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct Advice {
     pub what: String,
     /// Remedies, any one of which helps.
     pub remedies: Vec<String>,
 }
 
-impl Finding {
+impl Advice {
     fn new<const N: usize>(what: impl Into<String>, remedies: [String; N]) -> Self {
         Self { what: what.into(), remedies: remedies.into() }
     }
 }
 
+/// One thing that a run does with a drive.
+#[derive(Serialize)]
+pub struct DriveUse {
+    pub way: &'static str,
+    pub usable: bool,
+    /// The reason why it is not possible.
+    pub missing: Option<String>,
+}
+
 /// Returns each thing that a run does with a drive, and whether this process could do it.
-pub fn ways(device: &Device, kernel: &KernelPart) -> Vec<Way> {
+pub fn ways(device: &Device, kernel: &KernelPart) -> Vec<DriveUse> {
     let generic = |nsid| device.namespace(nsid).and_then(|namespace| namespace.generic.as_ref());
     let io = kernel.sys_admin || kernel.lets_io_through;
     vec![
@@ -51,12 +60,12 @@ pub fn ways(device: &Device, kernel: &KernelPart) -> Vec<Way> {
     ]
 }
 
-fn way(way: &'static str, missing: Option<String>) -> Way {
-    Way { way, usable: missing.is_none(), missing }
+fn way(way: &'static str, missing: Option<String>) -> DriveUse {
+    DriveUse { way, usable: missing.is_none(), missing }
 }
 
 /// Returns whether a run could do everything that it must; io_uring is only the faster way.
-pub fn suffice(ways: &[Way]) -> bool {
+pub fn suffice(ways: &[DriveUse]) -> bool {
     ways.iter().all(|way| way.usable || way.way == URING)
 }
 
@@ -86,7 +95,7 @@ fn lacks_uring(io_uring: IoUring) -> Option<String> {
 }
 
 /// Returns the problems that keep a run from using the drive.
-pub fn problems(device: &Device, held_by: Option<&Holder>, ways: &[Way], kernel: &KernelPart) -> Vec<Finding> {
+pub fn problems(device: &Device, held_by: Option<&Holder>, ways: &[DriveUse], kernel: &KernelPart) -> Vec<Advice> {
     let mut found = Vec::new();
     found.extend(state(device));
     found.extend(held_by.map(held));
@@ -99,7 +108,7 @@ pub fn problems(device: &Device, held_by: Option<&Holder>, ways: &[Way], kernel:
     found.extend(missing_nodes(device));
     found.extend(closed_nodes(device));
     if !kernel.sys_admin {
-        found.push(Finding {
+        found.push(Advice {
             what: "this process has no CAP_SYS_ADMIN, which it needs beside the right to open the nodes".to_string(),
             remedies: rights_remedies(device),
         });
@@ -107,31 +116,31 @@ pub fn problems(device: &Device, held_by: Option<&Holder>, ways: &[Way], kernel:
     found
 }
 
-fn state(device: &Device) -> Option<Finding> {
+fn state(device: &Device) -> Option<Advice> {
     let what = format!("the drive is {}, and takes no commands", device.state);
     let wait = "wait until the drive is live".to_string();
     Some(match device.state.as_str() {
         "live" => return None,
         "resetting" | "connecting" if device.is_fabric() => {
             let mend = "start its agent again or mend the network: the kernel then reconnects by itself".to_string();
-            Finding::new(what, [mend, format!("give it up: sudo nvme disconnect -d {}", device.controller)])
+            Advice::new(what, [mend, format!("give it up: sudo nvme disconnect -d {}", device.controller)])
         }
-        "new" | "resetting" | "connecting" => Finding::new(what, [wait]),
-        "deleting" => Finding::new(what, ["wait until the drive is gone, then connect it again".to_string()]),
-        _ => Finding::new(what, ["the kernel's log (dmesg) says why the kernel gave the drive up".to_string()]),
+        "new" | "resetting" | "connecting" => Advice::new(what, [wait]),
+        "deleting" => Advice::new(what, ["wait until the drive is gone, then connect it again".to_string()]),
+        _ => Advice::new(what, ["the kernel's log (dmesg) says why the kernel gave the drive up".to_string()]),
     })
 }
 
-fn held(by: &Holder) -> Finding {
+fn held(by: &Holder) -> Advice {
     let name = if by.name.is_empty() { String::new() } else { format!(" ({})", by.name) };
     let what = format!(
         "process {}{name} uses the drive, and only one run at a time can use a drive through the kernel",
         by.process
     );
-    Finding::new(what, ["wait until that process ends".to_string()])
+    Advice::new(what, ["wait until that process ends".to_string()])
 }
 
-fn missing_namespaces(device: &Device) -> Option<Finding> {
+fn missing_namespaces(device: &Device) -> Option<Advice> {
     let missing: Vec<String> = NSIDS
         .into_iter()
         .filter(|nsid| device.namespace(*nsid).is_none())
@@ -140,7 +149,7 @@ fn missing_namespaces(device: &Device) -> Option<Finding> {
     if missing.is_empty() {
         return None;
     }
-    Some(Finding::new(
+    Some(Advice::new(
         format!("the kernel has not taken over namespace {}", missing.join(", ")),
         ["the kernel's log (dmesg) says why; \"duplicate IDs\": another drive has the same identifiers, as happens \
           when the state of an agent is copied"
@@ -149,17 +158,17 @@ fn missing_namespaces(device: &Device) -> Option<Finding> {
 }
 
 /// Returns a finding for nodes that are missing though the kernel has made their devices.
-fn missing_nodes(device: &Device) -> Option<Finding> {
+fn missing_nodes(device: &Device) -> Option<Advice> {
     let missing: Vec<String> = nodes(device).filter(|node| !node.present).map(path).collect();
     (!missing.is_empty()).then(|| {
         let what = format!("{} missing, though the kernel has the device", missing.join(", "));
         let container = "in a container: give it the nodes (docker run --device …)".to_string();
-        Finding::new(what, [container, "otherwise check that udev runs".to_string()])
+        Advice::new(what, [container, "otherwise check that udev runs".to_string()])
     })
 }
 
 /// Returns a finding for nodes that this user may not use.
-fn closed_nodes(device: &Device) -> Option<Finding> {
+fn closed_nodes(device: &Device) -> Option<Advice> {
     let closed = |node: &&Node| node.present && !(node.readable && node.writable);
     let closed: Vec<String> = nodes(device).filter(closed).map(path).collect();
     (!closed.is_empty()).then(|| {
@@ -169,7 +178,7 @@ fn closed_nodes(device: &Device) -> Option<Finding> {
                     sudo install -m 644 packaging/udev/60-ddlp.rules /etc/udev/rules.d/\n\
                     sudo udevadm control --reload && sudo udevadm trigger --subsystem-match=nvme \
                     --subsystem-match=nvme-generic";
-        Finding::new(what, ["run as root".to_string(), rule.to_string()])
+        Advice::new(what, ["run as root".to_string(), rule.to_string()])
     })
 }
 
@@ -198,7 +207,7 @@ fn rights_remedies(device: &Device) -> Vec<String> {
 }
 
 /// Returns what may harm a run without keeping it from using the drive.
-pub fn warnings(device: &Device) -> Vec<Finding> {
+pub fn warnings(device: &Device) -> Vec<Advice> {
     if !device.is_fabric() || device.fast_io_fail_s.is_some() {
         return Vec::new();
     }
@@ -206,7 +215,7 @@ pub fn warnings(device: &Device) -> Vec<Finding> {
         Some(seconds) => format!("for up to {seconds} s"),
         None => "for as long as the drive is lost".to_string(),
     };
-    vec![Finding::new(
+    vec![Advice::new(
         format!(
             "fast_io_fail_tmo is off: when the drive is lost, a read of its blocks waits {wait}, and a process that \
              waits for it cannot be killed"

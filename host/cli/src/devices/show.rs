@@ -1,7 +1,8 @@
 //! The survey as text for people.
 
-use super::advice::{self, Finding};
-use super::survey::{Device, Drive, KernelPart, Namespace, Survey};
+use super::advice::{self, Advice};
+use super::facts::{Device, KernelPart, Namespace};
+use super::survey::{DeviceSurvey, SurveyedDrive};
 use crate::kernel::Module;
 use crate::text;
 use std::fmt::Write;
@@ -9,7 +10,7 @@ use std::fmt::Write;
 /// Longest value in a line.
 const VALUE_CHARS_MAX: usize = 100;
 
-impl Survey {
+impl DeviceSurvey {
     /// Describes all drives; then each other controller in one line, or, with `all`, in full.
     pub fn to_text(&self, all: bool) -> String {
         let mut out = String::new();
@@ -80,7 +81,7 @@ fn way_to(out: &mut String, what: &str, command: &str) {
     let _ = writeln!(out, "  {what}\n    {command}");
 }
 
-impl Drive {
+impl SurveyedDrive {
     fn to_text(&self, out: &mut String) {
         self.device.title(out);
         let usable = if self.usable {
@@ -166,7 +167,7 @@ impl Namespace {
     }
 }
 
-fn finding(out: &mut String, name: &str, finding: &Finding) {
+fn finding(out: &mut String, name: &str, finding: &Advice) {
     row(out, name, &text::printable(&finding.what));
     for (at, remedy) in finding.remedies.iter().enumerate() {
         for (line, text) in remedy.lines().enumerate() {

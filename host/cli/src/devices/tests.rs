@@ -1,4 +1,4 @@
-use super::survey::Survey;
+use super::survey::DeviceSurvey;
 use crate::kernel::planted::{Planted, kernel, locked};
 use ddlp_test_support::trees;
 use serde_json::Value;
@@ -8,12 +8,12 @@ const OLD: &str = "6.1.0-44-amd64";
 const NEW: &str = "6.12.117+deb12-amd64";
 
 fn json(planted: &Planted) -> Value {
-    let survey = Survey::of(&planted.kernel).unwrap();
+    let survey = DeviceSurvey::of(&planted.kernel).unwrap();
     serde_json::from_str(&planted.rooted(&serde_json::to_string(&survey).unwrap())).unwrap()
 }
 
 fn text(planted: &Planted, all: bool) -> String {
-    planted.rooted(&Survey::of(&planted.kernel).unwrap().to_text(all))
+    planted.rooted(&DeviceSurvey::of(&planted.kernel).unwrap().to_text(all))
 }
 
 /// Takes this process's capabilities away in the planted kernel.
@@ -232,10 +232,11 @@ fn two_paths_to_a_drive_name_each_other() {
 
 #[test]
 fn nodes_that_are_closed_to_this_user_are_named_with_the_udev_rule() {
-    use super::survey::{Device, Drive};
+    use super::facts::Device;
+    use super::survey::SurveyedDrive;
     let planted = kernel(trees::NO_MULTIPATH, NEW);
     for readable in [true, false] {
-        let mut survey = Survey::of(&planted.kernel).unwrap();
+        let mut survey = DeviceSurvey::of(&planted.kernel).unwrap();
         // Tests may run as root, who may use every node.
         let mut device: Device = survey.drives.remove(0).device;
         for namespace in &mut device.namespaces {
@@ -243,7 +244,7 @@ fn nodes_that_are_closed_to_this_user_are_named_with_the_udev_rule() {
                 (node.readable, node.writable) = (readable, false);
             }
         }
-        let drive = Drive::assess(device, vec![], None, &survey.kernel);
+        let drive = SurveyedDrive::assess(device, vec![], None, &survey.kernel);
         assert!(!drive.usable);
         let problem = &drive.problems[0];
         assert!(planted.rooted(&problem.what).ends_with(" /dev/ng0n3, /dev/ng0n1, /dev/ng0n2"), "{}", problem.what);

@@ -1,7 +1,7 @@
 //! The tables of the page.
 
+use super::derived::host_memory;
 use super::html::{Escaped, Table};
-use crate::run::host_memory;
 use crate::text;
 use ddlp_host::report::{Delivery, Report};
 use std::fmt::Write;

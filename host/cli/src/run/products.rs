@@ -1,7 +1,7 @@
 //! The output files of a run: figures, page, plan, state.
 
 use super::args::RunArgs;
-use super::{placement, summary};
+use super::placement;
 use crate::machine;
 use crate::output::{self, Files};
 use crate::report::{self, Context};
@@ -82,7 +82,7 @@ pub fn write(args: &RunArgs, report: &Report, state: &LoaderState, plan: &Plan, 
         command: context.command.clone(),
         machine: context.machine.clone(),
         ended_early,
-        fault_count: summary::fault_count(report),
+        fault_count: report::fault_count(report),
         report,
     };
     let page = one(&args.report, PAGE, || Ok(report::render(report, &context).into_bytes()));

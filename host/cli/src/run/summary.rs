@@ -1,5 +1,6 @@
 //! The text after a run.
 
+use crate::report::{fault_count, host_cpu_s_per_1000_images, host_memory};
 use crate::text;
 use ddlp_host::report::{ProngReport, Report};
 use std::fmt::Write;
@@ -10,28 +11,6 @@ const NAMED_MAX: usize = 5;
 
 /// Width of the names in front, unless a drive's name is longer.
 const NAME_COLUMNS: usize = 22;
-
-/// Counts the faults, without the recoveries.
-pub fn fault_count(report: &Report) -> usize {
-    report.faults.iter().filter(|fault| !fault.is_recovery()).count()
-}
-
-/// Returns the host's CPU time per 1,000 images that were prepared, since a run that ended early did not deliver all of
-/// them.
-pub fn host_cpu_s_per_1000_images(report: &Report) -> Option<f64> {
-    let prepared: u64 = report.prongs.iter().map(|prong| prong.prepared).sum();
-    (prepared > 0).then(|| report.host_cpu_s * 1000.0 / prepared as f64)
-}
-
-/// Describes the most memory that the host allocated, and the result slots that it shares with drives.
-pub fn host_memory(report: &Report) -> String {
-    let own = format!("{} MB allocated", text::figure(report.peak_memory_mb));
-    if report.slot_memory_mb > 0.0 {
-        format!("{own}, and {} MB of result slots", text::figure(report.slot_memory_mb))
-    } else {
-        own
-    }
-}
 
 /// Returns the summary as text for people; `page` is the path of the HTML report.
 pub fn describe(report: &Report, page: Option<&Path>) -> String {

@@ -1,0 +1,26 @@
+//! Facts that follow from a report, as the page, the summary and the JSON report state them.
+
+use crate::text;
+use ddlp_host::report::Report;
+
+/// Counts the faults, without the recoveries.
+pub fn fault_count(report: &Report) -> usize {
+    report.faults.iter().filter(|fault| !fault.is_recovery()).count()
+}
+
+/// Returns the host's CPU time per 1,000 images that were prepared, since a run that ended early did not deliver all of
+/// them.
+pub fn host_cpu_s_per_1000_images(report: &Report) -> Option<f64> {
+    let prepared: u64 = report.prongs.iter().map(|prong| prong.prepared).sum();
+    (prepared > 0).then(|| report.host_cpu_s * 1000.0 / prepared as f64)
+}
+
+/// Describes the most memory that the host allocated, and the result slots that it shares with drives.
+pub fn host_memory(report: &Report) -> String {
+    let own = format!("{} MB allocated", text::figure(report.peak_memory_mb));
+    if report.slot_memory_mb > 0.0 {
+        format!("{own}, and {} MB of result slots", text::figure(report.slot_memory_mb))
+    } else {
+        own
+    }
+}
