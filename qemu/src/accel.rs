@@ -2,8 +2,8 @@
 //! kernel.
 
 use crate::initramfs::GUEST_IS_UP;
-use crate::programs::find;
 use crate::scratch::Scratch;
+use crate::tools::find;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -8,8 +8,9 @@
 //! A unit of this module gives the tests a shell on each of QEMU's virtio-serial ports.
 
 use crate::disk;
-use crate::packages::{Arch, Packages, said, said_to};
+use crate::packages::{Arch, Packages};
 use crate::shell::SHELLS;
+use crate::tools::{said, said_to};
 use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
 use std::fs;

@@ -1,7 +1,6 @@
 //! Disk images: ext4 with files in it, made without root.
 
-use crate::packages::said;
-use crate::programs::need;
+use crate::tools::{need, said};
 use anyhow::{Context, Result};
 use std::fs::{self, File};
 use std::path::Path;

@@ -3,10 +3,10 @@
 use crate::accel::kvm_works;
 use crate::kernel::Kernel;
 use crate::packages::Arch;
-use crate::programs::need;
 use crate::qmp::Qmp;
 use crate::scratch::Scratch;
 use crate::shell::{Output, SHELLS, Shell, tail};
+use crate::tools::need;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::json;
 use std::fs::{self, OpenOptions};

@@ -3,9 +3,10 @@
 use crate::guest::{Bus, Guest, Machine};
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
-use crate::packages::{Arch, Packages, said};
+use crate::packages::{Arch, Packages};
 use crate::programs::native;
 use crate::scratch::Scratch;
+use crate::tools::said;
 use crate::{HOST_ID, HOST_NQN};
 use anyhow::{Context, Result, ensure};
 use std::fs::{self, File};

@@ -3,7 +3,8 @@
 //! Debian's packages bring no `modules.dep`, which depmod makes at installation. So this module reads the dependencies
 //! as depmod does, from `.modinfo` in each module.
 
-use crate::packages::{Arch, Packages, said};
+use crate::packages::{Arch, Packages};
+use crate::tools::said;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::fs;

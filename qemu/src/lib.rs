@@ -9,7 +9,7 @@
 //! - [`drive`]: a guest with the agent. [`host`]: a guest with nvme-tcp, nvme-cli and `ddlp`.
 //! - [`board`]: a guest with a whole [`debian`] system, for the agent's package.
 //! - [`disk`]: disk images of guests.
-//! - [`scratch`]: temporary files of guests, removed at the end.
+//! - `tools`: programs of this machine that the others run. [`scratch`]: temporary files of guests, removed at the end.
 //!
 //! QEMU emulates the CPU unless KVM works (`accel`). Every wait has a limit. A guest belongs to the thread that started
 //! it: QEMU is killed when that thread ends.
@@ -30,6 +30,7 @@ pub mod programs;
 pub mod qmp;
 pub mod scratch;
 pub mod shell;
+mod tools;
 
 use std::path::PathBuf;
 

@@ -4,13 +4,11 @@
 //! stay as they are. Each version of a package is unpacked once. Lists are fetched if there are none, and again if the
 //! mirror no longer has a version that they name.
 
-use anyhow::{Context, Result, bail, ensure};
+use crate::tools::said;
+use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-
-/// Longest run of a program, in seconds: one that fetches packages, or builds everything.
-const PROGRAM_PATIENCE: &str = "3600";
+use std::process::Command;
 
 /// Architecture of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +39,7 @@ impl Packages {
     pub fn open() -> Result<Self> {
         for program in ["apt-get", "apt-cache", "dpkg-deb"] {
             ensure!(
-                crate::programs::find(program).is_some(),
+                crate::tools::find(program).is_some(),
                 "{program} is not here: the guests' kernels are packages of Debian 12, which apt fetches"
             );
         }
@@ -190,34 +188,6 @@ fn archive_name(line: &str) -> Option<String> {
     Some(format!("{name}_{}_{arch}.deb", version.replace(':', "%3a")))
 }
 
-/// Runs a program to its end. If it fails, the error contains its output.
-pub(crate) fn said(command: &Command) -> Result<Output> {
-    said_to(command, Stdio::null())
-}
-
-/// Does the same with `input` as the program's standard input.
-pub(crate) fn said_to(command: &Command, input: Stdio) -> Result<Output> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    // The program has a limit of time, since a mirror may be silent, and is killed with this process.
-    let mut limited = Command::new(crate::programs::need("setpriv", "util-linux")?);
-    limited
-        .args(["--pdeathsig", "TERM", "timeout", "--foreground", "--kill-after=10", PROGRAM_PATIENCE])
-        .arg(command.get_program())
-        .args(command.get_args());
-    for (name, value) in command.get_envs().filter_map(|(name, value)| Some((name, value?))) {
-        limited.env(name, value);
-    }
-    if let Some(folder) = command.get_current_dir() {
-        limited.current_dir(folder);
-    }
-    let output = limited.stdin(input).output().with_context(|| format!("cannot run {program}"))?;
-    ensure!(output.status.code() != Some(124), "{program} did not end within {PROGRAM_PATIENCE} s");
-    if !output.status.success() {
-        bail!("{program} failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(output)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,11 +205,5 @@ mod tests {
         let line = "Inst libc6 (1:2.36-9+deb12u14 Debian:12.15/oldstable, Debian-Security:12 [arm64]) []";
         assert_eq!(archive_name(line).as_deref(), Some("libc6_1%3a2.36-9+deb12u14_arm64.deb"));
         assert_eq!(archive_name("Conf libc6 (2.36-9 Debian:12.15/oldstable [arm64])"), None);
-    }
-
-    #[test]
-    fn a_failed_program_is_named_with_what_it_said() {
-        let error = said(Command::new("sh").args(["-c", "echo broken >&2; exit 3"])).unwrap_err().to_string();
-        assert!(error.contains("sh failed") && error.contains("broken"), "{error}");
     }
 }

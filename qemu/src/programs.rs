@@ -1,7 +1,7 @@
 //! Programs that run in guests, and the libraries that they need.
 
-use crate::packages::said;
 use crate::profile_folder;
+use crate::tools::said;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,18 +10,6 @@ use std::sync::OnceLock;
 /// Returns the folder of this workspace.
 pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in a workspace").to_path_buf()
-}
-
-/// Finds a program in the PATH, or in Debian's folders for programs of root.
-pub fn find(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
-    folders.map(|folder| folder.join(name)).find(|path| path.is_file())
-}
-
-/// Finds a program, or fails with the package to install.
-pub fn need(name: &str, package: &str) -> Result<PathBuf> {
-    find(name).with_context(|| format!("{name} is not here: install Debian's package {package}"))
 }
 
 /// Builds `ddlp`, `ddlp-device` or `ddlp-contract` for this machine, in the profile of the calling program.
