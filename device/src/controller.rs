@@ -1,4 +1,4 @@
-//! The NVMe subsystem as a sans-IO state machine: commands and events in, [`Output`]s out.
+//! The NVMe subsystem as a sans-IO state machine: commands and events in, [`SubsystemOutput`]s out.
 //!
 //! - `profile`: what the controllers can do: limits, Identify pages, log pages, capabilities. The others are handlers.
 //! - `connect`: Connect; `association`: one host's controller; `queue_pair`: one of its queues; `property`: controller
@@ -36,10 +36,10 @@ mod programs;
 mod property;
 mod queue_pair;
 
-use crate::identity::Identity;
+use crate::identity::AgentIdentity;
 use crate::job::{Job, JobId};
 use crate::slots::Geometry;
-use association::{Association, Host};
+use association::{Association, ConnectedHost};
 pub use association::{ENABLE_TIME, GIVES_WAY_MS};
 use compute::Executes;
 use ddlp_csd::log::{Counters, DriveIdentity};
@@ -91,7 +91,7 @@ pub enum ConnectRefusal {
 
 /// Namespace whose blocks a Read returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Region {
+pub enum BlockNamespace {
     /// Namespace 1, the dataset.
     Dataset,
     /// Namespace 2, the result slots.
@@ -114,7 +114,7 @@ pub enum Payload {
     /// Bytes of a namespace, read when they are sent. If reading fails, the completion is an unrecovered read error.
     Blocks {
         /// Which namespace.
-        region: Region,
+        region: BlockNamespace,
         /// First byte.
         offset: u64,
         /// Number of bytes.
@@ -124,7 +124,7 @@ pub enum Payload {
 
 /// Action for the caller to carry out.
 #[derive(Debug)]
-pub enum Output {
+pub enum SubsystemOutput {
     /// The connection is now a queue.
     Accepted {
         /// The connection.
@@ -176,7 +176,7 @@ pub trait Gauges: Send + Sync {
 /// Configuration of the subsystem.
 pub struct Config {
     /// Identity of the agent.
-    pub identity: Identity,
+    pub identity: AgentIdentity,
     /// Host NQNs that may connect; empty for any.
     pub allowed_hosts: Vec<String>,
     /// Blocks of namespace 1.
@@ -197,12 +197,12 @@ pub struct Subsystem {
     reached: BTreeMap<ConnId, SocketAddr>,
     queues: BTreeMap<ConnId, QueuePair>,
     executes: Executes,
-    programs: BTreeMap<Host, ProgramTable>,
+    programs: BTreeMap<ConnectedHost, ProgramTable>,
     errors: ErrorLog,
     usage: Usage,
     last_controller_id: u16,
     draining: bool,
-    outputs: Vec<Output>,
+    outputs: Vec<SubsystemOutput>,
 }
 
 /// Totals of what hosts have asked for.
@@ -220,16 +220,16 @@ enum Answer {
     Later,
 }
 
-type Outcome = Result<Answer, Status>;
+type CommandResult = Result<Answer, Status>;
 
 impl Answer {
-    const DONE: Outcome = Ok(Self::Now(0, Payload::None));
+    const DONE: CommandResult = Ok(Self::Now(0, Payload::None));
 
-    fn result(result: u64) -> Outcome {
+    fn result(result: u64) -> CommandResult {
         Ok(Self::Now(result, Payload::None))
     }
 
-    fn data(bytes: Vec<u8>, zeros: usize) -> Outcome {
+    fn data(bytes: Vec<u8>, zeros: usize) -> CommandResult {
         Ok(Self::Now(0, Payload::Page { bytes, zeros }))
     }
 }
@@ -304,7 +304,13 @@ impl Subsystem {
     }
 
     /// Runs a command with the data that [`Self::data_wanted`] asked for.
-    pub fn command(&mut self, conn: ConnId, command: &SubmissionEntry, data: &[u8], now: Instant) -> Vec<Output> {
+    pub fn command(
+        &mut self,
+        conn: ConnId,
+        command: &SubmissionEntry,
+        data: &[u8],
+        now: Instant,
+    ) -> Vec<SubsystemOutput> {
         if let Some(queue) = self.queues.get_mut(&conn) {
             queue.advance();
             if let Some(association) = self.associations.get_mut(&queue.controller_id) {
@@ -327,7 +333,7 @@ impl Subsystem {
     }
 
     /// Refuses a command before it runs: [`Self::data_wanted`] gave an error, or the data did not arrive intact.
-    pub fn reject(&mut self, conn: ConnId, command: &SubmissionEntry, status: Status) -> Vec<Output> {
+    pub fn reject(&mut self, conn: ConnId, command: &SubmissionEntry, status: Status) -> Vec<SubsystemOutput> {
         if let Some(queue) = self.queues.get_mut(&conn) {
             queue.advance();
         }
@@ -336,7 +342,7 @@ impl Subsystem {
     }
 
     /// Forgets a connection that is gone. If the connection was an admin queue, this ends the association.
-    pub fn disconnected(&mut self, conn: ConnId) -> Vec<Output> {
+    pub fn disconnected(&mut self, conn: ConnId) -> Vec<SubsystemOutput> {
         self.reached.remove(&conn);
         if let Some(queue) = self.queues.remove(&conn) {
             if queue.id == 0 {
@@ -351,7 +357,7 @@ impl Subsystem {
 
     /// Ends associations whose keep alive ran out or whose controller was not enabled in time, and reports a
     /// temperature above its threshold. To be called periodically.
-    pub fn tick(&mut self, now: Instant) -> Vec<Output> {
+    pub fn tick(&mut self, now: Instant) -> Vec<SubsystemOutput> {
         let ended = |association: &Association| association.ended(now).map(|why| (association.controller_id, why));
         for (controller_id, why) in self.associations.values().filter_map(ended).collect::<Vec<_>>() {
             tracing::warn!(controller_id, "association ended: {why}");
@@ -392,11 +398,11 @@ impl Subsystem {
         self.forget_programs(&association.host, controller_id);
         for conn in association.connections() {
             self.queues.remove(&conn);
-            self.outputs.push(Output::Close(conn));
+            self.outputs.push(SubsystemOutput::Close(conn));
         }
     }
 
-    fn io(&mut self, conn: ConnId, queue: QueuePair, command: &SubmissionEntry, data: &[u8]) -> Outcome {
+    fn io(&mut self, conn: ConnId, queue: QueuePair, command: &SubmissionEntry, data: &[u8]) -> CommandResult {
         let Some(association) = self.associations.get(&queue.controller_id) else {
             return Err(Status::COMMAND_SEQUENCE);
         };
@@ -419,7 +425,7 @@ impl Subsystem {
             completion.sq_head = queue.head_reported().into();
             completion.sq_id = queue.id.into();
         }
-        self.outputs.push(Output::Complete { conn, completion, payload });
+        self.outputs.push(SubsystemOutput::Complete { conn, completion, payload });
     }
 
     fn refuse(&mut self, conn: ConnId, command: &SubmissionEntry, status: Status, result: u64) {

@@ -18,7 +18,7 @@ use crate::agent::{ServeArgs, Settings};
 use anyhow::{Context, Result};
 use clap::Args;
 use ddlp_dataset::Dataset;
-use finding::{Finding, Level};
+use finding::{Finding, Severity};
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ impl Notes {
         Ok(())
     }
 
-    fn count(&self, level: Level) -> usize {
+    fn count(&self, level: Severity) -> usize {
         self.findings.iter().filter(|finding| finding.level == level).count()
     }
 }
@@ -92,10 +92,10 @@ pub fn doctor(args: &DoctorArgs) -> Result<bool> {
         print(&format!("{}\n", serde_json::to_string_pretty(&examination)?))?;
         return Ok(examination.can_serve);
     }
-    let warnings = notes.count(Level::Warning);
+    let warnings = notes.count(Severity::Warning);
     let warned = if warnings == 1 { "1 warning".into() } else { format!("{warnings} warnings") };
-    let verdict = match notes.count(Level::Failure) {
-        0 if notes.count(Level::Unchecked) > 0 => "Nothing that was checked keeps the drive from serving".into(),
+    let verdict = match notes.count(Severity::Failure) {
+        0 if notes.count(Severity::Unchecked) > 0 => "Nothing that was checked keeps the drive from serving".into(),
         0 => "Nothing keeps the drive from serving".into(),
         1 => "The drive cannot serve: 1 failure above".into(),
         failures => format!("The drive cannot serve: {failures} failures above"),
@@ -125,7 +125,7 @@ fn examine(args: &DoctorArgs, notes: &mut Notes) -> Result<Examination> {
     Ok(Examination {
         version: env!("CARGO_PKG_VERSION"),
         architecture: std::env::consts::ARCH,
-        can_serve: notes.count(Level::Failure) == 0,
+        can_serve: notes.count(Severity::Failure) == 0,
         rate,
         findings: notes.findings.clone(),
     })

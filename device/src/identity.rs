@@ -40,7 +40,7 @@ pub struct NamespaceIdentity {
 
 /// Identifiers of the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct AgentIdentity {
     /// NQN of the subsystem.
     pub nqn: String,
     /// Serial number, at most 20 ASCII characters.
@@ -51,9 +51,9 @@ pub struct Identity {
 
 /// An identity, and the lock that keeps other agents from using it.
 #[derive(Debug)]
-pub struct Held {
+pub struct LockedIdentity {
     /// The identity.
-    pub identity: Identity,
+    pub identity: AgentIdentity,
     _lock: Option<File>,
 }
 
@@ -96,7 +96,7 @@ impl IdentityError {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Stored {
+struct StoredIdentity {
     nqn: String,
     serial: String,
     namespaces: Vec<StoredNamespace>,
@@ -109,7 +109,7 @@ struct StoredNamespace {
     uuid: String,
 }
 
-impl Identity {
+impl AgentIdentity {
     /// Makes a new identity from random numbers.
     pub fn generate() -> Result<Self, IdentityError> {
         let subsystem = random_uuid()?;
@@ -125,9 +125,9 @@ impl Identity {
         })
     }
 
-    fn to_stored(&self) -> Stored {
+    fn to_stored(&self) -> StoredIdentity {
         let namespaces = self.namespaces.iter();
-        Stored {
+        StoredIdentity {
             nqn: self.nqn.clone(),
             serial: self.serial.clone(),
             namespaces: namespaces
@@ -136,7 +136,7 @@ impl Identity {
         }
     }
 
-    fn from_stored(stored: Stored) -> Result<Self, String> {
+    fn from_stored(stored: StoredIdentity) -> Result<Self, String> {
         if !stored.nqn.starts_with("nqn.") || stored.nqn.len() > NQN_BYTES_MAX {
             return Err(format!("`{}` is not an NQN of at most {NQN_BYTES_MAX} bytes", stored.nqn));
         }
@@ -158,10 +158,10 @@ impl Identity {
     }
 }
 
-impl Held {
+impl LockedIdentity {
     /// Makes an identity that lives as long as the process, for agents that a loader starts.
     pub fn ephemeral() -> Result<Self, IdentityError> {
-        Ok(Self { identity: Identity::generate()?, _lock: None })
+        Ok(Self { identity: AgentIdentity::generate()?, _lock: None })
     }
 
     /// Returns the identity in a folder, and holds the folder's lock. Generates an identity if there is none yet.
@@ -180,7 +180,7 @@ impl Held {
         let identity = match read(&path)? {
             Some(identity) => identity,
             None => {
-                let identity = Identity::generate()?;
+                let identity = AgentIdentity::generate()?;
                 store(directory, &path, &identity).map_err(IdentityError::io("write", &path))?;
                 identity
             }
@@ -194,7 +194,7 @@ fn make(directory: &Path) -> Result<(), IdentityError> {
     made.map_err(IdentityError::io("make or enter", directory))
 }
 
-fn read(path: &Path) -> Result<Option<Identity>, IdentityError> {
+fn read(path: &Path) -> Result<Option<AgentIdentity>, IdentityError> {
     let failed = |source| IdentityError::io("read", path)(source);
     let damaged = |what: String| IdentityError::Damaged { path: path.to_owned(), what };
     let metadata = match std::fs::metadata(path) {
@@ -205,11 +205,11 @@ fn read(path: &Path) -> Result<Option<Identity>, IdentityError> {
         return Err(damaged(format!("it has {} bytes", metadata.len())));
     }
     let text = std::fs::read_to_string(path).map_err(failed)?;
-    let stored: Stored = toml::from_str(&text).map_err(|error| damaged(error.message().to_owned()))?;
-    Identity::from_stored(stored).map(Some).map_err(damaged)
+    let stored: StoredIdentity = toml::from_str(&text).map_err(|error| damaged(error.message().to_owned()))?;
+    AgentIdentity::from_stored(stored).map(Some).map_err(damaged)
 }
 
-fn store(directory: &Path, path: &Path, identity: &Identity) -> io::Result<()> {
+fn store(directory: &Path, path: &Path, identity: &AgentIdentity) -> io::Result<()> {
     let text = toml::to_string(&identity.to_stored()).map_err(io::Error::other)?;
     replace::file(path, text.as_bytes(), 0o600)?;
     File::open(directory)?.sync_all()
@@ -245,17 +245,17 @@ mod tests {
     fn an_identity_survives_a_restart_and_has_one_holder() {
         let root = tempfile::tempdir().unwrap();
         let directory = root.path().join("a/b");
-        let first = Held::persistent(&directory).unwrap();
-        assert!(matches!(Held::persistent(&directory), Err(IdentityError::InUse(_))));
+        let first = LockedIdentity::persistent(&directory).unwrap();
+        assert!(matches!(LockedIdentity::persistent(&directory), Err(IdentityError::InUse(_))));
         let identity = first.identity.clone();
         drop(first);
-        assert_eq!(Held::persistent(&directory).unwrap().identity, identity);
+        assert_eq!(LockedIdentity::persistent(&directory).unwrap().identity, identity);
         assert!(!directory.join(".identity.toml.partial").exists());
     }
 
     #[test]
     fn two_identities_differ_in_every_part() {
-        let (a, b) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+        let (a, b) = (AgentIdentity::generate().unwrap(), AgentIdentity::generate().unwrap());
         assert_ne!(a.nqn, b.nqn);
         assert_ne!(a.serial, b.serial);
         let mut ids: Vec<_> = [&a, &b].iter().flat_map(|id| id.namespaces).flat_map(|ns| [ns.nguid, ns.uuid]).collect();
@@ -269,7 +269,7 @@ mod tests {
     fn a_damaged_file_is_named_and_kept() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join(FILE);
-        let good = toml::to_string(&Identity::generate().unwrap().to_stored()).unwrap();
+        let good = toml::to_string(&AgentIdentity::generate().unwrap().to_stored()).unwrap();
         let serial = good.lines().find(|line| line.starts_with("serial")).unwrap();
         let damaged = [
             "nqn = 3".to_owned(),
@@ -281,11 +281,11 @@ mod tests {
         ];
         for text in damaged {
             std::fs::write(&path, &text).unwrap();
-            let error = Held::persistent(root.path()).unwrap_err();
+            let error = LockedIdentity::persistent(root.path()).unwrap_err();
             assert!(matches!(error, IdentityError::Damaged { .. }), "{text}: {error}");
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         }
         std::fs::write(&path, good).unwrap();
-        Held::persistent(root.path()).unwrap();
+        LockedIdentity::persistent(root.path()).unwrap();
     }
 }

@@ -17,13 +17,13 @@ use tracing_subscriber::EnvFilter;
 /// A computational storage drive in software: holds a dataset, and prepares its batches for hosts over NVMe/TCP.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true)]
-struct Cli {
+struct AgentCli {
     #[command(subcommand)]
-    command: Command,
+    command: AgentCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum AgentCommand {
     /// Serve a dataset until SIGTERM or SIGINT. The agent then finishes running batches; a second signal ends it at
     /// once.
     ///
@@ -63,13 +63,13 @@ const EX_CONFIG: u8 = 78;
 
 fn main() -> ExitCode {
     allocator::prepare();
-    let command = Cli::parse().command;
+    let command = AgentCli::parse().command;
     // A file that reaches `ulimit -f` is then an error to report, like a full disk; it does not kill the process.
     if let Err(error) = SigSet::from(Signal::SIGXFSZ).thread_block() {
         return failed(&error.into(), ExitCode::FAILURE);
     }
     match command {
-        Command::Serve(args) => {
+        AgentCommand::Serve(args) => {
             log(args.parent_pipe.is_some());
             let settings = match Settings::from_args(*args) {
                 Ok(settings) => settings,
@@ -80,25 +80,25 @@ fn main() -> ExitCode {
                 Err(error) => failed(&error, ExitCode::FAILURE),
             }
         }
-        Command::Doctor(args) => match doctor(&args) {
+        AgentCommand::Doctor(args) => match doctor(&args) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::FAILURE,
             Err(error) => failed(&error, ExitCode::FAILURE),
         },
-        Command::Completions { shell } => finished(print_completions(shell)),
-        Command::Man { folder } => finished(write_manual(&folder)),
+        AgentCommand::Completions { shell } => finished(print_completions(shell)),
+        AgentCommand::Man { folder } => finished(write_manual(&folder)),
     }
 }
 
 fn print_completions(shell: Shell) -> io::Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "ddlp-device", &mut script);
+    clap_complete::generate(shell, &mut AgentCli::command(), "ddlp-device", &mut script);
     io::stdout().write_all(&script)
 }
 
 fn write_manual(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    let mut command = Cli::command().disable_help_subcommand(true);
+    let mut command = AgentCli::command().disable_help_subcommand(true);
     command.build();
     write_pages(&command, folder)
 }

@@ -7,9 +7,9 @@
 //! A slot in memory is allocated at its first lease or shortly before, so that a run that uses few of many slots takes
 //! memory for only those. Until then the slot reads as zeros.
 //!
-//! Workers write to a slot through exactly one [`SlotLease`] at a time. Taking the lease invalidates the slot's header;
-//! publishing, the last step, makes it valid again. Readers (the network side, a loader that maps the same file) take
-//! no lease: header and checksums tell them whether a slot holds the batch that they expect.
+//! Workers write to a slot through exactly one [`WriteLease`] at a time. Taking the lease invalidates the slot's
+//! header; publishing, the last step, makes it valid again. Readers (the network side, a loader that maps the same
+//! file) take no lease: header and checksums tell them whether a slot holds the batch that they expect.
 
 mod ahead;
 mod backing;
@@ -17,10 +17,10 @@ mod memory;
 
 pub(crate) use backing::is_foreign;
 pub use backing::{Backing, BackingError};
-pub use memory::{LeaseError, SlotLease};
+pub use memory::{LeaseError, WriteLease};
 
 use ahead::Ahead;
-use backing::Opened;
+use backing::SlotFile;
 use memory::SlotMemory;
 use std::fs::File;
 use std::io;
@@ -57,7 +57,7 @@ impl Slots {
     /// Makes or opens the slots. Invalidates every slot of a file at once; a slot in memory gets its invalid header at
     /// its first lease.
     pub fn open(backing: &Backing, geometry: Geometry) -> Result<Self, BackingError> {
-        let Opened { file, in_memory } = backing::open(backing, geometry)?;
+        let SlotFile { file, in_memory } = backing::open(backing, geometry)?;
         let bytes = geometry.total_bytes();
         let map = || SlotMemory::map(file.try_clone()?, in_memory, geometry);
         let refused = |error| BackingError::Map { bytes, source: ddlp_csd::memory::refused(bytes, error) };
@@ -90,8 +90,8 @@ impl Slots {
 
     /// Takes the exclusive right to write to a slot. Allocates the slot's memory if need be, and invalidates its
     /// header.
-    pub fn lease(&self, slot: u32, layout: ddlp_csd::slot::SlotLayout) -> Result<SlotLease, LeaseError> {
-        let lease = SlotLease::take(&self.memory, slot, layout)?;
+    pub fn lease(&self, slot: u32, layout: ddlp_csd::slot::SlotLayout) -> Result<WriteLease, LeaseError> {
+        let lease = WriteLease::take(&self.memory, slot, layout)?;
         if let Some(ahead) = &self.ahead {
             ahead.leased(slot);
         }

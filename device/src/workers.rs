@@ -26,7 +26,7 @@ use ddlp_csd::prepare;
 use ddlp_csd::run::RunLength;
 use ddlp_dataset::Dataset;
 use kit::{Kit, log_unavailable};
-use queue::{Finishing, Queue, Recorded, Task};
+use queue::{Finishing, JobQueue, Recorded, WorkerTask};
 use stats::Stats;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ pub type Notify = Box<dyn Fn(JobEvent) + Send + Sync>;
 struct Shared {
     dataset: Arc<dyn Dataset>,
     slots: Arc<Slots>,
-    queue: Queue,
+    queue: JobQueue,
     stats: Stats,
     throttle: Throttle,
     notify: Notify,
@@ -86,7 +86,7 @@ impl Pool {
         notify: Notify,
     ) -> std::io::Result<Self> {
         assert!((1..=THREADS_MAX).contains(&threads), "1 to {THREADS_MAX} workers");
-        let (queue, stats) = (Queue::default(), Stats::default());
+        let (queue, stats) = (JobQueue::default(), Stats::default());
         let shared = Arc::new(Shared { dataset, slots, queue, stats, throttle, notify });
         let pool = Self { shared };
         for number in 0..threads {
@@ -137,7 +137,7 @@ impl Shared {
         }
     }
 
-    fn run(&self, task: Task<'_>, kit: &mut Kit, length: &mut RunLength) {
+    fn run(&self, task: WorkerTask<'_>, kit: &mut Kit, length: &mut RunLength) {
         // The worker does this, not the network thread that queues the job: announcing may read the pack's index, a
         // lease may allocate memory, and the network thread must not wait for either.
         prepare::announce(&*self.dataset, &task.ahead);
@@ -160,7 +160,7 @@ impl Shared {
         }
     }
 
-    fn not_leased(&self, task: Task<'_>, error: &LeaseError) {
+    fn not_leased(&self, task: WorkerTask<'_>, error: &LeaseError) {
         let (id, slot) = (task.id(), task.work.job.request.slot);
         self.queue.remove(task);
         if let LeaseError::Memory(_) = error {

@@ -3,8 +3,8 @@
 #![no_main]
 
 use ddlp_csd::log::{Counters, DriveIdentity};
-use ddlp_device::controller::{Config, ConnId, Gauges, Output, Subsystem};
-use ddlp_device::identity::Identity;
+use ddlp_device::controller::{Config, ConnId, Gauges, Subsystem, SubsystemOutput};
+use ddlp_device::identity::AgentIdentity;
 use ddlp_device::slots::Geometry;
 use ddlp_nvme::SubmissionEntry;
 use ddlp_nvme::fabrics::PropertySet;
@@ -27,9 +27,9 @@ impl Gauges for Still {
     }
 }
 
-fn identity() -> Identity {
-    static IDENTITY: OnceLock<Identity> = OnceLock::new();
-    IDENTITY.get_or_init(|| Identity::generate().expect("random bytes")).clone()
+fn identity() -> AgentIdentity {
+    static IDENTITY: OnceLock<AgentIdentity> = OnceLock::new();
+    IDENTITY.get_or_init(|| AgentIdentity::generate().expect("random bytes")).clone()
 }
 
 fn subsystem() -> Subsystem {
@@ -72,7 +72,7 @@ fn connect(subsystem: &mut Subsystem, conn: ConnId, nqn: &str, qid: u16, control
     outputs
         .iter()
         .find_map(|output| match output {
-            Output::Complete { completion, .. } => Some(completion.result.get() as u16),
+            SubsystemOutput::Complete { completion, .. } => Some(completion.result.get() as u16),
             _ => None,
         })
         .unwrap_or(0)

@@ -1,8 +1,8 @@
 //! Feeds any bytes to either side of a connection, in pieces of any size.
 #![no_main]
 
-use ddlp_device::tcp::session::{CommandHandler, Session, Setup};
-use ddlp_nvme::tcp::{Digests, Encoded, FatalError, HeaderDecoder, IcReq, Limits, Phase, Role};
+use ddlp_device::tcp::session::{Agreement, CommandHandler, Session};
+use ddlp_nvme::tcp::{ConnectionPhase, Digests, Encoded, FatalError, HeaderDecoder, IcReq, PduLimits, Role};
 use ddlp_nvme::{Status, SubmissionEntry};
 use libfuzzer_sys::fuzz_target;
 
@@ -23,7 +23,7 @@ impl CommandHandler for Bounded {
         self.bytes += data.len();
     }
     fn reject(&mut self, _: &SubmissionEntry, _: Status) {}
-    fn ready(&mut self, _: Setup) {}
+    fn ready(&mut self, _: Agreement) {}
     fn send(&mut self, _: Encoded) {}
 }
 
@@ -31,8 +31,9 @@ fuzz_target!(|input: (u8, Vec<u8>)| {
     let (choice, bytes) = input;
     let digests = Digests { header: choice & 1 != 0, data: choice & 2 != 0 };
     if choice & 4 != 0 {
-        let mut decoder = HeaderDecoder::new(Role::Host, Limits { capsule_bytes_max: 8192, data_bytes_max: 1 << 20 });
-        decoder.set_phase(Phase::Ready(digests));
+        let mut decoder =
+            HeaderDecoder::new(Role::Host, PduLimits { capsule_bytes_max: 8192, data_bytes_max: 1 << 20 });
+        decoder.set_phase(ConnectionPhase::Ready(digests));
         let mut rest = &bytes[..];
         while let Ok(Some(_)) = decoder.feed(&mut rest) {}
         return;

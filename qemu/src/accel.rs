@@ -2,7 +2,7 @@
 //! kernel.
 
 use crate::initramfs::GUEST_IS_UP;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchFolder;
 use crate::tools::find;
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub fn kvm_works(kernel: &Path, initramfs: &Path) -> bool {
 
 fn boots(kernel: &Path, initramfs: &Path) -> Option<bool> {
     fs::metadata("/dev/kvm").ok()?;
-    let scratch = Scratch::new().ok()?;
+    let scratch = ScratchFolder::new().ok()?;
     let (console, errors) = (scratch.join("console"), scratch.join("errors"));
     let mut qemu = Command::new(find("setpriv")?)
         .args(["--pdeathsig", "KILL", "qemu-system-x86_64", "-accel", "kvm", "-M", "q35", "-cpu", "host", "-m", "768"])

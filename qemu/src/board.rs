@@ -4,10 +4,10 @@ use crate::debian;
 use crate::disk;
 use crate::guest::{Bus, Guest, Machine, forwards};
 use crate::initramfs::Initramfs;
-use crate::kernel::Kernel;
+use crate::kernel::GuestKernel;
 use crate::packages::{Arch, Packages};
 use crate::programs::board_package;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchFolder;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(240);
 pub struct Board {
     guest: Option<Guest>,
     machine: Machine,
-    _scratch: Scratch,
+    _scratch: ScratchFolder,
 }
 
 impl Board {
@@ -36,7 +36,7 @@ impl Board {
     /// files.
     pub fn start(name: &str, content: &[(&str, &Path)]) -> Result<Self> {
         let packages = Packages::open()?;
-        let scratch = Scratch::new()?;
+        let scratch = ScratchFolder::new()?;
         let staging = scratch.join("staging");
         let system = scratch.join("system");
         debian::make_disk(&packages, &system, &staging, name, SYSTEM)?;
@@ -48,7 +48,7 @@ impl Board {
         }
         disk::make(&ordinary, &staging)?;
 
-        let kernel = Kernel::debian(&packages, "linux-image-arm64", Arch::Arm64)?;
+        let kernel = GuestKernel::debian(&packages, "linux-image-arm64", Arch::Arm64)?;
         let busybox = packages.unpacked("busybox-static", Arch::Arm64)?.join("bin/busybox");
         let modules = kernel.modules(&[
             "virtio_pci",

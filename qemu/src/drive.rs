@@ -5,10 +5,10 @@
 use crate::disk::copy;
 use crate::guest::{Bus, Guest, Machine, forwards};
 use crate::initramfs::Initramfs;
-use crate::kernel::Kernel;
+use crate::kernel::GuestKernel;
 use crate::packages::{Arch, Packages};
 use crate::programs::board;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchFolder;
 use crate::shell::tail;
 use crate::{HOST_NQN, guest::Running};
 use anyhow::{Context, Result, ensure};
@@ -63,18 +63,18 @@ impl Serve {
 }
 
 /// A drive whose power may be off.
-pub struct Drive {
+pub struct DriveGuest {
     guest: Option<Guest>,
     machine: Machine,
-    _scratch: Scratch,
+    _scratch: ScratchFolder,
 }
 
-impl Drive {
+impl DriveGuest {
     /// Starts a guest with these files and folders on its disk.
     pub fn start(name: &str, bus: Bus, content: &[(&str, &Path)]) -> Result<Self> {
         let packages = Packages::open()?;
-        let scratch = Scratch::new()?;
-        let kernel = Kernel::debian(&packages, "linux-image-arm64", Arch::Arm64)?;
+        let scratch = ScratchFolder::new()?;
+        let kernel = GuestKernel::debian(&packages, "linux-image-arm64", Arch::Arm64)?;
         let busybox = packages.unpacked("busybox-static", Arch::Arm64)?.join("bin/busybox");
         let modules = kernel.modules(&[
             "virtio_pci",
@@ -136,7 +136,7 @@ impl Drive {
     }
 
     /// Starts an agent and waits until it listens.
-    pub fn serve(&self, serve: &Serve) -> Result<Agent<'_>> {
+    pub fn serve(&self, serve: &Serve) -> Result<RunningAgent<'_>> {
         let config = format!("/disk/{}.toml", serve.name);
         let log = format!("/tmp/{}.log", serve.name);
         let write = format!("cat > {config} << 'END'\n{}END", serve.config());
@@ -152,7 +152,7 @@ impl Drive {
         let line = said.lines().next().unwrap_or_default();
         let ready: Value = serde_json::from_str(line).with_context(|| format!("the agent printed {line:?}"))?;
         let nqn = ready["nqn"].as_str().context("the agent tells no NQN")?.to_string();
-        Ok(Agent { running, nqn, port: self.machine.forwards[serve.port].0, pid, drive: self })
+        Ok(RunningAgent { running, nqn, port: self.machine.forwards[serve.port].0, pid, drive: self })
     }
 
     /// Switches the power off.
@@ -180,17 +180,17 @@ impl Drive {
 }
 
 /// An agent that runs in the guest.
-pub struct Agent<'drive> {
+pub struct RunningAgent<'drive> {
     running: Running<'drive>,
     /// Its NQN.
     pub nqn: String,
     /// Port of this machine's loopback that leads to it.
     pub port: u16,
     pid: String,
-    drive: &'drive Drive,
+    drive: &'drive DriveGuest,
 }
 
-impl Agent<'_> {
+impl RunningAgent<'_> {
     /// Returns the agent's address for a loader on this machine.
     pub fn url_here(&self) -> String {
         format!("tcp://127.0.0.1:{}/{}", self.port, self.nqn)

@@ -1,11 +1,11 @@
 //! A QEMU process and the guest in it.
 
 use crate::accel::kvm_works;
-use crate::kernel::Kernel;
+use crate::kernel::GuestKernel;
 use crate::packages::Arch;
 use crate::qmp::Qmp;
-use crate::scratch::Scratch;
-use crate::shell::{Output, SHELLS, Shell, tail};
+use crate::scratch::ScratchFolder;
+use crate::shell::{SHELLS, Shell, ShellOutput, tail};
 use crate::tools::need;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::json;
@@ -43,7 +43,7 @@ pub struct Machine {
     /// Architecture.
     pub arch: Arch,
     /// Kernel to boot.
-    pub kernel: Kernel,
+    pub kernel: GuestKernel,
     /// Its root file system.
     pub initramfs: PathBuf,
     /// Memory in MiB.
@@ -122,14 +122,14 @@ pub struct Guest {
     qemu: Child,
     monitor: Mutex<Qmp>,
     shells: Mutex<Vec<Shell>>,
-    _sockets: Scratch,
+    _sockets: ScratchFolder,
 }
 
 impl Guest {
     /// Starts QEMU. [`ready`](Self::ready) waits for the guest, so that several can boot at the same time.
     pub fn start(machine: Machine) -> Result<Self> {
         fs::create_dir_all(log_folder()).context("cannot make a folder for the guests' consoles")?;
-        let sockets = Scratch::new()?;
+        let sockets = ScratchFolder::new()?;
         let names: Vec<String> = (0..SHELLS).map(|shell| format!("shell{shell}")).chain(["monitor".into()]).collect();
         let listeners: Vec<UnixListener> = names
             .iter()
@@ -168,7 +168,7 @@ impl Guest {
     }
 
     /// Runs a command to its end.
-    pub fn run(&self, command: &str, patience: Duration) -> Result<Output> {
+    pub fn run(&self, command: &str, patience: Duration) -> Result<ShellOutput> {
         self.start_command(command)?.finish(patience)
     }
 
@@ -250,16 +250,16 @@ impl Running<'_> {
     }
 
     /// Waits for the command's end.
-    pub fn finish(self, patience: Duration) -> Result<Output> {
+    pub fn finish(self, patience: Duration) -> Result<ShellOutput> {
         self.end_by(|shell| shell.finish(Instant::now() + patience))
     }
 
     /// Waits for the command's end, and writes its output to `out` as it comes.
-    pub fn follow(self, patience: Duration, out: &mut impl Write) -> Result<Output> {
+    pub fn follow(self, patience: Duration, out: &mut impl Write) -> Result<ShellOutput> {
         self.end_by(|shell| shell.follow(Instant::now() + patience, out))
     }
 
-    fn end_by(mut self, wait: impl FnOnce(&mut Shell) -> Result<Output>) -> Result<Output> {
+    fn end_by(mut self, wait: impl FnOnce(&mut Shell) -> Result<ShellOutput>) -> Result<ShellOutput> {
         let mut shell = self.shell.take().expect("given back in the end only");
         let output = wait(&mut shell);
         let output =

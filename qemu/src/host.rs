@@ -2,10 +2,10 @@
 
 use crate::guest::{Bus, Guest, Machine};
 use crate::initramfs::Initramfs;
-use crate::kernel::Kernel;
+use crate::kernel::GuestKernel;
 use crate::packages::{Arch, Packages};
 use crate::programs::native;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchFolder;
 use crate::tools::said;
 use crate::{HOST_ID, HOST_NQN};
 use anyhow::{Context, Result, ensure};
@@ -46,18 +46,18 @@ const NVME_CLI: [&str; 8] =
 const ORDINARY_BYTES: u64 = 64 << 20;
 
 /// A running host.
-pub struct Host {
+pub struct HostGuest {
     guest: Guest,
-    _scratch: Scratch,
+    _scratch: ScratchFolder,
 }
 
-impl Host {
+impl HostGuest {
     /// Starts a guest with these datasets in `/data`, and an NVMe disk of QEMU's as well if `ordinary`.
     pub fn start(name: &str, kernel: HostKernel, ordinary: bool, content: &[(&str, &Path)]) -> Result<Self> {
         ensure!(cfg!(target_arch = "x86_64"), "the host guest runs this machine's programs, which are not for x86-64");
         let packages = Packages::open()?;
-        let scratch = Scratch::new()?;
-        let kernel = Kernel::debian(&packages, kernel.package(), Arch::Amd64)?;
+        let scratch = ScratchFolder::new()?;
+        let kernel = GuestKernel::debian(&packages, kernel.package(), Arch::Amd64)?;
         let busybox = packages.unpacked("busybox-static", Arch::Amd64)?.join("bin/busybox");
         let modules =
             kernel.modules(&["virtio_pci", "virtio_console", "virtio_net", "crc32c_generic", "nvme", "nvme-tcp"])?;

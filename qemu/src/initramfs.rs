@@ -4,7 +4,7 @@
 //! (10.0.2.15; the machine outside is 10.0.2.2), and keeps a shell on each virtio-serial port. In front of a system on
 //! a disk, it only loads the modules and leaves the rest to that system's init.
 
-use crate::kernel::Module;
+use crate::kernel::KernelModule;
 use crate::shell::SHELLS;
 use anyhow::{Context, Result, ensure};
 use cpio::newc::{Builder, ModeFileType, trailer};
@@ -72,7 +72,7 @@ pub struct Initramfs {
 
 impl Initramfs {
     /// Begins an archive with busybox, init and the modules.
-    pub fn create(path: &Path, hostname: &str, busybox: &Path, modules: &[Module]) -> Result<Self> {
+    pub fn create(path: &Path, hostname: &str, busybox: &Path, modules: &[KernelModule]) -> Result<Self> {
         let mut root = Self::begin(path, busybox, modules)?;
         root.link("init", "bin/busybox")?;
         root.link("sbin/init", "../bin/busybox")?;
@@ -84,7 +84,7 @@ impl Initramfs {
     }
 
     /// Makes the archive for a system with an init of its own, on an ext4 disk.
-    pub fn create_before(device: &str, path: &Path, busybox: &Path, modules: &[Module]) -> Result<()> {
+    pub fn create_before(device: &str, path: &Path, busybox: &Path, modules: &[KernelModule]) -> Result<()> {
         let mut root = Self::begin(path, busybox, modules)?;
         // switch_root needs a regular file of this name before it empties the old root.
         root.program("init", HANDOVER)?;
@@ -93,7 +93,7 @@ impl Initramfs {
         root.finish()
     }
 
-    fn begin(path: &Path, busybox: &Path, modules: &[Module]) -> Result<Self> {
+    fn begin(path: &Path, busybox: &Path, modules: &[KernelModule]) -> Result<Self> {
         let file = File::create(path).with_context(|| format!("cannot make {}", path.display()))?;
         let mut root = Self { out: BufWriter::new(file), folders: BTreeSet::new(), inode: 0 };
         for folder in ["proc", "sys", "dev", "tmp", "root", "bin", "sbin", "etc", "modules"] {

@@ -13,7 +13,7 @@ use std::process::Command;
 
 /// A kernel that a guest boots.
 #[derive(Clone, Debug)]
-pub struct Kernel {
+pub struct GuestKernel {
     /// File for QEMU's `-kernel`.
     pub image: PathBuf,
     /// Release, such as `6.1.0-56-amd64`.
@@ -24,14 +24,14 @@ pub struct Kernel {
 
 /// A module as insmod takes it.
 #[derive(Clone, Debug)]
-pub struct Module {
+pub struct KernelModule {
     /// Name with underscores.
     pub name: String,
     /// Uncompressed bytes of the file.
     pub bytes: Vec<u8>,
 }
 
-impl Kernel {
+impl GuestKernel {
     /// Opens Debian's kernel behind a package such as `linux-image-amd64`.
     pub fn debian(packages: &Packages, package: &str, arch: Arch) -> Result<Self> {
         Self::in_folder(&packages.unpacked_behind(package, arch)?)
@@ -50,7 +50,7 @@ impl Kernel {
     }
 
     /// Returns these modules and all that they need, each after the modules that it needs, without built-in ones.
-    pub fn modules(&self, names: &[&str]) -> Result<Vec<Module>> {
+    pub fn modules(&self, names: &[&str]) -> Result<Vec<KernelModule>> {
         let mut loaded = Vec::new();
         for name in names {
             self.add(&name.replace('-', "_"), &mut loaded)?;
@@ -58,7 +58,7 @@ impl Kernel {
         Ok(loaded)
     }
 
-    fn add(&self, name: &str, loaded: &mut Vec<Module>) -> Result<()> {
+    fn add(&self, name: &str, loaded: &mut Vec<KernelModule>) -> Result<()> {
         if self.built_in.iter().any(|built_in| built_in == name) || loaded.iter().any(|module| module.name == name) {
             return Ok(());
         }
@@ -68,7 +68,7 @@ impl Kernel {
         for needed in dependencies(&bytes) {
             self.add(&needed, loaded)?;
         }
-        loaded.push(Module { name: name.to_string(), bytes });
+        loaded.push(KernelModule { name: name.to_string(), bytes });
         Ok(())
     }
 }
@@ -141,7 +141,7 @@ mod tests {
             fs::write(folder.join(format!("{file}.ko")), fake(depends)).unwrap();
         }
         fs::write(folder.join("t10-pi.ko"), fake("")).unwrap();
-        let kernel = Kernel::in_folder(root.path()).unwrap();
+        let kernel = GuestKernel::in_folder(root.path()).unwrap();
         assert_eq!(kernel.release, "6.1.0-1-amd64");
         let names = |wanted: &[&str]| -> Vec<String> {
             kernel.modules(wanted).unwrap().into_iter().map(|module| module.name).collect()

@@ -4,9 +4,9 @@
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use ddlp_qemu::board::{Board, PACKAGE};
-use ddlp_qemu::drive::{Drive, Serve};
+use ddlp_qemu::drive::{DriveGuest, Serve};
 use ddlp_qemu::guest::{Bus, Guest};
-use ddlp_qemu::host::{Host, HostKernel};
+use ddlp_qemu::host::{HostGuest, HostKernel};
 use std::io::{BufRead, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,13 +17,13 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 /// Boot the tests' guests, and run commands in them.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true)]
-struct Cli {
+struct QemuCli {
     #[command(subcommand)]
-    command: Command,
+    command: QemuCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum QemuCommand {
     /// Boot a guest and run the commands from standard input there, until the end of input.
     Boot {
         #[command(subcommand)]
@@ -60,11 +60,11 @@ enum Which {
 }
 
 fn main() -> Result<()> {
-    let Command::Boot { guest } = Cli::parse().command;
+    let QemuCommand::Boot { guest } = QemuCli::parse().command;
     match guest {
         Which::Drive { dataset, batch } => {
             present(&[&dataset])?;
-            let drive = Drive::start("boot-drive", Bus::Virtio, &[("dataset", &dataset)])?;
+            let drive = DriveGuest::start("boot-drive", Bus::Virtio, &[("dataset", &dataset)])?;
             drive.ready()?;
             let agent = drive.serve(&Serve::new("dataset", batch))?;
             eprintln!(
@@ -85,7 +85,7 @@ fn main() -> Result<()> {
         Which::Host { newer, ordinary, data } => {
             present(&data)?;
             let kernel = if newer { HostKernel::Linux6_12 } else { HostKernel::Linux6_1 };
-            let host = Host::start("boot-host", kernel, ordinary, &named(&data)?)?;
+            let host = HostGuest::start("boot-host", kernel, ordinary, &named(&data)?)?;
             host.guest().ready()?;
             converse(host.guest())
         }

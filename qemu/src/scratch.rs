@@ -18,12 +18,12 @@ const LOCK: &str = "lock";
 static OURS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// A folder of this process.
-pub struct Scratch {
+pub struct ScratchFolder {
     folder: TempDir,
     _lock: File,
 }
 
-impl Scratch {
+impl ScratchFolder {
     /// Makes a new folder.
     pub fn new() -> Result<Self> {
         static FIRST: Once = Once::new();
@@ -56,7 +56,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         ours().retain(|folder| folder != self.path());
     }
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn folders_go_away_when_dropped_and_not_before() {
-        let scratch = Scratch::new().unwrap();
+        let scratch = ScratchFolder::new().unwrap();
         let path = scratch.path().to_path_buf();
         fs::write(scratch.join("disk"), "x").unwrap();
         remove_left(path.parent().unwrap());

@@ -13,7 +13,7 @@ const OUTPUT_BYTES_MAX: usize = 16 << 20;
 
 /// Result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Output {
+pub struct ShellOutput {
     /// Exit status.
     pub status: i32,
     /// Standard output and standard error.
@@ -62,7 +62,7 @@ impl Shell {
     }
 
     /// Waits for the command's end.
-    pub fn finish(&mut self, until: Instant) -> Result<Output> {
+    pub fn finish(&mut self, until: Instant) -> Result<ShellOutput> {
         loop {
             if let Some(output) = self.ended() {
                 return Ok(output);
@@ -72,7 +72,7 @@ impl Shell {
     }
 
     /// Waits for the command's end, and writes its output to `out` as it comes.
-    pub fn follow(&mut self, until: Instant, out: &mut impl Write) -> Result<Output> {
+    pub fn follow(&mut self, until: Instant, out: &mut impl Write) -> Result<ShellOutput> {
         let mut shown = 0;
         loop {
             let ended = self.ended();
@@ -91,7 +91,7 @@ impl Shell {
         }
     }
 
-    fn ended(&self) -> Option<Output> {
+    fn ended(&self) -> Option<ShellOutput> {
         ending(&self.text(), self.number)
     }
 
@@ -117,11 +117,11 @@ impl Shell {
 }
 
 /// Returns the output before the line that marks the end of the command with this number.
-fn ending(text: &str, number: u64) -> Option<Output> {
+fn ending(text: &str, number: u64) -> Option<ShellOutput> {
     let mark = format!("\n@@end {number} ");
     let (output, rest) = text.split_once(&mark)?;
     let (status, _) = rest.split_once('\n')?;
-    Some(Output { status: status.trim().parse().ok()?, text: output.to_string() })
+    Some(ShellOutput { status: status.trim().parse().ok()?, text: output.to_string() })
 }
 
 /// Returns the last lines of a text.
@@ -196,6 +196,6 @@ mod tests {
     fn the_end_of_another_command_is_ignored() {
         assert_eq!(ending("x\n@@end 1 0\n", 2), None);
         assert_eq!(ending("x\n@@end 2 0", 2), None);
-        assert_eq!(ending("x\n\n@@end 2 3\n", 2), Some(Output { status: 3, text: "x\n".into() }));
+        assert_eq!(ending("x\n\n@@end 2 3\n", 2), Some(ShellOutput { status: 3, text: "x\n".into() }));
     }
 }

@@ -5,7 +5,7 @@ use super::gauges::LiveGauges;
 use super::notify::{self, notify};
 use super::settings::{IdentitySource, Settings};
 use crate::controller::{Config, Subsystem};
-use crate::identity::Held;
+use crate::identity::LockedIdentity;
 use crate::slots::Slots;
 use crate::tcp::CLOSE_TIME;
 use crate::tcp::hub::Hub;
@@ -39,7 +39,7 @@ const FILE_THREADS: usize = 4;
 
 /// Line that tells the agent's address to whoever started it.
 #[derive(Serialize)]
-struct Ready<'a> {
+struct ReadyLine<'a> {
     listen: SocketAddr,
     nqn: &'a str,
     /// Address for discovery, if it has one of its own.
@@ -55,7 +55,7 @@ pub struct Agent {
     nqn: String,
     accepting: Vec<JoinHandle<()>>,
     clockwork: JoinHandle<()>,
-    _identity: Held,
+    _identity: LockedIdentity,
 }
 
 impl Agent {
@@ -72,8 +72,8 @@ impl Agent {
         let slots = Slots::open(&settings.results, settings.geometry).context("cannot set up the result slots")?;
         let slots = Arc::new(slots);
         let identity = match &settings.identity {
-            IdentitySource::Ephemeral => Held::ephemeral().context("the agent has no identity")?,
-            IdentitySource::Directory(directory) => Held::persistent(directory).map_err(|error| {
+            IdentitySource::Ephemeral => LockedIdentity::ephemeral().context("the agent has no identity")?,
+            IdentitySource::Directory(directory) => LockedIdentity::persistent(directory).map_err(|error| {
                 let remedy = error.remedy(directory);
                 anyhow::Error::from(error).context(format!("the agent has no identity ({remedy})"))
             })?,
@@ -234,7 +234,7 @@ async fn live(settings: &Settings, parent: Option<UnboundedReceiver<()>>, ready:
 
 fn announce(mut to: Box<dyn Write>, agent: &Agent) -> Result<()> {
     let mut line =
-        serde_json::to_string(&Ready { listen: agent.address(), nqn: agent.nqn(), discovery: agent.discovery() })?;
+        serde_json::to_string(&ReadyLine { listen: agent.address(), nqn: agent.nqn(), discovery: agent.discovery() })?;
     line.push('\n');
     to.write_all(line.as_bytes())?;
     Ok(to.flush()?)

@@ -2,7 +2,7 @@
 
 use super::profile::ASYNC_EVENTS_MAX;
 use super::queue_pair::QueuePair;
-use super::{Answer, ConnId, Outcome, Payload, Subsystem, discovery, features};
+use super::{Answer, CommandResult, ConnId, Payload, Subsystem, discovery, features};
 use ddlp_csd::CANCEL_OPCODE;
 use ddlp_csd::program::PROGRAM_BYTES_MAX;
 use ddlp_nvme::admin::{Abort, GetLogPage, SetFeatures};
@@ -27,7 +27,7 @@ pub fn data_bytes_max(command: &SubmissionEntry, discovery: bool) -> usize {
 }
 
 impl Subsystem {
-    pub(super) fn admin(&mut self, queue: QueuePair, command: &SubmissionEntry, data: &[u8]) -> Outcome {
+    pub(super) fn admin(&mut self, queue: QueuePair, command: &SubmissionEntry, data: &[u8]) -> CommandResult {
         let Some(association) = self.associations.get(&queue.controller_id) else {
             return Err(Status::COMMAND_SEQUENCE);
         };
@@ -54,7 +54,7 @@ impl Subsystem {
     }
 
     /// Aborts an Execute or an event request. Every other command is answered before an Abort can name it.
-    fn abort(&mut self, queue: QueuePair, abort: Abort) -> Outcome {
+    fn abort(&mut self, queue: QueuePair, abort: Abort) -> CommandResult {
         let Some(association) = self.associations.get_mut(&queue.controller_id) else {
             return Err(Status::COMMAND_SEQUENCE);
         };
@@ -75,7 +75,7 @@ impl Subsystem {
         Answer::result(Abort::result(aborted > 0))
     }
 
-    fn event_request(&mut self, queue: QueuePair, command: &SubmissionEntry) -> Outcome {
+    fn event_request(&mut self, queue: QueuePair, command: &SubmissionEntry) -> CommandResult {
         let Some(association) = self.associations.get_mut(&queue.controller_id) else {
             return Err(Status::COMMAND_SEQUENCE);
         };

@@ -22,7 +22,7 @@ pub const GIVES_WAY_MS: u32 = 120_000;
 
 /// A host as it names itself in Connect.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Host {
+pub struct ConnectedHost {
     /// Host NQN.
     pub nqn: String,
     /// Host identifier.
@@ -36,7 +36,7 @@ pub struct Association {
     /// Kind of the controller.
     pub kind: ControllerKind,
     /// The host.
-    pub host: Host,
+    pub host: ConnectedHost,
     /// Connection of the admin queue.
     pub admin: ConnId,
     /// Connections of I/O queues by queue identifier.

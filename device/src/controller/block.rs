@@ -5,7 +5,7 @@
 
 use super::profile::TRANSFER_BYTES_MAX;
 use super::profile::namespaces::command_set;
-use super::{Answer, Outcome, Payload, Region, Subsystem};
+use super::{Answer, BlockNamespace, CommandResult, Payload, Subsystem};
 use ddlp_csd::{BLOCK_BYTES, DATASET_NSID, RESULTS_NSID};
 use ddlp_nvme::io::BlockRange;
 use ddlp_nvme::{Csi, IoOpcode, NSID_ALL, Status, SubmissionEntry};
@@ -20,7 +20,7 @@ impl Subsystem {
         }
     }
 
-    pub(super) fn block(&mut self, command: &SubmissionEntry) -> Outcome {
+    pub(super) fn block(&mut self, command: &SubmissionEntry) -> CommandResult {
         let nsid = command.nsid.get();
         let opcode = IoOpcode(command.opcode);
         if opcode == IoOpcode::FLUSH && nsid == NSID_ALL {
@@ -38,7 +38,7 @@ impl Subsystem {
         }
     }
 
-    fn read(&mut self, nsid: u32, command: &SubmissionEntry) -> Outcome {
+    fn read(&mut self, nsid: u32, command: &SubmissionEntry) -> CommandResult {
         let range = BlockRange::parse(command);
         if range.protection != 0 {
             return Err(Status::INVALID_FIELD.do_not_retry());
@@ -55,7 +55,7 @@ impl Subsystem {
         }
         self.usage.reads += 1;
         self.usage.read_bytes += bytes as u64;
-        let region = if nsid == DATASET_NSID { Region::Dataset } else { Region::Results };
+        let region = if nsid == DATASET_NSID { BlockNamespace::Dataset } else { BlockNamespace::Results };
         Ok(Answer::Now(0, Payload::Blocks { region, offset: range.lba * BLOCK_BYTES as u64, bytes }))
     }
 }

@@ -10,9 +10,9 @@
 //! again): a host that reconnects may be faster than the news that its former association is lost.
 //! [`ddlp_csd::request`] lists every status.
 
-use super::association::Host;
+use super::association::ConnectedHost;
 use super::queue_pair::QueuePair;
-use super::{Answer, Config, ConnId, Outcome, Output, Payload, Subsystem};
+use super::{Answer, CommandResult, Config, ConnId, Payload, Subsystem, SubsystemOutput};
 use crate::job::{Job, JobEvent, JobId};
 use ddlp_csd::COMPUTE_NSID;
 use ddlp_csd::cancel::CancelBatch;
@@ -30,7 +30,7 @@ pub fn data_bytes_max(command: &SubmissionEntry) -> usize {
 }
 
 /// One accepted Execute.
-pub(super) struct Work {
+pub(super) struct AcceptedExecute {
     pub(super) conn: ConnId,
     pub(super) command_id: u16,
     pub(super) controller_id: u16,
@@ -55,12 +55,12 @@ struct SlotState {
     holder: Option<JobId>,
     parked: Option<JobId>,
     /// The host that used the slot last, and owns its contents as long as it has an association.
-    owner: Option<Host>,
+    owner: Option<ConnectedHost>,
 }
 
 /// All accepted Executes and the state of the slots.
 pub(super) struct Executes {
-    accepted: BTreeMap<JobId, Work>,
+    accepted: BTreeMap<JobId, AcceptedExecute>,
     slots: Vec<SlotState>,
     last_job: u64,
 }
@@ -80,7 +80,7 @@ impl Executes {
     }
 
     pub(super) fn uses_program(&self, controllers: &[u16], index: u16) -> bool {
-        let live = |work: &&Work| !matches!(work.stage, Stage::Draining);
+        let live = |work: &&AcceptedExecute| !matches!(work.stage, Stage::Draining);
         let mut works = self.accepted.values().filter(live);
         works.any(|work| controllers.contains(&work.controller_id) && work.program_index == index)
     }
@@ -90,14 +90,20 @@ impl Executes {
         !self.matching(|work| work.controller_id == controller_id).is_empty()
     }
 
-    fn matching(&self, wanted: impl Fn(&Work) -> bool) -> Vec<JobId> {
-        let live = |work: &Work| !matches!(work.stage, Stage::Draining);
+    fn matching(&self, wanted: impl Fn(&AcceptedExecute) -> bool) -> Vec<JobId> {
+        let live = |work: &AcceptedExecute| !matches!(work.stage, Stage::Draining);
         self.accepted.iter().filter(|(_, work)| live(work) && wanted(work)).map(|(&id, _)| id).collect()
     }
 }
 
 impl Subsystem {
-    pub(super) fn execute(&mut self, conn: ConnId, queue: QueuePair, entry: &SubmissionEntry, data: &[u8]) -> Outcome {
+    pub(super) fn execute(
+        &mut self,
+        conn: ConnId,
+        queue: QueuePair,
+        entry: &SubmissionEntry,
+        data: &[u8],
+    ) -> CommandResult {
         if CpOpcode(entry.opcode) != CpOpcode::EXECUTE_PROGRAM {
             return Err(Status::INVALID_OPCODE.do_not_retry());
         }
@@ -113,7 +119,7 @@ impl Subsystem {
             *owner != host && self.io_associations().any(|association| association.host == *owner)
         });
         let slot = &mut self.executes.slots[request.slot as usize];
-        let work = |stage| Work {
+        let work = |stage| AcceptedExecute {
             conn,
             command_id: entry.command_id.get(),
             controller_id: queue.controller_id,
@@ -142,13 +148,13 @@ impl Subsystem {
         } else {
             slot.holder = Some(id);
             self.executes.accepted.insert(id, work(Stage::Live));
-            self.outputs.push(Output::Start(Box::new(Job { id, program, request, layout })));
+            self.outputs.push(SubsystemOutput::Start(Box::new(Job { id, program, request, layout })));
         }
         Ok(Answer::Later)
     }
 
     /// Cancels a batch of this host, on whichever of the host's associations it runs. A vendor admin command.
-    pub(super) fn cancel_batch(&mut self, queue: QueuePair, entry: &SubmissionEntry) -> Outcome {
+    pub(super) fn cancel_batch(&mut self, queue: QueuePair, entry: &SubmissionEntry) -> CommandResult {
         let wanted = CancelBatch::from_dwords(entry.dwords()).ok_or(Status::INVALID_FIELD.do_not_retry())?;
         let own = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?;
         let same_host = self.associations.values().filter(|other| other.host == own.host);
@@ -161,7 +167,7 @@ impl Subsystem {
     }
 
     /// Gives up the matching jobs and completes their Executes. Returns their number.
-    pub(super) fn cancel(&mut self, wanted: impl Fn(&Work) -> bool) -> usize {
+    pub(super) fn cancel(&mut self, wanted: impl Fn(&AcceptedExecute) -> bool) -> usize {
         let ids = self.executes.matching(wanted);
         for &id in &ids {
             if let Some((conn, command_id)) = self.give_up(id) {
@@ -172,10 +178,10 @@ impl Subsystem {
     }
 
     /// Gives up the matching jobs whose host is gone.
-    pub(super) fn abandon(&mut self, wanted: impl Fn(&Work) -> bool) {
+    pub(super) fn abandon(&mut self, wanted: impl Fn(&AcceptedExecute) -> bool) {
         for id in self.executes.matching(wanted) {
             if let Some((conn, command_id)) = self.give_up(id) {
-                self.outputs.push(Output::Forget { conn, command_id });
+                self.outputs.push(SubsystemOutput::Forget { conn, command_id });
             }
         }
     }
@@ -187,7 +193,7 @@ impl Subsystem {
         match work.stage {
             Stage::Live => {
                 work.stage = Stage::Draining;
-                self.outputs.push(Output::Cancel(id));
+                self.outputs.push(SubsystemOutput::Cancel(id));
             }
             Stage::Parked(_) => {
                 self.executes.slots[work.slot as usize].parked = None;
@@ -199,7 +205,7 @@ impl Subsystem {
     }
 
     /// Takes note that the workers have released a job's slot, whether or not the job is finished.
-    pub fn job_event(&mut self, event: JobEvent) -> Vec<Output> {
+    pub fn job_event(&mut self, event: JobEvent) -> Vec<SubsystemOutput> {
         let (id, made) = match event {
             JobEvent::Done { id, corrupt } => (id, Ok(corrupt)),
             // Released, though nobody cancelled it: a worker panicked, or the slot could not be leased.
@@ -226,7 +232,7 @@ impl Subsystem {
         state.holder = state.parked.take();
         let Some(work) = state.holder.and_then(|id| self.executes.accepted.get_mut(&id)) else { return };
         if let Stage::Parked(job) = std::mem::replace(&mut work.stage, Stage::Live) {
-            self.outputs.push(Output::Start(job));
+            self.outputs.push(SubsystemOutput::Start(job));
         }
     }
 }

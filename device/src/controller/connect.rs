@@ -1,13 +1,13 @@
 //! Connect and Disconnect. Base 2.1, section "Fabrics Command Set".
 
-use super::association::{Association, Host};
+use super::association::{Association, ConnectedHost};
 use super::features::{Features, keep_alive_rounded};
 use super::profile::{
     ASSOCIATIONS_MAX, ControllerKind, DISCOVERY_ASSOCIATIONS_MAX, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX, QUEUES_MAX,
 };
 use super::property::Properties;
 use super::queue_pair::QueuePair;
-use super::{Answer, ConnId, ConnectRefusal, Outcome, Output, Payload, Subsystem};
+use super::{Answer, CommandResult, ConnId, ConnectRefusal, Payload, Subsystem, SubsystemOutput};
 use ddlp_nvme::fabrics::{
     CONTROLLER_ANY, ConnectCommand, ConnectData, ConnectFault, ConnectResult, PropertyGet, PropertySet, fabrics_type,
 };
@@ -49,7 +49,13 @@ fn as_sent(field: &[u8; NQN_FIELD_BYTES]) -> String {
 
 impl Subsystem {
     /// Runs the first command of a connection; anything but Connect is out of sequence.
-    pub(super) fn connect(&mut self, conn: ConnId, entry: &SubmissionEntry, data: &[u8], now: Instant) -> Outcome {
+    pub(super) fn connect(
+        &mut self,
+        conn: ConnId,
+        entry: &SubmissionEntry,
+        data: &[u8],
+        now: Instant,
+    ) -> CommandResult {
         if entry.opcode != FABRICS_OPCODE || fabrics_type(entry) != FabricsType::CONNECT {
             return Err(Status::COMMAND_SEQUENCE.do_not_retry());
         }
@@ -99,7 +105,7 @@ impl Subsystem {
         if !(QUEUE_ENTRIES_MIN..=QUEUE_ENTRIES_MAX).contains(&entries) {
             return Err(in_command(offset_of!(ConnectCommand, sq_size_z)));
         }
-        let host = Host { nqn: host_nqn.to_owned(), id: data.host_id };
+        let host = ConnectedHost { nqn: host_nqn.to_owned(), id: data.host_id };
         let controller_id = match command.queue_id.get() {
             0 => self.new_association((conn, kind), command, data, host, now)?,
             // A discovery controller has only its admin queue.
@@ -112,7 +118,7 @@ impl Subsystem {
         if let Some(queue) = self.queues.get_mut(&conn) {
             queue.advance();
         }
-        self.outputs.push(Output::Accepted { conn, entries, flow_control });
+        self.outputs.push(SubsystemOutput::Accepted { conn, entries, flow_control });
         Ok(ConnectResult { controller_id, authentication_required: false }.result())
     }
 
@@ -121,7 +127,7 @@ impl Subsystem {
         (conn, kind): (ConnId, ControllerKind),
         command: &ConnectCommand,
         data: &ConnectData,
-        host: Host,
+        host: ConnectedHost,
         now: Instant,
     ) -> Result<u16, Refusal> {
         if data.controller_id.get() != CONTROLLER_ANY {
@@ -193,7 +199,7 @@ impl Subsystem {
     }
 
     fn tell_refused(&mut self, conn: ConnId, data: &ConnectData, reason: ConnectRefusal) {
-        self.outputs.push(Output::Refused { conn, host_nqn: as_sent(&data.host_nqn), reason });
+        self.outputs.push(SubsystemOutput::Refused { conn, host_nqn: as_sent(&data.host_nqn), reason });
     }
 
     /// Returns the next free identifier after the last one given, so that a stale identifier rarely names anybody.
@@ -212,7 +218,7 @@ impl Subsystem {
         conn: ConnId,
         command: &ConnectCommand,
         data: &ConnectData,
-        host: &Host,
+        host: &ConnectedHost,
         now: Instant,
     ) -> Result<u16, Refusal> {
         let controller_id = data.controller_id.get();
@@ -243,13 +249,13 @@ impl Subsystem {
     }
 
     /// Runs a Fabrics command of a connected queue.
-    pub(super) fn fabrics(&mut self, conn: ConnId, queue: QueuePair, entry: &SubmissionEntry) -> Outcome {
+    pub(super) fn fabrics(&mut self, conn: ConnId, queue: QueuePair, entry: &SubmissionEntry) -> CommandResult {
         match (fabrics_type(entry), queue.id) {
             (FabricsType::PROPERTY_GET, 0) => self.property_get(queue, PropertyGet::view(entry)),
             (FabricsType::PROPERTY_SET, 0) => self.property_set(queue, PropertySet::view(entry)),
             (FabricsType::DISCONNECT, 1..) => {
                 self.complete(conn, entry, Status::SUCCESS, 0, Payload::None);
-                self.outputs.push(Output::Close(conn));
+                self.outputs.push(SubsystemOutput::Close(conn));
                 Ok(Answer::Later)
             }
             (FabricsType::CONNECT, _) => Err(Status::COMMAND_SEQUENCE.do_not_retry()),

@@ -2,7 +2,7 @@
 
 use super::profile::{IO_QUEUES_MAX, KEEP_ALIVE_GRANULARITY_MS, WARNING_TEMPERATURE_K};
 use super::queue_pair::QueuePair;
-use super::{Answer, Outcome, Subsystem};
+use super::{Answer, CommandResult, Subsystem};
 use ddlp_nvme::admin::{FeatureSelect, GetFeatures, NumberOfQueues, SetFeatures};
 use ddlp_nvme::event::AsyncEventConfiguration;
 use ddlp_nvme::{FeatureId, Status, SubmissionEntry};
@@ -144,7 +144,7 @@ impl Threshold {
 }
 
 impl Subsystem {
-    pub(super) fn set_features(&mut self, queue: QueuePair, entry: &SubmissionEntry, data: &[u8]) -> Outcome {
+    pub(super) fn set_features(&mut self, queue: QueuePair, entry: &SubmissionEntry, data: &[u8]) -> CommandResult {
         let association = self.associations.get_mut(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?;
         let command = SetFeatures::parse(entry);
         if command.feature == FeatureId::NUMBER_OF_QUEUES && !association.io_queues.is_empty() {
@@ -154,7 +154,7 @@ impl Subsystem {
         Answer::result(result.into())
     }
 
-    pub(super) fn get_features(&self, queue: QueuePair, entry: &SubmissionEntry) -> Outcome {
+    pub(super) fn get_features(&self, queue: QueuePair, entry: &SubmissionEntry) -> CommandResult {
         let association = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?;
         let command = GetFeatures::parse(entry);
         let initial = Features::new(association.features.keep_alive_ms);

@@ -2,14 +2,14 @@
 
 use super::profile::{ControllerKind, discovery_controller, io_controller, namespaces};
 use super::queue_pair::QueuePair;
-use super::{Answer, Outcome, Subsystem};
+use super::{Answer, CommandResult, Subsystem};
 use ddlp_nvme::admin::Identify;
 use ddlp_nvme::identify::{IdentifyController, command_set_vector};
 use ddlp_nvme::{Cns, Csi, IDENTIFY_BYTES, Status, SubmissionEntry};
 use zerocopy::IntoBytes;
 
 impl Subsystem {
-    pub(super) fn identify(&self, queue: QueuePair, command: &SubmissionEntry) -> Outcome {
+    pub(super) fn identify(&self, queue: QueuePair, command: &SubmissionEntry) -> CommandResult {
         if (command.data.length.get() as usize) < IDENTIFY_BYTES {
             return Err(Status::SGL_DATA_LENGTH.do_not_retry());
         }

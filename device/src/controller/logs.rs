@@ -7,7 +7,7 @@ use super::profile::{
     ControllerKind, ERROR_ENTRIES_MAX, FIRMWARE, TRANSFER_BYTES_MAX, WARNING_TEMPERATURE_K, effects, supported_logs,
 };
 use super::queue_pair::QueuePair;
-use super::{Answer, Outcome, Subsystem, discovery};
+use super::{Answer, CommandResult, Subsystem, discovery};
 use ddlp_csd::PROGRAM_TYPE;
 use ddlp_csd::log::{COUNTERS_LOG, Counters, IDENTITY_LOG};
 use ddlp_nvme::admin::GetLogPage;
@@ -61,7 +61,7 @@ impl ErrorLog {
 }
 
 impl Subsystem {
-    pub(super) fn get_log_page(&self, queue: QueuePair, entry: &SubmissionEntry) -> Outcome {
+    pub(super) fn get_log_page(&self, queue: QueuePair, entry: &SubmissionEntry) -> CommandResult {
         let invalid = Status::INVALID_FIELD.do_not_retry();
         let command = GetLogPage::parse(entry);
         let asked = command.bytes();

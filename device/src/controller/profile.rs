@@ -5,7 +5,7 @@
 
 pub(super) mod namespaces;
 
-use crate::identity::Identity;
+use crate::identity::AgentIdentity;
 use ddlp_csd::log::{COUNTERS_LOG, IDENTITY_LOG};
 use ddlp_csd::program::PROGRAM_BYTES_MAX;
 use ddlp_csd::{CANCEL_OPCODE, MODEL};
@@ -140,7 +140,7 @@ pub(super) fn capabilities(is_discovery: bool) -> Capabilities {
 }
 
 /// Makes the Identify page of an I/O controller.
-pub(super) fn io_controller(identity: &Identity, controller_id: u16) -> IdentifyController {
+pub(super) fn io_controller(identity: &AgentIdentity, controller_id: u16) -> IdentifyController {
     let mut page = any_controller(identity, controller_id);
     page.multipath = SEVERAL_CONTROLLERS;
     page.async_events = EVENTS.into();
@@ -162,7 +162,7 @@ pub(super) fn io_controller(identity: &Identity, controller_id: u16) -> Identify
 }
 
 /// Makes the Identify page of a discovery controller.
-pub(super) fn discovery_controller(identity: &Identity, controller_id: u16) -> IdentifyController {
+pub(super) fn discovery_controller(identity: &AgentIdentity, controller_id: u16) -> IdentifyController {
     let mut page = any_controller(identity, controller_id);
     page.controller_type = IdentifyController::TYPE_DISCOVERY;
     page.async_events = AsyncEventConfiguration::default().with_discovery_changed(true).0.into();
@@ -171,7 +171,7 @@ pub(super) fn discovery_controller(identity: &Identity, controller_id: u16) -> I
 }
 
 /// Returns an Identify page with the fields that I/O and discovery controllers share.
-fn any_controller(identity: &Identity, controller_id: u16) -> IdentifyController {
+fn any_controller(identity: &AgentIdentity, controller_id: u16) -> IdentifyController {
     let mut page = IdentifyController::zeroed();
     page.serial = padded(&identity.serial);
     page.model = padded(MODEL);

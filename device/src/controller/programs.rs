@@ -3,10 +3,10 @@
 //! An index goes from empty to loading (in pieces, in order), loaded and active, and back by deactivating and
 //! unloading. A job keeps the program with which it started.
 
-use super::association::{Association, Host};
+use super::association::{Association, ConnectedHost};
 use super::profile::{PROGRAM_LIMITS_MAX, PROGRAMS_MAX};
 use super::queue_pair::QueuePair;
-use super::{Answer, Outcome, Subsystem};
+use super::{Answer, CommandResult, Subsystem};
 use ddlp_csd::program::{PROGRAM_BYTES_MAX, Program};
 use ddlp_csd::{COMPUTE_NSID, PROGRAM_TYPE};
 use ddlp_nvme::cp::{LoadProgram, ProgramActivation};
@@ -18,7 +18,7 @@ const ID_KIND_MAX: u8 = 1;
 
 /// One index.
 #[derive(Clone, Debug, Default)]
-enum Entry {
+enum ProgramEntry {
     #[default]
     Empty,
     Loading {
@@ -36,7 +36,7 @@ enum Entry {
 
 /// One loaded program, for the program list log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedProgram {
     /// Program index.
     pub index: u16,
     /// Size in bytes.
@@ -50,28 +50,28 @@ pub struct Listed {
 /// The programs of one host.
 #[derive(Clone, Debug, Default)]
 pub struct ProgramTable {
-    entries: [Entry; PROGRAMS_MAX],
+    entries: [ProgramEntry; PROGRAMS_MAX],
 }
 
 impl ProgramTable {
-    fn entry(&mut self, index: u16) -> Result<&mut Entry, Status> {
+    fn entry(&mut self, index: u16) -> Result<&mut ProgramEntry, Status> {
         self.entries.get_mut(usize::from(index)).ok_or(Status::INVALID_PROGRAM_INDEX)
     }
 
     /// Returns the active program at an index.
     pub fn active(&self, index: u16) -> Result<Arc<Program>, Status> {
         match self.entries.get(usize::from(index)).ok_or(Status::INVALID_PROGRAM_INDEX)? {
-            Entry::Loaded { program, active: true, .. } => Ok(program.clone()),
-            Entry::Loaded { .. } => Err(Status::PROGRAM_NOT_ACTIVATED),
-            Entry::Loading { .. } | Entry::Empty => Err(Status::NO_PROGRAM),
+            ProgramEntry::Loaded { program, active: true, .. } => Ok(program.clone()),
+            ProgramEntry::Loaded { .. } => Err(Status::PROGRAM_NOT_ACTIVATED),
+            ProgramEntry::Loading { .. } | ProgramEntry::Empty => Err(Status::NO_PROGRAM),
         }
     }
 
     /// Returns all loaded programs.
-    pub fn listed(&self) -> Vec<Listed> {
-        let listed = |(index, entry): (usize, &Entry)| match *entry {
-            Entry::Loaded { bytes, id, active, .. } => {
-                Some(Listed { index: index as u16, bytes: bytes as u32, id, active })
+    pub fn listed(&self) -> Vec<ListedProgram> {
+        let listed = |(index, entry): (usize, &ProgramEntry)| match *entry {
+            ProgramEntry::Loaded { bytes, id, active, .. } => {
+                Some(ListedProgram { index: index as u16, bytes: bytes as u32, id, active })
             }
             _ => None,
         };
@@ -81,7 +81,7 @@ impl ProgramTable {
     /// Takes one piece of a program. The last piece completes the program.
     fn load(&mut self, command: &LoadProgram, data: &[u8]) -> Result<(), Status> {
         let entry = self.entry(command.index)?;
-        if matches!(entry, Entry::Loaded { active: true, .. }) {
+        if matches!(entry, ProgramEntry::Loaded { active: true, .. }) {
             return Err(Status::PROGRAM_IN_USE);
         }
         if command.kind != PROGRAM_TYPE {
@@ -97,9 +97,9 @@ impl ProgramTable {
             return Err(Status::INVALID_FIELD);
         }
         if offset == 0 {
-            *entry = Entry::Loading { total, id: command.id, bytes: Vec::with_capacity(total) };
+            *entry = ProgramEntry::Loading { total, id: command.id, bytes: Vec::with_capacity(total) };
         }
-        let Entry::Loading { total: expected, id, bytes } = entry else { return Err(Status::INVALID_FIELD) };
+        let ProgramEntry::Loading { total: expected, id, bytes } = entry else { return Err(Status::INVALID_FIELD) };
         if *expected != total || bytes.len() != offset {
             return Err(Status::INVALID_FIELD);
         }
@@ -111,16 +111,16 @@ impl ProgramTable {
         match Program::from_bytes(bytes) {
             Ok(program) if !program.limits.is_within(&PROGRAM_LIMITS_MAX) => {
                 tracing::debug!(limits = ?program.limits, index = command.index, "limits of the program are too high");
-                *entry = Entry::Empty;
+                *entry = ProgramEntry::Empty;
                 Err(Status::INVALID_PROGRAM_DATA)
             }
             Ok(program) => {
-                *entry = Entry::Loaded { program: Arc::new(program), bytes: total, id, active: false };
+                *entry = ProgramEntry::Loaded { program: Arc::new(program), bytes: total, id, active: false };
                 Ok(())
             }
             Err(error) => {
                 tracing::debug!(%error, index = command.index, "program refused");
-                *entry = Entry::Empty;
+                *entry = ProgramEntry::Empty;
                 Err(Status::INVALID_PROGRAM_DATA)
             }
         }
@@ -129,10 +129,10 @@ impl ProgramTable {
     fn unload(&mut self, index: u16) -> Result<(), Status> {
         let entry = self.entry(index)?;
         match entry {
-            Entry::Empty => Err(Status::NO_PROGRAM),
-            Entry::Loaded { active: true, .. } => Err(Status::PROGRAM_IN_USE),
-            Entry::Loaded { .. } | Entry::Loading { .. } => {
-                *entry = Entry::Empty;
+            ProgramEntry::Empty => Err(Status::NO_PROGRAM),
+            ProgramEntry::Loaded { active: true, .. } => Err(Status::PROGRAM_IN_USE),
+            ProgramEntry::Loaded { .. } | ProgramEntry::Loading { .. } => {
+                *entry = ProgramEntry::Empty;
                 Ok(())
             }
         }
@@ -140,17 +140,17 @@ impl ProgramTable {
 
     fn set_active(&mut self, index: u16, activate: bool) -> Result<(), Status> {
         match self.entry(index)? {
-            Entry::Loaded { active, .. } => {
+            ProgramEntry::Loaded { active, .. } => {
                 *active = activate;
                 Ok(())
             }
-            Entry::Empty | Entry::Loading { .. } => Err(Status::NO_PROGRAM),
+            ProgramEntry::Empty | ProgramEntry::Loading { .. } => Err(Status::NO_PROGRAM),
         }
     }
 }
 
 impl Subsystem {
-    pub(super) fn load_program(&mut self, queue: QueuePair, entry: &SubmissionEntry, data: &[u8]) -> Outcome {
+    pub(super) fn load_program(&mut self, queue: QueuePair, entry: &SubmissionEntry, data: &[u8]) -> CommandResult {
         let command = LoadProgram::parse(entry);
         let table = self.programs_of(queue, entry)?;
         let done = if command.unload { table.unload(command.index) } else { table.load(&command, data) };
@@ -158,7 +158,7 @@ impl Subsystem {
         Answer::DONE
     }
 
-    pub(super) fn activate_program(&mut self, queue: QueuePair, entry: &SubmissionEntry) -> Outcome {
+    pub(super) fn activate_program(&mut self, queue: QueuePair, entry: &SubmissionEntry) -> CommandResult {
         let command = ProgramActivation::parse(entry);
         let activate = match command.select {
             ProgramActivation::ACTIVATE => true,
@@ -187,13 +187,13 @@ impl Subsystem {
     }
 
     /// Returns the loaded programs of a queue's host.
-    pub(super) fn listed_programs(&self, queue: QueuePair) -> Vec<Listed> {
+    pub(super) fn listed_programs(&self, queue: QueuePair) -> Vec<ListedProgram> {
         let host = self.associations.get(&queue.controller_id).map(|association| &association.host);
         host.and_then(|host| self.programs.get(host)).map(ProgramTable::listed).unwrap_or_default()
     }
 
     /// Drops a host's programs when the association `controller_id` ends or is reset, unless the host has another one.
-    pub(super) fn forget_programs(&mut self, host: &Host, controller_id: u16) {
+    pub(super) fn forget_programs(&mut self, host: &ConnectedHost, controller_id: u16) {
         let is_other = |other: &Association| other.host == *host && other.controller_id != controller_id;
         if !self.io_associations().any(is_other) {
             self.programs.remove(host);

@@ -2,7 +2,7 @@
 
 use super::profile::{ControllerKind, capabilities};
 use super::queue_pair::QueuePair;
-use super::{Answer, Outcome, Output, Subsystem};
+use super::{Answer, CommandResult, Subsystem, SubsystemOutput};
 use ddlp_nvme::Status;
 use ddlp_nvme::fabrics::{PropertyGet, PropertySet};
 use ddlp_nvme::property::{Configuration, ControllerStatus, VERSION_2_1, is_wide, offset};
@@ -19,7 +19,7 @@ pub struct Properties {
 
 /// Effect of a write to CC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ConfigurationChange {
     /// No effect on queues.
     None,
     /// The controller is shut down: its work ends.
@@ -56,7 +56,7 @@ impl Properties {
         }
     }
 
-    fn set_configuration(&mut self, value: u32) -> Result<Change, Status> {
+    fn set_configuration(&mut self, value: u32) -> Result<ConfigurationChange, Status> {
         let (old, new) = (self.configuration, Configuration(value));
         if new.enabled() && !old.enabled() {
             let most = if self.is_discovery { Configuration::CSS_ADMIN } else { Configuration::CSS_ALL };
@@ -68,18 +68,18 @@ impl Properties {
             }
         }
         self.configuration = new;
-        let mut change = Change::None;
+        let mut change = ConfigurationChange::None;
         if old.enabled() && !new.enabled() {
             self.status = ControllerStatus::default();
-            change = Change::Reset;
+            change = ConfigurationChange::Reset;
         } else if new.enabled() && !old.enabled() {
             self.status = ControllerStatus::default().with_ready(true);
             self.was_enabled = true;
         }
         if new.shutdown() != 0 && old.shutdown() == 0 {
             self.status = self.status.with_shutdown(ControllerStatus::SHUTDOWN_COMPLETE);
-            if change == Change::None {
-                change = Change::ShutDown;
+            if change == ConfigurationChange::None {
+                change = ConfigurationChange::ShutDown;
             }
         }
         Ok(change)
@@ -87,7 +87,7 @@ impl Properties {
 }
 
 impl Subsystem {
-    pub(super) fn property_get(&self, queue: QueuePair, command: &PropertyGet) -> Outcome {
+    pub(super) fn property_get(&self, queue: QueuePair, command: &PropertyGet) -> CommandResult {
         let invalid = Status::INVALID_FIELD.do_not_retry();
         let at = command.offset.get();
         let association = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?;
@@ -96,28 +96,31 @@ impl Subsystem {
         Answer::result(value)
     }
 
-    pub(super) fn property_set(&mut self, queue: QueuePair, command: &PropertySet) -> Outcome {
+    pub(super) fn property_set(&mut self, queue: QueuePair, command: &PropertySet) -> CommandResult {
         let id = queue.controller_id;
         let association = self.associations.get_mut(&id).ok_or(Status::COMMAND_SEQUENCE)?;
         if command.offset.get() != offset::CC || command.bytes() != Some(4) {
             return Err(Status::INVALID_FIELD.do_not_retry());
         }
         let change = association.properties.set_configuration(command.value.get() as u32)?;
-        if change != Change::None {
+        if change != ConfigurationChange::None {
             association.features.reset();
             let conn = association.admin;
             let requests = association.event_requests.drain(..);
-            self.outputs.extend(requests.map(|command_id| Output::Forget { conn, command_id }));
+            self.outputs.extend(requests.map(|command_id| SubsystemOutput::Forget { conn, command_id }));
             association.event_masked = false;
             let host = association.host.clone();
             // Base 2.1, section "Controller Level Reset": all I/O queues are deleted. The admin queue stays.
-            let queues =
-                if change == Change::Reset { std::mem::take(&mut association.io_queues) } else { BTreeMap::new() };
+            let queues = if change == ConfigurationChange::Reset {
+                std::mem::take(&mut association.io_queues)
+            } else {
+                BTreeMap::new()
+            };
             self.abandon(|work| work.controller_id == id);
             self.forget_programs(&host, id);
             for conn in queues.into_values() {
                 self.queues.remove(&conn);
-                self.outputs.push(Output::Close(conn));
+                self.outputs.push(SubsystemOutput::Close(conn));
             }
         }
         Answer::DONE
@@ -133,10 +136,10 @@ mod tests {
         let mut properties = Properties::new(ControllerKind::Io);
         // The two writes of Linux at bring-up, then shutdown, then disable.
         for (value, csts, change) in [
-            (0x0046_0060, 0b0000, Change::None),
-            (0x0046_0061, 0b0001, Change::None),
-            (0x0046_4061, 0b1001, Change::ShutDown),
-            (0x0046_4060, 0b0000, Change::Reset),
+            (0x0046_0060, 0b0000, ConfigurationChange::None),
+            (0x0046_0061, 0b0001, ConfigurationChange::None),
+            (0x0046_4061, 0b1001, ConfigurationChange::ShutDown),
+            (0x0046_4060, 0b0000, ConfigurationChange::Reset),
         ] {
             assert_eq!(properties.set_configuration(value), Ok(change), "{value:#x}");
             assert_eq!(properties.get(offset::CC), Some(value.into()));

@@ -6,7 +6,7 @@ use std::fmt;
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub enum Severity {
     /// As it should be, or merely worth knowing.
     Fine,
     /// Not checked, because the user did not ask for it.
@@ -23,7 +23,7 @@ pub struct Finding {
     /// What the finding is about.
     pub subject: &'static str,
     /// Severity.
-    pub level: Level,
+    pub level: Severity,
     /// What was found.
     pub text: String,
     /// What to do about it.
@@ -34,22 +34,22 @@ pub struct Finding {
 impl Finding {
     /// Makes a finding that something is as it should be.
     pub fn fine(subject: &'static str, text: impl Into<String>) -> Self {
-        Self { subject, level: Level::Fine, text: text.into(), advice: None }
+        Self { subject, level: Severity::Fine, text: text.into(), advice: None }
     }
 
     /// Makes a finding that something was not checked.
     pub fn unchecked(subject: &'static str, text: impl Into<String>) -> Self {
-        Self { subject, level: Level::Unchecked, text: text.into(), advice: None }
+        Self { subject, level: Severity::Unchecked, text: text.into(), advice: None }
     }
 
     /// Makes a finding that something could be better.
     pub fn warning(subject: &'static str, text: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { subject, level: Level::Warning, text: text.into(), advice: Some(advice.into()) }
+        Self { subject, level: Severity::Warning, text: text.into(), advice: Some(advice.into()) }
     }
 
     /// Makes a finding of something that keeps the drive from serving.
     pub fn failure(subject: &'static str, text: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { subject, level: Level::Failure, text: text.into(), advice: Some(advice.into()) }
+        Self { subject, level: Severity::Failure, text: text.into(), advice: Some(advice.into()) }
     }
 }
 
@@ -57,10 +57,10 @@ impl fmt::Display for Finding {
     /// Writes subject, mark and text in one line, and advice in the next.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mark = match self.level {
-            Level::Fine => "ok",
-            Level::Unchecked => "-",
-            Level::Warning => "warning",
-            Level::Failure => "FAILURE",
+            Severity::Fine => "ok",
+            Severity::Unchecked => "-",
+            Severity::Warning => "warning",
+            Severity::Failure => "FAILURE",
         };
         writeln!(f, "{:<9}{mark:<9}{}", self.subject, self.text)?;
         self.advice.iter().try_for_each(|advice| writeln!(f, "{:18}-> {advice}", ""))

@@ -33,9 +33,9 @@ pub fn finding(source: &IdentitySource) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Level;
+    use super::super::finding::Severity;
     use super::*;
-    use crate::identity::Held;
+    use crate::identity::LockedIdentity;
     use std::path::Path;
 
     fn at(directory: &Path) -> Finding {
@@ -47,9 +47,9 @@ mod tests {
         assert!(finding(&IdentitySource::Ephemeral).is_none());
         let root = tempfile::tempdir().unwrap();
         assert!(at(root.path()).text.starts_with("none yet"));
-        let held = Held::persistent(root.path()).unwrap();
+        let held = LockedIdentity::persistent(root.path()).unwrap();
         let running = at(root.path());
-        assert_eq!(running.level, Level::Fine);
+        assert_eq!(running.level, Severity::Fine);
         assert!(running.text.starts_with(&held.identity.nqn) && running.text.ends_with("a running agent has it"));
         drop(held);
         assert!(at(root.path()).text.ends_with(root.path().to_str().unwrap()));
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn a_directory_that_cannot_hold_an_identity_is_a_failure() {
         let finding = at(Path::new("/proc/nope/identity"));
-        assert_eq!(finding.level, Level::Failure);
+        assert_eq!(finding.level, Severity::Failure);
         let whole = format!("the user {} cannot make or enter /proc/nope/identity", user_name());
         assert!(finding.text.starts_with(&whole), "{}", finding.text);
         assert!(finding.advice.unwrap().contains("`state`"));

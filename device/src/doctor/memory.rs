@@ -81,7 +81,7 @@ fn room_for_file(path: &Path) -> Result<u64, (String, &'static str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Level;
+    use super::super::finding::Severity;
     use super::*;
 
     fn of_slots(results: &Backing, slots: u32, slot_bytes: u64) -> Finding {
@@ -90,9 +90,9 @@ mod tests {
 
     #[test]
     fn slots_that_do_not_fit_into_memory_are_a_failure() {
-        assert_eq!(of_slots(&Backing::Memory, 2, 4096).level, Level::Fine);
+        assert_eq!(of_slots(&Backing::Memory, 2, 4096).level, Severity::Fine);
         let many = of_slots(&Backing::Memory, 4096, 16 << 30);
-        assert_eq!(many.level, Level::Failure);
+        assert_eq!(many.level, Severity::Failure);
         assert!(many.text.contains("are needed") && many.text.contains("would fit"), "{}", many.text);
     }
 
@@ -100,7 +100,7 @@ mod tests {
     fn a_file_needs_a_folder_and_room() {
         let root = tempfile::tempdir().unwrap();
         let file = |path: &str| Backing::File(root.path().join(path));
-        assert_eq!(of_slots(&file("slots"), 1, 4096).level, Level::Fine);
+        assert_eq!(of_slots(&file("slots"), 1, 4096).level, Severity::Fine);
         let said = |path: &str, slot_bytes| {
             let finding = of_slots(&file(path), 4096, slot_bytes);
             (finding.text, finding.advice.unwrap())

@@ -79,7 +79,7 @@ fn prepare(dataset: &dyn Dataset, workers: usize, fraction: f64, time: Duration)
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Level;
+    use super::super::finding::Severity;
     use super::*;
     use ddlp_pixels::encode::{JpegOptions, jpeg};
 
@@ -97,6 +97,9 @@ mod tests {
         assert!(rate.images_per_s > 0.0);
         let findings = Rate { images_per_s: 123.4, ..rate }.findings();
         assert_eq!(findings[0].text, "2 workers prepare 123 images/s of the dataset (imagenet-train)");
-        assert_eq!((findings[1].level, &*findings[1].text), (Level::Warning, "1 of 2 samples could not be prepared"));
+        assert_eq!(
+            (findings[1].level, &*findings[1].text),
+            (Severity::Warning, "1 of 2 samples could not be prepared")
+        );
     }
 }

@@ -108,7 +108,7 @@ fn try_to_listen(listen: SocketAddr) -> (Option<TcpListener>, Listening) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Level;
+    use super::super::finding::Severity;
     use super::*;
 
     #[test]
@@ -120,20 +120,20 @@ mod tests {
             (reach.listening.clone(), reach.findings()[1].level)
         };
         let free: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        assert_eq!(level(free, 0, true), (Listening::Free, Level::Fine));
-        assert_eq!(level(free, taken_at.port(), true), (Listening::Free, Level::Failure), "somebody else has it");
-        assert_eq!(level(free, taken_at.port(), false), (Listening::Free, Level::Fine), "nobody asked for it");
-        assert_eq!(level(taken_at, taken_at.port(), true), (Listening::Taken, Level::Fine), "maybe the agent");
+        assert_eq!(level(free, 0, true), (Listening::Free, Severity::Fine));
+        assert_eq!(level(free, taken_at.port(), true), (Listening::Free, Severity::Failure), "somebody else has it");
+        assert_eq!(level(free, taken_at.port(), false), (Listening::Free, Severity::Fine), "nobody asked for it");
+        assert_eq!(level(taken_at, taken_at.port(), true), (Listening::Taken, Severity::Fine), "maybe the agent");
         let port = taken_at.port();
         drop(taken);
-        assert_eq!(level(taken_at, port, true), (Listening::Free, Level::Failure), "one port cannot be both");
+        assert_eq!(level(taken_at, port, true), (Listening::Free, Severity::Failure), "one port cannot be both");
     }
 
     #[test]
     fn an_address_of_another_machine_is_a_failure_and_a_taken_port_is_not() {
         let level = |listen| Reach::read(listen, None).findings()[0].level;
-        assert_eq!(level("192.0.2.1:4420".parse().unwrap()), Level::Failure);
+        assert_eq!(level("192.0.2.1:4420".parse().unwrap()), Severity::Failure);
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-        assert_eq!(level(taken.local_addr().unwrap()), Level::Warning);
+        assert_eq!(level(taken.local_addr().unwrap()), Severity::Warning);
     }
 }

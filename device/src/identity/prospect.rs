@@ -1,21 +1,21 @@
 //! A look at the folder of an identity that changes nothing there.
 
-use super::{FILE, Identity, IdentityError, LOCK, make, read};
+use super::{AgentIdentity, FILE, IdentityError, LOCK, make, read};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
 
-/// State of a folder as [`super::Held::persistent`] would find it.
+/// State of a folder as [`super::LockedIdentity::persistent`] would find it.
 #[derive(Debug)]
 pub struct Prospect {
     /// The identity in the folder; an agent would make one if it is `None`.
-    pub identity: Option<Identity>,
+    pub identity: Option<AgentIdentity>,
     /// Whether a running agent uses the folder.
     pub in_use: bool,
 }
 
 impl Prospect {
-    /// Tries what [`super::Held::persistent`] does, and leaves everything as it was.
+    /// Tries what [`super::LockedIdentity::persistent`] does, and leaves everything as it was.
     pub fn of(directory: &Path) -> Result<Self, IdentityError> {
         let is_missing = |path: &&Path| !path.as_os_str().is_empty() && matches!(path.try_exists(), Ok(false));
         let missing: Vec<&Path> = directory.ancestors().take_while(is_missing).collect();
@@ -48,7 +48,7 @@ impl Prospect {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Held, user_name};
+    use super::super::{LockedIdentity, user_name};
     use super::*;
     use nix::unistd::{Uid, setfsuid};
     use std::fs::Permissions;
@@ -69,14 +69,17 @@ mod tests {
         assert!(new.identity.is_none() && !new.in_use && names(root.path()).is_empty());
         std::fs::create_dir_all(&directory).unwrap();
         assert!(Prospect::of(&directory).unwrap().identity.is_none() && names(&directory).is_empty());
-        let held = Held::persistent(&directory).unwrap();
+        let held = LockedIdentity::persistent(&directory).unwrap();
         let found = Prospect::of(&directory).unwrap();
         assert!(found.in_use && found.identity.as_ref() == Some(&held.identity));
-        assert!(matches!(Held::persistent(&directory), Err(IdentityError::InUse(_))), "the lock is still its");
+        assert!(
+            matches!(LockedIdentity::persistent(&directory), Err(IdentityError::InUse(_))),
+            "the lock is still its"
+        );
         let identity = held.identity.clone();
         drop(held);
         assert!(!Prospect::of(&directory).unwrap().in_use);
-        assert_eq!(Held::persistent(&directory).unwrap().identity, identity, "and free once it is gone");
+        assert_eq!(LockedIdentity::persistent(&directory).unwrap().identity, identity, "and free once it is gone");
         assert_eq!(names(&directory), [FILE, LOCK]);
     }
 

@@ -125,14 +125,14 @@ pub enum BackingError {
 
 /// A file that can hold the slots.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct SlotFile {
     pub(super) file: File,
     pub(super) in_memory: bool,
 }
 
 /// Opens the backing, and reserves space in a file. Without the reservation, a full disk would later be a fatal signal
 /// in the middle of a batch.
-pub(super) fn open(backing: &Backing, geometry: Geometry) -> Result<Opened, BackingError> {
+pub(super) fn open(backing: &Backing, geometry: Geometry) -> Result<SlotFile, BackingError> {
     let Geometry { slots, slot_bytes } = geometry;
     let total = u64::from(slots).checked_mul(slot_bytes);
     let fits = total.is_some_and(|bytes| bytes > 0 && i64::try_from(bytes).is_ok());
@@ -146,7 +146,7 @@ pub(super) fn open(backing: &Backing, geometry: Geometry) -> Result<Opened, Back
     }
 }
 
-fn anonymous(bytes: u64) -> Result<Opened, BackingError> {
+fn anonymous(bytes: u64) -> Result<SlotFile, BackingError> {
     let make = || -> io::Result<File> {
         ddlp_csd::memory::check_room(bytes)?;
         let fd = memfd_create(c"ddlp-slots", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
@@ -156,7 +156,7 @@ fn anonymous(bytes: u64) -> Result<Opened, BackingError> {
         Ok(file)
     };
     let file = make().map_err(|source| BackingError::Memory { bytes, source })?;
-    Ok(Opened { file, in_memory: true })
+    Ok(SlotFile { file, in_memory: true })
 }
 
 /// Keeps anybody from shrinking a mapped memfd, which would kill this process.
@@ -165,7 +165,7 @@ fn seal(file: &File) -> io::Result<()> {
     Ok(())
 }
 
-fn on_flash(path: &Path, geometry: Geometry) -> Result<Opened, BackingError> {
+fn on_flash(path: &Path, geometry: Geometry) -> Result<SlotFile, BackingError> {
     let bytes = geometry.total_bytes();
     let failed = |source| BackingError::Open { path: path.to_owned(), source };
     let file = File::options()
@@ -198,7 +198,7 @@ fn on_flash(path: &Path, geometry: Geometry) -> Result<Opened, BackingError> {
         }
         return Err(BackingError::Reserve { path: path.to_owned(), bytes, source });
     }
-    Ok(Opened { file, in_memory: false })
+    Ok(SlotFile { file, in_memory: false })
 }
 
 /// Makes sure that a file of `present` bytes has room for `bytes`.
@@ -269,7 +269,7 @@ fn begins_like_a_slot(file: &File) -> io::Result<bool> {
     }
 }
 
-fn inherited(fd: RawFd, bytes: u64) -> Result<Opened, BackingError> {
+fn inherited(fd: RawFd, bytes: u64) -> Result<SlotFile, BackingError> {
     let unfit = |what: String| BackingError::Unfit { fd, what };
     let gone = |source: io::Error| BackingError::Descriptor { fd, source };
     let file = File::from(crate::inherit::take(fd).map_err(gone)?);
@@ -295,5 +295,5 @@ fn inherited(fd: RawFd, bytes: u64) -> Result<Opened, BackingError> {
     if !in_memory {
         reserve_space(&file, bytes).map_err(|error| unfit(format!("{bytes} bytes cannot be reserved: {error}")))?;
     }
-    Ok(Opened { file, in_memory })
+    Ok(SlotFile { file, in_memory })
 }

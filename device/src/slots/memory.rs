@@ -2,7 +2,7 @@
 //!
 //! Soundness rests on three facts, each enforced at run time:
 //!
-//! 1. a slot has at most one [`SlotLease`] (a flag per slot, taken and released atomically);
+//! 1. a slot has at most one [`WriteLease`] (a flag per slot, taken and released atomically);
 //! 2. a row of a lease is handed out at most once (a flag per row, never reset), so rows never alias;
 //! 3. the whole payload is handed out only after every row was handed out and given back, and at most once.
 //!
@@ -162,7 +162,7 @@ pub enum LeaseError {
 
 /// Exclusive right to write to one slot. Dropping it releases the slot.
 #[derive(Debug)]
-pub struct SlotLease {
+pub struct WriteLease {
     memory: Arc<SlotMemory>,
     slot: usize,
     layout: SlotLayout,
@@ -172,7 +172,7 @@ pub struct SlotLease {
     published: AtomicBool,
 }
 
-impl SlotLease {
+impl WriteLease {
     pub(super) fn take(memory: &Arc<SlotMemory>, slot: u32, layout: SlotLayout) -> Result<Self, LeaseError> {
         let slot = slot as usize;
         let flag = memory.leased.get(slot).ok_or(LeaseError::Missing)?;
@@ -257,7 +257,7 @@ impl SlotLease {
     }
 }
 
-impl Drop for SlotLease {
+impl Drop for WriteLease {
     fn drop(&mut self) {
         self.memory.leased[self.slot].store(false, Ordering::Release);
     }

@@ -1,8 +1,8 @@
 //! One socket: reads into the session, time limits, an orderly end.
 
 use super::hub::{Hub, Line, Outgoing};
-use super::session::{CommandHandler, End, Session, Setup};
-use super::writer::{Buffers, Writer};
+use super::session::{Agreement, CommandHandler, Session, SessionEnd};
+use super::writer::{Buffers, PduWriter};
 use super::{PDU_TIME, RECEIVE_BYTES};
 use crate::controller::ConnId;
 use crate::log_limit::LogLimit;
@@ -20,7 +20,7 @@ struct Port<'a> {
     hub: &'a Hub,
     conn: ConnId,
     line: &'a Line,
-    setup: &'a OnceLock<Setup>,
+    setup: &'a OnceLock<Agreement>,
 }
 
 impl CommandHandler for Port<'_> {
@@ -36,7 +36,7 @@ impl CommandHandler for Port<'_> {
         self.hub.reject(self.conn, command, status);
     }
 
-    fn ready(&mut self, setup: Setup) {
+    fn ready(&mut self, setup: Agreement) {
         self.setup.get_or_init(|| setup);
     }
 
@@ -55,11 +55,11 @@ enum Ended {
     Peer(Option<io::Error>),
     /// A PDU was not complete in time.
     Late,
-    Session(End, Encoded),
+    Session(SessionEnd, Encoded),
 }
 
 /// An open connection. Dropping it frees its place.
-pub struct Connection {
+pub struct HostConnection {
     hub: Arc<Hub>,
     peer: SocketAddr,
     conn: ConnId,
@@ -67,13 +67,13 @@ pub struct Connection {
     queue: UnboundedReceiver<Outgoing>,
 }
 
-impl Drop for Connection {
+impl Drop for HostConnection {
     fn drop(&mut self) {
         self.hub.left(self.conn);
     }
 }
 
-impl Connection {
+impl HostConnection {
     /// Takes a place, from another connection if necessary. For `reached` see [`crate::controller::Subsystem::opened`].
     pub fn open(hub: Arc<Hub>, peer: SocketAddr, reached: SocketAddr) -> Self {
         let (conn, line, queue) = hub.open(peer, reached);
@@ -98,7 +98,7 @@ impl Connection {
     async fn converse(&mut self, stream: &TcpStream, buffers: &Buffers) {
         let Self { hub, peer, conn, line, queue } = self;
         let (hub, setup): (&Hub, _) = (hub, OnceLock::new());
-        let mut writer = Writer { stream, line, media: hub.media(), buffers, setup: &setup, staged: Vec::new() };
+        let mut writer = PduWriter { stream, line, media: hub.media(), buffers, setup: &setup, staged: Vec::new() };
         let mut port = Port { hub, conn: *conn, line, setup: &setup };
         let sending = writer.run(queue);
         tokio::pin!(sending);
@@ -110,7 +110,7 @@ impl Connection {
         };
         hub.closed(*conn);
         report(*peer, &ended);
-        if let Ended::Session(End::Violation(_), term) = ended {
+        if let Ended::Session(SessionEnd::Violation(_), term) = ended {
             line.send(Outgoing::Pdu(term));
         }
         if !matches!(ended, Ended::Unsent(_)) {
@@ -137,8 +137,8 @@ fn report(peer: SocketAddr, ended: &Ended) {
         Ended::Peer(None) => tracing::debug!(%peer, "connection closed by the host"),
         Ended::Peer(Some(error)) => tracing::debug!(%peer, %error, "connection lost"),
         Ended::Late => tracing::debug!(%peer, "connection closed: a PDU was not complete in time"),
-        Ended::Session(End::Host(reason), _) => tracing::debug!(%peer, %reason, "host ended the connection"),
-        Ended::Session(End::Violation(reason), _) => {
+        Ended::Session(SessionEnd::Host(reason), _) => tracing::debug!(%peer, %reason, "host ended the connection"),
+        Ended::Session(SessionEnd::Violation(reason), _) => {
             static LIMIT: LogLimit = LogLimit::new();
             if LIMIT.allows() {
                 tracing::warn!(%peer, %reason, "host broke the protocol");
@@ -170,7 +170,9 @@ async fn receive(stream: &TcpStream, port: &mut Port<'_>) -> Ended {
         };
         if let Err(end) = session.feed(&buffer[..count], port) {
             let term = match end {
-                End::Violation(reason) | End::Host(reason) => reason.encode(Role::Controller, session.header()),
+                SessionEnd::Violation(reason) | SessionEnd::Host(reason) => {
+                    reason.encode(Role::Controller, session.header())
+                }
             };
             return Ended::Session(end, term);
         }

@@ -5,7 +5,7 @@
 
 use super::media::Media;
 use super::places::Places;
-use crate::controller::{ConnId, Output, Payload, Subsystem};
+use crate::controller::{ConnId, Payload, Subsystem, SubsystemOutput};
 use crate::job::JobEvent;
 use crate::log_limit::LogLimit;
 use crate::workers::Pool;
@@ -123,14 +123,14 @@ impl Line {
     }
 }
 
-struct Inner {
+struct HubState {
     subsystem: Subsystem,
     places: Places,
     lines: BTreeMap<ConnId, Arc<Line>>,
     last_conn: u64,
 }
 
-impl Inner {
+impl HubState {
     fn dismiss(&self, conn: ConnId) {
         if let Some(line) = self.lines.get(&conn) {
             line.gives_way.notify_one();
@@ -155,7 +155,7 @@ fn now() -> Instant {
 
 /// The hub of the agent.
 pub struct Hub {
-    inner: Mutex<Inner>,
+    inner: Mutex<HubState>,
     pool: Arc<Pool>,
     media: Arc<Media>,
 }
@@ -163,7 +163,7 @@ pub struct Hub {
 impl Hub {
     /// Makes a hub.
     pub fn new(subsystem: Subsystem, pool: Arc<Pool>, media: Arc<Media>) -> Self {
-        let inner = Inner { subsystem, places: Places::default(), lines: BTreeMap::new(), last_conn: 0 };
+        let inner = HubState { subsystem, places: Places::default(), lines: BTreeMap::new(), last_conn: 0 };
         Self { inner: Mutex::new(inner), pool, media }
     }
 
@@ -264,42 +264,42 @@ impl Hub {
         lock(&self.inner).lines.values().filter(|line| !line.is_sent.load(Ordering::Relaxed)).count()
     }
 
-    fn drive(&self, step: impl FnOnce(&mut Subsystem) -> Vec<Output>) {
+    fn drive(&self, step: impl FnOnce(&mut Subsystem) -> Vec<SubsystemOutput>) {
         let mut inner = lock(&self.inner);
         let outputs = step(&mut inner.subsystem);
         self.carry_out(&mut inner, outputs);
     }
 
-    fn carry_out(&self, inner: &mut Inner, outputs: Vec<Output>) {
+    fn carry_out(&self, inner: &mut HubState, outputs: Vec<SubsystemOutput>) {
         for output in outputs {
             match output {
-                Output::Accepted { conn, entries, flow_control } => {
+                SubsystemOutput::Accepted { conn, entries, flow_control } => {
                     inner.places.prove(conn);
                     if let Some(line) = inner.lines.get(&conn) {
                         lock(&line.in_flight).limit = usize::from(entries);
                         line.flow_control.store(flow_control, Ordering::Relaxed);
                     }
                 }
-                Output::Refused { conn, host_nqn, reason } => {
+                SubsystemOutput::Refused { conn, host_nqn, reason } => {
                     static LIMIT: LogLimit = LogLimit::new();
                     if let Some(line) = inner.lines.get(&conn).filter(|_| LIMIT.allows()) {
                         // Quoted, since the name that a host sends may contain anything.
                         tracing::warn!(peer = %line.peer, host_nqn = ?host_nqn, %reason, "host refused");
                     }
                 }
-                Output::Complete { conn, completion, payload } => {
+                SubsystemOutput::Complete { conn, completion, payload } => {
                     if let Some(line) = inner.lines.get(&conn) {
                         line.send(Outgoing::Response(completion, payload));
                     }
                 }
-                Output::Start(job) => self.pool.submit(*job),
-                Output::Cancel(id) => self.pool.cancel(id),
-                Output::Forget { conn, command_id } => {
+                SubsystemOutput::Start(job) => self.pool.submit(*job),
+                SubsystemOutput::Cancel(id) => self.pool.cancel(id),
+                SubsystemOutput::Forget { conn, command_id } => {
                     if let Some(line) = inner.lines.get(&conn) {
                         line.end(command_id);
                     }
                 }
-                Output::Close(conn) => inner.close(conn),
+                SubsystemOutput::Close(conn) => inner.close(conn),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Bytes of the block namespaces.
 
-use crate::controller::Region;
+use crate::controller::BlockNamespace;
 use crate::slots::Slots;
 use ddlp_csd::BLOCK_BYTES;
 use ddlp_dataset::Dataset;
@@ -34,10 +34,10 @@ impl Media {
     }
 
     /// Reads `buffer.len()` bytes. May wait for storage.
-    pub fn read(&self, region: Region, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+    pub fn read(&self, region: BlockNamespace, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         match region {
-            Region::Results => self.slots.file().read_exact_at(buffer, offset),
-            Region::Dataset => match self.dataset.export() {
+            BlockNamespace::Results => self.slots.file().read_exact_at(buffer, offset),
+            BlockNamespace::Dataset => match self.dataset.export() {
                 Some(pack) => pack.read_cached(offset, buffer),
                 None => {
                     let start = usize::try_from(offset).unwrap_or(usize::MAX);

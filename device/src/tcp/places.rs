@@ -39,18 +39,18 @@ const NETWORK_BITS: u32 = 64;
 
 /// The open connections.
 #[derive(Debug, Default)]
-pub struct Places(BTreeMap<ConnId, Place>);
+pub struct Places(BTreeMap<ConnId, ConnectionPlace>);
 
 #[derive(Debug)]
-struct Place {
+struct ConnectionPlace {
     source: IpAddr,
-    group: Group,
+    group: PlaceGroup,
     /// Time at which the connection loses its place; `None` for a proven connection.
     until: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Group {
+enum PlaceGroup {
     /// Unproven, from an address without a proven connection.
     Stranger,
     /// Unproven, from an address with a proven connection.
@@ -66,17 +66,17 @@ impl Places {
     /// Identifiers have to ascend.
     pub fn enter(&mut self, conn: ConnId, address: IpAddr, now: Instant) -> Option<ConnId> {
         let source = source(address);
-        let is_known = self.0.values().any(|place| place.group == Group::Proven && place.source == source);
+        let is_known = self.0.values().any(|place| place.group == PlaceGroup::Proven && place.source == source);
         let (group, most) =
-            if is_known { (Group::Acquainted, ACQUAINTED_MAX) } else { (Group::Stranger, STRANGERS_MAX) };
-        self.0.insert(conn, Place { source, group, until: Some(now + PROOF_TIME) });
+            if is_known { (PlaceGroup::Acquainted, ACQUAINTED_MAX) } else { (PlaceGroup::Stranger, STRANGERS_MAX) };
+        self.0.insert(conn, ConnectionPlace { source, group, until: Some(now + PROOF_TIME) });
         self.crowded_out(group, most)
     }
 
     /// Records a successful Connect.
     pub fn prove(&mut self, conn: ConnId) {
-        if let Some(place) = self.0.get_mut(&conn).filter(|place| place.group != Group::Closing) {
-            (place.group, place.until) = (Group::Proven, None);
+        if let Some(place) = self.0.get_mut(&conn).filter(|place| place.group != PlaceGroup::Closing) {
+            (place.group, place.until) = (PlaceGroup::Proven, None);
         }
     }
 
@@ -86,11 +86,11 @@ impl Places {
         let place = self.0.get_mut(&conn)?;
         let end = now + CLOSE_TIME;
         place.until = Some(place.until.map_or(end, |until| until.min(end)));
-        if place.group != Group::Proven {
+        if place.group != PlaceGroup::Proven {
             return None;
         }
-        place.group = Group::Closing;
-        self.crowded_out(Group::Closing, CLOSING_MAX)
+        place.group = PlaceGroup::Closing;
+        self.crowded_out(PlaceGroup::Closing, CLOSING_MAX)
     }
 
     /// Frees the place of a connection that is gone.
@@ -100,7 +100,7 @@ impl Places {
 
     /// Returns the connections whose time is up, and frees their places.
     pub fn late(&mut self, now: Instant) -> Vec<ConnId> {
-        let is_late = |place: &Place| place.until.is_some_and(|until| until <= now);
+        let is_late = |place: &ConnectionPlace| place.until.is_some_and(|until| until <= now);
         let late: Vec<ConnId> = self.0.iter().filter(|(_, place)| is_late(place)).map(|(&conn, _)| conn).collect();
         late.iter().for_each(|&conn| self.leave(conn));
         late
@@ -108,7 +108,7 @@ impl Places {
 
     /// If a group has more than `most` connections, frees a place and returns its connection: among those of the source
     /// with the most connections, the one with the least time left.
-    fn crowded_out(&mut self, group: Group, most: usize) -> Option<ConnId> {
+    fn crowded_out(&mut self, group: PlaceGroup, most: usize) -> Option<ConnId> {
         // For each source: the number of its connections, and the one that loses its place first.
         let mut sources: BTreeMap<IpAddr, (usize, (Option<Instant>, ConnId))> = BTreeMap::new();
         let (mut taken, members) = (0, self.0.iter().filter(|(_, place)| place.group == group));

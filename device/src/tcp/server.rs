@@ -1,7 +1,7 @@
 //! Accepting connections, and a task that passes events and time to the hub.
 
 use super::SEND_TIME;
-use super::connection::Connection;
+use super::connection::HostConnection;
 use super::hub::Hub;
 use super::writer::Buffers;
 use crate::job::JobEvent;
@@ -62,7 +62,7 @@ impl Server {
                     continue;
                 }
             };
-            let (server, connection) = (self.clone(), Connection::open(self.hub.clone(), peer, reached));
+            let (server, connection) = (self.clone(), HostConnection::open(self.hub.clone(), peer, reached));
             tokio::spawn(async move { connection.serve(stream, &server.buffers).await });
             // The connection that gave way for this one closes its socket before the next one is accepted.
             yield_now().await;

@@ -6,8 +6,8 @@
 use super::{H2C_DATA_BYTES_MAX, TRANSFER_BYTES_MAX};
 use crate::controller::IN_CAPSULE_BYTES_MAX;
 use ddlp_nvme::tcp::{
-    Alignment, DIGEST_BYTES, DataDigest, DataHeader, Digests, Encoded, FatalError, FatalStatus, HeaderDecoder, IcResp,
-    Incoming, Limits, Pdu, Phase, ReadyToTransfer, Role,
+    Alignment, ConnectionPhase, DIGEST_BYTES, DataDigest, DataHeader, Digests, Encoded, FatalError, FatalStatus,
+    HeaderDecoder, IcResp, Incoming, Pdu, PduLimits, ReadyToTransfer, Role,
 };
 use ddlp_nvme::{Status, SubmissionEntry};
 use std::collections::{BTreeMap, VecDeque};
@@ -22,7 +22,7 @@ const OFFSET_DATA: u32 = 12;
 
 /// Agreement of host and controller, in force from the next PDU on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Setup {
+pub struct Agreement {
     /// Digests in both directions.
     pub digests: Digests,
     /// Alignment of data that goes to the host.
@@ -39,14 +39,14 @@ pub trait CommandHandler {
     /// Fails a command before it runs.
     fn reject(&mut self, command: &SubmissionEntry, status: Status);
     /// Takes note that the connection is set up.
-    fn ready(&mut self, setup: Setup);
+    fn ready(&mut self, setup: Agreement);
     /// Sends a PDU to the host.
     fn send(&mut self, pdu: Encoded);
 }
 
 /// Reason why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum SessionEnd {
     /// The host ended the connection (H2CTermReq).
     Host(FatalError),
     /// The host broke the protocol.
@@ -55,7 +55,7 @@ pub enum End {
 
 /// A command whose data an R2T has asked for.
 #[derive(Debug)]
-struct Transfer {
+struct AwaitedData {
     command: SubmissionEntry,
     wanted: usize,
     data: Vec<u8>,
@@ -84,7 +84,7 @@ pub struct Session {
     decoder: HeaderDecoder,
     digests: Digests,
     receiving: Option<Receiving>,
-    transfers: BTreeMap<u16, Transfer>,
+    transfers: BTreeMap<u16, AwaitedData>,
     waiting: VecDeque<(SubmissionEntry, usize)>,
     asked_bytes: usize,
     last_tag: u16,
@@ -93,7 +93,7 @@ pub struct Session {
 
 impl Default for Session {
     fn default() -> Self {
-        let limits = Limits { capsule_bytes_max: IN_CAPSULE_BYTES_MAX as u32, data_bytes_max: H2C_DATA_BYTES_MAX };
+        let limits = PduLimits { capsule_bytes_max: IN_CAPSULE_BYTES_MAX as u32, data_bytes_max: H2C_DATA_BYTES_MAX };
         Self {
             decoder: HeaderDecoder::new(Role::Controller, limits),
             digests: Digests::NONE,
@@ -107,8 +107,8 @@ impl Default for Session {
     }
 }
 
-fn violation(status: FatalStatus, info: u32) -> End {
-    End::Violation(FatalError { status, info })
+fn violation(status: FatalStatus, info: u32) -> SessionEnd {
+    SessionEnd::Violation(FatalError { status, info })
 }
 
 impl Session {
@@ -124,7 +124,7 @@ impl Session {
     }
 
     /// Takes received bytes. After an error, the session must not be used again.
-    pub fn feed(&mut self, mut bytes: &[u8], handler: &mut impl CommandHandler) -> Result<(), End> {
+    pub fn feed(&mut self, mut bytes: &[u8], handler: &mut impl CommandHandler) -> Result<(), SessionEnd> {
         loop {
             if self.receiving.is_some() {
                 if !self.receive(&mut bytes, handler)? {
@@ -132,7 +132,7 @@ impl Session {
                 }
                 self.pdus += 1;
             } else {
-                let incoming = self.decoder.feed(&mut bytes).map_err(|error| End::Violation(error.fatal()))?;
+                let incoming = self.decoder.feed(&mut bytes).map_err(|error| SessionEnd::Violation(error.fatal()))?;
                 let Some(incoming) = incoming else { return Ok(()) };
                 self.incoming(incoming, handler)?;
                 self.pdus += u64::from(self.receiving.is_none());
@@ -140,19 +140,19 @@ impl Session {
         }
     }
 
-    fn incoming(&mut self, incoming: Incoming, handler: &mut impl CommandHandler) -> Result<(), End> {
+    fn incoming(&mut self, incoming: Incoming, handler: &mut impl CommandHandler) -> Result<(), SessionEnd> {
         match incoming.pdu {
             Pdu::IcReq(request) => {
-                let alignment = request.check().map_err(End::Violation)?;
+                let alignment = request.check().map_err(SessionEnd::Violation)?;
                 self.digests = request.digests();
-                handler.ready(Setup { digests: self.digests, alignment });
+                handler.ready(Agreement { digests: self.digests, alignment });
                 handler.send(IcResp::new(self.digests, H2C_DATA_BYTES_MAX).encode());
-                self.decoder.set_phase(Phase::Ready(self.digests));
+                self.decoder.set_phase(ConnectionPhase::Ready(self.digests));
                 Ok(())
             }
-            Pdu::Terminate(reason) => Err(End::Host(reason)),
+            Pdu::Terminate(reason) => Err(SessionEnd::Host(reason)),
             Pdu::Command(command) => {
-                let wanted = handler.begin(&command).map_err(End::Violation)?;
+                let wanted = handler.begin(&command).map_err(SessionEnd::Violation)?;
                 if incoming.data_bytes == 0 {
                     self.without_capsule_data(command, wanted, handler);
                     return Ok(());
@@ -205,7 +205,7 @@ impl Session {
             self.waiting.pop_front();
             self.asked_bytes += wanted;
             let tag = self.free_tag();
-            self.transfers.insert(tag, Transfer { command, wanted, data: Vec::new(), damaged: false });
+            self.transfers.insert(tag, AwaitedData { command, wanted, data: Vec::new(), damaged: false });
             handler.send(ReadyToTransfer::encode(command.command_id.get(), tag, 0, wanted as u32, self.digests));
         }
     }
@@ -220,7 +220,7 @@ impl Session {
         }
     }
 
-    fn data_header(&self, header: &DataHeader) -> Result<Destination, End> {
+    fn data_header(&self, header: &DataHeader) -> Result<Destination, SessionEnd> {
         let tag = header.tag.get();
         let transfer = self.transfers.get(&tag).ok_or(violation(FatalStatus::HEADER, OFFSET_TAG))?;
         if transfer.command.command_id != header.command_id {
@@ -238,7 +238,7 @@ impl Session {
     }
 
     /// Takes data and digest from the front of `bytes`. Returns whether both are complete.
-    fn receive(&mut self, bytes: &mut &[u8], handler: &mut impl CommandHandler) -> Result<bool, End> {
+    fn receive(&mut self, bytes: &mut &[u8], handler: &mut impl CommandHandler) -> Result<bool, SessionEnd> {
         let Some(receiving) = &mut self.receiving else { return Ok(true) };
         let (piece, rest) = bytes.split_at(bytes.len().min(receiving.left));
         let target = match &mut receiving.to {

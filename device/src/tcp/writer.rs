@@ -7,9 +7,9 @@
 
 use super::hub::{Line, Outgoing};
 use super::media::Media;
-use super::session::Setup;
+use super::session::Agreement;
 use super::{C2H_DATA_BYTES_MAX, READ_BYTES_MAX, SEND_TIME};
-use crate::controller::{Payload, Region};
+use crate::controller::{BlockNamespace, Payload};
 use ddlp_nvme::tcp::encode::DataPiece;
 use ddlp_nvme::tcp::{Alignment, CapsuleResponse, DataDigest, Digests};
 use ddlp_nvme::{CompletionEntry, Status};
@@ -54,7 +54,7 @@ impl Buffers {
 }
 
 /// The sending half of a connection.
-pub struct Writer<'a> {
+pub struct PduWriter<'a> {
     /// The socket.
     pub stream: &'a TcpStream,
     /// The connection.
@@ -64,12 +64,12 @@ pub struct Writer<'a> {
     /// Buffers shared by all connections.
     pub buffers: &'a Buffers,
     /// Agreement with the host; set before anything but ICResp is sent.
-    pub setup: &'a std::sync::OnceLock<Setup>,
+    pub setup: &'a std::sync::OnceLock<Agreement>,
     /// Bytes to be sent next.
     pub staged: Vec<u8>,
 }
 
-impl Writer<'_> {
+impl PduWriter<'_> {
     /// Sends everything from `queue` until [`Outgoing::Close`], then shuts the sending direction down.
     pub async fn run(&mut self, queue: &mut UnboundedReceiver<Outgoing>) -> io::Result<()> {
         while let Some(item) = queue.recv().await {
@@ -190,11 +190,11 @@ impl Writer<'_> {
     async fn send_blocks(
         &mut self,
         completion: &CompletionEntry,
-        region: Region,
+        region: BlockNamespace,
         start: u64,
         bytes: usize,
     ) -> io::Result<()> {
-        if region == Region::Results && self.media.slots().in_memory() && !self.digests().data {
+        if region == BlockNamespace::Results && self.media.slots().in_memory() && !self.digests().data {
             return self.send_mapped(completion, start, bytes).await;
         }
         let buffers = self.buffers;

@@ -1,6 +1,6 @@
 //! One worker's tools: a decoder with its scratch memory, kept as long as programs have the same limits.
 
-use super::queue::{Finishing, Sample, Task};
+use super::queue::{Finishing, Sample, WorkerTask};
 use super::row_crc::RowCrc;
 use crate::log_limit::LogLimit;
 use ddlp_csd::prepare::{EpochContext, SamplePreparer, StageTimes, stored_at};
@@ -22,7 +22,7 @@ pub struct Kit {
 impl Kit {
     /// Prepares the samples of a run into their rows, until the run is over, and computes each row's checksum. The
     /// results are in `made`.
-    pub(super) fn prepare(&mut self, dataset: &dyn Dataset, task: &Task<'_>) -> StageTimes {
+    pub(super) fn prepare(&mut self, dataset: &dyn Dataset, task: &WorkerTask<'_>) -> StageTimes {
         let work = &task.work;
         let request = &work.job.request;
         let context = EpochContext { seed: request.seed, epoch: request.epoch };

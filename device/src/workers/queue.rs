@@ -7,7 +7,7 @@
 
 use super::row_crc::RowCrc;
 use crate::job::{Job, JobId};
-use crate::slots::SlotLease;
+use crate::slots::WriteLease;
 use ddlp_csd::prepare::close_gaps;
 use ddlp_csd::slot::{HEADER_BYTES, Outcome, SampleRecord, SlotHeader, table_to_bytes};
 use std::collections::VecDeque;
@@ -19,13 +19,13 @@ use std::time::{Duration, Instant};
 /// A worker's hold on a job. The job keeps its slot until the last hold is gone. Dropping a hold, as a panic does,
 /// gives up the job.
 struct Hold<'a> {
-    queue: &'a Queue,
+    queue: &'a JobQueue,
     id: JobId,
 }
 
 impl Hold<'_> {
     /// Ends the hold without giving up the job. The queue is locked.
-    fn end(self, entry: &mut Entry) {
+    fn end(self, entry: &mut QueuedJob) {
         entry.holders -= 1;
         std::mem::forget(self);
     }
@@ -43,17 +43,17 @@ impl Drop for Hold<'_> {
 }
 
 /// A job and its slot, shared by its workers.
-pub struct Work {
+pub struct SharedJob {
     pub(super) job: Job,
-    /// Set by [`Queue::leased`].
-    lease: OnceLock<SlotLease>,
+    /// Set by [`JobQueue::leased`].
+    lease: OnceLock<WriteLease>,
     /// Whether the job is cancelled. Set under the queue's lock; workers check it before each sample.
     cancelled: AtomicBool,
 }
 
-impl Work {
+impl SharedJob {
     /// Returns the job's right to its slot.
-    pub(super) fn lease(&self) -> &SlotLease {
+    pub(super) fn lease(&self) -> &WriteLease {
         self.lease.get().expect("the worker that takes a job's first samples leases its slot")
     }
 
@@ -63,15 +63,15 @@ impl Work {
 }
 
 /// A run of samples to prepare. Fields are dropped in this order, so that the slot is released before the hold.
-pub struct Task<'a> {
-    pub(super) work: Arc<Work>,
+pub struct WorkerTask<'a> {
+    pub(super) work: Arc<SharedJob>,
     pub(super) positions: Range<usize>,
     /// Samples of the jobs queued since the last task, still to be announced to the dataset.
     pub(super) ahead: Vec<u64>,
     hold: Hold<'a>,
 }
 
-impl Task<'_> {
+impl WorkerTask<'_> {
     /// Returns the job to which the run belongs.
     pub fn id(&self) -> JobId {
         self.work.job.id
@@ -91,8 +91,8 @@ impl Task<'_> {
 /// Result of one sample: its record, and the checksum of its row if it has one.
 pub type Sample = (SampleRecord, u32);
 
-struct Entry {
-    work: Arc<Work>,
+struct QueuedJob {
+    work: Arc<SharedJob>,
     /// Whether the job's samples were handed out to be announced.
     is_announced: bool,
     /// First position that no worker has started.
@@ -105,11 +105,11 @@ struct Entry {
 }
 
 #[derive(Default)]
-struct State {
-    entries: VecDeque<Entry>,
+struct QueueState {
+    entries: VecDeque<QueuedJob>,
 }
 
-impl State {
+impl QueueState {
     fn position(&self, id: JobId) -> Option<usize> {
         self.entries.iter().position(|entry| entry.work.job.id == id)
     }
@@ -127,8 +127,8 @@ impl State {
 
 /// The queue shared by all workers.
 #[derive(Default)]
-pub struct Queue {
-    state: Mutex<State>,
+pub struct JobQueue {
+    state: Mutex<QueueState>,
     changed: Condvar,
     /// Whether the pool stops. Set under the lock; workers check it before each sample.
     stopping: AtomicBool,
@@ -147,7 +147,7 @@ pub enum Recorded<'a> {
 /// A job whose samples are all recorded. Fields are dropped in this order, so that the slot is released before the
 /// hold.
 pub struct Finishing<'a> {
-    work: Arc<Work>,
+    work: Arc<SharedJob>,
     records: Vec<SampleRecord>,
     row_crcs: Vec<u32>,
     busy: Duration,
@@ -155,7 +155,7 @@ pub struct Finishing<'a> {
 }
 
 /// Header and table that make a slot valid.
-pub struct Finished {
+pub struct SlotSeal {
     header: [u8; HEADER_BYTES],
     table: Vec<u8>,
 }
@@ -187,7 +187,7 @@ impl Finishing<'_> {
     }
 
     /// Closes the gaps of skipped samples, and makes table and header.
-    pub fn finish(&self, row_crc: &RowCrc, start: Instant) -> Finished {
+    pub fn finish(&self, row_crc: &RowCrc, start: Instant) -> SlotSeal {
         let rows = self.work.lease().payload().expect("every row is back, and a job is finished once");
         let delivered = close_gaps(&self.records, rows, self.row_bytes());
         let kept = self.records.iter().zip(&self.row_crcs).filter(|(record, _)| record.has_row());
@@ -206,16 +206,16 @@ impl Finishing<'_> {
             payload_crc,
             busy_us: u64::try_from(busy.as_micros()).unwrap_or(u64::MAX),
         };
-        Finished { header: header.to_block(), table }
+        SlotSeal { header: header.to_block(), table }
     }
 }
 
-impl Queue {
+impl JobQueue {
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -223,8 +223,8 @@ impl Queue {
     pub fn push(&self, job: Job) {
         let samples = job.request.sample_ids.len();
         assert_eq!(samples, job.layout.samples, "the layout is for this batch");
-        self.state().entries.push_back(Entry {
-            work: Arc::new(Work { job, lease: OnceLock::new(), cancelled: AtomicBool::new(false) }),
+        self.state().entries.push_back(QueuedJob {
+            work: Arc::new(SharedJob { job, lease: OnceLock::new(), cancelled: AtomicBool::new(false) }),
             is_announced: false,
             next: 0,
             holders: 0,
@@ -237,13 +237,13 @@ impl Queue {
 
     /// Waits for the next samples to prepare, and returns at most `most` from the oldest job with unstarted samples.
     /// Returns `None` when the pool stops.
-    pub fn next(&self, most: usize) -> Option<Task<'_>> {
+    pub fn next(&self, most: usize) -> Option<WorkerTask<'_>> {
         let mut state = self.state();
         loop {
             if self.is_stopping() {
                 return None;
             }
-            let open = |entry: &&mut Entry| {
+            let open = |entry: &&mut QueuedJob| {
                 let has_slot = entry.next == 0 || entry.work.lease.get().is_some();
                 has_slot && !entry.work.is_cancelled() && entry.next < entry.made.len()
             };
@@ -253,14 +253,14 @@ impl Queue {
                 entry.holders += 1;
                 let hold = Hold { queue: self, id: entry.work.job.id };
                 let work = entry.work.clone();
-                return Some(Task { work, positions, ahead: state.take_unannounced(), hold });
+                return Some(WorkerTask { work, positions, ahead: state.take_unannounced(), hold });
             }
             state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
     }
 
     /// Gives a job its slot, so that other workers can take samples too.
-    pub fn leased(&self, task: &Task<'_>, lease: SlotLease) {
+    pub fn leased(&self, task: &WorkerTask<'_>, lease: WriteLease) {
         let state = self.state();
         assert!(task.work.lease.set(lease).is_ok(), "one worker leases the slot");
         drop(state);
@@ -268,8 +268,8 @@ impl Queue {
     }
 
     /// Takes a job off the queue because its slot cannot be leased. No other worker has samples of the job.
-    pub fn remove(&self, task: Task<'_>) {
-        let Task { hold, .. } = task;
+    pub fn remove(&self, task: WorkerTask<'_>) {
+        let WorkerTask { hold, .. } = task;
         let mut state = self.state();
         let at = state.position(hold.id).expect("a job stays queued while a worker holds a task of it");
         let mut entry = state.entries.remove(at).expect("position was just found");
@@ -295,9 +295,9 @@ impl Queue {
     }
 
     /// Records the results of a run. `made` may have fewer results than the run has samples only if the run
-    /// [is over](Task::is_over).
-    pub fn record<'a>(&self, task: Task<'a>, made: &[Sample], busy: Duration) -> Recorded<'a> {
-        let Task { work, positions, hold, .. } = task;
+    /// [is over](WorkerTask::is_over).
+    pub fn record<'a>(&self, task: WorkerTask<'a>, made: &[Sample], busy: Duration) -> Recorded<'a> {
+        let WorkerTask { work, positions, hold, .. } = task;
         // The worker releases the slot before it ends its hold.
         drop(work);
         let mut state = self.state();
@@ -325,7 +325,7 @@ impl Queue {
 
     /// Takes a job off the queue, and makes its slot valid unless the job was cancelled. Returns whether the slot is
     /// valid.
-    pub fn publish(&self, finishing: Finishing<'_>, finished: &Finished) -> bool {
+    pub fn publish(&self, finishing: Finishing<'_>, finished: &SlotSeal) -> bool {
         let Finishing { work, hold, .. } = finishing;
         drop(work);
         let mut state = self.state();
@@ -352,7 +352,7 @@ impl Queue {
         released
     }
 
-    fn release_if_idle(mut state: MutexGuard<'_, State>, at: usize) -> Option<JobId> {
+    fn release_if_idle(mut state: MutexGuard<'_, QueueState>, at: usize) -> Option<JobId> {
         if state.entries[at].holders > 0 {
             return None;
         }

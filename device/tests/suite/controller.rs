@@ -5,7 +5,7 @@ use crate::host::{HOST_NQN, command, execute, images, read};
 use ddlp_csd::COMPUTE_NSID;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::request::BatchRequest;
-use ddlp_device::controller::{ConnectRefusal, IO_QUEUES_MAX, Output, Payload, QUEUE_ENTRIES_MAX};
+use ddlp_device::controller::{ConnectRefusal, IO_QUEUES_MAX, Payload, QUEUE_ENTRIES_MAX, SubsystemOutput};
 use ddlp_nvme::admin::{GetLogPage, SetFeatures};
 use ddlp_nvme::cp::LoadProgram;
 use ddlp_nvme::fabrics::{
@@ -266,7 +266,7 @@ fn an_answer_takes_no_more_memory_than_its_page() {
     let asked = 1 << 20;
     for log in [LogId::SUPPORTED.0, LogId::ERROR.0, LogId::SMART.0, LogId::EFFECTS.0, 0xC0, 0xC1] {
         let outputs = bench.subsystem.command(admin, &log_page(log, Csi::NVM, asked, true), &[], bench.now);
-        let [Output::Complete { payload: Payload::Page { bytes, zeros }, .. }] = &outputs[..] else {
+        let [SubsystemOutput::Complete { payload: Payload::Page { bytes, zeros }, .. }] = &outputs[..] else {
             panic!("{outputs:?}")
         };
         assert!(bytes.len() <= 4096, "log {log:#x}: {} bytes are held", bytes.len());

@@ -14,7 +14,7 @@ use ddlp_nvme::io::BlockRange;
 use ddlp_nvme::property::offset;
 use ddlp_nvme::tcp::encode::DataPiece;
 use ddlp_nvme::tcp::{
-    CapsuleCommand, DataDigest, DataHeader, Digests, FatalError, HeaderDecoder, IcReq, Limits, Pdu, Phase,
+    CapsuleCommand, ConnectionPhase, DataDigest, DataHeader, Digests, FatalError, HeaderDecoder, IcReq, Pdu, PduLimits,
     ReadyToTransfer, Role,
 };
 use ddlp_nvme::{
@@ -66,7 +66,7 @@ impl Line {
         let mut bytes = &response[..];
         let Pdu::IcResp(response) = line.decoder.feed(&mut bytes).unwrap().unwrap().pdu else { panic!("no ICResp") };
         response.check(digests).unwrap();
-        line.decoder.set_phase(Phase::Ready(digests));
+        line.decoder.set_phase(ConnectionPhase::Ready(digests));
         line.digests = digests;
         line.h2c_bytes_max = response.data_bytes_max.get() as usize;
         line
@@ -76,7 +76,7 @@ impl Line {
     pub fn raw(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let limits = Limits { capsule_bytes_max: 0, data_bytes_max: 4 << 20 };
+        let limits = PduLimits { capsule_bytes_max: 0, data_bytes_max: 4 << 20 };
         let decoder = HeaderDecoder::new(Role::Host, limits);
         Self { stream, decoder, digests: Digests::NONE, h2c_bytes_max: 0, last_id: 0, data_offsets: Vec::new() }
     }

@@ -8,10 +8,10 @@
 //! status and result if they do not depend on the controller.
 
 use ddlp_csd::log::{Counters, DriveIdentity};
-use ddlp_device::controller::{Config, ConnId, Gauges, Output, Payload, Subsystem};
-use ddlp_device::identity::Identity;
+use ddlp_device::controller::{Config, ConnId, Gauges, Payload, Subsystem, SubsystemOutput};
+use ddlp_device::identity::AgentIdentity;
 use ddlp_device::slots::Geometry;
-use ddlp_device::tcp::session::{CommandHandler, Session, Setup};
+use ddlp_device::tcp::session::{Agreement, CommandHandler, Session};
 use ddlp_nvme::fabrics::fabrics_type;
 use ddlp_nvme::identify::{
     Descriptor, Descriptors, IdentifyController, IdentifyNamespace, IndependentIdentifyNamespace,
@@ -36,7 +36,7 @@ impl Gauges for NoGauges {
 }
 
 fn subsystem() -> Subsystem {
-    let mut identity = Identity::generate().unwrap();
+    let mut identity = AgentIdentity::generate().unwrap();
     identity.nqn = NQN.into();
     let drive = DriveIdentity {
         dataset: [1; 32],
@@ -69,13 +69,13 @@ struct Replay {
 }
 
 impl Replay {
-    fn take(&mut self, outputs: Vec<Output>) {
+    fn take(&mut self, outputs: Vec<SubsystemOutput>) {
         for output in outputs {
             match output {
-                Output::Complete { conn, completion, payload } => {
+                SubsystemOutput::Complete { conn, completion, payload } => {
                     self.answers.entry(conn.0).or_default().push((completion, payload));
                 }
-                Output::Accepted { .. } | Output::Forget { .. } => {}
+                SubsystemOutput::Accepted { .. } | SubsystemOutput::Forget { .. } => {}
                 other => panic!("a recording has no cause for {other:?}"),
             }
         }
@@ -99,8 +99,8 @@ impl CommandHandler for Port<'_> {
         panic!("{command:?} was rejected with {status}");
     }
 
-    fn ready(&mut self, setup: Setup) {
-        assert_eq!(setup, Setup { digests: Digests::NONE, alignment: Alignment::NONE });
+    fn ready(&mut self, setup: Agreement) {
+        assert_eq!(setup, Agreement { digests: Digests::NONE, alignment: Alignment::NONE });
     }
 
     fn send(&mut self, pdu: Encoded) {
@@ -157,7 +157,7 @@ fn replay(text: &str, with: With) {
             (true, "EOF") => {
                 assert_eq!(session.partial(), None);
                 let outputs = replay.subsystem.disconnected(ConnId(pdu.conn));
-                let outputs = outputs.into_iter().filter(|output| !matches!(output, Output::Close(_)));
+                let outputs = outputs.into_iter().filter(|output| !matches!(output, SubsystemOutput::Close(_)));
                 replay.take(outputs.collect());
             }
             (true, name) => {

@@ -10,7 +10,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
-use crate::kernel::Kernel;
+use crate::kernel::RunningKernel;
 use crate::{Ending, output};
 use anyhow::Context;
 use clap::Args;
@@ -42,7 +42,7 @@ pub struct DevicesArgs {
 
 /// Runs the command.
 pub fn devices(args: &DevicesArgs) -> anyhow::Result<Ending> {
-    let kernel = Kernel::system();
+    let kernel = RunningKernel::system();
     // A drive has to allow the NQN before the first connection. If root makes it, all users share it.
     if geteuid().is_root() {
         // If the NQN cannot be kept, none is shown.

@@ -81,7 +81,7 @@ fn find(dataset: &dyn Dataset, wanted: &str) -> anyhow::Result<u64> {
 }
 
 #[derive(Serialize)]
-struct Class {
+struct ClassCount {
     name: String,
     samples: u64,
 }
@@ -126,7 +126,7 @@ struct Described {
     left_out: u64,
     /// The first of these files.
     left_out_names: Vec<String>,
-    classes: Vec<Class>,
+    classes: Vec<ClassCount>,
     pack: Option<PackPart>,
 }
 
@@ -145,7 +145,7 @@ impl Described {
             identity: dataset.identity().to_string(),
             left_out: dataset.left_out(),
             left_out_names: dataset.left_out_names().to_vec(),
-            classes: classes.map(|(name, samples)| Class { name: name.clone(), samples }).collect(),
+            classes: classes.map(|(name, samples)| ClassCount { name: name.clone(), samples }).collect(),
             pack: pack.zip(survey).map(|(pack, survey)| PackPart::new(pack, survey)),
         })
     }

@@ -20,13 +20,13 @@ const SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 type Action = Box<dyn Fn() + Send>;
 
 #[derive(Default)]
-struct State {
+struct InterruptState {
     /// The first signal that came, or 0.
     first: AtomicI32,
     action: Mutex<Option<Action>>,
 }
 
-impl State {
+impl InterruptState {
     fn action(&self) -> MutexGuard<'_, Option<Action>> {
         self.action.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -46,7 +46,7 @@ impl State {
 
 /// Tells whether the user has asked to stop.
 #[derive(Clone, Default)]
-pub struct Interrupt(Arc<State>);
+pub struct Interrupt(Arc<InterruptState>);
 
 impl Interrupt {
     /// Installs the handler of the signals. To be called once per process.
@@ -122,7 +122,7 @@ fn ignored_signals() -> u64 {
 }
 
 /// Guard: while it lives, Ctrl-C calls the handler.
-pub struct Handling(Arc<State>);
+pub struct Handling(Arc<InterruptState>);
 
 impl Drop for Handling {
     fn drop(&mut self) {

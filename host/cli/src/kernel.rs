@@ -1,6 +1,6 @@
 //! The parts of this machine's kernel that matter for NVMe controllers: modules, rights, nodes.
 //!
-//! Everything is read below one root folder, [`Kernel::at`], so that tests need no real kernel of that kind.
+//! Everything is read below one root folder, [`RunningKernel::at`], so that tests need no real kernel of that kind.
 
 mod locks;
 #[cfg(test)]
@@ -25,7 +25,7 @@ const OPEN_IO_SINCE: (u32, u32) = (6, 2);
 const URING_COMMANDS_SINCE: (u32, u32) = (6, 0);
 
 /// The kernel of this machine.
-pub struct Kernel {
+pub struct RunningKernel {
     root: PathBuf,
     /// Its NVMe controllers.
     pub sysfs: Sysfs,
@@ -68,7 +68,7 @@ pub struct Node {
     pub writable: bool,
 }
 
-impl Kernel {
+impl RunningKernel {
     /// Returns the running kernel.
     pub fn system() -> Self {
         Self { host: Host::system(), ..Self::at("/") }

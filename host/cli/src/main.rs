@@ -55,7 +55,7 @@ enum Ending {
 #[command(version, after_help = EXAMPLES, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: DdlpCommand,
 }
 
 const EXAMPLES: &str = "\
@@ -77,7 +77,7 @@ Exit status:
   143  stopped by SIGTERM";
 
 #[derive(Subcommand)]
-enum Command {
+enum DdlpCommand {
     Pack(pack::PackArgs),
     Inspect(inspect::InspectArgs),
     Verify(verify::VerifyArgs),
@@ -144,23 +144,23 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
         .mut_subcommands(with_negative_numbers)
 }
 
-fn dispatch(command: Command, interrupt: &Interrupt) -> anyhow::Result<Ending> {
+fn dispatch(command: DdlpCommand, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     // A file that reaches `ulimit -f` gives an error, as a full disk does, instead of ending the process.
     SigSet::from(Signal::SIGXFSZ).thread_block()?;
     match command {
-        Command::Pack(args) => pack::pack(&args, interrupt),
-        Command::Inspect(args) => inspect::inspect(&args),
-        Command::Verify(args) => verify::verify(&args, interrupt),
-        Command::Run(args) => run::run(&args, interrupt),
-        Command::Devices(args) => devices::devices(&args),
-        Command::Bench(command) => bench::bench(&command, interrupt),
-        Command::SampleData(args) => sample_data::sample_data(&args, interrupt),
-        Command::Completions { shell } => {
+        DdlpCommand::Pack(args) => pack::pack(&args, interrupt),
+        DdlpCommand::Inspect(args) => inspect::inspect(&args),
+        DdlpCommand::Verify(args) => verify::verify(&args, interrupt),
+        DdlpCommand::Run(args) => run::run(&args, interrupt),
+        DdlpCommand::Devices(args) => devices::devices(&args),
+        DdlpCommand::Bench(command) => bench::bench(&command, interrupt),
+        DdlpCommand::SampleData(args) => sample_data::sample_data(&args, interrupt),
+        DdlpCommand::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut command_line(), "ddlp", &mut script);
             output::print(&String::from_utf8_lossy(&script)).map(|()| Ending::Done)
         }
-        Command::Man { folder } => {
+        DdlpCommand::Man { folder } => {
             fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
             let mut command = command_line().disable_help_subcommand(true);
             command.build();

@@ -44,8 +44,8 @@ pub struct PackArgs {
     /// The file to create, usually ending in .ddlp
     out: PathBuf,
     /// Store encoded images (JPEGs as --jpeg says, others as they are), or their pixels (8-bit RGB)
-    #[arg(long, value_enum, default_value_t = Format::Encoded)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = FormatChoice::Encoded)]
+    format: FormatChoice,
     /// Store JPEGs with checkpoints (progressive ones rewritten for this), or as they are in the source [default:
     /// indexed]
     #[arg(long, value_enum, value_name = "FORM")]
@@ -77,7 +77,7 @@ pub struct PackArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum FormatChoice {
     Encoded,
     Raw,
 }
@@ -91,11 +91,11 @@ enum Jpeg {
 impl PackArgs {
     fn format(&self) -> anyhow::Result<PackFormat> {
         Ok(match (self.format, self.jpeg) {
-            (Format::Raw, Some(_)) => bail!("--jpeg says how files are stored, but --format raw stores no files"),
-            (Format::Raw, None) => PackFormat::Raw { max_side: self.max_side },
+            (FormatChoice::Raw, Some(_)) => bail!("--jpeg says how files are stored, but --format raw stores no files"),
+            (FormatChoice::Raw, None) => PackFormat::Raw { max_side: self.max_side },
             _ if self.max_side.is_some() => bail!("--max-side shrinks pixels: it needs --format raw"),
-            (Format::Encoded, Some(Jpeg::Kept)) => PackFormat::Encoded { jpeg: JpegForm::Kept },
-            (Format::Encoded, Some(Jpeg::Indexed) | None) => PackFormat::Encoded { jpeg: JpegForm::Indexed },
+            (FormatChoice::Encoded, Some(Jpeg::Kept)) => PackFormat::Encoded { jpeg: JpegForm::Kept },
+            (FormatChoice::Encoded, Some(Jpeg::Indexed) | None) => PackFormat::Encoded { jpeg: JpegForm::Indexed },
         })
     }
 }
@@ -253,10 +253,10 @@ fn describe_forms(out: &mut String, args: &PackArgs, summary: &PackSummary) {
     let rest = summary.file_bytes - summary.stored_bytes();
     let ratio = ratio(rest, summary.source_bytes);
     let _ = writeln!(out, "  {:>9}  index and padding: {}{ratio}", "", text::bytes(rest));
-    if summary.planar.samples > 0 && (args.format == Format::Raw || args.jpeg.is_some()) {
+    if summary.planar.samples > 0 && (args.format == FormatChoice::Raw || args.jpeg.is_some()) {
         let _ = writeln!(out, "Planes of RGB stay as they are: --format, --jpeg and --max-side do not apply to them.");
     }
-    if summary.raw.samples > 0 && args.format == Format::Encoded {
+    if summary.raw.samples > 0 && args.format == FormatChoice::Encoded {
         let _ = writeln!(out, "Pixels of the source stay pixels: --format encoded and --jpeg do not apply to them.");
     }
 }

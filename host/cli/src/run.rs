@@ -25,7 +25,7 @@ use ddlp_host::report::Report;
 use ddlp_host::{Digest, Host, Loader, LoaderError, LoaderState, PLAN_BYTES_MAX, Plan, Strategy};
 use ddlp_pixels::Pipeline;
 use failure::Given;
-use job::{Before, Job};
+use job::{Before, RunJob};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getppid};
@@ -75,7 +75,7 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         (_, _, Some(plan), Some(path)) => Before::Plan(plan, path),
         _ => Before::None,
     };
-    let job = Job::new(args, args.pipeline.as_deref().map(pipeline).transpose()?, before)?;
+    let job = RunJob::new(args, args.pipeline.as_deref().map(pipeline).transpose()?, before)?;
     let mut placement = Placement::new(args, job.strategy)?;
     let finished = resumed.as_ref().map(|state| state.epoch).filter(|done| *done >= job.epochs);
     if finished.is_some() && job.strategy != Strategy::Csd {
@@ -143,7 +143,7 @@ pub fn pipeline(name: &str) -> anyhow::Result<Pipeline> {
 
 fn build(
     args: &RunArgs,
-    job: &Job,
+    job: &RunJob,
     placement: &Placement,
     dataset: Arc<dyn Dataset>,
     resumed: Option<LoaderState>,

@@ -96,10 +96,10 @@ impl HostIdentity {
 
 /// This machine, or a host that the user names.
 #[derive(Clone, Debug)]
-pub struct Host(Source);
+pub struct Host(NqnSource);
 
 #[derive(Clone, Debug)]
-enum Source {
+enum NqnSource {
     /// Below `root` lie the machine's files, in `state` the user's, in `invoker` those of the user who became root by
     /// sudo.
     Files {
@@ -111,7 +111,7 @@ enum Source {
 }
 
 /// The NQN of a machine, and the file that holds it.
-struct Found {
+struct FoundNqn {
     nqn: String,
     file: PathBuf,
 }
@@ -126,25 +126,25 @@ impl Host {
         let invoker = sudo.filter(|user| !user.is_root() && geteuid().is_root());
         let invoker = invoker.and_then(|user| User::from_uid(user).ok().flatten());
         let invoker = invoker.map(|user| user.dir.join(".local/state"));
-        Self(Source::Files { root: "/".into(), state, invoker })
+        Self(NqnSource::Files { root: "/".into(), state, invoker })
     }
 
     /// Returns the machine whose `/etc` and `/var/lib` lie below `root`, for a user whose state is in `state`.
     pub fn at(root: impl Into<PathBuf>, state: Option<PathBuf>) -> Self {
-        Self(Source::Files { root: root.into(), state, invoker: None })
+        Self(NqnSource::Files { root: root.into(), state, invoker: None })
     }
 
     /// Returns a host with this NQN. Reads and keeps no file.
     pub fn named(nqn: &str) -> Result<Self, HostError> {
         check(nqn, "this run")?;
-        Ok(Self(Source::Named(nqn.to_owned())))
+        Ok(Self(NqnSource::Named(nqn.to_owned())))
     }
 
     /// Returns the NQN without making one, or `None` if there is none or it cannot be read.
     pub fn known(&self) -> Option<String> {
         match &self.0 {
-            Source::Named(nqn) => Some(nqn.clone()),
-            Source::Files { root, state, .. } => find(root, state.as_deref()).ok().flatten().map(|found| found.nqn),
+            NqnSource::Named(nqn) => Some(nqn.clone()),
+            NqnSource::Files { root, state, .. } => find(root, state.as_deref()).ok().flatten().map(|found| found.nqn),
         }
     }
 
@@ -156,8 +156,8 @@ impl Host {
     /// [`HostError::Keep`] if a new NQN cannot be kept; a run may then use [`HostIdentity::random`].
     pub fn identity(&self) -> Result<HostIdentity, HostError> {
         let nqn = match &self.0 {
-            Source::Named(nqn) => nqn.clone(),
-            Source::Files { root, state, invoker } => {
+            NqnSource::Named(nqn) => nqn.clone(),
+            NqnSource::Files { root, state, invoker } => {
                 let found = find_or_make(root, state.as_deref(), invoker.as_deref())?;
                 check(&found.nqn, &found.file.display().to_string())?;
                 found.nqn
@@ -169,10 +169,10 @@ impl Host {
     /// Returns the NQN with the identifier that always belongs to it. Makes and keeps an NQN if there is none yet.
     pub fn kernel_identity(&self) -> Result<HostIdentity, HostError> {
         let (root, state, invoker) = match &self.0 {
-            Source::Named(nqn) => return HostIdentity::of(nqn, None, "this run", "name an NQN that does"),
-            Source::Files { root, state, invoker } => (root, state, invoker),
+            NqnSource::Named(nqn) => return HostIdentity::of(nqn, None, "this run", "name an NQN that does"),
+            NqnSource::Files { root, state, invoker } => (root, state, invoker),
         };
-        let Found { nqn, file } = find_or_make(root, state.as_deref(), invoker.as_deref())?;
+        let FoundNqn { nqn, file } = find_or_make(root, state.as_deref(), invoker.as_deref())?;
         let origin = file.display().to_string();
         if file != root.join(NQN_FILE) {
             return HostIdentity::of(&nqn, None, &origin, "remove the file, and another one is made");
@@ -188,10 +188,10 @@ fn places(root: &Path, state: Option<&Path>) -> Vec<PathBuf> {
     std::iter::once(root.join(KEPT_FILE)).chain(state.map(|state| state.join(USER_FILE))).collect()
 }
 
-fn find(root: &Path, state: Option<&Path>) -> Result<Option<Found>, HostError> {
+fn find(root: &Path, state: Option<&Path>) -> Result<Option<FoundNqn>, HostError> {
     for file in std::iter::once(root.join(NQN_FILE)).chain(places(root, state)) {
         match line(&file) {
-            Ok(Some(nqn)) => return Ok(Some(Found { nqn, file })),
+            Ok(Some(nqn)) => return Ok(Some(FoundNqn { nqn, file })),
             Ok(None) => {}
             Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::NotADirectory) => {
                 tracing::debug!(file = %file.display(), %error, "cannot look for a host NQN in this file");
@@ -202,7 +202,7 @@ fn find(root: &Path, state: Option<&Path>) -> Result<Option<Found>, HostError> {
     Ok(None)
 }
 
-fn find_or_make(root: &Path, state: Option<&Path>, invoker: Option<&Path>) -> Result<Found, HostError> {
+fn find_or_make(root: &Path, state: Option<&Path>, invoker: Option<&Path>) -> Result<FoundNqn, HostError> {
     if let Some(found) = find(root, state)? {
         return Ok(found);
     }
@@ -213,7 +213,7 @@ fn find_or_make(root: &Path, state: Option<&Path>, invoker: Option<&Path>) -> Re
     for file in places(root, state) {
         let nqn = known.clone().map_or_else(|| HostIdentity::random().map(|new| new.nqn), Ok)?;
         match keep(&file, &nqn) {
-            Ok(nqn) => return Ok(Found { nqn, file }),
+            Ok(nqn) => return Ok(FoundNqn { nqn, file }),
             Err(error) => {
                 tracing::debug!(file = %file.display(), %error, "a host NQN cannot be kept there");
                 failed = Some(HostError::Keep(file, error));

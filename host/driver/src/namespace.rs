@@ -11,14 +11,14 @@ use std::time::Duration;
 
 /// Blocks of a namespace with the NVM command set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Geometry {
+pub struct BlockGeometry {
     /// Bytes of a logical block: a power of two from 512 to 65 536.
     pub block_bytes: u32,
     /// Number of logical blocks.
     pub blocks: u64,
 }
 
-impl Geometry {
+impl BlockGeometry {
     /// Reads the geometry from Identify Namespace. Returns `None` if it is invalid (an inactive namespace is all
     /// zeros).
     pub fn from_identify(identify: &IdentifyNamespace) -> Option<Self> {
@@ -47,7 +47,7 @@ impl Geometry {
 
 /// Geometries of a controller's namespaces, each read once.
 #[derive(Debug, Default)]
-pub(crate) struct Geometries(Mutex<HashMap<u32, Geometry>>);
+pub(crate) struct Geometries(Mutex<HashMap<u32, BlockGeometry>>);
 
 impl Geometries {
     pub(crate) fn of(
@@ -55,7 +55,7 @@ impl Geometries {
         controller: &dyn Controller,
         nsid: u32,
         timeout: Duration,
-    ) -> Result<Geometry, DriverError> {
+    ) -> Result<BlockGeometry, DriverError> {
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&found) = known().get(&nsid) {
             return Ok(found);
@@ -81,11 +81,12 @@ pub fn identify(
 }
 
 /// Returns the geometry of an NVM namespace (Identify Namespace, CNS 00h).
-pub fn geometry(controller: &dyn Controller, nsid: u32, timeout: Duration) -> Result<Geometry, DriverError> {
+pub fn geometry(controller: &dyn Controller, nsid: u32, timeout: Duration) -> Result<BlockGeometry, DriverError> {
     let page = identify(controller, nsid, Identify { cns: Cns::NAMESPACE, ..Identify::default() }, timeout)?;
     let protocol = |what: String| DriverError::Protocol { peer: controller.peer().to_owned(), what };
     let identify = IdentifyNamespace::parse(&page[..]).map_err(|error| protocol(error.to_string()))?;
-    Geometry::from_identify(identify).ok_or_else(|| protocol(format!("namespace {nsid} has no usable block format")))
+    BlockGeometry::from_identify(identify)
+        .ok_or_else(|| protocol(format!("namespace {nsid} has no usable block format")))
 }
 
 #[cfg(test)]
@@ -94,7 +95,7 @@ mod tests {
 
     #[test]
     fn reads_must_fit() {
-        let geometry = Geometry { block_bytes: 4096, blocks: 10 };
+        let geometry = BlockGeometry { block_bytes: 4096, blocks: 10 };
         assert_eq!(geometry.blocks_of(0, 40_960).unwrap(), 10);
         assert_eq!(geometry.blocks_of(10, 0).unwrap(), 0);
         assert!(geometry.blocks_of(0, 4095).is_err());
@@ -105,12 +106,12 @@ mod tests {
     #[test]
     fn nonsense_is_no_geometry() {
         let mut identify = IdentifyNamespace::zeroed();
-        assert_eq!(Geometry::from_identify(&identify), None);
+        assert_eq!(BlockGeometry::from_identify(&identify), None);
         identify.blocks = 5.into();
-        assert_eq!(Geometry::from_identify(&identify), None);
+        assert_eq!(BlockGeometry::from_identify(&identify), None);
         identify.formats[0].data_size_log2 = 12;
-        assert_eq!(Geometry::from_identify(&identify), Some(Geometry { block_bytes: 4096, blocks: 5 }));
+        assert_eq!(BlockGeometry::from_identify(&identify), Some(BlockGeometry { block_bytes: 4096, blocks: 5 }));
         identify.blocks = 0.into();
-        assert_eq!(Geometry::from_identify(&identify), None);
+        assert_eq!(BlockGeometry::from_identify(&identify), None);
     }
 }

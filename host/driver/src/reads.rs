@@ -2,7 +2,7 @@
 
 use crate::contract::Command;
 use crate::error::DriverError;
-use crate::namespace::Geometry;
+use crate::namespace::BlockGeometry;
 use ddlp_nvme::IoOpcode;
 use ddlp_nvme::io::BlockRange;
 use std::ops::Range;
@@ -27,7 +27,7 @@ impl ReadPlan {
     /// the bytes are whole blocks within the namespace.
     pub(crate) fn new(
         nsid: u32,
-        geometry: Geometry,
+        geometry: BlockGeometry,
         lba: u64,
         bytes: usize,
         transfer_bytes_max: usize,
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn pieces_cover_a_read_once_and_in_order() {
-        let geometry = Geometry { block_bytes: 4096, blocks: 1000 };
+        let geometry = BlockGeometry { block_bytes: 4096, blocks: 1000 };
         let plan = ReadPlan::new(2, geometry, 5, 10 * 4096, 3 * 4096 + 1).unwrap();
         let pieces: Vec<_> = plan.map(|(command, place)| (command.cdw10_15[0], command.cdw10_15[2], place)).collect();
         let block = |from: usize, to: usize| from * 4096..to * 4096;

@@ -5,7 +5,7 @@
 //! - `link`: the life of the association; when one part fails, all sockets are shut and every waiting thread wakes.
 //!   `deadline`: until when a caller waits.
 //! - `connection`: one socket with its digests: PDU headers through a small buffer, data straight to its destination.
-//! - `engine`: the commands in flight on one connection, and every rule about the peer's messages for them.
+//! - `exchange`: the commands in flight on one connection, and every rule about the peer's messages for them.
 //! - `bringup`: from a fresh connection to a ready controller. `admin`: the admin queue with keep alive. `queue`: I/O
 //!   queues. `pool`: those without a user. `association`: the owner of all queues.
 //!
@@ -21,7 +21,7 @@ mod association;
 mod bringup;
 mod connection;
 mod deadline;
-mod engine;
+mod exchange;
 mod link;
 mod pool;
 mod queue;
@@ -59,7 +59,7 @@ pub fn connect_watched(target: &TcpTarget, watch: impl FnOnce(Closer)) -> Result
 /// Ends an attempt to connect, or the association that the attempt has made, at once. Waiting callers get
 /// [`DriverError::Lost`].
 #[derive(Clone, Debug)]
-pub struct Closer(Weak<link::Link>);
+pub struct Closer(Weak<link::TcpLink>);
 
 impl Closer {
     /// Ends the attempt or the association, if there still is one.

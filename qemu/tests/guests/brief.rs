@@ -4,9 +4,9 @@
 use crate::stock_tools::{self, ByHand, Connected, the_kernel_complains_of_nothing};
 use crate::support::{BATCH, IMAGES, PATIENCE, in_guests, photos, run_here, run_in};
 use anyhow::{Context, Result};
-use ddlp_qemu::drive::{Drive, Serve};
+use ddlp_qemu::drive::{DriveGuest, Serve};
 use ddlp_qemu::guest::Bus;
-use ddlp_qemu::host::{Host, HostKernel};
+use ddlp_qemu::host::{HostGuest, HostKernel};
 
 /// Samples of the largest batch that fits in a slot.
 const SLOT_SAMPLES: u64 = 16;
@@ -22,9 +22,9 @@ fn both_kernels_work_with_an_arm_drive() -> Result<()> {
         let by_hand = ByHand::new(&pack)?;
         let job = format!("--batch {BATCH} --seed 3");
         let native = run_here(&format!("{} {job} --drive none", pack.display()))?;
-        let device = Drive::start("brief-drive", Bus::Virtio, &[("images.ddlp", &pack)])?;
+        let device = DriveGuest::start("brief-drive", Bus::Virtio, &[("images.ddlp", &pack)])?;
         let data = [("images.ddlp", &*pack), ("program", &*by_hand.program), ("request", &*by_hand.request)];
-        let start = |kernel: HostKernel| Host::start(&format!("brief-{}", kernel.version()), kernel, true, &data);
+        let start = |kernel: HostKernel| HostGuest::start(&format!("brief-{}", kernel.version()), kernel, true, &data);
         let hosts = [start(HostKernel::Linux6_1)?, start(HostKernel::Linux6_12)?];
         device.ready()?;
         let serve = Serve::new("images.ddlp", SLOT_SAMPLES);

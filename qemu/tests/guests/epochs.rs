@@ -4,9 +4,9 @@
 
 use crate::support::{BATCH, Figures, IMAGES, PATIENCE, figures_in, in_guests, photos, run_command, run_here, run_in};
 use anyhow::{Context, Result, ensure};
-use ddlp_qemu::drive::{Agent, Drive, Serve};
+use ddlp_qemu::drive::{DriveGuest, RunningAgent, Serve};
 use ddlp_qemu::guest::{Bus, Guest};
-use ddlp_qemu::host::{Host, HostKernel};
+use ddlp_qemu::host::{HostGuest, HostKernel};
 use ddlp_tests::photos::Photos;
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ const INTERRUPTED: i32 = 130;
 /// A host and a drive, and the dataset as this machine has it.
 struct Pair {
     photos: Photos,
-    drive: Drive,
-    host: Host,
+    drive: DriveGuest,
+    host: HostGuest,
     serve: Serve,
 }
 
@@ -41,8 +41,8 @@ impl Pair {
     fn start(name: &str, kernel: HostKernel) -> Result<Self> {
         let photos = photos();
         let pack = photos.pack();
-        let drive = Drive::start(&format!("{name}-drive"), Bus::Virtio, &[("images.ddlp", &pack)])?;
-        let host = Host::start(&format!("{name}-host"), kernel, true, &[("images.ddlp", &pack)])?;
+        let drive = DriveGuest::start(&format!("{name}-drive"), Bus::Virtio, &[("images.ddlp", &pack)])?;
+        let host = HostGuest::start(&format!("{name}-host"), kernel, true, &[("images.ddlp", &pack)])?;
         drive.ready()?;
         host.guest().ready()?;
         Ok(Self { photos, drive, host, serve: Serve::new("images.ddlp", LARGE_BATCH) })
@@ -242,7 +242,7 @@ fn epochs_by_the_user_space_driver() -> Result<()> {
 }
 
 /// Tests `ddlp devices` with an ordinary NVMe disk alone, and with a drive too.
-fn devices(host: &Guest, agent: &Agent<'_>) -> Result<()> {
+fn devices(host: &Guest, agent: &RunningAgent<'_>) -> Result<()> {
     let show = || host.succeed("ddlp devices --all", Duration::from_secs(60));
     let before = show()?;
     assert!(before.contains("no DDLP drive") && before.contains("QEMU NVMe Ctrl"), "{before}");

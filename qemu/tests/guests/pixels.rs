@@ -4,9 +4,9 @@ use crate::support::{BATCH, IMAGES, in_guests, photos, run_here, run_in};
 use anyhow::Result;
 use ddlp_pixels::{Format, Limits, Preparer};
 use ddlp_qemu::HOST_NQN;
-use ddlp_qemu::drive::{Drive, Serve};
+use ddlp_qemu::drive::{DriveGuest, Serve};
 use ddlp_qemu::guest::Bus;
-use ddlp_qemu::host::{Host, HostKernel};
+use ddlp_qemu::host::{HostGuest, HostKernel};
 use ddlp_tests::photos::Photos;
 use std::collections::BTreeSet;
 
@@ -18,8 +18,8 @@ fn pixels_are_the_same() -> Result<()> {
         let photos = photos();
         assert_every_kind(&photos);
         let pack = photos.pack();
-        let drive = Drive::start("pixels-drive", Bus::Nvme, &[("images.ddlp", &pack)])?;
-        let host = Host::start("pixels-host", HostKernel::Linux6_1, false, &[("images.ddlp", &pack)])?;
+        let drive = DriveGuest::start("pixels-drive", Bus::Nvme, &[("images.ddlp", &pack)])?;
+        let host = HostGuest::start("pixels-host", HostKernel::Linux6_1, false, &[("images.ddlp", &pack)])?;
         drive.ready()?;
         host.guest().ready()?;
         let agent = drive.serve(&Serve::new("images.ddlp", BATCH))?;

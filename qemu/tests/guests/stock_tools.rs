@@ -9,9 +9,9 @@ use ddlp_csd::slot::SlotLayout;
 use ddlp_csd::{BLOCK_BYTES, PROGRAM_TYPE};
 use ddlp_nvme::cp::{ExecuteProgram, LoadProgram, ProgramActivation};
 use ddlp_pixels::{Limits, Pipeline};
-use ddlp_qemu::drive::{Agent, Drive, Serve};
+use ddlp_qemu::drive::{DriveGuest, RunningAgent, Serve};
 use ddlp_qemu::guest::{Bus, Guest};
-use ddlp_qemu::host::{Host, HostKernel};
+use ddlp_qemu::host::{HostGuest, HostKernel};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ pub struct Connected<'guests> {
 }
 
 impl<'guests> Connected<'guests> {
-    pub fn connect(guest: &'guests Guest, agent: &Agent<'_>) -> Result<Self> {
+    pub fn connect(guest: &'guests Guest, agent: &RunningAgent<'_>) -> Result<Self> {
         let mut drive = Self { guest, nqn: agent.nqn.clone(), controller: String::new() };
         drive.connect_through(agent.port)?;
         let controllers = drive.controllers()?;
@@ -172,7 +172,7 @@ pub fn pages(drive: &Connected<'_>) -> Result<()> {
 
 /// Finds the agent by `nvme discover` at the discovery port and at the I/O port. The entry has the port inside the
 /// agent's guest, where the forwarded port outside is not known.
-pub fn discovery(guest: &Guest, device: &Drive, agent: &Agent<'_>) -> Result<()> {
+pub fn discovery(guest: &Guest, device: &DriveGuest, agent: &RunningAgent<'_>) -> Result<()> {
     for port in [device.discovery(), agent.port] {
         let page = guest.succeed(&format!("nvme discover -t tcp -a 10.0.2.2 -s {port}"), TOOL)?;
         let subnqn = format!("subnqn:  {}", agent.nqn);
@@ -184,10 +184,10 @@ pub fn discovery(guest: &Guest, device: &Drive, agent: &Agent<'_>) -> Result<()>
 /// Resets the controller, and kills and restarts the agent: the kernel goes on by itself.
 pub fn endings<'drive>(
     drive: &Connected<'_>,
-    device: &'drive Drive,
+    device: &'drive DriveGuest,
     serve: &Serve,
-    agent: Agent<'drive>,
-) -> Result<Agent<'drive>> {
+    agent: RunningAgent<'drive>,
+) -> Result<RunningAgent<'drive>> {
     let identity = drive.identity()?;
     drive.tool(&format!("reset /dev/{}", drive.controller))?;
     wait_until("the controller is live after a reset", || Ok(drive.state()? == "live"))?;
@@ -317,8 +317,8 @@ fn stock_tools_work(kernel: HostKernel) -> Result<()> {
     let photos = photos();
     let pack = photos.pack();
     let by_hand = ByHand::new(&pack)?;
-    let device = Drive::start(&format!("tools-{version}-drive"), Bus::Virtio, &[("images.ddlp", &pack)])?;
-    let host = Host::start(
+    let device = DriveGuest::start(&format!("tools-{version}-drive"), Bus::Virtio, &[("images.ddlp", &pack)])?;
+    let host = HostGuest::start(
         &format!("tools-{version}-host"),
         kernel,
         true,

@@ -81,14 +81,14 @@ pub enum ProgramError {
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct Frame {
+struct ProgramFrame {
     magic: [u8; 4],
     version: U32,
     body_bytes: U32,
     body_crc: U32,
 }
 const FRAME_BYTES: usize = 16;
-const _: () = assert!(size_of::<Frame>() == FRAME_BYTES);
+const _: () = assert!(size_of::<ProgramFrame>() == FRAME_BYTES);
 
 fn codec() -> impl bincode::config::Config {
     bincode::config::standard().with_little_endian().with_fixed_int_encoding().with_limit::<PROGRAM_BYTES_MAX>()
@@ -102,7 +102,7 @@ impl Program {
         if total > PROGRAM_BYTES_MAX {
             return Err(ProgramError::TooLong(total));
         }
-        let frame = Frame {
+        let frame = ProgramFrame {
             magic: MAGIC,
             version: VERSION.into(),
             body_bytes: (body.len() as u32).into(),
@@ -129,7 +129,7 @@ impl Program {
         if bytes.len() > PROGRAM_BYTES_MAX {
             return Err(ProgramError::TooLong(bytes.len()));
         }
-        let (frame, body) = Frame::ref_from_prefix(bytes)
+        let (frame, body) = ProgramFrame::ref_from_prefix(bytes)
             .map_err(|_| ProgramError::Length { expected: FRAME_BYTES, actual: bytes.len() })?;
         if frame.magic != MAGIC {
             return Err(ProgramError::Magic(frame.magic));

@@ -99,7 +99,7 @@ pub enum RequestError {
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct Header {
+struct RequestHeader {
     magic: [u8; 4],
     version: U32,
     seed: U64,
@@ -117,9 +117,9 @@ struct Header {
 pub const HEADER_BYTES: usize = 64;
 /// Bytes of the largest request.
 pub const REQUEST_BYTES_MAX: usize = HEADER_BYTES + BATCH_SAMPLES_MAX * 8;
-const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
+const _: () = assert!(size_of::<RequestHeader>() == HEADER_BYTES);
 const CRC_FIELD: std::ops::Range<usize> = 48..52;
-const _: () = assert!(std::mem::offset_of!(Header, crc) == CRC_FIELD.start);
+const _: () = assert!(std::mem::offset_of!(RequestHeader, crc) == CRC_FIELD.start);
 
 impl BatchRequest {
     /// Returns the parameters of the command, CPARAM1 (epoch in the upper half, batch in the lower) and CPARAM2 (slot).
@@ -133,7 +133,7 @@ impl BatchRequest {
             (1..=BATCH_SAMPLES_MAX).contains(&self.sample_ids.len()),
             "a batch has 1 to {BATCH_SAMPLES_MAX} samples"
         );
-        let header = Header {
+        let header = RequestHeader {
             magic: MAGIC,
             version: VERSION.into(),
             seed: self.seed.into(),
@@ -159,7 +159,7 @@ impl BatchRequest {
 
     /// Parses and checks a request.
     pub fn parse(bytes: &[u8]) -> Result<Self, RequestError> {
-        let (header, ids) = Header::ref_from_prefix(bytes)
+        let (header, ids) = RequestHeader::ref_from_prefix(bytes)
             .map_err(|_| RequestError::Length { expected: HEADER_BYTES, actual: bytes.len() })?;
         if header.magic != MAGIC || header.version.get() != VERSION {
             return Err(RequestError::Format { magic: header.magic, version: header.version.get() });

@@ -14,7 +14,7 @@ pub mod encode;
 pub mod pdu;
 pub mod term;
 
-pub use decode::{HeaderDecoder, Incoming, Limits, Pdu, PduError, Phase};
+pub use decode::{ConnectionPhase, HeaderDecoder, Incoming, Pdu, PduError, PduLimits};
 pub use digest::DataDigest;
 pub use encode::Encoded;
 pub use pdu::{

@@ -2,7 +2,7 @@
 //! and Computational Programs namespaces.
 
 use super::{PROGRAM_MIB_MAX, PROGRAMS_MAX};
-use crate::identity::Identity;
+use crate::identity::AgentIdentity;
 use ddlp_csd::{BLOCK_BYTES, COMPUTE_NSID, DATASET_NSID, RESULTS_NSID};
 use ddlp_nvme::cp::CpIdentifyNamespace;
 use ddlp_nvme::identify::{Descriptor, IdentifyNamespace, IndependentIdentifyNamespace, LbaFormat, namespace_list};
@@ -49,7 +49,7 @@ pub(in crate::controller) fn after(nsid: u32, wanted: impl Fn(u32) -> bool) -> R
 /// 02h. SPDK then does not attach (`lib/nvme/nvme_ctrlr.c`, `nvme_ctrlr_identify_ns_async_done`), and Linux 6.12 logs
 /// an error whenever somebody reads `nuse` in sysfs (`drivers/nvme/host/core.c`, `nvme_identify_ns`). Both take zeros
 /// for a namespace without blocks.
-pub(in crate::controller) fn nvm(nsid: u32, blocks: u64, identity: &Identity) -> Result<Vec<u8>, Status> {
+pub(in crate::controller) fn nvm(nsid: u32, blocks: u64, identity: &AgentIdentity) -> Result<Vec<u8>, Status> {
     let mut page = IdentifyNamespace::zeroed();
     match command_set(nsid) {
         Some(Csi::NVM) => {}
@@ -67,7 +67,7 @@ pub(in crate::controller) fn nvm(nsid: u32, blocks: u64, identity: &Identity) ->
 }
 
 /// Returns the list of a namespace's identifiers (CNS 03h).
-pub(in crate::controller) fn descriptors(nsid: u32, identity: &Identity) -> Result<Vec<u8>, Status> {
+pub(in crate::controller) fn descriptors(nsid: u32, identity: &AgentIdentity) -> Result<Vec<u8>, Status> {
     let csi = command_set(nsid).ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
     let identity = identity.namespaces[nsid as usize - 1];
     let list = [

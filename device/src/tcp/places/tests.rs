@@ -106,7 +106,7 @@ fn a_connection_that_has_left_is_forgotten() {
     conns[190..].iter().for_each(|&conn| crowd.places.prove(conn));
     // A connection that gave way can no longer be proven.
     crowd.places.prove(conns[0]);
-    let proven = crowd.places.0.values().filter(|place| place.group == Group::Proven).count();
+    let proven = crowd.places.0.values().filter(|place| place.group == PlaceGroup::Proven).count();
     assert_eq!(proven, 10);
     conns.iter().for_each(|&conn| crowd.places.leave(conn));
     assert!(crowd.places.0.is_empty());

@@ -10,7 +10,7 @@ const BOTH: Digests = Digests { header: true, data: true };
 /// Receiver that records the session's calls, and asks for as much data as the SGL has.
 #[derive(Default)]
 struct Mock {
-    ready: Option<Setup>,
+    ready: Option<Agreement>,
     sent: Vec<Vec<u8>>,
     ran: Vec<(u16, Vec<u8>)>,
     rejected: Vec<(u16, Status)>,
@@ -36,7 +36,7 @@ impl CommandHandler for Mock {
         self.rejected.push((command.command_id.get(), status));
     }
 
-    fn ready(&mut self, setup: Setup) {
+    fn ready(&mut self, setup: Agreement) {
         self.ready = Some(setup);
     }
 
@@ -48,7 +48,7 @@ impl CommandHandler for Mock {
 fn started(digests: Digests) -> (Session, Mock) {
     let (mut session, mut mock) = (Session::default(), Mock::default());
     session.feed(&IcReq::new(digests).encode(), &mut mock).unwrap();
-    assert_eq!(mock.ready, Some(Setup { digests, alignment: Alignment::NONE }));
+    assert_eq!(mock.ready, Some(Agreement { digests, alignment: Alignment::NONE }));
     assert_eq!(mock.sent.len(), 1);
     assert_eq!((mock.sent[0].len(), mock.sent[0][0]), (128, PduType::IC_RESP.0));
     mock.sent.clear();
@@ -84,9 +84,9 @@ fn r2t(pdu: &[u8]) -> ReadyToTransfer {
     *ddlp_nvme::view::<ReadyToTransfer>(pdu, "r2t").unwrap()
 }
 
-fn fes(result: Result<(), End>) -> FatalStatus {
+fn fes(result: Result<(), SessionEnd>) -> FatalStatus {
     match result {
-        Err(End::Violation(error)) => error.status,
+        Err(SessionEnd::Violation(error)) => error.status,
         other => panic!("expected a violation, got {other:?}"),
     }
 }
@@ -221,7 +221,7 @@ fn a_host_may_end_the_connection_itself() {
     let (mut session, mut mock) = started(NONE);
     let reason = FatalError { status: FatalStatus::DATA_RANGE, info: 3 };
     let bytes = reason.encode(Role::Host, &[0; 24]);
-    assert_eq!(session.feed(&bytes, &mut mock), Err(End::Host(reason)));
+    assert_eq!(session.feed(&bytes, &mut mock), Err(SessionEnd::Host(reason)));
 }
 
 #[test]

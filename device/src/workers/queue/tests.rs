@@ -30,14 +30,14 @@ fn job(id: JobId, samples: u64) -> Job {
 }
 
 /// Makes a queue with one job.
-fn queue(samples: u64) -> Queue {
-    let queue = Queue::default();
+fn queue(samples: u64) -> JobQueue {
+    let queue = JobQueue::default();
     queue.push(job(ID, samples));
     queue
 }
 
 /// Takes the next samples. Leases the slot with the first of them.
-fn next<'a>(queue: &'a Queue, slots: &Slots, most: usize) -> Task<'a> {
+fn next<'a>(queue: &'a JobQueue, slots: &Slots, most: usize) -> WorkerTask<'a> {
     let task = queue.next(most).unwrap();
     if task.is_first() {
         queue.leased(&task, slots.lease(0, task.work.job.layout).unwrap());
@@ -46,7 +46,7 @@ fn next<'a>(queue: &'a Queue, slots: &Slots, most: usize) -> Task<'a> {
 }
 
 /// Takes the next sample and records it as prepared.
-fn step<'a>(queue: &'a Queue, slots: &Slots) -> Recorded<'a> {
+fn step<'a>(queue: &'a JobQueue, slots: &Slots) -> Recorded<'a> {
     let task = next(queue, slots, 1);
     drop(task.work.lease().rows(task.positions.clone()).unwrap());
     let made = [made(task.positions.start)];
@@ -58,7 +58,7 @@ fn made(position: usize) -> Sample {
     (SampleRecord { sample_id, index: 0, label: 0, outcome: Outcome::Prepared, warned: false }, 0)
 }
 
-fn finish(recorded: Recorded<'_>) -> (Finishing<'_>, Finished) {
+fn finish(recorded: Recorded<'_>) -> (Finishing<'_>, SlotSeal) {
     let Recorded::Complete(finishing) = recorded else { panic!("the last sample completes the job") };
     let finished = finishing.finish(&RowCrc::new(finishing.row_bytes()), Instant::now());
     (*finishing, finished)

@@ -2,8 +2,8 @@
 
 use super::{command, images};
 use ddlp_csd::log::{Counters, DriveIdentity};
-use ddlp_device::controller::{Config, ConnId, ConnectRefusal, Gauges, Output, Payload, Subsystem};
-use ddlp_device::identity::Identity;
+use ddlp_device::controller::{Config, ConnId, ConnectRefusal, Gauges, Payload, Subsystem, SubsystemOutput};
+use ddlp_device::identity::AgentIdentity;
 use ddlp_device::job::JobId;
 use ddlp_device::slots::Geometry;
 use ddlp_nvme::admin::{GetLogPage, Identify, SetFeatures};
@@ -48,7 +48,7 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(allowed_hosts: &[&str]) -> Self {
-        let identity = Identity::generate().unwrap();
+        let identity = AgentIdentity::generate().unwrap();
         let thermometer = Arc::new(Thermometer::default());
         let drive = DriveIdentity {
             dataset: images::DATASET,
@@ -84,20 +84,20 @@ impl Bench {
         }
     }
 
-    pub fn take(&mut self, outputs: Vec<Output>) {
+    pub fn take(&mut self, outputs: Vec<SubsystemOutput>) {
         for output in outputs {
             match output {
-                Output::Complete { conn, completion, payload } => {
+                SubsystemOutput::Complete { conn, completion, payload } => {
                     let id = completion.command_id.get();
                     self.answers.push((conn, id, completion.status(), completion.result.get()));
                     self.data = page(payload).unwrap_or_default();
                 }
-                Output::Start(job) => self.started.push(job.id),
-                Output::Cancel(id) => self.cancelled.push(id),
-                Output::Forget { conn, command_id } => self.forgotten.push((conn, command_id)),
-                Output::Close(conn) => self.closed.push(conn),
-                Output::Refused { conn, host_nqn, reason } => self.refused.push((conn, host_nqn, reason)),
-                Output::Accepted { .. } => {}
+                SubsystemOutput::Start(job) => self.started.push(job.id),
+                SubsystemOutput::Cancel(id) => self.cancelled.push(id),
+                SubsystemOutput::Forget { conn, command_id } => self.forgotten.push((conn, command_id)),
+                SubsystemOutput::Close(conn) => self.closed.push(conn),
+                SubsystemOutput::Refused { conn, host_nqn, reason } => self.refused.push((conn, host_nqn, reason)),
+                SubsystemOutput::Accepted { .. } => {}
             }
         }
     }

@@ -8,14 +8,14 @@ use std::fs;
 /// The way in which the host gets the drive's results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum Slots {
+pub enum SlotAccess {
     /// Host and drive map the same memory
     Shared,
     /// The host reads the drive's memory by NVMe/TCP
     Read,
 }
 
-impl Slots {
+impl SlotAccess {
     /// Returns the name that `ddlp run --results` uses.
     pub fn name(self) -> &'static str {
         match self {
@@ -31,7 +31,7 @@ pub struct Case {
     /// Name that `ddlp run --strategy` uses.
     pub strategy: &'static str,
     /// Kind of slots; `None` for the CPU alone, which has no slots.
-    pub slots: Option<Slots>,
+    pub slots: Option<SlotAccess>,
 }
 
 /// The CPU alone.
@@ -40,7 +40,7 @@ pub const CPU: Case = Case { strategy: "cpu", slots: None };
 pub const DUAL: [&str; 3] = ["mte", "wrr", "ordered"];
 
 /// Returns the runs of a round, in order.
-pub fn round(slots: &[Slots]) -> Vec<Case> {
+pub fn round(slots: &[SlotAccess]) -> Vec<Case> {
     let mut cases = vec![CPU];
     for slots in slots {
         for strategy in ["csd"].into_iter().chain(DUAL) {
@@ -122,16 +122,16 @@ mod tests {
 
     #[test]
     fn a_round_has_each_case_once_and_the_cpu_first() {
-        let cases = round(&[Slots::Shared, Slots::Read]);
+        let cases = round(&[SlotAccess::Shared, SlotAccess::Read]);
         assert_eq!(cases.len(), 9);
         assert_eq!(cases[0], CPU);
-        assert_eq!(cases[4], Case { strategy: "ordered", slots: Some(Slots::Shared) });
-        assert_eq!(cases[5], Case { strategy: "csd", slots: Some(Slots::Read) });
+        assert_eq!(cases[4], Case { strategy: "ordered", slots: Some(SlotAccess::Shared) });
+        assert_eq!(cases[5], Case { strategy: "csd", slots: Some(SlotAccess::Read) });
     }
 
     #[test]
     fn a_round_takes_the_sum_of_its_runs() {
-        let cases = round(&[Slots::Shared]);
+        let cases = round(&[SlotAccess::Shared]);
         // The CPU alone 10 s, a drive of a quarter of its speed 40 s, three strategies of both 8 s each.
         assert_eq!(round_s(&cases, 1000, 100.0, 0.25), 10.0 + 40.0 + 3.0 * 8.0);
     }

@@ -122,7 +122,7 @@ impl Setting<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cases::Slots;
+    use super::super::cases::SlotAccess;
     use super::*;
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
             tail_slots: Some(40),
         };
         assert_eq!(setting.options(CPU, 100).join(" "), "--batch 64 --strategy cpu --samples 100");
-        let mte = Case { strategy: "mte", slots: Some(Slots::Read) };
+        let mte = Case { strategy: "mte", slots: Some(SlotAccess::Read) };
         assert_eq!(
             setting.options(mte, 100).join(" "),
             "--batch 64 --strategy mte --samples 100 --results read --slots 40 --throttle 0.25"

@@ -1,6 +1,6 @@
 //! `ddlp bench dual`: both prongs together against each prong alone.
 
-use super::cases::{self, Cores, Slots};
+use super::cases::{self, Cores, SlotAccess};
 use super::child::Setting;
 use super::figures::{self, DualFigures, Measured, PUBLISHED_FACTOR, SlotFigures};
 use super::table;
@@ -47,7 +47,7 @@ pub struct DualArgs {
     throttle: f64,
     /// How the host gets the drive's results [default: both ways, one after the other]
     #[arg(long, value_enum)]
-    results: Vec<Slots>,
+    results: Vec<SlotAccess>,
     /// Cores of the host, one thread each [default: one]
     #[arg(long, value_name = "LIST", value_parser = cores::parse)]
     host_cores: Option<CoreList>,
@@ -155,8 +155,8 @@ fn drive(args: &DualArgs) -> LocalDrive {
     LocalDrive { agent: args.agent.clone(), ..LocalDrive::default() }
 }
 
-fn kinds(args: &DualArgs) -> Vec<Slots> {
-    if args.results.is_empty() { vec![Slots::Shared, Slots::Read] } else { args.results.clone() }
+fn kinds(args: &DualArgs) -> Vec<SlotAccess> {
+    if args.results.is_empty() { vec![SlotAccess::Shared, SlotAccess::Read] } else { args.results.clone() }
 }
 
 /// Pins this process and the runs that it starts to the host's cores; the drive moves itself to its own.

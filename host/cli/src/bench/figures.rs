@@ -1,6 +1,6 @@
 //! Figures computed from the runs of a measurement.
 
-use super::cases::{CPU, Case, DUAL, Slots};
+use super::cases::{CPU, Case, DUAL, SlotAccess};
 use super::child::RunFigures;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -120,7 +120,7 @@ pub struct CaseFigures {
 #[derive(Clone, Debug, Serialize)]
 pub struct SlotFigures {
     /// The way of getting results.
-    pub results: Slots,
+    pub results: SlotAccess,
     /// The drive alone, then the strategies.
     pub cases: Vec<CaseFigures>,
     /// Host CPU time for an image that the drive prepared, in microseconds, measured with the drive alone.
@@ -216,7 +216,7 @@ pub fn cpu_figures(measured: &[Measured]) -> Option<CaseFigures> {
 }
 
 /// Returns the figures for one way of getting results; `None` if it was not measured.
-pub fn slot_figures(measured: &[Measured], slots: Slots) -> Option<SlotFigures> {
+pub fn slot_figures(measured: &[Measured], slots: SlotAccess) -> Option<SlotFigures> {
     let cpu = find(measured, CPU)?;
     let csd = find(measured, Case { strategy: "csd", slots: Some(slots) })?;
     let cases = measured.iter().filter(|measured| measured.case.slots == Some(slots));
@@ -251,7 +251,7 @@ mod tests {
             notes: vec!["bound".into()],
             ..RunFigures::default()
         };
-        let slots = (strategy != "cpu").then_some(Slots::Shared);
+        let slots = (strategy != "cpu").then_some(SlotAccess::Shared);
         Measured { case: Case { strategy, slots }, runs: rates.iter().map(run).collect() }
     }
 
@@ -264,7 +264,7 @@ mod tests {
         let mut first =
             vec![measured("cpu", &[1.0], 1.0, 0), measured("csd", &[1.0], 1.0, 0), measured("wrr", &[], 1.0, 0)];
         assert_eq!((whole_rounds(&mut first), first.len()), (1, 2));
-        assert_eq!(slot_figures(&first, Slots::Shared).unwrap().cases.len(), 1);
+        assert_eq!(slot_figures(&first, SlotAccess::Shared).unwrap().cases.len(), 1);
         let mut nothing = vec![measured("cpu", &[], 1.0, 0)];
         whole_rounds(&mut nothing);
         assert!(cpu_figures(&nothing).is_none());
@@ -277,7 +277,7 @@ mod tests {
             measured("csd", &[400.0, 300.0, 410.0], 0.02, 1000),
             measured("wrr", &[950.0, 980.0, 990.0], 0.96, 400),
         ];
-        let figures = slot_figures(&all, Slots::Shared).unwrap();
+        let figures = slot_figures(&all, SlotAccess::Shared).unwrap();
         assert_eq!(figures.host_cpu_us_per_drive_image.round(), 20.0);
         let wrr = figures.cases.iter().find(|case| case.strategy == "wrr").unwrap();
         assert_eq!(wrr.efficiency, Some(0.98));
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!((wrr.drive_share, wrr.notes.len()), (0.4, 1));
         let csd = figures.cases.iter().find(|case| case.strategy == "csd").unwrap();
         assert_eq!(csd.efficiency, None);
-        assert!(slot_figures(&all, Slots::Read).is_none());
+        assert!(slot_figures(&all, SlotAccess::Read).is_none());
         assert_eq!(cpu_figures(&all).unwrap().drive_share, 0.0);
     }
 }

@@ -80,8 +80,8 @@ fn head(out: &mut String, outcome: &DualFigures) {
 
 fn slots_name(slots: &SlotFigures) -> &'static str {
     match slots.results {
-        super::cases::Slots::Shared => "shared",
-        super::cases::Slots::Read => "read by NVMe/TCP",
+        super::cases::SlotAccess::Shared => "shared",
+        super::cases::SlotAccess::Read => "read by NVMe/TCP",
     }
 }
 
@@ -200,7 +200,7 @@ fn remarks(out: &mut String, outcome: &DualFigures) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cases::{CPU, Case, Slots};
+    use super::super::cases::{CPU, Case, SlotAccess};
     use super::super::child::{CorruptFigures, FaultFigures, ProngFigures, RunFigures};
     use super::super::figures::{Measured, corrupt_samples, cpu_figures, slot_figures};
     use super::*;
@@ -220,7 +220,7 @@ mod tests {
                 ..RunFigures::default()
             }],
         };
-        let shared = |strategy| Case { strategy, slots: Some(Slots::Shared) };
+        let shared = |strategy| Case { strategy, slots: Some(SlotAccess::Shared) };
         let all =
             [measured(CPU, 100.0, 0.0), measured(shared("csd"), 50.0, 617.0), measured(shared("mte"), 123.5, 617.0)];
         let outcome = DualFigures {
@@ -242,7 +242,7 @@ mod tests {
             published_factor: PUBLISHED_FACTOR,
             cpu: cpu_figures(&all).unwrap(),
             strategies: Vec::new(),
-            slots: slot_figures(&all, Slots::Shared).into_iter().collect(),
+            slots: slot_figures(&all, SlotAccess::Shared).into_iter().collect(),
         };
         let text = describe(&outcome);
         let words = |name: &str| {

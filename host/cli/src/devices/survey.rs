@@ -2,7 +2,7 @@
 
 use super::advice::{self, Advice, DriveUse};
 use super::facts::{Device, Holder, KernelPart};
-use crate::kernel::Kernel;
+use crate::kernel::RunningKernel;
 use ddlp_driver::sysfs::KernelController;
 use serde::Serialize;
 use std::io;
@@ -33,7 +33,7 @@ pub struct SurveyedDrive {
 
 impl DeviceSurvey {
     /// Surveys the kernel's controllers. No command is sent to any of them.
-    pub fn of(kernel: &Kernel) -> io::Result<Self> {
+    pub fn of(kernel: &RunningKernel) -> io::Result<Self> {
         let part = kernel_part(kernel);
         let (drives, others) = kernel.controllers()?;
         let locks = kernel.locks();
@@ -57,7 +57,7 @@ impl DeviceSurvey {
     }
 }
 
-fn kernel_part(kernel: &Kernel) -> KernelPart {
+fn kernel_part(kernel: &RunningKernel) -> KernelPart {
     KernelPart {
         release: kernel.release(),
         nvme_tcp: kernel.nvme_tcp(),

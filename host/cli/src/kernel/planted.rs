@@ -1,6 +1,6 @@
 //! Kernels for tests: trees of `/sys` and `/dev`, with other files that a kernel provides.
 
-use super::Kernel;
+use super::RunningKernel;
 use ddlp_test_support::trees;
 use nix::sys::stat::{major, minor};
 use std::fs;
@@ -11,14 +11,14 @@ use tempfile::TempDir;
 /// A kernel in a folder, which is removed with this value.
 pub struct Planted {
     pub root: TempDir,
-    pub kernel: Kernel,
+    pub kernel: RunningKernel,
 }
 
 /// Plants a kernel of this release with the devices of `tree`, as root sees it.
 pub fn kernel(tree: &str, release: &str) -> Planted {
     let root = tempfile::tempdir().unwrap();
     trees::plant(root.path(), tree);
-    let planted = Planted { kernel: Kernel::at(root.path()), root };
+    let planted = Planted { kernel: RunningKernel::at(root.path()), root };
     planted.write("proc/sys/kernel/osrelease", release);
     planted.write("proc/self/status", "Name:\tddlp\nCapEff:\t000001ffffffffff\n");
     planted

@@ -39,17 +39,17 @@ impl<'a> Files<'a> {
         if let (Some((one, _)), Some((other, _))) = (printed.next(), printed.next()) {
             bail!("{other} and {one} both go to standard output (-): name a file for one of them");
         }
-        let mut written = Vec::<(&str, Place)>::new();
+        let mut written = Vec::<(&str, FilePlace)>::new();
         for &(option, path) in &self.outputs {
             let shown = path.display();
-            let place = Place::of(path)
+            let place = FilePlace::of(path)
                 .with_context(|| format!("{option} cannot go to {shown}: its folder is missing or not readable"))?;
             let Some(place) = place else { continue };
             if let Some((other, _)) = written.iter().find(|(_, other)| other.is(&place)) {
                 bail!("{option} and {other} are the same file, {shown}: name two files");
             }
             for (what, input) in &self.inputs {
-                let is_the_same = Place::of(input).ok().flatten().is_some_and(|input| input.is(&place));
+                let is_the_same = FilePlace::of(input).ok().flatten().is_some_and(|input| input.is(&place));
                 if is_the_same && (option, *what) != ("--state-out", "--resume") {
                     bail!("{option} would overwrite {shown}, which is read as {what}: name another file");
                 }
@@ -72,14 +72,14 @@ impl<'a> Files<'a> {
 }
 
 /// A regular file, or the place for one.
-struct Place {
+struct FilePlace {
     /// Path without symbolic links.
     path: PathBuf,
     /// Device and inode, if the file exists.
     file: Option<(u64, u64)>,
 }
 
-impl Place {
+impl FilePlace {
     /// Returns `None` for standard output, a device, a pipe or a folder.
     fn of(path: &Path) -> io::Result<Option<Self>> {
         let there = fs::metadata(path).ok();

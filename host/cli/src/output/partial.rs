@@ -55,7 +55,7 @@ fn name(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Creates and locks the partial file. Removes one that a killed writer left; waits for a writer that is still at work.
-fn create(partial: &Path) -> io::Result<Held> {
+fn create(partial: &Path) -> io::Result<LockedFile> {
     let until = Instant::now() + HELD_WITHIN;
     loop {
         let made = match OpenOptions::new().write(true).create_new(true).mode(0o666).open(partial) {
@@ -71,7 +71,7 @@ fn create(partial: &Path) -> io::Result<Held> {
             Err(error) if error.kind() == io::ErrorKind::NotFound && Instant::now() < until => continue,
             file => file?,
         };
-        match Held::of(file)? {
+        match LockedFile::of(file)? {
             // Another process may have renamed or removed the file before it was locked.
             Some(held) if !is_same(held.file(), partial)? && Instant::now() < until => {}
             Some(held) if is_new => return Ok(held),
@@ -97,12 +97,12 @@ fn is_same(file: &File, path: &Path) -> io::Result<bool> {
 }
 
 /// A file, locked if the file system has locks.
-enum Held {
+enum LockedFile {
     Locked(Flock<File>),
     WithoutLocks(File),
 }
 
-impl Held {
+impl LockedFile {
     /// Locks the file. Returns `None` while another process holds it.
     fn of(file: File) -> io::Result<Option<Self>> {
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {

@@ -33,7 +33,7 @@ pub fn colour(prong: usize) -> String {
 
 /// Draws the time line.
 pub fn draw(report: &Report) -> String {
-    let drawing = Drawing::new(report);
+    let drawing = TimelineDrawing::new(report);
     let mut svg = drawing.open();
     drawing.epochs(&mut svg);
     drawing.batches(&mut svg);
@@ -46,7 +46,7 @@ pub fn draw(report: &Report) -> String {
     svg
 }
 
-struct Drawing<'a> {
+struct TimelineDrawing<'a> {
     report: &'a Report,
     time: Axis,
     /// Number of batches in the longest epoch.
@@ -55,7 +55,7 @@ struct Drawing<'a> {
     height: f64,
 }
 
-impl<'a> Drawing<'a> {
+impl<'a> TimelineDrawing<'a> {
     fn new(report: &'a Report) -> Self {
         let spans = &report.timeline.spans;
         let deliveries = &report.timeline.deliveries;

@@ -63,7 +63,7 @@ pub struct RunArgs {
     /// ddlp devices), auto (the only drive that the kernel is connected to), or none; repeatable [default: local; none
     /// with --strategy cpu]
     #[arg(long, value_name = "DRIVE", value_parser = parse_drive, help_heading = "Drives")]
-    pub drive: Vec<Drive>,
+    pub drive: Vec<DriveChoice>,
     /// NQN by which this host is known to drives at tcp:// addresses, as in their lists of allowed hosts [default: that
     /// of /etc/nvme/hostnqn, else one that DDLP makes once and keeps; `ddlp devices` prints it]
     #[arg(long, value_name = "NQN", value_parser = parse_host, help_heading = "Drives")]
@@ -191,7 +191,7 @@ Exit status:
 
 /// A drive as named on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Drive {
+pub enum DriveChoice {
     /// The local drive, started by this program.
     Local,
     /// No drive.
@@ -202,18 +202,18 @@ pub enum Drive {
     At(String),
 }
 
-fn parse_drive(text: &str) -> Result<Drive, String> {
+fn parse_drive(text: &str) -> Result<DriveChoice, String> {
     match text {
-        "local" => Ok(Drive::Local),
-        "none" => Ok(Drive::None),
-        "auto" => Ok(Drive::Auto),
+        "local" => Ok(DriveChoice::Local),
+        "none" => Ok(DriveChoice::None),
+        "auto" => Ok(DriveChoice::Auto),
         node if node.starts_with('/') => match ddlp_driver::Target::parse(node) {
-            Ok(_) => Ok(Drive::At(node.to_string())),
+            Ok(_) => Ok(DriveChoice::At(node.to_string())),
             Err(error) => Err(error.to_string()),
         },
         address if address.starts_with("tcp://") => {
             // The port is 4420 unless given, as in the kernel's `connect`.
-            TcpTarget::parse(address).map(|_| Drive::At(address.to_string())).map_err(|error| {
+            TcpTarget::parse(address).map(|_| DriveChoice::At(address.to_string())).map_err(|error| {
                 format!(
                     "{error}; a drive looks like tcp://10.0.0.7:4420/nqn.2024-01.example:drive, with the NQN that the \
                      agent prints (ddlp-device serve)"
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn drives_are_local_none_or_an_address() {
         let args = parse(&["--drive", "local", "--drive", "tcp://[::1]:4420/nqn.2024-01.a:b"]).unwrap();
-        assert_eq!(args.drive, [Drive::Local, Drive::At("tcp://[::1]:4420/nqn.2024-01.a:b".into())]);
+        assert_eq!(args.drive, [DriveChoice::Local, DriveChoice::At("tcp://[::1]:4420/nqn.2024-01.a:b".into())]);
         for wrong in
             ["usb", "tcp://", "tcp://host", "tcp://host:4420", "tcp://host/", "tcp://host:99999/nqn.x", "tcp://h:1/x"]
         {

@@ -20,7 +20,7 @@ pub enum Before<'a> {
 
 /// The batches of a run, their order, and the pipeline for their samples.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Job {
+pub struct RunJob {
     /// Samples of a global batch.
     pub batch: u64,
     /// Number of epochs, including those of the resumed run.
@@ -45,7 +45,7 @@ pub struct Job {
 
 /// Options of an earlier run, as far as its file records them.
 #[derive(Default)]
-struct Told {
+struct EarlierOptions {
     batch: Option<u64>,
     epochs: Option<u32>,
     strategy: Option<Strategy>,
@@ -58,7 +58,7 @@ struct Told {
     world: Option<u32>,
 }
 
-impl Job {
+impl RunJob {
     /// Joins the command line (`pipeline` is the pipeline that it names) with the options of the earlier run. Fails if
     /// both give an option and disagree, and names each of these options.
     pub fn new(args: &RunArgs, pipeline: Option<Pipeline>, before: Before<'_>) -> anyhow::Result<Self> {
@@ -105,10 +105,10 @@ impl Job {
 }
 
 impl Before<'_> {
-    fn told(self) -> anyhow::Result<Told> {
+    fn told(self) -> anyhow::Result<EarlierOptions> {
         Ok(match self {
-            Self::None => Told::default(),
-            Self::State(state, _) => Told {
+            Self::None => EarlierOptions::default(),
+            Self::State(state, _) => EarlierOptions {
                 batch: Some(state.batch_size),
                 epochs: Some(state.epochs),
                 strategy: Some(state.strategy),
@@ -117,14 +117,14 @@ impl Before<'_> {
                 samples: Some(state.epoch_samples),
                 policy: state.policy,
                 pipeline: state.pipeline.clone(),
-                ..Told::default()
+                ..EarlierOptions::default()
             },
             Self::Plan(plan, path) => {
                 let Some(epoch) = plan.epochs.last() else {
                     bail!("plan {} records no whole epoch, so there is nothing to repeat", path.display());
                 };
                 let run = plan.run.as_ref();
-                Told {
+                EarlierOptions {
                     batch: Some(plan.batch_size),
                     epochs: epoch.epoch.checked_add(1),
                     strategy: run.map(|run| run.strategy),

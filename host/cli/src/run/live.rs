@@ -39,7 +39,7 @@ impl Live {
         let terminal = std::io::stderr().is_terminal();
         let show = move || {
             let every = if terminal { DRAW_EVERY } else { LINE_EVERY };
-            let mut drawing = terminal.then(Drawing::new);
+            let mut drawing = terminal.then(LiveDrawing::new);
             let mut course = Course::new(progress.snapshot());
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(every) {
                 course.follow(progress.snapshot());
@@ -116,12 +116,12 @@ fn delivered(now: &Progress) -> u64 {
 
 /// Two lines that are drawn in place. The cursor rests at the beginning of the second one, so that nothing moves when a
 /// terminal itself writes there, for example ^C.
-struct Drawing {
+struct LiveDrawing {
     terminal: Term,
     is_there: bool,
 }
 
-impl Drawing {
+impl LiveDrawing {
     fn new() -> Self {
         Self { terminal: Term::stderr(), is_there: false }
     }

@@ -1,6 +1,6 @@
 //! The drives of a run, with their options. The loader decides what the options leave open.
 
-use super::args::{Drive, RunArgs};
+use super::args::{DriveChoice, RunArgs};
 use anyhow::bail;
 use ddlp_host::{DriveSpec, LocalDrive, LocalResults, Strategy, drive_address};
 use std::path::Path;
@@ -9,19 +9,19 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// Drives in the order of the command line.
-    pub drives: Vec<Drive>,
+    pub drives: Vec<DriveChoice>,
 }
 
 impl Placement {
     /// Determines the drives, and refuses options that would have no effect on them.
     pub fn new(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Self> {
         let drives = drives(args, strategy)?;
-        if !drives.contains(&Drive::Local) {
+        if !drives.contains(&DriveChoice::Local) {
             refuse_local_options(args, &drives)?;
         }
-        let is_tcp = |drive: &Drive| matches!(drive, Drive::At(address) if address.starts_with("tcp://"));
+        let is_tcp = |drive: &DriveChoice| matches!(drive, DriveChoice::At(address) if address.starts_with("tcp://"));
         let is_on_drive = drive_address(&args.dataset).is_some();
-        if is_on_drive && drives.contains(&Drive::Local) {
+        if is_on_drive && drives.contains(&DriveChoice::Local) {
             bail!(
                 "a local drive reads the dataset's files on this machine, but the dataset lies on {} alone: leave \
                  --drive out, and that drive takes part",
@@ -53,18 +53,18 @@ impl Placement {
             slots: args.slots,
             results: args.results.as_deref().map_or(LocalResults::Shared, results),
         };
-        let spec = |drive: &Drive| match drive {
-            Drive::Local => Some(DriveSpec::Local(local())),
-            Drive::Auto => Some(DriveSpec::Auto),
-            Drive::At(address) => Some(DriveSpec::Remote(address.clone())),
-            Drive::None => None,
+        let spec = |drive: &DriveChoice| match drive {
+            DriveChoice::Local => Some(DriveSpec::Local(local())),
+            DriveChoice::Auto => Some(DriveSpec::Auto),
+            DriveChoice::At(address) => Some(DriveSpec::Remote(address.clone())),
+            DriveChoice::None => None,
         };
         self.drives.iter().filter_map(spec).collect()
     }
 }
 
 /// Refuses options of a local drive that would have no effect on another drive.
-fn refuse_local_options(args: &RunArgs, drives: &[Drive]) -> anyhow::Result<()> {
+fn refuse_local_options(args: &RunArgs, drives: &[DriveChoice]) -> anyhow::Result<()> {
     let given = [
         ("--drive-threads", args.drive_threads.is_some()),
         ("--drive-cores", args.drive_cores.is_some()),
@@ -84,9 +84,9 @@ fn refuse_local_options(args: &RunArgs, drives: &[Drive]) -> anyhow::Result<()> 
     bail!("{options} {apply} only to a local drive; the options of `ddlp-device serve` set up any other drive")
 }
 
-fn drives(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Vec<Drive>> {
+fn drives(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Vec<DriveChoice>> {
     let named = !args.drive.is_empty();
-    let none = args.drive.contains(&Drive::None);
+    let none = args.drive.contains(&DriveChoice::None);
     if none && args.drive.len() > 1 {
         bail!("--drive none excludes any other --drive");
     }
@@ -106,7 +106,9 @@ fn drives(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Vec<Drive>> {
         }
         _ if none => Ok(Vec::new()),
         _ if named => Ok(args.drive.clone()),
-        _ => Ok(vec![drive_address(&args.dataset).map_or(Drive::Local, |drive| Drive::At(drive.to_owned()))]),
+        _ => {
+            Ok(vec![drive_address(&args.dataset).map_or(DriveChoice::Local, |drive| DriveChoice::At(drive.to_owned()))])
+        }
     }
 }
 

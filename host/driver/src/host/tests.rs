@@ -163,7 +163,7 @@ fn a_host_that_is_named_is_not_kept() {
 fn root_takes_over_the_name_that_the_machine_has_had_for_who_became_root() {
     let machine = machine();
     let invoker = Some(machine.path("home/user/.local/state"));
-    let host = Host(Source::Files { root: machine.root.path().into(), state: None, invoker });
+    let host = Host(NqnSource::Files { root: machine.root.path().into(), state: None, invoker });
     let known = HostIdentity::from_uuid([3; 16]).nqn;
     machine.write("home/user/.local/state/ddlp/hostnqn", &format!("{known}\n"));
     assert_eq!(host.known(), None, "looking makes nothing");
@@ -175,7 +175,7 @@ fn root_takes_over_the_name_that_the_machine_has_had_for_who_became_root() {
 fn root_takes_over_no_name_that_is_none() {
     let machine = machine();
     let invoker = Some(machine.path("home/user/.local/state"));
-    let host = Host(Source::Files { root: machine.root.path().into(), state: None, invoker });
+    let host = Host(NqnSource::Files { root: machine.root.path().into(), state: None, invoker });
     machine.write("home/user/.local/state/ddlp/hostnqn", "nqn.a,traddr=1\n");
     assert!(host.kernel_identity().unwrap().nqn.contains(":uuid:"));
 }

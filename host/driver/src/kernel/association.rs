@@ -1,7 +1,7 @@
 //! State that the queues and admin commands of one controller share, and the meaning of the kernel's answers.
 
 use super::nodes::Nodes;
-use super::request::{Data, KernelAnswer, Kind, Request};
+use super::request::{Data, KernelAnswer, Request, Toward};
 use crate::contract::{Command, Completion};
 use crate::error::DriverError;
 use ddlp_nvme::status::sct;
@@ -10,31 +10,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Way in which commands reach the kernel, once chosen.
+/// System call by which commands reach the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum SystemCall {
     IoUring,
     Ioctl,
 }
 
 /// A controller that the kernel is connected to, until this side loses or closes it.
-pub(super) struct Association {
+pub(super) struct KernelAssociation {
     nodes: Arc<Nodes>,
-    way: Way,
+    call: SystemCall,
     lost: AtomicBool,
 }
 
-impl Association {
-    pub(super) fn new(nodes: Arc<Nodes>, way: Way) -> Self {
-        Self { nodes, way, lost: AtomicBool::new(false) }
+impl KernelAssociation {
+    pub(super) fn new(nodes: Arc<Nodes>, call: SystemCall) -> Self {
+        Self { nodes, call, lost: AtomicBool::new(false) }
     }
 
     pub(super) fn nodes(&self) -> &Nodes {
         &self.nodes
     }
 
-    pub(super) fn way(&self) -> Way {
-        self.way
+    pub(super) fn call(&self) -> SystemCall {
+        self.call
     }
 
     pub(super) fn peer(&self) -> &str {
@@ -66,7 +66,7 @@ impl Association {
     /// Makes a command to a namespace, through the namespace's generic node.
     pub(super) fn request(&self, command: &Command, data: Data, within: Duration) -> Result<Request, DriverError> {
         let node = self.nodes.of_namespace(command.nsid)?;
-        Request::new(Kind::Io, node, command, data, within)
+        Request::new(Toward::Io, node, command, data, within)
     }
 
     /// Translates the kernel's answer to a command into the contract's terms. Path-related statuses end the

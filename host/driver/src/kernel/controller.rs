@@ -1,11 +1,11 @@
 //! A controller that the kernel is connected to.
 
-use super::association::{Association, Way};
+use super::association::{KernelAssociation, SystemCall};
 use super::lane::Lane;
 use super::nodes::Nodes;
 use super::passthrough::namespace_id;
 use super::queue::KernelQueue;
-use super::request::{Data, Kind, Pages, Request};
+use super::request::{Data, Pages, Request, Toward};
 use super::{COMMANDS_MAX, GRACE, KernelTarget, Passthrough, TRANSFER_BYTES_MAX};
 use crate::checks;
 use crate::contract::{AdminData, Command, Completion, Controller, Queue};
@@ -24,7 +24,7 @@ const PAGE_MIN: u8 = 0;
 /// A reference to an association that implements `Controller`.
 #[derive(Clone)]
 pub(super) struct PassthroughController {
-    association: Arc<Association>,
+    association: Arc<KernelAssociation>,
     transfer_bytes_max: usize,
     geometries: Arc<Geometries>,
 }
@@ -33,23 +33,23 @@ impl PassthroughController {
     pub(super) fn open(target: &KernelTarget) -> Result<Self, DriverError> {
         let nodes = Arc::new(Nodes::open(target)?);
         nodes.check_live()?;
-        let by = |way| Self::open_by(way, nodes.clone());
+        let by = |call| Self::open_by(call, nodes.clone());
         match target.passthrough {
-            Passthrough::IoUring => by(Way::IoUring),
-            Passthrough::Ioctl => by(Way::Ioctl),
-            Passthrough::Auto => match by(Way::IoUring) {
+            Passthrough::IoUring => by(SystemCall::IoUring),
+            Passthrough::Ioctl => by(SystemCall::Ioctl),
+            Passthrough::Auto => match by(SystemCall::IoUring) {
                 // Linux 5.19 has io_uring for I/O commands only, and a process may not be allowed to use it.
                 Err(error) if !error.ends_association() => {
                     tracing::info!(%error, "no io_uring for passthrough, commands go by ioctl");
-                    by(Way::Ioctl)
+                    by(SystemCall::Ioctl)
                 }
                 opened => opened,
             },
         }
     }
 
-    fn open_by(way: Way, nodes: Arc<Nodes>) -> Result<Self, DriverError> {
-        let association = Arc::new(Association::new(nodes, way));
+    fn open_by(call: SystemCall, nodes: Arc<Nodes>) -> Result<Self, DriverError> {
+        let association = Arc::new(KernelAssociation::new(nodes, call));
         let asking = Self { association, transfer_bytes_max: TRANSFER_BYTES_MAX, geometries: Arc::default() };
         let transfer_bytes_max = asking.mdts_bytes()?.min(TRANSFER_BYTES_MAX);
         Ok(Self { transfer_bytes_max, ..asking })
@@ -111,7 +111,7 @@ impl Controller for PassthroughController {
             AdminData::Read(bytes) => Data::Read(Pages::new(bytes.len()), bytes.len()),
         };
         let node = self.association.nodes().controller();
-        let request = Request::new(Kind::Admin, node, command, owned, timeout + GRACE)?;
+        let request = Request::new(Toward::Admin, node, command, owned, timeout + GRACE)?;
         let what = request.what();
         // A lane for each command: a command continues in its lane after the caller has given up.
         let mut lane = Lane::open(self.association.clone(), 1)?;

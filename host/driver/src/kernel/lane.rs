@@ -4,7 +4,7 @@
 //! until then. A lane that is dropped with commands in flight leaves them and their buffers to a thread that ends with
 //! the last of them.
 
-use super::association::{Association, Way};
+use super::association::{KernelAssociation, SystemCall};
 use super::passthrough;
 use super::request::{Answered, Data, Request};
 use super::ring::Ring;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 const CLOSED_LOOK: Duration = Duration::from_millis(50);
 
 /// A command that is over, in the contract's terms.
-pub(super) struct Finished {
+pub(super) struct FinishedCommand {
     pub(super) tag: u64,
     pub(super) completion: Result<Completion, DriverError>,
     pub(super) data: Data,
@@ -27,21 +27,21 @@ pub(super) struct Finished {
 
 /// Carrier of the commands of an association.
 pub(super) struct Lane {
-    association: Arc<Association>,
+    association: Arc<KernelAssociation>,
     carrier: Carrier,
 }
 
 enum Carrier {
     Ring(Box<Ring>),
-    Threads(Threads),
+    Threads(IoctlThreads),
 }
 
 impl Lane {
     /// Opens a lane with room for `commands` in flight.
-    pub(super) fn open(association: Arc<Association>, commands: usize) -> Result<Self, DriverError> {
-        let carrier = match association.way() {
-            Way::Ioctl => Carrier::Threads(Threads::new()),
-            Way::IoUring => Carrier::Ring(Box::new(Ring::new(commands).map_err(|error| {
+    pub(super) fn open(association: Arc<KernelAssociation>, commands: usize) -> Result<Self, DriverError> {
+        let carrier = match association.call() {
+            SystemCall::Ioctl => Carrier::Threads(IoctlThreads::new()),
+            SystemCall::IoUring => Carrier::Ring(Box::new(Ring::new(commands).map_err(|error| {
                 DriverError::Invalid(format!("{}: no io_uring for passthrough: {error}", association.peer()))
             })?)),
         };
@@ -60,7 +60,7 @@ impl Lane {
 
     /// Returns the next command that is over, or `None` at `until`. Returns an error if the association is closed
     /// meanwhile.
-    pub(super) fn next(&mut self, until: Instant) -> Result<Option<Finished>, DriverError> {
+    pub(super) fn next(&mut self, until: Instant) -> Result<Option<FinishedCommand>, DriverError> {
         loop {
             self.association.check()?;
             let slice = until.min(Instant::now() + CLOSED_LOOK);
@@ -71,7 +71,7 @@ impl Lane {
             match ended.map_err(|error| self.association.lose(&format!("waiting failed: {error}")))? {
                 Some((request, outcome)) => {
                     let completion = self.association.judge(outcome, &request);
-                    return Ok(Some(Finished { tag: request.tag, completion, data: request.into_data() }));
+                    return Ok(Some(FinishedCommand { tag: request.tag, completion, data: request.into_data() }));
                 }
                 None if slice == until => return Ok(None),
                 None => {}
@@ -81,14 +81,14 @@ impl Lane {
 }
 
 /// Threads that each run one command at a time; there are as many as the most commands in flight so far.
-struct Threads {
+struct IoctlThreads {
     requests: (Sender<Request>, Receiver<Request>),
     ended: (Sender<Answered>, Receiver<Answered>),
     in_flight: usize,
     threads: usize,
 }
 
-impl Threads {
+impl IoctlThreads {
     fn new() -> Self {
         Self { requests: unbounded(), ended: unbounded(), in_flight: 0, threads: 0 }
     }

@@ -18,13 +18,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A device node for commands.
-pub(super) struct Node {
+pub(super) struct OpenNode {
     file: File,
     /// Id of the process that opened the node.
     owner: u32,
 }
 
-impl Node {
+impl OpenNode {
     pub(super) fn open(path: &Path) -> Result<Self, DriverError> {
         let opened = File::options().read(true).write(true).open(path);
         opened.map(|file| Self { file, owner: std::process::id() }).map_err(|error| {
@@ -43,13 +43,13 @@ impl Node {
     }
 }
 
-impl AsRawFd for Node {
+impl AsRawFd for OpenNode {
     fn as_raw_fd(&self) -> RawFd {
         self.file.as_raw_fd()
     }
 }
 
-impl Drop for Node {
+impl Drop for OpenNode {
     /// Unlocks the node. A lock belongs to the open file, which forked children share: closing alone would leave it to
     /// them.
     fn drop(&mut self) {
@@ -66,9 +66,9 @@ pub(super) struct Nodes {
     sysfs: Sysfs,
     /// Instance name of the controller, `nvme0`.
     name: String,
-    controller: Arc<Node>,
+    controller: Arc<OpenNode>,
     /// Generic nodes by NSID, once locked.
-    held: Mutex<BTreeMap<u32, Arc<Node>>>,
+    held: Mutex<BTreeMap<u32, Arc<OpenNode>>>,
 }
 
 impl Nodes {
@@ -78,7 +78,7 @@ impl Nodes {
             std::io::ErrorKind::InvalidInput => DriverError::Invalid(error.to_string()),
             _ => DriverError::Lost { peer: peer.clone(), reason: error.to_string() },
         })?;
-        let controller = Arc::new(Node::open(&known.node)?);
+        let controller = Arc::new(OpenNode::open(&known.node)?);
         Ok(Self { peer, sysfs: target.sysfs.clone(), name: known.name, controller, held: Mutex::default() })
     }
 
@@ -87,7 +87,7 @@ impl Nodes {
     }
 
     /// Returns the node for admin commands.
-    pub(super) fn controller(&self) -> Arc<Node> {
+    pub(super) fn controller(&self) -> Arc<OpenNode> {
         self.controller.clone()
     }
 
@@ -109,8 +109,8 @@ impl Nodes {
         Ok(())
     }
 
-    fn lock(&self, path: &Path) -> Result<Arc<Node>, DriverError> {
-        let node = Node::open(path)?;
+    fn lock(&self, path: &Path) -> Result<Arc<OpenNode>, DriverError> {
+        let node = OpenNode::open(path)?;
         match node.file.try_lock() {
             Ok(()) => Ok(Arc::new(node)),
             Err(TryLockError::WouldBlock) => {
@@ -123,7 +123,7 @@ impl Nodes {
     }
 
     /// Returns the generic node of a namespace; the nodes have to be locked.
-    pub(super) fn of_namespace(&self, nsid: u32) -> Result<Arc<Node>, DriverError> {
+    pub(super) fn of_namespace(&self, nsid: u32) -> Result<Arc<OpenNode>, DriverError> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.get(&nsid).cloned().ok_or_else(|| DriverError::Invalid(format!("{} has no namespace {nsid}", self.peer)))
     }

@@ -2,8 +2,8 @@
 
 #![allow(unsafe_code)]
 
-use super::nodes::Node;
-use super::request::{KernelAnswer, Kind, Request};
+use super::nodes::OpenNode;
+use super::request::{KernelAnswer, Request, Toward};
 use crate::contract::Completion;
 use nix::errno::Errno;
 use std::os::fd::AsRawFd;
@@ -58,7 +58,7 @@ impl UringCommand {
     }
 }
 
-impl Kind {
+impl Toward {
     /// Returns `NVME_URING_CMD_ADMIN` or `NVME_URING_CMD_IO`.
     pub(super) const fn uring_operation(self) -> u32 {
         let number = match self {
@@ -76,7 +76,7 @@ mod raw {
 }
 
 /// Returns the namespace of a node.
-pub(super) fn namespace_id(node: &Node) -> Result<u32, Errno> {
+pub(super) fn namespace_id(node: &OpenNode) -> Result<u32, Errno> {
     // SAFETY: it takes no argument, and returns a number.
     let nsid = unsafe { raw::namespace_id(node.as_raw_fd()) }?;
     Ok(nsid as u32)
@@ -95,9 +95,9 @@ pub(super) fn run(request: &mut Request) -> KernelAnswer {
     // which are borrowed for the call. As the opcode's direction says, the kernel only reads them, or they are writable
     // memory of that length. The ioctl returns when the command is over.
     let status = unsafe {
-        match request.kind() {
-            Kind::Admin => raw::admin64(node, &mut command),
-            Kind::Io => raw::io64(node, &mut command),
+        match request.toward() {
+            Toward::Admin => raw::admin64(node, &mut command),
+            Toward::Io => raw::io64(node, &mut command),
         }
     }?;
     Ok(completion(status, command.result))
@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn request_codes_are_those_of_the_kernel() {
         // Computed by a C program from linux/nvme_ioctl.h.
-        assert_eq!(Kind::Io.uring_operation(), 0xC048_4E80);
-        assert_eq!(Kind::Admin.uring_operation(), 0xC048_4E82);
+        assert_eq!(Toward::Io.uring_operation(), 0xC048_4E80);
+        assert_eq!(Toward::Admin.uring_operation(), 0xC048_4E82);
         assert_eq!(nix::request_code_readwrite!(b'N', 0x47, size_of::<PassthroughCommand>()) as u32, 0xC050_4E47);
         assert_eq!(nix::request_code_readwrite!(b'N', 0x48, size_of::<PassthroughCommand>()) as u32, 0xC050_4E48);
     }
@@ -125,8 +125,8 @@ mod tests {
     fn fields_lie_where_the_kernel_looks() {
         let command = Command { opcode: 2, nsid: 3, cdw2: 4, cdw3: 5, cdw10_15: [10, 11, 12, 13, 14, 15] };
         let data = Data::Read(Pages::new(5000), 4096);
-        let node = Arc::new(Node::open(Path::new("/dev/null")).unwrap());
-        let mut request = Request::new(Kind::Io, node, &command, data, Duration::from_secs(2)).unwrap();
+        let node = Arc::new(OpenNode::open(Path::new("/dev/null")).unwrap());
+        let mut request = Request::new(Toward::Io, node, &command, data, Duration::from_secs(2)).unwrap();
         let raw = UringCommand::new(&mut request);
         let words: Vec<u32> =
             raw.as_bytes().chunks(4).map(|word| u32::from_ne_bytes(word.try_into().unwrap())).collect();

@@ -4,8 +4,8 @@
 //! `ctrl_loss_tmo` or `fast_io_fail_tmo` has passed, and cannot be killed. The generic node fails at once.
 
 use super::GRACE;
-use super::association::Association;
-use super::lane::{Finished, Lane};
+use super::association::KernelAssociation;
+use super::lane::{FinishedCommand, Lane};
 use super::request::{Data, Pages};
 use crate::checks;
 use crate::contract::{Command, Completion, Controller, Queue, Ticket};
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 pub(super) struct KernelQueue {
     controller: Box<dyn Controller>,
-    association: Arc<Association>,
+    association: Arc<KernelAssociation>,
     geometries: Arc<Geometries>,
     lane: Lane,
     depth: usize,
@@ -35,7 +35,7 @@ pub(super) struct KernelQueue {
 impl KernelQueue {
     pub(super) fn new(
         controller: Box<dyn Controller>,
-        association: Arc<Association>,
+        association: Arc<KernelAssociation>,
         geometries: Arc<Geometries>,
         lane: Lane,
         depth: usize,
@@ -62,7 +62,7 @@ impl KernelQueue {
     }
 
     /// Keeps the completion of a submitted command.
-    fn keep(&mut self, finished: Finished) -> Result<(), DriverError> {
+    fn keep(&mut self, finished: FinishedCommand) -> Result<(), DriverError> {
         if !self.in_flight.remove(&finished.tag) {
             return Ok(());
         }

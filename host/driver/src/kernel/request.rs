@@ -1,6 +1,6 @@
 //! A command to the kernel, with its node and the memory that the kernel reads or writes for it.
 
-use super::nodes::Node;
+use super::nodes::OpenNode;
 use crate::contract::{Command, Completion};
 use crate::error::DriverError;
 use ddlp_nvme::code::Direction;
@@ -67,7 +67,7 @@ impl Data {
 
 /// Queue that a command goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum Toward {
     /// Admin queue, through the controller's node.
     Admin,
     /// I/O queue, through a namespace's generic node.
@@ -77,8 +77,8 @@ pub(super) enum Kind {
 /// A command to the kernel. Its data match the direction of its opcode, which the kernel relies on.
 pub(super) struct Request {
     pub(super) tag: u64,
-    kind: Kind,
-    node: Arc<Node>,
+    toward: Toward,
+    node: Arc<OpenNode>,
     command: Command,
     data: Data,
     within: Duration,
@@ -94,24 +94,24 @@ impl Request {
     /// Makes a request that the kernel gives up after `within`. Returns an error if the opcode does not move data in
     /// this direction.
     pub(super) fn new(
-        kind: Kind,
-        node: Arc<Node>,
+        toward: Toward,
+        node: Arc<OpenNode>,
         command: &Command,
         data: Data,
         within: Duration,
     ) -> Result<Self, DriverError> {
-        let request = Self { tag: 0, kind, node, command: *command, data, within };
+        let request = Self { tag: 0, toward, node, command: *command, data, within };
         if !request.data.suits(command.opcode) {
             return Err(DriverError::Invalid(format!("{} does not move data in that direction", request.what())));
         }
         Ok(request)
     }
 
-    pub(super) fn kind(&self) -> Kind {
-        self.kind
+    pub(super) fn toward(&self) -> Toward {
+        self.toward
     }
 
-    pub(super) fn node(&self) -> &Node {
+    pub(super) fn node(&self) -> &OpenNode {
         &self.node
     }
 
@@ -136,9 +136,9 @@ impl Request {
     /// Returns the command's name in messages.
     pub(super) fn what(&self) -> String {
         let Command { opcode, nsid, .. } = self.command;
-        match self.kind {
-            Kind::Admin => self.command.admin_name(),
-            Kind::Io => format!("command {opcode:02X}h of namespace {nsid}"),
+        match self.toward {
+            Toward::Admin => self.command.admin_name(),
+            Toward::Io => format!("command {opcode:02X}h of namespace {nsid}"),
         }
     }
 }
@@ -154,9 +154,9 @@ mod tests {
         assert!(Data::Read(Pages::new(1), 1).suits(0x02) && !Data::Read(Pages::new(1), 1).suits(0x01));
         assert!(!Data::Read(Pages::new(1), 4097).suits(0x02), "longer than its buffer");
         assert!(Data::None.suits(0x01) && Data::None.suits(0x02));
-        let node = Arc::new(Node::open(std::path::Path::new("/dev/null")).unwrap());
+        let node = Arc::new(OpenNode::open(std::path::Path::new("/dev/null")).unwrap());
         let log_page = Command { opcode: AdminOpcode::GET_LOG_PAGE.0, ..Command::default() };
-        let refused = Request::new(Kind::Admin, node, &log_page, Data::Write(vec![1]), Duration::ZERO).err().unwrap();
+        let refused = Request::new(Toward::Admin, node, &log_page, Data::Write(vec![1]), Duration::ZERO).err().unwrap();
         assert!(matches!(refused, DriverError::Invalid(_)), "{refused}");
     }
 }

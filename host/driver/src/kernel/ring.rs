@@ -19,9 +19,9 @@ const PASSING_PAUSE: Duration = Duration::from_millis(1);
 const REAP_LOOK: Duration = Duration::from_secs(1);
 
 /// A ring with commands in flight.
-pub(super) struct Ring(Option<Inner>);
+pub(super) struct Ring(Option<RingState>);
 
-struct Inner {
+struct RingState {
     ring: IoUring<squeue::Entry128, cqueue::Entry32>,
     /// Commands in flight, indexed by user data, with their nodes and buffers.
     requests: Vec<Option<Request>>,
@@ -40,10 +40,10 @@ impl Ring {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let requests = (0..commands).map(|_| None).collect();
-        Ok(Self(Some(Inner { ring, requests, free: (0..commands).rev().collect() })))
+        Ok(Self(Some(RingState { ring, requests, free: (0..commands).rev().collect() })))
     }
 
-    fn inner(&mut self) -> &mut Inner {
+    fn inner(&mut self) -> &mut RingState {
         self.0.as_mut().expect("there until dropped")
     }
 
@@ -56,13 +56,13 @@ impl Ring {
     }
 }
 
-impl Inner {
+impl RingState {
     fn start(&mut self, mut request: Request) -> io::Result<()> {
         let Some(index) = self.free.pop() else { return Err(io::ErrorKind::WouldBlock.into()) };
         let command = UringCommand::new(&mut request);
         let mut payload = [0; 80];
         payload[..size_of::<UringCommand>()].copy_from_slice(command.as_bytes());
-        let (node, operation) = (Fd(request.node().as_raw_fd()), request.kind().uring_operation());
+        let (node, operation) = (Fd(request.node().as_raw_fd()), request.toward().uring_operation());
         let entry = opcode::UringCmd80::new(node, operation).cmd(payload).build().user_data(index as u64);
         // SAFETY: node and buffer belong to the request, which stays in `requests` until the completion is taken, or
         // moves with the ring into the thread of `Drop`. The buffer's memory stays in place when the request moves; the

@@ -1,8 +1,8 @@
 //! The admin queue: one command of a caller at a time, with keep alives between and during commands.
 
 use super::deadline::Deadline;
-use super::engine::{Done, Engine, Step, Transfer};
-use super::link::Link;
+use super::exchange::{CommandData, Done, Exchange, ExchangeStep};
+use super::link::TcpLink;
 use crate::contract::{AdminData, Command, Completion, Ticket};
 use crate::error::DriverError;
 use ddlp_nvme::code::Direction;
@@ -23,13 +23,13 @@ struct KeepAlive {
 
 #[derive(Debug)]
 pub(super) struct AdminQueue {
-    engine: Engine,
+    exchange: Exchange,
     keep_alive: Option<KeepAlive>,
 }
 
 impl AdminQueue {
-    pub(super) fn new(engine: Engine) -> Self {
-        Self { engine, keep_alive: None }
+    pub(super) fn new(exchange: Exchange) -> Self {
+        Self { exchange, keep_alive: None }
     }
 
     /// Sends a Keep Alive every half `timeout` from now on, whenever the queue has a turn.
@@ -37,12 +37,12 @@ impl AdminQueue {
         self.keep_alive = Some(KeepAlive { timeout, due: Instant::now() + timeout / 2, outstanding: None });
     }
 
-    pub(super) fn link(&self) -> &Link {
-        self.engine.link()
+    pub(super) fn link(&self) -> &TcpLink {
+        self.exchange.link()
     }
 
-    pub(super) fn engine(&mut self) -> &mut Engine {
-        &mut self.engine
+    pub(super) fn exchange(&mut self) -> &mut Exchange {
+        &mut self.exchange
     }
 
     /// Runs a caller's command.
@@ -56,9 +56,9 @@ impl AdminQueue {
         let what = command.admin_name();
         let direction = Direction::of(command.opcode);
         let (transfer, sink) = match data {
-            AdminData::None => (Transfer::None, &mut [][..]),
-            AdminData::Write(data) if direction == Direction::Write => (Transfer::Write(data.to_vec()), &mut [][..]),
-            AdminData::Read(sink) if direction == Direction::Read => (Transfer::Read(0..sink.len()), sink),
+            AdminData::None => (CommandData::None, &mut [][..]),
+            AdminData::Write(data) if direction == Direction::Write => (CommandData::Write(data.to_vec()), &mut [][..]),
+            AdminData::Read(sink) if direction == Direction::Read => (CommandData::Read(0..sink.len()), sink),
             _ => return Err(DriverError::Invalid(format!("{what} does not move data in that direction"))),
         };
         self.run_entry(entry, transfer, sink, &what, deadline).map(|done| done.completion)
@@ -68,25 +68,25 @@ impl AdminQueue {
     pub(super) fn run_entry(
         &mut self,
         entry: SubmissionEntry,
-        transfer: Transfer,
+        transfer: CommandData,
         sink: &mut [u8],
         what: &str,
         deadline: Deadline,
     ) -> Result<Done, DriverError> {
-        let ticket = self.engine.submit(entry, transfer)?;
+        let ticket = self.exchange.submit(entry, transfer)?;
         loop {
             self.tend()?;
             let wake = self.keep_alive.as_ref().map_or(deadline.at, |keep_alive| keep_alive.due.min(deadline.at));
-            match self.engine.step(sink, wake, deadline)? {
-                Step::Done(done) if done.ticket == ticket => return Ok(done),
-                Step::Done(done) => self.kept_alive(done)?,
-                Step::Progress => {}
-                Step::Idle if Instant::now() >= deadline.at => {
+            match self.exchange.step(sink, wake, deadline)? {
+                ExchangeStep::Done(done) if done.ticket == ticket => return Ok(done),
+                ExchangeStep::Done(done) => self.kept_alive(done)?,
+                ExchangeStep::Progress => {}
+                ExchangeStep::Idle if Instant::now() >= deadline.at => {
                     let error = deadline.timed_out(self.link().peer(), what);
                     self.link().fail(&error.to_string());
                     return Err(error);
                 }
-                Step::Idle => {}
+                ExchangeStep::Idle => {}
             }
         }
     }
@@ -95,10 +95,10 @@ impl AdminQueue {
     pub(super) fn tick(&mut self) -> Result<(), DriverError> {
         let now = Deadline::after(Duration::ZERO);
         loop {
-            match self.engine.step(&mut [], now.at, now)? {
-                Step::Idle => return self.tend(),
-                Step::Progress => {}
-                Step::Done(done) => self.kept_alive(done)?,
+            match self.exchange.step(&mut [], now.at, now)? {
+                ExchangeStep::Idle => return self.tend(),
+                ExchangeStep::Progress => {}
+                ExchangeStep::Done(done) => self.kept_alive(done)?,
             }
         }
     }
@@ -121,7 +121,7 @@ impl AdminQueue {
             Some(_) => Ok(()),
             None => {
                 let entry = SubmissionEntry { opcode: AdminOpcode::KEEP_ALIVE.0, ..SubmissionEntry::default() };
-                let ticket = self.engine.submit(entry, Transfer::None)?;
+                let ticket = self.exchange.submit(entry, CommandData::None)?;
                 if let Some(keep_alive) = &mut self.keep_alive {
                     keep_alive.outstanding = Some((ticket, now));
                 }
@@ -140,7 +140,7 @@ impl AdminQueue {
     }
 }
 
-/// Makes the entry of a command; the engine fills in identifier and data pointer.
+/// Makes the entry of a command; the exchange fills in identifier and data pointer.
 pub(super) fn entry_of(command: &Command) -> SubmissionEntry {
     let entry = SubmissionEntry {
         opcode: command.opcode,

@@ -5,8 +5,8 @@ use super::admin::{ADMIN_COMMANDS, ADMIN_ENTRIES_Z, AdminQueue};
 use super::bringup::{Facts, bring_up, connect_queue, shut_down};
 use super::connection::Connection;
 use super::deadline::Deadline;
-use super::engine::{Engine, QueueRules};
-use super::link::{Gate, Link, look_up};
+use super::exchange::{Exchange, QueueRules};
+use super::link::{Gate, TcpLink, look_up};
 use super::pool::QueuePool;
 use super::queue::TcpQueue;
 use super::target::TcpTarget;
@@ -32,7 +32,7 @@ const KEEP_ALIVE_INTERVAL_MIN: Duration = Duration::from_millis(5);
 
 /// The admin queue, and what making I/O queues needs.
 struct TcpAssociation {
-    link: Arc<Link>,
+    link: Arc<TcpLink>,
     admin: Gate<AdminQueue>,
     target: TcpTarget,
     addresses: Vec<SocketAddr>,
@@ -54,7 +54,7 @@ struct TcpHandle(Arc<TcpAssociation>);
 impl TcpController {
     pub(super) fn connect(target: &TcpTarget, watch: impl FnOnce(Closer)) -> Result<Self, DriverError> {
         let deadline = Deadline::after(target.connect_timeout);
-        let link = Arc::new(Link::new(&format!("tcp://{}/{}", target.address, target.nqn)));
+        let link = Arc::new(TcpLink::new(&format!("tcp://{}/{}", target.address, target.nqn)));
         watch(Closer(Arc::downgrade(&link)));
         let addresses = link.resolve(&target.address, deadline, look_up)?;
         let outcome = Self::establish(target, &link, addresses, deadline);
@@ -64,15 +64,15 @@ impl TcpController {
 
     fn establish(
         target: &TcpTarget,
-        link: &Arc<Link>,
+        link: &Arc<TcpLink>,
         addresses: Vec<SocketAddr>,
         deadline: Deadline,
     ) -> Result<Self, DriverError> {
         let connection = Connection::open(&addresses, target, link, None, deadline)?;
         let rules = QueueRules { capsule_bytes_max: ADMIN_CAPSULE_BYTES as usize, success_flag: false };
-        let mut admin = AdminQueue::new(Engine::new(connection, ADMIN_COMMANDS, rules));
+        let mut admin = AdminQueue::new(Exchange::new(connection, ADMIN_COMMANDS, rules));
         let command = ConnectCommand::new(0, ADMIN_ENTRIES_Z, target.keep_alive_ms(), false);
-        let controller_id = connect_queue(admin.engine(), target, &command, CONTROLLER_ANY, rules, deadline)?;
+        let controller_id = connect_queue(admin.exchange(), target, &command, CONTROLLER_ANY, rules, deadline)?;
         let facts = bring_up(&mut admin, target, controller_id, deadline)?;
         if facts.keep_alive {
             admin.start_keep_alive(target.keep_alive);
@@ -139,7 +139,7 @@ impl TcpAssociation {
 
     /// Connects a new I/O queue. A failure ends the association, because the controller's view of the queue is then
     /// unknown.
-    fn make_queue(&self, commands: usize) -> Result<(u16, Engine), DriverError> {
+    fn make_queue(&self, commands: usize) -> Result<(u16, Exchange), DriverError> {
         let most = self.facts.io_queues_max;
         let Some(queue_id) = self.pool.next_queue_id(most) else {
             return Err(DriverError::Invalid(format!("{} grants {most} i/o queues, all in use", self.link.peer())));
@@ -150,15 +150,15 @@ impl TcpAssociation {
             Connection::open(&self.addresses, &self.target, &self.link, buffer, deadline).and_then(|connection| {
                 // Fabrics commands carry their data in the capsule, whatever the limit for other commands is.
                 let rules = QueueRules { capsule_bytes_max: ADMIN_CAPSULE_BYTES as usize, success_flag: false };
-                let mut engine = Engine::new(connection, commands, rules);
+                let mut exchange = Exchange::new(connection, commands, rules);
                 let rules = QueueRules { capsule_bytes_max: self.facts.capsule_bytes_max, ..rules };
                 let command = ConnectCommand::new(queue_id, commands as u16, 0, true);
                 let controller_id = self.facts.controller_id;
-                let connected = connect_queue(&mut engine, &self.target, &command, controller_id, rules, deadline)?;
+                let connected = connect_queue(&mut exchange, &self.target, &command, controller_id, rules, deadline)?;
                 if connected != controller_id {
                     return Err(self.link.protocol(format!("queue {queue_id} joined controller {connected}")));
                 }
-                Ok((queue_id, engine))
+                Ok((queue_id, exchange))
             });
         made.inspect_err(|error| self.link.fail(&error.to_string()))
     }
@@ -189,12 +189,12 @@ impl Controller for TcpHandle {
         let most = self.0.facts.commands_max.saturating_sub(READS_IN_FLIGHT);
         checks::depth(depth, most, self.peer())?;
         let commands = depth + READS_IN_FLIGHT;
-        let (queue_id, engine) = match self.0.pool.unpark(commands) {
+        let (queue_id, exchange) = match self.0.pool.unpark(commands) {
             Some(parked) => parked,
             None => self.0.make_queue(commands)?,
         };
         let (pool, geometries) = (Arc::clone(&self.0.pool), Arc::clone(&self.0.geometries));
-        Ok(Box::new(TcpQueue::new(Box::new(self.clone()), pool, geometries, (queue_id, engine), depth)))
+        Ok(Box::new(TcpQueue::new(Box::new(self.clone()), pool, geometries, (queue_id, exchange), depth)))
     }
 
     fn is_alive(&self) -> bool {

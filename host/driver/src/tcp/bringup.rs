@@ -3,7 +3,7 @@
 
 use super::admin::AdminQueue;
 use super::deadline::Deadline;
-use super::engine::{Engine, QueueRules, Step, Transfer};
+use super::exchange::{CommandData, Exchange, ExchangeStep, QueueRules};
 use super::target::TcpTarget;
 use super::{QUEUE_COMMANDS_MAX, TRANSFER_BYTES_MAX};
 use crate::contract::{AdminData, Command};
@@ -36,7 +36,7 @@ pub(super) struct Facts {
 /// Connects a queue and returns the controller that it belongs to. `rules` apply afterwards, with the success flag if
 /// the controller allows flow control to be off.
 pub(super) fn connect_queue(
-    engine: &mut Engine,
+    exchange: &mut Exchange,
     target: &TcpTarget,
     command: &ConnectCommand,
     controller_id: u16,
@@ -46,12 +46,12 @@ pub(super) fn connect_queue(
     let data = ConnectData::new(target.host.id, controller_id, &target.nqn, &target.host.nqn)
         .map_err(|error| DriverError::Invalid(error.to_string()))?;
     let what = format!("connect of queue {}", command.queue_id);
-    let ticket = engine.submit(command.entry(), Transfer::Write(data.as_bytes().to_vec()))?;
+    let ticket = exchange.submit(command.entry(), CommandData::Write(data.as_bytes().to_vec()))?;
     let done = loop {
-        match engine.step(&mut [], deadline.at, deadline)? {
-            Step::Done(done) if done.ticket == ticket => break done,
-            Step::Idle => return Err(deadline.timed_out(engine.link().peer(), &what)),
-            Step::Done(_) | Step::Progress => {}
+        match exchange.step(&mut [], deadline.at, deadline)? {
+            ExchangeStep::Done(done) if done.ticket == ticket => break done,
+            ExchangeStep::Idle => return Err(deadline.timed_out(exchange.link().peer(), &what)),
+            ExchangeStep::Done(_) | ExchangeStep::Progress => {}
         }
     };
     let status = done.completion.status();
@@ -62,12 +62,12 @@ pub(super) fn connect_queue(
     } else {
         what
     };
-    let result = ConnectResult::from_result(done.completion.success(engine.link().peer(), &what)?);
+    let result = ConnectResult::from_result(done.completion.success(exchange.link().peer(), &what)?);
     if result.authentication_required {
-        return Err(DriverError::Invalid(format!("{} requires authentication", engine.link().peer())));
+        return Err(DriverError::Invalid(format!("{} requires authentication", exchange.link().peer())));
     }
     let without_flow_control = command.no_flow_control() && done.sq_head == u16::MAX;
-    engine.set_rules(QueueRules { success_flag: rules.success_flag || without_flow_control, ..rules });
+    exchange.set_rules(QueueRules { success_flag: rules.success_flag || without_flow_control, ..rules });
     Ok(result.controller_id)
 }
 
@@ -200,12 +200,12 @@ fn await_status(
 
 fn get_property(admin: &mut AdminQueue, offset: u32, deadline: Deadline) -> Result<u64, DriverError> {
     let what = format!("property get {offset:#x}");
-    let done = admin.run_entry(PropertyGet::new(offset).entry(), Transfer::None, &mut [], &what, deadline)?;
+    let done = admin.run_entry(PropertyGet::new(offset).entry(), CommandData::None, &mut [], &what, deadline)?;
     done.completion.success(admin.link().peer(), &what)
 }
 
 fn set_property(admin: &mut AdminQueue, offset: u32, value: u64, deadline: Deadline) -> Result<(), DriverError> {
     let what = format!("property set {offset:#x}");
-    let done = admin.run_entry(PropertySet::new(offset, value).entry(), Transfer::None, &mut [], &what, deadline)?;
+    let done = admin.run_entry(PropertySet::new(offset, value).entry(), CommandData::None, &mut [], &what, deadline)?;
     done.completion.success(admin.link().peer(), &what).map(drop)
 }

@@ -1,11 +1,12 @@
 //! One socket: sends PDUs, receives PDU headers and data, with digests and deadlines.
 
 use super::deadline::Deadline;
-use super::link::Link;
+use super::link::TcpLink;
 use super::target::TcpTarget;
 use crate::error::DriverError;
 use ddlp_nvme::tcp::{
-    DIGEST_BYTES, DataDigest, Digests, FatalError, HeaderDecoder, IcReq, Incoming, Limits, Pdu, PduError, Phase, Role,
+    ConnectionPhase, DIGEST_BYTES, DataDigest, Digests, FatalError, HeaderDecoder, IcReq, Incoming, Pdu, PduError,
+    PduLimits, Role,
 };
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -25,7 +26,7 @@ const AHEAD_BYTES: usize = 512;
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: Arc<TcpStream>,
-    link: Arc<Link>,
+    link: Arc<TcpLink>,
     decoder: HeaderDecoder,
     digests: Digests,
     h2c_bytes_max: u32,
@@ -41,7 +42,7 @@ impl Connection {
     pub(super) fn open(
         addresses: &[SocketAddr],
         target: &TcpTarget,
-        link: &Arc<Link>,
+        link: &Arc<TcpLink>,
         receive_buffer_bytes: Option<usize>,
         deadline: Deadline,
     ) -> Result<Self, DriverError> {
@@ -51,7 +52,7 @@ impl Connection {
         if let Some(bytes) = receive_buffer_bytes {
             size_receive_buffer(&stream, bytes);
         }
-        let limits = Limits { capsule_bytes_max: 0, data_bytes_max: super::TRANSFER_BYTES_MAX as u32 };
+        let limits = PduLimits { capsule_bytes_max: 0, data_bytes_max: super::TRANSFER_BYTES_MAX as u32 };
         let mut connection = Self {
             stream,
             link: Arc::clone(link),
@@ -77,7 +78,7 @@ impl Connection {
                 response.check(digests).map_err(|fatal| self.violation(fatal, format!("ICResp: {fatal}")))?;
                 self.h2c_bytes_max = response.data_bytes_max.get();
                 self.digests = digests;
-                self.decoder.set_phase(Phase::Ready(digests));
+                self.decoder.set_phase(ConnectionPhase::Ready(digests));
                 Ok(())
             }
             Pdu::Terminate(fatal) => Err(self.link.protocol(format!("the peer ended the connection: {fatal}"))),
@@ -85,7 +86,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn link(&self) -> &Link {
+    pub(super) fn link(&self) -> &TcpLink {
         &self.link
     }
 
@@ -241,7 +242,7 @@ fn wait(stream: &TcpStream, events: PollFlags, at: Instant) -> nix::Result<bool>
 }
 
 /// Connects to the first address that answers.
-fn dial(addresses: &[SocketAddr], link: &Link, deadline: Deadline) -> Result<Arc<TcpStream>, DriverError> {
+fn dial(addresses: &[SocketAddr], link: &TcpLink, deadline: Deadline) -> Result<Arc<TcpStream>, DriverError> {
     let mut last = link.lost("its name has no address");
     for address in addresses {
         if Instant::now() >= deadline.at {
@@ -260,7 +261,7 @@ fn dial(addresses: &[SocketAddr], link: &Link, deadline: Deadline) -> Result<Arc
 
 /// Connects to one address. The socket does not block, and is registered with the link as soon as it connects, so that
 /// the link's end ends the attempt.
-fn dial_one(address: SocketAddr, link: &Link, at: Instant) -> io::Result<Arc<TcpStream>> {
+fn dial_one(address: SocketAddr, link: &TcpLink, at: Instant) -> io::Result<Arc<TcpStream>> {
     let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket(family, SockType::Stream, flags, None)?;

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 const RESOLVE_LOOK: Duration = Duration::from_millis(20);
 
 /// Answer of the system's resolver.
-type Found = io::Result<Vec<SocketAddr>>;
+type Addresses = io::Result<Vec<SocketAddr>>;
 
 /// Look-ups that outlived the attempt to connect that started them, by `HOST:PORT`.
-static PENDING: Mutex<Vec<(String, Receiver<Found>)>> = Mutex::new(Vec::new());
+static PENDING: Mutex<Vec<(String, Receiver<Addresses>)>> = Mutex::new(Vec::new());
 
 /// Returns all addresses of `HOST:PORT` that the system's resolver knows.
-pub(super) fn look_up(address: &str) -> Found {
+pub(super) fn look_up(address: &str) -> Addresses {
     address.to_socket_addrs().map(Iterator::collect)
 }
 
@@ -31,20 +31,20 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The life of one association. It fails once and for all: all sockets are shut, so that every thread that waits on one
 /// wakes.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct TcpLink {
     peer: String,
     alive: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<LinkState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LinkState {
     reason: Option<String>,
     /// The sockets, including those that are still connecting.
     streams: Vec<Weak<TcpStream>>,
 }
 
-impl Link {
+impl TcpLink {
     pub(super) fn new(peer: &str) -> Self {
         Self { peer: peer.to_owned(), alive: AtomicBool::new(true), state: Mutex::default() }
     }
@@ -64,7 +64,7 @@ impl Link {
         &self,
         address: &str,
         deadline: Deadline,
-        look_up: impl FnOnce(&str) -> Found + Send + 'static,
+        look_up: impl FnOnce(&str) -> Addresses + Send + 'static,
     ) -> Result<Vec<SocketAddr>, DriverError> {
         if let Ok(address) = address.parse() {
             return Ok(vec![address]);
@@ -130,14 +130,17 @@ impl Link {
 }
 
 /// Takes a look-up of `HOST:PORT` that nobody waits for.
-fn take_pending(address: &str) -> Option<Receiver<Found>> {
+fn take_pending(address: &str) -> Option<Receiver<Addresses>> {
     let mut pending = lock(&PENDING);
     let at = pending.iter().position(|(name, _)| name == address)?;
     Some(pending.swap_remove(at).1)
 }
 
 /// Starts a thread that looks `HOST:PORT` up.
-fn start_look_up(address: &str, look_up: impl FnOnce(&str) -> Found + Send + 'static) -> io::Result<Receiver<Found>> {
+fn start_look_up(
+    address: &str,
+    look_up: impl FnOnce(&str) -> Addresses + Send + 'static,
+) -> io::Result<Receiver<Addresses>> {
     let (sender, found) = bounded(1);
     let name = address.to_owned();
     let resolver = std::thread::Builder::new().name("nvme-resolve".into());
@@ -161,7 +164,7 @@ pub(super) struct Gate<T> {
 
 /// A turn at a [`Gate`].
 #[derive(Debug)]
-pub(super) struct Turn<'a, T> {
+pub(super) struct GateTurn<'a, T> {
     gate: &'a Gate<T>,
     /// The thing; `Some` until the turn is dropped.
     thing: Option<T>,
@@ -173,11 +176,11 @@ impl<T> Gate<T> {
     }
 
     /// Waits for a turn, or returns `None` if there is none by `at`.
-    pub(super) fn take(&self, at: Instant) -> Option<Turn<'_, T>> {
+    pub(super) fn take(&self, at: Instant) -> Option<GateTurn<'_, T>> {
         let mut slot = lock(&self.slot);
         loop {
             if let Some(thing) = slot.take() {
-                return Some(Turn { gate: self, thing: Some(thing) });
+                return Some(GateTurn { gate: self, thing: Some(thing) });
             }
             let left = at.checked_duration_since(Instant::now())?;
             slot = self.freed.wait_timeout(slot, left).unwrap_or_else(PoisonError::into_inner).0;
@@ -185,14 +188,14 @@ impl<T> Gate<T> {
     }
 }
 
-impl<T> Turn<'_, T> {
+impl<T> GateTurn<'_, T> {
     pub(super) fn get(&mut self) -> &mut T {
         let Some(thing) = self.thing.as_mut() else { unreachable!("a turn has its thing until it is dropped") };
         thing
     }
 }
 
-impl<T> Drop for Turn<'_, T> {
+impl<T> Drop for GateTurn<'_, T> {
     fn drop(&mut self) {
         *lock(&self.gate.slot) = self.thing.take();
         self.gate.freed.notify_one();
@@ -205,7 +208,7 @@ mod tests {
 
     #[test]
     fn the_first_reason_counts() {
-        let link = Link::new("peer");
+        let link = TcpLink::new("peer");
         assert!(link.check().is_ok());
         link.fail("one");
         link.fail("two");
@@ -214,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_link_that_fails_does_not_wait_for_a_name() {
-        let link = Arc::new(Link::new("peer"));
+        let link = Arc::new(TcpLink::new("peer"));
         let (closer, (_never, answer)) = (Arc::clone(&link), bounded::<()>(0));
         let look_up = move |_: &str| {
             closer.fail("closed");
@@ -227,7 +230,7 @@ mod tests {
 
     #[test]
     fn names_have_until_the_deadline_and_numbers_need_no_look_up() {
-        let link = Link::new("peer");
+        let link = TcpLink::new("peer");
         let (_never, answer) = bounded::<()>(0);
         let look_up = move |_: &str| {
             let _ = answer.recv_timeout(Duration::from_secs(60));
@@ -249,8 +252,8 @@ mod tests {
             let _ = answered.recv_timeout(Duration::from_secs(60));
             Ok(vec!["[::1]:7".parse().unwrap()])
         };
-        let resolve = |within, look_up: Box<dyn FnOnce(&str) -> Found + Send>| {
-            Link::new("peer").resolve("late.example:4420", Deadline::after(within), look_up)
+        let resolve = |within, look_up: Box<dyn FnOnce(&str) -> Addresses + Send>| {
+            TcpLink::new("peer").resolve("late.example:4420", Deadline::after(within), look_up)
         };
         assert!(resolve(Duration::ZERO, Box::new(look_up)).is_err());
         for _ in 0..3 {

@@ -1,6 +1,6 @@
 //! The numbers of an association's I/O queues, and its queues without a user.
 
-use super::engine::Engine;
+use super::exchange::Exchange;
 use super::link::lock;
 use std::sync::Mutex;
 
@@ -12,21 +12,21 @@ pub(super) struct QueuePool(Mutex<MadeQueues>);
 #[derive(Debug, Default)]
 struct MadeQueues {
     made: u16,
-    parked: Vec<(u16, Engine)>,
+    parked: Vec<(u16, Exchange)>,
 }
 
 impl QueuePool {
     /// Takes back an I/O queue that its user no longer needs.
-    pub(super) fn park(&self, queue_id: u16, engine: Engine) {
-        if engine.link().is_alive() {
-            lock(&self.0).parked.push((queue_id, engine));
+    pub(super) fn park(&self, queue_id: u16, exchange: Exchange) {
+        if exchange.link().is_alive() {
+            lock(&self.0).parked.push((queue_id, exchange));
         }
     }
 
     /// Returns a parked queue with room for `commands`.
-    pub(super) fn unpark(&self, commands: usize) -> Option<(u16, Engine)> {
+    pub(super) fn unpark(&self, commands: usize) -> Option<(u16, Exchange)> {
         let mut pool = lock(&self.0);
-        let index = pool.parked.iter().position(|(_, engine)| engine.free() >= commands)?;
+        let index = pool.parked.iter().position(|(_, exchange)| exchange.free() >= commands)?;
         Some(pool.parked.swap_remove(index))
     }
 

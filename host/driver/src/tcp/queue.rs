@@ -2,7 +2,7 @@
 
 use super::admin::entry_of;
 use super::deadline::Deadline;
-use super::engine::{Engine, Step, Transfer};
+use super::exchange::{CommandData, Exchange, ExchangeStep};
 use super::pool::QueuePool;
 use crate::checks;
 use crate::contract::{AbortOutcome, AdminData, Command, Completion, Controller, Queue, Ticket};
@@ -20,8 +20,8 @@ pub(super) struct TcpQueue {
     pool: Arc<QueuePool>,
     geometries: Arc<Geometries>,
     queue_id: u16,
-    /// Engine of the queue; `Some` until the queue is dropped.
-    engine: Option<Engine>,
+    /// Exchange of the queue; `Some` until the queue is dropped.
+    exchange: Option<Exchange>,
     depth: usize,
     in_flight: usize,
     /// First ticket of this user; smaller tickets belong to an earlier user of the connection.
@@ -30,21 +30,21 @@ pub(super) struct TcpQueue {
 }
 
 impl TcpQueue {
-    /// Makes a queue for a user who submits up to `depth` commands. The pool gets the engine back.
+    /// Makes a queue for a user who submits up to `depth` commands. The pool gets the exchange back.
     pub(super) fn new(
         controller: Box<dyn Controller>,
         pool: Arc<QueuePool>,
         geometries: Arc<Geometries>,
-        (queue_id, engine): (u16, Engine),
+        (queue_id, exchange): (u16, Exchange),
         depth: usize,
     ) -> Self {
-        let first = engine.next_ticket();
+        let first = exchange.next_ticket();
         Self {
             controller,
             pool,
             geometries,
             queue_id,
-            engine: Some(engine),
+            exchange: Some(exchange),
             depth,
             in_flight: 0,
             first,
@@ -52,9 +52,11 @@ impl TcpQueue {
         }
     }
 
-    fn engine(&mut self) -> &mut Engine {
-        let Some(engine) = self.engine.as_mut() else { unreachable!("a queue has its engine until it is dropped") };
-        engine
+    fn exchange(&mut self) -> &mut Exchange {
+        let Some(exchange) = self.exchange.as_mut() else {
+            unreachable!("a queue has its exchange until it is dropped")
+        };
+        exchange
     }
 
     /// Keeps the completion of a submitted command; drops those of an earlier user's commands.
@@ -72,20 +74,20 @@ impl TcpQueue {
         loop {
             while reads.len() < READS_IN_FLIGHT && status.is_success() {
                 let Some((command, place)) = plan.next() else { break };
-                reads.push(self.engine().submit(entry_of(&command), Transfer::Read(place))?);
+                reads.push(self.exchange().submit(entry_of(&command), CommandData::Read(place))?);
             }
             if reads.is_empty() {
                 return Ok(status);
             }
-            match self.engine().step(buf, deadline.at, deadline)? {
-                Step::Progress => {}
-                Step::Idle => {
-                    let link = self.engine().link();
+            match self.exchange().step(buf, deadline.at, deadline)? {
+                ExchangeStep::Progress => {}
+                ExchangeStep::Idle => {
+                    let link = self.exchange().link();
                     let error = deadline.timed_out(link.peer(), "read");
                     link.fail(&error.to_string());
                     return Err(error);
                 }
-                Step::Done(done) => match reads.iter().position(|&read| read == done.ticket) {
+                ExchangeStep::Done(done) => match reads.iter().position(|&read| read == done.ticket) {
                     None => self.keep(done.ticket, done.completion),
                     Some(index) => {
                         reads.swap_remove(index);
@@ -101,8 +103,8 @@ impl TcpQueue {
 
 impl Drop for TcpQueue {
     fn drop(&mut self) {
-        if let Some(engine) = self.engine.take() {
-            self.pool.park(self.queue_id, engine);
+        if let Some(exchange) = self.exchange.take() {
+            self.pool.park(self.queue_id, exchange);
         }
     }
 }
@@ -111,8 +113,8 @@ impl Queue for TcpQueue {
     fn submit(&mut self, command: &Command, data: Vec<u8>, _within: Duration) -> Result<Ticket, DriverError> {
         let most = self.controller.transfer_bytes_max();
         checks::submission(command, data.len(), most, (self.in_flight, self.depth))?;
-        let transfer = if data.is_empty() { Transfer::None } else { Transfer::Write(data) };
-        let ticket = self.engine().submit(entry_of(command), transfer)?;
+        let transfer = if data.is_empty() { CommandData::None } else { CommandData::Write(data) };
+        let ticket = self.exchange().submit(entry_of(command), transfer)?;
         self.in_flight += 1;
         Ok(ticket)
     }
@@ -123,10 +125,10 @@ impl Queue for TcpQueue {
             if let Some(finished) = self.finished.pop_front() {
                 return Ok(Some(finished));
             }
-            match self.engine().step(&mut [], deadline.at, deadline)? {
-                Step::Idle => return Ok(None),
-                Step::Progress => {}
-                Step::Done(done) => self.keep(done.ticket, done.completion),
+            match self.exchange().step(&mut [], deadline.at, deadline)? {
+                ExchangeStep::Idle => return Ok(None),
+                ExchangeStep::Progress => {}
+                ExchangeStep::Done(done) => self.keep(done.ticket, done.completion),
             }
         }
     }
@@ -142,7 +144,7 @@ impl Queue for TcpQueue {
 
     fn abort(&mut self, ticket: Ticket, timeout: Duration) -> Result<AbortOutcome, DriverError> {
         let queue_id = self.queue_id;
-        let Some(command_id) = self.engine().command_id(ticket).filter(|_| ticket >= self.first) else {
+        let Some(command_id) = self.exchange().command_id(ticket).filter(|_| ticket >= self.first) else {
             return Ok(AbortOutcome::NotInFlight);
         };
         let request = Abort { queue_id, command_id };

@@ -10,8 +10,8 @@ use ddlp_nvme::io::BlockRange;
 use ddlp_nvme::property::{Capabilities, Configuration, ControllerStatus, offset};
 use ddlp_nvme::tcp::encode::DataPiece;
 use ddlp_nvme::tcp::{
-    Alignment, CapsuleResponse, DataDigest, DataHeader, Digests, FatalError, HeaderDecoder, IcResp, Limits, Pdu, Phase,
-    ReadyToTransfer, Role,
+    Alignment, CapsuleResponse, ConnectionPhase, DataDigest, DataHeader, Digests, FatalError, HeaderDecoder, IcResp,
+    Pdu, PduLimits, ReadyToTransfer, Role,
 };
 use ddlp_nvme::{AdminOpcode, Cns, CompletionEntry, FABRICS_OPCODE, FabricsType, IoOpcode, Status, SubmissionEntry};
 use std::collections::VecDeque;
@@ -286,7 +286,7 @@ pub fn log_page(offset: u64, bytes: usize) -> Vec<u8> {
 
 fn serve(stream: TcpStream, config: Config, events: Sender<Event>, script: &Script, shared: &Shared) {
     stream.set_nodelay(true).unwrap();
-    let limits = Limits { capsule_bytes_max: 8192, data_bytes_max: config.h2c_bytes_max };
+    let limits = PduLimits { capsule_bytes_max: 8192, data_bytes_max: config.h2c_bytes_max };
     let decoder = HeaderDecoder::new(Role::Controller, limits);
     let mut wire = Wire { stream, decoder, digests: Digests::NONE, config, events, pending: VecDeque::new() };
     let Some((Pdu::IcReq(request), _)) = wire.next() else { return };
@@ -294,7 +294,7 @@ fn serve(stream: TcpStream, config: Config, events: Sender<Event>, script: &Scri
     let response = wire.config.ic_resp.unwrap_or(IcResp::new(request.digests(), wire.config.h2c_bytes_max));
     wire.raw(&response.encode());
     wire.digests = request.digests();
-    wire.decoder.set_phase(Phase::Ready(request.digests()));
+    wire.decoder.set_phase(ConnectionPhase::Ready(request.digests()));
     let mut queue_id = 0;
     let mut success_flag = false;
     while let Some((pdu, data)) = wire.next() {

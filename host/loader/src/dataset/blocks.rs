@@ -6,7 +6,7 @@
 use crate::drive::Endpoint;
 use ddlp_csd::DATASET_NSID;
 use ddlp_dataset::pack::Blocks;
-use ddlp_driver::namespace::{self, Geometry};
+use ddlp_driver::namespace::{self, BlockGeometry};
 use ddlp_driver::tcp::Closer;
 use ddlp_driver::{Backoff, BackoffLimits, Controller, DriverError, Queue};
 use ddlp_nvme::Status;
@@ -32,7 +32,7 @@ thread_local! {
 /// The dataset namespace of a drive.
 pub(super) struct DriveBlocks {
     endpoint: Endpoint,
-    geometry: Geometry,
+    geometry: BlockGeometry,
     path: Mutex<DrivePath>,
     /// A queue is free, or the path was found or given up.
     changed: Condvar,

@@ -5,14 +5,15 @@
 //! set. After that, the decoder takes the next header.
 //!
 //! ```
-//! use ddlp_nvme::tcp::{Digests, HeaderDecoder, IcReq, IcResp, Limits, Pdu, Phase, Role};
+//! use ddlp_nvme::tcp::{ConnectionPhase, Digests, HeaderDecoder, IcReq, IcResp, Pdu, PduLimits, Role};
 //!
-//! let mut decoder = HeaderDecoder::new(Role::Controller, Limits { capsule_bytes_max: 8192, data_bytes_max: 1 << 20 });
+//! let limits = PduLimits { capsule_bytes_max: 8192, data_bytes_max: 1 << 20 };
+//! let mut decoder = HeaderDecoder::new(Role::Controller, limits);
 //! let sent = IcReq::new(Digests::NONE).encode();
 //! let mut bytes: &[u8] = &sent;
 //! let incoming = decoder.feed(&mut bytes)?.expect("a whole header was fed");
 //! let Pdu::IcReq(request) = incoming.pdu else { panic!("not what was sent") };
-//! decoder.set_phase(Phase::Ready(request.digests()));
+//! decoder.set_phase(ConnectionPhase::Ready(request.digests()));
 //! # Ok::<(), ddlp_nvme::tcp::PduError>(())
 //! ```
 
@@ -28,7 +29,7 @@ use zerocopy::FromBytes;
 
 /// Phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum ConnectionPhase {
     /// Before ICReq or ICResp.
     Setup,
     /// After the setup, with these digests in force.
@@ -37,7 +38,7 @@ pub enum Phase {
 
 /// Limits on the data of one PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct PduLimits {
     /// Most in-capsule data of a command.
     pub capsule_bytes_max: u32,
     /// Most data in one H2CData or C2HData.
@@ -164,7 +165,7 @@ const _: () = assert!(TERM_BYTES_MAX <= HEAD_BYTES_MAX && HEADER_BYTES_MAX + DIG
 
 /// Layout of the rest of a PDU, from its common header.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
+struct RestLayout {
     kind: PduType,
     header_bytes: usize,
     /// Bytes before the data: header, digest, padding; for a TermReq the whole PDU.
@@ -178,27 +179,35 @@ struct Plan {
 #[derive(Clone, Debug)]
 pub struct HeaderDecoder {
     receiver: Role,
-    phase: Phase,
-    limits: Limits,
+    phase: ConnectionPhase,
+    limits: PduLimits,
     buffer: [u8; HEAD_BYTES_MAX],
     have: usize,
-    plan: Option<Plan>,
+    plan: Option<RestLayout>,
     failed: Option<PduError>,
 }
 
 impl HeaderDecoder {
-    /// Makes a decoder of what `receiver` receives, in [`Phase::Setup`].
-    pub fn new(receiver: Role, limits: Limits) -> Self {
-        Self { receiver, phase: Phase::Setup, limits, buffer: [0; HEAD_BYTES_MAX], have: 0, plan: None, failed: None }
+    /// Makes a decoder of what `receiver` receives, in [`ConnectionPhase::Setup`].
+    pub fn new(receiver: Role, limits: PduLimits) -> Self {
+        Self {
+            receiver,
+            phase: ConnectionPhase::Setup,
+            limits,
+            buffer: [0; HEAD_BYTES_MAX],
+            have: 0,
+            plan: None,
+            failed: None,
+        }
     }
 
     /// Sets the phase of the connection. To be called between two PDUs only.
-    pub fn set_phase(&mut self, phase: Phase) {
+    pub fn set_phase(&mut self, phase: ConnectionPhase) {
         self.phase = phase;
     }
 
     /// Sets the limits from the next PDU on.
-    pub fn set_limits(&mut self, limits: Limits) {
+    pub fn set_limits(&mut self, limits: PduLimits) {
         self.limits = limits;
     }
 
@@ -267,7 +276,7 @@ impl HeaderDecoder {
     }
 
     /// Checks the common header and lays out the rest of the PDU.
-    fn plan_rest(&self) -> Result<Plan, PduError> {
+    fn plan_rest(&self) -> Result<RestLayout, PduError> {
         let head = &self.buffer[..COMMON_BYTES];
         let Ok(head) = CommonHeader::read_from_bytes(head) else { unreachable!("the common header has 8 bytes") };
         let kind = PduType(head.kind);
@@ -275,7 +284,7 @@ impl HeaderDecoder {
         if kind.receiver() != Some(self.receiver) {
             return Err(PduError::Type(kind));
         }
-        if kind.is_setup() != (self.phase == Phase::Setup) && !kind.is_termination() {
+        if kind.is_setup() != (self.phase == ConnectionPhase::Setup) && !kind.is_termination() {
             return Err(PduError::Sequence(kind));
         }
         if usize::from(head.header_bytes) != header_bytes {
@@ -285,13 +294,13 @@ impl HeaderDecoder {
             return plan_termination(kind, &head);
         }
         let digests = match self.phase {
-            Phase::Setup => Digests::NONE,
-            Phase::Ready(digests) => digests,
+            ConnectionPhase::Setup => Digests::NONE,
+            ConnectionPhase::Ready(digests) => digests,
         };
         plan_data(kind, &head, digests, self.limits)
     }
 
-    fn check_digest(&self, plan: Plan) -> Result<(), PduError> {
+    fn check_digest(&self, plan: RestLayout) -> Result<(), PduError> {
         if !plan.header_digest {
             return Ok(());
         }
@@ -302,7 +311,7 @@ impl HeaderDecoder {
         if received == computed { Ok(()) } else { Err(PduError::HeaderDigest { received, computed }) }
     }
 
-    fn read(&self, plan: Plan) -> Result<Pdu, PduError> {
+    fn read(&self, plan: RestLayout) -> Result<Pdu, PduError> {
         let bytes = &self.buffer[..];
         Ok(match plan.kind {
             PduType::IC_REQ => Pdu::IcReq(prefix(bytes)),
@@ -333,18 +342,18 @@ fn prefix<T: FromBytes>(buffer: &[u8]) -> T {
 }
 
 /// Plans a TermReq, which is received whole. The offending header that it quotes is dropped.
-fn plan_termination(kind: PduType, head: &CommonHeader) -> Result<Plan, PduError> {
+fn plan_termination(kind: PduType, head: &CommonHeader) -> Result<RestLayout, PduError> {
     let total = head.total_bytes.get();
     let head_bytes = usize::try_from(total).unwrap_or(usize::MAX);
     if !(size_of::<TermReq>()..=TERM_BYTES_MAX).contains(&head_bytes) {
         return Err(PduError::Length(kind, total));
     }
     let header_bytes = size_of::<TermReq>();
-    Ok(Plan { kind, header_bytes, head_bytes, header_digest: false, data_bytes: 0, data_digest: false })
+    Ok(RestLayout { kind, header_bytes, head_bytes, header_digest: false, data_bytes: 0, data_digest: false })
 }
 
 /// Lays out any other PDU: header, digest, padding up to PDO, data, data digest.
-fn plan_data(kind: PduType, head: &CommonHeader, digests: Digests, limits: Limits) -> Result<Plan, PduError> {
+fn plan_data(kind: PduType, head: &CommonHeader, digests: Digests, limits: PduLimits) -> Result<RestLayout, PduError> {
     let flags_wrong = Err(PduError::Flags(kind, head.flags.0));
     if head.flags.has(PduFlags::HEADER_DIGEST) != digests.header {
         return flags_wrong;
@@ -355,7 +364,7 @@ fn plan_data(kind: PduType, head: &CommonHeader, digests: Digests, limits: Limit
     let header_bytes = usize::from(head.header_bytes);
     let with_digest = header_bytes + digests.header_bytes();
     let total = head.total_bytes.get();
-    let bare = Plan {
+    let bare = RestLayout {
         kind,
         header_bytes,
         head_bytes: with_digest,
@@ -383,7 +392,7 @@ fn plan_data(kind: PduType, head: &CommonHeader, digests: Digests, limits: Limit
     if data_bytes > limit {
         return Err(PduError::Limit { kind, bytes: data_bytes, limit });
     }
-    Ok(Plan { head_bytes: offset, data_bytes, data_digest: digests.data, ..bare })
+    Ok(RestLayout { head_bytes: offset, data_bytes, data_digest: digests.data, ..bare })
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@ use super::*;
 use crate::run::args::parse;
 use ddlp_host::{PlanEpoch, PlannedRun};
 
-fn job(line: &str, before: Before<'_>) -> Result<Job, String> {
+fn job(line: &str, before: Before<'_>) -> Result<RunJob, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let args = parse(&words).unwrap();
     let pipeline = args.pipeline.as_deref().map(|name| Pipeline::named(name).unwrap());
-    Job::new(&args, pipeline, before).map_err(|error| error.to_string())
+    RunJob::new(&args, pipeline, before).map_err(|error| error.to_string())
 }
 
 fn state() -> LoaderState {
@@ -56,7 +56,7 @@ fn a_resumed_run_goes_on_with_what_it_began_with() {
     assert_eq!((fresh.policy, fresh.pipeline), (CorruptPolicy::Fail, Pipeline::imagenet_train()));
     let (state, path) = (state(), Path::new("at.json"));
     let resumed = job("", Before::State(&state, path)).unwrap();
-    let expected = Job {
+    let expected = RunJob {
         batch: 32,
         epochs: 3,
         strategy: Strategy::Mte,
@@ -101,7 +101,7 @@ fn every_option_that_differs_from_the_state_is_named_with_both_values() {
 fn a_plan_brings_what_it_determines() {
     let (plan, path) = (plan(), Path::new("o.plan"));
     let replayed = job("", Before::Plan(&plan, path)).unwrap();
-    let expected = Job {
+    let expected = RunJob {
         batch: 32,
         epochs: 2,
         strategy: Strategy::Wrr,

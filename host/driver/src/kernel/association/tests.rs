@@ -1,6 +1,6 @@
 use super::super::KernelTarget;
 use super::super::controller::PassthroughController;
-use super::super::request::{Data, Kind};
+use super::super::request::{Data, Toward};
 use super::*;
 use crate::contract::Command;
 use crate::sysfs::Sysfs;
@@ -12,10 +12,10 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// Opens the drive of a planted tree.
-fn association(way: Way) -> (TempDir, Association) {
+fn association(call: SystemCall) -> (TempDir, KernelAssociation) {
     let root = tempfile::tempdir().unwrap();
     trees::plant(root.path(), trees::DISK_AND_DRIVE);
-    let association = Association::new(Arc::new(Nodes::open(&target(root.path())).unwrap()), way);
+    let association = KernelAssociation::new(Arc::new(Nodes::open(&target(root.path())).unwrap()), call);
     (root, association)
 }
 
@@ -29,10 +29,10 @@ fn set_state(root: &Path, state: &str) {
 }
 
 fn judged(outcome: KernelAnswer, state: &str) -> (Result<Completion, DriverError>, bool) {
-    let (root, association) = association(Way::Ioctl);
+    let (root, association) = association(SystemCall::Ioctl);
     set_state(root.path(), state);
     let node = association.nodes().controller();
-    let request = Request::new(Kind::Admin, node, &Command::default(), Data::None, Duration::ZERO).unwrap();
+    let request = Request::new(Toward::Admin, node, &Command::default(), Data::None, Duration::ZERO).unwrap();
     let judged = association.judge(outcome, &request);
     (judged, association.is_lost())
 }
@@ -76,7 +76,7 @@ fn what_the_kernel_does_not_let_through_is_no_loss() {
 
 #[test]
 fn nodes_are_held_against_others_and_found_by_nsid() {
-    let (root, association) = association(Way::Ioctl);
+    let (root, association) = association(SystemCall::Ioctl);
     association.nodes().hold(&[1, 2, 3]).unwrap();
     association.nodes().hold(&[1, 2, 3]).unwrap();
     assert!(association.nodes().of_namespace(3).is_ok());
@@ -92,14 +92,14 @@ fn nodes_are_held_against_others_and_found_by_nsid() {
 
 #[test]
 fn a_namespace_without_a_node_is_waited_for() {
-    let (_root, association) = association(Way::Ioctl);
+    let (_root, association) = association(SystemCall::Ioctl);
     let error = association.nodes().hold(&[1, 2, 3, 4]).unwrap_err();
     assert!(error.is_transient() && error.to_string().contains("namespace 4"), "{error}");
 }
 
 #[test]
 fn only_a_live_controller_is_opened() {
-    let (root, _association) = association(Way::Ioctl);
+    let (root, _association) = association(SystemCall::Ioctl);
     for state in ["connecting", "resetting", "deleting"] {
         set_state(root.path(), state);
         let error = PassthroughController::open(&target(root.path())).err().unwrap();

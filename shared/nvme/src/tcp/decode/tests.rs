@@ -7,7 +7,7 @@ use std::vec;
 use std::vec::Vec;
 use zerocopy::IntoBytes;
 
-const LIMITS: Limits = Limits { capsule_bytes_max: 8192, data_bytes_max: 1 << 20 };
+const LIMITS: PduLimits = PduLimits { capsule_bytes_max: 8192, data_bytes_max: 1 << 20 };
 const ALL: [Digests; 4] = [
     Digests { header: false, data: false },
     Digests { header: true, data: false },
@@ -17,7 +17,7 @@ const ALL: [Digests; 4] = [
 
 fn ready(receiver: Role, digests: Digests) -> HeaderDecoder {
     let mut decoder = HeaderDecoder::new(receiver, LIMITS);
-    decoder.set_phase(Phase::Ready(digests));
+    decoder.set_phase(ConnectionPhase::Ready(digests));
     decoder
 }
 
@@ -94,7 +94,7 @@ fn setup_comes_first_and_only_once() {
     let mut decoder = HeaderDecoder::new(Role::Controller, LIMITS);
     assert_eq!(decode(&mut decoder.clone(), &command), Err(PduError::Sequence(PduType::COMMAND)));
     assert!(matches!(decode(&mut decoder, &request), Ok(Some(Incoming { pdu: Pdu::IcReq(_), .. }))));
-    decoder.set_phase(Phase::Ready(Digests::NONE));
+    decoder.set_phase(ConnectionPhase::Ready(Digests::NONE));
     assert_eq!(decode(&mut decoder, &request), Err(PduError::Sequence(PduType::IC_REQ)));
     assert_eq!(decoder.header(), &request[..8]);
     assert_eq!(decode(&mut decoder, &command), Err(PduError::Sequence(PduType::IC_REQ)), "an error stays");
@@ -224,7 +224,7 @@ proptest! {
         if let Some(first) = bytes.first_mut() {
             *first = kind;
         }
-        let phase = if setup { Phase::Setup } else { Phase::Ready(ALL[setting]) };
+        let phase = if setup { ConnectionPhase::Setup } else { ConnectionPhase::Ready(ALL[setting]) };
         let mut decoder = HeaderDecoder::new(if host { Role::Host } else { Role::Controller }, LIMITS);
         decoder.set_phase(phase);
         let mut rest = &bytes[..];

@@ -2,11 +2,11 @@
 //!
 //! A command's identifier is its slot (12 bits) and the slot's generation (4 bits), so that an answer to a completed
 //! command is recognised as unexpected. Each byte of a command's data moves once, in order: every C2HData and R2T has
-//! to continue where the last one ended, within the buffer. The engine answers one R2T at a time, at once.
+//! to continue where the last one ended, within the buffer. The exchange answers one R2T at a time, at once.
 
 use super::connection::Connection;
 use super::deadline::Deadline;
-use super::link::Link;
+use super::link::TcpLink;
 use crate::contract::{Completion, Ticket};
 use crate::error::DriverError;
 use ddlp_nvme::entry::FLAGS_SGL;
@@ -22,11 +22,11 @@ const _: () = assert!(super::QUEUE_COMMANDS_MAX == 1 << SLOT_BITS);
 
 /// Data of a command.
 #[derive(Debug)]
-pub(super) enum Transfer {
+pub(super) enum CommandData {
     None,
     /// Data from host to controller.
     Write(Vec<u8>),
-    /// Data from controller to host, into this range of the buffer given to [`Engine::step`].
+    /// Data from controller to host, into this range of the buffer given to [`Exchange::step`].
     Read(Range<usize>),
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Done {
 
 /// Result of a step.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum ExchangeStep {
     /// Nothing came before the time to wake.
     Idle,
     /// A PDU came, but no completion.
@@ -52,7 +52,7 @@ pub(super) enum Step {
 #[derive(Debug)]
 struct Outstanding {
     ticket: Ticket,
-    transfer: Transfer,
+    transfer: CommandData,
     /// Bytes of the data moved so far.
     moved: usize,
     /// Whether a piece of the data had a wrong digest.
@@ -75,7 +75,7 @@ pub(super) struct QueueRules {
 }
 
 #[derive(Debug)]
-pub(super) struct Engine {
+pub(super) struct Exchange {
     connection: Connection,
     slots: Vec<Slot>,
     free: Vec<u16>,
@@ -83,8 +83,8 @@ pub(super) struct Engine {
     rules: QueueRules,
 }
 
-impl Engine {
-    /// Makes an engine for up to `commands` (at most [`super::QUEUE_COMMANDS_MAX`]) in flight.
+impl Exchange {
+    /// Makes an exchange for up to `commands` (at most [`super::QUEUE_COMMANDS_MAX`]) in flight.
     pub(super) fn new(connection: Connection, commands: usize, rules: QueueRules) -> Self {
         assert!((1..=super::QUEUE_COMMANDS_MAX).contains(&commands), "{commands} commands in flight");
         Self {
@@ -100,7 +100,7 @@ impl Engine {
         self.rules = rules;
     }
 
-    pub(super) fn link(&self) -> &Link {
+    pub(super) fn link(&self) -> &TcpLink {
         self.connection.link()
     }
 
@@ -122,24 +122,24 @@ impl Engine {
     }
 
     /// Sends a command, with its data if they fit the capsule. Fills in the identifier and the data pointer.
-    pub(super) fn submit(&mut self, mut entry: SubmissionEntry, transfer: Transfer) -> Result<Ticket, DriverError> {
+    pub(super) fn submit(&mut self, mut entry: SubmissionEntry, transfer: CommandData) -> Result<Ticket, DriverError> {
         self.link().check()?;
         let Some(&index) = self.free.last() else {
             return Err(DriverError::Invalid(format!("{} commands are in flight already", self.slots.len())));
         };
         let length = match &transfer {
-            Transfer::None => Some(0),
-            Transfer::Write(data) => u32::try_from(data.len()).ok(),
-            Transfer::Read(range) => u32::try_from(range.len()).ok(),
+            CommandData::None => Some(0),
+            CommandData::Write(data) => u32::try_from(data.len()).ok(),
+            CommandData::Read(range) => u32::try_from(range.len()).ok(),
         };
         let Some(length) = length else { return Err(DriverError::Invalid("transfer of 4 GiB or more".into())) };
         let in_capsule =
-            matches!(&transfer, Transfer::Write(data) if (1..=self.rules.capsule_bytes_max).contains(&data.len()));
+            matches!(&transfer, CommandData::Write(data) if (1..=self.rules.capsule_bytes_max).contains(&data.len()));
         entry.flags = FLAGS_SGL;
         entry.command_id = identifier(index, self.slots[usize::from(index)].generation).into();
         entry.data = if in_capsule { SglDescriptor::in_capsule(length) } else { SglDescriptor::transport(length) };
         let sent = match &transfer {
-            Transfer::Write(data) if in_capsule => self.send_capsule(&entry, data),
+            CommandData::Write(data) if in_capsule => self.send_capsule(&entry, data),
             _ => self.send_capsule(&entry, &[]),
         };
         self.noted(sent)?;
@@ -153,11 +153,16 @@ impl Engine {
 
     /// Takes the next PDU with all of its data, if one has begun by `wake`. Puts the data of reads into their ranges of
     /// `sink`. Fails if the time runs out in the middle of the data.
-    pub(super) fn step(&mut self, sink: &mut [u8], wake: Instant, deadline: Deadline) -> Result<Step, DriverError> {
+    pub(super) fn step(
+        &mut self,
+        sink: &mut [u8],
+        wake: Instant,
+        deadline: Deadline,
+    ) -> Result<ExchangeStep, DriverError> {
         self.link().check()?;
         let outcome = self.connection.next_header(wake);
         let outcome = outcome.and_then(|incoming| match incoming {
-            None => Ok(Step::Idle),
+            None => Ok(ExchangeStep::Idle),
             Some(incoming) => self.take(incoming, sink, deadline),
         });
         self.noted(outcome)
@@ -187,11 +192,11 @@ impl Engine {
         self.connection.send(&[header, data, &digest.wire()], deadline)
     }
 
-    fn take(&mut self, incoming: Incoming, sink: &mut [u8], deadline: Deadline) -> Result<Step, DriverError> {
+    fn take(&mut self, incoming: Incoming, sink: &mut [u8], deadline: Deadline) -> Result<ExchangeStep, DriverError> {
         match incoming.pdu {
-            Pdu::Response(entry) => self.complete(&entry).map(Step::Done),
+            Pdu::Response(entry) => self.complete(&entry).map(ExchangeStep::Done),
             Pdu::Data(header) => self.take_data(&header, incoming.data_digest, sink, deadline),
-            Pdu::ReadyToTransfer(request) => self.answer(&request).map(|()| Step::Progress),
+            Pdu::ReadyToTransfer(request) => self.answer(&request).map(|()| ExchangeStep::Progress),
             Pdu::Terminate(fatal) => Err(self.link().protocol(format!("the peer ended the connection: {fatal}"))),
             Pdu::IcReq(_) | Pdu::IcResp(_) | Pdu::Command(_) => {
                 unreachable!("the decoder gives a host no such pdu after set-up")
@@ -225,9 +230,9 @@ impl Engine {
         slot.generation = slot.generation.wrapping_add(1) & (u16::MAX >> SLOT_BITS);
         self.free.push(index as u16);
         let wanted = match &outstanding.transfer {
-            Transfer::None => 0,
-            Transfer::Write(data) => data.len(),
-            Transfer::Read(range) => range.len(),
+            CommandData::None => 0,
+            CommandData::Write(data) => data.len(),
+            CommandData::Read(range) => range.len(),
         };
         if completion.status().is_success() {
             if outstanding.moved != wanted {
@@ -248,11 +253,11 @@ impl Engine {
         has_digest: bool,
         sink: &mut [u8],
         deadline: Deadline,
-    ) -> Result<Step, DriverError> {
+    ) -> Result<ExchangeStep, DriverError> {
         let index = self.find(header.command_id.get(), "data")?;
         let place = self.place_of(index, header)?;
         let Some(into) = sink.get_mut(place) else { unreachable!("the buffer is that of the reads in flight") };
-        let timed_out = |link: &Link| deadline.timed_out(link.peer(), "the rest of its data");
+        let timed_out = |link: &TcpLink| deadline.timed_out(link.peer(), "the rest of its data");
         if !self.connection.receive(into, deadline.at)? {
             return Err(timed_out(self.link()));
         }
@@ -265,13 +270,13 @@ impl Engine {
             outstanding.damaged |= !intact;
         }
         if !header.is_success() {
-            return Ok(Step::Progress);
+            return Ok(ExchangeStep::Progress);
         }
         if !self.rules.success_flag {
             let fatal = FatalError { status: FatalStatus::HEADER, info: 1 };
             return Err(self.connection.violation(fatal, "success flag although flow control is on".into()));
         }
-        self.finish(index, Completion::default(), u16::MAX).map(Step::Done)
+        self.finish(index, Completion::default(), u16::MAX).map(ExchangeStep::Done)
     }
 
     /// Returns the range of the reads' buffer for a piece of data.
@@ -279,11 +284,11 @@ impl Engine {
         let (offset, length) = (header.offset.get() as usize, header.length.get() as usize);
         let outstanding = self.slots[index].outstanding.as_ref();
         let what = match outstanding.map(|outstanding| (&outstanding.transfer, outstanding.moved)) {
-            Some((Transfer::Read(range), moved)) if offset == moved && length <= range.len() - moved => {
+            Some((CommandData::Read(range), moved)) if offset == moved && length <= range.len() - moved => {
                 let from = range.start + moved;
                 return Ok(from..from + length);
             }
-            Some((Transfer::Read(range), moved)) => {
+            Some((CommandData::Read(range), moved)) => {
                 format!("data at {offset}, {length} bytes, where {moved} of {} have come", range.len())
             }
             _ => "data for a command that reads none".to_owned(),
@@ -301,8 +306,10 @@ impl Engine {
             unreachable!("only found slots are answered for")
         };
         let wrong = match &outstanding.transfer {
-            Transfer::Write(data) if length > 0 && offset == outstanding.moved && length <= data.len() - offset => None,
-            Transfer::Write(data) => Some(format!(
+            CommandData::Write(data) if length > 0 && offset == outstanding.moved && length <= data.len() - offset => {
+                None
+            }
+            CommandData::Write(data) => Some(format!(
                 "R2T at {offset}, {length} bytes, where {} of {} have gone",
                 outstanding.moved,
                 data.len()
@@ -313,7 +320,7 @@ impl Engine {
             let fatal = FatalError { status: FatalStatus::DATA_RANGE, info: 0 };
             return Err(self.connection.violation(fatal, what));
         }
-        if let Transfer::Write(data) = &outstanding.transfer {
+        if let CommandData::Write(data) = &outstanding.transfer {
             self.send_pieces(command_id, request.tag.get(), &data[..offset + length], offset)?;
         }
         outstanding.moved += length;
