@@ -24,7 +24,7 @@ const CIFAR_STD: [f64; 3] = [0.2470, 0.2435, 0.2616];
 
 /// Times whole epochs that the CPU alone prepares, delivered as f32 NCHW
 #[derive(Parser)]
-struct Options {
+struct Arguments {
     /// A pack, an image folder, CIFAR's binary files or tar shards
     dataset: PathBuf,
     /// imagenet-train, imagenet-val or cifar-train; also selects the mean and deviation for normalisation
@@ -48,13 +48,13 @@ struct Options {
 }
 
 /// Time that one epoch took.
-struct Epoch {
+struct TimedEpoch {
     seconds: f64,
     cpu_seconds: f64,
 }
 
 fn main() -> anyhow::Result<()> {
-    let options = Options::parse();
+    let options = Arguments::parse();
     let pipeline = Pipeline::named(&options.pipeline)
         .with_context(|| format!("there is no pipeline {}; known: {:?}", options.pipeline, Pipeline::NAMES))?;
     let (normalize, note) = match options.pipeline.as_str() {
@@ -86,7 +86,7 @@ fn time(
     start: impl FnOnce() -> Result<Loader<f32>, LoaderError>,
     samples: u64,
     epochs: u32,
-) -> anyhow::Result<Vec<Epoch>> {
+) -> anyhow::Result<Vec<TimedEpoch>> {
     let (mut begun, mut cpu_before) = (Instant::now(), cpu_seconds()?);
     let (mut timed, mut images) = (Vec::new(), 0);
     for batch in start()? {
@@ -97,7 +97,7 @@ fn time(
         images += batch.len() as u64;
         if images == samples {
             let cpu = cpu_seconds()?;
-            timed.push(Epoch { seconds: begun.elapsed().as_secs_f64(), cpu_seconds: cpu - cpu_before });
+            timed.push(TimedEpoch { seconds: begun.elapsed().as_secs_f64(), cpu_seconds: cpu - cpu_before });
             (begun, cpu_before, images) = (Instant::now(), cpu, 0);
             if timed.len() == epochs as usize {
                 return Ok(timed);
@@ -113,7 +113,13 @@ fn cpu_seconds() -> anyhow::Result<f64> {
     Ok((usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as f64 / 1e6)
 }
 
-fn described(options: &Options, kind: &str, note: &str, samples: u64, timed: &[Epoch]) -> anyhow::Result<String> {
+fn described(
+    options: &Arguments,
+    kind: &str,
+    note: &str,
+    samples: u64,
+    timed: &[TimedEpoch],
+) -> anyhow::Result<String> {
     let rates = sorted(timed.iter().map(|epoch| samples as f64 / epoch.seconds));
     let per_cpu_second = sorted(timed.iter().map(|epoch| samples as f64 / epoch.cpu_seconds.max(1e-3)));
     Ok(serde_json::to_string(&serde_json::json!({

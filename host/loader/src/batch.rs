@@ -1,7 +1,6 @@
 //! A batch as the training code gets it.
 
-use crate::buffers::PooledBuffer;
-use crate::drive::SlotLease;
+use crate::delivery::BatchMemory;
 use crate::error::LoaderError;
 use crate::schedule::{BatchId, ProngId};
 use crate::value::{Float, Value, values};
@@ -13,9 +12,10 @@ use std::marker::PhantomData;
 
 /// One batch: rows of values (u8 pixels, unless the loader was built for floats) with their sample ids and labels.
 ///
-/// The values lie in a buffer of the loader's pool; pixels may lie in a result slot that host and drive share. Dropping
-/// the batch gives the buffer or slot back. So a consumer that keeps batches slows the loader down, and one that keeps
-/// all of them stops it. To keep batches, copy them ([`into_owned`](Self::into_owned)), or configure enough buffers
+/// The values lie in a buffer of the loader's [delivery target](crate::DeliveryTarget); pixels may lie in a result slot
+/// that host and drive share. Dropping the batch gives the buffer or slot back. So a consumer that keeps batches slows
+/// the loader down, and one that keeps all of them stops it. To keep batches, copy them
+/// ([`into_owned`](Self::into_owned)), or configure enough buffers
 /// ([`LoaderBuilder::buffers`](crate::LoaderBuilder::buffers)).
 #[derive(Debug)]
 pub struct Batch<V = u8> {
@@ -25,24 +25,31 @@ pub struct Batch<V = u8> {
     sample_ids: Vec<u64>,
     labels: Vec<u32>,
     records: Vec<SampleRecord>,
-    rows: Rows,
+    memory: Box<dyn BatchMemory>,
     value: PhantomData<V>,
 }
 
-/// Memory in which the rows of a batch lie.
+/// Memory that belongs to a copied batch alone.
 #[derive(Debug)]
-pub(crate) enum Rows {
-    Pooled(PooledBuffer),
-    Slot(SlotLease),
-    /// In memory that belongs to the batch alone.
-    Owned(MmapMut),
+struct OwnedMemory(MmapMut);
+
+impl BatchMemory for OwnedMemory {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 impl<V: Value> Batch<V> {
-    pub(crate) fn new(id: BatchId, prong: ProngId, shape: Shape, records: Vec<SampleRecord>, rows: Rows) -> Self {
+    pub(crate) fn new(
+        id: BatchId,
+        prong: ProngId,
+        shape: Shape,
+        records: Vec<SampleRecord>,
+        memory: Box<dyn BatchMemory>,
+    ) -> Self {
         let delivered = records.iter().filter(|record| record.has_row());
         let (sample_ids, labels) = delivered.map(|record| (record.sample_id, record.label)).unzip();
-        Self { id, prong, shape, sample_ids, labels, records, rows, value: PhantomData }
+        Self { id, prong, shape, sample_ids, labels, records, memory, value: PhantomData }
     }
 
     /// Returns the batch's epoch.
@@ -107,20 +114,17 @@ impl<V: Value> Batch<V> {
         // A mapping has at least one byte.
         let mut copy = MmapMut::map_anon(bytes.max(1)).map_err(refused)?;
         copy[..bytes].copy_from_slice(self.bytes());
-        Ok(Self { rows: Rows::Owned(copy), ..self })
+        Ok(Self { memory: Box::new(OwnedMemory(copy)), ..self })
     }
 
     fn all(&self) -> &[V] {
-        values(self.bytes())
+        // Memory without bytes need not be aligned.
+        if self.is_empty() { &[] } else { values(self.bytes()) }
     }
 
     fn bytes(&self) -> &[u8] {
         let bytes = self.len() * self.shape.bytes() * size_of::<V>();
-        match &self.rows {
-            Rows::Pooled(buffer) => &buffer[..bytes],
-            Rows::Slot(lease) => &lease.payload()[..bytes],
-            Rows::Owned(copy) => &copy[..bytes],
-        }
+        &self.memory.bytes()[..bytes]
     }
 }
 

@@ -1,8 +1,9 @@
 //! The limit on corrupt samples of an epoch: beyond it, the run ends.
 
 use crate::error::LoaderError;
-use crate::order::Cut;
+use crate::order::EpochCut;
 use crate::report::CorruptReport;
+use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::str::FromStr;
 
@@ -17,7 +18,8 @@ const NAMED_MAX: usize = 5;
 ///
 /// Each rank counts the samples of its own share of the epoch. A number of samples is divided by the number of ranks
 /// and rounded up; a percentage applies to the share. A resumed run counts from zero.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum MaxCorrupt {
     /// The larger of 16 and 1 % of the share.
     #[default]
@@ -30,7 +32,7 @@ pub enum MaxCorrupt {
 
 impl MaxCorrupt {
     /// Returns how many corrupt samples a rank tolerates in its share of an epoch.
-    pub(crate) fn of(self, cut: &Cut) -> u64 {
+    pub(crate) fn of(self, cut: &EpochCut) -> u64 {
         let share = cut.samples.div_ceil(cut.world);
         let percent = |percent: f64| (share as f64 * percent / 100.0) as u64;
         match self {
@@ -54,6 +56,27 @@ impl FromStr for MaxCorrupt {
             }
             None => text.parse().map(Self::Samples).map_err(|_| wanted()),
         }
+    }
+}
+
+/// Name of the default where options are written.
+const DEFAULT_NAME: &str = "default";
+
+impl From<MaxCorrupt> for String {
+    fn from(max: MaxCorrupt) -> Self {
+        match max {
+            MaxCorrupt::Default => DEFAULT_NAME.into(),
+            MaxCorrupt::Samples(samples) => samples.to_string(),
+            MaxCorrupt::Percent(percent) => format!("{percent}%"),
+        }
+    }
+}
+
+impl TryFrom<String> for MaxCorrupt {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        if text == DEFAULT_NAME { Ok(Self::Default) } else { text.parse() }
     }
 }
 
@@ -105,8 +128,8 @@ mod tests {
     use super::*;
     use crate::order::LastBatch;
 
-    fn cut(samples: u64, world: u64) -> Cut {
-        Cut { samples, batch: 64, last: LastBatch::Short, rank: 0, world }
+    fn cut(samples: u64, world: u64) -> EpochCut {
+        EpochCut { samples, batch: 64, last: LastBatch::Short, rank: 0, world }
     }
 
     #[test]

@@ -3,45 +3,17 @@
 //! Threads share a batch by rows, so a slow sample delays only its own batch: the other threads finish the rest of that
 //! batch and then begin the next one.
 
-use crate::batch::Rows;
-use crate::buffers::PooledBuffer;
-use crate::engine::{Engine, GivenUp, Task};
-use crate::rows::{PutBack, RowClaims, RowsTaken};
+use crate::delivery::BatchBuffer;
+use crate::engine::{CpuJob, Engine, GivenUp, RunTask};
+use crate::rows::{PutBack, RowsTaken};
 use crate::schedule::{BatchId, CPU};
 use ddlp_csd::prepare::{self, EpochContext, SamplePreparer, close_gaps};
 use ddlp_csd::run::RunLength;
 use ddlp_csd::slot::SampleRecord;
 use ddlp_dataset::{Half, Unavailable};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
-
-/// A batch that the CPU prong works on.
-pub(crate) struct CpuJob {
-    pub id: BatchId,
-    pub rows: RowClaims,
-    sample_ids: Vec<u64>,
-    row_bytes: usize,
-    /// Why the batch cannot be prepared. Its rows are closed then.
-    unavailable: Mutex<Option<Unavailable>>,
-}
-
-impl CpuJob {
-    pub fn new(id: BatchId, sample_ids: Vec<u64>, buffer: PooledBuffer, row_bytes: usize) -> Self {
-        let rows = RowClaims::new(buffer, sample_ids.len(), row_bytes);
-        Self { id, rows, sample_ids, row_bytes, unavailable: Mutex::default() }
-    }
-
-    /// Closes the batch's rows, since the dataset cannot be read.
-    fn close(&self, why: Unavailable) {
-        *self.unavailable() = Some(why);
-        self.rows.close();
-    }
-
-    fn unavailable(&self) -> MutexGuard<'_, Option<Unavailable>> {
-        self.unavailable.lock().expect("no panic while it is locked")
-    }
-}
 
 /// Current activity of a CPU thread, for the message about a stall.
 #[derive(Clone, Copy, Debug)]
@@ -57,12 +29,12 @@ pub(crate) struct Doing {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Desk {
-    run: Mutex<Option<Run>>,
+    run: Mutex<Option<DeskRun>>,
     sample_id: AtomicU64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct DeskRun {
     id: BatchId,
     since: Instant,
     is_announcing: bool,
@@ -72,13 +44,13 @@ impl Desk {
     /// Returns what the thread is doing now; `None` while it waits for work.
     pub fn doing(&self) -> Option<Doing> {
         let run = *self.run.lock().expect("no panic while a desk is locked");
-        run.map(|Run { id, since, is_announcing }| {
+        run.map(|DeskRun { id, since, is_announcing }| {
             let sample_id = (!is_announcing).then(|| self.sample_id.load(Ordering::Relaxed));
             Doing { id, sample_id, since }
         })
     }
 
-    fn set_run(&self, run: Option<Run>) {
+    fn set_run(&self, run: Option<DeskRun>) {
         *self.run.lock().expect("no panic while a desk is locked") = run;
     }
 }
@@ -89,14 +61,14 @@ pub(crate) fn work(engine: &Arc<Engine>, desk: &Desk) {
     let mut length = RunLength::default();
     while let Some((job, ahead)) = engine.next_cpu_job() {
         if !ahead.is_empty() {
-            desk.set_run(Some(Run { id: job.id, since: Instant::now(), is_announcing: true }));
+            desk.set_run(Some(DeskRun { id: job.id, since: Instant::now(), is_announcing: true }));
             prepare::announce(&*engine.task.dataset, &ahead);
             desk.set_run(None);
         }
         if let Some(taken) = job.rows.take(length.samples()) {
             let (rows, start) = (taken.range(), Instant::now());
             desk.sample_id.store(job.sample_ids[rows.start], Ordering::Relaxed);
-            desk.set_run(Some(Run { id: job.id, since: start, is_announcing: false }));
+            desk.set_run(Some(DeskRun { id: job.id, since: start, is_announcing: false }));
             prepare_rows(engine, &mut preparer, &job, taken, desk);
             length.took(rows.len(), start.elapsed());
         }
@@ -111,7 +83,7 @@ struct RowPreparer {
 }
 
 impl RowPreparer {
-    fn new(task: &Task) -> Self {
+    fn new(task: &RunTask) -> Self {
         let bytes = if task.output.is_pixels() { 0 } else { task.shape.bytes() };
         Self { preparer: SamplePreparer::new(&task.program).trying(task.max_corrupt), pixels: vec![0; bytes] }
     }
@@ -170,7 +142,7 @@ fn prepare_rows(engine: &Engine, preparer: &mut RowPreparer, job: &CpuJob, mut t
         }
         // The run was stopped, possibly before all rows were made.
         PutBack::Complete(..) => {}
-        PutBack::Closed => match job.unavailable().take() {
+        PutBack::Closed => match job.take_unavailable() {
             Some(error) => engine.unavailable(job.id, error),
             None => engine.give_up(CPU, job.id, GivenUp::Cancelled),
         },
@@ -181,14 +153,14 @@ fn finish(
     engine: &Engine,
     preparer: &mut RowPreparer,
     job: &CpuJob,
-    mut buffer: PooledBuffer,
+    mut buffer: Box<dyn BatchBuffer>,
     records: Vec<SampleRecord>,
 ) {
     if let Err(error) = preparer.preparer.check(&*engine.task.dataset, &|| engine.is_stopped()) {
         engine.unavailable(job.id, error);
     } else if engine.executed(CPU, job.id) {
-        close_gaps(&records, &mut buffer, job.row_bytes);
-        engine.ready(CPU, job.id, records, Rows::Pooled(buffer));
+        close_gaps(&records, buffer.bytes_mut(), job.row_bytes);
+        engine.ready_in_buffer(CPU, job.id, records, buffer);
         // That may have woken the consumer on this core. If it had to wait for the end of this thread's time slice,
         // finished batches would pile up and their buffers would leave the caches.
         std::thread::yield_now();

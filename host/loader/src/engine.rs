@@ -3,46 +3,48 @@
 //!
 //! One mutex guards the [`Core`]. A thread holds it for decisions and their records only, never while a sample is
 //! prepared, a command waits or bytes move. The methods here change the schedule, and keep schedule, records and
-//! waiting threads in step; a drive's prong takes its cancels and sets its state itself, under the same mutex. The
-//! module `delivery` serves the consumer.
+//! waiting threads in step; a drive's prong takes its cancels and sets its state itself, under the same mutex.
+//!
+//! - `claims`: claims of batches, for the CPU and for drives. `job`: a batch in the CPU's work.
+//! - `buffers`: buffers for batches, and the step that makes a filled buffer ready for delivery.
+//! - `consumer`: delivery of batches, and records of their samples.
 
-mod delivery;
+mod buffers;
+mod claims;
+mod consumer;
+mod job;
 
-pub(crate) use delivery::Kept;
+pub(crate) use buffers::{ResultPlace, buffer_bytes};
+pub(crate) use consumer::KeptPlaces;
+pub(crate) use job::CpuJob;
 
 use crate::announcing::Announced;
-use crate::batch::Rows;
-use crate::buffers::{BufferPool, PooledBuffer};
 use crate::corrupt::CorruptCount;
-use crate::cpu::CpuJob;
-use crate::error::LoaderError;
-use crate::order::{Cut, Orders};
-use crate::plan::PlanEpoch;
+use crate::delivery::{BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, HostPool, MakeTarget};
+use crate::error::{DriveError, LoaderError};
+use crate::order::{EpochCut, Orders};
 use crate::recorder::Recorder;
 use crate::report::CorruptReport;
-use crate::schedule::{BatchId, CPU, Finished, HeldResults, ProngId, Room, Schedule};
+use crate::schedule::{BatchId, CPU, HeldResults, PlanEpoch, ProngId, ResultUse, Schedule};
 use crate::usage::MemoryPeak;
-use crate::value::Output;
+use crate::value::BatchValues;
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::SampleRecord;
 use ddlp_dataset::{Dataset, Unavailable};
 use ddlp_pixels::Shape;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Longest sleep of an idle CPU thread before it checks whether to take over another prong's batch.
-const IDLE_LOOK: Duration = Duration::from_millis(20);
-
 /// The task of a run, fixed during the run.
-pub(crate) struct Task {
+pub(crate) struct RunTask {
     pub dataset: Arc<dyn Dataset>,
     pub program: Program,
     pub seed: u64,
-    pub cut: Cut,
+    pub cut: EpochCut,
     pub shape: Shape,
-    pub output: Output,
+    pub output: BatchValues,
     /// Epochs of the run: the last one's number plus one.
     pub epochs: u32,
     /// Distinct corrupt samples of an epoch that the run tolerates.
@@ -51,10 +53,39 @@ pub(crate) struct Task {
 
 /// A batch that waits for delivery.
 pub(crate) struct ReadyBatch {
-    pub records: Vec<SampleRecord>,
-    pub rows: Rows,
+    records: Vec<SampleRecord>,
+    memory: Box<dyn BatchMemory>,
+    place: BatchPlace,
     /// Samples that followed the corrupt-sample policy, each with its index in the dataset.
     corrupt: Vec<(u64, CorruptReport)>,
+}
+
+/// Place in which the rows of a batch lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BatchPlace {
+    /// A buffer of the delivery target.
+    Buffer,
+    /// A drive's slot.
+    Slot,
+    /// None: the batch has no rows.
+    Nowhere,
+}
+
+/// Memory of a batch without rows.
+#[derive(Debug)]
+struct NoMemory;
+
+impl BatchMemory for NoMemory {
+    fn bytes(&self) -> &[u8] {
+        &[]
+    }
+}
+
+impl ReadyBatch {
+    /// Returns a batch without samples.
+    fn empty() -> Self {
+        Self { records: Vec::new(), memory: Box::new(NoMemory), place: BatchPlace::Nowhere, corrupt: Vec::new() }
+    }
 }
 
 /// A drive's verdict on a sample, which the host has to confirm: it is the drive's fault unless the CPU finds the same.
@@ -80,15 +111,6 @@ pub(crate) enum GivenUp {
     Cancelled,
 }
 
-/// A place for a finished batch that lies in a drive's slot.
-#[derive(Debug)]
-pub(crate) enum Place {
-    /// Buffer for the batch.
-    Buffer(PooledBuffer),
-    /// The batch is no longer wanted.
-    Unwanted,
-}
-
 /// State that the mutex guards.
 pub(crate) struct Core {
     pub schedule: Schedule,
@@ -112,8 +134,11 @@ pub(crate) struct Core {
 
 /// State shared by consumer, CPU threads and drive threads.
 pub(crate) struct Engine {
-    pub task: Task,
-    pub pool: Arc<BufferPool>,
+    pub task: RunTask,
+    /// Lends the buffers of batches.
+    pub target: Arc<dyn DeliveryTarget>,
+    /// Batches that the target is making ready.
+    making_ready: AtomicUsize,
     core: Mutex<Core>,
     /// Something may be deliverable, or the run ended.
     delivery: Condvar,
@@ -127,12 +152,26 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub fn new(task: Task, schedule: Schedule, recorder: Recorder, buffers: usize) -> Self {
+    /// Creates the state of a run that needs `buffers` buffers. `make` makes the delivery target, if the consumer has
+    /// named one; the default is memory of this process.
+    pub fn new(
+        task: RunTask,
+        schedule: Schedule,
+        recorder: Recorder,
+        buffers: usize,
+        make: Option<&MakeTarget>,
+    ) -> Result<Self, DeliveryError> {
         let work = Arc::new(Condvar::new());
         let orders = Orders::new(task.seed, task.cut);
         let bytes = buffer_bytes(&task.cut, task.row_bytes());
-        Self {
-            pool: Arc::new(BufferPool::new(buffers, bytes, work.clone())),
+        let need = BufferNeed { count: buffers, bytes, returned: BufferReturned::new(work.clone()) };
+        let target = match make {
+            Some(make) => make(need)?,
+            None => Arc::new(HostPool::new(need)),
+        };
+        Ok(Self {
+            target,
+            making_ready: AtomicUsize::new(0),
             core: Mutex::new(Core {
                 schedule,
                 recorder,
@@ -153,7 +192,7 @@ impl Engine {
             stop: AtomicBool::new(false),
             memory: MemoryPeak::new(),
             links: Mutex::default(),
-        }
+        })
     }
 
     pub fn lock(&self) -> MutexGuard<'_, Core> {
@@ -194,144 +233,22 @@ impl Engine {
         links.values().for_each(|close| close());
     }
 
-    /// Waits for a delivery or the timeout.
-    pub fn wait_for_delivery<'a>(&self, core: MutexGuard<'a, Core>, timeout: Duration) -> MutexGuard<'a, Core> {
-        self.delivery.wait_timeout(core, timeout).expect("no thread panics while it holds the core").0
-    }
-
-    /// Returns the room for another batch in the buffer pool.
-    fn buffer_room(&self, core: &Core) -> Option<Room> {
-        match self.pool.free() {
-            0 => None,
-            1 if core.schedule.must_reserve() => Some(Room::Critical),
-            _ => Some(Room::Any),
-        }
-    }
-
-    /// Frees a buffer for a batch that delivery waits for, by giving up the finished batch that would be delivered
-    /// last. That is necessary when the consumer keeps batches, and so their buffers. Returns false when no batch can
-    /// be given up.
-    fn make_way(&self, core: &mut Core) -> bool {
-        if !core.consumer_waits || core.schedule.deliverable().is_some() {
-            return false;
-        }
-        let Core { schedule, ready, recorder, .. } = core;
-        let is_pooled = |id| matches!(ready.get(&id), Some(Ok(ReadyBatch { rows: Rows::Pooled(_), .. })));
-        let Some((id, maker)) = schedule.give_way(is_pooled) else { return false };
-        ready.remove(&id);
-        recorder.wasted(maker, id);
-        recorder.note(
-            "finished batches were given up for earlier ones, since the consumer keeps batches: use more buffers \
-             (--buffers)"
-                .into(),
-        );
-        true
-    }
-
-    /// Waits for the next batch for an idle CPU thread, and returns it: a batch that others work on and that has rows
-    /// left, or a new one. A new one comes with the samples that the thread has to announce. `None` when the run is
-    /// over.
-    pub fn next_cpu_job(&self) -> Option<(Arc<CpuJob>, Vec<u64>)> {
-        let mut core = self.lock();
-        loop {
-            if self.is_stopped() || core.schedule.is_done() {
-                return None;
-            }
-            self.close_lost_jobs(&mut core);
-            core.jobs.retain(|job| !job.rows.is_exhausted());
-            if let Some(job) = core.jobs.front() {
-                return Some((job.clone(), Vec::new()));
-            }
-            if let Some(job) = self.claim_for_cpu(&mut core) {
-                core.jobs.push_back(job.clone());
-                let ahead = core.samples_ahead(job.id);
-                drop(core);
-                self.work.notify_all();
-                return Some((job, ahead));
-            }
-            core = self.work.wait_timeout(core, IDLE_LOOK).expect("no thread panics while it holds the core").0;
-        }
-    }
-
-    /// Stops work on batches that a drive finished first.
-    fn close_lost_jobs(&self, core: &mut Core) {
-        for id in core.schedule.take_cancels(CPU) {
-            let Some(job) = core.jobs.iter().find(|job| job.id == id).cloned() else { continue };
-            if job.rows.close() {
-                core.give_up(CPU, id, GivenUp::Cancelled);
-            }
-        }
-    }
-
-    fn claim_for_cpu(&self, core: &mut Core) -> Option<Arc<CpuJob>> {
-        if core.consumer_waits && self.pool.free() == 0 && core.schedule.awaits_cpu() {
-            self.make_way(core);
-        }
-        let room = self.buffer_room(core)?;
-        let now = core.recorder.now();
-        let id = core.schedule.claim(CPU, now, room)?;
-        core.recorder.claimed(CPU, id);
-        let buffer = match self.pool.take() {
-            Ok(buffer) => buffer.expect("buffers are taken under the core's lock only"),
-            Err(source) => {
-                // Without memory nobody can prepare the batch, so the run ends with this error.
-                core.executed(CPU, id);
-                self.make_ready(core, CPU, id, Err(LoaderError::System { what: "a batch buffer", source }));
-                return None;
-            }
-        };
-        let sample_ids = match core.sample_ids(id) {
-            Ok(sample_ids) => sample_ids,
-            Err(source) => {
-                core.executed(CPU, id);
-                self.make_ready(core, CPU, id, Err(LoaderError::of_order(source)));
-                return None;
-            }
-        };
-        if sample_ids.is_empty() {
-            // A rank's share of a short last batch can be empty.
-            core.executed(CPU, id);
-            self.make_ready(
-                core,
-                CPU,
-                id,
-                Ok(ReadyBatch { records: Vec::new(), rows: Rows::Pooled(buffer), corrupt: Vec::new() }),
-            );
-            return None;
-        }
-        Some(Arc::new(CpuJob::new(id, sample_ids, buffer, self.task.row_bytes())))
-    }
-
-    /// Claims a batch for a drive that has a free slot. Returns `None` if there is nothing to claim now.
-    pub fn claim_for_drive(&self, prong: ProngId, is_last_slot: bool) -> Option<(BatchId, Vec<u64>)> {
-        let mut core = self.lock();
-        let now = core.recorder.now();
-        let is_reserved = is_last_slot && core.schedule.must_reserve_slot(prong);
-        let room = if is_reserved { Room::Critical } else { Room::Any };
-        let id = core.schedule.claim(prong, now, room)?;
-        core.recorder.claimed(prong, id);
-        let sample_ids = core.sample_ids(id).unwrap_or_default();
-        if sample_ids.is_empty() {
-            // The CPU delivers the empty batch, as it does a failed one. If memory for the epoch's order was refused,
-            // the CPU reports that.
-            core.recorder.released(prong, id, false);
-            core.schedule.failed(prong, id, now);
-            self.work.notify_all();
-            return None;
-        }
-        Some((id, sample_ids))
-    }
-
     /// Records that a prong's processor is done with a batch. Returns false when another prong was first.
     pub fn executed(&self, prong: ProngId, id: BatchId) -> bool {
         self.lock().executed(prong, id)
     }
 
-    /// Makes a batch ready that [`Self::executed`] called wanted.
-    pub fn ready(&self, prong: ProngId, id: BatchId, records: Vec<SampleRecord>, rows: Rows) {
+    fn ready(
+        &self,
+        prong: ProngId,
+        id: BatchId,
+        records: Vec<SampleRecord>,
+        place: BatchPlace,
+        memory: Box<dyn BatchMemory>,
+    ) {
         // Names are read from the dataset before the lock is taken.
         let corrupt = self.corrupt_samples(id, &records);
-        let ready = corrupt.map(|corrupt| ReadyBatch { records, rows, corrupt });
+        let ready = corrupt.map(|corrupt| ReadyBatch { records, memory, place, corrupt });
         self.make_ready(&mut self.lock(), prong, id, ready);
     }
 
@@ -408,10 +325,10 @@ impl Engine {
     }
 
     /// Ends the run because a drive cannot be used, with the reason.
-    pub fn refuse(&self, prong: ProngId, reason: String) {
+    pub fn refuse(&self, prong: ProngId, source: DriveError) {
         let mut core = self.lock();
         let drive = core.recorder.name(prong);
-        core.failure.get_or_insert(LoaderError::Drive { drive, reason });
+        core.failure.get_or_insert(LoaderError::Drive { drive, source });
         self.delivery.notify_all();
     }
 
@@ -431,25 +348,6 @@ impl Engine {
         self.lock().recorder.fault(prong, None, kind, what);
     }
 
-    /// Returns a place for a drive's finished batch, if there is one now. Fails when the operating system refuses
-    /// memory.
-    pub fn place_for(&self, prong: ProngId, id: BatchId) -> std::io::Result<Option<Place>> {
-        let mut core = self.lock();
-        if !core.schedule.is_wanted(prong, id) {
-            return Ok(Some(Place::Unwanted));
-        }
-        let has_room = match self.buffer_room(&core) {
-            Some(Room::Any) => true,
-            Some(Room::Critical) => core.schedule.is_critical(id),
-            None => core.schedule.is_critical(id) && self.make_way(&mut core),
-        };
-        if !has_room {
-            return Ok(None);
-        }
-        let buffer = self.pool.take()?;
-        Ok(Some(Place::Buffer(buffer.expect("buffers are taken under the core's lock only"))))
-    }
-
     /// Waits until the run is stopped or the time is over. Returns whether the run was stopped.
     pub fn sleep(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
@@ -465,7 +363,7 @@ impl Engine {
     }
 }
 
-impl Task {
+impl RunTask {
     /// Converts pixels to rows as they are delivered, at the beginning of a batch's buffer.
     pub fn write_rows(&self, pixels: &[u8], buffer: &mut [u8]) {
         let bytes = pixels.len() / self.shape.bytes() * self.row_bytes();
@@ -479,20 +377,9 @@ impl Task {
 }
 
 impl Core {
-    /// Returns the sample ids of this rank's share of a batch.
-    fn sample_ids(&mut self, id: BatchId) -> std::io::Result<Vec<u64>> {
-        self.orders.sample_ids(id, self.schedule.current_epoch())
-    }
-
-    /// Returns the ids of the samples to announce when the CPU has claimed a batch.
-    fn samples_ahead(&mut self, id: BatchId) -> Vec<u64> {
-        let batches = self.announced.ahead_of(id, &self.schedule);
-        batches.into_iter().flat_map(|id| self.sample_ids(id).unwrap_or_default()).collect()
-    }
-
     fn executed(&mut self, prong: ProngId, id: BatchId) -> bool {
         let now = self.recorder.now();
-        let used = self.schedule.executed(prong, id, now) == Finished::Used;
+        let used = self.schedule.executed(prong, id, now) == ResultUse::Used;
         self.recorder.released(prong, id, used);
         used
     }
@@ -513,9 +400,4 @@ impl Core {
             GivenUp::Cancelled => self.schedule.cancelled(prong, id, now),
         }
     }
-}
-
-/// Returns the bytes of a batch buffer: whole blocks, since a drive's results are read in blocks.
-pub(crate) fn buffer_bytes(cut: &Cut, row_bytes: usize) -> usize {
-    cut.rows().saturating_mul(row_bytes).next_multiple_of(ddlp_csd::BLOCK_BYTES)
 }

@@ -1,14 +1,23 @@
 //! Errors that the user of a loader can meet.
 
+use crate::delivery::DeliveryError;
 use crate::plan::PlanError;
 use crate::state::StateError;
+use ddlp_dataset::Unavailable;
+use std::error::Error;
+use std::fmt;
+use std::io::ErrorKind;
 
 /// Why a loader cannot be built, or cannot continue.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LoaderError {
     /// An option is invalid, or options contradict each other.
     #[error("{0}")]
     Options(String),
+    /// The memory that the options ask for is not there. The message names every part of it, and what to do.
+    #[error("{0}")]
+    NoRoom(String),
     /// The dataset cannot be opened.
     #[error("the dataset cannot be opened")]
     Dataset(#[source] ddlp_dataset::OpenError),
@@ -25,12 +34,13 @@ pub enum LoaderError {
     #[error("the run cannot be resumed")]
     State(#[source] StateError),
     /// A drive cannot be used. The message names the drive and says what to do.
-    #[error("drive {drive} cannot be used: {reason}")]
+    #[error("drive {drive} cannot be used: {source}")]
     Drive {
         /// Its address.
         drive: String,
         /// Why.
-        reason: String,
+        #[source]
+        source: DriveError,
     },
     /// A sample is corrupt, and the policy is `fail`.
     #[error("sample {sample} (id {sample_id}, {location}) of epoch {epoch} cannot be used: {reason}")]
@@ -85,7 +95,10 @@ pub enum LoaderError {
     },
     /// The dataset cannot be read any more, or is no longer the one that was opened. No corrupt-sample policy applies.
     #[error("the dataset is not available")]
-    Unavailable(#[source] ddlp_dataset::Unavailable),
+    Unavailable(#[source] Unavailable),
+    /// The delivery target cannot serve, or could not make a batch ready.
+    #[error("the delivery target failed")]
+    Delivery(#[source] DeliveryError),
     /// The operating system refused memory or a thread.
     #[error("the operating system refused {what}")]
     System {
@@ -97,9 +110,107 @@ pub enum LoaderError {
     },
 }
 
+/// What kind of error ended a run, for callers that treat kinds differently. See [`LoaderError::kind`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LoaderErrorKind {
+    /// The options, the plan or the state do not fit each other, the dataset or this machine: change them.
+    Configuration,
+    /// The dataset cannot be opened or read, or is no longer the one that was opened.
+    Unavailable,
+    /// The dataset has corrupt samples, more than the policy and its limit allow.
+    Corrupt,
+    /// A drive cannot be used.
+    Drive,
+    /// There is no memory.
+    Memory,
+    /// The delivery target failed.
+    Delivery,
+    /// The operating system refused something other than memory.
+    System,
+}
+
 impl LoaderError {
+    /// Returns the kind of the error.
+    pub fn kind(&self) -> LoaderErrorKind {
+        match self {
+            Self::Options(_) | Self::Pipeline(_) | Self::Program(_) | Self::Plan(_) | Self::State(_) => {
+                LoaderErrorKind::Configuration
+            }
+            Self::NoRoom(_) | Self::Unavailable(Unavailable::NoMemory { .. }) => LoaderErrorKind::Memory,
+            Self::Dataset(_) | Self::Unavailable(_) => LoaderErrorKind::Unavailable,
+            Self::CorruptSample { .. } | Self::NoReplacement { .. } | Self::TooManyCorrupt { .. } => {
+                LoaderErrorKind::Corrupt
+            }
+            Self::Drive { .. } => LoaderErrorKind::Drive,
+            Self::Delivery(_) => LoaderErrorKind::Delivery,
+            Self::System { source, .. } if source.kind() == ErrorKind::OutOfMemory => LoaderErrorKind::Memory,
+            Self::System { .. } => LoaderErrorKind::System,
+        }
+    }
+
     /// Returns the error for an epoch's order for which the system refuses memory.
     pub(crate) fn of_order(source: std::io::Error) -> Self {
         Self::System { what: "memory for an epoch's order", source }
+    }
+}
+
+/// Why a drive cannot be used. The message contains that of the cause, and says what to do.
+#[derive(Debug)]
+pub struct DriveError {
+    reason: String,
+    cause: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl DriveError {
+    /// Creates an error whose message `reason` includes the cause.
+    pub(crate) fn new(reason: String, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { reason, cause: Some(cause.into()) }
+    }
+
+    /// Returns the error from which this one was made. It is no [`source`](Error::source), since the message contains
+    /// it.
+    pub fn cause(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
+        self.cause.as_deref()
+    }
+}
+
+impl From<String> for DriveError {
+    fn from(reason: String) -> Self {
+        Self { reason, cause: None }
+    }
+}
+
+impl fmt::Display for DriveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl Error for DriveError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_memory_is_told_from_other_refusals() {
+        let system = |kind: ErrorKind| LoaderError::System { what: "a thread", source: kind.into() }.kind();
+        assert_eq!(system(ErrorKind::OutOfMemory), LoaderErrorKind::Memory);
+        assert_eq!(system(ErrorKind::WouldBlock), LoaderErrorKind::System);
+        assert_eq!(LoaderError::NoRoom("no room".into()).kind(), LoaderErrorKind::Memory);
+        assert_eq!(LoaderError::Options("no dataset".into()).kind(), LoaderErrorKind::Configuration);
+        let gone = Unavailable::Gone { path: "photos".into(), source: ErrorKind::NotFound.into() };
+        assert_eq!(LoaderError::Unavailable(gone).kind(), LoaderErrorKind::Unavailable);
+    }
+
+    #[test]
+    fn a_drives_error_says_why_and_keeps_its_cause() {
+        let cause = std::io::Error::other("connection refused");
+        let source = DriveError::new("connection refused; is the agent running there?".into(), cause);
+        let error = LoaderError::Drive { drive: "csd".into(), source };
+        assert_eq!(error.to_string(), "drive csd cannot be used: connection refused; is the agent running there?");
+        let LoaderError::Drive { source, .. } = &error else { unreachable!() };
+        assert!(source.cause().is_some_and(|cause| cause.is::<std::io::Error>()));
     }
 }

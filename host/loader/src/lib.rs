@@ -24,26 +24,31 @@
 //! - `schedule`: decides which prong prepares which batch, and which batch is delivered next. No threads, no clock, no
 //!   I/O.
 //! - `engine`: the state that the threads share. `cpu`: the CPU prong. `drive`: a drive as a prong.
+//! - `delivery`: the memory in which the consumer gets batches.
+//! - `options`: the options as plain data. `builder`: collects them, and what is not plain data. `setup`: from options
+//!   to a run.
 //! - `threads`: divides the cores between the CPU and local drives.
 //! - `order`: the order of samples. `announcing`: read-ahead hints to the dataset. `plan`, `state`: replay and resume.
 //! - `value`: pixels or floats. [`report`]: the figures of a run. `digest`: digests to compare runs.
 //!
 //! The crate itself decodes and resizes nothing: `ddlp_csd::prepare` prepares samples, on the host as in the drive.
 #![deny(unsafe_code)]
+#![warn(missing_debug_implementations)]
 
 mod announcing;
 mod batch;
-mod buffers;
-mod config;
+mod builder;
 mod corrupt;
 mod cpu;
-mod dataset;
+mod delivery;
 mod digest;
 mod drive;
 mod engine;
 mod error;
 mod loader;
 mod memory_need;
+mod opening;
+mod options;
 mod order;
 mod plan;
 mod progress;
@@ -58,21 +63,32 @@ mod usage;
 mod value;
 
 pub use batch::Batch;
-pub use config::LoaderBuilder;
+pub use builder::LoaderBuilder;
 pub use corrupt::MaxCorrupt;
-pub use dataset::{drive_address, open_dataset};
-pub use ddlp_csd::program::CorruptPolicy;
+pub use ddlp_csd::program::{CorruptPolicy, ProgramError};
+pub use ddlp_csd::slot::{Outcome, SampleRecord};
+/// Everything that [`Dataset`] leads to.
+pub use ddlp_dataset as dataset;
+pub use ddlp_dataset::{Dataset, OpenError, Unavailable};
 pub use ddlp_driver::Host;
-pub use ddlp_pixels::{Normalize, Pipeline, Shape};
+pub use ddlp_driver::sysfs::KernelController;
+/// Everything that [`Pipeline`] leads to, such as its operations.
+pub use ddlp_pixels as pixels;
+pub use ddlp_pixels::{CorruptReason, Limits, Normalize, Pipeline, PipelineError, Shape};
+pub use delivery::{
+    BUFFER_ALIGNMENT, BatchBuffer, BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, OnReady,
+};
 pub use digest::Digest;
 pub use drive::{DriveSpec, LocalDrive, LocalResults, is_drive};
-pub use error::LoaderError;
+pub use error::{DriveError, LoaderError, LoaderErrorKind};
 pub use half::f16;
 pub use loader::{Loader, Stopper};
+pub use opening::{drive_address, open_dataset};
+pub use options::LoaderOptions;
 pub use order::LastBatch;
-pub use plan::{PLAN_BYTES_MAX, Plan, PlanEpoch, PlanError, PlannedRun};
+pub use plan::{PLAN_BYTES_MAX, Plan, PlanError, PlannedRun};
 pub use progress::{Progress, ProgressHandle, ProngProgress};
 pub use report::Report;
-pub use schedule::{Strategy, UnknownStrategy};
+pub use schedule::{PlanEpoch, Strategy, UnknownStrategy};
 pub use state::{Difference, LoaderState, StateError};
 pub use value::{Float, Value};

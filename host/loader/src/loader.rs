@@ -1,24 +1,31 @@
-//! The loader: an iterator of batches that threads and drives prepare.
+//! The loader: an iterator of batches that threads and drives prepare. `stall`: what it says when the consumer waits
+//! for long.
+
+mod stall;
 
 use crate::batch::Batch;
-use crate::config::LoaderBuilder;
-use crate::cpu::{self, Desk, Doing};
-use crate::drive::{DriveProng, DriveSetup, SlotTable};
-use crate::engine::{Core, Engine, Kept, Task};
+use crate::builder::LoaderBuilder;
+use crate::cpu::{self, Desk};
+use crate::delivery::SlotTable;
+use crate::drive::{DriveProng, DriveSetup};
+use crate::engine::{Engine, RunTask};
 use crate::error::LoaderError;
+use crate::options::LoaderOptions;
 use crate::order::LastBatch;
 use crate::plan::Plan;
 use crate::progress::ProgressHandle;
 use crate::report::Report;
-use crate::schedule::{CPU, Schedule, ScheduleConfig};
-use crate::setup::Setup;
+use crate::schedule::{Schedule, ScheduleConfig};
+use crate::setup::RunSetup;
 use crate::state::LoaderState;
-use crate::threads::Threads;
-use crate::value::{Output, Value};
-use ddlp_csd::{memory, prepare};
-use ddlp_dataset::Dataset;
+use crate::threads::ThreadShares;
+use crate::value::{BatchValues, Value};
+use ddlp_csd::memory;
+use ddlp_pixels::Normalize;
+use half::f16;
+use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -28,8 +35,6 @@ const LEAVE_WITHIN: Duration = Duration::from_millis(500);
 const KEPT_AFTER: Duration = Duration::from_secs(3);
 /// How often the loader checks whether the threads have ended.
 const LEAVE_LOOK: Duration = Duration::from_millis(1);
-/// Longest wait for the name of a sample in a message.
-const NAMED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Delivers the batches of a run, prepared by the host's CPU and by drives.
 ///
@@ -63,19 +68,74 @@ pub struct Loader<V = u8> {
     value: PhantomData<fn() -> V>,
 }
 
+impl<V> fmt::Debug for Loader<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loader")
+            .field("epochs", &self.epochs)
+            .field("batches_per_epoch", &self.batches)
+            .field("threads", &self.threads)
+            .field("is_over", &self.is_over)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Loader {
     /// Returns a builder, which collects the options.
     pub fn builder() -> LoaderBuilder {
         LoaderBuilder::default()
     }
+
+    /// Starts a run with these options.
+    ///
+    /// # Errors
+    ///
+    /// As [`LoaderBuilder::build`].
+    pub fn open(options: LoaderOptions) -> Result<Self, LoaderError> {
+        Self::builder().options(options).build()
+    }
+}
+
+impl LoaderBuilder {
+    /// Opens the dataset, starts or reaches the drives, and checks that they fit. Preparation begins when the first
+    /// batch is requested.
+    ///
+    /// # Errors
+    ///
+    /// [`LoaderError`] names the option, dataset or drive that does not fit.
+    pub fn build(self) -> Result<Loader, LoaderError> {
+        Loader::start(self, BatchValues::Pixels)
+    }
+
+    /// Like [`build`](Self::build), but batches have normalised floats ([`Batch::values`](crate::Batch::values)). The
+    /// threads of the CPU prong convert each sample while it is in the core's cache; the thread of a drive converts
+    /// that drive's batches, whatever kind of slots it has. Batch buffers are four times as large, and a drive without
+    /// shared slots needs extra memory for one batch of pixels.
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build).
+    pub fn build_f32(self, normalize: Normalize) -> Result<Loader<f32>, LoaderError> {
+        Loader::start(self, BatchValues::F32(Box::new(normalize)))
+    }
+
+    /// Like [`build_f32`](Self::build_f32), with floats of half the size.
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build).
+    pub fn build_f16(self, normalize: Normalize) -> Result<Loader<f16>, LoaderError> {
+        Loader::start(self, BatchValues::F16(Box::new(normalize)))
+    }
 }
 
 impl<V> Loader<V> {
     /// Sets up a run; `output` makes values of type `V`.
-    pub(crate) fn start(options: LoaderBuilder, output: Output) -> Result<Self, LoaderError> {
+    fn start(builder: LoaderBuilder, output: BatchValues) -> Result<Self, LoaderError> {
+        builder.options.check()?;
         let begun = Instant::now();
-        let setup = Setup::new(&options, &output)?;
-        let drives = setup.open_drives(&options)?;
+        let setup = RunSetup::new(&builder, &output)?;
+        let drives = setup.open_drives(&builder)?;
+        let LoaderBuilder { options, replay, resume, target, .. } = builder;
         let slots: usize = drives.iter().map(|drive| drive.slots_expected() as usize).sum();
         let window = options.window.unwrap_or(options.buffers + slots);
         let schedule = Schedule::new(ScheduleConfig {
@@ -87,13 +147,13 @@ impl<V> Loader<V> {
             epochs: setup.first_epoch..options.epochs,
             window: u32::try_from(window).unwrap_or(u32::MAX),
             drives: drives.len(),
-            delivered: options.resume.as_ref().map(|state| state.delivered.clone()).unwrap_or_default(),
-            replay: options.replay.clone().map(|plan| plan.epochs).unwrap_or_default(),
+            delivered: resume.map(|state| state.delivered).unwrap_or_default(),
+            replay: replay.map(|plan| plan.epochs).unwrap_or_default(),
         });
         let recorder = setup.recorder(&options, &drives, begun.elapsed().as_secs_f64());
-        let threads = Threads::of(&options).cpu;
+        let threads = ThreadShares::of(&options).cpu;
         let slots = drives.iter().map(|drive| drive.slots.clone()).collect();
-        let task = Task {
+        let task = RunTask {
             dataset: setup.dataset.clone(),
             program: setup.program.clone(),
             seed: options.seed,
@@ -103,7 +163,8 @@ impl<V> Loader<V> {
             epochs: options.epochs,
             max_corrupt: options.max_corrupt.of(&setup.cut),
         };
-        let engine = Arc::new(Engine::new(task, schedule, recorder, options.buffers));
+        let engine = Engine::new(task, schedule, recorder, options.buffers, target.as_deref());
+        let engine = Arc::new(engine.map_err(LoaderError::Delivery)?);
         let waiting = (1..)
             .zip(drives)
             .map(|(prong, open)| {
@@ -225,7 +286,7 @@ impl<V> Loader<V> {
                 && let Some(kept) = self.engine.kept_whole(&core, &self.slots)
             {
                 has_said = true;
-                name_kept(&mut core, &kept);
+                stall::name_kept(&mut core, &kept);
             }
             if warned_at.elapsed() >= self.stall_after {
                 warned_at = Instant::now();
@@ -236,35 +297,6 @@ impl<V> Loader<V> {
                 self.name_stall(&mut core, &cpu, asked.elapsed());
             }
         }
-    }
-
-    /// Describes what the CPU prong has been doing for longest.
-    fn describe_cpu(&self) -> String {
-        let busy = self.desks.iter().filter_map(Desk::doing).min_by_key(|doing| doing.since);
-        let Some(Doing { id, sample_id, since }) = busy else { return "no CPU thread has work".to_string() };
-        let doing = match sample_id {
-            Some(sample_id) => match name_within(&self.engine.task.dataset, sample_id) {
-                Some(name) => format!("has been working on sample {name} (id {sample_id}) of"),
-                None => format!("has been working on the sample with id {sample_id} of"),
-            },
-            None => "has been announcing to the dataset the samples of".to_string(),
-        };
-        let since_s = since.elapsed().as_secs_f64();
-        format!("the CPU {doing} epoch {} batch {} for {since_s:.1} s", id.epoch, id.batch)
-    }
-
-    /// Reports what the consumer waits for.
-    fn name_stall(&self, core: &mut Core, cpu: &str, waited: Duration) {
-        let outstanding = core.schedule.describe_outstanding();
-        let mut what = format!("nothing arrived for {:.1} s; {cpu}; {outstanding}", waited.as_secs_f64());
-        if self.engine.pool.free() == 0 {
-            what += "; no batch buffer is free: a batch keeps its buffer until the consumer drops it";
-        }
-        if self.slots.iter().any(|slots| slots.is_shared() && slots.free() == 0) {
-            what += "; a drive has no free result slot: a batch in shared memory keeps its slot until the consumer \
-                     drops it";
-        }
-        core.recorder.fault(CPU, None, "stall", what);
     }
 
     /// Ends all threads and waits for them.
@@ -314,36 +346,16 @@ impl<V> Drop for Loader<V> {
     }
 }
 
-/// Returns the name of a sample, unless the dataset takes long to find it.
-fn name_within(dataset: &Arc<dyn Dataset>, sample_id: u64) -> Option<String> {
-    let (dataset, (sender, receiver)) = (dataset.clone(), mpsc::sync_channel(1));
-    let find = move || {
-        let _ = sender.send(dataset.name(prepare::stored_at(&*dataset, sample_id)));
-    };
-    std::thread::Builder::new().name("ddlp-name".into()).spawn(find).ok()?;
-    receiver.recv_timeout(NAMED_WITHIN).ok()
-}
-
-/// Warns that the consumer keeps all places for batches. Writes to standard error too if no log is set up.
-fn name_kept(core: &mut Core, kept: &Kept) {
-    let (places, more) = match kept {
-        Kept::Buffers(count) => (format!("{count} buffers"), "raise `buffers` (LoaderBuilder::buffers)"),
-        Kept::Slots(count) => (format!("{count} result slots"), "let drives have more slots (LocalDrive::slots)"),
-    };
-    let what = format!(
-        "the consumer keeps batches in all {places}, and gets no further batch until it drops one: drop batches, copy \
-         them (Batch::into_owned), or {more}"
-    );
-    if !tracing::dispatcher::has_been_set() {
-        eprintln!("ddlp: {what}");
-    }
-    core.recorder.fault(CPU, None, "kept", what);
-}
-
 /// Handle that ends a run from another thread: the iterator then soon returns `None`.
 #[derive(Clone)]
 pub struct Stopper {
     engine: Arc<Engine>,
+}
+
+impl fmt::Debug for Stopper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stopper").field("is_stopped", &self.engine.is_stopped()).finish()
+    }
 }
 
 impl Stopper {

@@ -6,10 +6,10 @@ use std::io;
 
 /// The parts of a loader's memory.
 #[derive(Debug, Default)]
-pub(crate) struct MemoryNeed(Vec<Part>);
+pub(crate) struct MemoryNeed(Vec<MemoryPart>);
 
 #[derive(Debug)]
-struct Part {
+struct MemoryPart {
     what: String,
     bytes: u64,
 }
@@ -17,7 +17,7 @@ struct Part {
 impl MemoryNeed {
     /// Adds a part, called `what` in messages.
     pub fn add(&mut self, bytes: u64, what: String) {
-        self.0.push(Part { what, bytes });
+        self.0.push(MemoryPart { what, bytes });
     }
 
     /// Returns the bytes of all parts.
@@ -29,7 +29,7 @@ impl MemoryNeed {
     pub fn check(&self, check_room: impl FnOnce(u64) -> io::Result<()>) -> Result<(), LoaderError> {
         check_room(self.bytes()).map_err(|error| {
             let parts = self.0.iter().map(|part| format!("{} ({} MB)", part.what, part.bytes.div_ceil(1_000_000)));
-            LoaderError::Options(format!(
+            LoaderError::NoRoom(format!(
                 "no room for the memory that the loader needs, {}: {error}; use smaller batches (--batch), fewer \
                  buffers (--buffers) or fewer result slots (--slots), or raise the limit",
                 parts.collect::<Vec<_>>().join(", ")

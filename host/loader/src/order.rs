@@ -22,7 +22,7 @@ pub enum LastBatch {
 
 /// The division of an epoch into batches and shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct EpochCut {
     /// Samples of an epoch.
     pub samples: u64,
     /// Samples of a global batch.
@@ -35,7 +35,7 @@ pub struct Cut {
     pub world: u64,
 }
 
-impl Cut {
+impl EpochCut {
     /// Returns the number of global batches of an epoch, which is also the number of steps of every rank.
     pub fn batches(&self) -> u64 {
         match self.last {
@@ -69,7 +69,7 @@ impl Cut {
 /// The order of one epoch.
 #[derive(Debug)]
 pub struct EpochOrder {
-    cut: Cut,
+    cut: EpochCut,
     permutation: Vec<u32>,
 }
 
@@ -79,7 +79,7 @@ const SHUFFLE_STREAM: u32 = 0;
 impl EpochOrder {
     /// Shuffles the samples of the epoch by Fisher–Yates, with draws from (seed, epoch). `cut.samples` is at most
     /// `u32::MAX`. Fails if the system refuses memory.
-    pub fn new(seed: u64, epoch: u32, cut: Cut) -> io::Result<Self> {
+    pub fn new(seed: u64, epoch: u32, cut: EpochCut) -> io::Result<Self> {
         let samples = u32::try_from(cut.samples).expect("the builder bounds the samples of an epoch");
         let mut permutation = Vec::new();
         permutation.try_reserve_exact(samples as usize).map_err(|_| no_memory(samples))?;
@@ -101,12 +101,12 @@ impl EpochOrder {
 /// The orders of the epochs from which prongs claim batches.
 pub(crate) struct Orders {
     seed: u64,
-    cut: Cut,
+    cut: EpochCut,
     made: Vec<(u32, Arc<EpochOrder>)>,
 }
 
 impl Orders {
-    pub fn new(seed: u64, cut: Cut) -> Self {
+    pub fn new(seed: u64, cut: EpochCut) -> Self {
         Self { seed, cut, made: Vec::new() }
     }
 

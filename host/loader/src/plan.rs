@@ -4,12 +4,13 @@
 //! A plan file consists of a magic, a version, the body's length and CRC32C, and the bincode body. Trailing bytes are
 //! refused. Files of version 1, which lack [`PlannedRun`], can still be read. Epochs and batches count from 0.
 
-use crate::order::{Cut, LastBatch};
-use crate::schedule::{ProngId, Strategy};
+use crate::order::{EpochCut, LastBatch};
+use crate::schedule::{PlanEpoch, Strategy};
 use ddlp_csd::program::{CorruptPolicy, Program};
 use ddlp_dataset::Identity;
 use ddlp_pixels::Pipeline;
 use serde::{Deserialize, Serialize};
+use std::error::Error;
 use std::fmt::Debug;
 
 /// Largest plan file in bytes.
@@ -18,15 +19,6 @@ pub const PLAN_BYTES_MAX: usize = 256 << 20;
 const MAGIC: [u8; 4] = *b"DDPL";
 const VERSION: u32 = 2;
 const FRAME_BYTES: usize = 16;
-
-/// The deliveries of one epoch.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlanEpoch {
-    /// Number of the epoch.
-    pub epoch: u32,
-    /// Batches in the order of delivery, each with the prong that prepared it (0 is the CPU).
-    pub deliveries: Vec<(u32, ProngId)>,
-}
 
 /// The deliveries of a run, and the options that identify the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -69,16 +61,17 @@ type FirstBody = (u64, [u8; 32], u64, u64, u32, Vec<PlanEpoch>);
 
 /// Why a plan is invalid, or not for this run.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PlanError {
     /// The file is not a plan, or is damaged.
     #[error("not a valid plan file: {0}")]
     Format(&'static str),
     /// The body does not decode.
     #[error("plan body does not decode")]
-    Body(#[source] bincode::error::DecodeError),
+    Body(#[source] Box<dyn Error + Send + Sync>),
     /// The plan does not encode.
     #[error("plan does not encode")]
-    Encode(#[source] bincode::error::EncodeError),
+    Encode(#[source] Box<dyn Error + Send + Sync>),
     /// An epoch of the plan does not name each batch exactly once.
     #[error("plan of epoch {epoch} does not name each of the {batches} batches once")]
     NotAPermutation {
@@ -118,7 +111,7 @@ fn codec() -> impl bincode::config::Config {
 impl Plan {
     /// Encodes a plan file.
     pub fn to_bytes(&self) -> Result<Vec<u8>, PlanError> {
-        let body = bincode::serde::encode_to_vec(self, codec()).map_err(PlanError::Encode)?;
+        let body = bincode::serde::encode_to_vec(self, codec()).map_err(|error| PlanError::Encode(error.into()))?;
         let mut bytes = Vec::with_capacity(FRAME_BYTES + body.len());
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
@@ -143,12 +136,14 @@ impl Plan {
         if word(12) != crc32c::crc32c(body) {
             return Err(PlanError::Format("wrong checksum"));
         }
-        let (plan, used) = Self::from_body(body, version).map_err(PlanError::Body)?;
+        let (plan, used) = Self::from_body(body, version).map_err(|error| PlanError::Body(error.into()))?;
         if used != body.len() {
             return Err(PlanError::Format("bytes after the body"));
         }
         for epoch in &plan.epochs {
-            epoch.check(plan.batches)?;
+            if !epoch.names_each_once(plan.batches) {
+                return Err(PlanError::NotAPermutation { epoch: epoch.epoch, batches: plan.batches });
+            }
         }
         Ok(plan)
     }
@@ -167,7 +162,7 @@ impl Plan {
         (seed, strategy): (u64, Strategy),
         program: &Program,
         dataset: &Identity,
-        cut: &Cut,
+        cut: &EpochCut,
         batches: u32,
     ) -> Self {
         // Both fit: they come from the builder's options, which are u32.
@@ -220,23 +215,6 @@ impl Plan {
             return Ok(());
         };
         Err(PlanError::OtherRun { field, recorded, actual })
-    }
-}
-
-impl PlanEpoch {
-    fn check(&self, batches: u32) -> Result<(), PlanError> {
-        let error = PlanError::NotAPermutation { epoch: self.epoch, batches };
-        if self.deliveries.len() != batches as usize {
-            return Err(error);
-        }
-        let mut named = vec![false; batches as usize];
-        for &(batch, _) in &self.deliveries {
-            match named.get_mut(batch as usize) {
-                Some(seen) if !*seen => *seen = true,
-                _ => return Err(error),
-            }
-        }
-        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The progress of a run, seen from another thread.
 
 use crate::engine::Engine;
+use std::fmt;
 use std::sync::Arc;
 
 /// Handle that shows the progress of a run.
@@ -9,6 +10,12 @@ pub struct ProgressHandle {
     pub(crate) engine: Arc<Engine>,
     pub(crate) epochs: u32,
     pub(crate) batches: u32,
+}
+
+impl fmt::Debug for ProgressHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProgressHandle").field("epochs", &self.epochs).finish_non_exhaustive()
+    }
 }
 
 /// The progress of a run.

@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::buffers::PooledBuffer;
+use crate::delivery::BatchBuffer;
 use ddlp_csd::slot::SampleRecord;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -13,19 +13,19 @@ pub struct RowClaims {
     base: *mut u8,
     row_bytes: usize,
     rows: usize,
-    state: Mutex<State>,
+    state: Mutex<RowState>,
 }
 
-struct State {
+struct RowState {
     next: usize,
     out: usize,
     closed: bool,
-    buffer: Option<PooledBuffer>,
+    buffer: Option<Box<dyn BatchBuffer>>,
     records: Vec<Option<SampleRecord>>,
 }
 
-// SAFETY: `base` points into the mapping that `state` owns. Threads reach it only through `RowsTaken`, whose ranges are
-// disjoint, and the mapping is given back only when none of them is left.
+// SAFETY: `base` points into the buffer that `state` owns, which nothing else uses (`BatchBuffer`). Threads reach it
+// only through `RowsTaken`, whose ranges are disjoint, and the buffer is given back only when none of them is left.
 unsafe impl Send for RowClaims {}
 // SAFETY: as above; everything else is behind the mutex.
 unsafe impl Sync for RowClaims {}
@@ -42,20 +42,21 @@ pub enum PutBack {
     /// Other rows are still out, or not handed out yet.
     Pending,
     /// All rows were handed out and returned, with their records if all were made.
-    Complete(PooledBuffer, Option<Vec<SampleRecord>>),
-    /// The claims were closed before all rows were handed out, and the buffer is back in its pool.
+    Complete(Box<dyn BatchBuffer>, Option<Vec<SampleRecord>>),
+    /// The claims were closed before all rows were handed out, and the buffer is back with its target.
     Closed,
 }
 
 impl RowClaims {
     /// Hands out `rows` rows of `row_bytes` bytes each of `buffer`.
-    pub fn new(mut buffer: PooledBuffer, rows: usize, row_bytes: usize) -> Self {
-        assert!(rows.checked_mul(row_bytes).is_some_and(|bytes| bytes <= buffer.len()), "rows fit the buffer");
+    pub fn new(mut buffer: Box<dyn BatchBuffer>, rows: usize, row_bytes: usize) -> Self {
+        let bytes = buffer.bytes_mut();
+        assert!(rows.checked_mul(row_bytes).is_some_and(|all| all <= bytes.len()), "rows fit the buffer");
         Self {
-            base: buffer.as_mut_ptr(),
+            base: bytes.as_mut_ptr(),
             row_bytes,
             rows,
-            state: Mutex::new(State {
+            state: Mutex::new(RowState {
                 next: 0,
                 out: 0,
                 closed: false,
@@ -99,7 +100,7 @@ impl RowClaims {
         }
     }
 
-    /// Stops handing out rows. Returns true if no row is out, so that the buffer is back in its pool.
+    /// Stops handing out rows. Returns true if no row is out, so that the buffer is back with its target.
     pub fn close(&self) -> bool {
         let mut state = self.state.lock().expect("no panic while the claims are locked");
         state.closed = true;
@@ -116,8 +117,8 @@ impl RowsTaken<'_> {
     /// Makes the rows in their order, each with its number, until `make` returns `None`.
     pub fn make(&mut self, make: impl FnMut((usize, &mut [u8])) -> Option<SampleRecord>) {
         let bytes = self.range.len() * self.claims.row_bytes;
-        // SAFETY: the rows `range` were handed out to this value alone, lie within the mapping (checked in `new`), and
-        // the mapping is not given back before they are returned.
+        // SAFETY: the rows `range` were handed out to this value alone, lie within the buffer (checked in `new`), and
+        // the buffer is not given back before they are returned.
         let all = unsafe {
             std::slice::from_raw_parts_mut(self.claims.base.add(self.range.start * self.claims.row_bytes), bytes)
         };

@@ -8,6 +8,7 @@
 //! - `prong`: rate and outstanding work of a prong.
 //! - `claim`: chooses the batch that a prong prepares next, at the end of an epoch too, and takes over another
 //!   prong's batch.
+//! - `strategy`: the strategies by name. `planned`: the deliveries of an epoch, to be replayed.
 //! - `deliver`: the order in which the consumer gets batches.
 //!
 //! Invariants: a batch is delivered exactly once; every batch that is neither delivered nor ready is open, or a prong
@@ -16,13 +17,17 @@
 mod claim;
 mod deliver;
 mod epoch;
+mod planned;
 mod prong;
 #[cfg(test)]
 mod simulation;
+mod strategy;
 
-use crate::plan::PlanEpoch;
+pub use planned::PlanEpoch;
+pub use strategy::{Strategy, UnknownStrategy};
+
 use epoch::{BatchState, Epoch};
-use prong::{Prong, Work};
+use prong::{ActiveWork, Prong};
 use std::collections::VecDeque;
 
 /// Index of a prong: 0 is the host's CPU, the drives follow.
@@ -37,57 +42,6 @@ pub struct BatchId {
     pub epoch: u32,
     /// Batch within the epoch.
     pub batch: u32,
-}
-
-/// The order of delivery, and the prongs that take part.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Strategy {
-    /// The CPU alone prepares, in order.
-    Cpu,
-    /// The drives alone prepare, in order; the CPU prepares batches that fail on them.
-    Csd,
-    /// Prongs move towards each other: the head is delivered in order, then the tail from the end.
-    Mte,
-    /// Weighted round robin among the prongs' ready batches.
-    Wrr,
-    /// Exactly the epoch's order; within a look-ahead window drives go ahead of the CPU.
-    #[default]
-    Ordered,
-}
-
-impl Strategy {
-    /// All strategies.
-    pub const ALL: [Self; 5] = [Self::Cpu, Self::Csd, Self::Mte, Self::Wrr, Self::Ordered];
-
-    /// Returns whether batches are delivered in the epoch's order.
-    pub fn is_sequential(self) -> bool {
-        matches!(self, Self::Cpu | Self::Csd | Self::Ordered)
-    }
-}
-
-impl std::fmt::Display for Strategy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Cpu => "cpu",
-            Self::Csd => "csd",
-            Self::Mte => "mte",
-            Self::Wrr => "wrr",
-            Self::Ordered => "ordered",
-        })
-    }
-}
-
-/// A name that is not a strategy.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no strategy \"{0}\": cpu, csd, mte, wrr and ordered exist")]
-pub struct UnknownStrategy(String);
-
-impl std::str::FromStr for Strategy {
-    type Err = UnknownStrategy;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|strategy| strategy.to_string() == name).ok_or_else(|| UnknownStrategy(name.into()))
-    }
 }
 
 /// Options of a schedule.
@@ -122,7 +76,7 @@ pub enum Room {
 
 /// Use of a finished batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finished {
+pub enum ResultUse {
     /// It will be delivered.
     Used,
     /// Another prong was first: the batch is dropped.
@@ -266,7 +220,7 @@ impl Schedule {
     pub fn prong_down(&mut self, prong: ProngId, held: HeldResults) {
         let lost = std::mem::take(&mut self.prongs[prong]);
         self.prongs[prong].up = false;
-        for Work { id, .. } in lost.outstanding {
+        for ActiveWork { id, .. } in lost.outstanding {
             if let Some(epoch) = self.epoch_mut(id.epoch) {
                 epoch.give_up(prong, id.batch, true);
             }
@@ -281,20 +235,20 @@ impl Schedule {
 
     /// Records that the prong's processor is done with a batch, which may still have to be fetched ([`Self::finished`]
     /// follows). Returns whether the batch is wanted.
-    pub fn executed(&mut self, prong: ProngId, id: BatchId, now: f64) -> Finished {
+    pub fn executed(&mut self, prong: ProngId, id: BatchId, now: f64) -> ResultUse {
         let shows_rate = self.shows_rate(id);
         self.prongs[prong].done(id, now, shows_rate);
-        let Some(epoch) = self.epoch_mut(id.epoch) else { return Finished::Late };
+        let Some(epoch) = self.epoch_mut(id.epoch) else { return ResultUse::Late };
         let by = match epoch.state(id.batch) {
             BatchState::Working(by) if by.contains(&prong) => by.clone(),
-            _ => return Finished::Late,
+            _ => return ResultUse::Late,
         };
         epoch.set(id.batch, BatchState::Held(prong));
         for loser in by.into_iter().filter(|&other| other != prong) {
             self.prongs[loser].cancel(id);
         }
         self.turn_round();
-        Finished::Used
+        ResultUse::Used
     }
 
     /// Makes a batch ready for delivery that [`Self::executed`] called wanted. Returns false when it is no longer

@@ -1,21 +1,21 @@
 //! From options to a run: opens the dataset, starts or reaches the drives, and checks that everything fits.
 
-use crate::config::LoaderBuilder;
-use crate::dataset::open_dataset;
-use crate::drive::{
-    self, DriveSpec, Endpoint, Expected, Link, LinkError, LocalAgent, LocalDrive, LocalResults, SlotTable,
-};
+use crate::builder::LoaderBuilder;
+use crate::delivery::SlotTable;
+use crate::drive::{self, DriveLink, DriveSpec, Endpoint, Expected, LinkError, LocalAgent, LocalDrive, LocalResults};
 use crate::engine::buffer_bytes;
-use crate::error::LoaderError;
+use crate::error::{DriveError, LoaderError};
 use crate::memory_need::MemoryNeed;
-use crate::order::Cut;
+use crate::opening::open_dataset;
+use crate::options::LoaderOptions;
+use crate::order::EpochCut;
 use crate::plan::Plan;
 use crate::recorder::Recorder;
 use crate::report::Report;
 use crate::schedule::Strategy;
 use crate::state::{LoaderState, STATE_VERSION};
-use crate::threads::Threads;
-use crate::value::Output;
+use crate::threads::ThreadShares;
+use crate::value::BatchValues;
 use ddlp_csd::memory;
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::SlotLayout;
@@ -39,10 +39,10 @@ const LOCAL_SLOTS_SHARE: u64 = 8;
 const TAIL_MARGIN: f64 = 1.25;
 
 /// A run as derived from the options.
-pub(crate) struct Setup {
+pub(crate) struct RunSetup {
     pub dataset: Arc<dyn Dataset>,
     pub program: Program,
-    pub cut: Cut,
+    pub cut: EpochCut,
     pub batches: u32,
     pub layout: SlotLayout,
     pub expected: Expected,
@@ -57,7 +57,7 @@ pub(crate) struct OpenDrive {
     pub name: String,
     pub endpoint: Endpoint,
     /// `None` for an optional drive: the drive's thread connects to it during the run.
-    pub link: Option<Link>,
+    pub link: Option<DriveLink>,
     /// Its slots; empty until the drive is first reached.
     pub slots: Arc<SlotTable>,
 }
@@ -69,12 +69,13 @@ impl OpenDrive {
     }
 }
 
-impl Setup {
-    pub fn new(options: &LoaderBuilder, output: &Output) -> Result<Self, LoaderError> {
+impl RunSetup {
+    pub fn new(builder: &LoaderBuilder, output: &BatchValues) -> Result<Self, LoaderError> {
+        let options = &builder.options;
         let shape = options.pipeline.validate().map_err(LoaderError::Pipeline)?;
-        let dataset: Arc<dyn Dataset> = match (&options.dataset, &options.dataset_path) {
+        let dataset: Arc<dyn Dataset> = match (&builder.dataset, &options.dataset) {
             (Some(dataset), _) => dataset.clone(),
-            (None, Some(path)) => open_dataset(path, &options.host)?,
+            (None, Some(path)) => open_dataset(path, &builder.host)?,
             (None, None) => return Err(LoaderError::Options("no dataset is given".into())),
         };
         let samples = options.epoch_samples.unwrap_or(dataset.len());
@@ -87,7 +88,7 @@ impl Setup {
                 u32::MAX
             )));
         }
-        let cut = Cut {
+        let cut = EpochCut {
             samples,
             batch: options.batch_size as u64,
             last: options.last,
@@ -130,33 +131,34 @@ impl Setup {
         let available = memory::available_bytes().unwrap_or(1 << 30);
         let slot_room = available.saturating_sub(buffers) / LOCAL_SLOTS_SHARE / options.drives.len().max(1) as u64;
         let setup = Self { dataset, program, cut, batches, layout, expected, fresh, first_epoch: 0, slot_room };
-        setup.fit_memory(options, output, buffers)?.with_history(options)
+        setup.fit_memory(builder, output, buffers)?.with_history(builder)
     }
 
     /// Checks that memory suffices for the run, and tells the dataset how much the run takes.
-    fn fit_memory(mut self, options: &LoaderBuilder, output: &Output, buffers: u64) -> Result<Self, LoaderError> {
-        let need = self.memory_need(options, output, buffers);
+    fn fit_memory(mut self, builder: &LoaderBuilder, output: &BatchValues, buffers: u64) -> Result<Self, LoaderError> {
+        let need = self.memory_need(builder, output, buffers);
         need.check(memory::check_room)?;
         memory::fit(&*self.dataset, need.bytes());
-        if options.epochs > 1 {
+        if builder.options.epochs > 1 {
             self.dataset = resident_beside(need.bytes(), self.dataset, memory::check_room);
         }
         Ok(self)
     }
 
     /// Computes the memory that the run needs beside the dataset.
-    fn memory_need(&self, options: &LoaderBuilder, output: &Output, buffers: u64) -> MemoryNeed {
+    fn memory_need(&self, builder: &LoaderBuilder, output: &BatchValues, buffers: u64) -> MemoryNeed {
+        let options = &builder.options;
         let mut need = MemoryNeed::default();
         need.add(buffers, format!("{} batch buffers of {} samples", options.buffers, self.cut.rows()));
-        let threads = Threads::of(options).cpu;
+        let threads = ThreadShares::of(options).cpu;
         match memory::threads_bytes(threads) {
             0 => {}
             bytes => need.add(bytes, counted(threads as u64, "thread")),
         }
-        for (name, spec) in drives(options) {
+        for (name, spec) in options.drives_by_name() {
             let is_read = match spec {
                 DriveSpec::Local(local) => {
-                    let slots = self.local_slots(options, local);
+                    let slots = self.local_slots(builder, local);
                     let bytes = u64::from(slots).saturating_mul(self.layout.total_bytes as u64);
                     // A file's pages make room when it is needed.
                     if !matches!(local.results, LocalResults::File(_)) {
@@ -174,31 +176,28 @@ impl Setup {
     }
 
     /// Applies the state to resume from and checks the plan to replay, if any.
-    fn with_history(mut self, options: &LoaderBuilder) -> Result<Self, LoaderError> {
-        if let Some(state) = &options.resume {
+    fn with_history(mut self, builder: &LoaderBuilder) -> Result<Self, LoaderError> {
+        if let Some(state) = &builder.resume {
             state.check_fits(&self.fresh, self.batches).map_err(LoaderError::State)?;
             self.first_epoch = state.epoch;
         }
-        if let Some(plan) = &options.replay {
-            let (order, dataset) = ((options.seed, options.strategy), self.dataset.identity());
+        if let Some(plan) = &builder.replay {
+            let (order, dataset) = ((builder.options.seed, builder.options.strategy), self.dataset.identity());
             let task = Plan::empty(order, &self.program, &dataset, &self.cut, self.batches);
             plan.check_is_for(&task).map_err(LoaderError::Plan)?;
         }
         Ok(self)
     }
 
-    pub fn recorder(&self, options: &LoaderBuilder, drives: &[OpenDrive], setup_s: f64) -> Recorder {
+    pub fn recorder(&self, options: &LoaderOptions, drives: &[OpenDrive], setup_s: f64) -> Recorder {
         let report = Report {
             setup_s,
             strategy: options.strategy.to_string(),
-            dataset: options
-                .dataset_path
-                .as_ref()
-                .map_or(self.dataset.kind().into(), |path| path.display().to_string()),
+            dataset: options.dataset.as_ref().map_or(self.dataset.kind().into(), |path| path.display().to_string()),
             epoch_samples: self.cut.samples,
             batch_size: self.cut.batch,
             seed: options.seed,
-            threads: Threads::of(options).cpu,
+            threads: ThreadShares::of(options).cpu,
             ..Report::default()
         };
         let names = std::iter::once("cpu".to_string()).chain(drives.iter().map(|drive| drive.name.clone())).collect();
@@ -214,42 +213,44 @@ impl Setup {
         recorder
     }
 
-    pub fn open_drives(&self, options: &LoaderBuilder) -> Result<Vec<OpenDrive>, LoaderError> {
-        drives(options)
+    pub fn open_drives(&self, builder: &LoaderBuilder) -> Result<Vec<OpenDrive>, LoaderError> {
+        builder
+            .options
+            .drives_by_name()
             .map(|(name, spec)| {
                 let (name, opened) = match spec {
-                    DriveSpec::Remote(address) => (name, self.open_remote(options, address)),
+                    DriveSpec::Remote(address) => (name, self.open_remote(builder, address)),
                     DriveSpec::Auto => {
-                        let refused = |reason| LoaderError::Drive { drive: name, reason };
+                        let refused = |reason: String| LoaderError::Drive { drive: name, source: reason.into() };
                         let node = drive::find(&Sysfs::system()).map_err(refused)?;
-                        let opened = self.open_remote(options, &node);
+                        let opened = self.open_remote(builder, &node);
                         (node, opened)
                     }
                     DriveSpec::Local(local) => {
-                        let opened = self.open_local(options, local, &name);
+                        let opened = self.open_local(builder, local, &name);
                         (name, opened)
                     }
                 };
                 opened
                     .map(|drive| OpenDrive { name: name.clone(), ..drive })
-                    .map_err(|reason| LoaderError::Drive { drive: name, reason })
+                    .map_err(|source| LoaderError::Drive { drive: name, source })
             })
             .collect()
     }
 
-    fn open_remote(&self, options: &LoaderBuilder, address: &str) -> Result<OpenDrive, String> {
-        let endpoint = Endpoint::remote(address, &options.host)?;
+    fn open_remote(&self, builder: &LoaderBuilder, address: &str) -> Result<OpenDrive, DriveError> {
+        let endpoint = Endpoint::remote(address, &builder.host)?;
         let is_tcp = address.starts_with("tcp://");
-        let link = if options.drive_optional && is_tcp {
+        let link = if builder.options.drive_optional && is_tcp {
             None
         } else {
-            let link = self.connect(options, &endpoint).map_err(|error| {
+            let link = self.connect(builder, &endpoint).map_err(|error| {
                 let remedy = if error.is_unreachable() && is_tcp {
                     "; an optional drive (--drive-optional) may join later"
                 } else {
                     ""
                 };
-                endpoint.unusable(&error) + remedy
+                endpoint.unusable(error, remedy)
             })?;
             Some(link)
         };
@@ -258,22 +259,22 @@ impl Setup {
         Ok(OpenDrive { name: address.to_string(), endpoint, link, slots })
     }
 
-    fn open_local(&self, options: &LoaderBuilder, local: &LocalDrive, name: &str) -> Result<OpenDrive, String> {
-        let slots = self.local_slots(options, local);
-        let path = options.dataset_path.as_ref().expect("checked with the options");
-        let threads = Threads::of(options).of_drive(local);
+    fn open_local(&self, builder: &LoaderBuilder, local: &LocalDrive, name: &str) -> Result<OpenDrive, DriveError> {
+        let slots = self.local_slots(builder, local);
+        let path = builder.options.dataset.as_ref().expect("checked with the options");
+        let threads = ThreadShares::of(&builder.options).of_drive(local);
         let (agent, slots) = LocalAgent::start(local, path, threads, slots, self.layout.total_bytes)
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| DriveError::new(error.to_string(), error))?;
         tracing::debug!(drive = name, pid = agent.pid(), "agent started");
-        let endpoint = Endpoint::local(agent).map_err(|error| error.to_string())?;
-        let link = self.connect(options, &endpoint).map_err(|error| endpoint.unusable(&error))?;
+        let endpoint = Endpoint::local(agent).map_err(|error| DriveError::new(error.to_string(), error))?;
+        let link = self.connect(builder, &endpoint).map_err(|error| endpoint.unusable(error, ""))?;
         Ok(OpenDrive { name: name.to_string(), endpoint, link: Some(link), slots: Arc::new(slots) })
     }
 
-    fn connect(&self, options: &LoaderBuilder, endpoint: &Endpoint) -> Result<Link, LinkError> {
+    fn connect(&self, builder: &LoaderBuilder, endpoint: &Endpoint) -> Result<DriveLink, LinkError> {
         let until = Instant::now() + HELD_WITHIN;
         loop {
-            match drive::connect(endpoint, &self.expected, &self.program, options.drive_depth, |_| {}) {
+            match drive::connect(endpoint, &self.expected, &self.program, builder.options.drive_depth, |_| {}) {
                 // Or the kernel has not made the drive's nodes yet.
                 Err(LinkError::Driver(error)) if endpoint.is_settling(&error) && Instant::now() < until => {
                     std::thread::sleep(HELD_LOOK);
@@ -285,22 +286,23 @@ impl Setup {
 
     /// Returns the number of slots for a local drive: the given one, or as many as the run can use (for `mte` the whole
     /// tail) and memory allows. Slots get their memory when they are used.
-    fn local_slots(&self, options: &LoaderBuilder, drive: &LocalDrive) -> u32 {
+    fn local_slots(&self, builder: &LoaderBuilder, drive: &LocalDrive) -> u32 {
         if let Some(slots) = drive.slots {
             return slots;
         }
         let fitting = u32::try_from(self.slot_room / self.layout.total_bytes as u64).unwrap_or(u32::MAX);
+        let options = &builder.options;
         let spare = options.drive_depth as u32 + 1;
         let useful = match options.strategy {
             Strategy::Mte => {
-                let threads = Threads::of(options);
+                let threads = ThreadShares::of(options);
                 let own = threads.of_drive(drive) as f64 * drive.throttle;
                 let share = own / (own + threads.cpu as f64);
                 (f64::from(self.batches) * share * TAIL_MARGIN).ceil() as u32 + spare
             }
             _ => LOCAL_SLOTS,
         };
-        let epochs = options.epochs - options.resume.as_ref().map_or(0, |state| state.epoch.min(options.epochs));
+        let epochs = options.epochs - builder.resume.as_ref().map_or(0, |state| state.epoch.min(options.epochs));
         let of_the_run = self.batches.saturating_mul(epochs).max(1);
         useful.min(self.batches).min(fitting).max(spare).min(of_the_run)
     }
@@ -309,21 +311,6 @@ impl Setup {
 /// Formats a number with its noun.
 fn counted(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
-}
-
-/// Returns the drives that take part, each with its name in messages.
-pub(crate) fn drives(options: &LoaderBuilder) -> impl Iterator<Item = (String, &DriveSpec)> {
-    let many = options.drives.len() > 1;
-    let taking_part = if options.strategy == Strategy::Cpu { &[] } else { &options.drives[..] };
-    (1..).zip(taking_part).map(move |(number, spec)| {
-        let name = match spec {
-            DriveSpec::Remote(address) => address.clone(),
-            DriveSpec::Auto => "auto".to_string(),
-            DriveSpec::Local(_) if many => format!("csd {number}"),
-            DriveSpec::Local(_) => "csd".to_string(),
-        };
-        (name, spec)
-    })
 }
 
 /// Loads the dataset into memory if it is small and there is room for it beside the memory that the loader takes.

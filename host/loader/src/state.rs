@@ -50,6 +50,7 @@ pub const STATE_VERSION: u32 = 2;
 
 /// Why a run cannot resume from a state.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum StateError {
     /// Another version of the format.
     #[error("the state has version {0}, and this program reads version {STATE_VERSION}")]

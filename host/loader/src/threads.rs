@@ -1,28 +1,27 @@
 //! Division of the machine's cores between the CPU prong and local drives.
 
-use crate::config::LoaderBuilder;
 use crate::drive::{DriveSpec, LocalDrive};
+use crate::options::LoaderOptions;
 use crate::schedule::Strategy;
-use crate::setup::drives;
 
 /// Threads of either side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Threads {
+pub(crate) struct ThreadShares {
     /// Threads of the CPU prong.
     pub cpu: usize,
     /// Threads of a local drive whose options do not set them.
     drive: usize,
 }
 
-impl Threads {
+impl ThreadShares {
     /// Divides the cores that this process may use, where the options do not say otherwise.
-    pub fn of(options: &LoaderBuilder) -> Self {
+    pub fn of(options: &LoaderOptions) -> Self {
         Self::divide(options, std::thread::available_parallelism().map_or(1, usize::from))
     }
 
     /// Divides this many cores.
-    fn divide(options: &LoaderBuilder, cores: usize) -> Self {
-        let locals = drives(options).filter(|(_, spec)| matches!(spec, DriveSpec::Local(_))).count();
+    fn divide(options: &LoaderOptions, cores: usize) -> Self {
+        let locals = options.drives_by_name().filter(|(_, spec)| matches!(spec, DriveSpec::Local(_))).count();
         let for_drives = match (locals, options.strategy) {
             (0, _) => 0,
             (_, Strategy::Csd) => cores,
@@ -46,13 +45,13 @@ impl Threads {
 mod tests {
     use super::*;
 
-    fn options(strategy: Strategy, drives: usize) -> LoaderBuilder {
-        let local = || DriveSpec::Local(LocalDrive::default());
-        (0..drives).fold(LoaderBuilder::default().strategy(strategy), |options, _| options.drive(local()))
+    fn options(strategy: Strategy, drives: usize) -> LoaderOptions {
+        let local = DriveSpec::Local(LocalDrive::default());
+        LoaderOptions { strategy, drives: vec![local; drives], ..LoaderOptions::default() }
     }
 
-    fn divided(options: &LoaderBuilder, cores: usize) -> (usize, usize) {
-        let threads = Threads::divide(options, cores);
+    fn divided(options: &LoaderOptions, cores: usize) -> (usize, usize) {
+        let threads = ThreadShares::divide(options, cores);
         (threads.cpu, threads.of_drive(&LocalDrive::default()))
     }
 
@@ -68,17 +67,18 @@ mod tests {
         assert_eq!(divided(&options(Strategy::Cpu, 1), 8), (8, 1));
         assert_eq!(divided(&options(Strategy::Csd, 1), 8), (1, 8));
         assert_eq!(divided(&options(Strategy::Ordered, 0), 8).0, 8);
-        let remote = options(Strategy::Mte, 0).drive(DriveSpec::Remote("tcp://h:1/nqn.x".into()));
+        let drives = vec![DriveSpec::Remote("tcp://h:1/nqn.x".into())];
+        let remote = LoaderOptions { drives, ..options(Strategy::Mte, 0) };
         assert_eq!(divided(&remote, 8).0, 8);
     }
 
     #[test]
     fn explicit_threads_and_cores_take_precedence() {
-        let named = options(Strategy::Ordered, 1).cores(vec![0, 1, 2]);
-        let threads = Threads::divide(&named, 8);
+        let named = LoaderOptions { cores: vec![0, 1, 2], ..options(Strategy::Ordered, 1) };
+        let threads = ThreadShares::divide(&named, 8);
         assert_eq!(threads.cpu, 3);
         assert_eq!(threads.of_drive(&LocalDrive { cores: vec![3], ..LocalDrive::default() }), 1);
         assert_eq!(threads.of_drive(&LocalDrive { cores: vec![3], threads: Some(2), ..LocalDrive::default() }), 2);
-        assert_eq!(Threads::divide(&named.threads(7), 8).cpu, 7);
+        assert_eq!(ThreadShares::divide(&LoaderOptions { threads: Some(7), ..named }, 8).cpu, 7);
     }
 }

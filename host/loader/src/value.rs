@@ -27,7 +27,7 @@ mod sealed {
 
 /// The form in which prepared rows are delivered.
 #[derive(Clone, Debug)]
-pub(crate) enum Output {
+pub(crate) enum BatchValues {
     /// Pixels as prepared: u8, N × H × W × C.
     Pixels,
     /// f32, N × C × H × W.
@@ -36,7 +36,7 @@ pub(crate) enum Output {
     F16(Box<Normalize>),
 }
 
-impl Output {
+impl BatchValues {
     /// Returns the bytes of a row.
     pub fn row_bytes(&self, shape: Shape) -> usize {
         let value = match self {

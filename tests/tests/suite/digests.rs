@@ -116,7 +116,7 @@ fn a_replayed_plan_reproduces_the_order_of_delivery() {
 fn a_plan_of_another_seed_is_refused() {
     let photos = Photos::new(9);
     let plan = Run::of(loader(&photos.pack())).plan;
-    let error = loader(&photos.pack()).seed(8).replay(plan).build().err().expect("refused");
+    let error = loader(&photos.pack()).seed(8).replay(plan).build().expect_err("refused");
     assert!(ddlp_tests::runs::chain(&error).contains("seed 7, this run has 8"));
 }
 

@@ -307,7 +307,7 @@ fn a_drive_with_another_dataset_is_refused_with_both_identities() {
     let scene = Scene::new();
     let other = Photos::new(20);
     let other_agent = Agent::start(&other.pack(), &other.scratch().join("state"), &[]);
-    let error = scene.builder(Strategy::Mte, other_agent.url()).build().err().expect("refused");
+    let error = scene.builder(Strategy::Mte, other_agent.url()).build().expect_err("refused");
     let identity = |photos: &Photos| ddlp_dataset::open(&photos.pack()).unwrap().identity().beginning();
     let text = chain(&error);
     assert!(text.contains(&identity(&scene.photos)) && text.contains(&identity(&other)), "{text}");
@@ -328,7 +328,7 @@ fn a_drive_with_another_pixel_path_is_refused_with_both_fingerprints() {
         }
         Fate::Pass
     });
-    let error = scene.builder(Strategy::Mte, scene.agent.url_by(&proxy.address())).build().err().expect("refused");
+    let error = scene.builder(Strategy::Mte, scene.agent.url_by(&proxy.address())).build().expect_err("refused");
     let text = chain(&error);
     let own = ddlp_pixels::fingerprint().to_string();
     assert!(text.contains(&own[..12]) && text.contains(&"5a".repeat(6)), "{text}");
@@ -338,7 +338,7 @@ fn a_drive_with_another_pixel_path_is_refused_with_both_fingerprints() {
 fn an_address_without_an_agent_is_an_error_at_once() {
     let photos = Photos::new(9);
     let drive = DriveSpec::Remote("tcp://127.0.0.1:1/nqn.2024-01.org.example:none".into());
-    let error = loader(&photos.pack()).strategy(Strategy::Mte).drive(drive).build().err().expect("refused");
+    let error = loader(&photos.pack()).strategy(Strategy::Mte).drive(drive).build().expect_err("refused");
     assert!(chain(&error).contains("is the agent running there?"), "{}", chain(&error));
 }
 
@@ -348,7 +348,7 @@ fn an_optional_drive_that_is_down_at_the_start_joins_later() {
         let mut scene = Scene::new();
         scene.agent.kill();
         let builder = scene.builder(strategy, scene.agent.url());
-        let error = builder.clone().build().err().expect("a drive that is needed");
+        let error = builder.clone().build().expect_err("a drive that is needed");
         assert!(chain(&error).contains("--drive-optional"), "{}", chain(&error));
         let (mut delivered, agent) = (0, &mut scene.agent);
         let run = Run::with(builder.drive_optional(true), |_, loader| {

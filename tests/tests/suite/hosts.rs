@@ -60,7 +60,7 @@ fn a_machine_that_is_allowed_is_served_and_another_is_told_what_to_allow() {
 
     let elsewhere = tempfile::tempdir().expect("a folder");
     let stranger = Host::at(elsewhere.path(), None);
-    let error = chain(&scene.run(&stranger).build().err().expect("refused"));
+    let error = chain(&scene.run(&stranger).build().expect_err("refused"));
     let nqn = stranger.known().expect("kept for the next time");
     assert!(error.contains("allowed-hosts") && error.ends_with(&nqn), "{error}");
     assert_ne!(nqn, scene.nqn);

@@ -1,6 +1,5 @@
 use super::*;
-use crate::plan::PlanEpoch;
-use crate::schedule::{CPU, Finished, HeldResults, ProngId, Room, ScheduleConfig, Strategy};
+use crate::schedule::{CPU, HeldResults, PlanEpoch, ProngId, ResultUse, Room, ScheduleConfig, Strategy};
 
 const BATCHES: u32 = 10;
 const EPOCHS: u32 = 2;
@@ -22,7 +21,7 @@ fn schedule(strategy: Strategy, plan: &[(u32, ProngId)]) -> Schedule {
 }
 
 fn finish(schedule: &mut Schedule, prong: ProngId, id: BatchId) {
-    assert_eq!(schedule.executed(prong, id, 0.0), Finished::Used);
+    assert_eq!(schedule.executed(prong, id, 0.0), ResultUse::Used);
     schedule.finished(prong, id);
     while let Some((id, prong)) = schedule.deliverable() {
         schedule.deliver(id, prong);

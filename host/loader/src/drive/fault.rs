@@ -1,7 +1,8 @@
 //! Messages for faults of a drive: what happened, what the loader does about it, and what the user can do. The drive's
 //! name is reported beside the message.
 
-use super::{AgentError, LinkError};
+use super::link::LinkError;
+use super::local::AgentError;
 use crate::engine::GivenUp;
 use crate::schedule::BatchId;
 use ddlp_csd::slot::SlotError;
@@ -12,7 +13,7 @@ use std::io;
 use std::time::Duration;
 
 /// Something that went wrong with a drive.
-pub(super) enum Fault<'a> {
+pub(super) enum DriveFault<'a> {
     /// The drive answered Execute Program with an error.
     Execute(BatchId, Status),
     /// Execute Program could not be sent.
@@ -47,7 +48,7 @@ const CPU_DOES: &str = "the CPU prepares it";
 const AGENT_LOG: &str = "the agent's log may say why";
 const WITHOUT: &str = "the run continues without the drive";
 
-impl Fault<'_> {
+impl DriveFault<'_> {
     /// Returns the kind in one word, as [`crate::report::FaultReport::kind`] lists them.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -77,7 +78,7 @@ fn time(time: Duration) -> String {
     }
 }
 
-impl fmt::Display for Fault<'_> {
+impl fmt::Display for DriveFault<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = |id: &BatchId| format!("epoch {} batch {}", id.epoch, id.batch);
         match self {
@@ -173,34 +174,46 @@ mod tests {
         let away = LinkError::Driver(DriverError::Lost { peer: peer(), reason: "connection refused".into() });
         let refused = LinkError::Refused("it holds another dataset".into());
         let table = [
-            (Fault::Execute(id, Status::INTERNAL), "status", "internal error", "CPU", "log"),
-            (Fault::NotSent(id, &lost), "status", "could not be sent", "CPU", "log"),
-            (Fault::NotRead(id, &lost), "status", "could not be read", "CPU", "log"),
-            (Fault::Damaged(id, &SlotError::Table), "damaged", "sample table is damaged", "CPU", "memory"),
-            (Fault::NoMemory(id, &memory), "memory", "out of memory", "CPU", "smaller batches"),
+            (DriveFault::Execute(id, Status::INTERNAL), "status", "internal error", "CPU", "log"),
+            (DriveFault::NotSent(id, &lost), "status", "could not be sent", "CPU", "log"),
+            (DriveFault::NotRead(id, &lost), "status", "could not be read", "CPU", "log"),
+            (DriveFault::Damaged(id, &SlotError::Table), "damaged", "sample table is damaged", "CPU", "memory"),
+            (DriveFault::NoMemory(id, &memory), "memory", "out of memory", "CPU", "smaller batches"),
             (
-                Fault::Slow { id, took: Duration::from_secs(2), times: 9.0, is_local: false },
+                DriveFault::Slow { id, took: Duration::from_secs(2), times: 9.0, is_local: false },
                 "slow",
                 "2.0 s, 9 times",
                 "adapts",
                 "the network",
             ),
             (
-                Fault::Slow { id, took: Duration::from_micros(937_400), times: 8.0, is_local: true },
+                DriveFault::Slow { id, took: Duration::from_micros(937_400), times: 8.0, is_local: true },
                 "slow",
                 "937 ms, 8 times",
                 "a very large image",
                 "work on this machine",
             ),
-            (Fault::Lost(&lost), "lost", "connection refused", "tries to reconnect", "agent runs"),
-            (Fault::Lost(&timed_out), "timeout", "Execute Program within 30s", "tries to reconnect", "--drive-timeout"),
-            (Fault::Away(&away), "lost", "connection refused", "begins without the drive", "can be reached"),
-            (Fault::FewerSlots { now: 2, before: 4 }, "refused", "2 result slots", "continues without", "--slots 4"),
-            (Fault::Refused(&refused), "refused", "another dataset", "continues without", "new run"),
-            (Fault::Useless(3), "refused", "3 connections", "continues without", "network"),
-            (Fault::AgentRestarted, "restart", "had ended or hung", "started again", "log"),
-            (Fault::AgentFails(&AgentError::NotFound), "start", "ddlp-device", "tries again", "build it"),
-            (Fault::AgentGivenUp(10), "refused", "10 times without success", "continues without", "RUST_LOG"),
+            (DriveFault::Lost(&lost), "lost", "connection refused", "tries to reconnect", "agent runs"),
+            (
+                DriveFault::Lost(&timed_out),
+                "timeout",
+                "Execute Program within 30s",
+                "tries to reconnect",
+                "--drive-timeout",
+            ),
+            (DriveFault::Away(&away), "lost", "connection refused", "begins without the drive", "can be reached"),
+            (
+                DriveFault::FewerSlots { now: 2, before: 4 },
+                "refused",
+                "2 result slots",
+                "continues without",
+                "--slots 4",
+            ),
+            (DriveFault::Refused(&refused), "refused", "another dataset", "continues without", "new run"),
+            (DriveFault::Useless(3), "refused", "3 connections", "continues without", "network"),
+            (DriveFault::AgentRestarted, "restart", "had ended or hung", "started again", "log"),
+            (DriveFault::AgentFails(&AgentError::NotFound), "start", "ddlp-device", "tries again", "build it"),
+            (DriveFault::AgentGivenUp(10), "refused", "10 times without success", "continues without", "RUST_LOG"),
         ];
         for (fault, kind, happened, done, helps) in &table {
             let text = fault.to_string();

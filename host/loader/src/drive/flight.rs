@@ -1,7 +1,7 @@
 //! An Execute command in flight, and the time that it may take.
 
-use super::fault::Fault;
-use super::results::Held;
+use super::checks::SlotBatch;
+use super::fault::DriveFault;
 use crate::schedule::BatchId;
 use ddlp_driver::{DriverError, Ticket};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ const SLOW_LEAST: Duration = Duration::from_millis(200);
 pub(super) struct Flight {
     pub ticket: Ticket,
     /// The batch that it prepares, and its slot.
-    pub batch: Held,
+    pub batch: SlotBatch,
     pub submitted: Instant,
     pub allowance: Allowance,
     /// Whether the drive was asked to give it up.
@@ -50,13 +50,13 @@ impl Allowance {
 
 impl Flight {
     /// Returns the fault of an Execute command that took much longer than expected, on a local drive or another one.
-    pub fn slowness(&self, is_local: bool) -> Option<Fault<'static>> {
+    pub fn slowness(&self, is_local: bool) -> Option<DriveFault<'static>> {
         let (took, expected_s) = (self.submitted.elapsed(), self.allowance.expected_s?);
         if took <= SLOW_LEAST || took.as_secs_f64() <= SLOW * expected_s {
             return None;
         }
         let times = took.as_secs_f64() / expected_s;
-        Some(Fault::Slow { id: self.batch.id, took, times, is_local })
+        Some(DriveFault::Slow { id: self.batch.id, took, times, is_local })
     }
 
     /// Fails when the command's time is over.

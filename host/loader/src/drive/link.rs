@@ -1,5 +1,6 @@
 //! One association with a drive, from the connection to the activated program.
 
+use crate::schedule::BatchId;
 use ddlp_csd::cancel::CancelBatch;
 use ddlp_csd::log::{COUNTERS_LOG, Counters, DriveIdentity, IDENTITY_LOG, LOG_BYTES, LogError};
 use ddlp_csd::program::Program;
@@ -11,10 +12,8 @@ use ddlp_driver::{
     AdminData, Command, Completion, Controller, DriverError, Queue, Ticket, logpage, namespace, program,
 };
 use ddlp_nvme::{Csi, LogId, Status};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-
-use crate::schedule::BatchId;
 
 /// Place of the program on the drive.
 const PROGRAM: ProgramSlot = ProgramSlot { nsid: COMPUTE_NSID, index: 0 };
@@ -56,7 +55,7 @@ impl LinkError {
 }
 
 /// An association that is ready to execute batches.
-pub(crate) struct Link {
+pub(crate) struct DriveLink {
     controller: Arc<dyn Controller>,
     queue: Box<dyn Queue>,
     pub identity: DriveIdentity,
@@ -64,7 +63,7 @@ pub(crate) struct Link {
     pub program: u64,
 }
 
-impl Link {
+impl DriveLink {
     /// Checks that the drive meets the requirements, loads the program, and opens a queue for `depth` batches in work.
     pub fn open(
         controller: Arc<dyn Controller>,
@@ -109,7 +108,7 @@ impl Link {
 
     /// Returns a function by which another thread ends the association.
     pub fn closing(&self) -> Box<dyn Fn() + Send> {
-        super::closing(&self.controller)
+        closing(&self.controller)
     }
 
     /// Asks the drive to stop work on a batch; its Execute completes with an abort status.
@@ -141,6 +140,16 @@ impl Link {
     pub fn is_alive(&self) -> bool {
         self.controller.is_alive()
     }
+}
+
+/// Returns a function by which another thread ends the association.
+pub(super) fn closing(controller: &Arc<dyn Controller>) -> Box<dyn Fn() + Send> {
+    let controller: Weak<dyn Controller> = Arc::downgrade(controller);
+    Box::new(move || {
+        if let Some(controller) = controller.upgrade() {
+            controller.close();
+        }
+    })
 }
 
 /// Checks that the result namespace holds all slots that the drive reports.

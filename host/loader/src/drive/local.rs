@@ -3,9 +3,8 @@
 
 #![allow(unsafe_code)]
 
-use super::LocalDrive;
-use super::slots::SlotTable;
-use crate::LocalResults;
+use super::spec::{LocalDrive, LocalResults};
+use crate::delivery::SlotTable;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -237,7 +236,7 @@ impl LocalAgent {
         if line.is_empty() {
             return Err(self.died(until.min(Instant::now() + LEAVE_WITHIN)));
         }
-        let ready: Ready = serde_json::from_str(&line).map_err(|_| self.unlike_an_agent(line.trim()))?;
+        let ready: ReadyLine = serde_json::from_str(&line).map_err(|_| self.unlike_an_agent(line.trim()))?;
         Ok(format!("tcp://{}/{}", ready.listen, ready.nqn))
     }
 
@@ -320,7 +319,7 @@ fn keep_log(stderr: ChildStderr, log: &Mutex<Vec<String>>) {
 
 /// The line that the agent prints when it serves.
 #[derive(serde::Deserialize)]
-struct Ready {
+struct ReadyLine {
     listen: String,
     nqn: String,
 }

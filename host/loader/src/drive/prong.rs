@@ -4,67 +4,48 @@
 //! A batch goes back to the schedule when its Execute command fails, its result is damaged, or its association is lost.
 //! So no failure of a drive loses a sample.
 
-use super::fault::Fault;
+use super::checks::{Checks, SlotBatch};
+use super::endpoint::Endpoint;
+use super::fault::DriveFault;
 use super::flight::{Allowance, Flight};
-use super::link::{ADMIN_WITHIN, LEAVE_WITHIN};
-use super::rejoin::Tries;
-use super::results::{Checks, Held, Waiting};
-use super::trust::WRONG_MAX;
-use super::{Endpoint, Expected, Link, SlotTable};
+use super::handle::ProngHandle;
+use super::link::{ADMIN_WITHIN, DriveLink, Expected, LEAVE_WITHIN};
+use super::rejoin::{DriveAccess, DriveReached};
+use super::results::Results;
+use super::slot_use::SlotUse;
+use super::trust::{ASSOCIATIONS_MAX, WRONG_MAX};
+use super::usage::AgentUsage;
+use crate::delivery::SlotTable;
 use crate::engine::{Engine, GivenUp};
-use crate::schedule::{HeldResults, ProngId};
-use ddlp_csd::log::Counters;
+use crate::schedule::{BatchId, HeldResults, ProngId};
 use ddlp_csd::request::BatchRequest;
 use ddlp_driver::{Completion, DriverError, Ticket};
 use ddlp_nvme::Status;
-use memmap2::MmapMut;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long the thread waits for a completion before it looks for other work.
 const POLL_SLICE: Duration = Duration::from_millis(5);
 /// The same wait while only a completion can bring new work.
 const POLL_SLICE_FULL: Duration = Duration::from_millis(20);
-/// How long to leave a slot alone that another host holds.
-const FOREIGN_LOOK: Duration = Duration::from_secs(1);
 /// How long to tolerate a drive that refuses every slot, and then to leave it alone.
-pub(super) const SLOTLESS_MAX: Duration = Duration::from_secs(10);
-/// Tolerance when the agent's uptime is compared with the time since its counters were first read. A larger gap means
-/// that the agent is another process.
-const UPTIME_SLACK: Duration = Duration::from_secs(2);
+const SLOTLESS_MAX: Duration = Duration::from_secs(10);
 
 /// One drive, and the state of its thread.
 pub(crate) struct DriveProng {
-    pub(super) engine: Arc<Engine>,
-    pub(super) prong: ProngId,
-    /// Declared before the endpoint, so that the association ends before its agent.
-    pub(super) link: Option<Link>,
-    pub(super) endpoint: Endpoint,
-    pub(super) expected: Expected,
-    pub(super) slots: Arc<SlotTable>,
-    pub(super) flights: Vec<Flight>,
-    /// Finished batches that wait for a buffer.
-    pub(super) waiting: Waiting,
-    /// Threads that hand over batches which the drive had finished before it was lost.
-    pub(super) outliving: Vec<JoinHandle<()>>,
-    /// Buffer for a batch of pixels that are read, if floats are delivered.
-    pub(super) pixels: Option<MmapMut>,
-    /// Slots that another host holds or that the drive has no memory for, each with the time of that answer.
-    pub(super) foreign: Vec<(u32, Instant)>,
-    /// Time since which the drive has refused every slot.
-    pub(super) without_slots: Option<Instant>,
-    pub(super) tries: Tries,
-    /// Whether the next attempt to reach the drive is the first.
-    pub(super) first_try: bool,
-    pub(super) depth: usize,
-    pub(super) timeout: Duration,
+    handle: ProngHandle,
+    /// Declared before the way to the drive, so that the association ends before its agent.
+    link: Option<DriveLink>,
+    access: DriveAccess,
+    slots: SlotUse,
+    flights: Vec<Flight>,
+    results: Results,
+    usage: AgentUsage,
+    setup: DriveSetup,
     /// End of the drive's pause.
-    pub(super) paused_until: Option<Instant>,
+    paused_until: Option<Instant>,
     generation: u64,
-    /// The agent's counters when the run first reached it, and the time of that reading.
-    pub(super) before: Option<(Counters, Instant)>,
 }
 
 /// Options of a drive prong.
@@ -74,18 +55,13 @@ pub(crate) struct DriveSetup {
     pub timeout: Duration,
 }
 
-/// Reads the agent's counters, with the time of the reading.
-pub(super) fn read_counters(link: &Link) -> Option<(Counters, Instant)> {
-    link.counters().map(|counters| (counters, Instant::now()))
-}
-
 impl DriveProng {
     pub fn new(
         engine: Arc<Engine>,
         setup: DriveSetup,
         endpoint: Endpoint,
         expected: Expected,
-        link: Option<Link>,
+        link: Option<DriveLink>,
         slots: Arc<SlotTable>,
     ) -> Self {
         // Start from the clock, since slots may still have generations of an earlier run.
@@ -95,33 +71,25 @@ impl DriveProng {
         if let Some(link) = &link {
             engine.watch(setup.prong, link.closing());
         }
+        let handle = ProngHandle { engine, prong: setup.prong };
         Self {
-            waiting: Waiting::new(Checks { engine: engine.clone(), prong: setup.prong, slots: slots.clone() }),
-            outliving: Vec::new(),
-            engine,
-            prong: setup.prong,
-            endpoint,
-            expected,
-            before: link.as_ref().and_then(read_counters),
-            first_try: link.is_none(),
-            link,
-            slots,
+            access: DriveAccess::new(handle.clone(), endpoint, expected, setup.depth, link.is_some()),
+            results: Results::new(Checks { handle: handle.clone(), slots: slots.clone() }),
+            slots: SlotUse::new(slots),
             flights: Vec::new(),
-            pixels: None,
-            foreign: Vec::new(),
-            without_slots: None,
-            tries: Tries::new(setup.prong as u64),
+            usage: AgentUsage::begin(link.as_ref()),
+            link,
+            handle,
+            setup,
             paused_until: None,
             generation,
-            depth: setup.depth,
-            timeout: setup.timeout,
         }
     }
 
     /// Runs the prong's thread until the run is over. If the thread panics, the drive counts as lost, but its batches
     /// do not: other prongs prepare them.
     pub fn run(self) {
-        let (engine, prong) = (self.engine.clone(), self.prong);
+        let ProngHandle { engine, prong } = self.handle.clone();
         if catch_unwind(AssertUnwindSafe(|| self.work())).is_err() {
             engine.lose(
                 prong,
@@ -134,7 +102,7 @@ impl DriveProng {
     }
 
     fn work(mut self) {
-        while !self.engine.is_over() {
+        while !self.handle.engine.is_over() {
             if self.link.is_some() {
                 if let Err(error) = self.serve() {
                     self.lose_link(&error);
@@ -144,17 +112,51 @@ impl DriveProng {
             }
         }
         self.cancel_flights();
-        for thread in self.outliving.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the loader panicked");
-            }
+        self.results.join();
+        if let Some(link) = &self.link {
+            self.usage.report(link, &self.handle);
         }
-        self.report_usage();
+    }
+
+    /// Drops a lost association: everything in flight goes back to the schedule, and so does every finished batch that
+    /// can no longer be read.
+    fn lose_link(&mut self, error: &DriverError) {
+        // The drive may still be at work on a batch that took too long.
+        self.cancel_flights();
+        (self.link, self.paused_until) = (None, None);
+        let flights: Vec<BatchId> = self.flights.iter().map(|flight| flight.batch.id).collect();
+        for slot in self.flights.drain(..).map(|flight| flight.batch.slot) {
+            self.slots.table.put(slot);
+        }
+        self.slots.put_foreign();
+        let held = self.results.keep_held();
+        let fault = DriveFault::Lost(error);
+        self.handle.engine.lose(self.handle.prong, &flights, held, fault.kind(), fault.to_string());
+    }
+
+    /// Tries to reach the drive, for the first time or again, until it succeeds. Returns false if the drive cannot be
+    /// used any more or the run is over.
+    fn rejoin(&mut self) -> bool {
+        if self.results.trust.is_useless() {
+            self.handle.report(&DriveFault::Useless(ASSOCIATIONS_MAX));
+            return false;
+        }
+        let ProngHandle { engine, prong } = &self.handle;
+        if self.slots.forget_refusal() && engine.sleep(SLOTLESS_MAX) {
+            return false;
+        }
+        let Some(DriveReached { link, is_new, said }) = self.access.reach(&self.slots.table) else { return false };
+        if is_new {
+            self.usage = AgentUsage::begin(Some(&link));
+        }
+        self.link = Some(link);
+        engine.regain(*prong, said);
+        true
     }
 
     /// Asks the drive to stop work on everything in flight, since an association that the kernel owns does not end with
     /// this thread.
-    pub(super) fn cancel_flights(&self) {
+    fn cancel_flights(&self) {
         let Some(link) = self.link.as_ref().filter(|link| link.is_alive()) else { return };
         for flight in &self.flights {
             if let Err(error) = link.cancel(flight.batch.id, LEAVE_WITHIN) {
@@ -167,13 +169,14 @@ impl DriveProng {
     /// Does one round of work on a live association.
     fn serve(&mut self) -> Result<(), DriverError> {
         self.cancel_lost()?;
-        let has_fetched = self.fetch_held()?;
-        self.look_at_foreign();
+        let link = self.link.as_mut().expect("served only with a link");
+        let has_fetched = self.results.fetch_held(link, self.setup.timeout)?;
+        self.slots.look_at_foreign();
         self.judge()?;
         if !self.pauses() {
             self.submit()?;
         }
-        let is_full = self.flights.len() == self.depth && self.waiting.is_empty();
+        let is_full = self.flights.len() == self.setup.depth && self.results.is_empty();
         let slice = match (has_fetched, is_full) {
             (true, _) => Duration::ZERO,
             (false, true) => POLL_SLICE_FULL,
@@ -182,7 +185,7 @@ impl DriveProng {
         let until = Instant::now() + slice;
         let link = self.link.as_mut().expect("served only with a link");
         if self.flights.is_empty() {
-            if self.engine.sleep(slice) || link.is_alive() {
+            if self.handle.engine.sleep(slice) || link.is_alive() {
                 return Ok(());
             }
             return Err(DriverError::Lost {
@@ -199,8 +202,8 @@ impl DriveProng {
 
     /// Ends an association with too many wrong results in a row.
     fn judge(&mut self) -> Result<(), DriverError> {
-        let trust = &mut self.waiting.trust;
-        trust.wrong(self.engine.take_refuted(self.prong));
+        let trust = &mut self.results.trust;
+        trust.wrong(self.handle.engine.take_refuted(self.handle.prong));
         if trust.ends_association() {
             let what = format!("{WRONG_MAX} results in a row were wrong or damaged");
             return Err(DriverError::Protocol { peer: "drive".into(), what });
@@ -216,21 +219,21 @@ impl DriveProng {
                 return true;
             }
             self.paused_until = None;
-            self.engine.regain(self.prong, None);
+            self.handle.engine.regain(self.handle.prong, None);
         }
         if self.flights.is_empty()
-            && let Some(pause) = self.waiting.trust.take_pause()
+            && let Some(pause) = self.results.trust.take_pause()
         {
             self.paused_until = Some(Instant::now() + pause);
-            self.engine.pause(self.prong);
+            self.handle.engine.pause(self.handle.prong);
         }
-        self.paused_until.is_some() || self.waiting.trust.pause_is_due()
+        self.paused_until.is_some() || self.results.trust.pause_is_due()
     }
 
     /// Tells the drive to stop work on batches that another prong finished first. A failure to cancel matters only if
     /// it is a loss of the association; after a mere timeout, the next command shows whether the association lives.
     fn cancel_lost(&mut self) -> Result<(), DriverError> {
-        let lost = self.engine.lock().schedule.take_cancels(self.prong);
+        let lost = self.handle.engine.lock().schedule.take_cancels(self.handle.prong);
         for id in lost {
             if let Some(flight) = self.flights.iter_mut().find(|flight| flight.batch.id == id) {
                 flight.cancelled = true;
@@ -244,27 +247,20 @@ impl DriveProng {
         Ok(())
     }
 
-    /// Puts back slots that were left alone long enough, to be tried when no other slot is free: the drive may accept
-    /// them by now.
-    fn look_at_foreign(&mut self) {
-        let old = self.foreign.extract_if(.., |(_, seen)| seen.elapsed() > FOREIGN_LOOK);
-        self.slots.put_last(old.map(|(slot, _)| slot));
-    }
-
     fn submit(&mut self) -> Result<(), DriverError> {
-        while self.flights.len() < self.depth {
-            let Some(slot) = self.slots.take() else {
+        while self.flights.len() < self.setup.depth {
+            let Some(slot) = self.slots.table.take() else {
                 self.note_bounded_tail();
                 return Ok(());
             };
             // A drive with no more slots than commands in flight reserves none: it needs them all.
-            let is_last = self.slots.free() == 0 && self.slots.count() as usize > self.depth;
-            let Some((id, sample_ids)) = self.engine.claim_for_drive(self.prong, is_last) else {
-                self.slots.put(slot);
+            let is_last = self.slots.table.free() == 0 && self.slots.table.count() as usize > self.setup.depth;
+            let Some((id, sample_ids)) = self.handle.engine.claim_for_drive(self.handle.prong, is_last) else {
+                self.slots.table.put(slot);
                 return Ok(());
             };
             self.generation = self.generation.wrapping_add(1);
-            let task = &self.engine.task;
+            let task = &self.handle.engine.task;
             let request = BatchRequest {
                 program: self.link.as_ref().expect("served only with a link").program,
                 seed: task.seed,
@@ -275,35 +271,35 @@ impl DriveProng {
                 epoch_samples: task.cut.samples,
                 sample_ids,
             };
-            let batch_s = self.engine.lock().schedule.batch_s(self.prong);
-            let allowance = Allowance::new(self.timeout, batch_s, self.flights.len());
+            let batch_s = self.handle.engine.lock().schedule.batch_s(self.handle.prong);
+            let allowance = Allowance::new(self.setup.timeout, batch_s, self.flights.len());
             let link = self.link.as_mut().expect("served only with a link");
             let submitted = link.execute(&request, allowance.patience);
             let ticket = match submitted {
                 Ok(ticket) => ticket,
                 Err(error) if error.ends_association() => {
-                    self.slots.put(slot);
-                    self.engine.give_up(self.prong, id, GivenUp::Returned);
+                    self.slots.table.put(slot);
+                    self.handle.give_up(id, GivenUp::Returned);
                     return Err(error);
                 }
                 Err(error) => {
-                    self.slots.put(slot);
-                    self.waiting.trust.unavailable();
-                    self.engine.give_up(self.prong, id, Fault::NotSent(id, &error).given_up());
+                    self.slots.table.put(slot);
+                    self.results.trust.unavailable();
+                    self.handle.give_up(id, DriveFault::NotSent(id, &error).given_up());
                     return Ok(());
                 }
             };
             let sample_ids = request.sample_ids;
-            let batch = Held { id, slot, generation: self.generation, sample_ids, found: None };
+            let batch = SlotBatch { id, slot, generation: self.generation, sample_ids, found: None };
             self.flights.push(Flight { ticket, batch, submitted: Instant::now(), allowance, cancelled: false });
         }
         Ok(())
     }
 
     fn note_bounded_tail(&self) {
-        let mut core = self.engine.lock();
-        if self.foreign.is_empty() && core.schedule.slots_bound_tail() {
-            let slots = self.slots.count();
+        let mut core = self.handle.engine.lock();
+        if self.slots.are_all_accepted() && core.schedule.slots_bound_tail() {
+            let slots = self.slots.table.count();
             core.recorder.note(format!(
                 "the drive waited for a result slot: the tail is at most {slots} batches long, as many as it has slots"
             ));
@@ -326,25 +322,24 @@ impl DriveProng {
         if !status.is_success() {
             self.give_up(flight, status);
             // No strategy may wait until another host releases its slots.
-            return match self.without_slots {
-                Some(since) if since.elapsed() > SLOTLESS_MAX => {
+            return match self.slots.without_for() {
+                Some(time) if time > SLOTLESS_MAX => {
                     let reason = format!("it has refused every result slot for {SLOTLESS_MAX:?}");
                     Err(DriverError::Lost { peer: "drive".into(), reason })
                 }
                 _ => Ok(()),
             };
         }
-        self.slots.prove(flight.batch.slot);
-        self.without_slots = None;
+        self.slots.filled(flight.batch.slot);
         // A drive that has become much slower is a reported fault; its expected rate adapts.
-        if let Some(fault) = flight.slowness(self.endpoint.agent.is_some()) {
-            self.report(&fault);
+        if let Some(fault) = flight.slowness(self.access.is_local()) {
+            self.handle.report(&fault);
         }
-        if self.engine.executed(self.prong, flight.batch.id) {
-            self.tries = Tries::new(self.prong as u64);
-            self.waiting.take(flight.batch);
+        if self.handle.engine.executed(self.handle.prong, flight.batch.id) {
+            self.access.worked();
+            self.results.take(flight.batch);
         } else {
-            self.slots.put(flight.batch.slot);
+            self.slots.table.put(flight.batch.slot);
         }
         Ok(())
     }
@@ -353,53 +348,31 @@ impl DriveProng {
     fn give_up(&mut self, flight: Flight, status: Status) {
         let is_foreign = status.same_code(Status::INSUFFICIENT_RESOURCES);
         if is_foreign {
-            self.engine.lock().recorder.note("the drive's result slots are shared with another host".into());
+            self.handle.note("the drive's result slots are shared with another host");
         }
         let is_short = status.same_code(Status::CAPACITY_EXCEEDED);
         if is_short {
-            let note =
-                "the drive has no memory for all of its result slots, and continues with fewer: the tail is shorter";
-            self.engine.lock().recorder.note(note.into());
+            self.handle.note(
+                "the drive has no memory for all of its result slots, and continues with fewer: the tail is shorter",
+            );
             // The other slots that were never used have no memory either.
-            self.foreign.extend(self.slots.take_unproven().into_iter().map(|slot| (slot, Instant::now())));
+            self.slots.leave_unproven();
         }
         // NAMESPACE_NOT_READY: this host itself still holds the slot, through a lost association that the drive still
         // takes for live.
         let why = if is_foreign || is_short || status.same_code(Status::NAMESPACE_NOT_READY) {
-            self.foreign.push((flight.batch.slot, Instant::now()));
-            // While another slot holds a result or is at work, the drive is still useful.
-            if self.foreign.len() >= self.slots.count() as usize {
-                self.without_slots.get_or_insert_with(Instant::now);
-            }
+            self.slots.refused(flight.batch.slot);
             GivenUp::Returned
         } else {
-            self.slots.put(flight.batch.slot);
+            self.slots.table.put(flight.batch.slot);
             if flight.cancelled && status.same_code(Status::ABORT_REQUESTED) {
                 GivenUp::Cancelled
             } else {
                 // A drive that refuses at once would otherwise take batch after batch from the others.
-                self.waiting.trust.unavailable();
-                Fault::Execute(flight.batch.id, status).given_up()
+                self.results.trust.unavailable();
+                DriveFault::Execute(flight.batch.id, status).given_up()
             }
         };
-        self.engine.give_up(self.prong, flight.batch.id, why);
-    }
-
-    /// Reports what the agent used during the run, unless it is another process than at the start.
-    fn report_usage(&mut self) {
-        let Some(now) = self.link.as_ref().and_then(Link::counters) else { return };
-        let Some((before, asked)) = self.before else { return };
-        if Duration::from_secs(now.uptime_s).saturating_add(UPTIME_SLACK)
-            < Duration::from_secs(before.uptime_s) + asked.elapsed()
-        {
-            return;
-        }
-        let cpu_s = now.cpu_us.saturating_sub(before.cpu_us) as f64 / 1e6;
-        let energy_j = match (now.energy_mj, before.energy_mj) {
-            (Some(end), Some(start)) => Some(end.saturating_sub(start) as f64 / 1e3),
-            _ => None,
-        };
-        let peak_mb = now.peak_rss_bytes as f64 / 1e6;
-        self.engine.lock().recorder.drive_usage(self.prong, Some(cpu_s), Some(peak_mb), energy_j);
+        self.handle.give_up(flight.batch.id, why);
     }
 }

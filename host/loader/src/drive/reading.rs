@@ -1,33 +1,35 @@
 //! Gets a drive's results out of their slots: from shared memory, or by reading them over the association.
 
-use super::Link;
-use super::prong::DriveProng;
-use super::results::{Checks, Held, ResultError, Way};
+use super::DriveLink;
+use super::checks::{Checks, Handover, ResultError, SlotBatch};
+use super::results::Results;
 use ddlp_csd::BLOCK_BYTES;
 use ddlp_csd::slot::Found;
 use ddlp_driver::DriverError;
 use memmap2::MmapMut;
 use std::time::Duration;
 
-impl DriveProng {
+impl Results {
     /// Gets a finished batch out of its slot, if there is a buffer for it. Returns whether it took a batch.
-    pub(super) fn fetch_held(&mut self) -> Result<bool, DriverError> {
-        let (timeout, slot_bytes) = (self.timeout, self.expected.slot_bytes);
-        let Self { waiting, link, pixels, .. } = self;
-        let link = link.as_mut().expect("served only with a link");
-        match waiting.checks.way() {
-            Way::InPlace => Ok(false),
-            Way::Convert => waiting.fetch(Checks::convert_shared),
-            Way::Read => waiting.fetch(|checks, held, buffer| Ok(read(checks, link, held, buffer, timeout)?.records)),
-            Way::ReadAndConvert => waiting.fetch(|checks, held, buffer| {
-                let pixels = match pixels {
-                    Some(pixels) => pixels,
-                    None => pixels.insert(MmapMut::map_anon(slot_bytes)?),
-                };
-                let found = read(checks, link, held, pixels, timeout)?;
-                checks.engine.task.write_rows(&pixels[..found.payload.len()], buffer);
-                Ok(found.records)
-            }),
+    pub fn fetch_held(&mut self, link: &mut DriveLink, timeout: Duration) -> Result<bool, DriverError> {
+        match self.checks.handover() {
+            Handover::InPlace => Ok(false),
+            Handover::Convert => self.fetch(Checks::convert_shared),
+            Handover::Read => self.fetch(|checks, held, buffer| Ok(read(checks, link, held, buffer, timeout)?.records)),
+            Handover::ReadAndConvert => {
+                let mut scratch = self.pixels.take();
+                let fetched = self.fetch(|checks, held, buffer| {
+                    let pixels = match &mut scratch {
+                        Some(pixels) => pixels,
+                        None => scratch.insert(MmapMut::map_anon(checks.slots.slot_bytes())?),
+                    };
+                    let found = read(checks, link, held, pixels, timeout)?;
+                    checks.handle.engine.task.write_rows(&pixels[..found.payload.len()], buffer);
+                    Ok(found.records)
+                });
+                self.pixels = scratch;
+                fetched
+            }
         }
     }
 }
@@ -35,8 +37,8 @@ impl DriveProng {
 /// Reads a slot's rows.
 fn read(
     checks: &Checks,
-    link: &mut Link,
-    held: &Held,
+    link: &mut DriveLink,
+    held: &SlotBatch,
     buffer: &mut [u8],
     timeout: Duration,
 ) -> Result<Found, ResultError> {

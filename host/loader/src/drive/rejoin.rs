@@ -1,13 +1,12 @@
-//! Loss and return of a drive: its batches go back to the schedule, and the loader tries to reach it until it works
-//! again.
+//! Reaches a drive, for the first time or again: the loader tries until the drive works or the run is over.
 
-use super::fault::Fault;
+use super::endpoint::{Endpoint, connect};
+use super::fault::DriveFault;
+use super::handle::ProngHandle;
+use super::link::{DriveLink, Expected, LinkError};
 use super::local::RESTARTS_MAX;
-use super::prong::{DriveProng, SLOTLESS_MAX, read_counters};
-use super::trust::ASSOCIATIONS_MAX;
-use super::{LinkError, connect};
-use crate::schedule::BatchId;
-use ddlp_driver::{Backoff, BackoffLimits, DriverError};
+use crate::delivery::SlotTable;
+use ddlp_driver::{Backoff, BackoffLimits};
 use std::time::{Duration, Instant};
 
 /// A local agent that runs but cannot be reached for this long is restarted.
@@ -16,97 +15,99 @@ const UNREACHABLE: Duration = Duration::from_secs(10);
 const BACKOFF: BackoffLimits =
     BackoffLimits { first: Duration::from_millis(100), cap: Duration::from_secs(2), attempts_max: u32::MAX };
 
+/// The way to a drive, and the attempts to reach it.
+pub(super) struct DriveAccess {
+    handle: ProngHandle,
+    endpoint: Endpoint,
+    expected: Expected,
+    /// Batches that an association has in work.
+    depth: usize,
+    tries: Tries,
+    /// Whether the next attempt to reach the drive is the first.
+    first_try: bool,
+}
+
 /// Attempts since the drive last finished a batch.
-pub(super) struct Tries {
+struct Tries {
     backoff: Backoff,
     /// Restarts of the loader's own agent.
     restarts: u32,
 }
 
+/// A drive that was reached.
+pub(super) struct DriveReached {
+    pub link: DriveLink,
+    /// Whether the run had never reached the drive before.
+    pub is_new: bool,
+    /// The message, if the drive's absence was reported.
+    pub said: Option<&'static str>,
+}
+
 impl Tries {
-    pub fn new(seed: u64) -> Self {
-        Self { backoff: Backoff::new(BACKOFF, seed), restarts: 0 }
+    fn new(handle: &ProngHandle) -> Self {
+        Self { backoff: Backoff::new(BACKOFF, handle.prong as u64), restarts: 0 }
     }
 }
 
-impl DriveProng {
-    /// Drops a lost association: everything in flight goes back to the schedule, and so does every finished batch that
-    /// can no longer be read.
-    pub(super) fn lose_link(&mut self, error: &DriverError) {
-        // The drive may still be at work on a batch that took too long.
-        self.cancel_flights();
-        (self.link, self.paused_until) = (None, None);
-        let flights: Vec<BatchId> = self.flights.iter().map(|flight| flight.batch.id).collect();
-        for slot in self.flights.drain(..).map(|flight| flight.batch.slot) {
-            self.slots.put(slot);
-        }
-        for (slot, _) in self.foreign.drain(..) {
-            self.slots.put(slot);
-        }
-        let held = self.keep_held();
-        let fault = Fault::Lost(error);
-        self.engine.lose(self.prong, &flights, held, fault.kind(), fault.to_string());
+impl DriveAccess {
+    /// Creates the way to a drive. `is_reached` tells whether the run has an association already.
+    pub fn new(handle: ProngHandle, endpoint: Endpoint, expected: Expected, depth: usize, is_reached: bool) -> Self {
+        Self { tries: Tries::new(&handle), handle, endpoint, expected, depth, first_try: !is_reached }
     }
 
-    /// Tries to reach the drive, for the first time or again, until it succeeds. Returns false if the drive cannot be
-    /// used any more or the run is over.
-    pub(super) fn rejoin(&mut self) -> bool {
-        if self.waiting.trust.is_useless() {
-            self.report(&Fault::Useless(ASSOCIATIONS_MAX));
-            return false;
-        }
-        if self.without_slots.take().is_some() && self.engine.sleep(SLOTLESS_MAX) {
-            return false;
-        }
+    /// Returns whether the drive works on this machine, as an agent that the loader started.
+    pub fn is_local(&self) -> bool {
+        self.endpoint.agent.is_some()
+    }
+
+    /// Records that the drive has finished a batch.
+    pub fn worked(&mut self) {
+        self.tries = Tries::new(&self.handle);
+    }
+
+    /// Tries to reach the drive until it succeeds. Returns `None` if the drive cannot be used any more or the run is
+    /// over.
+    pub fn reach(&mut self, slots: &SlotTable) -> Option<DriveReached> {
+        let engine = self.handle.engine.clone();
         let mut unreachable_since = Instant::now();
-        while !self.engine.is_over() {
+        while !engine.is_over() {
             let is_first = std::mem::take(&mut self.first_try);
             // The delay also applies to a drive that came back and failed again at once.
             let delay = self.tries.backoff.next_delay().filter(|_| !is_first).unwrap_or_default();
-            if self.engine.sleep(delay) || !self.revive_agent(&mut unreachable_since) {
-                return false;
+            if engine.sleep(delay) || !self.revive_agent(&mut unreachable_since) {
+                return None;
             }
-            let watch = |controller| self.engine.watch(self.prong, controller);
-            match connect(&self.endpoint, &self.expected, &self.engine.task.program, self.depth, watch) {
-                Ok(link) if link.identity.slots < self.slots.count() => {
-                    let (now, before) = (link.identity.slots, self.slots.count());
-                    self.report(&Fault::FewerSlots { now, before });
-                    return false;
+            let watch = |controller| engine.watch(self.handle.prong, controller);
+            match connect(&self.endpoint, &self.expected, &engine.task.program, self.depth, watch) {
+                Ok(link) if link.identity.slots < slots.count() => {
+                    let (now, before) = (link.identity.slots, slots.count());
+                    self.handle.report(&DriveFault::FewerSlots { now, before });
+                    return None;
                 }
                 Ok(link) => {
-                    let is_new = self.slots.count() == 0;
-                    self.slots.know(link.identity.slots);
-                    if is_new {
-                        self.before = read_counters(&link);
-                    }
-                    self.link = Some(link);
+                    let is_new = slots.count() == 0;
+                    slots.know(link.identity.slots);
                     let what = match is_new {
                         true => "the drive was reached and joins the run",
                         false => "the drive works again",
                     };
-                    self.engine.regain(self.prong, (!is_first).then_some(what));
-                    return true;
+                    return Some(DriveReached { link, is_new, said: (!is_first).then_some(what) });
                 }
-                Err(_) if self.engine.is_over() => return false,
-                Err(error) if is_first && error.is_unreachable() => self.report(&Fault::Away(&error)),
+                Err(_) if engine.is_over() => return None,
+                Err(error) if is_first && error.is_unreachable() => self.handle.report(&DriveFault::Away(&error)),
                 // The address or the drive is wrong, and the user should learn that at the start of the run.
                 Err(error) if is_first => {
-                    self.engine.refuse(self.prong, self.endpoint.unusable(&error));
-                    return false;
+                    engine.refuse(self.handle.prong, self.endpoint.unusable(error, ""));
+                    return None;
                 }
                 Err(LinkError::Driver(error)) if error.is_transient() => tracing::debug!("drive still away: {error}"),
                 Err(error) => {
-                    self.report(&Fault::Refused(&error));
-                    return false;
+                    self.handle.report(&DriveFault::Refused(&error));
+                    return None;
                 }
             }
         }
-        false
-    }
-
-    /// Records a fault that changes nothing in the schedule.
-    pub(super) fn report(&self, fault: &Fault<'_>) {
-        self.engine.fault(self.prong, fault.kind(), fault.to_string());
+        None
     }
 
     /// Restarts the loader's own agent if it has ended, or runs but cannot be reached. Returns false after too many
@@ -117,18 +118,17 @@ impl DriveProng {
             return true;
         }
         if self.tries.restarts == RESTARTS_MAX {
-            self.report(&Fault::AgentGivenUp(RESTARTS_MAX));
+            self.handle.report(&DriveFault::AgentGivenUp(RESTARTS_MAX));
             return false;
         }
         self.tries.restarts += 1;
         *unreachable_since = Instant::now();
-        let engine = self.engine.clone();
-        let restarted = self.endpoint.restart(&|| engine.is_stopped());
-        match restarted {
-            Ok(()) => self.report(&Fault::AgentRestarted),
+        let engine = &self.handle.engine;
+        match self.endpoint.restart(&|| engine.is_stopped()) {
+            Ok(()) => self.handle.report(&DriveFault::AgentRestarted),
             // The agent was not waited for.
-            Err(_) if self.engine.is_stopped() => {}
-            Err(error) => self.report(&Fault::AgentFails(&error)),
+            Err(_) if engine.is_stopped() => {}
+            Err(error) => self.handle.report(&DriveFault::AgentFails(&error)),
         }
         true
     }

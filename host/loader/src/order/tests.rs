@@ -1,11 +1,11 @@
 use super::*;
 use proptest::prelude::*;
 
-fn cut(samples: u64, batch: u64, last: LastBatch) -> Cut {
-    Cut { samples, batch, last, rank: 0, world: 1 }
+fn cut(samples: u64, batch: u64, last: LastBatch) -> EpochCut {
+    EpochCut { samples, batch, last, rank: 0, world: 1 }
 }
 
-fn order(seed: u64, epoch: u32, cut: Cut) -> EpochOrder {
+fn order(seed: u64, epoch: u32, cut: EpochCut) -> EpochOrder {
     EpochOrder::new(seed, epoch, cut).expect("memory for a short epoch")
 }
 
@@ -32,7 +32,7 @@ fn the_order_of_a_known_seed_stays() {
 
 #[test]
 fn rows_are_the_share_of_the_largest_batch() {
-    let rows = |samples, batch, last, world| Cut { world, ..cut(samples, batch, last) }.rows();
+    let rows = |samples, batch, last, world| EpochCut { world, ..cut(samples, batch, last) }.rows();
     assert_eq!(rows(60, 4096, LastBatch::Short, 1), 60);
     assert_eq!(rows(60, 4096, LastBatch::Short, 7), 9);
     assert_eq!(rows(60, 4096, LastBatch::Pad, 1), 4096);
@@ -44,7 +44,7 @@ proptest! {
     fn short_covers_every_sample_once(samples in 1u64..400, batch in 1u64..90, world in 1u64..6, seed: u64) {
         let mut seen = vec![0; samples as usize];
         for rank in 0..world {
-            let cut = Cut { samples, batch, last: LastBatch::Short, rank, world };
+            let cut = EpochCut { samples, batch, last: LastBatch::Short, rank, world };
             let order = order(seed, 3, cut);
             for index in 0..cut.batches() {
                 prop_assert!(order.sample_ids(index as u32).len() <= cut.rows());
@@ -62,7 +62,7 @@ proptest! {
         let one = order(5, 1, cut(samples, batch, last));
         for index in 0..cut(samples, batch, last).batches() as u32 {
             let joined: Vec<u64> = (0..world)
-                .flat_map(|rank| order(5, 1, Cut { samples, batch, last, rank, world }).sample_ids(index))
+                .flat_map(|rank| order(5, 1, EpochCut { samples, batch, last, rank, world }).sample_ids(index))
                 .collect();
             prop_assert_eq!(joined.len() as u64, batch);
             prop_assert_eq!(joined, one.sample_ids(index));

@@ -1,10 +1,9 @@
 use super::*;
-use crate::buffers::BufferPool;
+use crate::delivery::{BufferNeed, BufferReturned, DeliveryTarget, HostPool};
 use ddlp_csd::slot::Outcome;
-use std::sync::Arc;
 
-fn pool() -> Arc<BufferPool> {
-    Arc::new(BufferPool::new(1, 4096, Arc::default()))
+fn pool() -> HostPool {
+    HostPool::new(BufferNeed { count: 1, bytes: 4096, returned: BufferReturned::default() })
 }
 
 fn claims(rows: usize) -> RowClaims {
@@ -19,7 +18,7 @@ fn record(number: usize) -> SampleRecord {
 #[test]
 fn threads_fill_every_row_once_and_one_gets_the_buffer() {
     let claims = claims(200);
-    let whole: Vec<(PooledBuffer, Option<Vec<SampleRecord>>)> = std::thread::scope(|scope| {
+    let mut whole: Vec<_> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..4)
             .map(|_| {
                 scope.spawn(|| {
@@ -40,10 +39,10 @@ fn threads_fill_every_row_once_and_one_gets_the_buffer() {
             .collect();
         workers.into_iter().filter_map(|worker| worker.join().unwrap()).collect()
     });
-    let [(buffer, records)] = &whole[..] else { panic!("{} threads got the buffer", whole.len()) };
+    let [(buffer, records)] = &mut whole[..] else { panic!("{} threads got the buffer", whole.len()) };
     let expected: Vec<u8> = (0..200u32).flat_map(|number| [number as u8 + 1; 8]).collect();
-    assert_eq!(buffer[..1600], expected);
-    assert_eq!(records, &Some((0..200).map(record).collect()));
+    assert_eq!(buffer.bytes_mut()[..1600], expected);
+    assert_eq!(records, &mut Some((0..200).map(record).collect()));
 }
 
 #[test]
@@ -57,7 +56,7 @@ fn records_are_not_whole_when_a_row_was_not_made() {
 }
 
 #[test]
-fn a_closed_buffer_is_back_in_its_pool_with_the_last_row() {
+fn a_closed_buffer_is_back_after_the_last_row() {
     let pool = pool();
     let open = RowClaims::new(pool.take().unwrap().unwrap(), 10, 8);
     let taken = open.take(4).unwrap();

@@ -12,7 +12,7 @@
 //! batch.
 
 use super::epoch::{BatchState, Epoch, Order};
-use super::prong::{Prong, Work};
+use super::prong::{ActiveWork, Prong};
 use super::{BatchId, CPU, ProngId, Room, Schedule, Strategy};
 
 /// Batches that others claim before a prong that declines everything claims a probe.
@@ -85,14 +85,14 @@ impl Schedule {
         }
         let numbered = self.prongs.iter().enumerate();
         let works = numbered.flat_map(|(number, other)| other.outstanding.iter().map(move |work| (number, work)));
-        let suits = |&(other, work): &(ProngId, &Work)| {
+        let suits = |&(other, work): &(ProngId, &ActiveWork)| {
             self.is_alone_at(other, work.id)
                 && self.shows_rate(work.id)
                 && self
                     .epoch(work.id.epoch)
                     .is_some_and(|epoch| self.may_take(prong, epoch, work.id.batch) && !epoch.is_planned())
         };
-        let (_, &Work { id, .. }) = works.filter(suits).max_by(|(_, a), (_, b)| a.since.total_cmp(&b.since))?;
+        let (_, &ActiveWork { id, .. }) = works.filter(suits).max_by(|(_, a), (_, b)| a.since.total_cmp(&b.since))?;
         self.prongs[prong].probe = Some(id);
         Some(id)
     }
@@ -277,7 +277,7 @@ impl Schedule {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Finished, ScheduleConfig};
+    use super::super::{ResultUse, ScheduleConfig};
     use super::*;
 
     /// Returns a schedule of two batches, whose prongs were all measured at one second a batch.
@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(schedule.claim(CPU, 0.0, Room::Any), Some(HEAD));
         assert_eq!(schedule.claim(CPU, 3.0, Room::Any), Some(TAIL), "the drive is overdue");
         // The drive finishes first after all, with a result that cannot be used.
-        assert_eq!(schedule.executed(1, TAIL, 3.5), Finished::Used);
+        assert_eq!(schedule.executed(1, TAIL, 3.5), ResultUse::Used);
         schedule.failed(1, TAIL, 3.5);
         assert!(schedule.is_open(TAIL));
         assert_eq!(schedule.claim(CPU, 3.5, Room::Any), None);
@@ -321,9 +321,9 @@ mod tests {
         let mut schedule = measured(2);
         assert_eq!(schedule.claim(CPU, 0.0, Room::Any), Some(HEAD));
         assert_eq!(schedule.claim(1, 0.0, Room::Any), Some(TAIL));
-        assert_eq!(schedule.executed(CPU, HEAD, 1.0), Finished::Used);
+        assert_eq!(schedule.executed(CPU, HEAD, 1.0), ResultUse::Used);
         assert_eq!(schedule.claim(2, 3.0, Room::Any), Some(TAIL), "the first drive is overdue");
-        assert_eq!(schedule.executed(1, TAIL, 3.5), Finished::Used);
+        assert_eq!(schedule.executed(1, TAIL, 3.5), ResultUse::Used);
         schedule.failed(1, TAIL, 3.5);
         assert_eq!(schedule.claim(CPU, 3.5, Room::Any), Some(TAIL));
         assert_eq!(schedule.claim(CPU, 99.0, Room::Any), None, "the second drive has not stopped yet");
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(schedule.claim(CPU, 3.0, Room::Any), Some(TAIL), "the drive is overdue");
         schedule.failed(1, TAIL, 3.5);
         assert_eq!(schedule.claim(1, 99.0, Room::Any), Some(HEAD), "the CPU is overdue at both");
-        assert_eq!(schedule.executed(1, HEAD, 100.0), Finished::Used);
+        assert_eq!(schedule.executed(1, HEAD, 100.0), ResultUse::Used);
         assert_eq!(schedule.claim(1, 999.0, Room::Any), None);
         schedule.assert_all_in_work();
     }

@@ -1,7 +1,8 @@
 //! The batches of one epoch and their states.
 
-use super::{CPU, EpochProgress, ProngId, Strategy};
-use crate::plan::PlanEpoch;
+use super::planned::PlanEpoch;
+use super::strategy::Strategy;
+use super::{CPU, EpochProgress, ProngId};
 use std::collections::BTreeSet;
 
 /// State of a batch.

@@ -10,7 +10,7 @@ const STALL: f64 = 4.0;
 
 /// A batch that a prong works on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Work {
+pub(super) struct ActiveWork {
     pub id: BatchId,
     pub since: f64,
 }
@@ -22,7 +22,7 @@ pub(super) struct Prong {
     /// Seconds per batch while the prong has work: a moving average, or the time of its last probe.
     pub batch_s: Option<f64>,
     /// In the order of the claims.
-    pub outstanding: Vec<Work>,
+    pub outstanding: Vec<ActiveWork>,
     /// Outstanding batches that another prong finished.
     pub cancels: Vec<BatchId>,
     /// The outstanding batch that measures the rate of this prong anew.
@@ -52,7 +52,7 @@ impl Default for Prong {
 
 impl Prong {
     pub fn claim(&mut self, id: BatchId, now: f64) {
-        self.outstanding.push(Work { id, since: now });
+        self.outstanding.push(ActiveWork { id, since: now });
     }
 
     /// Returns whether the prong has the batch in work, even if another prong has finished it.

@@ -44,7 +44,7 @@ struct World {
     delivered: Vec<u32>,
 }
 
-struct Outcome {
+struct SimulatedRun {
     order: Vec<(BatchId, ProngId)>,
     /// When each was delivered.
     times: Vec<f64>,
@@ -217,7 +217,7 @@ impl Simulation {
             self.failed += u32::from(fails);
             if fails && self.failed.is_multiple_of(2) {
                 self.schedule.failed(prong, id, self.now);
-            } else if self.schedule.executed(prong, id, self.now) == Finished::Used {
+            } else if self.schedule.executed(prong, id, self.now) == ResultUse::Used {
                 if fails {
                     self.schedule.failed(prong, id, self.now);
                 } else if self.world.read && prong != CPU {
@@ -245,7 +245,7 @@ impl Simulation {
     /// Asserts that a prong is told when another one has finished its batch, unless the batch is a probe.
     fn assert_no_work_in_vain(&self) {
         for (prong, works) in self.schedule.prongs.iter().enumerate() {
-            for &prong::Work { id, .. } in &works.outstanding {
+            for &prong::ActiveWork { id, .. } in &works.outstanding {
                 let is_told = works.cancels.contains(&id) || self.aborts[prong].iter().any(|&(abort, _)| abort == id);
                 assert!(
                     self.schedule.is_wanted(prong, id) || is_told || works.probe == Some(id),
@@ -261,7 +261,7 @@ impl Simulation {
         ends.filter(|&end| end > self.now).fold(f64::INFINITY, f64::min)
     }
 
-    fn run(mut self) -> Outcome {
+    fn run(mut self) -> SimulatedRun {
         let (mut order, mut times) = (Vec::new(), Vec::new());
         let mut consumer_free = 0.0;
         let mut was_out = false;
@@ -313,7 +313,7 @@ impl Simulation {
             self.consumer_waits = self.now >= consumer_free;
             self.now = self.next_event(consumer_free).min(self.now + look);
         }
-        Outcome { order, times, by_cpu: self.by_cpu, seconds: self.now, met }
+        SimulatedRun { order, times, by_cpu: self.by_cpu, seconds: self.now, met }
     }
 }
 
@@ -342,7 +342,7 @@ fn world(strategy: Strategy) -> World {
     }
 }
 
-fn assert_exactly_once(world: &World, outcome: &Outcome) {
+fn assert_exactly_once(world: &World, outcome: &SimulatedRun) {
     let mut ids: Vec<BatchId> = outcome.order.iter().map(|&(id, _)| id).collect();
     if world.strategy.is_sequential() && world.replay.is_empty() {
         assert!(ids.is_sorted(), "delivered in order");
@@ -457,7 +457,7 @@ fn a_plan_is_replayed_in_its_order_at_other_speeds() {
         let other_speeds =
             World { batch_s: vec![0.5, 2.0], replay: vec![PlanEpoch { epoch: 0, deliveries }], ..world(strategy) };
         let replayed = Simulation::new(other_speeds, 2).run();
-        let batches = |outcome: &Outcome| outcome.order.iter().map(|&(id, _)| id).collect::<Vec<_>>();
+        let batches = |outcome: &SimulatedRun| outcome.order.iter().map(|&(id, _)| id).collect::<Vec<_>>();
         assert_eq!(batches(&replayed), batches(&recorded));
     }
 }

@@ -20,7 +20,7 @@ fn make(schedule: &mut Schedule, claims: &[ProngId]) {
     for (number, &prong) in claims.iter().enumerate() {
         let id = schedule.claim(prong, 0.0, Room::Any).expect("something is open");
         if number > 0 {
-            assert_eq!(schedule.executed(prong, id, 1.0), super::super::Finished::Used);
+            assert_eq!(schedule.executed(prong, id, 1.0), super::super::ResultUse::Used);
             assert!(schedule.finished(prong, id));
         }
     }
@@ -73,7 +73,7 @@ fn a_batch_that_gave_way_is_the_cpus_alone_only_if_a_prong_failed_at_it() {
 fn a_batch_given_up_meanwhile_does_not_become_ready() {
     let mut schedule = schedule(Strategy::Mte);
     let id = schedule.claim(1, 0.0, Room::Any).expect("the tail is open");
-    assert_eq!(schedule.executed(1, id, 1.0), super::super::Finished::Used);
+    assert_eq!(schedule.executed(1, id, 1.0), super::super::ResultUse::Used);
     schedule.prong_down(1, super::super::HeldResults::Lost);
     assert!(!schedule.is_wanted(1, id) && !schedule.finished(1, id) && schedule.is_open(id));
 }

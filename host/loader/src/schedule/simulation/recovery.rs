@@ -6,7 +6,7 @@ use super::*;
 const RECOVERED_AFTER: usize = 2 * claim::PROBE_EVERY as usize;
 
 /// Returns the first drive's share of the deliveries from number `from` on.
-fn share_from(outcome: &Outcome, from: usize) -> Option<f64> {
+fn share_from(outcome: &SimulatedRun, from: usize) -> Option<f64> {
     let later = outcome.order.get(from..).filter(|later| later.len() >= 150)?;
     Some(later.iter().filter(|&&(_, prong)| prong == 1).count() as f64 / later.len() as f64)
 }
@@ -81,7 +81,7 @@ fn a_slow_drive_costs_at_most_its_probes() {
 }
 
 /// Returns the seconds from delivery number `from` to the last one.
-fn seconds_from(outcome: &Outcome, from: usize) -> f64 {
+fn seconds_from(outcome: &SimulatedRun, from: usize) -> f64 {
     outcome.seconds - outcome.times[from]
 }
 

@@ -3,7 +3,8 @@
 //! Each thread that reads has a queue of its own while it reads. When the path to the drive is lost, one thread
 //! connects again, and the others wait for it.
 
-use crate::drive::Endpoint;
+use crate::drive::{Endpoint, LinkError};
+use crate::error::DriveError;
 use ddlp_csd::DATASET_NSID;
 use ddlp_dataset::pack::Blocks;
 use ddlp_driver::namespace::{self, BlockGeometry};
@@ -63,8 +64,8 @@ struct Taken {
 
 impl DriveBlocks {
     /// Connects to a drive. The error says what to do.
-    pub fn open(endpoint: Endpoint) -> Result<Self, String> {
-        let said = |error| endpoint.unusable(&crate::drive::LinkError::Driver(error));
+    pub fn open(endpoint: Endpoint) -> Result<Self, DriveError> {
+        let said = |error| endpoint.unusable(LinkError::Driver(error), "");
         let controller = endpoint.connect(|_| ()).map_err(said)?;
         let geometry = namespace::geometry(&*controller, DATASET_NSID, READ_WITHIN).map_err(said)?;
         let path = DrivePath {

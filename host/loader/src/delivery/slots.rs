@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code)]
 
+use super::BatchMemory;
 use memmap2::{Mmap, MmapOptions};
 use std::collections::HashSet;
 use std::fs::File;
@@ -52,11 +53,16 @@ impl SlotTable {
     pub fn shared(slots: u32, slot_bytes: usize, memory: &File) -> std::io::Result<Self> {
         let bytes = slots as usize * slot_bytes;
         // SAFETY: memory is sealed against shrinking, and a file is locked by the agent, which never truncates it. The
-        // agent writes only into slots that this host named in a request and that no lease refers to; bytes are read
+        // agent writes only into slots that this host named in a request and that no batch lies in; bytes are read
         // after the agent completed the request, when all pages of the slot are there.
         let map = unsafe { MmapOptions::new().len(bytes).map(memory) };
         let map = map.map_err(|error| ddlp_csd::memory::refused(bytes as u64, error))?;
         Ok(Self { map: Some(map), ..Self::remote(slots, slot_bytes) })
+    }
+
+    /// Returns the bytes of a slot.
+    pub fn slot_bytes(&self) -> usize {
+        self.slot_bytes
     }
 
     pub fn is_shared(&self) -> bool {
@@ -128,28 +134,29 @@ impl SlotTable {
     }
 }
 
-/// A slot whose payload the consumer reads in place. Dropping the lease frees the slot.
+/// A slot whose payload the consumer reads in place. Dropping it frees the slot.
 #[derive(Debug)]
-pub(crate) struct SlotLease {
+pub(crate) struct SlotRows {
     table: Arc<SlotTable>,
     slot: u32,
     payload: Range<usize>,
 }
 
-impl SlotLease {
-    /// Creates a lease; `payload` is the extent within the slot.
+impl SlotRows {
+    /// Takes over a slot; `payload` is the extent within the slot.
     pub fn new(table: Arc<SlotTable>, slot: u32, payload: Range<usize>) -> Self {
         Self { table, slot, payload }
     }
+}
 
-    /// Returns the payload.
-    pub fn payload(&self) -> &[u8] {
-        let slot = self.table.bytes(self.slot).expect("leases are made of shared slots");
+impl BatchMemory for SlotRows {
+    fn bytes(&self) -> &[u8] {
+        let slot = self.table.bytes(self.slot).expect("made of a shared slot");
         &slot[self.payload.clone()]
     }
 }
 
-impl Drop for SlotLease {
+impl Drop for SlotRows {
     fn drop(&mut self) {
         self.table.put(self.slot);
     }

@@ -22,13 +22,15 @@ pub fn open_dataset(place: &Path, host: &Host) -> Result<Arc<dyn Dataset>, Loade
     let Some(address) = drive_address(place) else {
         return Ok(ddlp_dataset::open(place).map_err(LoaderError::Dataset)?.into());
     };
-    let refused = |reason| LoaderError::Drive { drive: address.to_owned(), reason };
-    let endpoint = Endpoint::remote(address, host).map_err(refused)?;
+    let refused = |source| LoaderError::Drive { drive: address.to_owned(), source };
+    let endpoint = Endpoint::remote(address, host).map_err(|reason| refused(reason.into()))?;
     let blocks = DriveBlocks::open(endpoint).map_err(refused)?;
     match Pack::from_blocks(Box::new(blocks), place) {
         Ok(pack) => Ok(Arc::new(pack)),
         Err(FormatError::NotAPack { .. }) => Err(refused(
-            "it serves no pack, so no host can read its dataset: let its agent serve a pack (`ddlp pack`)".into(),
+            "it serves no pack, so no host can read its dataset: let its agent serve a pack (`ddlp pack`)"
+                .to_owned()
+                .into(),
         )),
         Err(error) => Err(LoaderError::Dataset(OpenError::Pack(error))),
     }

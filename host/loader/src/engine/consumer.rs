@@ -1,27 +1,33 @@
 //! Delivery of batches to the consumer, and records of their samples.
 
-use super::{Core, Engine, Task};
-use crate::batch::{Batch, Rows};
-use crate::drive::SlotTable;
+use super::{BatchPlace, Core, Engine, RunTask};
+use crate::batch::Batch;
+use crate::delivery::SlotTable;
 use crate::error::LoaderError;
 use crate::order::EpochOrder;
-use crate::plan::PlanEpoch;
 use crate::report::CorruptReport;
-use crate::schedule::{BatchId, ProngId};
+use crate::schedule::{BatchId, PlanEpoch, ProngId};
 use crate::value::Value;
 use ddlp_csd::prepare;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::slot::{Outcome, SampleRecord};
 use ddlp_pixels::CorruptReason;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
 
 /// The kind of batch places that the consumer keeps entirely, and their number.
-pub(crate) enum Kept {
+pub(crate) enum KeptPlaces {
     Buffers(usize),
     Slots(u32),
 }
 
 impl Engine {
+    /// Waits for a delivery or the timeout.
+    pub fn wait_for_delivery<'a>(&self, core: MutexGuard<'a, Core>, timeout: Duration) -> MutexGuard<'a, Core> {
+        self.delivery.wait_timeout(core, timeout).expect("no thread panics while it holds the core").0
+    }
+
     /// Takes the next batch for the consumer, if it is ready, or the reason why the run ends.
     pub fn deliver<V: Value>(&self, core: &mut Core, asked_s: f64) -> Option<Result<Batch<V>, LoaderError>> {
         if let Some(error) = core.failure.take() {
@@ -42,26 +48,26 @@ impl Engine {
         core.schedule.deliver(id, prong);
         record_plan(&mut core.plan, id, prong);
         ready.corrupt.into_iter().for_each(|(_, sample)| core.recorder.corrupt(sample));
-        let batch = Batch::new(id, prong, self.task.shape, ready.records, ready.rows);
+        let batch = Batch::new(id, prong, self.task.shape, ready.records, ready.memory);
         core.recorder.delivered(prong, id, batch.len(), asked_s, met);
         self.work.notify_all();
         Some(Ok(batch))
     }
 
     /// Returns the kind of batch places that the consumer keeps entirely, so that no further batch can be prepared: no
-    /// place of that kind is free or holds a finished batch, and no prong works on a batch. `slots` are the drives'
-    /// slots.
-    pub fn kept_whole(&self, core: &Core, slots: &[Arc<SlotTable>]) -> Option<Kept> {
-        let ready = || core.ready.values().filter_map(|ready| ready.as_ref().ok());
-        if !core.schedule.is_idle() {
+    /// place of that kind is free or holds a finished batch, no prong works on a batch, and the delivery target makes
+    /// none ready. `slots` are the drives' slots.
+    pub fn kept_whole(&self, core: &Core, slots: &[Arc<SlotTable>]) -> Option<KeptPlaces> {
+        let any_ready_in = |place| core.ready.values().flatten().any(|ready| ready.place == place);
+        if !core.schedule.is_idle() || self.making_ready.load(Ordering::Relaxed) > 0 {
             None
-        } else if self.pool.free() == 0 && !ready().any(|ready| matches!(ready.rows, Rows::Pooled(_))) {
-            Some(Kept::Buffers(self.pool.count()))
+        } else if self.target.free() == 0 && !any_ready_in(BatchPlace::Buffer) {
+            Some(KeptPlaces::Buffers(self.target.count()))
         } else if !slots.is_empty()
             && slots.iter().all(|slots| slots.is_shared() && slots.free() == 0)
-            && !ready().any(|ready| matches!(ready.rows, Rows::Slot(_)))
+            && !any_ready_in(BatchPlace::Slot)
         {
-            Some(Kept::Slots(slots.iter().map(|slots| slots.count()).sum()))
+            Some(KeptPlaces::Slots(slots.iter().map(|slots| slots.count()).sum()))
         } else {
             None
         }
@@ -103,7 +109,7 @@ impl Engine {
     }
 
     fn corrupt_error(&self, id: BatchId, record: &SampleRecord, reason: CorruptReason) -> LoaderError {
-        let Task { dataset, program, max_corrupt, .. } = &self.task;
+        let RunTask { dataset, program, max_corrupt, .. } = &self.task;
         let (sample_id, epoch, index) = (record.sample_id, id.epoch, prepare::stored_at(&**dataset, record.sample_id));
         let (sample, location, reason) = (dataset.name(index), dataset.location(index).to_string(), reason.to_string());
         match program.policy {

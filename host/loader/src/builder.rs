@@ -1,0 +1,235 @@
+//! The builder of a loader: its options, and what is not plain data.
+
+use crate::corrupt::MaxCorrupt;
+use crate::delivery::{BufferNeed, DeliveryError, DeliveryTarget, MakeTarget};
+use crate::drive::DriveSpec;
+use crate::options::LoaderOptions;
+use crate::order::LastBatch;
+use crate::plan::Plan;
+use crate::schedule::Strategy;
+use crate::state::LoaderState;
+use ddlp_csd::program::CorruptPolicy;
+use ddlp_dataset::Dataset;
+use ddlp_driver::Host;
+use ddlp_pixels::{Limits, Pipeline};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Builder of a [`Loader`](crate::Loader), which collects its options.
+#[derive(Clone)]
+#[must_use]
+pub struct LoaderBuilder {
+    pub(crate) options: LoaderOptions,
+    pub(crate) dataset: Option<Arc<dyn Dataset>>,
+    pub(crate) host: Host,
+    pub(crate) replay: Option<Plan>,
+    pub(crate) resume: Option<LoaderState>,
+    pub(crate) target: Option<Arc<MakeTarget>>,
+}
+
+impl Default for LoaderBuilder {
+    fn default() -> Self {
+        Self {
+            options: LoaderOptions::default(),
+            dataset: None,
+            host: Host::system(),
+            replay: None,
+            resume: None,
+            target: None,
+        }
+    }
+}
+
+impl fmt::Debug for LoaderBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dataset = self.dataset.as_ref().map(|dataset| dataset.kind());
+        f.debug_struct("LoaderBuilder")
+            .field("options", &self.options)
+            .field("dataset", &dataset)
+            .field("resume", &self.resume)
+            .finish_non_exhaustive()
+    }
+}
+
+impl LoaderBuilder {
+    /// Sets all options that are plain data.
+    pub fn options(mut self, options: LoaderOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Uses an opened dataset. A local drive needs [`Self::dataset_path`] as well.
+    pub fn dataset(mut self, dataset: Arc<dyn Dataset>) -> Self {
+        self.dataset = Some(dataset);
+        self
+    }
+
+    /// Sets the path of the dataset: a pack, an image folder, CIFAR-10's binary files or tar shards.
+    pub fn dataset_path(mut self, path: impl Into<PathBuf>) -> Self {
+        self.options.dataset = Some(path.into());
+        self
+    }
+
+    /// Sets the pipeline that prepares every sample. Default: ImageNet training at 224 × 224.
+    pub fn pipeline(mut self, pipeline: Pipeline) -> Self {
+        self.options.pipeline = pipeline;
+        self
+    }
+
+    /// Sets the number of samples of a global batch (of all ranks together). Default 256.
+    pub fn batch_size(mut self, samples: usize) -> Self {
+        self.options.batch_size = samples;
+        self
+    }
+
+    /// Sets the number of epochs. Default 1.
+    pub fn epochs(mut self, epochs: u32) -> Self {
+        self.options.epochs = epochs;
+        self
+    }
+
+    /// Sets the strategy: the order of delivery, and which prongs take part. Default [`Strategy::Ordered`].
+    pub fn strategy(mut self, strategy: Strategy) -> Self {
+        self.options.strategy = strategy;
+        self
+    }
+
+    /// Adds a drive.
+    pub fn drive(mut self, drive: DriveSpec) -> Self {
+        self.options.drives.push(drive);
+        self
+    }
+
+    /// Sets this machine's identity for drives at `tcp://` addresses; their lists of allowed hosts name it. Default
+    /// [`Host::system`].
+    pub fn host(mut self, host: Host) -> Self {
+        self.host = host;
+        self
+    }
+
+    /// Sets how many batches one drive has in work at a time. Default 2: the drive works on one while the other waits.
+    pub fn drive_depth(mut self, batches: usize) -> Self {
+        self.options.drive_depth = batches;
+        self
+    }
+
+    /// Sets how long a drive may take for a batch before it counts as lost. A slow drive may take ten times as long as
+    /// its rate predicts for its queued batches, if that is longer. Default 30 s.
+    pub fn drive_timeout(mut self, timeout: Duration) -> Self {
+        self.options.drive_timeout = timeout;
+        self
+    }
+
+    /// Lets a run begin without its drives at `tcp://` addresses. The run connects to these drives while the CPU
+    /// prepares the first batches. A drive that cannot be reached joins as soon as it can, as a lost drive does. If a
+    /// drive answers at the start of the run, but refuses this host or does not fit (another dataset, another
+    /// fingerprint), the run still ends with an error. Default: a drive that cannot be reached is an error, since its
+    /// address may be wrong.
+    pub fn drive_optional(mut self, optional: bool) -> Self {
+        self.options.drive_optional = optional;
+        self
+    }
+
+    /// Sets the number of threads of the CPU prong. Default: one for each of [`cores`](Self::cores), or else one for
+    /// each core of the machine; half of the machine's cores are left to local drives, if any take part.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.options.threads = Some(threads);
+        self
+    }
+
+    /// Restricts the loader's threads to these cores. Default: any core.
+    pub fn cores(mut self, cores: Vec<usize>) -> Self {
+        self.options.cores = cores;
+        self
+    }
+
+    /// Sets the seed of the order and of all draws. Default 0.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.options.seed = seed;
+        self
+    }
+
+    /// Sets the policy for corrupt samples. Default [`CorruptPolicy::Fail`].
+    pub fn policy(mut self, policy: CorruptPolicy) -> Self {
+        self.options.policy = policy;
+        self
+    }
+
+    /// Sets how many distinct samples of an epoch may be skipped or replaced before the run ends with an error.
+    /// Default: 16 or 1 % of the epoch, whichever is larger. A dataset that is gone or has changed ends the run at
+    /// once, whatever the policy.
+    pub fn max_corrupt(mut self, max: MaxCorrupt) -> Self {
+        self.options.max_corrupt = max;
+        self
+    }
+
+    /// Sets limits on what decoding one sample may cost.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.options.limits = limits;
+        self
+    }
+
+    /// Sets how the last batch of an epoch is treated. Default [`LastBatch::Short`].
+    pub fn last(mut self, last: LastBatch) -> Self {
+        self.options.last = last;
+        self
+    }
+
+    /// Sets this rank and the number of ranks. Each rank gets its share of every global batch.
+    pub fn rank(mut self, rank: u32, world: u32) -> Self {
+        (self.options.rank, self.options.world) = (rank, world);
+        self
+    }
+
+    /// Sets the number of batch buffers on the host, which bounds how far the CPU prepares ahead. At least 2, default
+    /// 6. Each batch that the consumer keeps occupies one buffer; a consumer that keeps all of them gets no further
+    /// batch. [`Batch::into_owned`](crate::Batch::into_owned) gives a batch's buffer back.
+    pub fn buffers(mut self, buffers: usize) -> Self {
+        self.options.buffers = buffers;
+        self
+    }
+
+    /// Sets the look-ahead of the strategy `ordered` in batches. Default: as many as buffers and slots can hold.
+    pub fn window(mut self, batches: usize) -> Self {
+        self.options.window = Some(batches);
+        self
+    }
+
+    /// Sets the number of samples of an epoch. A smaller dataset is repeated. Default: the number of samples in the
+    /// dataset.
+    pub fn epoch_samples(mut self, samples: u64) -> Self {
+        self.options.epoch_samples = Some(samples);
+        self
+    }
+
+    /// Sets how long the loader waits for a batch before it reports what it is waiting for. Default 10 s.
+    pub fn stall_after(mut self, time: Duration) -> Self {
+        self.options.stall_after = time;
+        self
+    }
+
+    /// Replays a plan: delivers its epochs in their recorded order, each batch prepared by the recorded prong where
+    /// possible.
+    pub fn replay(mut self, plan: Plan) -> Self {
+        self.replay = Some(plan);
+        self
+    }
+
+    /// Resumes a run from where it stopped.
+    pub fn resume(mut self, state: LoaderState) -> Self {
+        self.resume = Some(state);
+        self
+    }
+
+    /// Sets the delivery target, whose memory holds the batches: `make` makes the target once the loader knows what it
+    /// needs. Default: buffers in this process's memory, and the result slots that local drives share with it.
+    pub fn deliver_to(
+        mut self,
+        make: impl Fn(BufferNeed) -> Result<Arc<dyn DeliveryTarget>, DeliveryError> + Send + Sync + 'static,
+    ) -> Self {
+        self.target = Some(Arc::new(make));
+        self
+    }
+}

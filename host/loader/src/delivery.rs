@@ -1,0 +1,134 @@
+//! Delivery targets: the memory in which the consumer gets batches.
+//!
+//! A [`DeliveryTarget`] lends buffers. A prong fills a [`BatchBuffer`] with a batch's rows; [`OnReady`] turns the
+//! filled buffer into the [`BatchMemory`] that the consumer reads. Dropping a buffer or a batch's memory gives it back
+//! to its target. The number of buffers bounds how far the loader prepares ahead: while no buffer is free, prongs wait.
+//!
+//! - `host_pool`: the default target: buffers in this process's memory.
+//! - `slots`: the result slots of a drive. A drive fills them, so they are no target; but if a target
+//!   [accepts slots](DeliveryTarget::accepts_slots), the consumer gets batches in slots that host and drive share.
+//!   Otherwise the loader copies the rows from the slots into buffers.
+
+mod host_pool;
+mod slots;
+
+pub(crate) use host_pool::HostPool;
+pub(crate) use slots::{SlotRows, SlotTable};
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Condvar};
+
+/// Memory for batches: a bounded number of buffers, each with room for one batch.
+///
+/// The loader calls all methods under its lock, so none of them may wait.
+pub trait DeliveryTarget: fmt::Debug + Send + Sync {
+    /// Returns the number of buffers.
+    fn count(&self) -> usize;
+
+    /// Returns the number of buffers that can be taken now.
+    fn free(&self) -> usize;
+
+    /// Returns whether the consumer may get batches in result slots that drives share with this host.
+    fn accepts_slots(&self) -> bool;
+
+    /// Takes a buffer; `None` when all are on loan. Allocates the buffer's memory, unless the target did so before.
+    ///
+    /// # Errors
+    ///
+    /// The system's error when it refuses the memory.
+    fn take(&self) -> io::Result<Option<Box<dyn BatchBuffer>>>;
+}
+
+/// A buffer on loan, which a prong fills with the rows of a batch. It returns to its target when dropped.
+///
+/// # Safety
+///
+/// Every call of [`bytes_mut`](Self::bytes_mut) returns the same memory. Nothing else reads or writes this memory from
+/// the moment the buffer was taken until the buffer is dropped or [made ready](OnReady::on_ready): several threads
+/// write rows through a pointer to it.
+#[allow(unsafe_code)]
+pub unsafe trait BatchBuffer: OnReady + fmt::Debug + Send {
+    /// Returns the memory for the rows: at least [`BufferNeed::bytes`] bytes, which begin at a multiple of
+    /// [`BUFFER_ALIGNMENT`].
+    fn bytes_mut(&mut self) -> &mut [u8];
+}
+
+/// The step between «all rows are written» and «the batch is ready for delivery».
+pub trait OnReady {
+    /// Turns a filled buffer, whose first `bytes` bytes hold the batch's rows, into the memory that the consumer reads.
+    /// The batch is ready for delivery once this returns.
+    ///
+    /// The thread that wrote the last row calls this without holding a lock. The call may wait, for example until the
+    /// rows are copied to another device; the thread prepares nothing meanwhile, and the run cannot end before the call
+    /// has returned.
+    ///
+    /// # Errors
+    ///
+    /// [`DeliveryError`] ends the run when the batch is due.
+    fn on_ready(self: Box<Self>, bytes: usize) -> Result<Box<dyn BatchMemory>, DeliveryError>;
+}
+
+/// The memory of a batch that is ready or delivered. Dropping it gives the buffer or slot back.
+pub trait BatchMemory: fmt::Debug + Send + Sync {
+    /// Returns the memory, which begins with the batch's rows, at a multiple of [`BUFFER_ALIGNMENT`].
+    fn bytes(&self) -> &[u8];
+}
+
+/// Alignment of the memory of a batch, in bytes: enough for every type of values.
+pub const BUFFER_ALIGNMENT: usize = 8;
+
+/// What a loader needs from its delivery target.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BufferNeed {
+    /// Number of buffers.
+    pub count: usize,
+    /// Bytes of a buffer.
+    pub bytes: usize,
+    /// Wakes the loader when a buffer has come back.
+    pub returned: BufferReturned,
+}
+
+/// Handle by which a delivery target tells its loader that a buffer can be taken again.
+#[derive(Clone, Debug, Default)]
+pub struct BufferReturned(Arc<Condvar>);
+
+impl BufferReturned {
+    /// Creates a handle that notifies `waiting`.
+    pub(crate) fn new(waiting: Arc<Condvar>) -> Self {
+        Self(waiting)
+    }
+
+    /// Wakes the threads that wait for a buffer.
+    pub fn notify(&self) {
+        self.0.notify_all();
+    }
+}
+
+/// A function that makes the delivery target of a loader.
+pub(crate) type MakeTarget = dyn Fn(BufferNeed) -> Result<Arc<dyn DeliveryTarget>, DeliveryError> + Send + Sync;
+
+/// Why a delivery target cannot serve, or cannot make a batch ready.
+#[derive(Debug)]
+pub struct DeliveryError(Box<dyn Error + Send + Sync>);
+
+impl DeliveryError {
+    /// Creates an error; its message says what failed.
+    pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self(error.into())
+    }
+}
+
+impl fmt::Display for DeliveryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for DeliveryError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}

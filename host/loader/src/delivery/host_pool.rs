@@ -1,0 +1,146 @@
+//! The default delivery target: buffers in this process's memory.
+
+#![allow(unsafe_code)]
+
+use super::{BatchBuffer, BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, OnReady};
+use memmap2::{Advice, MmapMut};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// A bounded number of page-aligned buffers of one size, allocated when first needed and then reused.
+#[derive(Debug)]
+pub(crate) struct HostPool(Arc<PoolMemory>);
+
+#[derive(Debug)]
+struct PoolMemory {
+    bytes: usize,
+    count: usize,
+    buffers: Mutex<IdleBuffers>,
+    returned: BufferReturned,
+}
+
+/// The buffers that are not on loan.
+#[derive(Debug)]
+struct IdleBuffers {
+    idle: Vec<MmapMut>,
+    unmade: usize,
+}
+
+impl HostPool {
+    /// Creates a pool without memory.
+    pub fn new(need: BufferNeed) -> Self {
+        let BufferNeed { count, bytes, returned } = need;
+        Self(Arc::new(PoolMemory {
+            bytes,
+            count,
+            buffers: Mutex::new(IdleBuffers { idle: Vec::new(), unmade: count }),
+            returned,
+        }))
+    }
+}
+
+impl PoolMemory {
+    fn lock(&self) -> MutexGuard<'_, IdleBuffers> {
+        self.buffers.lock().expect("no panic while the pool is locked")
+    }
+}
+
+impl DeliveryTarget for HostPool {
+    fn count(&self) -> usize {
+        self.0.count
+    }
+
+    fn free(&self) -> usize {
+        let buffers = self.0.lock();
+        buffers.idle.len() + buffers.unmade
+    }
+
+    /// Slots are memory of this process, as the pool's buffers are.
+    fn accepts_slots(&self) -> bool {
+        true
+    }
+
+    fn take(&self) -> io::Result<Option<Box<dyn BatchBuffer>>> {
+        let on_loan = |map| -> io::Result<Option<Box<dyn BatchBuffer>>> {
+            Ok(Some(Box::new(PooledBuffer { map: Some(map), pool: self.0.clone() })))
+        };
+        let mut buffers = self.0.lock();
+        if let Some(map) = buffers.idle.pop() {
+            return on_loan(map);
+        }
+        if buffers.unmade == 0 {
+            return Ok(None);
+        }
+        let refused = |error| ddlp_csd::memory::refused(self.0.bytes as u64, error);
+        let map = MmapMut::map_anon(self.0.bytes).map_err(refused)?;
+        // With huge pages the kernel clears and maps a large buffer 2 MiB at a time instead of 4 KiB. They are
+        // optional.
+        let _ = map.advise(Advice::HugePage);
+        buffers.unmade -= 1;
+        on_loan(map)
+    }
+}
+
+/// A buffer on loan: it returns to its pool when dropped.
+#[derive(Debug)]
+struct PooledBuffer {
+    map: Option<MmapMut>,
+    pool: Arc<PoolMemory>,
+}
+
+// SAFETY: the buffer owns its mapping, which stays where it is until the buffer is dropped.
+unsafe impl BatchBuffer for PooledBuffer {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.map.as_deref_mut().expect("held until dropped")
+    }
+}
+
+impl OnReady for PooledBuffer {
+    fn on_ready(self: Box<Self>, _: usize) -> Result<Box<dyn BatchMemory>, DeliveryError> {
+        Ok(self)
+    }
+}
+
+impl BatchMemory for PooledBuffer {
+    fn bytes(&self) -> &[u8] {
+        self.map.as_deref().expect("held until dropped")
+    }
+}
+
+impl Drop for PooledBuffer {
+    fn drop(&mut self) {
+        if let Some(map) = self.map.take() {
+            self.pool.lock().idle.push(map);
+            self.pool.returned.notify();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pool_is_bounded_and_reuses_buffers() {
+        let pool = HostPool::new(BufferNeed { count: 2, bytes: 100, returned: BufferReturned::default() });
+        let mut first = pool.take().unwrap().unwrap();
+        first.bytes_mut()[0] = 7;
+        let _second = pool.take().unwrap().unwrap();
+        assert!(pool.take().unwrap().is_none());
+        assert_eq!(pool.free(), 0);
+        drop(first);
+        assert_eq!(pool.free(), 1);
+        assert_eq!(pool.take().unwrap().unwrap().bytes_mut()[0], 7, "the same memory");
+    }
+
+    #[test]
+    fn a_batch_that_is_ready_keeps_its_buffer_until_it_is_dropped() {
+        let pool = HostPool::new(BufferNeed { count: 1, bytes: 100, returned: BufferReturned::default() });
+        let mut buffer = pool.take().unwrap().unwrap();
+        buffer.bytes_mut()[99] = 7;
+        let memory = buffer.on_ready(100).unwrap();
+        assert_eq!((memory.bytes()[99], pool.free()), (7, 0));
+        drop(memory);
+        assert_eq!(pool.free(), 1);
+    }
+}

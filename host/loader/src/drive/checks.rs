@@ -1,0 +1,151 @@
+//! Checks of a drive's results: whether a slot holds the requested batch, undamaged.
+
+use super::fault::DriveFault;
+use super::handle::ProngHandle;
+use crate::delivery::SlotTable;
+use crate::engine::GivenUp;
+use crate::schedule::BatchId;
+use ddlp_csd::prepare;
+use ddlp_csd::slot::{Found, Outcome, SampleRecord, SlotError, Wanted};
+use ddlp_dataset::Dataset;
+use ddlp_driver::DriverError;
+use std::io;
+use std::sync::Arc;
+
+/// How results of a drive become batches for delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handover {
+    /// Pixels in shared memory are delivered in place.
+    InPlace,
+    /// Pixels in shared memory are copied, or converted to floats.
+    Convert,
+    /// Pixels are read into a buffer.
+    Read,
+    /// Pixels are read, then converted to floats.
+    ReadAndConvert,
+}
+
+/// A finished batch that lies in its slot.
+pub(super) struct SlotBatch {
+    pub id: BatchId,
+    pub slot: u32,
+    pub generation: u64,
+    pub sample_ids: Vec<u64>,
+    /// Checked contents of the batch's slot. A shared slot is checked as soon as the batch is finished, since an agent
+    /// that restarts invalidates the headers of slots in a file.
+    pub found: Option<Found>,
+}
+
+/// Why a result cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ResultError {
+    #[error(transparent)]
+    Slot(#[from] SlotError),
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    #[error("no memory for a batch: {0}")]
+    Memory(#[from] io::Error),
+}
+
+/// Everything needed to check whether a drive's results are the requested ones.
+#[derive(Clone)]
+pub(super) struct Checks {
+    pub handle: ProngHandle,
+    pub slots: Arc<SlotTable>,
+}
+
+impl Checks {
+    pub fn handover(&self) -> Handover {
+        match (self.slots.is_shared(), self.handle.engine.task.output.is_pixels()) {
+            (true, true) if self.handle.engine.target.accepts_slots() => Handover::InPlace,
+            (true, _) => Handover::Convert,
+            (false, true) => Handover::Read,
+            (false, false) => Handover::ReadAndConvert,
+        }
+    }
+
+    /// Returns what the slot must contain.
+    pub fn wanted<'a>(&self, held: &'a SlotBatch) -> Wanted<'a> {
+        let task = &self.handle.engine.task;
+        Wanted {
+            epoch: held.id.epoch,
+            batch: held.id.batch,
+            generation: held.generation,
+            sample_ids: &held.sample_ids,
+            shape: task.shape,
+            dataset_samples: task.dataset.len(),
+            policy: task.program.policy,
+        }
+    }
+
+    /// Checks that every row has the label that the host's dataset gives for its sample.
+    pub fn check_labels(&self, records: &[SampleRecord]) -> Result<(), SlotError> {
+        let dataset: &dyn Dataset = &*self.handle.engine.task.dataset;
+        let is_right = |record: &SampleRecord| !record.has_row() || record.label == dataset.label(record.index);
+        if records.iter().all(is_right) {
+            Ok(())
+        } else {
+            Err(SlotError::Inconsistent("a row's label is not that of its sample"))
+        }
+    }
+
+    /// Explains why a result is refused, and names sample, file and remedy.
+    pub fn why(&self, id: BatchId, error: &ResultError) -> GivenUp {
+        let dataset: &dyn Dataset = &*self.handle.engine.task.dataset;
+        let sample = |sample_id, index| {
+            format!("sample {} (id {sample_id}, here {})", dataset.name(index), dataset.location(index))
+        };
+        let remedy = "check the drive's copy of the dataset: `ddlp verify` there, and its agent's log";
+        match error {
+            ResultError::Slot(SlotError::Outcome {
+                sample_id,
+                index,
+                outcome: outcome @ (Outcome::Skipped(reason) | Outcome::Replaced(reason) | Outcome::Failed(reason)),
+            }) => {
+                let sample_id = *sample_id;
+                let index = match outcome {
+                    // The index of the sample, or of the replacement that the drive could not prepare.
+                    Outcome::Failed(_) if *index < dataset.len() => *index,
+                    _ => prepare::stored_at(dataset, sample_id),
+                };
+                let sample = sample(sample_id, index);
+                let what = format!("the drive could not prepare {sample}, which the CPU could: {reason}; {remedy}");
+                GivenUp::Doubted { sample_id, index, what }
+            }
+            ResultError::Slot(SlotError::Unavailable { sample_id }) => {
+                let what = format!(
+                    "the drive cannot read its dataset, beginning with {}; the CPU prepares the batch, and the drive \
+                     gets batches again after a pause; {remedy}",
+                    sample(*sample_id, prepare::stored_at(dataset, *sample_id))
+                );
+                GivenUp::Failed { kind: "unavailable", what }
+            }
+            ResultError::Slot(error) => DriveFault::Damaged(id, error).given_up(),
+            ResultError::Driver(error) => DriveFault::NotRead(id, error).given_up(),
+            ResultError::Memory(error) => DriveFault::NoMemory(id, error).given_up(),
+        }
+    }
+
+    /// Checks header, table and labels of a slot in shared memory, and returns its contents.
+    pub fn look_into(&self, held: &SlotBatch) -> Result<Found, SlotError> {
+        let slot = self.slots.bytes(held.slot).expect("shared slots lie in the mapping");
+        let found = self.wanted(held).check(slot)?;
+        self.check_labels(&found.records)?;
+        Ok(found)
+    }
+
+    /// Returns the rows in a slot in shared memory, checked against their checksum.
+    pub fn shared_rows(&self, slot: u32, found: &Found) -> Result<&[u8], SlotError> {
+        let slot = self.slots.bytes(slot).expect("shared slots lie in the mapping");
+        let payload = slot.get(found.payload.clone()).ok_or(SlotError::Inconsistent("payload extent"))?;
+        found.check_payload(payload)?;
+        Ok(payload)
+    }
+
+    /// Converts a result in shared memory to rows in a buffer.
+    pub fn convert_shared(&self, held: &mut SlotBatch, buffer: &mut [u8]) -> Result<Vec<SampleRecord>, ResultError> {
+        let found = held.found.take().expect("looked at when it was finished");
+        self.handle.engine.task.write_rows(self.shared_rows(held.slot, &found)?, buffer);
+        Ok(found.records)
+    }
+}

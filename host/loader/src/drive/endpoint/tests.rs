@@ -1,0 +1,55 @@
+use super::*;
+use std::fs;
+use tempfile::TempDir;
+
+const URL: &str = "tcp://127.0.0.1:1/nqn.2024-01.org.example:a";
+
+fn identity(endpoint: &Endpoint) -> HostIdentity {
+    match &endpoint.target {
+        Target::Tcp(tcp) => tcp.host.clone(),
+        Target::Kernel(_) => panic!("it is reached by tcp"),
+    }
+}
+
+fn machine() -> (TempDir, Host) {
+    let root = tempfile::tempdir().unwrap();
+    let host = Host::at(root.path(), None);
+    (root, host)
+}
+
+#[test]
+fn endpoints_of_one_machine_share_its_nqn_but_not_their_host_id() {
+    let (_root, host) = machine();
+    let ends = [(); 2].map(|()| Endpoint::remote(URL, &host).unwrap());
+    let [first, second] = [identity(&ends[0]), identity(&ends[1])];
+    assert_eq!((Some(&first.nqn), &first.nqn), (host.known().as_ref(), &second.nqn));
+    assert_ne!(first.id, second.id);
+    assert!(ends[0].allow().ends_with(&first.nqn), "{}", ends[0].allow());
+}
+
+#[test]
+fn an_nqn_that_cannot_be_saved_lasts_for_one_run_and_the_hint_says_so() {
+    let (root, host) = machine();
+    fs::write(root.path().join("var"), "no folder").unwrap();
+    let end = Endpoint::remote(URL, &host).unwrap();
+    let again = identity(&Endpoint::remote(URL, &host).unwrap());
+    assert_ne!(identity(&end).nqn, again.nqn);
+    assert!(end.allow().contains("--host-nqn") && !end.allow().contains(&again.nqn), "{}", end.allow());
+}
+
+#[test]
+fn an_invalid_nqn_is_an_error_that_names_the_file() {
+    let (root, host) = machine();
+    fs::create_dir_all(root.path().join("etc/nvme")).unwrap();
+    fs::write(root.path().join("etc/nvme/hostnqn"), "garbage\n").unwrap();
+    let error = Endpoint::remote(URL, &host).map(drop).unwrap_err();
+    assert!(error.contains("etc/nvme/hostnqn") && error.contains("garbage"), "{error}");
+}
+
+#[test]
+fn drives_behind_the_kernel_need_no_nqn() {
+    let (root, host) = machine();
+    let error = Endpoint::remote("/dev/nvme4095", &host).map(drop).unwrap_err();
+    assert!(error.starts_with("there is no /dev/nvme4095; `ddlp devices`"), "{error}");
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}

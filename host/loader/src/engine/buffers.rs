@@ -1,0 +1,97 @@
+//! Buffers for batches: the room for another batch, buffers for results in drives' slots, and the step of the delivery
+//! target between «all rows are written» and «ready for delivery».
+
+use super::{BatchPlace, Core, Engine, ReadyBatch};
+use crate::delivery::{BatchBuffer, BatchMemory};
+use crate::error::LoaderError;
+use crate::order::EpochCut;
+use crate::schedule::{BatchId, ProngId, Room};
+use ddlp_csd::slot::SampleRecord;
+use std::sync::atomic::Ordering;
+
+/// A place for a finished batch that lies in a drive's slot.
+#[derive(Debug)]
+pub(crate) enum ResultPlace {
+    /// Buffer for the batch.
+    Buffer(Box<dyn BatchBuffer>),
+    /// The batch is no longer wanted.
+    Unwanted,
+}
+
+impl Engine {
+    /// Returns the room for another batch in the target's buffers.
+    pub(super) fn buffer_room(&self, core: &Core) -> Option<Room> {
+        match self.target.free() {
+            0 => None,
+            1 if core.schedule.must_reserve() => Some(Room::Critical),
+            _ => Some(Room::Any),
+        }
+    }
+
+    /// Frees a buffer for a batch that delivery waits for, by giving up the finished batch that would be delivered
+    /// last. That is necessary when the consumer keeps batches, and so their buffers. Returns false when no batch can
+    /// be given up.
+    pub(super) fn make_way(&self, core: &mut Core) -> bool {
+        if !core.consumer_waits || core.schedule.deliverable().is_some() {
+            return false;
+        }
+        let Core { schedule, ready, recorder, .. } = core;
+        let has_buffer = |id| matches!(ready.get(&id), Some(Ok(ReadyBatch { place: BatchPlace::Buffer, .. })));
+        let Some((id, maker)) = schedule.give_way(has_buffer) else { return false };
+        ready.remove(&id);
+        recorder.wasted(maker, id);
+        recorder.note(
+            "finished batches were given up for earlier ones, since the consumer keeps batches: use more buffers \
+             (--buffers)"
+                .into(),
+        );
+        true
+    }
+
+    /// Makes a batch in a filled buffer ready that [`Self::executed`] called wanted. If the delivery target fails, the
+    /// run ends with that error when the batch is due.
+    pub fn ready_in_buffer(
+        &self,
+        prong: ProngId,
+        id: BatchId,
+        records: Vec<SampleRecord>,
+        buffer: Box<dyn BatchBuffer>,
+    ) {
+        let rows = records.iter().filter(|record| record.has_row()).count();
+        self.making_ready.fetch_add(1, Ordering::Relaxed);
+        let made = buffer.on_ready(rows * self.task.row_bytes());
+        self.making_ready.fetch_sub(1, Ordering::Relaxed);
+        match made {
+            Ok(memory) => self.ready(prong, id, records, BatchPlace::Buffer, memory),
+            Err(error) => self.make_ready(&mut self.lock(), prong, id, Err(LoaderError::Delivery(error))),
+        }
+    }
+
+    /// Makes a batch ready in its slot that [`Self::executed`] called wanted.
+    pub fn ready_in_slot(&self, prong: ProngId, id: BatchId, records: Vec<SampleRecord>, slot: Box<dyn BatchMemory>) {
+        self.ready(prong, id, records, BatchPlace::Slot, slot);
+    }
+
+    /// Returns a place for a drive's finished batch, if there is one now. Fails when the operating system refuses
+    /// memory.
+    pub fn place_for(&self, prong: ProngId, id: BatchId) -> std::io::Result<Option<ResultPlace>> {
+        let mut core = self.lock();
+        if !core.schedule.is_wanted(prong, id) {
+            return Ok(Some(ResultPlace::Unwanted));
+        }
+        let has_room = match self.buffer_room(&core) {
+            Some(Room::Any) => true,
+            Some(Room::Critical) => core.schedule.is_critical(id),
+            None => core.schedule.is_critical(id) && self.make_way(&mut core),
+        };
+        if !has_room {
+            return Ok(None);
+        }
+        Ok(self.target.take()?.map(ResultPlace::Buffer))
+    }
+}
+
+/// Returns the bytes of a batch buffer: whole blocks, since a drive's results are read in blocks.
+pub(crate) fn buffer_bytes(cut: &EpochCut, row_bytes: usize) -> usize {
+    cut.rows().saturating_mul(row_bytes).next_multiple_of(ddlp_csd::BLOCK_BYTES)
+}

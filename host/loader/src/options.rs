@@ -1,0 +1,280 @@
+//! The options of a loader as plain data, and their defaults.
+
+use crate::corrupt::MaxCorrupt;
+use crate::drive::DriveSpec;
+use crate::error::LoaderError;
+use crate::order::LastBatch;
+use crate::schedule::Strategy;
+use ddlp_csd::program::CorruptPolicy;
+use ddlp_pixels::{Limits, Pipeline};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Most threads of the CPU prong, and of a drive that the loader starts.
+const THREADS_MAX: usize = 1024;
+/// Most batch buffers.
+const BUFFERS_MAX: usize = 4096;
+/// Most drives.
+const DRIVES_MAX: usize = 64;
+/// Most batches that one drive has in work.
+const DEPTH_MAX: usize = 32;
+
+/// The options of a loader, as a command, a TOML file or another language fills them. Each has a default, except the
+/// dataset.
+///
+/// Names are written in lower case: `strategy = "ordered"`, `policy = "skip"`, `last = "drop"`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct LoaderOptions {
+    /// Path of the dataset: a pack, an image folder, CIFAR-10's binary files or tar shards; or the address of a drive
+    /// that holds a pack.
+    pub dataset: Option<PathBuf>,
+    /// Pipeline that prepares every sample. Default: ImageNet training at 224 × 224.
+    pub pipeline: Pipeline,
+    /// Samples of a global batch (of all ranks together). Default 256.
+    pub batch_size: usize,
+    /// Number of epochs. Default 1.
+    pub epochs: u32,
+    /// Order of delivery, and the prongs that take part. Default [`Strategy::Ordered`].
+    #[serde(with = "lower_case")]
+    pub strategy: Strategy,
+    /// Drives. Default: none.
+    pub drives: Vec<DriveSpec>,
+    /// Batches that one drive has in work at a time. Default 2.
+    pub drive_depth: usize,
+    /// Time that a drive may take for a batch, in seconds where options are written. Default 30 s.
+    #[serde(rename = "drive_timeout_s", with = "seconds")]
+    pub drive_timeout: Duration,
+    /// Whether a run begins without its drives at `tcp://` addresses if they cannot be reached. Default `false`.
+    pub drive_optional: bool,
+    /// Threads of the CPU prong. Default: see [`LoaderBuilder::threads`](crate::LoaderBuilder::threads).
+    pub threads: Option<usize>,
+    /// Cores that the loader's threads may use. Default: any core.
+    pub cores: Vec<usize>,
+    /// Seed of the order and of all draws. Default 0.
+    pub seed: u64,
+    /// Treatment of corrupt samples. Default [`CorruptPolicy::Fail`].
+    #[serde(with = "lower_case")]
+    pub policy: CorruptPolicy,
+    /// Limit on the corrupt samples of an epoch.
+    pub max_corrupt: MaxCorrupt,
+    /// Limits on what decoding one sample may cost.
+    pub limits: Limits,
+    /// Treatment of the last batch of an epoch. Default [`LastBatch::Short`].
+    #[serde(with = "lower_case")]
+    pub last: LastBatch,
+    /// This rank. Default 0.
+    pub rank: u32,
+    /// Number of ranks. Default 1.
+    pub world: u32,
+    /// Batch buffers. Default 6.
+    pub buffers: usize,
+    /// Look-ahead of the strategy `ordered` in batches. Default: as many as buffers and slots can hold.
+    pub window: Option<usize>,
+    /// Samples of an epoch. Default: the number of samples in the dataset.
+    pub epoch_samples: Option<u64>,
+    /// Time after which the loader reports what it is waiting for, in seconds where options are written. Default 10 s.
+    #[serde(rename = "stall_after_s", with = "seconds")]
+    pub stall_after: Duration,
+}
+
+impl Default for LoaderOptions {
+    fn default() -> Self {
+        Self {
+            dataset: None,
+            pipeline: Pipeline::imagenet_train(),
+            batch_size: 256,
+            epochs: 1,
+            strategy: Strategy::default(),
+            drives: Vec::new(),
+            drive_depth: 2,
+            drive_timeout: Duration::from_secs(30),
+            drive_optional: false,
+            threads: None,
+            cores: Vec::new(),
+            seed: 0,
+            policy: CorruptPolicy::Fail,
+            max_corrupt: MaxCorrupt::default(),
+            limits: Limits::default(),
+            last: LastBatch::Short,
+            rank: 0,
+            world: 1,
+            buffers: 6,
+            window: None,
+            epoch_samples: None,
+            stall_after: Duration::from_secs(10),
+        }
+    }
+}
+
+impl LoaderOptions {
+    /// Checks the options that can be checked on their own.
+    pub(crate) fn check(&self) -> Result<(), LoaderError> {
+        let within = |name: &str, value: usize, least: usize, most: usize| {
+            if (least..=most).contains(&value) {
+                return Ok(());
+            }
+            Err(LoaderError::Options(format!("{name} is {value}, but must be {least} to {most}")))
+        };
+        within("batch size", self.batch_size, 1, ddlp_csd::BATCH_SAMPLES_MAX)?;
+        within("number of threads", self.threads.unwrap_or(1), 1, THREADS_MAX)?;
+        within("number of batch buffers", self.buffers, 2, BUFFERS_MAX)?;
+        within("number of drives", self.drives.len(), 0, DRIVES_MAX)?;
+        within("drive depth", self.drive_depth, 1, DEPTH_MAX)?;
+        within("window", self.window.unwrap_or(1), 1, u32::MAX as usize)?;
+        if let MaxCorrupt::Percent(percent) = self.max_corrupt
+            && !(0.0..=100.0).contains(&percent)
+        {
+            return Err(LoaderError::Options(format!("max_corrupt is {percent} %, but must be 0 to 100")));
+        }
+        if self.rank >= self.world {
+            let (rank, world) = (self.rank, self.world);
+            return Err(LoaderError::Options(format!("rank is {rank}, but must be less than {world}, the world size")));
+        }
+        if self.batch_size < self.world as usize {
+            let (batch, world) = (self.batch_size, self.world);
+            return Err(LoaderError::Options(format!(
+                "a batch of {batch} samples leaves some of {world} ranks without a sample"
+            )));
+        }
+        for (at, drive) in self.drives.iter().enumerate() {
+            if let DriveSpec::Remote(address) = drive
+                && self.drives[..at].contains(drive)
+            {
+                return Err(LoaderError::Options(format!("drive {address} is named twice")));
+            }
+        }
+        let needs_drive = matches!(self.strategy, Strategy::Csd);
+        if needs_drive && self.drives.is_empty() {
+            return Err(LoaderError::Options("strategy csd needs a drive".into()));
+        }
+        for drive in &self.drives {
+            if let DriveSpec::Local(local) = drive {
+                within("number of the drive's threads", local.threads.unwrap_or(1), 1, THREADS_MAX)?;
+                if !(local.throttle > 0.0 && local.throttle <= 1.0) {
+                    return Err(LoaderError::Options(format!(
+                        "throttle is {}, but must be above 0 and at most 1",
+                        local.throttle
+                    )));
+                }
+                if self.dataset.is_none() {
+                    return Err(LoaderError::Options("a local drive needs the path of the dataset".into()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the drives that take part, each with its name in messages.
+    pub(crate) fn drives_by_name(&self) -> impl Iterator<Item = (String, &DriveSpec)> {
+        let many = self.drives.len() > 1;
+        let taking_part = if self.strategy == Strategy::Cpu { &[] } else { &self.drives[..] };
+        (1..).zip(taking_part).map(move |(number, spec)| {
+            let name = match spec {
+                DriveSpec::Remote(address) => address.clone(),
+                DriveSpec::Auto => "auto".to_string(),
+                DriveSpec::Local(_) if many => format!("csd {number}"),
+                DriveSpec::Local(_) => "csd".to_string(),
+            };
+            (name, spec)
+        })
+    }
+}
+
+/// Serde of names that are written in lower case.
+mod lower_case {
+    use serde::de::value::{Error, StrDeserializer};
+    use serde::de::{DeserializeOwned, Error as _, IntoDeserializer};
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::fmt::Debug;
+
+    pub fn serialize<T: Debug, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&format!("{value:?}").to_lowercase())
+    }
+
+    pub fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+        let mut name = String::deserialize(deserializer)?;
+        if let Some(first) = name.get_mut(..1) {
+            first.make_ascii_uppercase();
+        }
+        let variant: StrDeserializer<'_, Error> = name.as_str().into_deserializer();
+        T::deserialize(variant).map_err(|error| D::Error::custom(error.to_string().to_lowercase()))
+    }
+}
+
+/// Serde of times in seconds.
+mod seconds {
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::time::Duration;
+
+    pub fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(time.as_secs_f64())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        Duration::try_from_secs_f64(f64::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::{LocalDrive, LocalResults};
+
+    #[test]
+    fn options_are_what_they_were_after_a_round_trip() {
+        let local = LocalDrive { results: LocalResults::File("slots".into()), ..LocalDrive::default() };
+        let options = LoaderOptions {
+            dataset: Some("photos.ddlp".into()),
+            strategy: Strategy::Mte,
+            policy: CorruptPolicy::Replace,
+            last: LastBatch::Pad,
+            max_corrupt: MaxCorrupt::Percent(2.5),
+            drives: vec![DriveSpec::Auto, DriveSpec::Remote("tcp://a:1/nqn.x".into()), DriveSpec::Local(local)],
+            drive_timeout: Duration::from_millis(1500),
+            ..LoaderOptions::default()
+        };
+        for options in [options, LoaderOptions::default()] {
+            let text = serde_json::to_string(&options).unwrap();
+            assert_eq!(serde_json::from_str::<LoaderOptions>(&text).unwrap(), options, "{text}");
+        }
+    }
+
+    #[test]
+    fn options_are_written_as_people_write_them() {
+        let text = r#"{"dataset": "photos.ddlp", "strategy": "ordered", "policy": "skip", "last": "drop",
+            "max_corrupt": "17", "drive_timeout_s": 2.5, "drives": ["auto", {"remote": "/dev/nvme0"},
+            {"local": {"threads": 2, "results": "read"}}]}"#;
+        let options: LoaderOptions = serde_json::from_str(text).unwrap();
+        let local = LocalDrive { threads: Some(2), results: LocalResults::Read, ..LocalDrive::default() };
+        let expected = LoaderOptions {
+            dataset: Some("photos.ddlp".into()),
+            strategy: Strategy::Ordered,
+            policy: CorruptPolicy::Skip,
+            last: LastBatch::Drop,
+            max_corrupt: MaxCorrupt::Samples(17),
+            drive_timeout: Duration::from_millis(2500),
+            drives: vec![DriveSpec::Auto, DriveSpec::Remote("/dev/nvme0".into()), DriveSpec::Local(local)],
+            ..LoaderOptions::default()
+        };
+        assert_eq!(options, expected);
+    }
+
+    #[test]
+    fn misspelt_options_are_refused_by_name() {
+        for (text, part) in [
+            (r#"{"batchsize": 1}"#, "batchsize"),
+            (r#"{"strategy": "fast"}"#, "fast"),
+            (r#"{"policy": ""}"#, "replace"),
+            (r#"{"stall_after_s": -1}"#, "negative"),
+            (r#"{"max_corrupt": "101%"}"#, "0% to 100%"),
+            (r#"{"drives": [{"local": {"thread": 1}}]}"#, "thread"),
+        ] {
+            let error = serde_json::from_str::<LoaderOptions>(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

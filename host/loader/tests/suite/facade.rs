@@ -1,0 +1,110 @@
+//! `ddlp-host` alone is enough to build and run a loader: nothing here names another crate of the workspace.
+
+use super::{SAMPLES, cifar, loader};
+use ddlp_host::{
+    Batch, BatchMemory, BufferNeed, CorruptPolicy, Dataset, DeliveryError, DeliveryTarget, Digest, DriveError,
+    DriveSpec, Host, LastBatch, Limits, Loader, LoaderBuilder, LoaderError, LoaderErrorKind, LoaderOptions,
+    LoaderState, LocalDrive, MaxCorrupt, Normalize, OpenError, Outcome, Pipeline, PipelineError, Plan, PlanError,
+    ProgramError, Progress, ProgressHandle, Report, SampleRecord, Shape, StateError, Stopper, Strategy, Unavailable,
+    f16, open_dataset, pixels,
+};
+use std::fmt::Debug;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Takes every option that the builder has.
+fn with_all_options(dataset: Arc<dyn Dataset>, path: &Path) -> LoaderBuilder {
+    let crop = pixels::ops::CenterCrop { size: 32 };
+    Loader::builder()
+        .dataset(dataset)
+        .dataset_path(path)
+        .pipeline(Pipeline { exif_orientation: false, operations: vec![crop.into()] })
+        .batch_size(8)
+        .epochs(2)
+        .strategy(Strategy::Cpu)
+        .drive(DriveSpec::Local(LocalDrive::default()))
+        .host(Host::system())
+        .drive_depth(2)
+        .drive_timeout(Duration::from_secs(1))
+        .drive_optional(true)
+        .threads(2)
+        .cores(Vec::new())
+        .seed(7)
+        .policy(CorruptPolicy::Skip)
+        .max_corrupt(MaxCorrupt::Samples(1))
+        .limits(Limits::default())
+        .last(LastBatch::Short)
+        .rank(0, 1)
+        .buffers(3)
+        .window(4)
+        .epoch_samples(SAMPLES as u64)
+        .stall_after(Duration::from_secs(9))
+}
+
+/// Reads everything that a batch has.
+fn rows(batch: &Batch) -> (Shape, usize) {
+    let records: &[SampleRecord] = batch.records();
+    assert!(records.iter().all(|record| record.outcome == Outcome::Prepared));
+    assert_eq!(batch.pixels().len(), batch.len() * batch.shape().bytes());
+    (batch.shape(), batch.len())
+}
+
+#[test]
+fn a_loader_is_built_and_run_by_names_of_this_crate_alone() {
+    let folder = cifar();
+    let opened: Result<Arc<dyn Dataset>, LoaderError> = open_dataset(folder.path(), &Host::system());
+    let dataset = opened.unwrap_or_else(|error| panic!("{error}"));
+    let mut loader: Loader = with_all_options(dataset, folder.path()).build().expect("it builds");
+    let (stopper, progress): (Stopper, ProgressHandle) = (loader.stopper(), loader.progress());
+    let (mut images, mut digest) = (0, Digest::default());
+    for batch in loader.by_ref() {
+        let batch = batch.expect("every batch comes");
+        digest.update(&batch);
+        images += rows(&batch).1;
+    }
+    let (report, state, plan): (Report, LoaderState, Plan) = (loader.report(), loader.state(), loader.plan());
+    let seen: Progress = progress.snapshot();
+    assert_eq!((images, report.images, seen.images), (2 * SAMPLES, 2 * SAMPLES as u64, 2 * SAMPLES as u64));
+    assert_eq!((state.epoch, plan.epochs.len(), digest.unordered().len()), (2, 2, 32));
+    stopper.stop();
+}
+
+#[test]
+fn a_loader_is_opened_with_options_that_are_plain_data() {
+    let folder = cifar();
+    let mut options = LoaderOptions::default();
+    options.dataset = Some(folder.path().into());
+    options.pipeline = Pipeline::cifar_train();
+    options.strategy = Strategy::Cpu;
+    let by_options: Vec<Vec<u64>> = ids(Loader::open(options).expect("it builds"));
+    let by_builder = ids(loader(&folder).batch_size(256).build().expect("it builds"));
+    assert_eq!(by_options, by_builder);
+}
+
+fn ids(loader: Loader) -> Vec<Vec<u64>> {
+    loader.map(|batch| batch.expect("every batch comes").sample_ids().to_vec()).collect()
+}
+
+#[test]
+fn callers_can_treat_kinds_of_errors_differently() {
+    let folder = cifar();
+    let kind = |builder: LoaderBuilder| builder.build().map(drop).unwrap_err().kind();
+    assert_eq!(kind(Loader::builder()), LoaderErrorKind::Configuration);
+    assert_eq!(kind(Loader::builder().dataset_path("/no/such/file")), LoaderErrorKind::Unavailable);
+    assert_eq!(kind(loader(&folder).batch_size(1 << 16).buffers(4096).last(LastBatch::Pad)), LoaderErrorKind::Memory);
+    let nowhere = DriveSpec::Remote("tcp://127.0.0.1:1/nqn.2024-01.org.example:none".into());
+    assert_eq!(kind(loader(&folder).strategy(Strategy::Mte).drive(nowhere)), LoaderErrorKind::Drive);
+}
+
+/// Every public type can be printed, and the values of a batch can be named.
+#[test]
+fn every_type_has_a_debug_form() {
+    fn is_debug<T: Debug>() {}
+    is_debug::<(Batch<f16>, Loader<f32>, LoaderBuilder, LoaderError, Stopper, ProgressHandle, Digest)>();
+    is_debug::<(DriveError, OpenError, DeliveryError, PlanError, StateError, ProgramError, PipelineError, Unavailable)>(
+    );
+    is_debug::<(Box<dyn DeliveryTarget>, Box<dyn BatchMemory>, BufferNeed, Normalize)>();
+    let shown = format!("{:?}", Loader::builder().seed(4711));
+    assert!(shown.contains("4711"), "{shown}");
+}

@@ -1,0 +1,26 @@
+//! The loader through its public interface.
+
+mod delivery;
+mod facade;
+
+use ddlp_host::pixels::Pipeline;
+use ddlp_host::{Loader, LoaderBuilder, Strategy};
+use tempfile::TempDir;
+
+/// Samples of [`cifar`].
+const SAMPLES: usize = 64;
+
+/// Makes a dataset of small images, each of one colour.
+fn cifar() -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let records = (0..SAMPLES as u8).flat_map(|number| [number % 10].into_iter().chain([number; 3072]));
+    let file = folder.path().join("data_batch_1.bin");
+    std::fs::write(file, records.collect::<Vec<u8>>()).expect("room for a small file");
+    folder
+}
+
+/// Returns a loader of that dataset, in batches of 8.
+fn loader(folder: &TempDir) -> LoaderBuilder {
+    let loader = Loader::builder().dataset_path(folder.path()).pipeline(Pipeline::cifar_train());
+    loader.batch_size(8).threads(2).strategy(Strategy::Cpu)
+}
