@@ -36,6 +36,8 @@ fn own_mb<V: Value>(mut loader: Loader<V>) -> f64 {
 
 #[test]
 fn a_loader_has_little_memory_beside_its_batches() {
+    // As the programs do: a loader leaves the process's allocator as it is.
+    ddlp_pixels::map_large_blocks();
     let options = JpegOptions { layout: Layout::Yuv444, progressive: true, quality: 60, ..JpegOptions::default() };
     let large = image(1, (2300, 1740), &options);
     let small = image(2, (120, 90), &JpegOptions::default());

@@ -104,6 +104,7 @@ static ALLOCATOR: Allocator = Allocator;
 
 fn main() -> ExitCode {
     allocator::prepare();
+    ddlp_pixels::map_large_blocks();
     let cli = match Cli::from_arg_matches(&with_negative_numbers(command_line()).get_matches()) {
         Ok(cli) => cli,
         Err(error) => error.exit(),

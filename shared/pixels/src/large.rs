@@ -4,7 +4,8 @@
 //! formats are decoded whole: with a thread per core, images of some megapixels would add up. Large images take turns;
 //! small images never wait.
 
-use crate::jpeg::ffi::map_large_blocks;
+use crate::jpeg::ffi;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, Once, PoisonError};
 
 /// Memory up to which an image counts as small and takes no turn.
@@ -14,6 +15,16 @@ const AT_ONCE_BYTES: u64 = 32 << 20;
 
 static IN_USE: Mutex<u64> = Mutex::new(0);
 static GIVEN_BACK: Condvar = Condvar::new();
+
+/// Whether the program lets large images change the process's allocator.
+static MAY_MAP: AtomicBool = AtomicBool::new(false);
+
+/// Has glibc map blocks of a megabyte or more individually as soon as a large image is decoded, in the whole process.
+/// Otherwise glibc keeps such blocks once they are freed. For programs, not for libraries: the process belongs to the
+/// program.
+pub fn map_large_blocks() {
+    MAY_MAP.store(true, Ordering::Relaxed);
+}
 
 /// The right to use memory for a large image, until the turn is dropped. Free the memory before that.
 pub(crate) struct Turn {
@@ -26,7 +37,9 @@ pub(crate) fn turn(bytes: u64) -> Option<Turn> {
         return None;
     }
     static MAPPED: Once = Once::new();
-    MAPPED.call_once(map_large_blocks);
+    if MAY_MAP.load(Ordering::Relaxed) {
+        MAPPED.call_once(ffi::map_large_blocks);
+    }
     let in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
     let is_full = |in_use: &mut u64| *in_use > 0 && in_use.saturating_add(bytes) > AT_ONCE_BYTES;
     let mut in_use = GIVEN_BACK.wait_while(in_use, is_full).unwrap_or_else(PoisonError::into_inner);

@@ -59,6 +59,7 @@ pub use fingerprint::{Fingerprint, fingerprint};
 pub use geometry::Window;
 pub use indexing::{Indexed, NotIndexed, checkpoint_bytes_max};
 pub use inspect::Verdict;
+pub use large::map_large_blocks;
 pub use normalize::Normalize;
 pub use pipeline::{Pipeline, PipelineError, Shape};
 pub use prefetch::prefetch;
