@@ -205,16 +205,3 @@ impl Unavailable {
         }
     }
 }
-
-/// Returns the topmost missing part of the path from a dataset's `root` to `file`; returns `file` itself if nothing on
-/// the way is missing, for example because another folder has taken the root's place.
-pub(crate) fn first_missing(root: &Path, file: &Path) -> PathBuf {
-    let mut path = root.to_owned();
-    for component in file.components() {
-        if path.metadata().is_err() {
-            return path;
-        }
-        path.push(component);
-    }
-    path
-}

@@ -15,9 +15,9 @@
 
 mod scan;
 
-use crate::error::first_missing;
 use crate::extent::{make_room, persistently, read_extent};
-use crate::held::{check_folders, is_stale};
+use crate::folders::{check_folders, first_missing};
+use crate::held::is_stale;
 use crate::inputs::is_same_file;
 use crate::sample::IdentityHasher;
 use crate::stamp::Stamp;

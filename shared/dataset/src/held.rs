@@ -2,17 +2,10 @@
 //!
 //! A file server that restarts may forget its open files (ESTALE). Each read then opens the file again by its path, if
 //! the path still leads to the file that was opened.
-//!
-//! [`check_folders`] tells a file that cannot be read from a folder that cannot.
 
-use crate::Unavailable;
-use crate::errno::Class;
 use crate::extent::{read_exact, resize};
 use crate::stamp::Stamp;
-use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
-use nix::sys::stat::Mode;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -80,35 +73,6 @@ impl HeldFile {
 /// Returns whether the server has forgotten the open file.
 pub(crate) fn is_stale(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::ESTALE as i32)
-}
-
-/// Checks, after a file below a dataset's root could not be read because of `error`, that the root and the folders on
-/// the way to the file can be read. `root` is the root's handle, `path` its path, `relative` the way to the file's
-/// folder.
-///
-/// A momentary error says nothing about a file, so it is not examined.
-#[cold]
-pub(crate) fn check_folders(root: &File, path: &Path, relative: &Path, error: &io::Error) -> Result<(), Unavailable> {
-    if Class::of(error) == Class::Momentary {
-        return Ok(());
-    }
-    let mut ways: Vec<&Path> = relative.ancestors().collect();
-    ways.reverse();
-    ways.into_iter().try_for_each(|way| {
-        let folder = if way.as_os_str().is_empty() { path.to_owned() } else { path.join(way) };
-        check_folder(root, &Path::new(".").join(way)).map_err(|source| Unavailable::Io {
-            what: format!("folder {}", folder.display()),
-            path: folder,
-            source,
-        })
-    })
-}
-
-/// Reads the first entry of a folder, since the system may know the status of a folder that is out of reach.
-fn check_folder(root: &File, way: &Path) -> io::Result<()> {
-    let mut folder = Dir::openat(root, way, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
-    folder.iter().next().transpose()?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub mod shards;
 mod errno;
 mod error;
 mod extent;
+mod folders;
 mod held;
 mod inputs;
 mod open;

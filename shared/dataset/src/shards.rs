@@ -13,9 +13,9 @@
 mod listing;
 mod members;
 
-use crate::error::first_missing;
 use crate::extent::{is_file, make_room, persistently, read_extent};
-use crate::held::{check_folders, is_stale};
+use crate::folders::{check_folders, first_missing};
+use crate::held::is_stale;
 use crate::sample::IdentityHasher;
 use crate::stamp::Stamp;
 use crate::{Corrupt, Dataset, Identity, Location, ReadError, SAMPLE_BYTES_MAX, Unavailable, parallel};
