@@ -191,7 +191,11 @@ impl Folder {
     }
 
     /// Opens a sample's file by the root's path after `error`, which says that the file server has forgotten the root's
-    /// handle. Returns that error if the path no longer leads to the same root.
+    /// handle. Returns that error if the path no longer leads to the same root: in the empty folder that an unmounted
+    /// file system leaves, every file would be gone for good.
+    ///
+    /// The inode's number tells roots apart: a server that forgets handles keeps these numbers. If a file system made
+    /// up another one, the error would remain, and no other file would be read.
     #[cold]
     fn open_below_root(&self, index: u64, error: io::Error) -> io::Result<(File, Stamp)> {
         match File::open(&self.root) {
@@ -227,7 +231,7 @@ impl Folder {
     /// Determines whether the system refuses a sample's file alone, or a folder on the way to the file.
     fn refused(&self, index: u64, source: io::Error) -> ReadError {
         let path = Path::new(OsStr::from_bytes(self.path(index)));
-        match check_folders(&self.root_handle, &self.root, path.parent().unwrap_or(Path::new("")), &source) {
+        match check_folders(&self.root_handle, &self.root, path, &source) {
             Err(unavailable) => unavailable.into(),
             Ok(()) => ReadError::of_sample(self.name(index), self.location(index), source),
         }

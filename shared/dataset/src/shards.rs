@@ -250,7 +250,7 @@ impl Dataset for Shards {
             let (file, change) = (self.directory.join(&shard.name), shard.stamp.change(&now));
             return Err(Unavailable::Changed { kind: "shard", file, change }.into());
         }
-        read.map_err(|source| ReadError::of_sample(self.name(index), self.location(index), source))?;
+        read.map_err(|source| self.refused(index, source))?;
         Ok(Source::Encoded(buf))
     }
 
@@ -282,10 +282,15 @@ impl Shards {
                 let path = first_missing(&self.directory, Path::new(&self.shard(index).name));
                 Unavailable::Gone { path, source }.into()
             }
-            _ => match check_folders(&self.handle, &self.directory, Path::new(""), &source) {
-                Err(unavailable) => unavailable.into(),
-                Ok(()) => ReadError::of_sample(self.name(index), self.location(index), source),
-            },
+            _ => self.refused(index, source),
+        }
+    }
+
+    /// Determines whether the system refuses a sample's shard alone, or a folder on the way to the shard.
+    fn refused(&self, index: u64, source: io::Error) -> ReadError {
+        match check_folders(&self.handle, &self.directory, Path::new(&self.shard(index).name), &source) {
+            Err(unavailable) => unavailable.into(),
+            Ok(()) => ReadError::of_sample(self.name(index), self.location(index), source),
         }
     }
 }

@@ -220,6 +220,31 @@ fn a_file_is_not_damaged_if_the_root_cannot_be_read_either() {
     assert_eq!(path, root.path());
 }
 
+/// The file at the end of the links may be intact.
+#[test]
+fn a_file_behind_links_is_not_damaged_if_a_folder_on_their_way_cannot_be_read() {
+    let root = folder_of(&["a/1.jpg"]);
+    let elsewhere = folder_of(&["near/x.jpg", "far/1.jpg"]);
+    fs::remove_file(elsewhere.path().join("near/x.jpg")).unwrap();
+    symlink("../far/1.jpg", elsewhere.path().join("near/x.jpg")).unwrap();
+    symlink(elsewhere.path().join("near/x.jpg"), root.path().join("a/2.jpg")).unwrap();
+    fs::set_permissions(elsewhere.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let folder = open(&root).unwrap();
+    let unread = || folder.unread(1, io::Error::from_raw_os_error(libc::EIO));
+    assert!(matches!(unread(), ReadError::Corrupt(Corrupt::Io { .. })));
+    for name in ["near", "far"] {
+        let closed = elsewhere.path().join(name);
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+        {
+            let _unprivileged = Unprivileged::new(root.path());
+            let error = unread();
+            let ReadError::Unavailable(Unavailable::Io { path, .. }) = &error else { panic!("{error}") };
+            assert_eq!(path.canonicalize().unwrap(), closed.canonicalize().unwrap());
+        }
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
 /// Reads through a link into a folder that may not be searched. The file behind it may be intact.
 #[test]
 fn a_link_that_may_not_be_followed_is_unavailable_and_not_corrupt() {

@@ -3,11 +3,12 @@
 use super::{ShardError, Shards};
 use crate::samples::bytes;
 use crate::samples::image;
-use crate::{Dataset, ReadError, Unavailable};
+use crate::{Corrupt, Dataset, ReadError, Unavailable};
 use ddlp_test_support::unprivileged::Unprivileged;
 use proptest::prelude::*;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tar::{Builder, EntryType, Header};
@@ -235,6 +236,28 @@ fn a_directory_that_may_not_be_read_is_named_in_place_of_its_shards() {
         assert_eq!(*path, directory);
     }
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_shard_behind_a_link_is_not_damaged_if_its_folder_cannot_be_read() {
+    let home = tempfile::tempdir().unwrap();
+    let [directory, elsewhere] = ["shards", "elsewhere"].map(|name| home.path().join(name));
+    for folder in [&directory, &elsewhere] {
+        fs::create_dir(folder).unwrap();
+    }
+    let target = write(&elsewhere, "s.tar", &archive(&[("1.jpg", b"x"), ("1.cls", b"1")]));
+    symlink(target, directory.join("s.tar")).unwrap();
+    let shards = Shards::open(&directory).unwrap();
+    let refused = || shards.refused(0, io::Error::from_raw_os_error(libc::EIO));
+    assert!(matches!(refused(), ReadError::Corrupt(Corrupt::Io { .. })));
+    fs::set_permissions(&elsewhere, fs::Permissions::from_mode(0o000)).unwrap();
+    {
+        let _unprivileged = Unprivileged::new(home.path());
+        let error = refused();
+        let ReadError::Unavailable(Unavailable::Io { path, .. }) = &error else { panic!("{error}") };
+        assert_eq!(*path, elsewhere);
+    }
+    fs::set_permissions(&elsewhere, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[test]
