@@ -182,8 +182,8 @@ impl Folder {
         self.stamps[index as usize].present().map(|stamp| stamp.bytes)
     }
 
-    /// Opens a sample's file and returns its stamp.
-    fn open_sample(&self, index: u64) -> io::Result<(File, Stamp)> {
+    /// Opens a sample's file.
+    fn open_sample(&self, index: u64) -> io::Result<File> {
         match persistently(|| self.open_below(&self.root_handle, index)) {
             Err(error) if is_stale(&error) => self.open_below_root(index, error),
             done => done,
@@ -197,7 +197,7 @@ impl Folder {
     /// The inode's number tells roots apart: a server that forgets handles keeps these numbers. If a file system made
     /// up another one, the error would remain, and no other file would be read.
     #[cold]
-    fn open_below_root(&self, index: u64, error: io::Error) -> io::Result<(File, Stamp)> {
+    fn open_below_root(&self, index: u64, error: io::Error) -> io::Result<File> {
         match File::open(&self.root) {
             Ok(root) if root.metadata().is_ok_and(|now| now.ino() == self.root_inode) => self.open_below(&root, index),
             _ => Err(error),
@@ -205,14 +205,25 @@ impl Folder {
     }
 
     /// Opens a sample's file below an open root. Never blocks, as opening a pipe otherwise would.
-    fn open_below(&self, root: impl AsFd, index: u64) -> io::Result<(File, Stamp)> {
+    fn open_below(&self, root: impl AsFd, index: u64) -> io::Result<File> {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
-        let file = openat(root, self.path(index), flags, Mode::empty())?;
-        let status = fstat(&file)?;
-        if SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        Ok(File::from(openat(root, self.path(index), flags, Mode::empty())?))
+    }
+
+    /// Reads a sample's file. Fails if the file is not as it was `listed`. That is checked after the read, since images
+    /// in a folder have no checksum.
+    fn read_unchanged(
+        &self,
+        index: u64,
+        listed: &Stamp,
+        read: impl FnOnce(&File) -> io::Result<()>,
+    ) -> Result<(), ReadError> {
+        let opened = self.open_sample(index).and_then(|file| Ok((read(&file), stamp_of_regular(&file)?)));
+        let (read, now) = opened.map_err(|source| self.unread(index, source))?;
+        if !now.is_of(listed) {
+            return Err(self.changed(index, listed.change(&now)).into());
         }
-        Ok((File::from(file), Stamp::from(&status)))
+        read.map_err(|source| self.unread(index, source))
     }
 
     /// Determines why a sample's file cannot be read: the file may be gone or damaged, or the whole folder out of
@@ -239,8 +250,8 @@ impl Folder {
 
     /// Returns the error for a sample that had no file when the folder was listed.
     fn without_file(&self, index: u64) -> ReadError {
-        match self.open_sample(index) {
-            Ok((_, now)) => self
+        match self.open_sample(index).and_then(|file| stamp_of_regular(&file)) {
+            Ok(now) => self
                 .changed(
                     index,
                     format!("could not be examined when the folder was listed, and has {} bytes now", now.bytes),
@@ -295,11 +306,7 @@ impl Dataset for Folder {
         if listed.bytes > SAMPLE_BYTES_MAX {
             return Err(Corrupt::TooLarge { name: self.name(index), location: self.location(index) }.into());
         }
-        let (file, found) = self.open_sample(index).map_err(|source| self.unread(index, source))?;
-        if !found.is_of(&listed) {
-            return Err(self.changed(index, listed.change(&found)).into());
-        }
-        read_extent(&file, 0, listed.bytes as usize, buf).map_err(|source| self.unread(index, source))?;
+        self.read_unchanged(index, &listed, |file| read_extent(file, 0, listed.bytes as usize, buf))?;
         Ok(Source::Encoded(buf))
     }
 
@@ -318,6 +325,15 @@ impl Dataset for Folder {
     fn kind(&self) -> &'static str {
         "folder"
     }
+}
+
+/// Returns the stamp of an open file. Fails if the file is not a regular one.
+fn stamp_of_regular(file: &File) -> io::Result<Stamp> {
+    let status = persistently(|| Ok(fstat(file)?))?;
+    if SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok(Stamp::from(&status))
 }
 
 /// Returns whether an error of opening says that there is no regular file, but nothing, a link that dangles or leads in

@@ -141,6 +141,19 @@ fn a_file_that_is_overwritten_with_as_many_bytes_has_changed() {
 }
 
 #[test]
+fn a_file_that_is_overwritten_while_it_is_read_has_changed() {
+    let root = folder_of(&["a/1.jpg"]);
+    let folder = open(&root).unwrap();
+    let overwrite = |_: &File| {
+        let file = File::options().write(true).open(root.path().join("a/1.jpg"))?;
+        file.write_all_at(b"A", 0)?;
+        file.set_modified(SystemTime::now() + Duration::from_secs(1))
+    };
+    let error = folder.read_unchanged(0, &folder.stamps[0], overwrite).unwrap_err();
+    assert!(matches!(error, ReadError::Unavailable(Unavailable::Changed { .. })), "{error}");
+}
+
+#[test]
 fn a_time_that_the_file_system_kept_only_to_the_second_is_no_change() {
     let root = folder_of(&["a/1.jpg"]);
     let file = File::options().write(true).open(root.path().join("a/1.jpg")).unwrap();
