@@ -7,7 +7,8 @@
 //! - A class without samples is an error, as it is for torchvision.
 //! - Symbolic links are followed. A folder that contains itself through a link is entered once.
 //! - A dangling link, or anything else that is not a regular file, stays in the list, so that indices agree
-//!   with torchvision's, and is unavailable when it is read: the disk to which the link leads may be absent.
+//!   with torchvision's, and is unavailable when it is read: the disk to which the link leads may be absent. So does
+//!   a file at whose status the disk fails: it is corrupt. Any other file that cannot be examined is an error.
 //!
 //! The identity is a digest of class names, relative paths and sizes; the files themselves are not read for it. If a
 //! file is gone, or has been written to since it was listed, the dataset has changed, and the sample is unavailable. If

@@ -1,7 +1,8 @@
 //! Listing the files of an image folder in torchvision's order.
 
 use super::{DIRECTORIES_MAX, EXTENSIONS, FolderError, is_no_file};
-use crate::extent::make_room;
+use crate::errno::Class;
+use crate::extent::{make_room, persistently};
 use crate::pack::LISTED_MAX;
 use crate::stamp::Stamp;
 use crate::{CLASSES_MAX, parallel};
@@ -168,7 +169,8 @@ fn walk(root: &Path, class: &OsString) -> Result<(Vec<Directory>, LeftOut), Fold
             } else if is_image(entry.file_name().as_bytes()) {
                 make_room(&mut files, 1, "the files of a folder")
                     .map_err(|source| FolderError::NoMemory { path: path.clone(), source })?;
-                files.push((entry.file_name(), stamp(&entry)));
+                let stamp = stamp(&entry).map_err(|source| FolderError::Unreadable { path: entry.path(), source })?;
+                files.push((entry.file_name(), stamp));
             } else {
                 left_out.add(&relative.join(entry.file_name()));
             }
@@ -195,17 +197,52 @@ fn is_directory(entry: &DirEntry) -> io::Result<bool> {
 }
 
 /// Returns the stamp of the regular file behind an entry, if there is one.
-fn stamp(entry: &DirEntry) -> Option<Stamp> {
-    let own = entry.metadata();
-    let status = match own {
-        Ok(status) if status.file_type().is_symlink() => fs::metadata(entry.path()),
-        other => other,
-    };
-    status.ok().filter(Metadata::is_file).map(|status| Stamp::from(&status))
+fn stamp(entry: &DirEntry) -> io::Result<Option<Stamp>> {
+    match persistently(|| entry.metadata()) {
+        Ok(status) if status.file_type().is_symlink() => stamp_of(persistently(|| fs::metadata(entry.path())), true),
+        status => stamp_of(status, false),
+    }
+}
+
+/// Returns the stamp by the status of a file, or of the file to which a link leads (`is_link`). The sizes of all files
+/// are part of the identity, so a file that cannot be examined is an error, with two exceptions: the disk fails at this
+/// file, which then counts as corrupt, or a link cannot be followed, since its disk may be absent for long.
+fn stamp_of(status: io::Result<Metadata>, is_link: bool) -> io::Result<Option<Stamp>> {
+    match status {
+        Ok(status) => Ok(Some(status).filter(Metadata::is_file).map(|status| Stamp::from(&status))),
+        Err(error) if is_no_file(&error) => Ok(None),
+        Err(error) => match Class::of(&error) {
+            Class::Medium => Ok(None),
+            Class::Lasting if is_link => Ok(None),
+            Class::Lasting | Class::Momentary => Err(error),
+        },
+    }
 }
 
 fn is_image(name: &[u8]) -> bool {
     EXTENSIONS.iter().any(|extension| {
         name.len().checked_sub(extension.len()).is_some_and(|at| name[at..].eq_ignore_ascii_case(extension.as_bytes()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_examined_is_an_error_unless_that_stays_so() {
+        let examined = |errno: i32| {
+            [false, true].map(|is_link| {
+                let stamp = stamp_of(Err(io::Error::from_raw_os_error(errno)), is_link);
+                stamp.map_err(|error| error.raw_os_error())
+            })
+        };
+        for errno in [libc::ENOENT, libc::ELOOP, libc::EIO, libc::EUCLEAN] {
+            assert_eq!(examined(errno), [Ok(None), Ok(None)], "{errno}");
+        }
+        assert_eq!(examined(libc::EACCES), [Err(Some(libc::EACCES)), Ok(None)]);
+        for errno in [libc::ESTALE, libc::ETIMEDOUT, libc::ENOMEM] {
+            assert_eq!(examined(errno), [Err(Some(errno)), Err(Some(errno))]);
+        }
+    }
 }

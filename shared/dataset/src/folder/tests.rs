@@ -210,6 +210,20 @@ fn a_folder_that_may_not_be_read_is_named_in_place_of_its_files() {
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+/// The sizes of files that cannot be examined are missing in the identity.
+#[test]
+fn a_folder_whose_files_cannot_be_examined_is_not_listed() {
+    let root = folder_of(&["a/1.jpg", "b/1.jpg"]);
+    fs::set_permissions(root.path().join("b"), fs::Permissions::from_mode(0o444)).unwrap();
+    {
+        let _unprivileged = Unprivileged::new(root.path());
+        let error = open(&root).err().unwrap();
+        let FolderError::Unreadable { path, .. } = &error else { panic!("{error}") };
+        assert_eq!(*path, root.path().join("b/1.jpg"));
+    }
+    fs::set_permissions(root.path().join("b"), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 /// Returns a handle of a folder whose status can be read, but not its entries, as it is when a network file system was
 /// remounted: the folder of a process that has ended.
 fn handle_out_of_reach() -> File {
