@@ -42,8 +42,8 @@ impl Stamp {
     ///
     /// A time may lose its last digits in between: a file server remembers a new file's time to the nanosecond, and
     /// once it has forgotten the file, only as precisely as its disk holds the time, which may be to the second. A
-    /// changed file of the same size would count as unchanged only if its new time were the old one with the last
-    /// digits zero, which a clock practically never gives.
+    /// changed file of the same size would count as unchanged only if one of the two times were the other one with its
+    /// last digits zero, which a clock practically never gives.
     pub(crate) fn is_of(&self, before: &Self) -> bool {
         let (one, other) = (self.modified_ns, before.modified_ns);
         self.bytes == before.bytes && (one == other || is_cut(one, other) || is_cut(other, one))
