@@ -49,6 +49,12 @@ impl Fault {
     /// sources' images are stored as they are, or rejected.
     #[cold]
     pub(super) fn of_pixels(error: PixelError, source: &dyn Dataset, index: u64) -> Self {
+        // The pixels may be wrong because the pack was replaced.
+        if !matches!(error, PixelError::NoMemory { .. })
+            && let Err(error) = source.check_damage()
+        {
+            return Self::Unavailable(error);
+        }
         let (name, location) = (source.name(index), source.location(index));
         match error {
             PixelError::NoMemory { message: problem } => {

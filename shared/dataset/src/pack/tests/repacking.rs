@@ -6,7 +6,9 @@ use crate::{Dataset, Stored};
 use ddlp_pixels::CorruptReason;
 use std::fs;
 use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 const KEPT: PackFormat = PackFormat::Encoded { jpeg: JpegForm::Kept };
 const RAW: PackFormat = PackFormat::Raw { max_side: None };
@@ -46,6 +48,23 @@ fn refused(bench: &Bench, path: &Path, at: u64, format: PackFormat) -> String {
     assert!(matches!(error, PackError::SourceDamaged { .. }), "{error}");
     assert!(!again.exists());
     error.to_string()
+}
+
+#[test]
+fn a_pack_that_was_written_to_is_changed_and_not_damaged() {
+    for format in [PackFormat::default(), KEPT, RAW] {
+        let bench = Bench::new(1, 4);
+        let out = bench.path("out.ddlp");
+        quietly(&bench.source(), &out, &options(format)).unwrap();
+        let pack = Pack::open(&out).unwrap();
+        let file = fs::File::options().write(true).open(&out).unwrap();
+        file.write_all_at(b"other bytes", pack.record(2).unwrap().offset + 7).unwrap();
+        // The clock of a file system is coarse.
+        file.set_modified(SystemTime::now() + Duration::from_secs(1)).unwrap();
+        let error = quietly(&pack, &bench.path("again.ddlp"), &options(format)).unwrap_err();
+        assert!(matches!(error, PackError::SourceUnavailable { .. }), "{error}");
+        assert!(error.to_string().contains("out.ddlp has been written to"), "{error}");
+    }
 }
 
 #[test]
