@@ -204,7 +204,7 @@ impl Storing {
                     let (bytes, is_transcoded) =
                         (indexed.transcoded.as_deref().unwrap_or(file), indexed.transcoded.is_some());
                     let stored = StoredSample::appended(out, bytes, StoredForm::Indexed, size)?;
-                    let stored = stored.with_detail(out, &indexed.checkpoints);
+                    let stored = stored.with_detail(out, &indexed.checkpoints)?;
                     return Ok(stored.noting(|note| note.is_transcoded = is_transcoded));
                 }
                 Err(why) => WhyKept::NotIndexed(why),
@@ -229,8 +229,9 @@ impl Storing {
         out: &mut Vec<u8>,
     ) -> Result<StoredSample, PixelError> {
         let before = out.len();
-        out.resize(before.next_multiple_of(RAW_ALIGNMENT as usize), 0);
-        let start = out.len();
+        let start = before.next_multiple_of(RAW_ALIGNMENT as usize);
+        reserve(out, start - before)?;
+        out.resize(start, 0);
         let before_this = match source {
             Source::Raw(image) => Some((image.width, image.height)),
             _ => None,
@@ -250,7 +251,7 @@ impl Storing {
         let pixels = &out[start..];
         let checksums = RawImage::checksums_of(pixels, width, GROUP_ROWS);
         let stored = StoredSample::of(start, pixels, StoredForm::Raw, (width, height));
-        let mut stored = stored.with_detail(out, &checksums);
+        let mut stored = stored.with_detail(out, &checksums)?;
         (stored.record.orientation, stored.record.was_shrunk) = (orientation, was_shrunk);
         Ok(stored.noting(|note| note.is_smaller = is_smaller))
     }
@@ -281,8 +282,7 @@ impl StoredSample {
     /// Appends bytes. Fails only if memory is refused.
     fn appended(out: &mut Vec<u8>, bytes: &[u8], form: StoredForm, size: (u32, u32)) -> Result<Self, PixelError> {
         let start = out.len();
-        let refused = |_| PixelError::NoMemory { message: format!("{} bytes for what is packed", bytes.len()) };
-        out.try_reserve(bytes.len()).map_err(refused)?;
+        reserve(out, bytes.len())?;
         out.extend_from_slice(bytes);
         Ok(Self::of(start, bytes, form, size))
     }
@@ -293,17 +293,24 @@ impl StoredSample {
         Ok(rejected.noting(|note| note.message = message))
     }
 
-    /// Appends the form's detail behind the sample's bytes, with which `out` ends.
-    fn with_detail(mut self, out: &mut Vec<u8>, detail: &[u8]) -> Self {
+    /// Appends the form's detail behind the sample's bytes, with which `out` ends. Fails only if memory is refused.
+    fn with_detail(mut self, out: &mut Vec<u8>, detail: &[u8]) -> Result<Self, PixelError> {
+        reserve(out, detail.len())?;
         out.extend_from_slice(detail);
         (self.record.detail_length, self.record.detail_crc32c) = (detail.len() as u32, crc32c::crc32c(detail));
-        self
+        Ok(self)
     }
 
     fn noting(mut self, change: impl FnOnce(&mut Note)) -> Self {
         change(&mut self.note);
         self
     }
+}
+
+/// Makes room for `more` bytes. Fails only if memory is refused.
+fn reserve(out: &mut Vec<u8>, more: usize) -> Result<(), PixelError> {
+    let refused = |_| PixelError::NoMemory { message: format!("{more} bytes for what is packed") };
+    out.try_reserve(more).map_err(refused)
 }
 
 /// Returns an upper bound for the bytes of an image as raw pixels.

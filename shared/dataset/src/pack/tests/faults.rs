@@ -1,10 +1,13 @@
 //! Faults while packing. Nothing is left behind after cancellation, panic, a full disk, or SIGKILL.
 //!
-//! Two of the tests start this test program again, as the process that meets the fault.
+//! Three of the tests start this test program again, as the process that meets the fault.
 
 use super::{Bench, Pixels, quietly};
+use crate::Unavailable;
+use crate::pack::forms::{Fault, Storing};
 use crate::pack::runs::{Event, store_all};
 use crate::pack::{Pack, PackError, PackFormat, PackOptions, PackProgress, Phase, pack};
+use ddlp_pixels::Limits;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::Mode;
@@ -206,6 +209,44 @@ fn pack_until_killed(out: PathBuf) -> ! {
         ControlFlow::Continue(())
     });
     panic!("packing ended: {result:?}");
+}
+
+#[test]
+fn memory_that_is_refused_for_what_is_packed_makes_the_sample_unavailable() {
+    if env::var(CHILD_OUT).is_ok() {
+        store_without_memory();
+    }
+    let test = "pack::tests::faults::memory_that_is_refused_for_what_is_packed_makes_the_sample_unavailable";
+    let output = child(test, &PathBuf::new()).output().unwrap();
+    let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
+    assert!(output.status.success() && said.contains("was refused twice"), "{said}");
+}
+
+/// Stores a sample behind so many bytes that a limit on memory lets the run grow no further: once at the detail of an
+/// indexed sample, whose file still fits, and once at the bytes that align a raw one.
+fn store_without_memory() -> ! {
+    const BEFORE: usize = 1 << 30;
+    let bench = Bench::new(1, 1);
+    let source = bench.source();
+    let store = |format, out: &mut Vec<u8>| {
+        Storing::new(format, Limits::default(), false).store((&source, 0), &mut Vec::new(), &mut |_| {}, out)
+    };
+    let mut alone = Vec::new();
+    let stored = store(PackFormat::default(), &mut alone).ok().expect("there is memory");
+    assert!(stored.record.detail_length > 0);
+    let mut out = vec![0; BEFORE + 1];
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let taken = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.strip_suffix("kB")).unwrap();
+    let limit = taken.trim().parse::<u64>().unwrap() * 1024 + (BEFORE / 2) as u64;
+    setrlimit(Resource::RLIMIT_AS, limit, limit).unwrap();
+    for (format, spare) in [(PackFormat::default(), stored.record.length), (PackFormat::Raw { max_side: None }, 0)] {
+        out.truncate(BEFORE + 1 - spare as usize);
+        let refused = store(format, &mut out).err();
+        assert!(matches!(refused, Some(Fault::Unavailable(Unavailable::NoMemory { .. }))), "{refused:?}");
+        out.resize(BEFORE + 1, 0);
+    }
+    println!("it was refused twice");
+    std::process::exit(0);
 }
 
 #[test]
