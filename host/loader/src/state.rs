@@ -6,6 +6,7 @@
 use crate::order::LastBatch;
 use crate::schedule::Strategy;
 use ddlp_csd::program::CorruptPolicy;
+use ddlp_dataset::BEGINNING_DIGITS;
 use ddlp_pixels::Pipeline;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -101,7 +102,7 @@ pub enum StateError {
 
 /// Returns as much of a dataset's identity as [`Identity::beginning`](ddlp_dataset::Identity::beginning) does.
 fn beginning(identity: &str) -> &str {
-    identity.get(..12).unwrap_or(identity)
+    identity.get(..BEGINNING_DIGITS).unwrap_or(identity)
 }
 
 /// A difference between a state and a run.

@@ -41,7 +41,7 @@ pub use open::{OpenError, open};
 pub use pack::PackFile;
 pub use patience::Patience;
 pub use resident::{RESIDENT_BYTES_MAX, Resident};
-pub use sample::{Identity, Location, Stored};
+pub use sample::{BEGINNING_DIGITS, Identity, Location, Stored, beginning_of};
 
 use ddlp_pixels::Source;
 use std::fs::Metadata;

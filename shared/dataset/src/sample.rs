@@ -35,6 +35,15 @@ pub enum Stored<'a> {
     },
 }
 
+/// Number of a digest's first hexadecimal digits that messages show for people to compare. In practice they tell any
+/// two digests apart.
+pub const BEGINNING_DIGITS: usize = 12;
+
+/// Returns the first [`BEGINNING_DIGITS`] digits of a digest.
+pub fn beginning_of(digest: &[u8; 32]) -> String {
+    digest[..BEGINNING_DIGITS / 2].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Digest of a dataset's content, shown in hexadecimal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity([u8; 32]);
@@ -50,9 +59,9 @@ impl Identity {
         &self.0
     }
 
-    /// Returns the first twelve digits, which people can compare. They tell any two datasets apart.
+    /// Returns the first [`BEGINNING_DIGITS`] digits.
     pub fn beginning(&self) -> String {
-        self.0[..6].iter().map(|byte| format!("{byte:02x}")).collect()
+        beginning_of(&self.0)
     }
 }
 

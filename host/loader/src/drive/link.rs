@@ -6,7 +6,7 @@ use ddlp_csd::log::{COUNTERS_LOG, Counters, DriveIdentity, IDENTITY_LOG, LOG_BYT
 use ddlp_csd::program::Program;
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::{BLOCK_BYTES, CANCEL_OPCODE, COMPUTE_NSID, PROGRAM_TYPE, RESULTS_NSID};
-use ddlp_dataset::Identity;
+use ddlp_dataset::beginning_of;
 use ddlp_driver::program::ProgramSlot;
 use ddlp_driver::{
     AdminData, Command, Completion, Controller, DriverError, Queue, Ticket, logpage, namespace, program,
@@ -165,22 +165,21 @@ fn check_capacity(identity: &DriveIdentity, namespace_bytes: u128) -> Result<(),
 }
 
 fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<(), LinkError> {
-    let beginning = |bytes: &[u8; 32]| Identity::from_bytes(*bytes).beginning();
     if identity.dataset != expected.dataset {
         return Err(LinkError::Refused(format!(
             "it holds another dataset: the identity of the drive's begins with {}, that of this run's with {}; let the \
              drive serve the file that this run names (`ddlp inspect` prints a file's identity; a pack of the same \
              source in another form has another one)",
-            beginning(&identity.dataset),
-            beginning(&expected.dataset)
+            beginning_of(&identity.dataset),
+            beginning_of(&expected.dataset)
         )));
     }
     if identity.fingerprint != expected.fingerprint {
         return Err(LinkError::Refused(format!(
             "it computes other pixels: the drive's fingerprint begins with {}, this host's with {}; run the \
              same version on both sides",
-            beginning(&identity.fingerprint),
-            beginning(&expected.fingerprint)
+            beginning_of(&identity.fingerprint),
+            beginning_of(&expected.fingerprint)
         )));
     }
     if identity.slots == 0 || (identity.slot_bytes as usize) < expected.slot_bytes {
