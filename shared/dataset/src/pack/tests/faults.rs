@@ -232,7 +232,7 @@ fn store_without_memory() -> ! {
         Storing::new(format, Limits::default(), false).store((&source, 0), &mut Vec::new(), &mut |_| {}, out)
     };
     let mut alone = Vec::new();
-    let stored = store(PackFormat::default(), &mut alone).ok().expect("there is memory");
+    let stored = store(PackFormat::default(), &mut alone).expect("there is memory");
     assert!(stored.record.detail_length > 0);
     let mut out = vec![0; BEFORE + 1];
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
