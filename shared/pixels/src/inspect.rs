@@ -4,6 +4,10 @@
 //! writes stays far below that; a damaged stream may not. So the check decodes all coefficients, requires that libjpeg
 //! does not warn, and computes the inverse DCT of each block in wide integers (see [`crate::range`]). A stream that
 //! fails is rewritten from coefficients brought into range, and the rewritten stream has to pass the same check.
+//!
+//! The check needs all coefficients at once, while a file of one scan is decoded to pixels band by band. If the
+//! coefficients need more memory than the limit allows, the check decodes the file to pixels instead: the file is
+//! intact if libjpeg does not warn.
 
 use crate::error::{CorruptReason, PixelError};
 use crate::jpeg;
@@ -16,7 +20,8 @@ use crate::source::Limits;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// The file decodes without a warning, and to the same pixels on every machine.
+    /// The file decodes without a warning, and to the same pixels on every machine. (The latter is not checked if the
+    /// coefficients need more memory than the limit allows.)
     Intact,
     /// The file decodes, but not to the same pixels on every machine; `bytes` replaces it.
     Repaired {
@@ -27,7 +32,7 @@ pub enum Verdict {
         /// Number of coefficients that were out of range.
         clamped: u32,
     },
-    /// The file does not decode.
+    /// The file does not decode, or only with warnings and repairing it needs more memory than the limit allows.
     Rejected {
         /// Code of the reason.
         reason: CorruptReason,
@@ -72,6 +77,10 @@ fn check(object: &mut Object, file: &[u8], limits: Limits) -> Result<Verdict, Pi
     if begun.has_one_scan && findings.is_err() {
         // The error may lie behind the scan, where decoding to pixels does not look.
         findings = read_whole(object, file, limits, (Extent::FirstScan, true));
+    }
+    if let Err(error @ PixelError::TooMuchMemory { .. }) = findings {
+        let warnings = jpeg::check_whole(object, file, limits, &mut Vec::new())?;
+        return if warnings == 0 { Ok(Verdict::Intact) } else { Err(error) };
     }
     let Findings { warnings, clamped, rewritten } = findings?;
     let Some(bytes) = rewritten else { return Ok(Verdict::Intact) };

@@ -53,20 +53,22 @@ pub(crate) fn has_end_marker(file: &[u8]) -> bool {
     file.ends_with(&END) || exif::data(file).windows(2).any(|pair| pair == END)
 }
 
-/// Decodes a whole file to find its errors. If the image data end early, the file is an error for every pipeline,
-/// whichever part of it the pipeline reads.
+/// Decodes a whole file to find its errors, and returns the number of warnings. If the image data end early, the file
+/// is an error for every pipeline, whichever part of it the pipeline reads.
 pub(crate) fn check_whole(
     object: &mut Object,
     file: &[u8],
     limits: Limits,
     band: &mut Vec<u8>,
-) -> Result<(), PixelError> {
+) -> Result<u32, PixelError> {
     // Declared before the open file, which holds the memory, so that it is dropped after the file.
     let _turn;
     let opened = open(object, file, limits, false)?;
     let Header { width, height, .. } = opened.header;
     _turn = large::turn(opened.header.whole_bytes());
-    JpegRows::new(opened, band).read(Rect { x: 0, y: 0, width, height }, &mut |_| Ok(()))
+    let mut rows = JpegRows::new(opened, band);
+    rows.read(Rect { x: 0, y: 0, width, height }, &mut |_| Ok(()))?;
+    Ok(rows.warnings())
 }
 
 fn color_of(header: &Header) -> JpegColor {

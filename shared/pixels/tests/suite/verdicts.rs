@@ -272,6 +272,32 @@ fn what_decodes_whole_is_kept_with_its_pixels() {
     assert!(["intact", "repaired", "clamped", "rejected"].iter().all(|name| counts[name] > 20), "{counts:?}");
 }
 
+#[test]
+fn a_file_whose_coefficients_exceed_the_limit_is_judged_by_its_pixels() {
+    let mut preparer = Preparer::new(Limits { memory_bytes: 2 << 20, ..Limits::default() });
+    // 2.9 MB of coefficients, 1.1 MB of pixels.
+    let options = JpegOptions { layout: Layout::Cmyk, ..JpegOptions::default() };
+    let good = encode::jpeg(&[77; 600 * 600 * 4], 600, 600, &options).unwrap();
+    assert!(decoded(&mut preparer, &good).is_some());
+    assert_eq!(preparer.inspect(&good), Verdict::Intact);
+    let rejection = |preparer: &mut Preparer, file: &[u8]| match preparer.inspect(file) {
+        Verdict::Rejected { reason, .. } => reason,
+        other => panic!("{other:?}"),
+    };
+    // The file decodes with a warning, and there is no memory to repair it.
+    let scan = segments(&good).last().unwrap().0;
+    let warned = [&good[..scan], &[0; 3], &good[scan..]].concat();
+    assert!(decoded(&mut preparer, &warned).is_some());
+    assert_eq!(rejection(&mut preparer, &warned), CorruptReason::TooMuchMemory);
+    let cut = &good[..scan + (good.len() - scan) / 2];
+    assert_eq!(rejection(&mut preparer, cut), CorruptReason::Truncated);
+    // Decoding to pixels needs all coefficients of a file of several scans.
+    let options = JpegOptions { progressive: true, ..options };
+    let progressive = encode::jpeg(&[77; 600 * 600 * 4], 600, 600, &options).unwrap();
+    assert!(decoded(&mut preparer, &progressive).is_none());
+    assert_eq!(rejection(&mut preparer, &progressive), CorruptReason::TooMuchMemory);
+}
+
 /// A truncated file is an error for every crop, even for one above the missing rows. A file with padding behind it is
 /// good for every crop, and so is a baseline file that lacks only its end marker.
 #[test]
