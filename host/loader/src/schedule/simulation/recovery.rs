@@ -11,10 +11,10 @@ fn share_from(outcome: &SimulatedRun, from: usize) -> Option<f64> {
     Some(later.iter().filter(|&&(_, prong)| prong == 1).count() as f64 / later.len() as f64)
 }
 
-/// The first drive is away or stalls for a while: returns its share of the batches once it has recovered, and its share
-/// of the same batches when nothing happens to it. `None` where the run is over before.
+/// The first drive is away or stalls for a while, or both: returns its share of the batches once it has recovered, and
+/// its share of the same batches when nothing happens to it. `None` where the run is over before.
 fn shares_after(world: &World, seed: u64) -> Option<(f64, f64)> {
-    let (_, end) = world.stall.or(world.outage)?;
+    let (_, end) = world.outage.or(world.stall)?;
     let disturbed = Simulation::new(world.clone(), seed).run();
     assert_exactly_once(world, &disturbed);
     let from = disturbed.times.partition_point(|&at| at < end) + RECOVERED_AFTER;
@@ -32,7 +32,8 @@ fn a_drive_that_stalled_or_was_lost_gets_its_share_again() {
         let from = f64::from(below(40)) / 4.0;
         let pause = Some((from, from + 5.0 + f64::from(below(60))));
         let batches = 20 + below(80);
-        let is_lost = below(3) == 0;
+        // The drive is lost, or stalls, or is lost at the end of a stall.
+        let (is_lost, stalls) = [(true, false), (false, true), (true, true)][below(3) as usize];
         let world = World {
             strategy: [Strategy::Mte, Strategy::Wrr, Strategy::Ordered][below(3) as usize],
             batches,
@@ -45,8 +46,8 @@ fn a_drive_that_stalled_or_was_lost_gets_its_share_again() {
             step_s: [0.0, 0.3, 1.0, 2.0][below(4) as usize],
             look: 0.3,
             abort_s: [0.0, 0.5][below(2) as usize],
-            outage: pause.filter(|_| is_lost),
-            stall: pause.filter(|_| !is_lost),
+            outage: pause.filter(|_| is_lost).map(|(from, to)| (if stalls { to - 2.0 } else { from }, to)),
+            stall: pause.filter(|_| stalls),
             ..world(Strategy::Cpu)
         };
         let Some((share, fair)) = shares_after(&world, seed) else { continue };
@@ -133,6 +134,27 @@ fn one_bad_rate_of_the_cpu_does_not_starve_it() {
         let outcome = simulation.run();
         assert!(outcome.seconds < 0.6 * 600.0, "{strategy}: {:.0} s", outcome.seconds);
     }
+}
+
+#[test]
+fn a_rate_is_forgotten_when_the_drive_is_lost() {
+    for strategy in [Strategy::Mte, Strategy::Wrr, Strategy::Ordered] {
+        // So few batches that the drive would not be measured again.
+        let batches = 50;
+        assert!(u64::from(batches) < claim::PROBE_EVERY);
+        let world = World { batches, outage: Some((5.0, 8.0)), ..world(strategy) };
+        let mut simulation = Simulation::new(world, 1);
+        simulation.schedule.prongs[1].batch_s = Some(1000.0);
+        let outcome = simulation.run();
+        let after = outcome.times.partition_point(|&at| at < 8.0);
+        let by_drive = outcome.order[after..].iter().filter(|&&(_, prong)| prong == 1).count();
+        assert!(by_drive >= 15, "{strategy}: {by_drive} of the last {} batches", outcome.order.len() - after);
+    }
+    let mut schedule = Simulation::new(world(Strategy::Mte), 1).schedule;
+    schedule.prongs[1].batch_s = Some(1000.0);
+    schedule.prong_down(1, HeldResults::Kept);
+    schedule.prong_up(1);
+    assert_eq!(schedule.batch_s(1), None);
 }
 
 #[test]
