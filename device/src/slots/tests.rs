@@ -4,6 +4,7 @@ use ddlp_pixels::Shape;
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 const GEOMETRY: Geometry = Geometry { slots: 3, slot_bytes: 16384 };
 
@@ -57,6 +58,22 @@ fn slots_take_memory_from_their_lease_on_and_not_before() {
         assert_eq!(bytes(&slots, 100 * SLOT, 8), [0; 8], "a slot without memory reads as zeros");
     }
     assert!(file.metadata().unwrap().len() == geometry.total_bytes());
+}
+
+#[test]
+fn the_next_slots_get_their_memory_before_their_lease() {
+    let slots = Slots::open(&Backing::Memory, Geometry { slots: 64, slot_bytes: 16384 }).unwrap();
+    let wait_for = |count: u64| {
+        let until = Instant::now() + Duration::from_secs(20);
+        while allocated(&slots) < count * 16384 {
+            assert!(Instant::now() < until, "{} bytes instead of {count} slots", allocated(&slots));
+            std::thread::yield_now();
+        }
+    };
+    wait_for(4);
+    drop(slots.lease(9, layout()).unwrap());
+    wait_for(4 + 1 + 4);
+    assert_eq!([3, 4, 9, 13, 14].map(|slot| slots.memory.is_present(slot)), [true, false, true, true, false]);
 }
 
 #[test]
@@ -122,6 +139,19 @@ fn threads_that_want_the_same_slot_ask_for_its_memory_once() {
         }
     });
     assert_eq!(asked.into_inner(), 1);
+}
+
+/// Lets the system refuse to allocate: the file is shorter than the slots, and may not grow.
+#[test]
+fn a_slot_whose_memory_is_refused_is_not_present() {
+    use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+    let file = memfd(GEOMETRY.total_bytes());
+    let memory = SlotMemory::map(file.try_clone().unwrap(), true, GEOMETRY).unwrap();
+    file.set_len(16384).unwrap();
+    fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_GROW)).unwrap();
+    assert_eq!(asked(&memory, 0), Some(16384));
+    assert!(memory.make_present_if(1, |_| Ok(())).is_err());
+    assert!(!memory.is_present(1));
 }
 
 /// Asks for a slot larger than any machine's memory.
