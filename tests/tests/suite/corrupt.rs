@@ -1,8 +1,12 @@
 //! Bad files under each policy: both prongs treat them alike, and the report names them.
 
-use ddlp_host::{CorruptPolicy, LocalResults, Strategy};
+use ddlp_dataset::{Corrupt, Location, ReadError};
+use ddlp_host::{CorruptPolicy, LocalResults, MaxCorrupt, Strategy};
+use ddlp_pixels::{CorruptReason, Pipeline};
+use ddlp_tests::hooked::{Hooked, Hooks};
 use ddlp_tests::photos::Photos;
 use ddlp_tests::runs::{Run, chain, loader, local};
+use std::sync::Arc;
 
 const SAMPLES: u32 = 1000;
 const BAD: [u32; 4] = [100, 357, 358, 999];
@@ -72,4 +76,35 @@ fn fail_names_the_sample_its_place_and_why() {
         assert!(BAD.iter().any(|bad| text.contains(&format!("{bad:05}.jpg"))), "{text}");
         assert!(loader.next().is_none(), "nothing follows an error");
     }
+}
+
+/// Rejects every sample but the first.
+struct OneReadable;
+
+impl Hooks for OneReadable {
+    fn reads(&self, _index: u64) {}
+
+    fn fails(&self, index: u64) -> Result<(), ReadError> {
+        let location = Location { file: "memory".into(), offset: 0, length: 3072 };
+        let rejected = Corrupt::Rejected { name: index.to_string(), location, reason: CorruptReason::Truncated };
+        if index == 0 { Ok(()) } else { Err(rejected.into()) }
+    }
+}
+
+#[test]
+fn the_cpu_looks_for_a_replacement_as_far_as_max_corrupt_says() {
+    const SAMPLES: u64 = 10_000;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("data_batch_1.bin"), vec![3; SAMPLES as usize * 3073]).unwrap();
+    let dataset = ddlp_dataset::open(folder.path()).unwrap();
+    let dataset = Arc::new(Hooked { dataset, hooks: OneReadable });
+    let builder = loader(folder.path()).dataset(dataset).pipeline(Pipeline::cifar_train()).batch_size(1);
+    let builder = builder.policy(CorruptPolicy::Replace).max_corrupt(MaxCorrupt::Samples(SAMPLES));
+    let mut loader = builder.build().unwrap();
+    // Number of neighbours up to the first sample, which replaces all others.
+    let tried = loader.by_ref().take(8).map(|batch| {
+        let batch = batch.unwrap_or_else(|error| panic!("{}", chain(&error)));
+        SAMPLES - batch.sample_ids()[0]
+    });
+    assert!(tried.max().unwrap() > 4096, "more than are tried at least");
 }
