@@ -417,6 +417,7 @@ mod tests {
 
     #[test]
     fn a_state_is_written_by_batches_or_by_time() {
+        assert_eq!(StateEvery::default(), StateEvery::Time(Duration::from_secs(30)), "as the help says");
         let every = |text| parse(&["--state-out", "x", "--state-every", text]).map(|args| args.state_every.unwrap());
         assert_eq!(every("500"), Ok(StateEvery::Batches(500)));
         assert_eq!(every("2.5s"), Ok(StateEvery::Time(Duration::from_millis(2500))));
