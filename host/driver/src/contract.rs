@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// A command from the caller's view. Queue, command identifier and data pointer belong to the transport.
 ///
-/// It has only the fields that Linux passthrough can set (`nvme_passthru_cmd64`).
+/// Its other fields are those that Linux passthrough can set (`nvme_passthru_cmd64`); the name is not sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Command {
     /// Operation code.
@@ -19,13 +19,15 @@ pub struct Command {
     pub cdw3: u32,
     /// Command dwords 10 to 15.
     pub cdw10_15: [u32; 6],
+    /// Name of an admin command in messages, if the standard has no name for its opcode.
+    pub name: Option<&'static str>,
 }
 
 impl Command {
     /// Names an admin command in messages.
     pub(crate) fn admin_name(&self) -> String {
-        let opcode = AdminOpcode(self.opcode);
-        opcode.name().map_or_else(|| format!("vendor-specific admin command {:02X}h", self.opcode), str::to_owned)
+        let name = AdminOpcode(self.opcode).name().or(self.name);
+        name.map_or_else(|| format!("vendor-specific admin command {:02X}h", self.opcode), str::to_owned)
     }
 }
 

@@ -91,6 +91,7 @@ pub fn execute(slot: ProgramSlot, parameter1: u64, parameter2: u64) -> Command {
         cdw2: request.cdw2(),
         cdw3: request.ranges,
         cdw10_15: request.dwords(),
+        name: None,
     }
 }
 

@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn fields_lie_where_the_kernel_looks() {
-        let command = Command { opcode: 2, nsid: 3, cdw2: 4, cdw3: 5, cdw10_15: [10, 11, 12, 13, 14, 15] };
+        let command = Command { opcode: 2, nsid: 3, cdw2: 4, cdw3: 5, cdw10_15: [10, 11, 12, 13, 14, 15], name: None };
         let data = Data::Read(Pages::new(5000), 4096);
         let node = Arc::new(OpenNode::open(Path::new("/dev/null")).unwrap());
         let mut request = Request::new(Toward::Io, node, &command, data, Duration::from_secs(2)).unwrap();

@@ -285,7 +285,8 @@ fn the_association_is_kept_alive_while_nothing_happens_and_during_a_long_command
         let long = scope.spawn(move || caller.admin(&command, AdminData::None, LONG));
         peer.wait_for(|event| *event == Event::Mark(0));
         let busy = controller.admin(&command, AdminData::None, Duration::from_millis(1));
-        assert!(matches!(busy, Err(DriverError::Busy { .. })), "{busy:?}");
+        let Err(DriverError::Busy { what, .. }) = busy else { panic!("{busy:?}") };
+        assert_eq!(what, "vendor-specific admin command C0h", "the caller gave no name");
         release.store(true, Ordering::SeqCst);
         assert_eq!(long.join().unwrap().unwrap().result, 5);
     });

@@ -374,10 +374,10 @@ fn polling_past_the_deadline_loses_nothing() {
 fn an_admin_command_without_an_answer_ends_the_association() {
     let mut bench =
         bench(Digests::NONE, |_, received| if received.is(AdminOpcode(0xC0)) { Handled::Yes } else { Handled::No });
-    let command = Command { opcode: 0xC0, ..Command::default() };
+    let command = Command { opcode: 0xC0, name: Some("do something"), ..Command::default() };
     let error = bench.controller.admin(&command, AdminData::None, SHORT).unwrap_err();
     assert!(matches!(error, DriverError::TimedOut { .. }), "{error}");
-    assert!(error.to_string().contains(" to vendor-specific admin command C0h within "), "{error}");
+    assert!(error.to_string().contains(" to do something within "), "{error}");
     let error = bench.queue.poll(soon()).unwrap_err();
     assert!(error.to_string().contains("no answer"), "the queue wakes and says why: {error}");
 }

@@ -113,9 +113,7 @@ impl DriveLink {
 
     /// Asks the drive to stop work on a batch; its Execute completes with an abort status.
     pub fn cancel(&self, id: BatchId, within: Duration) -> Result<(), DriverError> {
-        let cancel = CancelBatch { epoch: id.epoch, batch: id.batch };
-        let command = Command { opcode: CANCEL_OPCODE, cdw10_15: cancel.dwords(), ..Command::default() };
-        self.controller.admin(&command, AdminData::None, within).map(|_| ())
+        self.controller.admin(&cancel_command(id), AdminData::None, within).map(|_| ())
     }
 
     /// Reads bytes of a slot; `offset` and the length are multiples of the block size.
@@ -195,9 +193,20 @@ fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<(), L
     Ok(())
 }
 
+fn cancel_command(id: BatchId) -> Command {
+    let cancel = CancelBatch { epoch: id.epoch, batch: id.batch };
+    let name = Some("cancel batch");
+    Command { opcode: CANCEL_OPCODE, cdw10_15: cancel.dwords(), name, ..Command::default() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_name_the_cancel_command() {
+        assert_eq!(cancel_command(BatchId { epoch: 1, batch: 2 }).name, Some("cancel batch"));
+    }
 
     fn identity(slots: u32, slot_bytes: u64) -> DriveIdentity {
         DriveIdentity { dataset: [0; 32], dataset_samples: 1, fingerprint: [0; 32], slot_bytes, slots, workers: 1 }
