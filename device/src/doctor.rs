@@ -37,7 +37,7 @@ pub struct DoctorArgs {
     /// Dataset to serve; the doctor opens it and prepares its samples for some seconds.
     #[arg(long, value_name = "PATH")]
     pub dataset: Option<PathBuf>,
-    /// Place for the result slots: `ram` or a file.
+    /// Place for the result slots: `ram` or a file. [default: ram]
     #[arg(long, value_name = "PATH|ram")]
     pub results: Option<String>,
     /// Configuration of the agent; options on the command line take precedence.

@@ -22,6 +22,13 @@ struct AgentCli {
     command: AgentCommand,
 }
 
+/// Exit statuses of a command that says no others.
+const EXIT_STATUSES: &str = "\
+Exit status:
+  0    success
+  1    an error, described on standard error
+  2    a wrong command line";
+
 #[derive(Subcommand)]
 enum AgentCommand {
     /// Serve a dataset until SIGTERM or SIGINT. The agent then finishes running batches; a second signal ends it at
@@ -44,11 +51,13 @@ Exit status:
   2    a wrong command line")]
     Doctor(DoctorArgs),
     /// Print the completions for a shell: source them, or save them where the shell's manual says.
+    #[command(after_help = EXIT_STATUSES)]
     Completions {
         /// The shell
         shell: Shell,
     },
     /// Write the manual pages, one for each command.
+    #[command(after_help = EXIT_STATUSES)]
     Man {
         /// Folder for the pages, such as ~/.local/share/man/man1; created if it is missing
         folder: PathBuf,
@@ -134,4 +143,33 @@ fn log(is_of_loader: bool) {
         std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(has_colours).with_writer(std::io::stderr);
     if is_of_loader { log.without_time().init() } else { log.init() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_lists_the_exit_statuses_of_every_command() {
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let is_listed = |status: &str| help.lines().any(|line| line.starts_with(&format!("  {status} ")));
+            assert!(["0", "1", "2"].into_iter().all(is_listed), "{}: {help}", command.get_name());
+        }
+    }
+
+    /// Options that need no default: without them nothing is read or done. Serving needs a dataset.
+    const WITHOUT_DEFAULT: [&str; 4] = ["config", "dataset", "parent-pipe", "ready-fd"];
+
+    #[test]
+    fn help_names_the_default_of_every_option() {
+        for command in Cli::command().get_subcommands() {
+            for arg in command.get_arguments().filter(|arg| !arg.is_positional() && arg.get_action().takes_values()) {
+                let name = arg.get_long().unwrap_or_default();
+                let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
+                let is_named = !arg.get_default_values().is_empty() || help.contains("[default: ");
+                assert!(is_named || WITHOUT_DEFAULT.contains(&name), "{} --{name}: {help}", command.get_name());
+            }
+        }
+    }
 }
