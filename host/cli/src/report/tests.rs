@@ -183,6 +183,11 @@ fn rules(sheet: &str) -> Vec<(&str, Vec<(&str, &str)>)> {
         .collect()
 }
 
+/// Returns whether a length is so short that it fits any page.
+fn is_short(length: &str) -> bool {
+    length.strip_suffix("px").and_then(|length| length.parse().ok()).is_some_and(|length: f64| length <= 40.0)
+}
+
 /// Paper does not scroll: whatever may be wider than the window on a screen has to shrink or break there.
 #[test]
 fn nothing_lies_beyond_the_right_edge_of_a_printed_page() {
@@ -194,9 +199,10 @@ fn nothing_lies_beyond_the_right_edge_of_a_printed_page() {
     for (selector, properties) in rules(screen).into_iter().filter(|(selector, _)| !fits(selector)) {
         for (name, value) in properties {
             let undone = match (name, value) {
-                ("white-space", "nowrap") => ("white-space", "normal"),
+                ("white-space", "nowrap" | "pre") => ("white-space", "normal"),
                 ("min-width", value) if value != "0" => ("min-width", "0"),
-                ("overflow-x" | "overflow", "auto") => ("overflow", "visible"),
+                ("width" | "flex-basis", value) if value != "100%" && !is_short(value) => (name, "auto"),
+                ("overflow-x" | "overflow", "auto" | "scroll") => ("overflow", "visible"),
                 _ => continue,
             };
             widening += 1;
@@ -205,6 +211,12 @@ fn nothing_lies_beyond_the_right_edge_of_a_printed_page() {
         }
     }
     assert!(widening >= 4, "the rules are found");
+    // Only a share has a style of its own, and only drawings have widths in units: those of the drawing.
+    let page = render(&run(2, 10), &Context::default());
+    let (_, body) = page.split_once("<body>").expect("a body");
+    let html: String = body.split("<svg").filter_map(|part| part.rsplit("</svg>").next()).collect();
+    assert!(html.split(" style=\"").skip(1).all(|style| style.starts_with("flex:")), "{html}");
+    assert!(!html.contains(" width=") && !html.contains("<pre") && !html.contains(" nowrap"), "{html}");
 }
 
 #[test]
