@@ -4,6 +4,7 @@ use crate::{fail, json, names, photos, run, succeed};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 
 const RUN: &str = "--drive none --batch 8 --quiet";
 
@@ -118,6 +119,7 @@ fn a_pack_and_a_measurement_do_not_overwrite_what_they_read() {
     let folder = home.path();
     succeed(folder, "pack photos p.ddlp --quiet");
     fs::hard_link(folder.join("p.ddlp"), folder.join("same.ddlp")).unwrap();
+    fs::write(folder.join("p.toml"), "operations = [{ random_resized_crop = { size = 32 } }]").unwrap();
     let before = content(folder);
     for line in [
         "pack photos photos/class_000/000000.jpg --force",
@@ -132,5 +134,20 @@ fn a_pack_and_a_measurement_do_not_overwrite_what_they_read() {
         let message = crate::stderr(&output);
         assert!(message.contains("belongs to the dataset"), "{line}: {message}");
     }
+    let message = fail(folder, "bench dual p.ddlp --pipeline p.toml --json p.toml");
+    assert!(message.contains("read as --pipeline"), "{message}");
     assert!(content(folder) == before);
+}
+
+#[test]
+fn a_run_and_a_measurement_do_not_overwrite_the_program_that_makes_them() {
+    let home = photos(0);
+    let program = home.path().join("program");
+    fs::copy(env!("CARGO_BIN_EXE_ddlp"), &program).unwrap();
+    for line in ["run photos --drive none --batch 8 --quiet --json program", "bench dual photos --json program"] {
+        let output = Command::new(&program).args(line.split_whitespace()).current_dir(home.path()).output().unwrap();
+        let message = crate::stderr(&output);
+        assert!(output.status.code() == Some(1) && message.contains("read as this program"), "{line}: {message}");
+    }
+    assert!(fs::read(&program).unwrap() == fs::read(env!("CARGO_BIN_EXE_ddlp")).unwrap());
 }
