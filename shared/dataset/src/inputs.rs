@@ -12,7 +12,8 @@ const LISTS: [&str; 4] = ["classes.txt", "batches.meta.txt", "fine_label_names.t
 const EXTENSIONS: [&str; 3] = ["bin", "tar", "txt"];
 
 /// Returns whether a file written at `place` would change the dataset that was opened at `root`, because it is one of
-/// the dataset's files, by whatever name, or would become one. `place` must not contain a symbolic link.
+/// the dataset's files, by whatever name, or would become one. `place` must not contain a symbolic link. A new file in
+/// a folder to which a link in the dataset leads is not recognised.
 ///
 /// Costs no more than opening the dataset did, and next to nothing if there is no file at `place`.
 ///
@@ -59,6 +60,9 @@ mod tests {
         fs::write(here.join("store/3.jpg"), "two").unwrap();
         fs::write(here.join("photos/notes.json"), "{}").unwrap();
         symlink(here.join("store/2.jpg"), here.join("photos/a/2.jpg")).unwrap();
+        fs::create_dir(here.join("linked")).unwrap();
+        fs::write(here.join("linked/4.jpg"), "four").unwrap();
+        symlink(here.join("linked"), here.join("photos/b")).unwrap();
         fs::hard_link(here.join("photos/a/1.jpg"), here.join("other-name")).unwrap();
         (home, here)
     }
@@ -69,10 +73,19 @@ mod tests {
         let root = here.join("photos");
         let dataset = open(&root).unwrap();
         let is_input = |place: &str| is_input(&*dataset, &root, &here.join(place)).unwrap();
-        for part in ["photos/a/1.jpg", "photos/a/new.json", "photos/x.tar", "store/2.jpg", "other-name", "photos"] {
+        for part in [
+            "photos/a/1.jpg",
+            "photos/a/new.json",
+            "photos/x.tar",
+            "store/2.jpg",
+            "linked/4.jpg",
+            "other-name",
+            "photos",
+        ] {
             assert!(is_input(part), "{part}");
         }
-        for other in ["photos/notes.json", "photos/new.json", "store/3.jpg", "store/new.json", "new"] {
+        for other in ["photos/notes.json", "photos/new.json", "store/3.jpg", "store/new.json", "linked/new.jpg", "new"]
+        {
             assert!(!is_input(other), "{other}");
         }
     }
