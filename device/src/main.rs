@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn help_lists_the_exit_statuses_of_every_command() {
-        for command in Cli::command().get_subcommands() {
+        for command in AgentCli::command().get_subcommands() {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             let is_listed = |status: &str| help.lines().any(|line| line.starts_with(&format!("  {status} ")));
             assert!(["0", "1", "2"].into_iter().all(is_listed), "{}: {help}", command.get_name());
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn help_names_the_default_of_every_option() {
-        for command in Cli::command().get_subcommands() {
+        for command in AgentCli::command().get_subcommands() {
             for arg in command.get_arguments().filter(|arg| !arg.is_positional() && arg.get_action().takes_values()) {
                 let name = arg.get_long().unwrap_or_default();
                 let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
