@@ -208,7 +208,9 @@ fn bursts_of_damage_with_good_results_between_them_do_not_cost_a_drive_its_place
         }
         Fate::Pass
     });
-    let run = Run::of(scene.builder(Strategy::Csd, scene.agent.url_by(&proxy.address())).epochs(16));
+    let builder = scene.builder(Strategy::Csd, scene.agent.url_by(&proxy.address())).epochs(16);
+    // The consumer waits for the drive, so that the CPU does not prepare everything while the drive is lost.
+    let run = Run::with(builder, |_, loader| wait_for_drive(loader));
     run.assert_exactly_once(16, SAMPLES.into());
     let kinds = ["damaged", "lost", "refused"].map(|kind| run.faults(kind));
     assert!(kinds[0] > 32 && kinds[1] > 3 && kinds[2] == 0, "damaged, lost, refused: {kinds:?}");
