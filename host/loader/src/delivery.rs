@@ -45,9 +45,9 @@ pub trait DeliveryTarget: fmt::Debug + Send + Sync {
 ///
 /// # Safety
 ///
-/// Every call of [`bytes_mut`](Self::bytes_mut) returns the same memory. Nothing else reads or writes this memory from
-/// the moment the buffer was taken until the buffer is dropped or [made ready](OnReady::on_ready): several threads
-/// write rows through a pointer to it.
+/// Every call of [`bytes_mut`](Self::bytes_mut) returns the same memory, which lies outside of the value itself.
+/// Nothing else reads or writes this memory from the moment the buffer was taken until the buffer is dropped or made
+/// ready ([`OnReady::on_ready`]): several threads write rows through a pointer to it.
 #[allow(unsafe_code)]
 pub unsafe trait BatchBuffer: OnReady + fmt::Debug + Send {
     /// Returns the memory for the rows: at least [`BufferNeed::bytes`] bytes, which begin at a multiple of
