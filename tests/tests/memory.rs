@@ -1,7 +1,7 @@
 //! Memory stays bounded with large images and a slow consumer, however large the dataset is, and one slow sample holds
 //! up nothing but its batch.
 
-use ddlp_dataset::pack::{JpegForm, PackFormat};
+use ddlp_dataset::pack::{PackFormat, StoredForm};
 use ddlp_host::{DriveSpec, Strategy};
 use ddlp_pixels::encode::{JpegOptions, Layout};
 use ddlp_tests::agent::{Agent, program};
@@ -34,7 +34,7 @@ fn mixed_photos(count: u32) -> Photos {
 
 /// Packs the files as they are: progressive ones are decoded from all their coefficients.
 fn kept(photos: &Photos) -> PathBuf {
-    photos.pack_as("kept.ddlp", PackFormat::Encoded { jpeg: JpegForm::Kept })
+    photos.pack_as("kept.ddlp", PackFormat::of(StoredForm::Kept))
 }
 
 /// Returns the peaks of host and agent in 10⁶ bytes, for a consumer so slow that all eight buffers and all four slots

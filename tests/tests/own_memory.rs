@@ -1,6 +1,6 @@
 //! Memory that a loader takes beside its batches. A program of its own, since all memory of the process counts.
 
-use ddlp_dataset::pack::{JpegForm, PackFormat};
+use ddlp_dataset::pack::{PackFormat, StoredForm};
 use ddlp_host::{Loader, Normalize, Strategy, Value};
 use ddlp_pixels::encode::{JpegOptions, Layout};
 use ddlp_tests::photos::{Photos, image};
@@ -42,7 +42,7 @@ fn a_loader_has_little_memory_beside_its_batches() {
     let large = image(1, (2300, 1740), &options);
     let small = image(2, (120, 90), &JpegOptions::default());
     let photos = Photos::of(64, |number| if number.is_multiple_of(LARGE_EVERY) { &large } else { &small }.clone());
-    let pack = photos.pack_as("kept.ddlp", PackFormat::Encoded { jpeg: JpegForm::Kept });
+    let pack = photos.pack_as("kept.ddlp", PackFormat::of(StoredForm::Kept));
     let builder = || {
         let loader = loader(&pack).batch_size(BATCH).epoch_samples(SAMPLES).threads(4);
         loader.buffers(BUFFERS).strategy(Strategy::Cpu)

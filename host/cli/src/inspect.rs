@@ -7,9 +7,10 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use ddlp_dataset::Dataset;
 use ddlp_dataset::folder::EXTENSIONS;
-use ddlp_dataset::pack::{Pack, StoredVerdict, Survey};
+use ddlp_dataset::pack::{Pack, StoredForm, StoredVerdict, Survey};
 use sample::DescribedSample;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -102,10 +103,9 @@ struct PackPart {
     largest_sample_bytes: u64,
     widest_pixels: u32,
     highest_pixels: u32,
-    kept: u64,
-    planar: u64,
-    indexed: u64,
-    raw: u64,
+    /// Samples of each form, under its name.
+    #[serde(flatten, serialize_with = "by_name")]
+    forms: BTreeMap<StoredForm, u64>,
     shrunk: u64,
     intact: u64,
     repaired: u64,
@@ -227,10 +227,7 @@ impl PackPart {
             largest_sample_bytes: survey.largest_bytes,
             widest_pixels: survey.width_max,
             highest_pixels: survey.height_max,
-            kept: survey.kept,
-            planar: survey.planar,
-            indexed: survey.indexed,
-            raw: survey.raw,
+            forms: survey.forms,
             shrunk: survey.shrunk,
             intact: survey.intact,
             repaired: survey.repaired,
@@ -257,18 +254,14 @@ impl PackPart {
                 self.highest_pixels
             ),
         );
-        row(
-            out,
-            "stored",
-            &format!(
-                "{} kept, {} indexed, {} raw ({} of them shrunk), {} planar",
-                text::count(self.kept),
-                text::count(self.indexed),
-                text::count(self.raw),
-                text::count(self.shrunk),
-                text::count(self.planar)
-            ),
-        );
+        let stored = StoredForm::ALL.iter().map(|form| {
+            let shrunk = match form {
+                StoredForm::Raw => format!(" ({} of them shrunk)", text::count(self.shrunk)),
+                _ => String::new(),
+            };
+            format!("{} {}{shrunk}", text::count(self.forms[form]), form.name())
+        });
+        row(out, "stored", &stored.collect::<Vec<_>>().join(", "));
         row(
             out,
             "verdicts",
@@ -284,6 +277,10 @@ impl PackPart {
         }
         rest(out, (self.repaired + self.rejected) as usize, shown, "repaired or rejected samples");
     }
+}
+
+fn by_name<S: Serializer>(forms: &BTreeMap<StoredForm, u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(forms.iter().map(|(form, count)| (form.name(), count)))
 }
 
 fn verdict_text(verdict: StoredVerdict) -> String {

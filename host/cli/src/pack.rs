@@ -4,10 +4,12 @@ use crate::interrupt::Interrupt;
 use crate::progress::SampleProgress;
 use crate::{Ending, output, text};
 use anyhow::{Context, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ddlp_dataset::folder::EXTENSIONS;
 use ddlp_dataset::pack::{
-    JpegForm, PackError, PackFormat, PackOptions, PackProgress, PackSummary, Phase, RejectedSample, Tally, WhyKept,
+    PackError, PackFormat, PackOption, PackOptions, PackProgress, PackSummary, Phase, RejectedSample, StoredForm,
+    Tally, WhyKept,
 };
 use std::fmt::Write;
 use std::ops::ControlFlow;
@@ -43,13 +45,11 @@ pub struct PackArgs {
     source: PathBuf,
     /// The file to create, usually ending in .ddlp
     out: PathBuf,
-    /// Store encoded images (JPEGs as --jpeg says, others as they are), or their pixels (8-bit RGB)
-    #[arg(long, value_enum, default_value_t = FormatChoice::Encoded)]
+    // The help of these two options has a few words of each form's own.
+    #[arg(long, value_parser = format_parser(), default_value = ENCODED, help = format_help())]
     format: FormatChoice,
-    /// Store JPEGs with checkpoints (progressive ones rewritten for this), or as they are in the source [default:
-    /// indexed]
-    #[arg(long, value_enum, value_name = "FORM")]
-    jpeg: Option<Jpeg>,
+    #[arg(long, value_name = "FORM", value_parser = form_parser(jpeg_words), help = jpeg_help())]
+    jpeg: Option<StoredForm>,
     /// With --format raw: shrink larger images until their longer side has N pixels
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_535))]
     max_side: Option<u32>,
@@ -76,26 +76,75 @@ pub struct PackArgs {
     quiet: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum FormatChoice {
     Encoded,
-    Raw,
+    /// A form of pixels.
+    Pixels(StoredForm),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Jpeg {
-    Kept,
-    Indexed,
+/// Value of `--format` for files.
+const ENCODED: &str = "encoded";
+
+/// Returns the words for a form that `--format` asks for.
+fn format_words(form: StoredForm) -> Option<&'static str> {
+    match form.option() {
+        Some(PackOption::Format(words)) => Some(words),
+        _ => None,
+    }
+}
+
+/// Returns the words for a form that `--jpeg` asks for.
+fn jpeg_words(form: StoredForm) -> Option<&'static str> {
+    match form.option() {
+        Some(PackOption::Jpeg(words)) => Some(words),
+        _ => None,
+    }
+}
+
+/// Returns the names of the forms that have words.
+fn names(words: fn(StoredForm) -> Option<&'static str>) -> impl Iterator<Item = &'static str> {
+    StoredForm::ALL.iter().filter(move |&&form| words(form).is_some()).map(|form| form.name())
+}
+
+/// Returns the form of this name, which the parser has accepted.
+fn form_of(name: &str) -> StoredForm {
+    *StoredForm::ALL.iter().find(|form| form.name() == name).expect("a form's name")
+}
+
+fn form_parser(words: fn(StoredForm) -> Option<&'static str>) -> impl TypedValueParser<Value = StoredForm> {
+    PossibleValuesParser::new(names(words)).map(|name| form_of(&name))
+}
+
+fn format_parser() -> impl TypedValueParser<Value = FormatChoice> {
+    let values = [ENCODED].into_iter().chain(names(format_words));
+    PossibleValuesParser::new(values).map(|name| match name.as_str() {
+        ENCODED => FormatChoice::Encoded,
+        name => FormatChoice::Pixels(form_of(name)),
+    })
+}
+
+fn format_help() -> String {
+    let forms = StoredForm::ALL.iter().filter_map(|&form| format_words(form));
+    let forms = forms.map(|words| format!(", or {words}")).collect::<String>();
+    format!("Store encoded images (JPEGs as --jpeg says, others as they are){forms}")
+}
+
+fn jpeg_help() -> String {
+    let forms = StoredForm::ALL.iter().rev().filter_map(|&form| jpeg_words(form)).collect::<Vec<_>>();
+    format!("Store JPEGs {} [default: {}]", forms.join(", or "), PackFormat::default().form.name())
 }
 
 impl PackArgs {
     fn format(&self) -> anyhow::Result<PackFormat> {
         Ok(match (self.format, self.jpeg) {
-            (FormatChoice::Raw, Some(_)) => bail!("--jpeg says how files are stored, but --format raw stores no files"),
-            (FormatChoice::Raw, None) => PackFormat::Raw { max_side: self.max_side },
+            (FormatChoice::Pixels(form), Some(_)) => {
+                bail!("--jpeg says how files are stored, but --format {} stores no files", form.name())
+            }
+            (FormatChoice::Pixels(form), None) => PackFormat { form, max_side: self.max_side },
             _ if self.max_side.is_some() => bail!("--max-side shrinks pixels: it needs --format raw"),
-            (FormatChoice::Encoded, Some(Jpeg::Kept)) => PackFormat::Encoded { jpeg: JpegForm::Kept },
-            (FormatChoice::Encoded, Some(Jpeg::Indexed) | None) => PackFormat::Encoded { jpeg: JpegForm::Indexed },
+            (FormatChoice::Encoded, Some(form)) => PackFormat::of(form),
+            (FormatChoice::Encoded, None) => PackFormat::default(),
         })
     }
 }
@@ -238,11 +287,12 @@ fn describe_forms(out: &mut String, args: &PackArgs, summary: &PackSummary) {
             let _ = writeln!(out, "  {count:>9}  {what}: {bytes}{}", ratio(tally.stored_bytes, tally.source_bytes));
         }
     };
-    line("indexed", summary.indexed);
-    line("rewritten into one scan and indexed", summary.transcoded);
-    line("raw", summary.raw);
-    line("of them shrunk", summary.shrunk);
-    line("planar", summary.planar);
+    for &form in StoredForm::ALL {
+        let tally = summary.form(form);
+        line(form.name(), tally.plain);
+        line(form.rewritten(), tally.rewritten);
+        line("of them shrunk", tally.shrunk);
+    }
     for (why, tally) in &summary.kept {
         match why {
             WhyKept::AskedFor => line("kept", *tally),
@@ -253,10 +303,11 @@ fn describe_forms(out: &mut String, args: &PackArgs, summary: &PackSummary) {
     let rest = summary.file_bytes - summary.stored_bytes();
     let ratio = ratio(rest, summary.source_bytes);
     let _ = writeln!(out, "  {:>9}  index and padding: {}{ratio}", "", text::bytes(rest));
-    if summary.planar.samples > 0 && (args.format == FormatChoice::Raw || args.jpeg.is_some()) {
+    let has = |form| summary.form(form).plain.samples > 0;
+    if has(StoredForm::Planar) && (args.format != FormatChoice::Encoded || args.jpeg.is_some()) {
         let _ = writeln!(out, "Planes of RGB stay as they are: --format, --jpeg and --max-side do not apply to them.");
     }
-    if summary.raw.samples > 0 && args.format == FormatChoice::Encoded {
+    if has(StoredForm::Raw) && args.format == FormatChoice::Encoded {
         let _ = writeln!(out, "Pixels of the source stay pixels: --format encoded and --jpeg do not apply to them.");
     }
 }
@@ -273,5 +324,21 @@ fn rest(out: &mut String, count: u64, shown: usize, what: &str) {
     let left = count.saturating_sub(shown as u64);
     if left > 0 {
         let _ = writeln!(out, "… and {} more{what} (--all names them)", text::count(left));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_describes_each_form_that_an_option_asks_for() {
+        let jpeg = "Store JPEGs with checkpoints (progressive ones rewritten for this), or as they are in the source \
+                    [default: indexed]";
+        assert_eq!(jpeg_help(), jpeg);
+        let format = "Store encoded images (JPEGs as --jpeg says, others as they are), or their pixels (8-bit RGB)";
+        assert_eq!(format_help(), format);
+        assert_eq!(names(jpeg_words).collect::<Vec<_>>(), ["kept", "indexed"]);
+        assert_eq!(names(format_words).collect::<Vec<_>>(), ["raw"]);
     }
 }

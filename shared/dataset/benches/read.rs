@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use ddlp_dataset::pack::{JpegForm, PackFormat, PackOptions, pack};
+use ddlp_dataset::pack::{PackFormat, PackOptions, StoredForm, pack};
 use ddlp_dataset::{Dataset, open};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::synthetic;
@@ -30,9 +30,9 @@ fn read(criterion: &mut Criterion) {
     write_folder(folder.path());
     let files = open(folder.path()).expect("an image folder");
     let formats = [
-        ("kept", PackFormat::Encoded { jpeg: JpegForm::Kept }),
-        ("indexed", PackFormat::Encoded { jpeg: JpegForm::Indexed }),
-        ("raw", PackFormat::Raw { max_side: None }),
+        ("kept", PackFormat::of(StoredForm::Kept)),
+        ("indexed", PackFormat::of(StoredForm::Indexed)),
+        ("raw", PackFormat::of(StoredForm::Raw)),
     ];
     let packs = formats.map(|(name, format)| {
         let out = folder.path().join(format!("{name}.ddlp"));

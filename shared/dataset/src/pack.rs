@@ -25,6 +25,7 @@ mod sections;
 mod space;
 mod staging;
 mod store;
+mod storing;
 mod superblock;
 mod survey;
 mod verification;
@@ -32,13 +33,15 @@ mod writer;
 
 pub use file::PackFile;
 pub use format::{BLOCK_BYTES, FormatError, MAGIC, Part};
+pub use forms::{PackOption, StoredForm};
 pub use reader::{Pack, RESIDENT_RECORD_BYTES_MAX};
-pub use record::{IndexRecord, StoredForm, StoredVerdict};
+pub use record::{IndexRecord, StoredVerdict};
 pub use report::{
-    JpegForm, LISTED_MAX, PackError, PackFormat, PackOptions, PackProgress, PackSummary, Phase, RejectedSample,
-    RepairedSample, Tally, WhyKept,
+    FormTally, LISTED_MAX, PackError, PackOptions, PackProgress, PackSummary, Phase, RejectedSample, RepairedSample,
+    Tally, WhyKept,
 };
 pub use store::Blocks;
+pub use storing::PackFormat;
 pub use superblock::{Layout, Section};
 pub use survey::{Survey, VerdictEntry};
 pub use verification::{Broken, VerifyError, VerifyProgress, VerifyReport, verify, verify_sample};

@@ -2,7 +2,7 @@
 //!
 //! A counting allocator replaces the system's: `ddlp_test_support::allocations`.
 
-use ddlp_dataset::pack::{PackFormat, PackOptions, RESIDENT_RECORD_BYTES_MAX, pack};
+use ddlp_dataset::pack::{PackFormat, PackOptions, RESIDENT_RECORD_BYTES_MAX, StoredForm, pack};
 use ddlp_dataset::{Dataset, Identity, Location, ReadError, open};
 use ddlp_pixels::Source;
 use ddlp_pixels::encode::{JpegOptions, jpeg};
@@ -61,7 +61,7 @@ fn no_kind_of_dataset_allocates_in_steady_state() {
     let shards = open(&path("shard.tar")).unwrap();
     let small = pack_into(&*folder, &path("small.ddlp"));
     let raw = path("raw.ddlp");
-    let options = PackOptions { format: PackFormat::Raw { max_side: None }, ..PackOptions::default() };
+    let options = PackOptions { format: PackFormat::of(StoredForm::Raw), ..PackOptions::default() };
     pack(&*folder, &raw, &options, &mut |_| ControlFlow::Continue(())).unwrap();
     let raw = open(&raw).unwrap();
     let large = pack_into(&Many(RESIDENT_RECORD_BYTES_MAX / 64 + 1), &path("large.ddlp"));

@@ -1,6 +1,6 @@
 //! Pixels never depend on which prong prepares a batch, or how.
 
-use ddlp_dataset::pack::{JpegForm, PackFormat};
+use ddlp_dataset::pack::{PackFormat, StoredForm};
 use ddlp_host::{Loader, LoaderState, LocalResults, Plan, Strategy};
 use ddlp_pixels::Pipeline;
 use ddlp_tests::photos::Photos;
@@ -62,9 +62,9 @@ fn pixels_do_not_depend_on_how_samples_are_stored() {
         };
         let expected = run(&photos.folder(), Strategy::Cpu);
         let formats = [
-            ("kept.ddlp", PackFormat::Encoded { jpeg: JpegForm::Kept }),
-            ("indexed.ddlp", PackFormat::Encoded { jpeg: JpegForm::Indexed }),
-            ("raw.ddlp", PackFormat::Raw { max_side: None }),
+            ("kept.ddlp", PackFormat::of(StoredForm::Kept)),
+            ("indexed.ddlp", PackFormat::of(StoredForm::Indexed)),
+            ("raw.ddlp", PackFormat::of(StoredForm::Raw)),
         ];
         for (name, format) in formats {
             let pack = photos.pack_as(name, format);

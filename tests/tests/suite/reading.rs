@@ -1,7 +1,7 @@
 //! What the loader asks of a dataset: it announces samples before it reads them, reads those of a small dataset once in
 //! a run, and gets the same pixels from a raw pack that is much larger than memory.
 
-use ddlp_dataset::pack::PackFormat;
+use ddlp_dataset::pack::{PackFormat, StoredForm};
 use ddlp_host::Strategy;
 use ddlp_pixels::Pipeline;
 use ddlp_tests::hooked::{Hooked, Hooks};
@@ -132,7 +132,7 @@ impl Hooks for Memory {
 #[test]
 fn pixels_of_a_dataset_larger_than_memory_are_the_same() {
     let photos = Photos::new(20);
-    let out = photos.pack_as("raw.ddlp", PackFormat::Raw { max_side: None });
+    let out = photos.pack_as("raw.ddlp", PackFormat::of(StoredForm::Raw));
     let digests = [false, true].map(|has_none| {
         let hooks = Memory { has_none, ..Memory::default() };
         let dataset = Arc::new(Hooked { dataset: ddlp_dataset::open(&out).expect("the pack opens"), hooks });

@@ -3,7 +3,7 @@
 use super::{row, verdict_text};
 use crate::text;
 use ddlp_dataset::Dataset;
-use ddlp_dataset::pack::{IndexRecord, Pack, StoredForm, StoredVerdict, verify_sample};
+use ddlp_dataset::pack::{IndexRecord, Pack, StoredVerdict, verify_sample};
 use ddlp_pixels::{ImageInfo, Limits, Preparer, Source};
 use serde::Serialize;
 use std::fmt::Write;
@@ -33,8 +33,11 @@ struct RecordPart {
     width: u32,
     height: u32,
     form: &'static str,
-    /// Bytes of the checkpoints or checksums.
+    /// Bytes of the detail.
     detail_bytes: u32,
+    /// What the detail is called.
+    #[serde(skip)]
+    detail: &'static str,
     /// EXIF orientation of the pixels, if pixels are stored.
     orientation: u8,
     /// Whether the source's image was larger.
@@ -63,14 +66,9 @@ impl From<IndexRecord> for RecordPart {
             crc32c: format!("{:08x}", record.crc32c),
             width: record.width,
             height: record.height,
-            form: match record.form {
-                StoredForm::Kept => "kept",
-                StoredForm::Planar => "planar",
-                StoredForm::Indexed => "indexed",
-                StoredForm::Raw => "raw",
-                _ => "another",
-            },
+            form: record.form.name(),
             detail_bytes: record.detail_length,
+            detail: record.form.detail().unwrap_or_default(),
             orientation: record.orientation,
             was_shrunk: record.was_shrunk,
             was_repaired: record.verdict == StoredVerdict::Repaired,
@@ -164,9 +162,7 @@ impl RecordPart {
             let _ = write!(said, ", EXIF orientation {}", self.orientation);
         }
         if self.detail_bytes > 0 {
-            let what = if self.form == "indexed" { "checkpoints" } else { "checksums" };
-            let bytes = text::bytes(self.detail_bytes.into());
-            let _ = write!(said, ", {bytes} of {what}");
+            let _ = write!(said, ", {} of {}", text::bytes(self.detail_bytes.into()), self.detail);
         }
         said
     }

@@ -1,5 +1,5 @@
 use super::*;
-use ddlp_dataset::pack::{Pack, PackFormat, PackOptions, pack};
+use ddlp_dataset::pack::{Pack, PackFormat, PackOptions, StoredForm, pack};
 use ddlp_dataset::{Identity, Location, PackFile, ReadError};
 use ddlp_pixels::Source;
 use std::ops::ControlFlow;
@@ -60,7 +60,7 @@ fn told(answer: fn() -> io::Result<bool>) -> Told {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("data_batch_1.bin"), vec![3; 1000 * 3073]).unwrap();
     let (source, out) = (ddlp_dataset::open(folder.path()).unwrap(), folder.path().join("out.ddlp"));
-    let options = PackOptions { format: PackFormat::Raw { max_side: None }, ..PackOptions::default() };
+    let options = PackOptions { format: PackFormat::of(StoredForm::Raw), ..PackOptions::default() };
     pack(&*source, &out, &options, &mut |_| ControlFlow::Continue(())).unwrap();
     Told { pack: Pack::open(&out).unwrap(), answer, memory: Mutex::default() }
 }

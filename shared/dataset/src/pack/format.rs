@@ -20,10 +20,6 @@ pub const NAME_BYTES_MAX: u32 = 1 << 16;
 pub const SAMPLES_MAX: u64 = 1 << 30;
 /// Largest number of bytes in the name of a class: four times the limit of a folder's name.
 pub const CLASS_NAME_BYTES_MAX: u32 = 1 << 10;
-/// Rows of a raw sample that share a checksum.
-pub const GROUP_ROWS: u32 = 16;
-/// Alignment of raw samples: a line of a processor's cache.
-pub const RAW_ALIGNMENT: u64 = 64;
 /// Bytes of a section or of padding that are read at a time; a multiple of a block.
 const PIECE_BYTES: u64 = 1 << 20;
 const _: () = assert!(PIECE_BYTES.is_multiple_of(BLOCK_BYTES));

@@ -3,7 +3,8 @@
 use super::format::{
     BLOCK_BYTES, CLASS_NAME_BYTES_MAX, NAME_BYTES_MAX, Part, RECORD_BYTES, SAMPLES_MAX, classes_to_bytes, round_up,
 };
-use super::report::{PackError, PackFormat};
+use super::report::PackError;
+use super::storing::PackFormat;
 use crate::{CLASSES_MAX, Dataset, SAMPLE_BYTES_MAX};
 
 /// Offsets of all parts. The samples come last, since repairing may change their length.
@@ -48,11 +49,8 @@ impl Plan {
             *section = (part, end, length);
             end = round_up(end.checked_add(length)?)?;
         }
-        let least_data_bytes = match format {
-            // Only decoding shows how far images are shrunk.
-            PackFormat::Raw { max_side: Some(_) } => 0,
-            PackFormat::Raw { max_side: None } | PackFormat::Encoded { .. } => source_bytes,
-        };
+        // Only decoding shows how far images are shrunk.
+        let least_data_bytes = if format.max_side.is_some() { 0 } else { source_bytes };
         let least_bytes = round_up(end.checked_add(least_data_bytes)?)?;
         let plan = Self { classes, source_bytes, sections, data_offset: end, least_bytes };
         (least_bytes <= i64::MAX as u64).then_some(plan)

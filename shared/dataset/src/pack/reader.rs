@@ -2,24 +2,26 @@
 
 use super::contents::{ClassNames, LabelCheck, Labels};
 use super::file::PackFile;
-use super::format::{FormatError, GROUP_ROWS, Part, RECORD_BYTES, pieces};
+use super::format::{FormatError, Part, RECORD_BYTES, pieces};
+use super::forms::Damage;
 use super::index::Index;
-use super::record::{IndexRecord, RecordProblem, StoredForm, StoredVerdict};
+use super::record::{IndexRecord, RecordProblem, StoredVerdict};
 use super::store::{Blocks, Store};
 use super::superblock::Layout;
 use crate::{Corrupt, Dataset, Identity, Location, ReadError, Stored, Unavailable, inputs};
-use ddlp_pixels::{RawImage, Source};
+use ddlp_pixels::Source;
 use std::fs::{File, Metadata};
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 /// Largest records section that is kept in memory; with a larger one, each read fetches its own record. So a pack of
 /// any length opens at once and takes at most 4 bytes of memory per sample.
 pub const RESIDENT_RECORD_BYTES_MAX: u64 = 8 << 20;
 
-/// Smallest sample that is announced. A smaller one would cost more than it saves: the disk's readahead fetches its
+/// Smallest read that is announced. A smaller one would cost more than it saves: the disk's readahead fetches its
 /// neighbours anyway.
-const ANNOUNCED_BYTES_MIN: u32 = 16 << 10;
+const ANNOUNCED_BYTES_MIN: u64 = 16 << 10;
 
 /// Size of a pack, relative to memory, beyond which it is read past the page cache. If a file is c times as large as a
 /// cache that drops the least recently used pages, epochs in random order find 1 − (1 − 1/c)(1 − ln(1 − 1/c)) of it
@@ -68,7 +70,7 @@ impl Pack {
             pack.resident = Some(resident_records(&pack.index)?);
             pack.check_order()?;
         }
-        if pack.layout().data_bytes / pack.layout().samples >= ANNOUNCED_BYTES_MIN.into() {
+        if pack.layout().data_bytes / pack.layout().samples >= ANNOUNCED_BYTES_MIN {
             pack.index.file.expect_random();
         }
         Ok(pack)
@@ -111,21 +113,6 @@ impl Pack {
         }
     }
 
-    fn check_sum(
-        &self,
-        index: u64,
-        location: impl Fn() -> Location,
-        stored: u32,
-        bytes: &[u8],
-    ) -> Result<(), ReadError> {
-        let computed = crc32c::crc32c(bytes);
-        if stored == computed {
-            return Ok(());
-        }
-        self.index.check(true)?;
-        Err(Corrupt::Checksum { name: self.name(index), location: location(), stored, computed }.into())
-    }
-
     fn parsed(&self, index: u64) -> Result<IndexRecord, RecordProblem> {
         match &self.resident {
             Some(records) => IndexRecord::parse(&records.as_chunks::<RECORD_BYTES>().0[index as usize], self.layout()),
@@ -133,37 +120,44 @@ impl Pack {
         }
     }
 
-    /// Reads a sample's bytes, whose checksum it checks, and the `behind` bytes after them, which it does not check.
-    fn bytes<'a>(
-        &self,
-        index: u64,
-        record: &IndexRecord,
-        behind: u32,
-        buf: &'a mut Vec<u8>,
-    ) -> Result<(&'a [u8], &'a [u8]), ReadError> {
-        let location = || self.index.location(record);
-        self.index
-            .file
-            .read_extent(record.offset, record.length as usize + behind as usize, buf)
-            .map_err(|source| self.unread(index, location(), source))?;
-        let (bytes, behind) = buf.split_at(record.length as usize);
-        self.check_sum(index, location, record.crc32c, bytes)?;
-        Ok((bytes, behind))
+    /// Reads bytes of a sample: all of its own, or those of its detail.
+    fn read(&self, index: u64, record: &IndexRecord, extent: Range<u64>, buf: &mut Vec<u8>) -> Result<(), ReadError> {
+        let length = (extent.end - extent.start) as usize;
+        self.index.file.read_extent(extent.start, length, buf).map_err(|source| {
+            let location = self.index.location(record);
+            let is_detail = extent == record.detail();
+            let location = if is_detail { self.detail_location(record) } else { location };
+            self.unread(index, location, source)
+        })
     }
 
-    /// Reads and checks a sample's detail.
-    fn detail<'a>(&self, index: u64, record: &IndexRecord, buf: &'a mut Vec<u8>) -> Result<&'a [u8], ReadError> {
-        let location = || Location {
-            offset: record.detail_offset(),
-            length: record.detail_length.into(),
-            ..self.index.location(record)
-        };
-        self.index
-            .file
-            .read_extent(record.detail_offset(), record.detail_length as usize, buf)
-            .map_err(|source| self.unread(index, location(), source))?;
-        self.check_sum(index, location, record.detail_crc32c, buf)?;
+    /// Reads and checks all bytes of a sample, but not its detail.
+    fn bytes<'a>(&self, index: u64, record: &IndexRecord, buf: &'a mut Vec<u8>) -> Result<&'a [u8], ReadError> {
+        self.read(index, record, record.bytes(), buf)?;
+        let computed = crc32c::crc32c(buf);
+        if computed != record.crc32c {
+            return Err(self.damaged(index, record, Damage::Bytes { computed }));
+        }
         Ok(buf)
+    }
+
+    /// Turns damage of a sample into the sample's error.
+    #[cold]
+    fn damaged(&self, index: u64, record: &IndexRecord, damage: Damage) -> ReadError {
+        if let Err(unavailable) = self.index.check(true) {
+            return unavailable.into();
+        }
+        let name = self.name(index);
+        let (location, stored, computed) = match damage {
+            Damage::Bytes { computed } => (self.index.location(record), record.crc32c, computed),
+            Damage::Detail { computed } => (self.detail_location(record), record.detail_crc32c, computed),
+        };
+        Corrupt::Checksum { name, location, stored, computed }.into()
+    }
+
+    fn detail_location(&self, record: &IndexRecord) -> Location {
+        let offset = record.detail().start;
+        Location { offset, length: record.detail_length.into(), ..self.index.location(record) }
     }
 
     /// Checks that samples lie in the order of their indices and do not overlap.
@@ -180,10 +174,11 @@ impl Pack {
                     FormatError::Io { path: self.index.file.path().to_owned(), source }
                 }
             })?;
-            if record.offset < free {
-                return Err(malformed(index, format!("its bytes at {} overlap what ends at {free}", record.offset)));
+            let extent = record.extent();
+            if extent.start < free {
+                return Err(malformed(index, format!("its bytes at {} overlap what ends at {free}", extent.start)));
             }
-            free = record.end();
+            free = extent.end;
         }
         Ok(())
     }
@@ -229,29 +224,14 @@ impl Dataset for Pack {
             let location = self.index.location(&record);
             return Err(Corrupt::Rejected { name: self.name(index), location, reason }.into());
         }
-        let IndexRecord { offset, width, height, form, .. } = record;
-        if form == StoredForm::Raw {
-            let checksums = self.detail(index, &record, buf)?;
-            return Ok(Source::Raw(RawImage {
-                width,
-                height,
-                orientation: record.orientation,
-                was_shrunk: record.was_shrunk,
-                file: &self.index.file,
-                offset,
-                group_rows: GROUP_ROWS,
-                checksums,
-            }));
+        let form = record.form;
+        self.read(index, &record, form.opening(&record), buf)?;
+        match form.check_opening(&record, buf) {
+            Ok(()) => Ok(form.open(&record, buf, &self.index.file)),
+            // The file alone gives the same pixels.
+            Err(Damage::Detail { .. }) if form.is_file() => self.bytes(index, &record, buf).map(Source::Encoded),
+            Err(damage) => Err(self.damaged(index, &record, damage)),
         }
-        let (bytes, detail) = self.bytes(index, &record, record.detail_length, buf)?;
-        Ok(match form {
-            StoredForm::Planar => Source::Planar { width, height, bytes },
-            // Checkpoints with a wrong checksum are ignored: the file alone gives the same pixels.
-            StoredForm::Indexed if crc32c::crc32c(detail) == record.detail_crc32c => {
-                Source::Indexed { file: bytes, checkpoints: detail }
-            }
-            _ => Source::Encoded(bytes),
-        })
     }
 
     fn stored<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Stored<'a>, ReadError> {
@@ -262,8 +242,11 @@ impl Dataset for Pack {
         })?;
         match record.verdict {
             StoredVerdict::Rejected(reason) => {
-                let (bytes, _) = self.bytes(index, &record, 0, buf)?;
+                let bytes = self.bytes(index, &record, buf)?;
                 Ok(Stored::Rejected { bytes, reason })
+            }
+            _ if record.form.is_file() => {
+                self.bytes(index, &record, buf).map(|file| Stored::Source(Source::Encoded(file)))
             }
             _ => self.sample(index, buf).map(Stored::Source),
         }
@@ -271,9 +254,10 @@ impl Dataset for Pack {
 
     fn announce(&self, indices: &[u64]) {
         for record in indices.iter().filter_map(|&index| self.record(index).ok()) {
-            // A crop reads only some rows of a raw sample, and which ones is not known yet.
-            if record.length >= ANNOUNCED_BYTES_MIN && record.form != StoredForm::Raw {
-                self.index.file.will_need(record.offset, record.end() - record.offset);
+            // Which bytes a crop reads beyond these is not known yet.
+            let Range { start, end } = record.form.opening(&record);
+            if end - start >= ANNOUNCED_BYTES_MIN {
+                self.index.file.will_need(start, end - start);
             }
         }
     }
@@ -282,9 +266,9 @@ impl Dataset for Pack {
     /// than copying.
     fn fit_memory(&self, available_bytes: u64) -> io::Result<bool> {
         let Some(file) = self.index.file.file() else { return Ok(false) };
-        let is_raw = |index| self.record(index).is_ok_and(|record| record.form == StoredForm::Raw);
+        let is_decoded = |index| self.record(index).is_ok_and(|record| record.form.is_decoded());
         let (samples, bytes) = (self.layout().samples, self.layout().data_bytes);
-        if bytes / PAST_CACHE_TIMES <= available_bytes || !(0..samples.min(TRIED)).any(is_raw) {
+        if bytes / PAST_CACHE_TIMES <= available_bytes || !(0..samples.min(TRIED)).any(is_decoded) {
             return Ok(false);
         }
         file.pass_cache()?;

@@ -1,30 +1,18 @@
 //! One sample's entry in the index of a pack.
 
-use super::format::{BLOCK_BYTES, GROUP_ROWS, NAME_BYTES_MAX, Part, RECORD_BYTES, seal};
+use super::format::{BLOCK_BYTES, NAME_BYTES_MAX, Part, RECORD_BYTES, seal};
+use super::forms::StoredForm;
 use super::superblock::Layout;
 use crate::SAMPLE_BYTES_MAX;
-use ddlp_pixels::{CorruptReason, checkpoint_bytes_max};
+use ddlp_pixels::CorruptReason;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 const RECORD_CRC_AT: usize = RECORD_BYTES - 4;
 const FLAG_SHRUNK: u8 = 0x80;
-
-/// Form in which a sample is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StoredForm {
-    /// The encoded file, the source's or a repaired one.
-    Kept,
-    /// 8-bit RGB in three planes.
-    Planar,
-    /// A JPEG with the source's coefficients, and checkpoints: places in it at which decoding can start.
-    Indexed,
-    /// Rows of 8-bit RGB pixels, and a checksum for every 16 rows.
-    Raw,
-}
 
 /// Verdict of the whole-image check at packing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,14 +48,13 @@ pub struct IndexRecord {
     pub name_length: u32,
     /// CRC32C of its name.
     pub name_crc32c: u32,
-    /// Number of bytes of the detail, which follows the sample's bytes: checkpoints of an indexed sample, checksums of
-    /// a raw one.
+    /// Number of bytes of the detail, which lies next to the sample's bytes: what the form needs beside them.
     pub detail_length: u32,
     /// CRC32C of the detail.
     pub detail_crc32c: u32,
-    /// EXIF orientation of a raw sample, 1 to 8; in other forms 1, since their files contain the orientation.
+    /// EXIF orientation of a decoded sample, 1 to 8; in other forms 1, since their files contain the orientation.
     pub orientation: u8,
-    /// Whether the source's image of a raw sample was larger.
+    /// Whether the source's image of a decoded sample was larger.
     pub was_shrunk: bool,
 }
 
@@ -111,11 +98,11 @@ struct DiskRecord {
     form: u8,
     verdict: u8,
     reason: u8,
-    /// EXIF orientation and [`FLAG_SHRUNK`] of a raw sample.
+    /// EXIF orientation and [`FLAG_SHRUNK`] of a decoded sample.
     flags: u8,
     name_length: U32,
     name_offset: U64,
-    /// Extent of the detail, which follows the sample's bytes; 0 if there is none.
+    /// Extent of the detail, which lies next to the sample's bytes; 0 if there is none.
     detail_offset: U64,
     detail_length: U32,
     name_crc32c: U32,
@@ -126,24 +113,35 @@ const _: () = assert!(size_of::<DiskRecord>() == RECORD_BYTES);
 const _: () = assert!((BLOCK_BYTES as usize).is_multiple_of(RECORD_BYTES));
 
 impl IndexRecord {
-    /// Returns the end of the sample and its detail. `parse` refuses records that end outside of the sample region.
-    pub fn end(&self) -> u64 {
-        self.detail_offset() + u64::from(self.detail_length)
+    /// Returns the extent of the sample's bytes.
+    pub fn bytes(&self) -> Range<u64> {
+        self.offset..self.offset + u64::from(self.length)
     }
 
-    /// Returns the first byte of the detail, which is also the end of the sample's own bytes.
-    pub fn detail_offset(&self) -> u64 {
-        self.offset + u64::from(self.length)
+    /// Returns the extent of the detail, which is empty if the form has none.
+    pub fn detail(&self) -> Range<u64> {
+        let start = self.form.detail_offset(self);
+        start..start + u64::from(self.detail_length)
     }
 
-    /// Returns the bytes of each group of rows of a raw sample, except for the last group.
-    pub(super) fn group_bytes(&self) -> u64 {
-        u64::from(self.width) * 3 * u64::from(GROUP_ROWS)
+    /// Returns the extent of the sample's bytes and its detail.
+    pub fn extent(&self) -> Range<u64> {
+        let start = self.start();
+        start..start + self.total_bytes()
     }
 
-    /// Returns the most bytes that the checkpoints of the sample's file can have.
-    fn checkpoint_bytes_max(&self) -> u64 {
-        checkpoint_bytes_max(self.length.into(), self.width.max(self.height))
+    fn start(&self) -> u64 {
+        self.offset.min(self.form.detail_offset(self))
+    }
+
+    /// Returns the number of the sample's bytes and those of its detail.
+    pub(super) fn total_bytes(&self) -> u64 {
+        u64::from(self.length) + u64::from(self.detail_length)
+    }
+
+    /// Returns the bytes of as many 8-bit RGB pixels as the image has, if a number can hold them.
+    pub(super) fn pixel_bytes(&self) -> Option<u64> {
+        u64::from(self.width).checked_mul(self.height.into())?.checked_mul(3)
     }
 
     pub(super) fn to_bytes(self) -> [u8; RECORD_BYTES] {
@@ -153,17 +151,12 @@ impl IndexRecord {
         disk.crc32c = self.crc32c.into();
         disk.width = self.width.into();
         disk.height = self.height.into();
-        disk.form = match self.form {
-            StoredForm::Kept => 0,
-            StoredForm::Planar => 1,
-            StoredForm::Indexed => 2,
-            StoredForm::Raw => 3,
-        };
-        if self.form == StoredForm::Raw {
+        disk.form = self.form as u8;
+        if self.form.is_decoded() {
             disk.flags = self.orientation | if self.was_shrunk { FLAG_SHRUNK } else { 0 };
         }
         if self.detail_length > 0 {
-            disk.detail_offset = self.detail_offset().into();
+            disk.detail_offset = self.detail().start.into();
             disk.detail_length = self.detail_length.into();
             disk.detail_crc32c = self.detail_crc32c.into();
         }
@@ -188,13 +181,7 @@ impl IndexRecord {
             return Err(format!("its checksum is {stored:08x}, {computed:08x} computed").into());
         }
         let disk: DiskRecord = zerocopy::transmute!(*bytes);
-        let form = match disk.form {
-            0 => StoredForm::Kept,
-            1 => StoredForm::Planar,
-            2 => StoredForm::Indexed,
-            3 => StoredForm::Raw,
-            other => return Err(RecordProblem::UnknownForm(other)),
-        };
+        let form = StoredForm::of_code(disk.form).ok_or(RecordProblem::UnknownForm(disk.form))?;
         let record = Self::from_disk(&disk, form)?;
         record.check(layout)?;
         Ok(record)
@@ -209,22 +196,15 @@ impl IndexRecord {
             ),
             (verdict, reason) => return Err(format!("unknown verdict {verdict} with reason {reason}")),
         };
-        let unused = match form {
-            StoredForm::Kept | StoredForm::Planar => [
-                disk.detail_offset.get(),
-                disk.detail_length.get().into(),
-                disk.detail_crc32c.get().into(),
-                disk.flags.into(),
-            ],
-            StoredForm::Indexed => [disk.flags.into(), 0, 0, 0],
-            StoredForm::Raw => [0; 4],
-        };
-        if unused != [0; 4] {
+        let has_detail = form.detail().is_some();
+        let is_detail_zero =
+            (disk.detail_offset.get(), disk.detail_length.get(), disk.detail_crc32c.get()) == (0, 0, 0);
+        if (!has_detail && !is_detail_zero) || (!form.is_decoded() && disk.flags != 0) {
             return Err("fields that must be 0 are not".to_owned());
         }
-        let (orientation, was_shrunk) = match form {
-            StoredForm::Raw => (disk.flags & !FLAG_SHRUNK, disk.flags & FLAG_SHRUNK != 0),
-            _ => (1, false),
+        let (orientation, was_shrunk) = match form.is_decoded() {
+            true => (disk.flags & !FLAG_SHRUNK, disk.flags & FLAG_SHRUNK != 0),
+            false => (1, false),
         };
         if !(1..=8).contains(&orientation) {
             return Err(format!("{orientation} is not an orientation"));
@@ -245,20 +225,20 @@ impl IndexRecord {
             orientation,
             was_shrunk,
         };
-        let has_detail = matches!(form, StoredForm::Indexed | StoredForm::Raw);
-        if has_detail && record.offset.checked_add(record.length.into()) != Some(disk.detail_offset.get()) {
-            return Err(format!("its detail at {} does not follow its bytes", disk.detail_offset.get()));
+        let detail_offset = form.detail_offset(&record);
+        if has_detail && detail_offset != disk.detail_offset.get() {
+            let place = if detail_offset < record.offset { "precede" } else { "follow" };
+            return Err(format!("its detail at {} does not {place} its bytes", disk.detail_offset.get()));
         }
         Ok(record)
     }
 
     fn check(&self, layout: &Layout) -> Result<(), String> {
-        let (offset, length) = (self.offset, self.length);
+        let (start, total) = (self.start(), self.total_bytes());
         let data_end = layout.data_offset + layout.data_bytes;
-        let total = u64::from(length) + u64::from(self.detail_length);
-        let end = offset.checked_add(total);
-        if offset < layout.data_offset || end.is_none_or(|end| end > data_end) {
-            return Err(format!("{total} bytes at {offset} lie outside of the sample region"));
+        let end = start.checked_add(total);
+        if start < layout.data_offset || end.is_none_or(|end| end > data_end) {
+            return Err(format!("{total} bytes at {start} lie outside of the sample region"));
         }
         // Sample and detail are read together.
         if total > SAMPLE_BYTES_MAX {
@@ -271,33 +251,7 @@ impl IndexRecord {
                 self.name_length, self.name_offset
             ));
         }
-        let pixels = u64::from(self.width).checked_mul(self.height.into()).and_then(|pixels| pixels.checked_mul(3));
-        let size = || format!("{} x {}", self.width, self.height);
-        match self.form {
-            StoredForm::Planar if pixels != Some(length.into()) || length == 0 => {
-                Err(format!("{length} bytes are not three planes of {}", size()))
-            }
-            StoredForm::Raw if pixels != Some(length.into()) || length == 0 => {
-                Err(format!("{length} bytes are not rows of pixels of {}", size()))
-            }
-            StoredForm::Raw if u64::from(self.detail_length) != 4 * u64::from(self.height.div_ceil(GROUP_ROWS)) => {
-                Err(format!("{} bytes of checksums for {} rows", self.detail_length, self.height))
-            }
-            StoredForm::Indexed if u64::from(self.detail_length) > self.checkpoint_bytes_max() => {
-                let most = self.checkpoint_bytes_max();
-                Err(format!(
-                    "{} bytes of checkpoints for a file of {length}, at most {most} are made",
-                    self.detail_length
-                ))
-            }
-            StoredForm::Indexed if self.verdict != StoredVerdict::Intact => {
-                Err("its form is that of intact samples".to_owned())
-            }
-            StoredForm::Raw if matches!(self.verdict, StoredVerdict::Rejected(_)) => {
-                Err("its form is that of decoded samples".to_owned())
-            }
-            _ => Ok(()),
-        }
+        self.form.check(self)
     }
 }
 

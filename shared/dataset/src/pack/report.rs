@@ -1,6 +1,8 @@
 //! Interface of `pack`: options, progress, summary, errors.
 
 use super::format::{CLASS_NAME_BYTES_MAX, NAME_BYTES_MAX, SAMPLES_MAX};
+use super::forms::StoredForm;
+use super::storing::PackFormat;
 use super::verification::Broken;
 use crate::{CLASSES_MAX, Identity};
 use ddlp_pixels::{CorruptReason, Limits, NotIndexed};
@@ -12,47 +14,11 @@ use std::path::PathBuf;
 /// Most samples that a list of repaired, rejected or broken ones names. The count beside the list includes all.
 pub const LISTED_MAX: usize = 1 << 16;
 
-/// Form in which samples are stored. Planes stay planes, and raw samples of the source stay raw.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PackFormat {
-    /// Encoded files.
-    Encoded {
-        /// Form of JPEG samples.
-        jpeg: JpegForm,
-    },
-    /// Raw pixels: rows of 8-bit RGB.
-    Raw {
-        /// Limit of the longer side in pixels; larger images are shrunk to it.
-        max_side: Option<u32>,
-    },
-}
-
-impl Default for PackFormat {
-    /// Returns encoded files with checkpoints.
-    fn default() -> Self {
-        Self::Encoded { jpeg: JpegForm::default() }
-    }
-}
-
-/// Form in which JPEG samples are stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum JpegForm {
-    /// The source's bytes.
-    Kept,
-    /// The source's bytes with checkpoints, at which decoding can start. A file spread over several scans is rewritten
-    /// into a single scan with the same coefficients. A file in whose middle decoding cannot start, or that had to be
-    /// repaired, is kept whole.
-    #[default]
-    Indexed,
-}
-
 /// Reason why a sample is stored as its whole file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum WhyKept {
-    /// No other form was asked for.
+    /// No other form was asked for, or one that holds no files.
     #[default]
     AskedFor,
     /// The file had to be repaired.
@@ -93,12 +59,23 @@ impl Tally {
     }
 }
 
+/// Samples stored in one form. Those in `shrunk` are in one of the other tallies too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FormTally {
+    /// Samples whose file did not have to be rewritten for the form.
+    pub plain: Tally,
+    /// Samples whose file was rewritten.
+    pub rewritten: Tally,
+    /// Samples that this packing shrank. A source that is a pack may hold others.
+    pub shrunk: Tally,
+}
+
 /// Options for packing.
 #[derive(Clone, Debug, Default)]
 pub struct PackOptions {
     /// Threads that read and decode; 0 means one per core.
     pub threads: usize,
-    /// Form in which samples are stored.
+    /// How samples are to be stored.
     pub format: PackFormat,
     /// Whether to replace an existing file.
     pub overwrite: bool,
@@ -173,7 +150,7 @@ pub struct RejectedSample {
     pub is_unreadable: bool,
 }
 
-/// Result of [`pack`](super::pack()). Each sample is counted in one of the tallies; those in `shrunk` are in `raw` too.
+/// Result of [`pack`](super::pack()). Each sample is counted in `forms`, `kept` or `undecodable`.
 #[derive(Clone, Debug)]
 pub struct PackSummary {
     /// Number of samples.
@@ -184,16 +161,8 @@ pub struct PackSummary {
     pub file_bytes: u64,
     /// The pack's identity.
     pub identity: Identity,
-    /// JPEG samples stored with checkpoints, with the source's bytes.
-    pub indexed: Tally,
-    /// JPEG samples stored with checkpoints, rewritten into one scan.
-    pub transcoded: Tally,
-    /// Samples stored raw.
-    pub raw: Tally,
-    /// Raw samples that this packing shrank. A source that is a pack may hold others.
-    pub shrunk: Tally,
-    /// Samples stored as planes.
-    pub planar: Tally,
+    /// Samples stored in each form that is not a whole file.
+    pub forms: BTreeMap<StoredForm, FormTally>,
     /// Samples stored as whole files, by the reason.
     pub kept: BTreeMap<WhyKept, Tally>,
     /// Rejected samples; their readable bytes are kept.
@@ -209,10 +178,15 @@ pub struct PackSummary {
 }
 
 impl PackSummary {
+    /// Returns how many samples were stored in a form that is not a whole file.
+    pub fn form(&self, form: StoredForm) -> FormTally {
+        self.forms.get(&form).copied().unwrap_or_default()
+    }
+
     /// Returns the bytes of all samples in the pack. The rest of the file is index and padding.
     pub fn stored_bytes(&self) -> u64 {
-        let Self { indexed, transcoded, raw, planar, kept, undecodable, .. } = self;
-        let tallies = [indexed, transcoded, raw, planar, undecodable].into_iter().chain(kept.values());
+        let of_forms = self.forms.values().flat_map(|form| [&form.plain, &form.rewritten]);
+        let tallies = of_forms.chain(self.kept.values()).chain([&self.undecodable]);
         tallies.map(|tally| tally.stored_bytes).sum()
     }
 }

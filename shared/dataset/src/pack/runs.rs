@@ -4,8 +4,7 @@
 //! claim and hand-over exceed a budget. The run that the consumer waits for is therefore always claimed already, so the
 //! work cannot stall.
 
-use super::forms::{Fault, StoredSample, Storing};
-use super::report::PackFormat;
+use super::storing::{Fault, PackFormat, StoredSample, Storing};
 use crate::{Dataset, Patience, SAMPLE_BYTES_MAX, parallel};
 use ddlp_pixels::Limits;
 use std::collections::BTreeMap;
@@ -114,7 +113,7 @@ struct ClaimState {
 impl<'s> Claims<'s> {
     fn new(source: &'s dyn Dataset, format: PackFormat, runs_max: usize) -> Self {
         // The size of an image's pixels is known only when its file is read, so each image is a run of its own.
-        let run_samples = if matches!(format, PackFormat::Raw { .. }) { 1 } else { RUN_SAMPLES };
+        let run_samples = if format.form.is_decoded() { 1 } else { RUN_SAMPLES };
         Self { source, run_samples, runs_max, state: Mutex::default(), changed: Condvar::new() }
     }
 
@@ -257,6 +256,7 @@ fn work(claims: &Claims<'_>, mut storing: Storing, sender: &Sender<Run>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pack::StoredForm;
     use crate::{Identity, Location, ReadError};
     use ddlp_pixels::Source;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn an_image_that_grows_beyond_the_budget_waits_for_those_before_it() {
-        let claims = Claims::new(&Two, PackFormat::Raw { max_side: None }, 8);
+        let claims = Claims::new(&Two, PackFormat::of(StoredForm::Raw), 8);
         assert_eq!([claims.claim(), claims.claim(), claims.claim()], [Some((0..1, 10)), Some((1..2, 10)), None]);
         claims.admit(0, 2 * IN_FLIGHT_BYTES);
         let handed_over = AtomicBool::new(false);

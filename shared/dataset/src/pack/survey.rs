@@ -1,9 +1,11 @@
 //! Counts over the index of a pack, for people to look at.
 
+use super::forms::StoredForm;
 use super::reader::Pack;
-use super::record::{StoredForm, StoredVerdict};
+use super::record::StoredVerdict;
 use super::report::LISTED_MAX;
 use crate::{Dataset, ReadError};
+use std::collections::BTreeMap;
 
 /// A sample that is not intact.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,15 +23,9 @@ pub struct VerdictEntry {
 pub struct Survey {
     /// Samples of each class.
     pub class_samples: Vec<u64>,
-    /// Samples stored as files, the source's or repaired ones.
-    pub kept: u64,
-    /// Samples stored as planes.
-    pub planar: u64,
-    /// JPEG samples stored with checkpoints.
-    pub indexed: u64,
-    /// Samples stored raw.
-    pub raw: u64,
-    /// Raw samples whose source image was larger.
+    /// Samples stored in each form.
+    pub forms: BTreeMap<StoredForm, u64>,
+    /// Decoded samples whose source image was larger.
     pub shrunk: u64,
     /// Intact samples.
     pub intact: u64,
@@ -55,7 +51,8 @@ impl Survey {
     /// Counts the entries in the index of `pack`.
     pub fn of(pack: &Pack) -> Result<Self, ReadError> {
         let class_samples = vec![0; pack.classes().len()];
-        let mut survey = Self { class_samples, smallest_bytes: u64::MAX, ..Self::default() };
+        let forms = StoredForm::ALL.iter().map(|&form| (form, 0)).collect();
+        let mut survey = Self { class_samples, forms, smallest_bytes: u64::MAX, ..Self::default() };
         for index in 0..pack.len() {
             survey.count(pack, index)?;
         }
@@ -65,12 +62,7 @@ impl Survey {
     fn count(&mut self, pack: &Pack, index: u64) -> Result<(), ReadError> {
         let record = pack.record(index)?;
         self.class_samples[pack.label(index) as usize] += 1;
-        match record.form {
-            StoredForm::Kept => self.kept += 1,
-            StoredForm::Planar => self.planar += 1,
-            StoredForm::Indexed => self.indexed += 1,
-            StoredForm::Raw => self.raw += 1,
-        }
+        *self.forms.entry(record.form).or_default() += 1;
         self.shrunk += u64::from(record.was_shrunk);
         match record.verdict {
             StoredVerdict::Intact => self.intact += 1,
@@ -80,7 +72,7 @@ impl Survey {
         if record.verdict != StoredVerdict::Intact && self.listed.len() < LISTED_MAX {
             self.listed.push(VerdictEntry { index, name: pack.name(index), verdict: record.verdict });
         }
-        let bytes = record.end() - record.offset;
+        let bytes = record.total_bytes();
         self.sample_bytes += bytes;
         self.smallest_bytes = self.smallest_bytes.min(bytes);
         self.largest_bytes = self.largest_bytes.max(bytes);

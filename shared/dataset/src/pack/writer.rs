@@ -1,9 +1,9 @@
 //! Making a pack.
 
-use super::format::{BLOCK_BYTES, RAW_ALIGNMENT};
-use super::forms::{Fault, Note, StoredSample, message_of};
+use super::format::BLOCK_BYTES;
+use super::forms::StoredForm;
 use super::plan::Plan;
-use super::record::{IndexRecord, StoredForm, StoredVerdict};
+use super::record::{IndexRecord, StoredVerdict};
 use super::report::{
     LISTED_MAX, PackError, PackOptions, PackProgress, PackSummary, Phase, RejectedSample, RepairedSample, Tally,
 };
@@ -11,6 +11,7 @@ use super::runs::{Event, Run, store_all};
 use super::sections::{SectionWriter, pack_identity};
 use super::space::{Reached, check_room};
 use super::staging::{NotNamed, Staging, Unnamed, check_name};
+use super::storing::{Fault, Note, StoredSample, message_of};
 use super::superblock::Layout;
 use super::verification::{VerifyError, VerifyProgress, verify_file};
 use crate::{Dataset, Identity, parallel};
@@ -159,11 +160,7 @@ impl<'a> Writer<'a> {
                 source_bytes: plan.source_bytes,
                 file_bytes: 0,
                 identity: Identity::from_bytes([0; 32]),
-                indexed: Tally::default(),
-                transcoded: Tally::default(),
-                raw: Tally::default(),
-                shrunk: Tally::default(),
-                planar: Tally::default(),
+                forms: BTreeMap::new(),
                 kept: BTreeMap::new(),
                 undecodable: Tally::default(),
                 repaired_count: 0,
@@ -190,10 +187,8 @@ impl<'a> Writer<'a> {
             if let Some((index, fault)) = run.failed.take() {
                 return Err(Stop::Fault(index, fault));
             }
-            if run.samples.iter().any(|sample| sample.record.form == StoredForm::Raw) {
-                self.data_end = self.data_end.next_multiple_of(RAW_ALIGNMENT);
-            }
-            let begin = self.data_end;
+            let alignment = run.samples.iter().map(|sample| sample.record.form.alignment()).max();
+            let begin = self.data_end.next_multiple_of(alignment.unwrap_or(1));
             self.file.write_all_at(&run.bytes, begin)?;
             for (index, sample) in (run.first..).zip(&run.samples) {
                 self.record(index, begin, &sample.record)?;
@@ -215,7 +210,7 @@ impl<'a> Writer<'a> {
             name_crc32c: crc32c::crc32c(name.as_bytes()),
             ..*sample
         };
-        self.data_end = record.end();
+        self.data_end = record.extent().end;
         self.records.append(&record.to_bytes())?;
         self.names.append(name.as_bytes())?;
         self.labels.append(&self.source.label(index).to_le_bytes())
@@ -252,19 +247,19 @@ impl<'a> Writer<'a> {
 
     /// Counts how a sample was stored.
     fn tally(&mut self, StoredSample { record, note }: &StoredSample) {
-        let (source, stored) = (note.source_bytes, u64::from(record.length) + u64::from(record.detail_length));
+        let (source, stored) = (note.source_bytes, record.total_bytes());
         let summary = &mut self.summary;
-        let tally = match record.form {
-            _ if matches!(record.verdict, StoredVerdict::Rejected(_)) => &mut summary.undecodable,
-            StoredForm::Indexed if note.is_transcoded => &mut summary.transcoded,
-            StoredForm::Indexed => &mut summary.indexed,
-            StoredForm::Raw => &mut summary.raw,
-            StoredForm::Planar => &mut summary.planar,
-            StoredForm::Kept => summary.kept.entry(note.why_kept).or_default(),
-        };
+        if matches!(record.verdict, StoredVerdict::Rejected(_)) {
+            return summary.undecodable.add(source, stored);
+        }
+        if record.form == StoredForm::Kept {
+            return summary.kept.entry(note.why_kept).or_default().add(source, stored);
+        }
+        let form = summary.forms.entry(record.form).or_default();
+        let tally = if note.is_rewritten { &mut form.rewritten } else { &mut form.plain };
         tally.add(source, stored);
         if note.is_smaller {
-            summary.shrunk.add(source, stored);
+            form.shrunk.add(source, stored);
         }
     }
 

@@ -2,7 +2,7 @@
 //! no neighbours, and pixels of a pack much larger than memory are read past the page cache.
 
 use ddlp_dataset::Dataset;
-use ddlp_dataset::pack::{JpegForm, Pack, PackFormat, PackOptions, pack};
+use ddlp_dataset::pack::{Pack, PackFormat, PackOptions, StoredForm, pack};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::ops::{CenterCrop, Resize};
 use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, synthetic};
@@ -46,7 +46,7 @@ impl Cold {
         let file = packed(folder.path(), format, sizes);
         file.sync_all().unwrap();
         let pack = Pack::open(&folder.path().join("out.ddlp")).unwrap();
-        let extent = |index| pack.record(index).map(|record| record.offset..record.end()).unwrap();
+        let extent = |index| pack.record(index).map(|record| record.extent()).unwrap();
         let extents: Vec<_> = (0..pack.len()).map(extent).collect();
         let cold = Self { _folder: folder, file, pack, extents };
         // The kernel may still hold a page, such as one of a batch that it is about to note; it drops the page the next
@@ -132,8 +132,8 @@ fn wait_for(file: &File, extent: &Range<u64>) -> bool {
     }
 }
 
-const INDEXED: PackFormat = PackFormat::Encoded { jpeg: JpegForm::Indexed };
-const RAW: PackFormat = PackFormat::Raw { max_side: None };
+const INDEXED: PackFormat = PackFormat::of(StoredForm::Indexed);
+const RAW: PackFormat = PackFormat::of(StoredForm::Raw);
 
 #[test]
 fn announced_samples_come_into_memory_without_being_read() {

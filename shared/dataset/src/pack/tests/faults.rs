@@ -4,9 +4,9 @@
 
 use super::{Bench, Pixels, quietly};
 use crate::Unavailable;
-use crate::pack::forms::{Fault, Storing};
 use crate::pack::runs::{Event, store_all};
-use crate::pack::{Pack, PackError, PackFormat, PackOptions, PackProgress, Phase, pack};
+use crate::pack::storing::{Fault, Storing};
+use crate::pack::{Pack, PackError, PackFormat, PackOptions, PackProgress, Phase, StoredForm, pack};
 use ddlp_pixels::Limits;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
@@ -90,7 +90,8 @@ fn no_space_is_demanded_for_images_that_are_shrunk() {
     // The source claims 8 TiB.
     let mut source = Pixels::new(1 << 13);
     source.listed_bytes = 1 << 30;
-    let options = PackOptions { format: PackFormat::Raw { max_side: Some(1) }, ..PackOptions::default() };
+    let options =
+        PackOptions { format: PackFormat { form: StoredForm::Raw, max_side: Some(1) }, ..PackOptions::default() };
     let summary = quietly(&source, &bench.path("out.ddlp"), &options).unwrap();
     assert!(summary.file_bytes < 1 << 20, "{}", summary.file_bytes);
 }
@@ -239,7 +240,7 @@ fn store_without_memory() -> ! {
     let taken = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.strip_suffix("kB")).unwrap();
     let limit = taken.trim().parse::<u64>().unwrap() * 1024 + (BEFORE / 2) as u64;
     setrlimit(Resource::RLIMIT_AS, limit, limit).unwrap();
-    for (format, spare) in [(PackFormat::default(), stored.record.length), (PackFormat::Raw { max_side: None }, 0)] {
+    for (format, spare) in [(PackFormat::default(), stored.record.length), (PackFormat::of(StoredForm::Raw), 0)] {
         out.truncate(BEFORE + 1 - spare as usize);
         let refused = store(format, &mut out).err();
         assert!(matches!(refused, Some(Fault::Unavailable(Unavailable::NoMemory { .. }))), "{refused:?}");

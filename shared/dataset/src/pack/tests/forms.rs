@@ -1,9 +1,9 @@
 //! The forms of samples: each gives the same pixels; and the effects of damage.
 
 use super::{Bench, Pixels, quietly};
-use crate::pack::format::GROUP_ROWS;
+use crate::pack::forms::GROUP_ROWS;
 use crate::pack::{
-    Broken, JpegForm, Pack, PackFormat, PackOptions, PackSummary, StoredForm, StoredVerdict, Survey, WhyKept, verify,
+    Broken, Pack, PackFormat, PackOptions, PackSummary, StoredForm, StoredVerdict, Survey, WhyKept, verify,
     verify_sample,
 };
 use crate::samples::{contents, silently};
@@ -11,15 +11,16 @@ use crate::{Corrupt, Dataset, ReadError, open};
 use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
 use ddlp_pixels::ops::{CenterCrop, Operation, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
 use ddlp_pixels::{CorruptReason, Draw, Limits, NotIndexed, Pipeline, PixelError, Preparer, Source, synthetic};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-const KEPT: PackFormat = PackFormat::Encoded { jpeg: JpegForm::Kept };
-const INDEXED: PackFormat = PackFormat::Encoded { jpeg: JpegForm::Indexed };
-const RAW: PackFormat = PackFormat::Raw { max_side: None };
+const KEPT: PackFormat = PackFormat::of(StoredForm::Kept);
+const INDEXED: PackFormat = PackFormat::of(StoredForm::Indexed);
+const RAW: PackFormat = PackFormat::of(StoredForm::Raw);
 
 fn encoded(number: u32, (width, height): (u32, u32), options: &JpegOptions) -> Vec<u8> {
     let pixels = synthetic::photo(width, height * 2, number);
@@ -72,6 +73,13 @@ fn pipelines() -> [Pipeline; 4] {
     ]
 }
 
+/// Records hold the numbers; options, JSON and the tables of the first version hold the names.
+#[test]
+fn numbers_and_names_of_forms_stay() {
+    let forms: BTreeMap<u8, &str> = StoredForm::ALL.iter().map(|&form| (form as u8, form.name())).collect();
+    assert_eq!(forms, BTreeMap::from([(0, "kept"), (1, "planar"), (2, "indexed"), (3, "raw")]));
+}
+
 #[test]
 fn every_form_has_the_pixels_of_the_source() {
     let bench = Bench::new(1, 1);
@@ -103,14 +111,15 @@ fn every_form_has_the_pixels_of_the_source() {
     assert!(boxes > 5000, "{boxes} boxes");
     // Each pack has the forms that it should.
     let survey = packs.iter().map(|pack| Survey::of(pack).unwrap()).collect::<Vec<_>>();
-    assert_eq!((survey[0].kept, survey[1].indexed, survey[2].raw), (samples, samples - 18, samples));
+    let stored = |number: usize, form| survey[number].forms[&form];
+    let counts = [stored(0, StoredForm::Kept), stored(1, StoredForm::Indexed), stored(2, StoredForm::Raw)];
+    assert_eq!(counts, [samples, samples - 18, samples]);
 }
 
 /// Counts the samples in all tallies of a summary that do not overlap.
 fn tallied(summary: &PackSummary) -> u64 {
-    let PackSummary { indexed, transcoded, raw, planar, undecodable, .. } = summary;
-    let tallies = [indexed, transcoded, raw, planar, undecodable];
-    tallies.into_iter().chain(summary.kept.values()).map(|tally| tally.samples).sum()
+    let of_forms = summary.forms.values().flat_map(|form| [&form.plain, &form.rewritten]);
+    of_forms.chain(summary.kept.values()).chain([&summary.undecodable]).map(|tally| tally.samples).sum()
 }
 
 #[test]
@@ -121,8 +130,9 @@ fn what_was_done_with_each_sample_is_counted() {
     assert_eq!((kept.kept[&WhyKept::AskedFor].samples, tallied(&kept)), (samples, samples));
     let (out, indexed) = packed(&bench, "indexed.ddlp", INDEXED);
     let why = |why| indexed.kept.get(&why).map_or(0, |tally| tally.samples);
+    let form = indexed.form(StoredForm::Indexed);
     // Six layouts of ten can be indexed; two have four components, two an unusual sampling.
-    assert_eq!((indexed.indexed.samples, indexed.transcoded.samples), (6 * 3 + 1, 6));
+    assert_eq!((form.plain.samples, form.rewritten.samples), (6 * 3 + 1, 6));
     assert_eq!(why(WhyKept::NotIndexed(NotIndexed::FourComponents)), 8);
     assert_eq!(why(WhyKept::NotIndexed(NotIndexed::Unusual)), 8);
     assert_eq!(why(WhyKept::NotIndexed(NotIndexed::Arithmetic)), 1);
@@ -135,11 +145,12 @@ fn what_was_done_with_each_sample_is_counted() {
         (StoredForm::Indexed, pack.layout().data_offset, false)
     );
     assert!(record.detail_length > 0);
-    let all = indexed.indexed;
+    let all = form.plain;
     assert!(all.stored_bytes > all.source_bytes && all.stored_bytes * 10 < all.source_bytes * 11, "{all:?}");
     let (_, raw) = packed(&bench, "raw.ddlp", RAW);
-    assert_eq!((raw.raw.samples, raw.shrunk.samples, tallied(&raw)), (samples, 0, samples));
-    assert!(raw.raw.stored_bytes > 4 * raw.raw.source_bytes);
+    let form = raw.form(StoredForm::Raw);
+    assert_eq!((form.plain.samples, form.shrunk.samples, tallied(&raw)), (samples, 0, samples));
+    assert!(form.plain.stored_bytes > 4 * form.plain.source_bytes);
 }
 
 #[test]
@@ -233,7 +244,7 @@ fn a_survey_measures_samples_one_way() {
 fn packs_of_any_form_do_not_depend_on_threads_and_repack_to_the_same_bytes() {
     let bench = Bench::new(1, 1);
     write_all_kinds(&bench);
-    for format in [KEPT, INDEXED, RAW, PackFormat::Raw { max_side: Some(100) }] {
+    for format in [KEPT, INDEXED, RAW, PackFormat { form: StoredForm::Raw, max_side: Some(100) }] {
         let bytes = |threads: usize, source: PathBuf, format| {
             let out = bench.path(&format!("{threads}.ddlp"));
             let options = PackOptions { threads, format, overwrite: true, verify: true, ..PackOptions::default() };
@@ -248,7 +259,7 @@ fn packs_of_any_form_do_not_depend_on_threads_and_repack_to_the_same_bytes() {
         let identity = |name: &str| Pack::open(&bench.path(name)).unwrap().identity();
         assert_eq!(identity("1.ddlp"), identity("2.ddlp"), "{format:?}");
         // Raw samples stay raw.
-        if matches!(format, PackFormat::Raw { .. }) {
+        if format.form == StoredForm::Raw {
             assert!(one[4096..] == bytes(2, bench.path("1.ddlp"), INDEXED)[4096..]);
         }
     }
@@ -261,7 +272,7 @@ fn planes_stay_planes_in_an_uncompressed_pack() {
     let out = bench.path("out.ddlp");
     let options = PackOptions { threads: 3, format: RAW, ..PackOptions::default() };
     let summary = quietly(&source, &out, &options).unwrap();
-    assert_eq!((summary.planar.samples, tallied(&summary)), (300, 300));
+    assert_eq!((summary.form(StoredForm::Planar).plain.samples, tallied(&summary)), (300, 300));
     let pack = Pack::open(&out).unwrap();
     assert_eq!(contents(&pack), contents(&source));
     assert_eq!(pack.layout().data_bytes, 900);
@@ -271,7 +282,7 @@ fn planes_stay_planes_in_an_uncompressed_pack() {
 fn larger_images_are_shrunk_and_reported() {
     let bench = Bench::new(1, 1);
     write_all_kinds(&bench);
-    let (out, summary) = packed(&bench, "out.ddlp", PackFormat::Raw { max_side: Some(120) });
+    let (out, summary) = packed(&bench, "out.ddlp", PackFormat { form: StoredForm::Raw, max_side: Some(120) });
     let pack = Pack::open(&out).unwrap();
     let source = open(&bench.path("source")).unwrap();
     let (mut buf, mut shrunk) = (Vec::new(), 0);
@@ -286,7 +297,7 @@ fn larger_images_are_shrunk_and_reported() {
         shrunk += u64::from(record.was_shrunk);
     }
     assert!(shrunk > 0 && shrunk < pack.len());
-    assert_eq!((summary.shrunk.samples, Survey::of(&pack).unwrap().shrunk), (shrunk, shrunk));
+    assert_eq!((summary.form(StoredForm::Raw).shrunk.samples, Survey::of(&pack).unwrap().shrunk), (shrunk, shrunk));
     shrunk_samples_stay_so_and_are_not_shrunk_twice(&bench, &pack, shrunk);
 }
 
@@ -294,14 +305,14 @@ fn larger_images_are_shrunk_and_reported() {
 fn shrunk_samples_stay_so_and_are_not_shrunk_twice(bench: &Bench, source: &Pack, shrunk: u64) {
     let out = bench.path("again.ddlp");
     for max_side in [None, Some(60)] {
-        let format = PackFormat::Raw { max_side };
+        let format = PackFormat { form: StoredForm::Raw, max_side };
         let options = PackOptions { format, overwrite: true, ..PackOptions::default() };
         let summary = quietly(source, &out, &options).unwrap();
         let larger = |index: &u64| {
             let record = source.record(*index).unwrap();
             record.width.max(record.height) > max_side.unwrap_or(u32::MAX)
         };
-        assert_eq!(summary.shrunk.samples, (0..source.len()).filter(larger).count() as u64);
+        assert_eq!(summary.form(StoredForm::Raw).shrunk.samples, (0..source.len()).filter(larger).count() as u64);
         assert!(Survey::of(&Pack::open(&out).unwrap()).unwrap().shrunk >= shrunk);
     }
 }
@@ -324,7 +335,7 @@ fn damaged_checkpoints_cost_time_and_no_pixels() {
     let bench = Bench::new(1, 3);
     let (out, _) = packed(&bench, "out.ddlp", INDEXED);
     let record = Pack::open(&out).unwrap().record(1).unwrap();
-    flip(&out, record.detail_offset() + 2);
+    flip(&out, record.detail().start + 2);
     let (pack, mut buf) = (Pack::open(&out).unwrap(), Vec::new());
     assert!(matches!(pack.sample(0, &mut buf).unwrap(), Source::Indexed { .. }));
     let Source::Encoded(file) = pack.sample(1, &mut buf).unwrap() else { panic!("the file alone") };
@@ -366,11 +377,11 @@ fn damaged_rows_are_noticed_by_crops_that_touch_them() {
     let error = prepare(&mut buf).unwrap_err();
     assert!(matches!(error, PixelError::Checksum { .. }), "row 33 shares its checksum with row 45: {error}");
     flip(&out, record.offset + 33 * row);
-    flip(&out, record.detail_offset());
+    flip(&out, record.detail().start);
     let error = pack.sample(0, &mut buf).map(drop).unwrap_err();
     assert!(matches!(error, ReadError::Corrupt(Corrupt::Checksum { .. })), "{error}");
     assert_eq!(broken(&out).len(), 1);
-    flip(&out, record.detail_offset());
+    flip(&out, record.detail().start);
     // The file is cut short while it is open.
     fs::File::options().write(true).open(&out).unwrap().set_len(record.offset + 100).unwrap();
     assert!(pack.sample(0, &mut buf).is_err());

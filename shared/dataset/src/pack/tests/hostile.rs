@@ -1,7 +1,7 @@
 //! Packs that lie. Each test forges one field, with checksums that fit, as an attacker would.
 
 use super::{Bench, quietly};
-use crate::pack::{FormatError, JpegForm, Layout, Pack, PackFormat, PackOptions, Part};
+use crate::pack::{FormatError, Layout, Pack, PackFormat, PackOptions, Part, StoredForm};
 use crate::{Dataset, ReadError, Unavailable};
 use std::fs;
 use std::path::PathBuf;
@@ -354,8 +354,8 @@ fn a_form_of_a_later_version_is_no_damage() {
     assert!(message.contains("update it, or pack") && message.contains("--jpeg kept"), "{message}");
 }
 
-const KEPT: PackFormat = PackFormat::Encoded { jpeg: JpegForm::Kept };
-const RAW: PackFormat = PackFormat::Raw { max_side: None };
+const KEPT: PackFormat = PackFormat::of(StoredForm::Kept);
+const RAW: PackFormat = PackFormat::of(StoredForm::Raw);
 
 #[test]
 fn a_detail_where_there_is_none() {

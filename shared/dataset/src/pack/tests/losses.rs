@@ -1,9 +1,9 @@
 //! Samples that a pack would lose: which losses the options allow, and which samples are named.
 
 use super::{Bench, quietly};
-use crate::pack::format::GROUP_ROWS;
-use crate::pack::forms::Fault;
-use crate::pack::{LISTED_MAX, PackError, PackOptions};
+use crate::pack::forms::GROUP_ROWS;
+use crate::pack::storing::Fault;
+use crate::pack::{LISTED_MAX, PackError, PackFormat, PackOptions, StoredForm};
 use crate::{Corrupt, Dataset, Identity, Location, ReadError, Unavailable};
 use ddlp_pixels::{CorruptReason, PixelError, RawImage, ReadAt, Source};
 use ddlp_test_support::unprivileged::Unprivileged;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const ALLOWED: PackOptions = PackOptions { allow_unreadable: true, ..OPTIONS };
 const OPTIONS: PackOptions = PackOptions {
     threads: 1,
-    format: crate::pack::PackFormat::Encoded { jpeg: crate::pack::JpegForm::Kept },
+    format: PackFormat::of(StoredForm::Kept),
     overwrite: false,
     verify: false,
     allow_unreadable: false,
@@ -181,7 +181,7 @@ fn a_momentary_failure_while_a_sample_is_decoded_is_waited_for() {
     let checksums = RawImage::checksums_of(&Waking::PIXEL, 1, GROUP_ROWS);
     let source = Waking { reads: AtomicU32::new(0), checksums };
     let summary = quietly(&source, &bench.path("out.ddlp"), &OPTIONS).unwrap();
-    assert_eq!((summary.raw.samples, source.reads.load(Ordering::Relaxed)), (1, 3));
+    assert_eq!((summary.form(StoredForm::Raw).plain.samples, source.reads.load(Ordering::Relaxed)), (1, 3));
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_sample_that_cannot_be_read_for_a_moment_is_packed() {
         _ => Ok(()),
     };
     let summary = quietly(&Failing { samples: 9, answer }, &bench.path("out.ddlp"), &OPTIONS).unwrap();
-    assert_eq!((summary.planar.samples, attempts.load(Ordering::Relaxed)), (9, 3));
+    assert_eq!((summary.form(StoredForm::Planar).plain.samples, attempts.load(Ordering::Relaxed)), (9, 3));
 }
 
 /// Puts more damaged samples than the list can name before an unreadable one.

@@ -3,8 +3,7 @@
 use super::{Bench, Pixels, quietly};
 use crate::pack::format::SAMPLES_MAX;
 use crate::pack::{
-    JpegForm, Pack, PackError, PackFormat, PackOptions, Phase, StoredForm, StoredVerdict, Survey, VerdictEntry, pack,
-    verify,
+    Pack, PackError, PackFormat, PackOptions, Phase, StoredForm, StoredVerdict, Survey, VerdictEntry, pack, verify,
 };
 use crate::samples::{contents, image};
 use crate::{CLASSES_MAX, Corrupt, Dataset, Identity, Location, ReadError, open};
@@ -17,7 +16,7 @@ fn a_pack_holds_what_its_source_holds() {
     let bench = Bench::new(3, 40);
     let source = bench.source();
     let out = bench.path("out.ddlp");
-    let format = PackFormat::Encoded { jpeg: JpegForm::Kept };
+    let format = PackFormat::of(StoredForm::Kept);
     let options = PackOptions { threads: 3, verify: true, format, ..PackOptions::default() };
     let summary = quietly(&source, &out, &options).unwrap();
     let pack = open(&out).unwrap();
@@ -176,7 +175,8 @@ fn check_verdicts(pack: &Pack) {
     let file = fs::read(&location.file).unwrap();
     assert_eq!(&file[location.offset as usize..][..location.length as usize], b"this is no image");
     let survey = Survey::of(pack).unwrap();
-    assert_eq!((survey.intact, survey.repaired, survey.rejected, survey.kept, survey.indexed), (4, 1, 3, 4, 4));
+    let (kept, indexed) = (survey.forms[&StoredForm::Kept], survey.forms[&StoredForm::Indexed]);
+    assert_eq!((survey.intact, survey.repaired, survey.rejected, kept, indexed), (4, 1, 3, 4, 4));
     assert_eq!((survey.class_samples, survey.smallest_bytes), (vec![4, 4], 0));
     let entry = |index, verdict| VerdictEntry { index, name: pack.name(index), verdict };
     assert_eq!(survey.listed[0], entry(1, StoredVerdict::Repaired));

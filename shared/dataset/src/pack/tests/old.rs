@@ -2,7 +2,7 @@
 
 use super::{Bench, quietly};
 use crate::Dataset;
-use crate::pack::{JpegForm, Pack, PackFormat, PackOptions, StoredForm, StoredVerdict, verify};
+use crate::pack::{Pack, PackFormat, PackOptions, StoredForm, StoredVerdict, verify};
 use crate::samples::contents;
 use std::fs;
 use std::ops::ControlFlow;
@@ -39,7 +39,7 @@ fn the_same_samples_make_the_same_pack_today() {
     let bench = Bench::new(1, 1);
     let (old, new) = (bench.path("old.ddlp"), bench.path("new.ddlp"));
     fs::write(&old, OLD).unwrap();
-    let options = PackOptions { format: PackFormat::Encoded { jpeg: JpegForm::Kept }, ..PackOptions::default() };
+    let options = PackOptions { format: PackFormat::of(StoredForm::Kept), ..PackOptions::default() };
     quietly(&Pack::open(&old).unwrap(), &new, &options).unwrap();
     assert_eq!(Pack::open(&new).unwrap().identity().to_string(), IDENTITY);
     // Only the source differs, which stands in the first block.

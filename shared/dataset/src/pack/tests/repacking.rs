@@ -1,7 +1,7 @@
 //! A pack as the source of another one: nothing is lost unnoticed.
 
 use super::{Bench, quietly};
-use crate::pack::{JpegForm, Pack, PackError, PackFormat, PackOptions, Part, StoredVerdict, verify};
+use crate::pack::{Pack, PackError, PackFormat, PackOptions, Part, StoredForm, StoredVerdict, verify};
 use crate::{Dataset, Stored};
 use ddlp_pixels::CorruptReason;
 use std::fs;
@@ -10,8 +10,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-const KEPT: PackFormat = PackFormat::Encoded { jpeg: JpegForm::Kept };
-const RAW: PackFormat = PackFormat::Raw { max_side: None };
+const KEPT: PackFormat = PackFormat::of(StoredForm::Kept);
+const RAW: PackFormat = PackFormat::of(StoredForm::Raw);
 
 fn options(format: PackFormat) -> PackOptions {
     PackOptions { format, overwrite: true, verify: true, threads: 2, ..PackOptions::default() }

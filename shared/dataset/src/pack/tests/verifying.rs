@@ -2,7 +2,7 @@
 
 use super::{Bench, quietly};
 use crate::Dataset;
-use crate::pack::format::GROUP_ROWS;
+use crate::pack::forms::GROUP_ROWS;
 use crate::pack::{Broken, Pack, PackFormat, PackOptions, Part, StoredForm, VerifyError, VerifyReport, verify};
 use ddlp_pixels::{Limits, PixelError, Preparer};
 use proptest::prelude::*;
@@ -80,13 +80,13 @@ fn samples_that_share_bytes_are_noticed_though_all_checksums_fit() {
 fn checksums_of_other_rows_are_noticed_though_all_checksums_fit() {
     let bench = Bench::new(1, 3);
     let path = bench.path("out.ddlp");
-    let format = PackFormat::Raw { max_side: None };
+    let format = PackFormat::of(StoredForm::Raw);
     quietly(&bench.source(), &path, &PackOptions { format, ..PackOptions::default() }).unwrap();
     assert!(report(&path).is_intact());
     let record = Pack::open(&path).unwrap().record(1).unwrap();
     assert!(record.form == StoredForm::Raw && record.height > GROUP_ROWS, "two groups of rows");
     let mut bytes = fs::read(&path).unwrap();
-    let detail = &mut bytes[record.detail_offset() as usize..record.end() as usize];
+    let detail = &mut bytes[record.detail().start as usize..record.detail().end as usize];
     // A checksum of the second group of rows.
     detail[5] ^= 1;
     let crc = crc32c::crc32c(detail);
@@ -116,7 +116,7 @@ fn bytes_between_samples_must_be_zero() {
         let bench = Bench::new(1, 3);
         let path = bench.packed();
         let record = Pack::open(&path).unwrap().record(index).unwrap();
-        let detail = fs::read(&path).unwrap()[record.detail_offset() as usize..record.end() as usize].to_vec();
+        let detail = fs::read(&path).unwrap()[record.detail().start as usize..record.detail().end as usize].to_vec();
         // The sample gives up the last byte of its checkpoints, which then belongs to nothing.
         let (last, shorter) = detail.split_last().unwrap();
         assert_ne!(*last, 0);
@@ -124,7 +124,7 @@ fn bytes_between_samples_must_be_zero() {
             record[48..52].copy_from_slice(&(shorter.len() as u32).to_le_bytes());
             record[56..60].copy_from_slice(&crc32c::crc32c(shorter).to_le_bytes());
         });
-        let (report, gap) = (report(&path), record.end() - 1);
+        let (report, gap) = (report(&path), record.extent().end - 1);
         let named = |broken: &Broken| matches!(broken, Broken::Padding { offset } if *offset == gap);
         assert!(report.broken.iter().any(named), "{report:?}");
     }
@@ -172,7 +172,7 @@ fn original() -> &'static Original {
         let pack = Pack::open(&path).unwrap();
         let place = |index| {
             let record = pack.record(index).unwrap();
-            (pack.name(index), record.offset..record.end())
+            (pack.name(index), record.extent())
         };
         let samples = (0..pack.len()).map(place).collect();
         Original { bytes: fs::read(&path).unwrap(), data_offset: pack.layout().data_offset, samples }

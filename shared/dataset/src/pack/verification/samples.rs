@@ -4,7 +4,7 @@ use super::{Broken, Cancelled, Findings, Halt, Watch, check_zero};
 use crate::Location;
 use crate::pack::format::pieces;
 use crate::pack::index::Index;
-use crate::pack::record::{IndexRecord, StoredForm};
+use crate::pack::record::IndexRecord;
 use crate::parallel;
 use std::io;
 use std::ops::Range;
@@ -72,53 +72,6 @@ pub(super) fn check_sample(index: &Index, number: u64) -> Vec<Broken> {
     receiver.iter().filter_map(found).collect()
 }
 
-/// Checksums of a sample's bytes.
-struct Checksums {
-    whole: u32,
-    /// For a raw sample: the checksum of its detail, computed from its rows.
-    groups: Option<u32>,
-}
-
-/// Checksum over the checksums of groups of bytes that come in pieces of any length.
-struct GroupChecksums {
-    group_bytes: u64,
-    /// Bytes that the present group still lacks, and its checksum so far.
-    missing: u64,
-    group: u32,
-    all: u32,
-}
-
-impl GroupChecksums {
-    fn new(group_bytes: u64) -> Self {
-        Self { group_bytes, missing: group_bytes, group: 0, all: 0 }
-    }
-
-    fn take(&mut self, mut piece: &[u8]) {
-        while !piece.is_empty() {
-            let (part, behind) = piece.split_at(self.missing.min(piece.len() as u64) as usize);
-            self.group = crc32c::crc32c_append(self.group, part);
-            self.missing -= part.len() as u64;
-            if self.missing == 0 {
-                self.end_group();
-            }
-            piece = behind;
-        }
-    }
-
-    fn end_group(&mut self) {
-        self.all = crc32c::crc32c_append(self.all, &self.group.to_le_bytes());
-        (self.missing, self.group) = (self.group_bytes, 0);
-    }
-
-    fn finish(mut self) -> u32 {
-        // The last group may be shorter.
-        if self.missing < self.group_bytes {
-            self.end_group();
-        }
-        self.all
-    }
-}
-
 /// One thread's checker of samples.
 struct Checker<'a> {
     index: &'a Index,
@@ -156,7 +109,7 @@ impl Checker<'_> {
         // End of the sample before; unknown after a broken record.
         let mut free = match chunk.start.checked_sub(1) {
             None => Some(layout.data_offset),
-            Some(before) => self.index.record(before).ok().map(|record| record.end()),
+            Some(before) => self.index.record(before).ok().map(|record| record.extent().end),
         };
         let last = chunk.end == layout.samples;
         let (mut samples, mut bytes) = (0, 0);
@@ -189,68 +142,54 @@ impl Checker<'_> {
         }
         let name = || self.index.name_or_number(number, &record);
         let location = || self.index.location(&record);
+        let extent = record.extent();
         match free {
-            Some(free) if record.offset < free => {
+            Some(free) if extent.start < free => {
                 self.found(Broken::Overlap { index: number, name: name(), location: location(), free });
             }
-            Some(free) => self.zero(free..record.offset),
+            Some(free) => self.zero(free..extent.start),
             None => {}
         }
         if let Err(error) = self.check_bytes(number, &record, buf) {
             let problem = format!("{error} (sample {})", name());
-            let (offset, length) = (record.offset, record.end() - record.offset);
-            self.found(Broken::Unreadable { offset, length, problem });
-            return (Some(record.end()), 0);
+            self.found(Broken::Unreadable { offset: extent.start, length: record.total_bytes(), problem });
+            return (Some(extent.end), 0);
         }
-        (Some(record.end()), record.end() - record.offset)
+        (Some(extent.end), record.total_bytes())
     }
 
     /// Checks all checksums of a sample, unless the work is stopped.
     fn check_bytes(&self, index: u64, record: &IndexRecord, buf: &mut Vec<u8>) -> io::Result<()> {
         let name = || self.index.name_or_number(index, record);
-        let location = |extent: &Range<u64>| Location {
+        let location = |extent: Range<u64>| Location {
             offset: extent.start,
             length: extent.end - extent.start,
             ..self.index.location(record)
         };
-        let sample = record.offset..record.detail_offset();
-        let Some(Checksums { whole: computed, groups }) = self.checksums(record, buf)? else { return Ok(()) };
+        let mut detail_check = record.form.detail_check(record);
+        let each = |piece: &[u8]| {
+            if let Some(check) = &mut detail_check {
+                check.take(piece);
+            }
+        };
+        let Some(computed) = self.checksum(record.bytes(), buf, each)? else { return Ok(()) };
         let stored = record.crc32c;
         if stored != computed {
-            self.found(Broken::Sample { index, name: name(), location: location(&sample), stored, computed });
-        } else if groups.is_some_and(|groups| groups != record.detail_crc32c) {
-            let problem = "its checksums are not those of its rows".to_owned();
+            self.found(Broken::Sample { index, name: name(), location: location(record.bytes()), stored, computed });
+        } else if let Some(Err(problem)) = detail_check.map(|check| check.finish()) {
             self.found(Broken::Record { index, problem });
         }
-        let detail = record.detail_offset()..record.end();
-        let Some(computed) = self.checksum(detail.clone(), buf)? else { return Ok(()) };
+        let Some(computed) = self.checksum(record.detail(), buf, |_| ())? else { return Ok(()) };
         if record.detail_crc32c != computed {
-            let (location, stored) = (location(&detail), record.detail_crc32c);
+            let (location, stored) = (location(record.detail()), record.detail_crc32c);
             self.found(Broken::Detail { index, name: name(), location, stored, computed });
         }
         Ok(())
     }
 
-    /// Computes the checksums of a sample's bytes; returns `None` if the work has been stopped.
-    fn checksums(&self, record: &IndexRecord, buf: &mut Vec<u8>) -> io::Result<Option<Checksums>> {
-        if record.form != StoredForm::Raw {
-            let whole = self.checksum(record.offset..record.detail_offset(), buf)?;
-            return Ok(whole.map(|whole| Checksums { whole, groups: None }));
-        }
-        let (mut whole, mut groups) = (0, GroupChecksums::new(record.group_bytes()));
-        for (offset, length) in pieces(record.offset..record.detail_offset()) {
-            if self.go_on().is_err() {
-                return Ok(None);
-            }
-            self.index.file.read_extent(offset, length, buf)?;
-            whole = crc32c::crc32c_append(whole, buf);
-            groups.take(buf);
-        }
-        Ok(Some(Checksums { whole, groups: Some(groups.finish()) }))
-    }
-
-    /// Computes the checksum of an extent; returns `None` if the work has been stopped.
-    fn checksum(&self, extent: Range<u64>, buf: &mut Vec<u8>) -> io::Result<Option<u32>> {
+    /// Computes the checksum of an extent, whose pieces it passes to `each`; returns `None` if the work has been
+    /// stopped.
+    fn checksum(&self, extent: Range<u64>, buf: &mut Vec<u8>, mut each: impl FnMut(&[u8])) -> io::Result<Option<u32>> {
         let mut computed = 0;
         for (offset, length) in pieces(extent) {
             if self.go_on().is_err() {
@@ -258,6 +197,7 @@ impl Checker<'_> {
             }
             self.index.file.read_extent(offset, length, buf)?;
             computed = crc32c::crc32c_append(computed, buf);
+            each(buf);
         }
         Ok(Some(computed))
     }
@@ -265,27 +205,6 @@ impl Checker<'_> {
     fn zero(&self, extent: Range<u64>) {
         if let Err(Halt::Broken(broken)) = check_zero(self.index, extent, || self.go_on()) {
             self.found(broken);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn checksums_of_groups_do_not_depend_on_the_pieces(
-            bytes in prop::collection::vec(any::<u8>(), 1..400),
-            group in 1usize..100,
-            piece in 1usize..100,
-        ) {
-            let checksums: Vec<u8> =
-                bytes.chunks(group).flat_map(|group| crc32c::crc32c(group).to_le_bytes()).collect();
-            let mut groups = GroupChecksums::new(group as u64);
-            bytes.chunks(piece).for_each(|piece| groups.take(piece));
-            prop_assert_eq!(groups.finish(), crc32c::crc32c(&checksums));
         }
     }
 }

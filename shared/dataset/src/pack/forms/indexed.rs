@@ -1,0 +1,64 @@
+//! Form 2: a JPEG with checkpoints as its detail, so that a crop decodes little more than the MCUs that it covers.
+//!
+//! Checkpoints whose checksum is wrong cost time and no pixels: the file alone gives the same ones.
+
+use super::{Damage, Form, NotStored, PackOption, check_bytes, check_detail};
+use crate::pack::StoredForm;
+use crate::pack::record::{IndexRecord, StoredVerdict};
+use crate::pack::report::WhyKept;
+use crate::pack::store::Store;
+use crate::pack::storing::{StoredSample, Workspace, reserve};
+use ddlp_pixels::{Source, checkpoint_bytes_max};
+use std::ops::Range;
+
+pub(super) struct Indexed;
+
+impl Form for Indexed {
+    const OPTION: Option<PackOption> = Some(PackOption::Jpeg("with checkpoints (progressive ones rewritten for this)"));
+    const DETAIL: Option<&'static str> = Some("checkpoints");
+    const REWRITTEN: &'static str = "rewritten into one scan and indexed";
+    const IS_FILE: bool = true;
+
+    fn check(record: &IndexRecord) -> Result<(), String> {
+        let &IndexRecord { length, width, height, detail_length, .. } = record;
+        let most = checkpoint_bytes_max(length.into(), width.max(height));
+        if u64::from(detail_length) > most {
+            return Err(format!(
+                "{detail_length} bytes of checkpoints for a file of {length}, at most {most} are made"
+            ));
+        }
+        if record.verdict != StoredVerdict::Intact {
+            return Err("its form is that of intact samples".to_owned());
+        }
+        Ok(())
+    }
+
+    fn opening(record: &IndexRecord) -> Range<u64> {
+        record.extent()
+    }
+
+    fn check_opening(record: &IndexRecord, read: &[u8]) -> Result<(), Damage> {
+        let (file, checkpoints) = read.split_at(record.length as usize);
+        check_bytes(record, file)?;
+        check_detail(record, checkpoints)
+    }
+
+    fn open<'a>(record: &IndexRecord, read: &'a [u8], _: &'a Store) -> Source<'a> {
+        let (file, checkpoints) = read.split_at(record.length as usize);
+        Source::Indexed { file, checkpoints }
+    }
+
+    fn store(source: Source<'_>, workspace: &mut Workspace<'_>) -> Result<StoredSample, NotStored> {
+        let Source::Encoded(file) = source else { return Err(NotStored::Kept(WhyKept::AskedFor)) };
+        if workspace.is_repaired {
+            return Err(NotStored::Kept(WhyKept::Repaired));
+        }
+        let indexed = workspace.preparer.index(file).map_err(|why| NotStored::Kept(WhyKept::NotIndexed(why)))?;
+        let bytes = indexed.transcoded.as_deref().unwrap_or(file);
+        let stored = StoredSample::appended(workspace.out, bytes, StoredForm::Indexed, workspace.size)?;
+        reserve(workspace.out, indexed.checkpoints.len())?;
+        workspace.out.extend_from_slice(&indexed.checkpoints);
+        let stored = stored.with_detail(&indexed.checkpoints);
+        Ok(stored.noting(|note| note.is_rewritten = indexed.transcoded.is_some()))
+    }
+}
