@@ -1,14 +1,20 @@
-//! Writes the seeds of the fuzz target `checkpoints`:
-//! `cargo run -p ddlp-pixels --example checkpoint_seeds -- fuzz/seeds/checkpoints`.
+//! Writes the seeds of the fuzz targets `checkpoints` and `row_index`:
+//! `cargo run -p ddlp-pixels --example checkpoint_seeds -- fuzz/seeds`.
 //!
-//! A test fails when the format of checkpoints or an image of the fingerprint has changed: then run this again.
+//! A test fails when the format of checkpoints or row indices, or an image of the fingerprint, has changed: then run
+//! this again.
 
 use std::path::PathBuf;
 
+use ddlp_pixels::fuzz;
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = PathBuf::from(std::env::args().nth(1).ok_or("a folder is missing")?);
-    for (name, seed) in ddlp_pixels::fuzz::checkpoint_seeds() {
-        std::fs::write(directory.join(name), seed)?;
+    for (target, seeds) in [("checkpoints", fuzz::checkpoint_seeds()), ("row_index", fuzz::row_index_seeds())] {
+        std::fs::create_dir_all(directory.join(target))?;
+        for (name, seed) in seeds {
+            std::fs::write(directory.join(target).join(name), seed)?;
+        }
     }
     Ok(())
 }

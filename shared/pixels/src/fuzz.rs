@@ -1,14 +1,18 @@
 //! Entry points for fuzzers: everything that foreign bytes can reach, with this crate's promises as assertions.
 
 use crate::draw::Draw;
+use crate::error::PixelError;
 use crate::fingerprint::IMAGES;
 use crate::inspect::Verdict;
-use crate::jpeg::baseline::Checkpoints;
+use crate::jpeg::baseline::{Checkpoints, Decoder};
+use crate::level::Level;
 use crate::ops::{
     CenterCrop, GaussianBlur, RandomAutocontrast, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize,
 };
+use crate::partial::{PartialJpeg, ReadPlanner, Rendered};
 use crate::pipeline::Pipeline;
 use crate::preparer::Preparer;
+use crate::row_index::RowIndex;
 use crate::source::{Limits, Source};
 
 /// Limits so small that one input costs milliseconds.
@@ -61,6 +65,14 @@ pub fn decode(bytes: &[u8]) {
         assert_eq!(outcome, outcomes[0], "the stored form changed the outcome");
         assert!(outcome.is_err() || by_libjpeg == outs[0], "the stored form changed the pixels");
     }
+    if verdict_of_whole == Verdict::Intact
+        && let Ok(index) = RowIndex::of(&mut Decoder::new(Level::best()), &mut Vec::new(), bytes)
+    {
+        assert_eq!(RowIndex::parse(&index.to_bytes()).as_ref(), Ok(&index));
+        let rendered = render(&mut preparer, bytes, &index, &pipeline, draw, &mut by_libjpeg);
+        assert_eq!(rendered, outcomes[0].clone().map(Rendered::Done), "reading in part changed the outcome");
+        assert!(rendered.is_err() || by_libjpeg == outs[0], "reading in part changed the pixels");
+    }
     if outcomes[0].is_ok() {
         assert!(outs[0] == outs[1], "a pixel was not written");
         assert!(described.is_ok(), "a file that decodes has no header");
@@ -95,6 +107,55 @@ pub fn checkpoint_seeds() -> Vec<(String, Vec<u8>)> {
     (0..IMAGES.len()).flat_map(|number| [1, 4].map(|every| seed(number, every))).flatten().collect()
 }
 
+/// Renders a crop of a file from the bytes that its row index names.
+fn render(
+    preparer: &mut Preparer,
+    file: &[u8],
+    index: &RowIndex,
+    pipeline: &Pipeline,
+    draw: Draw,
+    out: &mut [u8],
+) -> Result<Rendered, PixelError> {
+    let reads = ReadPlanner::default().reads(index, pipeline, draw)?;
+    let bytes = |from: u64, to: u64| file.get(from as usize..to as usize).unwrap_or_default();
+    let (header, rows) = (bytes(0, index.header_bytes()), bytes(reads.start, reads.end));
+    preparer.render(PartialJpeg { index, header, rows, rows_offset: reads.start }, pipeline, draw, out)
+}
+
+/// Reads `bytes`, with a correct checksum, as the row index of one of the built-in images, and renders crops of the
+/// image: with the checksums of the index, and with those of the bytes at the places in the index.
+///
+/// # Panics
+///
+/// If a row index that is accepted does harm.
+pub fn row_index(bytes: &[u8]) {
+    let [first, bytes @ ..] = bytes else { return };
+    let file = IMAGES[usize::from(*first) % IMAGES.len()];
+    let checksum = crc32c::crc32c(bytes).to_le_bytes();
+    let Ok(mut index) = RowIndex::parse(&[&checksum[..], bytes].concat()) else { return };
+    assert_eq!(RowIndex::parse(&index.to_bytes()).as_ref(), Ok(&index));
+    let mut preparer = Preparer::new(LIMITS);
+    let crops = [CenterCrop { size: 17 }.into(), RandomCrop { size: 9, padding: 2 }.into()];
+    for operation in crops {
+        let pipeline = Pipeline { exif_orientation: true, operations: vec![operation] };
+        let mut out = vec![0; pipeline.output().bytes()];
+        let _ = render(&mut preparer, file, &index, &pipeline, Draw::default(), &mut out);
+        if index.seal(file).is_some() {
+            let _ = render(&mut preparer, file, &index, &pipeline, Draw::default(), &mut out);
+        }
+    }
+}
+
+/// Returns inputs that [`row_index`] accepts, and their names: the row index of each image that can have one.
+pub fn row_index_seeds() -> Vec<(String, Vec<u8>)> {
+    let seed = |number: usize| {
+        let index = RowIndex::of(&mut Decoder::new(Level::best()), &mut Vec::new(), IMAGES[number]).ok()?;
+        // The target makes the first four bytes, a checksum.
+        Some((number.to_string(), [&[number as u8], &index.to_bytes()[4..]].concat()))
+    };
+    (0..IMAGES.len()).filter_map(seed).collect()
+}
+
 /// Reads `text` as a pipeline's description.
 ///
 /// # Panics
@@ -112,18 +173,29 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    #[test]
-    fn the_seeds_of_checkpoints_are_those_of_today() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/checkpoints");
-        let seeds = checkpoint_seeds();
-        assert!(seeds.len() >= 4, "seeds are missing: gray and colours, with and without restart markers");
-        for (name, seed) in &seeds {
-            checkpoints(seed);
+    fn check(target: &str, seeds: &[(String, Vec<u8>)], run: fn(&[u8])) {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
+        for (name, seed) in seeds {
+            run(seed);
             let stored = fs::read(folder.join(name)).ok();
             assert!(
                 stored.as_ref() == Some(seed),
-                "{name} is outdated: run the example checkpoint_seeds to write it again"
+                "{target}/{name} is outdated: run the example checkpoint_seeds to write it again"
             );
         }
+    }
+
+    #[test]
+    fn the_seeds_of_checkpoints_are_those_of_today() {
+        let seeds = checkpoint_seeds();
+        assert!(seeds.len() >= 4, "seeds are missing: gray and colours, with and without restart markers");
+        check("checkpoints", &seeds, checkpoints);
+    }
+
+    #[test]
+    fn the_seeds_of_row_indices_are_those_of_today() {
+        let seeds = row_index_seeds();
+        assert!(seeds.len() >= 2, "seeds are missing: gray and colours");
+        check("row_index", &seeds, row_index);
     }
 }

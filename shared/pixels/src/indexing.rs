@@ -1,5 +1,5 @@
-//! Preparation of an intact JPEG by `ddlp pack`, so that later decoding is faster: checkpoints, and one scan in place
-//! of several.
+//! Preparation of an intact JPEG by `ddlp pack`, so that a crop costs less later: checkpoints or a row index, and one
+//! scan in place of several.
 
 use std::fmt;
 
@@ -9,11 +9,13 @@ use crate::jpeg::baseline::{Checkpoints, Decoder};
 use crate::jpeg::ffi::{Extent, Object};
 use crate::large;
 use crate::orientation;
+use crate::row_index::RowIndex;
 use crate::source::{Format, JpegInfo, Limits};
 
 /// Smallest number of MCUs between checkpoints. The number grows until the checkpoints are small enough.
 const EVERY_MIN: u32 = 4;
 /// A file's checkpoints take at most its bytes divided by this number, unless there is only one for each row of MCUs.
+/// A file whose row index would take more has no row index.
 const SHARE: usize = 64;
 
 /// Pixels of the shortest side of an MCU, and of the longest side of a JPEG.
@@ -32,6 +34,11 @@ pub fn checkpoint_bytes_max(file_bytes: u64, side: u32) -> u64 {
     one_a_row.max(file_bytes / SHARE as u64)
 }
 
+/// Returns the most bytes that the row index of a file has, given the file's bytes.
+pub fn row_index_bytes_max(file_bytes: u64) -> u64 {
+    file_bytes / SHARE as u64
+}
+
 /// A JPEG with checkpoints, at which decoding can start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Indexed {
@@ -41,7 +48,16 @@ pub struct Indexed {
     pub checkpoints: Vec<u8>,
 }
 
-/// Reason why a file has no checkpoints.
+/// A JPEG with a row index, of which a crop needs only some rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexedRows {
+    /// A file with the same coefficients in one sequential scan, if the source spreads them over several.
+    pub transcoded: Option<Vec<u8>>,
+    /// Row index of `transcoded`, or of the source if that is `None`. [`RowIndex::parse`] reads it.
+    pub row_index: Vec<u8>,
+}
+
+/// Reason why a file has no checkpoints or no row index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum NotIndexed {
@@ -53,6 +69,8 @@ pub enum NotIndexed {
     FourComponents,
     /// The file has a sampling or a stream that our decoder does not take.
     Unusual,
+    /// The file is so small that a row index would take too large a share of its bytes.
+    Small,
 }
 
 impl fmt::Display for NotIndexed {
@@ -62,6 +80,7 @@ impl fmt::Display for NotIndexed {
             Self::Arithmetic => "arithmetic coding",
             Self::FourComponents => "four components",
             Self::Unusual => "unusual sampling or stream",
+            Self::Small => "too small to be read in part",
         })
     }
 }
@@ -72,6 +91,29 @@ pub(crate) fn index(
     file: &[u8],
     limits: Limits,
 ) -> Result<Indexed, NotIndexed> {
+    let transcoded = in_one_scan(object, file, limits)?;
+    let checkpoints = bounded(decoder, transcoded.as_deref().unwrap_or(file)).ok_or(NotIndexed::Unusual)?;
+    Ok(Indexed { transcoded, checkpoints })
+}
+
+pub(crate) fn index_rows(
+    object: &mut Object,
+    decoder: &mut Decoder,
+    band: &mut Vec<u8>,
+    file: &[u8],
+    limits: Limits,
+) -> Result<IndexedRows, NotIndexed> {
+    let transcoded = in_one_scan(object, file, limits)?;
+    let indexed = transcoded.as_deref().unwrap_or(file);
+    let row_index = RowIndex::of(decoder, band, indexed).map_err(|_| NotIndexed::Unusual)?.to_bytes();
+    if row_index.len() as u64 > row_index_bytes_max(indexed.len() as u64) {
+        return Err(NotIndexed::Small);
+    }
+    Ok(IndexedRows { transcoded, row_index })
+}
+
+/// Returns a file with the same coefficients in one sequential scan, or `None` if the file itself is one.
+fn in_one_scan(object: &mut Object, file: &[u8], limits: Limits) -> Result<Option<Vec<u8>>, NotIndexed> {
     if Format::of(file) != Ok(Format::Jpeg) {
         return Err(NotIndexed::OtherFormat);
     }
@@ -96,8 +138,7 @@ pub(crate) fn index(
     if transcoded.is_some() && !is_alike(object) {
         return Err(NotIndexed::Unusual);
     }
-    let checkpoints = bounded(decoder, indexed).ok_or(NotIndexed::Unusual)?;
-    Ok(Indexed { transcoded, checkpoints })
+    Ok(transcoded)
 }
 
 fn describe(object: &mut Object, file: &[u8], limits: Limits) -> Option<JpegInfo> {

@@ -4,7 +4,8 @@
 //! cropping, resizing and mirroring are integer arithmetic; boxes come from f64 arithmetic that rounds alike everywhere
 //! and from [`draw`]'s own rules. [`fingerprint()`] lets two machines compare their pixel paths. [`Preparer::inspect`]
 //! finds files whose pixels could differ between machines. [`Preparer::index`] makes checkpoints, at which decoding can
-//! start in the middle of a JPEG. [`Normalize`] turns pixels into floats; only the host does that.
+//! start in the middle of a JPEG. [`Preparer::index_rows`] makes a row index, with which [`ReadPlanner`] finds the bytes
+//! that a crop needs, and [`Preparer::render`] decodes the crop from these bytes. [`Normalize`] turns pixels into floats; only the host does that.
 //!
 //! Modules: `jpeg` (our decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for the rest), `raster`
 //! (other formats), `raw` (uncompressed pixels in a file), `rows` (pixels in bands), `planar` (images of three planes),
@@ -38,6 +39,7 @@ pub mod ops;
 mod orient;
 mod orientation;
 mod panics;
+mod partial;
 mod passes;
 mod pipeline;
 mod planar;
@@ -47,6 +49,7 @@ mod range;
 mod raster;
 mod raw;
 mod resize;
+mod row_index;
 mod rows;
 mod source;
 #[doc(hidden)]
@@ -57,14 +60,16 @@ pub use draw::Draw;
 pub use error::{CorruptReason, PixelError};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use geometry::Window;
-pub use indexing::{Indexed, NotIndexed, checkpoint_bytes_max};
+pub use indexing::{Indexed, IndexedRows, NotIndexed, checkpoint_bytes_max, row_index_bytes_max};
 pub use inspect::Verdict;
 pub use large::map_large_blocks;
 pub use normalize::Normalize;
+pub use partial::{PartialJpeg, ReadPlanner, Rendered};
 pub use pipeline::{Pipeline, PipelineError, Shape};
 pub use prefetch::prefetch;
 pub use preparer::{Decoded, Prepared, Preparer};
 pub use raw::{CACHED_BYTES, RawImage, ReadAt};
+pub use row_index::{BadRowIndex, RowIndex};
 pub use source::{Format, ImageInfo, JpegColor, JpegInfo, Limits, Source};
 
 /// Returns the version of the built-in libjpeg-turbo, such as 3001000 for 3.1.0.

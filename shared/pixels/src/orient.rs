@@ -38,24 +38,30 @@ fn place(start: u32, span: u32, length: u32, backwards: bool) -> u32 {
     if backwards { length - start - span } else { start }
 }
 
+/// Returns the stored rectangle that is seen as `rect` in the upright image. The stored image has the size `stored`.
+pub(crate) fn stored_rect(rect: Rect, (width, height): (u32, u32), orientation: u8) -> Rect {
+    let (columns_back, rows_back) = reversed(orientation);
+    let Rect { x, y, width: across, height: down } = rect;
+    let (x, y, across, down) = if transposes(orientation) { (y, x, down, across) } else { (x, y, across, down) };
+    Rect { x: place(x, across, width, columns_back), y: place(y, down, height, rows_back), width: across, height: down }
+}
+
+/// Returns the size of the upright image. The stored image has the size `stored`.
+pub(crate) fn upright_size(stored: (u32, u32), orientation: u8) -> (u32, u32) {
+    if transposes(orientation) { (stored.1, stored.0) } else { stored }
+}
+
 impl Rows for Upright<'_> {
     fn size(&self) -> (u32, u32) {
-        let (width, height) = self.stored.size();
-        if transposes(self.orientation) { (height, width) } else { (width, height) }
+        upright_size(self.stored.size(), self.orientation)
     }
 
     fn read(&mut self, rect: Rect, sink: Sink<'_>) -> Result<(), PixelError> {
-        let (width, height) = self.stored.size();
         let (columns_back, rows_back) = reversed(self.orientation);
         let turned = transposes(self.orientation);
-        let Rect { x, y, width: across, height: down } = rect;
-        let (x, y, stored_across, stored_down) = if turned { (y, x, down, across) } else { (x, y, across, down) };
-        let stored = Rect {
-            x: place(x, stored_across, width, columns_back),
-            y: place(y, stored_down, height, rows_back),
-            width: stored_across,
-            height: stored_down,
-        };
+        let Rect { width: across, height: down, .. } = rect;
+        let stored = stored_rect(rect, self.stored.size(), self.orientation);
+        let Rect { width: stored_across, height: stored_down, .. } = stored;
         self.limits.resize(self.pixels, u64::from(across) * u64::from(down) * 3)?;
         let (pixels, _) = self.pixels.as_chunks_mut::<3>();
         self.stored.read(stored, &mut |band| {

@@ -11,9 +11,14 @@ use crate::error::PixelError;
 use crate::geometry::{Change, Step, Steps, Window};
 use crate::ops::Cutout;
 use crate::pipeline::Pipeline;
-use crate::resize::{Resizing, Scaler};
-use crate::rows::{Interleaved, Part, Rect, Rows};
+use crate::resize::Scaler;
+use crate::rows::{Interleaved, Part, Rows};
 use crate::source::Limits;
+
+mod plan;
+
+pub(crate) use plan::Plan;
+use plan::{Pass, before_changes, visible};
 
 /// Reusable scratch memory of the passes.
 #[derive(Default)]
@@ -28,8 +33,7 @@ pub(crate) struct Passes {
     changed: Vec<u8>,
     /// Scratch memory of a change of values.
     between: Vec<u16>,
-    steps: Steps,
-    passes: Vec<Pass>,
+    plan: Plan,
     scaler: Scaler,
 }
 
@@ -57,14 +61,13 @@ impl Passes {
         limits: Limits,
         out: &mut [u8],
     ) -> Result<(), PixelError> {
-        self.steps.draw(pipeline, image.size(), draw)?;
-        limits.check_memory(bytes_between(&self.steps, image.size()))?;
-        let mut passes = mem::take(&mut self.passes);
-        plan(&self.steps, &mut passes);
+        self.plan.draw(pipeline, image.size(), draw)?;
+        limits.check_memory(bytes_between(&self.plan.steps, image.size()))?;
+        let passes = mem::take(&mut self.plan.passes);
         let made = passes.last().map(|pass| image_bytes((pass.made.width, pass.made.height)));
         assert_eq!(Some(out.len() as u64), made, "the output has the pipeline's shape");
         let outcome = self.work_off(image, &passes, limits, out);
-        self.passes = passes;
+        self.plan.passes = passes;
         outcome
     }
 
@@ -116,9 +119,9 @@ impl Passes {
         let (first, end) = pass.step.changes;
         let changes = usize::from(first)..usize::from(end);
         let is_area = |change: &Change| matches!(change, Change::Area(_));
-        let Some(last_area) = self.steps.changes[changes.clone()].iter().rposition(is_area) else {
+        let Some(last_area) = self.plan.steps.changes[changes.clone()].iter().rposition(is_area) else {
             self.shift(image, pass, limits, out)?;
-            self.steps.changes[changes].iter().for_each(|change| change_points(change, out));
+            self.plan.steps.changes[changes].iter().for_each(|change| change_points(change, out));
             return Ok(());
         };
         let (mut needed, mut changed) = (mem::take(&mut self.needed), mem::take(&mut self.changed));
@@ -126,11 +129,12 @@ impl Passes {
         self.shift(image, pass, limits, moved)?;
         let mut rect = pass.moved;
         for index in changes.clone() {
-            match self.steps.changes[index] {
+            match self.plan.steps.changes[index] {
                 Change::Point(point) if index > changes.start + last_area => point.change(out),
                 Change::Point(point) => point.change(&mut needed),
                 Change::Area(area) => {
-                    let made = before_changes(&self.steps.changes[index + 1..changes.end], pass.result(), pass.step);
+                    let made =
+                        before_changes(&self.plan.steps.changes[index + 1..changes.end], pass.result(), pass.step);
                     let from = Cutout { size: pass.step.size(), rect, pixels: &needed };
                     if index == changes.start + last_area {
                         area.make(&from, made, &mut self.between, out);
@@ -170,126 +174,6 @@ impl Passes {
     }
 }
 
-/// A step, and the part of its result that is made.
-#[derive(Clone, Copy, Debug)]
-struct Pass {
-    step: Step,
-    /// The part of the step's result that the following cuts leave.
-    part: Rect,
-    /// The rectangle of `part` that the next pass reads.
-    made: Rect,
-    /// The rectangle of the step's result from which its changes of values make `made`.
-    moved: Rect,
-}
-
-impl Pass {
-    fn new(step: Step) -> Self {
-        let (width, height) = step.size();
-        let whole = Rect { x: 0, y: 0, width, height };
-        Self { step, part: whole, made: whole, moved: whole }
-    }
-
-    /// Merges the following step into this pass and returns true, if that step, before its changes of values, only cuts
-    /// something out of the part and perhaps mirrors it. A cut may come before the changes of this pass if they treat
-    /// all pixels alike.
-    fn takes(&mut self, next: &Step, changes: &[Change]) -> bool {
-        let Window { x, y, width, height } = next.window;
-        if next.resize.is_some() || !next.window.lies_within((self.part.width, self.part.height)) {
-            return false;
-        }
-        let (first, end) = self.step.changes;
-        if changes[usize::from(first)..usize::from(end)].iter().any(|change| matches!(change, Change::Area(_))) {
-            return false;
-        }
-        // A change that follows makes each pixel from several, and would have only the part to make them from.
-        let is_part = (width, height) != self.step.size();
-        let (first, end) = next.changes;
-        let mut following = changes[usize::from(first)..usize::from(end)].iter();
-        if is_part && following.any(|change| matches!(change, Change::Area(_))) {
-            return false;
-        }
-        self.step.changes.1 = end;
-        // The window lies within the part, whose sides are u32, so the casts lose nothing.
-        self.part = Rect { x: self.part.x + x as u32, y: self.part.y + y as u32, width, height };
-        self.made = Rect { x: 0, y: 0, width, height };
-        if next.flip {
-            self.part.x = self.step.size().0 - self.part.x - width;
-            self.step.flip ^= true;
-        }
-        true
-    }
-
-    /// Returns the rectangle of the step's result that the next pass reads.
-    fn result(&self) -> Rect {
-        let Rect { x, y, width, height } = self.made;
-        Rect { x: self.part.x + x, y: self.part.y + y, width, height }
-    }
-
-    /// Returns the rectangle of the step's result that is moved, before mirroring.
-    fn wanted(&self) -> Rect {
-        let Rect { x, y, width, height } = self.moved;
-        let x = if self.step.flip { self.step.size().0 - x - width } else { x };
-        Rect { x, y, width, height }
-    }
-
-    /// Returns the window of the image to cut out, for a step that does not resize.
-    fn window(&self) -> Window {
-        let Rect { x, y, width, height } = self.wanted();
-        let window = self.step.window;
-        Window { x: window.x + i64::from(x), y: window.y + i64::from(y), width, height }
-    }
-
-    /// Returns how an image of this size is resized, if the step resizes a window that lies within the image.
-    fn resizing(&self, size: (u32, u32)) -> Option<Resizing> {
-        let window = self.step.window;
-        let rect = visible(window, size).filter(|_| window.lies_within(size))?;
-        self.resizing_of_cut_out().map(|resizing| Resizing { rect, ..resizing })
-    }
-
-    /// Returns how the window is resized after it has been cut out.
-    fn resizing_of_cut_out(&self) -> Option<Resizing> {
-        let Window { width, height, .. } = self.step.window;
-        let rect = Rect { x: 0, y: 0, width, height };
-        self.step.resize.map(|size| Resizing { rect, size, part: self.wanted(), mirrored: self.step.flip })
-    }
-
-    /// Returns the rectangle that the pass reads of an image of this size, or `None` if it reads nothing.
-    fn reads(&self, size: (u32, u32)) -> Option<Rect> {
-        let window = if self.step.resize.is_some() { self.step.window } else { self.window() };
-        self.resizing(size).map(|resizing| resizing.source()).or_else(|| visible(window, size))
-    }
-}
-
-/// Plans the passes for some steps. A step that only cuts becomes part of the pass before it, and no pass makes more
-/// than the next one reads.
-fn plan(Steps { steps, changes }: &Steps, passes: &mut Vec<Pass>) {
-    passes.clear();
-    for step in steps {
-        if !passes.last_mut().is_some_and(|pass| pass.takes(step, changes)) {
-            passes.push(Pass::new(*step));
-        }
-    }
-    for index in (0..passes.len()).rev() {
-        let pass = &mut passes[index];
-        let (first, end) = pass.step.changes;
-        pass.moved = before_changes(&changes[usize::from(first)..usize::from(end)], pass.result(), pass.step);
-        if index > 0 {
-            let read = |pass: &Pass, before: Rect| pass.reads((before.width, before.height));
-            if let Some(rect) = read(&passes[index], passes[index - 1].part) {
-                passes[index - 1].made = rect;
-            }
-        }
-    }
-}
-
-/// Returns the rectangle of a step's moved pixels from which these changes make `result`.
-fn before_changes(changes: &[Change], result: Rect, step: Step) -> Rect {
-    changes.iter().rev().fold(result, |made, change| match change {
-        Change::Point(_) => made,
-        Change::Area(area) => area.needs(made, step.size()),
-    })
-}
-
 fn change_points(change: &Change, pixels: &mut [u8]) {
     if let Change::Point(point) = change {
         point.change(pixels);
@@ -323,19 +207,6 @@ fn bytes_between(Steps { steps, changes }: &Steps, mut size: (u32, u32)) -> u64 
     total
 }
 
-/// Returns the part of a window that lies within an image.
-fn visible(window: Window, (width, height): (u32, u32)) -> Option<Rect> {
-    let span = |start: i64, length: u32, limit: u32| {
-        let first = start.clamp(0, i64::from(limit));
-        let end = (start + i64::from(length)).clamp(0, i64::from(limit));
-        // Both lie in 0..=limit, a u32, so the casts lose nothing.
-        (end > first).then_some((first as u32, (end - first) as u32))
-    };
-    let (x, across) = span(window.x, window.width, width)?;
-    let (y, down) = span(window.y, window.height, height)?;
-    Some(Rect { x, y, width: across, height: down })
-}
-
 /// Copies a window of an image into `out`; pixels outside the image are zero.
 fn cut(image: &mut dyn Rows, window: Window, out: &mut [u8]) -> Result<(), PixelError> {
     let row_bytes = window.width as usize * 3;
@@ -367,4 +238,4 @@ fn mirror(pixels: &mut [u8], width: u32) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

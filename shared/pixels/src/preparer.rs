@@ -2,7 +2,7 @@
 
 use crate::draw::Draw;
 use crate::error::PixelError;
-use crate::indexing::{self, Indexed, NotIndexed};
+use crate::indexing::{self, Indexed, IndexedRows, NotIndexed};
 use crate::inspect::{self, Verdict};
 use crate::jpeg::baseline::{self, Checkpoints};
 use crate::jpeg::{self, JpegRows, ffi::Object};
@@ -10,6 +10,7 @@ use crate::large;
 use crate::level::Level;
 use crate::orient::Upright;
 use crate::orientation;
+use crate::partial::{PartialJpeg, ReadPlanner, Rendered};
 use crate::passes::Passes;
 use crate::pipeline::Pipeline;
 use crate::planar::Planes;
@@ -66,6 +67,8 @@ struct Scratch {
     /// Image turned upright.
     upright: Vec<u8>,
     passes: Passes,
+    /// Plan of the bytes that a part of a file must have.
+    planner: ReadPlanner,
 }
 
 /// Work on an opened image.
@@ -119,6 +122,55 @@ impl Preparer {
         self.with_rows(source, pipeline.exif_orientation, |rows, passes| passes.run(rows, pipeline, draw, limits, out))
     }
 
+    /// Decodes and augments a sample of which only the bytes of [`ReadPlanner::reads`] are there. Otherwise as
+    /// [`prepare`](Self::prepare).
+    ///
+    /// If the result is [`Rendered::NeedsFile`], prepare the whole file. The contents of `out` are undefined then.
+    ///
+    /// # Panics
+    ///
+    /// If `out` is not as long as the pipeline's output, or if the pipeline is invalid.
+    pub fn render(
+        &mut self,
+        part: PartialJpeg<'_>,
+        pipeline: &Pipeline,
+        draw: Draw,
+        out: &mut [u8],
+    ) -> Result<Rendered, PixelError> {
+        let rendered = self.render_part(part, pipeline, draw, out);
+        self.trim();
+        rendered
+    }
+
+    fn render_part(
+        &mut self,
+        part: PartialJpeg<'_>,
+        pipeline: &Pipeline,
+        draw: Draw,
+        out: &mut [u8],
+    ) -> Result<Rendered, PixelError> {
+        let Self { limits, jpeg, scratch: Scratch { band, upright, passes, planner, .. }, .. } = self;
+        let size = part.index.size();
+        limits.check_pixels(size.0, size.1)?;
+        let rows = planner.rows(part.index, pipeline, draw)?;
+        let opened = match &mut jpeg.baseline {
+            Some(decoder) => part.open(rows, decoder, band),
+            None => None,
+        };
+        let Some(mut rows) = opened else { return Ok(Rendered::NeedsFile) };
+        let outcome = match part.orientation(pipeline) {
+            1 => passes.run(&mut rows, pipeline, draw, *limits, out),
+            orientation => {
+                let mut seen = Upright::new(&mut rows, orientation, upright, *limits);
+                passes.run(&mut seen, pipeline, draw, *limits, out)
+            }
+        };
+        if rows.gave_up() {
+            return Ok(Rendered::NeedsFile);
+        }
+        outcome.map(|()| Rendered::Done(Prepared::default()))
+    }
+
     /// Opens a sample and hands its pixels to `run`, turned upright if `upright` is set. May call `run` twice for a
     /// JPEG: if our decoder gives the file up midway, libjpeg starts again, and the result of the first call is
     /// meaningless.
@@ -139,7 +191,7 @@ impl Preparer {
         orientation: u8,
         mut run: impl FnMut(&mut dyn Rows, &mut Passes) -> Result<(), PixelError>,
     ) -> Result<Prepared, PixelError> {
-        let Self { limits, level, jpeg, scratch: Scratch { band, whole, native, upright, passes } } = self;
+        let Self { limits, level, jpeg, scratch: Scratch { band, whole, native, upright, passes, .. } } = self;
         let limits = *limits;
         let mut run = |rows: &mut dyn Rows| match orientation {
             1 => run(rows, passes),
@@ -220,6 +272,17 @@ impl Preparer {
             return Err(NotIndexed::Unusual);
         };
         let indexed = indexing::index(libjpeg, baseline, file, self.limits);
+        self.trim();
+        indexed
+    }
+
+    /// Makes a row index for a JPEG, or returns the reason why it cannot have one. The file has to be intact: see
+    /// [`inspect`](Self::inspect).
+    pub fn index_rows(&mut self, file: &[u8]) -> Result<IndexedRows, NotIndexed> {
+        let JpegDecoders { baseline: Some(baseline), libjpeg, .. } = &mut self.jpeg else {
+            return Err(NotIndexed::Unusual);
+        };
+        let indexed = indexing::index_rows(libjpeg, baseline, &mut self.scratch.band, file, self.limits);
         self.trim();
         indexed
     }

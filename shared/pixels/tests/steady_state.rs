@@ -6,7 +6,9 @@
 
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
 use ddlp_pixels::ops::{RandomCrop, RandomHorizontalFlip};
-use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, RawImage, Source, synthetic};
+use ddlp_pixels::{
+    Draw, Limits, PartialJpeg, Pipeline, Preparer, RawImage, ReadPlanner, Rendered, RowIndex, Source, synthetic,
+};
 use ddlp_test_support::allocations::{Counting, allocations_of};
 
 #[global_allocator]
@@ -67,6 +69,33 @@ fn jpegs_of_every_layout() {
         check(&format!("{layout:?}"), &[Source::Encoded(&file)]);
         let indexed = Preparer::new(Limits::default()).index(&file).unwrap();
         check(&format!("{layout:?}, indexed"), &[Source::Indexed { file: &file, checkpoints: &indexed.checkpoints }]);
+    }
+}
+
+/// The limit for all allocations includes the row index, of 20 bytes for each of at most 47 rows.
+#[test]
+fn jpegs_of_which_a_crop_reads_only_its_rows() {
+    let options = JpegOptions { orientation: Some(6), ..JpegOptions::default() };
+    for layout in [Layout::Yuv420, Layout::Yuv444, Layout::Gray] {
+        let file = file(layout, options.clone());
+        let (mut preparer, mut planner) = (Preparer::new(Limits::default()), ReadPlanner::default());
+        let row_index = preparer.index_rows(&file).unwrap().row_index;
+        for (name, pipeline) in pipelines() {
+            let mut out = vec![0; pipeline.output().bytes()];
+            let mut render = |sample_id| {
+                let draw = Draw { seed: 1, epoch: 0, sample_id };
+                let index = &RowIndex::parse(&row_index).unwrap();
+                let reads = planner.reads(index, &pipeline, draw).unwrap();
+                let (header, rows) = (&file[..index.header_bytes() as usize], &file[reads.start as usize..]);
+                let rows = &rows[..(reads.end - reads.start) as usize];
+                let part = PartialJpeg { index, header, rows, rows_offset: reads.start };
+                assert!(matches!(preparer.render(part, &pipeline, draw, &mut out), Ok(Rendered::Done(_))));
+            };
+            (0..20).for_each(&mut render);
+            let again = allocations_of(|| (0..20).for_each(&mut render));
+            assert!(again.largest <= ONE_MAX, "{layout:?}, {name}: {} bytes at once", again.largest);
+            assert!(again.bytes / 20 <= ALL_MAX, "{layout:?}, {name}: {} bytes a sample", again.bytes / 20);
+        }
     }
 }
 

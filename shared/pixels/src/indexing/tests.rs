@@ -2,6 +2,7 @@ use super::*;
 use crate::draw::Draw;
 use crate::encode::{self, JpegOptions, Layout};
 use crate::ops::{CenterCrop, RandomCrop, RandomHorizontalFlip, Resize};
+use crate::partial::ReadPlanner;
 use crate::pipeline::Pipeline;
 use crate::preparer::Preparer;
 use crate::source::Source;
@@ -82,6 +83,49 @@ fn checkpoints_take_a_small_part_of_their_file() {
     let narrow = file(Layout::Gray, &JpegOptions { quality: 1, ..JpegOptions::default() }, (9, 800));
     let checkpoints = Checkpoints::from_bytes(&index_of(&narrow).unwrap().checkpoints).unwrap();
     assert_eq!(checkpoints.len(), 100);
+}
+
+#[test]
+fn training_crops_need_three_quarters_of_a_file() {
+    let mut planner = ReadPlanner::default();
+    let (mut needed, mut whole) = (0, 0);
+    for (layout, size) in [(Layout::Yuv444, (500, 375)), (Layout::Yuv420, (500, 375)), (Layout::Gray, (375, 500))] {
+        let file = file(layout, &JpegOptions { quality: 98, ..JpegOptions::default() }, size);
+        let indexed = Preparer::new(Limits::default()).index_rows(&file).unwrap();
+        assert_eq!(indexed.transcoded, None);
+        let index = RowIndex::parse(&indexed.row_index).unwrap();
+        for sample_id in 0..100 {
+            let draw = Draw { seed: 3, epoch: 1, sample_id };
+            let reads = planner.reads(&index, &Pipeline::imagenet_train(), draw).unwrap();
+            needed += indexed.row_index.len() as u64 + index.header_bytes() + reads.end - reads.start;
+            whole += file.len() as u64;
+        }
+    }
+    let share = needed as f64 / whole as f64;
+    assert!((0.65..0.78).contains(&share), "{share}");
+}
+
+#[test]
+fn what_has_no_row_index_says_why() {
+    let mut preparer = Preparer::new(Limits::default());
+    let options = JpegOptions { quality: 98, ..JpegOptions::default() };
+    let large = file(Layout::Yuv420, &options, (500, 375));
+    let row_index = preparer.index_rows(&large).unwrap().row_index;
+    assert!(row_index.len() as u64 <= row_index_bytes_max(large.len() as u64));
+    // A file without its end marker, and one that is cut short.
+    for length in [large.len() - 2, large.len() / 2] {
+        assert_eq!(preparer.index_rows(&large[..length]), Err(NotIndexed::Unusual), "{length} bytes");
+    }
+    let small = file(Layout::Yuv444, &JpegOptions { quality: 75, ..options.clone() }, (75, 110));
+    assert_eq!(preparer.index_rows(&small), Err(NotIndexed::Small));
+    assert_eq!(preparer.index_rows(&file(Layout::Yuv411, &options, (500, 375))), Err(NotIndexed::Unusual));
+    assert_eq!(preparer.index_rows(&file(Layout::Cmyk, &options, (500, 375))), Err(NotIndexed::FourComponents));
+    assert_eq!(preparer.index_rows(b"\x89PNG\r\n\x1A\n"), Err(NotIndexed::OtherFormat));
+    let progressive = file(Layout::Yuv420, &JpegOptions { progressive: true, ..options }, (500, 375));
+    let indexed = preparer.index_rows(&progressive).unwrap();
+    let transcoded = indexed.transcoded.expect("another file");
+    let again = preparer.index_rows(&transcoded).unwrap();
+    assert_eq!((again.transcoded, again.row_index), (None, indexed.row_index));
 }
 
 #[test]

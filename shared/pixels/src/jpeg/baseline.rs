@@ -30,11 +30,14 @@ mod scan;
 mod upsample;
 
 pub use checkpoints::Checkpoints;
-pub use decoder::{Decoder, Depth};
+pub use decoder::{BaselineRows, Decoder, Depth};
+pub use header::Sampling;
+pub use region::Region;
+pub use scan::Coded;
 
 /// Error: this decoder does not take the file, so libjpeg has to decode it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftToLibjpeg;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

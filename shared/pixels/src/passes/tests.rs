@@ -8,6 +8,8 @@ use crate::ops::{
     CenterCrop, Effect, GaussianBlur, Operation, Piece, RandomAutocontrast, RandomCrop, RandomHorizontalFlip,
     RandomInvert, RandomResizedCrop, Resize,
 };
+use crate::resize::Resizing;
+use crate::rows::Rect;
 use crate::synthetic;
 
 /// Size and pixels of an image between two steps.
@@ -55,7 +57,7 @@ fn alone((size, mut pixels): Image, effect: Effect) -> Image {
     }
 }
 
-fn operation() -> impl Strategy<Value = Operation> {
+pub(crate) fn operation() -> impl Strategy<Value = Operation> {
     let side = 1u32..40;
     prop_oneof![
         side.clone().prop_map(|size| Resize { size }.into()),

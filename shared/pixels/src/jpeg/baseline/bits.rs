@@ -20,6 +20,8 @@ enum End {
     Ahead,
     /// A marker with this code.
     Marker(u8),
+    /// The bytes of a part of a scan end here; the segment goes on.
+    Cut,
     /// No marker: the file ends, or fill bytes follow.
     Missing,
 }
@@ -39,6 +41,8 @@ pub struct Window {
     mark: (usize, usize),
     /// Whether the mark follows the window, which costs a look at every byte.
     pub follows: bool,
+    /// Whether the bytes are only a part of a scan, so that their end is not that of the file.
+    pub is_part: bool,
 }
 
 impl Default for Window {
@@ -50,6 +54,7 @@ impl Default for Window {
             next: 0,
             mark: (0, 0),
             follows: false,
+            is_part: false,
         }
     }
 }
@@ -163,6 +168,12 @@ impl Window {
         for _ in 0..most.max(1) {
             let (byte, length) = match rest[at..] {
                 [0xFF, 0, ..] => (0xFF, 2),
+                // A part of a scan may end between an 0xFF and its stuffing, but not within a marker.
+                [0xFF] if self.is_part => (0xFF, 1),
+                [] if self.is_part => {
+                    self.end = End::Cut;
+                    break;
+                }
                 // After fill bytes libjpeg searches for a marker, through zeros and up to the file's end.
                 [0xFF, 0xFF, ..] | [0xFF] | [] => {
                     self.end = End::Missing;

@@ -71,12 +71,21 @@ impl Checkpoints {
 
     /// Does the same as [`of`](Self::of) with an existing decoder.
     pub(crate) fn make(decoder: &mut Decoder, file: &[u8], every: u32) -> Result<Self, LeftToLibjpeg> {
+        Self::make_to_the_end(decoder, file, every).map(|(all, _)| all)
+    }
+
+    /// Does the same as [`make`](Self::make). Also returns where the last MCU ends.
+    pub(crate) fn make_to_the_end(
+        decoder: &mut Decoder,
+        file: &[u8],
+        every: u32,
+    ) -> Result<(Self, Place), LeftToLibjpeg> {
         assert!(every > 0, "checkpoints are at least one MCU apart");
         let mut points = Vec::new();
         let mut band = Vec::new();
         let mut all_fit = true;
         let mut source = decoder.open(file, None, &mut band)?;
-        let (columns, rows) = source.walk(every, |place, predictors| {
+        let ((columns, rows), end) = source.walk(every, |place, predictors| {
             all_fit &= predictors.iter().all(|&predictor| i64::from(predictor).abs() <= PREDICTOR_MAX);
             let bits = 8 * place.byte as i64 + i64::from(place.bit);
             points.push(Point { bits, predictors: predictors.map(|predictor| predictor as i16) });
@@ -85,7 +94,7 @@ impl Checkpoints {
             return Err(LeftToLibjpeg);
         }
         let components = source.components();
-        Ok(Self { components, every, columns, rows, points })
+        Ok((Self { components, every, columns, rows, points }, end))
     }
 
     /// Drops every other checkpoint of each row. Returns false if each row has only one.
@@ -112,6 +121,11 @@ impl Checkpoints {
 
     fn per_row(&self) -> u32 {
         self.columns.div_ceil(self.every)
+    }
+
+    /// Returns whether these are the beginnings of an image's rows of MCUs, the first one at the scan's beginning.
+    pub(crate) fn begin_rows(&self, columns: u32, rows: u32) -> bool {
+        (self.columns, self.rows, self.per_row()) == (columns, rows, 1) && self.points[0] == Point::default()
     }
 
     /// Returns whether the checkpoints belong to a file of this shape.

@@ -9,7 +9,7 @@ use super::idct::{self, Strip};
 use super::output::Output;
 use super::pixels;
 use super::region::{Plane, Region};
-use super::scan::{Blocks, Coding, Layout, Scan, plain_bits};
+use super::scan::{Blocks, Coded, Coding, Layout, Scan, plain_bits};
 use crate::error::PixelError;
 use crate::level::Level;
 use crate::rows::{Rect, Rows, Sink};
@@ -57,12 +57,40 @@ impl Decoder {
         band: &'a mut Vec<u8>,
     ) -> Result<BaselineRows<'a>, LeftToLibjpeg> {
         let header = header::parse(file)?;
+        let coded = Coded::whole(header.scan);
+        let checkpoints = checkpoints.filter(|checkpoints| checkpoints.fit(&header));
+        self.rows(header, coded, checkpoints, band)
+    }
+
+    /// Opens a part of a file: its bytes up to the scan, and those of some rows of MCUs. Only rectangles of these rows
+    /// can be read. The checkpoints have to belong to the file.
+    pub fn open_part<'a>(
+        &'a mut self,
+        header: &'a [u8],
+        rows: Coded<'a>,
+        checkpoints: &'a Checkpoints,
+        band: &'a mut Vec<u8>,
+    ) -> Result<BaselineRows<'a>, LeftToLibjpeg> {
+        let header = header::parse(header)?;
+        if !header.scan.is_empty() || !checkpoints.fit(&header) {
+            return Err(LeftToLibjpeg);
+        }
+        self.rows(header, rows, Some(checkpoints), band)
+    }
+
+    fn rows<'a>(
+        &'a mut self,
+        header: Header<'a>,
+        coded: Coded<'a>,
+        checkpoints: Option<&'a Checkpoints>,
+        band: &'a mut Vec<u8>,
+    ) -> Result<BaselineRows<'a>, LeftToLibjpeg> {
         let codings = self.codings(&header.components)?;
         let layout = Layout::new(&header);
-        let checkpoints = checkpoints.filter(|checkpoints| checkpoints.fit(&header));
         Ok(BaselineRows {
             decoder: self,
             header,
+            coded,
             layout,
             codings,
             checkpoints,
@@ -114,7 +142,7 @@ impl Decoder {
     }
 }
 
-/// How far decoding goes. Only benches stop before pixels.
+/// How far decoding goes. Only benches, and checks of a file, stop before pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub enum Depth {
     /// Stop after reading coefficients.
@@ -129,6 +157,7 @@ pub enum Depth {
 pub struct BaselineRows<'a> {
     decoder: &'a mut Decoder,
     header: Header<'a>,
+    coded: Coded<'a>,
     layout: Layout,
     codings: [usize; 3],
     checkpoints: Option<&'a Checkpoints>,
@@ -180,13 +209,22 @@ impl BaselineRows<'_> {
         self.header.components.len() as u32
     }
 
+    /// Returns the file's header.
+    pub fn header(&self) -> &Header<'_> {
+        &self.header
+    }
+
     /// Walks over the whole scan and reports where every `every`th MCU of a row begins. Returns the columns and rows of
-    /// MCUs.
-    pub fn walk(&mut self, every: u32, mut visit: impl FnMut(Place, [i32; 3])) -> Result<(u32, u32), LeftToLibjpeg> {
+    /// MCUs, and where the last MCU ends.
+    pub fn walk(
+        &mut self,
+        every: u32,
+        mut visit: impl FnMut(Place, [i32; 3]),
+    ) -> Result<((u32, u32), Place), LeftToLibjpeg> {
         let (columns, rows) = self.header.mcus();
         let Decoder { level, windows: [window, _], codings, .. } = &mut *self.decoder;
         let codings = self.codings.map(|index| &codings[index].coding);
-        let mut scan = Scan::new(self.header.scan, &self.layout, codings, *level, window);
+        let mut scan = Scan::new(self.coded, &self.layout, codings, *level, window);
         scan.follow();
         for _ in 0..rows {
             let mut column = 0;
@@ -198,12 +236,13 @@ impl BaselineRows<'_> {
                 column += run;
             }
         }
-        Ok((columns, rows))
+        let (end, _) = scan.place()?;
+        Ok(((columns, rows), end))
     }
 
     fn region(&mut self, rect: Rect, sink: Sink<'_>) -> Result<(), Stop> {
         let header = &self.header;
-        let region = Region::new(header, rect);
+        let region = Region::new(header.sampling, (header.width, header.height), rect);
         let Decoder { level, windows: [window, other], blocks, codings, planes: samples, pixels } = &mut *self.decoder;
         let codings = self.codings.map(|index| &codings[index].coding);
         let parts = parts_of(header, &region, samples);
@@ -212,7 +251,7 @@ impl BaselineRows<'_> {
         let planes = std::array::from_fn(|_| planes.next().unwrap_or(parts[0].plane));
         let mut output = Output::new(header, &region, planes, *level, pixels, self.band);
 
-        let mut scan = Scan::new(header.scan, &self.layout, codings, *level, window);
+        let mut scan = Scan::new(self.coded, &self.layout, codings, *level, window);
         let (mcus, _) = header.mcus();
         if self.checkpoints.is_none() {
             (0..region.rows.start).try_for_each(|_| scan.skip(mcus))?;
@@ -221,7 +260,7 @@ impl BaselineRows<'_> {
         let mut second = self
             .checkpoints
             .filter(|_| !self.layout.restarts())
-            .map(|_| Scan::new(header.scan, &self.layout, codings, *level, other));
+            .map(|_| Scan::new(self.coded, &self.layout, codings, *level, other));
         let enter = |scan: &mut Scan<'_>, row| enter(scan, self.checkpoints, mcus, (region.columns.start, row));
         let mut row = region.rows.start;
         while row < region.rows.end {
@@ -302,7 +341,7 @@ fn enter(
     let mut from = 0;
     if let Some(checkpoint) = checkpoints.map(|points| points.before(row, column)) {
         let mcu = u64::from(row) * u64::from(mcus) + u64::from(checkpoint.column);
-        scan.seek(mcu, checkpoint.place, checkpoint.predictors);
+        scan.seek(mcu, checkpoint.place, checkpoint.predictors)?;
         from = checkpoint.column;
     }
     scan.skip(column - from)

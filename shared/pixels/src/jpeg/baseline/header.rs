@@ -23,6 +23,19 @@ pub struct Sampling {
     pub down: u8,
 }
 
+impl Sampling {
+    /// Returns the sides of an MCU in pixels.
+    pub fn mcu_size(self) -> (u32, u32) {
+        (8 * u32::from(self.across), 8 * u32::from(self.down))
+    }
+
+    /// Returns the number of MCUs of an image of this size, across and down.
+    pub fn mcus(self, (width, height): (u32, u32)) -> (u32, u32) {
+        let mcu = self.mcu_size();
+        (width.div_ceil(mcu.0), height.div_ceil(mcu.1))
+    }
+}
+
 /// Meaning of a pixel's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Color {
@@ -65,13 +78,12 @@ pub struct Header<'a> {
 impl Header<'_> {
     /// Returns the sides of an MCU in pixels.
     pub fn mcu_size(&self) -> (u32, u32) {
-        (8 * u32::from(self.sampling.across), 8 * u32::from(self.sampling.down))
+        self.sampling.mcu_size()
     }
 
     /// Returns the number of MCUs of the image, across and down.
     pub fn mcus(&self) -> (u32, u32) {
-        let (width, height) = self.mcu_size();
-        (self.width.div_ceil(width), self.height.div_ceil(height))
+        self.sampling.mcus((self.width, self.height))
     }
 }
 

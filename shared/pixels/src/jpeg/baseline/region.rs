@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::header::Header;
+use super::header::Sampling;
 use crate::rows::Rect;
 
 /// Columns before a row of samples, for the first sample's neighbour, and after it, for a block without a partner.
@@ -23,10 +23,11 @@ pub struct Region {
 }
 
 impl Region {
-    pub fn new(header: &Header<'_>, rect: Rect) -> Self {
-        let (across, down) = (u32::from(header.sampling.across), u32::from(header.sampling.down));
+    /// Finds what a rectangle needs of an image of this size.
+    pub fn new(sampling: Sampling, (width, height): (u32, u32), rect: Rect) -> Self {
+        let (across, down) = (u32::from(sampling.across), u32::from(sampling.down));
         // libjpeg repeats samples if a row has only one or two of them.
-        let is_wide = across == 1 || header.width.div_ceil(across) > 2;
+        let is_wide = across == 1 || width.div_ceil(across) > 2;
         let (filters_columns, filters_rows) = (across == 2 && is_wide, down == 2 && is_wide);
         let span = |start: u32, length: u32, factor: u32, limit: u32, filters: bool| {
             let more = u32::from(filters);
@@ -34,10 +35,10 @@ impl Region {
             let last = ((start + length - 1) / factor + more).min(limit.div_ceil(factor) - 1);
             first / 8..last / 8 + 1
         };
-        let columns = span(rect.x, rect.width, across, header.width, filters_columns);
+        let columns = span(rect.x, rect.width, across, width, filters_columns);
         // Where two rows of pixels share a row of samples, only the lower one needs the next row of samples. libjpeg
         // reads the next row of MCUs for either, and so does this decoder.
-        let rows = span(rect.y, rect.height, down, header.height, filters_rows);
+        let rows = span(rect.y, rect.height, down, height, filters_rows);
         Self { rect, columns, rows, filters_columns, filters_rows }
     }
 }

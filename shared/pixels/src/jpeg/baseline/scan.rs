@@ -86,9 +86,26 @@ impl Blocks {
     }
 }
 
+/// Entropy-coded bytes: those of a whole scan and everything after it, or those of some rows of MCUs.
+#[derive(Clone, Copy)]
+pub struct Coded<'s> {
+    pub bytes: &'s [u8],
+    /// For some rows of MCUs: the offset in the scan at which they begin.
+    pub part_from: Option<usize>,
+}
+
+impl<'s> Coded<'s> {
+    /// Takes a whole scan and everything after it.
+    pub fn whole(bytes: &'s [u8]) -> Self {
+        Self { bytes, part_from: None }
+    }
+}
+
 /// A position in a scan.
 pub struct Scan<'s> {
     bytes: &'s [u8],
+    /// Offset in the scan of the first of `bytes`.
+    from: usize,
     layout: &'s Layout,
     codings: [&'s Coding; 3],
     level: Level,
@@ -102,29 +119,33 @@ pub struct Scan<'s> {
 }
 
 impl<'s> Scan<'s> {
-    /// Starts at the first MCU.
+    /// Starts at the first MCU of a scan. In some rows of a scan, [`seek`](Self::seek) an MCU before reading.
     pub fn new(
-        bytes: &'s [u8],
+        Coded { bytes, part_from }: Coded<'s>,
         layout: &'s Layout,
         codings: [&'s Coding; 3],
         level: Level,
         window: &'s mut Window,
     ) -> Self {
         window.follows = false;
+        window.is_part = part_from.is_some();
+        let from = part_from.unwrap_or(0);
         let bits = window.seek(bytes, Place::default());
         let before_restart = if layout.restart_interval > 0 { layout.restart_interval } else { u32::MAX };
-        Self { bytes, layout, codings, level, window, bits, predictors: [0; 3], mcu: 0, before_restart }
+        Self { bytes, from, layout, codings, level, window, bits, predictors: [0; 3], mcu: 0, before_restart }
     }
 
-    /// Moves to an MCU whose place and predictors are known.
-    pub fn seek(&mut self, mcu: u64, place: Place, predictors: [i32; 3]) {
-        self.bits = self.window.seek(self.bytes, place);
+    /// Moves to an MCU whose place and predictors are known. Fails if the place is before the bytes.
+    pub fn seek(&mut self, mcu: u64, place: Place, predictors: [i32; 3]) -> Result<(), LeftToLibjpeg> {
+        let byte = place.byte.checked_sub(self.from).ok_or(LeftToLibjpeg)?;
+        self.bits = self.window.seek(self.bytes, Place { byte, ..place });
         self.predictors = predictors;
         self.mcu = mcu;
         if self.layout.restart_interval > 0 {
             let interval = u64::from(self.layout.restart_interval);
             self.before_restart = (interval - mcu % interval) as u32;
         }
+        Ok(())
     }
 
     /// Makes the window follow offsets in the scan, which [`place`](Self::place) needs.

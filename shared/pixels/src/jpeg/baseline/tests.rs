@@ -63,16 +63,16 @@ fn cut(whole: &[u8], width: u32, rect: Rect) -> Vec<u8> {
 }
 
 #[derive(Clone, Debug)]
-struct Sample {
-    options: JpegOptions,
-    size: (u32, u32),
-    seed: u32,
+pub(crate) struct Sample {
+    pub options: JpegOptions,
+    pub size: (u32, u32),
+    pub seed: u32,
     /// Share of noise in the picture, in 256ths, or [`EXTREME`].
-    noise: u32,
+    pub noise: u32,
 }
 
 impl Sample {
-    fn file(&self) -> Vec<u8> {
+    pub fn file(&self) -> Vec<u8> {
         let (width, height) = self.size;
         let mut state = u64::from(self.seed) | 1;
         let mut random = || {
@@ -92,7 +92,7 @@ impl Sample {
 
 const EXTREME: u32 = 257;
 
-fn samples() -> impl Strategy<Value = Sample> {
+pub(crate) fn samples() -> impl Strategy<Value = Sample> {
     let side = || prop_oneof![3 => 1u32..40, 2 => 40u32..71, 1 => 71u32..300];
     let layout = prop::sample::select(LAYOUTS.to_vec());
     let noise = prop_oneof![Just(0u32), 0u32..100, Just(256u32), Just(EXTREME)];
@@ -138,12 +138,12 @@ proptest! {
 }
 
 /// Runs a property for `cases` cases, in a test that asserts something about all of them afterwards.
-fn check<S: Strategy>(cases: u32, seed: u64, strategy: S, test: impl Fn(S::Value) -> TestCaseResult) {
+pub(crate) fn check<S: Strategy>(cases: u32, seed: u64, strategy: S, test: impl Fn(S::Value) -> TestCaseResult) {
     let config = ProptestConfig { cases, source_file: Some(file!()), ..config(cases, seed) };
     TestRunner::new(config).run(&strategy, test).unwrap_or_else(|error| panic!("{error}"));
 }
 
-fn add(count: &Cell<u32>, more: bool) {
+pub(crate) fn add(count: &Cell<u32>, more: bool) {
     count.set(count.get() + u32::from(more));
 }
 

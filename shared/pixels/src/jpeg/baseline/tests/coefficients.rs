@@ -4,7 +4,7 @@ use super::*;
 use crate::jpeg::baseline::bits::Window;
 use crate::jpeg::baseline::header::parse;
 use crate::jpeg::baseline::huffman::{AcTable, DcTable};
-use crate::jpeg::baseline::scan::{Blocks, Coding, Layout, Scan, plain_bits};
+use crate::jpeg::baseline::scan::{Blocks, Coded, Coding, Layout, Scan, plain_bits};
 
 /// Bits of an entropy-coded segment, in order.
 #[derive(Default)]
@@ -63,7 +63,7 @@ fn read(level: Level, file: &[u8]) -> Result<[i16; 2], LeftToLibjpeg> {
     let ac = AcTable::new(&part.ac, plain_bits(part.quant)).unwrap();
     let coding = Coding { dc: DcTable::new(&part.dc).unwrap(), ac };
     let (mut window, mut blocks) = (Window::default(), Blocks::new(1));
-    Scan::new(header.scan, &layout, [&coding; 3], level, &mut window).read(1, &mut blocks)?;
+    Scan::new(Coded::whole(header.scan), &layout, [&coding; 3], level, &mut window).read(1, &mut blocks)?;
     Ok([blocks.coefficients[0], blocks.coefficients[1]])
 }
 

@@ -1,0 +1,163 @@
+//! Which passes a pipeline takes for one image, and which pixels each pass reads and makes.
+
+use crate::draw::Draw;
+use crate::error::PixelError;
+use crate::geometry::{Change, Step, Steps, Window};
+use crate::pipeline::Pipeline;
+use crate::resize::Resizing;
+use crate::rows::Rect;
+
+/// What a pipeline does to one image. Reuses its memory from image to image.
+#[derive(Default)]
+pub(crate) struct Plan {
+    pub(super) steps: Steps,
+    pub(super) passes: Vec<Pass>,
+}
+
+impl Plan {
+    /// Draws the operations of a pipeline for an image of this size, and plans the passes.
+    pub fn draw(&mut self, pipeline: &Pipeline, size: (u32, u32), draw: Draw) -> Result<(), PixelError> {
+        self.steps.draw(pipeline, size, draw)?;
+        plan(&self.steps, &mut self.passes);
+        Ok(())
+    }
+
+    /// Returns the rectangle that the passes read of the image, or `None` if they read nothing. The image has the size
+    /// that the plan was drawn for.
+    pub fn reads(&self, size: (u32, u32)) -> Option<Rect> {
+        self.passes.first().and_then(|pass| pass.reads(size))
+    }
+}
+
+/// A step, and the part of its result that is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pass {
+    pub step: Step,
+    /// The part of the step's result that the following cuts leave.
+    pub part: Rect,
+    /// The rectangle of `part` that the next pass reads.
+    pub made: Rect,
+    /// The rectangle of the step's result from which its changes of values make `made`.
+    pub moved: Rect,
+}
+
+impl Pass {
+    pub fn new(step: Step) -> Self {
+        let (width, height) = step.size();
+        let whole = Rect { x: 0, y: 0, width, height };
+        Self { step, part: whole, made: whole, moved: whole }
+    }
+
+    /// Merges the following step into this pass and returns true, if that step, before its changes of values, only cuts
+    /// something out of the part and perhaps mirrors it. A cut may come before the changes of this pass if they treat
+    /// all pixels alike.
+    fn takes(&mut self, next: &Step, changes: &[Change]) -> bool {
+        let Window { x, y, width, height } = next.window;
+        if next.resize.is_some() || !next.window.lies_within((self.part.width, self.part.height)) {
+            return false;
+        }
+        let (first, end) = self.step.changes;
+        if changes[usize::from(first)..usize::from(end)].iter().any(|change| matches!(change, Change::Area(_))) {
+            return false;
+        }
+        // A change that follows makes each pixel from several, and would have only the part to make them from.
+        let is_part = (width, height) != self.step.size();
+        let (first, end) = next.changes;
+        let mut following = changes[usize::from(first)..usize::from(end)].iter();
+        if is_part && following.any(|change| matches!(change, Change::Area(_))) {
+            return false;
+        }
+        self.step.changes.1 = end;
+        // The window lies within the part, whose sides are u32, so the casts lose nothing.
+        self.part = Rect { x: self.part.x + x as u32, y: self.part.y + y as u32, width, height };
+        self.made = Rect { x: 0, y: 0, width, height };
+        if next.flip {
+            self.part.x = self.step.size().0 - self.part.x - width;
+            self.step.flip ^= true;
+        }
+        true
+    }
+
+    /// Returns the rectangle of the step's result that the next pass reads.
+    pub fn result(&self) -> Rect {
+        let Rect { x, y, width, height } = self.made;
+        Rect { x: self.part.x + x, y: self.part.y + y, width, height }
+    }
+
+    /// Returns the rectangle of the step's result that is moved, before mirroring.
+    fn wanted(&self) -> Rect {
+        let Rect { x, y, width, height } = self.moved;
+        let x = if self.step.flip { self.step.size().0 - x - width } else { x };
+        Rect { x, y, width, height }
+    }
+
+    /// Returns the window of the image to cut out, for a step that does not resize.
+    pub fn window(&self) -> Window {
+        let Rect { x, y, width, height } = self.wanted();
+        let window = self.step.window;
+        Window { x: window.x + i64::from(x), y: window.y + i64::from(y), width, height }
+    }
+
+    /// Returns how an image of this size is resized, if the step resizes a window that lies within the image.
+    pub fn resizing(&self, size: (u32, u32)) -> Option<Resizing> {
+        let window = self.step.window;
+        let rect = visible(window, size).filter(|_| window.lies_within(size))?;
+        self.resizing_of_cut_out().map(|resizing| Resizing { rect, ..resizing })
+    }
+
+    /// Returns how the window is resized after it has been cut out.
+    pub fn resizing_of_cut_out(&self) -> Option<Resizing> {
+        let Window { width, height, .. } = self.step.window;
+        let rect = Rect { x: 0, y: 0, width, height };
+        self.step.resize.map(|size| Resizing { rect, size, part: self.wanted(), mirrored: self.step.flip })
+    }
+
+    /// Returns the rectangle that the pass reads of an image of this size, or `None` if it reads nothing.
+    fn reads(&self, size: (u32, u32)) -> Option<Rect> {
+        let window = if self.step.resize.is_some() { self.step.window } else { self.window() };
+        self.resizing(size).map(|resizing| resizing.source()).or_else(|| visible(window, size))
+    }
+}
+
+/// Plans the passes for some steps. A step that only cuts becomes part of the pass before it, and no pass makes more
+/// than the next one reads.
+fn plan(Steps { steps, changes }: &Steps, passes: &mut Vec<Pass>) {
+    passes.clear();
+    for step in steps {
+        if !passes.last_mut().is_some_and(|pass| pass.takes(step, changes)) {
+            passes.push(Pass::new(*step));
+        }
+    }
+    for index in (0..passes.len()).rev() {
+        let pass = &mut passes[index];
+        let (first, end) = pass.step.changes;
+        pass.moved = before_changes(&changes[usize::from(first)..usize::from(end)], pass.result(), pass.step);
+        if index > 0 {
+            let read = |pass: &Pass, before: Rect| pass.reads((before.width, before.height));
+            if let Some(rect) = read(&passes[index], passes[index - 1].part) {
+                passes[index - 1].made = rect;
+            }
+        }
+    }
+}
+
+/// Returns the rectangle of a step's moved pixels from which these changes make `result`.
+pub(super) fn before_changes(changes: &[Change], result: Rect, step: Step) -> Rect {
+    changes.iter().rev().fold(result, |made, change| match change {
+        Change::Point(_) => made,
+        Change::Area(area) => area.needs(made, step.size()),
+    })
+}
+
+/// Returns the part of a window that lies within an image.
+pub(super) fn visible(window: Window, (width, height): (u32, u32)) -> Option<Rect> {
+    let span = |start: i64, length: u32, limit: u32| {
+        let first = start.clamp(0, i64::from(limit));
+        let end = (start + i64::from(length)).clamp(0, i64::from(limit));
+        // Both lie in 0..=limit, a u32, so the casts lose nothing.
+        (end > first).then_some((first as u32, (end - first) as u32))
+    };
+    let (x, across) = span(window.x, window.width, width)?;
+    let (y, down) = span(window.y, window.height, height)?;
+    Some(Rect { x, y, width: across, height: down })
+}
