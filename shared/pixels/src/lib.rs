@@ -4,8 +4,9 @@
 //! cropping, resizing and mirroring are integer arithmetic; boxes come from f64 arithmetic that rounds alike everywhere
 //! and from [`draw`]'s own rules. [`fingerprint()`] lets two machines compare their pixel paths. [`Preparer::inspect`]
 //! finds files whose pixels could differ between machines. [`Preparer::index`] makes checkpoints, at which decoding can
-//! start in the middle of a JPEG. [`Preparer::index_rows`] makes a row index, with which [`ReadPlanner`] finds the bytes
-//! that a crop needs, and [`Preparer::render`] decodes the crop from these bytes. [`Normalize`] turns pixels into floats; only the host does that.
+//! start in the middle of a JPEG. [`Preparer::index_rows`] makes a row index, with which [`ReadPlanner`] finds the
+//! bytes that a crop needs, and [`Preparer::render`] decodes the crop from these bytes. [`Normalize`] turns pixels into
+//! floats; only the host does that.
 //!
 //! Modules: `jpeg` (our decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for the rest), `raster`
 //! (other formats), `raw` (uncompressed pixels in a file), `rows` (pixels in bands), `planar` (images of three planes),
@@ -64,7 +65,7 @@ pub use indexing::{Indexed, IndexedRows, NotIndexed, checkpoint_bytes_max, row_i
 pub use inspect::Verdict;
 pub use large::map_large_blocks;
 pub use normalize::Normalize;
-pub use partial::{PartialJpeg, ReadPlanner, Rendered};
+pub use partial::{JpegInRows, PartialJpeg, ReadPlanner, Rendered};
 pub use pipeline::{Pipeline, PipelineError, Shape};
 pub use prefetch::prefetch;
 pub use preparer::{Decoded, Prepared, Preparer};

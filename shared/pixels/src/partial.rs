@@ -1,5 +1,6 @@
 //! JPEGs of which only some rows are in memory: which bytes a crop needs, and the crop from these bytes.
 
+use std::fmt;
 use std::ops::Range;
 
 use crate::draw::Draw;
@@ -9,8 +10,59 @@ use crate::orient::{stored_rect, upright_size};
 use crate::passes::Plan;
 use crate::pipeline::Pipeline;
 use crate::preparer::Prepared;
+use crate::raw::ReadAt;
 use crate::row_index::RowIndex;
 use crate::rows::Rows;
+use crate::source::Limits;
+
+/// A JPEG that lies in a file together with its row index. The beginning of the JPEG is in memory.
+#[derive(Clone, Copy)]
+pub struct JpegInRows<'a> {
+    /// Bytes of the JPEG's row index, which [`RowIndex::parse`] reads. If they are damaged, the JPEG is read whole.
+    pub row_index: &'a [u8],
+    /// The JPEG's first bytes. If its header is longer, the rest of the header is read as well.
+    pub beginning: &'a [u8],
+    /// File that holds the JPEG.
+    pub file: &'a dyn ReadAt,
+    /// Offset of the JPEG's first byte in the file.
+    pub offset: u64,
+    /// Bytes of the JPEG.
+    pub length: u32,
+    /// CRC32C of the JPEG, which is checked if the JPEG is read whole.
+    pub crc32c: u32,
+}
+
+impl JpegInRows<'_> {
+    /// Returns the EXIF orientation that the row index has; 1 if the index is damaged.
+    pub(crate) fn orientation(&self) -> u8 {
+        RowIndex::parse(self.row_index).map_or(1, |index| index.orientation())
+    }
+
+    /// Replaces the content of `buf` by these bytes of the JPEG.
+    pub(crate) fn read(&self, range: Range<u64>, buf: &mut Vec<u8>, limits: Limits) -> Result<(), PixelError> {
+        let bytes = limits.resize(buf, range.end - range.start)?;
+        self.file
+            .read_at(self.offset + range.start, bytes)
+            .map_err(|error| PixelError::Io { message: error.to_string(), os_error: error.raw_os_error() })
+    }
+
+    /// Replaces the content of `buf` by the whole JPEG, and checks its checksum.
+    pub(crate) fn read_whole(&self, buf: &mut Vec<u8>, limits: Limits) -> Result<(), PixelError> {
+        self.read(0..self.length.into(), buf, limits)?;
+        let (stored, computed) = (self.crc32c, crc32c::crc32c(buf));
+        if stored == computed {
+            return Ok(());
+        }
+        let message = format!("the file has the checksum {computed:08x}, {stored:08x} is stored");
+        Err(PixelError::Checksum { message })
+    }
+}
+
+impl fmt::Debug for JpegInRows<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JpegInRows {{ {} bytes at byte {} }}", self.length, self.offset)
+    }
+}
 
 /// A part of an intact JPEG: its header, and the bytes that a crop needs.
 #[derive(Clone, Copy, Debug)]

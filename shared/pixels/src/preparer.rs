@@ -10,14 +10,16 @@ use crate::large;
 use crate::level::Level;
 use crate::orient::Upright;
 use crate::orientation;
-use crate::partial::{PartialJpeg, ReadPlanner, Rendered};
+use crate::partial::{JpegInRows, PartialJpeg, ReadPlanner, Rendered};
 use crate::passes::Passes;
 use crate::pipeline::Pipeline;
 use crate::planar::Planes;
 use crate::raster;
 use crate::raw::RawRows;
+use crate::row_index::RowIndex;
 use crate::rows::{Interleaved, Rows};
 use crate::source::{Format, ImageInfo, Limits, Source};
+use std::mem;
 
 /// Result of preparing a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,8 +69,9 @@ struct Scratch {
     /// Image turned upright.
     upright: Vec<u8>,
     passes: Passes,
-    /// Plan of the bytes that a part of a file must have.
+    /// Plan of the bytes that a part of a file must have, and the bytes that were read.
     planner: ReadPlanner,
+    fetched: Vec<u8>,
 }
 
 /// Work on an opened image.
@@ -119,7 +122,57 @@ impl Preparer {
         out: &mut [u8],
     ) -> Result<Prepared, PixelError> {
         let limits = self.limits;
+        if let Source::Rows(jpeg) = source {
+            return self.prepare_rows(jpeg, pipeline, draw, out);
+        }
         self.with_rows(source, pipeline.exif_orientation, |rows, passes| passes.run(rows, pipeline, draw, limits, out))
+    }
+
+    /// Prepares a JPEG of which only the rows that the draw needs are read. Reads the whole JPEG if that does not do.
+    fn prepare_rows(
+        &mut self,
+        jpeg: JpegInRows<'_>,
+        pipeline: &Pipeline,
+        draw: Draw,
+        out: &mut [u8],
+    ) -> Result<Prepared, PixelError> {
+        let mut fetched = mem::take(&mut self.scratch.fetched);
+        let outcome = match self.render_rows(jpeg, pipeline, draw, &mut fetched, out) {
+            Ok(Rendered::NeedsFile) => jpeg
+                .read_whole(&mut fetched, self.limits)
+                .and_then(|()| self.prepare(Source::Encoded(&fetched), pipeline, draw, out)),
+            Ok(Rendered::Done(prepared)) => Ok(prepared),
+            Err(error) => Err(error),
+        };
+        self.scratch.fetched = fetched;
+        self.trim();
+        outcome
+    }
+
+    /// Reads the bytes that the draw needs, and renders them.
+    fn render_rows(
+        &mut self,
+        jpeg: JpegInRows<'_>,
+        pipeline: &Pipeline,
+        draw: Draw,
+        fetched: &mut Vec<u8>,
+        out: &mut [u8],
+    ) -> Result<Rendered, PixelError> {
+        let Ok(index) = RowIndex::parse(jpeg.row_index) else { return Ok(Rendered::NeedsFile) };
+        if index.file_bytes_min() > jpeg.length.into() {
+            return Ok(Rendered::NeedsFile);
+        }
+        let mut reads = self.scratch.planner.reads(&index, pipeline, draw)?;
+        let header_bytes = index.header_bytes();
+        let has_header = header_bytes <= jpeg.beginning.len() as u64;
+        if !has_header {
+            reads = 0..reads.end.max(header_bytes);
+        }
+        jpeg.read(reads.clone(), fetched, self.limits)?;
+        let header = if has_header { jpeg.beginning } else { &fetched[..] };
+        let header = &header[..header_bytes as usize];
+        let part = PartialJpeg { index: &index, header, rows: fetched, rows_offset: reads.start };
+        self.render(part, pipeline, draw, out)
     }
 
     /// Decodes and augments a sample of which only the bytes of [`ReadPlanner::reads`] are there. Otherwise as
@@ -191,7 +244,8 @@ impl Preparer {
         orientation: u8,
         mut run: impl FnMut(&mut dyn Rows, &mut Passes) -> Result<(), PixelError>,
     ) -> Result<Prepared, PixelError> {
-        let Self { limits, level, jpeg, scratch: Scratch { band, whole, native, upright, passes, .. } } = self;
+        let Self { limits, level, jpeg, scratch } = self;
+        let Scratch { band, whole, native, upright, passes, fetched, .. } = scratch;
         let limits = *limits;
         let mut run = |rows: &mut dyn Rows| match orientation {
             1 => run(rows, passes),
@@ -210,6 +264,10 @@ impl Preparer {
                 // Free the memory before the turn ends.
                 self.scratch.trim();
                 outcome?;
+            }
+            Source::Rows(jpeg_in_rows) => {
+                jpeg_in_rows.read_whole(fetched, limits)?;
+                return jpeg.decode(fetched, false, limits, band, &mut run);
             }
             Source::Indexed { file, checkpoints } => {
                 let memory = limits.memory_bytes.min(CHECKPOINT_SHARE * file.len() as u64 + CHECKPOINT_BYTES);
@@ -368,7 +426,7 @@ fn size_within((width, height): (u32, u32), max_side: Option<u32>) -> (u32, u32)
 
 impl Scratch {
     fn trim(&mut self) {
-        for buffer in [&mut self.band, &mut self.whole, &mut self.native, &mut self.upright] {
+        for buffer in [&mut self.band, &mut self.whole, &mut self.native, &mut self.upright, &mut self.fetched] {
             if buffer.capacity() > KEPT_SCRATCH_BYTES {
                 *buffer = Vec::new();
             }

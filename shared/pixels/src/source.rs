@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::PixelError;
 use crate::orientation;
+use crate::partial::JpegInRows;
 use crate::raw::RawImage;
 
 /// Bytes of a sample, in one of the forms that a dataset can hold.
@@ -32,6 +33,9 @@ pub enum Source<'a> {
     },
     /// 8-bit RGB in a file. Only the rows of the requested rectangle are read.
     Raw(RawImage<'a>),
+    /// A JPEG in a file, with a row index. Only the rows of MCUs that a crop needs are read. The pixels are those of
+    /// the whole file.
+    Rows(JpegInRows<'a>),
 }
 
 impl Source<'_> {
@@ -41,6 +45,7 @@ impl Source<'_> {
             Self::Encoded(file) | Self::Indexed { file, .. } => orientation::of(file),
             Self::Planar { .. } => 1,
             Self::Raw(image) => image.orientation,
+            Self::Rows(jpeg) => jpeg.orientation(),
         }
     }
 }

@@ -65,6 +65,7 @@ fn pixels_do_not_depend_on_how_samples_are_stored() {
             ("kept.ddlp", PackFormat::of(StoredForm::Kept)),
             ("indexed.ddlp", PackFormat::of(StoredForm::Indexed)),
             ("raw.ddlp", PackFormat::of(StoredForm::Raw)),
+            ("rows.ddlp", PackFormat::of(StoredForm::Rows)),
         ];
         for (name, format) in formats {
             let pack = photos.pack_as(name, format);

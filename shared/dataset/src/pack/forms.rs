@@ -7,6 +7,7 @@ mod indexed;
 mod kept;
 mod planar;
 mod raw;
+mod rows;
 
 use super::record::IndexRecord;
 use super::report::WhyKept;
@@ -17,6 +18,7 @@ use indexed::Indexed;
 use kept::Kept;
 use planar::Planar;
 use raw::Raw;
+use rows::Rows;
 use std::ops::Range;
 
 #[cfg(test)]
@@ -224,6 +226,8 @@ forms! {
     0 "kept" Kept,
     /// A JPEG with the source's coefficients, and checkpoints: places in it at which decoding can start.
     2 "indexed" Indexed,
+    /// A JPEG with the source's coefficients, and an index of its rows of MCUs, so that a crop reads only its rows.
+    4 "rows" Rows,
     /// Rows of 8-bit RGB pixels, and a checksum for every 16 rows.
     3 "raw" Raw,
     /// 8-bit RGB in three planes.

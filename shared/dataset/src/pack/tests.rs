@@ -10,6 +10,7 @@ mod losses;
 mod making;
 mod old;
 mod repacking;
+mod rows;
 mod size;
 mod sparse;
 mod verifying;
