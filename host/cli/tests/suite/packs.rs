@@ -257,7 +257,7 @@ fn the_form_of_samples_is_chosen_and_reported() {
     assert!(said.contains("23  indexed: ") && said.contains("1  rewritten into one scan and indexed: "), "{said}");
     let said = succeed(folder, "pack photos p.ddlp --jpeg kept --force");
     assert!(!said.contains("indexed"), "{said}");
-    assert!(succeed(folder, "inspect p.ddlp").contains("24 kept, 0 indexed"));
+    assert!(succeed(folder, "inspect p.ddlp").contains("24 kept, 0 rows, 0 indexed"));
     let said = succeed(folder, "pack photos p.ddlp --format raw --max-side 64 --force --verify");
     assert!(said.contains("24  raw: ") && said.contains("24  of them shrunk: "), "{said}");
     let sample = json(&succeed(folder, "inspect p.ddlp --json --sample 3"));

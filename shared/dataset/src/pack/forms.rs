@@ -224,10 +224,10 @@ macro_rules! forms {
 forms! {
     /// The encoded file, the source's or a repaired one.
     0 "kept" Kept,
-    /// A JPEG with the source's coefficients, and checkpoints: places in it at which decoding can start.
-    2 "indexed" Indexed,
     /// A JPEG with the source's coefficients, and an index of its rows of MCUs, so that a crop reads only its rows.
     4 "rows" Rows,
+    /// A JPEG with the source's coefficients, and checkpoints: places in it at which decoding can start.
+    2 "indexed" Indexed,
     /// Rows of 8-bit RGB pixels, and a checksum for every 16 rows.
     3 "raw" Raw,
     /// 8-bit RGB in three planes.

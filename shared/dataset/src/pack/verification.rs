@@ -65,7 +65,7 @@ pub enum Broken {
     },
     /// The checksum of a sample's detail is wrong.
     #[error(
-        "checkpoints or checksums of sample {name} ({location}): {stored:08x} is stored as their checksum, \
+        "checkpoints, checksums or row index of sample {name} ({location}): {stored:08x} is stored as their checksum, \
          {computed:08x} computed"
     )]
     Detail {

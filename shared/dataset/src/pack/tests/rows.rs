@@ -75,7 +75,7 @@ fn pipelines() -> [Pipeline; 3] {
     let crop = RandomResizedCrop { size: 24, scale: [0.02, 0.3], ratio: [0.5, 2.0] };
     let of = |exif_orientation, operations| Pipeline { exif_orientation, operations };
     [
-        of(true, vec![crop.into(), RandomHorizontalFlip { p: 0.5 }.into()]),
+        of(true, vec![crop.clone().into(), RandomHorizontalFlip { p: 0.5 }.into()]),
         of(false, vec![crop.into()]),
         of(true, vec![Resize { size: 48 }.into(), CenterCrop { size: 40 }.into()]),
     ]
@@ -100,7 +100,7 @@ fn crops_have_the_pixels_of_the_source_and_read_only_their_rows() {
     let (source, counted, pack) = packed(&bench);
     assert_eq!(Survey::of(&pack).unwrap().forms[&StoredForm::Rows], 12, "all but the small one");
     let index_bytes: u64 = (0..12).map(|index| u64::from(pack.record(index).unwrap().detail_length)).sum();
-    assert!(index_bytes * 100 < pack.layout().data_bytes, "{index_bytes}");
+    assert!(index_bytes * 64 < pack.layout().data_bytes, "{index_bytes}");
     for (pipeline, draws) in pipelines().iter().zip([40, 20, 1]) {
         let (mut read, mut whole) = (0, 0);
         for index in 0..pack.len() {
