@@ -238,7 +238,7 @@ fn a_repaired_sample_is_reported_as_rewritten() {
     let said = succeed(folder, "pack photos p.ddlp");
     assert!(said.contains("repaired  class_001/000001.jpg"), "{said}");
     let said = succeed(folder, "inspect p.ddlp");
-    assert!(said.contains("1 kept, 23 indexed") && said.contains("1 repaired"), "{said}");
+    assert!(said.contains("1 kept, 0 rows, 23 indexed") && said.contains("1 repaired"), "{said}");
     let said = succeed(folder, "inspect p.ddlp --sample class_001/000001.jpg");
     assert!(said.contains("kept") && said.contains("repaired when it was packed"), "{said}");
     let was_repaired = |sample| {
