@@ -333,8 +333,8 @@ mod tests {
 
     #[test]
     fn help_describes_each_form_that_an_option_asks_for() {
-        let jpeg = "Store JPEGs with checkpoints (progressive ones rewritten for this), or with an index of their rows, \
-                    so that a crop reads only its rows, or as they are in the source [default: indexed]";
+        let jpeg = "Store JPEGs with checkpoints (progressive ones rewritten for this), or with an index of their \
+                    rows, so that a crop reads only its rows, or as they are in the source [default: indexed]";
         assert_eq!(jpeg_help(), jpeg);
         let format = "Store encoded images (JPEGs as --jpeg says, others as they are), or their pixels (8-bit RGB)";
         assert_eq!(format_help(), format);
