@@ -6,6 +6,7 @@ use ddlp_tests::photos::Photos;
 use ddlp_tests::runs::{Run, chain, loader};
 use nix::sys::signal::Signal;
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
@@ -78,6 +79,20 @@ fn the_command_needs_the_address_alone() {
     assert!(said.contains("it serves no pack"), "{said}");
 }
 
+/// Accepts connections at an address for a while, and closes each at once. Returns how many came.
+fn attempts_within(time: Duration, address: &str) -> u32 {
+    let listener = TcpListener::bind(address).expect("the agent has gone");
+    listener.set_nonblocking(true).expect("a socket");
+    let (until, mut attempts) = (Instant::now() + time, 0);
+    while Instant::now() < until {
+        match listener.accept() {
+            Ok(_) => attempts += 1,
+            Err(_) => thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    attempts
+}
+
 #[test]
 fn a_path_that_is_lost_for_a_while_is_waited_for() {
     let photos = photos();
@@ -89,8 +104,8 @@ fn a_path_that_is_lost_for_a_while_is_waited_for() {
             scope.spawn(move || {
                 lose.1.recv().expect("the run comes so far");
                 agent.kill();
-                // Reads fail and are tried again meanwhile.
-                thread::sleep(Duration::from_millis(700));
+                let attempts = attempts_within(Duration::from_millis(700), agent.address());
+                assert!((1..100).contains(&attempts), "{attempts} attempts to connect");
                 agent.restart();
                 // Serves until the run ends.
                 assert!(lose.1.recv().is_err());

@@ -52,6 +52,10 @@ struct DrivePath {
     is_connecting: bool,
     /// Ends the attempt to connect that is under way.
     attempt: Option<Closer>,
+    /// When a thread may connect next, the pauses between attempts, and why the last attempt failed.
+    next_attempt: Instant,
+    pauses: Backoff,
+    failure: Option<DriverError>,
     /// Number of times that all waits were interrupted.
     interrupts: u64,
 }
@@ -75,6 +79,9 @@ impl DriveBlocks {
             session: 0,
             is_connecting: false,
             attempt: None,
+            next_attempt: Instant::now(),
+            pauses: Backoff::new(PAUSES, 0),
+            failure: None,
             interrupts: 0,
         };
         Ok(Self { endpoint, geometry, path: Mutex::new(path), changed: Condvar::new() })
@@ -109,13 +116,14 @@ impl DriveBlocks {
 
     /// Takes a queue: an idle one, or a new one. Connects first if the path is lost.
     fn take_queue(&self, begun: u64, until: Instant) -> io::Result<Taken> {
-        let mut pauses = Backoff::new(PAUSES, 0);
         let mut path = self.path();
         loop {
             if path.interrupts != begun {
                 return Err(io::Error::other("the read was interrupted"));
             }
-            let error = match path.controller.clone() {
+            // Whoever waits for another thread is woken by it.
+            let mut again_at = Instant::now() + PAUSES.cap;
+            match path.controller.clone() {
                 Some(controller) => {
                     let session = path.session;
                     if let Some(queue) = path.idle.pop() {
@@ -128,36 +136,39 @@ impl DriveBlocks {
                             return Ok(Taken { queue, session });
                         }
                         // The drive has no more queues for this host.
-                        Err(error) if !error.ends_association() && path.used > 0 => None,
+                        Err(error) if !error.ends_association() && path.used > 0 => {}
                         Err(error) => {
                             path.lose(session);
-                            Some(error)
+                            path.retry_later(error);
+                            continue;
                         }
                     }
                 }
-                None if path.is_connecting => None,
+                None if path.is_connecting => {}
+                None if Instant::now() < path.next_attempt => again_at = path.next_attempt,
                 None => {
                     path.is_connecting = true;
                     drop(path);
                     let connected = self.endpoint.connect(|closer| self.path().attempt = Some(closer));
                     path = self.path();
                     (path.is_connecting, path.attempt) = (false, None);
-                    self.changed.notify_all();
                     match connected {
                         Ok(controller) => {
                             path.controller = Some(controller);
                             path.session += 1;
-                            continue;
+                            (path.pauses, path.failure) = (Backoff::new(PAUSES, 0), None);
                         }
-                        Err(error) => Some(error),
+                        Err(error) => path.retry_later(error),
                     }
+                    self.changed.notify_all();
+                    continue;
                 }
-            };
-            if Instant::now() >= until {
-                return Err(path_lost(error));
             }
-            // Whoever waits for another thread is woken by it.
-            let pause = error.and_then(|_| pauses.next_delay()).unwrap_or(PAUSES.cap);
+            let now = Instant::now();
+            if now >= until {
+                return Err(path_lost(path.failure.as_ref()));
+            }
+            let pause = again_at.min(until).saturating_duration_since(now);
             path = self.changed.wait_timeout(path, pause).expect("no panic while the path is locked").0;
         }
     }
@@ -180,11 +191,19 @@ impl DriveBlocks {
 }
 
 impl DrivePath {
+    /// Keeps all threads from connecting for a while.
+    fn retry_later(&mut self, failure: DriverError) {
+        self.next_attempt = Instant::now() + self.pauses.next_delay().unwrap_or(PAUSES.cap);
+        self.failure = Some(failure);
+    }
+
     fn lose(&mut self, session: u64) {
         if self.session == session {
             self.controller = None;
             self.idle.clear();
             self.used = 0;
+            // The drive may answer each attempt and then fail at once.
+            self.next_attempt = Instant::now() + PAUSES.first;
         }
     }
 }
@@ -240,7 +259,7 @@ fn refused(error: DriverError) -> io::Error {
 }
 
 /// Returns the error of a read when there has been no path to the drive for too long.
-fn path_lost(error: Option<DriverError>) -> io::Error {
+fn path_lost(error: Option<&DriverError>) -> io::Error {
     let reason = error.map(|error| format!(" ({error})")).unwrap_or_default();
     io::Error::other(format!("there was no path to the drive for {PATIENCE:?}{reason}"))
 }
