@@ -141,6 +141,7 @@ fn another_pack_on_the_drive_ends_the_run_with_what_changed() {
     assert!(matches!(error, LoaderError::Unavailable(_)), "{}", chain(&error));
     let said = chain(&error);
     assert!(said.contains("the pack has changed") && said.contains(&agent.url()), "{said}");
+    assert!(said.contains(" bytes, and has "), "the lengths differ: {said}");
     assert!(loader.report().corrupt.is_empty());
 }
 

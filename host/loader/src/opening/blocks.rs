@@ -33,7 +33,8 @@ thread_local! {
 /// The dataset namespace of a drive.
 pub(super) struct DriveBlocks {
     endpoint: Endpoint,
-    geometry: BlockGeometry,
+    /// Bytes of one block.
+    block_bytes: u32,
     path: Mutex<DrivePath>,
     /// A queue is free, or the path was found or given up.
     changed: Condvar,
@@ -49,6 +50,8 @@ struct DrivePath {
     used: usize,
     /// Number of the association.
     session: u64,
+    /// The blocks that the drive had when the path was found last.
+    geometry: BlockGeometry,
     is_connecting: bool,
     /// Ends the attempt to connect that is under way.
     attempt: Option<Closer>,
@@ -77,6 +80,7 @@ impl DriveBlocks {
             idle: Vec::new(),
             used: 0,
             session: 0,
+            geometry,
             is_connecting: false,
             attempt: None,
             next_attempt: Instant::now(),
@@ -84,7 +88,7 @@ impl DriveBlocks {
             failure: None,
             interrupts: 0,
         };
-        Ok(Self { endpoint, geometry, path: Mutex::new(path), changed: Condvar::new() })
+        Ok(Self { endpoint, block_bytes: geometry.block_bytes, path: Mutex::new(path), changed: Condvar::new() })
     }
 
     fn path(&self) -> MutexGuard<'_, DrivePath> {
@@ -114,6 +118,13 @@ impl DriveBlocks {
         }
     }
 
+    /// Connects to the drive and asks for its blocks: it may have come back with another dataset.
+    fn connect(&self) -> Result<(Arc<dyn Controller>, BlockGeometry), DriverError> {
+        let controller = self.endpoint.connect(|closer| self.path().attempt = Some(closer))?;
+        let geometry = namespace::geometry(&*controller, DATASET_NSID, READ_WITHIN)?;
+        Ok((controller, geometry))
+    }
+
     /// Takes a queue: an idle one, or a new one. Connects first if the path is lost.
     fn take_queue(&self, begun: u64, until: Instant) -> io::Result<Taken> {
         let mut path = self.path();
@@ -124,6 +135,9 @@ impl DriveBlocks {
             // Whoever waits for another thread is woken by it.
             let mut again_at = Instant::now() + PAUSES.cap;
             match path.controller.clone() {
+                Some(_) if path.geometry.block_bytes != self.block_bytes => {
+                    return Err(blocks_changed(self.block_bytes, path.geometry.block_bytes));
+                }
                 Some(controller) => {
                     let session = path.session;
                     if let Some(queue) = path.idle.pop() {
@@ -149,12 +163,12 @@ impl DriveBlocks {
                 None => {
                     path.is_connecting = true;
                     drop(path);
-                    let connected = self.endpoint.connect(|closer| self.path().attempt = Some(closer));
+                    let connected = self.connect();
                     path = self.path();
                     (path.is_connecting, path.attempt) = (false, None);
                     match connected {
-                        Ok(controller) => {
-                            path.controller = Some(controller);
+                        Ok((controller, geometry)) => {
+                            (path.controller, path.geometry) = (Some(controller), geometry);
                             path.session += 1;
                             (path.pauses, path.failure) = (Backoff::new(PAUSES, 0), None);
                         }
@@ -210,11 +224,12 @@ impl DrivePath {
 
 impl Blocks for DriveBlocks {
     fn len_bytes(&self) -> u64 {
-        self.geometry.blocks * u64::from(self.geometry.block_bytes)
+        let geometry = self.path().geometry;
+        geometry.blocks * u64::from(geometry.block_bytes)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let block_bytes = u64::from(self.geometry.block_bytes);
+        let block_bytes = u64::from(self.block_bytes);
         let (lba, skipped) = (offset / block_bytes, (offset % block_bytes) as usize);
         if skipped == 0 && out.len().is_multiple_of(block_bytes as usize) {
             return self.read_blocks(lba, out);
@@ -258,6 +273,11 @@ fn refused(error: DriverError) -> io::Error {
     io::Error::from_raw_os_error(errno)
 }
 
+/// Returns the error of a read when the drive came back with blocks of another size.
+fn blocks_changed(opened: u32, now: u32) -> io::Error {
+    io::Error::other(format!("the drive's blocks had {opened} bytes, and have {now} now: start the run again"))
+}
+
 /// Returns the error of a read when there has been no path to the drive for too long.
 fn path_lost(error: Option<&DriverError>) -> io::Error {
     let reason = error.map(|error| format!(" ({error})")).unwrap_or_default();
@@ -266,6 +286,6 @@ fn path_lost(error: Option<&DriverError>) -> io::Error {
 
 impl fmt::Debug for DriveBlocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DriveBlocks").field("geometry", &self.geometry).finish_non_exhaustive()
+        f.debug_struct("DriveBlocks").field("geometry", &self.path().geometry).finish_non_exhaustive()
     }
 }
