@@ -6,7 +6,7 @@
 //! finds files whose pixels could differ between machines. [`Preparer::index`] makes checkpoints, at which decoding can
 //! start in the middle of a JPEG. [`Preparer::index_rows`] makes a row index, with which [`ReadPlanner`] finds the
 //! bytes that a crop needs, and [`Preparer::render`] decodes the crop from these bytes. [`Normalize`] turns pixels into
-//! floats; only the host does that.
+//! floats; only the host does that. A [`Field`] describes what comes out: name, kind, type, layout and shape.
 //!
 //! Modules: `jpeg` (our decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for the rest), `raster`
 //! (other formats), `raw` (uncompressed pixels in a file), `rows` (pixels in bands), `planar` (images of three planes),
@@ -24,6 +24,7 @@ mod chacha;
 pub mod draw;
 pub mod encode;
 mod error;
+pub mod field;
 mod fingerprint;
 mod first_frame;
 #[doc(hidden)]
@@ -59,6 +60,7 @@ pub mod synthetic;
 
 pub use draw::Draw;
 pub use error::{CorruptReason, PixelError};
+pub use field::{DType, Element, Field, FieldKind, ImageLayout};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use geometry::Window;
 pub use indexing::{Indexed, IndexedRows, NotIndexed, checkpoint_bytes_max, row_index_bytes_max};
