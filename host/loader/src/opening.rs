@@ -11,8 +11,8 @@ use ddlp_driver::Host;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Opens a dataset: a path of files, or the address of a drive (`tcp://HOST:PORT/NQN`), whose dataset the host then
-/// reads over NVMe. Towards the drive, this machine is `host`.
+/// Opens a dataset: a path of files, or the address of a drive (`tcp://HOST:PORT/NQN`, or `/dev/nvmeX` if the kernel is
+/// connected to it), whose dataset the host then reads over NVMe. Towards the drive, this machine is `host`.
 ///
 /// # Errors
 ///
@@ -36,7 +36,27 @@ pub fn open_dataset(place: &Path, host: &Host) -> Result<Arc<dyn Dataset>, Loade
     }
 }
 
-/// Returns the drive's address that a dataset's place is, if it is one.
+/// Returns the drive's address that a dataset's place is, if it is one: `tcp://HOST:PORT/NQN`, or the node of a
+/// controller, `/dev/nvmeX`.
 pub fn drive_address(place: &Path) -> Option<&str> {
-    place.to_str().filter(|place| place.starts_with("tcp://"))
+    let is_controller = |place: &str| {
+        let instance = place.strip_prefix("/dev/nvme").map(|rest| rest.split('?').next().unwrap_or_default());
+        instance.is_some_and(|instance| !instance.is_empty() && instance.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    place.to_str().filter(|place| place.starts_with("tcp://") || is_controller(place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_of_a_drive_is_told_from_a_file() {
+        for drive in ["tcp://10.0.0.7:4420/nqn.2024-01.a:b", "/dev/nvme0", "/dev/nvme12", "/dev/nvme0?ioctl"] {
+            assert_eq!(drive_address(Path::new(drive)), Some(drive));
+        }
+        for file in ["/dev/nvme0n1", "/dev/nvme", "/dev/ng0n1", "/data/nvme0", "tcp", "photos.ddlp"] {
+            assert_eq!(drive_address(Path::new(file)), None, "{file}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ const SLOT_SAMPLES: u64 = 16;
 
 /// Tests with each kernel: nvme-cli finds and connects the drive and shows its pages; a batch by hand; the contract by
 /// both ways of passthrough; an epoch by the drive alone and one from both ends, with the same pixels as this machine's
-/// CPU; a reset, and an agent that is killed and comes back.
+/// CPU; the same without a file of the dataset on the host; a reset, and an agent that is killed and comes back.
 #[test]
 fn both_kernels_work_with_an_arm_drive() -> Result<()> {
     in_guests("both_kernels_work_with_an_arm_drive", || {
@@ -48,6 +48,11 @@ fn both_kernels_work_with_an_arm_drive() -> Result<()> {
                 figures.assert_each_batch_once(1, u64::from(IMAGES) / BATCH);
                 assert_eq!(figures.digest(), native.digest(), "{strategy}");
                 assert!(figures.drive_batches() > 0, "{strategy}: {:?}", figures.faults());
+            }
+            for strategy in ["cpu", "ordered", "mte --step-ms 150"] {
+                let figures = run_in(host, "ddlp", &format!("{node} {job} --strategy {strategy}"))?;
+                figures.assert_each_batch_once(1, u64::from(IMAGES) / BATCH);
+                assert_eq!(figures.digest(), native.digest(), "{strategy} without a file on the host");
             }
             agent = stock_tools::endings(&drive, &device, &serve, agent)?;
             drive.assert_dataset_is(&pack)?;

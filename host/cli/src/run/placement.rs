@@ -20,15 +20,16 @@ impl Placement {
             refuse_local_options(args, &drives)?;
         }
         let is_tcp = |drive: &DriveChoice| matches!(drive, DriveChoice::At(address) if address.starts_with("tcp://"));
-        let is_on_drive = drive_address(&args.dataset).is_some();
-        if is_on_drive && drives.contains(&DriveChoice::Local) {
+        let dataset_drive = drive_address(&args.dataset);
+        if dataset_drive.is_some() && drives.contains(&DriveChoice::Local) {
             bail!(
                 "a local drive reads the dataset's files on this machine, but the dataset lies on {} alone: leave \
                  --drive out, and that drive takes part",
                 args.dataset.display()
             );
         }
-        if args.host_nqn.is_some() && !is_on_drive && !drives.iter().any(is_tcp) {
+        let is_read_by_tcp = dataset_drive.is_some_and(|address| address.starts_with("tcp://"));
+        if args.host_nqn.is_some() && !is_read_by_tcp && !drives.iter().any(is_tcp) {
             bail!(
                 "--host-nqn applies only to a drive at a tcp:// address: the kernel has a host NQN of its own (nvme \
                  connect), and a local drive needs none"

@@ -73,11 +73,15 @@ impl PassthroughController {
         Ok(entries.take_while(|&nsid| nsid != 0).collect())
     }
 
-    /// Locks the nodes of these namespaces. While the kernel recreates the devices of a drive, a name may belong to
+    /// Opens the nodes of these namespaces, and locks them if `is_alone`. While the kernel recreates the devices of a drive, a name may belong to
     /// another namespace for a moment, so this checks each node's NSID.
-    fn hold(&self, nsids: &[u32]) -> Result<(), DriverError> {
+    fn open_nodes(&self, nsids: &[u32], is_alone: bool) -> Result<(), DriverError> {
         let nodes = self.association.nodes();
-        nodes.hold(nsids)?;
+        if is_alone {
+            nodes.hold_generic(nsids)?;
+        } else {
+            nodes.open_generic(nsids)?;
+        }
         for &nsid in nsids {
             match namespace_id(&*nodes.of_namespace(nsid)?) {
                 Ok(found) if found == nsid => {}
@@ -129,7 +133,7 @@ impl Controller for PassthroughController {
     fn open_queue(&self, depth: usize) -> Result<Box<dyn Queue>, DriverError> {
         self.association.check()?;
         checks::depth(depth, COMMANDS_MAX - READS_IN_FLIGHT, self.peer())?;
-        self.hold(&self.active_namespaces()?)?;
+        self.open_nodes(&self.active_namespaces()?, depth > 0)?;
         let lane = Lane::open(self.association.clone(), depth + READS_IN_FLIGHT)?;
         let (association, geometries) = (Arc::clone(&self.association), Arc::clone(&self.geometries));
         Ok(Box::new(KernelQueue::new(Box::new(self.clone()), association, geometries, lane, depth)))

@@ -210,7 +210,11 @@ fn queues_are_bounded_and_used_again() {
     let mut buf = vec![0; BLOCK];
     again.read_blocks(NSID, 9, &mut buf, LONG).unwrap();
     assert_eq!(buf, pattern(9, BLOCK));
-    assert!(matches!(controller.open_queue(0), Err(DriverError::Invalid(_))));
+    drop(again);
+    let mut reader = controller.open_queue(0).unwrap();
+    reader.read_blocks(NSID, 9, &mut buf, LONG).unwrap();
+    let refused = reader.submit(&program::execute(SLOT, 1, 0), vec![], LONG);
+    assert!(matches!(refused, Err(DriverError::Invalid(_))), "a queue of depth 0 only reads: {refused:?}");
     assert!(matches!(controller.open_queue(61), Err(DriverError::Invalid(_))), "64 commands, 4 of them for reads");
 }
 

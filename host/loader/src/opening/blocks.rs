@@ -144,7 +144,7 @@ impl DriveBlocks {
                         path.used += 1;
                         return Ok(Taken { queue, session });
                     }
-                    match controller.open_queue(1) {
+                    match controller.open_queue(0) {
                         Ok(queue) => {
                             path.used += 1;
                             return Ok(Taken { queue, session });

@@ -63,6 +63,22 @@ fn only_drives_at_an_address_are_told_an_nqn() {
 }
 
 #[test]
+fn the_drive_that_holds_the_dataset_takes_part() {
+    for (address, has_nqn) in [("tcp://h:1/nqn.x", true), ("/dev/nvme3", false)] {
+        let place = |line: &[&str]| {
+            let mut args = parse(line).unwrap();
+            args.dataset = address.into();
+            Placement::new(&args, Strategy::Ordered)
+                .map(|placed| placed.specs(&args))
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(place(&[]), Ok(vec![DriveSpec::Remote(address.to_owned())]));
+        assert!(place(&["--drive", "local"]).unwrap_err().contains("leave --drive out"));
+        assert_eq!(place(&["--host-nqn", "nqn.2024-01.example:host"]).is_ok(), has_nqn, "{address}");
+    }
+}
+
+#[test]
 fn only_drives_at_an_address_are_optional() {
     for drive in [&[][..], &["--drive", "auto"], &["--drive", "none"], &["--drive", "/dev/nvme0"]] {
         assert!(placement(&[&["--drive-optional"], drive].concat()).unwrap_err().contains("--drive-optional"));

@@ -77,23 +77,29 @@ fn what_the_kernel_does_not_let_through_is_no_loss() {
 #[test]
 fn nodes_are_held_against_others_and_found_by_nsid() {
     let (root, association) = association(SystemCall::Ioctl);
-    association.nodes().hold(&[1, 2, 3]).unwrap();
-    association.nodes().hold(&[1, 2, 3]).unwrap();
+    association.nodes().hold_generic(&[1, 2, 3]).unwrap();
+    association.nodes().hold_generic(&[1, 2, 3]).unwrap();
     assert!(association.nodes().of_namespace(3).is_ok());
     assert!(matches!(association.nodes().of_namespace(9), Err(DriverError::Invalid(_))));
     let other = Nodes::open(&target(root.path())).unwrap();
-    assert!(matches!(other.hold(&[1, 2, 3]), Err(DriverError::InUse { .. })));
+    assert!(matches!(other.hold_generic(&[1, 2, 3]), Err(DriverError::InUse { .. })));
+    let reader = Nodes::open(&target(root.path())).unwrap();
+    reader.open_generic(&[1, 2, 3]).unwrap();
+    assert!(reader.of_namespace(1).is_ok(), "whoever only reads needs no lock");
+    assert!(matches!(reader.hold_generic(&[1, 2, 3]), Err(DriverError::InUse { .. })));
     let in_flight = association.nodes().of_namespace(2).unwrap();
     drop(association);
-    assert!(matches!(other.hold(&[1, 2, 3]), Err(DriverError::InUse { .. })), "until the last command is over");
+    assert!(matches!(other.hold_generic(&[1, 2, 3]), Err(DriverError::InUse { .. })), "until the last command is over");
     drop(in_flight);
-    other.hold(&[1, 2, 3]).unwrap();
+    other.hold_generic(&[1, 2, 3]).unwrap();
+    drop(other);
+    reader.hold_generic(&[1, 2, 3]).unwrap();
 }
 
 #[test]
 fn a_namespace_without_a_node_is_waited_for() {
     let (_root, association) = association(SystemCall::Ioctl);
-    let error = association.nodes().hold(&[1, 2, 3, 4]).unwrap_err();
+    let error = association.nodes().hold_generic(&[1, 2, 3, 4]).unwrap_err();
     assert!(error.is_transient() && error.to_string().contains("namespace 4"), "{error}");
 }
 
