@@ -1,6 +1,6 @@
 //! `ddlp bench dual` from beginning to end: every case is measured, and the figures agree with each other.
 
-use ddlp_tests::agent::program;
+use ddlp_tests::agent::{Agent, program};
 use ddlp_tests::photos::Photos;
 use std::process::{Command, Stdio};
 
@@ -66,4 +66,33 @@ fn a_small_bench_measures_every_case_with_figures_that_agree() {
     for row in ["cpu alone", "csd alone", "mte", "wrr", "ordered"] {
         assert!(said.lines().any(|line| line.trim_start().starts_with(row)), "{row}: {said}");
     }
+}
+
+#[test]
+fn a_drive_that_alone_holds_the_dataset_is_measured_in_place_of_a_local_one() {
+    let photos = Photos::new(48);
+    let agent = Agent::start(&photos.pack(), &photos.scratch().join("state"), &["--slots", "8"]);
+    let bench = |more: &[&str]| {
+        Command::new(program("ddlp"))
+            .args(["bench", "dual", &agent.url(), "--samples", "96", "--batch", "8", "--rounds", "1", "--json", "-"])
+            .args(more)
+            .stdin(Stdio::null())
+            .output()
+            .expect("the command runs")
+    };
+    let output = bench(&[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    let slots = outcome["slots"].as_array().expect("kinds of slots");
+    assert_eq!((slots.len(), &slots[0]["results"]), (1, &"read".into()));
+    let cases = slots[0]["cases"].as_array().expect("cases");
+    let names: Vec<&str> = cases.iter().filter_map(|case| case["strategy"].as_str()).collect();
+    assert_eq!(names, ["csd", "mte", "wrr", "ordered"]);
+    assert!(figure(&outcome["cpu"], "images_per_s") > 0.0);
+    assert_eq!(figure(&cases[0], "drive_share"), 1.0, "the drive alone");
+
+    let refused = bench(&["--throttle", "0.5"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("--throttle") && said.contains("leave it out"), "{said}");
 }

@@ -66,8 +66,8 @@ pub fn round_s(cases: &[Case], samples: u64, cpu_rate: f64, drive_share: f64) ->
 pub struct Cores {
     /// The host's cores.
     pub host: CoreList,
-    /// The drive's cores.
-    pub drive: CoreList,
+    /// The drive's cores, unless it is a drive elsewhere.
+    pub drive: Option<CoreList>,
     /// The reason why the figures mean little, if there are too few cores.
     pub warning: Option<String>,
 }
@@ -90,7 +90,13 @@ impl Cores {
         let apart = others.iter().find(|core| !beside.contains(core)).or(others.first()).copied();
         let drive = drive.unwrap_or_else(|| CoreList(vec![apart.unwrap_or(host.0.first().copied().unwrap_or(0))]));
         let warning = warning(&host, &drive, &beside);
-        Self { host, drive, warning }
+        Self { host, drive: Some(drive), warning }
+    }
+
+    /// Takes the host's cores that are named, otherwise the first one, beside a drive elsewhere.
+    pub fn of_host(available: &[usize], host: Option<CoreList>) -> Self {
+        let first = available.first().copied().unwrap_or(0);
+        Self { host: host.unwrap_or_else(|| CoreList(vec![first])), drive: None, warning: None }
     }
 }
 
@@ -140,7 +146,7 @@ mod tests {
         // Threads 0 and 1, 2 and 3, … share a core.
         let list = |core: Option<usize>| core.map(|core| CoreList(vec![core]));
         let cores = Cores::choose(available, list(host), list(drive), |core| vec![core ^ 1]);
-        (cores.host.0[0], cores.drive.0[0], cores.warning.is_some())
+        (cores.host.0[0], cores.drive.unwrap().0[0], cores.warning.is_some())
     }
 
     #[test]
@@ -155,6 +161,6 @@ mod tests {
         assert_eq!(chosen(&[5], None, None), (5, 5, true));
         assert_eq!(chosen(&[4, 5], None, None), (4, 5, true));
         let cores = Cores::choose(&[0, 1], None, None, |_| Vec::new());
-        assert_eq!((cores.drive.0[0], cores.warning), (1, None));
+        assert_eq!((cores.drive.unwrap().0[0], cores.warning), (1, None));
     }
 }

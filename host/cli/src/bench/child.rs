@@ -48,6 +48,14 @@ pub struct ProngFigures {
     pub peak_memory_mb: Option<f64>,
 }
 
+/// Options of a run with a drive.
+pub enum DriveOptions {
+    /// Of a drive that the run starts.
+    Local(Vec<String>),
+    /// The drive that holds the dataset takes part by itself.
+    Remote,
+}
+
 /// Settings that all runs of a measurement share.
 pub struct Setting<'a> {
     /// The dataset.
@@ -55,7 +63,7 @@ pub struct Setting<'a> {
     /// Options of every run.
     pub common: Vec<String>,
     /// Options of a run with a drive.
-    pub drive: Vec<String>,
+    pub drive: DriveOptions,
     /// Number of result slots for `mte`, unless the loader is to choose it.
     pub tail_slots: Option<u32>,
 }
@@ -67,12 +75,12 @@ impl Setting<'_> {
         let mut option = |name: &str, value: String| options.extend([format!("--{name}"), value]);
         option("strategy", case.strategy.to_string());
         option("samples", samples.to_string());
-        if let Some(slots) = case.slots {
+        if let (Some(slots), DriveOptions::Local(drive)) = (case.slots, &self.drive) {
             option("results", slots.name().to_string());
             if let Some(slots) = self.tail_slots.filter(|_| case.strategy == "mte") {
                 option("slots", slots.to_string());
             }
-            options.extend(self.drive.iter().cloned());
+            options.extend(drive.iter().cloned());
         }
         options
     }
@@ -130,7 +138,7 @@ mod tests {
         let setting = Setting {
             dataset: Path::new("x.ddlp"),
             common: vec!["--batch".into(), "64".into()],
-            drive: vec!["--throttle".into(), "0.25".into()],
+            drive: DriveOptions::Local(vec!["--throttle".into(), "0.25".into()]),
             tail_slots: Some(40),
         };
         assert_eq!(setting.options(CPU, 100).join(" "), "--batch 64 --strategy cpu --samples 100");
@@ -139,5 +147,7 @@ mod tests {
             setting.options(mte, 100).join(" "),
             "--batch 64 --strategy mte --samples 100 --results read --slots 40 --throttle 0.25"
         );
+        let remote = Setting { drive: DriveOptions::Remote, tail_slots: None, ..setting };
+        assert_eq!(remote.options(mte, 100).join(" "), "--batch 64 --strategy mte --samples 100");
     }
 }

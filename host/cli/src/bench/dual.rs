@@ -1,7 +1,7 @@
 //! `ddlp bench dual`: both prongs together against each prong alone.
 
 use super::cases::{self, Cores, SlotAccess};
-use super::child::Setting;
+use super::child::{DriveOptions, Setting};
 use super::figures::{self, DualFigures, Measured, PUBLISHED_FACTOR, SlotFigures};
 use super::table;
 use crate::cores::{self, CoreList};
@@ -11,7 +11,7 @@ use crate::run::{parse_throttle, pipeline};
 use crate::{Ending, machine, text};
 use anyhow::{Context, bail};
 use clap::Args;
-use ddlp_host::{LocalDrive, Pipeline};
+use ddlp_host::{Host, LocalDrive, Pipeline, drive_address, open_dataset};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use std::path::PathBuf;
@@ -21,14 +21,18 @@ use std::path::PathBuf;
 /// Runs the CPU alone, the drive alone and each strategy in turn, round after round. Host and drive are pinned to
 /// separate cores. Result slots are first shared by host and drive, then read by NVMe/TCP. Efficiency is the rate of
 /// both together ÷ (rate of the CPU alone + rate of the drive alone), the end of the epoch included.
+///
+/// If the dataset lies on a drive alone (tcp://HOST:PORT/NQN or /dev/nvmeX), that drive takes part in place of a local
+/// one: on cores of its own, its results read over NVMe, and the CPU reads its samples from the drive.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   ddlp bench dual photos.ddlp
   ddlp bench dual photos.ddlp --throttle 0.25 --results shared --json dual.json
-  ddlp bench dual photos.ddlp --samples 2000 --rounds 3        a quick look")]
+  ddlp bench dual photos.ddlp --samples 2000 --rounds 3        a quick look
+  ddlp bench dual tcp://10.0.0.7:4420/nqn.2024-01.example:drive")]
 pub struct DualArgs {
-    /// A pack; also an image folder, CIFAR-10's binary files or tar shards
+    /// A pack; also an image folder, CIFAR-10's binary files, tar shards, or the drive that alone holds the dataset
     dataset: PathBuf,
     /// Pipeline for each sample: imagenet-train, imagenet-val, cifar-train, or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "imagenet-train")]
@@ -75,14 +79,23 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
     }
     // The machine is described before this process confines itself to the host's cores.
     let machine = machine::describe();
-    let dataset = ddlp_dataset::open(&args.dataset)?;
+    let remote = drive_address(&args.dataset);
+    let dataset = open_dataset(&args.dataset, &Host::system())?;
     files(args).check(&*dataset, &args.dataset)?;
-    check_agent(args)?;
+    match remote {
+        Some(address) => refuse_local_options(args, address)?,
+        None => check_agent(args)?,
+    }
     let image_bytes = pipeline(&args.pipeline)?.output().bytes() as u64;
     let available = cores::available()?;
-    let cores = Cores::choose(&available, args.host_cores.clone(), args.drive_cores.clone(), cases::siblings);
+    let cores = match remote {
+        Some(_) => Cores::of_host(&available, args.host_cores.clone()),
+        None => Cores::choose(&available, args.host_cores.clone(), args.drive_cores.clone(), cases::siblings),
+    };
     cores::check(&cores.host, &available, "the host")?;
-    cores::check(&cores.drive, &cores::online()?, "the drive")?;
+    if let Some(drive) = &cores.drive {
+        cores::check(drive, &cores::online()?, "the drive")?;
+    }
     if let Some(warning) = &cores.warning {
         eprintln!("warning: {warning}");
     }
@@ -113,7 +126,7 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         corrupt,
         throttle: args.throttle,
         host_cores: cores.host.to_string(),
-        drive_cores: cores.drive.to_string(),
+        drive_cores: cores.drive.map_or("unknown".to_owned(), |drive| drive.to_string()),
         too_few_cores: cores.warning,
         published_factor: PUBLISHED_FACTOR,
         strategies: [cpu.clone()].into_iter().chain(strategies).collect(),
@@ -151,11 +164,31 @@ fn check_agent(args: &DualArgs) -> anyhow::Result<()> {
     }
 }
 
+/// Fails if an option is given that applies only to a drive that this command starts.
+fn refuse_local_options(args: &DualArgs, address: &str) -> anyhow::Result<()> {
+    let given = [
+        ("--agent", args.agent.is_some()),
+        ("--drive-cores", args.drive_cores.is_some()),
+        ("--slots", args.slots.is_some()),
+        ("--throttle", args.throttle < 1.0),
+        ("--results", !args.results.is_empty()),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => {
+            bail!("{option} applies only to a drive that this command starts, but {address} runs already: leave it out")
+        }
+        None => Ok(()),
+    }
+}
+
 fn drive(args: &DualArgs) -> LocalDrive {
     LocalDrive { agent: args.agent.clone(), ..LocalDrive::default() }
 }
 
 fn kinds(args: &DualArgs) -> Vec<SlotAccess> {
+    if drive_address(&args.dataset).is_some() {
+        return vec![SlotAccess::Read];
+    }
     if args.results.is_empty() { vec![SlotAccess::Shared, SlotAccess::Read] } else { args.results.clone() }
 }
 
@@ -181,15 +214,21 @@ fn setting<'a>(args: &'a DualArgs, cores: &Cores) -> Setting<'a> {
         ("threads", cores.host.0.len().to_string()),
         ("cores", cores.host.to_string()),
     ]);
-    let mut drive = options(&[
-        ("drive", "local".to_string()),
-        ("drive-threads", cores.drive.0.len().to_string()),
-        ("drive-cores", cores.drive.to_string()),
-        ("throttle", args.throttle.to_string()),
-    ]);
-    if let Some(agent) = &args.agent {
-        drive.extend(["--agent".to_string(), agent.display().to_string()]);
-    }
+    let drive = match &cores.drive {
+        None => DriveOptions::Remote,
+        Some(cores) => {
+            let mut local = options(&[
+                ("drive", "local".to_string()),
+                ("drive-threads", cores.0.len().to_string()),
+                ("drive-cores", cores.to_string()),
+                ("throttle", args.throttle.to_string()),
+            ]);
+            if let Some(agent) = &args.agent {
+                local.extend(["--agent".to_string(), agent.display().to_string()]);
+            }
+            DriveOptions::Local(local)
+        }
+    };
     Setting { dataset: &args.dataset, common, drive, tail_slots: args.slots }
 }
 
@@ -208,7 +247,9 @@ fn measure(
     if !warm.corrupt.is_empty() {
         eprintln!("note: every run leaves out {}", text::plural(warm.corrupt.len() as u64, "corrupt sample"));
     }
-    let drive_share = args.throttle * cores.drive.0.len() as f64 / cores.host.0.len() as f64;
+    // A drive elsewhere is expected to be as fast as the host.
+    let drive_cores = cores.drive.as_ref().unwrap_or(&cores.host);
+    let drive_share = args.throttle * drive_cores.0.len() as f64 / cores.host.0.len() as f64;
     let round_s = cases::round_s(&cases, args.samples, warm.images_per_s, drive_share);
     eprintln!(
         "measuring: {} of {} each; the CPU alone made {}, so the whole takes about {}",
