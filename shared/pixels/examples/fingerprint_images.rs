@@ -41,5 +41,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (width, height) = (43, 39);
     let png = image::RgbImage::from_raw(width, height, pixels(width, height, 3)).ok_or("a wrong size")?;
     png.save(directory.join("rgb.png"))?;
+    let (width, height) = (28, 25);
+    let other = image::RgbImage::from_raw(width, height, pixels(width, height, 3)).ok_or("a wrong size")?;
+    for name in ["rgb.bmp", "rgb.ppm", "palette.gif"] {
+        other.save(directory.join(name))?;
+    }
     Ok(())
 }

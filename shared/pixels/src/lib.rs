@@ -20,6 +20,7 @@
 //! Only the modules that make these calls allow it.
 #![deny(unsafe_code)]
 
+mod ability;
 mod chacha;
 pub mod draw;
 pub mod encode;
@@ -58,6 +59,7 @@ mod source;
 pub mod stages;
 pub mod synthetic;
 
+pub use ability::{Ability, AbilityNumber, Decoder, Decoders, abilities, ability};
 pub use draw::Draw;
 pub use error::{CorruptReason, PixelError};
 pub use field::{DType, Element, Field, FieldKind, ImageLayout};

@@ -32,7 +32,10 @@ pub use resize::Resize;
 pub(crate) const SIDE_MAX: u32 = 65_535;
 
 /// The interface of an operation.
-pub(crate) trait Operate {
+pub(crate) trait Operate: Sized + 'static {
+    /// Parameters with which the operation's digest is made: together they reach every part of its code.
+    const EXAMPLES: &'static [Self];
+
     /// Checks the parameters. The error says what is wrong.
     fn check(&self) -> Result<(), String>;
 
@@ -203,7 +206,27 @@ macro_rules! operations {
             }
         })*
 
+        /// Positions of the operations in the list.
+        enum Position {
+            $($name,)*
+        }
+
         impl Operation {
+            /// Names of the operations, in the order of the list.
+            pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
+
+            /// Returns the operation's position in the list.
+            pub(crate) fn position(&self) -> u16 {
+                match self {
+                    $(Self::$name(_) => Position::$name as u16,)*
+                }
+            }
+
+            /// Returns every operation with each of its examples, in the order of the list. See [`Operate::EXAMPLES`].
+            pub(crate) fn examples() -> Vec<Vec<Self>> {
+                vec![$($name::EXAMPLES.iter().cloned().map(Self::$name).collect()),*]
+            }
+
             /// See [`Operate::check`].
             pub(crate) fn check(&self) -> Result<(), String> {
                 match self {
@@ -251,6 +274,14 @@ operations! {
     GaussianBlur,
     /// Stretches each channel to the whole range of values at random.
     RandomAutocontrast,
+}
+
+impl Operation {
+    /// Returns the operation as programs carry it.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let codec = bincode::config::standard().with_little_endian().with_fixed_int_encoding();
+        bincode::serde::encode_to_vec(self, codec).expect("parameters are numbers")
+    }
 }
 
 pub(crate) fn check_side(size: u32) -> Result<(), String> {

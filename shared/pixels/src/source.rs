@@ -129,7 +129,7 @@ impl Limits {
     }
 }
 
-/// A file format of images.
+/// A file format of images. Add new ones at the end: abilities number them by their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
@@ -163,6 +163,19 @@ impl Format {
             [b'I', b'I', b'*', 0, ..] | [b'M', b'M', 0, b'*', ..] => Self::Tiff,
             _ => return Err(PixelError::UnknownFormat { first: bytes[..bytes.len().min(8)].to_vec() }),
         })
+    }
+
+    /// Returns the format's name as people write it.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Jpeg => "JPEG",
+            Self::Png => "PNG",
+            Self::WebP => "WebP",
+            Self::Bmp => "BMP",
+            Self::Gif => "GIF",
+            Self::Pnm => "PNM",
+            Self::Tiff => "TIFF",
+        }
     }
 
     /// Returns the format's name in lower case.

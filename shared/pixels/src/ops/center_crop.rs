@@ -15,6 +15,8 @@ pub struct CenterCrop {
 }
 
 impl Operate for CenterCrop {
+    const EXAMPLES: &'static [Self] = &[Self { size: 24 }, Self { size: 61 }];
+
     fn check(&self) -> Result<(), String> {
         check_side(self.size)
     }

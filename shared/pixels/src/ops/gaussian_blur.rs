@@ -44,6 +44,9 @@ pub struct Blur {
 }
 
 impl Operate for GaussianBlur {
+    const EXAMPLES: &'static [Self] =
+        &[Self { kernel_size: 5, sigma: [0.3, 2.0] }, Self { kernel_size: 23, sigma: [1.5, 6.0] }];
+
     fn check(&self) -> Result<(), String> {
         let [low, high] = self.sigma;
         if self.kernel_size.is_multiple_of(2) || self.kernel_size > KERNEL_MAX {

@@ -27,6 +27,8 @@ fn default_probability() -> f64 {
 pub struct Autocontrast;
 
 impl Operate for RandomAutocontrast {
+    const EXAMPLES: &'static [Self] = &[Self { p: 0.5 }, Self { p: 1.0 }];
+
     fn check(&self) -> Result<(), String> {
         check_probability(self.p)
     }

@@ -20,6 +20,8 @@ pub struct RandomCrop {
 }
 
 impl Operate for RandomCrop {
+    const EXAMPLES: &'static [Self] = &[Self { size: 32, padding: 4 }, Self { size: 29, padding: 0 }];
+
     fn check(&self) -> Result<(), String> {
         check_side(self.size)?;
         if self.padding > SIDE_MAX {

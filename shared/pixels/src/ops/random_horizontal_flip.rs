@@ -19,6 +19,8 @@ fn default_probability() -> f64 {
 }
 
 impl Operate for RandomHorizontalFlip {
+    const EXAMPLES: &'static [Self] = &[Self { p: 0.5 }, Self { p: 1.0 }];
+
     fn check(&self) -> Result<(), String> {
         check_probability(self.p)
     }

@@ -23,6 +23,8 @@ fn default_probability() -> f64 {
 pub struct Invert;
 
 impl Operate for RandomInvert {
+    const EXAMPLES: &'static [Self] = &[Self { p: 0.5 }, Self { p: 1.0 }];
+
     fn check(&self) -> Result<(), String> {
         check_probability(self.p)
     }

@@ -27,18 +27,22 @@ pub struct RandomResizedCrop {
     pub ratio: [f64; 2],
 }
 
+/// torchvision's default bounds.
+const SCALE: [f64; 2] = [0.08, 1.0];
+const RATIO: [f64; 2] = [3.0 / 4.0, 4.0 / 3.0];
+
 fn default_scale() -> [f64; 2] {
-    [0.08, 1.0]
+    SCALE
 }
 
 fn default_ratio() -> [f64; 2] {
-    [3.0 / 4.0, 4.0 / 3.0]
+    RATIO
 }
 
 impl RandomResizedCrop {
     /// Returns the operation with torchvision's default bounds.
     pub fn to(size: u32) -> Self {
-        Self { size, scale: default_scale(), ratio: default_ratio() }
+        Self { size, scale: SCALE, ratio: RATIO }
     }
 
     fn window(&self, (width, height): (u32, u32), words: &mut impl Words) -> Window {
@@ -61,6 +65,13 @@ impl RandomResizedCrop {
 }
 
 impl Operate for RandomResizedCrop {
+    /// In the last one no box fits, so that the central box is taken.
+    const EXAMPLES: &'static [Self] = &[
+        Self { size: 32, scale: SCALE, ratio: RATIO },
+        Self { size: 25, scale: [0.9, 1.0], ratio: [0.5, 2.0] },
+        Self { size: 30, scale: [1.0, 1.0], ratio: [3.0, 4.0] },
+    ];
+
     fn check(&self) -> Result<(), String> {
         check_side(self.size)?;
         check_range("scale", self.scale, 1.0)?;

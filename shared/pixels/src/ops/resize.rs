@@ -17,6 +17,8 @@ pub struct Resize {
 }
 
 impl Operate for Resize {
+    const EXAMPLES: &'static [Self] = &[Self { size: 37 }, Self { size: 211 }];
+
     fn check(&self) -> Result<(), String> {
         check_side(self.size)
     }

@@ -1,0 +1,116 @@
+use super::*;
+use crate::draw::Draw;
+use crate::ops::{CenterCrop, GaussianBlur, RandomInvert};
+use crate::preparer::Preparer;
+use crate::source::Limits;
+use std::collections::BTreeSet;
+
+/// Checks the digests that every machine has to find. Another digest means other pixels: a host then refuses drives of
+/// the versions before for every run that needs the ability.
+#[test]
+fn they_are_those_of_every_machine() {
+    let found: Vec<String> = abilities()
+        .iter()
+        .map(|Ability { number, digest }| {
+            let digest: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{:04x} {digest} {number}", number.0)
+        })
+        .collect();
+    assert_eq!(found, EXPECTED, "{found:#?}");
+}
+
+const EXPECTED: [&str; 21] = [
+    "0001 143db5d014f4e092 cropping and resizing",
+    "0002 9a972b7886c1e4e1 turning images upright",
+    "0100 d795af543a9559fe the operation RandomResizedCrop",
+    "0101 4bb9737df840341f the operation Resize",
+    "0102 f1de2fa7166cdf23 the operation CenterCrop",
+    "0103 465d7ae8a884f45c the operation RandomCrop",
+    "0104 25d68a0e0a82d86a the operation RandomHorizontalFlip",
+    "0105 bacf8565c7151cb7 the operation RandomInvert",
+    "0106 a9cbe37c868f502d the operation GaussianBlur",
+    "0107 8a32114bf3546074 the operation RandomAutocontrast",
+    "0200 bb2528c30fdc0f10 JPEG files",
+    "0201 f300359d810cecd5 PNG files",
+    "0202 b5af08963f21491d WebP files",
+    "0203 36d1cc8c1a274757 BMP files",
+    "0204 cf6b2ed4bec3521c GIF files",
+    "0205 11d6f828ae1ef719 PNM files",
+    "0206 a0c6e75f9876f58d TIFF files",
+    "0301 dc330cdb89a60d8b samples of the form planar",
+    "0302 09c39c6d98e20708 samples of the form indexed",
+    "0303 f7b5b42a4f2b7e0f samples of the form raw",
+    "0304 739b512e0559aa0c samples of the form rows",
+];
+
+#[test]
+fn they_are_in_order_and_their_digests_differ() {
+    assert!(abilities().is_sorted_by(|one, next| one.number < next.number));
+    let digests: BTreeSet<[u8; 16]> = abilities().iter().map(|ability| ability.digest).collect();
+    assert_eq!(digests.len(), abilities().len());
+    for &one in abilities() {
+        assert_eq!(ability(one.number), Some(one));
+        assert!(!one.number.to_string().contains("another version"), "{one:?}");
+    }
+    assert_eq!(ability(AbilityNumber(0x7777)), None);
+    assert_eq!(AbilityNumber(0x0777).to_string(), "ability 0x0777 of another version");
+}
+
+#[test]
+fn every_built_in_sample_takes_part() {
+    let (inputs, mut preparer) = (digests::Inputs::new(), Preparer::new(Limits::default()));
+    for decoder in Decoder::ALL {
+        let samples = inputs.of(decoder);
+        let own = samples.last().expect("a sample for each decoder");
+        assert_eq!(Decoder::of(own).unwrap(), decoder);
+        for &sample in &samples {
+            let pipeline = Pipeline::of([CenterCrop { size: 32 }.into()]);
+            let mut pixels = vec![0; pipeline.output().bytes()];
+            let prepared = preparer.prepare(sample, &pipeline, Draw::default(), &mut pixels);
+            assert!(prepared.is_ok_and(|prepared| prepared.warnings == 0), "{sample:?}");
+        }
+    }
+    let Some(Source::Rows(rows)) = inputs.of(Decoder::Rows).pop() else { panic!("a sample of the form rows") };
+    assert!(crate::row_index::RowIndex::parse(rows.row_index).is_ok());
+    let Some(Source::Indexed { checkpoints, .. }) = inputs.of(Decoder::Indexed).pop() else { panic!("checkpoints") };
+    assert!(crate::jpeg::baseline::Checkpoints::from_bytes(checkpoints).is_ok());
+}
+
+#[test]
+fn a_pipeline_needs_its_operations_only() {
+    let pipeline =
+        Pipeline::of([CenterCrop { size: 9 }.into(), RandomInvert { p: 0.5 }.into(), CenterCrop { size: 7 }.into()]);
+    let names = |pipeline: &Pipeline| pipeline.needs().iter().map(|number| number.to_string()).collect::<Vec<_>>();
+    assert_eq!(names(&pipeline), ["cropping and resizing", "the operation CenterCrop", "the operation RandomInvert"]);
+    let upright = Pipeline { exif_orientation: true, ..pipeline };
+    assert!(upright.needs().contains(&AbilityNumber::ORIENTATION));
+    assert!(upright.needs().iter().all(|&number| ability(number).is_some()));
+}
+
+/// The examples and the encoding are part of a digest, so that an operation whose parameters change is another ability.
+#[test]
+fn programs_carry_an_operation_by_its_position_and_its_parameters() {
+    let blur = Operation::from(GaussianBlur { kernel_size: 5, sigma: [0.5, 1.0] });
+    assert_eq!(blur.to_bytes()[..4], [6, 0, 0, 0]);
+    assert_eq!((blur.ability(), blur.to_bytes().len()), (AbilityNumber(0x0106), 4 + 4 + 16));
+    for (position, examples) in Operation::examples().iter().enumerate() {
+        assert!(
+            examples.iter().all(|example| example.ability().0 == 0x0100 + position as u16 && example.check().is_ok())
+        );
+    }
+}
+
+#[test]
+fn a_set_of_decoders_holds_what_was_put_in() {
+    let mut set = Decoders::NONE;
+    for decoder in [Decoder::Rows, Decoder::File(Format::Gif)] {
+        assert!(!set.contains(decoder));
+        set.insert(decoder);
+        assert!(set.contains(decoder) && Decoders::ALL.contains_all(set));
+    }
+    assert_eq!(set.iter().collect::<Vec<_>>(), [Decoder::File(Format::Gif), Decoder::Rows]);
+    assert!(!set.contains_all(Decoders::ALL) && set.contains_all(set));
+    assert_eq!(Decoder::ALL.into_iter().collect::<Decoders>(), Decoders::ALL);
+    assert!(Decoders::FILES.contains(Decoder::File(Format::Tiff)) && !Decoders::FILES.contains(Decoder::Planar));
+    assert!(Decoder::ALL.into_iter().enumerate().all(|(at, decoder)| decoder.place() == at as u32));
+}
