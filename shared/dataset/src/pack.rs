@@ -10,6 +10,7 @@
 //! `docs/pack.md` describes the layout. The layout has room for further forms of samples and further sections: a reader
 //! refuses an unknown section that is marked as required, and skips any other unknown section.
 
+mod broken;
 mod contents;
 mod direct;
 mod file;
@@ -31,6 +32,7 @@ mod survey;
 mod verification;
 mod writer;
 
+pub use broken::Broken;
 pub use file::PackFile;
 pub use format::{BLOCK_BYTES, FormatError, MAGIC, Part};
 pub use forms::{PackOption, StoredForm};
@@ -44,7 +46,7 @@ pub use store::Blocks;
 pub use storing::PackFormat;
 pub use superblock::{Layout, Section};
 pub use survey::{Survey, VerdictEntry};
-pub use verification::{Broken, VerifyError, VerifyProgress, VerifyReport, verify, verify_sample};
+pub use verification::{VerifyError, VerifyProgress, VerifyReport, verify, verify_sample};
 pub use writer::pack;
 
 #[cfg(test)]

@@ -6,9 +6,10 @@
 mod digests;
 
 use crate::error::PixelError;
+use crate::info::Format;
 use crate::ops::Operation;
 use crate::pipeline::Pipeline;
-use crate::source::{Format, Source};
+use crate::source::Source;
 use std::fmt;
 use std::sync::OnceLock;
 

@@ -8,6 +8,7 @@ use half::f16;
 
 use crate::draw::Draw;
 use crate::jpeg::baseline::Checkpoints;
+use crate::limits::Limits;
 use crate::normalize::Normalize;
 use crate::ops::{
     CenterCrop, GaussianBlur, RandomAutocontrast, RandomHorizontalFlip, RandomInvert, RandomResizedCrop, Resize,
@@ -15,7 +16,7 @@ use crate::ops::{
 use crate::pipeline::Pipeline;
 use crate::preparer::Preparer;
 use crate::raw::RawImage;
-use crate::source::{Limits, Source};
+use crate::source::Source;
 
 /// Digest of the pixel path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -6,6 +6,7 @@ use crate::fingerprint::IMAGES;
 use crate::inspect::Verdict;
 use crate::jpeg::baseline::{Checkpoints, Decoder};
 use crate::level::Level;
+use crate::limits::Limits;
 use crate::ops::{
     CenterCrop, GaussianBlur, RandomAutocontrast, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize,
 };
@@ -13,7 +14,7 @@ use crate::partial::{PartialJpeg, ReadPlanner, Rendered};
 use crate::pipeline::Pipeline;
 use crate::preparer::Preparer;
 use crate::row_index::RowIndex;
-use crate::source::{Limits, Source};
+use crate::source::Source;
 
 /// Limits so small that one input costs milliseconds.
 pub const LIMITS: Limits = Limits { pixels: 1 << 20, scans: 20, memory_bytes: 16 << 20 };

@@ -1,10 +1,4 @@
-//! Derives steps from a pipeline, an image's size and the draws: consecutive operations become one step if one pass
-//! over the pixels can do them together.
-
-use crate::draw::{Draw, Rng};
-use crate::error::PixelError;
-use crate::ops::{Area, Effect, Piece, Point};
-use crate::pipeline::Pipeline;
+//! Boxes of whole pixels.
 
 /// A box of whole pixels. It may reach out of the image; pixels there are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,114 +26,26 @@ impl Window {
             && self.x + i64::from(self.width) <= i64::from(width)
             && self.y + i64::from(self.height) <= i64::from(height)
     }
+
+    /// Returns the part that lies within an image of this size.
+    pub(crate) fn visible(&self, (width, height): (u32, u32)) -> Option<Rect> {
+        let span = |start: i64, length: u32, limit: u32| {
+            let first = start.clamp(0, i64::from(limit));
+            let end = (start + i64::from(length)).clamp(0, i64::from(limit));
+            // Both lie in 0..=limit, a u32, so the casts lose nothing.
+            (end > first).then_some((first as u32, (end - first) as u32))
+        };
+        let (x, across) = span(self.x, self.width, width)?;
+        let (y, down) = span(self.y, self.height, height)?;
+        Some(Rect { x, y, width: across, height: down })
+    }
 }
 
-/// One pass over pixels: cut out, resize, mirror, change values.
+/// A box of whole pixels within an image. Never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// Box that is cut out of the image.
-    pub window: Window,
-    /// Width and height that the cut-out is resized to, or `None` to keep its size.
-    pub resize: Option<(u32, u32)>,
-    /// Whether the result is mirrored left to right.
-    pub flip: bool,
-    /// The changes of values that follow, by their place in [`Steps::changes`]: the first one, and the one after the
-    /// last.
-    pub changes: (u16, u16),
-}
-
-/// A change of values.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Change {
-    /// A change of each pixel on its own.
-    Point(Point),
-    /// A change that makes each pixel from several.
-    Area(Area),
-}
-
-/// What a pipeline does to one image: as few steps as possible, at least one.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Steps {
-    /// The steps, in order.
-    pub steps: Vec<Step>,
-    /// The changes of values of all steps, in order.
-    pub changes: Vec<Change>,
-}
-
-impl Step {
-    fn untouched(size: (u32, u32), changes: usize) -> Self {
-        // A pipeline has far fewer operations.
-        let next = changes as u16;
-        Self { window: Window::whole(size.0, size.1), resize: None, flip: false, changes: (next, next) }
-    }
-
-    /// Returns the step that resizes a whole image, or leaves its size if `to` is `None`.
-    pub fn resizing(from: (u32, u32), to: Option<(u32, u32)>) -> Self {
-        Self { resize: to, ..Self::untouched(from, 0) }
-    }
-
-    /// Returns the width and height of the result.
-    pub fn size(&self) -> (u32, u32) {
-        self.resize.unwrap_or((self.window.width, self.window.height))
-    }
-
-    fn has_changes(&self) -> bool {
-        self.changes.0 < self.changes.1
-    }
-}
-
-impl Steps {
-    /// Draws the operations of a pipeline for an image of this size. Reuses the memory of the call before: for a small
-    /// image, allocating costs nearly as much as preparing.
-    pub fn draw(&mut self, pipeline: &Pipeline, size: (u32, u32), draw: Draw) -> Result<(), PixelError> {
-        self.steps.clear();
-        self.changes.clear();
-        let mut step = Step::untouched(size, 0);
-        for (first, pair) in (0..).step_by(2).zip(pipeline.operations.chunks(2)) {
-            let mut rngs = Rng::for_two_operations(draw, first);
-            for (operation, rng) in pair.iter().zip(&mut rngs) {
-                match operation.draw(step.size(), rng)? {
-                    Effect::Geometry(piece) => self.take(&mut step, piece),
-                    Effect::Point(point) => self.change(&mut step, Change::Point(point)),
-                    Effect::Area(area) => self.change(&mut step, Change::Area(area)),
-                }
-            }
-        }
-        self.steps.push(step);
-        Ok(())
-    }
-
-    /// Adds a piece to the step. If the step cannot take all of it, begins the next step with the rest.
-    fn take(&mut self, step: &mut Step, piece: Piece) {
-        let before = step.size();
-        if let Some(window) = piece.window.filter(|window| *window != Window::whole(before.0, before.1)) {
-            if *step != Step::untouched(before, self.changes.len()) {
-                self.begin_next(step);
-            }
-            step.window = window;
-        }
-        let before = step.size();
-        if let Some(target) = piece.resize.filter(|target| *target != before) {
-            if step.resize.is_some() || step.flip || step.has_changes() {
-                self.begin_next(step);
-            }
-            step.resize = Some(target);
-        }
-        if piece.flip {
-            if step.has_changes() {
-                self.begin_next(step);
-            }
-            step.flip ^= true;
-        }
-    }
-
-    fn change(&mut self, step: &mut Step, change: Change) {
-        self.changes.push(change);
-        step.changes.1 += 1;
-    }
-
-    fn begin_next(&mut self, step: &mut Step) {
-        let next = Step::untouched(step.size(), self.changes.len());
-        self.steps.push(std::mem::replace(step, next));
-    }
+pub(crate) struct Rect {
+    pub x: u32,
+    pub y: u32,
+    pub width: u32,
+    pub height: u32,
 }

@@ -4,13 +4,14 @@
 use std::fmt;
 
 use crate::error::PixelError;
+use crate::info::{Format, JpegInfo};
 use crate::jpeg;
 use crate::jpeg::baseline::{Checkpoints, Decoder};
 use crate::jpeg::ffi::{Extent, Object};
 use crate::large;
+use crate::limits::Limits;
 use crate::orientation;
 use crate::row_index::RowIndex;
-use crate::source::{Format, JpegInfo, Limits};
 
 /// Smallest number of MCUs between checkpoints. The number grows until the checkpoints are small enough.
 const EVERY_MIN: u32 = 4;

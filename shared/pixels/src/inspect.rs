@@ -13,8 +13,8 @@ use crate::error::{CorruptReason, PixelError};
 use crate::jpeg;
 use crate::jpeg::ffi::{Block, BlockRow, Coefficients, Extent, Object};
 use crate::large;
+use crate::limits::Limits;
 use crate::range;
-use crate::source::Limits;
 
 /// Result of checking a whole file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,9 +14,11 @@ pub(crate) mod exif;
 pub(crate) mod ffi;
 
 use crate::error::PixelError;
+use crate::geometry::Rect;
+use crate::info::{Format, ImageInfo, JpegColor, JpegInfo};
 use crate::large;
-use crate::rows::{BAND_BYTES, Band, Rect, Rows, Sink};
-use crate::source::{Format, ImageInfo, JpegColor, JpegInfo, Limits};
+use crate::limits::Limits;
+use crate::rows::{BAND_BYTES, Band, Rows, Sink};
 use ffi::{Header, Object, Opened, color_space};
 
 /// Opens a file, and refuses one that this crate does not decode or that exceeds a limit.

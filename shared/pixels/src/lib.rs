@@ -10,8 +10,8 @@
 //!
 //! Modules: `jpeg` (our decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for the rest), `raster`
 //! (other formats), `raw` (uncompressed pixels in a file), `rows` (pixels in bands), `planar` (images of three planes),
-//! `interleave` (planes to RGB pixels), [`ops`] (the operations of a pipeline), `geometry` (which operations one pass
-//! does together), `passes` (which pixels each pass computes), `resize` (from bands to the output) and `level` (which
+//! `interleave` (planes to RGB pixels), [`ops`] (the operations of a pipeline), `steps` (which operations one pass does
+//! together), `passes` (which pixels each pass computes), `resize` (from bands to the output) and `level` (which
 //! vector instructions the processor has).
 //!
 //! Limits: [`Limits`] bounds each decode. Damaged or hostile bytes give a [`PixelError`].
@@ -32,11 +32,13 @@ mod first_frame;
 pub mod fuzz;
 mod geometry;
 mod indexing;
+mod info;
 mod inspect;
 mod interleave;
 mod jpeg;
 mod large;
 mod level;
+mod limits;
 mod normalize;
 pub mod ops;
 mod orient;
@@ -57,6 +59,7 @@ mod rows;
 mod source;
 #[doc(hidden)]
 pub mod stages;
+mod steps;
 pub mod synthetic;
 
 pub use ability::{Ability, AbilityNumber, Decoder, Decoders, abilities, ability};
@@ -66,8 +69,10 @@ pub use field::{DType, Element, Field, FieldKind, ImageLayout};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use geometry::Window;
 pub use indexing::{Indexed, IndexedRows, NotIndexed, checkpoint_bytes_max, row_index_bytes_max};
+pub use info::{Format, ImageInfo, JpegColor, JpegInfo};
 pub use inspect::Verdict;
 pub use large::map_large_blocks;
+pub use limits::Limits;
 pub use normalize::Normalize;
 pub use partial::{JpegInRows, PartialJpeg, ReadPlanner, Rendered};
 pub use pipeline::{Pipeline, PipelineError, Shape};
@@ -75,7 +80,7 @@ pub use prefetch::prefetch;
 pub use preparer::{Decoded, Prepared, Preparer};
 pub use raw::{CACHED_BYTES, RawImage, ReadAt};
 pub use row_index::{BadRowIndex, RowIndex};
-pub use source::{Format, ImageInfo, JpegColor, JpegInfo, Limits, Source};
+pub use source::Source;
 
 /// Returns the version of the built-in libjpeg-turbo, such as 3001000 for 3.1.0.
 pub fn libjpeg_turbo_version() -> u32 {

@@ -6,8 +6,7 @@
 
 use crate::draw::Words;
 use crate::error::PixelError;
-use crate::geometry::Window;
-use crate::rows::Rect;
+use crate::geometry::{Rect, Window};
 use serde::{Deserialize, Serialize};
 
 mod center_crop;

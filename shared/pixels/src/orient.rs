@@ -1,8 +1,9 @@
 //! Turns an image upright by its EXIF orientation. Holds only the requested rectangle in memory.
 
 use crate::error::PixelError;
-use crate::rows::{Band, Rect, Rows, Sink};
-use crate::source::Limits;
+use crate::geometry::Rect;
+use crate::limits::Limits;
+use crate::rows::{Band, Rows, Sink};
 
 /// A stored image, seen upright.
 pub(crate) struct Upright<'a> {

@@ -2,8 +2,8 @@
 //!
 //! The parser accepts any bytes: what it does not understand means "upright". Checksums of PNG chunks do not matter.
 
+use crate::info::Format;
 use crate::jpeg::exif;
-use crate::source::Format;
 
 const COMPRESSION: u16 = 0x0103;
 const ORIENTATION: u16 = 0x0112;

@@ -6,6 +6,7 @@ use std::ops::Range;
 use crate::draw::Draw;
 use crate::error::PixelError;
 use crate::jpeg::baseline::{BaselineRows, Coded, Decoder};
+use crate::limits::Limits;
 use crate::orient::{stored_rect, upright_size};
 use crate::passes::Plan;
 use crate::pipeline::Pipeline;
@@ -13,7 +14,6 @@ use crate::preparer::Prepared;
 use crate::raw::ReadAt;
 use crate::row_index::RowIndex;
 use crate::rows::Rows;
-use crate::source::Limits;
 
 /// A JPEG that lies in a file together with its row index. The beginning of the JPEG is in memory.
 #[derive(Clone, Copy)]

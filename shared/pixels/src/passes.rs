@@ -8,17 +8,18 @@ use std::mem;
 
 use crate::draw::Draw;
 use crate::error::PixelError;
-use crate::geometry::{Change, Step, Steps, Window};
+use crate::geometry::Window;
+use crate::limits::Limits;
 use crate::ops::Cutout;
 use crate::pipeline::Pipeline;
 use crate::resize::Scaler;
 use crate::rows::{Interleaved, Part, Rows};
-use crate::source::Limits;
+use crate::steps::{Change, Step, Steps};
 
 mod plan;
 
 pub(crate) use plan::Plan;
-use plan::{Pass, before_changes, visible};
+use plan::{Pass, before_changes};
 
 /// Reusable scratch memory of the passes.
 #[derive(Default)]
@@ -210,7 +211,7 @@ fn bytes_between(Steps { steps, changes }: &Steps, mut size: (u32, u32)) -> u64 
 /// Copies a window of an image into `out`; pixels outside the image are zero.
 fn cut(image: &mut dyn Rows, window: Window, out: &mut [u8]) -> Result<(), PixelError> {
     let row_bytes = window.width as usize * 3;
-    let Some(rect) = visible(window, image.size()) else {
+    let Some(rect) = window.visible(image.size()) else {
         out.fill(0);
         return Ok(());
     };

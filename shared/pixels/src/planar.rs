@@ -17,10 +17,10 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::error::PixelError;
-use crate::geometry::Window;
+use crate::geometry::{Rect, Window};
 use crate::interleave::{LANES, NONE, pixels, rgb_from_planes};
 use crate::level::Level;
-use crate::rows::{Band, Rect, Rows, Sink};
+use crate::rows::{Band, Rows, Sink};
 
 /// An image of three planes in memory.
 pub(crate) struct Planes<'a> {

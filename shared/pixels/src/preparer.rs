@@ -3,11 +3,13 @@
 use crate::draw::Draw;
 use crate::error::PixelError;
 use crate::indexing::{self, Indexed, IndexedRows, NotIndexed};
+use crate::info::{Format, ImageInfo};
 use crate::inspect::{self, Verdict};
 use crate::jpeg::baseline::{self, Checkpoints};
 use crate::jpeg::{self, JpegRows, ffi::Object};
 use crate::large;
 use crate::level::Level;
+use crate::limits::Limits;
 use crate::orient::Upright;
 use crate::orientation;
 use crate::partial::{JpegInRows, PartialJpeg, ReadPlanner, Rendered};
@@ -18,7 +20,7 @@ use crate::raster;
 use crate::raw::RawRows;
 use crate::row_index::RowIndex;
 use crate::rows::{Interleaved, Rows};
-use crate::source::{Format, ImageInfo, Limits, Source};
+use crate::source::Source;
 use std::mem;
 
 /// Result of preparing a sample.

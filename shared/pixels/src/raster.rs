@@ -12,10 +12,11 @@ use image::{ColorType, ImageDecoder};
 
 use crate::error::PixelError;
 use crate::first_frame::FirstFrame;
+use crate::info::{Format, ImageInfo};
 use crate::large;
+use crate::limits::Limits;
 use crate::orientation;
 use crate::panics;
-use crate::source::{Format, ImageInfo, Limits};
 
 /// Decodes a whole image as RGB into `pixels`. `native` is scratch memory for the format's own pixels.
 pub(crate) fn decode(

@@ -6,8 +6,9 @@ use std::fmt;
 use std::io;
 
 use crate::error::PixelError;
-use crate::rows::{BAND_BYTES, Band, Rect, Rows, Sink};
-use crate::source::Limits;
+use crate::geometry::Rect;
+use crate::limits::Limits;
+use crate::rows::{BAND_BYTES, Band, Rows, Sink};
 
 /// Bytes per read if reading copies them from memory: they stay in a core's cache.
 pub const CACHED_BYTES: u64 = BAND_BYTES as u64;

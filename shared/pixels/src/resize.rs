@@ -16,9 +16,10 @@ mod weights;
 mod x86;
 
 use crate::error::PixelError;
+use crate::geometry::Rect;
 use crate::level::Level;
-use crate::rows::{Band, Rect, Rows};
-use crate::source::Limits;
+use crate::limits::Limits;
+use crate::rows::{Band, Rows};
 use columns::{Columns, ROWS_AT_ONCE};
 use weights::Weights;
 

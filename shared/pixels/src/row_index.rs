@@ -9,10 +9,11 @@ use std::ops::Range;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::geometry::Rect;
 use crate::jpeg;
 use crate::jpeg::baseline::{Checkpoints, Coded, Decoder, Depth, LeftToLibjpeg, Region, Sampling};
 use crate::orientation;
-use crate::rows::{Rect, Rows};
+use crate::rows::Rows;
 
 const VERSION: u8 = 1;
 /// Bytes of a checksum.

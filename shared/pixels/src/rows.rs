@@ -1,19 +1,10 @@
 //! Images that are read in bands of rows, for every kind of source.
 
 use crate::error::PixelError;
-use crate::geometry::Window;
+use crate::geometry::{Rect, Window};
 
 /// Bytes that a band aims at, so that it stays in a core's cache.
 pub(crate) const BAND_BYTES: usize = 128 << 10;
-
-/// A box of whole pixels within an image. Never empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rect {
-    pub x: u32,
-    pub y: u32,
-    pub width: u32,
-    pub height: u32,
-}
 
 /// Some rows of a rectangle, RGB. Rows may be wider than the rectangle.
 pub(crate) struct Band<'a> {

@@ -3,16 +3,17 @@
 //! The functions panic on a file that the decoder does not take; benches measure good files.
 
 use crate::draw::Draw;
-use crate::geometry::Steps;
+use crate::geometry::Rect;
 use crate::jpeg::baseline::Decoder;
 pub use crate::jpeg::baseline::{Checkpoints, Depth};
 use crate::jpeg::ffi::Object;
 use crate::jpeg::{self, JpegRows};
 use crate::level::Level;
+use crate::limits::Limits;
 use crate::pipeline::Pipeline;
 use crate::resize::{Resizing, Scaler};
-use crate::rows::{Band, Interleaved, Rect, Rows};
-use crate::source::Limits;
+use crate::rows::{Band, Interleaved, Rows};
+use crate::steps::Steps;
 
 /// Decoders and scratch memory.
 pub struct Stages {

@@ -1,9 +1,9 @@
 //! Interface of `pack`: options, progress, summary, errors.
 
+use super::broken::Broken;
 use super::format::{CLASS_NAME_BYTES_MAX, NAME_BYTES_MAX, SAMPLES_MAX};
 use super::forms::StoredForm;
 use super::storing::PackFormat;
-use super::verification::Broken;
 use crate::{CLASSES_MAX, Identity};
 use ddlp_pixels::{CorruptReason, Limits, NotIndexed};
 use std::collections::BTreeMap;

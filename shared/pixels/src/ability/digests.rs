@@ -6,9 +6,11 @@
 use super::{Ability, AbilityNumber, Decoder};
 use crate::draw::Draw;
 use crate::fingerprint::IMAGES;
+use crate::info::Format;
 use crate::jpeg::baseline::{self, Checkpoints};
 use crate::jpeg::exif;
 use crate::level::Level;
+use crate::limits::Limits;
 use crate::ops::{CenterCrop, Operation, RandomHorizontalFlip, RandomResizedCrop, Resize};
 use crate::orientation;
 use crate::partial::JpegInRows;
@@ -16,7 +18,7 @@ use crate::pipeline::{Pipeline, PipelineError};
 use crate::preparer::Preparer;
 use crate::raw::RawImage;
 use crate::row_index::RowIndex;
-use crate::source::{Format, Limits, Source};
+use crate::source::Source;
 
 /// Built-in files of the formats that [`IMAGES`] lacks.
 const BMP: &[u8] = include_bytes!("../fingerprint/rgb.bmp");

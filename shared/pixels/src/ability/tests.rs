@@ -1,8 +1,8 @@
 use super::*;
 use crate::draw::Draw;
+use crate::limits::Limits;
 use crate::ops::{CenterCrop, GaussianBlur, RandomInvert};
 use crate::preparer::Preparer;
-use crate::source::Limits;
 use std::collections::BTreeSet;
 
 /// Checks the digests that every machine has to find. Another digest means other pixels: a host then refuses drives of

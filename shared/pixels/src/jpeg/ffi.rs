@@ -12,7 +12,7 @@ use std::ptr::{self, NonNull};
 use turbojpeg_sys as _;
 
 use crate::error::{CorruptReason, PixelError};
-use crate::source::Limits;
+use crate::limits::Limits;
 
 /// Length of libjpeg's messages (`JMSG_LENGTH_MAX`).
 const MESSAGE_LENGTH: usize = 200;

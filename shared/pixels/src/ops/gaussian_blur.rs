@@ -3,7 +3,7 @@
 use super::{Cutout, Effect, MakeArea, Operate};
 use crate::draw::Words;
 use crate::error::PixelError;
-use crate::rows::Rect;
+use crate::geometry::Rect;
 use serde::{Deserialize, Serialize};
 
 /// Longest kernel, in pixels.

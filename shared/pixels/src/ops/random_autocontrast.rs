@@ -3,7 +3,7 @@
 use super::{Cutout, Effect, MakeArea, Operate, check_probability};
 use crate::draw::Words;
 use crate::error::PixelError;
-use crate::rows::Rect;
+use crate::geometry::Rect;
 use serde::{Deserialize, Serialize};
 
 /// Stretches each channel to the whole range of values at random.

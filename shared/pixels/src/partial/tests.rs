@@ -8,10 +8,11 @@ use super::*;
 use crate::encode::{JpegOptions, Layout};
 use crate::jpeg::baseline::tests::{Sample, add, check, samples};
 use crate::level::Level;
+use crate::limits::Limits;
 use crate::ops::{CenterCrop, Operation};
 use crate::passes::tests::operation;
 use crate::preparer::Preparer;
-use crate::source::{Limits, Source};
+use crate::source::Source;
 
 fn index_of(file: &[u8]) -> RowIndex {
     RowIndex::of(&mut Decoder::new(Level::best()), &mut Vec::new(), file).unwrap()

@@ -2,10 +2,10 @@
 
 use crate::draw::Draw;
 use crate::error::PixelError;
-use crate::geometry::{Change, Step, Steps, Window};
+use crate::geometry::{Rect, Window};
 use crate::pipeline::Pipeline;
 use crate::resize::Resizing;
-use crate::rows::Rect;
+use crate::steps::{Change, Step, Steps};
 
 /// What a pipeline does to one image. Reuses its memory from image to image.
 #[derive(Default)]
@@ -101,7 +101,7 @@ impl Pass {
     /// Returns how an image of this size is resized, if the step resizes a window that lies within the image.
     pub fn resizing(&self, size: (u32, u32)) -> Option<Resizing> {
         let window = self.step.window;
-        let rect = visible(window, size).filter(|_| window.lies_within(size))?;
+        let rect = window.visible(size).filter(|_| window.lies_within(size))?;
         self.resizing_of_cut_out().map(|resizing| Resizing { rect, ..resizing })
     }
 
@@ -115,7 +115,7 @@ impl Pass {
     /// Returns the rectangle that the pass reads of an image of this size, or `None` if it reads nothing.
     fn reads(&self, size: (u32, u32)) -> Option<Rect> {
         let window = if self.step.resize.is_some() { self.step.window } else { self.window() };
-        self.resizing(size).map(|resizing| resizing.source()).or_else(|| visible(window, size))
+        self.resizing(size).map(|resizing| resizing.source()).or_else(|| window.visible(size))
     }
 }
 
@@ -147,17 +147,4 @@ pub(super) fn before_changes(changes: &[Change], result: Rect, step: Step) -> Re
         Change::Point(_) => made,
         Change::Area(area) => area.needs(made, step.size()),
     })
-}
-
-/// Returns the part of a window that lies within an image.
-pub(super) fn visible(window: Window, (width, height): (u32, u32)) -> Option<Rect> {
-    let span = |start: i64, length: u32, limit: u32| {
-        let first = start.clamp(0, i64::from(limit));
-        let end = (start + i64::from(length)).clamp(0, i64::from(limit));
-        // Both lie in 0..=limit, a u32, so the casts lose nothing.
-        (end > first).then_some((first as u32, (end - first) as u32))
-    };
-    let (x, across) = span(window.x, window.width, width)?;
-    let (y, down) = span(window.y, window.height, height)?;
-    Some(Rect { x, y, width: across, height: down })
 }

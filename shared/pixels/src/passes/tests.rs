@@ -4,12 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::draw::Rng;
+use crate::geometry::Rect;
 use crate::ops::{
     CenterCrop, Effect, GaussianBlur, Operation, Piece, RandomAutocontrast, RandomCrop, RandomHorizontalFlip,
     RandomInvert, RandomResizedCrop, Resize,
 };
 use crate::resize::Resizing;
-use crate::rows::Rect;
 use crate::synthetic;
 
 /// Size and pixels of an image between two steps.

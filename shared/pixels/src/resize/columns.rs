@@ -9,7 +9,7 @@ use super::groups::Groups;
 use super::weights::{self, Weights};
 use crate::error::PixelError;
 use crate::level::Level;
-use crate::source::Limits;
+use crate::limits::Limits;
 
 /// Rows made at once.
 pub const ROWS_AT_ONCE: usize = 4;

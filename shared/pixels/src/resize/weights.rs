@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use crate::error::PixelError;
-use crate::source::Limits;
+use crate::limits::Limits;
 
 /// Most bits after the point: of 32 bits, 8 are a sample's, and 2 and the sign are spare.
 const MOST_BITS: u32 = 32 - 8 - 2 - 1;

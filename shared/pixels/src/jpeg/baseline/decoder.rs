@@ -11,8 +11,9 @@ use super::pixels;
 use super::region::{Plane, Region};
 use super::scan::{Blocks, Coded, Coding, Layout, Scan, plain_bits};
 use crate::error::PixelError;
+use crate::geometry::Rect;
 use crate::level::Level;
-use crate::rows::{Rect, Rows, Sink};
+use crate::rows::{Rows, Sink};
 
 /// MCUs whose coefficients are read before they are transformed. Even, since blocks are transformed in pairs.
 const GROUP: u32 = 16;

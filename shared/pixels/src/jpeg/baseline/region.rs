@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::header::Sampling;
-use crate::rows::Rect;
+use crate::geometry::Rect;
 
 /// Columns before a row of samples, for the first sample's neighbour, and after it, for a block without a partner.
 const PAD: usize = 16;

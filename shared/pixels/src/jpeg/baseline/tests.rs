@@ -14,14 +14,16 @@ use super::*;
 use crate::draw::Draw;
 use crate::encode::{self, JpegOptions, Layout};
 use crate::error::PixelError;
+use crate::geometry::Rect;
 use crate::jpeg::ffi::Object;
 use crate::jpeg::{JpegRows, open};
 use crate::level::Level;
+use crate::limits::Limits;
 use crate::ops::RandomResizedCrop;
 use crate::pipeline::Pipeline;
 use crate::preparer::Preparer;
-use crate::rows::{Rect, Rows};
-use crate::source::{Limits, Source};
+use crate::rows::Rows;
+use crate::source::Source;
 use crate::synthetic;
 
 /// Layouts that this decoder takes.

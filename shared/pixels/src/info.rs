@@ -1,0 +1,143 @@
+//! What an image file is: its format, and its header.
+
+use crate::error::PixelError;
+
+/// A file format of images. Add new ones at the end: abilities number them by their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// JPEG in any coding of 8 bits per sample, except lossless.
+    Jpeg,
+    /// PNG.
+    Png,
+    /// WebP, the first frame.
+    WebP,
+    /// BMP.
+    Bmp,
+    /// GIF, the first frame.
+    Gif,
+    /// PBM, PGM, PPM and PAM.
+    Pnm,
+    /// TIFF, the first page.
+    Tiff,
+}
+
+impl Format {
+    /// Recognises a format by the first bytes of a file.
+    pub fn of(bytes: &[u8]) -> Result<Self, PixelError> {
+        Ok(match bytes {
+            [] => return Err(PixelError::Empty),
+            [0xFF, 0xD8, 0xFF, ..] => Self::Jpeg,
+            [0x89, b'P', b'N', b'G', 0x0D, 0x0A, 0x1A, 0x0A, ..] => Self::Png,
+            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Self::WebP,
+            [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Self::Gif,
+            [b'B', b'M', ..] => Self::Bmp,
+            [b'P', b'1'..=b'7', ..] => Self::Pnm,
+            [b'I', b'I', b'*', 0, ..] | [b'M', b'M', 0, b'*', ..] => Self::Tiff,
+            _ => return Err(PixelError::UnknownFormat { first: bytes[..bytes.len().min(8)].to_vec() }),
+        })
+    }
+
+    /// Returns the format's name as people write it.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Jpeg => "JPEG",
+            Self::Png => "PNG",
+            Self::WebP => "WebP",
+            Self::Bmp => "BMP",
+            Self::Gif => "GIF",
+            Self::Pnm => "PNM",
+            Self::Tiff => "TIFF",
+        }
+    }
+
+    /// Returns the format's name in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Jpeg => "jpeg",
+            Self::Png => "png",
+            Self::WebP => "webp",
+            Self::Bmp => "bmp",
+            Self::Gif => "gif",
+            Self::Pnm => "pnm",
+            Self::Tiff => "tiff",
+        }
+    }
+}
+
+/// Header of an image file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ImageInfo {
+    /// Format of the file.
+    pub format: Format,
+    /// Width of the stored image, in columns.
+    pub width: u32,
+    /// Height of the stored image, in rows.
+    pub height: u32,
+    /// Components of a stored pixel: 1 gray, 2 gray and alpha, 3 colour, 4 CMYK or colour and alpha.
+    pub components: u32,
+    /// Bits of a stored component.
+    pub bits: u32,
+    /// EXIF orientation, 1 to 8; 1 is upright.
+    pub orientation: u8,
+    /// Properties that only a JPEG has.
+    pub jpeg: Option<JpegInfo>,
+}
+
+/// Properties that only a JPEG has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JpegInfo {
+    /// Colours as stored.
+    pub color: JpegColor,
+    /// Horizontal and vertical sampling factor of each component.
+    pub sampling: Vec<(u32, u32)>,
+    /// Whether the file is progressive.
+    pub progressive: bool,
+    /// Whether the file is arithmetically coded.
+    pub arithmetic: bool,
+    /// MCUs between restart markers; 0 for no markers.
+    pub restart_interval: u32,
+    /// Whether components or coefficients are spread over several scans.
+    pub multiple_scans: bool,
+}
+
+/// Colours of a JPEG.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum JpegColor {
+    /// One component.
+    Gray,
+    /// Luma and two colour differences.
+    YCbCr,
+    /// Red, green and blue, not converted.
+    Rgb,
+    /// Four inks.
+    Cmyk,
+    /// Four inks, three of them converted to luma and colour differences.
+    Ycck,
+    /// Colours that cannot be converted to RGB.
+    Unknown,
+}
+
+impl JpegInfo {
+    /// Returns the usual name of the subsampling, such as "4:2:0", if it has one.
+    pub fn subsampling(&self) -> Option<&'static str> {
+        let all_one = |parts: &[(u32, u32)]| parts.iter().all(|&part| part == (1, 1));
+        match (&self.color, self.sampling.as_slice()) {
+            (JpegColor::Gray, _) => Some("4:0:0"),
+            (_, [luma, rest @ ..]) if all_one(&rest[..rest.len().min(2)]) => match luma {
+                (1, 1) => Some("4:4:4"),
+                (2, 1) => Some("4:2:2"),
+                (2, 2) => Some("4:2:0"),
+                (1, 2) => Some("4:4:0"),
+                (4, 1) => Some("4:1:1"),
+                (4, 2) => Some("4:1:0"),
+                (1, 4) => Some("4:4:1"),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
