@@ -82,7 +82,7 @@ pub use digest::Digest;
 pub use drive::{DriveSpec, LocalDrive, LocalResults, is_drive};
 pub use error::{DriveError, LoaderError, LoaderErrorKind};
 pub use half::f16;
-pub use loader::{Loader, Stopper};
+pub use loader::{Loader, Stopper, Waiting};
 pub use opening::{drive_address, open_dataset};
 pub use options::LoaderOptions;
 pub use order::LastBatch;

@@ -1,7 +1,10 @@
 //! The loader: an iterator of batches that threads and drives prepare. `stall`: what it says when the consumer waits
-//! for long.
+//! for long. `waiting`: what it asks a consumer that waits.
 
 mod stall;
+mod waiting;
+
+pub use waiting::Waiting;
 
 use crate::batch::Batch;
 use crate::builder::LoaderBuilder;
@@ -28,11 +31,14 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use waiting::Waited;
 
 /// Time that drives have for an orderly end of a run before the loader cuts their associations.
 const LEAVE_WITHIN: Duration = Duration::from_millis(500);
 /// Time that a consumer which keeps all buffers may wait for a batch before the loader warns it.
 const KEPT_AFTER: Duration = Duration::from_secs(3);
+/// How often the loader asks a consumer that waits whether it still wants to wait.
+const ASK_EVERY: Duration = Duration::from_millis(50);
 /// How often the loader checks whether the threads have ended.
 const LEAVE_LOOK: Duration = Duration::from_millis(1);
 
@@ -254,7 +260,7 @@ impl<V> Loader<V> {
         Ok(())
     }
 
-    fn wait(&self) -> Option<Result<Batch<V>, LoaderError>>
+    fn wait(&self, go_on: &mut dyn FnMut(Waiting) -> bool) -> Waited<V>
     where
         V: Value,
     {
@@ -264,21 +270,29 @@ impl<V> Loader<V> {
         let asked_s = core.recorder.now();
         loop {
             if self.engine.is_stopped() {
-                return None;
+                return Waited::Ended(None);
             }
             if let Some(delivered) = self.engine.deliver(&mut core, asked_s) {
                 drop(core);
                 self.engine.memory.look();
-                if let Ok(batch) = &delivered {
-                    self.engine.delivered(batch);
-                }
-                return Some(delivered);
+                return match delivered {
+                    Ok(batch) => {
+                        self.engine.delivered(&batch);
+                        Waited::Batch(batch)
+                    }
+                    Err(error) => Waited::Ended(Some(error)),
+                };
             }
             if core.schedule.is_done() {
-                return None;
+                return Waited::Ended(None);
             }
             core.consumer_waits = true;
-            drop(self.engine.wait_for_delivery(core, self.stall_after.min(Duration::from_secs(1))));
+            core = self.engine.wait_for_delivery(core, self.stall_after.min(ASK_EVERY));
+            let keeps_all = self.engine.kept_whole(&core, &self.slots).is_some();
+            drop(core);
+            if !go_on(Waiting { time: asked.elapsed(), keeps_all }) {
+                return Waited::GaveUp;
+            }
             self.engine.memory.look();
             core = self.engine.lock();
             if !has_said
@@ -295,6 +309,30 @@ impl<V> Loader<V> {
                 let cpu = self.describe_cpu();
                 core = self.engine.lock();
                 self.name_stall(&mut core, &cpu, asked.elapsed());
+            }
+        }
+    }
+
+    /// Returns the next batch, as [`next`](Iterator::next) does, but stops waiting for it as soon as `go_on` returns
+    /// `false`. Then it returns `None`, although the run has not ended, and a later call waits for the same batch. The
+    /// loader calls `go_on` about every 50 ms while the batch is not ready, without holding a lock.
+    pub fn next_while(&mut self, mut go_on: impl FnMut(Waiting) -> bool) -> Option<Result<Batch<V>, LoaderError>>
+    where
+        V: Value,
+    {
+        if self.is_over {
+            return None;
+        }
+        let waited = match self.begin() {
+            Ok(()) => self.wait(&mut go_on),
+            Err(error) => Waited::Ended(Some(error)),
+        };
+        match waited {
+            Waited::Batch(batch) => Some(Ok(batch)),
+            Waited::GaveUp => None,
+            Waited::Ended(error) => {
+                self.shut_down();
+                error.map(Err)
             }
         }
     }
@@ -326,17 +364,7 @@ impl<V: Value> Iterator for Loader<V> {
     type Item = Result<Batch<V>, LoaderError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.is_over {
-            return None;
-        }
-        let next = match self.begin() {
-            Ok(()) => self.wait(),
-            Err(error) => Some(Err(error)),
-        };
-        if !matches!(next, Some(Ok(_))) {
-            self.shut_down();
-        }
-        next
+        self.next_while(|_| true)
     }
 }
 

@@ -275,6 +275,24 @@ fn a_consumer_that_keeps_all_buffers_is_warned() {
 }
 
 #[test]
+fn a_consumer_may_stop_waiting_and_gets_the_same_batch_later() {
+    let photos = Photos::new(SAMPLES);
+    let mut loader = loader(&photos.pack()).batch_size(4).buffers(2).build().expect("it builds");
+    let kept: Vec<_> = loader.by_ref().take(2).collect();
+    let mut asked = Vec::new();
+    let none = loader.next_while(|waiting| {
+        asked.push(waiting.time);
+        !waiting.keeps_all
+    });
+    assert!(none.is_none() && asked.is_sorted() && !asked.is_empty(), "{asked:?}");
+    drop(kept);
+    let next = loader.next_while(|_| true).expect("the run goes on").expect("the batch comes");
+    assert_eq!(next.index(), 2);
+    drop(next);
+    assert_eq!(loader.count(), 7, "all other batches of ten come");
+}
+
+#[test]
 fn a_consumer_that_keeps_all_result_slots_is_warned() {
     let photos = Photos::new(SAMPLES);
     let drive = LocalDrive { agent: Some(program("ddlp-device")), slots: Some(4), ..LocalDrive::default() };
