@@ -2,7 +2,10 @@
 
 use crate::agent::program;
 use ddlp_host::report::FaultReport;
-use ddlp_host::{Batch, Digest, DriveSpec, Host, Loader, LoaderBuilder, LocalDrive, LocalResults, Normalize, Report};
+use ddlp_host::{
+    Batch, DType, Digest, DriveSpec, Element, Host, ImageLayout, Loader, LoaderBuilder, LocalDrive, LocalResults,
+    Normalize, Report,
+};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -101,14 +104,14 @@ pub struct FloatRun {
 impl FloatRun {
     /// Runs a loader to the end, normalised as for ImageNet; `each` sees the loader after every batch. No sample may
     /// come twice.
-    pub fn with(builder: LoaderBuilder, mut each: impl FnMut(&Loader<f32>)) -> Self {
-        let built = builder.build_f32(Normalize::imagenet());
+    pub fn with(builder: LoaderBuilder, mut each: impl FnMut(&Loader)) -> Self {
+        let built = builder.dtype(DType::F32).layout(ImageLayout::Nchw).normalize(Normalize::IMAGENET).build();
         let mut loader = built.unwrap_or_else(|error| panic!("the loader cannot be built: {}", chain(&error)));
         let (mut values, mut order) = (BTreeMap::new(), Vec::new());
         while let Some(batch) = loader.next() {
             let batch = batch.unwrap_or_else(|error| panic!("a batch is missing: {}", chain(&error)));
             order.push((batch.epoch(), batch.index(), batch.prong()));
-            for (&id, row) in batch.sample_ids().iter().zip(batch.values().chunks_exact(batch.shape().bytes())) {
+            for (&id, row) in batch.sample_ids().iter().zip(images::<f32>(&batch)) {
                 let mut hasher = DefaultHasher::new();
                 row.iter().for_each(|value| value.to_bits().hash(&mut hasher));
                 let known = values.insert((batch.epoch(), id), hasher.finish());
@@ -121,6 +124,12 @@ impl FloatRun {
     }
 }
 
+/// Returns the image of each row of a batch.
+pub fn images<T: Element>(batch: &Batch) -> std::slice::ChunksExact<'_, T> {
+    let field = batch.field("image").unwrap_or_else(|error| panic!("{error}"));
+    field.as_slice().unwrap_or_else(|error| panic!("{error}")).chunks_exact(field.field().elements())
+}
+
 /// Waits until a condition is true, a minute at most.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(60);
@@ -131,7 +140,7 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// Returns false while the first drive is lost.
-pub fn drive_is_up<V>(loader: &Loader<V>) -> bool {
+pub fn drive_is_up(loader: &Loader) -> bool {
     loader.progress().snapshot().prongs[1].is_up
 }
 

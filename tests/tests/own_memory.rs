@@ -1,7 +1,7 @@
 //! Memory that a loader takes beside its batches. A program of its own, since all memory of the process counts.
 
 use ddlp_dataset::pack::{PackFormat, StoredForm};
-use ddlp_host::{Loader, Normalize, Strategy, Value};
+use ddlp_host::{DType, ImageLayout, LoaderBuilder, Normalize, Strategy};
 use ddlp_pixels::encode::{JpegOptions, Layout};
 use ddlp_tests::photos::{Photos, image};
 use ddlp_tests::runs::loader;
@@ -16,7 +16,8 @@ const OWN_MB_MAX: f64 = 200.0;
 
 /// Goes through an epoch so that all buffers are in use, and returns by how much the process's peak memory exceeds
 /// them, in 10⁶ bytes.
-fn own_mb<V: Value>(mut loader: Loader<V>) -> f64 {
+fn own_mb(builder: LoaderBuilder, dtype: DType) -> f64 {
+    let mut loader = builder.dtype(dtype).build().expect("it builds");
     let mut held = None;
     let mut images = 0;
     for batch in loader.by_ref() {
@@ -27,9 +28,9 @@ fn own_mb<V: Value>(mut loader: Loader<V>) -> f64 {
     }
     drop(held);
     assert_eq!(images, SAMPLES);
-    let buffers_mb = (BUFFERS * BATCH * 224 * 224 * 3 * size_of::<V>()) as f64 / 1e6;
+    let buffers_mb = (BUFFERS * BATCH * 224 * 224 * 3 * dtype.bytes()) as f64 / 1e6;
     let peak_mb = loader.report().peak_memory_mb;
-    println!("{} bytes a value: a peak of {peak_mb} MB, {buffers_mb} MB of it buffers", size_of::<V>());
+    println!("{dtype}: a peak of {peak_mb} MB, {buffers_mb} MB of it buffers");
     assert!(peak_mb > buffers_mb, "{peak_mb} MB with {buffers_mb} MB of buffers, which were in use");
     peak_mb - buffers_mb
 }
@@ -47,7 +48,7 @@ fn a_loader_has_little_memory_beside_its_batches() {
         let loader = loader(&pack).batch_size(BATCH).epoch_samples(SAMPLES).threads(4);
         loader.buffers(BUFFERS).strategy(Strategy::Cpu)
     };
-    let of_bytes = own_mb(builder().build().expect("it builds"));
-    let of_floats = own_mb(builder().build_f32(Normalize::imagenet()).expect("it builds"));
+    let of_bytes = own_mb(builder(), DType::U8);
+    let of_floats = own_mb(builder().layout(ImageLayout::Nchw).normalize(Normalize::IMAGENET), DType::F32);
     assert!(of_bytes <= OWN_MB_MAX && of_floats <= OWN_MB_MAX, "{of_bytes} MB with u8, {of_floats} MB with f32");
 }

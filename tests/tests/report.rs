@@ -6,7 +6,7 @@ use ddlp_host::report::{Report, Span};
 use ddlp_host::{DriveSpec, Loader, LocalDrive, LocalResults, Strategy};
 use ddlp_pixels::Shape;
 use ddlp_tests::photos::Photos;
-use ddlp_tests::runs::loader;
+use ddlp_tests::runs::{images, loader};
 use ddlp_tests::stand_in;
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -109,7 +109,7 @@ fn take(loader: &mut Loader, seen: &mut Seen, work_s: &mut f64) -> Option<f64> {
     let begun = Instant::now();
     let mut sum = 0u64;
     while begun.elapsed() < Duration::from_millis(4) {
-        sum = batch.pixels().iter().fold(sum, |sum, &value| sum.rotate_left(1) ^ u64::from(value));
+        sum = images::<u8>(&batch).flatten().fold(sum, |sum, &value| sum.rotate_left(1) ^ u64::from(value));
     }
     std::hint::black_box(sum);
     *work_s = begun.elapsed().as_secs_f64();

@@ -10,8 +10,7 @@
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
 use ddlp_dataset::Dataset;
-use ddlp_host::{Loader, LoaderError, Strategy};
-use ddlp_pixels::{Normalize, Pipeline};
+use ddlp_host::{DType, ImageLayout, Loader, LoaderError, Normalize, Pipeline, Strategy};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use std::path::PathBuf;
@@ -19,8 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Mean and standard deviation of CIFAR-10's training set, as training recipes for it state them.
-const CIFAR_MEAN: [f64; 3] = [0.4914, 0.4822, 0.4465];
-const CIFAR_STD: [f64; 3] = [0.2470, 0.2435, 0.2616];
+const CIFAR: Normalize = Normalize { mean: [0.4914, 0.4822, 0.4465], std: [0.2470, 0.2435, 0.2616] };
 
 /// Times whole epochs that the CPU alone prepares, delivered as f32 NCHW
 #[derive(Parser)]
@@ -58,22 +56,25 @@ fn main() -> anyhow::Result<()> {
     let pipeline = Pipeline::named(&options.pipeline)
         .with_context(|| format!("there is no pipeline {}; known: {:?}", options.pipeline, Pipeline::NAMES))?;
     let (normalize, note) = match options.pipeline.as_str() {
-        "cifar-train" => (Normalize::new(CIFAR_MEAN, CIFAR_STD), "padded, cropped and flipped, not resized"),
-        _ => (Normalize::imagenet(), "decodes and reads only the pixels that a crop needs; antialiased bilinear"),
+        "cifar-train" => (CIFAR, "padded, cropped and flipped, not resized"),
+        _ => (Normalize::IMAGENET, "decodes and reads only the pixels that a crop needs; antialiased bilinear"),
     };
     let dataset: Arc<dyn Dataset> = ddlp_dataset::open(&options.dataset)?.into();
     let samples = options.samples.unwrap_or(dataset.len());
     let epochs = options.warmup + options.reps;
     let start = || {
-        let loader = Loader::builder()
+        Loader::builder()
             .dataset(dataset.clone())
             .pipeline(pipeline)
+            .dtype(DType::F32)
+            .layout(ImageLayout::Nchw)
+            .normalize(normalize)
             .batch_size(options.batch)
             .epoch_samples(samples)
             .epochs(epochs + 1)
             .threads(options.threads)
-            .strategy(Strategy::Cpu);
-        loader.build_f32(normalize)
+            .strategy(Strategy::Cpu)
+            .build()
     };
     let mut timed = time(start, samples, epochs)?;
     timed.drain(..options.warmup as usize);
@@ -83,7 +84,7 @@ fn main() -> anyhow::Result<()> {
 
 /// Times this many epochs, and returns when the last of them ends.
 fn time(
-    start: impl FnOnce() -> Result<Loader<f32>, LoaderError>,
+    start: impl FnOnce() -> Result<Loader, LoaderError>,
     samples: u64,
     epochs: u32,
 ) -> anyhow::Result<Vec<TimedEpoch>> {
@@ -92,7 +93,7 @@ fn time(
     for batch in start()? {
         let batch = batch?;
         // Uses the values, so that the compiler cannot drop the work.
-        std::hint::black_box(batch.values());
+        std::hint::black_box(batch.field("image")?.as_slice::<f32>()?);
         ensure!(batch.epoch() as usize == timed.len(), "a batch of epoch {} in epoch {}", batch.epoch(), timed.len());
         images += batch.len() as u64;
         if images == samples {

@@ -1,55 +1,76 @@
 //! A batch as the training code gets it.
 
-use crate::delivery::BatchMemory;
+mod field_view;
+
+pub use field_view::{FieldError, FieldView, SharedField};
+
+use crate::delivery::{BatchMemory, OwnedMemory};
 use crate::error::LoaderError;
+use crate::image_output::ImageOutput;
 use crate::schedule::{BatchId, ProngId};
-use crate::value::{Float, Value, values};
 use ddlp_csd::memory;
 use ddlp_csd::slot::SampleRecord;
-use ddlp_pixels::Shape;
-use memmap2::MmapMut;
-use std::marker::PhantomData;
+use ddlp_pixels::Field;
+use std::sync::Arc;
 
-/// One batch: rows of values (u8 pixels, unless the loader was built for floats) with their sample ids and labels.
-///
-/// The values lie in a buffer of the loader's [delivery target](crate::DeliveryTarget); pixels may lie in a result slot
-/// that host and drive share. Dropping the batch gives the buffer or slot back. So a consumer that keeps batches slows
-/// the loader down, and one that keeps all of them stops it. To keep batches, copy them
-/// ([`into_owned`](Self::into_owned)), or configure enough buffers
-/// ([`LoaderBuilder::buffers`](crate::LoaderBuilder::buffers)).
-#[derive(Debug)]
-pub struct Batch<V = u8> {
-    id: BatchId,
-    prong: ProngId,
-    shape: Shape,
-    sample_ids: Vec<u64>,
-    labels: Vec<u32>,
-    records: Vec<SampleRecord>,
-    memory: Box<dyn BatchMemory>,
-    value: PhantomData<V>,
+/// A field as it lies in a batch's memory.
+#[derive(Clone, Debug)]
+pub(crate) struct BatchField {
+    field: Field,
+    /// For each dimension of a row, the distance between two elements, counted in elements.
+    strides: Vec<usize>,
 }
 
-/// Memory that belongs to a copied batch alone.
-#[derive(Debug)]
-struct OwnedMemory(MmapMut);
-
-impl BatchMemory for OwnedMemory {
-    fn bytes(&self) -> &[u8] {
-        &self.0
+impl BatchField {
+    /// Returns the fields of a run's batches: the image, which prongs prepare, and the label, which the host fills.
+    pub fn of_run(image: &ImageOutput) -> Arc<[Self]> {
+        let image = Self { field: image.field(), strides: image.strides() };
+        [image, Self { field: Field::label(), strides: Vec::new() }].into()
     }
 }
 
-impl<V: Value> Batch<V> {
+/// Places in the list of [`BatchField::of_run`].
+const IMAGE_AT: usize = 0;
+const LABEL_AT: usize = 1;
+
+/// The memory of a batch's fields.
+#[derive(Debug)]
+pub(crate) struct FieldMemory {
+    /// Memory that a prong filled with images.
+    pub images: Arc<dyn BatchMemory>,
+    /// Memory that the host filled with labels.
+    pub labels: Arc<dyn BatchMemory>,
+}
+
+/// One batch: rows of fields (`image` and `label`), with their sample ids.
+///
+/// The images lie in a buffer of the loader's [delivery target](crate::DeliveryTarget); pixels may lie in a result slot
+/// that host and drive share. Dropping the batch and its [shared fields](SharedField) gives the buffer or slot back. So
+/// a consumer that keeps batches slows the loader down, and one that keeps all of them stops it. To keep batches, copy
+/// them ([`into_owned`](Self::into_owned)), or configure enough buffers
+/// ([`LoaderBuilder::buffers`](crate::LoaderBuilder::buffers)).
+#[derive(Debug)]
+pub struct Batch {
+    id: BatchId,
+    prong: ProngId,
+    fields: Arc<[BatchField]>,
+    sample_ids: Vec<u64>,
+    records: Vec<SampleRecord>,
+    /// Memory of each field.
+    memory: [Arc<dyn BatchMemory>; 2],
+}
+
+impl Batch {
     pub(crate) fn new(
         id: BatchId,
         prong: ProngId,
-        shape: Shape,
+        fields: Arc<[BatchField]>,
         records: Vec<SampleRecord>,
-        memory: Box<dyn BatchMemory>,
+        FieldMemory { images, labels }: FieldMemory,
     ) -> Self {
         let delivered = records.iter().filter(|record| record.has_row());
-        let (sample_ids, labels) = delivered.map(|record| (record.sample_id, record.label)).unzip();
-        Self { id, prong, shape, sample_ids, labels, records, memory, value: PhantomData }
+        let sample_ids = delivered.map(|record| record.sample_id).collect();
+        Self { id, prong, fields, sample_ids, records, memory: [images, labels] }
     }
 
     /// Returns the batch's epoch.
@@ -84,60 +105,56 @@ impl<V: Value> Batch<V> {
         &self.sample_ids
     }
 
-    /// Returns the label (class index) of each row.
-    pub fn labels(&self) -> &[u32] {
-        &self.labels
-    }
-
     /// Returns the outcome for each requested sample, including those without a row.
     pub fn records(&self) -> &[SampleRecord] {
         &self.records
     }
 
-    /// Returns height, width and channels of a row.
-    pub fn shape(&self) -> Shape {
-        self.shape
+    /// Returns the descriptions of the fields, in their order: the image, then the label.
+    pub fn fields(&self) -> impl ExactSizeIterator<Item = &Field> {
+        self.fields.iter().map(|field| &field.field)
     }
 
-    /// Copies the values into memory that belongs to the batch alone, and gives its buffer or slot back to the loader.
-    /// A copied batch can be kept as long as you like.
+    /// Returns the field with this name, such as `image` or `label`.
+    ///
+    /// # Errors
+    ///
+    /// [`FieldError::Missing`] names the fields that there are.
+    pub fn field(&self, name: &str) -> Result<FieldView<'_>, FieldError> {
+        let missing = || {
+            let fields = self.fields().map(|field| field.name.clone()).collect();
+            FieldError::Missing { name: name.into(), fields }
+        };
+        self.fields().position(|field| field.name == name).map(|at| self.view(at)).ok_or_else(missing)
+    }
+
+    /// Returns the label (class index) of each row: the elements of the field `label`.
+    pub fn labels(&self) -> &[i64] {
+        self.view(LABEL_AT).as_slice().expect("labels are int64")
+    }
+
+    /// Returns the field of images.
+    pub(crate) fn images(&self) -> FieldView<'_> {
+        self.view(IMAGE_AT)
+    }
+
+    /// Copies the images into memory that belongs to the batch alone, and gives the batch's share in its buffer or slot
+    /// back to the loader. A copied batch can be kept as long as you like.
     ///
     /// # Errors
     ///
     /// [`LoaderError::System`] when there is no memory for the copy.
-    pub fn into_owned(self) -> Result<Self, LoaderError> {
-        let bytes = self.bytes().len();
+    pub fn into_owned(mut self) -> Result<Self, LoaderError> {
+        let images = self.images().bytes();
         let refused = |error| LoaderError::System {
             what: "memory for a copy of a batch",
-            source: memory::refused(bytes as u64, error),
+            source: memory::refused(images.len() as u64, error),
         };
-        // A mapping has at least one byte.
-        let mut copy = MmapMut::map_anon(bytes.max(1)).map_err(refused)?;
-        copy[..bytes].copy_from_slice(self.bytes());
-        Ok(Self { memory: Box::new(OwnedMemory(copy)), ..self })
+        self.memory[IMAGE_AT] = Arc::new(OwnedMemory::copy(images).map_err(refused)?);
+        Ok(self)
     }
 
-    fn all(&self) -> &[V] {
-        // Memory without bytes need not be aligned.
-        if self.is_empty() { &[] } else { values(self.bytes()) }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        let bytes = self.len() * self.shape.bytes() * size_of::<V>();
-        &self.memory.bytes()[..bytes]
-    }
-}
-
-impl<V: Float> Batch<V> {
-    /// Returns the normalised rows, contiguous: `len × channels × height × width` (NCHW).
-    pub fn values(&self) -> &[V] {
-        self.all()
-    }
-}
-
-impl Batch {
-    /// Returns the rows, contiguous: `len × height × width × channels` u8 (NHWC).
-    pub fn pixels(&self) -> &[u8] {
-        self.all()
+    fn view(&self, at: usize) -> FieldView<'_> {
+        FieldView { field: &self.fields[at], rows: self.len(), memory: &self.memory[at] }
     }
 }

@@ -11,35 +11,20 @@ use crate::state::LoaderState;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_dataset::Dataset;
 use ddlp_driver::Host;
-use ddlp_pixels::{Limits, Pipeline};
+use ddlp_pixels::{DType, ImageLayout, Limits, Normalize, Pipeline};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Builder of a [`Loader`](crate::Loader), which collects its options.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 #[must_use]
 pub struct LoaderBuilder {
     pub(crate) options: LoaderOptions,
     pub(crate) dataset: Option<Arc<dyn Dataset>>,
-    pub(crate) host: Host,
-    pub(crate) replay: Option<Plan>,
-    pub(crate) resume: Option<LoaderState>,
+    pub(crate) host: Option<Host>,
     pub(crate) target: Option<Arc<MakeTarget>>,
-}
-
-impl Default for LoaderBuilder {
-    fn default() -> Self {
-        Self {
-            options: LoaderOptions::default(),
-            dataset: None,
-            host: Host::system(),
-            replay: None,
-            resume: None,
-            target: None,
-        }
-    }
 }
 
 impl fmt::Debug for LoaderBuilder {
@@ -48,7 +33,6 @@ impl fmt::Debug for LoaderBuilder {
         f.debug_struct("LoaderBuilder")
             .field("options", &self.options)
             .field("dataset", &dataset)
-            .field("resume", &self.resume)
             .finish_non_exhaustive()
     }
 }
@@ -80,6 +64,28 @@ impl LoaderBuilder {
         self
     }
 
+    /// Sets the type of the images' elements. Default [`DType::U8`], the pixels as prepared. The threads of the CPU
+    /// prong make floats of each sample while it is in the core's cache; the thread of a drive makes them of that
+    /// drive's batches, whatever kind of slots it has. Floats take two or four times as much memory, and a drive
+    /// without shared slots needs extra memory for one batch of pixels.
+    pub fn dtype(mut self, dtype: DType) -> Self {
+        self.options.dtype = dtype;
+        self
+    }
+
+    /// Sets the order of the images' dimensions. Default [`ImageLayout::Nhwc`]. Images of uint8 always lie in memory as
+    /// NHWC; under NCHW they are a view with strides.
+    pub fn layout(mut self, layout: ImageLayout) -> Self {
+        self.options.layout = layout;
+        self
+    }
+
+    /// Sets the mean and standard deviation by which floats are normalised. Default: none, floats from 0 to 1.
+    pub fn normalize(mut self, normalize: Normalize) -> Self {
+        self.options.normalize = Some(normalize);
+        self
+    }
+
     /// Sets the number of samples of a global batch (of all ranks together). Default 256.
     pub fn batch_size(mut self, samples: usize) -> Self {
         self.options.batch_size = samples;
@@ -105,9 +111,9 @@ impl LoaderBuilder {
     }
 
     /// Sets this machine's identity for drives at `tcp://` addresses; their lists of allowed hosts name it. Default
-    /// [`Host::system`].
+    /// what [`LoaderOptions::host_nqn`] says.
     pub fn host(mut self, host: Host) -> Self {
-        self.host = host;
+        self.host = Some(host);
         self
     }
 
@@ -181,7 +187,7 @@ impl LoaderBuilder {
 
     /// Sets this rank and the number of ranks. Each rank gets its share of every global batch.
     pub fn rank(mut self, rank: u32, world: u32) -> Self {
-        (self.options.rank, self.options.world) = (rank, world);
+        (self.options.rank, self.options.world_size) = (rank, world);
         self
     }
 
@@ -215,13 +221,13 @@ impl LoaderBuilder {
     /// Replays a plan: delivers its epochs in their recorded order, each batch prepared by the recorded prong where
     /// possible.
     pub fn replay(mut self, plan: Plan) -> Self {
-        self.replay = Some(plan);
+        self.options.replay = Some(plan);
         self
     }
 
     /// Resumes a run from where it stopped.
     pub fn resume(mut self, state: LoaderState) -> Self {
-        self.resume = Some(state);
+        self.options.resume = Some(state);
         self
     }
 

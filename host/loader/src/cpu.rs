@@ -84,7 +84,7 @@ struct RowPreparer {
 
 impl RowPreparer {
     fn new(task: &RunTask) -> Self {
-        let bytes = if task.output.is_pixels() { 0 } else { task.shape.bytes() };
+        let bytes = if task.images.is_as_prepared() { 0 } else { task.images.prepared().bytes() };
         Self { preparer: SamplePreparer::new(&task.program).trying(task.max_corrupt), pixels: vec![0; bytes] }
     }
 
@@ -105,7 +105,7 @@ impl RowPreparer {
         let mut prepare =
             |row: &mut [u8]| preparer.prepare_unless(&is_over, &*task.dataset, &task.program, context, sample_id, row);
         prefetch(Half::First);
-        if task.output.is_pixels() {
+        if task.images.is_as_prepared() {
             prefetch(Half::Second);
             return prepare(row);
         }
@@ -113,7 +113,7 @@ impl RowPreparer {
         prefetch(Half::Second);
         if record.is_some_and(|record| record.has_row()) {
             // The pixels are still in the core's cache.
-            task.output.write(pixels, task.shape, row);
+            task.images.write(pixels, row);
         }
         Ok(record)
     }

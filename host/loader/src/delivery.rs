@@ -5,19 +5,23 @@
 //! to its target. The number of buffers bounds how far the loader prepares ahead: while no buffer is free, prongs wait.
 //!
 //! - `host_pool`: the default target: buffers in this process's memory.
+//! - `owned`: memory of one batch alone, which no target lent.
 //! - `slots`: the result slots of a drive. A drive fills them, so they are no target; but if a target
 //!   [accepts slots](DeliveryTarget::accepts_slots), the consumer gets batches in slots that host and drive share.
 //!   Otherwise the loader copies the rows from the slots into buffers.
 
 mod host_pool;
+mod owned;
 mod slots;
 
 pub(crate) use host_pool::HostPool;
+pub(crate) use owned::{Labels, NoMemory, OwnedMemory};
 pub(crate) use slots::{SlotRows, SlotTable};
 
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::ptr::NonNull;
 use std::sync::{Arc, Condvar};
 
 /// Memory for batches: a bounded number of buffers, each with room for one batch.
@@ -71,12 +75,25 @@ pub trait OnReady {
 }
 
 /// The memory of a batch that is ready or delivered. Dropping it gives the buffer or slot back.
-pub trait BatchMemory: fmt::Debug + Send + Sync {
+///
+/// # Safety
+///
+/// Both methods return the same memory at every call, until the value is dropped. Nothing but the batch's consumer
+/// writes to this memory.
+#[allow(unsafe_code)]
+pub unsafe trait BatchMemory: fmt::Debug + Send + Sync {
     /// Returns the memory, which begins with the batch's rows, at a multiple of [`BUFFER_ALIGNMENT`].
     fn bytes(&self) -> &[u8];
+
+    /// Returns the beginning of the memory for a consumer that writes to it, such as an operation in place in another
+    /// language; `None` if the memory can only be read. The consumer must write only while no slice of the memory is in
+    /// use.
+    fn writable(&self) -> Option<NonNull<u8>> {
+        None
+    }
 }
 
-/// Alignment of the memory of a batch, in bytes: enough for every type of values.
+/// Alignment of the memory of a batch, in bytes: enough for every type of elements.
 pub const BUFFER_ALIGNMENT: usize = 8;
 
 /// What a loader needs from its delivery target.

@@ -2,11 +2,12 @@
 
 use crate::batch::Batch;
 
-/// Two digests over (sample id, pixel bytes): one independent of the order of delivery, and one that depends on it.
+/// Two digests over (sample id, bytes of the image): one independent of the order of delivery, and one that depends on
+/// it.
 ///
-/// Each sample is hashed by BLAKE3 (id as u64 little-endian, then its row). The order-free digest is the sum of the
-/// first 128 bits modulo 2¹²⁸, so a lost or duplicate sample changes it; the ordered digest is BLAKE3 over the samples'
-/// hashes in the order of delivery.
+/// Each sample is hashed by BLAKE3 (id as u64 little-endian, then the bytes of its image as they lie in memory). The
+/// order-free digest is the sum of the first 128 bits modulo 2¹²⁸, so a lost or duplicate sample changes it; the ordered
+/// digest is BLAKE3 over the samples' hashes in the order of delivery.
 #[derive(Clone, Debug, Default)]
 pub struct Digest {
     sum: u128,
@@ -16,11 +17,12 @@ pub struct Digest {
 impl Digest {
     /// Adds the rows of a batch.
     pub fn update(&mut self, batch: &Batch) {
-        self.update_rows(batch.sample_ids(), batch.pixels(), batch.shape().bytes());
+        let images = batch.images();
+        self.update_rows(batch.sample_ids(), images.bytes(), images.field().bytes());
     }
 
-    fn update_rows(&mut self, ids: &[u64], pixels: &[u8], row_bytes: usize) {
-        for (id, row) in ids.iter().zip(pixels.chunks_exact(row_bytes)) {
+    fn update_rows(&mut self, ids: &[u64], images: &[u8], row_bytes: usize) {
+        for (id, row) in ids.iter().zip(images.chunks_exact(row_bytes)) {
             let hash = *blake3::Hasher::new().update(&id.to_le_bytes()).update(row).finalize().as_bytes();
             let (head, _) = hash.split_first_chunk::<16>().expect("a hash has 32 bytes");
             self.sum = self.sum.wrapping_add(u128::from_le_bytes(*head));

@@ -19,19 +19,21 @@ pub(crate) use consumer::KeptPlaces;
 pub(crate) use job::CpuJob;
 
 use crate::announcing::Announced;
+use crate::batch::{BatchField, FieldMemory};
 use crate::corrupt::CorruptCount;
-use crate::delivery::{BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, HostPool, MakeTarget};
+use crate::delivery::{
+    BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, HostPool, MakeTarget, NoMemory,
+};
 use crate::error::{DriveError, LoaderError};
+use crate::image_output::ImageOutput;
 use crate::order::{EpochCut, Orders};
 use crate::recorder::Recorder;
 use crate::report::CorruptReport;
 use crate::schedule::{BatchId, CPU, HeldResults, PlanEpoch, ProngId, ResultUse, Schedule};
 use crate::usage::MemoryPeak;
-use crate::value::BatchValues;
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::SampleRecord;
 use ddlp_dataset::{Dataset, Unavailable};
-use ddlp_pixels::Shape;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -43,8 +45,10 @@ pub(crate) struct RunTask {
     pub program: Program,
     pub seed: u64,
     pub cut: EpochCut,
-    pub shape: Shape,
-    pub output: BatchValues,
+    /// How images are delivered.
+    pub images: ImageOutput,
+    /// Fields of each batch.
+    pub fields: Arc<[BatchField]>,
     /// Epochs of the run: the last one's number plus one.
     pub epochs: u32,
     /// Distinct corrupt samples of an epoch that the run tolerates.
@@ -54,7 +58,7 @@ pub(crate) struct RunTask {
 /// A batch that waits for delivery.
 pub(crate) struct ReadyBatch {
     records: Vec<SampleRecord>,
-    memory: Box<dyn BatchMemory>,
+    memory: FieldMemory,
     place: BatchPlace,
     /// Samples that followed the corrupt-sample policy, each with its index in the dataset.
     corrupt: Vec<(u64, CorruptReport)>,
@@ -71,20 +75,11 @@ enum BatchPlace {
     Nowhere,
 }
 
-/// Memory of a batch without rows.
-#[derive(Debug)]
-struct NoMemory;
-
-impl BatchMemory for NoMemory {
-    fn bytes(&self) -> &[u8] {
-        &[]
-    }
-}
-
 impl ReadyBatch {
     /// Returns a batch without samples.
     fn empty() -> Self {
-        Self { records: Vec::new(), memory: Box::new(NoMemory), place: BatchPlace::Nowhere, corrupt: Vec::new() }
+        let memory = FieldMemory { images: Arc::new(NoMemory), labels: Arc::new(NoMemory) };
+        Self { records: Vec::new(), memory, place: BatchPlace::Nowhere, corrupt: Vec::new() }
     }
 }
 
@@ -163,7 +158,7 @@ impl Engine {
     ) -> Result<Self, DeliveryError> {
         let work = Arc::new(Condvar::new());
         let orders = Orders::new(task.seed, task.cut);
-        let bytes = buffer_bytes(&task.cut, task.row_bytes());
+        let bytes = buffer_bytes(&task.cut, task.images.row_bytes());
         let need = BufferNeed { count: buffers, bytes, returned: BufferReturned::new(work.clone()) };
         let target = match make {
             Some(make) => make(need)?,
@@ -244,10 +239,11 @@ impl Engine {
         id: BatchId,
         records: Vec<SampleRecord>,
         place: BatchPlace,
-        memory: Box<dyn BatchMemory>,
+        images: Box<dyn BatchMemory>,
     ) {
-        // Names are read from the dataset before the lock is taken.
+        // Names and labels are read from the dataset before the lock is taken.
         let corrupt = self.corrupt_samples(id, &records);
+        let memory = FieldMemory { images: images.into(), labels: Arc::new(self.labels(&records)) };
         let ready = corrupt.map(|corrupt| ReadyBatch { records, memory, place, corrupt });
         self.make_ready(&mut self.lock(), prong, id, ready);
     }
@@ -366,13 +362,8 @@ impl Engine {
 impl RunTask {
     /// Converts pixels to rows as they are delivered, at the beginning of a batch's buffer.
     pub fn write_rows(&self, pixels: &[u8], buffer: &mut [u8]) {
-        let bytes = pixels.len() / self.shape.bytes() * self.row_bytes();
-        self.output.write(pixels, self.shape, &mut buffer[..bytes]);
-    }
-
-    /// Returns the bytes of a row as it is delivered.
-    pub fn row_bytes(&self) -> usize {
-        self.output.row_bytes(self.shape)
+        let bytes = pixels.len() / self.images.prepared().bytes() * self.images.row_bytes();
+        self.images.write(pixels, &mut buffer[..bytes]);
     }
 }
 

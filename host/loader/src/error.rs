@@ -1,5 +1,6 @@
 //! Errors that the user of a loader can meet.
 
+use crate::batch::FieldError;
 use crate::delivery::DeliveryError;
 use crate::plan::PlanError;
 use crate::state::StateError;
@@ -99,6 +100,9 @@ pub enum LoaderError {
     /// The delivery target cannot serve, or could not make a batch ready.
     #[error("the delivery target failed")]
     Delivery(#[source] DeliveryError),
+    /// A batch has no such field, or not in the requested form.
+    #[error(transparent)]
+    Field(#[from] FieldError),
     /// The operating system refused memory or a thread.
     #[error("the operating system refused {what}")]
     System {
@@ -134,9 +138,12 @@ impl LoaderError {
     /// Returns the kind of the error.
     pub fn kind(&self) -> LoaderErrorKind {
         match self {
-            Self::Options(_) | Self::Pipeline(_) | Self::Program(_) | Self::Plan(_) | Self::State(_) => {
-                LoaderErrorKind::Configuration
-            }
+            Self::Options(_)
+            | Self::Pipeline(_)
+            | Self::Program(_)
+            | Self::Plan(_)
+            | Self::State(_)
+            | Self::Field(_) => LoaderErrorKind::Configuration,
             Self::NoRoom(_) | Self::Unavailable(Unavailable::NoMemory { .. }) => LoaderErrorKind::Memory,
             Self::Dataset(_) | Self::Unavailable(_) => LoaderErrorKind::Unavailable,
             Self::CorruptSample { .. } | Self::NoReplacement { .. } | Self::TooManyCorrupt { .. } => {

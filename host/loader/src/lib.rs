@@ -17,9 +17,26 @@
 //! # Ok::<(), ddlp_host::LoaderError>(())
 //! ```
 //!
-//! Batches have rows of u8 pixels. With [`build_f32`](LoaderBuilder::build_f32) or
-//! [`build_f16`](LoaderBuilder::build_f16) instead of `build`, they have planes of normalised floats, which the
-//! loader's threads compute.
+//! A batch is named fields: `image`, and `label` (int64). Images are uint8 in NHWC by default. The options
+//! [`dtype`](LoaderBuilder::dtype), [`layout`](LoaderBuilder::layout) and [`normalize`](LoaderBuilder::normalize) ask
+//! for floats instead, which the loader's threads compute:
+//!
+//! ```no_run
+//! use ddlp_host::{DType, ImageLayout, Loader, Normalize};
+//!
+//! let loader = Loader::builder()
+//!     .dataset_path("photos.ddlp")
+//!     .dtype(DType::F32)
+//!     .layout(ImageLayout::Nchw)
+//!     .normalize(Normalize::IMAGENET)
+//!     .build()?;
+//! for batch in loader {
+//!     let batch = batch?;
+//!     let (images, labels): (&[f32], &[i64]) = (batch.field("image")?.as_slice()?, batch.labels());
+//!     assert_eq!(images.len(), labels.len() * 3 * 224 * 224);
+//! }
+//! # Ok::<(), ddlp_host::LoaderError>(())
+//! ```
 //!
 //! - `schedule`: decides which prong prepares which batch, and which batch is delivered next. No threads, no clock, no
 //!   I/O.
@@ -29,7 +46,8 @@
 //!   to a run.
 //! - `threads`: divides the cores between the CPU and local drives.
 //! - `order`: the order of samples. `announcing`: read-ahead hints to the dataset. `plan`, `state`: replay and resume.
-//! - `value`: pixels or floats. [`report`]: the figures of a run. `digest`: digests to compare runs.
+//! - `batch`: a batch and its fields. `image_output`: pixels or floats.
+//! - [`report`]: the figures of a run. `digest`: digests to compare runs.
 //!
 //! The crate itself decodes and resizes nothing: `ddlp_csd::prepare` prepares samples, on the host as in the drive.
 #![deny(unsafe_code)]
@@ -45,6 +63,7 @@ mod digest;
 mod drive;
 mod engine;
 mod error;
+mod image_output;
 mod loader;
 mod memory_need;
 mod opening;
@@ -60,9 +79,8 @@ mod setup;
 mod state;
 mod threads;
 mod usage;
-mod value;
 
-pub use batch::Batch;
+pub use batch::{Batch, FieldError, FieldView, SharedField};
 pub use builder::LoaderBuilder;
 pub use corrupt::MaxCorrupt;
 pub use ddlp_csd::program::{CorruptPolicy, ProgramError};
@@ -74,14 +92,17 @@ pub use ddlp_driver::Host;
 pub use ddlp_driver::sysfs::KernelController;
 /// Everything that [`Pipeline`] leads to, such as its operations.
 pub use ddlp_pixels as pixels;
-pub use ddlp_pixels::{CorruptReason, Limits, Normalize, Pipeline, PipelineError, Shape};
+pub use ddlp_pixels::{
+    CorruptReason, DType, Element, Field, FieldKind, ImageLayout, Limits, Normalize, NormalizeError, Pipeline,
+    PipelineError,
+};
 pub use delivery::{
     BUFFER_ALIGNMENT, BatchBuffer, BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, OnReady,
 };
 pub use digest::Digest;
 pub use drive::{DriveSpec, LocalDrive, LocalResults, is_drive};
 pub use error::{DriveError, LoaderError, LoaderErrorKind};
-pub use half::f16;
+pub use half::{bf16, f16};
 pub use loader::{Loader, Stopper, Waiting};
 pub use opening::{drive_address, open_dataset};
 pub use options::LoaderOptions;
@@ -91,4 +112,3 @@ pub use progress::{Progress, ProgressHandle, ProngProgress};
 pub use report::Report;
 pub use schedule::{PlanEpoch, Strategy, UnknownStrategy};
 pub use state::{Difference, LoaderState, StateError};
-pub use value::{Float, Value};

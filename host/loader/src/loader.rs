@@ -6,7 +6,7 @@ mod waiting;
 
 pub use waiting::Waiting;
 
-use crate::batch::Batch;
+use crate::batch::{Batch, BatchField};
 use crate::builder::LoaderBuilder;
 use crate::cpu::{self, Desk};
 use crate::delivery::SlotTable;
@@ -22,12 +22,8 @@ use crate::schedule::{Schedule, ScheduleConfig};
 use crate::setup::RunSetup;
 use crate::state::LoaderState;
 use crate::threads::ThreadShares;
-use crate::value::{BatchValues, Value};
 use ddlp_csd::memory;
-use ddlp_pixels::Normalize;
-use half::f16;
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -44,7 +40,7 @@ const LEAVE_LOOK: Duration = Duration::from_millis(1);
 
 /// Delivers the batches of a run, prepared by the host's CPU and by drives.
 ///
-/// Built with [`Loader::builder`]. Batches have pixels, or floats if the loader was built for them. The iterator yields
+/// Built with [`Loader::builder`] or [`Loader::open`]. The iterator yields
 /// every batch of every epoch exactly once, or an error and then nothing more. Dropping the loader ends its threads and
 /// the drives that it started.
 ///
@@ -56,7 +52,7 @@ const LEAVE_LOOK: Duration = Duration::from_millis(1);
 /// let all: Vec<ddlp_host::Batch> = loader.map(|batch| batch?.into_owned()).collect::<Result<_, _>>()?;
 /// # Ok::<(), ddlp_host::LoaderError>(())
 /// ```
-pub struct Loader<V = u8> {
+pub struct Loader {
     engine: Arc<Engine>,
     fresh: LoaderState,
     epochs: u32,
@@ -71,10 +67,9 @@ pub struct Loader<V = u8> {
     waiting: Vec<DriveProng>,
     running: Vec<JoinHandle<()>>,
     is_over: bool,
-    value: PhantomData<fn() -> V>,
 }
 
-impl<V> fmt::Debug for Loader<V> {
+impl fmt::Debug for Loader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Loader")
             .field("epochs", &self.epochs)
@@ -109,39 +104,19 @@ impl LoaderBuilder {
     ///
     /// [`LoaderError`] names the option, dataset or drive that does not fit.
     pub fn build(self) -> Result<Loader, LoaderError> {
-        Loader::start(self, BatchValues::Pixels)
-    }
-
-    /// Like [`build`](Self::build), but batches have normalised floats ([`Batch::values`](crate::Batch::values)). The
-    /// threads of the CPU prong convert each sample while it is in the core's cache; the thread of a drive converts
-    /// that drive's batches, whatever kind of slots it has. Batch buffers are four times as large, and a drive without
-    /// shared slots needs extra memory for one batch of pixels.
-    ///
-    /// # Errors
-    ///
-    /// As [`build`](Self::build).
-    pub fn build_f32(self, normalize: Normalize) -> Result<Loader<f32>, LoaderError> {
-        Loader::start(self, BatchValues::F32(Box::new(normalize)))
-    }
-
-    /// Like [`build_f32`](Self::build_f32), with floats of half the size.
-    ///
-    /// # Errors
-    ///
-    /// As [`build`](Self::build).
-    pub fn build_f16(self, normalize: Normalize) -> Result<Loader<f16>, LoaderError> {
-        Loader::start(self, BatchValues::F16(Box::new(normalize)))
+        Loader::start(self)
     }
 }
 
-impl<V> Loader<V> {
-    /// Sets up a run; `output` makes values of type `V`.
-    fn start(builder: LoaderBuilder, output: BatchValues) -> Result<Self, LoaderError> {
+impl Loader {
+    /// Sets up a run.
+    fn start(builder: LoaderBuilder) -> Result<Self, LoaderError> {
         builder.options.check()?;
         let begun = Instant::now();
-        let setup = RunSetup::new(&builder, &output)?;
+        let setup = RunSetup::new(&builder)?;
         let drives = setup.open_drives(&builder)?;
-        let LoaderBuilder { options, replay, resume, target, .. } = builder;
+        let LoaderBuilder { mut options, target, .. } = builder;
+        let (resume, replay) = (options.resume.take(), options.replay.take());
         let slots: usize = drives.iter().map(|drive| drive.slots_expected() as usize).sum();
         let window = options.window.unwrap_or(options.buffers + slots);
         let schedule = Schedule::new(ScheduleConfig {
@@ -164,8 +139,8 @@ impl<V> Loader<V> {
             program: setup.program.clone(),
             seed: options.seed,
             cut: setup.cut,
-            shape: setup.program.pipeline.output(),
-            output,
+            fields: BatchField::of_run(&setup.images),
+            images: setup.images,
             epochs: options.epochs,
             max_corrupt: options.max_corrupt.of(&setup.cut),
         };
@@ -194,7 +169,6 @@ impl<V> Loader<V> {
             waiting,
             running: Vec::new(),
             is_over: false,
-            value: PhantomData,
         })
     }
 
@@ -260,10 +234,7 @@ impl<V> Loader<V> {
         Ok(())
     }
 
-    fn wait(&self, go_on: &mut dyn FnMut(Waiting) -> bool) -> Waited<V>
-    where
-        V: Value,
-    {
+    fn wait(&self, go_on: &mut dyn FnMut(Waiting) -> bool) -> Waited {
         let asked = Instant::now();
         let (mut warned_at, mut has_said) = (asked, false);
         let mut core = self.engine.lock();
@@ -316,10 +287,7 @@ impl<V> Loader<V> {
     /// Returns the next batch, as [`next`](Iterator::next) does, but stops waiting for it as soon as `go_on` returns
     /// `false`. Then it returns `None`, although the run has not ended, and a later call waits for the same batch. The
     /// loader calls `go_on` about every 50 ms while the batch is not ready, without holding a lock.
-    pub fn next_while(&mut self, mut go_on: impl FnMut(Waiting) -> bool) -> Option<Result<Batch<V>, LoaderError>>
-    where
-        V: Value,
-    {
+    pub fn next_while(&mut self, mut go_on: impl FnMut(Waiting) -> bool) -> Option<Result<Batch, LoaderError>> {
         if self.is_over {
             return None;
         }
@@ -360,15 +328,15 @@ impl<V> Loader<V> {
     }
 }
 
-impl<V: Value> Iterator for Loader<V> {
-    type Item = Result<Batch<V>, LoaderError>;
+impl Iterator for Loader {
+    type Item = Result<Batch, LoaderError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.next_while(|_| true)
     }
 }
 
-impl<V> Drop for Loader<V> {
+impl Drop for Loader {
     fn drop(&mut self) {
         self.shut_down();
     }

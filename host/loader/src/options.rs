@@ -4,9 +4,12 @@ use crate::corrupt::MaxCorrupt;
 use crate::drive::DriveSpec;
 use crate::error::LoaderError;
 use crate::order::LastBatch;
+use crate::plan::Plan;
 use crate::schedule::Strategy;
+use crate::state::LoaderState;
 use ddlp_csd::program::CorruptPolicy;
-use ddlp_pixels::{Limits, Pipeline};
+use ddlp_driver::Host;
+use ddlp_pixels::{DType, ImageLayout, Limits, Normalize, Pipeline};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,7 +26,8 @@ const DEPTH_MAX: usize = 32;
 /// The options of a loader, as a command, a TOML file or another language fills them. Each has a default, except the
 /// dataset.
 ///
-/// Names are written in lower case: `strategy = "ordered"`, `policy = "skip"`, `last = "drop"`.
+/// Names are written in lower case: `strategy = "ordered"`, `policy = "skip"`, `last = "drop"`, `dtype = "float32"`; a
+/// layout is written in capitals: `layout = "NCHW"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -33,6 +37,13 @@ pub struct LoaderOptions {
     pub dataset: Option<PathBuf>,
     /// Pipeline that prepares every sample. Default: ImageNet training at 224 × 224.
     pub pipeline: Pipeline,
+    /// Type of the images' elements: uint8, float16, bfloat16 or float32. Default uint8, the pixels as prepared.
+    pub dtype: DType,
+    /// Order of the images' dimensions. Default NHWC. Images of uint8 always lie in memory as NHWC; under NCHW they are
+    /// a view with strides.
+    pub layout: ImageLayout,
+    /// Mean and standard deviation by which floats are normalised. Default: none, floats from 0 to 1.
+    pub normalize: Option<Normalize>,
     /// Samples of a global batch (of all ranks together). Default 256.
     pub batch_size: usize,
     /// Number of epochs. Default 1.
@@ -49,6 +60,8 @@ pub struct LoaderOptions {
     pub drive_timeout: Duration,
     /// Whether a run begins without its drives at `tcp://` addresses if they cannot be reached. Default `false`.
     pub drive_optional: bool,
+    /// NQN by which this machine is known to drives at `tcp://` addresses. Default: that of [`Host::system`].
+    pub host_nqn: Option<String>,
     /// Threads of the CPU prong. Default: see [`LoaderBuilder::threads`](crate::LoaderBuilder::threads).
     pub threads: Option<usize>,
     /// Cores that the loader's threads may use. Default: any core.
@@ -68,7 +81,7 @@ pub struct LoaderOptions {
     /// This rank. Default 0.
     pub rank: u32,
     /// Number of ranks. Default 1.
-    pub world: u32,
+    pub world_size: u32,
     /// Batch buffers. Default 6.
     pub buffers: usize,
     /// Look-ahead of the strategy `ordered` in batches. Default: as many as buffers and slots can hold.
@@ -78,6 +91,10 @@ pub struct LoaderOptions {
     /// Time after which the loader reports what it is waiting for, in seconds where options are written. Default 10 s.
     #[serde(rename = "stall_after_s", with = "seconds")]
     pub stall_after: Duration,
+    /// State of an earlier run, from which this run resumes. Default: none.
+    pub resume: Option<LoaderState>,
+    /// Plan of an earlier run, which this run replays. Default: none.
+    pub replay: Option<Plan>,
 }
 
 impl Default for LoaderOptions {
@@ -85,6 +102,9 @@ impl Default for LoaderOptions {
         Self {
             dataset: None,
             pipeline: Pipeline::imagenet_train(),
+            dtype: DType::default(),
+            layout: ImageLayout::default(),
+            normalize: None,
             batch_size: 256,
             epochs: 1,
             strategy: Strategy::default(),
@@ -92,6 +112,7 @@ impl Default for LoaderOptions {
             drive_depth: 2,
             drive_timeout: Duration::from_secs(30),
             drive_optional: false,
+            host_nqn: None,
             threads: None,
             cores: Vec::new(),
             seed: 0,
@@ -100,11 +121,13 @@ impl Default for LoaderOptions {
             limits: Limits::default(),
             last: LastBatch::Short,
             rank: 0,
-            world: 1,
+            world_size: 1,
             buffers: 6,
             window: None,
             epoch_samples: None,
             stall_after: Duration::from_secs(10),
+            resume: None,
+            replay: None,
         }
     }
 }
@@ -129,16 +152,17 @@ impl LoaderOptions {
         {
             return Err(LoaderError::Options(format!("max_corrupt is {percent} %, but must be 0 to 100")));
         }
-        if self.rank >= self.world {
-            let (rank, world) = (self.rank, self.world);
+        if self.rank >= self.world_size {
+            let (rank, world) = (self.rank, self.world_size);
             return Err(LoaderError::Options(format!("rank is {rank}, but must be less than {world}, the world size")));
         }
-        if self.batch_size < self.world as usize {
-            let (batch, world) = (self.batch_size, self.world);
+        if self.batch_size < self.world_size as usize {
+            let (batch, world) = (self.batch_size, self.world_size);
             return Err(LoaderError::Options(format!(
                 "a batch of {batch} samples leaves some of {world} ranks without a sample"
             )));
         }
+        self.check_images()?;
         for (at, drive) in self.drives.iter().enumerate() {
             if let DriveSpec::Remote(address) = drive
                 && self.drives[..at].contains(drive)
@@ -165,6 +189,37 @@ impl LoaderOptions {
             }
         }
         Ok(())
+    }
+
+    /// Checks the options about the elements of images.
+    fn check_images(&self) -> Result<(), LoaderError> {
+        let Some(normalize) = &self.normalize else {
+            return match self.dtype {
+                DType::U8 | DType::F16 | DType::Bf16 | DType::F32 => Ok(()),
+                dtype => Err(LoaderError::Options(format!(
+                    "dtype is {dtype}, but images are uint8, float16, bfloat16 or float32"
+                ))),
+            };
+        };
+        normalize.check().map_err(|error| LoaderError::Options(format!("normalize: {error}")))?;
+        if self.dtype.is_float() {
+            return Ok(());
+        }
+        Err(LoaderError::Options(format!(
+            "normalize makes floats, but dtype is {}: set dtype to float32, float16 or bfloat16, or leave normalize \
+             out",
+            self.dtype
+        )))
+    }
+
+    /// Returns this machine as drives know it.
+    ///
+    /// # Errors
+    ///
+    /// [`LoaderError::Options`] if [`host_nqn`](Self::host_nqn) is no NQN.
+    pub fn host(&self) -> Result<Host, LoaderError> {
+        let Some(nqn) = &self.host_nqn else { return Ok(Host::system()) };
+        Host::named(nqn).map_err(|error| LoaderError::Options(format!("host_nqn: {error}")))
     }
 
     /// Returns the drives that take part, each with its name in messages.
@@ -235,6 +290,11 @@ mod tests {
             max_corrupt: MaxCorrupt::Percent(2.5),
             drives: vec![DriveSpec::Auto, DriveSpec::Remote("tcp://a:1/nqn.x".into()), DriveSpec::Local(local)],
             drive_timeout: Duration::from_millis(1500),
+            dtype: DType::Bf16,
+            layout: ImageLayout::Nchw,
+            normalize: Some(Normalize::IMAGENET),
+            host_nqn: Some("nqn.2024-01.org.example:host".into()),
+            replay: Some(Plan { batches: 3, ..Plan::default() }),
             ..LoaderOptions::default()
         };
         for options in [options, LoaderOptions::default()] {
@@ -246,6 +306,7 @@ mod tests {
     #[test]
     fn options_are_written_as_people_write_them() {
         let text = r#"{"dataset": "photos.ddlp", "strategy": "ordered", "policy": "skip", "last": "drop",
+            "dtype": "float16", "layout": "NCHW", "normalize": {"mean": [0.5, 0.5, 0.5], "std": [1, 1, 0.25]},
             "max_corrupt": "17", "drive_timeout_s": 2.5, "drives": ["auto", {"remote": "/dev/nvme0"},
             {"local": {"threads": 2, "results": "read"}}]}"#;
         let options: LoaderOptions = serde_json::from_str(text).unwrap();
@@ -255,6 +316,9 @@ mod tests {
             strategy: Strategy::Ordered,
             policy: CorruptPolicy::Skip,
             last: LastBatch::Drop,
+            dtype: DType::F16,
+            layout: ImageLayout::Nchw,
+            normalize: Some(Normalize { mean: [0.5; 3], std: [1.0, 1.0, 0.25] }),
             max_corrupt: MaxCorrupt::Samples(17),
             drive_timeout: Duration::from_millis(2500),
             drives: vec![DriveSpec::Auto, DriveSpec::Remote("/dev/nvme0".into()), DriveSpec::Local(local)],
@@ -268,6 +332,9 @@ mod tests {
         for (text, part) in [
             (r#"{"batchsize": 1}"#, "batchsize"),
             (r#"{"strategy": "fast"}"#, "fast"),
+            (r#"{"dtype": "float64"}"#, "float64"),
+            (r#"{"layout": "CHW"}"#, "NCHW"),
+            (r#"{"normalize": {"mean": [0, 0, 0]}}"#, "std"),
             (r#"{"policy": ""}"#, "replace"),
             (r#"{"stall_after_s": -1}"#, "negative"),
             (r#"{"max_corrupt": "101%"}"#, "0% to 100%"),
@@ -275,6 +342,25 @@ mod tests {
         ] {
             let error = serde_json::from_str::<LoaderOptions>(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn images_have_elements_that_their_options_can_give() {
+        let with = |dtype, normalize| LoaderOptions { dtype, normalize, ..LoaderOptions::default() }.check();
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
+            with(dtype, None).unwrap();
+            with(dtype, Some(Normalize::IMAGENET)).unwrap();
+        }
+        with(DType::U8, None).unwrap();
+        let none = Normalize { std: [0.0; 3], ..Normalize::IMAGENET };
+        for (dtype, normalize, part) in [
+            (DType::U8, Some(Normalize::IMAGENET), "leave normalize out"),
+            (DType::I64, None, "images are uint8"),
+            (DType::F32, Some(none), "standard deviation"),
+        ] {
+            let error = with(dtype, normalize).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
         }
     }
 }

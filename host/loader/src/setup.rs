@@ -5,6 +5,7 @@ use crate::delivery::SlotTable;
 use crate::drive::{self, DriveLink, DriveSpec, Endpoint, Expected, LinkError, LocalAgent, LocalDrive, LocalResults};
 use crate::engine::buffer_bytes;
 use crate::error::{DriveError, LoaderError};
+use crate::image_output::ImageOutput;
 use crate::memory_need::MemoryNeed;
 use crate::opening::open_dataset;
 use crate::options::LoaderOptions;
@@ -15,11 +16,11 @@ use crate::report::Report;
 use crate::schedule::Strategy;
 use crate::state::{LoaderState, STATE_VERSION};
 use crate::threads::ThreadShares;
-use crate::value::BatchValues;
 use ddlp_csd::memory;
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::SlotLayout;
 use ddlp_dataset::{Dataset, RESIDENT_BYTES_MAX, Resident};
+use ddlp_driver::Host;
 use ddlp_driver::sysfs::Sysfs;
 use std::io;
 use std::sync::Arc;
@@ -41,7 +42,11 @@ const TAIL_MARGIN: f64 = 1.25;
 /// A run as derived from the options.
 pub(crate) struct RunSetup {
     pub dataset: Arc<dyn Dataset>,
+    /// This machine, as drives know it.
+    host: Host,
     pub program: Program,
+    /// How images are delivered.
+    pub images: ImageOutput,
     pub cut: EpochCut,
     pub batches: u32,
     pub layout: SlotLayout,
@@ -70,12 +75,13 @@ impl OpenDrive {
 }
 
 impl RunSetup {
-    pub fn new(builder: &LoaderBuilder, output: &BatchValues) -> Result<Self, LoaderError> {
+    pub fn new(builder: &LoaderBuilder) -> Result<Self, LoaderError> {
         let options = &builder.options;
+        let host = builder.host.clone().map_or_else(|| options.host(), Ok)?;
         let shape = options.pipeline.validate().map_err(LoaderError::Pipeline)?;
         let dataset: Arc<dyn Dataset> = match (&builder.dataset, &options.dataset) {
             (Some(dataset), _) => dataset.clone(),
-            (None, Some(path)) => open_dataset(path, &builder.host)?,
+            (None, Some(path)) => open_dataset(path, &host)?,
             (None, None) => return Err(LoaderError::Options("no dataset is given".into())),
         };
         let samples = options.epoch_samples.unwrap_or(dataset.len());
@@ -93,7 +99,7 @@ impl RunSetup {
             batch: options.batch_size as u64,
             last: options.last,
             rank: u64::from(options.rank),
-            world: u64::from(options.world),
+            world: u64::from(options.world_size),
         };
         let batches = u32::try_from(cut.batches()).expect("not more batches than samples");
         if batches == 0 {
@@ -105,7 +111,8 @@ impl RunSetup {
         let rows = cut.rows();
         let layout = SlotLayout::new(rows, shape)
             .ok_or_else(|| LoaderError::Options(format!("a batch of {rows} samples of {shape:?} is too large")))?;
-        let buffers = (options.buffers as u64).saturating_mul(buffer_bytes(&cut, output.row_bytes(shape)) as u64);
+        let images = ImageOutput::new(options, shape);
+        let buffers = (options.buffers as u64).saturating_mul(buffer_bytes(&cut, images.row_bytes()) as u64);
         let program = Program { pipeline: options.pipeline.clone(), limits: options.limits, policy: options.policy };
         let fresh = LoaderState {
             version: STATE_VERSION,
@@ -119,7 +126,7 @@ impl RunSetup {
             batch_size: cut.batch,
             last: cut.last,
             strategy: options.strategy,
-            world: options.world,
+            world: options.world_size,
             epoch: 0,
             delivered: Vec::new(),
         };
@@ -130,13 +137,14 @@ impl RunSetup {
         };
         let available = memory::available_bytes().unwrap_or(1 << 30);
         let slot_room = available.saturating_sub(buffers) / LOCAL_SLOTS_SHARE / options.drives.len().max(1) as u64;
-        let setup = Self { dataset, program, cut, batches, layout, expected, fresh, first_epoch: 0, slot_room };
-        setup.fit_memory(builder, output, buffers)?.with_history(builder)
+        let setup =
+            Self { dataset, host, program, images, cut, batches, layout, expected, fresh, first_epoch: 0, slot_room };
+        setup.fit_memory(builder, buffers)?.with_history(builder)
     }
 
     /// Checks that memory suffices for the run, and tells the dataset how much the run takes.
-    fn fit_memory(mut self, builder: &LoaderBuilder, output: &BatchValues, buffers: u64) -> Result<Self, LoaderError> {
-        let need = self.memory_need(builder, output, buffers);
+    fn fit_memory(mut self, builder: &LoaderBuilder, buffers: u64) -> Result<Self, LoaderError> {
+        let need = self.memory_need(builder, buffers);
         need.check(memory::check_room)?;
         memory::fit(&*self.dataset, need.bytes());
         if builder.options.epochs > 1 {
@@ -146,7 +154,7 @@ impl RunSetup {
     }
 
     /// Computes the memory that the run needs beside the dataset.
-    fn memory_need(&self, builder: &LoaderBuilder, output: &BatchValues, buffers: u64) -> MemoryNeed {
+    fn memory_need(&self, builder: &LoaderBuilder, buffers: u64) -> MemoryNeed {
         let options = &builder.options;
         let mut need = MemoryNeed::default();
         need.add(buffers, format!("{} batch buffers of {} samples", options.buffers, self.cut.rows()));
@@ -168,7 +176,7 @@ impl RunSetup {
                 }
                 DriveSpec::Remote(_) | DriveSpec::Auto => true,
             };
-            if is_read && !output.is_pixels() {
+            if is_read && !self.images.is_as_prepared() {
                 need.add(self.layout.total_bytes as u64, format!("a batch of pixels that drive {name} made"));
             }
         }
@@ -177,11 +185,11 @@ impl RunSetup {
 
     /// Applies the state to resume from and checks the plan to replay, if any.
     fn with_history(mut self, builder: &LoaderBuilder) -> Result<Self, LoaderError> {
-        if let Some(state) = &builder.resume {
+        if let Some(state) = &builder.options.resume {
             state.check_fits(&self.fresh, self.batches).map_err(LoaderError::State)?;
             self.first_epoch = state.epoch;
         }
-        if let Some(plan) = &builder.replay {
+        if let Some(plan) = &builder.options.replay {
             let (order, dataset) = ((builder.options.seed, builder.options.strategy), self.dataset.identity());
             let task = Plan::empty(order, &self.program, &dataset, &self.cut, self.batches);
             plan.check_is_for(&task).map_err(LoaderError::Plan)?;
@@ -239,7 +247,7 @@ impl RunSetup {
     }
 
     fn open_remote(&self, builder: &LoaderBuilder, address: &str) -> Result<OpenDrive, DriveError> {
-        let endpoint = Endpoint::remote(address, &builder.host)?;
+        let endpoint = Endpoint::remote(address, &self.host)?;
         let is_tcp = address.starts_with("tcp://");
         let link = if builder.options.drive_optional && is_tcp {
             None
@@ -302,7 +310,7 @@ impl RunSetup {
             }
             _ => LOCAL_SLOTS,
         };
-        let epochs = options.epochs - builder.resume.as_ref().map_or(0, |state| state.epoch.min(options.epochs));
+        let epochs = options.epochs - options.resume.as_ref().map_or(0, |state| state.epoch.min(options.epochs));
         let of_the_run = self.batches.saturating_mul(epochs).max(1);
         useful.min(self.batches).min(fitting).max(spare).min(of_the_run)
     }

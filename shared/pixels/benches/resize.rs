@@ -7,10 +7,11 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ddlp_pixels::draw::{Draw, Rng};
 use ddlp_pixels::ops::{Operation, RandomResizedCrop};
 use ddlp_pixels::stages::{Cut, Stages};
-use ddlp_pixels::{Normalize, Pipeline, Shape, synthetic};
+use ddlp_pixels::{DType, ImageLayout, Normalize, Normalizer, Pipeline, Shape, synthetic};
 use fast_image_resize::images::{TypedCroppedImage, TypedImage, TypedImageRef};
 use fast_image_resize::pixels::U8x3;
 use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
+use zerocopy::IntoBytes;
 
 const SIDE: u32 = 224;
 
@@ -63,18 +64,20 @@ fn resize(criterion: &mut Criterion) {
 fn normalize(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("normalize");
     group.throughput(Throughput::Elements(1));
-    let normalize = Normalize::imagenet();
     for shape in [Pipeline::imagenet_train().output(), Pipeline::cifar_train().output()] {
         let Shape { height, width, .. } = shape;
         let pixels = synthetic::photo(width, height, 2);
-        let mut single = vec![0.0; pixels.len()];
-        group.bench_function(format!("{width}x{height}, f32"), |bencher| {
-            bencher.iter(|| normalize.f32_nchw(&pixels, shape, &mut single));
-        });
-        let mut half = vec![half::f16::ZERO; pixels.len()];
-        group.bench_function(format!("{width}x{height}, f16"), |bencher| {
-            bencher.iter(|| normalize.f16_nchw(&pixels, shape, &mut half));
-        });
+        // Room for f32, aligned for every type.
+        let mut out = vec![0.0f32; pixels.len()];
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
+            for layout in ImageLayout::ALL {
+                let normalizer = Normalizer::new(&Normalize::IMAGENET, dtype, layout);
+                let out = &mut out.as_mut_bytes()[..pixels.len() * dtype.bytes()];
+                group.bench_function(format!("{width}x{height}, {dtype} {layout}"), |bencher| {
+                    bencher.iter(|| normalizer.write(&pixels, shape, out));
+                });
+            }
+        }
     }
     group.finish();
 }

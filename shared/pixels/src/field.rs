@@ -25,10 +25,10 @@ pub struct Field {
     pub kind: FieldKind,
     /// Type of an element of a value.
     pub dtype: DType,
-    /// Order of an image's elements in memory; `None` for a field that is no image.
+    /// Order of an image's dimensions; `None` for a field that is no image.
     pub layout: Option<ImageLayout>,
-    /// Elements of one sample's value along each dimension, outermost first in memory; empty if the value is one
-    /// element. An image has height, width, channels under NHWC, and channels, height, width under NCHW.
+    /// Elements of one sample's value along each dimension; empty if the value is one element. An image has height,
+    /// width, channels under NHWC, and channels, height, width under NCHW.
     pub shape: Vec<u32>,
 }
 
@@ -65,14 +65,14 @@ pub enum DType {
     I64,
 }
 
-/// Order of the elements of a batch of images: N samples, C channels, H rows, W columns.
+/// Order of the dimensions of a batch of images: N samples, C channels, H rows, W columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum ImageLayout {
-    /// Samples, rows, columns, channels: the channels of a pixel lie together.
+    /// Samples, rows, columns, channels.
     #[default]
     #[serde(rename = "NHWC")]
     Nhwc,
-    /// Samples, channels, rows, columns: each channel is a plane.
+    /// Samples, channels, rows, columns.
     #[serde(rename = "NCHW")]
     Nchw,
 }

@@ -5,11 +5,13 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use half::f16;
+use zerocopy::IntoBytes;
 
 use crate::draw::Draw;
+use crate::field::{DType, ImageLayout};
 use crate::jpeg::baseline::Checkpoints;
 use crate::limits::Limits;
-use crate::normalize::Normalize;
+use crate::normalize::{Normalize, Normalizer};
 use crate::ops::{
     CenterCrop, GaussianBlur, RandomAutocontrast, RandomHorizontalFlip, RandomInvert, RandomResizedCrop, Resize,
 };
@@ -145,7 +147,8 @@ impl Others {
 fn compute() -> Fingerprint {
     let mut hasher = blake3::Hasher::new();
     let mut preparer = Preparer::new(Limits::default());
-    let normalize = Normalize::imagenet();
+    let normalizer = |dtype| Normalizer::new(&Normalize::IMAGENET, dtype, ImageLayout::Nchw);
+    let (to_single, to_half) = (normalizer(DType::F32), normalizer(DType::F16));
     let others = Others::new();
     let sources: Vec<Source<'_>> = IMAGES.map(Source::Encoded).into_iter().chain(others.sources()).collect();
     let mut single = Vec::new();
@@ -162,8 +165,8 @@ fn compute() -> Fingerprint {
             hasher.update(&[outcome.as_ref().err().map_or(0, |error| error.reason().code())]);
             if outcome.is_ok() {
                 hasher.update(&pixels);
-                normalize.f32_nchw(&pixels, shape, &mut single);
-                normalize.f16_nchw(&pixels, shape, &mut half);
+                to_single.write(&pixels, shape, single.as_mut_bytes());
+                to_half.write(&pixels, shape, half.as_mut_bytes());
                 single.iter().for_each(|value| _ = hasher.update(&value.to_le_bytes()));
                 half.iter().for_each(|value| _ = hasher.update(&value.to_le_bytes()));
             }

@@ -5,8 +5,8 @@
 //! and from [`draw`]'s own rules. [`fingerprint()`] lets two machines compare their pixel paths. [`Preparer::inspect`]
 //! finds files whose pixels could differ between machines. [`Preparer::index`] makes checkpoints, at which decoding can
 //! start in the middle of a JPEG. [`Preparer::index_rows`] makes a row index, with which [`ReadPlanner`] finds the
-//! bytes that a crop needs, and [`Preparer::render`] decodes the crop from these bytes. [`Normalize`] turns pixels into
-//! floats; only the host does that. A [`Field`] describes what comes out: name, kind, type, layout and shape.
+//! bytes that a crop needs, and [`Preparer::render`] decodes the crop from these bytes. [`Normalizer`] turns pixels
+//! into floats; only the host does that. A [`Field`] describes what comes out: name, kind, type, layout and shape.
 //!
 //! Modules: `jpeg` (our decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for the rest), `raster`
 //! (other formats), `raw` (uncompressed pixels in a file), `rows` (pixels in bands), `planar` (images of three planes),
@@ -73,7 +73,7 @@ pub use info::{Format, ImageInfo, JpegColor, JpegInfo};
 pub use inspect::Verdict;
 pub use large::map_large_blocks;
 pub use limits::Limits;
-pub use normalize::Normalize;
+pub use normalize::{Normalize, NormalizeError, Normalizer};
 pub use partial::{JpegInRows, PartialJpeg, ReadPlanner, Rendered};
 pub use pipeline::{Pipeline, PipelineError, Shape};
 pub use prefetch::prefetch;

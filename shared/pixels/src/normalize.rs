@@ -1,138 +1,186 @@
-//! The host's last step: from u8 rows of RGB to float planes, in one pass.
+//! The host's last step: from u8 rows of RGB to floats, in one pass.
 //!
 //! A value is (v / 255 − mean) / std, computed once in f64 and rounded once, in a table of 3 × 256 values. Vector
-//! instructions compute the value by a formula, if the formula equals the table on all 768 inputs; making the table
-//! includes that check. Otherwise values are looked up. Any other implementation, such as one on a GPU, has to equal
-//! the table too.
+//! instructions compute the values of planes by a formula, if the formula equals the table on all 768 inputs; making
+//! the table includes that check. Otherwise values are looked up. Any other implementation, such as one on a GPU, has
+//! to equal the table too.
 
+mod float;
 mod formula;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 use std::ops::Range;
 
-use half::f16;
+use half::{bf16, f16};
+use serde::{Deserialize, Serialize};
+use zerocopy::FromBytes;
 
+use crate::field::{DType, ImageLayout};
 use crate::level::Level;
 use crate::pipeline::Shape;
+use float::Float;
 use formula::Formula;
 
-/// Mean of ImageNet's channels, as torchvision's models expect it.
-const IMAGENET_MEAN: [f64; 3] = [0.485, 0.456, 0.406];
-/// Standard deviation of ImageNet's channels.
-const IMAGENET_STD: [f64; 3] = [0.229, 0.224, 0.225];
-
-/// Normalises and casts samples.
-#[derive(Clone, Debug)]
+/// Mean and standard deviation of each channel, red, green and blue, of values that lie between 0 and 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Normalize {
-    single: [[f32; 256]; 3],
-    half: [[f16; 256]; 3],
-    level: Level,
-    /// Formulas for f32 and for f16.
-    formulas: (Option<Formula>, Option<Formula>),
+    /// Mean, which is subtracted.
+    pub mean: [f64; 3],
+    /// Standard deviation, by which is divided.
+    pub std: [f64; 3],
+}
+
+/// Why values cannot be normalised.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("mean {mean:?} and standard deviation {std:?}: all must be finite, and no standard deviation may be 0")]
+pub struct NormalizeError {
+    /// Mean of each channel.
+    pub mean: [f64; 3],
+    /// Standard deviation of each channel.
+    pub std: [f64; 3],
 }
 
 impl Normalize {
-    /// Makes tables of (v / 255 − mean) / std for each channel.
+    /// ImageNet's mean and standard deviation, as torchvision's models expect them.
+    pub const IMAGENET: Self = Self { mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225] };
+    /// Changes nothing: values stay between 0 and 1.
+    pub const UNIT: Self = Self { mean: [0.0; 3], std: [1.0; 3] };
+
+    /// Checks the numbers.
+    ///
+    /// # Errors
+    ///
+    /// [`NormalizeError`] if a number is not finite or a standard deviation is 0.
+    pub fn check(&self) -> Result<(), NormalizeError> {
+        let Self { mean, std } = *self;
+        let is_usable = mean.iter().chain(&std).all(|value| value.is_finite()) && !std.contains(&0.0);
+        if is_usable { Ok(()) } else { Err(NormalizeError { mean, std }) }
+    }
+
+    /// Returns the exact value of a pixel's channel.
+    fn exact(&self, channel: usize, value: usize) -> f64 {
+        (value as f64 / 255.0 - self.mean[channel]) / self.std[channel]
+    }
+}
+
+/// Makes floats of samples: one type of floats in one layout.
+#[derive(Clone, Debug)]
+pub struct Normalizer {
+    table: FloatTable,
+    layout: ImageLayout,
+}
+
+#[derive(Clone, Debug)]
+enum FloatTable {
+    F16(Box<Table<f16>>),
+    Bf16(Box<Table<bf16>>),
+    F32(Box<Table<f32>>),
+}
+
+/// The value of each pixel's channel.
+#[derive(Clone, Debug)]
+struct Table<T> {
+    values: [[T; 256]; 3],
+    /// A formula that gives these values.
+    formula: Option<Formula>,
+    level: Level,
+}
+
+impl Normalizer {
+    /// Makes the table for floats of a type.
     ///
     /// # Panics
     ///
-    /// If a standard deviation is 0 or a parameter is not finite.
-    pub fn new(mean: [f64; 3], std: [f64; 3]) -> Self {
-        assert!(mean.iter().chain(&std).all(|value| value.is_finite()) && !std.contains(&0.0), "{mean:?} {std:?}");
-        let exact = |channel: usize, value: usize| (value as f64 / 255.0 - mean[channel]) / std[channel];
-        let single = std::array::from_fn(|c| std::array::from_fn(|v| exact(c, v) as f32));
-        let half = std::array::from_fn(|c| std::array::from_fn(|v| f16::from_f64_const(exact(c, v))));
-        Self {
-            level: Level::best(),
-            formulas: (Formula::of_f32(mean, std, &single), Formula::of_f16(mean, std, &half)),
-            single,
-            half,
+    /// If `dtype` is no float, or [`Normalize::check`] fails: check numbers that come from outside first.
+    pub fn new(normalize: &Normalize, dtype: DType, layout: ImageLayout) -> Self {
+        normalize.check().unwrap_or_else(|error| panic!("{error}"));
+        let table = match dtype {
+            DType::F16 => FloatTable::F16(Table::new(normalize)),
+            DType::Bf16 => FloatTable::Bf16(Table::new(normalize)),
+            DType::F32 => FloatTable::F32(Table::new(normalize)),
+            DType::U8 | DType::I64 => panic!("{dtype} is no float"),
+        };
+        Self { table, layout }
+    }
+
+    /// Writes samples of `shape`, rows of RGB, as floats: `out` has as many floats as `pixels` has bytes.
+    ///
+    /// # Panics
+    ///
+    /// If the lengths do not fit or hold a part of a sample, if `out` is not aligned for floats, or if the shape does
+    /// not have 3 channels.
+    pub fn write(&self, pixels: &[u8], shape: Shape, out: &mut [u8]) {
+        match &self.table {
+            FloatTable::F16(table) => table.write(pixels, shape, self.layout, out),
+            FloatTable::Bf16(table) => table.write(pixels, shape, self.layout, out),
+            FloatTable::F32(table) => table.write(pixels, shape, self.layout, out),
+        }
+    }
+}
+
+impl<T: Float> Table<T> {
+    fn new(normalize: &Normalize) -> Box<Self> {
+        let values = std::array::from_fn(|c| std::array::from_fn(|v| T::round(normalize.exact(c, v))));
+        Box::new(Self { formula: Formula::of(normalize, &values), values, level: Level::best() })
+    }
+
+    fn write(&self, pixels: &[u8], shape: Shape, layout: ImageLayout, out: &mut [u8]) {
+        let out = <[T]>::mut_from_bytes(out).expect("whole floats, aligned");
+        assert_eq!(shape.channels, 3, "a table has three channels");
+        assert_eq!(pixels.len(), out.len(), "input and output have the same number of values");
+        if pixels.is_empty() {
+            return;
+        }
+        let (sample, values) = (shape.bytes(), pixels.len());
+        assert!(sample > 0 && values.is_multiple_of(sample), "{values} values are not whole samples of {sample}");
+        match layout {
+            ImageLayout::Nhwc => self.write_pixels(pixels, out),
+            ImageLayout::Nchw => {
+                let samples = pixels.chunks_exact(sample).zip(out.chunks_exact_mut(sample));
+                samples.for_each(|(pixels, planes)| self.write_planes(pixels, planes));
+            }
         }
     }
 
-    /// Makes tables with ImageNet's mean and standard deviation.
-    pub fn imagenet() -> Self {
-        Self::new(IMAGENET_MEAN, IMAGENET_STD)
+    /// Makes the floats of whole pixels, the channels of a pixel together.
+    fn write_pixels(&self, pixels: &[u8], out: &mut [T]) {
+        let [reds, greens, blues] = &self.values;
+        let ((pixels, _), (out, _)) = (pixels.as_chunks::<3>(), out.as_chunks_mut::<3>());
+        for (&[r, g, b], out) in pixels.iter().zip(out) {
+            *out = [reds[usize::from(r)], greens[usize::from(g)], blues[usize::from(b)]];
+        }
     }
 
-    /// Writes samples of `shape`, rows of RGB, as planes of f32: N × C × H × W.
-    ///
-    /// # Panics
-    ///
-    /// If the lengths differ or hold a part of a sample, or if the shape does not have 3 channels.
-    pub fn f32_nchw(&self, nhwc: &[u8], shape: Shape, out: &mut [f32]) {
-        planes(&self.single, nhwc, shape, out, |pixels, planes| self.f32_vectors(pixels, planes));
-    }
-
-    /// Writes samples as [`f32_nchw`](Self::f32_nchw) does, but as f16.
-    ///
-    /// # Panics
-    ///
-    /// As [`f32_nchw`](Self::f32_nchw).
-    pub fn f16_nchw(&self, nhwc: &[u8], shape: Shape, out: &mut [f16]) {
-        planes(&self.half, nhwc, shape, out, |pixels, planes| self.f16_vectors(pixels, planes));
+    /// Makes the planes of one sample.
+    fn write_planes(&self, pixels: &[u8], planes: &mut [T]) {
+        let (pixels, _) = pixels.as_chunks::<3>();
+        let (red, rest) = planes.split_at_mut(pixels.len());
+        let (green, blue) = rest.split_at_mut(pixels.len());
+        let done = self.write_by_vectors(pixels, [&mut *red, &mut *green, &mut *blue]);
+        for part in [0..done.start, done.end..pixels.len()] {
+            let pixels = &pixels[part.clone()];
+            self.look_up(pixels, [&mut red[part.clone()], &mut green[part.clone()], &mut blue[part]]);
+        }
     }
 
     /// Makes the pixels that vector instructions can make, and returns their range.
-    fn f32_vectors(&self, pixels: &[[u8; 3]], planes: [&mut [f32]; 3]) -> Range<usize> {
-        match (self.level, &self.formulas.0) {
-            #[cfg(target_arch = "x86_64")]
-            (Level::Avx2(token), Some(formula)) => x86::f32(token, formula, pixels, planes),
-            #[cfg(target_arch = "aarch64")]
-            (_, Some(formula)) => neon::f32(formula, pixels, planes),
-            _ => 0..0,
-        }
+    fn write_by_vectors(&self, pixels: &[[u8; 3]], planes: [&mut [T]; 3]) -> Range<usize> {
+        self.formula.as_ref().map_or(0..0, |formula| T::by_vectors(self.level, formula, pixels, planes))
     }
 
-    /// Makes pixels as [`f32_vectors`](Self::f32_vectors) does, but as f16.
-    fn f16_vectors(&self, pixels: &[[u8; 3]], planes: [&mut [f16]; 3]) -> Range<usize> {
-        match (self.level, &self.formulas.1) {
-            #[cfg(target_arch = "x86_64")]
-            (Level::Avx2(token), Some(formula)) => x86::f16(token, formula, pixels, planes),
-            #[cfg(target_arch = "aarch64")]
-            (_, Some(formula)) => neon::f16(formula, pixels, planes),
-            _ => 0..0,
+    fn look_up(&self, pixels: &[[u8; 3]], [red, green, blue]: [&mut [T]; 3]) {
+        let [reds, greens, blues] = &self.values;
+        for (&[r, g, b], ((red, green), blue)) in pixels.iter().zip(red.iter_mut().zip(green).zip(blue)) {
+            *red = reds[usize::from(r)];
+            *green = greens[usize::from(g)];
+            *blue = blues[usize::from(b)];
         }
-    }
-}
-
-/// Makes planes: `vectors` makes pixels and returns their range; the table makes the others.
-fn planes<T: Copy>(
-    table: &[[T; 256]; 3],
-    nhwc: &[u8],
-    shape: Shape,
-    out: &mut [T],
-    vectors: impl Fn(&[[u8; 3]], [&mut [T]; 3]) -> Range<usize>,
-) {
-    assert_eq!(shape.channels, 3, "a table has three channels");
-    assert_eq!(nhwc.len(), out.len(), "input and output have the same number of values");
-    let sample = shape.bytes();
-    if nhwc.is_empty() {
-        return;
-    }
-    assert!(sample > 0 && nhwc.len().is_multiple_of(sample), "{} values are not whole samples of {sample}", nhwc.len());
-    let plane = sample / 3;
-    for (pixels, planes) in nhwc.chunks_exact(sample).zip(out.chunks_exact_mut(sample)) {
-        let (pixels, _) = pixels.as_chunks::<3>();
-        let (red, rest) = planes.split_at_mut(plane);
-        let (green, blue) = rest.split_at_mut(plane);
-        let done = vectors(pixels, [&mut *red, &mut *green, &mut *blue]);
-        for part in [0..done.start, done.end..plane] {
-            let pixels = &pixels[part.clone()];
-            look_up(table, pixels, [&mut red[part.clone()], &mut green[part.clone()], &mut blue[part]]);
-        }
-    }
-}
-
-fn look_up<T: Copy>(table: &[[T; 256]; 3], pixels: &[[u8; 3]], [red, green, blue]: [&mut [T]; 3]) {
-    let [reds, greens, blues] = table;
-    for (&[r, g, b], ((red, green), blue)) in pixels.iter().zip(red.iter_mut().zip(green).zip(blue)) {
-        *red = reds[usize::from(r)];
-        *green = greens[usize::from(g)];
-        *blue = blues[usize::from(b)];
     }
 }
 

@@ -1,11 +1,15 @@
 //! The contents of a batch beside its pixels: labels of the dataset, and values that follow the formula, from every
 //! prong.
 
-use ddlp_host::{CorruptPolicy, Float, Loader, LoaderBuilder, LocalResults, Strategy};
-use ddlp_pixels::Normalize;
+use ddlp_host::{
+    CorruptPolicy, DType, DriveSpec, Element, FieldError, ImageLayout, Loader, LoaderBuilder, LocalDrive, LocalResults,
+    Normalize, SharedField, Strategy, bf16, f16,
+};
+use ddlp_pixels::{Normalizer, Pipeline};
 use ddlp_tests::photos::Photos;
-use ddlp_tests::runs::{FloatRun, Run, loader, local};
+use ddlp_tests::runs::{FloatRun, Run, images, loader, local};
 use std::collections::{BTreeMap, BTreeSet};
+use zerocopy::IntoBytes;
 
 const SAMPLES: u32 = 45;
 
@@ -30,7 +34,7 @@ fn labels_are_those_of_the_dataset_on_every_prong() {
             assert_eq!(batch.labels().len(), batch.len(), "{name}");
             for (&id, &label) in batch.sample_ids().iter().zip(batch.labels()) {
                 let index = id % dataset.len();
-                assert_eq!(label, dataset.label(index), "{name}: sample {id}");
+                assert_eq!(label, i64::from(dataset.label(index)), "{name}: sample {id}");
                 assert!(dataset.name(index).starts_with(&dataset.classes()[label as usize]), "{name}: sample {id}");
                 labels.insert(label);
             }
@@ -43,59 +47,56 @@ fn labels_are_those_of_the_dataset_on_every_prong() {
 #[test]
 fn normalised_values_follow_the_formula_on_every_prong() {
     let photos = Photos::new(SAMPLES);
-    let (mean, std) = ([0.485, 0.4, 0.31], [0.229, 0.5, 0.125]);
-    let normalize = Normalize::new(mean, std);
+    let mut pixels: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+    Run::with(loader(&photos.pack()).strategy(Strategy::Cpu), |batch, _| {
+        pixels.extend(batch.sample_ids().iter().copied().zip(images::<u8>(batch).map(<[u8]>::to_vec)));
+    });
+    let (plane, channels) = (224 * 224, 3);
     for (name, builder) in by_each_prong(&photos) {
         let mut values = 0;
-        Run::with(builder, |batch, _| {
-            let mut out = vec![f32::NAN; batch.pixels().len()];
-            normalize.f32_nchw(batch.pixels(), batch.shape(), &mut out);
-            let shape = batch.shape();
-            let (plane, channels) = ((shape.height * shape.width) as usize, shape.channels as usize);
-            for (at, &value) in out.iter().enumerate() {
-                let (row, channel, pixel) = (at / plane / channels, at / plane % channels, at % plane);
-                let stored = batch.pixels()[(row * plane + pixel) * channels + channel];
-                let expected = (f64::from(stored) / 255.0 - mean[channel]) / std[channel];
+        let built = builder.dtype(DType::F32).layout(ImageLayout::Nchw).normalize(NORMALIZE).build();
+        for (id, image) in floats::<f32>(built.expect("it builds")) {
+            for (at, &value) in image.iter().enumerate() {
+                let (channel, pixel) = (at / plane, at % plane);
+                let stored = pixels[&id][pixel * channels + channel];
+                let expected = (f64::from(stored) / 255.0 - NORMALIZE.mean[channel]) / NORMALIZE.std[channel];
                 assert!((f64::from(value) - expected).abs() < 1e-6, "{name}: {value} at {at}, {expected} expected");
             }
-            values += out.len();
-        });
-        assert_eq!(values, SAMPLES as usize * 224 * 224 * 3, "{name}");
+            values += image.len();
+        }
+        assert_eq!(values, SAMPLES as usize * plane * channels, "{name}");
     }
 }
 
-/// Returns the values of each sample, row by row.
-fn values<V: Float>(loader: Loader<V>) -> BTreeMap<u64, Vec<V>> {
+/// Numbers that differ in every channel.
+const NORMALIZE: Normalize = Normalize { mean: [0.485, 0.4, 0.31], std: [0.229, 0.5, 0.125] };
+
+/// Returns the image of each sample.
+fn floats<T: Element>(loader: Loader) -> BTreeMap<u64, Vec<T>> {
     let mut found = BTreeMap::new();
     for batch in loader {
         let batch = batch.expect("every batch comes");
-        assert_eq!(batch.values().len(), batch.len() * batch.shape().bytes());
-        for (&id, row) in batch.sample_ids().iter().zip(batch.values().chunks_exact(batch.shape().bytes())) {
-            assert!(found.insert(id, row.to_vec()).is_none(), "sample {id} came twice");
+        for (&id, image) in batch.sample_ids().iter().zip(images(&batch)) {
+            assert!(found.insert(id, image.to_vec()).is_none(), "sample {id} came twice");
         }
     }
     found
 }
 
-#[test]
-fn floats_that_the_loader_makes_are_those_of_its_pixels_on_every_prong() {
-    let photos = Photos::new(SAMPLES);
-    // A batch lacks a row, and rows follow it.
-    photos.write(9, b"no image");
-    let normalize = Normalize::new([0.485, 0.4, 0.31], [0.229, 0.5, 0.125]);
-    let (mut single, mut half) = (BTreeMap::new(), BTreeMap::new());
-    let skipping = |builder: LoaderBuilder| builder.policy(CorruptPolicy::Skip).batch_size(8);
-    Run::with(skipping(loader(&photos.pack()).strategy(Strategy::Cpu)), |batch, _| {
-        let bytes = batch.shape().bytes();
-        for (&id, row) in batch.sample_ids().iter().zip(batch.pixels().chunks_exact(bytes)) {
-            let (mut f32s, mut f16s) = (vec![f32::NAN; bytes], vec![half::f16::NAN; bytes]);
-            normalize.f32_nchw(row, batch.shape(), &mut f32s);
-            normalize.f16_nchw(row, batch.shape(), &mut f16s);
-            single.insert(id, f32s);
-            half.insert(id, f16s);
-        }
-    });
-    assert_eq!(single.len(), SAMPLES as usize - 1);
+/// Compares floats of every prong with those that are made of these pixels.
+fn compare_floats<T: Element + PartialEq>(
+    photos: &Photos,
+    layout: ImageLayout,
+    pixels: &BTreeMap<u64, Vec<u8>>,
+    skipping: fn(LoaderBuilder) -> LoaderBuilder,
+) {
+    let (shape, normalizer) = (Pipeline::imagenet_train().output(), Normalizer::new(&NORMALIZE, T::DTYPE, layout));
+    let float = |pixels: &Vec<u8>| {
+        let mut image = vec![T::new_zeroed(); pixels.len()];
+        normalizer.write(pixels, shape, image.as_mut_bytes());
+        image
+    };
+    let expected: BTreeMap<u64, Vec<T>> = pixels.iter().map(|(&id, pixels)| (id, float(pixels))).collect();
     let both = |strategy, results| loader(&photos.pack()).strategy(strategy).drive(local(results)).buffers(2);
     let of_both = [
         ("both in order, shared slots", both(Strategy::Ordered, LocalResults::Shared)),
@@ -103,10 +104,78 @@ fn floats_that_the_loader_makes_are_those_of_its_pixels_on_every_prong() {
         ("both under mte, shared slots", both(Strategy::Mte, LocalResults::Shared)),
         ("both under mte, read slots", both(Strategy::Mte, LocalResults::Read)),
     ];
-    for (name, builder) in by_each_prong(&photos).into_iter().chain(of_both) {
-        let build = || skipping(builder.clone());
-        assert!(values(build().build_f32(normalize.clone()).expect("it builds")) == single, "f32, {name}");
-        assert!(values(build().build_f16(normalize.clone()).expect("it builds")) == half, "f16, {name}");
+    for (name, builder) in by_each_prong(photos).into_iter().chain(of_both) {
+        let built = skipping(builder).dtype(T::DTYPE).layout(layout).normalize(NORMALIZE).build();
+        assert!(floats::<T>(built.expect("it builds")) == expected, "{} {layout}, {name}", T::DTYPE);
+    }
+}
+
+#[test]
+fn floats_that_the_loader_makes_are_those_of_its_pixels_on_every_prong() {
+    let photos = Photos::new(SAMPLES);
+    // A batch lacks a row, and rows follow it.
+    photos.write(9, b"no image");
+    let skipping = |builder: LoaderBuilder| builder.policy(CorruptPolicy::Skip).batch_size(8);
+    let built = skipping(loader(&photos.pack()).strategy(Strategy::Cpu)).build();
+    let pixels = floats::<u8>(built.expect("it builds"));
+    assert_eq!(pixels.len(), SAMPLES as usize - 1);
+    compare_floats::<f32>(&photos, ImageLayout::Nchw, &pixels, skipping);
+    compare_floats::<f16>(&photos, ImageLayout::Nchw, &pixels, skipping);
+    compare_floats::<bf16>(&photos, ImageLayout::Nhwc, &pixels, skipping);
+}
+
+#[test]
+fn pixels_in_planes_are_a_view_of_the_same_memory_on_every_prong() {
+    let photos = Photos::new(SAMPLES);
+    for (name, builder) in by_each_prong(&photos) {
+        let rows = Run::of(builder.clone());
+        let planes = Run::with(builder.layout(ImageLayout::Nchw), |batch, _| {
+            let images = batch.field("image").expect("a field");
+            assert_eq!(images.shape(), [batch.len(), 3, 224, 224], "{name}");
+            assert_eq!(images.strides(), [224 * 224 * 3, 1, 224 * 3, 3], "{name}");
+            assert!(matches!(images.as_slice::<u8>(), Err(FieldError::Strided { .. })), "{name}");
+        });
+        assert_eq!(planes.digest, rows.digest, "{name}: a digest is over the bytes in memory");
+    }
+}
+
+/// A batch's memory belongs to its consumer, also in slots that a drive shares: writing ends no process, and changes no
+/// later batch.
+#[test]
+#[allow(unsafe_code)]
+fn a_consumer_may_write_to_every_field_of_a_batch_on_every_prong() {
+    let photos = Photos::new(SAMPLES);
+    let few_slots = |results| {
+        let DriveSpec::Local(drive) = local(results) else { unreachable!() };
+        DriveSpec::Local(LocalDrive { slots: Some(3), ..drive })
+    };
+    let csd = |results| loader(&photos.pack()).strategy(Strategy::Csd).drive(few_slots(results));
+    let file = tempfile::tempdir().expect("a temporary folder");
+    for (name, builder) in [
+        ("cpu", loader(&photos.pack()).strategy(Strategy::Cpu)),
+        ("shared slots", csd(LocalResults::Shared)),
+        ("slots in a file", csd(LocalResults::File(file.path().join("slots")))),
+        ("read slots", csd(LocalResults::Read)),
+    ] {
+        let builder = builder.epochs(2).buffers(2);
+        let untouched = Run::of(builder.clone());
+        let mut last: Option<SharedField> = None;
+        let written = Run::with(builder, |batch, _| {
+            if let Some(last) = &last {
+                assert!(last.view().bytes().iter().all(|&byte| byte == 0xA5), "{name}: nobody else writes to it");
+            }
+            for field in ["label", "image"] {
+                let shared = batch.field(field).expect("a field").share();
+                let to = shared.writable().unwrap_or_else(|| panic!("{name}: {field} can only be read"));
+                assert_eq!(to.as_ptr().cast_const(), shared.as_ptr());
+                // SAFETY: the field has this many bytes, and no slice of it is in use.
+                unsafe { to.write_bytes(0xA5, shared.view().bytes().len()) };
+                assert!(batch.field(field).expect("a field").bytes().iter().all(|&byte| byte == 0xA5));
+                last = Some(shared);
+            }
+        });
+        assert_eq!(written.digest, untouched.digest, "{name}");
+        assert!(written.troubles().is_empty(), "{name}: {:?}", written.troubles());
     }
 }
 

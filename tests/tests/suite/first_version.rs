@@ -5,7 +5,7 @@
 //! library only for what the command does not show.
 
 use ddlp_csd::program::Program;
-use ddlp_host::{CorruptPolicy, Float, Loader, LocalResults, Normalize, Pipeline};
+use ddlp_host::{CorruptPolicy, DType, ImageLayout, Loader, LocalResults, Normalize, Pipeline};
 use ddlp_pixels::Limits;
 use ddlp_tests::agent::program;
 use ddlp_tests::runs::{chain, local};
@@ -17,7 +17,6 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use zerocopy::IntoBytes;
 
 /// Digits of a digest that the tables keep.
 const DIGITS: usize = 16;
@@ -146,15 +145,17 @@ fn policy(name: &str) -> CorruptPolicy {
     }
 }
 
-/// Returns a digest of all rows, in the order of epochs and ids.
-fn digest_of_floats<V: Float>(loader: Loader<V>) -> String {
+/// Returns a digest of all rows, in the order of epochs and ids. The first version's labels were u32.
+fn digest_of_floats(loader: Loader) -> String {
     let mut rows: BTreeMap<(u32, u64), Vec<blake3::Hash>> = BTreeMap::new();
     for batch in loader {
         let batch = batch.unwrap_or_else(|error| panic!("a batch is missing: {}", chain(&error)));
-        let values = batch.values().chunks_exact(batch.shape().bytes());
-        for ((&id, &label), row) in batch.sample_ids().iter().zip(batch.labels()).zip(values) {
+        let images = batch.field("image").unwrap_or_else(|error| panic!("{error}"));
+        let rows_of_bytes = images.bytes().chunks_exact(images.field().bytes());
+        for ((&id, &label), row) in batch.sample_ids().iter().zip(batch.labels()).zip(rows_of_bytes) {
+            let label = u32::try_from(label).expect("a class index");
             let mut hasher = blake3::Hasher::new();
-            hasher.update(&id.to_le_bytes()).update(&label.to_le_bytes()).update(row.as_bytes());
+            hasher.update(&id.to_le_bytes()).update(&label.to_le_bytes()).update(row);
             rows.entry((batch.epoch(), id)).or_default().push(hasher.finalize());
         }
     }
@@ -173,12 +174,13 @@ fn floats(arguments: &[&str]) -> Vec<String> {
     if strategy != "cpu" {
         builder = builder.drive(local(LocalResults::Shared));
     }
-    let digest = match kind {
-        "f32" => builder.build_f32(Normalize::imagenet()).map(digest_of_floats),
-        "f16" => builder.build_f16(Normalize::imagenet()).map(digest_of_floats),
+    let dtype = match kind {
+        "f32" => DType::F32,
+        "f16" => DType::F16,
         _ => panic!("there is no type {kind}"),
     };
-    vec![digest.unwrap_or_else(|error| panic!("{arguments:?}: {}", chain(&error)))]
+    let built = builder.dtype(dtype).layout(ImageLayout::Nchw).normalize(Normalize::IMAGENET).build();
+    vec![built.map(digest_of_floats).unwrap_or_else(|error| panic!("{arguments:?}: {}", chain(&error)))]
 }
 
 fn program_bytes(arguments: &[&str]) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use ddlp_host::report::FaultReport;
 use ddlp_host::{
-    Batch, Digest, DriveSpec, Loader, LoaderError, LocalDrive, LocalResults, Normalize, ProgressHandle, Strategy,
+    Batch, DType, Digest, DriveSpec, Loader, LoaderError, LocalDrive, LocalResults, ProgressHandle, Strategy,
 };
 use ddlp_tests::agent::{Agent, program};
 use ddlp_tests::hooked::{Hooked, Hooks};
@@ -227,7 +227,7 @@ fn a_consumer_may_keep_all_buffers_but_one() {
             let case = format!("{strategy}, {results:?}, {buffers} buffers");
             let builder = loader(&photos.pack()).strategy(strategy).batch_size(4).epochs(2).buffers(buffers);
             let builder = if strategy == Strategy::Cpu { builder } else { builder.drive(local(results)) };
-            let loader = builder.build_f32(Normalize::imagenet()).expect("the loader builds");
+            let loader = builder.dtype(DType::F32).build().expect("the loader builds");
             let (stopper, (done, is_done)) = (loader.stopper(), std::sync::mpsc::channel::<()>());
             let mut samples = 0;
             std::thread::scope(|scope| {

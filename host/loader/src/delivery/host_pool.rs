@@ -3,8 +3,9 @@
 #![allow(unsafe_code)]
 
 use super::{BatchBuffer, BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, OnReady};
-use memmap2::{Advice, MmapMut};
+use memmap2::{Advice, MmapMut, MmapRaw};
 use std::io;
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A bounded number of page-aligned buffers of one size, allocated when first needed and then reused.
@@ -22,7 +23,7 @@ struct PoolMemory {
 /// The buffers that are not on loan.
 #[derive(Debug)]
 struct IdleBuffers {
-    idle: Vec<MmapMut>,
+    idle: Vec<MmapRaw>,
     unmade: usize,
 }
 
@@ -61,7 +62,7 @@ impl DeliveryTarget for HostPool {
     }
 
     fn take(&self) -> io::Result<Option<Box<dyn BatchBuffer>>> {
-        let on_loan = |map| -> io::Result<Option<Box<dyn BatchBuffer>>> {
+        let on_loan = |map: MmapRaw| -> io::Result<Option<Box<dyn BatchBuffer>>> {
             Ok(Some(Box::new(PooledBuffer { map: Some(map), pool: self.0.clone() })))
         };
         let mut buffers = self.0.lock();
@@ -77,21 +78,29 @@ impl DeliveryTarget for HostPool {
         // optional.
         let _ = map.advise(Advice::HugePage);
         buffers.unmade -= 1;
-        on_loan(map)
+        on_loan(map.into())
     }
 }
 
 /// A buffer on loan: it returns to its pool when dropped.
 #[derive(Debug)]
 struct PooledBuffer {
-    map: Option<MmapMut>,
+    map: Option<MmapRaw>,
     pool: Arc<PoolMemory>,
+}
+
+impl PooledBuffer {
+    fn map(&self) -> &MmapRaw {
+        self.map.as_ref().expect("held until dropped")
+    }
 }
 
 // SAFETY: the buffer owns its mapping, which stays where it is until the buffer is dropped.
 unsafe impl BatchBuffer for PooledBuffer {
     fn bytes_mut(&mut self) -> &mut [u8] {
-        self.map.as_deref_mut().expect("held until dropped")
+        let map = self.map();
+        // SAFETY: the mapping has these bytes for as long as the buffer lives, and is borrowed from it alone.
+        unsafe { std::slice::from_raw_parts_mut(map.as_mut_ptr(), map.len()) }
     }
 }
 
@@ -101,9 +110,16 @@ impl OnReady for PooledBuffer {
     }
 }
 
-impl BatchMemory for PooledBuffer {
+// SAFETY: as above; the mapping can be written.
+unsafe impl BatchMemory for PooledBuffer {
     fn bytes(&self) -> &[u8] {
-        self.map.as_deref().expect("held until dropped")
+        let map = self.map();
+        // SAFETY: the mapping has these bytes for as long as the buffer lives.
+        unsafe { std::slice::from_raw_parts(map.as_ptr(), map.len()) }
+    }
+
+    fn writable(&self) -> Option<NonNull<u8>> {
+        NonNull::new(self.map().as_mut_ptr())
     }
 }
 

@@ -4,10 +4,11 @@
 #![allow(unsafe_code)]
 
 use super::BatchMemory;
-use memmap2::{Mmap, MmapOptions};
+use memmap2::{MmapOptions, MmapRaw};
 use std::collections::HashSet;
 use std::fs::File;
 use std::ops::Range;
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
 /// Most slots of a drive that the loader uses.
@@ -19,7 +20,7 @@ pub(crate) struct SlotTable {
     free: Mutex<Free>,
     slot_bytes: usize,
     /// The drive's result memory, when it is shared.
-    map: Option<Mmap>,
+    map: Option<MmapRaw>,
 }
 
 /// The slots that are not in use.
@@ -49,13 +50,11 @@ impl SlotTable {
     }
 
     /// Creates a table of slots in memory or a file that the drive's agent maps too. The agent allocates a slot's pages
-    /// before it writes to the slot.
+    /// before it writes to the slot. The consumer of a batch may write to the batch's slot: the agent neither reads nor
+    /// writes it meanwhile, and its next job there writes everything anew.
     pub fn shared(slots: u32, slot_bytes: usize, memory: &File) -> std::io::Result<Self> {
         let bytes = slots as usize * slot_bytes;
-        // SAFETY: memory is sealed against shrinking, and a file is locked by the agent, which never truncates it. The
-        // agent writes only into slots that this host named in a request and that no batch lies in; bytes are read
-        // after the agent completed the request, when all pages of the slot are there.
-        let map = unsafe { MmapOptions::new().len(bytes).map(memory) };
+        let map = MmapOptions::new().len(bytes).map_raw(memory);
         let map = map.map_err(|error| ddlp_csd::memory::refused(bytes as u64, error))?;
         Ok(Self { map: Some(map), ..Self::remote(slots, slot_bytes) })
     }
@@ -125,8 +124,21 @@ impl SlotTable {
 
     /// Returns the bytes of a slot in shared memory.
     pub fn bytes(&self, slot: u32) -> Option<&[u8]> {
-        let start = slot as usize * self.slot_bytes;
-        self.map.as_ref()?.get(start..start + self.slot_bytes)
+        let start = self.start(slot)?;
+        // SAFETY: the slot lies in the mapping. Memory is sealed against shrinking, and a file is locked by the agent,
+        // which never truncates it. The agent writes only into slots that this host named in a request and that no
+        // batch lies in; bytes are read after the agent completed the request, when all pages of the slot are there.
+        Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), self.slot_bytes) })
+    }
+
+    /// Returns the beginning of a slot in shared memory.
+    fn start(&self, slot: u32) -> Option<NonNull<u8>> {
+        let (map, start) = (self.map.as_ref()?, slot as usize * self.slot_bytes);
+        if start + self.slot_bytes > map.len() {
+            return None;
+        }
+        // SAFETY: checked above.
+        NonNull::new(unsafe { map.as_mut_ptr().add(start) })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Free> {
@@ -149,10 +161,17 @@ impl SlotRows {
     }
 }
 
-impl BatchMemory for SlotRows {
+// SAFETY: a slot stays where it is, and the agent does not touch it before it is free again.
+unsafe impl BatchMemory for SlotRows {
     fn bytes(&self) -> &[u8] {
         let slot = self.table.bytes(self.slot).expect("made of a shared slot");
         &slot[self.payload.clone()]
+    }
+
+    fn writable(&self) -> Option<NonNull<u8>> {
+        let slot = self.table.start(self.slot)?;
+        // SAFETY: the payload lies in the slot, as `bytes` checks.
+        Some(unsafe { slot.add(self.payload.start) })
     }
 }
 

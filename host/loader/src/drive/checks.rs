@@ -56,7 +56,7 @@ pub(super) struct Checks {
 
 impl Checks {
     pub fn handover(&self) -> Handover {
-        match (self.slots.is_shared(), self.handle.engine.task.output.is_pixels()) {
+        match (self.slots.is_shared(), self.handle.engine.task.images.is_as_prepared()) {
             (true, true) if self.handle.engine.target.accepts_slots() => Handover::InPlace,
             (true, _) => Handover::Convert,
             (false, true) => Handover::Read,
@@ -72,7 +72,7 @@ impl Checks {
             batch: held.id.batch,
             generation: held.generation,
             sample_ids: &held.sample_ids,
-            shape: task.shape,
+            shape: task.images.prepared(),
             dataset_samples: task.dataset.len(),
             policy: task.program.policy,
         }

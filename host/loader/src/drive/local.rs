@@ -135,7 +135,8 @@ impl LocalAgent {
         agent.spawn(&|| false)?;
         if let LocalResults::File(path) = &drive.results {
             // The agent has checked that the file holds slots and nothing else.
-            let file = File::open(path).and_then(|file| SlotTable::shared(slots, slot_bytes, &file));
+            let file = File::options().read(true).write(true).open(path);
+            let file = file.and_then(|file| SlotTable::shared(slots, slot_bytes, &file));
             table = Some(file.map_err(|source| AgentError::File { path: path.clone(), source })?);
         }
         Ok((agent, table.unwrap_or_else(|| SlotTable::remote(slots, slot_bytes))))

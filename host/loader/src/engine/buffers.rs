@@ -59,7 +59,7 @@ impl Engine {
     ) {
         let rows = records.iter().filter(|record| record.has_row()).count();
         self.making_ready.fetch_add(1, Ordering::Relaxed);
-        let made = buffer.on_ready(rows * self.task.row_bytes());
+        let made = buffer.on_ready(rows * self.task.images.row_bytes());
         self.making_ready.fetch_sub(1, Ordering::Relaxed);
         match made {
             Ok(memory) => self.ready(prong, id, records, BatchPlace::Buffer, memory),

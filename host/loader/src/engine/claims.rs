@@ -80,7 +80,7 @@ impl Engine {
                 return None;
             }
         };
-        Some(Arc::new(CpuJob::new(id, sample_ids, buffer, self.task.row_bytes())))
+        Some(Arc::new(CpuJob::new(id, sample_ids, buffer, self.task.images.row_bytes())))
     }
 
     /// Claims a batch for a drive that has a free slot. Returns `None` if there is nothing to claim now.

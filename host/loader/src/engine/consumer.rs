@@ -2,12 +2,11 @@
 
 use super::{BatchPlace, Core, Engine, RunTask};
 use crate::batch::Batch;
-use crate::delivery::SlotTable;
+use crate::delivery::{Labels, SlotTable};
 use crate::error::LoaderError;
 use crate::order::EpochOrder;
 use crate::report::CorruptReport;
 use crate::schedule::{BatchId, PlanEpoch, ProngId};
-use crate::value::Value;
 use ddlp_csd::prepare;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::slot::{Outcome, SampleRecord};
@@ -29,7 +28,7 @@ impl Engine {
     }
 
     /// Takes the next batch for the consumer, if it is ready, or the reason why the run ends.
-    pub fn deliver<V: Value>(&self, core: &mut Core, asked_s: f64) -> Option<Result<Batch<V>, LoaderError>> {
+    pub fn deliver(&self, core: &mut Core, asked_s: f64) -> Option<Result<Batch, LoaderError>> {
         if let Some(error) = core.failure.take() {
             return Some(Err(error));
         }
@@ -48,7 +47,7 @@ impl Engine {
         core.schedule.deliver(id, prong);
         record_plan(&mut core.plan, id, prong);
         ready.corrupt.into_iter().for_each(|(_, sample)| core.recorder.corrupt(sample));
-        let batch = Batch::new(id, prong, self.task.shape, ready.records, ready.memory);
+        let batch = Batch::new(id, prong, self.task.fields.clone(), ready.records, ready.memory);
         core.recorder.delivered(prong, id, batch.len(), asked_s, met);
         self.work.notify_all();
         Some(Ok(batch))
@@ -75,13 +74,19 @@ impl Engine {
 
     /// Counts the warnings of a delivered batch, and makes the next epoch's order, without the lock, since an order may
     /// be long.
-    pub fn delivered<V: Value>(&self, batch: &Batch<V>) {
+    pub fn delivered(&self, batch: &Batch) {
         let warned = batch.records().iter().filter(|record| record.warned).count();
         if warned > 0 {
             self.lock().recorder.warned(warned);
         }
         // If memory is refused now, the prong that needs the order tries again.
         let _ = self.prepare_order(batch.epoch() + 1);
+    }
+
+    /// Returns the label of each row: that of the sample whose image the row has.
+    pub(super) fn labels(&self, records: &[SampleRecord]) -> Labels {
+        let rows = records.iter().filter(|record| record.has_row());
+        Labels::new(rows.map(|record| i64::from(self.task.dataset.label(record.index))).collect())
     }
 
     /// Returns the samples of a batch that followed the corrupt-sample policy, each with its index in the dataset.

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Longest wait for the name of a sample in a message.
 const NAMED_WITHIN: Duration = Duration::from_millis(500);
 
-impl<V> Loader<V> {
+impl Loader {
     /// Describes what the CPU prong has been doing for longest.
     pub(super) fn describe_cpu(&self) -> String {
         let busy = self.desks.iter().filter_map(Desk::doing).min_by_key(|doing| doing.since);

@@ -15,8 +15,8 @@ pub struct Waiting {
 }
 
 /// What came of a wait for a batch.
-pub(super) enum Waited<V> {
-    Batch(Batch<V>),
+pub(super) enum Waited {
+    Batch(Batch),
     /// The consumer no longer wants to wait.
     GaveUp,
     /// The run is over, or failed.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::order::LastBatch;
-use ddlp_pixels::Pipeline;
+use ddlp_pixels::{DType, Pipeline};
 use std::cell::Cell;
 
 /// Seventy small planar images.
@@ -33,8 +33,8 @@ fn a_dataset_stays_in_memory_in_runs_of_several_epochs() {
     let (_folder, dataset) = small();
     let of = |epochs| LoaderBuilder::default().dataset(dataset.clone()).batch_size(4).epochs(epochs);
     for (epochs, stays) in [(1, false), (2, true)] {
-        let setup = RunSetup::new(&of(epochs).pipeline(Pipeline::cifar_train()), &BatchValues::Pixels)
-            .unwrap_or_else(|error| panic!("{error}"));
+        let setup =
+            RunSetup::new(&of(epochs).pipeline(Pipeline::cifar_train())).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(setup.dataset.is_resident(), stays, "{epochs} epochs");
     }
 }
@@ -44,11 +44,11 @@ fn buffers_that_memory_has_no_room_for_are_refused() {
     let (_folder, dataset) = small();
     let options = LoaderBuilder::default().dataset(dataset).pipeline(Pipeline::imagenet_train());
     let options = options.batch_size(4096).buffers(4096).last(LastBatch::Pad);
-    let floats = BatchValues::F32(Box::new(ddlp_pixels::Normalize::imagenet()));
-    for (output, needed) in [(BatchValues::Pixels, 4096 * 4096 * 150_528), (floats, 4096 * 4096 * 4 * 150_528)] {
-        let Err(error) = RunSetup::new(&options, &output) else { panic!("{needed} bytes are there") };
+    for (dtype, bytes) in [(DType::U8, 1), (DType::Bf16, 2), (DType::F32, 4)] {
+        let needed: u64 = 4096 * 4096 * bytes * 150_528;
+        let Err(error) = RunSetup::new(&options.clone().dtype(dtype)) else { panic!("{needed} bytes are there") };
         let message = error.to_string();
-        let megabytes = u64::div_ceil(needed, 1_000_000);
+        let megabytes = needed.div_ceil(1_000_000);
         let part = format!("4096 batch buffers of 4096 samples ({megabytes} MB)");
         assert!(message.contains(&part) && message.contains("fewer buffers"), "{message}");
         assert!(message.contains(&format!("{megabytes} MB are needed")), "{message}");
@@ -66,7 +66,7 @@ fn buffers_and_slots_that_fit_alone_are_refused_together() {
     let slots = u32::try_from(sixty_percent / batch).unwrap();
     let drive = |slots, results| LocalDrive { slots: Some(slots), results, ..LocalDrive::default() };
     let with = |buffers, drive: LocalDrive| {
-        RunSetup::new(&options.clone().buffers(buffers).drive(DriveSpec::Local(drive)), &BatchValues::Pixels).map(drop)
+        RunSetup::new(&options.clone().buffers(buffers).drive(DriveSpec::Local(drive))).map(drop)
     };
     with(buffers, drive(1, LocalResults::Shared)).unwrap();
     with(2, drive(slots, LocalResults::Shared)).unwrap();
@@ -85,14 +85,13 @@ fn room_for_pixels_that_are_read_counts_where_floats_are_delivered() {
     let options = options.drive(DriveSpec::Remote("tcp://127.0.0.1:1/nqn.2024-01.org.example:a".into()));
     let read = LocalDrive { slots: Some(3), results: LocalResults::Read, ..LocalDrive::default() };
     let options = options.drive(DriveSpec::Local(read));
-    let floats = BatchValues::F32(Box::new(ddlp_pixels::Normalize::imagenet()));
     let slot = SlotLayout::new(4, Pipeline::imagenet_train().validate().unwrap()).unwrap().total_bytes as u64;
-    for (strategy, output, slots) in
-        [(Strategy::Mte, &BatchValues::Pixels, 3), (Strategy::Mte, &floats, 3 + 2), (Strategy::Cpu, &floats, 0)]
+    for (strategy, dtype, slots) in
+        [(Strategy::Mte, DType::U8, 3), (Strategy::Mte, DType::F32, 3 + 2), (Strategy::Cpu, DType::F32, 0)]
     {
-        let options = options.clone().strategy(strategy);
-        let setup = RunSetup::new(&options, output).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(setup.memory_need(&options, output, 100).bytes(), 100 + slots * slot, "{strategy}");
+        let options = options.clone().strategy(strategy).dtype(dtype);
+        let setup = RunSetup::new(&options).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(setup.memory_need(&options, 100).bytes(), 100 + slots * slot, "{strategy}");
     }
 }
 
@@ -103,7 +102,7 @@ fn a_local_drive_has_slots_for_the_batches_of_the_run() {
     let slots = |strategy, epochs, batch| {
         let options = options.clone().strategy(strategy).epochs(epochs).batch_size(batch);
         let options = options.drive(DriveSpec::Local(LocalDrive::default()));
-        let setup = RunSetup::new(&options, &BatchValues::Pixels).unwrap_or_else(|error| panic!("{error}"));
+        let setup = RunSetup::new(&options).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(setup.layout.samples, batch.min(70));
         setup.local_slots(&options, &LocalDrive::default())
     };
@@ -121,7 +120,7 @@ fn under_mte_a_local_drive_has_slots_for_its_share_of_the_epoch() {
     let options = options.strategy(Strategy::Mte).threads(3);
     let slots = |drive: LocalDrive, epochs, room: Option<u64>| {
         let options = options.clone().epochs(epochs).drive(DriveSpec::Local(drive.clone()));
-        let mut setup = RunSetup::new(&options, &BatchValues::Pixels).unwrap_or_else(|error| panic!("{error}"));
+        let mut setup = RunSetup::new(&options).unwrap_or_else(|error| panic!("{error}"));
         if let Some(slots) = room {
             setup.slot_room = slots * setup.layout.total_bytes as u64;
         }

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::{SAMPLES, cifar, loader};
+use super::{SAMPLES, cifar, images, loader};
 use ddlp_host::{
     BatchBuffer, BatchMemory, BufferNeed, DeliveryError, DeliveryTarget, LoaderError, LoaderErrorKind, OnReady,
     Strategy,
@@ -113,7 +113,8 @@ impl OnReady for Lent {
     }
 }
 
-impl BatchMemory for Lent {
+// SAFETY: as above.
+unsafe impl BatchMemory for Lent {
     fn bytes(&self) -> &[u8] {
         // SAFETY: as in `bytes_mut`.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast::<u8>(), self.filled) }
@@ -153,7 +154,7 @@ fn batches(loader: ddlp_host::Loader) -> Vec<(Vec<u64>, Vec<u8>)> {
     loader
         .map(|batch| {
             let batch = batch.unwrap_or_else(|error| panic!("{error}"));
-            (batch.sample_ids().to_vec(), batch.pixels().to_vec())
+            (batch.sample_ids().to_vec(), images(&batch).to_vec())
         })
         .collect()
 }

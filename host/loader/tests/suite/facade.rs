@@ -1,12 +1,12 @@
 //! `ddlp-host` alone is enough to build and run a loader: nothing here names another crate of the workspace.
 
-use super::{SAMPLES, cifar, loader};
+use super::{SAMPLES, cifar, images, loader};
 use ddlp_host::{
-    Batch, BatchMemory, BufferNeed, CorruptPolicy, Dataset, DeliveryError, DeliveryTarget, Digest, DriveError,
-    DriveSpec, Host, LastBatch, Limits, Loader, LoaderBuilder, LoaderError, LoaderErrorKind, LoaderOptions,
-    LoaderState, LocalDrive, MaxCorrupt, Normalize, OpenError, Outcome, Pipeline, PipelineError, Plan, PlanError,
-    ProgramError, Progress, ProgressHandle, Report, SampleRecord, Shape, StateError, Stopper, Strategy, Unavailable,
-    f16, open_dataset, pixels,
+    Batch, BatchMemory, BufferNeed, CorruptPolicy, DType, Dataset, DeliveryError, DeliveryTarget, Digest, DriveError,
+    DriveSpec, Field, FieldError, FieldKind, FieldView, Host, ImageLayout, LastBatch, Limits, Loader, LoaderBuilder,
+    LoaderError, LoaderErrorKind, LoaderOptions, LoaderState, LocalDrive, MaxCorrupt, Normalize, OpenError, Outcome,
+    Pipeline, PipelineError, Plan, PlanError, ProgramError, Progress, ProgressHandle, Report, SampleRecord,
+    SharedField, StateError, Stopper, Strategy, Unavailable, open_dataset, pixels,
 };
 use std::fmt::Debug;
 use std::path::Path;
@@ -20,6 +20,8 @@ fn with_all_options(dataset: Arc<dyn Dataset>, path: &Path) -> LoaderBuilder {
         .dataset(dataset)
         .dataset_path(path)
         .pipeline(Pipeline { exif_orientation: false, operations: vec![crop.into()] })
+        .dtype(DType::U8)
+        .layout(ImageLayout::Nhwc)
         .batch_size(8)
         .epochs(2)
         .strategy(Strategy::Cpu)
@@ -43,11 +45,13 @@ fn with_all_options(dataset: Arc<dyn Dataset>, path: &Path) -> LoaderBuilder {
 }
 
 /// Reads everything that a batch has.
-fn rows(batch: &Batch) -> (Shape, usize) {
+fn rows(batch: &Batch) -> usize {
     let records: &[SampleRecord] = batch.records();
     assert!(records.iter().all(|record| record.outcome == Outcome::Prepared));
-    assert_eq!(batch.pixels().len(), batch.len() * batch.shape().bytes());
-    (batch.shape(), batch.len())
+    let fields: Vec<&Field> = batch.fields().collect();
+    assert_eq!((fields[0].kind, fields[1].kind), (FieldKind::Image, FieldKind::Label));
+    assert_eq!((images(batch).len(), batch.labels().len()), (batch.len() * fields[0].bytes(), batch.len()));
+    batch.len()
 }
 
 #[test]
@@ -61,7 +65,7 @@ fn a_loader_is_built_and_run_by_names_of_this_crate_alone() {
     for batch in loader.by_ref() {
         let batch = batch.expect("every batch comes");
         digest.update(&batch);
-        images += rows(&batch).1;
+        images += rows(&batch);
     }
     let (report, state, plan): (Report, LoaderState, Plan) = (loader.report(), loader.state(), loader.plan());
     let seen: Progress = progress.snapshot();
@@ -97,11 +101,22 @@ fn callers_can_treat_kinds_of_errors_differently() {
     assert_eq!(kind(loader(&folder).strategy(Strategy::Mte).drive(nowhere)), LoaderErrorKind::Drive);
 }
 
-/// Every public type can be printed, and the values of a batch can be named.
+/// Every public type can be printed.
 #[test]
 fn every_type_has_a_debug_form() {
     fn is_debug<T: Debug>() {}
-    is_debug::<(Batch<f16>, Loader<f32>, LoaderBuilder, LoaderError, Stopper, ProgressHandle, Digest)>();
+    is_debug::<(
+        Batch,
+        FieldView<'_>,
+        SharedField,
+        FieldError,
+        Loader,
+        LoaderBuilder,
+        LoaderError,
+        Stopper,
+        ProgressHandle,
+        Digest,
+    )>();
     is_debug::<(DriveError, OpenError, DeliveryError, PlanError, StateError, ProgramError, PipelineError, Unavailable)>(
     );
     is_debug::<(Box<dyn DeliveryTarget>, Box<dyn BatchMemory>, BufferNeed, Normalize)>();

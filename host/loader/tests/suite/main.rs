@@ -2,9 +2,10 @@
 
 mod delivery;
 mod facade;
+mod fields;
 
 use ddlp_host::pixels::Pipeline;
-use ddlp_host::{Loader, LoaderBuilder, Strategy};
+use ddlp_host::{Batch, Loader, LoaderBuilder, Strategy};
 use tempfile::TempDir;
 
 /// Samples of [`cifar`].
@@ -23,4 +24,9 @@ fn cifar() -> TempDir {
 fn loader(folder: &TempDir) -> LoaderBuilder {
     let loader = Loader::builder().dataset_path(folder.path()).pipeline(Pipeline::cifar_train());
     loader.batch_size(8).threads(2).strategy(Strategy::Cpu)
+}
+
+/// Returns the images of a batch of uint8.
+fn images(batch: &Batch) -> &[u8] {
+    batch.field("image").and_then(|field| field.as_slice()).unwrap_or_else(|error| panic!("{error}"))
 }

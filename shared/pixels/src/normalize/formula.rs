@@ -1,6 +1,7 @@
 //! A formula in f32 that equals a table.
 
-use half::f16;
+use super::Normalize;
+use super::float::Float;
 
 /// `(v × scale + offset) + (v × fine_scale + fine_offset)` for each channel; each product is rounded once, together
 /// with its sum.
@@ -25,26 +26,17 @@ pub struct Fine {
 const SCALE_BITS: i32 = 16;
 
 impl Formula {
-    /// Returns a formula that equals a table of f32, if there is one.
-    pub fn of_f32(mean: [f64; 3], std: [f64; 3], table: &[[f32; 256]; 3]) -> Option<Self> {
-        let formula = Self::fine(mean, std);
-        formula.equals(|channel, value, found| table[channel][value].to_bits() == found.to_bits()).then_some(formula)
+    /// Returns a formula whose rounded values equal a table, if there is one.
+    pub fn of<T: Float>(normalize: &Normalize, table: &[[T; 256]; 3]) -> Option<Self> {
+        [Self::coarse(normalize), Self::fine(normalize)].into_iter().find(|formula| formula.equals(table))
     }
 
-    /// Returns a formula that equals a table of f16 after one more rounding, if there is one.
-    pub fn of_f16(mean: [f64; 3], std: [f64; 3], table: &[[f16; 256]; 3]) -> Option<Self> {
-        let is_same = |channel: usize, value: usize, found: f32| {
-            table[channel][value].to_bits() == f16::from_f32_const(found).to_bits()
-        };
-        [Self::coarse(mean, std), Self::fine(mean, std)].into_iter().find(|formula| formula.equals(is_same))
-    }
-
-    fn coarse(mean: [f64; 3], std: [f64; 3]) -> Self {
+    fn coarse(Normalize { mean, std }: &Normalize) -> Self {
         let scale = std.map(|std| (1.0 / (255.0 * std)) as f32);
         Self { scale, offset: std::array::from_fn(|c| (-mean[c] / std[c]) as f32), fine: None }
     }
 
-    fn fine(mean: [f64; 3], std: [f64; 3]) -> Self {
+    fn fine(Normalize { mean, std }: &Normalize) -> Self {
         let scale = std.map(|std| 1.0 / (255.0 * std));
         let offset: [f64; 3] = std::array::from_fn(|c| -mean[c] / std[c]);
         let last_bit = scale.map(|scale| libm::exp2(f64::from(libm::ilogb(scale) + 1 - SCALE_BITS)));
@@ -64,7 +56,13 @@ impl Formula {
         }
     }
 
-    fn equals(&self, is_same: impl Fn(usize, usize, f32) -> bool) -> bool {
-        (0..3).all(|channel| (0..256).all(|value| is_same(channel, value, self.value(channel, value as f32))))
+    /// Returns whether every bit is the same.
+    fn equals<T: Float>(&self, table: &[[T; 256]; 3]) -> bool {
+        (0..3).all(|channel| {
+            let found = |value| T::round_f32(self.value(channel, f32::from(value)));
+            (0..=255)
+                .zip(&table[channel])
+                .all(|(value, expected): (u8, _)| found(value).as_bytes() == expected.as_bytes())
+        })
     }
 }

@@ -6,34 +6,38 @@ use std::arch::aarch64::*;
 use std::arch::asm;
 use std::ops::Range;
 
-use half::f16;
-
+use super::float::Float;
 use super::formula::Formula;
+use crate::field::DType;
+use crate::level::Level;
 
 /// Pixels made at once.
 const PIXELS_AT_ONCE: usize = 16;
 
-/// Makes the pixels that fill registers, and returns their range.
-pub fn f32(formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f32]; 3]) -> Range<usize> {
-    assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "each plane has a value for each pixel");
-    let planes = planes.map(|plane| plane.as_mut_ptr().cast());
-    // SAFETY: aarch64 has NEON. Planes have room for all pixels.
-    unsafe { make::<false>(formula, pixels, planes) }
-}
+const F16: u16 = DType::F16.code();
+const BF16: u16 = DType::Bf16.code();
+const F32: u16 = DType::F32.code();
 
-/// Makes pixels as [`f32`](f32()) does, but as f16.
-pub fn f16(formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f16]; 3]) -> Range<usize> {
+/// Makes the pixels that fill registers, and returns their range.
+pub fn make<T: Float>(_: Level, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [T]; 3]) -> Range<usize> {
     assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "each plane has a value for each pixel");
     let planes = planes.map(|plane| plane.as_mut_ptr().cast());
-    // SAFETY: as above; an `f16` is the two bytes that the processor makes.
-    unsafe { make::<true>(formula, pixels, planes) }
+    // SAFETY: aarch64 has NEON. Planes have room for all pixels, in floats of the type that is named.
+    unsafe {
+        match T::DTYPE {
+            DType::F16 => make_as::<F16>(formula, pixels, planes),
+            DType::Bf16 => make_as::<BF16>(formula, pixels, planes),
+            DType::F32 => make_as::<F32>(formula, pixels, planes),
+            DType::U8 | DType::I64 => 0..0,
+        }
+    }
 }
 
 /// # Safety
-/// Each plane has room for a value of each pixel, of two bytes or four.
+/// Each plane has room for a value of each pixel, of the type with the number `DTYPE`: F16, BF16 or F32.
 #[target_feature(enable = "neon")]
-unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: [*mut u8; 3]) -> Range<usize> {
-    let bytes = if HALF { 2 } else { 4 };
+unsafe fn make_as<const DTYPE: u16>(formula: &Formula, pixels: &[[u8; 3]], planes: [*mut u8; 3]) -> Range<usize> {
+    let bytes = if DTYPE == F32 { 4 } else { 2 };
     let [scale, offset] = [formula.scale, formula.offset].map(|channels| channels.map(|value| vdupq_n_f32(value)));
     let fine = formula.fine.as_ref();
     let fine = fine.map(|fine| [fine.scale, fine.offset].map(|channels| channels.map(|value| vdupq_n_f32(value))));
@@ -58,10 +62,10 @@ unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: 
                 // SAFETY: the plane has room for 4 pixels from here on.
                 unsafe {
                     let out = planes[channel].add((number * PIXELS_AT_ONCE + quarter * 4) * bytes);
-                    if HALF {
-                        vst1_u16(out.cast(), halves(result));
-                    } else {
-                        vst1q_f32(out.cast(), result);
+                    match DTYPE {
+                        F16 => vst1_u16(out.cast(), round_to_f16(result)),
+                        BF16 => vst1_u16(out.cast(), round_to_bf16(result)),
+                        _ => vst1q_f32(out.cast(), result),
                     }
                 }
             }
@@ -73,7 +77,7 @@ unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: 
 /// Rounds to f16, for which the language has no stable vector type.
 #[inline]
 #[target_feature(enable = "neon")]
-fn halves(values: float32x4_t) -> uint16x4_t {
+fn round_to_f16(values: float32x4_t) -> uint16x4_t {
     let halves;
     // SAFETY: a NEON instruction from one register to another.
     unsafe {
@@ -81,4 +85,13 @@ fn halves(values: float32x4_t) -> uint16x4_t {
             options(pure, nomem, nostack, preserves_flags));
     }
     halves
+}
+
+/// Rounds to bf16: to nearest, ties to even.
+#[inline]
+#[target_feature(enable = "neon")]
+fn round_to_bf16(values: float32x4_t) -> uint16x4_t {
+    let bits = vreinterpretq_u32_f32(values);
+    let is_odd = vandq_u32(vshrq_n_u32::<16>(bits), vdupq_n_u32(1));
+    vshrn_n_u32::<16>(vaddq_u32(bits, vaddq_u32(is_odd, vdupq_n_u32(0x7FFF))))
 }

@@ -5,30 +5,35 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use half::f16;
-
+use super::float::Float;
 use super::formula::Formula;
-use crate::level::Avx2;
+use crate::field::DType;
+use crate::level::Level;
 
 /// Pixels made at once.
 const PIXELS_AT_ONCE: usize = 32;
 /// Bytes of a register.
 const REGISTER: usize = 32;
 
-/// Makes the pixels that fill registers, and returns their range.
-pub fn f32(_: Avx2, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f32]; 3]) -> Range<usize> {
-    assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "each plane has a value for each pixel");
-    let planes = planes.map(|plane| plane.as_mut_ptr().cast());
-    // SAFETY: an `Avx2` is made only where the processor has the instructions. Planes have room for all pixels.
-    unsafe { make::<false>(formula, pixels, planes) }
-}
+const F16: u16 = DType::F16.code();
+const BF16: u16 = DType::Bf16.code();
+const F32: u16 = DType::F32.code();
 
-/// Makes pixels as [`f32`](f32()) does, but as f16.
-pub fn f16(_: Avx2, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [f16]; 3]) -> Range<usize> {
+/// Makes the pixels that fill registers, and returns their range.
+pub fn make<T: Float>(level: Level, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [T]; 3]) -> Range<usize> {
     assert!(planes.iter().all(|plane| plane.len() == pixels.len()), "each plane has a value for each pixel");
     let planes = planes.map(|plane| plane.as_mut_ptr().cast());
-    // SAFETY: as above; an `f16` is the two bytes that the processor makes.
-    unsafe { make::<true>(formula, pixels, planes) }
+    let Level::Avx2(_) = level else { return 0..0 };
+    // SAFETY: an `Avx2` is made only where the processor has the instructions. Planes have room for all pixels, in
+    // floats of the type that is named.
+    unsafe {
+        match T::DTYPE {
+            DType::F16 => make_as::<F16>(formula, pixels, planes),
+            DType::Bf16 => make_as::<BF16>(formula, pixels, planes),
+            DType::F32 => make_as::<F32>(formula, pixels, planes),
+            DType::U8 | DType::I64 => 0..0,
+        }
+    }
 }
 
 #[inline]
@@ -37,11 +42,22 @@ fn broadcast([red, green, blue]: &[f32; 3]) -> [__m256; 3] {
     [_mm256_set1_ps(*red), _mm256_set1_ps(*green), _mm256_set1_ps(*blue)]
 }
 
+/// Rounds to bf16: to nearest, ties to even.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn round_to_bf16(values: __m256) -> __m128i {
+    let bits = _mm256_castps_si256(values);
+    let is_odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+    let rounded = _mm256_add_epi32(bits, _mm256_add_epi32(is_odd, _mm256_set1_epi32(0x7FFF)));
+    let cut = _mm256_srli_epi32::<16>(rounded);
+    _mm_packus_epi32(_mm256_castsi256_si128(cut), _mm256_extracti128_si256::<1>(cut))
+}
+
 /// # Safety
-/// Each plane has room for a value of each pixel, of two bytes or four.
+/// Each plane has room for a value of each pixel, of the type with the number `DTYPE`: F16, BF16 or F32.
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: [*mut u8; 3]) -> Range<usize> {
-    let bytes = if HALF { 2 } else { 4 };
+unsafe fn make_as<const DTYPE: u16>(formula: &Formula, pixels: &[[u8; 3]], planes: [*mut u8; 3]) -> Range<usize> {
+    let bytes = if DTYPE == F32 { 4 } else { 2 };
     let (scale, offset) = (broadcast(&formula.scale), broadcast(&formula.offset));
     let fine = formula.fine.as_ref();
     let fine = fine.map(|fine| [broadcast(&fine.scale), broadcast(&fine.offset)]);
@@ -52,7 +68,7 @@ unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: 
         let places: [i32; 8] = std::array::from_fn(|i| place(i) as i32 | !0xFF);
         zerocopy::transmute!(places)
     });
-    let make = |both: __m256i, channel: usize| {
+    let made = |both: __m256i, channel: usize| {
         let values = _mm256_cvtepi32_ps(_mm256_shuffle_epi8(both, places[channel]));
         let result = _mm256_fmadd_ps(values, scale[channel], offset[channel]);
         match fine {
@@ -74,14 +90,14 @@ unsafe fn make<const HALF: bool>(formula: &Formula, pixels: &[[u8; 3]], planes: 
         // One channel at a time, so that whole cache lines are written.
         for (channel, plane) in planes.iter().enumerate() {
             for (i, &both) in both.iter().enumerate() {
-                let result = make(both, channel);
+                let result = made(both, channel);
                 // SAFETY: the plane has room for 8 pixels from here on.
                 unsafe {
                     let out = plane.add((first + number * PIXELS_AT_ONCE + 8 * i) * bytes);
-                    if HALF {
-                        _mm_storeu_si128(out.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(result));
-                    } else {
-                        _mm256_storeu_ps(out.cast(), result);
+                    match DTYPE {
+                        F16 => _mm_storeu_si128(out.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(result)),
+                        BF16 => _mm_storeu_si128(out.cast(), round_to_bf16(result)),
+                        _ => _mm256_storeu_ps(out.cast(), result),
                     }
                 }
             }

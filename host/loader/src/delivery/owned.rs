@@ -1,0 +1,103 @@
+//! Memory of one batch alone, which no target lent: copies, values that the host fills, and none.
+
+#![allow(unsafe_code)]
+
+use super::BatchMemory;
+use memmap2::{MmapMut, MmapRaw};
+use std::io;
+use std::ptr::NonNull;
+
+/// Memory that belongs to a copied batch alone.
+#[derive(Debug)]
+pub(crate) struct OwnedMemory {
+    map: MmapRaw,
+    bytes: usize,
+}
+
+impl OwnedMemory {
+    /// Copies a batch's rows. Fails if the system refuses memory.
+    pub fn copy(rows: &[u8]) -> io::Result<Self> {
+        // A mapping has at least one byte.
+        let mut map = MmapMut::map_anon(rows.len().max(1))?;
+        map[..rows.len()].copy_from_slice(rows);
+        Ok(Self { map: map.into(), bytes: rows.len() })
+    }
+}
+
+// SAFETY: the value owns its mapping, which stays where it is and can be written.
+unsafe impl BatchMemory for OwnedMemory {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping has these bytes for as long as the value lives.
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr(), self.bytes) }
+    }
+
+    fn writable(&self) -> Option<NonNull<u8>> {
+        NonNull::new(self.map.as_mut_ptr())
+    }
+}
+
+/// The labels of a batch, which the host takes from the dataset.
+#[derive(Debug)]
+pub(crate) struct Labels(NonNull<[i64]>);
+
+impl Labels {
+    /// Takes the label of each row.
+    pub fn new(labels: Vec<i64>) -> Self {
+        Self(NonNull::from(Box::leak(labels.into_boxed_slice())))
+    }
+}
+
+// SAFETY: the value owns its memory as a box does.
+unsafe impl Send for Labels {}
+// SAFETY: as above; a shared `Labels` only gives out what `BatchMemory` allows.
+unsafe impl Sync for Labels {}
+
+// SAFETY: the memory stays where it is until the value is dropped, and can be written.
+unsafe impl BatchMemory for Labels {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the memory holds this many initialised numbers for as long as the value lives.
+        unsafe { std::slice::from_raw_parts(self.0.cast().as_ptr(), self.0.len() * size_of::<i64>()) }
+    }
+
+    fn writable(&self) -> Option<NonNull<u8>> {
+        Some(self.0.cast())
+    }
+}
+
+impl Drop for Labels {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from a box, which nobody else owns.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+/// Memory of a batch without rows.
+#[derive(Debug)]
+pub(crate) struct NoMemory;
+
+// SAFETY: there is no memory.
+unsafe impl BatchMemory for NoMemory {
+    fn bytes(&self) -> &[u8] {
+        &[]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let copy = OwnedMemory::copy(&[1, 2, 3]).unwrap();
+        let labels = Labels::new(vec![7, -1]);
+        for memory in [&copy as &dyn BatchMemory, &labels] {
+            let last = memory.bytes().len() - 1;
+            // SAFETY: the memory has this byte, and no slice of it is in use.
+            unsafe { memory.writable().unwrap().add(last).write(9) };
+            assert_eq!(memory.bytes()[last], 9);
+        }
+        assert_eq!(copy.bytes(), [1, 2, 9]);
+        assert_eq!(labels.bytes()[..8], 7i64.to_ne_bytes());
+        assert!(OwnedMemory::copy(&[]).unwrap().bytes().is_empty() && Labels::new(vec![]).bytes().is_empty());
+    }
+}

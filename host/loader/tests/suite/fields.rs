@@ -1,0 +1,90 @@
+//! The fields of a batch: descriptions, typed access, and memory that outlives the batch.
+
+use super::{SAMPLES, cifar, images, loader};
+use ddlp_host::{Batch, DType, FieldError, ImageLayout, LoaderBuilder, LoaderError, Normalize, SharedField};
+
+fn first(builder: LoaderBuilder) -> Batch {
+    builder.build().and_then(|mut loader| loader.next().expect("a batch")).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn a_field_says_what_it_is() {
+    let folder = cifar();
+    for (dtype, layout, shape, strides) in [
+        (DType::U8, ImageLayout::Nhwc, [8, 32, 32, 3], [3072, 96, 3, 1]),
+        (DType::U8, ImageLayout::Nchw, [8, 3, 32, 32], [3072, 1, 96, 3]),
+        (DType::F16, ImageLayout::Nhwc, [8, 32, 32, 3], [3072, 96, 3, 1]),
+        (DType::Bf16, ImageLayout::Nchw, [8, 3, 32, 32], [3072, 1024, 32, 1]),
+        (DType::F32, ImageLayout::Nchw, [8, 3, 32, 32], [3072, 1024, 32, 1]),
+    ] {
+        let batch = first(loader(&folder).dtype(dtype).layout(layout));
+        let images = batch.field("image").expect("a field");
+        assert_eq!((images.dtype(), images.layout()), (dtype, Some(layout)));
+        assert_eq!((images.shape(), images.strides()), (shape.to_vec(), strides.to_vec()), "{dtype} {layout}");
+        assert_eq!(images.bytes().len(), 8 * 3072 * dtype.bytes());
+        let labels = batch.field("label").expect("a field");
+        assert_eq!((labels.dtype(), labels.layout()), (DType::I64, None));
+        assert_eq!((labels.shape(), labels.strides()), (vec![8], vec![1]));
+        assert_eq!(labels.as_slice::<i64>(), Ok(batch.labels()));
+    }
+}
+
+#[test]
+fn wrong_names_and_types_are_refused_with_the_right_ones() {
+    let folder = cifar();
+    let batch = first(loader(&folder).dtype(DType::F32));
+    let message = |error: FieldError| LoaderError::from(error).to_string();
+    let missing = message(batch.field("images").unwrap_err());
+    assert!(missing.contains("\"images\"") && missing.contains("image, label"), "{missing}");
+    let wrong = message(batch.field("image").unwrap().as_slice::<u8>().unwrap_err());
+    assert!(wrong.contains("float32, not uint8") && wrong.contains("set the option dtype to uint8"), "{wrong}");
+    let wrong = message(batch.field("label").unwrap().as_slice::<f32>().unwrap_err());
+    assert!(wrong.contains("label") && wrong.contains("ask for int64"), "{wrong}");
+}
+
+#[test]
+fn floats_lie_between_0_and_1_unless_they_are_normalised() {
+    let folder = cifar();
+    let pixels = first(loader(&folder));
+    let unit = first(loader(&folder).dtype(DType::F32));
+    let normalize = Normalize { mean: [0.5; 3], std: [0.25; 3] };
+    let normalised = first(loader(&folder).dtype(DType::F32).normalize(normalize));
+    let floats = |batch: &Batch| batch.field("image").unwrap().as_slice::<f32>().unwrap().to_vec();
+    for ((&pixel, unit), normalised) in images(&pixels).iter().zip(floats(&unit)).zip(floats(&normalised)) {
+        assert_eq!(unit, f32::from(pixel) / 255.0);
+        assert_eq!(normalised, ((f64::from(pixel) / 255.0 - 0.5) / 0.25) as f32);
+    }
+}
+
+#[test]
+fn a_shared_field_keeps_its_memory_while_other_batches_come() {
+    let folder = cifar();
+    let mut loader = loader(&folder).epochs(3).buffers(2).build().expect("it builds");
+    let batch = loader.next().expect("a batch").expect("a good one");
+    let expected = images(&batch).to_vec();
+    let shared: SharedField = batch.field("image").expect("a field").share();
+    let (address, copy) = (shared.as_ptr(), shared.clone());
+    drop((batch, copy));
+    assert_eq!(loader.by_ref().map(|batch| batch.expect("a batch").len()).sum::<usize>(), 3 * SAMPLES - 8);
+    drop(loader);
+    assert_eq!((shared.view().as_slice(), shared.as_ptr()), (Ok(&expected[..]), address));
+}
+
+#[test]
+fn a_buffer_comes_back_when_its_last_share_is_gone() {
+    let folder = cifar();
+    // The loader has two buffers. Two shares take both, so nothing is delivered until one is gone.
+    let builder = loader(&folder).buffers(2).stall_after(std::time::Duration::from_millis(50));
+    let mut loader = builder.build().expect("it builds");
+    let share = |batch: Batch| batch.field("image").expect("a field").share();
+    let first = share(loader.next().expect("a batch").expect("a good one"));
+    let _second = share(loader.next().expect("a batch").expect("a good one"));
+    let progress = loader.progress();
+    let consumer = std::thread::spawn(move || loader.next().map(|batch| batch.expect("a good one").index()));
+    while progress.snapshot().faults == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert!(!consumer.is_finished(), "both buffers are kept");
+    drop(first);
+    assert_eq!(consumer.join().expect("no panic"), Some(2));
+}
