@@ -1,7 +1,6 @@
 //! `ddlp run`: the main job.
 //!
-//! - [`args`]: the command line; [`job`]: the batches that it asks for; [`placement`]: the drives and the number of
-//!   threads.
+//! - [`args`]: the command line; [`job`]: the loader's options that it asks for; [`placement`]: the drives.
 //! - [`failure`]: the message about a sample that ends the run.
 //! - [`live`]: the display during the run; [`summary`]: the text after it.
 //! - [`products`]: the output files; [`saving`]: the state file, which is also written during the run.
@@ -22,14 +21,13 @@ use crate::{Ending, cores, output, text};
 use anyhow::{Context, bail};
 use ddlp_dataset::Dataset;
 use ddlp_host::report::Report;
-use ddlp_host::{Digest, Host, Loader, LoaderError, LoaderState, PLAN_BYTES_MAX, Plan, Strategy};
+use ddlp_host::{Digest, Loader, LoaderError, LoaderOptions, LoaderState, PLAN_BYTES_MAX, Plan, Strategy};
 use ddlp_pixels::Pipeline;
 use failure::Given;
-use job::{Before, RunJob};
+use job::Before;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getppid};
-use placement::Placement;
 use products::Written;
 use saving::Saving;
 use std::fs;
@@ -75,17 +73,16 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         (_, _, Some(plan), Some(path)) => Before::Plan(plan, path),
         _ => Before::None,
     };
-    let job = RunJob::new(args, args.pipeline.as_deref().map(pipeline).transpose()?, before)?;
-    let mut placement = Placement::new(args, job.strategy)?;
-    let finished = resumed.as_ref().map(|state| state.epoch).filter(|done| *done >= job.epochs);
-    if finished.is_some() && job.strategy != Strategy::Csd {
-        placement.drives.clear();
+    let mut options = job::loader_options(args, args.pipeline.as_deref().map(pipeline).transpose()?, before)?;
+    options.drives = placement::drives(args, options.strategy)?;
+    let finished = resumed.as_ref().map(|state| state.epoch).filter(|done| *done >= options.epochs);
+    if finished.is_some() && options.strategy != Strategy::Csd {
+        options.drives.clear();
     }
-    let host = args.host_nqn.clone().unwrap_or_else(Host::system);
-    let dataset = ddlp_host::open_dataset(&args.dataset, &host).map_err(plain)?;
+    let dataset = ddlp_host::open_dataset(&args.dataset, &options.host()?).map_err(plain)?;
     products::files(args).check(&*dataset, &args.dataset)?;
-    let given = Given { dataset: Arc::clone(&dataset), pipeline: job.pipeline.clone(), seed: job.seed };
-    let mut loader = build(args, &job, &placement, dataset, resumed, plan)?;
+    let given = Given { dataset: Arc::clone(&dataset), pipeline: options.pipeline.clone(), seed: options.seed };
+    let mut loader = build(args, options, dataset)?;
     let stopper = loader.stopper();
     let handling = interrupt.handle(move || stopper.stop());
     let live = (!args.quiet).then(|| live::Live::start(loader.progress()));
@@ -141,60 +138,8 @@ pub fn pipeline(name: &str) -> anyhow::Result<Pipeline> {
         .with_context(|| format!("{name} is not a valid pipeline (`ddlp run --help` shows one)"))
 }
 
-fn build(
-    args: &RunArgs,
-    job: &RunJob,
-    placement: &Placement,
-    dataset: Arc<dyn Dataset>,
-    resumed: Option<LoaderState>,
-    plan: Option<Plan>,
-) -> anyhow::Result<Loader> {
-    let mut builder = Loader::builder()
-        .dataset(dataset)
-        .dataset_path(&args.dataset)
-        .pipeline(job.pipeline.clone())
-        .batch_size(usize::try_from(job.batch).unwrap_or(usize::MAX))
-        .epochs(job.epochs)
-        .strategy(job.strategy)
-        .seed(job.seed)
-        .policy(job.policy)
-        .drive_optional(args.drive_optional)
-        .last(job.last)
-        .rank(job.rank, job.world);
-    if let Some(threads) = args.threads {
-        builder = builder.threads(threads.into());
-    }
-    for drive in placement.specs(args) {
-        builder = builder.drive(drive);
-    }
-    if let Some(host) = &args.host_nqn {
-        builder = builder.host(host.clone());
-    }
-    if let Some(list) = &args.cores {
-        builder = builder.cores(list.0.clone());
-    }
-    if let Some(max) = args.max_corrupt {
-        builder = builder.max_corrupt(max);
-    }
-    if let Some(buffers) = args.buffers {
-        builder = builder.buffers(buffers.into());
-    }
-    if let Some(window) = args.window {
-        builder = builder.window(window.into());
-    }
-    if let Some(samples) = job.samples {
-        builder = builder.epoch_samples(samples);
-    }
-    if let Some(seconds) = args.drive_timeout {
-        builder = builder.drive_timeout(Duration::from_secs_f64(seconds));
-    }
-    if let Some(plan) = plan {
-        builder = builder.replay(plan);
-    }
-    if let Some(state) = resumed {
-        builder = builder.resume(state);
-    }
-    builder.build().map_err(|error| match error {
+fn build(args: &RunArgs, options: LoaderOptions, dataset: Arc<dyn Dataset>) -> anyhow::Result<Loader> {
+    Loader::builder().options(options).dataset(dataset).build().map_err(|error| match error {
         LoaderError::State(_) => {
             let state = args.resume.as_deref().unwrap_or(Path::new("the state")).display().to_string();
             anyhow::Error::from(error).context(format!("the run cannot resume from {state} (--resume)"))

@@ -66,7 +66,7 @@ pub struct RunArgs {
     /// NQN by which this host is known to drives at tcp:// addresses, as in their lists of allowed hosts [default: that
     /// of /etc/nvme/hostnqn, else one that DDLP makes once and keeps; `ddlp devices` prints it]
     #[arg(long, value_name = "NQN", value_parser = parse_host, help_heading = "Drives")]
-    pub host_nqn: Option<Host>,
+    pub host_nqn: Option<String>,
     /// Begin even if a drive's tcp:// address cannot be reached; the drive joins as soon as it can be reached. A drive
     /// that refuses this host or does not fit still ends the run [default: the run ends]
     #[arg(long, help_heading = "Drives")]
@@ -223,8 +223,8 @@ fn parse_drive(text: &str) -> Result<DriveChoice, String> {
     }
 }
 
-fn parse_host(nqn: &str) -> Result<Host, HostError> {
-    Host::named(nqn)
+fn parse_host(nqn: &str) -> Result<String, HostError> {
+    Host::named(nqn).map(|_| nqn.to_string())
 }
 
 fn parse_results(text: &str) -> Result<PathBuf, String> {

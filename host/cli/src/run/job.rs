@@ -1,14 +1,12 @@
-//! The batches to deliver: as the command line says, and otherwise as in the run that is resumed or replayed.
+//! The loader's options: as the command line says, and otherwise as in the run that is resumed or replayed.
 
 use super::args::{Last, Policy, RunArgs};
 use anyhow::bail;
 use ddlp_csd::program::CorruptPolicy;
-use ddlp_host::{LastBatch, LoaderState, Plan, Strategy};
+use ddlp_host::{LastBatch, LoaderOptions, LoaderState, Plan, Strategy};
 use ddlp_pixels::Pipeline;
 use std::path::Path;
-
-/// Default for the samples of a batch.
-const BATCH: u64 = 256;
+use std::time::Duration;
 
 /// The earlier run that this one resumes or repeats, and its file.
 #[derive(Clone, Copy)]
@@ -16,31 +14,6 @@ pub enum Before<'a> {
     None,
     State(&'a LoaderState, &'a Path),
     Plan(&'a Plan, &'a Path),
-}
-
-/// The batches of a run, their order, and the pipeline for their samples.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RunJob {
-    /// Samples of a global batch.
-    pub batch: u64,
-    /// Number of epochs, including those of the resumed run.
-    pub epochs: u32,
-    /// Order of delivery.
-    pub strategy: Strategy,
-    /// Seed for the order of samples and for random draws.
-    pub seed: u64,
-    /// Treatment of the last batch.
-    pub last: LastBatch,
-    /// Samples of an epoch, if not those of the dataset.
-    pub samples: Option<u64>,
-    /// Policy for corrupt samples.
-    pub policy: CorruptPolicy,
-    /// Pipeline for each sample.
-    pub pipeline: Pipeline,
-    /// This process's rank.
-    pub rank: u32,
-    /// Number of ranks.
-    pub world: u32,
 }
 
 /// Options of an earlier run, as far as its file records them.
@@ -58,53 +31,71 @@ struct EarlierOptions {
     world: Option<u32>,
 }
 
-impl RunJob {
-    /// Joins the command line (`pipeline` is the pipeline that it names) with the options of the earlier run. Fails if
-    /// both give an option and disagree, and names each of these options.
-    pub fn new(args: &RunArgs, pipeline: Option<Pipeline>, before: Before<'_>) -> anyhow::Result<Self> {
-        let told = before.told()?;
-        let mut options = Options::default();
-        let policy = args.policy.map(CorruptPolicy::from);
-        let job = Self {
-            batch: options.join("--batch", args.batch.map(u64::from), told.batch, u64::to_string).unwrap_or(BATCH),
-            seed: options.join("--seed", args.seed, told.seed, u64::to_string).unwrap_or(0),
-            samples: options.join("--samples", args.samples, told.samples, u64::to_string),
-            last: options
-                .join("--last", args.last.map(Last::into), told.last, |last| Last::name(*last).into())
-                .unwrap_or_default(),
-            policy: options
-                .join("--policy", policy, told.policy, |policy| Policy::name(*policy).into())
-                .unwrap_or(CorruptPolicy::Fail),
-            pipeline: options
-                .join("--pipeline", pipeline, told.pipeline, pipeline_name)
-                .unwrap_or_else(Pipeline::imagenet_train),
-            rank: options.join("--rank", args.rank, told.rank, u32::to_string).unwrap_or(0),
-            world: options.join("--world-size", args.world_size, told.world, u32::to_string).unwrap_or(1),
-            strategy: match before {
-                Before::Plan(..) => options.join("--strategy", args.strategy, told.strategy, Strategy::to_string),
-                _ => args.strategy.or(told.strategy),
-            }
-            .unwrap_or_default(),
-            epochs: args.epochs.or(told.epochs).unwrap_or(1),
-        };
-        if let (Before::Plan(..), Some(planned)) = (before, told.epochs)
-            && planned < job.epochs
-        {
-            options.differ("--epochs", planned.to_string(), job.epochs.to_string());
-        }
-        options.check(before)?;
-        if args.max_corrupt.is_some() && job.policy == CorruptPolicy::Fail {
-            bail!(
-                "--max-corrupt needs --policy skip or replace: under --policy fail{} the first corrupt sample \
-                 ends the run",
-                if args.policy.is_some() { "" } else { ", the default," }
-            );
-        }
-        Ok(job)
+/// Returns the loader's options, except the drives: joins the command line (`pipeline` is the pipeline that it names)
+/// with the options of the earlier run. Fails if both give an option and disagree, and names each of these options.
+pub fn loader_options(args: &RunArgs, pipeline: Option<Pipeline>, before: Before<'_>) -> anyhow::Result<LoaderOptions> {
+    let told = before.told()?;
+    let mut joined = Joined::default();
+    let mut options = LoaderOptions::default();
+    let batch = joined.join("--batch", args.batch.map(u64::from), told.batch, u64::to_string);
+    set(&mut options.batch_size, batch.map(|batch| usize::try_from(batch).unwrap_or(usize::MAX)));
+    set(&mut options.seed, joined.join("--seed", args.seed, told.seed, u64::to_string));
+    options.epoch_samples = joined.join("--samples", args.samples, told.samples, u64::to_string);
+    let last = |last: &LastBatch| Last::name(*last).to_string();
+    set(&mut options.last, joined.join("--last", args.last.map(Last::into), told.last, last));
+    let policy = |policy: &CorruptPolicy| Policy::name(*policy).to_string();
+    set(&mut options.policy, joined.join("--policy", args.policy.map(Policy::into), told.policy, policy));
+    set(&mut options.pipeline, joined.join("--pipeline", pipeline, told.pipeline, pipeline_name));
+    set(&mut options.rank, joined.join("--rank", args.rank, told.rank, u32::to_string));
+    set(&mut options.world_size, joined.join("--world-size", args.world_size, told.world, u32::to_string));
+    let strategy = match before {
+        Before::Plan(..) => joined.join("--strategy", args.strategy, told.strategy, Strategy::to_string),
+        _ => args.strategy.or(told.strategy),
+    };
+    set(&mut options.strategy, strategy);
+    set(&mut options.epochs, args.epochs.or(told.epochs));
+    if let (Before::Plan(..), Some(planned)) = (before, told.epochs)
+        && planned < options.epochs
+    {
+        joined.differ("--epochs", planned.to_string(), options.epochs.to_string());
+    }
+    joined.check(before)?;
+    if args.max_corrupt.is_some() && options.policy == CorruptPolicy::Fail {
+        bail!(
+            "--max-corrupt needs --policy skip or replace: under --policy fail{} the first corrupt sample ends the run",
+            if args.policy.is_some() { "" } else { ", the default," }
+        );
+    }
+    set(&mut options.max_corrupt, args.max_corrupt);
+    options.dataset = Some(args.dataset.clone());
+    options.host_nqn = args.host_nqn.clone();
+    options.drive_optional = args.drive_optional;
+    set(&mut options.drive_timeout, args.drive_timeout.map(Duration::from_secs_f64));
+    options.threads = args.threads.map(usize::from);
+    set(&mut options.cores, args.cores.clone().map(|list| list.0));
+    set(&mut options.buffers, args.buffers.map(usize::from));
+    options.window = args.window.map(usize::from);
+    (options.resume, options.replay) = before.history();
+    Ok(options)
+}
+
+/// Sets an option, unless its default applies.
+fn set<T>(option: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *option = value;
     }
 }
 
 impl Before<'_> {
+    /// Returns the state to resume from and the plan to replay.
+    fn history(self) -> (Option<LoaderState>, Option<Plan>) {
+        match self {
+            Self::None => (None, None),
+            Self::State(state, _) => (Some(state.clone()), None),
+            Self::Plan(plan, _) => (None, Some(plan.clone())),
+        }
+    }
+
     fn told(self) -> anyhow::Result<EarlierOptions> {
         Ok(match self {
             Self::None => EarlierOptions::default(),
@@ -143,12 +134,12 @@ impl Before<'_> {
 
 /// Joins given options with those of the earlier run, and collects the differences.
 #[derive(Default)]
-struct Options {
+struct Joined {
     had: Vec<String>,
     given: Vec<String>,
 }
 
-impl Options {
+impl Joined {
     /// Returns the given value, or else the earlier run's.
     fn join<T: PartialEq>(
         &mut self,

@@ -5,63 +5,49 @@ use anyhow::bail;
 use ddlp_host::{DriveSpec, LocalDrive, LocalResults, Strategy, drive_address};
 use std::path::Path;
 
-/// The drives that take part in a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placement {
-    /// Drives in the order of the command line.
-    pub drives: Vec<DriveChoice>,
-}
-
-impl Placement {
-    /// Determines the drives, and refuses options that would have no effect on them.
-    pub fn new(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Self> {
-        let drives = drives(args, strategy)?;
-        if !drives.contains(&DriveChoice::Local) {
-            refuse_local_options(args, &drives)?;
-        }
-        let is_tcp = |drive: &DriveChoice| matches!(drive, DriveChoice::At(address) if address.starts_with("tcp://"));
-        let dataset_drive = drive_address(&args.dataset);
-        if dataset_drive.is_some() && drives.contains(&DriveChoice::Local) {
-            bail!(
-                "a local drive reads the dataset's files on this machine, but the dataset lies on {} alone: leave \
-                 --drive out, and that drive takes part",
-                args.dataset.display()
-            );
-        }
-        let is_read_by_tcp = dataset_drive.is_some_and(|address| address.starts_with("tcp://"));
-        if args.host_nqn.is_some() && !is_read_by_tcp && !drives.iter().any(is_tcp) {
-            bail!(
-                "--host-nqn applies only to a drive at a tcp:// address: the kernel has a host NQN of its own (nvme \
-                 connect), and a local drive needs none"
-            );
-        }
-        if args.drive_optional && !drives.iter().any(is_tcp) {
-            bail!(
-                "--drive-optional applies only to a drive at a tcp:// address: the kernel must be connected to its \
-                 drives, and the run itself starts a local drive"
-            );
-        }
-        Ok(Self { drives })
+/// Returns the drives of a run in the order of the command line, and refuses options that would have no effect on them.
+pub fn drives(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Vec<DriveSpec>> {
+    let drives = chosen(args, strategy)?;
+    if !drives.contains(&DriveChoice::Local) {
+        refuse_local_options(args, &drives)?;
     }
-
-    /// Returns the drives as the loader takes them.
-    pub fn specs(&self, args: &RunArgs) -> Vec<DriveSpec> {
-        let local = || LocalDrive {
-            agent: args.agent.clone(),
-            threads: args.drive_threads.map(usize::from),
-            cores: args.drive_cores.clone().unwrap_or_default().0,
-            throttle: args.throttle.unwrap_or(1.0),
-            slots: args.slots,
-            results: args.results.as_deref().map_or(LocalResults::Shared, results),
-        };
-        let spec = |drive: &DriveChoice| match drive {
-            DriveChoice::Local => Some(DriveSpec::Local(local())),
-            DriveChoice::Auto => Some(DriveSpec::Auto),
-            DriveChoice::At(address) => Some(DriveSpec::Remote(address.clone())),
-            DriveChoice::None => None,
-        };
-        self.drives.iter().filter_map(spec).collect()
+    let is_tcp = |drive: &DriveChoice| matches!(drive, DriveChoice::At(address) if address.starts_with("tcp://"));
+    let dataset_drive = drive_address(&args.dataset);
+    if dataset_drive.is_some() && drives.contains(&DriveChoice::Local) {
+        bail!(
+            "a local drive reads the dataset's files on this machine, but the dataset lies on {} alone: leave \
+             --drive out, and that drive takes part",
+            args.dataset.display()
+        );
     }
+    let is_read_by_tcp = dataset_drive.is_some_and(|address| address.starts_with("tcp://"));
+    if args.host_nqn.is_some() && !is_read_by_tcp && !drives.iter().any(is_tcp) {
+        bail!(
+            "--host-nqn applies only to a drive at a tcp:// address: the kernel has a host NQN of its own (nvme \
+             connect), and a local drive needs none"
+        );
+    }
+    if args.drive_optional && !drives.iter().any(is_tcp) {
+        bail!(
+            "--drive-optional applies only to a drive at a tcp:// address: the kernel must be connected to its \
+             drives, and the run itself starts a local drive"
+        );
+    }
+    let local = || LocalDrive {
+        agent: args.agent.clone(),
+        threads: args.drive_threads.map(usize::from),
+        cores: args.drive_cores.clone().unwrap_or_default().0,
+        throttle: args.throttle.unwrap_or(1.0),
+        slots: args.slots,
+        results: args.results.as_deref().map_or(LocalResults::Shared, results),
+    };
+    let spec = |drive: &DriveChoice| match drive {
+        DriveChoice::Local => Some(DriveSpec::Local(local())),
+        DriveChoice::Auto => Some(DriveSpec::Auto),
+        DriveChoice::At(address) => Some(DriveSpec::Remote(address.clone())),
+        DriveChoice::None => None,
+    };
+    Ok(drives.iter().filter_map(spec).collect())
 }
 
 /// Refuses options of a local drive that would have no effect on another drive.
@@ -85,7 +71,8 @@ fn refuse_local_options(args: &RunArgs, drives: &[DriveChoice]) -> anyhow::Resul
     bail!("{options} {apply} only to a local drive; the options of `ddlp-device serve` set up any other drive")
 }
 
-fn drives(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Vec<DriveChoice>> {
+/// Returns the drives that the command line and the strategy choose.
+fn chosen(args: &RunArgs, strategy: Strategy) -> anyhow::Result<Vec<DriveChoice>> {
     let named = !args.drive.is_empty();
     let none = args.drive.contains(&DriveChoice::None);
     if none && args.drive.len() > 1 {

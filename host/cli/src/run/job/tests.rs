@@ -1,12 +1,12 @@
 use super::*;
 use crate::run::args::parse;
-use ddlp_host::{PlanEpoch, PlannedRun};
+use ddlp_host::{MaxCorrupt, PlanEpoch, PlannedRun};
 
-fn job(line: &str, before: Before<'_>) -> Result<RunJob, String> {
+fn job(line: &str, before: Before<'_>) -> Result<LoaderOptions, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let args = parse(&words).unwrap();
     let pipeline = args.pipeline.as_deref().map(|name| Pipeline::named(name).unwrap());
-    RunJob::new(&args, pipeline, before).map_err(|error| error.to_string())
+    loader_options(&args, pipeline, before).map_err(|error| error.to_string())
 }
 
 fn state() -> LoaderState {
@@ -52,22 +52,20 @@ fn plan() -> Plan {
 #[test]
 fn a_resumed_run_goes_on_with_what_it_began_with() {
     let fresh = job("", Before::None).unwrap();
-    assert_eq!((fresh.batch, fresh.epochs, fresh.strategy, fresh.samples), (256, 1, Strategy::Ordered, None));
-    assert_eq!((fresh.policy, fresh.pipeline), (CorruptPolicy::Fail, Pipeline::imagenet_train()));
+    let mut expected = LoaderOptions::default();
+    expected.dataset = Some("x.ddlp".into());
+    assert_eq!(fresh, expected);
     let (state, path) = (state(), Path::new("at.json"));
     let resumed = job("", Before::State(&state, path)).unwrap();
-    let expected = RunJob {
-        batch: 32,
-        epochs: 3,
-        strategy: Strategy::Mte,
-        seed: 7,
-        last: LastBatch::Drop,
-        samples: Some(100),
-        policy: CorruptPolicy::Skip,
-        pipeline: Pipeline::cifar_train(),
-        rank: 0,
-        world: 1,
-    };
+    expected.batch_size = 32;
+    expected.epochs = 3;
+    expected.strategy = Strategy::Mte;
+    expected.seed = 7;
+    expected.last = LastBatch::Drop;
+    expected.epoch_samples = Some(100);
+    expected.policy = CorruptPolicy::Skip;
+    expected.pipeline = Pipeline::cifar_train();
+    expected.resume = Some(state.clone());
     assert_eq!(resumed, expected);
     let other = job("--epochs 5 --strategy wrr --batch 32", Before::State(&state, path)).unwrap();
     assert_eq!((other.epochs, other.strategy), (5, Strategy::Wrr));
@@ -101,18 +99,18 @@ fn every_option_that_differs_from_the_state_is_named_with_both_values() {
 fn a_plan_brings_what_it_determines() {
     let (plan, path) = (plan(), Path::new("o.plan"));
     let replayed = job("", Before::Plan(&plan, path)).unwrap();
-    let expected = RunJob {
-        batch: 32,
-        epochs: 2,
-        strategy: Strategy::Wrr,
-        seed: 7,
-        last: LastBatch::Pad,
-        samples: Some(100),
-        policy: CorruptPolicy::Skip,
-        pipeline: Pipeline::imagenet_val(),
-        rank: 1,
-        world: 2,
-    };
+    let mut expected = LoaderOptions::default();
+    expected.dataset = Some("x.ddlp".into());
+    expected.batch_size = 32;
+    expected.epochs = 2;
+    expected.strategy = Strategy::Wrr;
+    expected.seed = 7;
+    expected.last = LastBatch::Pad;
+    expected.epoch_samples = Some(100);
+    expected.policy = CorruptPolicy::Skip;
+    expected.pipeline = Pipeline::imagenet_val();
+    (expected.rank, expected.world_size) = (1, 2);
+    expected.replay = Some(plan.clone());
     assert_eq!(replayed, expected);
     assert_eq!(job("--epochs 1", Before::Plan(&plan, path)).unwrap().epochs, 1);
     let line = "--strategy mte --epochs 3 --world-size 4 --rank 1 --batch 32";
@@ -125,4 +123,23 @@ fn a_plan_brings_what_it_determines() {
     assert_eq!(job("--strategy mte", Before::Plan(&first, path)).unwrap().strategy, Strategy::Mte);
     let none = Plan { epochs: Vec::new(), ..plan };
     assert!(job("", Before::Plan(&none, path)).unwrap_err().contains("no whole epoch"));
+}
+
+#[test]
+fn the_command_fills_every_option_of_the_loader_that_it_names() {
+    let options = job(
+        "--threads 3 --cores 0-1 --buffers 9 --window 5 --drive-timeout 2.5 --drive-optional --rank 1 --world-size 2 \
+         --policy skip --max-corrupt 17 --host-nqn nqn.2024-01.example:host",
+        Before::None,
+    )
+    .unwrap();
+    let mut expected = LoaderOptions::default();
+    expected.dataset = Some("x.ddlp".into());
+    (expected.threads, expected.cores) = (Some(3), vec![0, 1]);
+    (expected.buffers, expected.window) = (9, Some(5));
+    (expected.drive_timeout, expected.drive_optional) = (Duration::from_millis(2500), true);
+    (expected.rank, expected.world_size) = (1, 2);
+    (expected.policy, expected.max_corrupt) = (CorruptPolicy::Skip, MaxCorrupt::Samples(17));
+    expected.host_nqn = Some("nqn.2024-01.example:host".into());
+    assert_eq!(options, expected);
 }

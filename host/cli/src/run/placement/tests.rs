@@ -4,8 +4,7 @@ use crate::run::args::parse;
 fn placement(line: &[&str]) -> Result<Vec<DriveSpec>, String> {
     let args = parse(line).unwrap();
     let strategy = args.strategy.unwrap_or_default();
-    let placed = Placement::new(&args, strategy).map_err(|error| error.to_string())?;
-    Ok(placed.specs(&args))
+    drives(&args, strategy).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -35,7 +34,7 @@ fn contradictions_are_named() {
     }
     // A run that had a drive can be resumed without one, and keeps the strategy of the state.
     let args = parse(&["--drive", "none", "--resume", "at.json"]).unwrap();
-    assert!(Placement::new(&args, Strategy::Mte).is_ok());
+    assert!(drives(&args, Strategy::Mte).is_ok());
 }
 
 #[test]
@@ -68,9 +67,7 @@ fn the_drive_that_holds_the_dataset_takes_part() {
         let place = |line: &[&str]| {
             let mut args = parse(line).unwrap();
             args.dataset = address.into();
-            Placement::new(&args, Strategy::Ordered)
-                .map(|placed| placed.specs(&args))
-                .map_err(|error| error.to_string())
+            drives(&args, Strategy::Ordered).map_err(|error| error.to_string())
         };
         assert_eq!(place(&[]), Ok(vec![DriveSpec::Remote(address.to_owned())]));
         assert!(place(&["--drive", "local"]).unwrap_err().contains("leave --drive out"));
