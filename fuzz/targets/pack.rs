@@ -2,7 +2,7 @@
 //! as an attacker would correct them.
 #![no_main]
 
-use ddlp_dataset::Dataset;
+use ddlp_dataset::{Dataset, Fetch};
 use ddlp_dataset::pack::{Pack, Survey, verify_sample};
 use ddlp_pixels::fuzz::LIMITS;
 use ddlp_pixels::ops::RandomResizedCrop;
@@ -34,14 +34,13 @@ fn check(bytes: &[u8]) {
     let operations = vec![RandomResizedCrop { size: 9, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }.into()];
     let pipeline = Pipeline { exif_orientation: true, operations };
     let (mut preparer, mut out) = (Preparer::new(LIMITS), vec![0; pipeline.output().bytes()]);
-    let mut buf = Vec::new();
+    let (mut fetch, mut buf) = (Fetch::default(), Vec::new());
     for index in 0..pack.len().min(16) {
         let (_, _, _) = (pack.name(index), pack.label(index), pack.location(index));
         let _ = verify_sample(&pack, index);
-        if let Ok(source) = pack.sample(index, &mut buf) {
-            let draw = Draw { seed: 1, epoch: 0, sample_id: index };
-            let _ = preparer.prepare(source, &pipeline, draw, &mut out);
-        }
+        let draw = Draw { seed: 1, epoch: 0, sample_id: index };
+        let _ = fetch.prepare((&pack, index), &mut preparer, (&pipeline, draw), &mut out);
+        let _ = pack.sample(index, &mut buf);
         assert!(buf.len() <= bytes.len());
     }
 }

@@ -1,7 +1,6 @@
 //! A dataset with hooks at its reads.
 
-use ddlp_dataset::{Dataset, Identity, Location, ReadError, Unavailable};
-use ddlp_pixels::Source;
+use ddlp_dataset::{Dataset, Header, Identity, Location, ReadError, Unavailable};
 use std::io;
 
 /// Hooks of a dataset.
@@ -47,10 +46,14 @@ pub struct Hooked<H> {
 }
 
 impl<H: Hooks> Dataset for Hooked<H> {
-    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+    fn header(&self, index: u64) -> Result<Header, ReadError> {
         self.hooks.reads(index);
         self.hooks.fails(index)?;
-        self.dataset.sample(index, buf)
+        self.dataset.header(index)
+    }
+
+    fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        self.dataset.read(index, header, offset, out)
     }
 
     fn announce(&self, indices: &[u64]) {

@@ -3,8 +3,8 @@ use crate::slots::{Backing, Geometry, Slots};
 use ddlp_csd::program::{CorruptPolicy, Program};
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::slot::SlotLayout;
-use ddlp_dataset::{Identity, Location, ReadError};
-use ddlp_pixels::{Shape, Source};
+use ddlp_dataset::{Header, Identity, Location, ReadError};
+use ddlp_pixels::Shape;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -41,7 +41,11 @@ impl Dataset for Grey {
         Location { file: "memory".into(), offset: 0, length: 3072 }
     }
 
-    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+    fn header(&self, _index: u64) -> Result<Header, ReadError> {
+        Ok(Header::planar((32, 32), 0..3072))
+    }
+
+    fn read(&self, index: u64, _: &Header, _: u64, out: &mut [u8]) -> Result<(), ReadError> {
         if !self.announced.lock().unwrap().contains(&index) {
             self.unannounced.lock().unwrap().push(index);
         }
@@ -50,9 +54,8 @@ impl Dataset for Grey {
             begun.send(()).unwrap();
             opened.recv_timeout(PATIENCE).unwrap_or_default();
         }
-        buf.clear();
-        buf.resize(3072, 128);
-        Ok(Source::Planar { width: 32, height: 32, bytes: buf })
+        out.fill(128);
+        Ok(())
     }
 
     fn announce(&self, indices: &[u64]) {

@@ -6,11 +6,10 @@
 
 use crate::program::{CorruptPolicy, Program};
 use crate::slot::{Outcome, SampleRecord, is_of_the_drive};
-use ddlp_dataset::{Dataset, Half, Patience, ReadError, Unavailable};
+pub use ddlp_dataset::StageTimes;
+use ddlp_dataset::{Dataset, Fetch, FetchError, Half, Patience, ReadError, Unavailable};
 use ddlp_pixels::{CorruptReason, Draw, PixelError, Preparer};
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
 
 /// Least number of neighbours that a preparer tries before it reports a corrupt sample as irreplaceable.
 pub const NEIGHBOURS_MIN: u64 = 4096;
@@ -54,24 +53,10 @@ pub struct EpochContext {
     pub epoch: u32,
 }
 
-/// Time spent in each stage of preparation.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct StageTimes {
-    /// Reading of bytes, except those of uncompressed images, which are read during preparation.
-    pub read: Duration,
-    /// Decoding and augmentation.
-    pub prepare: Duration,
-}
-
-/// Largest buffer for encoded bytes that is kept; a larger one is freed after the sample that needed it.
-const KEPT_ENCODED_BYTES: usize = 1 << 20;
-
-/// One worker's decoder and its buffer for encoded bytes, reused from sample to sample.
+/// One worker's decoder and its memory for planning and reading, reused from sample to sample.
 pub struct SamplePreparer {
     preparer: Preparer,
-    encoded: Vec<u8>,
-    /// Sums of the stage times, if the caller wants them.
-    times: Option<StageTimes>,
+    fetch: Fetch,
     /// Neighbours to try in place of a corrupt sample, if more than [`NEIGHBOURS_MIN`].
     neighbours: u64,
     is_drive: bool,
@@ -83,8 +68,7 @@ impl SamplePreparer {
     pub fn new(program: &Program) -> Self {
         Self {
             preparer: Preparer::new(program.limits),
-            encoded: Vec::new(),
-            times: None,
+            fetch: Fetch::default(),
             neighbours: 0,
             is_drive: false,
             patience: Patience::default(),
@@ -94,7 +78,7 @@ impl SamplePreparer {
     /// Adds up stage times from now on. That reads the clock three times per sample, a noticeable cost for small
     /// images.
     pub fn timed(self) -> Self {
-        Self { times: Some(StageTimes::default()), ..self }
+        Self { fetch: self.fetch.timed(), ..self }
     }
 
     /// Tries this many neighbours in place of a corrupt sample, but at least [`NEIGHBOURS_MIN`].
@@ -212,7 +196,7 @@ impl SamplePreparer {
 
     /// Returns the stage times since the last call. They are zero unless the preparer is [`timed`](Self::timed).
     pub fn take_times(&mut self) -> StageTimes {
-        self.times.as_mut().map(std::mem::take).unwrap_or_default()
+        self.fetch.take_times()
     }
 
     /// Repeats an attempt after growing pauses while the sample cannot be read. For a corrupt sample, returns its label
@@ -239,7 +223,7 @@ impl SamplePreparer {
     }
 
     /// Makes one attempt at a stored sample. Catches any panic that the sample causes, and discards the decoder and
-    /// buffer that the panic interrupted.
+    /// memory that the panic interrupted.
     fn attempt(
         &mut self,
         dataset: &dyn Dataset,
@@ -253,17 +237,13 @@ impl SamplePreparer {
             label = dataset.label(index);
             self.read_and_decode(dataset, program, (index, label), draw, &mut *row)
         }));
-        let decoded = attempted.unwrap_or_else(|_| {
+        attempted.unwrap_or_else(|_| {
             // Panics again if the row's length is wrong: that is the caller's defect, not the sample's.
             assert_eq!(row.len(), program.pipeline.output().bytes(), "the row has the pipeline's shape");
             self.preparer = Preparer::new(self.preparer.limits());
-            self.encoded = Vec::new();
+            self.fetch.forget();
             Err(Failure::Corrupt { label, reason: CorruptReason::DecoderPanic })
-        });
-        if self.encoded.capacity() > KEPT_ENCODED_BYTES {
-            self.encoded = Vec::new();
-        }
-        decoded
+        })
     }
 
     fn read_and_decode(
@@ -274,18 +254,11 @@ impl SamplePreparer {
         draw: Draw,
         row: &mut [u8],
     ) -> Result<Made, Failure> {
-        let Self { preparer, encoded, times, .. } = self;
-        let start = times.as_ref().map(|_| Instant::now());
-        let source = dataset.sample(index, encoded).map_err(|error| Failure::of_reading(error, label));
-        let read = start.map(|_| Instant::now());
-        let prepared = source.map(|source| preparer.prepare(source, &program.pipeline, draw, row));
-        if let (Some(times), Some(start), Some(read)) = (times, start, read) {
-            times.read += read - start;
-            times.prepare += read.elapsed();
-        }
-        match prepared? {
+        let Self { preparer, fetch, .. } = self;
+        match fetch.prepare((dataset, index), preparer, (&program.pipeline, draw), row) {
             Ok(prepared) => Ok(Made { label, warned: prepared.warnings > 0 }),
-            Err(error) => Err(Failure::of_decoding(error, dataset, index, label)),
+            Err(FetchError::Read(error)) => Err(Failure::of_reading(error, label)),
+            Err(FetchError::Pixels(error)) => Err(Failure::of_decoding(error, dataset, index, label)),
         }
     }
 }
@@ -325,11 +298,6 @@ impl Failure {
             return error.into();
         }
         match error {
-            PixelError::Io { os_error: Some(number), .. } => {
-                let source = io::Error::from_raw_os_error(number);
-                let (name, location) = (dataset.name(index), dataset.location(index));
-                Self::of_reading(ReadError::of_sample(name, location, source), label)
-            }
             PixelError::NoMemory { message: problem } => {
                 let (name, location) = (dataset.name(index), dataset.location(index));
                 Unavailable::NoMemory { name, location, problem }.into()

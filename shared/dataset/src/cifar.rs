@@ -12,8 +12,7 @@ use crate::extent::{is_file, read_extent};
 use crate::held::HeldFile;
 use crate::sample::IdentityHasher;
 use crate::stamp::Stamp;
-use crate::{Dataset, Identity, Location, ReadError, Unavailable};
-use ddlp_pixels::Source;
+use crate::{Dataset, Header, Identity, Location, ReadError, Unavailable};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -242,17 +241,21 @@ impl Dataset for Cifar {
         Location { file: batch.file.path().to_owned(), offset: self.offset(record), length: PIXEL_BYTES as u64 }
     }
 
-    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+    fn header(&self, index: u64) -> Result<Header, ReadError> {
         let samples = self.len();
         if index >= samples {
             return Err(Unavailable::OutOfRange { index, samples }.into());
         }
-        let (batch, record) = self.batch(index);
-        batch.file.read_extent(self.offset(record), PIXEL_BYTES, buf).map_err(|source| match batch.check() {
+        let offset = self.offset(self.batch(index).1);
+        Ok(Header::planar((SIDE, SIDE), offset..offset + PIXEL_BYTES as u64))
+    }
+
+    fn read(&self, index: u64, _: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        let batch = self.batch(index).0;
+        batch.file.read_exact(offset, out).map_err(|source| match batch.check() {
             Err(unavailable) => unavailable.into(),
             Ok(()) => ReadError::of_sample(self.name(index), self.location(index), source),
-        })?;
-        Ok(Source::Planar { width: SIDE, height: SIDE, bytes: buf })
+        })
     }
 
     /// Checks that no file was written to, since pixels have no checksum.

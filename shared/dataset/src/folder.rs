@@ -16,14 +16,13 @@
 
 mod scan;
 
-use crate::extent::{make_room, persistently, read_extent};
+use crate::extent::{make_room, persistently, read_exact};
 use crate::folders::{check_folders, first_missing};
 use crate::held::is_stale;
 use crate::inputs::is_same_file;
 use crate::sample::IdentityHasher;
 use crate::stamp::Stamp;
-use crate::{Corrupt, Dataset, Identity, Location, ReadError, SAMPLE_BYTES_MAX, Unavailable};
-use ddlp_pixels::Source;
+use crate::{Corrupt, Dataset, Header, Identity, Location, ReadError, SAMPLE_BYTES_MAX, Unavailable};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
@@ -298,7 +297,7 @@ impl Dataset for Folder {
         same_size.find(|&index| is_same_file(&self.location(index).file, found))
     }
 
-    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+    fn header(&self, index: u64) -> Result<Header, ReadError> {
         let samples = self.len();
         if index >= samples {
             return Err(Unavailable::OutOfRange { index, samples }.into());
@@ -307,8 +306,12 @@ impl Dataset for Folder {
         if listed.bytes > SAMPLE_BYTES_MAX {
             return Err(Corrupt::TooLarge { name: self.name(index), location: self.location(index) }.into());
         }
-        self.read_unchanged(index, &listed, |file| read_extent(file, 0, listed.bytes as usize, buf))?;
-        Ok(Source::Encoded(buf))
+        Ok(Header::file(0..listed.bytes))
+    }
+
+    fn read(&self, index: u64, _: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        let Some(listed) = self.stamps[index as usize].present() else { return Err(self.without_file(index)) };
+        self.read_unchanged(index, &listed, |file| read_exact(file, offset, out))
     }
 
     fn identity(&self) -> Identity {

@@ -3,7 +3,7 @@
 //! A file server that restarts may forget its open files (ESTALE). Each read then opens the file again by its path, if
 //! the path still leads to the file that was opened.
 
-use crate::extent::{read_exact, resize};
+use crate::extent::read_exact;
 use crate::stamp::Stamp;
 use nix::errno::Errno;
 use std::fs::File;
@@ -44,12 +44,6 @@ impl HeldFile {
     /// Fills `out` with the bytes from `offset` on.
     pub(crate) fn read_exact(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.with(|file| read_exact(file, offset, out))
-    }
-
-    /// Replaces the content of `buf` as [`read_extent`](crate::extent::read_extent) does.
-    pub(crate) fn read_extent(&self, offset: u64, length: usize, buf: &mut Vec<u8>) -> io::Result<()> {
-        resize(buf, length)?;
-        self.read_exact(offset, buf)
     }
 
     fn with<T>(&self, mut act: impl FnMut(&File) -> io::Result<T>) -> io::Result<T> {

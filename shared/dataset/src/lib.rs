@@ -8,10 +8,11 @@
 //! - [`pack`]: the project's own file, which a drive exports and which host and drive both read: its layout, making and
 //!   checking.
 //!
-//! [`open`] recognises the kind of a path. [`Resident`] keeps a small dataset in memory.
+//! [`open`] recognises the kind of a path. [`Fetch`] takes a sample from its source to its pixels. [`Resident`] keeps a
+//! small dataset in memory.
 //!
-//! This crate does not decode: it returns a sample's bytes with their form ([`Source`]), and only `ddlp-pixels` looks
-//! inside. Every file is assumed to be hostile: inconsistencies are typed errors, and no allocation is larger than the
+//! This crate does not decode: it hands a sample's bytes with their form ([`Source`]) to `ddlp-pixels`, which alone
+//! looks inside. Every file is assumed to be hostile: inconsistencies are typed errors, and no allocation is larger than the
 //! file that asks for it or the limit that is defined for it.
 #![forbid(unsafe_code)]
 
@@ -23,7 +24,9 @@ pub mod shards;
 mod errno;
 mod error;
 mod extent;
+mod fetch;
 mod folders;
+mod header;
 mod held;
 mod inputs;
 mod open;
@@ -36,6 +39,8 @@ mod samples;
 mod stamp;
 
 pub use error::{Corrupt, ReadError, Unavailable};
+pub use fetch::{Fetch, FetchError, StageTimes};
+pub use header::{Header, Reads};
 pub use inputs::is_input;
 pub use open::{OpenError, open};
 pub use pack::PackFile;
@@ -106,13 +111,23 @@ pub trait Dataset: Send + Sync {
         })
     }
 
-    /// Reads a sample in the form in which the pixel path takes it. Checks the bytes against their checksum if the
-    /// dataset has one; those of a raw sample are read and checked later, as far as they are needed.
-    ///
-    /// The bytes lie in `buf` or in the dataset itself. The previous content of `buf` is replaced, and the new content
-    /// means nothing to the caller. Its capacity is reused, so a buffer that is passed again and again soon stops
-    /// allocating.
-    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError>;
+    /// Returns what is known of a sample before any of its bytes are read. [`Fetch`] plans by it what to read.
+    fn header(&self, index: u64) -> Result<Header, ReadError>;
+
+    /// Fills `out` with a sample's bytes from `offset` on, which lie in a range that follows from `header`. Waits for
+    /// them. Checks that the file is the one that was opened, if its bytes have no checksum.
+    fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError>;
+
+    /// Returns a whole sample that lies in memory, so that nothing has to be read.
+    fn in_memory(&self, _index: u64) -> Option<Source<'_>> {
+        None
+    }
+
+    /// Reads and checks all of a sample: an encoded file as a file, without anything that helps to decode a part of
+    /// it. The bytes lie in `buf`, whose memory is reused and whose content means nothing to the caller.
+    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+        fetch::whole(self, index, buf)
+    }
 
     /// Reads a sample for packing: of a rejected sample the bytes that were kept, which [`sample`](Self::sample) does
     /// not return. Everything that a new pack would repeat is checked, including the name.

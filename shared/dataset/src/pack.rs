@@ -15,7 +15,7 @@ mod contents;
 mod direct;
 mod file;
 mod format;
-mod forms;
+pub(crate) mod forms;
 mod index;
 mod plan;
 mod reader;

@@ -8,7 +8,7 @@
 //! A sample that cannot be read, or has another form or size than most, is left to the dataset itself, whose answer
 //! always counts.
 
-use crate::{Dataset, Half, Identity, Location, PackFile, ReadError, Stored, Unavailable};
+use crate::{Dataset, Half, Header, Identity, Location, PackFile, ReadError, Stored, Unavailable};
 use ddlp_pixels::Source;
 use memmap2::{Advice, MmapMut};
 use std::fs::Metadata;
@@ -149,11 +149,17 @@ impl Dataset for Resident {
         self.dataset.location(index)
     }
 
-    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
-        match self.pixels(index) {
-            Some(bytes) => Ok(Source::Planar { width: self.width, height: self.height, bytes }),
-            None => self.dataset.sample(index, buf),
-        }
+    fn header(&self, index: u64) -> Result<Header, ReadError> {
+        self.dataset.header(index)
+    }
+
+    fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        self.dataset.read(index, header, offset, out)
+    }
+
+    fn in_memory(&self, index: u64) -> Option<Source<'_>> {
+        let bytes = self.pixels(index)?;
+        Some(Source::Planar { width: self.width, height: self.height, bytes })
     }
 
     fn stored<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Stored<'a>, ReadError> {

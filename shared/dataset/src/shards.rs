@@ -13,13 +13,12 @@
 mod listing;
 mod members;
 
-use crate::extent::{is_file, make_room, persistently, read_extent};
+use crate::extent::{is_file, make_room, persistently, read_exact};
 use crate::folders::{check_folders, first_missing};
 use crate::held::is_stale;
 use crate::sample::IdentityHasher;
 use crate::stamp::Stamp;
-use crate::{Corrupt, Dataset, Identity, Location, ReadError, SAMPLE_BYTES_MAX, Unavailable, parallel};
-use ddlp_pixels::Source;
+use crate::{Corrupt, Dataset, Header, Identity, Location, ReadError, SAMPLE_BYTES_MAX, Unavailable, parallel};
 use listing::{ListedSample, ShardListing, list_shard};
 use members::MemberError;
 use nix::fcntl::{OFlag, openat};
@@ -229,19 +228,24 @@ impl Dataset for Shards {
         Location { file, offset: sample.offset, length: sample.length }
     }
 
-    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+    fn header(&self, index: u64) -> Result<Header, ReadError> {
         let samples = self.len();
         if index >= samples {
             return Err(Unavailable::OutOfRange { index, samples }.into());
         }
-        let (sample, shard) = (self.samples[index as usize], self.shard(index));
+        let sample = self.samples[index as usize];
         if sample.length > SAMPLE_BYTES_MAX {
             return Err(Corrupt::TooLarge { name: self.name(index), location: self.location(index) }.into());
         }
+        Ok(Header::file(sample.offset..sample.offset + sample.length))
+    }
+
+    fn read(&self, index: u64, _: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        let shard = self.shard(index);
         let (read, now) = self
             .open_shard(&shard.name)
             .and_then(|file| {
-                let read = read_extent(&file, sample.offset, sample.length as usize, buf);
+                let read = read_exact(&file, offset, out);
                 // Checked after the read, since images in a shard have no checksum.
                 Ok((read, Stamp::of(&file)?))
             })
@@ -250,8 +254,7 @@ impl Dataset for Shards {
             let (file, change) = (self.directory.join(&shard.name), shard.stamp.change(&now));
             return Err(Unavailable::Changed { kind: "shard", file, change }.into());
         }
-        read.map_err(|source| self.refused(index, source))?;
-        Ok(Source::Encoded(buf))
+        read.map_err(|source| self.refused(index, source))
     }
 
     fn identity(&self) -> Identity {

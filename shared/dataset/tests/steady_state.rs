@@ -1,11 +1,11 @@
-//! Reading samples into a reused buffer allocates nothing.
+//! Reading samples into a reused buffer allocates nothing, nor does preparing pixels.
 //!
 //! A counting allocator replaces the system's: `ddlp_test_support::allocations`.
 
 use ddlp_dataset::pack::{PackFormat, PackOptions, RESIDENT_RECORD_BYTES_MAX, StoredForm, pack};
-use ddlp_dataset::{Dataset, Identity, Location, ReadError, open};
-use ddlp_pixels::Source;
+use ddlp_dataset::{Dataset, Fetch, Header, Identity, Location, ReadError, Resident, open};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
+use ddlp_pixels::{Draw, Limits, Pipeline, Preparer};
 use ddlp_test_support::allocations::{Counting, allocations_of};
 use std::fs;
 use std::ops::ControlFlow;
@@ -19,6 +19,20 @@ fn allocations_of_a_second_pass(dataset: &dyn Dataset) -> usize {
     let mut pass = || {
         for index in 0..dataset.len() {
             dataset.sample(index, &mut buf).unwrap();
+        }
+    };
+    pass();
+    allocations_of(pass).count
+}
+
+fn allocations_of_preparing_twice(dataset: &dyn Dataset) -> usize {
+    let (mut fetch, mut preparer) = (Fetch::default(), Preparer::new(Limits::default()));
+    let pipeline = Pipeline::cifar_train();
+    let mut out = vec![0; pipeline.output().bytes()];
+    let mut pass = || {
+        for index in 0..dataset.len().min(1000) {
+            let draw = Draw { seed: 1, epoch: 0, sample_id: index };
+            fetch.prepare((dataset, index), &mut preparer, (&pipeline, draw), &mut out).unwrap();
         }
     };
     pass();
@@ -65,6 +79,12 @@ fn no_kind_of_dataset_allocates_in_steady_state() {
     pack(&*folder, &raw, &options, &mut |_| ControlFlow::Continue(())).unwrap();
     let raw = open(&raw).unwrap();
     let large = pack_into(&Many(RESIDENT_RECORD_BYTES_MAX / 64 + 1), &path("large.ddlp"));
+    let resident = Resident::of(open(&path("cifar")).unwrap().into());
+    assert!(resident.is_resident());
+    let planar = pack_into(&*cifar, &path("planar.ddlp"));
+    for dataset in [&*cifar, &*resident, &*planar, &*raw] {
+        assert_eq!(allocations_of_preparing_twice(dataset), 0, "{} of {}", dataset.kind(), dataset.len());
+    }
     for dataset in [folder, cifar, shards, small, raw, large] {
         assert_eq!(allocations_of_a_second_pass(&*dataset), 0, "{} of {}", dataset.kind(), dataset.len());
     }
@@ -94,10 +114,13 @@ impl Dataset for Many {
         Location { file: "memory".into(), offset: 0, length: 3 }
     }
 
-    fn sample<'a>(&'a self, _: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
-        buf.clear();
-        buf.extend([1, 2, 3]);
-        Ok(Source::Planar { width: 1, height: 1, bytes: buf })
+    fn header(&self, _: u64) -> Result<Header, ReadError> {
+        Ok(Header::planar((1, 1), 0..3))
+    }
+
+    fn read(&self, _: u64, _: &Header, _: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        out.copy_from_slice(&[1, 2, 3]);
+        Ok(())
     }
 
     fn identity(&self) -> Identity {

@@ -90,8 +90,9 @@ fn raw(criterion: &mut Criterion) {
             epoch += 1;
             for (sample_id, (decoded, checksums, pixels)) in (0..).zip(&images) {
                 let Decoded { width, height, orientation, was_shrunk } = *decoded;
-                let (file, offset, group_rows) = (pixels, 0, GROUP_ROWS);
-                let image = RawImage { width, height, orientation, was_shrunk, file, offset, group_rows, checksums };
+                let (group_rows, first_row) = (GROUP_ROWS, 0);
+                let image =
+                    RawImage { width, height, orientation, was_shrunk, group_rows, checksums, first_row, pixels };
                 let draw = Draw { seed: 1, epoch, sample_id };
                 preparer.prepare(Source::Raw(image), &pipeline, draw, &mut out).expect("a good image");
             }

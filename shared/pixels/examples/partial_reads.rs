@@ -9,7 +9,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, ReadPlanner, RowIndex};
+use ddlp_pixels::{Draw, Limits, Pipeline, PlanMemory, Preparer, RowIndex, SamplePlan};
 
 const BLOCK_BYTES: u64 = 4096;
 
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let folder = PathBuf::from(arguments.next().ok_or("a folder is missing")?);
     let epochs: u32 = arguments.next().map_or(Ok(4), |text| text.parse())?;
-    let (mut preparer, mut planner) = (Preparer::new(Limits::default()), ReadPlanner::default());
+    let (mut preparer, mut memory) = (Preparer::new(Limits::default()), PlanMemory::default());
     let pipeline = Pipeline::imagenet_train();
     let (mut whole, mut indices, mut headers, mut rows, mut in_blocks) = (0, 0, 0, 0, 0);
     let (mut offset, mut count) = (0, 0u64);
@@ -51,7 +51,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             count += 1;
             indices += indexed.row_index.len() as u64;
             for epoch in 0..epochs {
-                let reads = planner.reads(&index, &pipeline, Draw { seed: 0, epoch, sample_id })?;
+                let draw = Draw { seed: 0, epoch, sample_id };
+                let reads = SamplePlan::crop(&pipeline, draw, &mut memory).bytes_of_jpeg(&index)?;
                 headers += index.header_bytes();
                 rows += reads.end - reads.start;
                 let header = blocks(offset..offset + index.header_bytes());

@@ -140,14 +140,6 @@ pub enum PixelError {
         /// Name of the unsupported feature.
         message: String,
     },
-    /// Reading failed.
-    #[error("reading pixels: {message}")]
-    Io {
-        /// Message of the operating system.
-        message: String,
-        /// Error number of the operating system, if there is one.
-        os_error: Option<i32>,
-    },
     /// The stored pixels do not match their checksum.
     #[error("wrong checksum: {message}")]
     Checksum {
@@ -183,7 +175,6 @@ impl PixelError {
             Self::TooManyScans { .. } => CorruptReason::TooManyScans,
             Self::TooMuchMemory { .. } | Self::NoMemory { .. } => CorruptReason::TooMuchMemory,
             Self::Unsupported { .. } => CorruptReason::Unsupported,
-            Self::Io { .. } => CorruptReason::Io,
             Self::Checksum { .. } => CorruptReason::Checksum,
             Self::DecoderPanic { .. } => CorruptReason::DecoderPanic,
         }
@@ -193,7 +184,7 @@ impl PixelError {
 impl PixelError {
     /// Returns whether the error concerns the image rather than the system.
     pub fn is_of_the_image(&self) -> bool {
-        !matches!(self, Self::NoMemory { .. } | Self::Io { .. })
+        !matches!(self, Self::NoMemory { .. })
     }
 }
 

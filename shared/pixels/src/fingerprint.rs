@@ -135,10 +135,10 @@ impl Others {
                 height: RAW.1,
                 orientation: 1,
                 was_shrunk: false,
-                file: &self.pixels,
-                offset: 0,
                 group_rows: GROUP_ROWS,
                 checksums: &self.checksums,
+                first_row: 0,
+                pixels: &self.pixels,
             }),
         ]
     }

@@ -10,9 +10,11 @@ use crate::limits::Limits;
 use crate::ops::{
     CenterCrop, GaussianBlur, RandomAutocontrast, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize,
 };
-use crate::partial::{PartialJpeg, ReadPlanner, Rendered};
+use crate::partial::PartialJpeg;
 use crate::pipeline::Pipeline;
+use crate::plan::{PlanMemory, SamplePlan};
 use crate::preparer::Preparer;
+use crate::rendered::Rendered;
 use crate::row_index::RowIndex;
 use crate::source::Source;
 
@@ -117,10 +119,13 @@ fn render(
     draw: Draw,
     out: &mut [u8],
 ) -> Result<Rendered, PixelError> {
-    let reads = ReadPlanner::default().reads(index, pipeline, draw)?;
+    let mut memory = PlanMemory::default();
+    let mut plan = SamplePlan::crop(pipeline, draw, &mut memory);
+    let reads = plan.bytes_of_jpeg(index)?;
     let bytes = |from: u64, to: u64| file.get(from as usize..to as usize).unwrap_or_default();
     let (header, rows) = (bytes(0, index.header_bytes()), bytes(reads.start, reads.end));
-    preparer.render(PartialJpeg { index, header, rows, rows_offset: reads.start }, pipeline, draw, out)
+    let part = PartialJpeg { index, header, rows, rows_offset: reads.start };
+    preparer.render(Source::Rows(part), &mut plan, out)
 }
 
 /// Reads `bytes`, with a correct checksum, as the row index of one of the built-in images, and renders crops of the

@@ -27,12 +27,13 @@ pub fn map_large_blocks() {
 }
 
 /// The right to use memory for a large image, until the turn is dropped. Free the memory before that.
-pub(crate) struct Turn {
+pub struct Turn {
     bytes: u64,
 }
 
-/// Waits until an image of `bytes` may be decoded. Deadlocks if the thread already holds a turn.
-pub(crate) fn turn(bytes: u64) -> Option<Turn> {
+/// Waits until an image of `bytes` may take its memory; a small one takes no turn. Deadlocks if the thread already holds
+/// a turn, also while it renders such an image other than uncompressed pixels.
+pub fn turn(bytes: u64) -> Option<Turn> {
     if bytes <= SMALL_BYTES {
         return None;
     }

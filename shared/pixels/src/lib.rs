@@ -4,15 +4,16 @@
 //! cropping, resizing and mirroring are integer arithmetic; boxes come from f64 arithmetic that rounds alike everywhere
 //! and from [`draw`]'s own rules. [`fingerprint()`] lets two machines compare their pixel paths. [`Preparer::inspect`]
 //! finds files whose pixels could differ between machines. [`Preparer::index`] makes checkpoints, at which decoding can
-//! start in the middle of a JPEG. [`Preparer::index_rows`] makes a row index, with which [`ReadPlanner`] finds the
-//! bytes that a crop needs, and [`Preparer::render`] decodes the crop from these bytes. [`Normalizer`] turns pixels
+//! start in the middle of a JPEG. [`Preparer::index_rows`] makes a row index, with which [`SamplePlan`] finds the bytes
+//! that a crop needs, and [`Preparer::render`] decodes the crop from these bytes. [`Normalizer`] turns pixels
 //! into floats; only the host does that. A [`Field`] describes what comes out: name, kind, type, layout and shape.
+//! The crate reads no files.
 //!
 //! Modules: `jpeg` (our decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for the rest), `raster`
-//! (other formats), `raw` (uncompressed pixels in a file), `rows` (pixels in bands), `planar` (images of three planes),
-//! `interleave` (planes to RGB pixels), [`ops`] (the operations of a pipeline), `steps` (which operations one pass does
-//! together), `passes` (which pixels each pass computes), `resize` (from bands to the output) and `level` (which
-//! vector instructions the processor has).
+//! (other formats), `plan` (what is read of a sample), `raw` (uncompressed pixels), `rows` (pixels in bands), `planar`
+//! (images of three planes), `interleave` (planes to RGB pixels), [`ops`] (the operations of a pipeline), `steps` (which
+//! operations one pass does together), `passes` (which pixels each pass computes), `resize` (from bands to the output)
+//! and `level` (which vector instructions the processor has).
 //!
 //! Limits: [`Limits`] bounds each decode. Damaged or hostile bytes give a [`PixelError`].
 //!
@@ -47,12 +48,14 @@ mod panics;
 mod partial;
 mod passes;
 mod pipeline;
+mod plan;
 mod planar;
 mod prefetch;
 mod preparer;
 mod range;
 mod raster;
 mod raw;
+mod rendered;
 mod resize;
 mod row_index;
 mod rows;
@@ -71,14 +74,16 @@ pub use geometry::Window;
 pub use indexing::{Indexed, IndexedRows, NotIndexed, checkpoint_bytes_max, row_index_bytes_max};
 pub use info::{Format, ImageInfo, JpegColor, JpegInfo};
 pub use inspect::Verdict;
-pub use large::map_large_blocks;
+pub use large::{Turn as LargeTurn, map_large_blocks, turn as large_turn};
 pub use limits::Limits;
 pub use normalize::{Normalize, NormalizeError, Normalizer};
-pub use partial::{JpegInRows, PartialJpeg, ReadPlanner, Rendered};
+pub use partial::PartialJpeg;
 pub use pipeline::{Pipeline, PipelineError, Shape};
+pub use plan::{PlanMemory, SamplePlan};
 pub use prefetch::prefetch;
-pub use preparer::{Decoded, Prepared, Preparer};
-pub use raw::{CACHED_BYTES, RawImage, ReadAt};
+pub use preparer::{Decoded, Preparer};
+pub use raw::RawImage;
+pub use rendered::{Prepared, Rendered};
 pub use row_index::{BadRowIndex, RowIndex};
 pub use source::Source;
 

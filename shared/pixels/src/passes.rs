@@ -6,19 +6,17 @@
 
 use std::mem;
 
-use crate::draw::Draw;
 use crate::error::PixelError;
 use crate::geometry::Window;
 use crate::limits::Limits;
 use crate::ops::Cutout;
-use crate::pipeline::Pipeline;
 use crate::resize::Scaler;
 use crate::rows::{Interleaved, Part, Rows};
 use crate::steps::{Change, Step, Steps};
 
 mod plan;
 
-pub(crate) use plan::Plan;
+pub(crate) use plan::PassPlan;
 use plan::{Pass, before_changes};
 
 /// Reusable scratch memory of the passes.
@@ -34,7 +32,6 @@ pub(crate) struct Passes {
     changed: Vec<u8>,
     /// Scratch memory of a change of values.
     between: Vec<u16>,
-    plan: Plan,
     scaler: Scaler,
 }
 
@@ -53,45 +50,31 @@ impl Passes {
         self.scaler.trim(kept);
     }
 
-    /// Applies a pipeline to an image.
+    /// Takes an image through the passes that are planned for its size.
     pub fn run(
         &mut self,
         image: &mut dyn Rows,
-        pipeline: &Pipeline,
-        draw: Draw,
+        plan: &PassPlan,
         limits: Limits,
         out: &mut [u8],
     ) -> Result<(), PixelError> {
-        self.plan.draw(pipeline, image.size(), draw)?;
-        limits.check_memory(bytes_between(&self.plan.steps, image.size()))?;
-        let passes = mem::take(&mut self.plan.passes);
-        let made = passes.last().map(|pass| image_bytes((pass.made.width, pass.made.height)));
+        limits.check_memory(bytes_between(&plan.steps, image.size()))?;
+        let made = plan.passes.last().map(|pass| image_bytes((pass.made.width, pass.made.height)));
         assert_eq!(Some(out.len() as u64), made, "the output has the pipeline's shape");
-        let outcome = self.work_off(image, &passes, limits, out);
-        self.plan.passes = passes;
-        outcome
-    }
-
-    fn work_off(
-        &mut self,
-        image: &mut dyn Rows,
-        passes: &[Pass],
-        limits: Limits,
-        out: &mut [u8],
-    ) -> Result<(), PixelError> {
-        let last = passes.len() - 1;
-        for (index, pass) in passes.iter().enumerate() {
+        let last = plan.passes.len() - 1;
+        for (index, pass) in plan.passes.iter().enumerate() {
             let mut before = mem::take(&mut self.before);
             let mut after = mem::take(&mut self.after);
             let size = (pass.made.width, pass.made.height);
             let target = if index == last { &mut *out } else { limits.resize(&mut after, image_bytes(size))? };
+            let changes = plan.changes(pass);
             if index == 0 {
-                self.pass(image, pass, limits, target)?;
+                self.pass(image, pass, changes, limits, target)?;
             } else {
-                let previous = &passes[index - 1];
+                let previous = &plan.passes[index - 1];
                 let size = (previous.part.width, previous.part.height);
                 let mut image = Part { size, part: previous.made, pixels: &before };
-                self.pass(&mut image, pass, limits, target)?;
+                self.pass(&mut image, pass, changes, limits, target)?;
             }
             mem::swap(&mut before, &mut after);
             (self.before, self.after) = (before, after);
@@ -112,32 +95,35 @@ impl Passes {
         let step = Step::resizing((width, height), resize);
         let steps = Steps { steps: vec![step], changes: Vec::new() };
         limits.check_memory(bytes_between(&steps, (width, height)))?;
-        self.pass(image, &Pass::new(step), limits, out)
+        self.pass(image, &Pass::new(step), &[], limits, out)
     }
 
     /// Makes the rectangle that the next pass reads.
-    fn pass(&mut self, image: &mut dyn Rows, pass: &Pass, limits: Limits, out: &mut [u8]) -> Result<(), PixelError> {
-        let (first, end) = pass.step.changes;
-        let changes = usize::from(first)..usize::from(end);
-        let is_area = |change: &Change| matches!(change, Change::Area(_));
-        let Some(last_area) = self.plan.steps.changes[changes.clone()].iter().rposition(is_area) else {
+    fn pass(
+        &mut self,
+        image: &mut dyn Rows,
+        pass: &Pass,
+        changes: &[Change],
+        limits: Limits,
+        out: &mut [u8],
+    ) -> Result<(), PixelError> {
+        let Some(last_area) = changes.iter().rposition(|change| matches!(change, Change::Area(_))) else {
             self.shift(image, pass, limits, out)?;
-            self.plan.steps.changes[changes].iter().for_each(|change| change_points(change, out));
+            changes.iter().for_each(|change| change_points(change, out));
             return Ok(());
         };
         let (mut needed, mut changed) = (mem::take(&mut self.needed), mem::take(&mut self.changed));
         let moved = limits.resize(&mut needed, image_bytes((pass.moved.width, pass.moved.height)))?;
         self.shift(image, pass, limits, moved)?;
         let mut rect = pass.moved;
-        for index in changes.clone() {
-            match self.plan.steps.changes[index] {
-                Change::Point(point) if index > changes.start + last_area => point.change(out),
+        for (index, change) in changes.iter().enumerate() {
+            match change {
+                Change::Point(point) if index > last_area => point.change(out),
                 Change::Point(point) => point.change(&mut needed),
                 Change::Area(area) => {
-                    let made =
-                        before_changes(&self.plan.steps.changes[index + 1..changes.end], pass.result(), pass.step);
+                    let made = before_changes(&changes[index + 1..], pass.result(), pass.step);
                     let from = Cutout { size: pass.step.size(), rect, pixels: &needed };
-                    if index == changes.start + last_area {
+                    if index == last_area {
                         area.make(&from, made, &mut self.between, out);
                     } else {
                         let bytes = image_bytes((made.width, made.height));

@@ -12,24 +12,17 @@ use crate::level::Level;
 use crate::limits::Limits;
 use crate::orient::Upright;
 use crate::orientation;
-use crate::partial::{JpegInRows, PartialJpeg, ReadPlanner, Rendered};
+use crate::partial::PartialJpeg;
 use crate::passes::Passes;
 use crate::pipeline::Pipeline;
+use crate::plan::{PlanMemory, SamplePlan};
 use crate::planar::Planes;
 use crate::raster;
 use crate::raw::RawRows;
-use crate::row_index::RowIndex;
+use crate::rendered::{Prepared, Rendered};
 use crate::rows::{Interleaved, Rows};
 use crate::source::Source;
 use std::mem;
-
-/// Result of preparing a sample.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Prepared {
-    /// Number of the decoder's warnings about the bytes that it read. Pixels of a stream with warnings are promised to
-    /// agree only between machines of one architecture.
-    pub warnings: u32,
-}
 
 /// Result of [`Preparer::decode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +43,8 @@ pub struct Preparer {
     level: Level,
     jpeg: JpegDecoders,
     scratch: Scratch,
+    /// Memory for the plans of [`Preparer::prepare`].
+    plan: PlanMemory,
 }
 
 struct JpegDecoders {
@@ -71,9 +66,6 @@ struct Scratch {
     /// Image turned upright.
     upright: Vec<u8>,
     passes: Passes,
-    /// Plan of the bytes that a part of a file must have, and the bytes that were read.
-    planner: ReadPlanner,
-    fetched: Vec<u8>,
 }
 
 /// Work on an opened image.
@@ -93,7 +85,7 @@ impl Preparer {
         let level = Level::best();
         let baseline = Some(baseline::Decoder::new(level));
         let jpeg = JpegDecoders { baseline, checkpoints: Checkpoints::default(), libjpeg: Object::new() };
-        Self { limits, level, jpeg, scratch: Scratch::default() }
+        Self { limits, level, jpeg, scratch: Scratch::default(), plan: PlanMemory::default() }
     }
 
     /// Makes a preparer that leaves every JPEG to libjpeg, for comparisons.
@@ -108,10 +100,12 @@ impl Preparer {
         self.limits
     }
 
-    /// Decodes and augments one sample into `out`: rows of RGB, 8 bits.
+    /// Decodes and augments one sample into `out`: rows of RGB, 8 bits. The source has all bytes that a plan of the
+    /// pipeline and the draw names.
     ///
     /// The pixels depend only on the source, the pipeline and the draw. After an error the contents of `out` are
-    /// undefined.
+    /// undefined. A [`Source::Rows`] whose part of the file does not do is an error; [`render`](Self::render) tells it
+    /// from others.
     ///
     /// # Panics
     ///
@@ -123,101 +117,63 @@ impl Preparer {
         draw: Draw,
         out: &mut [u8],
     ) -> Result<Prepared, PixelError> {
-        let limits = self.limits;
-        if let Source::Rows(jpeg) = source {
-            return self.prepare_rows(jpeg, pipeline, draw, out);
+        let mut memory = mem::take(&mut self.plan);
+        let rendered = self.render(source, &mut SamplePlan::crop(pipeline, draw, &mut memory), out);
+        self.plan = memory;
+        match rendered? {
+            Rendered::Done(prepared) => Ok(prepared),
+            Rendered::NeedsFile => Err(PixelError::Malformed { message: "a part of the JPEG is damaged".into() }),
         }
-        self.with_rows(source, pipeline.exif_orientation, |rows, passes| passes.run(rows, pipeline, draw, limits, out))
     }
 
-    /// Prepares a JPEG of which only the rows that the draw needs are read. Reads the whole JPEG if that does not do.
-    fn prepare_rows(
-        &mut self,
-        jpeg: JpegInRows<'_>,
-        pipeline: &Pipeline,
-        draw: Draw,
-        out: &mut [u8],
-    ) -> Result<Prepared, PixelError> {
-        let mut fetched = mem::take(&mut self.scratch.fetched);
-        let outcome = match self.render_rows(jpeg, pipeline, draw, &mut fetched, out) {
-            Ok(Rendered::NeedsFile) => jpeg
-                .read_whole(&mut fetched, self.limits)
-                .and_then(|()| self.prepare(Source::Encoded(&fetched), pipeline, draw, out)),
-            Ok(Rendered::Done(prepared)) => Ok(prepared),
-            Err(error) => Err(error),
-        };
-        self.scratch.fetched = fetched;
-        self.trim();
-        outcome
-    }
-
-    /// Reads the bytes that the draw needs, and renders them.
-    fn render_rows(
-        &mut self,
-        jpeg: JpegInRows<'_>,
-        pipeline: &Pipeline,
-        draw: Draw,
-        fetched: &mut Vec<u8>,
-        out: &mut [u8],
-    ) -> Result<Rendered, PixelError> {
-        let Ok(index) = RowIndex::parse(jpeg.row_index) else { return Ok(Rendered::NeedsFile) };
-        if index.file_bytes_min() > jpeg.length.into() {
-            return Ok(Rendered::NeedsFile);
-        }
-        let mut reads = self.scratch.planner.reads(&index, pipeline, draw)?;
-        let header_bytes = index.header_bytes();
-        let has_header = header_bytes <= jpeg.beginning.len() as u64;
-        if !has_header {
-            reads = 0..reads.end.max(header_bytes);
-        }
-        jpeg.read(reads.clone(), fetched, self.limits)?;
-        let header = if has_header { jpeg.beginning } else { &fetched[..] };
-        let header = &header[..header_bytes as usize];
-        let part = PartialJpeg { index: &index, header, rows: fetched, rows_offset: reads.start };
-        self.render(part, pipeline, draw, out)
-    }
-
-    /// Decodes and augments a sample of which only the bytes of [`ReadPlanner::reads`] are there. Otherwise as
-    /// [`prepare`](Self::prepare).
+    /// Decodes and augments a sample whose bytes have been read by its plan, which is not one for a whole sample.
+    /// Otherwise as [`prepare`](Self::prepare).
     ///
-    /// If the result is [`Rendered::NeedsFile`], prepare the whole file. The contents of `out` are undefined then.
+    /// If the result is [`Rendered::NeedsFile`], render the whole file. The contents of `out` are undefined then.
     ///
     /// # Panics
     ///
     /// If `out` is not as long as the pipeline's output, or if the pipeline is invalid.
     pub fn render(
         &mut self,
-        part: PartialJpeg<'_>,
-        pipeline: &Pipeline,
-        draw: Draw,
+        source: Source<'_>,
+        plan: &mut SamplePlan<'_>,
         out: &mut [u8],
     ) -> Result<Rendered, PixelError> {
-        let rendered = self.render_part(part, pipeline, draw, out);
-        self.trim();
-        rendered
+        if let Source::Rows(part) = source {
+            let rendered = self.render_part(part, plan, out);
+            self.trim();
+            return rendered;
+        }
+        let (limits, turns) = (self.limits, plan.turns());
+        let run = |rows: &mut dyn Rows, passes: &mut Passes| {
+            let plan = plan.passes(rows.size())?;
+            passes.run(rows, plan, limits, out)
+        };
+        self.with_rows(source, turns, run).map(Rendered::Done)
     }
 
     fn render_part(
         &mut self,
         part: PartialJpeg<'_>,
-        pipeline: &Pipeline,
-        draw: Draw,
+        plan: &mut SamplePlan<'_>,
         out: &mut [u8],
     ) -> Result<Rendered, PixelError> {
-        let Self { limits, jpeg, scratch: Scratch { band, upright, passes, planner, .. }, .. } = self;
+        let Self { limits, jpeg, scratch: Scratch { band, upright, passes, .. }, .. } = self;
         let size = part.index.size();
         limits.check_pixels(size.0, size.1)?;
-        let rows = planner.rows(part.index, pipeline, draw)?;
+        let rows = plan.rows_of_jpeg(part.index)?;
         let opened = match &mut jpeg.baseline {
             Some(decoder) => part.open(rows, decoder, band),
             None => None,
         };
         let Some(mut rows) = opened else { return Ok(Rendered::NeedsFile) };
-        let outcome = match part.orientation(pipeline) {
-            1 => passes.run(&mut rows, pipeline, draw, *limits, out),
+        let outcome = match plan.orientation(part.index.orientation()) {
+            1 => passes.run(&mut rows, plan.passes(size)?, *limits, out),
             orientation => {
                 let mut seen = Upright::new(&mut rows, orientation, upright, *limits);
-                passes.run(&mut seen, pipeline, draw, *limits, out)
+                let size = seen.size();
+                passes.run(&mut seen, plan.passes(size)?, *limits, out)
             }
         };
         if rows.gave_up() {
@@ -246,8 +202,8 @@ impl Preparer {
         orientation: u8,
         mut run: impl FnMut(&mut dyn Rows, &mut Passes) -> Result<(), PixelError>,
     ) -> Result<Prepared, PixelError> {
-        let Self { limits, level, jpeg, scratch } = self;
-        let Scratch { band, whole, native, upright, passes, fetched, .. } = scratch;
+        let Self { limits, level, jpeg, scratch, .. } = self;
+        let Scratch { band, whole, native, upright, passes } = scratch;
         let limits = *limits;
         let mut run = |rows: &mut dyn Rows| match orientation {
             1 => run(rows, passes),
@@ -260,16 +216,12 @@ impl Preparer {
             }
             Source::Raw(image) => {
                 limits.check_pixels(image.width, image.height)?;
-                let mut rows = RawRows::new(image, limits, band)?;
-                let _turn = large::turn(rows.group_bytes());
-                let outcome = run(&mut rows);
-                // Free the memory before the turn ends.
-                self.scratch.trim();
-                outcome?;
+                run(&mut RawRows::new(image)?)?;
             }
-            Source::Rows(jpeg_in_rows) => {
-                jpeg_in_rows.read_whole(fetched, limits)?;
-                return jpeg.decode(fetched, false, limits, band, &mut run);
+            Source::Rows(_) => {
+                return Err(PixelError::Unsupported {
+                    message: "all pixels of a JPEG of which a part was read".into(),
+                });
             }
             Source::Indexed { file, checkpoints } => {
                 let memory = limits.memory_bytes.min(CHECKPOINT_SHARE * file.len() as u64 + CHECKPOINT_BYTES);
@@ -428,7 +380,7 @@ fn size_within((width, height): (u32, u32), max_side: Option<u32>) -> (u32, u32)
 
 impl Scratch {
     fn trim(&mut self) {
-        for buffer in [&mut self.band, &mut self.whole, &mut self.native, &mut self.upright, &mut self.fetched] {
+        for buffer in [&mut self.band, &mut self.whole, &mut self.native, &mut self.upright] {
             if buffer.capacity() > KEPT_SCRATCH_BYTES {
                 *buffer = Vec::new();
             }

@@ -1,41 +1,18 @@
-//! Images that lie uncompressed in a file. Reading a rectangle costs only the rows that it touches. They are read band
-//! by band into a buffer that stays in a core's cache, unless the file asks for larger reads. Each group of rows has a
-//! CRC32C, so every row that is read is checked, at the cost of reading few others.
+//! Uncompressed images, of which only some rows are in memory. Each group of rows has a CRC32C, so every row that is
+//! used is checked, at the cost of reading few others. Rows are checked and handed on in bands that stay in a core's
+//! cache.
 
 use std::fmt;
-use std::io;
+use std::ops::Range;
 
 use crate::error::PixelError;
 use crate::geometry::Rect;
-use crate::limits::Limits;
 use crate::rows::{BAND_BYTES, Band, Rows, Sink};
 
-/// Bytes per read if reading copies them from memory: they stay in a core's cache.
-pub const CACHED_BYTES: u64 = BAND_BYTES as u64;
 /// Bytes of a checksum.
 const CHECKSUM_BYTES: usize = 4;
 
-/// A file from which many threads can read at any offset at once.
-pub trait ReadAt: Send + Sync {
-    /// Fills `out` with the bytes from `offset` on. Returns an error if the file ends before.
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
-
-    /// Returns how many bytes to read at once. More bytes need a larger buffer.
-    fn at_once_bytes(&self) -> u64 {
-        CACHED_BYTES
-    }
-}
-
-/// A file in memory.
-impl ReadAt for Vec<u8> {
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let bytes = usize::try_from(offset).ok().and_then(|start| self.get(start..)?.get(..out.len()));
-        out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-}
-
-/// An image of 8-bit RGB that lies in a file row by row, without gaps.
+/// An image of 8-bit RGB, row by row without gaps, or whole groups of its rows.
 #[derive(Clone, Copy)]
 pub struct RawImage<'a> {
     /// Width in columns.
@@ -46,14 +23,14 @@ pub struct RawImage<'a> {
     pub orientation: u8,
     /// Whether the image was larger before it was stored.
     pub was_shrunk: bool,
-    /// File that holds the pixels.
-    pub file: &'a dyn ReadAt,
-    /// Offset of the first byte of the first row.
-    pub offset: u64,
     /// Number of rows that share a checksum; the last group may have fewer.
     pub group_rows: u32,
-    /// CRC32C of each group, 4 bytes each, little-endian.
+    /// CRC32C of each group of the image, 4 bytes each, little-endian.
     pub checksums: &'a [u8],
+    /// First row that is there, which begins a group.
+    pub first_row: u32,
+    /// Rows that are there: 3 × width bytes each.
+    pub pixels: &'a [u8],
 }
 
 impl RawImage<'_> {
@@ -66,55 +43,68 @@ impl RawImage<'_> {
         let group = width as usize * 3 * group_rows as usize;
         pixels.chunks(group).flat_map(|group| crc32c::crc32c(group).to_le_bytes()).collect()
     }
+
+    /// Returns the rows of all groups that hold some rows of an image `height` rows high; an empty range for no rows.
+    ///
+    /// # Panics
+    ///
+    /// If `group_rows` is zero.
+    pub fn groups_of(rows: Range<u32>, height: u32, group_rows: u32) -> Range<u32> {
+        if rows.is_empty() {
+            return 0..0;
+        }
+        let end = u64::from(rows.end.div_ceil(group_rows)) * u64::from(group_rows);
+        rows.start / group_rows * group_rows..end.min(height.into()) as u32
+    }
+
+    fn row_bytes(&self) -> u64 {
+        u64::from(self.width) * 3
+    }
+
+    /// Returns the number of rows that are there.
+    fn rows(&self) -> u64 {
+        self.pixels.len() as u64 / self.row_bytes()
+    }
 }
 
 impl fmt::Debug for RawImage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { width, height, orientation, offset, .. } = self;
-        write!(f, "RawImage {{ {width}x{height}, orientation {orientation}, at byte {offset} }}")
+        let Self { width, height, orientation, first_row, pixels, .. } = self;
+        let bytes = pixels.len();
+        write!(f, "RawImage {{ {width}x{height}, orientation {orientation}, {bytes} bytes from row {first_row} on }}")
     }
 }
 
 /// The pixels of a [`RawImage`].
-pub(crate) struct RawRows<'a> {
-    image: RawImage<'a>,
-    limits: Limits,
-    band: &'a mut Vec<u8>,
-}
+pub(crate) struct RawRows<'a>(RawImage<'a>);
 
 impl<'a> RawRows<'a> {
     /// Wraps an image. Returns an error if its description is impossible.
-    pub fn new(image: RawImage<'a>, limits: Limits, band: &'a mut Vec<u8>) -> Result<Self, PixelError> {
-        let RawImage { width, height, orientation, offset, group_rows, checksums, .. } = image;
-        let bytes = (u64::from(width) * u64::from(height)).checked_mul(3);
-        let ends = bytes.and_then(|bytes| offset.checked_add(bytes)).is_some();
-        let is_image = width > 0 && height > 0 && ends && (1..=8).contains(&orientation);
-        if !is_image || group_rows == 0 || checksums.len() / CHECKSUM_BYTES != height.div_ceil(group_rows) as usize {
+    pub fn new(image: RawImage<'a>) -> Result<Self, PixelError> {
+        let RawImage { width, height, orientation, group_rows, checksums, first_row, .. } = image;
+        let is_image = width > 0 && height > 0 && group_rows > 0 && (1..=8).contains(&orientation);
+        // No group shall have more rows than the image.
+        let image = RawImage { group_rows: group_rows.min(height), ..image };
+        let is_part = || {
+            let end = u64::from(first_row) + image.rows();
+            let ends_group = end == height.into() || end.is_multiple_of(image.group_rows.into());
+            let begins_group = first_row.is_multiple_of(image.group_rows);
+            (image.pixels.len() as u64).is_multiple_of(image.row_bytes())
+                && (image.pixels.is_empty() || begins_group && ends_group && end <= height.into())
+        };
+        if !is_image || checksums.len() / CHECKSUM_BYTES != height.div_ceil(group_rows) as usize || !is_part() {
             let message = format!("{image:?} with {} bytes of checksums of {group_rows} rows each", checksums.len());
             return Err(PixelError::Malformed { message });
         }
-        // No group shall have more rows than the image.
-        let image = RawImage { group_rows: group_rows.min(height), ..image };
-        Ok(Self { image, limits, band })
+        Ok(Self(image))
     }
 
-    /// Returns the bytes of the largest group, which is in memory at once.
-    pub fn group_bytes(&self) -> u64 {
-        u64::from(self.image.width) * 3 * u64::from(self.image.group_rows)
-    }
-
-    /// Reads whole groups of rows and checks them.
-    fn fetch(&mut self, first_group: u32, groups: u32) -> Result<(), PixelError> {
-        let RawImage { width, height, file, offset, group_rows, checksums, .. } = self.image;
-        let row_bytes = u64::from(width) * 3;
-        let first_row = first_group * group_rows;
-        let rows = u64::from(groups).saturating_mul(group_rows.into()).min((height - first_row).into());
-        let band = self.limits.resize(self.band, rows * row_bytes)?;
-        file.read_at(offset + u64::from(first_row) * row_bytes, band)
-            .map_err(|error| PixelError::Io { message: error.to_string(), os_error: error.raw_os_error() })?;
-        let group_bytes = (row_bytes * u64::from(group_rows)) as usize;
+    /// Checks the checksums of whole groups of rows.
+    fn check(&self, first_group: u32, groups: &[u8]) -> Result<(), PixelError> {
+        let RawImage { group_rows, checksums, .. } = self.0;
+        let group_bytes = (self.0.row_bytes() * u64::from(group_rows)) as usize;
         let stored = checksums.as_chunks::<CHECKSUM_BYTES>().0[first_group as usize..].iter();
-        for (number, (group, stored)) in (first_group..).zip(band.chunks(group_bytes).zip(stored)) {
+        for (number, (group, stored)) in (first_group..).zip(groups.chunks(group_bytes).zip(stored)) {
             let (stored, computed) = (u32::from_le_bytes(*stored), crc32c::crc32c(group));
             if stored != computed {
                 let first = number * group_rows;
@@ -129,25 +119,27 @@ impl<'a> RawRows<'a> {
 
 impl Rows for RawRows<'_> {
     fn size(&self) -> (u32, u32) {
-        (self.image.width, self.image.height)
+        (self.0.width, self.0.height)
     }
 
     fn read(&mut self, rect: Rect, sink: Sink<'_>) -> Result<(), PixelError> {
-        let RawImage { width, group_rows, file, .. } = self.image;
-        let at_once = (file.at_once_bytes() / self.group_bytes()).max(1) as u32;
-        let end = rect.y + rect.height;
-        let last = (end - 1) / group_rows;
-        let mut group = rect.y / group_rows;
-        while group <= last {
-            let groups = at_once.min(last - group + 1);
-            self.fetch(group, groups)?;
-            let read_from = group * group_rows;
-            let from = rect.y.max(read_from);
-            let to = u64::from(end).min(u64::from(read_from) + u64::from(groups) * u64::from(group_rows)) as u32;
-            let row_bytes = width as usize * 3;
-            let pixels = &self.band[(from - read_from) as usize * row_bytes..(to - read_from) as usize * row_bytes];
+        let RawImage { width, height, group_rows, first_row, pixels, .. } = self.0;
+        let Range { start, end } = RawImage::groups_of(rect.y..rect.y + rect.height, height, group_rows);
+        if start < first_row || u64::from(end) > u64::from(first_row) + self.0.rows() {
+            let message = format!("rows {start} to {end} are needed of {:?}", self.0);
+            return Err(PixelError::Malformed { message });
+        }
+        let row_bytes = self.0.row_bytes() as usize;
+        let groups_of_band = (BAND_BYTES / row_bytes.saturating_mul(group_rows as usize)).max(1) as u32;
+        let mut band_start = start;
+        while band_start < end {
+            let band_end = end.min(band_start.saturating_add(groups_of_band * group_rows));
+            let at = |row: u32| (row - first_row) as usize * row_bytes;
+            self.check(band_start / group_rows, &pixels[at(band_start)..at(band_end)])?;
+            let (from, to) = (rect.y.max(band_start), (rect.y + rect.height).min(band_end));
+            let pixels = &pixels[at(from)..at(to)];
             sink(Band { y: from - rect.y, rows: to - from, columns: width, left: rect.x, pixels })?;
-            group += groups;
+            band_start = band_end;
         }
         Ok(())
     }

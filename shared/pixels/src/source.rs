@@ -1,7 +1,7 @@
 //! The input of a sample: its bytes, in one of the forms that a dataset can hold.
 
 use crate::orientation;
-use crate::partial::JpegInRows;
+use crate::partial::PartialJpeg;
 use crate::raw::RawImage;
 
 /// Bytes of a sample, in one of the forms that a dataset can hold.
@@ -28,11 +28,10 @@ pub enum Source<'a> {
         /// The planes, 3 × height × width bytes.
         bytes: &'a [u8],
     },
-    /// 8-bit RGB in a file. Only the rows of the requested rectangle are read.
+    /// Rows of 8-bit RGB, of which a crop needs only some.
     Raw(RawImage<'a>),
-    /// A JPEG in a file, with a row index. Only the rows of MCUs that a crop needs are read. The pixels are those of
-    /// the whole file.
-    Rows(JpegInRows<'a>),
+    /// The rows of MCUs that a crop needs of a JPEG. The pixels are those of the whole file.
+    Rows(PartialJpeg<'a>),
 }
 
 impl Source<'_> {
@@ -42,7 +41,7 @@ impl Source<'_> {
             Self::Encoded(file) | Self::Indexed { file, .. } => orientation::of(file),
             Self::Planar { .. } => 1,
             Self::Raw(image) => image.orientation,
-            Self::Rows(jpeg) => jpeg.orientation(),
+            Self::Rows(jpeg) => jpeg.index.orientation(),
         }
     }
 }

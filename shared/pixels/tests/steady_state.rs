@@ -7,7 +7,8 @@
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
 use ddlp_pixels::ops::{RandomCrop, RandomHorizontalFlip};
 use ddlp_pixels::{
-    Draw, Limits, PartialJpeg, Pipeline, Preparer, RawImage, ReadPlanner, Rendered, RowIndex, Source, synthetic,
+    Draw, Limits, PartialJpeg, Pipeline, PlanMemory, Preparer, RawImage, Rendered, RowIndex, SamplePlan, Source,
+    synthetic,
 };
 use ddlp_test_support::allocations::{Counting, allocations_of};
 
@@ -78,18 +79,20 @@ fn jpegs_of_which_a_crop_reads_only_its_rows() {
     let options = JpegOptions { orientation: Some(6), ..JpegOptions::default() };
     for layout in [Layout::Yuv420, Layout::Yuv444, Layout::Gray] {
         let file = file(layout, options.clone());
-        let (mut preparer, mut planner) = (Preparer::new(Limits::default()), ReadPlanner::default());
+        let (mut preparer, mut memory) = (Preparer::new(Limits::default()), PlanMemory::default());
         let row_index = preparer.index_rows(&file).unwrap().row_index;
         for (name, pipeline) in pipelines() {
             let mut out = vec![0; pipeline.output().bytes()];
             let mut render = |sample_id| {
                 let draw = Draw { seed: 1, epoch: 0, sample_id };
                 let index = &RowIndex::parse(&row_index).unwrap();
-                let reads = planner.reads(index, &pipeline, draw).unwrap();
+                let mut plan = SamplePlan::crop(&pipeline, draw, &mut memory);
+                let reads = plan.bytes_of_jpeg(index).unwrap();
                 let (header, rows) = (&file[..index.header_bytes() as usize], &file[reads.start as usize..]);
                 let rows = &rows[..(reads.end - reads.start) as usize];
                 let part = PartialJpeg { index, header, rows, rows_offset: reads.start };
-                assert!(matches!(preparer.render(part, &pipeline, draw, &mut out), Ok(Rendered::Done(_))));
+                let rendered = preparer.render(Source::Rows(part), &mut plan, &mut out);
+                assert!(matches!(rendered, Ok(Rendered::Done(_))));
             };
             (0..20).for_each(&mut render);
             let again = allocations_of(|| (0..20).for_each(&mut render));
@@ -113,16 +116,16 @@ fn turned_jpegs() {
     }
 }
 
-fn raw_image<'a>(file: &'a Vec<u8>, orientation: u8, checksums: &'a [u8]) -> Source<'a> {
+fn raw_image<'a>(pixels: &'a [u8], orientation: u8, checksums: &'a [u8]) -> Source<'a> {
     Source::Raw(RawImage {
         width: WIDTH,
         height: HEIGHT,
         orientation,
         was_shrunk: false,
-        file,
-        offset: 0,
         group_rows: 16,
         checksums,
+        first_row: 0,
+        pixels,
     })
 }
 

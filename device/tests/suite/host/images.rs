@@ -4,10 +4,10 @@ use ddlp_csd::prepare::{EpochContext, SamplePreparer, close_gaps};
 use ddlp_csd::program::{CorruptPolicy, Program};
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::slot::{SampleRecord, SlotHeader, SlotLayout};
-use ddlp_dataset::{Dataset, Identity, Location, ReadError};
+use ddlp_dataset::{Dataset, Header, Identity, Location, ReadError};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::synthetic::photo;
-use ddlp_pixels::{Limits, Pipeline, Source};
+use ddlp_pixels::{Limits, Pipeline};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -149,7 +149,11 @@ impl Dataset for Gated {
         Location { file: "memory".into(), offset: 0, length: 3072 }
     }
 
-    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+    fn header(&self, _index: u64) -> Result<Header, ReadError> {
+        Ok(Header::planar((32, 32), 0..3072))
+    }
+
+    fn read(&self, index: u64, _: &Header, _: u64, out: &mut [u8]) -> Result<(), ReadError> {
         let mut gate = self.gate.lock().unwrap();
         gate.waiting += 1;
         self.changed.notify_all();
@@ -159,9 +163,8 @@ impl Dataset for Gated {
         gate.passes = gate.passes.saturating_sub(1);
         gate.waiting -= 1;
         gate.read += 1;
-        buf.clear();
-        buf.resize(3072, index as u8);
-        Ok(Source::Planar { width: 32, height: 32, bytes: buf })
+        out.fill(index as u8);
+        Ok(())
     }
 
     fn fit_memory(&self, available_bytes: u64) -> io::Result<bool> {

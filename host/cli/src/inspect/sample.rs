@@ -101,12 +101,10 @@ impl DescribedSample {
         let location = dataset.location(index);
         let mut bytes = Vec::new();
         let (image, problem) = match dataset.sample(index, &mut bytes) {
-            Ok(Source::Encoded(file) | Source::Indexed { file, .. }) => {
-                match Preparer::new(Limits::default()).info(file) {
-                    Ok(info) => (Some(info.into()), None),
-                    Err(error) => (None, Some(error.to_string())),
-                }
-            }
+            Ok(Source::Encoded(file)) => match Preparer::new(Limits::default()).info(file) {
+                Ok(info) => (Some(info.into()), None),
+                Err(error) => (None, Some(error.to_string())),
+            },
             Ok(_) => (None, None),
             Err(error) => (None, Some(format!("{:#}", anyhow::Error::from(error)))),
         };

@@ -5,7 +5,7 @@
 
 use anyhow::anyhow;
 use ddlp_csd::prepare::stored_at;
-use ddlp_dataset::{Dataset, Unavailable};
+use ddlp_dataset::{Dataset, Fetch, FetchError, Unavailable};
 use ddlp_host::LoaderError;
 use ddlp_pixels::{CorruptReason, Draw, Limits, Pipeline, Preparer, Source, Verdict};
 use std::io;
@@ -55,14 +55,14 @@ impl Given {
     /// Returns `None` if the reason says everything, or does not occur again.
     fn cause(&self, sample_id: u64, epoch: u32) -> Option<Cause> {
         let (mut preparer, mut buf) = (Preparer::new(Limits::default()), Vec::new());
-        let source = self.dataset.sample(stored_at(&*self.dataset, sample_id), &mut buf).ok()?;
+        let index = stored_at(&*self.dataset, sample_id);
         let draw = Draw { seed: self.seed, epoch, sample_id };
         let mut row = vec![0; self.pipeline.output().bytes()];
-        let error = preparer.prepare(source, &self.pipeline, draw, &mut row).err()?;
-        let is_whole = match source {
-            Source::Encoded(file) | Source::Indexed { file, .. } => {
-                !matches!(preparer.inspect(file), Verdict::Rejected { .. })
-            }
+        let prepared =
+            Fetch::default().prepare((&*self.dataset, index), &mut preparer, (&self.pipeline, draw), &mut row);
+        let Err(FetchError::Pixels(error)) = prepared else { return None };
+        let is_whole = match self.dataset.sample(index, &mut buf).ok()? {
+            Source::Encoded(file) => !matches!(preparer.inspect(file), Verdict::Rejected { .. }),
             _ => true,
         };
         let problem = error.to_string();

@@ -1,7 +1,6 @@
 use super::*;
 use ddlp_dataset::pack::{Pack, PackFormat, PackOptions, StoredForm, pack};
-use ddlp_dataset::{Identity, Location, PackFile, ReadError};
-use ddlp_pixels::Source;
+use ddlp_dataset::{Header, Identity, Location, PackFile, ReadError};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
@@ -42,8 +41,12 @@ impl Dataset for Told {
         self.pack.location(index)
     }
 
-    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
-        self.pack.sample(index, buf)
+    fn header(&self, index: u64) -> Result<Header, ReadError> {
+        self.pack.header(index)
+    }
+
+    fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        self.pack.read(index, header, offset, out)
     }
 
     fn identity(&self) -> Identity {

@@ -1,8 +1,10 @@
 //! Samples that panic, are corrupt, cannot be read, or cannot be read now.
 
 use super::*;
-use ddlp_dataset::{Corrupt, Identity, Location};
-use ddlp_pixels::{Limits, Pipeline, RawImage, ReadAt, Source};
+use ddlp_dataset::{Corrupt, Header, Identity, Location};
+use ddlp_pixels::ops::{CenterCrop, Resize};
+use ddlp_pixels::{Limits, Pipeline};
+use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Dataset of eight images that panics when asked for the label of 2 or the bytes of 4 or 5.
@@ -30,12 +32,15 @@ impl Dataset for Trapped {
         Location { file: "memory".into(), offset: 0, length: 3072 }
     }
 
-    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
-        buf.clear();
-        buf.push(0);
+    fn header(&self, _index: u64) -> Result<Header, ReadError> {
+        Ok(Header::planar((32, 32), 0..3072))
+    }
+
+    fn read(&self, index: u64, _: &Header, _: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        out[0] = 0;
         assert!(index != 4 && index != 5, "half read");
-        buf.resize(3072, index as u8);
-        Ok(Source::Planar { width: 32, height: 32, bytes: buf })
+        out.fill(index as u8);
+        Ok(())
     }
 
     fn identity(&self) -> Identity {
@@ -116,7 +121,7 @@ impl Dataset for Holed {
         Location { file: "memory".into(), offset: 0, length: 3072 }
     }
 
-    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+    fn header(&self, index: u64) -> Result<Header, ReadError> {
         if index >= self.gone {
             let source = std::io::ErrorKind::NotFound.into();
             return Err(Unavailable::Gone { path: "memory".into(), source }.into());
@@ -125,9 +130,12 @@ impl Dataset for Holed {
             let (name, location, reason) = (self.name(index), self.location(index), CorruptReason::Truncated);
             return Err(Corrupt::Rejected { name, location, reason }.into());
         }
-        buf.clear();
-        buf.resize(3072, index as u8);
-        Ok(Source::Planar { width: 32, height: 32, bytes: buf })
+        Ok(Header::planar((32, 32), 0..3072))
+    }
+
+    fn read(&self, index: u64, _: &Header, _: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        out.fill(index as u8);
+        Ok(())
     }
 
     fn identity(&self) -> Identity {
@@ -176,70 +184,28 @@ fn no_policy_applies_to_an_unavailable_dataset() {
     assert!(gone.is_err(), "a neighbour that is gone is not skipped: {gone:?}");
 }
 
-/// A dataset of one raw image whose pixels cannot be read, for the reason of this error number.
-struct Unread(i32);
-
-impl ReadAt for Unread {
-    fn read_at(&self, _offset: u64, _out: &mut [u8]) -> io::Result<()> {
-        Err(io::Error::from_raw_os_error(self.0))
-    }
-}
-
-impl Dataset for Unread {
-    fn len(&self) -> u64 {
-        1
-    }
-
-    fn classes(&self) -> &[String] {
-        &[]
-    }
-
-    fn label(&self, _index: u64) -> u32 {
-        0
-    }
-
-    fn name(&self, _index: u64) -> String {
-        "raw".into()
-    }
-
-    fn location(&self, _index: u64) -> Location {
-        Location { file: "memory".into(), offset: 0, length: 3072 }
-    }
-
-    fn sample<'a>(&'a self, _index: u64, _buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
-        Ok(Source::Raw(RawImage {
-            width: 32,
-            height: 32,
-            orientation: 1,
-            was_shrunk: false,
-            file: self,
-            offset: 0,
-            group_rows: 32,
-            checksums: &[0; 4],
-        }))
-    }
-
-    fn identity(&self) -> Identity {
-        Identity::from_bytes([0; 32])
-    }
-
-    fn kind(&self) -> &'static str {
-        "unread"
-    }
-}
-
 #[test]
-fn raw_pixels_that_cannot_be_read_now_are_unavailable() {
+fn bytes_that_cannot_be_read_now_are_unavailable() {
     let program = program(CorruptPolicy::Skip);
-    let prepare = |number| {
+    let prepare = |answer| {
         let mut row = vec![0; program.pipeline.output().bytes()];
         let context = EpochContext { seed: 1, epoch: 2 };
-        impatient(&program).prepare(&Unread(number), &program, context, 0, &mut row)
+        impatient(&program).prepare(&Failing::new(answer), &program, context, 0, &mut row)
     };
-    for number in [libc::ETIMEDOUT, libc::ENOMEM, libc::ESTALE, libc::EACCES] {
-        assert!(matches!(prepare(number), Err(Unavailable::Io { .. })), "{number}");
+    fn refused(number: i32) -> ReadError {
+        let location = Location { file: "memory".into(), offset: 0, length: 3072 };
+        ReadError::of_sample("0".into(), location, io::Error::from_raw_os_error(number))
     }
-    let broken = prepare(libc::EIO).map(|record| record.outcome);
+    let answers: [Answer; 4] = [
+        |_, _| Err(refused(libc::ETIMEDOUT)),
+        |_, _| Err(refused(libc::ENOMEM)),
+        |_, _| Err(refused(libc::ESTALE)),
+        |_, _| Err(refused(libc::EACCES)),
+    ];
+    for answer in answers {
+        assert!(matches!(prepare(answer), Err(Unavailable::Io { .. })));
+    }
+    let broken = prepare(|_, _| Err(refused(libc::EIO))).map(|record| record.outcome);
     assert!(matches!(broken, Ok(Outcome::Skipped(CorruptReason::Io))), "{broken:?}");
 }
 
@@ -298,11 +264,14 @@ impl Dataset for Failing {
         Location { file: "memory".into(), offset: 0, length: 3072 }
     }
 
-    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+    fn header(&self, _index: u64) -> Result<Header, ReadError> {
+        Ok(Header::planar((32, 32), 0..3072))
+    }
+
+    fn read(&self, index: u64, _: &Header, _: u64, out: &mut [u8]) -> Result<(), ReadError> {
         (self.answer)(index, self.attempts.fetch_add(1, Ordering::Relaxed) + 1)?;
-        buf.clear();
-        buf.resize(3072, index as u8);
-        Ok(Source::Planar { width: 32, height: 32, bytes: buf })
+        out.fill(index as u8);
+        Ok(())
     }
 
     fn check(&self) -> Result<(), Unavailable> {
@@ -340,14 +309,8 @@ fn corrupt(reason: CorruptReason) -> ReadError {
     }
 }
 
-/// A dataset of one raw image that needs more memory than any machine has, but less than the limits allow.
+/// A dataset of one file that needs more memory than any machine has.
 struct Vast;
-
-impl ReadAt for Vast {
-    fn read_at(&self, _offset: u64, _out: &mut [u8]) -> io::Result<()> {
-        panic!("there is no buffer to read into")
-    }
-}
 
 impl Dataset for Vast {
     fn len(&self) -> u64 {
@@ -370,17 +333,12 @@ impl Dataset for Vast {
         Location { file: "memory".into(), offset: 0, length: 3072 }
     }
 
-    fn sample<'a>(&'a self, _index: u64, _buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
-        Ok(Source::Raw(RawImage {
-            width: 1 << 31,
-            height: 1 << 31,
-            orientation: 1,
-            was_shrunk: false,
-            file: self,
-            offset: 0,
-            group_rows: 1 << 31,
-            checksums: &[0; 4],
-        }))
+    fn header(&self, _index: u64) -> Result<Header, ReadError> {
+        Ok(Header::file(0..u64::MAX))
+    }
+
+    fn read(&self, _: u64, _: &Header, _: u64, _: &mut [u8]) -> Result<(), ReadError> {
+        panic!("there is no buffer to read into")
     }
 
     fn identity(&self) -> Identity {
@@ -395,14 +353,15 @@ impl Dataset for Vast {
 #[test]
 fn refused_memory_says_nothing_about_the_sample() {
     for policy in [CorruptPolicy::Fail, CorruptPolicy::Skip, CorruptPolicy::Replace] {
-        let limits = Limits { pixels: u64::MAX, scans: 100, memory_bytes: u64::MAX };
-        let program = Program { limits, ..program(policy) };
+        let program = program(policy);
         let mut row = vec![0; program.pipeline.output().bytes()];
         let context = EpochContext { seed: 1, epoch: 2 };
         let refused = impatient(&program).prepare(&Vast, &program, context, 0, &mut row);
         assert!(matches!(refused, Err(Unavailable::NoMemory { .. })), "{policy:?}: {refused:?}");
-        let program = Program { limits: Limits { memory_bytes: 1 << 30, ..limits }, ..program };
-        let limited = impatient(&program).prepare(&Vast, &program, context, 0, &mut row).map(|record| record.outcome);
+        let pipeline = Pipeline::of([Resize { size: 40 }.into(), CenterCrop { size: 32 }.into()]);
+        let program = Program { limits: Limits { memory_bytes: 100, ..Limits::default() }, pipeline, ..program };
+        let limited = impatient(&program).prepare(&Trapped, &program, context, 0, &mut row);
+        let limited = limited.map(|record| record.outcome);
         let is_too_much = matches!(
             limited,
             Ok(Outcome::Failed(CorruptReason::TooMuchMemory) | Outcome::Skipped(CorruptReason::TooMuchMemory))

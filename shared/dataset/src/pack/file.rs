@@ -2,7 +2,6 @@
 
 use super::direct::Direct;
 use crate::held::HeldFile;
-use ddlp_pixels::{CACHED_BYTES, ReadAt};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const READAHEAD_BYTES: u64 = 128 << 10;
 
 /// Longest read past the page cache: mostly a whole crop, since each of these reads waits for the disk.
-const DIRECT_BYTES: u64 = 1 << 20;
+const DIRECT_BYTES: usize = 1 << 20;
 
 /// An open pack as a sequence of bytes. Many threads may read at once.
 #[derive(Debug)]
@@ -70,34 +69,27 @@ impl PackFile {
         }
     }
 
+    /// Fills `out` with pixels from `offset` on: past the page cache if the pack's `fit_memory` has decided so,
+    /// otherwise through it. Fails for bytes past the end of the file.
+    pub(super) fn read_pixels(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let Some(direct) = self.direct() else { return self.read_cached(offset, out) };
+        // Longer reads would take as much memory again for blocks.
+        let mut pieces = (offset..).step_by(DIRECT_BYTES).zip(out.chunks_mut(DIRECT_BYTES));
+        if pieces.try_for_each(|(start, piece)| direct.read_at(start, piece)).is_ok() {
+            return Ok(());
+        }
+        // Whatever failed past the page cache, the result of reading through it counts.
+        self.read_cached(offset, out)?;
+        self.has_direct_failed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
     fn direct(&self) -> Option<&Direct> {
         self.direct.get().filter(|_| !self.has_direct_failed.load(Ordering::Relaxed))
     }
 
     pub(super) fn held(&self) -> &HeldFile {
         &self.held
-    }
-}
-
-/// Reads pixels: past the page cache if the pack's `fit_memory` has decided so, otherwise through it.
-impl ReadAt for PackFile {
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        // Longer reads, as very wide rows cause them, would take as much memory again for blocks.
-        let direct = self.direct().filter(|_| out.len() as u64 <= DIRECT_BYTES);
-        let has_failed = match direct.map(|direct| direct.read_at(offset, out)) {
-            Some(Ok(())) => return Ok(()),
-            failed => failed.is_some(),
-        };
-        // Whatever failed past the page cache, the result of reading through it counts.
-        self.read_cached(offset, out)?;
-        if has_failed {
-            self.has_direct_failed.store(true, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    fn at_once_bytes(&self) -> u64 {
-        if self.direct().is_some() { DIRECT_BYTES } else { CACHED_BYTES }
     }
 }
 
@@ -130,7 +122,7 @@ mod tests {
 
     fn pixels(file: &PackFile, offset: u64) -> io::Result<[u8; 9]> {
         let mut out = [0; 9];
-        file.read_at(offset, &mut out).map(|()| out)
+        file.read_pixels(offset, &mut out).map(|()| out)
     }
 
     #[test]
@@ -141,27 +133,26 @@ mod tests {
             return;
         }
         file.direct.set(Direct::open(&shorter).unwrap()).unwrap();
-        assert_eq!(file.at_once_bytes(), DIRECT_BYTES);
         assert_eq!(pixels(&file, 10).unwrap(), [6; 9]);
         assert!(pixels(&file, 3 * BLOCK_BYTES).is_err());
         assert_eq!(pixels(&file, 10).unwrap(), [6; 9], "a read that fails either way is no reason to give up");
         assert_eq!(pixels(&file, 2 * BLOCK_BYTES).unwrap(), [5; 9]);
-        assert_eq!((pixels(&file, 10).unwrap(), file.at_once_bytes()), ([5; 9], CACHED_BYTES), "not tried again");
+        assert_eq!(pixels(&file, 10).unwrap(), [5; 9], "not tried again");
     }
 
     #[test]
-    fn very_wide_rows_take_no_memory_for_blocks() {
-        let count = DIRECT_BYTES as usize / BLOCK_BYTES as usize + 1;
+    fn many_pixels_are_read_in_pieces_that_take_little_memory_for_blocks() {
+        let count = 2 * DIRECT_BYTES / BLOCK_BYTES as usize + 1;
         let file = pack(blocks(count, 5), "x.ddlp");
         let other = blocks(count, 6);
         if !can_pass_cache(&other) {
             return;
         }
         file.direct.set(Direct::open(&other).unwrap()).unwrap();
-        for (bytes, found) in [(DIRECT_BYTES as usize, 6), (DIRECT_BYTES as usize + 1, 5)] {
+        for bytes in [DIRECT_BYTES, DIRECT_BYTES + 1, 2 * DIRECT_BYTES + 9] {
             let mut out = vec![0; bytes];
-            file.read_at(1, &mut out).unwrap();
-            assert!(out.iter().all(|&byte| byte == found), "{bytes} bytes");
+            file.read_pixels(1, &mut out).unwrap();
+            assert!(out.iter().all(|&byte| byte == 6), "{bytes} bytes");
         }
     }
 
@@ -169,7 +160,6 @@ mod tests {
     fn a_file_without_direct_reads_is_read_through_the_page_cache() {
         let status = pack(File::open("/proc/self/status").unwrap(), "status");
         assert!(status.pass_cache().is_err());
-        assert_eq!(status.at_once_bytes(), CACHED_BYTES);
         assert_eq!(&pixels(&status, 0).unwrap()[..5], b"Name:");
     }
 }

@@ -11,9 +11,9 @@ mod rows;
 
 use super::record::IndexRecord;
 use super::report::WhyKept;
-use super::store::Store;
 use super::storing::{StoredSample, Workspace};
-use ddlp_pixels::{PixelError, Source};
+use crate::{Header, Reads};
+use ddlp_pixels::{PixelError, RowIndex, SamplePlan, Source};
 use indexed::Indexed;
 use kept::Kept;
 use planar::Planar;
@@ -50,15 +50,33 @@ trait Form {
     /// of its name have been checked before.
     fn check(record: &IndexRecord) -> Result<(), String>;
 
-    /// Returns the bytes that are read to open a sample: those that every pipeline and every draw need. Whatever
-    /// depends on pipeline and draw is read later by the [`Source`], from the pack's file.
-    fn opening(record: &IndexRecord) -> Range<u64>;
+    /// Returns the bytes that every plan needs.
+    fn opening(header: &Header) -> Range<u64>;
 
-    /// Checks the bytes that were read to open a sample.
-    fn check_opening(record: &IndexRecord, read: &[u8]) -> Result<(), Damage>;
+    /// Names the first bytes that a plan needs: [`opening`](Self::opening), and whatever follows from the header alone.
+    ///
+    /// # Errors
+    ///
+    /// If the pipeline cannot take an image of this size.
+    fn reads(header: &Header, _plan: &mut SamplePlan<'_>) -> Result<Reads, PixelError> {
+        Ok(Reads::one(Self::opening(header)))
+    }
 
-    /// Opens a sample from bytes that [`check_opening`](Self::check_opening) has accepted.
-    fn open<'a>(record: &IndexRecord, read: &'a [u8], file: &'a Store) -> Source<'a>;
+    /// Checks the bytes that have been read, and says what comes next. `read` begins with the bytes of the first
+    /// [`reads`](Self::reads). May leave notes for [`source`](Self::source).
+    fn next(header: &Header, read: &[u8], plan: &mut SamplePlan<'_>, notes: &mut FormNotes) -> Result<Next, Unusable>;
+
+    /// Opens a sample from bytes of which [`next`](Self::next) has said that they can be rendered.
+    ///
+    /// # Errors
+    ///
+    /// If the pipeline cannot take an image of this size.
+    fn source<'a>(
+        header: &Header,
+        read: &'a [u8],
+        plan: &mut SamplePlan<'_>,
+        notes: &'a FormNotes,
+    ) -> Result<Source<'a>, PixelError>;
 
     /// Appends a sample to the bytes of its run. `pack` passes files, which are intact, to the form that its options
     /// ask for, and planes and pixels to their own form.
@@ -71,11 +89,63 @@ trait Form {
     }
 }
 
-/// Damage in the bytes that were read to open a sample.
+/// What to do after bytes have been read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Render the sample.
+    Render,
+    /// Read these bytes too.
+    Read(Reads),
+    /// Read the whole file instead, since a part of it does not do.
+    ReadFile,
+}
+
+/// Reason why the bytes that were read give no pixels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    /// The bytes are damaged.
+    Damage(Damage),
+    /// The pipeline cannot take the image.
+    Pixels(PixelError),
+}
+
+impl From<Damage> for Unusable {
+    fn from(damage: Damage) -> Self {
+        Self::Damage(damage)
+    }
+}
+
+impl From<PixelError> for Unusable {
+    fn from(error: PixelError) -> Self {
+        Self::Pixels(error)
+    }
+}
+
+/// What forms have learnt of a sample from the bytes that were read first. A worker reuses the memory.
+#[derive(Debug)]
+pub(crate) struct FormNotes {
+    /// The row index of a JPEG.
+    row_index: Option<RowIndex>,
+}
+
+impl FormNotes {
+    /// No notes.
+    pub(crate) const NONE: Self = Self { row_index: None };
+}
+
+impl Default for FormNotes {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+/// Damage in the bytes that were read of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Damage {
+pub(crate) enum Damage {
     /// The checksum of the sample's bytes is wrong.
     Bytes {
+        /// The CRC32C that the source has.
+        stored: u32,
         /// The CRC32C of the bytes.
         computed: u32,
     },
@@ -118,16 +188,17 @@ pub enum PackOption {
     Format(&'static str),
 }
 
-/// Checks a sample's bytes.
-fn check_bytes(record: &IndexRecord, bytes: &[u8]) -> Result<(), Damage> {
+/// Checks a sample's bytes, if the source has their checksum.
+pub(crate) fn check_bytes(header: &Header, bytes: &[u8]) -> Result<(), Damage> {
+    let Some(stored) = header.crc32c else { return Ok(()) };
     let computed = crc32c::crc32c(bytes);
-    if computed == record.crc32c { Ok(()) } else { Err(Damage::Bytes { computed }) }
+    if computed == stored { Ok(()) } else { Err(Damage::Bytes { stored, computed }) }
 }
 
 /// Checks a sample's detail.
-fn check_detail(record: &IndexRecord, detail: &[u8]) -> Result<(), Damage> {
+fn check_detail(header: &Header, detail: &[u8]) -> Result<(), Damage> {
     let computed = crc32c::crc32c(detail);
-    if computed == record.detail_crc32c { Ok(()) } else { Err(Damage::Detail { computed }) }
+    if computed == header.detail_crc32c { Ok(()) } else { Err(Damage::Detail { computed }) }
 }
 
 /// Lists the forms, in the order in which people are told about them: the number of each in a record, its name, and the
@@ -174,11 +245,11 @@ macro_rules! forms {
                 match self { $(Self::$form => $form::REWRITTEN),+ }
             }
 
-            pub(super) const fn is_file(self) -> bool {
+            pub(crate) const fn is_file(self) -> bool {
                 match self { $(Self::$form => $form::IS_FILE),+ }
             }
 
-            pub(super) const fn is_decoded(self) -> bool {
+            pub(crate) const fn is_decoded(self) -> bool {
                 match self { $(Self::$form => $form::IS_DECODED),+ }
             }
 
@@ -194,16 +265,32 @@ macro_rules! forms {
                 match self { $(Self::$form => $form::check(record)),+ }
             }
 
-            pub(super) fn opening(self, record: &IndexRecord) -> Range<u64> {
-                match self { $(Self::$form => $form::opening(record)),+ }
+            pub(super) fn opening(self, header: &Header) -> Range<u64> {
+                match self { $(Self::$form => $form::opening(header)),+ }
             }
 
-            pub(super) fn check_opening(self, record: &IndexRecord, read: &[u8]) -> Result<(), Damage> {
-                match self { $(Self::$form => $form::check_opening(record, read)),+ }
+            pub(crate) fn reads(self, header: &Header, plan: &mut SamplePlan<'_>) -> Result<Reads, PixelError> {
+                match self { $(Self::$form => $form::reads(header, plan)),+ }
             }
 
-            pub(super) fn open<'a>(self, record: &IndexRecord, read: &'a [u8], file: &'a Store) -> Source<'a> {
-                match self { $(Self::$form => $form::open(record, read, file)),+ }
+            pub(crate) fn next(
+                self,
+                header: &Header,
+                read: &[u8],
+                plan: &mut SamplePlan<'_>,
+                notes: &mut FormNotes,
+            ) -> Result<Next, Unusable> {
+                match self { $(Self::$form => $form::next(header, read, plan, notes)),+ }
+            }
+
+            pub(crate) fn source<'a>(
+                self,
+                header: &Header,
+                read: &'a [u8],
+                plan: &mut SamplePlan<'_>,
+                notes: &'a FormNotes,
+            ) -> Result<Source<'a>, PixelError> {
+                match self { $(Self::$form => $form::source(header, read, plan, notes)),+ }
             }
 
             pub(super) fn store(

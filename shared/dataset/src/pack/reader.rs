@@ -3,13 +3,11 @@
 use super::contents::{ClassNames, LabelCheck, Labels};
 use super::file::PackFile;
 use super::format::{FormatError, Part, RECORD_BYTES, pieces};
-use super::forms::Damage;
 use super::index::Index;
 use super::record::{IndexRecord, RecordProblem, StoredVerdict};
 use super::store::{Blocks, Store};
 use super::superblock::Layout;
-use crate::{Corrupt, Dataset, Identity, Location, ReadError, Stored, Unavailable, inputs};
-use ddlp_pixels::Source;
+use crate::{Corrupt, Dataset, Header, Identity, Location, ReadError, Stored, Unavailable, fetch, inputs};
 use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
@@ -106,10 +104,10 @@ impl Pack {
     }
 
     /// Turns an operating system's error for a sample's bytes into the sample's error.
-    fn unread(&self, index: u64, location: Location, source: io::Error) -> ReadError {
+    fn unread(&self, index: u64, source: io::Error) -> ReadError {
         match self.index.check(true) {
             Err(unavailable) => unavailable.into(),
-            Ok(()) => ReadError::of_sample(self.name(index), location, source),
+            Ok(()) => ReadError::of_sample(self.name(index), self.location(index), source),
         }
     }
 
@@ -118,46 +116,6 @@ impl Pack {
             Some(records) => IndexRecord::parse(&records.as_chunks::<RECORD_BYTES>().0[index as usize], self.layout()),
             None => self.index.record(index),
         }
-    }
-
-    /// Reads bytes of a sample: all of its own, or those of its detail.
-    fn read(&self, index: u64, record: &IndexRecord, extent: Range<u64>, buf: &mut Vec<u8>) -> Result<(), ReadError> {
-        let length = (extent.end - extent.start) as usize;
-        self.index.file.read_extent(extent.start, length, buf).map_err(|source| {
-            let location = self.index.location(record);
-            let is_detail = extent == record.detail();
-            let location = if is_detail { self.detail_location(record) } else { location };
-            self.unread(index, location, source)
-        })
-    }
-
-    /// Reads and checks all bytes of a sample, but not its detail.
-    fn bytes<'a>(&self, index: u64, record: &IndexRecord, buf: &'a mut Vec<u8>) -> Result<&'a [u8], ReadError> {
-        self.read(index, record, record.bytes(), buf)?;
-        let computed = crc32c::crc32c(buf);
-        if computed != record.crc32c {
-            return Err(self.damaged(index, record, Damage::Bytes { computed }));
-        }
-        Ok(buf)
-    }
-
-    /// Turns damage of a sample into the sample's error.
-    #[cold]
-    fn damaged(&self, index: u64, record: &IndexRecord, damage: Damage) -> ReadError {
-        if let Err(unavailable) = self.index.check(true) {
-            return unavailable.into();
-        }
-        let name = self.name(index);
-        let (location, stored, computed) = match damage {
-            Damage::Bytes { computed } => (self.index.location(record), record.crc32c, computed),
-            Damage::Detail { computed } => (self.detail_location(record), record.detail_crc32c, computed),
-        };
-        Corrupt::Checksum { name, location, stored, computed }.into()
-    }
-
-    fn detail_location(&self, record: &IndexRecord) -> Location {
-        let offset = record.detail().start;
-        Location { offset, length: record.detail_length.into(), ..self.index.location(record) }
     }
 
     /// Checks that samples lie in the order of their indices and do not overlap.
@@ -218,20 +176,20 @@ impl Dataset for Pack {
         inputs::is_same_file(self.index.file.file()?.path(), found).then_some(0)
     }
 
-    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+    fn header(&self, index: u64) -> Result<Header, ReadError> {
         let record = self.record(index)?;
         if let StoredVerdict::Rejected(reason) = record.verdict {
             let location = self.index.location(&record);
             return Err(Corrupt::Rejected { name: self.name(index), location, reason }.into());
         }
-        let form = record.form;
-        self.read(index, &record, form.opening(&record), buf)?;
-        match form.check_opening(&record, buf) {
-            Ok(()) => Ok(form.open(&record, buf, &self.index.file)),
-            // The file alone gives the same pixels.
-            Err(Damage::Detail { .. }) if form.is_file() => self.bytes(index, &record, buf).map(Source::Encoded),
-            Err(damage) => Err(self.damaged(index, &record, damage)),
-        }
+        Ok(record.header())
+    }
+
+    fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        let is_pixels = header.form.is_decoded() && header.bytes.contains(&offset);
+        let file = &self.index.file;
+        let read = if is_pixels { file.read_pixels(offset, out) } else { file.read(offset, out) };
+        read.map_err(|source| self.unread(index, source))
     }
 
     fn stored<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Stored<'a>, ReadError> {
@@ -242,11 +200,8 @@ impl Dataset for Pack {
         })?;
         match record.verdict {
             StoredVerdict::Rejected(reason) => {
-                let bytes = self.bytes(index, &record, buf)?;
+                let bytes = fetch::file(self, index, &record.header(), buf)?;
                 Ok(Stored::Rejected { bytes, reason })
-            }
-            _ if record.form.is_file() => {
-                self.bytes(index, &record, buf).map(|file| Stored::Source(Source::Encoded(file)))
             }
             _ => self.sample(index, buf).map(Stored::Source),
         }
@@ -255,7 +210,7 @@ impl Dataset for Pack {
     fn announce(&self, indices: &[u64]) {
         for record in indices.iter().filter_map(|&index| self.record(index).ok()) {
             // Which bytes a crop reads beyond these is not known yet.
-            let Range { start, end } = record.form.opening(&record);
+            let Range { start, end } = record.form.opening(&record.header());
             if end - start >= ANNOUNCED_BYTES_MIN {
                 self.index.file.will_need(start, end - start);
             }

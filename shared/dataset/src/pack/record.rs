@@ -3,7 +3,7 @@
 use super::format::{BLOCK_BYTES, NAME_BYTES_MAX, Part, RECORD_BYTES, seal};
 use super::forms::StoredForm;
 use super::superblock::Layout;
-use crate::SAMPLE_BYTES_MAX;
+use crate::{Header, SAMPLE_BYTES_MAX};
 use ddlp_pixels::CorruptReason;
 use std::fmt;
 use std::io;
@@ -128,6 +128,20 @@ impl IndexRecord {
     pub fn extent(&self) -> Range<u64> {
         let start = self.start();
         start..start + self.total_bytes()
+    }
+
+    /// Returns what is known of the sample before its bytes are read.
+    pub fn header(&self) -> Header {
+        Header {
+            form: self.form,
+            size: (self.width, self.height),
+            orientation: self.orientation,
+            was_shrunk: self.was_shrunk,
+            bytes: self.bytes(),
+            crc32c: Some(self.crc32c),
+            detail: self.detail(),
+            detail_crc32c: self.detail_crc32c,
+        }
     }
 
     fn start(&self) -> u64 {

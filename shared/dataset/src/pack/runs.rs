@@ -257,8 +257,7 @@ fn work(claims: &Claims<'_>, mut storing: Storing, sender: &Sender<Run>) {
 mod tests {
     use super::*;
     use crate::pack::StoredForm;
-    use crate::{Identity, Location, ReadError};
-    use ddlp_pixels::Source;
+    use crate::{Header, Identity, Location, ReadError};
     use std::sync::atomic::{AtomicBool, Ordering};
 
     /// Two samples that are never read.
@@ -285,7 +284,11 @@ mod tests {
             Location { file: "memory".into(), offset: 0, length: 10 }
         }
 
-        fn sample<'a>(&'a self, _: u64, _: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+        fn header(&self, _: u64) -> Result<Header, ReadError> {
+            unreachable!("only listed sizes are asked for")
+        }
+
+        fn read(&self, _: u64, _: &Header, _: u64, _: &mut [u8]) -> Result<(), ReadError> {
             unreachable!("only listed sizes are asked for")
         }
 

@@ -4,14 +4,10 @@ use super::file::PackFile;
 use crate::extent::resize;
 use crate::held::HeldFile;
 use crate::stamp::Stamp;
-use ddlp_pixels::ReadAt;
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// Longest read at once of pixels in blocks: mostly a whole crop, since each read waits for the path to the blocks.
-const AT_ONCE_BYTES: u64 = 1 << 20;
 
 /// The blocks of a pack that does not lie in a local file. Many threads may read at once.
 pub trait Blocks: fmt::Debug + Send + Sync {
@@ -101,6 +97,14 @@ impl Store {
         }
     }
 
+    /// Fills `out` with pixels from `offset` on. Otherwise as [`read`](Self::read).
+    pub(super) fn read_pixels(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.read_pixels(offset, out),
+            Self::Blocks { blocks, .. } => blocks.read(offset, out),
+        }
+    }
+
     /// Replaces the content of `buf` by the `length` bytes from `offset` on.
     pub(super) fn read_extent(&self, offset: u64, length: usize, buf: &mut Vec<u8>) -> io::Result<()> {
         resize(buf, length)?;
@@ -139,22 +143,5 @@ impl Store {
     /// Asks the kernel to read a file ahead; it may ignore the request.
     pub(super) fn will_need(&self, offset: u64, bytes: u64) {
         self.file().into_iter().for_each(|file| file.will_need(offset, bytes));
-    }
-}
-
-/// Reads pixels.
-impl ReadAt for Store {
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        match self {
-            Self::File(file) => file.read_at(offset, out),
-            Self::Blocks { blocks, .. } => blocks.read(offset, out),
-        }
-    }
-
-    fn at_once_bytes(&self) -> u64 {
-        match self {
-            Self::File(file) => file.at_once_bytes(),
-            Self::Blocks { .. } => AT_ONCE_BYTES,
-        }
     }
 }

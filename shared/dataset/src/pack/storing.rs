@@ -6,7 +6,6 @@ use super::report::WhyKept;
 use crate::{Dataset, ReadError, SAMPLE_BYTES_MAX, Stored, Unavailable};
 use ddlp_pixels::{CorruptReason, Limits, PixelError, Preparer, Source, Verdict};
 use std::error::Error;
-use std::io;
 
 /// How samples are to be stored. Planes stay planes, and raw samples of the source stay raw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,11 +81,6 @@ impl Fault {
         match error {
             PixelError::NoMemory { message: problem } => {
                 Self::Unavailable(Unavailable::NoMemory { name, location, problem })
-            }
-            PixelError::Io { message, os_error } => {
-                let source = os_error.map_or_else(|| io::Error::other(message), io::Error::from_raw_os_error);
-                let what = format!("sample {name} ({location})");
-                Self::Unavailable(Unavailable::Io { what, path: location.file, source })
             }
             error => Self::Damaged(error.to_string()),
         }

@@ -18,8 +18,7 @@ mod verifying;
 use super::{PackError, PackOptions, PackSummary, pack};
 use crate::folder::Folder;
 use crate::samples::write_folder;
-use crate::{Dataset, Identity, Location, ReadError};
-use ddlp_pixels::Source;
+use crate::{Dataset, Header, Identity, Location, ReadError};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -102,11 +101,14 @@ impl Dataset for Pixels {
         Location { file: PathBuf::from("memory"), offset: 0, length: self.listed_bytes }
     }
 
-    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+    fn header(&self, _: u64) -> Result<Header, ReadError> {
+        Ok(Header::planar((1, 1), 0..3))
+    }
+
+    fn read(&self, index: u64, _: &Header, _: u64, out: &mut [u8]) -> Result<(), ReadError> {
         (self.before_read)(index);
-        buf.clear();
-        buf.extend_from_slice(&(index as u32).to_le_bytes()[..3]);
-        Ok(Source::Planar { width: 1, height: 1, bytes: buf })
+        out.copy_from_slice(&(index as u32).to_le_bytes()[..3]);
+        Ok(())
     }
 
     fn identity(&self) -> Identity {

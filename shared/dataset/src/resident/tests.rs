@@ -51,20 +51,23 @@ impl Dataset for Mixed {
         Location { file: "memory".into(), offset: index, length: self.bytes(index) }
     }
 
-    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+    fn header(&self, index: u64) -> Result<Header, ReadError> {
         if index >= self.samples {
             return Err(Unavailable::OutOfRange { index, samples: self.samples }.into());
         }
         self.reads[index as usize].fetch_add(1, Ordering::Relaxed);
-        let side = self.side(index);
-        buf.clear();
-        buf.resize(self.bytes(index) as usize, index as u8);
+        let bytes = 0..self.bytes(index);
         match index {
             3 => Err(Unavailable::OutOfRange { index, samples: 3 }.into()),
             5 => panic!("sample 5"),
-            7 => Ok(Source::Encoded(buf)),
-            _ => Ok(Source::Planar { width: side, height: side, bytes: buf }),
+            7 => Ok(Header::file(bytes)),
+            _ => Ok(Header::planar((self.side(index), self.side(index)), bytes)),
         }
+    }
+
+    fn read(&self, index: u64, _: &Header, _: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        out.fill(index as u8);
+        Ok(())
     }
 
     fn announce(&self, indices: &[u64]) {

@@ -1,8 +1,8 @@
 //! What lies in the page cache of a pack: announced samples arrive although nobody reads them, reading a sample brings
 //! no neighbours, and pixels of a pack much larger than memory are read past the page cache.
 
-use ddlp_dataset::Dataset;
 use ddlp_dataset::pack::{Pack, PackFormat, PackOptions, StoredForm, pack};
+use ddlp_dataset::{Dataset, Fetch};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::ops::{CenterCrop, Resize};
 use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, synthetic};
@@ -82,9 +82,9 @@ impl Cold {
         let operations = vec![resize, CenterCrop { size: 64 }.into()];
         let pipeline = Pipeline { operations, exif_orientation: true };
         let mut row = vec![0; pipeline.output().bytes()];
-        let (mut buf, draw) = (Vec::new(), Draw { seed: 0, epoch: 0, sample_id: index });
-        let source = self.pack.sample(index, &mut buf).unwrap();
-        Preparer::new(Limits::default()).prepare(source, &pipeline, draw, &mut row).unwrap();
+        let draw = Draw { seed: 0, epoch: 0, sample_id: index };
+        let mut preparer = Preparer::new(Limits::default());
+        Fetch::default().prepare((&self.pack, index), &mut preparer, (&pipeline, draw), &mut row).unwrap();
         row
     }
 }

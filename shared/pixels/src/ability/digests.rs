@@ -13,7 +13,7 @@ use crate::level::Level;
 use crate::limits::Limits;
 use crate::ops::{CenterCrop, Operation, RandomHorizontalFlip, RandomResizedCrop, Resize};
 use crate::orientation;
-use crate::partial::JpegInRows;
+use crate::partial::PartialJpeg;
 use crate::pipeline::{Pipeline, PipelineError};
 use crate::preparer::Preparer;
 use crate::raw::RawImage;
@@ -30,8 +30,6 @@ const PNM: &[u8] = include_bytes!("../fingerprint/rgb.ppm");
 const JPEG: &[u8] = IMAGES[0];
 /// MCUs between two checkpoints.
 const EVERY: u32 = 2;
-/// Bytes of the JPEG that lie in memory beside its row index.
-const BEGINNING: usize = 512;
 
 /// Sides of the planar image: wide enough for vector code.
 const PLANAR: (u32, u32) = (40, 36);
@@ -73,8 +71,7 @@ fn recipes() -> [Pipeline; 3] {
 /// Inputs that are not files.
 pub(super) struct Inputs {
     checkpoints: Vec<u8>,
-    row_index: Vec<u8>,
-    jpeg: Vec<u8>,
+    row_index: Option<RowIndex>,
     planes: Vec<u8>,
     pixels: Vec<u8>,
     checksums: Vec<u8>,
@@ -88,8 +85,7 @@ impl Inputs {
             // No assertion here: a machine that finds no checkpoints, or makes no row index, gets another digest only
             // if its pixels differ.
             checkpoints: Checkpoints::of(JPEG, EVERY).map(|checkpoints| checkpoints.to_bytes()).unwrap_or_default(),
-            row_index: index.map(|index| index.to_bytes()).unwrap_or_default(),
-            jpeg: JPEG.to_vec(),
+            row_index: index.ok().and_then(|index| RowIndex::parse(&index.to_bytes()).ok()),
             planes: noise(PLANAR),
             checksums: RawImage::checksums_of(&pixels, RAW.0, GROUP_ROWS),
             pixels,
@@ -102,10 +98,10 @@ impl Inputs {
             height: RAW.1,
             orientation,
             was_shrunk: false,
-            file: &self.pixels,
-            offset: 0,
             group_rows: GROUP_ROWS,
             checksums: &self.checksums,
+            first_row: 0,
+            pixels: &self.pixels,
         })
     }
 
@@ -125,15 +121,11 @@ impl Inputs {
             }
             Decoder::Raw => vec![self.raw(1)],
             Decoder::Rows => {
-                let rows = JpegInRows {
-                    row_index: &self.row_index,
-                    beginning: &self.jpeg[..BEGINNING],
-                    file: &self.jpeg,
-                    offset: 0,
-                    length: self.jpeg.len() as u32,
-                    crc32c: crc32c::crc32c(&self.jpeg),
-                };
-                jpeg().chain([Source::Rows(rows)]).collect()
+                let rows = self.row_index.as_ref().map_or(Source::Encoded(JPEG), |index| {
+                    let header = &JPEG[..index.header_bytes() as usize];
+                    Source::Rows(PartialJpeg { index, header, rows: JPEG, rows_offset: 0 })
+                });
+                jpeg().chain([rows]).collect()
             }
         }
     }

@@ -5,17 +5,29 @@ use std::cell::Cell;
 use proptest::prelude::*;
 
 use super::*;
+use crate::draw::Draw;
 use crate::encode::{JpegOptions, Layout};
+use crate::error::PixelError;
 use crate::jpeg::baseline::tests::{Sample, add, check, samples};
 use crate::level::Level;
 use crate::limits::Limits;
 use crate::ops::{CenterCrop, Operation};
+use crate::orient::{stored_rect, upright_size};
+use crate::passes::PassPlan;
 use crate::passes::tests::operation;
+use crate::pipeline::Pipeline;
+use crate::plan::{PlanMemory, SamplePlan};
 use crate::preparer::Preparer;
+use crate::rendered::Rendered;
 use crate::source::Source;
 
 fn index_of(file: &[u8]) -> RowIndex {
     RowIndex::of(&mut Decoder::new(Level::best()), &mut Vec::new(), file).unwrap()
+}
+
+/// Returns the bytes that a crop needs besides the header.
+fn reads_of(index: &RowIndex, pipeline: &Pipeline, draw: Draw) -> Result<Range<u64>, PixelError> {
+    SamplePlan::crop(pipeline, draw, &mut PlanMemory::default()).bytes_of_jpeg(index)
 }
 
 /// Renders from copies of the bytes that a crop needs, so that it cannot see any other byte of the file.
@@ -26,12 +38,14 @@ fn render(
     pipeline: &Pipeline,
     draw: Draw,
 ) -> Result<(Rendered, Vec<u8>), PixelError> {
-    let reads = ReadPlanner::default().reads(index, pipeline, draw)?;
+    let mut memory = PlanMemory::default();
+    let mut plan = SamplePlan::crop(pipeline, draw, &mut memory);
+    let reads = plan.bytes_of_jpeg(index)?;
     let header = file[..index.header_bytes() as usize].to_vec();
     let rows = file[reads.start as usize..reads.end as usize].to_vec();
     let part = PartialJpeg { index, header: &header, rows: &rows, rows_offset: reads.start };
     let mut out = vec![0xA5; pipeline.output().bytes()];
-    preparer.render(part, pipeline, draw, &mut out).map(|rendered| (rendered, out))
+    preparer.render(Source::Rows(part), &mut plan, &mut out).map(|rendered| (rendered, out))
 }
 
 fn prepare(
@@ -86,7 +100,7 @@ fn a_crop_from_its_rows_is_the_one_from_the_file() {
             let rendered = render(&mut preparer, &file, &index, &pipeline, draw);
             let is_same = rendered == expected;
             prop_assert!(is_same, "{:?} {:?}", rendered.map(|(rendered, _)| rendered), expected.is_ok());
-            let Ok(reads) = ReadPlanner::default().reads(&index, &pipeline, draw) else { continue };
+            let Ok(reads) = reads_of(&index, &pipeline, draw) else { continue };
             let is_part = reads.end - reads.start < index.file_bytes_min() - index.header_bytes();
             add(&parts, is_part);
             add(&turned, is_part && pipeline.exif_orientation && index.orientation() > 4);
@@ -107,9 +121,12 @@ fn no_row_is_read_without_need() {
     check(500, 62, (cases(), any::<u64>()), |((sample, pipeline), seed)| {
         let file = sample.file();
         let index = index_of(&file);
-        let Ok(Some(rows)) = ReadPlanner::default().rows(&index, &pipeline, draw(seed)) else { return Ok(()) };
-        let mut plan = Plan::default();
-        let orientation = orientation_of(&index, &pipeline);
+        let Ok(Some(rows)) = SamplePlan::crop(&pipeline, draw(seed), &mut PlanMemory::default()).rows_of_jpeg(&index)
+        else {
+            return Ok(());
+        };
+        let mut plan = PassPlan::default();
+        let orientation = if pipeline.exif_orientation { index.orientation() } else { 1 };
         let size = upright_size(index.size(), orientation);
         plan.draw(&pipeline, size, draw(seed)).unwrap();
         let rect = stored_rect(plan.reads(size).unwrap(), index.size(), orientation);
@@ -138,7 +155,7 @@ fn damage_in_the_part_needs_the_file_and_damage_elsewhere_does_not() {
         let file = sample.file();
         let index = index_of(&file);
         let mut preparer = Preparer::new(Limits::default());
-        let Ok(reads) = ReadPlanner::default().reads(&index, &pipeline, draw(seed)) else { return Ok(()) };
+        let Ok(reads) = reads_of(&index, &pipeline, draw(seed)) else { return Ok(()) };
         let expected = prepare(&mut preparer, &file, &pipeline, draw(seed)).unwrap();
         for place in places {
             let mut damaged = file.clone();
@@ -166,7 +183,7 @@ fn what_the_decoder_gives_up_needs_the_file() {
         let file = sample.file();
         let mut index = index_of(&file);
         let mut preparer = Preparer::new(Limits::default());
-        let Ok(reads) = ReadPlanner::default().reads(&index, &pipeline, draw(seed)) else { return Ok(()) };
+        let Ok(reads) = reads_of(&index, &pipeline, draw(seed)) else { return Ok(()) };
         for place in places.iter().filter(|_| !reads.is_empty()) {
             let mut damaged = file.clone();
             damaged[(reads.start + u64::from(*place) % (reads.end - reads.start)) as usize] ^= 1 << bit;
@@ -187,7 +204,7 @@ fn other_bytes_than_those_of_the_index_need_the_file() {
     let sample = Sample { options, size: (240, 200), seed: 7, noise: 20 };
     let file = sample.file();
     let (index, pipeline) = (index_of(&file), Pipeline::of([CenterCrop { size: 40 }.into()]));
-    let reads = ReadPlanner::default().reads(&index, &pipeline, draw(0)).unwrap();
+    let reads = reads_of(&index, &pipeline, draw(0)).unwrap();
     let (start, end) = (reads.start as usize, reads.end as usize);
     let header = &file[..index.header_bytes() as usize];
     let mut preparer = Preparer::new(Limits::default());
@@ -195,7 +212,9 @@ fn other_bytes_than_those_of_the_index_need_the_file() {
     let render = |preparer: &mut Preparer, header, rows, from: usize| {
         let mut out = vec![0xA5; pixels.len()];
         let part = PartialJpeg { index: &index, header, rows, rows_offset: from as u64 };
-        let rendered = preparer.render(part, &pipeline, draw(0), &mut out).unwrap();
+        let mut memory = PlanMemory::default();
+        let mut plan = SamplePlan::crop(&pipeline, draw(0), &mut memory);
+        let rendered = preparer.render(Source::Rows(part), &mut plan, &mut out).unwrap();
         assert!(rendered == Rendered::NeedsFile || out == pixels);
         rendered
     };
@@ -218,6 +237,6 @@ fn other_bytes_than_those_of_the_index_need_the_file() {
     assert_eq!(render(&mut Preparer::by_libjpeg(Limits::default()), header, &file, 0), Rendered::NeedsFile);
     let limits = Limits { pixels: 100, ..Limits::default() };
     let part = PartialJpeg { index: &index, header, rows: &file, rows_offset: 0 };
-    let refused = Preparer::new(limits).render(part, &pipeline, draw(0), &mut vec![0; pixels.len()]);
+    let refused = Preparer::new(limits).prepare(Source::Rows(part), &pipeline, draw(0), &mut vec![0; pixels.len()]);
     assert_eq!(refused, Err(PixelError::TooManyPixels { width: 240, height: 200, limit: 100 }));
 }

@@ -9,17 +9,36 @@ use crate::steps::{Change, Step, Steps};
 
 /// What a pipeline does to one image. Reuses its memory from image to image.
 #[derive(Default)]
-pub(crate) struct Plan {
+pub(crate) struct PassPlan {
+    /// Size of the image that the passes are for; `None` before they are drawn.
+    size: Option<(u32, u32)>,
     pub(super) steps: Steps,
     pub(super) passes: Vec<Pass>,
 }
 
-impl Plan {
-    /// Draws the operations of a pipeline for an image of this size, and plans the passes.
+impl PassPlan {
+    /// Forgets the image.
+    pub fn clear(&mut self) {
+        self.size = None;
+    }
+
+    /// Draws the operations of a pipeline for an image of this size, and plans the passes. Does nothing if the last
+    /// call since [`clear`](Self::clear) was for the same size: pipeline and draw are then the same, too.
     pub fn draw(&mut self, pipeline: &Pipeline, size: (u32, u32), draw: Draw) -> Result<(), PixelError> {
+        if self.size == Some(size) {
+            return Ok(());
+        }
+        self.size = None;
         self.steps.draw(pipeline, size, draw)?;
         plan(&self.steps, &mut self.passes);
+        self.size = Some(size);
         Ok(())
+    }
+
+    /// Returns the changes of values of a pass.
+    pub(super) fn changes(&self, pass: &Pass) -> &[Change] {
+        let (first, end) = pass.step.changes;
+        &self.steps.changes[usize::from(first)..usize::from(end)]
     }
 
     /// Returns the rectangle that the passes read of the image, or `None` if they read nothing. The image has the size

@@ -3,12 +3,13 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::draw::Rng;
+use crate::draw::{Draw, Rng};
 use crate::geometry::Rect;
 use crate::ops::{
     CenterCrop, Effect, GaussianBlur, Operation, Piece, RandomAutocontrast, RandomCrop, RandomHorizontalFlip,
     RandomInvert, RandomResizedCrop, Resize,
 };
+use crate::pipeline::Pipeline;
 use crate::resize::Resizing;
 use crate::synthetic;
 
@@ -98,7 +99,9 @@ proptest! {
         }
         let mut out = vec![0xA5; pipeline.output().bytes()];
         let mut image = Interleaved { width: size.0, height: size.1, pixels: &pixels };
-        Passes::default().run(&mut image, &pipeline, draw, Limits::default(), &mut out).unwrap();
+        let mut plan = PassPlan::default();
+        plan.draw(&pipeline, size, draw).unwrap();
+        Passes::default().run(&mut image, &plan, Limits::default(), &mut out).unwrap();
         prop_assert!(out == expected.1, "{pipeline:?}");
     }
 }
@@ -126,7 +129,9 @@ fn validation_reads_no_more_than_the_central_crop_is_made_of() {
     let mut image = Watched { size: (500, 375), read: Vec::new() };
     let pipeline = Pipeline::imagenet_val();
     let mut out = vec![0; pipeline.output().bytes()];
-    Passes::default().run(&mut image, &pipeline, Draw::default(), Limits::default(), &mut out).unwrap();
+    let mut plan = PassPlan::default();
+    plan.draw(&pipeline, image.size, Draw::default()).unwrap();
+    Passes::default().run(&mut image, &plan, Limits::default(), &mut out).unwrap();
     assert!(out.iter().all(|&value| value == 7));
     // 500 x 375 becomes 341 x 256; the crop keeps 224 columns from 58 on and 224 rows from 16 on. Each of them is made
     // of 1.466 inputs, and the filter's radius adds to both sides.

@@ -2,13 +2,13 @@
 //!
 //! Checkpoints whose checksum is wrong cost time and no pixels: the file alone gives the same ones.
 
-use super::{Damage, Form, NotStored, PackOption, check_bytes, check_detail};
+use super::{Form, FormNotes, Next, NotStored, PackOption, Unusable, check_bytes, check_detail};
+use crate::header::Header;
 use crate::pack::StoredForm;
 use crate::pack::record::{IndexRecord, StoredVerdict};
 use crate::pack::report::WhyKept;
-use crate::pack::store::Store;
 use crate::pack::storing::{StoredSample, Workspace, reserve};
-use ddlp_pixels::{Source, checkpoint_bytes_max};
+use ddlp_pixels::{PixelError, SamplePlan, Source, checkpoint_bytes_max};
 use std::ops::Range;
 
 pub(super) struct Indexed;
@@ -33,19 +33,25 @@ impl Form for Indexed {
         Ok(())
     }
 
-    fn opening(record: &IndexRecord) -> Range<u64> {
-        record.extent()
+    fn opening(header: &Header) -> Range<u64> {
+        header.bytes.start..header.detail.end
     }
 
-    fn check_opening(record: &IndexRecord, read: &[u8]) -> Result<(), Damage> {
-        let (file, checkpoints) = read.split_at(record.length as usize);
-        check_bytes(record, file)?;
-        check_detail(record, checkpoints)
+    fn next(header: &Header, read: &[u8], _: &mut SamplePlan<'_>, _: &mut FormNotes) -> Result<Next, Unusable> {
+        let (file, checkpoints) = read.split_at(read.len() - header.detail_bytes());
+        check_bytes(header, file)?;
+        // The file alone gives the same pixels.
+        Ok(if check_detail(header, checkpoints).is_ok() { Next::Render } else { Next::ReadFile })
     }
 
-    fn open<'a>(record: &IndexRecord, read: &'a [u8], _: &'a Store) -> Source<'a> {
-        let (file, checkpoints) = read.split_at(record.length as usize);
-        Source::Indexed { file, checkpoints }
+    fn source<'a>(
+        header: &Header,
+        read: &'a [u8],
+        _: &mut SamplePlan<'_>,
+        _: &'a FormNotes,
+    ) -> Result<Source<'a>, PixelError> {
+        let (file, checkpoints) = read.split_at(read.len() - header.detail_bytes());
+        Ok(Source::Indexed { file, checkpoints })
     }
 
     fn store(source: Source<'_>, workspace: &mut Workspace<'_>) -> Result<StoredSample, NotStored> {

@@ -1,12 +1,12 @@
 //! Form 0: the encoded file as it is in the source, or repaired.
 
-use super::{Damage, Form, NotStored, PackOption, check_bytes};
+use super::{Form, FormNotes, Next, NotStored, PackOption, Unusable, check_bytes};
+use crate::header::Header;
 use crate::pack::StoredForm;
 use crate::pack::record::IndexRecord;
 use crate::pack::report::WhyKept;
-use crate::pack::store::Store;
 use crate::pack::storing::{StoredSample, Workspace};
-use ddlp_pixels::Source;
+use ddlp_pixels::{PixelError, SamplePlan, Source};
 use std::ops::Range;
 
 pub(super) struct Kept;
@@ -19,16 +19,22 @@ impl Form for Kept {
         Ok(())
     }
 
-    fn opening(record: &IndexRecord) -> Range<u64> {
-        record.bytes()
+    fn opening(header: &Header) -> Range<u64> {
+        header.bytes.clone()
     }
 
-    fn check_opening(record: &IndexRecord, read: &[u8]) -> Result<(), Damage> {
-        check_bytes(record, read)
+    fn next(header: &Header, read: &[u8], _: &mut SamplePlan<'_>, _: &mut FormNotes) -> Result<Next, Unusable> {
+        check_bytes(header, read)?;
+        Ok(Next::Render)
     }
 
-    fn open<'a>(_: &IndexRecord, read: &'a [u8], _: &'a Store) -> Source<'a> {
-        Source::Encoded(read)
+    fn source<'a>(
+        _: &Header,
+        read: &'a [u8],
+        _: &mut SamplePlan<'_>,
+        _: &'a FormNotes,
+    ) -> Result<Source<'a>, PixelError> {
+        Ok(Source::Encoded(read))
     }
 
     fn store(source: Source<'_>, workspace: &mut Workspace<'_>) -> Result<StoredSample, NotStored> {

@@ -1,12 +1,12 @@
 //! Form 1: three planes of 8-bit RGB, as CIFAR's files hold them.
 
-use super::{Damage, Form, NotStored, check_bytes};
+use super::{Form, FormNotes, Next, NotStored, Unusable, check_bytes};
+use crate::header::Header;
 use crate::pack::StoredForm;
 use crate::pack::record::IndexRecord;
 use crate::pack::report::WhyKept;
-use crate::pack::store::Store;
 use crate::pack::storing::{StoredSample, Workspace};
-use ddlp_pixels::{CorruptReason, Source};
+use ddlp_pixels::{CorruptReason, PixelError, SamplePlan, Source};
 use std::ops::Range;
 
 pub(super) struct Planar;
@@ -20,16 +20,23 @@ impl Form for Planar {
         Ok(())
     }
 
-    fn opening(record: &IndexRecord) -> Range<u64> {
-        record.bytes()
+    fn opening(header: &Header) -> Range<u64> {
+        header.bytes.clone()
     }
 
-    fn check_opening(record: &IndexRecord, read: &[u8]) -> Result<(), Damage> {
-        check_bytes(record, read)
+    fn next(header: &Header, read: &[u8], _: &mut SamplePlan<'_>, _: &mut FormNotes) -> Result<Next, Unusable> {
+        check_bytes(header, read)?;
+        Ok(Next::Render)
     }
 
-    fn open<'a>(record: &IndexRecord, read: &'a [u8], _: &'a Store) -> Source<'a> {
-        Source::Planar { width: record.width, height: record.height, bytes: read }
+    fn source<'a>(
+        header: &Header,
+        read: &'a [u8],
+        _: &mut SamplePlan<'_>,
+        _: &'a FormNotes,
+    ) -> Result<Source<'a>, PixelError> {
+        let (width, height) = header.size;
+        Ok(Source::Planar { width, height, bytes: read })
     }
 
     fn store(source: Source<'_>, workspace: &mut Workspace<'_>) -> Result<StoredSample, NotStored> {

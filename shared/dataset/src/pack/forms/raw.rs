@@ -1,14 +1,14 @@
 //! Form 3: rows of 8-bit RGB. The detail has a CRC32C for every group of rows, so that a crop reads only the groups
 //! that it touches, and checks them.
 
-use super::{Damage, DetailCheck, Form, NotStored, PackOption, check_detail};
+use super::{DetailCheck, Form, FormNotes, Next, NotStored, PackOption, Unusable, check_detail};
 use crate::SAMPLE_BYTES_MAX;
+use crate::header::{Header, Reads};
 use crate::pack::StoredForm;
 use crate::pack::record::{IndexRecord, StoredVerdict};
 use crate::pack::report::WhyKept;
-use crate::pack::store::Store;
 use crate::pack::storing::{StoredSample, Workspace, reserve};
-use ddlp_pixels::{Decoded, PixelError, RawImage, Source};
+use ddlp_pixels::{Decoded, PixelError, RawImage, SamplePlan, Source};
 use std::ops::Range;
 
 /// Rows that share a checksum.
@@ -38,26 +38,32 @@ impl Form for Raw {
         Ok(())
     }
 
-    fn opening(record: &IndexRecord) -> Range<u64> {
-        record.detail()
+    fn opening(header: &Header) -> Range<u64> {
+        header.detail.clone()
     }
 
-    fn check_opening(record: &IndexRecord, read: &[u8]) -> Result<(), Damage> {
-        check_detail(record, read)
+    fn reads(header: &Header, plan: &mut SamplePlan<'_>) -> Result<Reads, PixelError> {
+        let rows = rows(header, plan)?;
+        let row_bytes = u64::from(header.size.0) * 3;
+        let at = |row: u32| header.bytes.start + u64::from(row) * row_bytes;
+        Ok(Reads::two(Self::opening(header), at(rows.start)..at(rows.end)))
     }
 
-    fn open<'a>(record: &IndexRecord, read: &'a [u8], file: &'a Store) -> Source<'a> {
-        let &IndexRecord { width, height, orientation, was_shrunk, offset, .. } = record;
-        Source::Raw(RawImage {
-            width,
-            height,
-            orientation,
-            was_shrunk,
-            file,
-            offset,
-            group_rows: GROUP_ROWS,
-            checksums: read,
-        })
+    fn next(header: &Header, read: &[u8], _: &mut SamplePlan<'_>, _: &mut FormNotes) -> Result<Next, Unusable> {
+        check_detail(header, &read[..header.detail_bytes()])?;
+        Ok(Next::Render)
+    }
+
+    fn source<'a>(
+        header: &Header,
+        read: &'a [u8],
+        plan: &mut SamplePlan<'_>,
+        _: &'a FormNotes,
+    ) -> Result<Source<'a>, PixelError> {
+        let &Header { size: (width, height), orientation, was_shrunk, .. } = header;
+        let (checksums, pixels) = read.split_at(header.detail_bytes());
+        let (group_rows, first_row) = (GROUP_ROWS, rows(header, plan)?.start);
+        Ok(Source::Raw(RawImage { width, height, orientation, was_shrunk, group_rows, checksums, first_row, pixels }))
     }
 
     fn store(source: Source<'_>, workspace: &mut Workspace<'_>) -> Result<StoredSample, NotStored> {
@@ -87,6 +93,12 @@ impl Form for Raw {
         let group_bytes = u64::from(record.width) * 3 * u64::from(GROUP_ROWS);
         Some(Box::new(GroupChecksums::new(group_bytes, record.detail_crc32c)))
     }
+}
+
+/// Returns the rows that a plan needs, in whole groups.
+fn rows(header: &Header, plan: &mut SamplePlan<'_>) -> Result<Range<u32>, PixelError> {
+    let rows = plan.rows(header.size, header.orientation)?;
+    Ok(RawImage::groups_of(rows, header.size.1, GROUP_ROWS))
 }
 
 /// Decodes a sample and appends its pixels and their checksums.

@@ -3,17 +3,17 @@
 //! The row index lies in front of the file: one read gets the index and the file's header. If the index is damaged, the
 //! file is read whole, which gives the same pixels.
 
-use super::{Damage, Form, NotStored, PackOption, check_detail};
+use super::{Form, FormNotes, Next, NotStored, PackOption, Unusable, check_detail};
+use crate::header::{Header, Reads};
 use crate::pack::StoredForm;
 use crate::pack::record::{IndexRecord, StoredVerdict};
 use crate::pack::report::WhyKept;
-use crate::pack::store::Store;
 use crate::pack::storing::{StoredSample, Workspace, reserve};
-use ddlp_pixels::{JpegInRows, Source, row_index_bytes_max};
+use ddlp_pixels::{PartialJpeg, PixelError, RowIndex, SamplePlan, Source, row_index_bytes_max};
 use std::ops::Range;
 
 /// Bytes of the file that are read together with its row index. They contain the header of most files.
-const BEGINNING_BYTES: u32 = 1024;
+const BEGINNING_BYTES: u64 = 1024;
 
 pub(super) struct Rows;
 
@@ -42,19 +42,43 @@ impl Form for Rows {
         Ok(())
     }
 
-    fn opening(record: &IndexRecord) -> Range<u64> {
-        let beginning = record.length.min(BEGINNING_BYTES);
-        record.detail().start..record.offset + u64::from(beginning)
+    fn opening(header: &Header) -> Range<u64> {
+        header.detail.start..header.bytes.end.min(header.bytes.start + BEGINNING_BYTES)
     }
 
-    fn check_opening(record: &IndexRecord, read: &[u8]) -> Result<(), Damage> {
-        check_detail(record, &read[..record.detail_length as usize])
+    fn next(header: &Header, read: &[u8], plan: &mut SamplePlan<'_>, notes: &mut FormNotes) -> Result<Next, Unusable> {
+        let opening = Self::opening(header);
+        if read.len() as u64 > opening.end - opening.start {
+            return Ok(Next::Render);
+        }
+        let row_index = &read[..header.detail_bytes()];
+        let length = header.bytes.end - header.bytes.start;
+        if check_detail(header, row_index).is_err() {
+            return Ok(Next::ReadFile);
+        }
+        let index = match RowIndex::parse(row_index) {
+            Ok(index) if index.file_bytes_min() <= length => notes.row_index.insert(index),
+            _ => return Ok(Next::ReadFile),
+        };
+        let more = part_of(header, index, plan)?;
+        let at = |offset: u64| header.bytes.start + offset;
+        Ok(if more.is_empty() { Next::Render } else { Next::Read(Reads::one(at(more.start)..at(more.end))) })
     }
 
-    fn open<'a>(record: &IndexRecord, read: &'a [u8], file: &'a Store) -> Source<'a> {
-        let (row_index, beginning) = read.split_at(record.detail_length as usize);
-        let &IndexRecord { offset, length, crc32c, .. } = record;
-        Source::Rows(JpegInRows { row_index, beginning, file, offset, length, crc32c })
+    fn source<'a>(
+        header: &Header,
+        read: &'a [u8],
+        plan: &mut SamplePlan<'_>,
+        notes: &'a FormNotes,
+    ) -> Result<Source<'a>, PixelError> {
+        let index = notes.row_index.as_ref().expect("a sample is rendered after its row index has been read");
+        let opening = Self::opening(header);
+        let (opening, rows) = read.split_at((opening.end - opening.start) as usize);
+        let beginning = &opening[header.detail_bytes()..];
+        let rows_offset = part_of(header, index, plan)?.start;
+        let header_bytes = index.header_bytes() as usize;
+        let header = beginning.get(..header_bytes).unwrap_or_else(|| &rows[..header_bytes]);
+        Ok(Source::Rows(PartialJpeg { index, header, rows, rows_offset }))
     }
 
     fn store(source: Source<'_>, workspace: &mut Workspace<'_>) -> Result<StoredSample, NotStored> {
@@ -70,4 +94,12 @@ impl Form for Rows {
         let stored = stored.with_detail(&indexed.row_index);
         Ok(stored.noting(|note| note.is_rewritten = indexed.transcoded.is_some()))
     }
+}
+
+/// Returns the bytes of the file that are read after its beginning: the rows that a plan needs, and all of a header
+/// that is longer than the beginning.
+fn part_of(header: &Header, index: &RowIndex, plan: &mut SamplePlan<'_>) -> Result<Range<u64>, PixelError> {
+    let rows = plan.bytes_of_jpeg(index)?;
+    let beginning = BEGINNING_BYTES.min(header.bytes.end - header.bytes.start);
+    Ok(if index.header_bytes() <= beginning { rows } else { 0..rows.end.max(index.header_bytes()) })
 }

@@ -7,7 +7,7 @@ use crate::pack::{
     verify_sample,
 };
 use crate::samples::{contents, silently};
-use crate::{Corrupt, Dataset, ReadError, open};
+use crate::{Corrupt, Dataset, Fetch, FetchError, ReadError, open};
 use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
 use ddlp_pixels::ops::{CenterCrop, Operation, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
 use ddlp_pixels::{CorruptReason, Draw, Limits, NotIndexed, Pipeline, PixelError, Preparer, Source, synthetic};
@@ -88,15 +88,14 @@ fn every_form_has_the_pixels_of_the_source() {
     let packs: Vec<Pack> = [("kept", KEPT), ("indexed", INDEXED), ("raw", RAW)]
         .map(|(name, format)| Pack::open(&packed(&bench, name, format).0).unwrap())
         .into();
-    let mut preparer = Preparer::new(Limits::default());
-    let (mut boxes, mut buf) = (0, Vec::new());
+    let (mut preparer, mut fetch) = (Preparer::new(Limits::default()), Fetch::default());
+    let mut boxes = 0;
     for index in 0..samples {
         for (pipeline, draws) in pipelines().iter().zip([60, 30, 30, 1]) {
             let mut prepare = |dataset: &dyn Dataset, epoch| {
                 let mut out = vec![0; pipeline.output().bytes()];
                 let draw = Draw { seed: 11, epoch, sample_id: index };
-                let prepared = preparer.prepare(dataset.sample(index, &mut buf).unwrap(), pipeline, draw, &mut out);
-                (prepared.unwrap(), out)
+                (fetch.prepare((dataset, index), &mut preparer, (pipeline, draw), &mut out).unwrap(), out)
             };
             for epoch in 0..draws {
                 let expected = prepare(&*source, epoch);
@@ -337,9 +336,15 @@ fn damaged_checkpoints_cost_time_and_no_pixels() {
     let record = Pack::open(&out).unwrap().record(1).unwrap();
     flip(&out, record.detail().start + 2);
     let (pack, mut buf) = (Pack::open(&out).unwrap(), Vec::new());
-    assert!(matches!(pack.sample(0, &mut buf).unwrap(), Source::Indexed { .. }));
-    let Source::Encoded(file) = pack.sample(1, &mut buf).unwrap() else { panic!("the file alone") };
-    assert_eq!(file, fs::read(bench.path("source/class0/0001.jpg")).unwrap());
+    let prepare = |dataset: &dyn Dataset, index| {
+        let mut out = [0; 3 * 8 * 8];
+        let draw = Draw::default();
+        let pipeline = Pipeline::of([CenterCrop { size: 8 }.into()]);
+        let mut preparer = Preparer::new(Limits::default());
+        Fetch::default().prepare((dataset, index), &mut preparer, (&pipeline, draw), &mut out).map(|_| out)
+    };
+    let source = open(&bench.path("source")).unwrap();
+    (0..2).for_each(|index| assert!(prepare(&pack, index).unwrap() == prepare(&*source, index).unwrap()));
     let found = broken(&out);
     assert!(found.len() == 1 && found[0].contains("checkpoints") && found[0].contains("0001.jpg"), "{found:?}");
     assert!(matches!(verify_sample(&pack, 1)[..], [Broken::Detail { index: 1, .. }]));
@@ -348,6 +353,7 @@ fn damaged_checkpoints_cost_time_and_no_pixels() {
     flip(&out, record.offset + 2);
     let error = pack.sample(1, &mut buf).map(drop).unwrap_err();
     assert!(matches!(error, ReadError::Corrupt(Corrupt::Checksum { .. })), "{error}");
+    assert!(matches!(prepare(&pack, 1), Err(FetchError::Read(ReadError::Corrupt(Corrupt::Checksum { .. })))));
 }
 
 #[test]
@@ -355,36 +361,38 @@ fn damaged_rows_are_noticed_by_crops_that_touch_them() {
     let bench = Bench::new(1, 1);
     fs::write(bench.path("source/class0/0000.jpg"), encoded(1, (64, 100), &JpegOptions::default())).unwrap();
     let (out, _) = packed(&bench, "out.ddlp", RAW);
-    let (pack, mut buf) = (Pack::open(&out).unwrap(), Vec::new());
+    let pack = Pack::open(&out).unwrap();
     let record = pack.record(0).unwrap();
     // The crop has rows 45 to 54, and touches the groups of rows 32 to 47 and 48 to 63: those in front of them are not
     // read.
     let row = u64::from(record.width) * 3;
     let pipeline = Pipeline::of([CenterCrop { size: 10 }.into()]);
     let mut out_row = vec![0; pipeline.output().bytes()];
-    let mut prepare = |buf: &mut Vec<u8>| {
-        let source = pack.sample(0, buf).unwrap();
-        Preparer::new(Limits::default()).prepare(source, &pipeline, Draw::default(), &mut out_row).map(drop)
+    let mut prepare = || {
+        let mut preparer = Preparer::new(Limits::default());
+        let draw = Draw::default();
+        Fetch::default().prepare((&pack, 0), &mut preparer, (&pipeline, draw), &mut out_row).map(drop)
     };
-    assert_eq!(prepare(&mut buf), Ok(()));
+    prepare().unwrap();
     flip(&out, record.offset + 3 * row);
-    assert_eq!(prepare(&mut buf), Ok(()), "rows 45 to 54 do not touch row 3");
+    prepare().expect("rows 45 to 54 do not touch row 3");
     assert!(matches!(verify_sample(&pack, 0)[..], [Broken::Sample { index: 0, .. }]));
     let found = broken(&out);
     assert!(found.len() == 1 && found[0].contains("0000.jpg"), "{found:?}");
     flip(&out, record.offset + 3 * row);
     flip(&out, record.offset + 33 * row);
-    let error = prepare(&mut buf).unwrap_err();
-    assert!(matches!(error, PixelError::Checksum { .. }), "row 33 shares its checksum with row 45: {error}");
+    let error = prepare().unwrap_err();
+    let is_of_pixels = matches!(error, FetchError::Pixels(PixelError::Checksum { .. }));
+    assert!(is_of_pixels, "row 33 shares its checksum with row 45: {error}");
     flip(&out, record.offset + 33 * row);
     flip(&out, record.detail().start);
-    let error = pack.sample(0, &mut buf).map(drop).unwrap_err();
-    assert!(matches!(error, ReadError::Corrupt(Corrupt::Checksum { .. })), "{error}");
+    let error = prepare().unwrap_err();
+    assert!(matches!(error, FetchError::Read(ReadError::Corrupt(Corrupt::Checksum { .. }))), "{error}");
     assert_eq!(broken(&out).len(), 1);
     flip(&out, record.detail().start);
     // The file is cut short while it is open.
     fs::File::options().write(true).open(&out).unwrap().set_len(record.offset + 100).unwrap();
-    assert!(pack.sample(0, &mut buf).is_err());
+    assert!(prepare().is_err());
     assert_eq!(GROUP_ROWS, 16);
 }
 

@@ -4,8 +4,8 @@ use super::{Bench, quietly};
 use crate::pack::forms::GROUP_ROWS;
 use crate::pack::storing::Fault;
 use crate::pack::{LISTED_MAX, PackError, PackFormat, PackOptions, StoredForm};
-use crate::{Corrupt, Dataset, Identity, Location, ReadError, Unavailable};
-use ddlp_pixels::{CorruptReason, PixelError, RawImage, ReadAt, Source};
+use crate::{Corrupt, Dataset, Header, Identity, Location, ReadError, Unavailable};
+use ddlp_pixels::{CorruptReason, PixelError, RawImage};
 use ddlp_test_support::unprivileged::Unprivileged;
 use std::fs::{Permissions, set_permissions};
 use std::io;
@@ -50,11 +50,14 @@ impl<F: Fn(u64) -> Result<(), ReadError> + Send + Sync> Dataset for Failing<F> {
         place()
     }
 
-    fn sample<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
+    fn header(&self, _: u64) -> Result<Header, ReadError> {
+        Ok(Header::planar((1, 1), 0..3))
+    }
+
+    fn read(&self, index: u64, _: &Header, _: u64, out: &mut [u8]) -> Result<(), ReadError> {
         (self.answer)(index)?;
-        buf.clear();
-        buf.extend([1, 2, 3]);
-        Ok(Source::Planar { width: 1, height: 1, bytes: buf })
+        out.copy_from_slice(&[1, 2, 3]);
+        Ok(())
     }
 
     fn identity(&self) -> Identity {
@@ -112,7 +115,7 @@ fn a_folder_that_may_not_be_read_any_more_is_an_error_whatever_the_option() {
     }
 }
 
-/// A file of pixels whose server answers only the third read.
+/// A pixel and its checksum, whose server answers only the third read of the pixel.
 struct Waking {
     reads: AtomicU32,
     checksums: Vec<u8>,
@@ -120,16 +123,6 @@ struct Waking {
 
 impl Waking {
     const PIXEL: [u8; 3] = [1, 2, 3];
-}
-
-impl ReadAt for Waking {
-    fn read_at(&self, _: u64, out: &mut [u8]) -> io::Result<()> {
-        if self.reads.fetch_add(1, Ordering::Relaxed) < 2 {
-            return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
-        }
-        out.copy_from_slice(&Self::PIXEL);
-        Ok(())
-    }
 }
 
 impl Dataset for Waking {
@@ -153,17 +146,21 @@ impl Dataset for Waking {
         place()
     }
 
-    fn sample<'a>(&'a self, _: u64, _: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
-        Ok(Source::Raw(RawImage {
-            width: 1,
-            height: 1,
-            orientation: 1,
-            was_shrunk: false,
-            file: self,
-            offset: 0,
-            group_rows: GROUP_ROWS,
-            checksums: &self.checksums,
-        }))
+    fn header(&self, _: u64) -> Result<Header, ReadError> {
+        let (form, detail_crc32c) = (StoredForm::Raw, crc32c::crc32c(&self.checksums));
+        Ok(Header { form, detail: 3..7, detail_crc32c, ..Header::planar((1, 1), 0..3) })
+    }
+
+    fn read(&self, _: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        if offset == header.detail.start {
+            out.copy_from_slice(&self.checksums);
+            return Ok(());
+        }
+        if self.reads.fetch_add(1, Ordering::Relaxed) < 2 {
+            return Err(os_error(libc::ETIMEDOUT));
+        }
+        out.copy_from_slice(&Self::PIXEL);
+        Ok(())
     }
 
     fn identity(&self) -> Identity {
@@ -176,7 +173,7 @@ impl Dataset for Waking {
 }
 
 #[test]
-fn a_momentary_failure_while_a_sample_is_decoded_is_waited_for() {
+fn a_momentary_failure_while_pixels_are_read_is_waited_for() {
     let bench = Bench::new(1, 1);
     let checksums = RawImage::checksums_of(&Waking::PIXEL, 1, GROUP_ROWS);
     let source = Waking { reads: AtomicU32::new(0), checksums };

@@ -6,7 +6,7 @@ use crate::pack::{
     Pack, PackError, PackFormat, PackOptions, Phase, StoredForm, StoredVerdict, Survey, VerdictEntry, pack, verify,
 };
 use crate::samples::{contents, image};
-use crate::{CLASSES_MAX, Corrupt, Dataset, Identity, Location, ReadError, open};
+use crate::{CLASSES_MAX, Corrupt, Dataset, Header, Identity, Location, ReadError, open};
 use ddlp_pixels::{CorruptReason, Source};
 use std::fs;
 use std::ops::ControlFlow;
@@ -219,9 +219,13 @@ impl Dataset for Liar {
         Location { file: "memory".into(), offset: 0, length: 4 }
     }
 
-    fn sample<'a>(&'a self, _: u64, buf: &'a mut Vec<u8>) -> Result<Source<'a>, ReadError> {
-        *buf = vec![1; 4];
-        Ok(Source::Planar { width: u32::MAX, height: u32::MAX, bytes: buf })
+    fn header(&self, _: u64) -> Result<Header, ReadError> {
+        Ok(Header::planar((u32::MAX, u32::MAX), 0..4))
+    }
+
+    fn read(&self, _: u64, _: &Header, _: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        out.fill(1);
+        Ok(())
     }
 
     fn identity(&self) -> Identity {

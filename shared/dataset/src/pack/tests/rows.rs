@@ -2,10 +2,10 @@
 
 use super::{Bench, quietly};
 use crate::pack::{Blocks, Pack, PackFormat, PackOptions, StoredForm, Survey, verify};
-use crate::{Dataset, open};
+use crate::{Corrupt, Dataset, Fetch, FetchError, ReadError, open};
 use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
 use ddlp_pixels::ops::{CenterCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
-use ddlp_pixels::{Draw, Limits, Pipeline, PixelError, Preparer, synthetic};
+use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, synthetic};
 use std::fs;
 use std::io;
 use std::ops::ControlFlow;
@@ -86,11 +86,11 @@ fn prepare(
     index: u64,
     pipeline: &Pipeline,
     epoch: u32,
-) -> Result<(ddlp_pixels::Prepared, Vec<u8>), PixelError> {
-    let (mut preparer, mut buf) = (Preparer::new(Limits::default()), Vec::new());
+) -> Result<(ddlp_pixels::Prepared, Vec<u8>), FetchError> {
     let mut out = vec![0; pipeline.output().bytes()];
-    let source = dataset.sample(index, &mut buf).unwrap();
-    let prepared = preparer.prepare(source, pipeline, Draw { seed: 3, epoch, sample_id: index }, &mut out)?;
+    let draw = Draw { seed: 3, epoch, sample_id: index };
+    let mut preparer = Preparer::new(Limits::default());
+    let prepared = Fetch::default().prepare((dataset, index), &mut preparer, (pipeline, draw), &mut out)?;
     Ok((prepared, out))
 }
 
@@ -134,7 +134,7 @@ fn damage_costs_no_pixels_where_the_whole_file_has_them_and_is_an_error_elsewher
     for at in [record.offset + 30, record.offset + 5000] {
         flip(at);
         let error = prepare(&pack, 0, whole, 0).unwrap_err();
-        assert!(matches!(error, PixelError::Checksum { .. }), "{error}");
+        assert!(matches!(error, FetchError::Read(ReadError::Corrupt(Corrupt::Checksum { .. }))), "{error}");
         flip(at);
     }
     assert!(prepare(&pack, 0, whole, 0).unwrap() == expected);

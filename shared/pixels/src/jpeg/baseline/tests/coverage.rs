@@ -8,7 +8,7 @@ use super::*;
 use crate::jpeg::baseline::bits::Place;
 use crate::jpeg::baseline::header;
 use crate::ops::CenterCrop;
-use crate::preparer::Prepared;
+use crate::rendered::Prepared;
 
 /// The MCUs that a rectangle covers.
 #[derive(Debug)]

@@ -1,0 +1,76 @@
+//! What is known of a sample before any of its bytes are read.
+
+use crate::pack::StoredForm;
+use std::ops::Range;
+
+/// What is known of a sample before any of its bytes are read. Ranges count bytes from wherever the source counts: the
+/// beginning of the sample's file, or that of the file that holds many samples.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Form in which the sample is stored.
+    pub form: StoredForm,
+    /// Width and height of the image, 0 where unknown.
+    pub size: (u32, u32),
+    /// EXIF orientation of a decoded sample, 1 to 8; in other forms 1, since their files contain the orientation.
+    pub orientation: u8,
+    /// Whether the source's image of a decoded sample was larger.
+    pub was_shrunk: bool,
+    /// The sample's bytes.
+    pub bytes: Range<u64>,
+    /// CRC32C of these bytes, if the source has one.
+    pub crc32c: Option<u32>,
+    /// What the form needs beside these bytes; empty if the form has no detail.
+    pub detail: Range<u64>,
+    /// CRC32C of the detail.
+    pub detail_crc32c: u32,
+}
+
+impl Header {
+    /// Returns the header of a sample of which only the place is known.
+    fn of(form: StoredForm, size: (u32, u32), bytes: Range<u64>) -> Self {
+        let detail = bytes.end..bytes.end;
+        let (orientation, was_shrunk, crc32c, detail_crc32c) = (1, false, None, 0);
+        Self { form, size, orientation, was_shrunk, bytes, crc32c, detail, detail_crc32c }
+    }
+
+    /// Returns the header of an encoded file without a checksum.
+    pub fn file(bytes: Range<u64>) -> Self {
+        Self::of(StoredForm::Kept, (0, 0), bytes)
+    }
+
+    /// Returns the header of three planes of 8-bit RGB without a checksum.
+    pub fn planar(size: (u32, u32), bytes: Range<u64>) -> Self {
+        Self::of(StoredForm::Planar, size, bytes)
+    }
+
+    /// Returns the number of bytes of the detail.
+    pub fn detail_bytes(&self) -> usize {
+        (self.detail.end - self.detail.start) as usize
+    }
+}
+
+/// Bytes of a sample to read: one range or two, any of which may be empty. They may be read in any order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reads([Range<u64>; 2]);
+
+impl Reads {
+    /// Returns one range.
+    pub fn one(range: Range<u64>) -> Self {
+        Self([range, 0..0])
+    }
+
+    /// Returns two ranges.
+    pub fn two(first: Range<u64>, second: Range<u64>) -> Self {
+        Self([first, second])
+    }
+
+    /// Returns the ranges that are not empty, in the order in which their bytes follow each other in memory.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.0.iter().filter(|range| !range.is_empty()).cloned()
+    }
+
+    /// Returns the number of bytes.
+    pub fn bytes(&self) -> u64 {
+        self.ranges().map(|range| range.end - range.start).sum()
+    }
+}
