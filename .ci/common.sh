@@ -41,14 +41,14 @@ pin_rust() {
 
 # Fails and prints the lines, if any have more than 120 characters. Rows of Markdown tables may be longer.
 no_long_lines() {
-    local long places=('*.'{rs,c,h,css,py,sh,toml,md} check demo .ci scripts bench fuzz/run packaging/debian)
+    local long places=('*.'{rs,c,h,css,py,pyi,sh,toml,md} check demo .ci scripts bench fuzz/run packaging/debian)
     long=$(git ls-files -z -- "${places[@]}" | LC_ALL=C.UTF-8 xargs -0 grep -HnIE '.{121}' |
         grep -vE '^[^:]*\.md:[0-9]+: *\||^packaging/debian/copyright:')
     [ -z "$long" ] || { printf 'longer than 120 characters:\n%s\n' "$long"; return 1; }
 }
 
 scripts() {
-    local script scripts=(demo check .ci/run .ci/full fuzz/run scripts/board packaging/debian/{postinst,prerm,postrm})
+    local script scripts=(demo check .ci/run .ci/full fuzz/run scripts/{board,python} packaging/debian/{postinst,prerm,postrm})
     for script in "${scripts[@]}" scripts/setup.sh .ci/common.sh; do bash -n "$script" || return 1; done
     no_long_lines || return 1
     if ! have shellcheck; then

@@ -2,12 +2,14 @@
 # Installs the tools that building needs and this machine lacks. ./demo, ./check, scripts/board and the scripts in .ci
 # source this file; after `setup`, they have `cargo` in PATH.
 #
-#   setup [--yes] [c++] [qemu]     --yes: install without asking; c++: also a C++ compiler;
-#                                  qemu: also the tools that boot the guests of the tests in qemu/
+#   setup [--yes] [c++] [qemu] [python]     --yes: install without asking; c++: also a C++ compiler;
+#                                           qemu: also the tools that boot the guests of the tests in qemu/;
+#                                           python: also Python with its module venv
 #
 # `setup` prints each command and asks before it runs it. Without --yes and without a terminal to ask on, it ends.
 
 RUST_NEEDED=1.95
+PYTHON_NEEDED=3.11
 
 say() { printf '\n== %s\n' "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
@@ -26,6 +28,16 @@ have() { command -v "$1" >/dev/null 2>&1; }
 # Returns whether version $1 is at least $2.
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
+# Prints the first Python that is new enough and can make virtual environments.
+python_program() {
+    local program
+    for program in python3 python3.{14,13,12,11}; do
+        have "$program" && "$program" -c "import ensurepip, sys, venv
+sys.exit(sys.version_info < (${PYTHON_NEEDED/./, }))" 2>/dev/null && { echo "$program"; return; }
+    done
+    return 1
+}
+
 missing_tools() {
     have cc || have gcc || have clang || echo compiler
     [ "$SETUP_CXX" = 0 ] || have c++ || have g++ || have clang++ || echo c++
@@ -35,6 +47,7 @@ missing_tools() {
         have mke2fs || [ -x /usr/sbin/mke2fs ] || echo mke2fs
         have xz || echo xz
     fi
+    [ "$SETUP_PYTHON" = 0 ] || python_program >/dev/null || echo python
     have make || echo make
     have cmake || echo cmake
     # libjpeg-turbo's SIMD code for x86 is written for nasm; elsewhere it is compiled as C.
@@ -64,6 +77,8 @@ packages_for() {
             qemu-x86:apt) echo qemu-system-x86 ;;
             mke2fs:*) echo e2fsprogs ;;
             xz:apt) echo xz-utils ;;
+            python:apt) echo python3 python3-venv ;;
+            python:dnf | python:zypper | python:apk) echo python3 ;;
             *) echo "$tool" ;;
         esac
     done
@@ -138,14 +153,18 @@ target_dir() { cargo metadata --no-deps --format-version 1 | sed -n 's/.*"target
 
 setup() {
     local tools word
-    SETUP_YES=0 SETUP_CXX=0 SETUP_QEMU=0
+    SETUP_YES=0 SETUP_CXX=0 SETUP_QEMU=0 SETUP_PYTHON=0
     for word in "$@"; do
-        case $word in --yes) SETUP_YES=1 ;; c++) SETUP_CXX=1 ;; qemu) SETUP_QEMU=1 ;; esac
+        case $word in
+            --yes) SETUP_YES=1 ;; c++) SETUP_CXX=1 ;; qemu) SETUP_QEMU=1 ;; python) SETUP_PYTHON=1 ;;
+        esac
     done
     [ "$(uname -s)" = Linux ] || fail "DDLP runs on Linux; on another system, use a virtual machine or a container"
     # rustup's folder may be missing in the PATH of this shell.
     case ":$PATH:" in *":${CARGO_HOME:-$HOME/.cargo}/bin:"*) ;; *) PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin ;; esac
     mapfile -t tools < <(missing_tools)
     if [ ${#tools[@]} != 0 ]; then install_tools "${tools[@]}"; fi
+    [ "$SETUP_PYTHON" = 0 ] || python_program >/dev/null ||
+        fail "the package manager has no Python $PYTHON_NEEDED with venv: install one, and put it into the PATH"
     rust_is_ready || install_rust
 }

@@ -1,0 +1,57 @@
+"""The drives of a loader, as its option `drives` names them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, Sequence
+
+from ._command import agent
+
+
+@dataclass(frozen=True)
+class LocalDrive:
+    """A drive that the loader starts itself, as a process on this machine."""
+
+    threads: int | None = None
+    """Worker threads. Default: the drive's share of half of the machine's cores."""
+    cores: Sequence[int] = ()
+    """Cores that the drive may run on. Default: any core."""
+    throttle: float = 1.0
+    """Share of its full speed at which the drive works, above 0 and at most 1."""
+    slots: int | None = None
+    """Result slots. Default: as many as the strategy can use and memory allows."""
+    agent: str | None = None
+    """The drive's program. Default: the one in this package."""
+
+
+Drive = Literal["local", "auto"] | str | LocalDrive
+"""A drive: `"local"`, `"auto"` (the one that the kernel is connected to), `/dev/nvme0`, an address
+`tcp://HOST:PORT/NQN`, or a LocalDrive."""
+
+
+def described(drives: None | Drive | Sequence[Drive]) -> list[Any]:
+    """Describes drives as the loader's options do."""
+    if drives is None:
+        return []
+    if isinstance(drives, (str, LocalDrive)):
+        drives = [drives]
+    return [_described(drive) for drive in drives]
+
+
+def _described(drive: Drive) -> Any:
+    if drive == "auto":
+        return "auto"
+    if drive == "local":
+        drive = LocalDrive()
+    if isinstance(drive, LocalDrive):
+        options = {
+            "threads": drive.threads,
+            "cores": list(drive.cores),
+            "throttle": drive.throttle,
+            "slots": drive.slots,
+            "agent": drive.agent or agent(),
+        }
+        return {"local": options}
+    if isinstance(drive, str):
+        return {"remote": drive}
+    raise TypeError(f"{drive!r} is no drive: give 'local', 'auto', an address or a ddlp.LocalDrive")

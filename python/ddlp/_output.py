@@ -1,0 +1,29 @@
+"""The kinds of arrays that a loader yields. Libraries are imported when they are first needed."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from ._ddlp import Array
+
+Output = Callable[[Array], Any]
+
+
+def _torch(array: Array) -> Any:
+    import torch
+
+    return torch.from_dlpack(array)
+
+
+def _numpy(array: Array) -> Any:
+    import numpy
+
+    # Of an array itself, NumPy would make an array of objects if the buffer is refused.
+    return numpy.asarray(memoryview(array))
+
+
+def _dlpack(array: Array) -> Array:
+    return array
+
+
+OUTPUTS: dict[str, Output] = {"torch": _torch, "numpy": _numpy, "dlpack": _dlpack}

@@ -1,0 +1,177 @@
+"""Pipelines: what is done to every sample. Names, parameters and defaults are torchvision's."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from typing import Any, Sequence
+
+from . import _ddlp
+
+
+@dataclass(frozen=True)
+class RandomResizedCrop:
+    """Cuts out a box of random area and aspect ratio and resizes it to a square of `size` pixels."""
+
+    size: int
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+
+
+@dataclass(frozen=True)
+class Resize:
+    """Resizes the image so that its shorter side has `size` pixels."""
+
+    size: int
+
+
+@dataclass(frozen=True)
+class CenterCrop:
+    """Cuts out the central square of `size` pixels."""
+
+    size: int
+
+
+@dataclass(frozen=True)
+class RandomCrop:
+    """Cuts out a random square of `size` pixels, after `padding` black pixels were added on each side."""
+
+    size: int
+    padding: int = 0
+
+
+@dataclass(frozen=True)
+class RandomHorizontalFlip:
+    """Mirrors the image left to right with probability `p`."""
+
+    p: float = 0.5
+
+
+@dataclass(frozen=True)
+class GaussianBlur:
+    """Blurs with a Gaussian kernel of `kernel_size` pixels whose sigma is drawn between the two bounds."""
+
+    kernel_size: int
+    sigma: tuple[float, float] = (0.1, 2.0)
+
+
+@dataclass(frozen=True)
+class RandomAutocontrast:
+    """Stretches the values of each channel to the whole range with probability `p`."""
+
+    p: float = 0.5
+
+
+@dataclass(frozen=True)
+class RandomInvert:
+    """Inverts all values with probability `p`."""
+
+    p: float = 0.5
+
+
+Operation = (
+    RandomResizedCrop
+    | Resize
+    | CenterCrop
+    | RandomCrop
+    | RandomHorizontalFlip
+    | GaussianBlur
+    | RandomAutocontrast
+    | RandomInvert
+)
+
+_NAMES = {
+    RandomResizedCrop: "random_resized_crop",
+    Resize: "resize",
+    CenterCrop: "center_crop",
+    RandomCrop: "random_crop",
+    RandomHorizontalFlip: "random_horizontal_flip",
+    GaussianBlur: "gaussian_blur",
+    RandomAutocontrast: "random_autocontrast",
+    RandomInvert: "random_invert",
+}
+
+
+class Pipeline:
+    """The operations that every sample goes through.
+
+    Raises ConfigurationError if a parameter is out of range or the images would differ in size.
+    """
+
+    def __init__(self, operations: Sequence[Operation], *, exif_orientation: bool = False) -> None:
+        described = []
+        for operation in operations:
+            name = _NAMES.get(type(operation))
+            if name is None:
+                known = ", ".join(kind.__name__ for kind in _NAMES)
+                raise TypeError(f"{operation!r} is no operation of a pipeline: the operations are {known}")
+            described.append({name: asdict(operation)})
+        self._set(json.dumps({"exif_orientation": exif_orientation, "operations": described}))
+
+    def _set(self, text: str) -> None:
+        text, height, width = _ddlp.checked_pipeline(text)
+        self._description: dict[str, Any] = json.loads(text)
+        self._size = (height, width)
+
+    @classmethod
+    def named(cls, name: str) -> Pipeline:
+        """Returns a built-in pipeline: imagenet-train, imagenet-val or cifar-train."""
+        return cls.from_dict(json.loads(_ddlp.named_pipeline(name)))
+
+    @classmethod
+    def from_toml(cls, text: str) -> Pipeline:
+        """Reads a pipeline as `ddlp run --pipeline` reads it from a file."""
+        return cls.from_dict(json.loads(_ddlp.toml_pipeline(text)))
+
+    @classmethod
+    def from_dict(cls, description: dict[str, Any]) -> Pipeline:
+        """Returns the pipeline that `to_dict` described."""
+        pipeline = cls.__new__(cls)
+        pipeline._set(json.dumps(description))
+        return pipeline
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describes the pipeline as plain data."""
+        return dict(self._description)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of the prepared images."""
+        return self._size
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pipeline) and self._description == other._description
+
+    def __hash__(self) -> int:
+        return hash(json.dumps(self._description))
+
+    def __repr__(self) -> str:
+        return f"ddlp.Pipeline.from_dict({self._description})"
+
+
+def imagenet_train(size: int = 224) -> Pipeline:
+    """Returns the usual ImageNet training recipe: RandomResizedCrop and a flip."""
+    return Pipeline([RandomResizedCrop(size), RandomHorizontalFlip()])
+
+
+def imagenet_val(size: int = 224, *, resize: int = 256) -> Pipeline:
+    """Returns the usual ImageNet validation recipe: Resize and CenterCrop."""
+    return Pipeline([Resize(resize), CenterCrop(size)])
+
+
+def cifar_train() -> Pipeline:
+    """Returns the usual CIFAR-10 training recipe: RandomCrop(32, padding=4) and a flip."""
+    return Pipeline([RandomCrop(32, padding=4), RandomHorizontalFlip()])
+
+
+def pipeline_of(given: Pipeline | str | os.PathLike[str]) -> Pipeline:
+    """Returns a pipeline, or the one with this name or in this TOML file."""
+    if isinstance(given, Pipeline):
+        return given
+    if not isinstance(given, (str, os.PathLike)):
+        raise TypeError(f"pipeline is {given!r}, but must be a ddlp.Pipeline, a name, or a .toml file")
+    if os.path.splitext(given)[1] != ".toml":
+        return Pipeline.named(os.fspath(given))
+    with open(given, encoding="utf-8") as file:
+        return Pipeline.from_toml(file.read())

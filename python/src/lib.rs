@@ -1,0 +1,57 @@
+//! The native part of the Python package `ddlp`: a run of the loader, and views of its batches without a copy.
+//!
+//! - `run`: a run as Python sees it: batches, position, figures. Rust works and waits without the interpreter's lock.
+//! - `array`: one field of a batch, exported by the buffer protocol and by DLPack (`dlpack`).
+//! - `errors`: the package's exceptions.
+//!
+//! The Python code in `ddlp/` has everything that needs no Rust: options, epochs, states, NumPy and PyTorch.
+#![deny(unsafe_code)]
+
+mod array;
+mod dlpack;
+mod errors;
+mod run;
+
+use pyo3::prelude::*;
+
+/// The native part of the package `ddlp`.
+#[pymodule]
+mod _ddlp {
+    use super::errors;
+    use ddlp_host::Pipeline;
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::array::Array;
+    #[pymodule_export]
+    use super::run::{Batch, Run};
+
+    /// Version of the package.
+    #[pymodule_export(name = "VERSION")]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+    /// Returns a built-in pipeline as JSON.
+    #[pyfunction]
+    fn named_pipeline(name: &str) -> PyResult<String> {
+        let names = Pipeline::NAMES.join(", ");
+        let pipeline = Pipeline::named(name)
+            .ok_or_else(|| errors::configuration(format!("there is no pipeline '{name}': the names are {names}")))?;
+        errors::json(&pipeline)
+    }
+
+    /// Parses a pipeline in TOML, checks it, and returns it as JSON.
+    #[pyfunction]
+    fn toml_pipeline(text: &str) -> PyResult<String> {
+        let pipeline = Pipeline::from_toml(text).map_err(|error| errors::configuration(error.to_string()))?;
+        errors::json(&pipeline)
+    }
+
+    /// Checks a pipeline in JSON. Returns it with all parameters, and the height and width of its images.
+    #[pyfunction]
+    fn checked_pipeline(json: &str) -> PyResult<(String, u32, u32)> {
+        let pipeline: Pipeline =
+            serde_json::from_str(json).map_err(|error| errors::configuration(error.to_string()))?;
+        let shape = pipeline.validate().map_err(|error| errors::configuration(error.to_string()))?;
+        Ok((errors::json(&pipeline)?, shape.height, shape.width))
+    }
+}

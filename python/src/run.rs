@@ -1,0 +1,219 @@
+//! A run of the loader as Python sees it. Rust works and waits without the interpreter's lock.
+
+use crate::array::Array;
+use crate::errors;
+use ddlp_host::{Loader, LoaderError, LoaderOptions, LoaderState, ProgressHandle, Report, Stopper};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use std::mem::{self, ManuallyDrop};
+use std::process;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Time that a consumer which keeps all batches may wait before that is an error.
+const KEPT_FOR: Duration = Duration::from_secs(2);
+
+/// A run: the batches of its epochs, one after the other.
+#[pyclass(frozen, module = "ddlp._ddlp")]
+pub struct Run {
+    state: Mutex<RunState>,
+    stopper: Stopper,
+    progress: ProgressHandle,
+    buffers: usize,
+    /// Batches of an epoch.
+    #[pyo3(get)]
+    batches_per_epoch: u32,
+    /// The process that began the run. Its threads do not exist in a forked one.
+    process: u32,
+}
+
+/// A run, or what is left of it.
+enum RunState {
+    /// Only `close` drops the loader: in a forked process its threads, for which dropping it waits, do not exist.
+    Open(ManuallyDrop<Loader>),
+    Closed {
+        at: LoaderState,
+        report: Box<Report>,
+    },
+}
+
+/// A batch: its fields, and where it belongs.
+#[pyclass(frozen, get_all, module = "ddlp._ddlp")]
+pub struct Batch {
+    /// The prepared images.
+    images: Py<Array>,
+    /// The class index of each image, int64.
+    labels: Py<Array>,
+    /// The sample id of each image.
+    sample_ids: Vec<u64>,
+    /// The batch's epoch.
+    epoch: u32,
+    /// The batch's number within its epoch.
+    index: u32,
+    /// The prong that prepared it: 0 is the host's CPU, the drives follow.
+    prong: usize,
+}
+
+/// Why a wait ended without a batch, if the run did not end.
+enum NoBatch {
+    /// The handler of a signal raised this.
+    Interrupted(PyErr),
+    /// The consumer keeps all batches.
+    Kept,
+    Failed(LoaderError),
+    Closed,
+}
+
+#[pymethods]
+impl Run {
+    /// Opens the dataset and the drives. The options are JSON, as `ddlp_host::LoaderOptions` describes them.
+    #[new]
+    fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
+        let options: LoaderOptions =
+            serde_json::from_str(options).map_err(|error| errors::configuration(error.to_string()))?;
+        let buffers = options.buffers;
+        let loader = py.detach(|| Loader::open(options)).map_err(|error| errors::exception(&error))?;
+        Ok(Self {
+            stopper: loader.stopper(),
+            progress: loader.progress(),
+            batches_per_epoch: loader.batches_per_epoch(),
+            state: Mutex::new(RunState::Open(ManuallyDrop::new(loader))),
+            buffers,
+            process: process::id(),
+        })
+    }
+
+    /// Whether this process is not the one that began the run, but a fork of it.
+    #[getter]
+    fn is_forked(&self) -> bool {
+        self.process != process::id()
+    }
+
+    /// Returns the next batch, or `None` when the run is over. Handlers of signals run while it waits.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        let next = py.detach(|| {
+            let mut state = self.lock();
+            let RunState::Open(loader) = &mut *state else { return Err(NoBatch::Closed) };
+            let mut ended = None;
+            let next = loader.next_while(|waiting| {
+                ended = if waiting.keeps_all && waiting.time >= KEPT_FOR {
+                    Some(NoBatch::Kept)
+                } else {
+                    Python::attach(|py| py.check_signals()).err().map(NoBatch::Interrupted)
+                };
+                ended.is_none()
+            });
+            match (next, ended) {
+                (Some(batch), _) => batch.map(Some).map_err(NoBatch::Failed),
+                (None, Some(ended)) => Err(ended),
+                (None, None) => Ok(None),
+            }
+        });
+        match next {
+            Ok(Some(batch)) => Batch::new(py, &batch).map(Some),
+            Ok(None) => Ok(None),
+            Err(NoBatch::Interrupted(raised)) => Err(raised),
+            Err(NoBatch::Kept) => Err(self.kept()),
+            Err(NoBatch::Failed(error)) => Err(errors::exception(&error)),
+            Err(NoBatch::Closed) => Err(errors::usage("the loader is closed: make a new one".into())),
+        }
+    }
+
+    /// Returns the position of the run as JSON: a `LoaderState`.
+    fn state(&self, py: Python<'_>) -> PyResult<String> {
+        let at = py.detach(|| match &*self.lock() {
+            RunState::Open(loader) => loader.state(),
+            RunState::Closed { at, .. } => at.clone(),
+        });
+        errors::json(&at)
+    }
+
+    /// Returns the figures of the run as JSON: a `Report`.
+    fn report(&self, py: Python<'_>) -> PyResult<String> {
+        py.detach(|| match &*self.lock() {
+            RunState::Open(loader) => errors::json(&loader.report()),
+            RunState::Closed { report, .. } => errors::json(report),
+        })
+    }
+
+    /// Returns what can be said about the run at any time, also while another thread waits for a batch.
+    fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let now = py.detach(|| self.progress.snapshot());
+        let prongs = PyList::empty(py);
+        for prong in now.prongs {
+            let figures = PyDict::new(py);
+            figures.set_item("name", prong.name)?;
+            figures.set_item("images", prong.images)?;
+            figures.set_item("images_per_s", prong.images_per_s)?;
+            figures.set_item("in_work", prong.outstanding)?;
+            figures.set_item("is_up", prong.is_up)?;
+            prongs.append(figures)?;
+        }
+        let figures = PyDict::new(py);
+        figures.set_item("epoch", now.epoch)?;
+        figures.set_item("batches_delivered", now.delivered)?;
+        figures.set_item("batches_per_epoch", now.batches)?;
+        figures.set_item("images", now.images)?;
+        figures.set_item("seconds", now.elapsed_s)?;
+        figures.set_item("faults", now.faults)?;
+        figures.set_item("corrupt", now.corrupt)?;
+        figures.set_item("prongs", prongs)?;
+        Ok(figures)
+    }
+
+    /// Ends the run, its threads, and the drives that it started. Position and figures remain.
+    fn close(&self, py: Python<'_>) {
+        if self.is_forked() {
+            return;
+        }
+        self.stopper.stop();
+        py.detach(|| {
+            let mut state = self.lock();
+            let RunState::Open(loader) = &*state else { return };
+            let closed = RunState::Closed { at: loader.state(), report: Box::new(loader.report()) };
+            if let RunState::Open(loader) = mem::replace(&mut *state, closed) {
+                drop(ManuallyDrop::into_inner(loader));
+            }
+        });
+    }
+}
+
+impl Run {
+    fn lock(&self) -> MutexGuard<'_, RunState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kept(&self) -> PyErr {
+        let buffers = self.buffers;
+        errors::usage(format!(
+            "this program keeps the images of all batches that it got, and the loader has {buffers} buffers: let go of \
+             batches (`list(loader)` keeps them all), copy them (`images.clone()`), or give the loader more `buffers`"
+        ))
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // Other threads use the interpreter meanwhile, unless it is ending.
+        if Python::try_attach(|py| self.close(py)).is_none() {
+            self.stopper.stop();
+        }
+    }
+}
+
+impl Batch {
+    fn new(py: Python<'_>, batch: &ddlp_host::Batch) -> PyResult<Self> {
+        let field = |name| -> PyResult<Py<Array>> {
+            let field = batch.field(name).map_err(|error| errors::configuration(error.to_string()))?;
+            Py::new(py, Array::new(field.share()))
+        };
+        Ok(Self {
+            images: field("image")?,
+            labels: field("label")?,
+            sample_ids: batch.sample_ids().to_vec(),
+            epoch: batch.epoch(),
+            index: batch.index(),
+            prong: batch.prong(),
+        })
+    }
+}

@@ -1,0 +1,169 @@
+"""What batches hold: the pixels of `ddlp run`, values by the formula, labels of the dataset; for every strategy."""
+
+import ddlp
+import numpy
+import pytest
+from conftest import CLASSES, SAMPLES, ddlp_command, digests
+
+ALL_OPERATIONS = """
+exif_orientation = true
+[[operations]]
+random_resized_crop = { size = 96, scale = [0.25, 1.0] }
+[[operations]]
+random_horizontal_flip = { p = 0.5 }
+[[operations]]
+gaussian_blur = { kernel_size = 5 }
+[[operations]]
+random_autocontrast = { p = 0.5 }
+[[operations]]
+random_invert = { p = 0.5 }
+[[operations]]
+resize = { size = 80 }
+[[operations]]
+random_crop = { size = 72, padding = 4 }
+[[operations]]
+center_crop = { size = 64 }
+"""
+
+
+def pixels(dataset, **options):
+    """Returns a loader of the pixels as `ddlp run` prepares them."""
+    return ddlp.Loader(dataset, **{"batch_size": 16, "output": "numpy", "dtype": "uint8", "layout": "NHWC", **options})
+
+
+def of_command(dataset, *options):
+    """Returns the two digests of `ddlp run`."""
+    said = ddlp_command("run", dataset, "--batch", 16, "--quiet", "--digest", "--drive", "none", *options)
+    lines = dict(line.split(" ") for line in said.splitlines() if "digest" in line)
+    return lines["digest"], lines["ordered_digest"]
+
+
+@pytest.mark.parametrize("name", ["imagenet-train", "imagenet-val", "cifar-train", "all.toml"])
+def test_pixels_of_every_pipeline_are_those_of_the_command(pack, tmp_path, name):
+    if name == "all.toml":
+        name = str(tmp_path / name)
+        (tmp_path / "all.toml").write_text(ALL_OPERATIONS)
+    of_python = digests(pixels(pack, pipeline=name, seed=3))
+    assert sorted(of_python.samples) == list(range(SAMPLES))
+    assert (of_python.unordered, of_python.ordered) == of_command(pack, "--pipeline", name, "--seed", 3)
+
+
+def test_pipelines_can_be_made_of_operations():
+    built = ddlp.Pipeline(
+        [
+            ddlp.RandomResizedCrop(96, scale=(0.25, 1.0)),
+            ddlp.RandomHorizontalFlip(0.5),
+            ddlp.GaussianBlur(5),
+            ddlp.RandomAutocontrast(),
+            ddlp.RandomInvert(),
+            ddlp.Resize(80),
+            ddlp.RandomCrop(72, padding=4),
+            ddlp.CenterCrop(64),
+        ],
+        exif_orientation=True,
+    )
+    assert built == ddlp.Pipeline.from_toml(ALL_OPERATIONS)
+    assert built.size == (64, 64)
+    assert ddlp.Pipeline.from_dict(built.to_dict()) == built
+    for name, recipe in [
+        ("imagenet-train", ddlp.imagenet_train()),
+        ("imagenet-val", ddlp.imagenet_val()),
+        ("cifar-train", ddlp.cifar_train()),
+    ]:
+        assert ddlp.Pipeline.named(name) == recipe
+    assert ddlp.imagenet_train(160).size == (160, 160)
+
+
+@pytest.mark.parametrize("strategy", ["ordered", "mte", "wrr", "csd", "cpu"])
+def test_every_strategy_delivers_the_same_samples_with_a_local_drive(pack, strategy):
+    with pixels(pack, strategy=strategy, drives="local") as loader:
+        found = digests(loader)
+        by_prong = [prong["images"] for prong in loader.stats()["prongs"]]
+    expected = of_command(pack)
+    assert found.unordered == expected[0]
+    if strategy in ("ordered", "csd", "cpu"):
+        assert found.ordered == expected[1]
+    assert sum(by_prong) == SAMPLES
+    if strategy == "csd":
+        assert by_prong == [0, SAMPLES], "the drive of the package prepared all images"
+
+
+def test_a_folder_is_a_dataset_and_labels_are_its_classes(photos):
+    classes = sorted(folder.name for folder in photos.iterdir())
+    assert len(classes) == CLASSES
+    expected = [label for label, name in enumerate(classes) for _ in (photos / name).iterdir()]
+    labels = {}
+    for batch in pixels(photos):
+        assert batch.labels.dtype == numpy.int64 and batch.labels.shape == (len(batch.images),)
+        labels.update(zip(batch.sample_ids, batch.labels.tolist(), strict=True))
+    assert [labels[sample_id] for sample_id in range(SAMPLES)] == expected
+
+
+def test_floats_follow_the_formula(pack):
+    mean, std = ddlp.IMAGENET
+    for before, normal, half, unit in zip(
+        pixels(pack),
+        pixels(pack, dtype="float32", layout="NCHW", normalize=ddlp.IMAGENET),
+        pixels(pack, dtype="float16", normalize=ddlp.IMAGENET),
+        pixels(pack, dtype="float32"),
+        strict=True,
+    ):
+        exact = (before.images / 255.0 - numpy.array(mean)) / numpy.array(std)
+        assert normal.images.dtype == numpy.float32
+        assert numpy.array_equal(normal.images, exact.transpose(0, 3, 1, 2).astype(numpy.float32))
+        assert numpy.array_equal(half.images, exact.astype(numpy.float16))
+        assert numpy.array_equal(unit.images, (before.images / 255.0).astype(numpy.float32))
+
+
+def test_planes_of_pixels_are_a_view(pack):
+    for rows, planes in zip(pixels(pack), pixels(pack, layout="NCHW"), strict=True):
+        assert planes.images.shape[1] == 3
+        assert planes.images.strides[1] == 1, "the channels of a pixel lie together"
+        assert numpy.array_equal(planes.images.transpose(0, 2, 3, 1), rows.images)
+
+
+def test_the_last_batch_is_short_dropped_or_padded(pack):
+    sizes = {last: [len(batch.images) for batch in pixels(pack, last=last)] for last in ("short", "drop", "pad")}
+    assert sizes == {"short": [16, 16, 16, 12], "drop": [16, 16, 16], "pad": [16, 16, 16, 16]}
+
+
+def test_a_batch_unpacks_and_says_where_it_belongs(pack):
+    with pixels(pack) as loader:
+        batch = next(iter(loader))
+    images, labels = batch
+    assert images is batch.images and labels is batch.labels and len(batch) == 2
+    assert (batch.epoch, batch.index, batch.prong) == (0, 0, 0)
+    assert len(batch.sample_ids) == len(images) == 16
+
+
+def test_ranks_share_every_batch(pack):
+    whole = {batch.index: batch.sample_ids for batch in pixels(pack)}
+    shares = [{b.index: b.sample_ids for b in pixels(pack, rank=rank, world_size=2)} for rank in range(2)]
+    for index, sample_ids in whole.items():
+        assert sorted(shares[0][index] + shares[1][index]) == sorted(sample_ids)
+
+
+def test_ranks_come_from_the_environment(pack, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1024")
+    loader = pixels(pack)
+    assert loader.state_dict()["world"] == 3
+    assert loader.report()["threads"] == 1, "the processes of a machine share its cores"
+
+
+def test_corrupt_samples_follow_the_policy(photos, tmp_path):
+    folder = tmp_path / "photos" / "only"
+    folder.mkdir(parents=True)
+    images = sorted(photos.rglob("*.jpg"))[:8]
+    for number, image in enumerate(images):
+        (folder / f"{number}.jpg").write_bytes(b"no image" if number == 3 else image.read_bytes())
+    skipped = digests(pixels(tmp_path / "photos", policy="skip"))
+    assert sorted(skipped.samples) == [0, 1, 2, 4, 5, 6, 7]
+    with pixels(tmp_path / "photos", policy="replace", max_corrupt=1) as replacing:
+        assert sorted(digests(replacing).samples) == list(range(8))
+        assert [sample["sample_id"] for sample in replacing.report()["corrupt"]] == [3]
+    with pytest.raises(ddlp.CorruptError, match="3.jpg"):
+        list(pixels(tmp_path / "photos"))
+    with pytest.raises(ddlp.CorruptError, match="max_corrupt"):
+        list(pixels(tmp_path / "photos", policy="skip", max_corrupt="0%"))

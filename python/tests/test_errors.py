@@ -1,0 +1,71 @@
+"""Exceptions: each kind has its class, and its message says what to do."""
+
+import ddlp
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "part"),
+    [
+        ({"batch_size": 0}, ddlp.ConfigurationError, "batch size is 0"),
+        ({"batch_size": "many"}, ddlp.ConfigurationError, "batch_size|invalid type"),
+        ({"strategy": "fast"}, ddlp.ConfigurationError, "fast"),
+        ({"policy": "ignore"}, ddlp.ConfigurationError, "ignore"),
+        ({"output": "tensorflow"}, ddlp.ConfigurationError, "numpy"),
+        ({"dtype": "float64"}, ddlp.ConfigurationError, "float64"),
+        ({"dtype": "uint8", "normalize": ddlp.IMAGENET}, ddlp.ConfigurationError, "normalize"),
+        ({"pipeline": "imagenet"}, ddlp.ConfigurationError, "imagenet-train"),
+        ({"pipeline": 224}, TypeError, "pipeline"),
+        ({"strategy": "csd"}, ddlp.ConfigurationError, "needs a drive"),
+        ({"buffers": 1}, ddlp.ConfigurationError, "buffers is 1"),
+        ({"rank": 1}, ddlp.ConfigurationError, "world_size"),
+        ({"rank": 2, "world_size": 2}, ddlp.ConfigurationError, "less than 2"),
+        ({"last": "drop", "batch_size": 512}, ddlp.ConfigurationError, "no whole batch"),
+        ({"drives": "tcp://127.0.0.1:1/nqn.2024-01.org.example:none"}, ddlp.DriveError, "agent"),
+        ({"drives": ddlp.LocalDrive(agent="/no/such/agent")}, ddlp.DriveError, "/no/such/agent"),
+        ({"drives": ddlp.LocalDrive(throttle=2.0)}, ddlp.ConfigurationError, "throttle"),
+        ({"drives": [3]}, TypeError, "no drive"),
+        ({"batchsize": 3}, TypeError, "batchsize"),
+    ],
+)
+def test_wrong_options_are_named(pack, options, error, part):
+    with pytest.raises(error, match=part):
+        ddlp.Loader(pack, **options)
+
+
+def test_a_dataset_that_is_missing_is_named(tmp_path):
+    with pytest.raises(ddlp.UnavailableError, match="none.ddlp") as caught:
+        ddlp.Loader(tmp_path / "none.ddlp")
+    assert isinstance(caught.value, OSError) and isinstance(caught.value, ddlp.Error)
+
+
+def test_a_dataset_that_disappears_ends_the_run(photos, tmp_path):
+    import shutil
+
+    shutil.copytree(photos, tmp_path / "photos")
+    loader = ddlp.Loader(tmp_path / "photos", batch_size=4, output="numpy")
+    shutil.rmtree(tmp_path / "photos")
+    with pytest.raises(ddlp.UnavailableError, match="photos"):
+        next(iter(loader))
+
+
+def test_wrong_pipelines_are_explained():
+    with pytest.raises(ddlp.ConfigurationError, match="fixed size"):
+        ddlp.Pipeline([ddlp.RandomHorizontalFlip()])
+    with pytest.raises(ddlp.ConfigurationError, match="operation 0"):
+        ddlp.Pipeline([ddlp.RandomResizedCrop(0)])
+    with pytest.raises(ddlp.ConfigurationError, match="TOML|key|expected"):
+        ddlp.Pipeline.from_toml("operations = 3")
+    with pytest.raises(TypeError, match="RandomResizedCrop"):
+        ddlp.Pipeline(["flip"])
+
+
+def test_exceptions_are_also_those_of_python():
+    for error, base in [
+        (ddlp.ConfigurationError, ValueError),
+        (ddlp.UsageError, RuntimeError),
+        (ddlp.UnavailableError, OSError),
+        (ddlp.OutOfMemoryError, MemoryError),
+        (ddlp.SystemRefusedError, OSError),
+    ]:
+        assert issubclass(error, base) and issubclass(error, ddlp.Error)

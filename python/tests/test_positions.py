@@ -1,0 +1,165 @@
+"""Epochs and states: what the next iteration delivers."""
+
+import json
+
+import ddlp
+import pytest
+from conftest import digests
+
+
+def loader(pack, **options):
+    return ddlp.Loader(
+        pack, **{"batch_size": 8, "output": "numpy", "dtype": "uint8", "layout": "NHWC", **options}
+    )
+
+
+def places(batches):
+    return [(batch.epoch, batch.index) for batch in batches]
+
+
+EPOCH = list(range(8))
+
+
+def test_each_iteration_is_the_next_epoch(pack):
+    batches = loader(pack)
+    assert len(batches) == 8
+    for epoch in range(3):
+        assert batches.epoch == epoch
+        assert places(batches) == [(epoch, index) for index in EPOCH]
+
+
+def test_an_iteration_after_a_break_is_the_next_epoch(pack):
+    batches = loader(pack)
+    for batch in batches:
+        if batch.index == 2:
+            break
+    assert batches.epoch == 0
+    assert places(batches) == [(1, index) for index in EPOCH]
+    for batch in batches:
+        if batch.index == 7:
+            break
+    assert places(batches) == [(3, index) for index in EPOCH], "a break at the last batch skips no epoch"
+
+
+def test_an_iteration_that_got_no_batch_uses_no_epoch(pack):
+    batches = loader(pack)
+    iter(batches)
+    assert places(batches) == [(0, index) for index in EPOCH]
+
+
+def test_set_epoch_begins_that_epoch(pack):
+    batches = loader(pack)
+    next(iter(batches))
+    batches.set_epoch(0)
+    assert places(batches) == [(0, index) for index in EPOCH]
+    batches.set_epoch(1)
+    assert places(batches) == [(1, index) for index in EPOCH]
+    batches.set_epoch(5)
+    assert batches.epoch == 5
+    fifth = digests(batches)
+    fresh = loader(pack)
+    fresh.set_epoch(5)
+    assert digests(fresh).ordered == fifth.ordered
+    with pytest.raises(ddlp.ConfigurationError, match="count from 0"):
+        batches.set_epoch(-1)
+
+
+def test_epochs_end(pack):
+    batches = loader(pack, epochs=2)
+    assert [epoch for _ in range(2) for epoch, _ in places(batches)] == [0] * 8 + [1] * 8
+    assert batches.epoch == 2
+    with pytest.raises(ddlp.ConfigurationError, match="2 epochs"):
+        iter(batches)
+
+
+@pytest.mark.parametrize("strategy", ["ordered", "mte", "wrr"])
+def test_a_resumed_epoch_is_equal_to_the_bit(pack, strategy):
+    options = {"strategy": strategy, "drives": "local"}
+    if strategy == "ordered":
+        whole = digests(loader(pack)).ordered
+    with loader(pack, **options) as batches:
+        iteration = iter(batches)
+        first = [next(iteration) for _ in range(2)]
+        found = digests(first)
+        first.clear()
+        for _ in range(3):
+            found.update(next(iteration))
+        state = json.loads(json.dumps(batches.state_dict()))
+    with loader(pack, **options) as resumed:
+        resumed.load_state_dict(state)
+        assert resumed.epoch == 0 and len(resumed) == 8
+        for batch in resumed:
+            found.update(batch)
+        assert places(resumed)[0][0] == 1, "after the resumed epoch comes a whole one"
+    assert found.unordered == digests(loader(pack)).unordered
+    if strategy == "ordered":
+        assert found.ordered == whole
+
+
+def test_a_state_of_the_end_of_an_epoch_goes_on_with_the_next_one(pack):
+    batches = loader(pack)
+    states = []
+    for batch in batches:
+        states.append(batches.state_dict())
+    after = batches.state_dict()
+    assert after == states[-1]
+    resumed = loader(pack)
+    resumed.load_state_dict(after)
+    assert places(resumed) == [(1, index) for index in EPOCH]
+    resumed.load_state_dict(states[-2])
+    assert places(resumed) == [(0, 7)]
+    assert places(resumed) == [(1, index) for index in EPOCH]
+
+
+def test_set_epoch_of_the_resumed_epoch_keeps_its_position(pack):
+    batches = loader(pack)
+    for batch in batches:
+        if batch.index == 5:
+            break
+    resumed = loader(pack)
+    resumed.load_state_dict(batches.state_dict())
+    resumed.set_epoch(0)
+    assert places(resumed) == [(0, 6), (0, 7)]
+
+
+def test_ranks_resume_with_another_number_of_ranks(pack):
+    iteration = iter(batches := loader(pack))
+    next(iteration), next(iteration)
+    halves = []
+    for rank in range(2):
+        half = loader(pack, rank=rank, world_size=2)
+        half.load_state_dict(batches.state_dict())
+        halves.append(half)
+    shares = [[sample for batch in half for sample in batch.sample_ids] for half in halves]
+    rest = [sample for batch in iteration for sample in batch.sample_ids]
+    assert sorted(shares[0] + shares[1]) == sorted(rest)
+
+
+def test_a_state_of_another_run_is_refused_and_changes_nothing(pack):
+    batches = loader(pack)
+    with pytest.raises(ddlp.ConfigurationError, match="seed 1"):
+        batches.load_state_dict(loader(pack, seed=1).state_dict())
+    assert places(batches) == [(0, index) for index in EPOCH]
+
+
+def test_an_older_iteration_is_over(pack):
+    batches = loader(pack)
+    older = iter(batches)
+    next(older)
+    newer = iter(batches)
+    with pytest.raises(ddlp.UsageError, match="another iteration"):
+        next(older)
+    assert next(newer).epoch == 1
+
+
+def test_a_closed_loader_says_so_and_keeps_its_position_and_figures(pack):
+    with loader(pack) as batches:
+        iteration = iter(batches)
+        next(iteration)
+    assert batches.state_dict()["delivered"] == [0]
+    assert batches.report()["images"] == batches.stats()["images"] == 8
+    assert "images/s" in batches.report()._repr_html_()
+    for use in [lambda: next(iteration), lambda: iter(batches), lambda: len(batches)]:
+        with pytest.raises(ddlp.UsageError, match="closed"):
+            use()
+    batches.close()

@@ -1,0 +1,197 @@
+"""Loaders and processes: signals, forks, pickles, threads, memory."""
+
+import gc
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import ddlp
+import pytest
+from conftest import digests
+
+# A drive that works at a thousandth of its speed: the program waits for minutes.
+WAITS = """
+import sys, ddlp
+drive = ddlp.LocalDrive(throttle=0.001, threads=1)
+loader = ddlp.Loader(sys.argv[1], batch_size=32, output="numpy", strategy="csd", drives=drive)
+print("waits", flush=True)
+try:
+    next(iter(loader))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    raise
+"""
+
+
+def drives_of(process):
+    """Returns the local drives that a process has started."""
+    tasks = Path(f"/proc/{process}/task")
+    children = [child for task in tasks.iterdir() for child in (task / "children").read_text().split()]
+    return [int(child) for child in children if b"ddlp-device" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def is_alive(process):
+    try:
+        return "Z" not in Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_program_that_waits_ends_with_its_drive(pack, number):
+    program = subprocess.Popen([sys.executable, "-c", WAITS, pack], stdout=subprocess.PIPE, text=True)
+    assert program.stdout.readline() == "waits\n"
+    time.sleep(0.3)
+    drives = drives_of(program.pid)
+    assert len(drives) == 1
+    program.send_signal(number)
+    # The drive would let it wait for minutes.
+    said, _ = program.communicate(timeout=30)
+    assert said == ("interrupted\n" if number == signal.SIGINT else "")
+    assert program.returncode == -number
+    until = time.monotonic() + 30
+    while is_alive(drives[0]) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not is_alive(drives[0])
+
+
+def test_an_interrupted_iteration_can_go_on(pack):
+    drive = ddlp.LocalDrive(throttle=0.02, threads=1)
+    with ddlp.Loader(pack, batch_size=8, output="numpy", strategy="csd", drives=drive) as loader:
+        iteration = iter(loader)
+        threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
+        indices = []
+        with pytest.raises(KeyboardInterrupt):
+            for batch in iteration:
+                indices.append(batch.index)
+        for batch in iteration:
+            indices.append(batch.index)
+    assert indices == list(range(8))
+
+
+def loader(pack, **options):
+    return ddlp.Loader(pack, **{"batch_size": 8, "output": "numpy", "dtype": "uint8", "layout": "NHWC", **options})
+
+
+def test_a_fork_of_a_program_with_a_running_loader_is_told(pack):
+    batches = loader(pack, drives="local")
+    iteration = iter(batches)
+    next(iteration)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = []
+        for use in [lambda: next(iteration), lambda: iter(batches), lambda: batches.state_dict()]:
+            try:
+                use()
+            except ddlp.UsageError as error:
+                said.append("spawn" in str(error))
+        del iteration, batches
+        gc.collect()
+        os.write(writer, repr(said).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        assert pipe.read() == "[True, True, True]"
+    assert os.waitpid(child, 0)[1] == 0
+    assert [batch.index for batch in iteration] == list(range(1, 8)), "the fork did the loader no harm"
+
+
+def unordered(batches):
+    return digests(batches).unordered
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_loader_that_has_not_begun_works_in_another_process(pack, method):
+    batches = loader(pack, drives="local")
+    with ProcessPoolExecutor(1, mp_context=get_context(method)) as processes:
+        assert processes.submit(unordered, batches).result(60) == unordered(batches)
+
+
+def test_a_loader_is_pickled_with_its_position_before_it_has_begun(pack):
+    begun = loader(pack)
+    next(iter(begun))
+    with pytest.raises(ddlp.UsageError, match="state_dict"):
+        pickle.dumps(begun)
+    resumed = loader(pack)
+    resumed.load_state_dict(begun.state_dict())
+    copy = pickle.loads(pickle.dumps(resumed))
+    assert [batch.index for batch in copy] == [batch.index for batch in resumed] == list(range(1, 8))
+
+
+def test_two_loaders_run_in_two_threads(pack):
+    found = {}
+
+    def run(seed):
+        found[seed] = digests(loader(pack, seed=seed, strategy="ordered", drives="local")).ordered
+
+    threads = [threading.Thread(target=run, args=[seed]) for seed in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {seed: digests(loader(pack, seed=seed)).ordered for seed in range(2)}
+
+
+def test_threads_share_an_iteration(pack):
+    iteration, indices = iter(loader(pack)), []
+
+    def take():
+        for batch in iteration:
+            indices.append(batch.index)
+
+    threads = [threading.Thread(target=take) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(indices) == list(range(8))
+
+
+def test_another_thread_sees_the_progress_and_can_close(pack):
+    drive = ddlp.LocalDrive(throttle=0.001, threads=1)
+    batches = loader(pack, strategy="csd", drives=drive)
+    ended = []
+
+    def wait():
+        try:
+            ended.extend(batches)
+        except ddlp.UsageError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert batches.stats()["images"] == 0
+    time.sleep(0.2)
+    batches.close()
+    thread.join(30)
+    assert not thread.is_alive() and all(isinstance(end, ddlp.UsageError) for end in ended)
+
+
+def anonymous_memory():
+    """Returns the memory that this process has allocated, in kB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
+
+
+def test_loaders_leave_no_memory_behind(pack):
+    def build_and_drop(count):
+        for number in range(count):
+            batches = loader(pack, threads=1, drives="local" if number % 20 == 0 else None)
+            if number % 2:
+                next(iter(batches))
+        del batches
+        gc.collect()
+        return anonymous_memory()
+
+    before = build_and_drop(60)
+    assert build_and_drop(200) < before * 1.05 + 2000
+    assert not drives_of(os.getpid())
+    assert len(list(Path("/proc/self/task").iterdir())) < 20
