@@ -16,10 +16,7 @@
 //! file that asks for it or the limit that is defined for it.
 #![forbid(unsafe_code)]
 
-pub mod cifar;
-pub mod folder;
 pub mod pack;
-pub mod shards;
 
 mod errno;
 mod error;
@@ -29,24 +26,24 @@ mod folders;
 mod header;
 mod held;
 mod inputs;
-mod open;
 mod parallel;
 mod patience;
 mod resident;
 mod sample;
 #[cfg(test)]
 mod samples;
+mod sources;
 mod stamp;
 
 pub use error::{Corrupt, ReadError, Unavailable};
 pub use fetch::{Fetch, FetchError, StageTimes};
 pub use header::{Header, Reads};
 pub use inputs::is_input;
-pub use open::{OpenError, open};
 pub use pack::PackFile;
 pub use patience::Patience;
 pub use resident::{RESIDENT_BYTES_MAX, Resident};
 pub use sample::{BEGINNING_DIGITS, Identity, Location, Stored, beginning_of};
+pub use sources::{OpenError, cifar, folder, open, shards};
 
 use ddlp_pixels::Source;
 use std::fs::Metadata;

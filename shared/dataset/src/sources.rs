@@ -1,10 +1,14 @@
-//! Recognising what kind of dataset a path is.
+//! The sources, and how a path is recognised as one of them.
+
+pub mod cifar;
+pub mod folder;
+pub mod shards;
 
 use crate::Dataset;
-use crate::cifar::{Cifar, CifarError};
-use crate::folder::{Folder, FolderError};
 use crate::pack::{FormatError, Pack};
-use crate::shards::{ShardError, Shards};
+use cifar::{Cifar, CifarError};
+use folder::{Folder, FolderError};
+use shards::{ShardError, Shards};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
