@@ -10,9 +10,13 @@ import subprocess
 from pathlib import Path
 
 import maturin
-from maturin import get_requires_for_build_editable, get_requires_for_build_sdist  # noqa: F401
-from maturin import get_requires_for_build_wheel, prepare_metadata_for_build_editable  # noqa: F401
-from maturin import prepare_metadata_for_build_wheel  # noqa: F401
+from maturin import (  # noqa: F401  # noqa: F401
+    get_requires_for_build_editable,
+    get_requires_for_build_sdist,
+    get_requires_for_build_wheel,
+    prepare_metadata_for_build_editable,
+    prepare_metadata_for_build_wheel,  # noqa: F401
+)
 
 PACKAGE = Path(__file__).resolve().parent.parent
 PROGRAMS = ("ddlp", "ddlp-device")

@@ -9,6 +9,7 @@
 The names are those of the Rust library and of the command `ddlp run`.
 """
 
+from ._compose import Compose
 from ._ddlp import VERSION as __version__
 from ._ddlp import Array
 from ._drives import Drive, LocalDrive
@@ -45,6 +46,7 @@ __all__ = [
     "Array",
     "Batch",
     "CenterCrop",
+    "Compose",
     "ConfigurationError",
     "CorruptError",
     "Drive",

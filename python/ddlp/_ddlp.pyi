@@ -1,6 +1,5 @@
 """The native part of the package `ddlp`."""
 
-from types import CapsuleType
 from typing import Any, final
 
 VERSION: str
@@ -31,7 +30,7 @@ class Array:
         max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
-    ) -> CapsuleType: ...
+    ) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 @final

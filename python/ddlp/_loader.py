@@ -8,9 +8,11 @@ import os
 import sys
 import threading
 import weakref
-from typing import Any, Iterator, Literal, NamedTuple, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
 from . import _ddlp
+from ._compose import Compose
 from ._drives import Drive, described
 from ._errors import ConfigurationError, UsageError
 from ._output import OUTPUTS, Output
@@ -33,7 +35,7 @@ class Batch(_Fields):
 
     epoch: int
     """Epoch, from 0."""
-    index: int
+    index: int  # type: ignore[assignment]
     """Number within the epoch, from 0."""
     prong: int
     """Who prepared it: 0 is the CPU, 1 the first drive."""
@@ -58,7 +60,8 @@ class Loader:
     Args:
         dataset: Path of a pack, an image folder, CIFAR-10's binary files or tar shards, or the address of a drive that
             holds a pack.
-        pipeline: What is done to every sample: a Pipeline, the name of a built-in one, or a TOML file.
+        pipeline: What is done to every sample: a Pipeline, a Compose of torchvision's transforms, the name of a
+            built-in pipeline, or a TOML file.
         batch_size: Samples of a global batch, of all ranks together.
         strategy: Order of delivery: "ordered", "mte", "wrr"; or one side alone: "cpu", "csd".
         drives: None, "local" (a drive that the loader starts on this machine), an address, or a list of drives.
@@ -128,11 +131,18 @@ class Loader:
         if output not in OUTPUTS:
             raise ConfigurationError(f"output is {output!r}, but must be one of {', '.join(OUTPUTS)}")
         self._output: Output = OUTPUTS[output]
+        pipeline = pipeline_of(pipeline)
+        if isinstance(pipeline, Compose) and pipeline.normalize is not None:
+            if normalize is not None:
+                raise ConfigurationError(
+                    "both the option normalize and the pipeline (ddlp.Compose) normalise: give one"
+                )
+            normalize = pipeline.normalize
         self._epochs = epochs
         rank, world_size = _ranks(rank, world_size)
         options = {
             "dataset": os.path.abspath(dataset) if os.path.exists(dataset) else os.fspath(dataset),
-            "pipeline": pipeline_of(pipeline).to_dict(),
+            "pipeline": pipeline.to_dict(),
             "batch_size": batch_size,
             "strategy": strategy,
             "drives": described(drives),
@@ -213,7 +223,8 @@ class Loader:
 
         A state of the middle of an epoch goes on there; a state of the end of an epoch goes on with the next one.
         """
-        return json.loads(self._latest().state())
+        state: dict[str, Any] = json.loads(self._latest().state())
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Makes the next iteration go on from a state, with the same batches as if nothing had interrupted it. A loader

@@ -1,8 +1,9 @@
 """What batches hold: the pixels of `ddlp run`, values by the formula, labels of the dataset; for every strategy."""
 
-import ddlp
 import numpy
 import pytest
+
+import ddlp
 from conftest import CLASSES, SAMPLES, ddlp_command, digests
 
 ALL_OPERATIONS = """

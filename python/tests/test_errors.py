@@ -1,7 +1,8 @@
 """Exceptions: each kind has its class, and its message says what to do."""
 
-import ddlp
 import pytest
+
+import ddlp
 
 
 @pytest.mark.parametrize(

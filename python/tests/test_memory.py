@@ -4,9 +4,10 @@ import gc
 import importlib.util
 import zlib
 
-import ddlp
 import numpy
 import pytest
+
+import ddlp
 from conftest import digests
 
 TORCH = pytest.param("torch", marks=pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="needs PyTorch"))

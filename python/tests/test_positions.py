@@ -2,15 +2,14 @@
 
 import json
 
-import ddlp
 import pytest
+
+import ddlp
 from conftest import digests
 
 
 def loader(pack, **options):
-    return ddlp.Loader(
-        pack, **{"batch_size": 8, "output": "numpy", "dtype": "uint8", "layout": "NHWC", **options}
-    )
+    return ddlp.Loader(pack, **{"batch_size": 8, "output": "numpy", "dtype": "uint8", "layout": "NHWC", **options})
 
 
 def places(batches):
@@ -99,7 +98,7 @@ def test_a_resumed_epoch_is_equal_to_the_bit(pack, strategy):
 def test_a_state_of_the_end_of_an_epoch_goes_on_with_the_next_one(pack):
     batches = loader(pack)
     states = []
-    for batch in batches:
+    for _ in batches:
         states.append(batches.state_dict())
     after = batches.state_dict()
     assert after == states[-1]

@@ -12,8 +12,9 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-import ddlp
 import pytest
+
+import ddlp
 from conftest import digests
 
 # A drive that works at a thousandth of its speed: the program waits for minutes.

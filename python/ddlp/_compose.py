@@ -1,0 +1,125 @@
+"""torchvision's transforms as a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from ._errors import ConfigurationError
+from ._pipeline import (
+    CenterCrop,
+    GaussianBlur,
+    Operation,
+    Pipeline,
+    RandomAutocontrast,
+    RandomCrop,
+    RandomHorizontalFlip,
+    RandomInvert,
+    RandomResizedCrop,
+    Resize,
+)
+
+# What only changes the type of an image: the loader's options `dtype` and `layout` do.
+_OF_TYPE = {"ConvertImageDtype", "PILToTensor", "ToDtype", "ToImage", "ToPureTensor", "ToTensor"}
+
+
+class Compose(Pipeline):
+    """A pipeline of torchvision's transforms, of `torchvision.transforms` or `torchvision.transforms.v2`.
+
+    Takes RandomResizedCrop, Resize, CenterCrop, RandomCrop, RandomHorizontalFlip, GaussianBlur, RandomAutocontrast and
+    RandomInvert, with their parameters, and Normalize as the last one. Transforms that only change the type of an
+    image, such as ToTensor, are left out: the loader's options `dtype` and `layout` do what they do.
+
+    Raises ConfigurationError for any other transform; the message names it.
+    """
+
+    normalize: tuple[list[float], list[float]] | None
+    """Mean and standard deviation of Normalize: a loader normalises by them."""
+
+    def __init__(self, transforms: Iterable[Any]) -> None:
+        operations: list[Operation] = []
+        self.normalize = None
+        for number, transform in enumerate(_flat(transforms)):
+            if self.normalize is not None:
+                raise ConfigurationError(f"transform {number}, {transform}, comes after Normalize, which must be last")
+            kind = type(transform).__name__
+            if not type(transform).__module__.startswith("torchvision.transforms"):
+                raise ConfigurationError(
+                    f"transform {number}, {transform}, is not torchvision's: call it on the loader's batches"
+                )
+            if kind == "Normalize":
+                self.normalize = list(transform.mean), list(transform.std)
+            elif kind in _TRANSLATIONS:
+                try:
+                    operations.append(_TRANSLATIONS[kind](transform))
+                except ValueError as error:
+                    raise ConfigurationError(f"transform {number}, {transform}: {error}") from None
+            elif kind not in _OF_TYPE:
+                raise ConfigurationError(
+                    f"transform {number}, {transform}, has no counterpart here (those that have one are "
+                    f"{', '.join(_TRANSLATIONS)}, Normalize): leave it out, or call it on the loader's batches"
+                )
+        super().__init__(operations)
+
+
+def _flat(transforms: Iterable[Any]) -> Iterator[Any]:
+    for transform in transforms:
+        if type(transform).__name__ == "Compose":
+            yield from _flat(transform.transforms)
+        else:
+            yield transform
+
+
+def _square(size: Any) -> int:
+    sides = [size] if isinstance(size, int) else list(size)
+    if len(set(sides)) != 1:
+        raise ValueError(f"its size is {size}, but only squares are possible")
+    return int(sides[0])
+
+
+def _must_be(transform: Any, **values: tuple[Any, ...]) -> None:
+    """Checks parameters that have only some of their values here."""
+    for name, possible in values.items():
+        value = getattr(transform, name, possible[0])
+        # The interpolation is an enumeration of torchvision.
+        if getattr(value, "value", value) not in possible:
+            raise ValueError(f"{name} is {value}, but only {' or '.join(map(str, possible))} is possible")
+
+
+def _resized(transform: Any) -> None:
+    _must_be(transform, interpolation=("bilinear",), antialias=(True, None, "warn"), max_size=(None,))
+
+
+def _random_resized_crop(transform: Any) -> Operation:
+    _resized(transform)
+    scale, ratio = transform.scale, transform.ratio
+    return RandomResizedCrop(_square(transform.size), (scale[0], scale[1]), (ratio[0], ratio[1]))
+
+
+def _resize(transform: Any) -> Operation:
+    _resized(transform)
+    if not isinstance(transform.size, int) and len(transform.size) != 1:
+        raise ValueError(f"its size is {transform.size}, but only the length of the shorter side is possible")
+    return Resize(_square(transform.size))
+
+
+def _random_crop(transform: Any) -> Operation:
+    _must_be(transform, pad_if_needed=(False,), fill=(0,), padding_mode=("constant",))
+    return RandomCrop(_square(transform.size), padding=_square(transform.padding or 0))
+
+
+def _gaussian_blur(transform: Any) -> Operation:
+    low, high = transform.sigma
+    return GaussianBlur(_square(transform.kernel_size), (low, high))
+
+
+_TRANSLATIONS: dict[str, Callable[[Any], Operation]] = {
+    "RandomResizedCrop": _random_resized_crop,
+    "Resize": _resize,
+    "CenterCrop": lambda transform: CenterCrop(_square(transform.size)),
+    "RandomCrop": _random_crop,
+    "RandomHorizontalFlip": lambda transform: RandomHorizontalFlip(transform.p),
+    "GaussianBlur": _gaussian_blur,
+    "RandomAutocontrast": lambda transform: RandomAutocontrast(transform.p),
+    "RandomInvert": lambda transform: RandomInvert(transform.p),
+}

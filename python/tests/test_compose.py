@@ -1,0 +1,77 @@
+"""torchvision's transforms as pipelines."""
+
+import numpy
+import pytest
+
+import ddlp
+
+pytest.importorskip("torchvision")
+import torch  # noqa: E402
+from torchvision import transforms as v1  # noqa: E402
+from torchvision.transforms import v2  # noqa: E402
+
+
+@pytest.mark.parametrize("t", [v1, v2], ids=["v1", "v2"])
+def test_supported_transforms_keep_their_parameters(t):
+    composed = ddlp.Compose(
+        [
+            t.Compose([t.RandomResizedCrop(96, scale=(0.25, 1.0)), t.RandomHorizontalFlip(0.25)]),
+            t.GaussianBlur(5, sigma=(0.5, 1.0)),
+            t.RandomAutocontrast(0.75),
+            t.RandomInvert(1.0),
+            t.Resize(80),
+            t.RandomCrop(72, padding=4),
+            t.CenterCrop((64, 64)),
+            t.PILToTensor(),
+            t.ConvertImageDtype(torch.float32),
+            t.Normalize(*ddlp.IMAGENET),
+        ]
+    )
+    expected = ddlp.Pipeline(
+        [
+            ddlp.RandomResizedCrop(96, scale=(0.25, 1.0)),
+            ddlp.RandomHorizontalFlip(0.25),
+            ddlp.GaussianBlur(5, sigma=(0.5, 1.0)),
+            ddlp.RandomAutocontrast(0.75),
+            ddlp.RandomInvert(1.0),
+            ddlp.Resize(80),
+            ddlp.RandomCrop(72, padding=4),
+            ddlp.CenterCrop(64),
+        ]
+    )
+    assert composed == expected
+    assert [tuple(values) for values in composed.normalize] == list(ddlp.IMAGENET)
+
+
+@pytest.mark.parametrize("t", [v1, v2], ids=["v1", "v2"])
+@pytest.mark.parametrize(
+    ("make", "part"),
+    [
+        (lambda t: t.ColorJitter(0.1), "transform 1, ColorJitter.*on the loader's batches"),
+        (lambda t: t.CenterCrop((32, 64)), "squares"),
+        (lambda t: t.Resize((32, 32)), "shorter side"),
+        (lambda t: t.Resize(32, interpolation=t.InterpolationMode.NEAREST), "interpolation"),
+        (lambda t: t.RandomCrop(32, padding_mode="reflect"), "padding_mode"),
+        (lambda t: t.RandomCrop(32, padding=(1, 2)), "squares"),
+        (lambda t: abs, "not torchvision's"),
+    ],
+)
+def test_other_transforms_are_named(t, make, part):
+    with pytest.raises(ddlp.ConfigurationError, match=part):
+        ddlp.Compose([t.RandomHorizontalFlip(), make(t), t.CenterCrop(32)])
+
+
+def test_nothing_comes_after_normalize():
+    with pytest.raises(ddlp.ConfigurationError, match="must be last"):
+        ddlp.Compose([v1.CenterCrop(32), v1.Normalize(*ddlp.IMAGENET), v1.RandomHorizontalFlip()])
+
+
+def test_a_loader_normalises_as_composed(pack):
+    mean, std = ddlp.IMAGENET
+    options = {"batch_size": 16, "output": "numpy"}
+    recipe = ddlp.Compose([v2.Resize(256), v2.CenterCrop(224), v2.ToTensor(), v2.Normalize(mean, std)])
+    composed = ddlp.Loader(pack, pipeline=recipe, **options)
+    expected = ddlp.Loader(pack, pipeline=ddlp.imagenet_val(), normalize=ddlp.IMAGENET, **options)
+    assert all(numpy.array_equal(a.images, b.images) for a, b in zip(composed, expected, strict=True))
+    with pytest.raises(ddlp.ConfigurationError, match="both"):
+        ddlp.Loader(pack, pipeline=recipe, normalize=ddlp.IMAGENET)
