@@ -225,6 +225,8 @@ fn about(page: &mut String, report: &Report, context: &Context) {
     entry("Machine", &context.machine, false);
     entry("CPU threads", &report.threads.to_string(), false);
     entry("Host CPU time", &text::seconds(report.host_cpu_s), false);
+    let (exact, blocks) = (text::figure(report.read_mb), text::figure(report.read_blocks_mb));
+    entry("Read by the host", &format!("{exact} MB of samples, {blocks} MB in blocks of 4 KiB"), false);
     if let Some(digest) = &report.digest {
         entry("Digest (order-free)", digest, true);
     }

@@ -135,6 +135,7 @@ fn prepare_rows(engine: &Engine, preparer: &mut RowPreparer, job: &CpuJob, mut t
     }
     desk.set_run(None);
     engine.memory.look();
+    engine.read.add(preparer.preparer.take_read());
     match job.rows.put_back(taken) {
         PutBack::Pending => {}
         PutBack::Complete(buffer, Some(records)) if !engine.is_stopped() => {

@@ -30,7 +30,7 @@ use crate::order::{EpochCut, Orders};
 use crate::recorder::Recorder;
 use crate::report::CorruptReport;
 use crate::schedule::{BatchId, CPU, HeldResults, PlanEpoch, ProngId, ResultUse, Schedule};
-use crate::usage::MemoryPeak;
+use crate::usage::{MemoryPeak, ReadSum};
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::SampleRecord;
 use ddlp_dataset::{Dataset, Unavailable};
@@ -142,6 +142,8 @@ pub(crate) struct Engine {
     stop: AtomicBool,
     /// Peak memory of the process.
     pub memory: MemoryPeak,
+    /// Bytes that the CPU prong has read.
+    pub read: ReadSum,
     /// For each drive, a function that ends its association or the attempt to make one.
     links: Mutex<BTreeMap<ProngId, Box<dyn Fn() + Send>>>,
 }
@@ -186,6 +188,7 @@ impl Engine {
             work,
             stop: AtomicBool::new(false),
             memory: MemoryPeak::new(),
+            read: ReadSum::default(),
             links: Mutex::default(),
         })
     }

@@ -202,6 +202,8 @@ impl Loader {
         self.engine.memory.look();
         let mut report = self.engine.lock().recorder.report();
         report.peak_memory_mb = self.engine.memory.bytes() as f64 / 1e6;
+        let read = self.engine.read.sum();
+        (report.read_mb, report.read_blocks_mb) = (read.bytes as f64 / 1e6, read.block_bytes as f64 / 1e6);
         report.slot_memory_mb = self.slots.iter().map(|slots| slots.shared_bytes()).sum::<usize>() as f64 / 1e6;
         report
     }

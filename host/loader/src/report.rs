@@ -42,6 +42,10 @@ pub struct Report {
     pub peak_memory_mb: f64,
     /// Result slots that this process and drives share, in 10⁶ bytes; not part of the peak.
     pub slot_memory_mb: f64,
+    /// Bytes of samples that the CPU prong read from the dataset, in 10⁶ bytes; not those of a dataset in memory.
+    pub read_mb: f64,
+    /// The same in the whole blocks of 4 KiB in which these bytes lie.
+    pub read_blocks_mb: f64,
     /// Batch m at which the prongs met in the last epoch: batches 0 to m − 1 came from the head.
     pub meeting_point: Option<u32>,
     /// One entry per prong; the first is the host's CPU.

@@ -2,6 +2,7 @@
 
 use ddlp_csd::energy::{self, Meter};
 use ddlp_csd::memory;
+use ddlp_csd::prepare::BytesRead;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -93,6 +94,29 @@ impl EnergyMeter {
     pub fn joules(&self) -> Option<f64> {
         let total_uj: Option<u64> = self.packages.iter().map(Meter::microjoules_now).sum();
         total_uj.map(|total_uj| total_uj as f64 / 1e6)
+    }
+}
+
+/// Bytes that several threads have read.
+#[derive(Debug, Default)]
+pub struct ReadSum {
+    bytes: AtomicU64,
+    block_bytes: AtomicU64,
+}
+
+impl ReadSum {
+    /// Adds what a thread has read.
+    pub fn add(&self, read: BytesRead) {
+        if read != BytesRead::default() {
+            self.bytes.fetch_add(read.bytes, Ordering::Relaxed);
+            self.block_bytes.fetch_add(read.block_bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the sum.
+    pub fn sum(&self) -> BytesRead {
+        let (bytes, block_bytes) = (self.bytes.load(Ordering::Relaxed), self.block_bytes.load(Ordering::Relaxed));
+        BytesRead { bytes, block_bytes }
     }
 }
 

@@ -6,7 +6,7 @@
 
 use crate::program::{CorruptPolicy, Program};
 use crate::slot::{Outcome, SampleRecord, is_of_the_drive};
-pub use ddlp_dataset::StageTimes;
+pub use ddlp_dataset::{BytesRead, StageTimes};
 use ddlp_dataset::{Dataset, Fetch, FetchError, Half, Patience, ReadError, Unavailable};
 use ddlp_pixels::{CorruptReason, Draw, PixelError, Preparer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -197,6 +197,11 @@ impl SamplePreparer {
     /// Returns the stage times since the last call. They are zero unless the preparer is [`timed`](Self::timed).
     pub fn take_times(&mut self) -> StageTimes {
         self.fetch.take_times()
+    }
+
+    /// Returns the bytes that were read from the dataset since the last call.
+    pub fn take_read(&mut self) -> BytesRead {
+        self.fetch.take_read()
     }
 
     /// Repeats an attempt after growing pauses while the sample cannot be read. For a corrupt sample, returns its label

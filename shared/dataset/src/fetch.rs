@@ -16,7 +16,11 @@ use crate::{Corrupt, Dataset, Location, ReadError, Unavailable};
 use ddlp_pixels::{
     Draw, Pipeline, PixelError, PlanMemory, Prepared, Preparer, Rendered, SamplePlan, Source, large_turn,
 };
+use std::ops::Range;
 use std::time::{Duration, Instant};
+
+/// Bytes of a block, as most disks and file systems have them, and our drive.
+const BLOCK_BYTES: u64 = 4096;
 
 /// Largest buffer for bytes that were read that is kept; a larger one is freed after the sample that needed it.
 const KEPT_BYTES: usize = 1 << 20;
@@ -28,6 +32,22 @@ pub struct StageTimes {
     pub read: Duration,
     /// Decoding and augmentation.
     pub prepare: Duration,
+}
+
+/// Bytes that were read from a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BytesRead {
+    /// Bytes of samples and of what their forms keep beside them.
+    pub bytes: u64,
+    /// The same in the whole blocks of 4096 bytes in which these bytes lie, as a disk or a drive reads them.
+    pub block_bytes: u64,
+}
+
+impl BytesRead {
+    fn add(&mut self, range: &Range<u64>) {
+        self.bytes += range.end - range.start;
+        self.block_bytes += range.end.next_multiple_of(BLOCK_BYTES) - range.start / BLOCK_BYTES * BLOCK_BYTES;
+    }
 }
 
 /// Reason why a sample has no pixels.
@@ -49,6 +69,7 @@ pub struct Fetch {
     plan: PlanMemory,
     /// Sums of the stage times, if the caller wants them.
     times: Option<StageTimes>,
+    read: BytesRead,
 }
 
 impl Fetch {
@@ -63,9 +84,14 @@ impl Fetch {
         self.times.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// Returns the bytes that were read since the last call. Samples that lie in memory are not read.
+    pub fn take_read(&mut self) -> BytesRead {
+        std::mem::take(&mut self.read)
+    }
+
     /// Discards what a panic has interrupted.
     pub fn forget(&mut self) {
-        *self = Self { times: self.times.take(), ..Self::default() };
+        *self = Self { times: self.times.take(), read: self.read, ..Self::default() };
     }
 
     /// Prepares a sample into `out`: rows of RGB, 8 bits. After an error the contents of `out` are undefined.
@@ -80,7 +106,7 @@ impl Fetch {
         (pipeline, draw): (&Pipeline, Draw),
         out: &mut [u8],
     ) -> Result<Prepared, FetchError> {
-        let Self { bytes, notes, plan, times } = self;
+        let Self { bytes, notes, plan, times, read } = self;
         let mut watch = Watch::start(times.as_mut());
         let mut plan = SamplePlan::crop(pipeline, draw, plan);
         let rendered = match dataset.in_memory(index) {
@@ -89,7 +115,7 @@ impl Fetch {
                 preparer.render(source, &mut plan, out).map_err(FetchError::from)
             }
             None => StoredAt { dataset, index }
-                .render((bytes, notes), &mut plan, &mut watch, |source, plan| preparer.render(source, plan, out)),
+                .render((bytes, notes, read), &mut plan, &mut watch, |source, plan| preparer.render(source, plan, out)),
         };
         watch.has_prepared();
         if self.bytes.capacity() > KEPT_BYTES {
@@ -115,7 +141,7 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
     /// Reads what the plan names and hands it to `render`; reads the whole file if that does not do.
     fn render(
         &self,
-        (bytes, notes): (&mut Vec<u8>, &mut FormNotes),
+        (bytes, notes, read): (&mut Vec<u8>, &mut FormNotes, &mut BytesRead),
         plan: &mut SamplePlan<'_>,
         watch: &mut Watch<'_>,
         mut render: impl FnMut(Source<'_>, &mut SamplePlan<'_>) -> Result<Rendered, PixelError>,
@@ -125,7 +151,7 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         let mut reads = form.reads(&header, plan)?;
         // Pixels take more memory than a file. The memory of a large crop is freed before the turn ends.
         let turn = if form.is_decoded() { large_turn(reads.bytes()) } else { None };
-        let mut fetched = Fetched { bytes, filled: 0 };
+        let mut fetched = Fetched { bytes, filled: 0, read };
         let is_complete = loop {
             fetched.append(self, &header, &reads)?;
             match form.next(&header, fetched.bytes(), plan, notes) {
@@ -173,12 +199,13 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
 }
 
 /// Bytes of a sample that have been read, one range after the other.
-struct Fetched<'f> {
+struct Fetched<'f, 'r> {
     bytes: &'f mut Vec<u8>,
     filled: usize,
+    read: &'r mut BytesRead,
 }
 
-impl<'f> Fetched<'f> {
+impl<'f> Fetched<'f, '_> {
     fn bytes(&self) -> &[u8] {
         &self.bytes[..self.filled]
     }
@@ -202,6 +229,7 @@ impl<'f> Fetched<'f> {
         for range in reads.ranges() {
             let end = self.filled + (range.end - range.start) as usize;
             dataset.read(index, header, range.start, &mut self.bytes[self.filled..end])?;
+            self.read.add(&range);
             self.filled = end;
         }
         Ok(())
@@ -230,7 +258,7 @@ pub(crate) fn file<'b>(
     header: &Header,
     bytes: &'b mut Vec<u8>,
 ) -> Result<&'b [u8], ReadError> {
-    Fetched { bytes, filled: 0 }.into_file(&StoredAt { dataset, index }, header)
+    Fetched { bytes, filled: 0, read: &mut BytesRead::default() }.into_file(&StoredAt { dataset, index }, header)
 }
 
 /// Reads all of a sample, for [`Dataset::sample`].
@@ -247,7 +275,7 @@ pub(crate) fn whole<'b>(
         return file(dataset, index, &header, bytes).map(Source::Encoded);
     }
     let sample = StoredAt { dataset, index };
-    let mut fetched = Fetched { bytes, filled: 0 };
+    let mut fetched = Fetched { bytes, filled: 0, read: &mut BytesRead::default() };
     let mut memory = PlanMemory::default();
     let plan = &mut SamplePlan::whole(&mut memory);
     let reads = header.form.reads(&header, plan).expect("no pipeline refuses a whole sample");

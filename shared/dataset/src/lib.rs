@@ -36,7 +36,7 @@ mod sources;
 mod stamp;
 
 pub use error::{Corrupt, ReadError, Unavailable};
-pub use fetch::{Fetch, FetchError, StageTimes};
+pub use fetch::{BytesRead, Fetch, FetchError, StageTimes};
 pub use header::{Header, Reads};
 pub use inputs::is_input;
 pub use pack::PackFile;

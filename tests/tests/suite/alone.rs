@@ -34,11 +34,18 @@ fn alone(agent: &Agent, strategy: Strategy) -> LoaderBuilder {
 fn every_strategy_delivers_what_it_delivers_from_the_file() {
     let photos = photos();
     let agent = serve(&photos);
-    let expected = Run::of(loader(&photos.pack()).epochs(2)).digest;
+    let file = Run::of(loader(&photos.pack()).epochs(2));
+    let expected = file.digest;
     for strategy in [Strategy::Cpu, Strategy::Ordered, Strategy::Mte, Strategy::Wrr, Strategy::Csd] {
         let run = Run::of(alone(&agent, strategy));
+        match strategy {
+            Strategy::Cpu => assert_eq!(run.report.read_mb, file.report.read_mb, "the same reads"),
+            Strategy::Csd => assert_eq!(run.report.read_mb, 0.0, "the host reads nothing"),
+            _ => {}
+        }
         run.assert_exactly_once(2, SAMPLES.into());
         assert_eq!(run.digest, expected, "{strategy}");
+        assert!(run.report.read_blocks_mb >= run.report.read_mb);
         assert!(run.troubles().is_empty(), "{strategy}: {:?}", run.report.faults);
     }
 }

@@ -174,6 +174,8 @@ mod tests {
             "ended_early",
             "fault_count",
             "slot_memory_mb",
+            "read_mb",
+            "read_blocks_mb",
         ] {
             assert!(json.get(key).is_some(), "{key}");
         }

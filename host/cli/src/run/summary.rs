@@ -43,6 +43,10 @@ pub fn describe(report: &Report, page: Option<&Path>) -> String {
         row("host CPU", format!("{} for 1,000 images", text::seconds(cpu)));
     }
     row("host memory, peak", host_memory(report));
+    if report.read_mb > 0.0 {
+        let (exact, blocks) = (text::figure(report.read_mb), text::figure(report.read_blocks_mb));
+        row("host read", format!("{exact} MB of samples, {blocks} MB in blocks of 4 KiB"));
+    }
     if let Some(joules) = report.host_energy_j {
         row("host energy", format!("{} J", text::figure(joules)));
     }

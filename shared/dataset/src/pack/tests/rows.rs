@@ -2,7 +2,7 @@
 
 use super::{Bench, quietly};
 use crate::pack::{Blocks, Pack, PackFormat, PackOptions, StoredForm, Survey, verify};
-use crate::{Corrupt, Dataset, Fetch, FetchError, ReadError, open};
+use crate::{BytesRead, Corrupt, Dataset, Fetch, FetchError, ReadError, open};
 use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
 use ddlp_pixels::ops::{CenterCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
 use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, synthetic};
@@ -87,10 +87,20 @@ fn prepare(
     pipeline: &Pipeline,
     epoch: u32,
 ) -> Result<(ddlp_pixels::Prepared, Vec<u8>), FetchError> {
+    prepare_by(&mut Fetch::default(), dataset, index, pipeline, epoch)
+}
+
+fn prepare_by(
+    fetch: &mut Fetch,
+    dataset: &dyn Dataset,
+    index: u64,
+    pipeline: &Pipeline,
+    epoch: u32,
+) -> Result<(ddlp_pixels::Prepared, Vec<u8>), FetchError> {
     let mut out = vec![0; pipeline.output().bytes()];
     let draw = Draw { seed: 3, epoch, sample_id: index };
     let mut preparer = Preparer::new(Limits::default());
-    let prepared = Fetch::default().prepare((dataset, index), &mut preparer, (pipeline, draw), &mut out)?;
+    let prepared = fetch.prepare((dataset, index), &mut preparer, (pipeline, draw), &mut out)?;
     Ok((prepared, out))
 }
 
@@ -102,16 +112,21 @@ fn crops_have_the_pixels_of_the_source_and_read_only_their_rows() {
     let index_bytes: u64 = (0..12).map(|index| u64::from(pack.record(index).unwrap().detail_length)).sum();
     assert!(index_bytes * 64 < pack.layout().data_bytes, "{index_bytes}");
     for (pipeline, draws) in pipelines().iter().zip([40, 20, 1]) {
-        let (mut read, mut whole) = (0, 0);
+        let (mut read, mut whole, mut fetch) = (0, 0, Fetch::default());
         for index in 0..pack.len() {
             for epoch in 0..draws {
                 let expected = prepare(&*source, index, pipeline, epoch).unwrap();
                 let before = counted.read.load(Ordering::Relaxed);
-                assert!(prepare(&pack, index, pipeline, epoch).unwrap() == expected, "{index} {pipeline:?} {epoch}");
+                let prepared = prepare_by(&mut fetch, &pack, index, pipeline, epoch).unwrap();
+                assert!(prepared == expected, "{index} {pipeline:?} {epoch}");
                 read += counted.read.load(Ordering::Relaxed) - before;
                 whole += u64::from(pack.record(index).unwrap().length);
             }
         }
+        let counted = fetch.take_read();
+        assert_eq!(counted.bytes, read, "what was read is counted");
+        assert!(counted.block_bytes > read && counted.block_bytes.is_multiple_of(4096), "{counted:?}");
+        assert_eq!(fetch.take_read(), BytesRead::default());
         if draws > 1 {
             assert!(read * 10 < whole * 8, "{read} of {whole} bytes");
         }
