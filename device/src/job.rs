@@ -1,5 +1,6 @@
 //! One Execute Program as the controller hands it to the workers.
 
+use ddlp_csd::abilities::AgreedDecoders;
 use ddlp_csd::program::Program;
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::slot::SlotLayout;
@@ -9,13 +10,25 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub u64);
 
+/// A program that a host has loaded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadedProgram {
+    /// The program.
+    pub program: Program,
+    /// The decoders on which this drive agrees with the host.
+    pub agreed: AgreedDecoders,
+    /// Identifier of the program for this drive's dataset, which requests for the program repeat
+    /// ([`ddlp_csd::program::program_id`]).
+    pub id: u64,
+}
+
 /// A validated work order: the batch fits its slot.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// Identifier of the job.
     pub id: JobId,
     /// Program to run. A running job keeps its program when the host loads another one at the same index.
-    pub program: Arc<Program>,
+    pub program: Arc<LoadedProgram>,
     /// Samples to prepare, and the slot for them.
     pub request: BatchRequest,
     /// Layout of the batch in the slot.

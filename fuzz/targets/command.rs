@@ -37,7 +37,8 @@ fn subsystem() -> Subsystem {
     let drive = DriveIdentity {
         dataset: [1; 32],
         dataset_samples: 100,
-        fingerprint: [2; 32],
+        abilities: Vec::new(),
+        agent: [0; 16],
         slot_bytes: geometry.slot_bytes,
         slots: geometry.slots,
         workers: 1,

@@ -3,16 +3,16 @@
 #![no_main]
 
 use ddlp_csd::log::{Counters, DriveIdentity};
-use ddlp_csd::program::{CorruptPolicy, Program};
+use ddlp_csd::program::{CorruptPolicy, DriveProgram};
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::slot::{HEADER_BYTES, SlotHeader, Wanted};
 use ddlp_host::Plan;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(program) = Program::from_bytes(bytes) {
-        assert!(program.pipeline.output().bytes() > 0);
-        assert_eq!(Program::from_bytes(&program.to_bytes().expect("encodes")).expect("round trip"), program);
+    if let Ok(program) = DriveProgram::from_bytes(bytes) {
+        assert!(program.program.pipeline.output().bytes() > 0);
+        assert_eq!(DriveProgram::from_bytes(&program.to_bytes().expect("encodes")).expect("round trip"), program);
     }
     if let Ok(request) = BatchRequest::parse(bytes) {
         assert_eq!(request.to_bytes(), bytes);
@@ -33,7 +33,10 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(found.payload.len(), header.payload_bytes());
         }
     }
-    let _ = (DriveIdentity::parse(bytes), Counters::parse(bytes));
+    if let Ok(identity) = DriveIdentity::parse(bytes) {
+        assert_eq!(DriveIdentity::parse(&identity.to_page()).as_ref(), Ok(&identity));
+    }
+    let _ = Counters::parse(bytes);
     if let Ok(plan) = Plan::from_bytes(bytes) {
         assert_eq!(Plan::from_bytes(&plan.to_bytes().expect("encodes")).expect("round trip"), plan);
     }

@@ -7,7 +7,7 @@
 use ddlp_csd::cancel::CancelBatch;
 use ddlp_csd::log::{DriveIdentity, IDENTITY_LOG, LOG_BYTES};
 use ddlp_csd::prepare::{EpochContext, SamplePreparer};
-use ddlp_csd::program::{CorruptPolicy, Program};
+use ddlp_csd::program::{CorruptPolicy, DriveProgram, Program, program_id};
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::slot::{SlotLayout, Wanted};
 use ddlp_csd::{BLOCK_BYTES, CANCEL_OPCODE, COMPUTE_NSID, DATASET_NSID, PROGRAM_TYPE, RESULTS_NSID};
@@ -101,9 +101,12 @@ fn identity(controller: &dyn Controller) -> DriveIdentity {
 }
 
 impl Work {
+    fn encoded(&self) -> Vec<u8> {
+        DriveProgram::new(self.program.clone(), self.dataset.decoders()).to_bytes().expect("a program")
+    }
+
     fn id(&self) -> u64 {
-        let fingerprint = ddlp_pixels::fingerprint();
-        self.program.id(self.dataset.identity().as_bytes(), fingerprint.as_bytes()).expect("an identifier")
+        program_id(self.dataset.identity().as_bytes(), &self.encoded())
     }
 
     fn request(&self, batch: u32, slot: u32, samples: u64) -> BatchRequest {
@@ -202,7 +205,7 @@ impl Bench {
     }
 
     fn load(&self) {
-        let (bytes, id) = (self.work.program.to_bytes().expect("a program"), self.work.id());
+        let (bytes, id) = (self.work.encoded(), self.work.id());
         // The second load replaces an active program.
         for _ in 0..2 {
             program::replace(self.controller.as_ref(), PROGRAM, PROGRAM_TYPE, id, &bytes, WITHIN).expect("a program");

@@ -1,6 +1,7 @@
 //! A dataset with hooks at its reads.
 
 use ddlp_dataset::{Dataset, Header, Identity, Location, ReadError, Unavailable};
+use ddlp_pixels::Decoders;
 use std::io;
 
 /// Hooks of a dataset.
@@ -101,6 +102,10 @@ impl<H: Hooks> Dataset for Hooked<H> {
 
     fn identity(&self) -> Identity {
         self.dataset.identity()
+    }
+
+    fn decoders(&self) -> Decoders {
+        self.dataset.decoders()
     }
 
     fn kind(&self) -> &'static str {

@@ -89,11 +89,13 @@ impl Agent {
         let drive = DriveIdentity {
             dataset: *dataset.identity().as_bytes(),
             dataset_samples: dataset.len(),
-            fingerprint: *ddlp_pixels::fingerprint().as_bytes(),
+            abilities: ddlp_pixels::abilities().to_vec(),
+            agent: DriveIdentity::version_field(env!("CARGO_PKG_VERSION")),
             slot_bytes: settings.geometry.slot_bytes,
             slots: settings.geometry.slots,
             workers: settings.threads as u32,
         };
+        let identity_page = drive.to_page();
         let subsystem = Subsystem::new(Config {
             identity: identity.identity.clone(),
             allowed_hosts: settings.allowed_hosts.clone(),
@@ -102,7 +104,7 @@ impl Agent {
             drive,
             gauges: Arc::new(LiveGauges::start(pool.clone())),
         });
-        let media = Arc::new(Media::new(dataset, drive.to_page(), slots));
+        let media = Arc::new(Media::new(dataset, identity_page, slots));
         let (listener, address) = listen(settings.listen).await?;
         let discovery = match settings.discovery {
             Some(port) => listen_for_discovery(address, port).await?,

@@ -13,10 +13,9 @@
 use super::association::ConnectedHost;
 use super::queue_pair::QueuePair;
 use super::{Answer, CommandResult, Config, ConnId, Payload, Subsystem, SubsystemOutput};
-use crate::job::{Job, JobEvent, JobId};
+use crate::job::{Job, JobEvent, JobId, LoadedProgram};
 use ddlp_csd::COMPUTE_NSID;
 use ddlp_csd::cancel::CancelBatch;
-use ddlp_csd::program::Program;
 use ddlp_csd::request::{BatchRequest, REQUEST_BYTES_MAX};
 use ddlp_csd::slot::SlotLayout;
 use ddlp_nvme::cp::ExecuteProgram;
@@ -241,7 +240,7 @@ impl Subsystem {
 fn order(
     entry: &SubmissionEntry,
     command: &ExecuteProgram,
-    program: &Program,
+    program: &LoadedProgram,
     data: &[u8],
     config: &Config,
 ) -> Result<(BatchRequest, SlotLayout), Status> {
@@ -254,8 +253,7 @@ fn order(
         tracing::debug!(%error, command_id = entry.command_id.get(), "batch request refused");
         Status::INVALID_PROGRAM_DATA
     })?;
-    let id = program.id(&config.drive.dataset, &config.drive.fingerprint).map_err(|_| Status::INTERNAL)?;
-    if id != request.program {
+    if program.id != request.program {
         // Another run of the same host has loaded its own program there, or this drive has come back with another
         // dataset.
         return Err(Status::PROGRAM_NOT_ACTIVATED);
@@ -263,7 +261,8 @@ fn order(
     if request.parameters() != (command.parameter1, command.parameter2) || request.slot >= geometry.slots {
         return Err(Status::INVALID_FIELD);
     }
-    let layout = SlotLayout::new(request.sample_ids.len(), program.pipeline.output()).ok_or(Status::INVALID_FIELD)?;
+    let layout =
+        SlotLayout::new(request.sample_ids.len(), program.program.pipeline.output()).ok_or(Status::INVALID_FIELD)?;
     if layout.total_bytes as u64 > geometry.slot_bytes {
         return Err(Status::INVALID_FIELD);
     }

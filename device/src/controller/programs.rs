@@ -7,7 +7,10 @@ use super::association::{Association, ConnectedHost};
 use super::profile::{PROGRAM_LIMITS_MAX, PROGRAMS_MAX};
 use super::queue_pair::QueuePair;
 use super::{Answer, CommandResult, Subsystem};
-use ddlp_csd::program::{PROGRAM_BYTES_MAX, Program};
+use crate::job::LoadedProgram;
+use ddlp_csd::abilities::Disagreement;
+use ddlp_csd::log::DriveIdentity;
+use ddlp_csd::program::{DriveProgram, PROGRAM_BYTES_MAX, program_id};
 use ddlp_csd::{COMPUTE_NSID, PROGRAM_TYPE};
 use ddlp_nvme::cp::{LoadProgram, ProgramActivation};
 use ddlp_nvme::{Status, SubmissionEntry};
@@ -27,8 +30,9 @@ enum ProgramEntry {
         bytes: Vec<u8>,
     },
     Loaded {
-        program: Arc<Program>,
+        program: Arc<LoadedProgram>,
         bytes: usize,
+        /// Identifier that the host gave.
         id: u64,
         active: bool,
     },
@@ -59,7 +63,7 @@ impl ProgramTable {
     }
 
     /// Returns the active program at an index.
-    pub fn active(&self, index: u16) -> Result<Arc<Program>, Status> {
+    pub fn active(&self, index: u16) -> Result<Arc<LoadedProgram>, Status> {
         match self.entries.get(usize::from(index)).ok_or(Status::INVALID_PROGRAM_INDEX)? {
             ProgramEntry::Loaded { program, active: true, .. } => Ok(program.clone()),
             ProgramEntry::Loaded { .. } => Err(Status::PROGRAM_NOT_ACTIVATED),
@@ -78,8 +82,8 @@ impl ProgramTable {
         self.entries.iter().enumerate().filter_map(listed).collect()
     }
 
-    /// Takes one piece of a program. The last piece completes the program.
-    fn load(&mut self, command: &LoadProgram, data: &[u8]) -> Result<(), Status> {
+    /// Takes one piece of a program for this drive. The last piece completes the program.
+    fn load(&mut self, command: &LoadProgram, data: &[u8], drive: &DriveIdentity) -> Result<(), Status> {
         let entry = self.entry(command.index)?;
         if matches!(entry, ProgramEntry::Loaded { active: true, .. }) {
             return Err(Status::PROGRAM_IN_USE);
@@ -108,18 +112,13 @@ impl ProgramTable {
             return Ok(());
         }
         let id = *id;
-        match Program::from_bytes(bytes) {
-            Ok(program) if !program.limits.is_within(&PROGRAM_LIMITS_MAX) => {
-                tracing::debug!(limits = ?program.limits, index = command.index, "limits of the program are too high");
-                *entry = ProgramEntry::Empty;
-                Err(Status::INVALID_PROGRAM_DATA)
-            }
+        match complete(bytes, drive) {
             Ok(program) => {
                 *entry = ProgramEntry::Loaded { program: Arc::new(program), bytes: total, id, active: false };
                 Ok(())
             }
-            Err(error) => {
-                tracing::debug!(%error, index = command.index, "program refused");
+            Err(reason) => {
+                tracing::debug!(reason, index = command.index, "program refused");
                 *entry = ProgramEntry::Empty;
                 Err(Status::INVALID_PROGRAM_DATA)
             }
@@ -149,11 +148,26 @@ impl ProgramTable {
     }
 }
 
+/// Checks a whole program for this drive. Returns the reason if the drive cannot run the program.
+fn complete(bytes: &[u8], drive: &DriveIdentity) -> Result<LoadedProgram, String> {
+    let wire = DriveProgram::from_bytes(bytes).map_err(|error| error.to_string())?;
+    let agreed = wire.agree(&drive.abilities).map_err(|Disagreement { needed, found }| match found {
+        Some(_) => format!("the host needs {}, and has another digest of it than this drive", needed.number),
+        None => format!("the host needs {}, which this drive lacks", needed.number),
+    })?;
+    let program = wire.program;
+    if !program.limits.is_within(&PROGRAM_LIMITS_MAX) {
+        return Err(format!("its limits are too high: {:?}", program.limits));
+    }
+    Ok(LoadedProgram { program, agreed, id: program_id(&drive.dataset, bytes) })
+}
+
 impl Subsystem {
     pub(super) fn load_program(&mut self, queue: QueuePair, entry: &SubmissionEntry, data: &[u8]) -> CommandResult {
         let command = LoadProgram::parse(entry);
+        let drive = self.config.drive.clone();
         let table = self.programs_of(queue, entry)?;
-        let done = if command.unload { table.unload(command.index) } else { table.load(&command, data) };
+        let done = if command.unload { table.unload(command.index) } else { table.load(&command, data, &drive) };
         done.map_err(Status::do_not_retry)?;
         Answer::DONE
     }
@@ -181,7 +195,7 @@ impl Subsystem {
     }
 
     /// Returns the active program at an index.
-    pub(super) fn program(&self, queue: QueuePair, index: u16) -> Result<Arc<Program>, Status> {
+    pub(super) fn program(&self, queue: QueuePair, index: u16) -> Result<Arc<LoadedProgram>, Status> {
         let association = self.associations.get(&queue.controller_id).ok_or(Status::COMMAND_SEQUENCE)?;
         self.programs.get(&association.host).ok_or(Status::NO_PROGRAM)?.active(index)
     }

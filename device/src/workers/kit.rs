@@ -1,10 +1,11 @@
-//! One worker's tools: a decoder with its scratch memory, kept as long as programs have the same limits.
+//! One worker's tools: a decoder with its scratch memory, kept as long as programs have the same limits and
+//! decoders.
 
 use super::queue::{Finishing, Sample, WorkerTask};
 use super::row_crc::RowCrc;
+use crate::job::LoadedProgram;
 use crate::log_limit::LogLimit;
 use ddlp_csd::prepare::{EpochContext, SamplePreparer, StageTimes, stored_at};
-use ddlp_csd::program::Program;
 use ddlp_csd::slot::{Outcome, SampleRecord};
 use ddlp_dataset::{Dataset, Unavailable};
 use std::error::Error;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 /// A worker's tools.
 #[derive(Default)]
 pub struct Kit {
-    preparer: Option<(Arc<Program>, SamplePreparer)>,
+    preparer: Option<(Arc<LoadedProgram>, SamplePreparer)>,
     row_crc: Option<RowCrc>,
     /// Results of the last run, one per sample.
     pub(super) made: Vec<Sample>,
@@ -29,17 +30,18 @@ impl Kit {
         let mut rows = work.lease().rows(task.positions.clone()).expect("each position of a job is started once");
         let mut made = std::mem::take(&mut self.made);
         made.clear();
+        let program = &work.job.program.program;
         let preparer = self.preparer_for(&work.job.program);
         for (&sample_id, row) in request.sample_ids[task.positions.clone()].iter().zip(rows.each()) {
             if task.is_over() {
                 break;
             }
             let is_over = || task.is_over();
-            let prepared = preparer.prepare_unless(&is_over, dataset, &work.job.program, context, sample_id, row);
+            let prepared = preparer.prepare_unless(&is_over, dataset, program, context, sample_id, row);
             let prepared = prepared.unwrap_or_else(|error| {
                 log_unavailable(&error);
                 let index = stored_at(dataset, sample_id);
-                Some(SampleRecord { sample_id, index, label: 0, outcome: Outcome::Unavailable, warned: false })
+                Some(SampleRecord { sample_id, index, outcome: Outcome::Unavailable, warned: false })
             });
             let Some(record) = prepared else { break };
             made.push((record, if record.has_row() { crc32c::crc32c(row) } else { 0 }));
@@ -62,12 +64,17 @@ impl Kit {
         self.row_crc.get_or_insert_with(|| RowCrc::new(row_bytes))
     }
 
-    fn preparer_for(&mut self, program: &Arc<Program>) -> &mut SamplePreparer {
-        let fits = |made_for: &Arc<Program>| Arc::ptr_eq(made_for, program) || made_for.limits == program.limits;
+    fn preparer_for(&mut self, loaded: &Arc<LoadedProgram>) -> &mut SamplePreparer {
+        let LoadedProgram { program, agreed, .. } = &**loaded;
+        let fits = |made_for: &Arc<LoadedProgram>| {
+            let is_alike = || (made_for.program.limits, made_for.agreed) == (program.limits, *agreed);
+            Arc::ptr_eq(made_for, loaded) || is_alike()
+        };
         if self.preparer.as_ref().is_some_and(|(made_for, _)| !fits(made_for)) {
             self.preparer = None;
         }
-        &mut self.preparer.get_or_insert_with(|| (program.clone(), SamplePreparer::new(program).timed().for_drive())).1
+        let make = || (loaded.clone(), SamplePreparer::new(program).timed().for_drive(*agreed));
+        &mut self.preparer.get_or_insert_with(make).1
     }
 }
 

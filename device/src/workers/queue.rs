@@ -201,7 +201,7 @@ impl Finishing<'_> {
             generation: request.generation,
             requested: self.records.len() as u32,
             delivered: delivered as u32,
-            shape: self.work.job.program.pipeline.output(),
+            shape: self.work.job.program.program.pipeline.output(),
             table_crc: crc32c::crc32c(&table),
             payload_crc,
             busy_us: u64::try_from(busy.as_micros()).unwrap_or(u64::MAX),

@@ -1,6 +1,7 @@
 use super::*;
+use crate::job::LoadedProgram;
 use crate::slots::{Backing, Geometry, Slots};
-use ddlp_csd::program::{CorruptPolicy, Program};
+use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::slot::SlotLayout;
 use ddlp_dataset::{Header, Identity, Location, ReadError};
@@ -72,7 +73,7 @@ impl Dataset for Grey {
 }
 
 /// Makes a job of four samples from `first` on, with rows of this shape.
-fn job(number: u64, first: u64, program: &Arc<Program>, shape: Shape) -> Job {
+fn job(number: u64, first: u64, program: &Arc<LoadedProgram>, shape: Shape) -> Job {
     let layout = SlotLayout::new(4, shape).unwrap();
     let request = BatchRequest {
         program: 7,
@@ -97,10 +98,10 @@ fn samples_are_announced_before_they_are_read_and_once() {
     let (events, received) = channel();
     let notify = Box::new(move |event| events.send(event).unwrap());
     let pool = Pool::start(dataset.clone(), slots(2), 1, Throttle::FULL, notify).unwrap();
-    let program = Arc::new(crate::test_support::program("cifar-train", CorruptPolicy::Fail));
+    let program = crate::test_support::loaded("cifar-train", CorruptPolicy::Fail);
     // The epoch's samples 8 to 11 are the dataset's 8, 9, 0 and 1.
     for (number, first) in [(0, 2), (1, 8)] {
-        pool.submit(job(number, first, &program, program.pipeline.output()));
+        pool.submit(job(number, first, &program, program.program.pipeline.output()));
     }
     for number in 0..2 {
         let expected = JobEvent::Done { id: JobId(number), corrupt: 0 };
@@ -115,8 +116,8 @@ fn a_pool_is_dropped_while_a_read_does_not_end() {
     let ((begun, has_begun), (open, opened)) = (channel(), channel());
     let dataset = Arc::new(Grey { gate: Some(Mutex::new((begun, opened))), ..Grey::default() });
     let pool = Pool::start(dataset.clone(), slots(2), 1, Throttle::FULL, Box::new(|_| {})).unwrap();
-    let program = Arc::new(crate::test_support::program("cifar-train", CorruptPolicy::Fail));
-    pool.submit(job(0, 0, &program, program.pipeline.output()));
+    let program = crate::test_support::loaded("cifar-train", CorruptPolicy::Fail);
+    pool.submit(job(0, 0, &program, program.program.pipeline.output()));
     has_begun.recv_timeout(PATIENCE).unwrap();
     drop(pool);
     assert!(dataset.gate.as_ref().unwrap().try_lock().is_err(), "the read goes on");
@@ -129,8 +130,8 @@ fn a_worker_that_panics_releases_its_job_and_goes_on() {
     let (events, received) = channel();
     let notify = Box::new(move |event| events.send(event).unwrap());
     let pool = Pool::start(Arc::new(Grey::default()), slots(2), 1, Throttle::FULL, notify).unwrap();
-    let program = Arc::new(crate::test_support::program("cifar-train", CorruptPolicy::Fail));
-    let good = program.pipeline.output();
+    let program = crate::test_support::loaded("cifar-train", CorruptPolicy::Fail);
+    let good = program.program.pipeline.output();
     let bad = Shape { height: 1, ..good };
     for (number, shape) in (0..).zip([bad, good, bad, good]) {
         let id = JobId(number);

@@ -4,7 +4,7 @@
 //! while it runs, a slot that is used again before its old work has released it, corrupt samples.
 
 use crate::host::agent::{TestAgent, settings};
-use crate::host::images::{Gated, check_slot, folder, of, program, request};
+use crate::host::images::{Gated, check_slot, encoded, folder, of, program, request};
 use crate::host::{self, Association, BOTH, Line, Received, cancel, command, execute, in_capsule, read};
 use ddlp_csd::log::{COUNTERS_LOG, Counters, DriveIdentity, IDENTITY_LOG};
 use ddlp_csd::program::CorruptPolicy;
@@ -32,7 +32,7 @@ fn batch_end_to_end(digests: Digests, flow_control: bool, results: Backing, poli
     let agent = TestAgent::start(settings, dataset.clone());
     let mut association = Association::new(agent.at(), 1, digests);
     let program = program(policy);
-    association.load(2, &program.to_bytes().unwrap(), 50);
+    association.load(2, &encoded(&program), 50);
     let mut queue = association.open_queue(1, 128, flow_control);
     for (slot, sample_ids) in [(1, (0..30).collect::<Vec<u64>>()), (3, (0..20).rev().collect()), (1, vec![29])] {
         let request = of(&*dataset, &program, request(slot + 10, slot, sample_ids));
@@ -54,7 +54,8 @@ fn batch_end_to_end(digests: Digests, flow_control: bool, results: Backing, poli
     let drive = DriveIdentity::parse(&association.log(IDENTITY_LOG, 4096)).unwrap();
     assert_eq!(drive.dataset, *dataset.identity().as_bytes());
     assert_eq!((drive.dataset_samples, drive.slots, drive.slot_bytes, drive.workers), (30, 4, 1 << 20, 2));
-    assert_eq!(drive.fingerprint, *ddlp_pixels::fingerprint().as_bytes());
+    assert_eq!(drive.abilities, ddlp_pixels::abilities());
+    assert_eq!(drive.agent_version(), env!("CARGO_PKG_VERSION"));
     // A folder has no bytes to export: namespace 1 is one block, the identity page.
     let (_, block) = queue.ok(read(DATASET_NSID, 0, 1), &[]);
     assert_eq!(DriveIdentity::parse(&block).unwrap(), drive);
@@ -108,7 +109,7 @@ fn gated(threads: usize) -> (TestAgent, Arc<Gated>, Association) {
     settings.threads = threads;
     let agent = TestAgent::start(settings, dataset.clone());
     let mut association = Association::new(agent.at(), 1, Digests::NONE);
-    association.load(0, &program(CorruptPolicy::Fail).to_bytes().unwrap(), 4096);
+    association.load(0, &encoded(&program(CorruptPolicy::Fail)), 4096);
     (agent, dataset, association)
 }
 
@@ -206,7 +207,7 @@ fn work_of_a_lost_association_never_becomes_visible() {
     drop((queue, association));
     // A new host uses both slots: one waits for the running work, in the other the queued work is gone.
     let mut association = Association::new(agent.at(), 2, Digests::NONE);
-    association.load(0, &program(CorruptPolicy::Fail).to_bytes().unwrap(), 4096);
+    association.load(0, &encoded(&program(CorruptPolicy::Fail)), 4096);
     let mut queue = association.open_queue(1, 32, true);
     assert!(SlotHeader::parse(&slot_bytes(&mut queue, 0)).is_err(), "an accepted Execute invalidates its slot");
     wait_until_abandoned(&mut association);
@@ -294,7 +295,7 @@ fn a_throttled_agent_still_delivers_the_same_pixels() {
     settings.throttle = Throttle::new(0.25).unwrap();
     let agent = TestAgent::start(settings, dataset.clone());
     let mut association = Association::new(agent.at(), 1, Digests::NONE);
-    association.load(0, &program(CorruptPolicy::Fail).to_bytes().unwrap(), 4096);
+    association.load(0, &encoded(&program(CorruptPolicy::Fail)), 4096);
     let mut queue = association.open_queue(1, 32, true);
     let request = request(1, 0, (0..16).collect());
     submit(&mut queue, &request);

@@ -1,6 +1,6 @@
 //! The real program: ready line, signals, refusals, identity over restarts, end of the parent process.
 
-use crate::host::images::{folder, of, program, request};
+use crate::host::images::{encoded, folder, of, program, request};
 use crate::host::{self, Association, HOST_NQN, Line, Received, execute, in_capsule};
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::request::BatchRequest;
@@ -202,7 +202,7 @@ fn sigterm_lets_running_batches_finish_and_leaves_with_0() {
     command.args(["--ephemeral", "--throttle", "0.002"]);
     let mut process = Process::start(command);
     let mut association = Association::new((process.address, &process.nqn), 1, Digests::NONE);
-    association.load(0, &program(CorruptPolicy::Fail).to_bytes().unwrap(), 4096);
+    association.load(0, &encoded(&program(CorruptPolicy::Fail)), 4096);
     let mut queue = association.open_queue(1, 8, true);
     let (mut entry, data) = execute(&of_files(&dataset, request(1, 0, (0..8).collect())), 0);
     entry.command_id = 77.into();
@@ -237,7 +237,7 @@ fn a_second_signal_does_not_wait_for_batches() {
     command.args(["--ephemeral", "--throttle", "0.001"]);
     let mut process = Process::start(command);
     let mut association = Association::new((process.address, &process.nqn), 1, Digests::NONE);
-    association.load(0, &program(CorruptPolicy::Fail).to_bytes().unwrap(), 4096);
+    association.load(0, &encoded(&program(CorruptPolicy::Fail)), 4096);
     let mut queue = association.open_queue(1, 8, true);
     let (entry, data) = execute(&of_files(&dataset, request(1, 0, (0..200).collect())), 0);
     queue.submit(&in_capsule(entry), &data);
@@ -307,7 +307,7 @@ fn inherited_slots_are_shared_with_the_parent() {
     let process = Process::start(command);
     let mut association = Association::new((process.address, &process.nqn), 1, Digests::NONE);
     let program = program(CorruptPolicy::Fail);
-    association.load(0, &program.to_bytes().unwrap(), 4096);
+    association.load(0, &encoded(&program), 4096);
     let mut queue = association.open_queue(1, 8, true);
     let request = of_files(&dataset, request(1, 1, (0..8).collect()));
     let (entry, data) = execute(&request, 0);

@@ -41,7 +41,8 @@ fn subsystem() -> Subsystem {
     let drive = DriveIdentity {
         dataset: [1; 32],
         dataset_samples: 10,
-        fingerprint: [2; 32],
+        abilities: Vec::new(),
+        agent: [0; 16],
         slot_bytes: 8 << 20,
         slots: 1,
         workers: 1,

@@ -2,7 +2,7 @@
 //! much.
 
 use crate::host::agent::{TestAgent, settings};
-use crate::host::images::{Gated, check_slot, program, request};
+use crate::host::images::{Gated, check_slot, encoded, program, request};
 use crate::host::{self, Association, BOTH, HOST_NQN, Line, Received, command, execute, read};
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::slot::SlotHeader;
@@ -38,7 +38,7 @@ fn an_execute_larger_than_a_capsule_comes_by_r2t() {
     let (agent, dataset) = start();
     for digests in [Digests::NONE, BOTH] {
         let mut association = Association::new(agent.at(), 1, digests);
-        association.load(0, &program(CorruptPolicy::Fail).to_bytes().unwrap(), 4096);
+        association.load(0, &encoded(&program(CorruptPolicy::Fail)), 4096);
         let mut queue = association.open_queue(1, 32, false);
         // 24 KiB of sample ids.
         let request = request(1, 0, (0..3000).collect());
@@ -112,7 +112,7 @@ fn more_commands_than_the_queue_holds_end_the_connection() {
     let dataset = Arc::new(Gated::default());
     let agent = TestAgent::start(settings(), dataset.clone());
     let mut association = Association::new(agent.at(), 1, Digests::NONE);
-    association.load(0, &program(CorruptPolicy::Fail).to_bytes().unwrap(), 4096);
+    association.load(0, &encoded(&program(CorruptPolicy::Fail)), 4096);
     let mut queue = association.open_queue(1, 2, true);
     for (id, slot) in [(1, 0), (2, 1), (3, 2)] {
         let (mut entry, data) = execute(&request(id, slot, vec![0]), 0);
@@ -133,7 +133,7 @@ fn a_command_identifier_in_use_is_refused() {
     let dataset = Arc::new(Gated::default());
     let agent = TestAgent::start(settings(), dataset.clone());
     let mut association = Association::new(agent.at(), 1, Digests::NONE);
-    association.load(0, &program(CorruptPolicy::Fail).to_bytes().unwrap(), 4096);
+    association.load(0, &encoded(&program(CorruptPolicy::Fail)), 4096);
     let mut queue = association.open_queue(1, 8, true);
     let submit = |queue: &mut Line, slot| {
         let (mut entry, data) = execute(&request(slot, slot, vec![0]), 0);

@@ -100,6 +100,9 @@ pub(crate) enum GivenUp {
     /// The drive reported this sample, or the neighbour at `index`, as corrupt, which only the host may decide. The CPU
     /// prepares the batch, and the report is a fault if the CPU makes the sample's row from `index`.
     Doubted { sample_id: u64, index: u64, what: String },
+    /// The batch has a sample that only this machine can decode or judge. The CPU prepares the batch, which is no fault.
+    /// Has the note for the report, which mentions it once.
+    LeftToHost { note: String },
     /// The prong has no place for the batch: any prong may claim it again.
     Returned,
     /// Another prong was first.
@@ -389,6 +392,11 @@ impl Core {
             GivenUp::Doubted { sample_id, index, what } => {
                 self.schedule.failed(prong, id, now);
                 self.doubts.insert(id, Doubt { prong, sample_id, index, what });
+            }
+            GivenUp::LeftToHost { note } => {
+                self.schedule.failed(prong, id, now);
+                let name = self.recorder.name(prong);
+                self.recorder.note(format!("drive {name}: {note}"));
             }
             GivenUp::Returned => self.schedule.returned(prong, id, now),
             GivenUp::Cancelled => self.schedule.cancelled(prong, id, now),

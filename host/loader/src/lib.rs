@@ -93,8 +93,8 @@ pub use ddlp_driver::sysfs::KernelController;
 /// Everything that [`Pipeline`] leads to, such as its operations.
 pub use ddlp_pixels as pixels;
 pub use ddlp_pixels::{
-    CorruptReason, DType, Element, Field, FieldKind, ImageLayout, Limits, Normalize, NormalizeError, Pipeline,
-    PipelineError,
+    AbilityNumber, CorruptReason, DType, Element, Field, FieldKind, ImageLayout, Limits, Normalize, NormalizeError,
+    Pipeline, PipelineError,
 };
 pub use delivery::{
     BUFFER_ALIGNMENT, BatchBuffer, BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, OnReady,

@@ -153,7 +153,7 @@ impl Loader {
                     engine.pause(prong);
                 }
                 let timing = DriveSetup { prong, depth: options.drive_depth, timeout: options.drive_timeout };
-                DriveProng::new(engine.clone(), timing, open.endpoint, setup.expected, open.link, open.slots)
+                DriveProng::new(engine.clone(), timing, open.endpoint, setup.expected.clone(), open.link, open.slots)
             })
             .collect();
         Ok(Self {

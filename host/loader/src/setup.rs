@@ -17,7 +17,7 @@ use crate::schedule::Strategy;
 use crate::state::{LoaderState, STATE_VERSION};
 use crate::threads::ThreadShares;
 use ddlp_csd::memory;
-use ddlp_csd::program::Program;
+use ddlp_csd::program::{DriveProgram, Program};
 use ddlp_csd::slot::SlotLayout;
 use ddlp_dataset::{Dataset, RESIDENT_BYTES_MAX, Resident};
 use ddlp_driver::Host;
@@ -118,7 +118,7 @@ impl RunSetup {
             version: STATE_VERSION,
             seed: options.seed,
             dataset: dataset.identity().to_string(),
-            program: blake3::hash(&program.to_bytes().map_err(LoaderError::Program)?).to_hex()[..32].to_string(),
+            program: blake3::hash(&program.state_bytes().map_err(LoaderError::Program)?).to_hex()[..32].to_string(),
             pipeline: Some(options.pipeline.clone()),
             policy: Some(options.policy),
             epochs: options.epochs,
@@ -132,7 +132,7 @@ impl RunSetup {
         };
         let expected = Expected {
             dataset: *dataset.identity().as_bytes(),
-            fingerprint: *ddlp_pixels::fingerprint().as_bytes(),
+            program: DriveProgram::new(program.clone(), dataset.decoders()),
             slot_bytes: layout.total_bytes,
         };
         let available = memory::available_bytes().unwrap_or(1 << 30);
@@ -282,7 +282,7 @@ impl RunSetup {
     fn connect(&self, builder: &LoaderBuilder, endpoint: &Endpoint) -> Result<DriveLink, LinkError> {
         let until = Instant::now() + HELD_WITHIN;
         loop {
-            match drive::connect(endpoint, &self.expected, &self.program, builder.options.drive_depth, |_| {}) {
+            match drive::connect(endpoint, &self.expected, builder.options.drive_depth, |_| {}) {
                 // Or the kernel has not made the drive's nodes yet.
                 Err(LinkError::Driver(error)) if endpoint.is_settling(&error) && Instant::now() < until => {
                     std::thread::sleep(HELD_LOOK);

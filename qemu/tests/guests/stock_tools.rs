@@ -3,7 +3,7 @@
 use crate::support::{BATCH, in_guests, photos};
 use anyhow::{Context, Result, ensure};
 use ddlp_csd::prepare::{EpochContext, SamplePreparer};
-use ddlp_csd::program::{CorruptPolicy, Program};
+use ddlp_csd::program::{CorruptPolicy, DriveProgram, Program, program_id};
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::slot::SlotLayout;
 use ddlp_csd::{BLOCK_BYTES, PROGRAM_TYPE};
@@ -235,7 +235,8 @@ impl ByHand {
             Program { pipeline: Pipeline::cifar_train(), limits: Limits::default(), policy: CorruptPolicy::Fail };
         let sample_ids = vec![5, 0, 17];
         let (seed, epoch, generation, epoch_samples) = (1, 2, 3, dataset.len());
-        let id = program.id(dataset.identity().as_bytes(), ddlp_pixels::fingerprint().as_bytes())?;
+        let encoded = DriveProgram::new(program.clone(), dataset.decoders()).to_bytes()?;
+        let id = program_id(dataset.identity().as_bytes(), &encoded);
         let request =
             BatchRequest { program: id, seed, epoch, batch: 4, slot: 0, generation, epoch_samples, sample_ids };
         let shape = program.pipeline.output();
@@ -251,7 +252,7 @@ impl ByHand {
             std::fs::write(&path, bytes).map(|()| path)
         };
         Ok(Self {
-            program: file("program", program.to_bytes()?)?,
+            program: file("program", encoded)?,
             request: file("request", request.to_bytes())?,
             parameters: request.parameters(),
             rows,

@@ -1,10 +1,11 @@
 //! What host and drive share: their messages above NVMe, and the preparation of a sample in both.
 //!
+//! - [`abilities`]: what a run needs of both machines, and on which of that they agree.
 //! - [`program`]: the preprocessing program that Load Program carries (pipeline, limits, corrupt-sample policy).
 //! - [`request`]: the data of one Execute Program (batch, samples, generation of the slot), and how it ends.
 //! - [`cancel`]: the command that cancels a batch.
 //! - [`slot`]: the layout of a finished batch in a slot of the result namespace.
-//! - [`log`]: the vendor log pages (identity of the drive's dataset and pixel path; counters).
+//! - [`log`]: the vendor log pages (identity of the drive, with its dataset and its abilities; counters).
 //! - [`prepare`]: preparation of one sample, from dataset to pixels, under the corrupt-sample policy. Both prongs call
 //!   only this.
 //! - [`run`]: the number of samples that a worker of either prong takes at a time.
@@ -14,6 +15,7 @@
 //! Bytes from a peer or a file are parsed with checked lengths; checksums are CRC32C.
 #![deny(unsafe_code)]
 
+pub mod abilities;
 pub mod cancel;
 pub mod energy;
 pub mod log;

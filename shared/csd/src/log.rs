@@ -1,9 +1,13 @@
 //! Vendor log pages of the drive: its identity (C1h) and its counters (C0h).
 //!
-//! Each is one 4096-byte block: fixed fields in little-endian, zeros behind them, and a CRC32C of the whole block.
+//! Each is one 4096-byte block: fixed fields in little-endian, zeros behind them, and a CRC32C of the whole block. From
+//! byte 128 on, the identity has the list of the drive's [`abilities`](crate::abilities). A host ignores those whose
+//! numbers it does not know.
 
+use crate::abilities::{self, ABILITIES_MAX, ABILITY_BYTES};
 use crate::{BLOCK_BYTES, crc32c_without};
-use zerocopy::little_endian::{I16, U32, U64};
+use ddlp_pixels::Ability;
+use zerocopy::little_endian::{I16, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Log identifier of [`Counters`].
@@ -15,7 +19,8 @@ pub const LOG_BYTES: usize = BLOCK_BYTES;
 
 const IDENTITY_MAGIC: [u8; 4] = *b"DDID";
 const COUNTERS_MAGIC: [u8; 4] = *b"DDCT";
-const VERSION: u32 = 1;
+const IDENTITY_VERSION: u32 = 2;
+const COUNTERS_VERSION: u32 = 1;
 const CRC_FIELD: std::ops::Range<usize> = 8..12;
 
 /// Why a page cannot be read.
@@ -24,14 +29,23 @@ pub enum LogError {
     /// The page has the wrong length.
     #[error("log page of {0} bytes, {LOG_BYTES} expected")]
     Length(usize),
-    /// The page is another one, or another version.
-    #[error("log page has another format (magic {magic:02x?}, version {version})")]
-    Format {
-        /// First four bytes.
-        magic: [u8; 4],
-        /// Version field.
-        version: u32,
+    /// The page is another one.
+    #[error("log page has another format (magic {0:02x?})")]
+    Magic([u8; 4]),
+    /// The page has another version.
+    #[error(
+        "the drive's agent is of {} version of DDLP: its log page has version {found}, not {known}",
+        if found < known { "an older" } else { "a newer" }
+    )]
+    Version {
+        /// The page's version.
+        found: u32,
+        /// The version that this program reads.
+        known: u32,
     },
+    /// The list of abilities is invalid.
+    #[error("log page has a list of abilities that is too long or out of order")]
+    Abilities,
     /// The checksum does not match.
     #[error("log page crc32c {actual:#010x}, {expected:#010x} expected")]
     Checksum {
@@ -42,15 +56,18 @@ pub enum LogError {
     },
 }
 
-/// Identity of a drive. The host refuses a drive whose dataset or pixel path differs from its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Identity of a drive. The host refuses a drive whose dataset differs from its own, or one of the abilities that the
+/// run needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveIdentity {
     /// Identity of the dataset in namespace 1.
     pub dataset: [u8; 32],
     /// Number of samples in that dataset.
     pub dataset_samples: u64,
-    /// Fingerprint of the pixel path.
-    pub fingerprint: [u8; 32],
+    /// The drive's abilities, in the order of their numbers.
+    pub abilities: Vec<Ability>,
+    /// Version of the agent, in ASCII with zeros behind it.
+    pub agent: [u8; 16],
     /// Bytes of a result slot.
     pub slot_bytes: u64,
     /// Number of result slots.
@@ -67,42 +84,63 @@ struct WireIdentity {
     crc: U32,
     slots: U32,
     dataset: [u8; 32],
-    fingerprint: [u8; 32],
+    agent: [u8; 16],
+    reserved: [u8; 16],
     dataset_samples: U64,
     slot_bytes: U64,
     workers: U32,
-    reserved: [u8; 28],
+    abilities: U16,
+    reserved_behind: [u8; 26],
 }
-const _: () = assert!(size_of::<WireIdentity>() == 128);
+const ABILITIES_AT: usize = 128;
+const _: () = assert!(size_of::<WireIdentity>() == ABILITIES_AT);
+const _: () = assert!(ABILITIES_AT + ABILITIES_MAX * ABILITY_BYTES <= LOG_BYTES);
 const _: () = assert!(std::mem::offset_of!(WireIdentity, crc) == CRC_FIELD.start);
 
 impl DriveIdentity {
     /// Encodes the log page.
     pub fn to_page(&self) -> [u8; LOG_BYTES] {
-        seal(
-            WireIdentity {
-                magic: IDENTITY_MAGIC,
-                version: VERSION.into(),
-                crc: 0.into(),
-                slots: self.slots.into(),
-                dataset: self.dataset,
-                fingerprint: self.fingerprint,
-                dataset_samples: self.dataset_samples.into(),
-                slot_bytes: self.slot_bytes.into(),
-                workers: self.workers.into(),
-                reserved: [0; 28],
-            }
-            .as_bytes(),
-        )
+        let fixed = WireIdentity {
+            magic: IDENTITY_MAGIC,
+            version: IDENTITY_VERSION.into(),
+            crc: 0.into(),
+            slots: self.slots.into(),
+            dataset: self.dataset,
+            agent: self.agent,
+            reserved: [0; 16],
+            dataset_samples: self.dataset_samples.into(),
+            slot_bytes: self.slot_bytes.into(),
+            workers: self.workers.into(),
+            abilities: (self.abilities.len() as u16).into(),
+            reserved_behind: [0; 26],
+        };
+        seal(&[fixed.as_bytes(), &abilities::to_bytes(&self.abilities)].concat())
+    }
+
+    /// Returns the version of the agent for messages.
+    pub fn agent_version(&self) -> String {
+        let text: Vec<u8> = self.agent.into_iter().take_while(|&byte| byte != 0).collect();
+        text.escape_ascii().to_string()
+    }
+
+    /// Returns a version as [`agent`](Self::agent) has it; cuts a longer one.
+    pub fn version_field(version: &str) -> [u8; 16] {
+        let mut field = [0; 16];
+        let bytes = version.as_bytes();
+        let length = bytes.len().min(field.len());
+        field[..length].copy_from_slice(&bytes[..length]);
+        field
     }
 
     /// Parses the log page.
     pub fn parse(page: &[u8]) -> Result<Self, LogError> {
-        let wire: &WireIdentity = open(page, IDENTITY_MAGIC)?;
+        let wire: &WireIdentity = open(page, IDENTITY_MAGIC, IDENTITY_VERSION)?;
+        let list = page[ABILITIES_AT..].get(..usize::from(wire.abilities.get()) * ABILITY_BYTES);
         Ok(Self {
             dataset: wire.dataset,
             dataset_samples: wire.dataset_samples.get(),
-            fingerprint: wire.fingerprint,
+            abilities: list.and_then(abilities::parse).ok_or(LogError::Abilities)?,
+            agent: wire.agent,
             slot_bytes: wire.slot_bytes.get(),
             slots: wire.slots.get(),
             workers: wire.workers.get(),
@@ -182,7 +220,7 @@ impl Counters {
         seal(
             WireCounters {
                 magic: COUNTERS_MAGIC,
-                version: VERSION.into(),
+                version: COUNTERS_VERSION.into(),
                 crc: 0.into(),
                 outstanding: self.outstanding.into(),
                 uptime_s: self.uptime_s.into(),
@@ -208,7 +246,7 @@ impl Counters {
 
     /// Parses the log page.
     pub fn parse(page: &[u8]) -> Result<Self, LogError> {
-        let wire: &WireCounters = open(page, COUNTERS_MAGIC)?;
+        let wire: &WireCounters = open(page, COUNTERS_MAGIC, COUNTERS_VERSION)?;
         let measured = |bit: u8| wire.measured & (1 << bit) != 0;
         Ok(Self {
             uptime_s: wire.uptime_s.get(),
@@ -238,14 +276,21 @@ fn seal(fixed: &[u8]) -> [u8; LOG_BYTES] {
     page
 }
 
-fn open<T: FromBytes + KnownLayout + Immutable + Unaligned>(page: &[u8], magic: [u8; 4]) -> Result<&T, LogError> {
+fn open<T: FromBytes + KnownLayout + Immutable + Unaligned>(
+    page: &[u8],
+    magic: [u8; 4],
+    known: u32,
+) -> Result<&T, LogError> {
     if page.len() != LOG_BYTES {
         return Err(LogError::Length(page.len()));
     }
     let word = |at: usize| [page[at], page[at + 1], page[at + 2], page[at + 3]];
-    let version = u32::from_le_bytes(word(4));
-    if word(0) != magic || version != VERSION {
-        return Err(LogError::Format { magic: word(0), version });
+    if word(0) != magic {
+        return Err(LogError::Magic(word(0)));
+    }
+    let found = u32::from_le_bytes(word(4));
+    if found != known {
+        return Err(LogError::Version { found, known });
     }
     let expected = u32::from_le_bytes(word(CRC_FIELD.start));
     let actual = crc32c_without(page, CRC_FIELD);
@@ -257,43 +302,4 @@ fn open<T: FromBytes + KnownLayout + Immutable + Unaligned>(page: &[u8], magic: 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn identity() -> DriveIdentity {
-        DriveIdentity {
-            dataset: [1; 32],
-            dataset_samples: 1_281_167,
-            fingerprint: [2; 32],
-            slot_bytes: 38_539_264,
-            slots: 16,
-            workers: 4,
-        }
-    }
-
-    #[test]
-    fn round_trips() {
-        assert_eq!(DriveIdentity::parse(&identity().to_page()), Ok(identity()));
-        let counters = Counters {
-            batches: 5,
-            outstanding: 2,
-            temperature_dc: Some(-15),
-            energy_mj: Some(9),
-            cpu_us: 77,
-            ..Counters::default()
-        };
-        assert_eq!(Counters::parse(&counters.to_page()), Ok(counters));
-    }
-
-    #[test]
-    fn truncation_damage_and_the_other_page_are_errors() {
-        let page = identity().to_page();
-        assert_eq!(DriveIdentity::parse(&page[..4095]), Err(LogError::Length(4095)));
-        assert!(matches!(Counters::parse(&page), Err(LogError::Format { .. })));
-        for at in 0..LOG_BYTES {
-            let mut damaged = page;
-            damaged[at] ^= 1;
-            assert!(DriveIdentity::parse(&damaged).is_err(), "byte {at}");
-        }
-    }
-}
+mod tests;

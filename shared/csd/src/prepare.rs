@@ -4,11 +4,12 @@
 //! dataset or the decoder panic counts as corrupt. The corrupt-sample policy does not apply if the dataset is
 //! unavailable or the system refuses memory: preparation then tries again for a few seconds before it fails.
 
+use crate::abilities::AgreedDecoders;
 use crate::program::{CorruptPolicy, Program};
 use crate::slot::{Outcome, SampleRecord, is_of_the_drive};
 pub use ddlp_dataset::{BytesRead, StageTimes};
 use ddlp_dataset::{Dataset, Fetch, FetchError, Half, Patience, ReadError, Unavailable};
-use ddlp_pixels::{CorruptReason, Draw, PixelError, Preparer};
+use ddlp_pixels::{AbilityNumber, CorruptReason, Draw, PixelError, Preparer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Least number of neighbours that a preparer tries before it reports a corrupt sample as irreplaceable.
@@ -59,7 +60,8 @@ pub struct SamplePreparer {
     fetch: Fetch,
     /// Neighbours to try in place of a corrupt sample, if more than [`NEIGHBOURS_MIN`].
     neighbours: u64,
-    is_drive: bool,
+    /// For a drive, the decoders on which it agrees with the host.
+    agreed: Option<AgreedDecoders>,
     patience: Patience,
 }
 
@@ -70,7 +72,7 @@ impl SamplePreparer {
             preparer: Preparer::new(program.limits),
             fetch: Fetch::default(),
             neighbours: 0,
-            is_drive: false,
+            agreed: None,
             patience: Patience::default(),
         }
     }
@@ -88,8 +90,9 @@ impl SamplePreparer {
 
     /// Prepares for a drive. A drive replaces no sample if its own storage or memory may have caused the failure of the
     /// sample or of a neighbour: the host might read what the drive cannot, and would then choose another neighbour.
-    pub fn for_drive(self) -> Self {
-        Self { is_drive: true, ..self }
+    /// The drive leaves samples of other than the `agreed` decoders to the host ([`Outcome::OtherDecoder`]).
+    pub fn for_drive(self, agreed: AgreedDecoders) -> Self {
+        Self { agreed: Some(agreed), fetch: self.fetch.with_decoders(agreed.decoders), ..self }
     }
 
     /// Prepares sample `sample_id` into `row` (as long as the pipeline's output). The returned record tells the
@@ -97,7 +100,7 @@ impl SamplePreparer {
     ///
     /// The sample is read from the index at which it is [stored](stored_at). The draws depend on `sample_id`, even if a
     /// neighbour replaces the sample. A sample that makes reading or decoding panic is corrupt
-    /// ([`CorruptReason::DecoderPanic`]); if reading its label panics too, the record's label is 0.
+    /// ([`CorruptReason::DecoderPanic`]).
     ///
     /// # Errors
     /// When, for some seconds, the dataset is unavailable or the system refuses memory. The policy does not apply then;
@@ -131,9 +134,7 @@ impl SamplePreparer {
         let own = stored_at(dataset, sample_id);
         let draw = Draw { seed: context.seed, epoch: context.epoch, sample_id };
         match self.attempt(dataset, program, own, draw, row) {
-            Ok(Made { label, warned }) => {
-                Ok(Some(SampleRecord { sample_id, index: own, label, outcome: Outcome::Prepared, warned }))
-            }
+            Ok(Made { warned }) => Ok(Some(SampleRecord { sample_id, index: own, outcome: Outcome::Prepared, warned })),
             Err(failure) => match self.after_failure(is_over, dataset, program, (own, draw), row, failure) {
                 Err(_) if is_over() => Ok(None),
                 done => done,
@@ -154,15 +155,19 @@ impl SamplePreparer {
         failure: Failure,
     ) -> Result<Option<SampleRecord>, Unavailable> {
         let sample_id = draw.sample_id;
-        let record = |index, label, outcome, warned| SampleRecord { sample_id, index, label, outcome, warned };
-        let (label, reason) = match self.patiently(is_over, dataset, program, (own, draw), row, Err(failure))? {
-            Ok(Made { label, warned }) => return Ok(Some(record(own, label, Outcome::Prepared, warned))),
-            Err(corrupt) => corrupt,
+        let record = |index, outcome, warned| SampleRecord { sample_id, index, outcome, warned };
+        let is_drive = self.agreed.is_some();
+        let reason = match self.patiently(is_over, dataset, program, (own, draw), row, Err(failure))? {
+            Ok(Made { warned }) => return Ok(Some(record(own, Outcome::Prepared, warned))),
+            Err(Verdict::Corrupt(reason)) => reason,
+            Err(Verdict::OtherDecoder(decoder)) => {
+                return Ok(Some(record(own, Outcome::OtherDecoder(decoder), false)));
+            }
         };
         let outcome = match program.policy {
             CorruptPolicy::Fail => Outcome::Failed(reason),
             CorruptPolicy::Skip => Outcome::Skipped(reason),
-            CorruptPolicy::Replace if self.is_drive && is_of_the_drive(reason) => Outcome::Failed(reason),
+            CorruptPolicy::Replace if is_drive && is_of_the_drive(reason) => Outcome::Failed(reason),
             CorruptPolicy::Replace => {
                 for step in 1..=neighbours(dataset, self.neighbours) {
                     if is_over() {
@@ -171,19 +176,22 @@ impl SamplePreparer {
                     let index = (own + step) % dataset.len();
                     let attempted = self.attempt(dataset, program, index, draw, row);
                     match self.patiently(is_over, dataset, program, (index, draw), row, attempted)? {
-                        Ok(Made { label, warned }) => {
-                            return Ok(Some(record(index, label, Outcome::Replaced(reason), warned)));
+                        Ok(Made { warned }) => {
+                            return Ok(Some(record(index, Outcome::Replaced(reason), warned)));
                         }
-                        Err((label, reason)) if self.is_drive && is_of_the_drive(reason) => {
-                            return Ok(Some(record(index, label, Outcome::Failed(reason), false)));
+                        Err(Verdict::Corrupt(reason)) if is_drive && is_of_the_drive(reason) => {
+                            return Ok(Some(record(index, Outcome::Failed(reason), false)));
                         }
-                        Err(_) => {}
+                        Err(Verdict::Corrupt(_)) => {}
+                        Err(Verdict::OtherDecoder(decoder)) => {
+                            return Ok(Some(record(index, Outcome::OtherDecoder(decoder), false)));
+                        }
                     }
                 }
                 Outcome::Failed(reason)
             }
         };
-        Ok(Some(record(own, label, outcome, false)))
+        Ok(Some(record(own, outcome, false)))
     }
 
     /// Checks that the dataset is still the one that was opened. Call it once per batch, after all its samples were
@@ -204,8 +212,7 @@ impl SamplePreparer {
         self.fetch.take_read()
     }
 
-    /// Repeats an attempt after growing pauses while the sample cannot be read. For a corrupt sample, returns its label
-    /// and the reason.
+    /// Repeats an attempt after growing pauses while the sample cannot be read.
     fn patiently(
         &mut self,
         is_over: &dyn Fn() -> bool,
@@ -214,12 +221,12 @@ impl SamplePreparer {
         (index, draw): (u64, Draw),
         row: &mut [u8],
         mut attempted: Result<Made, Failure>,
-    ) -> Result<Result<Made, (u32, CorruptReason)>, Unavailable> {
+    ) -> Result<Result<Made, Verdict>, Unavailable> {
         let mut failed = 0;
         loop {
             match attempted {
                 Ok(made) => return Ok(Ok(made)),
-                Err(Failure::Corrupt { label, reason }) => return Ok(Err((label, reason))),
+                Err(Failure::Lasting(verdict)) => return Ok(Err(verdict)),
                 Err(Failure::Unavailable(error)) if !self.patience.wait(failed, &error, is_over) => return Err(*error),
                 Err(Failure::Unavailable(_)) => failed += 1,
             }
@@ -237,17 +244,14 @@ impl SamplePreparer {
         draw: Draw,
         row: &mut [u8],
     ) -> Result<Made, Failure> {
-        let mut label = 0;
-        let attempted = catch_unwind(AssertUnwindSafe(|| {
-            label = dataset.label(index);
-            self.read_and_decode(dataset, program, (index, label), draw, &mut *row)
-        }));
+        let read_and_decode = || self.read_and_decode(dataset, program, index, draw, &mut *row);
+        let attempted = catch_unwind(AssertUnwindSafe(read_and_decode));
         attempted.unwrap_or_else(|_| {
             // Panics again if the row's length is wrong: that is the caller's defect, not the sample's.
             assert_eq!(row.len(), program.pipeline.output().bytes(), "the row has the pipeline's shape");
             self.preparer = Preparer::new(self.preparer.limits());
             self.fetch.forget();
-            Err(Failure::Corrupt { label, reason: CorruptReason::DecoderPanic })
+            Err(Failure::corrupt(CorruptReason::DecoderPanic))
         })
     }
 
@@ -255,30 +259,37 @@ impl SamplePreparer {
         &mut self,
         dataset: &dyn Dataset,
         program: &Program,
-        (index, label): (u64, u32),
+        index: u64,
         draw: Draw,
         row: &mut [u8],
     ) -> Result<Made, Failure> {
-        let Self { preparer, fetch, .. } = self;
+        let Self { preparer, fetch, agreed, .. } = self;
         match fetch.prepare((dataset, index), preparer, (&program.pipeline, draw), row) {
-            Ok(prepared) => Ok(Made { label, warned: prepared.warnings > 0 }),
-            Err(FetchError::Read(error)) => Err(Failure::of_reading(error, label)),
-            Err(FetchError::Pixels(error)) => Err(Failure::of_decoding(error, dataset, index, label)),
+            Ok(prepared) => Ok(Made { warned: prepared.warnings > 0 }),
+            Err(error) => Err(Failure::of(error, agreed.as_ref(), dataset, index)),
         }
     }
 }
 
 /// A stored sample that was prepared.
 struct Made {
-    label: u32,
     /// Whether the decoder warned.
     warned: bool,
 }
 
 /// Why one attempt at a stored sample failed. Kept small, since the result of every attempt contains it.
 enum Failure {
-    Corrupt { label: u32, reason: CorruptReason },
+    /// Another attempt would fail alike.
+    Lasting(Verdict),
     Unavailable(Box<Unavailable>),
+}
+
+/// Why a stored sample cannot be prepared.
+#[derive(Clone, Copy)]
+enum Verdict {
+    Corrupt(CorruptReason),
+    /// Only the host can tell: see [`Outcome::OtherDecoder`].
+    OtherDecoder(AbilityNumber),
 }
 
 impl From<Unavailable> for Failure {
@@ -288,16 +299,37 @@ impl From<Unavailable> for Failure {
 }
 
 impl Failure {
+    fn corrupt(reason: CorruptReason) -> Self {
+        Self::Lasting(Verdict::Corrupt(reason))
+    }
+
+    /// Judges an attempt. A drive, which has `agreed` with the host, leaves to the host what only the host can judge.
     #[cold]
-    fn of_reading(error: ReadError, label: u32) -> Self {
+    fn of(error: FetchError, agreed: Option<&AgreedDecoders>, dataset: &dyn Dataset, index: u64) -> Self {
+        let other = |decoder| Self::Lasting(Verdict::OtherDecoder(decoder));
+        match (error, agreed) {
+            (FetchError::OtherDecoder(decoder), _) => other(decoder.ability()),
+            (FetchError::Read(ReadError::Unavailable(Unavailable::UnknownForm { form, .. })), Some(_)) => {
+                other(AbilityNumber::of_form(form))
+            }
+            (FetchError::Pixels(PixelError::UnknownFormat { .. }), Some(agreed)) if !agreed.include_all_formats => {
+                other(AbilityNumber(0))
+            }
+            (FetchError::Read(error), _) => Self::of_reading(error),
+            (FetchError::Pixels(error), _) => Self::of_decoding(error, dataset, index),
+        }
+    }
+
+    #[cold]
+    fn of_reading(error: ReadError) -> Self {
         match error {
-            ReadError::Corrupt(error) => Self::Corrupt { label, reason: error.reason() },
+            ReadError::Corrupt(error) => Self::corrupt(error.reason()),
             ReadError::Unavailable(error) => error.into(),
         }
     }
 
     #[cold]
-    fn of_decoding(error: PixelError, dataset: &dyn Dataset, index: u64, label: u32) -> Self {
+    fn of_decoding(error: PixelError, dataset: &dyn Dataset, index: u64) -> Self {
         // The bytes may not decode because the file was replaced.
         if let Err(error) = dataset.check_damage() {
             return error.into();
@@ -307,7 +339,7 @@ impl Failure {
                 let (name, location) = (dataset.name(index), dataset.location(index));
                 Unavailable::NoMemory { name, location, problem }.into()
             }
-            error => Self::Corrupt { label, reason: error.reason() },
+            error => Self::corrupt(error.reason()),
         }
     }
 }

@@ -1,9 +1,13 @@
-//! The preprocessing program: the host loads it into the drive, which then prepares every sample as it says.
+//! The preprocessing program: what both prongs do to every sample.
 //!
-//! On the wire: magic, version, body length, CRC32C of the body, then the bincode body. Trailing bytes are refused.
+//! [`DriveProgram`] is a program as the host loads it into a drive. States and plans identify a program by
+//! [`Program::state_bytes`], which have not changed since the first version.
 
-use blake3::Hasher;
-use ddlp_pixels::{Limits, Pipeline};
+mod drive;
+
+pub use drive::{DriveProgram, program_id};
+
+use ddlp_pixels::{AbilityNumber, Limits, Pipeline};
 use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -12,7 +16,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const PROGRAM_BYTES_MAX: usize = 64 * 1024;
 
 const MAGIC: [u8; 4] = *b"DDPG";
-const VERSION: u32 = 1;
+/// Version of the bytes by which states and plans identify a program.
+const STATE_VERSION: u32 = 1;
 
 /// What happens to a corrupt sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +31,7 @@ pub enum CorruptPolicy {
     Replace,
 }
 
-/// Everything that the drive must know to prepare a batch, apart from the samples.
+/// Everything that a prong must know to prepare a batch, apart from the samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program {
     /// Geometry and augmentation; determines the shape of a row.
@@ -55,8 +60,16 @@ pub enum ProgramError {
     #[error("not a preprocessing program (magic {0:02x?})")]
     Magic([u8; 4]),
     /// Another version of the format.
-    #[error("program format version {0}, version {VERSION} understood")]
-    Version(u32),
+    #[error(
+        "the host is of {} version of DDLP: its programs have version {found}, not {known}",
+        if found < known { "an older" } else { "a newer" }
+    )]
+    Version {
+        /// The program's version.
+        found: u32,
+        /// The version that this program reads.
+        known: u32,
+    },
     /// The body's checksum does not match.
     #[error("program body crc32c {actual:#010x}, {expected:#010x} expected")]
     Checksum {
@@ -68,6 +81,15 @@ pub enum ProgramError {
     /// The body does not decode.
     #[error("program body does not decode")]
     Body(#[source] bincode::error::DecodeError),
+    /// The lists of abilities are invalid.
+    #[error("the program's lists of abilities: {0}")]
+    Lists(&'static str),
+    /// The program needs an ability that this version does not know.
+    #[error("the program needs {0}: update this program")]
+    Unknown(AbilityNumber),
+    /// The pipeline needs an ability that the program does not list.
+    #[error("the program's pipeline needs {0}, which its list of needed abilities lacks")]
+    Undeclared(AbilityNumber),
     /// Bytes remain behind the decoded body.
     #[error("{0} bytes behind the program body")]
     Trailing(usize),
@@ -95,97 +117,53 @@ fn codec() -> impl bincode::config::Config {
 }
 
 impl Program {
-    /// Encodes the program as Load Program carries it.
-    pub fn to_bytes(&self) -> Result<Vec<u8>, ProgramError> {
-        let body = bincode::serde::encode_to_vec(self, codec()).map_err(ProgramError::Encode)?;
-        let total = FRAME_BYTES + body.len();
-        if total > PROGRAM_BYTES_MAX {
-            return Err(ProgramError::TooLong(total));
-        }
-        let frame = ProgramFrame {
-            magic: MAGIC,
-            version: VERSION.into(),
-            body_bytes: (body.len() as u32).into(),
-            body_crc: crc32c::crc32c(&body).into(),
-        };
-        let mut bytes = Vec::with_capacity(total);
-        bytes.extend_from_slice(frame.as_bytes());
-        bytes.extend_from_slice(&body);
-        Ok(bytes)
+    /// Returns the bytes by which states and plans identify the program: those that drives of the first version loaded.
+    pub fn state_bytes(&self) -> Result<Vec<u8>, ProgramError> {
+        framed(STATE_VERSION, &self.encode()?)
     }
 
-    /// Computes the program's identifier for a dataset and a pixel path: the first eight bytes, little-endian, of the
-    /// BLAKE3 hash over both and [`Self::to_bytes`]. Load Program carries it as PUID, and each batch request names the
-    /// program that it is for. So a drive that comes back with another dataset, unnoticed by the host, refuses the
-    /// batch.
-    pub fn id(&self, dataset: &[u8; 32], fingerprint: &[u8; 32]) -> Result<u64, ProgramError> {
-        let digest = *Hasher::new().update(dataset).update(fingerprint).update(&self.to_bytes()?).finalize().as_bytes();
-        let (first, _) = digest.split_first_chunk::<8>().expect("a digest has 32 bytes");
-        Ok(u64::from_le_bytes(*first))
+    fn encode(&self) -> Result<Vec<u8>, ProgramError> {
+        bincode::serde::encode_to_vec(self, codec()).map_err(ProgramError::Encode)
     }
 
-    /// Parses and validates a program.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, ProgramError> {
-        if bytes.len() > PROGRAM_BYTES_MAX {
-            return Err(ProgramError::TooLong(bytes.len()));
-        }
-        let (frame, body) = ProgramFrame::ref_from_prefix(bytes)
-            .map_err(|_| ProgramError::Length { expected: FRAME_BYTES, actual: bytes.len() })?;
-        if frame.magic != MAGIC {
-            return Err(ProgramError::Magic(frame.magic));
-        }
-        if frame.version.get() != VERSION {
-            return Err(ProgramError::Version(frame.version.get()));
-        }
-        let expected = frame.body_bytes.get() as usize;
-        if body.len() != expected {
-            return Err(ProgramError::Length { expected: FRAME_BYTES.saturating_add(expected), actual: bytes.len() });
-        }
-        let actual = crc32c::crc32c(body);
-        if actual != frame.body_crc.get() {
-            return Err(ProgramError::Checksum { expected: frame.body_crc.get(), actual });
-        }
-        let (program, used): (Program, usize) =
-            bincode::serde::decode_from_slice(body, codec()).map_err(ProgramError::Body)?;
-        if used != body.len() {
-            return Err(ProgramError::Trailing(body.len() - used));
+    /// Decodes and validates a program.
+    fn decode(bytes: &[u8]) -> Result<Self, ProgramError> {
+        let (program, used): (Self, usize) =
+            bincode::serde::decode_from_slice(bytes, codec()).map_err(ProgramError::Body)?;
+        if used != bytes.len() {
+            return Err(ProgramError::Trailing(bytes.len() - used));
         }
         program.pipeline.validate().map_err(ProgramError::Pipeline)?;
         Ok(program)
     }
 }
 
+/// Puts magic, version, length and checksum in front of a body.
+fn framed(version: u32, body: &[u8]) -> Result<Vec<u8>, ProgramError> {
+    let total = FRAME_BYTES + body.len();
+    if total > PROGRAM_BYTES_MAX {
+        return Err(ProgramError::TooLong(total));
+    }
+    let frame = ProgramFrame {
+        magic: MAGIC,
+        version: version.into(),
+        body_bytes: (body.len() as u32).into(),
+        body_crc: crc32c::crc32c(body).into(),
+    };
+    Ok([frame.as_bytes(), body].concat())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn program() -> Program {
-        Program { pipeline: Pipeline::imagenet_train(), limits: Limits::default(), policy: CorruptPolicy::Skip }
-    }
-
+    /// The state of a run that began with the first version names its program by the hash of these bytes.
     #[test]
-    fn round_trip() {
-        let bytes = program().to_bytes().unwrap();
-        assert_eq!(Program::from_bytes(&bytes).unwrap(), program());
-    }
-
-    #[test]
-    fn every_truncation_and_every_flipped_byte_is_an_error() {
-        let bytes = program().to_bytes().unwrap();
-        for end in 0..bytes.len() {
-            assert!(Program::from_bytes(&bytes[..end]).is_err(), "cut at {end}");
-        }
-        for at in 0..bytes.len() {
-            let mut damaged = bytes.clone();
-            damaged[at] ^= 0x40;
-            assert!(Program::from_bytes(&damaged).is_err(), "flipped byte {at}");
-        }
-    }
-
-    #[test]
-    fn trailing_bytes_are_refused() {
-        let mut bytes = program().to_bytes().unwrap();
-        bytes.push(0);
-        assert!(matches!(Program::from_bytes(&bytes), Err(ProgramError::Length { .. })));
+    fn states_identify_a_program_by_the_bytes_of_the_first_version() {
+        let program =
+            Program { pipeline: Pipeline::imagenet_train(), limits: Limits::default(), policy: CorruptPolicy::Skip };
+        let bytes = program.state_bytes().unwrap();
+        assert_eq!((&bytes[..8], bytes.len()), (&b"DDPG\x01\0\0\0"[..], 101));
+        assert_eq!(Program::decode(&bytes[FRAME_BYTES..]).unwrap(), program);
     }
 }

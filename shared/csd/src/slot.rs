@@ -1,19 +1,20 @@
 //! Layout of a finished batch in a slot of the result namespace.
 //!
 //! ```text
-//! 0        header, 4096 bytes (only the first 128 are used)
+//! 0        header, 4096 bytes: 128 bytes about the batch, then a 48-byte descriptor for each field
 //! 4096     sample table: one 24-byte record per requested sample
-//! aligned  payload: delivered rows of height × width × channels u8, NHWC, contiguous
+//! aligned  payload: the field's values for the delivered samples, contiguous
 //! ```
 //!
-//! The payload starts at a multiple of 4096 bytes. The header is written last, so a reader that finds a valid header
-//! finds the batch that the header names. Header, table and payload each have a CRC32C.
+//! The payload starts at a multiple of 4096 bytes. Today a batch has one field in a slot, the image: height × width ×
+//! channels u8, NHWC. Labels are not in the slot: the host takes them from its dataset. The header is written last, so a
+//! reader that finds a valid header finds the batch that the header names. Header, table and payload each have a CRC32C.
 
 use crate::program::CorruptPolicy;
 use crate::{BATCH_SAMPLES_MAX, BLOCK_BYTES, crc32c_without};
-use ddlp_pixels::{CorruptReason, Shape};
+use ddlp_pixels::{AbilityNumber, CorruptReason, DType, FieldKind, ImageLayout, Shape};
 use std::ops::Range;
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes of the header block.
@@ -27,8 +28,7 @@ pub const SLOT_BYTES_MAX: u64 = 16 << 30;
 pub const MAGIC: [u8; 8] = *b"DDLPSLOT";
 /// The first bytes of a slot that holds no batch. An agent writes them to every slot before it fills one.
 pub const MAGIC_FREE: [u8; 8] = *b"DDLPFREE";
-const VERSION: u32 = 1;
-const DTYPE_U8: u32 = 0;
+const VERSION: u32 = 2;
 
 /// Where the parts of a batch lie within its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,22 +73,21 @@ pub enum Outcome {
     Replaced(CorruptReason),
     /// The sample is corrupt, and the policy is `fail` or no neighbour can replace it.
     Failed(CorruptReason),
-    /// The dataset cannot be read now, or is not the one that was opened, so nothing is known about the sample. A host
-    /// of an older version does not know this outcome; it refuses the table and prepares the batch itself, as a newer
-    /// one does.
+    /// The dataset cannot be read now, or is not the one that was opened, so nothing is known about the sample.
     Unavailable,
+    /// The sample needs this decoder, which the drive lacks or has in another way than the host: the CPU prepares the
+    /// batch. The number is 0 if the drive does not know the format of the file.
+    OtherDecoder(AbilityNumber),
 }
 
-/// One sample's record: its id, its outcome and its label.
+/// One sample's record: its id, its outcome, and the sample that the row shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleRecord {
     /// Sample id as requested.
     pub sample_id: u64,
-    /// Index in the dataset of the sample whose pixels and label the row has. For [`Outcome::Failed`], that of the
+    /// Index in the dataset of the sample whose pixels the row has. For [`Outcome::Failed`], that of the
     /// sample or neighbour that could not be prepared.
     pub index: u64,
-    /// Label of the row.
-    pub label: u32,
     /// Outcome for the sample.
     pub outcome: Outcome,
     /// The decoder warned about the sample.
@@ -103,21 +102,22 @@ impl SampleRecord {
 
     /// Returns whether the corrupt-sample policy was applied.
     pub fn is_corrupt(&self) -> bool {
-        !matches!(self.outcome, Outcome::Prepared | Outcome::Unavailable)
+        !matches!(self.outcome, Outcome::Prepared | Outcome::Unavailable | Outcome::OtherDecoder(_))
     }
 
     fn to_wire(self) -> WireRecord {
-        let (outcome, reason) = match self.outcome {
-            Outcome::Prepared => (0, 0),
-            Outcome::Skipped(reason) => (1, reason as u8),
-            Outcome::Replaced(reason) => (2, reason as u8),
-            Outcome::Failed(reason) => (3, reason as u8),
-            Outcome::Unavailable => (4, 0),
+        let (outcome, reason, detail) = match self.outcome {
+            Outcome::Prepared => (0, 0, 0),
+            Outcome::Skipped(reason) => (1, reason as u8, 0),
+            Outcome::Replaced(reason) => (2, reason as u8, 0),
+            Outcome::Failed(reason) => (3, reason as u8, 0),
+            Outcome::Unavailable => (4, 0, 0),
+            Outcome::OtherDecoder(decoder) => (5, 0, decoder.0.into()),
         };
         WireRecord {
             sample_id: self.sample_id.into(),
             index: self.index.into(),
-            label: self.label.into(),
+            detail: U32::new(detail),
             outcome,
             reason,
             warned: self.warned.into(),
@@ -126,21 +126,17 @@ impl SampleRecord {
     }
 
     fn from_wire(wire: &WireRecord) -> Option<Self> {
+        let decoder = u16::try_from(wire.detail.get()).ok().map(AbilityNumber)?;
         let outcome = match (wire.outcome, CorruptReason::from_code(wire.reason)) {
             (0, None) if wire.reason == 0 => Outcome::Prepared,
             (1, Some(reason)) => Outcome::Skipped(reason),
             (2, Some(reason)) => Outcome::Replaced(reason),
             (3, Some(reason)) => Outcome::Failed(reason),
             (4, None) if wire.reason == 0 => Outcome::Unavailable,
+            (5, None) if wire.reason == 0 => Outcome::OtherDecoder(decoder),
             _ => return None,
         };
-        Some(Self {
-            sample_id: wire.sample_id.get(),
-            index: wire.index.get(),
-            label: wire.label.get(),
-            outcome,
-            warned: wire.warned != 0,
-        })
+        Some(Self { sample_id: wire.sample_id.get(), index: wire.index.get(), outcome, warned: wire.warned != 0 })
     }
 }
 
@@ -149,7 +145,8 @@ impl SampleRecord {
 struct WireRecord {
     sample_id: U64,
     index: U64,
-    label: U32,
+    /// For another decoder, its number.
+    detail: U32,
     outcome: u8,
     reason: u8,
     warned: u8,
@@ -195,7 +192,7 @@ pub enum SlotError {
     /// Fewer bytes than a header.
     #[error("slot of {0} bytes has no room for a header")]
     TooShort(usize),
-    /// No header, or one of another version.
+    /// No header, or a header of another version.
     #[error("slot holds no batch of format version {VERSION}")]
     Format,
     /// The header's own checksum does not match.
@@ -257,6 +254,14 @@ pub enum SlotError {
         /// The first sample that is unavailable.
         sample_id: u64,
     },
+    /// The drive has no decoder for a sample, or another one than the host. The host then prepares the batch.
+    #[error("the drive leaves sample {sample_id} to the host: it needs {}", decoder_name(*.decoder))]
+    OtherDecoder {
+        /// The first sample that needs the decoder.
+        sample_id: u64,
+        /// The decoder; 0 if the drive does not know the format of the file.
+        decoder: AbilityNumber,
+    },
     /// The payload is damaged.
     #[error("slot payload crc32c {actual:#010x}, {expected:#010x} expected")]
     PayloadChecksum {
@@ -265,6 +270,14 @@ pub enum SlotError {
         /// Checksum of the bytes.
         actual: u32,
     },
+}
+
+/// Returns words for the decoder of [`Outcome::OtherDecoder`].
+pub fn decoder_name(decoder: AbilityNumber) -> String {
+    match decoder {
+        AbilityNumber(0) => "a file format that the drive does not know".into(),
+        decoder => format!("the decoder of {decoder}"),
+    }
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -278,21 +291,36 @@ struct WireHeader {
     generation: U64,
     requested: U32,
     delivered: U32,
-    height: U32,
-    width: U32,
-    channels: U32,
-    dtype: U32,
-    payload_offset: U64,
-    payload_bytes: U64,
-    payload_crc: U32,
     table_crc: U32,
+    /// Number of field descriptors.
+    fields: U32,
     busy_us: U64,
-    reserved: [u8; 40],
+    reserved: [u8; 72],
 }
-const USED_BYTES: usize = 128;
-const _: () = assert!(size_of::<WireHeader>() == USED_BYTES);
+const FIELDS_AT: usize = 128;
+const _: () = assert!(size_of::<WireHeader>() == FIELDS_AT);
 const CRC_FIELD: std::ops::Range<usize> = 12..16;
 const _: () = assert!(std::mem::offset_of!(WireHeader, header_crc) == CRC_FIELD.start);
+
+/// One field of the batch: what its values are ([`ddlp_pixels::Field`]), and where they lie in the slot.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct FieldDescriptor {
+    kind: U16,
+    dtype: U16,
+    layout: U16,
+    /// Number of `sizes` that are used.
+    dimensions: U16,
+    /// Elements of one sample's value along each dimension, outermost first.
+    sizes: [U32; 4],
+    offset: U64,
+    bytes: U64,
+    crc: U32,
+    reserved: [u8; 4],
+}
+const DESCRIPTOR_BYTES: usize = 48;
+const _: () = assert!(size_of::<FieldDescriptor>() == DESCRIPTOR_BYTES);
+const USED_BYTES: usize = FIELDS_AT + DESCRIPTOR_BYTES;
 
 impl SlotHeader {
     /// Returns the layout of the batch in its slot.
@@ -317,19 +345,26 @@ impl SlotHeader {
             generation: self.generation.into(),
             requested: self.requested.into(),
             delivered: self.delivered.into(),
-            height: self.shape.height.into(),
-            width: self.shape.width.into(),
-            channels: self.shape.channels.into(),
-            dtype: DTYPE_U8.into(),
-            payload_offset: (layout.payload_offset as u64).into(),
-            payload_bytes: (self.payload_bytes() as u64).into(),
-            payload_crc: self.payload_crc.into(),
             table_crc: self.table_crc.into(),
+            fields: 1.into(),
             busy_us: self.busy_us.into(),
-            reserved: [0; 40],
+            reserved: [0; 72],
+        };
+        let Shape { height, width, channels } = self.shape;
+        let image = FieldDescriptor {
+            kind: FieldKind::Image.code().into(),
+            dtype: DType::U8.code().into(),
+            layout: ImageLayout::Nhwc.code().into(),
+            dimensions: 3.into(),
+            sizes: [height, width, channels, 0].map(U32::new),
+            offset: (layout.payload_offset as u64).into(),
+            bytes: (self.payload_bytes() as u64).into(),
+            crc: self.payload_crc.into(),
+            reserved: [0; 4],
         };
         let mut block = [0; HEADER_BYTES];
-        block[..USED_BYTES].copy_from_slice(wire.as_bytes());
+        block[..FIELDS_AT].copy_from_slice(wire.as_bytes());
+        block[FIELDS_AT..USED_BYTES].copy_from_slice(image.as_bytes());
         let crc = crc32c_without(&block, CRC_FIELD);
         block[CRC_FIELD].copy_from_slice(&crc.to_le_bytes());
         block
@@ -338,7 +373,9 @@ impl SlotHeader {
     /// Parses and checks a header block.
     pub fn parse(block: &[u8]) -> Result<Self, SlotError> {
         let block = block.get(..HEADER_BYTES).ok_or(SlotError::TooShort(block.len()))?;
-        let (wire, _) = WireHeader::ref_from_prefix(block).map_err(|_| SlotError::TooShort(block.len()))?;
+        let short = || SlotError::TooShort(block.len());
+        let (wire, fields) = WireHeader::ref_from_prefix(block).map_err(|_| short())?;
+        let (image, _) = FieldDescriptor::ref_from_prefix(fields).map_err(|_| short())?;
         if wire.magic != MAGIC || wire.version.get() != VERSION {
             return Err(SlotError::Format);
         }
@@ -346,20 +383,23 @@ impl SlotHeader {
         if actual != wire.header_crc.get() {
             return Err(SlotError::HeaderChecksum { expected: wire.header_crc.get(), actual });
         }
+        let is_image = (image.kind.get(), image.dtype.get(), image.layout.get(), image.dimensions.get())
+            == (FieldKind::Image.code(), DType::U8.code(), ImageLayout::Nhwc.code(), 3);
+        if wire.fields.get() != 1 || !is_image {
+            return Err(SlotError::Inconsistent("fields"));
+        }
+        let [height, width, channels, _] = image.sizes.map(|size| size.get());
         let header = Self {
             epoch: wire.epoch.get(),
             batch: wire.batch.get(),
             generation: wire.generation.get(),
             requested: wire.requested.get(),
             delivered: wire.delivered.get(),
-            shape: Shape { height: wire.height.get(), width: wire.width.get(), channels: wire.channels.get() },
+            shape: Shape { height, width, channels },
             table_crc: wire.table_crc.get(),
-            payload_crc: wire.payload_crc.get(),
+            payload_crc: image.crc.get(),
             busy_us: wire.busy_us.get(),
         };
-        if wire.dtype.get() != DTYPE_U8 {
-            return Err(SlotError::Inconsistent("element type"));
-        }
         if header.delivered > header.requested {
             return Err(SlotError::Inconsistent("more rows than samples"));
         }
@@ -370,9 +410,7 @@ impl SlotHeader {
             return Err(SlotError::Inconsistent("shape"));
         }
         let layout = header.layout().ok_or(SlotError::Inconsistent("sample count"))?;
-        if wire.payload_offset.get() != layout.payload_offset as u64
-            || wire.payload_bytes.get() != header.payload_bytes() as u64
-        {
+        if image.offset.get() != layout.payload_offset as u64 || image.bytes.get() != header.payload_bytes() as u64 {
             return Err(SlotError::Inconsistent("payload extent"));
         }
         Ok(header)
@@ -458,6 +496,13 @@ impl Wanted<'_> {
         if let Some(record) = records.iter().find(|record| record.outcome == Outcome::Unavailable) {
             return Err(SlotError::Unavailable { sample_id: record.sample_id });
         }
+        let other = |record: &SampleRecord| match record.outcome {
+            Outcome::OtherDecoder(decoder) => Some(SlotError::OtherDecoder { sample_id: record.sample_id, decoder }),
+            _ => None,
+        };
+        if let Some(error) = records.iter().find_map(other) {
+            return Err(error);
+        }
         if let Some(&SampleRecord { sample_id, index, outcome, .. }) =
             records.iter().find(|record| !self.is_credible(record))
         {
@@ -471,7 +516,7 @@ impl Wanted<'_> {
         let own = record.sample_id % self.dataset_samples;
         match record.outcome {
             Outcome::Prepared => record.index == own,
-            Outcome::Failed(_) | Outcome::Unavailable => false,
+            Outcome::Failed(_) | Outcome::Unavailable | Outcome::OtherDecoder(_) => false,
             Outcome::Skipped(reason) | Outcome::Replaced(reason) if is_of_the_drive(reason) => false,
             Outcome::Skipped(_) => self.policy == CorruptPolicy::Skip,
             Outcome::Replaced(_) => self.policy == CorruptPolicy::Replace && record.index < self.dataset_samples,

@@ -14,7 +14,8 @@ use crate::header::{Header, Reads};
 use crate::pack::forms::{Damage, FormNotes, Next, Unusable, check_bytes};
 use crate::{Corrupt, Dataset, Location, ReadError, Unavailable};
 use ddlp_pixels::{
-    Draw, Pipeline, PixelError, PlanMemory, Prepared, Preparer, Rendered, SamplePlan, Source, large_turn,
+    Decoder, Decoders, Draw, Pipeline, PixelError, PlanMemory, Prepared, Preparer, Rendered, SamplePlan, Source,
+    large_turn,
 };
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -59,6 +60,9 @@ pub enum FetchError {
     /// The sample cannot be decoded, or the pipeline cannot take it.
     #[error(transparent)]
     Pixels(#[from] PixelError),
+    /// The sample needs another decoder than those that the [`Fetch`] may use.
+    #[error("the decoder of {0} is not to be used")]
+    OtherDecoder(Decoder),
 }
 
 /// One worker's memory for planning and reading, reused from sample to sample.
@@ -67,6 +71,8 @@ pub struct Fetch {
     bytes: Vec<u8>,
     notes: FormNotes,
     plan: PlanMemory,
+    /// Decoders that may be used, if not all may.
+    decoders: Option<Decoders>,
     /// Sums of the stage times, if the caller wants them.
     times: Option<StageTimes>,
     read: BytesRead,
@@ -77,6 +83,11 @@ impl Fetch {
     /// images.
     pub fn timed(self) -> Self {
         Self { times: Some(StageTimes::default()), ..self }
+    }
+
+    /// Uses only these decoders from now on. Other samples are an error ([`FetchError::OtherDecoder`]).
+    pub fn with_decoders(self, decoders: Decoders) -> Self {
+        Self { decoders: Some(decoders), ..self }
     }
 
     /// Returns the stage times since the last call. They are zero unless the fetch is [`timed`](Self::timed).
@@ -91,7 +102,8 @@ impl Fetch {
 
     /// Discards what a panic has interrupted.
     pub fn forget(&mut self) {
-        *self = Self { times: self.times.take(), read: self.read, ..Self::default() };
+        let Self { decoders, read, .. } = *self;
+        *self = Self { times: self.times.take(), decoders, read, ..Self::default() };
     }
 
     /// Prepares a sample into `out`: rows of RGB, 8 bits. After an error the contents of `out` are undefined.
@@ -106,16 +118,19 @@ impl Fetch {
         (pipeline, draw): (&Pipeline, Draw),
         out: &mut [u8],
     ) -> Result<Prepared, FetchError> {
-        let Self { bytes, notes, plan, times, read } = self;
+        let Self { bytes, notes, plan, decoders, times, read } = self;
         let mut watch = Watch::start(times.as_mut());
         let mut plan = SamplePlan::crop(pipeline, draw, plan);
+        let mut render = |source: Source<'_>, plan: &mut SamplePlan<'_>| {
+            check_decoder(&source, *decoders)?;
+            Ok(preparer.render(source, plan, out)?)
+        };
         let rendered = match dataset.in_memory(index) {
             Some(source) => {
                 watch.has_read();
-                preparer.render(source, &mut plan, out).map_err(FetchError::from)
+                render(source, &mut plan)
             }
-            None => StoredAt { dataset, index }
-                .render((bytes, notes, read), &mut plan, &mut watch, |source, plan| preparer.render(source, plan, out)),
+            None => StoredAt { dataset, index }.render((bytes, notes, read), &mut plan, &mut watch, render),
         };
         watch.has_prepared();
         if self.bytes.capacity() > KEPT_BYTES {
@@ -128,6 +143,14 @@ impl Fetch {
                 Err(PixelError::Malformed { message }.into())
             }
         }
+    }
+}
+
+/// Checks that a sample's decoder may be used. Says nothing about a file whose format is unknown.
+fn check_decoder(source: &Source<'_>, decoders: Option<Decoders>) -> Result<(), FetchError> {
+    match (decoders, Decoder::of(source)) {
+        (Some(decoders), Ok(decoder)) if !decoders.contains(decoder) => Err(FetchError::OtherDecoder(decoder)),
+        _ => Ok(()),
     }
 }
 
@@ -144,7 +167,7 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         (bytes, notes, read): (&mut Vec<u8>, &mut FormNotes, &mut BytesRead),
         plan: &mut SamplePlan<'_>,
         watch: &mut Watch<'_>,
-        mut render: impl FnMut(Source<'_>, &mut SamplePlan<'_>) -> Result<Rendered, PixelError>,
+        mut render: impl FnMut(Source<'_>, &mut SamplePlan<'_>) -> Result<Rendered, FetchError>,
     ) -> Result<Rendered, FetchError> {
         let header = self.dataset.header(self.index)?;
         let form = header.form;
@@ -176,7 +199,7 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         }
         let file = fetched.into_file(self, &header)?;
         watch.has_read();
-        Ok(render(Source::Encoded(file), plan)?)
+        render(Source::Encoded(file), plan)
     }
 
     /// Turns damage of a sample into the sample's error.

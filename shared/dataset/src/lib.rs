@@ -45,7 +45,7 @@ pub use resident::{RESIDENT_BYTES_MAX, Resident};
 pub use sample::{BEGINNING_DIGITS, Identity, Location, Stored, beginning_of};
 pub use sources::{OpenError, cifar, folder, open, shards};
 
-use ddlp_pixels::Source;
+use ddlp_pixels::{Decoders, Source};
 use std::fs::Metadata;
 use std::io;
 use std::path::PathBuf;
@@ -167,6 +167,12 @@ pub trait Dataset: Send + Sync {
 
     /// Returns the kind of the source: `"folder"`, `"pack"`, `"cifar"` or `"tar"`.
     fn kind(&self) -> &'static str;
+
+    /// Returns the decoders that the samples need as far as names and records tell, without reading a sample. Samples may
+    /// need others as well.
+    fn decoders(&self) -> Decoders {
+        Decoders::NONE
+    }
 
     /// Returns the number of files of the source that are not samples: in an image folder, files outside of class
     /// folders, and files without an extension of images.

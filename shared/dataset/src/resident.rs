@@ -9,7 +9,7 @@
 //! always counts.
 
 use crate::{Dataset, Half, Header, Identity, Location, PackFile, ReadError, Stored, Unavailable};
-use ddlp_pixels::Source;
+use ddlp_pixels::{Decoders, Source};
 use memmap2::{Advice, MmapMut};
 use std::fs::Metadata;
 use std::io;
@@ -207,6 +207,10 @@ impl Dataset for Resident {
 
     fn identity(&self) -> Identity {
         self.dataset.identity()
+    }
+
+    fn decoders(&self) -> Decoders {
+        self.dataset.decoders()
     }
 
     fn kind(&self) -> &'static str {

@@ -40,7 +40,7 @@ pub enum Stored<'a> {
 pub const BEGINNING_DIGITS: usize = 12;
 
 /// Returns the first [`BEGINNING_DIGITS`] digits of a digest.
-pub fn beginning_of(digest: &[u8; 32]) -> String {
+pub fn beginning_of(digest: &[u8]) -> String {
     digest[..BEGINNING_DIGITS / 2].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Writes the seeds of the fuzz targets `checkpoints` and `row_index`:
 //! `cargo run -p ddlp-pixels --example checkpoint_seeds -- fuzz/seeds`.
 //!
-//! A test fails when the format of checkpoints or row indices, or an image of the fingerprint, has changed: then run
+//! A test fails when the format of checkpoints or row indices, or a built-in image, has changed: then run
 //! this again.
 
 use std::path::PathBuf;

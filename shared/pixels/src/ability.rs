@@ -3,7 +3,7 @@
 //! Two machines compare their digests of the abilities that a run needs, and no others. So an operation, a file format
 //! or a stored form that one of them lacks, or does in another way, matters only to runs that need it.
 
-mod digests;
+pub(crate) mod digests;
 
 use crate::error::PixelError;
 use crate::info::Format;
@@ -30,6 +30,11 @@ impl AbilityNumber {
     pub const RENDERING: Self = Self(0x0001);
     /// Finding an image's EXIF orientation and turning the image upright.
     pub const ORIENTATION: Self = Self(0x0002);
+
+    /// Returns the number for the decoder of a pack's form, by the form's number in a record.
+    pub const fn of_form(form: u8) -> Self {
+        Self(FORMS + form as u16)
+    }
 }
 
 /// The ability in words, as it continues the sentence "the drive lacks …": `the operation Resize`, `PNG files`.
@@ -137,13 +142,13 @@ impl Decoder {
 
     /// Returns the number of the decoder's ability.
     pub const fn ability(self) -> AbilityNumber {
-        AbilityNumber(match self {
-            Self::File(format) => FORMATS + format as u16,
-            Self::Planar => FORMS + 1,
-            Self::Indexed => FORMS + 2,
-            Self::Raw => FORMS + 3,
-            Self::Rows => FORMS + 4,
-        })
+        match self {
+            Self::File(format) => AbilityNumber(FORMATS + format as u16),
+            Self::Planar => AbilityNumber::of_form(1),
+            Self::Indexed => AbilityNumber::of_form(2),
+            Self::Raw => AbilityNumber::of_form(3),
+            Self::Rows => AbilityNumber::of_form(4),
+        }
     }
 
     /// Returns the decoder's place in [`Self::ALL`].

@@ -1,8 +1,8 @@
 //! Entry points for fuzzers: everything that foreign bytes can reach, with this crate's promises as assertions.
 
+use crate::ability::digests::IMAGES;
 use crate::draw::Draw;
 use crate::error::PixelError;
-use crate::fingerprint::IMAGES;
 use crate::inspect::Verdict;
 use crate::jpeg::baseline::{Checkpoints, Decoder};
 use crate::level::Level;

@@ -38,6 +38,21 @@ impl Format {
         })
     }
 
+    /// Returns the format that the end of a file's name promises, in upper or lower case.
+    pub fn of_name(name: &[u8]) -> Option<Self> {
+        let extension = name.rsplit(|&byte| byte == b'.').next()?.to_ascii_lowercase();
+        Some(match &extension[..] {
+            b"jpg" | b"jpeg" => Self::Jpeg,
+            b"png" => Self::Png,
+            b"webp" => Self::WebP,
+            b"bmp" => Self::Bmp,
+            b"gif" => Self::Gif,
+            b"pbm" | b"pgm" | b"ppm" | b"pam" | b"pnm" => Self::Pnm,
+            b"tif" | b"tiff" => Self::Tiff,
+            _ => return None,
+        })
+    }
+
     /// Returns the format's name as people write it.
     pub(crate) fn title(self) -> &'static str {
         match self {
@@ -139,5 +154,17 @@ impl JpegInfo {
             },
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_promise_a_format_by_their_end() {
+        let formats = [&b"a/b.JPEG"[..], b"x.y.Png", b"c.d/e", b"f.pgm", b"tiff", b""].map(Format::of_name);
+        let expected = [Some(Format::Jpeg), Some(Format::Png), None, Some(Format::Pnm), Some(Format::Tiff), None];
+        assert_eq!(formats, expected);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`Preparer::prepare`] makes a sample's pixels a pure function of its bytes, a [`Pipeline`] and a [`Draw`]. Decoding,
 //! cropping, resizing and mirroring are integer arithmetic; boxes come from f64 arithmetic that rounds alike everywhere
-//! and from [`draw`]'s own rules. [`fingerprint()`] lets two machines compare their pixel paths. [`Preparer::inspect`]
+//! and from [`draw`]'s own rules. [`abilities`] lets two machines compare their ways to pixels. [`Preparer::inspect`]
 //! finds files whose pixels could differ between machines. [`Preparer::index`] makes checkpoints, at which decoding can
 //! start in the middle of a JPEG. [`Preparer::index_rows`] makes a row index, with which [`SamplePlan`] finds the bytes
 //! that a crop needs, and [`Preparer::render`] decodes the crop from these bytes. [`Normalizer`] turns pixels
@@ -27,7 +27,6 @@ pub mod draw;
 pub mod encode;
 mod error;
 pub mod field;
-mod fingerprint;
 mod first_frame;
 #[doc(hidden)]
 pub mod fuzz;
@@ -69,7 +68,6 @@ pub use ability::{Ability, AbilityNumber, Decoder, Decoders, abilities, ability}
 pub use draw::Draw;
 pub use error::{CorruptReason, PixelError};
 pub use field::{DType, Element, Field, FieldKind, ImageLayout};
-pub use fingerprint::{Fingerprint, fingerprint};
 pub use geometry::Window;
 pub use indexing::{Indexed, IndexedRows, NotIndexed, checkpoint_bytes_max, row_index_bytes_max};
 pub use info::{Format, ImageInfo, JpegColor, JpegInfo};

@@ -4,7 +4,6 @@
 //! Agents are real processes; a relay between loader and agent injects faults of the link. Local drives are tested in
 //! `local.rs`.
 
-use ddlp_csd::log::DriveIdentity;
 use ddlp_host::{DriveSpec, LoaderBuilder, Strategy};
 use ddlp_tests::agent::Agent;
 use ddlp_tests::photos::Photos;
@@ -313,27 +312,6 @@ fn a_drive_with_another_dataset_is_refused_with_both_identities() {
     let identity = |photos: &Photos| ddlp_dataset::open(&photos.pack()).unwrap().identity().beginning();
     let text = chain(&error);
     assert!(text.contains(&identity(&scene.photos)) && text.contains(&identity(&other)), "{text}");
-}
-
-#[test]
-fn a_drive_with_another_pixel_path_is_refused_with_both_fingerprints() {
-    let scene = Scene::new();
-    let foreign = [0x5A; 32];
-    let proxy = Proxy::start(scene.agent.address(), move |pdu: &mut Pdu<'_>| {
-        // The page may come in one piece, with or without a completion of its own.
-        if pdu.kind() == C2H_DATA
-            && pdu.bytes.len() == 24 + 4096
-            && let Ok(identity) = DriveIdentity::parse(&pdu.bytes[24..])
-        {
-            let lie = DriveIdentity { fingerprint: foreign, ..identity };
-            pdu.bytes[24..].copy_from_slice(&lie.to_page());
-        }
-        Fate::Pass
-    });
-    let error = scene.builder(Strategy::Mte, scene.agent.url_by(&proxy.address())).build().expect_err("refused");
-    let text = chain(&error);
-    let own = ddlp_pixels::fingerprint().to_string();
-    assert!(text.contains(&own[..12]) && text.contains(&"5a".repeat(6)), "{text}");
 }
 
 #[test]

@@ -186,7 +186,7 @@ fn floats(arguments: &[&str]) -> Vec<String> {
 fn program_bytes(arguments: &[&str]) -> Vec<String> {
     let &[named, corrupt] = arguments else { panic!("{arguments:?}") };
     let program = Program { pipeline: pipeline(named), limits: Limits::default(), policy: policy(corrupt) };
-    let bytes = program.to_bytes().expect("a program is encodable");
+    let bytes = program.state_bytes().expect("a program is encodable");
     vec![bytes.iter().map(|byte| format!("{byte:02x}")).collect()]
 }
 

@@ -18,3 +18,4 @@ mod limits;
 mod local;
 mod reading;
 mod stalls;
+mod versions;

@@ -14,8 +14,8 @@ fn slots() -> Slots {
 
 /// Makes a job of `samples` samples for slot 0.
 fn job(id: JobId, samples: u64) -> Job {
-    let program = Arc::new(crate::test_support::program("cifar-train", CorruptPolicy::Fail));
-    let layout = SlotLayout::new(samples as usize, program.pipeline.output()).unwrap();
+    let program = crate::test_support::loaded("cifar-train", CorruptPolicy::Fail);
+    let layout = SlotLayout::new(samples as usize, program.program.pipeline.output()).unwrap();
     let request = BatchRequest {
         program: 7,
         seed: 1,
@@ -55,7 +55,7 @@ fn step<'a>(queue: &'a JobQueue, slots: &Slots) -> Recorded<'a> {
 
 fn made(position: usize) -> Sample {
     let sample_id = position as u64;
-    (SampleRecord { sample_id, index: 0, label: 0, outcome: Outcome::Prepared, warned: false }, 0)
+    (SampleRecord { sample_id, index: 0, outcome: Outcome::Prepared, warned: false }, 0)
 }
 
 fn finish(recorded: Recorded<'_>) -> (Finishing<'_>, SlotSeal) {

@@ -53,7 +53,8 @@ impl Bench {
         let drive = DriveIdentity {
             dataset: images::DATASET,
             dataset_samples: 10,
-            fingerprint: *ddlp_pixels::fingerprint().as_bytes(),
+            abilities: ddlp_pixels::abilities().to_vec(),
+            agent: [0; 16],
             slot_bytes: 1 << 20,
             slots: 2,
             workers: 1,
@@ -155,7 +156,7 @@ impl Bench {
     }
 
     pub fn load(&mut self, admin: ConnId, index: u16) {
-        let program = images::program(ddlp_csd::program::CorruptPolicy::Fail).to_bytes().unwrap();
+        let program = images::encoded(&images::program(ddlp_csd::program::CorruptPolicy::Fail));
         let load = ddlp_nvme::cp::LoadProgram {
             index,
             kind: ddlp_csd::PROGRAM_TYPE,

@@ -1,13 +1,13 @@
 //! Datasets for tests: real images in a folder, and one whose reads wait for the test.
 
 use ddlp_csd::prepare::{EpochContext, SamplePreparer, close_gaps};
-use ddlp_csd::program::{CorruptPolicy, Program};
+use ddlp_csd::program::{CorruptPolicy, DriveProgram, Program, program_id};
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::slot::{SampleRecord, SlotHeader, SlotLayout};
 use ddlp_dataset::{Dataset, Header, Identity, Location, ReadError};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::synthetic::photo;
-use ddlp_pixels::{Limits, Pipeline};
+use ddlp_pixels::{Decoders, Limits, Pipeline};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -32,18 +32,22 @@ pub fn program(policy: CorruptPolicy) -> Program {
     Program { pipeline: Pipeline::cifar_train(), limits: Limits::default(), policy }
 }
 
+/// Returns a program as a host loads it that knows nothing about the samples' decoders.
+pub fn encoded(program: &Program) -> Vec<u8> {
+    DriveProgram::new(program.clone(), Decoders::NONE).to_bytes().unwrap()
+}
+
 /// Makes a request for [`program`] with the policy to fail, and [`DATASET`].
 pub fn request(batch: u32, slot: u32, sample_ids: Vec<u64>) -> BatchRequest {
     let epoch_samples = sample_ids.iter().max().unwrap() + 1;
     let generation = 1000 + u64::from(batch);
-    let program = program(CorruptPolicy::Fail).id(&DATASET, ddlp_pixels::fingerprint().as_bytes()).unwrap();
+    let program = program_id(&DATASET, &encoded(&program(CorruptPolicy::Fail)));
     BatchRequest { program, seed: 7, epoch: 3, batch, slot, generation, epoch_samples, sample_ids }
 }
 
 /// Returns the request for a program that prepares this dataset.
 pub fn of(dataset: &dyn Dataset, program: &Program, request: BatchRequest) -> BatchRequest {
-    let id = program.id(dataset.identity().as_bytes(), ddlp_pixels::fingerprint().as_bytes()).unwrap();
-    BatchRequest { program: id, ..request }
+    BatchRequest { program: program_id(dataset.identity().as_bytes(), &encoded(program)), ..request }
 }
 
 /// Returns the expected contents of a slot: records, and rows without gaps.

@@ -6,7 +6,7 @@ use crate::delivery::SlotTable;
 use crate::engine::GivenUp;
 use crate::schedule::BatchId;
 use ddlp_csd::prepare;
-use ddlp_csd::slot::{Found, Outcome, SampleRecord, SlotError, Wanted};
+use ddlp_csd::slot::{Found, Outcome, SampleRecord, SlotError, Wanted, decoder_name};
 use ddlp_dataset::Dataset;
 use ddlp_driver::DriverError;
 use std::io;
@@ -78,17 +78,6 @@ impl Checks {
         }
     }
 
-    /// Checks that every row has the label that the host's dataset gives for its sample.
-    pub fn check_labels(&self, records: &[SampleRecord]) -> Result<(), SlotError> {
-        let dataset: &dyn Dataset = &*self.handle.engine.task.dataset;
-        let is_right = |record: &SampleRecord| !record.has_row() || record.label == dataset.label(record.index);
-        if records.iter().all(is_right) {
-            Ok(())
-        } else {
-            Err(SlotError::Inconsistent("a row's label is not that of its sample"))
-        }
-    }
-
     /// Explains why a result is refused, and names sample, file and remedy.
     pub fn why(&self, id: BatchId, error: &ResultError) -> GivenUp {
         let dataset: &dyn Dataset = &*self.handle.engine.task.dataset;
@@ -120,18 +109,23 @@ impl Checks {
                 );
                 GivenUp::Failed { kind: "unavailable", what }
             }
+            ResultError::Slot(SlotError::OtherDecoder { decoder, .. }) => GivenUp::LeftToHost {
+                note: format!(
+                    "it leaves samples to the CPU that need {}; run the same version on both sides to have the drive \
+                     prepare them too",
+                    decoder_name(*decoder)
+                ),
+            },
             ResultError::Slot(error) => DriveFault::Damaged(id, error).given_up(),
             ResultError::Driver(error) => DriveFault::NotRead(id, error).given_up(),
             ResultError::Memory(error) => DriveFault::NoMemory(id, error).given_up(),
         }
     }
 
-    /// Checks header, table and labels of a slot in shared memory, and returns its contents.
+    /// Checks header and table of a slot in shared memory, and returns its contents.
     pub fn look_into(&self, held: &SlotBatch) -> Result<Found, SlotError> {
         let slot = self.slots.bytes(held.slot).expect("shared slots lie in the mapping");
-        let found = self.wanted(held).check(slot)?;
-        self.check_labels(&found.records)?;
-        Ok(found)
+        self.wanted(held).check(slot)
     }
 
     /// Returns the rows in a slot in shared memory, checked against their checksum.

@@ -4,7 +4,6 @@ use super::kernel::check_drive;
 use super::link::{DriveLink, Expected, LinkError, closing};
 use super::local::{AgentError, LocalAgent};
 use crate::error::DriveError;
-use ddlp_csd::program::Program;
 use ddlp_driver::host::HostError;
 use ddlp_driver::tcp::Closer;
 use ddlp_driver::{Controller, DriverError, Host, HostIdentity, Target};
@@ -122,13 +121,12 @@ impl Endpoint {
 pub(crate) fn connect(
     endpoint: &Endpoint,
     expected: &Expected,
-    program: &Program,
     depth: usize,
     watch: impl Fn(Box<dyn Fn() + Send>),
 ) -> Result<DriveLink, LinkError> {
     let controller = endpoint.connect(|closer| watch(Box::new(move || closer.close())))?;
     watch(closing(&controller));
-    DriveLink::open(controller, expected, program, depth)
+    DriveLink::open(controller, expected, depth)
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! One association with a drive, from the connection to the activated program.
 
 use crate::schedule::BatchId;
+use ddlp_csd::abilities::Disagreement;
 use ddlp_csd::cancel::CancelBatch;
 use ddlp_csd::log::{COUNTERS_LOG, Counters, DriveIdentity, IDENTITY_LOG, LOG_BYTES, LogError};
-use ddlp_csd::program::Program;
+use ddlp_csd::program::{DriveProgram, program_id};
 use ddlp_csd::request::BatchRequest;
 use ddlp_csd::{BLOCK_BYTES, CANCEL_OPCODE, COMPUTE_NSID, PROGRAM_TYPE, RESULTS_NSID};
 use ddlp_dataset::beginning_of;
@@ -23,10 +24,11 @@ pub(crate) const ADMIN_WITHIN: Duration = Duration::from_secs(5);
 pub(crate) const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 
 /// The host's requirements for a drive.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Expected {
     pub dataset: [u8; 32],
-    pub fingerprint: [u8; 32],
+    /// Program that the drive runs, and what the drive needs for it.
+    pub program: DriveProgram,
     /// Least size of a slot.
     pub slot_bytes: usize,
 }
@@ -65,12 +67,7 @@ pub(crate) struct DriveLink {
 
 impl DriveLink {
     /// Checks that the drive meets the requirements, loads the program, and opens a queue for `depth` batches in work.
-    pub fn open(
-        controller: Arc<dyn Controller>,
-        expected: &Expected,
-        work: &Program,
-        depth: usize,
-    ) -> Result<Self, LinkError> {
+    pub fn open(controller: Arc<dyn Controller>, expected: &Expected, depth: usize) -> Result<Self, LinkError> {
         let mut page = [0; LOG_BYTES];
         logpage::read(&*controller, LogId(IDENTITY_LOG), Csi::NVM, &mut page, ADMIN_WITHIN)?;
         let identity = DriveIdentity::parse(&page).map_err(|error| match error {
@@ -78,16 +75,20 @@ impl DriveLink {
                 let what = format!("its identity log is damaged: {error}");
                 DriverError::Protocol { peer: controller.peer().into(), what }.into()
             }
-            LogError::Length(_) | LogError::Format { .. } => LinkError::Refused(format!(
-                "it is not a DDLP drive, or runs another version: its identity log is invalid: {error}"
-            )),
+            LogError::Version { found, known } if found < known => {
+                LinkError::Refused(format!("{error}: update ddlp-device there"))
+            }
+            LogError::Version { .. } => LinkError::Refused(format!("{error}: update this program")),
+            LogError::Length(_) | LogError::Magic(_) | LogError::Abilities => {
+                LinkError::Refused(format!("it is not a DDLP drive: its identity log is invalid: {error}"))
+            }
         })?;
         check_identity(&identity, expected)?;
         let results = namespace::geometry(&*controller, RESULTS_NSID, ADMIN_WITHIN)?;
         check_capacity(&identity, u128::from(results.blocks) * u128::from(results.block_bytes))?;
         let refused = |error: ddlp_csd::program::ProgramError| LinkError::Refused(error.to_string());
-        let (bytes, id) =
-            (work.to_bytes().map_err(refused)?, work.id(&expected.dataset, &expected.fingerprint).map_err(refused)?);
+        let bytes = expected.program.to_bytes().map_err(refused)?;
+        let id = program_id(&expected.dataset, &bytes);
         // Open the queue first: its owner has the drive to itself, and may replace the drive's program.
         let queue = controller.open_queue(depth)?;
         program::replace(&*controller, PROGRAM, PROGRAM_TYPE, id, &bytes, ADMIN_WITHIN)?;
@@ -172,13 +173,8 @@ fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<(), L
             beginning_of(&expected.dataset)
         )));
     }
-    if identity.fingerprint != expected.fingerprint {
-        return Err(LinkError::Refused(format!(
-            "it computes other pixels: the drive's fingerprint begins with {}, this host's with {}; run the \
-             same version on both sides",
-            beginning_of(&identity.fingerprint),
-            beginning_of(&expected.fingerprint)
-        )));
+    if let Err(disagreement) = expected.program.agree(&identity.abilities) {
+        return Err(LinkError::Refused(explain(&disagreement, &identity.agent_version())));
     }
     if identity.slots == 0 || (identity.slot_bytes as usize) < expected.slot_bytes {
         return Err(LinkError::Refused(format!(
@@ -193,6 +189,23 @@ fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<(), L
     Ok(())
 }
 
+/// Explains why a drive cannot do what the run needs: which ability differs, and the versions on both sides.
+fn explain(Disagreement { needed, found }: &Disagreement, agent: &str) -> String {
+    let (number, own) = (needed.number, env!("CARGO_PKG_VERSION"));
+    let remedy = "run the same version on both sides, or do without it in this run";
+    match found {
+        None => {
+            format!("its ddlp-device {agent} lacks {number}, which this run needs: this ddlp {own} has it; {remedy}")
+        }
+        Some(found) => format!(
+            "it makes other pixels: {number} differs between its ddlp-device {agent}, whose digest begins with {}, and \
+             this ddlp {own}, whose digest begins with {}; {remedy}",
+            beginning_of(&found.digest),
+            beginning_of(&needed.digest)
+        ),
+    }
+}
+
 fn cancel_command(id: BatchId) -> Command {
     let cancel = CancelBatch { epoch: id.epoch, batch: id.batch };
     let name = Some("cancel batch");
@@ -202,6 +215,8 @@ fn cancel_command(id: BatchId) -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ddlp_csd::program::{CorruptPolicy, Program};
+    use ddlp_pixels::{Ability, Decoder, Format, Limits, Pipeline, abilities};
 
     #[test]
     fn messages_name_the_cancel_command() {
@@ -209,13 +224,48 @@ mod tests {
     }
 
     fn identity(slots: u32, slot_bytes: u64) -> DriveIdentity {
-        DriveIdentity { dataset: [0; 32], dataset_samples: 1, fingerprint: [0; 32], slot_bytes, slots, workers: 1 }
+        DriveIdentity {
+            dataset: [0; 32],
+            dataset_samples: 1,
+            abilities: abilities().to_vec(),
+            agent: DriveIdentity::version_field("0.0.7"),
+            slot_bytes,
+            slots,
+            workers: 1,
+        }
+    }
+
+    fn expected(dataset: [u8; 32]) -> Expected {
+        let program =
+            Program { pipeline: Pipeline::imagenet_train(), limits: Limits::default(), policy: CorruptPolicy::Fail };
+        let decoders = [Decoder::File(Format::Jpeg)].into_iter().collect();
+        Expected { dataset, program: DriveProgram::new(program, decoders), slot_bytes: 4096 }
+    }
+
+    #[test]
+    fn a_drive_is_refused_for_what_the_run_needs_and_for_nothing_else() {
+        let check = |change: &dyn Fn(&mut Vec<Ability>)| {
+            let mut identity = identity(4, 8192);
+            change(&mut identity.abilities);
+            check_identity(&identity, &expected([0; 32])).map_err(|error| error.to_string())
+        };
+        let lacks = |number: u16| check(&move |list| list.retain(|ability| ability.number.0 != number));
+        assert!(lacks(0x0106).is_ok() && lacks(0x0206).is_ok() && lacks(0x0301).is_ok());
+        let said = lacks(0x0104).unwrap_err();
+        assert!(said.contains("ddlp-device 0.0.7 lacks the operation RandomHorizontalFlip"), "{said}");
+        assert!(lacks(0x0200).unwrap_err().contains("lacks JPEG files"));
+        let differs = |at: usize| check(&move |list| list[at].digest = [0xAB; 16]);
+        let said = differs(2).unwrap_err();
+        let own = beginning_of(&abilities()[2].digest);
+        for part in ["the operation RandomResizedCrop differs", "with abababababab", &own, env!("CARGO_PKG_VERSION")] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(differs(8).is_ok(), "nothing is blurred");
     }
 
     #[test]
     fn another_dataset_is_refused_with_what_to_compare_and_to_do() {
-        let expected = Expected { dataset: [0xAB; 32], fingerprint: [0; 32], slot_bytes: 4096 };
-        let said = check_identity(&identity(4, 8192), &expected).unwrap_err().to_string();
+        let said = check_identity(&identity(4, 8192), &expected([0xAB; 32])).unwrap_err().to_string();
         assert!(said.contains("drive's begins with 000000000000, that of this run's with abababababab;"), "{said}");
         assert!(said.contains("ddlp inspect"), "{said}");
     }

@@ -46,7 +46,6 @@ fn read(
     let mut head = vec![0; wanted.layout().payload_offset];
     link.read_slot(held.slot, 0, &mut head, timeout)?;
     let found = wanted.check(&head)?;
-    checks.check_labels(&found.records)?;
     let bytes = found.payload.len();
     let target = buffer.get_mut(..bytes.next_multiple_of(BLOCK_BYTES)).expect("a buffer has room for a batch");
     link.read_slot(held.slot, found.payload.start, target, timeout)?;

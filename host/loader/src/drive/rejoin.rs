@@ -78,7 +78,7 @@ impl DriveAccess {
                 return None;
             }
             let watch = |controller| engine.watch(self.handle.prong, controller);
-            match connect(&self.endpoint, &self.expected, &engine.task.program, self.depth, watch) {
+            match connect(&self.endpoint, &self.expected, self.depth, watch) {
                 Ok(link) if link.identity.slots < slots.count() => {
                     let (now, before) = (link.identity.slots, slots.count());
                     self.handle.report(&DriveFault::FewerSlots { now, before });

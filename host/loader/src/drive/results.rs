@@ -119,7 +119,7 @@ impl Results {
         match error {
             ResultError::Slot(SlotError::Unavailable { .. }) => self.trust.unavailable(),
             // Counted only if the CPU refutes the drive: see `Engine::take_refuted`.
-            _ if matches!(why, GivenUp::Doubted { .. }) => {}
+            _ if matches!(why, GivenUp::Doubted { .. } | GivenUp::LeftToHost { .. }) => {}
             _ => self.trust.wrong(1),
         }
         engine.give_up(*prong, held.id, why);

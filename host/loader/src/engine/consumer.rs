@@ -103,7 +103,7 @@ impl Engine {
                 Outcome::Skipped(reason) => (reason, "skipped".to_string()),
                 Outcome::Replaced(reason) => (reason, format!("replaced by {}", dataset.name(record.index))),
                 Outcome::Failed(reason) => return Err(self.corrupt_error(id, record, reason)),
-                Outcome::Prepared | Outcome::Unavailable => continue,
+                Outcome::Prepared | Outcome::Unavailable | Outcome::OtherDecoder(_) => continue,
             };
             let index = prepare::stored_at(dataset, record.sample_id);
             let (sample, reason) = (dataset.name(index), reason.to_string());

@@ -12,7 +12,7 @@ fn claims(rows: usize) -> RowClaims {
 
 fn record(number: usize) -> SampleRecord {
     let number = number as u64;
-    SampleRecord { sample_id: number, index: number, label: 0, outcome: Outcome::Prepared, warned: false }
+    SampleRecord { sample_id: number, index: number, outcome: Outcome::Prepared, warned: false }
 }
 
 #[test]

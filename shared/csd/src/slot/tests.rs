@@ -4,13 +4,7 @@ use proptest::prelude::*;
 fn records() -> Vec<SampleRecord> {
     let reasons = [Outcome::Prepared, Outcome::Skipped(CorruptReason::Truncated), Outcome::Prepared, Outcome::Prepared];
     (0..4)
-        .map(|i| SampleRecord {
-            sample_id: 100 + i as u64,
-            index: i as u64,
-            label: 7 * i as u32,
-            outcome: reasons[i],
-            warned: i == 0,
-        })
+        .map(|i| SampleRecord { sample_id: 100 + i as u64, index: i as u64, outcome: reasons[i], warned: i == 0 })
         .collect()
 }
 
@@ -114,12 +108,44 @@ fn an_unavailable_dataset_on_the_drive_is_no_verdict_on_a_sample() {
     // Older hosts and agents rely on these codes.
     let codes = |outcome| {
         let wire = SampleRecord { outcome, ..records[0] }.to_wire();
-        (wire.outcome, wire.reason)
+        assert_eq!(SampleRecord::from_wire(&wire).unwrap().outcome, outcome);
+        (wire.outcome, wire.reason, wire.detail.get())
     };
     let reason = CorruptReason::Io;
     let known = [Outcome::Prepared, Outcome::Skipped(reason), Outcome::Replaced(reason), Outcome::Failed(reason)];
-    assert_eq!(known.map(codes), [(0, 0), (1, 11), (2, 11), (3, 11)]);
-    assert_eq!(codes(Outcome::Unavailable), (4, 0));
+    assert_eq!(known.map(codes), [(0, 0, 0), (1, 11, 0), (2, 11, 0), (3, 11, 0)]);
+    assert_eq!(codes(Outcome::Unavailable), (4, 0, 0));
+    assert_eq!(codes(Outcome::OtherDecoder(AbilityNumber(0x0204))), (5, 0, 0x0204));
+}
+
+#[test]
+fn a_sample_of_another_decoder_is_the_hosts() {
+    let other = |decoder| {
+        let mut records = records();
+        (records[3].outcome, records[3].warned) = (Outcome::OtherDecoder(AbilityNumber(decoder)), false);
+        assert!(!records[3].is_corrupt() && !records[3].has_row());
+        wanted().check(&head_of(SlotHeader { delivered: 2, ..header() }, &records)).unwrap_err()
+    };
+    assert_eq!(other(0x0204), SlotError::OtherDecoder { sample_id: 103, decoder: AbilityNumber(0x0204) });
+    assert!(other(0x0204).to_string().ends_with("it needs the decoder of GIF files"), "{}", other(0x0204));
+    assert!(other(0x0277).to_string().ends_with("the decoder of ability 0x0277 of another version"));
+    assert!(other(0).to_string().ends_with("a file format that the drive does not know"));
+}
+
+#[test]
+fn other_fields_than_the_image_are_refused() {
+    let changed = |at: usize, value: u8| {
+        let mut block = header().to_block();
+        block[at] = value;
+        let crc = crc32c_without(&block, CRC_FIELD);
+        block[CRC_FIELD].copy_from_slice(&crc.to_le_bytes());
+        SlotHeader::parse(&block)
+    };
+    assert_eq!(changed(FIELDS_AT, 0), Ok(header()));
+    let fields_at = std::mem::offset_of!(WireHeader, fields);
+    for (at, value) in [(fields_at, 2), (fields_at, 0), (FIELDS_AT, 1), (FIELDS_AT + 2, 1), (FIELDS_AT + 4, 1)] {
+        assert_eq!(changed(at, value), Err(SlotError::Inconsistent("fields")), "{at}");
+    }
 }
 
 proptest! {
@@ -131,11 +157,11 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_headers_never_panic(bytes in proptest::collection::vec(any::<u8>(), 116)) {
+    fn arbitrary_headers_never_panic(bytes in proptest::collection::vec(any::<u8>(), USED_BYTES - 16)) {
         let mut block = [0u8; HEADER_BYTES];
         block[..8].copy_from_slice(&MAGIC);
         block[8] = VERSION as u8;
-        block[16..16 + 112].copy_from_slice(&bytes[..112]);
+        block[16..USED_BYTES].copy_from_slice(&bytes);
         let crc = crc32c_without(&block, CRC_FIELD);
         block[CRC_FIELD].copy_from_slice(&crc.to_le_bytes());
         let _ = SlotHeader::parse(&block);

@@ -13,7 +13,7 @@ use super::record::IndexRecord;
 use super::report::WhyKept;
 use super::storing::{StoredSample, Workspace};
 use crate::{Header, Reads};
-use ddlp_pixels::{PixelError, RowIndex, SamplePlan, Source};
+use ddlp_pixels::{Decoder, PixelError, RowIndex, SamplePlan, Source};
 use indexed::Indexed;
 use kept::Kept;
 use planar::Planar;
@@ -37,6 +37,8 @@ trait Form {
     /// Whether `pack` decodes files and stores their pixels. The record then has the orientation, the pack may be read
     /// past the page cache, and the size of the sample is known only when its file has been read.
     const IS_DECODED: bool = false;
+    /// Decoder of the form's samples; `None` if each file's format tells.
+    const DECODER: Option<Decoder>;
     /// Number of bytes of which the offset of each sample is a multiple.
     const ALIGNMENT: u64 = 1;
 
@@ -243,6 +245,10 @@ macro_rules! forms {
             /// Returns words for files that `ddlp pack` rewrote to store them in this form.
             pub const fn rewritten(self) -> &'static str {
                 match self { $(Self::$form => $form::REWRITTEN),+ }
+            }
+
+            pub(super) const fn decoder(self) -> Option<Decoder> {
+                match self { $(Self::$form => $form::DECODER),+ }
             }
 
             pub(crate) const fn is_file(self) -> bool {

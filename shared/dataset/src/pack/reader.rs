@@ -8,6 +8,7 @@ use super::record::{IndexRecord, RecordProblem, StoredVerdict};
 use super::store::{Blocks, Store};
 use super::superblock::Layout;
 use crate::{Corrupt, Dataset, Header, Identity, Location, ReadError, Stored, Unavailable, fetch, inputs};
+use ddlp_pixels::{Decoder, Decoders, Format};
 use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
@@ -28,6 +29,10 @@ const PAST_CACHE_TIMES: u64 = 2;
 
 /// Number of samples that are looked at to find out whether a pack holds pixels.
 const TRIED: u64 = 64;
+
+/// Number of records, spread over the pack, that tell which decoders its samples need. The pack may lie in a drive, so
+/// each costs a read.
+const DECODERS_OF: u64 = 16;
 
 /// An open pack.
 ///
@@ -244,6 +249,17 @@ impl Dataset for Pack {
 
     fn identity(&self) -> Identity {
         self.layout().identity
+    }
+
+    fn decoders(&self) -> Decoders {
+        let samples = self.len().min(DECODERS_OF);
+        let records = (0..samples).filter_map(|number| self.record(number * self.len() / samples).ok());
+        let decoder = |record: IndexRecord| {
+            let of_file = || self.index.name(&record).ok().and_then(|name| Format::of_name(name.as_bytes()));
+            record.form.decoder().or_else(|| of_file().map(Decoder::File))
+        };
+        let intact = records.filter(|record| !matches!(record.verdict, StoredVerdict::Rejected(_)));
+        intact.filter_map(decoder).collect()
     }
 
     fn kind(&self) -> &'static str {

@@ -13,6 +13,7 @@ use crate::held::HeldFile;
 use crate::sample::IdentityHasher;
 use crate::stamp::Stamp;
 use crate::{Dataset, Header, Identity, Location, ReadError, Unavailable};
+use ddlp_pixels::{Decoder, Decoders};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -265,6 +266,10 @@ impl Dataset for Cifar {
 
     fn identity(&self) -> Identity {
         self.identity
+    }
+
+    fn decoders(&self) -> Decoders {
+        [Decoder::Planar].into_iter().collect()
     }
 
     fn kind(&self) -> &'static str {

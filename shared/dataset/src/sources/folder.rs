@@ -23,6 +23,7 @@ use crate::inputs::is_same_file;
 use crate::sample::IdentityHasher;
 use crate::stamp::Stamp;
 use crate::{Corrupt, Dataset, Header, Identity, Location, ReadError, SAMPLE_BYTES_MAX, Unavailable};
+use ddlp_pixels::{Decoder, Decoders, Format};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
@@ -316,6 +317,11 @@ impl Dataset for Folder {
 
     fn identity(&self) -> Identity {
         self.identity
+    }
+
+    fn decoders(&self) -> Decoders {
+        let formats = (0..self.len()).filter_map(|index| Format::of_name(self.path(index)));
+        formats.map(Decoder::File).collect()
     }
 
     fn left_out(&self) -> u64 {

@@ -19,6 +19,7 @@ use crate::held::is_stale;
 use crate::sample::IdentityHasher;
 use crate::stamp::Stamp;
 use crate::{Corrupt, Dataset, Header, Identity, Location, ReadError, SAMPLE_BYTES_MAX, Unavailable, parallel};
+use ddlp_pixels::{Decoder, Decoders, Format};
 use listing::{ListedSample, ShardListing, list_shard};
 use members::MemberError;
 use nix::fcntl::{OFlag, openat};
@@ -259,6 +260,11 @@ impl Dataset for Shards {
 
     fn identity(&self) -> Identity {
         self.identity
+    }
+
+    fn decoders(&self) -> Decoders {
+        let formats = (0..self.len()).filter_map(|index| Format::of_name(self.path(index)));
+        formats.map(Decoder::File).collect()
     }
 
     fn kind(&self) -> &'static str {

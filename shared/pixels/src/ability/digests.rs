@@ -5,7 +5,6 @@
 
 use super::{Ability, AbilityNumber, Decoder};
 use crate::draw::Draw;
-use crate::fingerprint::IMAGES;
 use crate::info::Format;
 use crate::jpeg::baseline::{self, Checkpoints};
 use crate::jpeg::exif;
@@ -20,10 +19,23 @@ use crate::raw::RawImage;
 use crate::row_index::RowIndex;
 use crate::source::Source;
 
-/// Built-in files of the formats that [`IMAGES`] lacks.
-const BMP: &[u8] = include_bytes!("../fingerprint/rgb.bmp");
-const GIF: &[u8] = include_bytes!("../fingerprint/palette.gif");
-const PNM: &[u8] = include_bytes!("../fingerprint/rgb.ppm");
+/// Built-in images, one for each path through the decoders of most formats.
+pub(crate) const IMAGES: [&[u8]; 9] = [
+    include_bytes!("images/420.jpg"),
+    include_bytes!("images/444-odd.jpg"),
+    include_bytes!("images/422-progressive.jpg"),
+    include_bytes!("images/gray.jpg"),
+    include_bytes!("images/cmyk.jpg"),
+    include_bytes!("images/rgb.png"),
+    include_bytes!("images/turned.png"),
+    include_bytes!("images/frame.webp"),
+    include_bytes!("images/turned.tif"),
+];
+
+/// Built-in images of the other formats.
+const BMP: &[u8] = include_bytes!("images/rgb.bmp");
+const GIF: &[u8] = include_bytes!("images/palette.gif");
+const PNM: &[u8] = include_bytes!("images/rgb.ppm");
 
 /// Image that is also decoded from checkpoints and by a row index. It has several rows of MCUs and no restart markers,
 /// so that the decoder reads two rows at once.
@@ -57,7 +69,7 @@ fn files(format: Format) -> Vec<&'static [u8]> {
 }
 
 /// Returns noise, so that every byte of an image counts.
-fn noise((width, height): (u32, u32)) -> Vec<u8> {
+pub(crate) fn noise((width, height): (u32, u32)) -> Vec<u8> {
     (0..width * height * 3).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
@@ -111,21 +123,17 @@ impl Inputs {
 
     /// Returns the samples with which a decoder is tested.
     pub(super) fn of(&self, decoder: Decoder) -> Vec<Source<'_>> {
-        let jpeg = || files(Format::Jpeg).into_iter().map(Source::Encoded);
-        // A damaged row index or damaged checkpoints leave a form's samples to the decoder of files.
         match decoder {
             Decoder::File(format) => files(format).into_iter().map(Source::Encoded).collect(),
             Decoder::Planar => vec![self.planar()],
-            Decoder::Indexed => {
-                jpeg().chain([Source::Indexed { file: JPEG, checkpoints: &self.checkpoints }]).collect()
-            }
+            Decoder::Indexed => vec![Source::Indexed { file: JPEG, checkpoints: &self.checkpoints }],
             Decoder::Raw => vec![self.raw(1)],
             Decoder::Rows => {
                 let rows = self.row_index.as_ref().map_or(Source::Encoded(JPEG), |index| {
                     let header = &JPEG[..index.header_bytes() as usize];
                     Source::Rows(PartialJpeg { index, header, rows: JPEG, rows_offset: 0 })
                 });
-                jpeg().chain([rows]).collect()
+                vec![rows]
             }
         }
     }
@@ -218,10 +226,24 @@ fn decoding(decoder: Decoder, inputs: &Inputs) -> Ability {
     digest.finish()
 }
 
+/// Returns the ability for samples that are JPEG files with a detail. `files` is the ability for JPEG files, which
+/// decodes a sample whose detail is damaged.
+fn decoding_by_detail(decoder: Decoder, inputs: &Inputs, files: Ability) -> Ability {
+    let Ability { number, digest } = decoding(decoder, inputs);
+    let mut both = Digest::of(number);
+    both.hasher.update(&digest).update(&files.digest);
+    both.finish()
+}
+
 pub(super) fn compute() -> Vec<Ability> {
     let inputs = Inputs::new();
     let mut abilities = vec![rendering(&inputs), orienting(&inputs)];
     abilities.extend(Operation::examples().iter().map(|examples| operation(examples, &inputs)));
-    abilities.extend(Decoder::ALL.map(|decoder| decoding(decoder, &inputs)));
+    let files = decoding(Decoder::File(Format::Jpeg), &inputs);
+    abilities.extend(Decoder::ALL.map(|decoder| match decoder {
+        Decoder::File(Format::Jpeg) => files,
+        Decoder::Indexed | Decoder::Rows => decoding_by_detail(decoder, &inputs, files),
+        Decoder::File(_) | Decoder::Planar | Decoder::Raw => decoding(decoder, &inputs),
+    }));
     abilities
 }

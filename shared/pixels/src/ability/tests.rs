@@ -38,9 +38,9 @@ const EXPECTED: [&str; 21] = [
     "0205 11d6f828ae1ef719 PNM files",
     "0206 a0c6e75f9876f58d TIFF files",
     "0301 dc330cdb89a60d8b samples of the form planar",
-    "0302 09c39c6d98e20708 samples of the form indexed",
+    "0302 986aa2318583e4e8 samples of the form indexed",
     "0303 f7b5b42a4f2b7e0f samples of the form raw",
-    "0304 739b512e0559aa0c samples of the form rows",
+    "0304 461944c873afcd9b samples of the form rows",
 ];
 
 #[test]

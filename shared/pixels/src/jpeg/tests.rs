@@ -174,11 +174,11 @@ fn an_incomplete_progressive_file_has_the_same_pixels_for_any_rectangle() {
 #[test]
 fn pillow_decodes_to_the_same_pixels() {
     let images: [(&str, &[u8]); 5] = [
-        ("420.jpg", include_bytes!("../fingerprint/420.jpg")),
-        ("444-odd.jpg", include_bytes!("../fingerprint/444-odd.jpg")),
-        ("422-progressive.jpg", include_bytes!("../fingerprint/422-progressive.jpg")),
-        ("gray.jpg", include_bytes!("../fingerprint/gray.jpg")),
-        ("cmyk.jpg", include_bytes!("../fingerprint/cmyk.jpg")),
+        ("420.jpg", include_bytes!("../ability/images/420.jpg")),
+        ("444-odd.jpg", include_bytes!("../ability/images/444-odd.jpg")),
+        ("422-progressive.jpg", include_bytes!("../ability/images/422-progressive.jpg")),
+        ("gray.jpg", include_bytes!("../ability/images/gray.jpg")),
+        ("cmyk.jpg", include_bytes!("../ability/images/cmyk.jpg")),
     ];
     let golden = include_str!("../../tests/golden/decode.txt");
     for (name, file) in images {

@@ -9,7 +9,7 @@ boxes.txt   boxes of torchvision's own RandomResizedCrop.get_params, RandomCrop.
             PyTorch is not needed: a stub stands in for it. TORCHVISION_PACKAGE is the folder torchvision/ of an
             unpacked wheel.
 pillow.txt  300 boxes on the picture of synthetic.rs, and the CRC-32 of Pillow's crop(box).resize((n, n), BILINEAR).
-decode.txt  CRC-32 of Pillow's decoding of the fingerprint's images to RGB.
+decode.txt  CRC-32 of Pillow's decoding of the abilities' images to RGB.
 cmyk.txt    CRC-32 of Pillow's CMYK to RGB conversion of all pairs of ink and black.
 
 Needs numpy and Pillow.
@@ -198,7 +198,7 @@ def pillow():
 
 def decode():
     lines = []
-    for path in sorted((HERE / "../../src/fingerprint").iterdir()):
+    for path in sorted((HERE / "../../src/ability/images").iterdir()):
         lines.append(f"{path.name} {zlib.crc32(Image.open(path).convert('RGB').tobytes())}")
     (HERE / "decode.txt").write_text("\n".join(lines) + "\n")
 

@@ -8,12 +8,13 @@ use crate::pack::StoredForm;
 use crate::pack::record::{IndexRecord, StoredVerdict};
 use crate::pack::report::WhyKept;
 use crate::pack::storing::{StoredSample, Workspace, reserve};
-use ddlp_pixels::{PixelError, SamplePlan, Source, checkpoint_bytes_max};
+use ddlp_pixels::{Decoder, PixelError, SamplePlan, Source, checkpoint_bytes_max};
 use std::ops::Range;
 
 pub(super) struct Indexed;
 
 impl Form for Indexed {
+    const DECODER: Option<Decoder> = Some(Decoder::Indexed);
     const OPTION: Option<PackOption> = Some(PackOption::Jpeg("with checkpoints (progressive ones rewritten for this)"));
     const DETAIL: Option<&'static str> = Some("checkpoints");
     const REWRITTEN: &'static str = "rewritten into one scan and indexed";

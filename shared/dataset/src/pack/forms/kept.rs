@@ -6,12 +6,13 @@ use crate::pack::StoredForm;
 use crate::pack::record::IndexRecord;
 use crate::pack::report::WhyKept;
 use crate::pack::storing::{StoredSample, Workspace};
-use ddlp_pixels::{PixelError, SamplePlan, Source};
+use ddlp_pixels::{Decoder, PixelError, SamplePlan, Source};
 use std::ops::Range;
 
 pub(super) struct Kept;
 
 impl Form for Kept {
+    const DECODER: Option<Decoder> = None;
     const OPTION: Option<PackOption> = Some(PackOption::Jpeg("as they are in the source"));
     const IS_FILE: bool = true;
 

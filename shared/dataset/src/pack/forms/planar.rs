@@ -6,12 +6,14 @@ use crate::pack::StoredForm;
 use crate::pack::record::IndexRecord;
 use crate::pack::report::WhyKept;
 use crate::pack::storing::{StoredSample, Workspace};
-use ddlp_pixels::{CorruptReason, PixelError, SamplePlan, Source};
+use ddlp_pixels::{CorruptReason, Decoder, PixelError, SamplePlan, Source};
 use std::ops::Range;
 
 pub(super) struct Planar;
 
 impl Form for Planar {
+    const DECODER: Option<Decoder> = Some(Decoder::Planar);
+
     fn check(record: &IndexRecord) -> Result<(), String> {
         let &IndexRecord { length, width, height, .. } = record;
         if length == 0 || record.pixel_bytes() != Some(length.into()) {

@@ -8,7 +8,7 @@ use crate::pack::StoredForm;
 use crate::pack::record::{IndexRecord, StoredVerdict};
 use crate::pack::report::WhyKept;
 use crate::pack::storing::{StoredSample, Workspace, reserve};
-use ddlp_pixels::{Decoded, PixelError, RawImage, SamplePlan, Source};
+use ddlp_pixels::{Decoded, Decoder, PixelError, RawImage, SamplePlan, Source};
 use std::ops::Range;
 
 /// Rows that share a checksum.
@@ -19,6 +19,7 @@ const ALIGNMENT_BYTES: u64 = 64;
 pub(super) struct Raw;
 
 impl Form for Raw {
+    const DECODER: Option<Decoder> = Some(Decoder::Raw);
     const OPTION: Option<PackOption> = Some(PackOption::Format("their pixels (8-bit RGB)"));
     const DETAIL: Option<&'static str> = Some("checksums");
     const IS_DECODED: bool = true;

@@ -9,7 +9,7 @@ use crate::pack::StoredForm;
 use crate::pack::record::{IndexRecord, StoredVerdict};
 use crate::pack::report::WhyKept;
 use crate::pack::storing::{StoredSample, Workspace, reserve};
-use ddlp_pixels::{PartialJpeg, PixelError, RowIndex, SamplePlan, Source, row_index_bytes_max};
+use ddlp_pixels::{Decoder, PartialJpeg, PixelError, RowIndex, SamplePlan, Source, row_index_bytes_max};
 use std::ops::Range;
 
 /// Bytes of the file that are read together with its row index. They contain the header of most files.
@@ -18,6 +18,7 @@ const BEGINNING_BYTES: u64 = 1024;
 pub(super) struct Rows;
 
 impl Form for Rows {
+    const DECODER: Option<Decoder> = Some(Decoder::Rows);
     const OPTION: Option<PackOption> =
         Some(PackOption::Jpeg("with an index of their rows, so that a crop reads only its rows"));
     const DETAIL: Option<&'static str> = Some("row index");

@@ -11,8 +11,8 @@ use std::ops::ControlFlow;
 const OLD: &[u8] = include_bytes!("../../../../../fuzz/seeds/pack/two.ddlp");
 const IDENTITY: &str = "320ed50d968fabc434758840003586a55ab8016b6b5cc2c41172d84f57253852";
 /// The files.
-const GRAY: &[u8] = include_bytes!("../../../../pixels/src/fingerprint/gray.jpg");
-const COLOR: &[u8] = include_bytes!("../../../../pixels/src/fingerprint/420.jpg");
+const GRAY: &[u8] = include_bytes!("../../../../pixels/src/ability/images/gray.jpg");
+const COLOR: &[u8] = include_bytes!("../../../../pixels/src/ability/images/420.jpg");
 
 #[test]
 fn it_opens_and_has_its_identity_and_its_samples() {

@@ -1,7 +1,7 @@
-//! Writes the images of the fingerprint: `cargo run --example fingerprint_images -- DIRECTORY`.
+//! Writes the built-in images of the abilities' digests: `cargo run --example ability_images -- DIRECTORY`.
 //!
-//! The files are part of the crate, because other images would have another fingerprint. This program records how they
-//! were made.
+//! The files are part of the crate, because other images would have other digests. This program records how they were
+//! made.
 
 use std::path::PathBuf;
 

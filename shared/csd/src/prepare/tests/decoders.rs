@@ -1,0 +1,97 @@
+//! Samples whose decoder the drive lacks, or has in another way than the host.
+
+use super::*;
+use ddlp_pixels::{Decoder, Decoders, Format};
+
+/// A dataset of a planar image, a PPM, a file of an unknown format, and a sample of a form that the drive does not know.
+struct Mixed;
+
+const UNKNOWN: &[u8] = b"\0no image";
+const PPM: &[u8] = b"P6\n1 1\n255\n\x01\x02\x03";
+
+impl Dataset for Mixed {
+    fn len(&self) -> u64 {
+        4
+    }
+
+    fn classes(&self) -> &[String] {
+        &[]
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        index as u32
+    }
+
+    fn name(&self, index: u64) -> String {
+        index.to_string()
+    }
+
+    fn location(&self, _index: u64) -> Location {
+        Location { file: "memory".into(), offset: 0, length: 3072 }
+    }
+
+    fn header(&self, index: u64) -> Result<Header, ReadError> {
+        match index {
+            0 => Ok(Header::planar((32, 32), 0..3072)),
+            1 => Ok(Header::file(0..PPM.len() as u64)),
+            2 => Ok(Header::file(0..UNKNOWN.len() as u64)),
+            _ => Err(Unavailable::UnknownForm { index, file: "memory".into(), form: 9 }.into()),
+        }
+    }
+
+    fn read(&self, index: u64, _: &Header, _: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        match index {
+            1 => out.copy_from_slice(PPM),
+            2 => out.copy_from_slice(UNKNOWN),
+            _ => out.fill(9),
+        }
+        Ok(())
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::from_bytes([0; 32])
+    }
+
+    fn kind(&self) -> &'static str {
+        "mixed"
+    }
+}
+
+/// Returns the outcome of each sample in a drive with this agreement.
+fn outcomes(policy: CorruptPolicy, agreed: AgreedDecoders) -> [Outcome; 4] {
+    let pipeline = Pipeline::of([CenterCrop { size: 8 }.into()]);
+    let program = Program { pipeline, ..program(policy) };
+    let mut row = vec![0; program.pipeline.output().bytes()];
+    let mut preparer = SamplePreparer::new(&program).for_drive(agreed);
+    let context = EpochContext { seed: 1, epoch: 2 };
+    [0, 1, 2, 3].map(|id| preparer.prepare(&Mixed, &program, context, id, &mut row).unwrap().outcome)
+}
+
+const FORM_9: Outcome = Outcome::OtherDecoder(AbilityNumber(0x0309));
+
+#[test]
+fn a_drive_leaves_to_the_host_what_it_cannot_judge() {
+    let unknown = Outcome::Skipped(CorruptReason::UnknownFormat);
+    let prepared = Outcome::Prepared;
+    assert_eq!(outcomes(CorruptPolicy::Skip, AgreedDecoders::ALL), [prepared, prepared, unknown, FORM_9]);
+    let decoders: Decoders = [Decoder::Planar, Decoder::File(Format::Jpeg)].into_iter().collect();
+    let agreed = AgreedDecoders { decoders, include_all_formats: false };
+    let ppm = Outcome::OtherDecoder(Decoder::File(Format::Pnm).ability());
+    let expected = [prepared, ppm, Outcome::OtherDecoder(AbilityNumber(0)), FORM_9];
+    assert_eq!(outcomes(CorruptPolicy::Skip, agreed), expected, "the host may know the format of sample 2");
+}
+
+#[test]
+fn a_drive_that_cannot_judge_a_neighbour_leaves_the_replacement_to_the_host() {
+    let replaced = outcomes(CorruptPolicy::Replace, AgreedDecoders::ALL);
+    assert_eq!(replaced[2], FORM_9, "sample 2 is corrupt, and sample 3 would replace it");
+}
+
+#[test]
+fn the_host_itself_has_no_other_decoder_to_leave_samples_to() {
+    let program = program(CorruptPolicy::Skip);
+    let mut row = vec![0; program.pipeline.output().bytes()];
+    let context = EpochContext { seed: 1, epoch: 2 };
+    let read = SamplePreparer::new(&program).prepare(&Mixed, &program, context, 3, &mut row);
+    assert!(matches!(read, Err(Unavailable::UnknownForm { form: 9, .. })), "{read:?}");
+}
