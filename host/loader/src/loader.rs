@@ -238,7 +238,7 @@ impl Loader {
 
     fn wait(&self, go_on: &mut dyn FnMut(Waiting) -> bool) -> Waited {
         let asked = Instant::now();
-        let (mut warned_at, mut has_said) = (asked, false);
+        let (mut go_on_at, mut warned_at, mut has_said) = (asked, asked, false);
         let mut core = self.engine.lock();
         let asked_s = core.recorder.now();
         loop {
@@ -261,10 +261,14 @@ impl Loader {
             }
             core.consumer_waits = true;
             core = self.engine.wait_for_delivery(core, self.stall_after.min(ASK_EVERY));
-            let keeps_all = self.engine.kept_whole(&core, &self.slots).is_some();
+            let asks = go_on_at.elapsed() >= ASK_EVERY;
+            let keeps_all = asks && self.engine.kept_whole(&core, &self.slots).is_some();
             drop(core);
-            if !go_on(Waiting { time: asked.elapsed(), keeps_all }) {
-                return Waited::GaveUp;
+            if asks {
+                go_on_at = Instant::now();
+                if !go_on(Waiting { time: asked.elapsed(), keeps_all }) {
+                    return Waited::GaveUp;
+                }
             }
             self.engine.memory.look();
             core = self.engine.lock();
