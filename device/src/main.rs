@@ -7,6 +7,7 @@ use ddlp_csd::memory::allocator::{self, Allocator};
 use ddlp_device::agent::{ServeArgs, Settings, serve};
 use ddlp_device::doctor::{DoctorArgs, doctor};
 use ddlp_device::replace;
+use ddlp_pixels::Ability;
 use nix::sys::signal::{SigSet, Signal};
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -50,6 +51,12 @@ Exit status:
   1    the agent cannot serve
   2    a wrong command line")]
     Doctor(DoctorArgs),
+    /// List what this agent can do, with the digests by which a host tells whether it makes the same pixels.
+    ///
+    /// Each line has the number of an ability, the beginning of its digest, and what it is. A host compares the digests
+    /// that its run needs.
+    #[command(after_help = EXIT_STATUSES)]
+    Abilities,
     /// Print the completions for a shell: source them, or save them where the shell's manual says.
     #[command(after_help = EXIT_STATUSES)]
     Completions {
@@ -95,9 +102,18 @@ fn main() -> ExitCode {
             Ok(false) => ExitCode::FAILURE,
             Err(error) => failed(&error, ExitCode::FAILURE),
         },
+        AgentCommand::Abilities => finished(print_abilities()),
         AgentCommand::Completions { shell } => finished(print_completions(shell)),
         AgentCommand::Man { folder } => finished(write_manual(&folder)),
     }
+}
+
+fn print_abilities() -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    ddlp_pixels::abilities().iter().try_for_each(|Ability { number, digest }| {
+        writeln!(out, "{:04x}  {}  {number}", number.0, ddlp_dataset::beginning_of(digest))
+    })?;
+    out.flush()
 }
 
 fn print_completions(shell: Shell) -> io::Result<()> {

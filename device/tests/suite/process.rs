@@ -145,7 +145,8 @@ fn a_manual_page_is_written_whole_or_not_at_all() {
         (output.status.code(), names)
     };
     assert_eq!(man("ulimit -f 0;", "none"), (Some(1), vec![]));
-    let pages = ["-completions", "-doctor", "-man", "-serve", ""].map(|command| format!("ddlp-device{command}.1"));
+    let pages = ["-abilities", "-completions", "-doctor", "-man", "-serve", ""]
+        .map(|command| format!("ddlp-device{command}.1"));
     assert_eq!(man("", "all"), (Some(0), pages.to_vec()));
 }
 
@@ -350,6 +351,17 @@ fn the_ready_line_has_the_discovery_port_and_a_taken_one_is_an_error() {
     assert!(said.contains("--discovery") && said.contains(&address.to_string()), "{said}");
     let _ = child.kill();
     let _ = child.wait();
+}
+
+#[test]
+fn abilities_are_listed_in_words() {
+    let output = Command::new(env!("CARGO_BIN_EXE_ddlp-device")).arg("abilities").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().count(), ddlp_pixels::abilities().len());
+    for (ability, line) in ddlp_pixels::abilities().iter().zip(text.lines()) {
+        let digest: String = ability.digest[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(line, format!("{:04x}  {digest}  {}", ability.number.0, ability.number));
+    }
 }
 
 #[test]
