@@ -6,7 +6,7 @@ use ddlp_dataset::{Dataset, Fetch};
 use ddlp_dataset::pack::{Pack, Survey, verify_sample};
 use ddlp_pixels::fuzz::LIMITS;
 use ddlp_pixels::ops::RandomResizedCrop;
-use ddlp_pixels::{Draw, Pipeline, Preparer};
+use ddlp_pixels::{CompiledPipeline, Draw, Pipeline, Preparer};
 use libfuzzer_sys::fuzz_target;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
@@ -33,6 +33,7 @@ fn check(bytes: &[u8]) {
     let _ = Survey::of(&pack);
     let operations = vec![RandomResizedCrop { size: 9, scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] }.into()];
     let pipeline = Pipeline { exif_orientation: true, operations };
+    let pipeline = CompiledPipeline::of(&pipeline).expect("a valid pipeline");
     let (mut preparer, mut out) = (Preparer::new(LIMITS), vec![0; pipeline.output().bytes()]);
     let (mut fetch, mut buf) = (Fetch::default(), Vec::new());
     for index in 0..pack.len().min(16) {

@@ -273,7 +273,7 @@ impl Bench {
         let context = EpochContext { seed: request.seed, epoch: request.epoch };
         let mut row = vec![0; shape.bytes()];
         for (&id, there) in request.sample_ids.iter().zip(payload.chunks_exact(shape.bytes())) {
-            preparer.prepare(self.work.dataset.as_ref(), &self.work.program, context, id, &mut row).unwrap();
+            preparer.prepare(self.work.dataset.as_ref(), context, id, &mut row).unwrap();
             assert_eq!(there, row, "sample {id}");
         }
     }

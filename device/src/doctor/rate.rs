@@ -63,7 +63,7 @@ fn prepare(dataset: &dyn Dataset, workers: usize, fraction: f64, time: Duration)
         let mut row = vec![0; program.pipeline.output().bytes()];
         loop {
             let id = taken.fetch_add(1, Ordering::Relaxed).wrapping_mul(STRIDE) % dataset.len();
-            let prepared = preparer.prepare(dataset, &program, EpochContext { seed: 1, epoch: 0 }, id, &mut row);
+            let prepared = preparer.prepare(dataset, EpochContext { seed: 1, epoch: 0 }, id, &mut row);
             let has_row = prepared.is_ok_and(|record| record.has_row());
             unprepared.fetch_add(u64::from(!has_row), Ordering::Relaxed);
             if start.elapsed() >= time {

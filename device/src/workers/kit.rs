@@ -1,5 +1,4 @@
-//! One worker's tools: a decoder with its scratch memory, kept as long as programs have the same limits and
-//! decoders.
+//! One worker's tools: a preparer with its scratch memory, kept as long as programs have the same decoders.
 
 use super::queue::{Finishing, Sample, WorkerTask};
 use super::row_crc::RowCrc;
@@ -30,14 +29,13 @@ impl Kit {
         let mut rows = work.lease().rows(task.positions.clone()).expect("each position of a job is started once");
         let mut made = std::mem::take(&mut self.made);
         made.clear();
-        let program = &work.job.program.program;
         let preparer = self.preparer_for(&work.job.program);
         for (&sample_id, row) in request.sample_ids[task.positions.clone()].iter().zip(rows.each()) {
             if task.is_over() {
                 break;
             }
             let is_over = || task.is_over();
-            let prepared = preparer.prepare_unless(&is_over, dataset, program, context, sample_id, row);
+            let prepared = preparer.prepare_unless(&is_over, dataset, context, sample_id, row);
             let prepared = prepared.unwrap_or_else(|error| {
                 log_unavailable(&error);
                 let index = stored_at(dataset, sample_id);
@@ -66,15 +64,14 @@ impl Kit {
 
     fn preparer_for(&mut self, loaded: &Arc<LoadedProgram>) -> &mut SamplePreparer {
         let LoadedProgram { program, agreed, .. } = &**loaded;
-        let fits = |made_for: &Arc<LoadedProgram>| {
-            let is_alike = || (made_for.program.limits, made_for.agreed) == (program.limits, *agreed);
-            Arc::ptr_eq(made_for, loaded) || is_alike()
-        };
-        if self.preparer.as_ref().is_some_and(|(made_for, _)| !fits(made_for)) {
-            self.preparer = None;
-        }
+        self.preparer.take_if(|(made_for, _)| made_for.agreed != *agreed);
         let make = || (loaded.clone(), SamplePreparer::new(program).timed().for_drive(*agreed));
-        &mut self.preparer.get_or_insert_with(make).1
+        let (made_for, preparer) = self.preparer.get_or_insert_with(make);
+        if !Arc::ptr_eq(made_for, loaded) {
+            *made_for = loaded.clone();
+            preparer.change_program(program);
+        }
+        preparer
     }
 }
 

@@ -102,8 +102,7 @@ impl RowPreparer {
         let context = EpochContext { seed: task.seed, epoch };
         let Self { preparer, pixels } = self;
         let is_over = || engine.is_stopped();
-        let mut prepare =
-            |row: &mut [u8]| preparer.prepare_unless(&is_over, &*task.dataset, &task.program, context, sample_id, row);
+        let mut prepare = |row: &mut [u8]| preparer.prepare_unless(&is_over, &*task.dataset, context, sample_id, row);
         prefetch(Half::First);
         if task.images.is_as_prepared() {
             prefetch(Half::Second);

@@ -243,7 +243,7 @@ impl ByHand {
         let mut rows = vec![0; request.sample_ids.len() * shape.bytes()];
         let mut preparer = SamplePreparer::new(&program);
         for (&id, row) in request.sample_ids.iter().zip(rows.chunks_exact_mut(shape.bytes())) {
-            preparer.prepare(dataset.as_ref(), &program, EpochContext { seed, epoch }, id, row)?;
+            preparer.prepare(dataset.as_ref(), EpochContext { seed, epoch }, id, row)?;
         }
         let layout = SlotLayout::new(request.sample_ids.len(), shape).context("a layout")?;
         let folder = tempfile::tempdir()?;

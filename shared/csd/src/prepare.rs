@@ -9,7 +9,7 @@ use crate::program::{CorruptPolicy, Program};
 use crate::slot::{Outcome, SampleRecord, is_of_the_drive};
 pub use ddlp_dataset::{BytesRead, StageTimes};
 use ddlp_dataset::{Dataset, Fetch, FetchError, Half, Patience, ReadError, Unavailable};
-use ddlp_pixels::{AbilityNumber, CorruptReason, Draw, PixelError, Preparer};
+use ddlp_pixels::{AbilityNumber, CompiledPipeline, CorruptReason, Draw, PixelError, Preparer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Least number of neighbours that a preparer tries before it reports a corrupt sample as irreplaceable.
@@ -56,6 +56,8 @@ pub struct EpochContext {
 
 /// One worker's decoder and its memory for planning and reading, reused from sample to sample.
 pub struct SamplePreparer {
+    pipeline: CompiledPipeline,
+    policy: CorruptPolicy,
     preparer: Preparer,
     fetch: Fetch,
     /// Neighbours to try in place of a corrupt sample, if more than [`NEIGHBOURS_MIN`].
@@ -66,14 +68,30 @@ pub struct SamplePreparer {
 }
 
 impl SamplePreparer {
-    /// Creates a preparer that keeps to the program's limits.
+    /// Creates a preparer for a program, and compiles the program's pipeline.
+    ///
+    /// # Panics
+    /// When the pipeline is invalid: validate a program that comes from outside first.
     pub fn new(program: &Program) -> Self {
         Self {
+            pipeline: compiled(program),
+            policy: program.policy,
             preparer: Preparer::new(program.limits),
             fetch: Fetch::default(),
             neighbours: 0,
             agreed: None,
             patience: Patience::default(),
+        }
+    }
+
+    /// Prepares for another program from now on. Keeps its memory if the limits are the same.
+    ///
+    /// # Panics
+    /// When the pipeline is invalid.
+    pub fn change_program(&mut self, program: &Program) {
+        (self.pipeline, self.policy) = (compiled(program), program.policy);
+        if self.preparer.limits() != program.limits {
+            self.preparer = Preparer::new(program.limits);
         }
     }
 
@@ -111,12 +129,11 @@ impl SamplePreparer {
     pub fn prepare(
         &mut self,
         dataset: &dyn Dataset,
-        program: &Program,
         context: EpochContext,
         sample_id: u64,
         row: &mut [u8],
     ) -> Result<SampleRecord, Unavailable> {
-        let prepared = self.prepare_unless(&|| false, dataset, program, context, sample_id, row)?;
+        let prepared = self.prepare_unless(&|| false, dataset, context, sample_id, row)?;
         Ok(prepared.expect("the work is not over"))
     }
 
@@ -126,16 +143,15 @@ impl SamplePreparer {
         &mut self,
         is_over: &dyn Fn() -> bool,
         dataset: &dyn Dataset,
-        program: &Program,
         context: EpochContext,
         sample_id: u64,
         row: &mut [u8],
     ) -> Result<Option<SampleRecord>, Unavailable> {
         let own = stored_at(dataset, sample_id);
         let draw = Draw { seed: context.seed, epoch: context.epoch, sample_id };
-        match self.attempt(dataset, program, own, draw, row) {
+        match self.attempt(dataset, own, draw, row) {
             Ok(Made { warned }) => Ok(Some(SampleRecord { sample_id, index: own, outcome: Outcome::Prepared, warned })),
-            Err(failure) => match self.after_failure(is_over, dataset, program, (own, draw), row, failure) {
+            Err(failure) => match self.after_failure(is_over, dataset, (own, draw), row, failure) {
                 Err(_) if is_over() => Ok(None),
                 done => done,
             },
@@ -149,7 +165,6 @@ impl SamplePreparer {
         &mut self,
         is_over: &dyn Fn() -> bool,
         dataset: &dyn Dataset,
-        program: &Program,
         (own, draw): (u64, Draw),
         row: &mut [u8],
         failure: Failure,
@@ -157,14 +172,14 @@ impl SamplePreparer {
         let sample_id = draw.sample_id;
         let record = |index, outcome, warned| SampleRecord { sample_id, index, outcome, warned };
         let is_drive = self.agreed.is_some();
-        let reason = match self.patiently(is_over, dataset, program, (own, draw), row, Err(failure))? {
+        let reason = match self.patiently(is_over, dataset, (own, draw), row, Err(failure))? {
             Ok(Made { warned }) => return Ok(Some(record(own, Outcome::Prepared, warned))),
             Err(Verdict::Corrupt(reason)) => reason,
             Err(Verdict::OtherDecoder(decoder)) => {
                 return Ok(Some(record(own, Outcome::OtherDecoder(decoder), false)));
             }
         };
-        let outcome = match program.policy {
+        let outcome = match self.policy {
             CorruptPolicy::Fail => Outcome::Failed(reason),
             CorruptPolicy::Skip => Outcome::Skipped(reason),
             CorruptPolicy::Replace if is_drive && is_of_the_drive(reason) => Outcome::Failed(reason),
@@ -174,8 +189,8 @@ impl SamplePreparer {
                         return Ok(None);
                     }
                     let index = (own + step) % dataset.len();
-                    let attempted = self.attempt(dataset, program, index, draw, row);
-                    match self.patiently(is_over, dataset, program, (index, draw), row, attempted)? {
+                    let attempted = self.attempt(dataset, index, draw, row);
+                    match self.patiently(is_over, dataset, (index, draw), row, attempted)? {
                         Ok(Made { warned }) => {
                             return Ok(Some(record(index, Outcome::Replaced(reason), warned)));
                         }
@@ -217,7 +232,6 @@ impl SamplePreparer {
         &mut self,
         is_over: &dyn Fn() -> bool,
         dataset: &dyn Dataset,
-        program: &Program,
         (index, draw): (u64, Draw),
         row: &mut [u8],
         mut attempted: Result<Made, Failure>,
@@ -230,25 +244,18 @@ impl SamplePreparer {
                 Err(Failure::Unavailable(error)) if !self.patience.wait(failed, &error, is_over) => return Err(*error),
                 Err(Failure::Unavailable(_)) => failed += 1,
             }
-            attempted = self.attempt(dataset, program, index, draw, row);
+            attempted = self.attempt(dataset, index, draw, row);
         }
     }
 
     /// Makes one attempt at a stored sample. Catches any panic that the sample causes, and discards the decoder and
     /// memory that the panic interrupted.
-    fn attempt(
-        &mut self,
-        dataset: &dyn Dataset,
-        program: &Program,
-        index: u64,
-        draw: Draw,
-        row: &mut [u8],
-    ) -> Result<Made, Failure> {
-        let read_and_decode = || self.read_and_decode(dataset, program, index, draw, &mut *row);
+    fn attempt(&mut self, dataset: &dyn Dataset, index: u64, draw: Draw, row: &mut [u8]) -> Result<Made, Failure> {
+        let read_and_decode = || self.read_and_decode(dataset, index, draw, &mut *row);
         let attempted = catch_unwind(AssertUnwindSafe(read_and_decode));
         attempted.unwrap_or_else(|_| {
             // Panics again if the row's length is wrong: that is the caller's defect, not the sample's.
-            assert_eq!(row.len(), program.pipeline.output().bytes(), "the row has the pipeline's shape");
+            assert_eq!(row.len(), self.pipeline.output().bytes(), "the row has the pipeline's shape");
             self.preparer = Preparer::new(self.preparer.limits());
             self.fetch.forget();
             Err(Failure::corrupt(CorruptReason::DecoderPanic))
@@ -258,17 +265,20 @@ impl SamplePreparer {
     fn read_and_decode(
         &mut self,
         dataset: &dyn Dataset,
-        program: &Program,
         index: u64,
         draw: Draw,
         row: &mut [u8],
     ) -> Result<Made, Failure> {
-        let Self { preparer, fetch, agreed, .. } = self;
-        match fetch.prepare((dataset, index), preparer, (&program.pipeline, draw), row) {
+        let Self { pipeline, preparer, fetch, agreed, .. } = self;
+        match fetch.prepare((dataset, index), preparer, (pipeline, draw), row) {
             Ok(prepared) => Ok(Made { warned: prepared.warnings > 0 }),
             Err(error) => Err(Failure::of(error, agreed.as_ref(), dataset, index)),
         }
     }
+}
+
+fn compiled(program: &Program) -> CompiledPipeline {
+    CompiledPipeline::of(&program.pipeline).expect("a program from outside is validated before its use")
 }
 
 /// A stored sample that was prepared.

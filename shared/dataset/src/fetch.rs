@@ -14,8 +14,8 @@ use crate::header::{Header, Reads};
 use crate::pack::forms::{Damage, FormNotes, Next, Unusable, check_bytes};
 use crate::{Corrupt, Dataset, Location, ReadError, Unavailable};
 use ddlp_pixels::{
-    Decoder, Decoders, Draw, Pipeline, PixelError, PlanMemory, Prepared, Preparer, Rendered, SamplePlan, Source,
-    large_turn,
+    CompiledPipeline, Decoder, Decoders, Draw, PixelError, PlanMemory, Prepared, Preparer, Rendered, SamplePlan,
+    Source, large_turn,
 };
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -110,12 +110,12 @@ impl Fetch {
     ///
     /// # Panics
     ///
-    /// If `out` is not as long as the pipeline's output, or if the pipeline is invalid.
+    /// If `out` is not as long as the pipeline's output.
     pub fn prepare(
         &mut self,
         (dataset, index): (&dyn Dataset, u64),
         preparer: &mut Preparer,
-        (pipeline, draw): (&Pipeline, Draw),
+        (pipeline, draw): (&CompiledPipeline, Draw),
         out: &mut [u8],
     ) -> Result<Prepared, FetchError> {
         let Self { bytes, notes, plan, decoders, times, read } = self;

@@ -5,7 +5,7 @@
 use ddlp_dataset::pack::{PackFormat, PackOptions, RESIDENT_RECORD_BYTES_MAX, StoredForm, pack};
 use ddlp_dataset::{Dataset, Fetch, Header, Identity, Location, ReadError, Resident, open};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
-use ddlp_pixels::{Draw, Limits, Pipeline, Preparer};
+use ddlp_pixels::{CompiledPipeline, Draw, Limits, Pipeline, Preparer};
 use ddlp_test_support::allocations::{Counting, allocations_of};
 use std::fs;
 use std::ops::ControlFlow;
@@ -27,7 +27,7 @@ fn allocations_of_a_second_pass(dataset: &dyn Dataset) -> usize {
 
 fn allocations_of_preparing_twice(dataset: &dyn Dataset) -> usize {
     let (mut fetch, mut preparer) = (Fetch::default(), Preparer::new(Limits::default()));
-    let pipeline = Pipeline::cifar_train();
+    let pipeline = CompiledPipeline::of(&Pipeline::cifar_train()).unwrap();
     let mut out = vec![0; pipeline.output().bytes()];
     let mut pass = || {
         for index in 0..dataset.len().min(1000) {

@@ -9,7 +9,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use ddlp_pixels::{Draw, Limits, Pipeline, PlanMemory, Preparer, RowIndex, SamplePlan};
+use ddlp_pixels::{CompiledPipeline, Draw, Limits, Pipeline, PlanMemory, Preparer, RowIndex, SamplePlan};
 
 const BLOCK_BYTES: u64 = 4096;
 
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(arguments.next().ok_or("a folder is missing")?);
     let epochs: u32 = arguments.next().map_or(Ok(4), |text| text.parse())?;
     let (mut preparer, mut memory) = (Preparer::new(Limits::default()), PlanMemory::default());
-    let pipeline = Pipeline::imagenet_train();
+    let pipeline = CompiledPipeline::of(&Pipeline::imagenet_train())?;
     let (mut whole, mut indices, mut headers, mut rows, mut in_blocks) = (0, 0, 0, 0, 0);
     let (mut offset, mut count) = (0, 0u64);
     for (sample_id, path) in (0..).zip(files(&folder)?) {

@@ -1,6 +1,7 @@
 //! Entry points for fuzzers: everything that foreign bytes can reach, with this crate's promises as assertions.
 
 use crate::ability::digests::IMAGES;
+use crate::compiled::CompiledPipeline;
 use crate::draw::Draw;
 use crate::error::PixelError;
 use crate::inspect::Verdict;
@@ -120,7 +121,8 @@ fn render(
     out: &mut [u8],
 ) -> Result<Rendered, PixelError> {
     let mut memory = PlanMemory::default();
-    let mut plan = SamplePlan::crop(pipeline, draw, &mut memory);
+    let compiled = CompiledPipeline::of(pipeline).expect("a valid pipeline");
+    let mut plan = SamplePlan::crop(&compiled, draw, &mut memory);
     let reads = plan.bytes_of_jpeg(index)?;
     let bytes = |from: u64, to: u64| file.get(from as usize..to as usize).unwrap_or_default();
     let (header, rows) = (bytes(0, index.header_bytes()), bytes(reads.start, reads.end));

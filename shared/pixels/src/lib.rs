@@ -11,7 +11,7 @@
 //!
 //! Modules: `jpeg` (our decoder for the most frequent JPEGs, and libjpeg-turbo behind a C shim for the rest), `raster`
 //! (other formats), `plan` (what is read of a sample), `raw` (uncompressed pixels), `rows` (pixels in bands), `planar`
-//! (images of three planes), `interleave` (planes to RGB pixels), [`ops`] (the operations of a pipeline), `steps` (which
+//! (images of three planes), `interleave` (planes to RGB pixels), [`ops`] (the operations of a pipeline), `compiled` (a pipeline that is ready for samples), `steps` (which
 //! operations one pass does together), `passes` (which pixels each pass computes), `resize` (from bands to the output)
 //! and `level` (which vector instructions the processor has).
 //!
@@ -23,6 +23,7 @@
 
 mod ability;
 mod chacha;
+mod compiled;
 pub mod draw;
 pub mod encode;
 mod error;
@@ -65,6 +66,7 @@ mod steps;
 pub mod synthetic;
 
 pub use ability::{Ability, AbilityNumber, Decoder, Decoders, abilities, ability};
+pub use compiled::CompiledPipeline;
 pub use draw::Draw;
 pub use error::{CorruptReason, PixelError};
 pub use field::{DType, Element, Field, FieldKind, ImageLayout};

@@ -34,6 +34,8 @@ pub(crate) const SIDE_MAX: u32 = 65_535;
 pub(crate) trait Operate: Sized + 'static {
     /// Parameters with which the operation's digest is made: together they reach every part of its code.
     const EXAMPLES: &'static [Self];
+    /// Whether the operation takes words for its draws. One that takes none saves the time to make them.
+    const DRAWS: bool = true;
 
     /// Checks the parameters. The error says what is wrong.
     fn check(&self) -> Result<(), String>;
@@ -237,6 +239,13 @@ macro_rules! operations {
             pub(crate) fn size_after(&self, before: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, String> {
                 match self {
                     $(Self::$name(operation) => operation.size_after(before),)*
+                }
+            }
+
+            /// Returns whether the operation takes words for its draws.
+            pub(crate) fn draws(&self) -> bool {
+                match self {
+                    $(Self::$name(_) => $name::DRAWS,)*
                 }
             }
 

@@ -5,12 +5,12 @@
 
 use std::ops::Range;
 
+use crate::compiled::CompiledPipeline;
 use crate::draw::Draw;
 use crate::error::PixelError;
 use crate::geometry::Rect;
 use crate::orient::{stored_rect, upright_size};
 use crate::passes::PassPlan;
-use crate::pipeline::Pipeline;
 use crate::row_index::RowIndex;
 
 /// Memory for a plan, which a worker reuses from sample to sample.
@@ -19,17 +19,13 @@ pub struct PlanMemory(PassPlan);
 
 /// The plan of one sample. Reads nothing.
 pub struct SamplePlan<'p> {
-    crop: Option<(&'p Pipeline, Draw)>,
+    crop: Option<(&'p CompiledPipeline, Draw)>,
     passes: &'p mut PassPlan,
 }
 
 impl<'p> SamplePlan<'p> {
     /// Plans a sample for a pipeline and a draw.
-    ///
-    /// # Panics
-    ///
-    /// The plan's methods panic if the pipeline is invalid.
-    pub fn crop(pipeline: &'p Pipeline, draw: Draw, memory: &'p mut PlanMemory) -> Self {
+    pub fn crop(pipeline: &'p CompiledPipeline, draw: Draw, memory: &'p mut PlanMemory) -> Self {
         memory.0.clear();
         Self { crop: Some((pipeline, draw)), passes: &mut memory.0 }
     }
@@ -83,7 +79,7 @@ impl<'p> SamplePlan<'p> {
 
     /// Returns whether the image is turned upright.
     pub(crate) fn turns(&self) -> bool {
-        self.crop.is_some_and(|(pipeline, _)| pipeline.exif_orientation)
+        self.crop.is_some_and(|(pipeline, _)| pipeline.turns())
     }
 
     /// Returns the passes that make the sample's pixels from an image of this size.

@@ -1,5 +1,6 @@
 //! Prepares samples for one worker: a sample's bytes in, pixels out.
 
+use crate::compiled::CompiledPipeline;
 use crate::draw::Draw;
 use crate::error::PixelError;
 use crate::indexing::{self, Indexed, IndexedRows, NotIndexed};
@@ -104,7 +105,7 @@ impl Preparer {
     /// pipeline and the draw names.
     ///
     /// The pixels depend only on the source, the pipeline and the draw. After an error the contents of `out` are
-    /// undefined. A [`Source::Rows`] whose part of the file does not do is an error; [`render`](Self::render) tells it
+    /// undefined. Compiles the pipeline each time; [`render`](Self::render) does not. A [`Source::Rows`] whose part of the file does not do is an error; [`render`](Self::render) tells it
     /// from others.
     ///
     /// # Panics
@@ -117,8 +118,9 @@ impl Preparer {
         draw: Draw,
         out: &mut [u8],
     ) -> Result<Prepared, PixelError> {
+        let pipeline = CompiledPipeline::of(pipeline).expect("a pipeline from outside is validated before its use");
         let mut memory = mem::take(&mut self.plan);
-        let rendered = self.render(source, &mut SamplePlan::crop(pipeline, draw, &mut memory), out);
+        let rendered = self.render(source, &mut SamplePlan::crop(&pipeline, draw, &mut memory), out);
         self.plan = memory;
         match rendered? {
             Rendered::Done(prepared) => Ok(prepared),
@@ -133,7 +135,7 @@ impl Preparer {
     ///
     /// # Panics
     ///
-    /// If `out` is not as long as the pipeline's output, or if the pipeline is invalid.
+    /// If `out` is not as long as the pipeline's output.
     pub fn render(
         &mut self,
         source: Source<'_>,

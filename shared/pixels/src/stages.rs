@@ -2,6 +2,7 @@
 //!
 //! The functions panic on a file that the decoder does not take; benches measure good files.
 
+use crate::compiled::CompiledPipeline;
 use crate::draw::Draw;
 use crate::geometry::Rect;
 use crate::jpeg::baseline::Decoder;
@@ -53,7 +54,8 @@ impl Stages {
     pub fn cut(&mut self, file: &[u8], pipeline: &Pipeline, draw: Draw) -> Cut {
         let size = self.size(file);
         let mut steps = Steps::default();
-        steps.draw(pipeline, size, draw).expect("a pipeline for this image");
+        let pipeline = CompiledPipeline::of(pipeline).expect("a valid pipeline");
+        steps.draw(&pipeline, size, draw).expect("a pipeline for this image");
         let window = steps.steps[0].window;
         assert!(window.lies_within(size));
         (window.x as u32, window.y as u32, window.width, window.height)

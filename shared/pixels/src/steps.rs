@@ -1,11 +1,11 @@
 //! Derives steps from a pipeline, an image's size and the draws: consecutive operations become one step if one pass
 //! over the pixels can do them together.
 
-use crate::draw::{Draw, Rng};
+use crate::compiled::CompiledPipeline;
+use crate::draw::Draw;
 use crate::error::PixelError;
 use crate::geometry::Window;
 use crate::ops::{Area, Effect, Piece, Point};
-use crate::pipeline::Pipeline;
 
 /// One pass over pixels: cut out, resize, mirror, change values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,20 +64,18 @@ impl Step {
 impl Steps {
     /// Draws the operations of a pipeline for an image of this size. Reuses the memory of the call before: for a small
     /// image, allocating costs nearly as much as preparing.
-    pub fn draw(&mut self, pipeline: &Pipeline, size: (u32, u32), draw: Draw) -> Result<(), PixelError> {
+    pub fn draw(&mut self, pipeline: &CompiledPipeline, size: (u32, u32), draw: Draw) -> Result<(), PixelError> {
         self.steps.clear();
         self.changes.clear();
         let mut step = Step::untouched(size, 0);
-        for (first, pair) in (0..).step_by(2).zip(pipeline.operations.chunks(2)) {
-            let mut rngs = Rng::for_two_operations(draw, first);
-            for (operation, rng) in pair.iter().zip(&mut rngs) {
-                match operation.draw(step.size(), rng)? {
-                    Effect::Geometry(piece) => self.take(&mut step, piece),
-                    Effect::Point(point) => self.change(&mut step, Change::Point(point)),
-                    Effect::Area(area) => self.change(&mut step, Change::Area(area)),
-                }
+        pipeline.draw(size, draw, |effect| {
+            match effect {
+                Effect::Geometry(piece) => self.take(&mut step, piece),
+                Effect::Point(point) => self.change(&mut step, Change::Point(point)),
+                Effect::Area(area) => self.change(&mut step, Change::Area(area)),
             }
-        }
+            step.size()
+        })?;
         self.steps.push(step);
         Ok(())
     }

@@ -7,8 +7,8 @@
 use ddlp_pixels::encode::{self, JpegOptions, Layout};
 use ddlp_pixels::ops::{RandomCrop, RandomHorizontalFlip};
 use ddlp_pixels::{
-    Draw, Limits, PartialJpeg, Pipeline, PlanMemory, Preparer, RawImage, Rendered, RowIndex, SamplePlan, Source,
-    synthetic,
+    CompiledPipeline, Draw, Limits, PartialJpeg, Pipeline, PlanMemory, Preparer, RawImage, Rendered, RowIndex,
+    SamplePlan, Source, synthetic,
 };
 use ddlp_test_support::allocations::{Counting, allocations_of};
 
@@ -82,11 +82,12 @@ fn jpegs_of_which_a_crop_reads_only_its_rows() {
         let (mut preparer, mut memory) = (Preparer::new(Limits::default()), PlanMemory::default());
         let row_index = preparer.index_rows(&file).unwrap().row_index;
         for (name, pipeline) in pipelines() {
-            let mut out = vec![0; pipeline.output().bytes()];
+            let compiled = CompiledPipeline::of(&pipeline).unwrap();
+            let mut out = vec![0; compiled.output().bytes()];
             let mut render = |sample_id| {
                 let draw = Draw { seed: 1, epoch: 0, sample_id };
                 let index = &RowIndex::parse(&row_index).unwrap();
-                let mut plan = SamplePlan::crop(&pipeline, draw, &mut memory);
+                let mut plan = SamplePlan::crop(&compiled, draw, &mut memory);
                 let reads = plan.bytes_of_jpeg(index).unwrap();
                 let (header, rows) = (&file[..index.header_bytes() as usize], &file[reads.start as usize..]);
                 let rows = &rows[..(reads.end - reads.start) as usize];

@@ -57,7 +57,7 @@ pub fn expected(dataset: &dyn Dataset, program: &Program, request: &BatchRequest
     let mut preparer = SamplePreparer::new(program);
     let mut rows = vec![0; request.sample_ids.len() * row_bytes];
     let ids = request.sample_ids.iter().zip(rows.chunks_exact_mut(row_bytes));
-    let records: Vec<_> = ids.map(|(&id, row)| preparer.prepare(dataset, program, context, id, row).unwrap()).collect();
+    let records: Vec<_> = ids.map(|(&id, row)| preparer.prepare(dataset, context, id, row).unwrap()).collect();
     let delivered = close_gaps(&records, &mut rows, row_bytes);
     rows.truncate(delivered * row_bytes);
     (records, rows)

@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use ddlp_csd::prepare::stored_at;
 use ddlp_dataset::{Dataset, Fetch, FetchError, Unavailable};
 use ddlp_host::LoaderError;
-use ddlp_pixels::{CorruptReason, Draw, Limits, Pipeline, Preparer, Source, Verdict};
+use ddlp_pixels::{CompiledPipeline, CorruptReason, Draw, Limits, Pipeline, Preparer, Source, Verdict};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -57,9 +57,9 @@ impl Given {
         let (mut preparer, mut buf) = (Preparer::new(Limits::default()), Vec::new());
         let index = stored_at(&*self.dataset, sample_id);
         let draw = Draw { seed: self.seed, epoch, sample_id };
-        let mut row = vec![0; self.pipeline.output().bytes()];
-        let prepared =
-            Fetch::default().prepare((&*self.dataset, index), &mut preparer, (&self.pipeline, draw), &mut row);
+        let pipeline = CompiledPipeline::of(&self.pipeline).ok()?;
+        let mut row = vec![0; pipeline.output().bytes()];
+        let prepared = Fetch::default().prepare((&*self.dataset, index), &mut preparer, (&pipeline, draw), &mut row);
         let Err(FetchError::Pixels(error)) = prepared else { return None };
         let is_whole = match self.dataset.sample(index, &mut buf).ok()? {
             Source::Encoded(file) => !matches!(preparer.inspect(file), Verdict::Rejected { .. }),

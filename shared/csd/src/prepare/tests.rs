@@ -73,10 +73,10 @@ fn a_panicking_sample_is_corrupt_and_leaves_the_next_one_alone() {
         let mut row = vec![0; program.pipeline.output().bytes()];
         let mut fresh = row.clone();
         let mut preparer = SamplePreparer::new(&program);
-        let record = preparer.prepare(&Trapped, &program, context, id, &mut row).unwrap();
+        let record = preparer.prepare(&Trapped, context, id, &mut row).unwrap();
         assert_eq!((record.index, record.outcome), expected, "{policy:?} {id}");
-        let record = preparer.prepare(&Trapped, &program, context, 7, &mut row).unwrap();
-        let again = SamplePreparer::new(&program).prepare(&Trapped, &program, context, 7, &mut fresh);
+        let record = preparer.prepare(&Trapped, context, 7, &mut row).unwrap();
+        let again = SamplePreparer::new(&program).prepare(&Trapped, context, 7, &mut fresh);
         assert_eq!(record, again.unwrap());
         assert_eq!(record.outcome, Outcome::Prepared);
         assert!(row == fresh, "{policy:?} {id}: a panic leaves nothing behind");
@@ -88,7 +88,7 @@ fn a_panicking_sample_is_corrupt_and_leaves_the_next_one_alone() {
 fn a_row_of_the_wrong_length_panics() {
     let program = program(CorruptPolicy::Skip);
     let context = EpochContext { seed: 1, epoch: 2 };
-    let _ = SamplePreparer::new(&program).prepare(&Trapped, &program, context, 0, &mut [0; 5]);
+    let _ = SamplePreparer::new(&program).prepare(&Trapped, context, 0, &mut [0; 5]);
 }
 
 /// Dataset of grey images. Samples from 1 up to `readable`, exclusive, were rejected by `ddlp pack`; the files of those
@@ -150,7 +150,7 @@ fn prepare_1_of(dataset: &Holed, policy: CorruptPolicy, neighbours: u64) -> Resu
     let program = program(policy);
     let mut row = vec![0; program.pipeline.output().bytes()];
     let mut preparer = SamplePreparer::new(&program).trying(neighbours);
-    preparer.prepare(dataset, &program, EpochContext { seed: 1, epoch: 2 }, 1, &mut row)
+    preparer.prepare(dataset, EpochContext { seed: 1, epoch: 2 }, 1, &mut row)
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn bytes_that_cannot_be_read_now_are_unavailable() {
     let prepare = |answer| {
         let mut row = vec![0; program.pipeline.output().bytes()];
         let context = EpochContext { seed: 1, epoch: 2 };
-        impatient(&program).prepare(&Failing::new(answer), &program, context, 0, &mut row)
+        impatient(&program).prepare(&Failing::new(answer), context, 0, &mut row)
     };
     fn refused(number: i32) -> ReadError {
         let location = Location { file: "memory".into(), offset: 0, length: 3072 };
@@ -355,11 +355,11 @@ fn refused_memory_says_nothing_about_the_sample() {
         let program = program(policy);
         let mut row = vec![0; program.pipeline.output().bytes()];
         let context = EpochContext { seed: 1, epoch: 2 };
-        let refused = impatient(&program).prepare(&Vast, &program, context, 0, &mut row);
+        let refused = impatient(&program).prepare(&Vast, context, 0, &mut row);
         assert!(matches!(refused, Err(Unavailable::NoMemory { .. })), "{policy:?}: {refused:?}");
         let pipeline = Pipeline::of([Resize { size: 40 }.into(), CenterCrop { size: 32 }.into()]);
         let program = Program { limits: Limits { memory_bytes: 100, ..Limits::default() }, pipeline, ..program };
-        let limited = impatient(&program).prepare(&Trapped, &program, context, 0, &mut row);
+        let limited = impatient(&program).prepare(&Trapped, context, 0, &mut row);
         let limited = limited.map(|record| record.outcome);
         let is_too_much = matches!(
             limited,
@@ -372,7 +372,7 @@ fn refused_memory_says_nothing_about_the_sample() {
 fn prepare_0_of(dataset: &Failing, preparer: &mut SamplePreparer, program: &Program) -> Option<SampleRecord> {
     let mut row = vec![0; program.pipeline.output().bytes()];
     let context = EpochContext { seed: 1, epoch: 2 };
-    preparer.prepare(dataset, program, context, 0, &mut row).ok()
+    preparer.prepare(dataset, context, 0, &mut row).ok()
 }
 
 #[test]
@@ -438,7 +438,7 @@ fn work_that_is_over_ends_among_the_neighbours_and_while_it_waits() {
         let dataset = Failing::new(answer);
         let is_over = || dataset.attempts.load(Ordering::Relaxed) > 0;
         let mut preparer = SamplePreparer::new(&program);
-        let prepared = preparer.prepare_unless(&is_over, &dataset, &program, context, 0, &mut row);
+        let prepared = preparer.prepare_unless(&is_over, &dataset, context, 0, &mut row);
         assert!(matches!(prepared, Ok(None)), "{prepared:?}");
         assert_eq!(dataset.attempts.into_inner(), 1);
     }

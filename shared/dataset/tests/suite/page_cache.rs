@@ -5,7 +5,7 @@ use ddlp_dataset::pack::{Pack, PackFormat, PackOptions, StoredForm, pack};
 use ddlp_dataset::{Dataset, Fetch};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::ops::{CenterCrop, Resize};
-use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, synthetic};
+use ddlp_pixels::{CompiledPipeline, Draw, Limits, Pipeline, Preparer, synthetic};
 use ddlp_test_support::page_cache::can_pass_cache;
 use memmap2::MmapOptions;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
@@ -80,7 +80,7 @@ impl Cold {
     fn prepare(&self, index: u64) -> Vec<u8> {
         let resize = Resize { size: 64 }.into();
         let operations = vec![resize, CenterCrop { size: 64 }.into()];
-        let pipeline = Pipeline { operations, exif_orientation: true };
+        let pipeline = CompiledPipeline::of(&Pipeline { operations, exif_orientation: true }).unwrap();
         let mut row = vec![0; pipeline.output().bytes()];
         let draw = Draw { seed: 0, epoch: 0, sample_id: index };
         let mut preparer = Preparer::new(Limits::default());

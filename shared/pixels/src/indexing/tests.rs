@@ -1,4 +1,5 @@
 use super::*;
+use crate::compiled::CompiledPipeline;
 use crate::draw::Draw;
 use crate::encode::{self, JpegOptions, Layout};
 use crate::ops::{CenterCrop, RandomCrop, RandomHorizontalFlip, Resize};
@@ -88,6 +89,7 @@ fn checkpoints_take_a_small_part_of_their_file() {
 #[test]
 fn training_crops_need_three_quarters_of_a_file() {
     let mut memory = PlanMemory::default();
+    let train = CompiledPipeline::of(&Pipeline::imagenet_train()).unwrap();
     let (mut needed, mut whole) = (0, 0);
     for (layout, size) in [(Layout::Yuv444, (500, 375)), (Layout::Yuv420, (500, 375)), (Layout::Gray, (375, 500))] {
         let file = file(layout, &JpegOptions { quality: 98, ..JpegOptions::default() }, size);
@@ -96,7 +98,7 @@ fn training_crops_need_three_quarters_of_a_file() {
         let index = RowIndex::parse(&indexed.row_index).unwrap();
         for sample_id in 0..100 {
             let draw = Draw { seed: 3, epoch: 1, sample_id };
-            let reads = SamplePlan::crop(&Pipeline::imagenet_train(), draw, &mut memory).bytes_of_jpeg(&index).unwrap();
+            let reads = SamplePlan::crop(&train, draw, &mut memory).bytes_of_jpeg(&index).unwrap();
             needed += indexed.row_index.len() as u64 + index.header_bytes() + reads.end - reads.start;
             whole += file.len() as u64;
         }

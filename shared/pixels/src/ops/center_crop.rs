@@ -16,6 +16,7 @@ pub struct CenterCrop {
 
 impl Operate for CenterCrop {
     const EXAMPLES: &'static [Self] = &[Self { size: 24 }, Self { size: 61 }];
+    const DRAWS: bool = false;
 
     fn check(&self) -> Result<(), String> {
         check_side(self.size)

@@ -18,6 +18,7 @@ pub struct Resize {
 
 impl Operate for Resize {
     const EXAMPLES: &'static [Self] = &[Self { size: 37 }, Self { size: 211 }];
+    const DRAWS: bool = false;
 
     fn check(&self) -> Result<(), String> {
         check_side(self.size)

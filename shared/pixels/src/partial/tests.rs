@@ -5,6 +5,7 @@ use std::cell::Cell;
 use proptest::prelude::*;
 
 use super::*;
+use crate::compiled::CompiledPipeline;
 use crate::draw::Draw;
 use crate::encode::{JpegOptions, Layout};
 use crate::error::PixelError;
@@ -27,7 +28,8 @@ fn index_of(file: &[u8]) -> RowIndex {
 
 /// Returns the bytes that a crop needs besides the header.
 fn reads_of(index: &RowIndex, pipeline: &Pipeline, draw: Draw) -> Result<Range<u64>, PixelError> {
-    SamplePlan::crop(pipeline, draw, &mut PlanMemory::default()).bytes_of_jpeg(index)
+    let pipeline = CompiledPipeline::of(pipeline).unwrap();
+    SamplePlan::crop(&pipeline, draw, &mut PlanMemory::default()).bytes_of_jpeg(index)
 }
 
 /// Renders from copies of the bytes that a crop needs, so that it cannot see any other byte of the file.
@@ -39,7 +41,8 @@ fn render(
     draw: Draw,
 ) -> Result<(Rendered, Vec<u8>), PixelError> {
     let mut memory = PlanMemory::default();
-    let mut plan = SamplePlan::crop(pipeline, draw, &mut memory);
+    let compiled = CompiledPipeline::of(pipeline).unwrap();
+    let mut plan = SamplePlan::crop(&compiled, draw, &mut memory);
     let reads = plan.bytes_of_jpeg(index)?;
     let header = file[..index.header_bytes() as usize].to_vec();
     let rows = file[reads.start as usize..reads.end as usize].to_vec();
@@ -121,14 +124,15 @@ fn no_row_is_read_without_need() {
     check(500, 62, (cases(), any::<u64>()), |((sample, pipeline), seed)| {
         let file = sample.file();
         let index = index_of(&file);
-        let Ok(Some(rows)) = SamplePlan::crop(&pipeline, draw(seed), &mut PlanMemory::default()).rows_of_jpeg(&index)
+        let compiled = CompiledPipeline::of(&pipeline).unwrap();
+        let Ok(Some(rows)) = SamplePlan::crop(&compiled, draw(seed), &mut PlanMemory::default()).rows_of_jpeg(&index)
         else {
             return Ok(());
         };
         let mut plan = PassPlan::default();
         let orientation = if pipeline.exif_orientation { index.orientation() } else { 1 };
         let size = upright_size(index.size(), orientation);
-        plan.draw(&pipeline, size, draw(seed)).unwrap();
+        plan.draw(&CompiledPipeline::of(&pipeline).unwrap(), size, draw(seed)).unwrap();
         let rect = stored_rect(plan.reads(size).unwrap(), index.size(), orientation);
         let header = &file[..index.header_bytes() as usize];
         let all = index.in_file(rows.clone());
@@ -213,7 +217,8 @@ fn other_bytes_than_those_of_the_index_need_the_file() {
         let mut out = vec![0xA5; pixels.len()];
         let part = PartialJpeg { index: &index, header, rows, rows_offset: from as u64 };
         let mut memory = PlanMemory::default();
-        let mut plan = SamplePlan::crop(&pipeline, draw(0), &mut memory);
+        let compiled = CompiledPipeline::of(&pipeline).unwrap();
+        let mut plan = SamplePlan::crop(&compiled, draw(0), &mut memory);
         let rendered = preparer.render(Source::Rows(part), &mut plan, &mut out).unwrap();
         assert!(rendered == Rendered::NeedsFile || out == pixels);
         rendered

@@ -1,9 +1,9 @@
 //! Which passes a pipeline takes for one image, and which pixels each pass reads and makes.
 
+use crate::compiled::CompiledPipeline;
 use crate::draw::Draw;
 use crate::error::PixelError;
 use crate::geometry::{Rect, Window};
-use crate::pipeline::Pipeline;
 use crate::resize::Resizing;
 use crate::steps::{Change, Step, Steps};
 
@@ -24,7 +24,7 @@ impl PassPlan {
 
     /// Draws the operations of a pipeline for an image of this size, and plans the passes. Does nothing if the last
     /// call since [`clear`](Self::clear) was for the same size: pipeline and draw are then the same, too.
-    pub fn draw(&mut self, pipeline: &Pipeline, size: (u32, u32), draw: Draw) -> Result<(), PixelError> {
+    pub fn draw(&mut self, pipeline: &CompiledPipeline, size: (u32, u32), draw: Draw) -> Result<(), PixelError> {
         if self.size == Some(size) {
             return Ok(());
         }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::compiled::CompiledPipeline;
 use crate::draw::{Draw, Rng};
 use crate::geometry::Rect;
 use crate::ops::{
@@ -100,7 +101,7 @@ proptest! {
         let mut out = vec![0xA5; pipeline.output().bytes()];
         let mut image = Interleaved { width: size.0, height: size.1, pixels: &pixels };
         let mut plan = PassPlan::default();
-        plan.draw(&pipeline, size, draw).unwrap();
+        plan.draw(&CompiledPipeline::of(&pipeline).unwrap(), size, draw).unwrap();
         Passes::default().run(&mut image, &plan, Limits::default(), &mut out).unwrap();
         prop_assert!(out == expected.1, "{pipeline:?}");
     }
@@ -130,7 +131,7 @@ fn validation_reads_no_more_than_the_central_crop_is_made_of() {
     let pipeline = Pipeline::imagenet_val();
     let mut out = vec![0; pipeline.output().bytes()];
     let mut plan = PassPlan::default();
-    plan.draw(&pipeline, image.size, Draw::default()).unwrap();
+    plan.draw(&CompiledPipeline::of(&pipeline).unwrap(), image.size, Draw::default()).unwrap();
     Passes::default().run(&mut image, &plan, Limits::default(), &mut out).unwrap();
     assert!(out.iter().all(|&value| value == 7));
     // 500 x 375 becomes 341 x 256; the crop keeps 224 columns from 58 on and 224 rows from 16 on. Each of them is made

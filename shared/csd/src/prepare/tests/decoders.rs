@@ -64,7 +64,7 @@ fn outcomes(policy: CorruptPolicy, agreed: AgreedDecoders) -> [Outcome; 4] {
     let mut row = vec![0; program.pipeline.output().bytes()];
     let mut preparer = SamplePreparer::new(&program).for_drive(agreed);
     let context = EpochContext { seed: 1, epoch: 2 };
-    [0, 1, 2, 3].map(|id| preparer.prepare(&Mixed, &program, context, id, &mut row).unwrap().outcome)
+    [0, 1, 2, 3].map(|id| preparer.prepare(&Mixed, context, id, &mut row).unwrap().outcome)
 }
 
 const FORM_9: Outcome = Outcome::OtherDecoder(AbilityNumber(0x0309));
@@ -92,6 +92,6 @@ fn the_host_itself_has_no_other_decoder_to_leave_samples_to() {
     let program = program(CorruptPolicy::Skip);
     let mut row = vec![0; program.pipeline.output().bytes()];
     let context = EpochContext { seed: 1, epoch: 2 };
-    let read = SamplePreparer::new(&program).prepare(&Mixed, &program, context, 3, &mut row);
+    let read = SamplePreparer::new(&program).prepare(&Mixed, context, 3, &mut row);
     assert!(matches!(read, Err(Unavailable::UnknownForm { form: 9, .. })), "{read:?}");
 }

@@ -10,7 +10,9 @@ use crate::samples::{contents, silently};
 use crate::{Corrupt, Dataset, Fetch, FetchError, ReadError, open};
 use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
 use ddlp_pixels::ops::{CenterCrop, Operation, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
-use ddlp_pixels::{CorruptReason, Draw, Limits, NotIndexed, Pipeline, PixelError, Preparer, Source, synthetic};
+use ddlp_pixels::{
+    CompiledPipeline, CorruptReason, Draw, Limits, NotIndexed, Pipeline, PixelError, Preparer, Source, synthetic,
+};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
@@ -92,10 +94,11 @@ fn every_form_has_the_pixels_of_the_source() {
     let mut boxes = 0;
     for index in 0..samples {
         for (pipeline, draws) in pipelines().iter().zip([60, 30, 30, 1]) {
+            let compiled = CompiledPipeline::of(pipeline).unwrap();
             let mut prepare = |dataset: &dyn Dataset, epoch| {
                 let mut out = vec![0; pipeline.output().bytes()];
                 let draw = Draw { seed: 11, epoch, sample_id: index };
-                (fetch.prepare((dataset, index), &mut preparer, (pipeline, draw), &mut out).unwrap(), out)
+                (fetch.prepare((dataset, index), &mut preparer, (&compiled, draw), &mut out).unwrap(), out)
             };
             for epoch in 0..draws {
                 let expected = prepare(&*source, epoch);
@@ -339,7 +342,7 @@ fn damaged_checkpoints_cost_time_and_no_pixels() {
     let prepare = |dataset: &dyn Dataset, index| {
         let mut out = [0; 3 * 8 * 8];
         let draw = Draw::default();
-        let pipeline = Pipeline::of([CenterCrop { size: 8 }.into()]);
+        let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop { size: 8 }.into()])).unwrap();
         let mut preparer = Preparer::new(Limits::default());
         Fetch::default().prepare((dataset, index), &mut preparer, (&pipeline, draw), &mut out).map(|_| out)
     };
@@ -366,7 +369,7 @@ fn damaged_rows_are_noticed_by_crops_that_touch_them() {
     // The crop has rows 45 to 54, and touches the groups of rows 32 to 47 and 48 to 63: those in front of them are not
     // read.
     let row = u64::from(record.width) * 3;
-    let pipeline = Pipeline::of([CenterCrop { size: 10 }.into()]);
+    let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop { size: 10 }.into()])).unwrap();
     let mut out_row = vec![0; pipeline.output().bytes()];
     let mut prepare = || {
         let mut preparer = Preparer::new(Limits::default());

@@ -5,7 +5,7 @@ use crate::pack::{Blocks, Pack, PackFormat, PackOptions, StoredForm, Survey, ver
 use crate::{BytesRead, Corrupt, Dataset, Fetch, FetchError, ReadError, open};
 use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
 use ddlp_pixels::ops::{CenterCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
-use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, synthetic};
+use ddlp_pixels::{CompiledPipeline, Draw, Limits, Pipeline, Preparer, synthetic};
 use std::fs;
 use std::io;
 use std::ops::ControlFlow;
@@ -97,10 +97,11 @@ fn prepare_by(
     pipeline: &Pipeline,
     epoch: u32,
 ) -> Result<(ddlp_pixels::Prepared, Vec<u8>), FetchError> {
+    let pipeline = CompiledPipeline::of(pipeline).unwrap();
     let mut out = vec![0; pipeline.output().bytes()];
     let draw = Draw { seed: 3, epoch, sample_id: index };
     let mut preparer = Preparer::new(Limits::default());
-    let prepared = fetch.prepare((dataset, index), &mut preparer, (pipeline, draw), &mut out)?;
+    let prepared = fetch.prepare((dataset, index), &mut preparer, (&pipeline, draw), &mut out)?;
     Ok((prepared, out))
 }
 

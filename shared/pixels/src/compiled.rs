@@ -1,0 +1,134 @@
+//! A pipeline that is ready for samples: checked, with everything that follows from the pipeline alone.
+
+use crate::draw::{Draw, Rng, Words};
+use crate::error::PixelError;
+use crate::ops::{Effect, Operation};
+use crate::pipeline::{Pipeline, PipelineError, Shape};
+
+/// A valid pipeline, compiled. A worker compiles a pipeline once and then draws from it for each sample.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompiledPipeline {
+    pairs: Vec<Pair>,
+    turns: bool,
+    output: Shape,
+}
+
+/// Two operations that follow each other: their random words are made together, in the time that one takes.
+#[derive(Clone, Debug, PartialEq)]
+struct Pair {
+    /// Position of the first operation in the pipeline.
+    first: u32,
+    operation: Operation,
+    next: Option<Operation>,
+    /// Whether one of them draws random words.
+    draws: bool,
+}
+
+impl CompiledPipeline {
+    /// Checks and compiles a pipeline.
+    pub fn of(pipeline: &Pipeline) -> Result<Self, PipelineError> {
+        let output = pipeline.validate()?;
+        let pair = |(first, pair): (u32, &[Operation])| Pair {
+            first,
+            operation: pair[0].clone(),
+            next: pair.get(1).cloned(),
+            draws: pair.iter().any(Operation::draws),
+        };
+        let pairs = (0..).step_by(2).zip(pipeline.operations.chunks(2)).map(pair).collect();
+        Ok(Self { pairs, turns: pipeline.exif_orientation, output })
+    }
+
+    /// Returns the shape of a prepared sample.
+    pub fn output(&self) -> Shape {
+        self.output
+    }
+
+    /// Returns whether the image is first turned upright by its EXIF orientation.
+    pub(crate) fn turns(&self) -> bool {
+        self.turns
+    }
+
+    /// Draws the operations in their order. `take` gets each operation's effect and returns the size of the image
+    /// after it; `size` is the one before the first operation.
+    #[inline]
+    pub(crate) fn draw(
+        &self,
+        mut size: (u32, u32),
+        draw: Draw,
+        mut take: impl FnMut(Effect) -> (u32, u32),
+    ) -> Result<(), PixelError> {
+        for Pair { first, operation, next, draws } in &self.pairs {
+            if *draws {
+                let [mut words, mut next_words] = Rng::for_two_operations(draw, *first);
+                size = take(operation.draw(size, &mut words)?);
+                if let Some(next) = next {
+                    size = take(next.draw(size, &mut next_words)?);
+                }
+            } else {
+                for operation in [Some(operation), next.as_ref()].into_iter().flatten() {
+                    size = take(operation.draw(size, &mut NoWords)?);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The words of an operation that draws none.
+struct NoWords;
+
+impl Words for NoWords {
+    fn word(&mut self) -> u64 {
+        panic!("an operation draws words, and says that it draws none")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::{CenterCrop, RandomCrop, RandomHorizontalFlip, Resize};
+
+    #[test]
+    fn each_operation_draws_its_own_words_whatever_lies_before_it() {
+        let draw = Draw { seed: 7, epoch: 1, sample_id: 5 };
+        let still = [Resize { size: 40 }.into(), CenterCrop { size: 38 }.into(), CenterCrop { size: 36 }.into()];
+        let random = [RandomCrop { size: 16, padding: 4 }.into(), RandomHorizontalFlip { p: 0.5 }.into()];
+        for before in 0..=still.len() {
+            let pipeline = Pipeline::of([&still[..before], &random].concat());
+            let mut size = (60, 50);
+            let mut expected = Vec::new();
+            for (number, operation) in (0..).zip(&pipeline.operations) {
+                let effect = operation.draw(size, &mut Rng::for_sample(draw, number)).unwrap();
+                expected.push(effect);
+                size = after(effect, size);
+            }
+            let mut drawn = Vec::new();
+            let mut size = (60, 50);
+            let take = |effect| {
+                drawn.push(effect);
+                size = after(effect, size);
+                size
+            };
+            CompiledPipeline::of(&pipeline).unwrap().draw((60, 50), draw, take).unwrap();
+            assert_eq!(drawn, expected, "{before} before");
+        }
+    }
+
+    fn after(effect: Effect, size: (u32, u32)) -> (u32, u32) {
+        let piece = effect.geometry().unwrap();
+        piece.resize.or(piece.window.map(|window| (window.width, window.height))).unwrap_or(size)
+    }
+
+    #[test]
+    fn operations_that_say_so_draw_no_words() {
+        for example in Operation::examples().iter().flatten().filter(|operation| !operation.draws()) {
+            let _ = example.draw((300, 200), &mut NoWords);
+        }
+    }
+
+    #[test]
+    fn invalid_pipelines_are_refused() {
+        let pipeline = Pipeline::of([RandomHorizontalFlip { p: 0.5 }.into()]);
+        assert_eq!(CompiledPipeline::of(&pipeline), Err(PipelineError::OpenSize));
+    }
+}
