@@ -9,6 +9,7 @@ mod large;
 mod losses;
 mod making;
 mod old;
+mod reads;
 mod repacking;
 mod rows;
 mod size;

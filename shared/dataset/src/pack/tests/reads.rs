@@ -1,0 +1,143 @@
+//! Which bytes of a pack a crop reads, in each form, and when they are known.
+
+use super::{Bench, quietly};
+use crate::pack::forms::{FormNotes, Next};
+use crate::pack::{Blocks, Pack, PackFormat, PackOptions, StoredForm};
+use crate::{Dataset, Fetch, Reads, open};
+use ddlp_pixels::encode::{JpegOptions, jpeg};
+use ddlp_pixels::ops::CenterCrop;
+use ddlp_pixels::{
+    CompiledPipeline, Draw, Limits, Pipeline, PlanMemory, Prepared, Preparer, Rendered, SamplePlan, synthetic,
+};
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// A pack's bytes in memory, and the ranges that are read.
+#[derive(Clone, Debug, Default)]
+struct Recorded(Arc<Mutex<Contents>>);
+
+#[derive(Debug, Default)]
+struct Contents {
+    bytes: Vec<u8>,
+    read: Vec<Range<u64>>,
+}
+
+impl Recorded {
+    fn take(&self) -> Vec<Range<u64>> {
+        std::mem::take(&mut self.0.lock().unwrap().read)
+    }
+}
+
+impl Blocks for Recorded {
+    fn len_bytes(&self) -> u64 {
+        self.0.lock().unwrap().bytes.len() as u64
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let mut contents = self.0.lock().unwrap();
+        contents.read.push(offset..offset + out.len() as u64);
+        out.copy_from_slice(&contents.bytes[offset as usize..][..out.len()]);
+        Ok(())
+    }
+
+    fn session(&self) -> u64 {
+        0
+    }
+
+    fn interrupt(&self) {}
+}
+
+/// Returns a pack of one photograph in this form.
+fn packed(bench: &Bench, form: StoredForm) -> (Recorded, Pack) {
+    let (width, height) = (331, 243);
+    let file = jpeg(&synthetic::photo(width, height, 5), width, height, &JpegOptions::default()).unwrap();
+    fs::write(bench.path("source/class0/0000.jpg"), file).unwrap();
+    let (source, out) = (open(&bench.path("source")).unwrap(), bench.path("out.ddlp"));
+    let options = PackOptions { format: PackFormat::of(form), overwrite: true, ..PackOptions::default() };
+    quietly(&*source, &out, &options).unwrap();
+    let recorded = Recorded::default();
+    recorded.0.lock().unwrap().bytes = fs::read(&out).unwrap();
+    let pack = Pack::from_blocks(Box::new(recorded.clone()), Path::new("memory")).unwrap();
+    (recorded, pack)
+}
+
+fn pipeline() -> CompiledPipeline {
+    CompiledPipeline::of(&Pipeline::of([CenterCrop { size: 40 }.into()])).unwrap()
+}
+
+fn prepare(pack: &Pack) -> Vec<u8> {
+    let mut out = vec![0; pipeline().output().bytes()];
+    let (mut fetch, mut preparer) = (Fetch::default(), Preparer::new(Limits::default()));
+    fetch.prepare((pack, 0), &mut preparer, (&pipeline(), Draw::default()), &mut out).unwrap();
+    out
+}
+
+#[test]
+fn a_crop_reads_what_its_form_names_before_anything_is_read() {
+    let bench = Bench::new(1, 1);
+    for form in [StoredForm::Kept, StoredForm::Indexed, StoredForm::Raw, StoredForm::Rows] {
+        let (recorded, pack) = packed(&bench, form);
+        let (header, pipeline, mut memory) = (pack.header(0).unwrap(), pipeline(), PlanMemory::default());
+        recorded.take();
+        let mut plan = SamplePlan::crop(&pipeline, Draw::default(), &mut memory);
+        let named = form.reads(&header, &mut plan).unwrap();
+        assert_eq!(recorded.take(), [], "{form:?}: to plan is not to read");
+        prepare(&pack);
+        let mut read = recorded.take();
+        let (bytes, row) = (header.bytes.clone(), 3 * 331);
+        // Rows 101 to 140 lie in the groups of rows 96 to 143.
+        let groups = bytes.start + 96 * row..bytes.start + 144 * row;
+        let expected = match form {
+            StoredForm::Kept => Reads::one(bytes.clone()),
+            StoredForm::Indexed => Reads::one(bytes.start..header.detail.end),
+            StoredForm::Raw => Reads::two(header.detail.clone(), groups),
+            _ => Reads::one(header.detail.start..bytes.start + 1024),
+        };
+        assert_eq!(named, expected, "{form:?}");
+        if form == StoredForm::Rows {
+            let part = read.pop().unwrap();
+            assert!(part.start > bytes.start && part.end < bytes.end, "{part:?} of {bytes:?}");
+            assert!((part.end - part.start) * 3 < bytes.end - bytes.start, "{part:?} of {bytes:?}");
+        }
+        assert_eq!(read, named.ranges().collect::<Vec<_>>(), "{form:?}");
+    }
+}
+
+#[test]
+fn a_damaged_part_is_read_again_with_the_whole_file() {
+    let bench = Bench::new(1, 1);
+    let (recorded, pack) = packed(&bench, StoredForm::Rows);
+    let (header, expected) = (pack.header(0).unwrap(), prepare(&pack));
+    recorded.take();
+    // The row index expects other bytes than those of the file, which has its own checksum.
+    let index = header.detail.start as usize + 24..header.detail.end as usize;
+    recorded.0.lock().unwrap().bytes[index].fill(0);
+    assert!(prepare(&pack) == expected, "the pixels are those of the file");
+    assert_eq!(recorded.take(), [header.detail.start..header.bytes.start + 1024, header.bytes.clone()]);
+}
+
+#[test]
+fn bytes_may_come_in_any_order() {
+    let bench = Bench::new(1, 1);
+    let (_, pack) = packed(&bench, StoredForm::Raw);
+    let (header, pipeline, mut memory) = (pack.header(0).unwrap(), pipeline(), PlanMemory::default());
+    let plan = &mut SamplePlan::crop(&pipeline, Draw::default(), &mut memory);
+    let reads = header.form.reads(&header, plan).unwrap();
+    let mut bytes = vec![0; reads.bytes() as usize];
+    let mut end = bytes.len();
+    for range in reads.ranges().collect::<Vec<_>>().into_iter().rev() {
+        let start = end - (range.end - range.start) as usize;
+        pack.read(0, &header, range.start, &mut bytes[start..end]).unwrap();
+        end = start;
+    }
+    let mut notes = FormNotes::default();
+    assert_eq!(header.form.next(&header, &bytes, plan, &mut notes), Ok(Next::Render));
+    let source = header.form.source(&header, &bytes, plan, &notes).unwrap();
+    let mut out = vec![0; pipeline.output().bytes()];
+    let rendered = Preparer::new(Limits::default()).render(source, plan, &mut out).unwrap();
+    assert_eq!(rendered, Rendered::Done(Prepared::default()));
+    assert!(out == prepare(&pack));
+}
