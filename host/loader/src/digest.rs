@@ -6,8 +6,8 @@ use crate::batch::Batch;
 /// it.
 ///
 /// Each sample is hashed by BLAKE3 (id as u64 little-endian, then the bytes of its image as they lie in memory). The
-/// order-free digest is the sum of the first 128 bits modulo 2¹²⁸, so a lost or duplicate sample changes it; the ordered
-/// digest is BLAKE3 over the samples' hashes in the order of delivery.
+/// order-free digest is the sum of the first 128 bits modulo 2¹²⁸, so a lost or duplicate sample changes it; the
+/// ordered digest is BLAKE3 over the samples' hashes in the order of delivery.
 #[derive(Clone, Debug, Default)]
 pub struct Digest {
     sum: u128,
