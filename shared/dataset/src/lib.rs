@@ -12,8 +12,8 @@
 //! small dataset in memory.
 //!
 //! This crate does not decode: it hands a sample's bytes with their form ([`Source`]) to `ddlp-pixels`, which alone
-//! looks inside. Every file is assumed to be hostile: inconsistencies are typed errors, and no allocation is larger than the
-//! file that asks for it or the limit that is defined for it.
+//! looks inside. Every file is assumed to be hostile: inconsistencies are typed errors, and no allocation is larger than
+//! the file that asks for it or the limit that is defined for it.
 #![forbid(unsafe_code)]
 
 pub mod pack;
@@ -168,8 +168,8 @@ pub trait Dataset: Send + Sync {
     /// Returns the kind of the source: `"folder"`, `"pack"`, `"cifar"` or `"tar"`.
     fn kind(&self) -> &'static str;
 
-    /// Returns the decoders that the samples need as far as names and records tell, without reading a sample. Samples may
-    /// need others as well.
+    /// Returns the decoders that the samples need as far as names and records tell, without reading a sample. Samples
+    /// may need others as well.
     fn decoders(&self) -> Decoders {
         Decoders::NONE
     }

@@ -31,8 +31,8 @@ pub struct Turn {
     bytes: u64,
 }
 
-/// Waits until an image of `bytes` may take its memory; a small one takes no turn. Deadlocks if the thread already holds
-/// a turn, also while it renders such an image other than uncompressed pixels.
+/// Waits until an image of `bytes` may take its memory; a small one takes no turn. Deadlocks if the thread already
+/// holds a turn, also if it then renders a large image other than uncompressed pixels.
 pub fn turn(bytes: u64) -> Option<Turn> {
     if bytes <= SMALL_BYTES {
         return None;

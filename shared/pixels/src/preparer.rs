@@ -105,8 +105,8 @@ impl Preparer {
     /// pipeline and the draw names.
     ///
     /// The pixels depend only on the source, the pipeline and the draw. After an error the contents of `out` are
-    /// undefined. Compiles the pipeline each time; [`render`](Self::render) does not. A [`Source::Rows`] whose part of the file does not do is an error; [`render`](Self::render) tells it
-    /// from others.
+    /// undefined. Compiles the pipeline each time, which [`render`](Self::render) does not. A [`Source::Rows`] whose
+    /// part of the file does not do is an error, which `render` tells from others.
     ///
     /// # Panics
     ///
