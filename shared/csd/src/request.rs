@@ -36,7 +36,7 @@ const VERSION: u32 = 1;
 /// A request to prepare one batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchRequest {
-    /// Identifier of the program to run ([`crate::program::Program::id`]). Several runs may be one host to a drive, so
+    /// Identifier of the program to run ([`crate::program::program_id`]). Several runs may be one host to a drive, so
     /// another run may have replaced the program at this index.
     pub program: u64,
     /// Seed of the run.

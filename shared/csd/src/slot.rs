@@ -10,17 +10,20 @@
 //! channels u8, NHWC. Labels are not in the slot: the host takes them from its dataset. The header is written last, so a
 //! reader that finds a valid header finds the batch that the header names. Header, table and payload each have a CRC32C.
 
+mod record;
+
+pub use record::{Outcome, RECORD_BYTES, SampleRecord, table_to_bytes};
+
 use crate::program::CorruptPolicy;
 use crate::{BATCH_SAMPLES_MAX, BLOCK_BYTES, crc32c_without};
 use ddlp_pixels::{AbilityNumber, CorruptReason, DType, FieldKind, ImageLayout, Shape};
+use record::WireRecord;
 use std::ops::Range;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes of the header block.
 pub const HEADER_BYTES: usize = BLOCK_BYTES;
-/// Bytes of one sample's record.
-pub const RECORD_BYTES: usize = 24;
 /// Largest slot in bytes.
 pub const SLOT_BYTES_MAX: u64 = 16 << 30;
 
@@ -60,107 +63,6 @@ impl SlotLayout {
     pub fn table_bytes(&self) -> usize {
         self.samples * RECORD_BYTES
     }
-}
-
-/// The outcome for one requested sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The batch has a row for it.
-    Prepared,
-    /// The sample was left out of the batch.
-    Skipped(CorruptReason),
-    /// Another sample replaces it.
-    Replaced(CorruptReason),
-    /// The sample is corrupt, and the policy is `fail` or no neighbour can replace it.
-    Failed(CorruptReason),
-    /// The dataset cannot be read now, or is not the one that was opened, so nothing is known about the sample.
-    Unavailable,
-    /// The sample needs this decoder, which the drive lacks or has in another way than the host: the CPU prepares the
-    /// batch. The number is 0 if the drive does not know the format of the file.
-    OtherDecoder(AbilityNumber),
-}
-
-/// One sample's record: its id, its outcome, and the sample that the row shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SampleRecord {
-    /// Sample id as requested.
-    pub sample_id: u64,
-    /// Index in the dataset of the sample whose pixels the row has. For [`Outcome::Failed`], that of the
-    /// sample or neighbour that could not be prepared.
-    pub index: u64,
-    /// Outcome for the sample.
-    pub outcome: Outcome,
-    /// The decoder warned about the sample.
-    pub warned: bool,
-}
-
-impl SampleRecord {
-    /// Returns whether the batch has a row for this sample.
-    pub fn has_row(&self) -> bool {
-        matches!(self.outcome, Outcome::Prepared | Outcome::Replaced(_))
-    }
-
-    /// Returns whether the corrupt-sample policy was applied.
-    pub fn is_corrupt(&self) -> bool {
-        !matches!(self.outcome, Outcome::Prepared | Outcome::Unavailable | Outcome::OtherDecoder(_))
-    }
-
-    fn to_wire(self) -> WireRecord {
-        let (outcome, reason, detail) = match self.outcome {
-            Outcome::Prepared => (0, 0, 0),
-            Outcome::Skipped(reason) => (1, reason as u8, 0),
-            Outcome::Replaced(reason) => (2, reason as u8, 0),
-            Outcome::Failed(reason) => (3, reason as u8, 0),
-            Outcome::Unavailable => (4, 0, 0),
-            Outcome::OtherDecoder(decoder) => (5, 0, decoder.0.into()),
-        };
-        WireRecord {
-            sample_id: self.sample_id.into(),
-            index: self.index.into(),
-            detail: U32::new(detail),
-            outcome,
-            reason,
-            warned: self.warned.into(),
-            reserved: 0,
-        }
-    }
-
-    fn from_wire(wire: &WireRecord) -> Option<Self> {
-        let decoder = u16::try_from(wire.detail.get()).ok().map(AbilityNumber)?;
-        let outcome = match (wire.outcome, CorruptReason::from_code(wire.reason)) {
-            (0, None) if wire.reason == 0 => Outcome::Prepared,
-            (1, Some(reason)) => Outcome::Skipped(reason),
-            (2, Some(reason)) => Outcome::Replaced(reason),
-            (3, Some(reason)) => Outcome::Failed(reason),
-            (4, None) if wire.reason == 0 => Outcome::Unavailable,
-            (5, None) if wire.reason == 0 => Outcome::OtherDecoder(decoder),
-            _ => return None,
-        };
-        Some(Self { sample_id: wire.sample_id.get(), index: wire.index.get(), outcome, warned: wire.warned != 0 })
-    }
-}
-
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct WireRecord {
-    sample_id: U64,
-    index: U64,
-    /// For another decoder, its number.
-    detail: U32,
-    outcome: u8,
-    reason: u8,
-    warned: u8,
-    reserved: u8,
-}
-const _: () = assert!(size_of::<WireRecord>() == RECORD_BYTES);
-
-/// Encodes the sample table.
-pub fn table_to_bytes(records: &[SampleRecord]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(records.len() * RECORD_BYTES);
-    for record in records {
-        bytes.extend_from_slice(record.to_wire().as_bytes());
-    }
-    bytes
 }
 
 /// Header of a finished slot.
