@@ -170,12 +170,11 @@ class Loader:
         self._options = _share_cores(options)
         # The position from which the next run begins.
         self._resume: dict[str, Any] | None = None
-        # Whether an iteration has got a batch of the epoch that is being delivered, but not the last one.
-        self._is_within = False
         # Whether any batch was delivered.
         self._has_begun = False
-        # Number of the latest iteration.
+        # The number of the latest iteration, and the state at its beginning.
         self._iteration = 0
+        self._iterated_from: dict[str, Any] = {}
         self._is_closed = False
         self._run: _ddlp.Run | None = None
         self._open()
@@ -187,7 +186,7 @@ class Loader:
 
         Raises ConfigurationError when all epochs have been delivered.
         """
-        if self._is_within:
+        if self._is_within():
             self._go_to(self.epoch + 1)
         run = self._running()
         state = json.loads(run.state())
@@ -196,8 +195,9 @@ class Loader:
                 f"all {self._epochs} epochs of this loader have been delivered: give it more `epochs`, or leave the "
                 "option out"
             )
+        self._iterated_from = state
         self._iteration += 1
-        return _Epoch(self, run, self._iteration, run.batches_per_epoch - len(state["delivered"]))
+        return _Epoch(self, run, state["epoch"])
 
     def __len__(self) -> int:
         """Returns the number of batches of an epoch."""
@@ -213,7 +213,7 @@ class Loader:
         away, unless the next iteration would deliver this epoch anyway: then this changes nothing."""
         if epoch < 0:
             raise ConfigurationError(f"epoch is {epoch}, but epochs count from 0")
-        if self._is_within or epoch != self.epoch:
+        if self._is_within() or epoch != self.epoch:
             self._go_to(epoch)
 
     # -- position -----------------------------------------------------------------------------------------------------
@@ -232,21 +232,27 @@ class Loader:
 
         Raises ConfigurationError if the state is of a run with another dataset, seed, batch size or pipeline.
         """
-        before = self._resume, self._is_within
+        before = self._resume
         self._shut()
-        self._resume, self._is_within = dict(state), False
+        self._resume = dict(state)
         try:
             self._open()
         except Exception:
-            self._resume, self._is_within = before
+            self._resume = before
             raise
+        self._iterated_from = {}
         self._is_closed = False
 
     def _go_to(self, epoch: int) -> None:
         state = self.state_dict()
         self._shut()
         self._resume = {**state, "epoch": epoch, "delivered": []}
-        self._is_within = False
+        self._iterated_from = {}
+
+    def _is_within(self) -> bool:
+        """Returns whether an iteration has got a batch of the epoch that is being delivered, but not the last one."""
+        began, now = self._iterated_from, self.state_dict()
+        return began.get("epoch") == now["epoch"] and len(now["delivered"]) > len(began["delivered"])
 
     # -- figures ------------------------------------------------------------------------------------------------------
 
@@ -321,10 +327,6 @@ class Loader:
         assert self._run is not None
         return self._run
 
-    def _note_delivery(self, *, is_last: bool) -> None:
-        self._has_begun = True
-        self._is_within = not is_last
-
     def _wrapped(self, batch: _ddlp.Batch) -> Batch:
         delivered = Batch(self._output(batch.images), self._output(batch.labels))
         delivered.epoch, delivered.index, delivered.prong = batch.epoch, batch.index, batch.prong
@@ -333,40 +335,32 @@ class Loader:
 
 
 class _Epoch:
-    """One iteration: what is left of an epoch. Several threads may share it."""
+    """One iteration: what is left of an epoch. Several threads may share it.
 
-    def __init__(self, loader: Loader, run: _ddlp.Run, number: int, left: int) -> None:
-        self._loader, self._run, self._number = loader, run, number
+    It counts nothing itself, since an interrupt may come between a delivery and a count: the run knows its epoch.
+    """
+
+    def __init__(self, loader: Loader, run: _ddlp.Run, epoch: int) -> None:
+        self._loader, self._run, self._epoch, self._number = loader, run, epoch, loader._iteration
         self._lock = threading.Lock()
-        # Batches that nobody waits for yet, and batches that have not come yet.
-        self._to_request = self._to_come = left
 
     def __iter__(self) -> _Epoch:
         return self
 
     def __next__(self) -> Batch:
         loader = self._loader
+        if loader._iteration != self._number or loader._run is not self._run or self._run.is_forked:
+            # Says why, if the loader cannot be used at all.
+            loader._running()
+            raise UsageError("this iteration is over: another iteration, set_epoch or load_state_dict came after it")
+        # Another thread may take the last batch of the epoch meanwhile.
         with self._lock:
-            if self._to_request == 0:
+            if self._run.progress()["epoch"] != self._epoch:
                 raise StopIteration
-            if loader._iteration != self._number or loader._run is not self._run or self._run.is_forked:
-                # Says why, if the loader cannot be used at all.
-                loader._running()
-                raise UsageError(
-                    "this iteration is over: another iteration, set_epoch or load_state_dict came after it"
-                )
-            self._to_request -= 1
-        try:
             batch = self._run.next()
-        except BaseException:
-            with self._lock:
-                self._to_request += 1
-            raise
         if batch is None:
             raise StopIteration
-        with self._lock:
-            self._to_come -= 1
-            loader._note_delivery(is_last=self._to_come == 0)
+        loader._has_begun = True
         return loader._wrapped(batch)
 
 
