@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Installs the tools that building needs and this machine lacks. ./demo, ./check, scripts/board and the scripts in .ci
-# source this file; after `setup`, they have `cargo` in PATH.
+# Installs the tools that building needs and this machine lacks. ./demo, ./check, scripts/{board,python} and the scripts
+# in .ci source this file; after `setup`, they have `cargo` in PATH.
 #
 #   setup [--yes] [c++] [qemu] [python]     --yes: install without asking; c++: also a C++ compiler;
 #                                           qemu: also the tools that boot the guests of the tests in qemu/;

@@ -6,7 +6,7 @@
     for images, labels in loader:
         ...
 
-The names are those of the Rust library and of the command `ddlp run`.
+Options have the names of the Rust library's `LoaderOptions`.
 """
 
 from ._compose import Compose

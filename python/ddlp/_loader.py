@@ -64,7 +64,8 @@ class Loader:
             built-in pipeline, or a TOML file.
         batch_size: Samples of a global batch, of all ranks together.
         strategy: Order of delivery: "ordered", "mte", "wrr"; or one side alone: "cpu", "csd".
-        drives: None, "local" (a drive that the loader starts on this machine), an address, or a list of drives.
+        drives: None, "local" (a drive that the loader starts on this machine), "auto" (the drive that the kernel is
+            connected to), an address, or a list of drives.
         threads: Threads of the CPU. Default: the usable cores divided by LOCAL_WORLD_SIZE; half of them with a local
             drive.
         seed: Seed of the order and of all random choices.

@@ -54,7 +54,7 @@ pub struct Batch {
     prong: usize,
 }
 
-/// Why a wait ended without a batch, if the run did not end.
+/// Reason why a wait ended without a batch, unless the run is complete.
 enum NoBatch {
     /// The handler of a signal raised this.
     Interrupted(PyErr),

@@ -110,8 +110,8 @@ impl LoaderBuilder {
         self
     }
 
-    /// Sets this machine's identity for drives at `tcp://` addresses; their lists of allowed hosts name it. Default
-    /// what [`LoaderOptions::host_nqn`] says.
+    /// Sets this machine's identity for drives at `tcp://` addresses; their lists of allowed hosts name it. Default:
+    /// [`LoaderOptions::host_nqn`].
     pub fn host(mut self, host: Host) -> Self {
         self.host = Some(host);
         self
@@ -132,8 +132,8 @@ impl LoaderBuilder {
 
     /// Lets a run begin without its drives at `tcp://` addresses. The run connects to these drives while the CPU
     /// prepares the first batches. A drive that cannot be reached joins as soon as it can, as a lost drive does. If a
-    /// drive answers at the start of the run, but refuses this host or does not fit (it has another dataset, or lacks an
-    /// operation), the run still ends with an error. Default: a drive that cannot be reached is an error, since its
+    /// drive answers at the start of the run, but refuses this host or does not fit (it has another dataset, or lacks
+    /// an operation), the run still ends with an error. Default: a drive that cannot be reached is an error, since its
     /// address may be wrong.
     pub fn drive_optional(mut self, optional: bool) -> Self {
         self.options.drive_optional = optional;

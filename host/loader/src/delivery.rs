@@ -65,8 +65,8 @@ pub trait OnReady {
     /// The batch is ready for delivery once this returns.
     ///
     /// The thread that wrote the last row calls this without holding a lock. The call may wait, for example until the
-    /// rows are copied to another device; the thread prepares nothing meanwhile, and the run cannot end before the call
-    /// has returned.
+    /// rows are copied elsewhere; the thread prepares nothing meanwhile, and the run cannot end before the call has
+    /// returned.
     ///
     /// # Errors
     ///
@@ -82,7 +82,8 @@ pub trait OnReady {
 /// writes to this memory.
 #[allow(unsafe_code)]
 pub unsafe trait BatchMemory: fmt::Debug + Send + Sync {
-    /// Returns the memory, which begins with the batch's rows, at a multiple of [`BUFFER_ALIGNMENT`].
+    /// Returns the memory, which begins with the batch's rows, at a multiple of [`BUFFER_ALIGNMENT`]. This process must
+    /// be able to read it.
     fn bytes(&self) -> &[u8];
 
     /// Returns the beginning of the memory for a consumer that writes to it, such as an operation in place in another

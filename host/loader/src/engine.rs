@@ -100,8 +100,8 @@ pub(crate) enum GivenUp {
     /// The drive reported this sample, or the neighbour at `index`, as corrupt, which only the host may decide. The CPU
     /// prepares the batch, and the report is a fault if the CPU makes the sample's row from `index`.
     Doubted { sample_id: u64, index: u64, what: String },
-    /// The batch has a sample that only this machine can decode or judge. The CPU prepares the batch, which is no
-    /// fault. Has the note for the report, which mentions it once.
+    /// The batch has a sample that only this machine can decode or judge. The CPU prepares the batch. This is no
+    /// fault; the report has the note once.
     LeftToHost { note: String },
     /// The prong has no place for the batch: any prong may claim it again.
     Returned,

@@ -42,6 +42,7 @@
 //!   I/O.
 //! - `engine`: the state that the threads share. `cpu`: the CPU prong. `drive`: a drive as a prong.
 //! - `delivery`: the memory in which the consumer gets batches.
+//! - `loader`: the iterator. `opening`: a dataset from files, or from the drive that alone holds it.
 //! - `options`: the options as plain data. `builder`: collects them, and what is not plain data. `setup`: from options
 //!   to a run.
 //! - `threads`: divides the cores between the CPU and local drives.

@@ -40,9 +40,8 @@ const LEAVE_LOOK: Duration = Duration::from_millis(1);
 
 /// Delivers the batches of a run, prepared by the host's CPU and by drives.
 ///
-/// Built with [`Loader::builder`] or [`Loader::open`]. The iterator yields
-/// every batch of every epoch exactly once, or an error and then nothing more. Dropping the loader ends its threads and
-/// the drives that it started.
+/// Built with [`Loader::builder`] or [`Loader::open`]. The iterator yields every batch of every epoch exactly once, or
+/// an error and then nothing more. Dropping the loader ends its threads and the drives that it started.
 ///
 /// Each batch occupies one of a few buffers until it is dropped, so `collect` needs copies, or as many
 /// [`buffers`](LoaderBuilder::buffers) as batches:

@@ -36,7 +36,7 @@ pub fn open_dataset(place: &Path, host: &Host) -> Result<Arc<dyn Dataset>, Loade
     }
 }
 
-/// Returns the drive's address that a dataset's place is, if it is one: `tcp://HOST:PORT/NQN`, or the node of a
+/// Returns the place of a dataset as text if it is the address of a drive: `tcp://HOST:PORT/NQN`, or the node of a
 /// controller, `/dev/nvmeX`.
 pub fn drive_address(place: &Path) -> Option<&str> {
     let is_controller = |place: &str| {

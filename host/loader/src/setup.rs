@@ -283,7 +283,7 @@ impl RunSetup {
         let until = Instant::now() + HELD_WITHIN;
         loop {
             match drive::connect(endpoint, &self.expected, builder.options.drive_depth, |_| {}) {
-                // Or the kernel has not made the drive's nodes yet.
+                // Another run may still hold the drive, or the kernel has not made the drive's nodes yet.
                 Err(LinkError::Driver(error)) if endpoint.is_settling(&error) && Instant::now() < until => {
                     std::thread::sleep(HELD_LOOK);
                 }

@@ -1,4 +1,4 @@
-//! Lists of abilities as they cross the link, and what two machines make of each other's list.
+//! Lists of abilities as they cross the link, and the comparison of two machines' lists.
 
 use ddlp_pixels::{Ability, AbilityNumber, Decoder, Decoders};
 use std::ops::Range;
@@ -43,7 +43,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Vec<Ability>> {
     abilities.is_sorted_by(|one, next| one.number < next.number).then_some(abilities)
 }
 
-/// An ability that one machine needs and the other lacks or has in another way.
+/// An ability that one machine needs, and that the other lacks or has with another digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disagreement {
     /// The ability that is needed.

@@ -108,7 +108,7 @@ impl SamplePreparer {
 
     /// Prepares for a drive. A drive replaces no sample if its own storage or memory may have caused the failure of the
     /// sample or of a neighbour: the host might read what the drive cannot, and would then choose another neighbour.
-    /// The drive leaves samples of other than the `agreed` decoders to the host ([`Outcome::OtherDecoder`]).
+    /// The drive leaves samples whose decoder is not among the `agreed` ones to the host ([`Outcome::OtherDecoder`]).
     pub fn for_drive(self, agreed: AgreedDecoders) -> Self {
         Self { agreed: Some(agreed), fetch: self.fetch.with_decoders(agreed.decoders), ..self }
     }

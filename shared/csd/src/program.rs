@@ -85,7 +85,7 @@ pub enum ProgramError {
     #[error("the program's lists of abilities: {0}")]
     Lists(&'static str),
     /// The program needs an ability that this version does not know.
-    #[error("the program needs {0}: update this program")]
+    #[error("the program needs {0}, which this ddlp-device lacks: update ddlp-device")]
     Unknown(AbilityNumber),
     /// The pipeline needs an ability that the program does not list.
     #[error("the program's pipeline needs {0}, which its list of needed abilities lacks")]

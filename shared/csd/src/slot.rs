@@ -7,8 +7,9 @@
 //! ```
 //!
 //! The payload starts at a multiple of 4096 bytes. Today a batch has one field in a slot, the image: height × width ×
-//! channels u8, NHWC. Labels are not in the slot: the host takes them from its dataset. The header is written last, so a
-//! reader that finds a valid header finds the batch that the header names. Header, table and payload each have a CRC32C.
+//! channels u8, NHWC. Labels are not in the slot: the host takes them from its dataset. The header is written last, so
+//! a reader that finds a valid header finds the batch that the header names. Header, table and payload each have a
+//! CRC32C.
 
 mod record;
 

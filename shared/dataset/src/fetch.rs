@@ -161,7 +161,7 @@ struct StoredAt<'d, D: Dataset + ?Sized> {
 }
 
 impl<D: Dataset + ?Sized> StoredAt<'_, D> {
-    /// Reads what the plan names and hands it to `render`; reads the whole file if that does not do.
+    /// Reads what the plan names and hands it to `render`; reads the whole file if these bytes are not enough.
     fn render(
         &self,
         (bytes, notes, read): (&mut Vec<u8>, &mut FormNotes, &mut BytesRead),
@@ -311,7 +311,7 @@ pub(crate) fn whole<'b>(
     Ok(header.form.source(&header, read, plan, &NO_NOTES).expect("no pipeline refuses a whole sample"))
 }
 
-/// Takes the times of the stages, if somebody wants them.
+/// Measures the stages, if the caller wants their times.
 struct Watch<'t>(Option<(&'t mut StageTimes, Instant)>);
 
 impl<'t> Watch<'t> {

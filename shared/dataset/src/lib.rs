@@ -11,9 +11,9 @@
 //! [`open`] recognises the kind of a path. [`Fetch`] takes a sample from its source to its pixels. [`Resident`] keeps a
 //! small dataset in memory.
 //!
-//! This crate does not decode: it hands a sample's bytes with their form ([`Source`]) to `ddlp-pixels`, which alone
-//! looks inside. Every file is assumed to be hostile: inconsistencies are typed errors, and no allocation is larger than
-//! the file that asks for it or the limit that is defined for it.
+//! This crate decodes no image itself: it hands a sample's bytes ([`Source`]) to `ddlp-pixels`, which decodes them.
+//! Every file is assumed to be hostile: inconsistencies are typed errors, and no allocation is larger than the file
+//! that asks for it or the limit that is defined for it.
 #![forbid(unsafe_code)]
 
 pub mod pack;
@@ -111,8 +111,8 @@ pub trait Dataset: Send + Sync {
     /// Returns what is known of a sample before any of its bytes are read. [`Fetch`] plans by it what to read.
     fn header(&self, index: u64) -> Result<Header, ReadError>;
 
-    /// Fills `out` with a sample's bytes from `offset` on, which lie in a range that follows from `header`. Waits for
-    /// them. Checks that the file is the one that was opened, if its bytes have no checksum.
+    /// Fills `out` with a sample's bytes from `offset` on, counted as `header` counts them, and waits for the bytes. If
+    /// they have no checksum, checks that the file is the one that was opened.
     fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError>;
 
     /// Returns a whole sample that lies in memory, so that nothing has to be read.
@@ -168,8 +168,8 @@ pub trait Dataset: Send + Sync {
     /// Returns the kind of the source: `"folder"`, `"pack"`, `"cifar"` or `"tar"`.
     fn kind(&self) -> &'static str;
 
-    /// Returns the decoders that the samples need as far as names and records tell, without reading a sample. Samples
-    /// may need others as well.
+    /// Returns the decoders that the samples need, as far as names and records tell. Reads no sample; samples may need
+    /// other decoders too.
     fn decoders(&self) -> Decoders {
         Decoders::NONE
     }

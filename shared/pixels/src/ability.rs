@@ -1,7 +1,7 @@
 //! Abilities: the parts of the way from bytes to pixels that a pipeline or a dataset may need, each with a digest.
 //!
 //! Two machines compare their digests of the abilities that a run needs, and no others. So an operation, a file format
-//! or a stored form that one of them lacks, or does in another way, matters only to runs that need it.
+//! or a stored form that one of them lacks, or for which it makes other pixels, matters only to runs that need it.
 
 pub(crate) mod digests;
 
@@ -96,15 +96,15 @@ impl Pipeline {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Decoder {
-    /// That of a complete file of this format.
+    /// Of complete files of this format.
     File(Format),
-    /// That of [`Source::Planar`].
+    /// Of [`Source::Planar`].
     Planar,
-    /// That of [`Source::Indexed`].
+    /// Of [`Source::Indexed`].
     Indexed,
-    /// That of [`Source::Raw`].
+    /// Of [`Source::Raw`].
     Raw,
-    /// That of [`Source::Rows`].
+    /// Of [`Source::Rows`].
     Rows,
 }
 

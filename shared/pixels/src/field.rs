@@ -1,8 +1,8 @@
 //! Fields: the named values of a sample.
 //!
-//! A sample's schema is a list of [`Field`]s, and a batch holds, for each of them, one value per sample. The same type
-//! describes a field in the host's batches, in a drive's slots and in other languages. Kinds, data types and layouts
-//! have numbers for formats that are stored or sent; a number keeps its meaning for ever, and new ones follow.
+//! A sample's schema is a list of [`Field`]s, and a batch holds, for each of them, one value per sample. Kinds, data
+//! types and layouts have numbers, by which a slot's header describes a field. A number keeps its meaning for ever; new
+//! kinds, types and layouts get new numbers.
 
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};

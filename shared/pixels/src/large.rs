@@ -32,7 +32,7 @@ pub struct Turn {
 }
 
 /// Waits until an image of `bytes` may take its memory; a small one takes no turn. Deadlocks if the thread already
-/// holds a turn, also if it then renders a large image other than uncompressed pixels.
+/// holds a turn. A thread that renders a large encoded image holds one.
 pub fn turn(bytes: u64) -> Option<Turn> {
     if bytes <= SMALL_BYTES {
         return None;

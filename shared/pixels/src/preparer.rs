@@ -105,8 +105,8 @@ impl Preparer {
     /// pipeline and the draw names.
     ///
     /// The pixels depend only on the source, the pipeline and the draw. After an error the contents of `out` are
-    /// undefined. Compiles the pipeline each time, which [`render`](Self::render) does not. A [`Source::Rows`] whose
-    /// part of the file does not do is an error, which `render` tells from others.
+    /// undefined. Compiles the pipeline each time; [`render`](Self::render) does not. If a [`Source::Rows`] cannot be
+    /// decoded without the rest of its file, that is an error here; `render` distinguishes this case.
     ///
     /// # Panics
     ///
@@ -128,8 +128,8 @@ impl Preparer {
         }
     }
 
-    /// Decodes and augments a sample whose bytes have been read by its plan, which is not one for a whole sample.
-    /// Otherwise as [`prepare`](Self::prepare).
+    /// Decodes and augments a sample, as [`prepare`](Self::prepare) does. The source has the bytes that `plan` names.
+    /// The plan must be one for a crop ([`SamplePlan::crop`]).
     ///
     /// If the result is [`Rendered::NeedsFile`], render the whole file. The contents of `out` are undefined then.
     ///

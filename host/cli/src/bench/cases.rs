@@ -66,7 +66,7 @@ pub fn round_s(cases: &[Case], samples: u64, cpu_rate: f64, drive_share: f64) ->
 pub struct Cores {
     /// The host's cores.
     pub host: CoreList,
-    /// The drive's cores, unless it is a drive elsewhere.
+    /// Cores of the local drive; `None` if the drive is elsewhere.
     pub drive: Option<CoreList>,
     /// The reason why the figures mean little, if there are too few cores.
     pub warning: Option<String>,
@@ -93,7 +93,7 @@ impl Cores {
         Self { host, drive: Some(drive), warning }
     }
 
-    /// Takes the host's cores that are named, otherwise the first one, beside a drive elsewhere.
+    /// Chooses the host's cores for a drive elsewhere: those that are named, otherwise the first one.
     pub fn of_host(available: &[usize], host: Option<CoreList>) -> Self {
         let first = available.first().copied().unwrap_or(0);
         Self { host: host.unwrap_or_else(|| CoreList(vec![first])), drive: None, warning: None }

@@ -50,9 +50,9 @@ pub struct ProngFigures {
 
 /// Options of a run with a drive.
 pub enum DriveOptions {
-    /// Of a drive that the run starts.
+    /// Options of a drive that the run starts.
     Local(Vec<String>),
-    /// The drive that holds the dataset takes part by itself.
+    /// None: the drive that holds the dataset takes part without an option.
     Remote,
 }
 

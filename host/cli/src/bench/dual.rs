@@ -23,7 +23,7 @@ use std::path::PathBuf;
 /// both together ÷ (rate of the CPU alone + rate of the drive alone), the end of the epoch included.
 ///
 /// If the dataset lies on a drive alone (tcp://HOST:PORT/NQN or /dev/nvmeX), that drive takes part in place of a local
-/// one: on cores of its own, its results read over NVMe, and the CPU reads its samples from the drive.
+/// one. It works on cores of its own; the host reads its results, and the samples for the CPU, over NVMe.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -14,8 +14,8 @@ use std::time::Duration;
 /// DATASET is a pack (`ddlp pack`), an image folder, CIFAR-10's binary files or WebDataset tar shards. Without further
 /// options, a local drive is started on this machine and takes half of the cores. DATASET may also be a drive,
 /// tcp://HOST:PORT/NQN or /dev/nvmeX, which then takes part: this machine needs no copy of the drive's pack, and reads
-/// over NVMe what its CPU prepares. Under the strategy `mte`, the CPU works from the head of an epoch and the drive from
-/// its tail; under `ordered`, the default, the drive goes ahead of the CPU.
+/// over NVMe what its CPU prepares. Under the strategy `mte`, the CPU works from the head of an epoch and the drive
+/// from its tail; under `ordered`, the default, the drive goes ahead of the CPU.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct RunArgs {

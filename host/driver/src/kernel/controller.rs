@@ -73,8 +73,8 @@ impl PassthroughController {
         Ok(entries.take_while(|&nsid| nsid != 0).collect())
     }
 
-    /// Opens the nodes of these namespaces, and locks them if `is_alone`. While the kernel recreates the devices of a drive, a name may belong to
-    /// another namespace for a moment, so this checks each node's NSID.
+    /// Opens the nodes of these namespaces, and locks them if `is_alone`. While the kernel recreates the devices of a
+    /// drive, a name may belong to another namespace for a moment, so this checks each node's NSID.
     fn open_nodes(&self, nsids: &[u32], is_alone: bool) -> Result<(), DriverError> {
         let nodes = self.association.nodes();
         if is_alone {

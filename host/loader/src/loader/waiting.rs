@@ -14,7 +14,7 @@ pub struct Waiting {
     pub keeps_all: bool,
 }
 
-/// What came of a wait for a batch.
+/// Result of a wait for a batch.
 pub(super) enum Waited {
     Batch(Batch),
     /// The consumer no longer wants to wait.

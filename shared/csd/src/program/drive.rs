@@ -50,7 +50,7 @@ impl DriveProgram {
     /// Compares the program with a drive's abilities. Returns the decoders that the drive may use.
     ///
     /// # Errors
-    /// The first ability that the program needs and the drive lacks or has in another way.
+    /// The first ability that the program needs, and that the drive lacks or has with another digest.
     pub fn agree(&self, abilities: &[Ability]) -> Result<AgreedDecoders, Disagreement> {
         disagreement(&self.needs, abilities).map_or(Ok(AgreedDecoders::of(&self.decoders, abilities)), Err)
     }
@@ -94,8 +94,8 @@ impl DriveProgram {
     }
 }
 
-/// Computes the identifier of an encoded program for a dataset: the first eight bytes, little-endian, of the BLAKE3 hash
-/// over both. Load Program carries it as PUID, and each batch request names the program that it is for. So a drive that
+/// Computes the identifier of an encoded program for a dataset: the first eight bytes, little-endian, of the BLAKE3
+/// hash over both. Load Program carries the identifier as PUID, and each batch request repeats it. So a drive that
 /// comes back with another dataset, unnoticed by the host, refuses the batch.
 pub fn program_id(dataset: &[u8; 32], bytes: &[u8]) -> u64 {
     let digest = *Hasher::new().update(dataset).update(bytes).finalize().as_bytes();

@@ -65,7 +65,8 @@ trait Form {
     }
 
     /// Checks the bytes that have been read, and says what comes next. `read` begins with the bytes of the first
-    /// [`reads`](Self::reads). May leave notes for [`source`](Self::source).
+    /// [`reads`](Self::reads). May leave notes for [`source`](Self::source). If samples are not files, a whole
+    /// sample must need one round of reads and no notes.
     fn next(header: &Header, read: &[u8], plan: &mut SamplePlan<'_>, notes: &mut FormNotes) -> Result<Next, Unusable>;
 
     /// Opens a sample from bytes of which [`next`](Self::next) has said that they can be rendered.
@@ -98,7 +99,7 @@ pub(crate) enum Next {
     Render,
     /// Read these bytes too.
     Read(Reads),
-    /// Read the whole file instead, since a part of it does not do.
+    /// Read the whole file instead, since a part of it is not enough.
     ReadFile,
 }
 

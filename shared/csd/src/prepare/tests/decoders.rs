@@ -1,9 +1,10 @@
-//! Samples whose decoder the drive lacks, or has in another way than the host.
+//! Samples whose decoder the drive lacks, or has with another digest than the host.
 
 use super::*;
 use ddlp_pixels::{Decoder, Decoders, Format};
 
-/// A dataset of a planar image, a PPM, a file of an unknown format, and a sample of a form that the drive does not know.
+/// A dataset of a planar image, a PPM, a file of an unknown format, and a sample of a form that the drive does not
+/// know.
 struct Mixed;
 
 const UNKNOWN: &[u8] = b"\0no image";
