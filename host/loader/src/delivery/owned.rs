@@ -75,16 +75,23 @@ impl Drop for Labels {
 #[derive(Debug)]
 pub(crate) struct NoMemory;
 
-// SAFETY: there is no memory.
+// SAFETY: the memory has no bytes, so nobody reads or writes any. It begins at the same address at every call.
 unsafe impl BatchMemory for NoMemory {
     fn bytes(&self) -> &[u8] {
-        &[]
+        // SAFETY: no bytes are read through the pointer, which is not null.
+        unsafe { std::slice::from_raw_parts(NonNull::<i64>::dangling().cast().as_ptr(), 0) }
+    }
+
+    fn writable(&self) -> Option<NonNull<u8>> {
+        // Aligned as the memory of any batch.
+        Some(NonNull::<i64>::dangling().cast())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::delivery::BUFFER_ALIGNMENT;
 
     #[test]
     fn what_is_written_is_read() {
@@ -98,6 +105,16 @@ mod tests {
         }
         assert_eq!(copy.bytes(), [1, 2, 9]);
         assert_eq!(labels.bytes()[..8], 7i64.to_ne_bytes());
-        assert!(OwnedMemory::copy(&[]).unwrap().bytes().is_empty() && Labels::new(vec![]).bytes().is_empty());
+    }
+
+    #[test]
+    fn memory_without_bytes_is_aligned_and_writable_like_any_other() {
+        let (copy, labels) = (OwnedMemory::copy(&[]).unwrap(), Labels::new(vec![]));
+        for memory in [&copy as &dyn BatchMemory, &labels, &NoMemory] {
+            assert!(memory.bytes().is_empty());
+            let begins = memory.writable().expect("a consumer may take it for writing");
+            assert!(begins.addr().get().is_multiple_of(BUFFER_ALIGNMENT), "{memory:?}");
+            assert_eq!(begins.as_ptr().cast_const(), memory.bytes().as_ptr(), "{memory:?}");
+        }
     }
 }
