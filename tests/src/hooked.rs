@@ -27,6 +27,9 @@ pub trait Hooks: Send + Sync {
     /// Called when samples are announced.
     fn announces(&self, _indices: &[u64]) {}
 
+    /// Called before a label is looked up.
+    fn labels(&self, _index: u64) {}
+
     /// Changes the bytes of memory that the dataset is told of.
     fn memory(&self, available_bytes: u64) -> u64 {
         available_bytes
@@ -89,6 +92,7 @@ impl<H: Hooks> Dataset for Hooked<H> {
     }
 
     fn label(&self, index: u64) -> u32 {
+        self.hooks.labels(index);
         self.dataset.label(index)
     }
 

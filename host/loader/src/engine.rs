@@ -248,9 +248,10 @@ impl Engine {
         images: Box<dyn BatchMemory>,
     ) {
         // Names and labels are read from the dataset before the lock is taken.
-        let corrupt = self.corrupt_samples(id, &records);
-        let memory = FieldMemory { images: images.into(), labels: Arc::new(self.labels(&records)) };
-        let ready = corrupt.map(|corrupt| ReadyBatch { records, memory, place, corrupt });
+        let ready = self.look_up(id, &records).map(|(corrupt, labels)| {
+            let memory = FieldMemory { images: images.into(), labels: Arc::new(labels) };
+            ReadyBatch { records, memory, place, corrupt }
+        });
         self.make_ready(&mut self.lock(), prong, id, ready);
     }
 

@@ -97,6 +97,19 @@ pub enum LoaderError {
     /// The dataset cannot be read any more, or is no longer the one that was opened. No corrupt-sample policy applies.
     #[error("the dataset is not available")]
     Unavailable(#[source] Unavailable),
+    /// The dataset panicked when the loader looked up labels or names. No corrupt-sample policy applies, since the
+    /// samples themselves were prepared.
+    #[error(
+        "the dataset panicked while the labels and names of epoch {epoch} batch {batch} were looked up; standard error \
+         has the panic's message: correct `Dataset::label`, `Dataset::name` or `Dataset::location`, which must serve \
+         every sample"
+    )]
+    DatasetPanic {
+        /// Epoch.
+        epoch: u32,
+        /// Batch of the epoch.
+        batch: u32,
+    },
     /// The delivery target cannot serve, or could not make a batch ready.
     #[error("the delivery target failed")]
     Delivery(#[source] DeliveryError),
@@ -145,7 +158,7 @@ impl LoaderError {
             | Self::State(_)
             | Self::Field(_) => LoaderErrorKind::Configuration,
             Self::NoRoom(_) | Self::Unavailable(Unavailable::NoMemory { .. }) => LoaderErrorKind::Memory,
-            Self::Dataset(_) | Self::Unavailable(_) => LoaderErrorKind::Unavailable,
+            Self::Dataset(_) | Self::Unavailable(_) | Self::DatasetPanic { .. } => LoaderErrorKind::Unavailable,
             Self::CorruptSample { .. } | Self::NoReplacement { .. } | Self::TooManyCorrupt { .. } => {
                 LoaderErrorKind::Corrupt
             }

@@ -2,13 +2,16 @@
 //! prong.
 
 use ddlp_host::{
-    CorruptPolicy, DType, DriveSpec, Element, FieldError, ImageLayout, Loader, LoaderBuilder, LocalDrive, LocalResults,
-    Normalize, SharedField, Strategy, bf16, f16,
+    CorruptPolicy, DType, DriveSpec, Element, FieldError, ImageLayout, Loader, LoaderBuilder, LoaderError, LocalDrive,
+    LocalResults, Normalize, SharedField, Strategy, bf16, f16,
 };
 use ddlp_pixels::{Normalizer, Pipeline};
+use ddlp_tests::hooked::{Hooked, Hooks};
 use ddlp_tests::photos::Photos;
-use ddlp_tests::runs::{FloatRun, Run, images, loader, local};
+use ddlp_tests::runs::{FloatRun, Run, chain, images, loader, local};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 use zerocopy::IntoBytes;
 
 const SAMPLES: u32 = 45;
@@ -41,6 +44,36 @@ fn labels_are_those_of_the_dataset_on_every_prong() {
         });
         run.assert_exactly_once(1, 2 * u64::from(SAMPLES));
         assert_eq!(labels.len(), 3, "{name}: every class came");
+    }
+}
+
+/// Has no label for one sample.
+struct NoLabel(u64);
+
+impl Hooks for NoLabel {
+    fn reads(&self, _index: u64) {}
+
+    fn labels(&self, index: u64) {
+        assert_ne!(index, self.0, "no label");
+    }
+}
+
+#[test]
+fn a_dataset_that_panics_at_a_label_ends_the_run_on_every_prong() {
+    let photos = Photos::new(SAMPLES);
+    for (name, builder) in by_each_prong(&photos) {
+        let dataset = ddlp_dataset::open(&photos.pack()).expect("the pack opens");
+        let dataset = Arc::new(Hooked { dataset, hooks: NoLabel(2) });
+        let mut loader = builder.dataset(dataset).build().expect("it builds");
+        let error = loop {
+            let next = loader.next_while(|waiting| waiting.time < Duration::from_secs(60));
+            match next.unwrap_or_else(|| panic!("{name}: the run hangs or ends without the batch")) {
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, LoaderError::DatasetPanic { epoch: 0, .. }), "{name}: {}", chain(&error));
+        assert!(loader.next().is_none());
     }
 }
 
@@ -177,6 +210,25 @@ fn a_consumer_may_write_to_every_field_of_a_batch_on_every_prong() {
         assert_eq!(written.digest, untouched.digest, "{name}");
         assert!(written.troubles().is_empty(), "{name}: {:?}", written.troubles());
     }
+}
+
+#[test]
+fn the_fields_of_a_batch_without_rows_are_writable_too() {
+    // The last global batch has one sample, so one rank's share of it is empty.
+    let photos = Photos::new(17);
+    let mut empty = 0;
+    for rank in 0..2 {
+        Run::with(loader(&photos.pack()).rank(rank, 2), |batch, _| {
+            if batch.is_empty() {
+                empty += 1;
+                for field in ["label", "image"].map(|name| batch.field(name).expect("a field").share()) {
+                    let to = field.writable().expect("it can be written to");
+                    assert!(to.addr().get().is_multiple_of(8) && to.as_ptr().cast_const() == field.as_ptr());
+                }
+            }
+        });
+    }
+    assert_eq!(empty, 1);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use ddlp_csd::prepare;
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_csd::slot::{Outcome, SampleRecord};
 use ddlp_pixels::CorruptReason;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -83,19 +84,27 @@ impl Engine {
         let _ = self.prepare_order(batch.epoch() + 1);
     }
 
+    /// Looks up in the dataset the names of a batch's corrupt samples and the labels of its rows. Fails on a sample
+    /// that the policy could not handle, and if the dataset panics: no other prong would learn more from it.
+    pub(super) fn look_up(
+        &self,
+        id: BatchId,
+        records: &[SampleRecord],
+    ) -> Result<(Vec<(u64, CorruptReport)>, Labels), LoaderError> {
+        let look_up = || Ok((self.corrupt_samples(id, records)?, self.labels(records)));
+        let looked_up = catch_unwind(AssertUnwindSafe(look_up));
+        looked_up.unwrap_or(Err(LoaderError::DatasetPanic { epoch: id.epoch, batch: id.batch }))
+    }
+
     /// Returns the label of each row: that of the sample whose image the row has.
-    pub(super) fn labels(&self, records: &[SampleRecord]) -> Labels {
+    fn labels(&self, records: &[SampleRecord]) -> Labels {
         let rows = records.iter().filter(|record| record.has_row());
         Labels::new(rows.map(|record| i64::from(self.task.dataset.label(record.index))).collect())
     }
 
     /// Returns the samples of a batch that followed the corrupt-sample policy, each with its index in the dataset.
     /// Fails on a sample that the policy could not handle.
-    pub(super) fn corrupt_samples(
-        &self,
-        id: BatchId,
-        records: &[SampleRecord],
-    ) -> Result<Vec<(u64, CorruptReport)>, LoaderError> {
+    fn corrupt_samples(&self, id: BatchId, records: &[SampleRecord]) -> Result<Vec<(u64, CorruptReport)>, LoaderError> {
         let dataset = &*self.task.dataset;
         let mut corrupt = Vec::new();
         for record in records.iter().filter(|record| record.is_corrupt()) {
