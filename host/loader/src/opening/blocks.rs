@@ -17,8 +17,12 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Longest wait for one read, and for the commands that open an association.
+/// Longest wait for a small read, and for the commands that open an association.
 const READ_WITHIN: Duration = Duration::from_secs(10);
+/// A long read may take a second more for each of these bytes.
+const BYTES_A_SECOND: usize = 1 << 20;
+/// Largest buffer that a thread keeps after a read.
+const KEPT_BYTES: usize = 1 << 20;
 /// Longest time without a path to the drive before a read fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Pauses between attempts to reach the drive.
@@ -98,9 +102,10 @@ impl DriveBlocks {
     fn read_blocks(&self, lba: u64, out: &mut [u8]) -> io::Result<()> {
         let begun = self.path().interrupts;
         let until = Instant::now() + PATIENCE;
+        let within = READ_WITHIN + Duration::from_secs((out.len() / BYTES_A_SECOND) as u64);
         loop {
             let Taken { mut queue, session } = self.take_queue(begun, until)?;
-            match queue.read_blocks(DATASET_NSID, lba, out, READ_WITHIN) {
+            match queue.read_blocks(DATASET_NSID, lba, out, within) {
                 Ok(()) => {
                     self.put_back(Taken { queue, session });
                     return Ok(());
@@ -109,7 +114,7 @@ impl DriveBlocks {
                     self.put_back(Taken { queue, session });
                     return Err(refused(error));
                 }
-                Err(error) if error.ends_association() => self.lose(session, &error),
+                Err(error) if error.ends_association() => self.lose(session, error),
                 Err(error) => {
                     self.put_back(Taken { queue, session });
                     return Err(io::Error::other(error));
@@ -130,7 +135,8 @@ impl DriveBlocks {
         let mut path = self.path();
         loop {
             if path.interrupts != begun {
-                return Err(io::Error::other("the read was interrupted"));
+                // Another run may read the same dataset: it tries again.
+                return Err(io::Error::from_raw_os_error(libc::EINTR));
             }
             // Whoever waits for another thread is woken by it.
             let mut again_at = Instant::now() + PAUSES.cap;
@@ -140,21 +146,30 @@ impl DriveBlocks {
                 }
                 Some(controller) => {
                     let session = path.session;
+                    path.used += 1;
                     if let Some(queue) = path.idle.pop() {
-                        path.used += 1;
                         return Ok(Taken { queue, session });
                     }
-                    match controller.open_queue(0) {
-                        Ok(queue) => {
-                            path.used += 1;
-                            return Ok(Taken { queue, session });
-                        }
-                        // The drive has no more queues for this host.
-                        Err(error) if !error.ends_association() && path.used > 0 => {}
+                    drop(path);
+                    let opened = controller.open_queue(0);
+                    path = self.path();
+                    if path.session != session || path.controller.is_none() {
+                        continue;
+                    }
+                    match opened {
+                        Ok(queue) => return Ok(Taken { queue, session }),
                         Err(error) => {
-                            path.lose(session);
-                            path.retry_later(error);
-                            continue;
+                            path.used -= 1;
+                            // Otherwise the drive has no more queues for this host, and a thread will give one back.
+                            if error.ends_association() || (path.used == 0 && path.idle.is_empty()) {
+                                path.lose(session);
+                                path.retry_later(error);
+                                self.changed.notify_all();
+                                continue;
+                            }
+                            if !path.idle.is_empty() {
+                                continue;
+                            }
                         }
                     }
                 }
@@ -197,9 +212,13 @@ impl DriveBlocks {
     }
 
     /// Records that an association ended.
-    fn lose(&self, session: u64, error: &DriverError) {
+    fn lose(&self, session: u64, error: DriverError) {
         tracing::debug!(%error, "the path to the drive that holds the dataset is lost");
-        self.path().lose(session);
+        let mut path = self.path();
+        if path.lose(session) {
+            path.failure = Some(error);
+        }
+        drop(path);
         self.changed.notify_all();
     }
 }
@@ -211,21 +230,24 @@ impl DrivePath {
         self.failure = Some(failure);
     }
 
-    fn lose(&mut self, session: u64) {
-        if self.session == session {
+    /// Forgets an association, if it is the current one.
+    fn lose(&mut self, session: u64) -> bool {
+        let is_current = self.session == session;
+        if is_current {
             self.controller = None;
             self.idle.clear();
             self.used = 0;
             // The drive may answer each attempt and then fail at once.
             self.next_attempt = Instant::now() + PAUSES.first;
         }
+        is_current
     }
 }
 
 impl Blocks for DriveBlocks {
     fn len_bytes(&self) -> u64 {
         let geometry = self.path().geometry;
-        geometry.blocks * u64::from(geometry.block_bytes)
+        geometry.blocks.saturating_mul(geometry.block_bytes.into())
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
@@ -238,10 +260,17 @@ impl Blocks for DriveBlocks {
             let bytes = (skipped + out.len()).next_multiple_of(block_bytes as usize);
             let missing = bytes.saturating_sub(whole.len());
             whole.try_reserve(missing).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-            whole.resize(bytes, 0);
-            self.read_blocks(lba, whole)?;
-            out.copy_from_slice(&whole[skipped..skipped + out.len()]);
-            Ok(())
+            if missing > 0 {
+                whole.resize(bytes, 0);
+            }
+            let read = self.read_blocks(lba, &mut whole[..bytes]);
+            if read.is_ok() {
+                out.copy_from_slice(&whole[skipped..skipped + out.len()]);
+            }
+            if whole.len() > KEPT_BYTES {
+                *whole = Vec::new();
+            }
+            read
         })
     }
 

@@ -213,11 +213,13 @@ impl Dataset for Pack {
     }
 
     fn announce(&self, indices: &[u64]) {
+        // Only a file can be read ahead; in blocks, each record would cost a read.
+        let Some(file) = self.index.file.file() else { return };
         for record in indices.iter().filter_map(|&index| self.record(index).ok()) {
             // Which bytes a crop reads beyond these is not known yet.
             let Range { start, end } = record.form.opening(&record.header());
             if end - start >= ANNOUNCED_BYTES_MIN {
-                self.index.file.will_need(start, end - start);
+                file.will_need(start, end - start);
             }
         }
     }

@@ -139,9 +139,4 @@ impl Store {
     pub(super) fn expect_random(&self) {
         self.file().into_iter().for_each(PackFile::expect_random);
     }
-
-    /// Asks the kernel to read a file ahead; it may ignore the request.
-    pub(super) fn will_need(&self, offset: u64, bytes: u64) {
-        self.file().into_iter().for_each(|file| file.will_need(offset, bytes));
-    }
 }
