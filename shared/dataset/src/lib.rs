@@ -112,7 +112,7 @@ pub trait Dataset: Send + Sync {
     fn header(&self, index: u64) -> Result<Header, ReadError>;
 
     /// Fills `out` with a sample's bytes from `offset` on, counted as `header` counts them, and waits for the bytes. If
-    /// they have no checksum, checks that the file is the one that was opened.
+    /// they have no checksum, checks that the file is the one that was opened, even if `out` is empty.
     fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError>;
 
     /// Returns a whole sample that lies in memory, so that nothing has to be read.

@@ -2,7 +2,9 @@
 
 use super::{Folder, FolderError};
 use crate::samples::bytes;
-use crate::{Corrupt, Dataset, ReadError, Unavailable};
+use crate::{Corrupt, Dataset, Fetch, FetchError, ReadError, Unavailable};
+use ddlp_pixels::ops::CenterCrop;
+use ddlp_pixels::{CompiledPipeline, Draw, Limits, Pipeline, PixelError, Preparer};
 use ddlp_test_support::unprivileged::Unprivileged;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -124,6 +126,30 @@ fn a_file_that_changed_its_size_is_refused() {
     assert!(error.to_string().ends_with("a/1.jpg had 7 bytes, and has 18 now"), "{error}");
     let error = folder.sample(1, &mut Vec::new()).unwrap_err();
     assert!(matches!(error, ReadError::Unavailable(Unavailable::OutOfRange { index: 1, samples: 1 })), "{error}");
+}
+
+#[test]
+fn a_file_that_was_listed_as_empty_is_read_all_the_same() {
+    let root = folder_of(&["a/1.jpg"]);
+    let path = root.path().join("a/1.jpg");
+    fs::write(&path, b"").unwrap();
+    let folder = open(&root).unwrap();
+    let fetch_error = || {
+        let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop { size: 1 }.into()])).unwrap();
+        let (mut fetch, mut preparer) = (Fetch::default(), Preparer::new(Limits::default()));
+        fetch.prepare((&folder, 0), &mut preparer, (&pipeline, Draw::default()), &mut [0; 3]).unwrap_err()
+    };
+    assert!(matches!(fetch_error(), FetchError::Pixels(PixelError::Empty)), "{}", fetch_error());
+    assert_eq!(bytes(folder.sample(0, &mut Vec::new()).unwrap()), ("encoded", &b""[..]));
+    fs::write(&path, b"filled").unwrap();
+    let error = fetch_error();
+    assert!(matches!(error, FetchError::Read(ReadError::Unavailable(Unavailable::Changed { .. }))), "{error}");
+    assert!(error.to_string().ends_with("a/1.jpg had 0 bytes, and has 6 now"), "{error}");
+    let error = folder.sample(0, &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, ReadError::Unavailable(Unavailable::Changed { .. })), "{error}");
+    fs::remove_file(&path).unwrap();
+    let error = fetch_error();
+    assert!(matches!(error, FetchError::Read(ReadError::Unavailable(_))), "{error}");
 }
 
 #[test]

@@ -222,6 +222,17 @@ fn a_shard_that_was_written_to_or_is_gone_is_unavailable() {
 }
 
 #[test]
+fn an_empty_member_of_a_shard_that_changed_is_unavailable() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write(directory.path(), "s.tar", &archive(&[("1.jpg", b""), ("1.cls", b"1")]));
+    let shards = Shards::open(&path).unwrap();
+    shards.sample(0, &mut Vec::new()).unwrap();
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(512).unwrap();
+    let error = shards.sample(0, &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, ReadError::Unavailable(Unavailable::Changed { .. })), "{error}");
+}
+
+#[test]
 fn a_directory_that_may_not_be_read_is_named_in_place_of_its_shards() {
     let home = tempfile::tempdir().unwrap();
     let directory = home.path().join("shards");
