@@ -85,6 +85,18 @@ impl AgreedDecoders {
         let mut formats = hosts.iter().map(|ability| ability.number).filter(|number| FORMATS.contains(&number.0));
         Self { decoders, include_all_formats: formats.all(is_agreed) }
     }
+
+    /// Returns whether the drive may leave a sample to the host because of this decoder
+    /// ([`Outcome::OtherDecoder`](crate::slot::Outcome::OtherDecoder)). It may not if both agree on the decoder, or if
+    /// the number is no decoder's. A decoder that this version does not know may be one of the drive's version.
+    pub fn may_leave(&self, decoder: AbilityNumber) -> bool {
+        let forms = AbilityNumber::of_form(0)..=AbilityNumber::of_form(u8::MAX);
+        match Decoder::ALL.into_iter().find(|known| known.ability() == decoder) {
+            Some(known) => !self.decoders.contains(known),
+            None if decoder == AbilityNumber(0) => !self.include_all_formats,
+            None => FORMATS.contains(&decoder.0) || forms.contains(&decoder),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -115,6 +127,30 @@ mod tests {
         assert_eq!(disagreement(&[needed], &without), Some(Disagreement { needed, found: None }));
         assert_eq!(disagreement(&[needed], &[other]), Some(Disagreement { needed, found: Some(other) }));
         assert_eq!(disagreement(&[abilities()[0]], &without), None);
+    }
+
+    #[test]
+    fn a_drive_may_leave_to_the_host_what_needs_a_decoder_that_is_not_agreed_on() {
+        let (jpeg, gif) = (Decoder::File(Format::Jpeg), Decoder::File(Format::Gif));
+        let without_gif = AgreedDecoders {
+            decoders: Decoder::ALL.into_iter().filter(|&decoder| decoder != gif).collect(),
+            include_all_formats: false,
+        };
+        let [jpeg, gif, unknown] = [jpeg.ability(), gif.ability(), AbilityNumber(0)];
+        for (agreed, number, may) in [
+            (without_gif, gif, true),
+            (without_gif, jpeg, false),
+            (without_gif, unknown, true),
+            (AgreedDecoders::ALL, gif, false),
+            (AgreedDecoders::ALL, unknown, false),
+            (AgreedDecoders::ALL, AbilityNumber(0x02FF), true),
+            (AgreedDecoders::ALL, AbilityNumber::of_form(9), true),
+            (AgreedDecoders::ALL, Decoder::Raw.ability(), false),
+            (without_gif, AbilityNumber::RENDERING, false),
+            (without_gif, AbilityNumber(0x7777), false),
+        ] {
+            assert_eq!(agreed.may_leave(number), may, "{number:?}, {agreed:?}");
+        }
     }
 
     #[test]

@@ -5,10 +5,12 @@ use super::handle::ProngHandle;
 use crate::delivery::SlotTable;
 use crate::engine::GivenUp;
 use crate::schedule::BatchId;
+use ddlp_csd::abilities::AgreedDecoders;
 use ddlp_csd::prepare;
 use ddlp_csd::slot::{Found, Outcome, SampleRecord, SlotError, Wanted, decoder_name};
 use ddlp_dataset::Dataset;
 use ddlp_driver::DriverError;
+use ddlp_pixels::{AbilityNumber, Decoder};
 use std::io;
 use std::sync::Arc;
 
@@ -52,6 +54,8 @@ pub(super) enum ResultError {
 pub(super) struct Checks {
     pub handle: ProngHandle,
     pub slots: Arc<SlotTable>,
+    /// Decoders that the drive may use on the current association.
+    pub agreed: AgreedDecoders,
 }
 
 impl Checks {
@@ -109,13 +113,23 @@ impl Checks {
                 );
                 GivenUp::Failed { kind: "unavailable", what }
             }
-            ResultError::Slot(SlotError::OtherDecoder { decoder, .. }) => GivenUp::LeftToHost {
-                note: format!(
+            ResultError::Slot(SlotError::OtherDecoder { decoder, .. }) if self.agreed.may_leave(*decoder) => {
+                let note = format!(
                     "it leaves samples to the CPU that need {}; run the same version on both sides to have the drive \
                      prepare them too",
+                    noted_name(*decoder)
+                );
+                GivenUp::LeftToHost { note }
+            }
+            ResultError::Slot(SlotError::OtherDecoder { sample_id, decoder }) => {
+                let sample = sample(*sample_id, prepare::stored_at(dataset, *sample_id));
+                let what = format!(
+                    "the drive leaves {sample} to the CPU, as if it had not agreed on {}; the CPU prepares the batch; \
+                     update or replace the drive's agent, which is defective",
                     decoder_name(*decoder)
-                ),
-            },
+                );
+                GivenUp::Failed { kind: "damaged", what }
+            }
             ResultError::Slot(error) => DriveFault::Damaged(id, error).given_up(),
             ResultError::Driver(error) => DriveFault::NotRead(id, error).given_up(),
             ResultError::Memory(error) => DriveFault::NoMemory(id, error).given_up(),
@@ -142,4 +156,11 @@ impl Checks {
         self.handle.engine.task.write_rows(self.shared_rows(held.slot, &found)?, buffer);
         Ok(found.records)
     }
+}
+
+/// Returns words for a decoder in a note. All decoders of other versions have the same words: a drive may name any
+/// number, and the report repeats no note.
+fn noted_name(decoder: AbilityNumber) -> String {
+    let is_known = decoder == AbilityNumber(0) || Decoder::ALL.iter().any(|known| known.ability() == decoder);
+    if is_known { decoder_name(decoder) } else { "a decoder of another version".into() }
 }

@@ -1,7 +1,7 @@
 //! One association with a drive, from the connection to the activated program.
 
 use crate::schedule::BatchId;
-use ddlp_csd::abilities::Disagreement;
+use ddlp_csd::abilities::{AgreedDecoders, Disagreement};
 use ddlp_csd::cancel::CancelBatch;
 use ddlp_csd::log::{COUNTERS_LOG, Counters, DriveIdentity, IDENTITY_LOG, LOG_BYTES, LogError};
 use ddlp_csd::program::{DriveProgram, program_id};
@@ -61,6 +61,8 @@ pub(crate) struct DriveLink {
     controller: Arc<dyn Controller>,
     queue: Box<dyn Queue>,
     pub identity: DriveIdentity,
+    /// Decoders that the drive may use. It leaves other samples to the host.
+    pub agreed: AgreedDecoders,
     /// Identifier of the loaded program.
     pub program: u64,
 }
@@ -83,7 +85,7 @@ impl DriveLink {
                 LinkError::Refused(format!("it is not a DDLP drive: its identity log is invalid: {error}"))
             }
         })?;
-        check_identity(&identity, expected)?;
+        let agreed = check_identity(&identity, expected)?;
         let results = namespace::geometry(&*controller, RESULTS_NSID, ADMIN_WITHIN)?;
         check_capacity(&identity, u128::from(results.blocks) * u128::from(results.block_bytes))?;
         let refused = |error: ddlp_csd::program::ProgramError| LinkError::Refused(error.to_string());
@@ -92,7 +94,7 @@ impl DriveLink {
         // Open the queue first: its owner has the drive to itself, and may replace the drive's program.
         let queue = controller.open_queue(depth)?;
         program::replace(&*controller, PROGRAM, PROGRAM_TYPE, id, &bytes, ADMIN_WITHIN)?;
-        Ok(Self { queue, controller, identity, program: id })
+        Ok(Self { queue, controller, identity, agreed, program: id })
     }
 
     /// Submits a batch request. For `within` see [`Queue::submit`].
@@ -163,7 +165,8 @@ fn check_capacity(identity: &DriveIdentity, namespace_bytes: u128) -> Result<(),
     )))
 }
 
-fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<(), LinkError> {
+/// Checks that the drive fits the run, and returns the decoders on which it agrees with the host.
+fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<AgreedDecoders, LinkError> {
     if identity.dataset != expected.dataset {
         return Err(LinkError::Refused(format!(
             "it holds another dataset: the identity of the drive's begins with {}, that of this run's with {}; let the \
@@ -173,9 +176,8 @@ fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<(), L
             beginning_of(&expected.dataset)
         )));
     }
-    if let Err(disagreement) = expected.program.agree(&identity.abilities) {
-        return Err(LinkError::Refused(explain(&disagreement, &identity.agent_version())));
-    }
+    let agreed = expected.program.agree(&identity.abilities);
+    let agreed = agreed.map_err(|differs| LinkError::Refused(explain(&differs, &identity.agent_version())))?;
     if identity.slots == 0 || (identity.slot_bytes as usize) < expected.slot_bytes {
         return Err(LinkError::Refused(format!(
             "its {} result slots have {} bytes each, but a batch needs {}: start its agent with --slot-bytes {}, or \
@@ -186,7 +188,7 @@ fn check_identity(identity: &DriveIdentity, expected: &Expected) -> Result<(), L
             expected.slot_bytes.next_multiple_of(BLOCK_BYTES)
         )));
     }
-    Ok(())
+    Ok(agreed)
 }
 
 /// Explains why a drive cannot do what the run needs: which ability differs, and the versions on both sides.

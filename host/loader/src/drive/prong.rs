@@ -18,6 +18,7 @@ use super::usage::AgentUsage;
 use crate::delivery::SlotTable;
 use crate::engine::{Engine, GivenUp};
 use crate::schedule::{BatchId, HeldResults, ProngId};
+use ddlp_csd::abilities::AgreedDecoders;
 use ddlp_csd::request::BatchRequest;
 use ddlp_driver::{Completion, DriverError, Ticket};
 use ddlp_nvme::Status;
@@ -74,7 +75,12 @@ impl DriveProng {
         let handle = ProngHandle { engine, prong: setup.prong };
         Self {
             access: DriveAccess::new(handle.clone(), endpoint, expected, setup.depth, link.is_some()),
-            results: Results::new(Checks { handle: handle.clone(), slots: slots.clone() }),
+            results: Results::new(Checks {
+                handle: handle.clone(),
+                slots: slots.clone(),
+                // Without a link, no result comes before `rejoin` knows more.
+                agreed: link.as_ref().map_or(AgreedDecoders::ALL, |link| link.agreed),
+            }),
             slots: SlotUse::new(slots),
             flights: Vec::new(),
             usage: AgentUsage::begin(link.as_ref()),
@@ -149,6 +155,7 @@ impl DriveProng {
         if is_new {
             self.usage = AgentUsage::begin(Some(&link));
         }
+        self.results.checks.agreed = link.agreed;
         self.link = Some(link);
         engine.regain(*prong, said);
         true
@@ -211,8 +218,9 @@ impl DriveProng {
         Ok(())
     }
 
-    /// Returns whether the drive pauses, because it cannot read its dataset or refuses batches. The pause begins as
-    /// soon as nothing is in flight. During the pause the schedule leaves the drive out, so no strategy waits for it.
+    /// Returns whether the drive pauses, because it cannot read its dataset, refuses batches or leaves samples of batch
+    /// after batch to the host. The pause begins as soon as nothing is in flight. During the pause the schedule leaves
+    /// the drive out, so no strategy waits for it.
     fn pauses(&mut self) -> bool {
         if let Some(until) = self.paused_until {
             if Instant::now() < until {

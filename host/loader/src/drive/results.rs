@@ -61,7 +61,7 @@ impl Results {
 
     /// Makes a result in shared memory ready for delivery in place.
     fn hand_over(&self, held: &SlotBatch, found: Found) -> Result<(), SlotError> {
-        let Checks { handle: ProngHandle { engine, prong }, slots } = &self.checks;
+        let Checks { handle: ProngHandle { engine, prong }, slots, .. } = &self.checks;
         self.checks.shared_rows(held.slot, &found)?;
         let memory = SlotRows::new(slots.clone(), held.slot, found.payload);
         engine.ready_in_slot(*prong, held.id, found.records, Box::new(memory));
@@ -74,7 +74,7 @@ impl Results {
         &mut self,
         mut fill: impl FnMut(&Checks, &mut SlotBatch, &mut [u8]) -> Result<Vec<SampleRecord>, ResultError>,
     ) -> Result<bool, DriverError> {
-        let Checks { handle: ProngHandle { engine, prong }, slots } = &self.checks;
+        let Checks { handle: ProngHandle { engine, prong }, slots, .. } = &self.checks;
         let placed = self.held.iter().enumerate().find_map(|(at, held)| {
             let place = engine.place_for(*prong, held.id).transpose()?;
             Some((at, place))
@@ -113,13 +113,14 @@ impl Results {
 
     /// Refuses a wrong or damaged result: the CPU prepares the batch.
     fn refuse(&mut self, held: &SlotBatch, error: &ResultError) {
-        let Checks { handle: ProngHandle { engine, prong }, slots } = &self.checks;
+        let Checks { handle: ProngHandle { engine, prong }, slots, .. } = &self.checks;
         slots.put(held.slot);
         let why = self.checks.why(held.id, error);
         match error {
             ResultError::Slot(SlotError::Unavailable { .. }) => self.trust.unavailable(),
             // Counted only if the CPU refutes the drive: see `Engine::take_refuted`.
-            _ if matches!(why, GivenUp::Doubted { .. } | GivenUp::LeftToHost { .. }) => {}
+            _ if matches!(why, GivenUp::Doubted { .. }) => {}
+            _ if matches!(why, GivenUp::LeftToHost { .. }) => self.trust.left(),
             _ => self.trust.wrong(1),
         }
         engine.give_up(*prong, held.id, why);

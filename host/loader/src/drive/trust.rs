@@ -8,8 +8,11 @@ use std::time::Duration;
 pub(super) const WRONG_MAX: u32 = 8;
 /// The drive is given up after this many of these associations in a row.
 pub(super) const ASSOCIATIONS_MAX: u32 = 3;
-/// Pauses of a drive that cannot read its dataset, or refuses batches. They grow longer than the delays after a lost
-/// link, since each attempt costs a batch that the CPU has to prepare again.
+/// The drive pauses after this many results in a row that left samples to the host.
+const LEFT_MAX: u32 = 4;
+/// Pauses of a drive that cannot read its dataset, refuses batches, or leaves samples of batch after batch to the host.
+/// They grow longer than the delays after a lost link, since each attempt costs a batch that the CPU has to prepare
+/// again.
 const PAUSES: BackoffLimits =
     BackoffLimits { first: Duration::from_millis(100), cap: Duration::from_secs(30), attempts_max: u32::MAX };
 
@@ -19,6 +22,8 @@ pub(super) struct Trust {
     wrong: u32,
     /// Associations in a row that ended because of wrong results.
     associations: u32,
+    /// Results in a row that left samples to the host.
+    left: u32,
     pauses: Backoff,
     pause: Option<Duration>,
     seed: u64,
@@ -26,12 +31,12 @@ pub(super) struct Trust {
 
 impl Trust {
     pub fn new(seed: u64) -> Self {
-        Self { wrong: 0, associations: 0, pauses: Backoff::new(PAUSES, seed), pause: None, seed }
+        Self { wrong: 0, associations: 0, left: 0, pauses: Backoff::new(PAUSES, seed), pause: None, seed }
     }
 
     /// Records a good result, which resets all counts. A pause that is due remains due.
     pub fn good(&mut self) {
-        (self.wrong, self.associations) = (0, 0);
+        (self.wrong, self.associations, self.left) = (0, 0, 0);
         self.pauses = Backoff::new(PAUSES, self.seed);
     }
 
@@ -45,6 +50,15 @@ impl Trust {
     pub fn unavailable(&mut self) {
         if self.pause.is_none() {
             self.pause = self.pauses.next_delay();
+        }
+    }
+
+    /// Records a result that left a sample to the host, as the drive may. It is no fault, but the CPU prepares the
+    /// batch again. After several in a row, a pause is due.
+    pub fn left(&mut self) {
+        self.left += 1;
+        if self.left >= LEFT_MAX {
+            self.unavailable();
         }
     }
 
@@ -116,5 +130,22 @@ mod tests {
         assert!(pauses.iter().all(|&pause| pause <= PAUSES.cap) && pauses[99] >= PAUSES.cap / 2, "{pauses:?}");
         trust.good();
         assert!(pause(&mut trust) <= PAUSES.first);
+    }
+
+    #[test]
+    fn only_batches_in_a_row_that_are_left_to_the_host_make_a_drive_pause() {
+        let mut trust = Trust::new(1);
+        for _ in 0..100 {
+            (1..LEFT_MAX).for_each(|_| trust.left());
+            assert!(!trust.pause_is_due());
+            trust.good();
+        }
+        (0..LEFT_MAX).for_each(|_| trust.left());
+        let first = trust.take_pause().expect("a pause is due");
+        let next = |trust: &mut Trust| {
+            trust.left();
+            trust.take_pause().expect("the next one is due after one more")
+        };
+        assert!((0..20).map(|_| next(&mut trust)).max() > Some(10 * first) && !trust.ends_association());
     }
 }
