@@ -14,8 +14,8 @@ use crate::header::{Header, Reads};
 use crate::pack::forms::{Damage, FormNotes, Next, Unusable, check_bytes};
 use crate::{Corrupt, Dataset, Location, ReadError, Unavailable};
 use ddlp_pixels::{
-    CompiledPipeline, Decoder, Decoders, Draw, PixelError, PlanMemory, Prepared, Preparer, Rendered, SamplePlan,
-    Source, large_turn,
+    CompiledPipeline, Decoder, Decoders, Draw, Limits, PixelError, PlanMemory, Prepared, Preparer, Rendered,
+    SamplePlan, Source, large_turn,
 };
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -121,6 +121,7 @@ impl Fetch {
         let Self { bytes, notes, plan, decoders, times, read } = self;
         let mut watch = Watch::start(times.as_mut());
         let mut plan = SamplePlan::crop(pipeline, draw, plan);
+        let limits = preparer.limits();
         let mut render = |source: Source<'_>, plan: &mut SamplePlan<'_>| {
             check_decoder(&source, *decoders)?;
             Ok(preparer.render(source, plan, out)?)
@@ -130,7 +131,10 @@ impl Fetch {
                 watch.has_read();
                 render(source, &mut plan)
             }
-            None => StoredAt { dataset, index }.render((bytes, notes, read), &mut plan, &mut watch, render),
+            None => {
+                let stored = StoredAt { dataset, index };
+                stored.render((bytes, notes, read), limits, &mut plan, &mut watch, render)
+            }
         };
         watch.has_prepared();
         if self.bytes.capacity() > KEPT_BYTES {
@@ -165,13 +169,20 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
     fn render(
         &self,
         (bytes, notes, read): (&mut Vec<u8>, &mut FormNotes, &mut BytesRead),
+        limits: Limits,
         plan: &mut SamplePlan<'_>,
         watch: &mut Watch<'_>,
         mut render: impl FnMut(Source<'_>, &mut SamplePlan<'_>) -> Result<Rendered, FetchError>,
     ) -> Result<Rendered, FetchError> {
         let header = self.dataset.header(self.index)?;
         let form = header.form;
+        if form.is_decoded() {
+            limits.check_pixels(header.size.0, header.size.1)?;
+        }
         let mut reads = form.reads(&header, plan)?;
+        if form.is_decoded() {
+            limits.check_memory(reads.bytes())?;
+        }
         // Pixels take more memory than a file. The memory of a large crop is freed before the turn ends.
         let turn = if form.is_decoded() { large_turn(reads.bytes()) } else { None };
         let mut fetched = Fetched { bytes, filled: 0, read };

@@ -30,14 +30,16 @@ impl Limits {
         self.pixels <= most.pixels && self.scans <= most.scans && self.memory_bytes <= most.memory_bytes
     }
 
-    pub(crate) fn check_pixels(&self, width: u32, height: u32) -> Result<(), PixelError> {
+    /// Checks the size of a stored image ([`PixelError::TooManyPixels`]).
+    pub fn check_pixels(&self, width: u32, height: u32) -> Result<(), PixelError> {
         if u64::from(width) * u64::from(height) > self.pixels {
             return Err(PixelError::TooManyPixels { width, height, limit: self.pixels });
         }
         Ok(())
     }
 
-    pub(crate) fn check_memory(&self, bytes: u64) -> Result<(), PixelError> {
+    /// Checks the size of an image-sized buffer ([`PixelError::TooMuchMemory`]).
+    pub fn check_memory(&self, bytes: u64) -> Result<(), PixelError> {
         if bytes > self.memory_bytes {
             return Err(PixelError::TooMuchMemory { limit: self.memory_bytes });
         }

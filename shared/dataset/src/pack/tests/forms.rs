@@ -360,6 +360,33 @@ fn damaged_checkpoints_cost_time_and_no_pixels() {
 }
 
 #[test]
+fn pixels_beyond_the_limits_are_not_read() {
+    let bench = Bench::new(1, 1);
+    fs::write(bench.path("source/class0/0000.jpg"), encoded(1, (64, 100), &JpegOptions::default())).unwrap();
+    let (out, _) = packed(&bench, "out.ddlp", RAW);
+    let pack = Pack::open(&out).unwrap();
+    let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop { size: 10 }.into()])).unwrap();
+    let mut row = vec![0; pipeline.output().bytes()];
+    let mut prepare = |limits| {
+        let (mut fetch, mut preparer) = (Fetch::default(), Preparer::new(limits));
+        let prepared = fetch.prepare((&pack, 0), &mut preparer, (&pipeline, Draw::default()), &mut row);
+        (prepared.map(drop), fetch.take_read().bytes)
+    };
+    // Rows 32 to 63, and the checksums of all seven groups of rows.
+    let (pixels, crop_bytes) = (64 * 100, 32 * 64 * 3 + 7 * 4);
+    let allowed = Limits { pixels, memory_bytes: crop_bytes, ..Limits::default() };
+    let (prepared, read) = prepare(allowed);
+    prepared.unwrap();
+    assert_eq!(read, crop_bytes);
+    let (prepared, read) = prepare(Limits { pixels: pixels - 1, ..allowed });
+    assert!(matches!(prepared, Err(FetchError::Pixels(PixelError::TooManyPixels { .. }))), "{prepared:?}");
+    assert_eq!(read, 0);
+    let (prepared, read) = prepare(Limits { memory_bytes: crop_bytes - 1, ..allowed });
+    assert!(matches!(prepared, Err(FetchError::Pixels(PixelError::TooMuchMemory { .. }))), "{prepared:?}");
+    assert_eq!(read, 0);
+}
+
+#[test]
 fn damaged_rows_are_noticed_by_crops_that_touch_them() {
     let bench = Bench::new(1, 1);
     fs::write(bench.path("source/class0/0000.jpg"), encoded(1, (64, 100), &JpegOptions::default())).unwrap();
