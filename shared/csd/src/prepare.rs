@@ -317,13 +317,18 @@ impl Failure {
     #[cold]
     fn of(error: FetchError, agreed: Option<&AgreedDecoders>, dataset: &dyn Dataset, index: u64) -> Self {
         let other = |decoder| Self::Lasting(Verdict::OtherDecoder(decoder));
+        // The bytes may look like another format's because the file was replaced.
+        let other_of_bytes = |decoder| match dataset.check_damage() {
+            Err(unavailable) => unavailable.into(),
+            Ok(()) => other(decoder),
+        };
         match (error, agreed) {
-            (FetchError::OtherDecoder(decoder), _) => other(decoder.ability()),
+            (FetchError::OtherDecoder(decoder), _) => other_of_bytes(decoder.ability()),
             (FetchError::Read(ReadError::Unavailable(Unavailable::UnknownForm { form, .. })), Some(_)) => {
                 other(AbilityNumber::of_form(form))
             }
             (FetchError::Pixels(PixelError::UnknownFormat { .. }), Some(agreed)) if !agreed.include_all_formats => {
-                other(AbilityNumber(0))
+                other_of_bytes(AbilityNumber(0))
             }
             (FetchError::Read(error), _) => Self::of_reading(error),
             (FetchError::Pixels(error), _) => Self::of_decoding(error, dataset, index),

@@ -5,7 +5,11 @@ use ddlp_pixels::{Decoder, Decoders, Format};
 
 /// A dataset of a planar image, a PPM, a file of an unknown format, and a sample of a form that the drive does not
 /// know.
-struct Mixed;
+#[derive(Default)]
+struct Mixed {
+    /// Whether the dataset was replaced after it was opened.
+    is_replaced: bool,
+}
 
 const UNKNOWN: &[u8] = b"\0no image";
 const PPM: &[u8] = b"P6\n1 1\n255\n\x01\x02\x03";
@@ -49,6 +53,13 @@ impl Dataset for Mixed {
         Ok(())
     }
 
+    fn check(&self) -> Result<(), Unavailable> {
+        match self.is_replaced {
+            true => Err(Unavailable::Gone { path: "memory".into(), source: io::ErrorKind::NotFound.into() }),
+            false => Ok(()),
+        }
+    }
+
     fn identity(&self) -> Identity {
         Identity::from_bytes([0; 32])
     }
@@ -65,7 +76,7 @@ fn outcomes(policy: CorruptPolicy, agreed: AgreedDecoders) -> [Outcome; 4] {
     let mut row = vec![0; program.pipeline.output().bytes()];
     let mut preparer = SamplePreparer::new(&program).for_drive(agreed);
     let context = EpochContext { seed: 1, epoch: 2 };
-    [0, 1, 2, 3].map(|id| preparer.prepare(&Mixed, context, id, &mut row).unwrap().outcome)
+    [0, 1, 2, 3].map(|id| preparer.prepare(&Mixed::default(), context, id, &mut row).unwrap().outcome)
 }
 
 const FORM_9: Outcome = Outcome::OtherDecoder(AbilityNumber(0x0309));
@@ -89,10 +100,23 @@ fn a_drive_that_cannot_judge_a_neighbour_leaves_the_replacement_to_the_host() {
 }
 
 #[test]
+fn bytes_of_a_replaced_dataset_say_nothing_about_the_decoder() {
+    let program = program(CorruptPolicy::Skip);
+    let mut row = vec![0; program.pipeline.output().bytes()];
+    let agreed = AgreedDecoders { decoders: Decoders::NONE, include_all_formats: false };
+    for id in [0, 1, 2] {
+        let context = EpochContext { seed: 1, epoch: 2 };
+        let mut preparer = impatient(&program).for_drive(agreed);
+        let prepared = preparer.prepare(&Mixed { is_replaced: true }, context, id, &mut row);
+        assert!(matches!(prepared, Err(Unavailable::Gone { .. })), "{id}: {prepared:?}");
+    }
+}
+
+#[test]
 fn the_host_itself_has_no_other_decoder_to_leave_samples_to() {
     let program = program(CorruptPolicy::Skip);
     let mut row = vec![0; program.pipeline.output().bytes()];
     let context = EpochContext { seed: 1, epoch: 2 };
-    let read = SamplePreparer::new(&program).prepare(&Mixed, context, 3, &mut row);
+    let read = SamplePreparer::new(&program).prepare(&Mixed::default(), context, 3, &mut row);
     assert!(matches!(read, Err(Unavailable::UnknownForm { form: 9, .. })), "{read:?}");
 }
