@@ -291,7 +291,10 @@ impl SlotHeader {
         if wire.fields.get() != 1 || !is_image {
             return Err(SlotError::Inconsistent("fields"));
         }
-        let [height, width, channels, _] = image.sizes.map(|size| size.get());
+        let [height, width, channels, unused] = image.sizes.map(|size| size.get());
+        if unused != 0 || wire.reserved != [0; 72] || image.reserved != [0; 4] {
+            return Err(SlotError::Inconsistent("a reserved field is not 0"));
+        }
         let header = Self {
             epoch: wire.epoch.get(),
             batch: wire.batch.get(),

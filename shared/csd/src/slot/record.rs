@@ -70,18 +70,20 @@ impl SampleRecord {
         }
     }
 
+    /// Decodes a record. Returns `None` if it says anything that this version does not know.
     pub(super) fn from_wire(wire: &WireRecord) -> Option<Self> {
-        let decoder = u16::try_from(wire.detail.get()).ok().map(AbilityNumber)?;
-        let outcome = match (wire.outcome, CorruptReason::from_code(wire.reason)) {
-            (0, None) if wire.reason == 0 => Outcome::Prepared,
-            (1, Some(reason)) => Outcome::Skipped(reason),
-            (2, Some(reason)) => Outcome::Replaced(reason),
-            (3, Some(reason)) => Outcome::Failed(reason),
-            (4, None) if wire.reason == 0 => Outcome::Unavailable,
-            (5, None) if wire.reason == 0 => Outcome::OtherDecoder(decoder),
+        let WireRecord { sample_id, index, detail, outcome, reason, warned, reserved } = wire;
+        let outcome = match (outcome, CorruptReason::from_code(*reason), detail.get()) {
+            (0, None, 0) if *reason == 0 => Outcome::Prepared,
+            (1, Some(reason), 0) => Outcome::Skipped(reason),
+            (2, Some(reason), 0) => Outcome::Replaced(reason),
+            (3, Some(reason), 0) => Outcome::Failed(reason),
+            (4, None, 0) if *reason == 0 => Outcome::Unavailable,
+            (5, None, decoder) if *reason == 0 => Outcome::OtherDecoder(AbilityNumber(decoder.try_into().ok()?)),
             _ => return None,
         };
-        Some(Self { sample_id: wire.sample_id.get(), index: wire.index.get(), outcome, warned: wire.warned != 0 })
+        let is_known = *warned <= 1 && *reserved == 0;
+        is_known.then_some(Self { sample_id: sample_id.get(), index: index.get(), outcome, warned: *warned == 1 })
     }
 }
 

@@ -105,7 +105,7 @@ fn an_unavailable_dataset_on_the_drive_is_no_verdict_on_a_sample() {
     assert!(!records[3].is_corrupt() && !records[3].has_row());
     let head = head_of(SlotHeader { delivered: 2, ..header() }, &records);
     assert_eq!(wanted().check(&head), Err(SlotError::Unavailable { sample_id: 103 }));
-    // Older hosts and agents rely on these codes.
+    // Host and agent may be of different builds of this format version: these codes stay.
     let codes = |outcome| {
         let wire = SampleRecord { outcome, ..records[0] }.to_wire();
         assert_eq!(SampleRecord::from_wire(&wire).unwrap().outcome, outcome);
@@ -145,6 +145,37 @@ fn other_fields_than_the_image_are_refused() {
     let fields_at = std::mem::offset_of!(WireHeader, fields);
     for (at, value) in [(fields_at, 2), (fields_at, 0), (FIELDS_AT, 1), (FIELDS_AT + 2, 1), (FIELDS_AT + 4, 1)] {
         assert_eq!(changed(at, value), Err(SlotError::Inconsistent("fields")), "{at}");
+    }
+}
+
+#[test]
+fn what_must_be_0_is_0() {
+    let sizes_3 = FIELDS_AT + std::mem::offset_of!(FieldDescriptor, sizes) + 12;
+    let reserved = std::mem::offset_of!(WireHeader, reserved);
+    for at in [reserved, reserved + 71, sizes_3, USED_BYTES - 1] {
+        let mut block = header().to_block();
+        block[at] = 1;
+        let crc = crc32c_without(&block, CRC_FIELD);
+        block[CRC_FIELD].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(SlotHeader::parse(&block), Err(SlotError::Inconsistent("a reserved field is not 0")), "{at}");
+    }
+    let reason = CorruptReason::Truncated;
+    let other = Outcome::OtherDecoder(AbilityNumber(0x0204));
+    let bytes_of = |outcome| table_to_bytes(&[SampleRecord { outcome, warned: false, ..records()[0] }]);
+    let parse = |bytes: &[u8]| SampleRecord::from_wire(WireRecord::ref_from_bytes(bytes).unwrap());
+    let outcomes = [Outcome::Prepared, Outcome::Skipped(reason), Outcome::Replaced(reason), Outcome::Failed(reason)];
+    for outcome in [&outcomes[..], &[Outcome::Unavailable, other]].concat() {
+        let good = bytes_of(outcome);
+        assert_eq!(parse(&good).unwrap().outcome, outcome);
+        let changed = |at: usize, value: u8| {
+            let mut bytes = good.clone();
+            bytes[at] = value;
+            parse(&bytes)
+        };
+        let (detail_low, detail_high, warned, reserved) = (16, 18, 22, 23);
+        assert!(changed(warned, 1).unwrap().warned);
+        assert_eq!([changed(detail_high, 1), changed(warned, 2), changed(reserved, 1)], [None; 3], "{outcome:?}");
+        assert_eq!(changed(detail_low, 1).is_some(), outcome == other, "{outcome:?}");
     }
 }
 
