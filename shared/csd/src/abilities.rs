@@ -1,7 +1,6 @@
 //! Lists of abilities as they cross the link, and the comparison of two machines' lists.
 
 use ddlp_pixels::{Ability, AbilityNumber, Decoder, Decoders};
-use std::ops::Range;
 use zerocopy::little_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -9,9 +8,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const ABILITIES_MAX: usize = 165;
 /// Bytes of one ability in a list.
 pub const ABILITY_BYTES: usize = 24;
-
-/// Numbers of file formats' decoders.
-const FORMATS: Range<u16> = 0x0200..0x0300;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -82,7 +78,7 @@ impl AgreedDecoders {
             agreed.any(|ability| drives.contains(ability))
         };
         let decoders: Decoders = Decoder::ALL.into_iter().filter(|decoder| is_agreed(decoder.ability())).collect();
-        let mut formats = hosts.iter().map(|ability| ability.number).filter(|number| FORMATS.contains(&number.0));
+        let mut formats = hosts.iter().map(|ability| ability.number).filter(|number| number.is_format());
         Self { decoders, include_all_formats: formats.all(is_agreed) }
     }
 
@@ -94,7 +90,7 @@ impl AgreedDecoders {
         match Decoder::ALL.into_iter().find(|known| known.ability() == decoder) {
             Some(known) => !self.decoders.contains(known),
             None if decoder == AbilityNumber(0) => !self.include_all_formats,
-            None => FORMATS.contains(&decoder.0) || forms.contains(&decoder),
+            None => decoder.is_format() || forms.contains(&decoder),
         }
     }
 }

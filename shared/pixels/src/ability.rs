@@ -35,6 +35,11 @@ impl AbilityNumber {
     pub const fn of_form(form: u8) -> Self {
         Self(FORMS + form as u16)
     }
+
+    /// Returns whether this is the number of a file format's decoder, of this version or another one.
+    pub const fn is_format(self) -> bool {
+        FORMATS <= self.0 && self.0 < FORMS
+    }
 }
 
 /// The ability in words, as it continues the sentence "the drive lacks …": `the operation Resize`, `PNG files`.
