@@ -138,7 +138,7 @@ impl Storing {
         out: &mut Vec<u8>,
     ) -> Result<StoredSample, PixelError> {
         let own_form = match source {
-            Source::Encoded(file) | Source::Indexed { file, .. } => return self.store_file(file, admit, out),
+            Source::Encoded(file) => return self.store_file(file, admit, out),
             Source::Planar { .. } => Some(StoredForm::Planar),
             Source::Raw(_) => Some(StoredForm::Raw),
             _ => None,
