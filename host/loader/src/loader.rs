@@ -27,7 +27,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use waiting::Waited;
+use waiting::{Asked, Waited};
 
 /// Time that drives have for an orderly end of a run before the loader cuts their associations.
 const LEAVE_WITHIN: Duration = Duration::from_millis(500);
@@ -65,6 +65,8 @@ pub struct Loader {
     desks: Arc<[Desk]>,
     waiting: Vec<DriveProng>,
     running: Vec<JoinHandle<()>>,
+    /// Earlier waits for the next batch.
+    asked: Asked,
     is_over: bool,
 }
 
@@ -167,6 +169,7 @@ impl Loader {
             desks: (0..threads).map(|_| Desk::default()).collect(),
             waiting,
             running: Vec::new(),
+            asked: Asked::default(),
             is_over: false,
         })
     }
@@ -235,11 +238,11 @@ impl Loader {
         Ok(())
     }
 
-    fn wait(&self, go_on: &mut dyn FnMut(Waiting) -> bool) -> Waited {
-        let asked = Instant::now();
-        let (mut go_on_at, mut warned_at, mut has_said) = (asked, asked, false);
+    fn wait(&mut self, go_on: &mut dyn FnMut(Waiting) -> bool) -> Waited {
+        let begun = Instant::now();
+        let (mut go_on_at, mut asked) = (begun, std::mem::take(&mut self.asked));
         let mut core = self.engine.lock();
-        let asked_s = core.recorder.now();
+        let asked_s = core.recorder.now() - asked.waited.as_secs_f64();
         loop {
             if self.engine.is_stopped() {
                 return Waited::Ended(None);
@@ -259,33 +262,37 @@ impl Loader {
                 return Waited::Ended(None);
             }
             core.consumer_waits = true;
+            let waited = asked.waited + begun.elapsed();
+            if !asked.has_named_kept
+                && waited >= self.stall_after.min(KEPT_AFTER)
+                && let Some(kept) = self.engine.kept_whole(&core, &self.slots)
+            {
+                asked.has_named_kept = true;
+                stall::name_kept(&mut core, &kept);
+            }
+            if waited - asked.warned_at >= self.stall_after {
+                asked.warned_at = waited;
+                // Naming a sample may read from the disk that causes the stall.
+                drop(core);
+                let cpu = self.describe_cpu();
+                core = self.engine.lock();
+                self.name_stall(&mut core, &cpu, asked.waited + begun.elapsed());
+            }
             core = self.engine.wait_for_delivery(core, self.stall_after.min(ASK_EVERY));
             let asks = go_on_at.elapsed() >= ASK_EVERY;
             let keeps_all = asks && self.engine.kept_whole(&core, &self.slots).is_some();
             drop(core);
             if asks {
                 go_on_at = Instant::now();
-                if !go_on(Waiting { time: asked.elapsed(), keeps_all }) {
+                if !go_on(Waiting { time: begun.elapsed(), keeps_all }) {
+                    // Nobody waits now, so no finished batch has to make way for another.
+                    self.engine.lock().consumer_waits = false;
+                    self.asked = Asked { waited: asked.waited + begun.elapsed(), ..asked };
                     return Waited::GaveUp;
                 }
             }
             self.engine.memory.look();
             core = self.engine.lock();
-            if !has_said
-                && asked.elapsed() >= self.stall_after.min(KEPT_AFTER)
-                && let Some(kept) = self.engine.kept_whole(&core, &self.slots)
-            {
-                has_said = true;
-                stall::name_kept(&mut core, &kept);
-            }
-            if warned_at.elapsed() >= self.stall_after {
-                warned_at = Instant::now();
-                // Naming a sample may read from the disk that causes the stall.
-                drop(core);
-                let cpu = self.describe_cpu();
-                core = self.engine.lock();
-                self.name_stall(&mut core, &cpu, asked.elapsed());
-            }
         }
     }
 

@@ -293,6 +293,27 @@ fn a_consumer_may_stop_waiting_and_gets_the_same_batch_later() {
 }
 
 #[test]
+fn a_consumer_that_asks_again_and_again_is_warned_like_one_that_waits() {
+    let photos = Photos::new(SAMPLES);
+    // Longer than each of its calls waits.
+    let stall_after = Duration::from_millis(400);
+    let builder = loader(&photos.pack()).strategy(Strategy::Cpu).batch_size(4).buffers(2).stall_after(stall_after);
+    let mut loader = builder.build().expect("the loader builds");
+    let kept: Vec<_> = loader.by_ref().take(2).collect();
+    let said = |loader: &Loader, kind| loader.report().faults.iter().filter(|fault| fault.kind == kind).count();
+    let (stalls, waited_s) = (said(&loader, "stall"), loader.report().consumer_wait_s);
+    wait_until("two stalls are named", || {
+        assert!(loader.next_while(|_| false).is_none(), "there is no third buffer");
+        said(&loader, "stall") >= stalls + 2
+    });
+    assert_eq!(said(&loader, "kept"), 1);
+    drop(kept);
+    loader.next().expect("the run goes on").expect("the batch comes");
+    let waited_s = loader.report().consumer_wait_s - waited_s;
+    assert!(waited_s >= 2.0 * stall_after.as_secs_f64() - 1e-6, "{waited_s} s: all calls waited for the batch");
+}
+
+#[test]
 fn a_consumer_that_keeps_all_result_slots_is_warned() {
     let photos = Photos::new(SAMPLES);
     let drive = LocalDrive { agent: Some(program("ddlp-device")), slots: Some(4), ..LocalDrive::default() };

@@ -8,7 +8,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiting {
-    /// Time since the consumer asked for the batch.
+    /// Time since this call began to wait.
     pub time: Duration,
     /// Whether the consumer keeps batches in all buffers or in all result slots: no batch comes until it drops one.
     pub keeps_all: bool,
@@ -21,4 +21,39 @@ pub(super) enum Waited {
     GaveUp,
     /// The run is over, or failed.
     Ended(Option<LoaderError>),
+}
+
+/// A consumer's earlier waits for the batch that is due next, which it gave up. What the loader says about a long wait,
+/// and the report, count all waits for a batch together.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// Time of all these waits.
+    pub waited: Duration,
+    /// How much of that time had passed when a stall was last named.
+    pub warned_at: Duration,
+    /// Whether the loader has said that the consumer keeps all places for batches.
+    pub has_named_kept: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::loader::Loader;
+    use ddlp_pixels::Pipeline;
+
+    #[test]
+    fn a_consumer_that_gave_up_waits_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("data_batch_1.bin"), [3u8; 70 * 3073]).unwrap();
+        let builder = Loader::builder().dataset_path(folder.path()).pipeline(Pipeline::cifar_train());
+        let mut loader = builder.batch_size(4).threads(1).buffers(2).build().unwrap();
+        let kept: Vec<_> = loader.by_ref().take(2).collect();
+        let mut was_waiting = false;
+        let engine = loader.engine.clone();
+        let given_up = loader.next_while(|_| {
+            was_waiting = engine.lock().consumer_waits;
+            false
+        });
+        assert!(given_up.is_none() && was_waiting && !loader.engine.lock().consumer_waits);
+        drop(kept);
+    }
 }
