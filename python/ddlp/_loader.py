@@ -224,6 +224,8 @@ class Loader:
 
         A state of the middle of an epoch goes on there; a state of the end of an epoch goes on with the next one.
         """
+        if self._is_closed and self._run is None and self._resume is not None:
+            return dict(self._resume)
         state: dict[str, Any] = json.loads(self._latest().state())
         return state
 
@@ -233,22 +235,23 @@ class Loader:
 
         Raises ConfigurationError if the state is of a run with another dataset, seed, batch size or pipeline.
         """
-        before = self._resume
-        self._shut()
+        before, run = self._resume, self._run
+        at = json.loads(run.state()) if run is not None and not run.is_forked else before
         self._resume = dict(state)
+        self._shut()
         try:
             self._open()
-        except Exception:
-            self._resume = before
+        except BaseException:
+            # A loader that is closed keeps its run, which has its position and figures; another one opens a new run.
+            self._resume, self._run = at, run if self._is_closed else None
             raise
         self._iterated_from = {}
         self._is_closed = False
 
     def _go_to(self, epoch: int) -> None:
-        state = self.state_dict()
-        self._shut()
-        self._resume = {**state, "epoch": epoch, "delivered": []}
+        self._resume = {**self.state_dict(), "epoch": epoch, "delivered": []}
         self._iterated_from = {}
+        self._shut()
 
     def _is_within(self) -> bool:
         """Returns whether an iteration has got a batch of the epoch that is being delivered, but not the last one."""
@@ -324,6 +327,8 @@ class Loader:
                 )
             self._run = None
         if self._run is None:
+            if self._is_closed:
+                raise UsageError("the loader is closed, and its last run has no figures: make a new loader")
             self._open()
         assert self._run is not None
         return self._run
@@ -343,7 +348,8 @@ class _Epoch:
 
     def __init__(self, loader: Loader, run: _ddlp.Run, epoch: int) -> None:
         self._loader, self._run, self._epoch, self._number = loader, run, epoch, loader._iteration
-        self._lock = threading.Lock()
+        # A signal's handler may ask for a batch on the thread that waits for one, and is told that it cannot.
+        self._lock = threading.RLock()
 
     def __iter__(self) -> _Epoch:
         return self

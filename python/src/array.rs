@@ -150,6 +150,8 @@ impl Array {
     ///
     /// Python calls this with a valid `view`.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        // SAFETY: `view` is valid. A view that is refused has no owner.
+        unsafe { (*view).obj = ptr::null_mut() };
         let array = slf.get();
         let asks = |what: c_int| flags & what == what;
         let format = array.format()?;

@@ -2,12 +2,14 @@
 
 use crate::array::Array;
 use crate::errors;
-use ddlp_host::{Loader, LoaderError, LoaderOptions, LoaderState, ProgressHandle, Report, Stopper};
+use ddlp_host::{Loader, LoaderError, LoaderOptions, ProgressHandle, Report, Stopper};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::mem::{self, ManuallyDrop};
 use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 /// Time that a consumer which keeps all batches may wait before that is an error.
@@ -16,9 +18,16 @@ const KEPT_FOR: Duration = Duration::from_secs(2);
 /// A run: the batches of its epochs, one after the other.
 #[pyclass(frozen, module = "ddlp._ddlp")]
 pub struct Run {
+    /// Locked while a thread waits for a batch. Handlers of signals run on that thread meanwhile: what they may call
+    /// asks `waits_here` first.
     state: Mutex<RunState>,
+    /// The thread that waits for a batch.
+    waits: Mutex<Option<ThreadId>>,
+    /// Whether `close` was called.
+    closes: AtomicBool,
     stopper: Stopper,
     progress: ProgressHandle,
+    epochs: u32,
     buffers: usize,
     /// Batches of an epoch.
     #[pyo3(get)]
@@ -32,7 +41,6 @@ enum RunState {
     /// Only `close` drops the loader: in a forked process its threads, for which dropping it waits, do not exist.
     Open(ManuallyDrop<Loader>),
     Closed {
-        at: LoaderState,
         report: Box<Report>,
     },
 }
@@ -61,6 +69,8 @@ enum NoBatch {
     /// The consumer keeps all batches.
     Kept,
     Failed(LoaderError),
+    /// The run ended early, by an error that an earlier call returned.
+    HasFailed,
     Closed,
 }
 
@@ -71,13 +81,16 @@ impl Run {
     fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
         let options: LoaderOptions =
             serde_json::from_str(options).map_err(|error| errors::configuration(error.to_string()))?;
-        let buffers = options.buffers;
+        let (buffers, epochs) = (options.buffers, options.epochs);
         let loader = py.detach(|| Loader::open(options)).map_err(|error| errors::exception(&error))?;
         Ok(Self {
             stopper: loader.stopper(),
             progress: loader.progress(),
             batches_per_epoch: loader.batches_per_epoch(),
             state: Mutex::new(RunState::Open(ManuallyDrop::new(loader))),
+            waits: Mutex::new(None),
+            closes: AtomicBool::new(false),
+            epochs,
             buffers,
             process: process::id(),
         })
@@ -91,10 +104,16 @@ impl Run {
 
     /// Returns the next batch, or `None` when the run is over. Handlers of signals run while it waits.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        if self.waits_here() {
+            return Err(errors::usage(
+                "a signal's handler cannot take a batch of a loader that it has interrupted".into(),
+            ));
+        }
         let next = py.detach(|| {
-            let mut state = self.lock();
+            let mut state = locked(&self.state);
             let RunState::Open(loader) = &mut *state else { return Err(NoBatch::Closed) };
             let mut ended = None;
+            *locked(&self.waits) = Some(thread::current().id());
             let next = loader.next_while(|waiting| {
                 ended = if waiting.keeps_all && waiting.time >= KEPT_FOR {
                     Some(NoBatch::Kept)
@@ -103,10 +122,16 @@ impl Run {
                 };
                 ended.is_none()
             });
+            *locked(&self.waits) = None;
+            let closes = self.closes.load(Ordering::Acquire);
+            if closes {
+                state.close();
+            }
             match (next, ended) {
                 (Some(batch), _) => batch.map(Some).map_err(NoBatch::Failed),
                 (None, Some(ended)) => Err(ended),
-                (None, None) => Ok(None),
+                (None, None) if self.progress.state().epoch >= self.epochs => Ok(None),
+                (None, None) => Err(if closes { NoBatch::Closed } else { NoBatch::HasFailed }),
             }
         });
         match next {
@@ -115,24 +140,26 @@ impl Run {
             Err(NoBatch::Interrupted(raised)) => Err(raised),
             Err(NoBatch::Kept) => Err(self.kept()),
             Err(NoBatch::Failed(error)) => Err(errors::exception(&error)),
+            Err(NoBatch::HasFailed) => Err(errors::usage(
+                "the run has ended with an error: go on behind the last batch that you got, by \
+                 loader.load_state_dict(loader.state_dict()), or make a new loader"
+                    .into(),
+            )),
             Err(NoBatch::Closed) => Err(errors::usage("the loader is closed: make a new one".into())),
         }
     }
 
     /// Returns the position of the run as JSON: a `LoaderState`.
     fn state(&self, py: Python<'_>) -> PyResult<String> {
-        let at = py.detach(|| match &*self.lock() {
-            RunState::Open(loader) => loader.state(),
-            RunState::Closed { at, .. } => at.clone(),
-        });
-        errors::json(&at)
+        errors::json(&py.detach(|| self.progress.state()))
     }
 
     /// Returns the figures of the run as JSON: a `Report`.
     fn report(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| match &*self.lock() {
-            RunState::Open(loader) => errors::json(&loader.report()),
-            RunState::Closed { report, .. } => errors::json(report),
+        py.detach(|| match self.state.try_lock().as_deref() {
+            Ok(RunState::Closed { report }) => errors::json(report),
+            // The lock is not needed, and a thread that waits for a batch has it.
+            _ => errors::json(&self.progress.report()),
         })
     }
 
@@ -166,21 +193,34 @@ impl Run {
         if self.is_forked() {
             return;
         }
+        self.closes.store(true, Ordering::Release);
         self.stopper.stop();
-        py.detach(|| {
-            let mut state = self.lock();
-            let RunState::Open(loader) = &*state else { return };
-            let closed = RunState::Closed { at: loader.state(), report: Box::new(loader.report()) };
-            if let RunState::Open(loader) = mem::replace(&mut *state, closed) {
-                drop(ManuallyDrop::into_inner(loader));
-            }
-        });
+        // Below a handler of a signal, `next` closes the run as soon as the handler returns.
+        if !self.waits_here() {
+            py.detach(|| locked(&self.state).close());
+        }
     }
 }
 
+impl RunState {
+    /// Ends the run, if it is open. The figures remain.
+    fn close(&mut self) {
+        let Self::Open(loader) = &*self else { return };
+        let closed = Self::Closed { report: Box::new(loader.report()) };
+        if let Self::Open(loader) = mem::replace(self, closed) {
+            drop(ManuallyDrop::into_inner(loader));
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Run {
-    fn lock(&self) -> MutexGuard<'_, RunState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns whether this thread waits for a batch: then a handler of a signal has interrupted it.
+    fn waits_here(&self) -> bool {
+        *locked(&self.waits) == Some(thread::current().id())
     }
 
     fn kept(&self) -> PyErr {

@@ -162,3 +162,41 @@ def test_a_closed_loader_says_so_and_keeps_its_position_and_figures(pack):
         with pytest.raises(ddlp.UsageError, match="closed"):
             use()
     batches.close()
+
+
+def test_a_loader_keeps_its_position_when_a_state_is_refused(pack):
+    batches = loader(pack)
+    iteration = iter(batches)
+    next(iteration), next(iteration)
+    before = batches.state_dict()
+    with pytest.raises(ddlp.ConfigurationError, match="seed 1"):
+        batches.load_state_dict(loader(pack, seed=1).state_dict())
+    assert batches.state_dict() == before
+    assert places(batches) == [(1, index) for index in EPOCH], "as after any iteration that was left early"
+
+
+def test_a_closed_loader_opens_no_run(pack):
+    batches = loader(pack, drives="local")
+    batches.set_epoch(3)
+    batches.close()
+    assert batches.state_dict()["epoch"] == batches.epoch == 3
+    with pytest.raises(ddlp.UsageError, match="closed"):
+        batches.report()
+    closed = loader(pack)
+    closed.close()
+    with pytest.raises(ddlp.ConfigurationError, match="seed 1"):
+        closed.load_state_dict(loader(pack, seed=1).state_dict())
+    with pytest.raises(ddlp.UsageError, match="closed"):
+        iter(closed).__next__()
+
+
+def test_an_epoch_that_failed_does_not_look_finished(photos, tmp_path):
+    folder = tmp_path / "photos" / "only"
+    folder.mkdir(parents=True)
+    for number, image in enumerate(sorted(photos.rglob("*.jpg"))[:8]):
+        (folder / f"{number}.jpg").write_bytes(b"no image" if number == 3 else image.read_bytes())
+    batches = loader(tmp_path / "photos", batch_size=4)
+    with pytest.raises(ddlp.CorruptError):
+        list(batches)
+    with pytest.raises(ddlp.UsageError, match="ended with an error"):
+        list(batches)

@@ -167,17 +167,52 @@ def test_another_thread_sees_the_progress_and_can_close(pack):
 
     def wait():
         try:
-            ended.extend(batches)
+            for batch in batches:
+                ended.append(batch.index)
+            ended.append("as if the epoch were over")
         except ddlp.UsageError as error:
-            ended.append(error)
+            ended.append("closed" if "closed" in str(error) else str(error))
 
     thread = threading.Thread(target=wait)
     thread.start()
     assert batches.stats()["images"] == 0
     time.sleep(0.2)
+    # None of them waits for the batch that the thread waits for.
+    assert batches.state_dict()["delivered"] == [] and batches.report()["images"] == 0
     batches.close()
     thread.join(30)
-    assert not thread.is_alive() and all(isinstance(end, ddlp.UsageError) for end in ended)
+    assert not thread.is_alive() and ended == ["closed"]
+
+
+# A handler that saves the position and closes the loader, while the program waits for a batch of a drive that has none.
+HANDLER = """
+import json, signal, sys, ddlp
+drive = ddlp.LocalDrive(throttle=0.001, threads=1)
+options = {"output": "numpy", "strategy": "csd", "drives": drive, "drive_timeout_s": 3600}
+loader = ddlp.Loader(sys.argv[1], batch_size=60, **options)
+iteration = iter(loader)
+
+def save(*_):
+    print(loader.state_dict()["delivered"], loader.report()["images"], flush=True)
+    try:
+        next(iteration)
+    except ddlp.UsageError as error:
+        print("handler" in str(error), flush=True)
+    loader.close()
+
+signal.signal(signal.SIGALRM, save)
+signal.setitimer(signal.ITIMER_REAL, 0.5)
+try:
+    next(iteration)
+except ddlp.UsageError as error:
+    print("closed" in str(error), loader.report()["images"], flush=True)
+"""
+
+
+def test_a_handler_of_a_signal_can_save_the_position_and_close(pack):
+    program = [sys.executable, "-c", HANDLER, pack]
+    said = subprocess.run(program, check=True, text=True, stdout=subprocess.PIPE, timeout=60).stdout
+    assert said.splitlines() == ["[] 0", "True", "True 0"]
 
 
 def test_a_loader_that_is_no_longer_used_ends_its_drive_at_once(pack):

@@ -181,12 +181,7 @@ impl Loader {
 
     /// Returns the position of the run after the batch that was returned last (`state_dict`).
     pub fn state(&self) -> LoaderState {
-        let core = self.engine.lock();
-        LoaderState {
-            epoch: core.schedule.current_epoch().unwrap_or(self.epochs),
-            delivered: core.schedule.delivered(),
-            ..self.fresh.clone()
-        }
+        self.progress().state()
     }
 
     /// Returns the plan of the epochs that were delivered completely; [`LoaderBuilder::replay`] replays it.
@@ -201,18 +196,18 @@ impl Loader {
 
     /// Returns the figures of the run up to now.
     pub fn report(&self) -> Report {
-        self.engine.memory.look();
-        let mut report = self.engine.lock().recorder.report();
-        report.peak_memory_mb = self.engine.memory.bytes() as f64 / 1e6;
-        let read = self.engine.read.sum();
-        (report.read_mb, report.read_blocks_mb) = (read.bytes as f64 / 1e6, read.block_bytes as f64 / 1e6);
-        report.slot_memory_mb = self.slots.iter().map(|slots| slots.shared_bytes()).sum::<usize>() as f64 / 1e6;
-        report
+        self.progress().report()
     }
 
-    /// Returns a handle through which another thread sees the progress of the run.
+    /// Returns a handle through which another thread sees the progress, position and figures of the run.
     pub fn progress(&self) -> ProgressHandle {
-        ProgressHandle { engine: self.engine.clone(), epochs: self.epochs, batches: self.batches }
+        ProgressHandle {
+            engine: self.engine.clone(),
+            fresh: self.fresh.clone(),
+            epochs: self.epochs,
+            batches: self.batches,
+            slots: self.slots.clone(),
+        }
     }
 
     /// Returns a handle through which another thread ends the run.

@@ -1,15 +1,22 @@
-//! The progress of a run, seen from another thread.
+//! The progress, position and figures of a run, seen from any thread.
 
+use crate::delivery::SlotTable;
 use crate::engine::Engine;
+use crate::report::Report;
+use crate::state::LoaderState;
 use std::fmt;
 use std::sync::Arc;
 
-/// Handle that shows the progress of a run.
+/// Handle that shows the progress, position and figures of a run, also while another thread waits for a batch.
 #[derive(Clone)]
 pub struct ProgressHandle {
     pub(crate) engine: Arc<Engine>,
+    /// The state before the first batch.
+    pub(crate) fresh: LoaderState,
     pub(crate) epochs: u32,
     pub(crate) batches: u32,
+    /// Result slots of each drive.
+    pub(crate) slots: Vec<Arc<SlotTable>>,
 }
 
 impl fmt::Debug for ProgressHandle {
@@ -63,6 +70,28 @@ pub struct ProngProgress {
 }
 
 impl ProgressHandle {
+    /// Returns the position of the run after the batch that was delivered last: what
+    /// [`Loader::state`](crate::Loader::state) returns.
+    pub fn state(&self) -> LoaderState {
+        let core = self.engine.lock();
+        LoaderState {
+            epoch: core.schedule.current_epoch().unwrap_or(self.epochs),
+            delivered: core.schedule.delivered(),
+            ..self.fresh.clone()
+        }
+    }
+
+    /// Returns the figures of the run up to now.
+    pub fn report(&self) -> Report {
+        self.engine.memory.look();
+        let mut report = self.engine.lock().recorder.report();
+        report.peak_memory_mb = self.engine.memory.bytes() as f64 / 1e6;
+        let read = self.engine.read.sum();
+        (report.read_mb, report.read_blocks_mb) = (read.bytes as f64 / 1e6, read.block_bytes as f64 / 1e6);
+        report.slot_memory_mb = self.slots.iter().map(|slots| slots.shared_bytes()).sum::<usize>() as f64 / 1e6;
+        report
+    }
+
     /// Returns the progress of the run now.
     pub fn snapshot(&self) -> Progress {
         let core = self.engine.lock();
