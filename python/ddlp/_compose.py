@@ -33,7 +33,7 @@ class Compose(Pipeline):
     Raises ConfigurationError for any other transform; the message names it.
     """
 
-    normalize: tuple[list[float], list[float]] | None
+    normalize: tuple[list[float], list[float]] | None = None
     """Mean and standard deviation of Normalize: a loader normalises by them."""
 
     def __init__(self, transforms: Iterable[Any]) -> None:
@@ -48,7 +48,12 @@ class Compose(Pipeline):
                     f"transform {number}, {transform}, is not torchvision's: call it on the loader's batches"
                 )
             if kind == "Normalize":
-                self.normalize = list(transform.mean), list(transform.std)
+                self.normalize = _channels(transform.mean), _channels(transform.std)
+            elif kind == "ToDtype" and not _keeps_values(transform):
+                raise ConfigurationError(
+                    f"transform {number}, {transform}, leaves values from 0 to 255, but the loader's floats are from 0 "
+                    "to 1: give it scale=True, and a Normalize after it for that range"
+                )
             elif kind in _TRANSLATIONS:
                 try:
                     operations.append(_TRANSLATIONS[kind](transform))
@@ -68,6 +73,17 @@ def _flat(transforms: Iterable[Any]) -> Iterator[Any]:
             yield from _flat(transform.transforms)
         else:
             yield transform
+
+
+def _channels(values: Any) -> list[float]:
+    """Returns one value for each of the three channels; torchvision also takes one for all of them."""
+    given = [float(value) for value in values] if isinstance(values, Iterable) else [float(values)]
+    return given * 3 if len(given) == 1 else given
+
+
+def _keeps_values(transform: Any) -> bool:
+    """Returns whether ToDtype gives floats from 0 to 1, or pixels."""
+    return bool(getattr(transform, "scale", False)) or str(transform.dtype) == "torch.uint8"
 
 
 def _square(size: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from . import _ddlp
+from ._errors import ConfigurationError
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ class Pipeline:
 
     def to_dict(self) -> dict[str, Any]:
         """Describes the pipeline as plain data."""
-        return dict(self._description)
+        return copy.deepcopy(self._description)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -174,5 +176,9 @@ def pipeline_of(given: Pipeline | str | os.PathLike[str]) -> Pipeline:
         raise TypeError(f"pipeline is {given!r}, but must be a ddlp.Pipeline, a name, or a .toml file")
     if os.path.splitext(given)[1] != ".toml":
         return Pipeline.named(os.fspath(given))
-    with open(given, encoding="utf-8") as file:
-        return Pipeline.from_toml(file.read())
+    try:
+        with open(given, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"the pipeline's file {os.fspath(given)} cannot be read: {error}") from error
+    return Pipeline.from_toml(text)

@@ -66,6 +66,8 @@ def test_pipelines_can_be_made_of_operations():
     assert built == ddlp.Pipeline.from_toml(ALL_OPERATIONS)
     assert built.size == (64, 64)
     assert ddlp.Pipeline.from_dict(built.to_dict()) == built
+    built.to_dict()["operations"].clear()
+    assert built == ddlp.Pipeline.from_toml(ALL_OPERATIONS), "a description is a copy"
     for name, recipe in [
         ("imagenet-train", ddlp.imagenet_train()),
         ("imagenet-val", ddlp.imagenet_val()),
@@ -168,3 +170,8 @@ def test_corrupt_samples_follow_the_policy(photos, tmp_path):
         list(pixels(tmp_path / "photos"))
     with pytest.raises(ddlp.CorruptError, match="max_corrupt"):
         list(pixels(tmp_path / "photos", policy="skip", max_corrupt="0%"))
+
+
+def test_a_loader_takes_a_compose_that_was_read(pack):
+    named = ddlp.Compose.named("imagenet-val")
+    assert digests(pixels(pack, pipeline=named)).ordered == digests(pixels(pack, pipeline="imagenet-val")).ordered

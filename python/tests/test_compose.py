@@ -54,11 +54,17 @@ def test_supported_transforms_keep_their_parameters(t):
         (lambda t: t.RandomCrop(32, padding_mode="reflect"), "padding_mode"),
         (lambda t: t.RandomCrop(32, padding=(1, 2)), "squares"),
         (lambda t: abs, "not torchvision's"),
+        (lambda t: v2.ToDtype(torch.float32), "scale=True"),
     ],
 )
 def test_other_transforms_are_named(t, make, part):
     with pytest.raises(ddlp.ConfigurationError, match=part):
         ddlp.Compose([t.RandomHorizontalFlip(), make(t), t.CenterCrop(32)])
+
+
+def test_one_value_of_normalize_is_that_of_all_channels():
+    composed = ddlp.Compose([v2.CenterCrop(32), v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5], [0.25])])
+    assert composed.normalize == ([0.5] * 3, [0.25] * 3)
 
 
 def test_nothing_comes_after_normalize():

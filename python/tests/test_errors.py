@@ -17,6 +17,7 @@ import ddlp
         ({"dtype": "uint8", "normalize": ddlp.IMAGENET}, ddlp.ConfigurationError, "normalize"),
         ({"pipeline": "imagenet"}, ddlp.ConfigurationError, "imagenet-train"),
         ({"pipeline": 224}, TypeError, "pipeline"),
+        ({"pipeline": "missing.toml"}, ddlp.ConfigurationError, "missing.toml cannot be read"),
         ({"strategy": "csd"}, ddlp.ConfigurationError, "needs a drive"),
         ({"buffers": 1}, ddlp.ConfigurationError, "buffers is 1"),
         ({"rank": 1}, ddlp.ConfigurationError, "world_size"),
