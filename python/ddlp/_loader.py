@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import operator
 import os
 import sys
 import threading
@@ -302,7 +303,7 @@ class Loader:
         return f"ddlp.Loader({options['dataset']!r}, batch_size={options['batch_size']})"
 
     def _open(self) -> None:
-        run = _ddlp.Run(json.dumps({**self._options, "resume": self._resume}))
+        run = _ddlp.Run(json.dumps({**self._options, "resume": self._resume}, default=_plain))
         self._run = run
         _LOADERS.add(self)
 
@@ -396,6 +397,14 @@ def _share_cores(options: dict[str, Any]) -> dict[str, Any]:
     for drive in local:
         drive["threads"] = drive["threads"] or max(1, own // 2 // len(local))
     return {**options, "threads": max(1, own - own // 2)}
+
+
+def _plain(value: Any) -> int | float:
+    """Returns the number that a library such as NumPy has a type of its own for."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        return float(value)
 
 
 def _normalize(normalize: tuple[Sequence[float], Sequence[float]] | None) -> dict[str, list[float]] | None:

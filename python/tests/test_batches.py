@@ -175,3 +175,8 @@ def test_corrupt_samples_follow_the_policy(photos, tmp_path):
 def test_a_loader_takes_a_compose_that_was_read(pack):
     named = ddlp.Compose.named("imagenet-val")
     assert digests(pixels(pack, pipeline=named)).ordered == digests(pixels(pack, pipeline="imagenet-val")).ordered
+
+
+def test_options_may_be_numbers_of_numpy(pack):
+    with pixels(pack, batch_size=numpy.int64(20), seed=numpy.uint8(3), drive_timeout_s=numpy.float32(5)) as loader:
+        assert [len(batch.images) for batch in loader] == [20, 20, 20]
