@@ -39,7 +39,7 @@ pub struct Run {
 /// A run, or what is left of it.
 enum RunState {
     /// Only `close` drops the loader: in a forked process its threads, for which dropping it waits, do not exist.
-    Open(ManuallyDrop<Loader>),
+    Open(Box<ManuallyDrop<Loader>>),
     Closed {
         report: Box<Report>,
     },
@@ -87,7 +87,7 @@ impl Run {
             stopper: loader.stopper(),
             progress: loader.progress(),
             batches_per_epoch: loader.batches_per_epoch(),
-            state: Mutex::new(RunState::Open(ManuallyDrop::new(loader))),
+            state: Mutex::new(RunState::Open(Box::new(ManuallyDrop::new(loader)))),
             waits: Mutex::new(None),
             closes: AtomicBool::new(false),
             epochs,
@@ -208,7 +208,7 @@ impl RunState {
         let Self::Open(loader) = &*self else { return };
         let closed = Self::Closed { report: Box::new(loader.report()) };
         if let Self::Open(loader) = mem::replace(self, closed) {
-            drop(ManuallyDrop::into_inner(loader));
+            drop(ManuallyDrop::into_inner(*loader));
         }
     }
 }
