@@ -13,7 +13,7 @@ def main() -> None:
     try:
         os.execv(program, ["ddlp", *sys.argv[1:]])
     except OSError as error:
-        sys.exit(f"error: {program} cannot be started ({error.strerror}): install the package anew (pip install ddlp)")
+        sys.exit(f"error: {program} cannot be started ({error.strerror}): install the package anew (pip install ./python in a checkout)")
 
 
 def agent() -> str | None:

@@ -16,7 +16,7 @@ from . import _ddlp
 from ._compose import Compose
 from ._drives import Drive, described
 from ._errors import ConfigurationError, UsageError
-from ._output import OUTPUTS, Output
+from ._output import OUTPUTS, Output, missing_library
 from ._pipeline import Pipeline, imagenet_train, pipeline_of
 from ._report import Report
 
@@ -132,6 +132,14 @@ class Loader:
         self._arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         if output not in OUTPUTS:
             raise ConfigurationError(f"output is {output!r}, but must be one of {', '.join(OUTPUTS)}")
+        missing = missing_library(output)
+        if missing is not None:
+            raise ConfigurationError(
+                f"output is {output!r}, but the package {missing} is not installed: pip install {missing}, or choose "
+                "another output"
+            )
+        if output == "numpy" and dtype == "bfloat16":
+            raise ConfigurationError('NumPy has no bfloat16: choose another dtype, or the output "torch" or "dlpack"')
         self._output: Output = OUTPUTS[output]
         pipeline = pipeline_of(pipeline)
         if isinstance(pipeline, Compose) and pipeline.normalize is not None:
@@ -142,8 +150,10 @@ class Loader:
             normalize = pipeline.normalize
         self._epochs = epochs
         rank, world_size = _ranks(rank, world_size)
+        # A copy may open the dataset in another folder.
+        self._arguments["dataset"] = os.path.abspath(dataset) if os.path.exists(dataset) else os.fspath(dataset)
         options = {
-            "dataset": os.path.abspath(dataset) if os.path.exists(dataset) else os.fspath(dataset),
+            "dataset": self._arguments["dataset"],
             "pipeline": pipeline.to_dict(),
             "batch_size": batch_size,
             "strategy": strategy,
@@ -215,6 +225,8 @@ class Loader:
         away, unless the next iteration would deliver this epoch anyway: then this changes nothing."""
         if epoch < 0:
             raise ConfigurationError(f"epoch is {epoch}, but epochs count from 0")
+        if self._epochs is not None and epoch >= self._epochs:
+            raise ConfigurationError(f"epoch is {epoch}, but this loader has {self._epochs} epochs, from 0 on")
         if self._is_within() or epoch != self.epoch:
             self._go_to(epoch)
 
@@ -379,15 +391,24 @@ def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
         distributed = getattr(torch, "distributed", None)
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             return distributed.get_rank(), distributed.get_world_size()
-        return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+        return _number("RANK", 0), _number("WORLD_SIZE", 1)
     if rank is None or world_size is None:
         raise ConfigurationError("give both rank and world_size, or neither")
     return rank, world_size
 
 
+def _number(variable: str, default: int) -> int:
+    """Returns the number in a variable of the environment."""
+    value = os.environ.get(variable, default)
+    try:
+        return int(value)
+    except ValueError:
+        raise ConfigurationError(f"the environment has {variable}={value!r}, which is not a number") from None
+
+
 def _share_cores(options: dict[str, Any]) -> dict[str, Any]:
     """Divides the cores among the processes of this machine, if there are several and the options do not say."""
-    processes = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    processes = _number("LOCAL_WORLD_SIZE", 1)
     if processes <= 1 or options["threads"] is not None or options["cores"]:
         return options
     own = max(1, len(os.sched_getaffinity(0)) // processes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,12 @@ def _numpy(array: Array) -> Any:
 
 def _dlpack(array: Array) -> Array:
     return array
+
+
+def missing_library(output: str) -> str | None:
+    """Returns the library that an output needs, if it is not installed. Does not import it."""
+    needed = output in ("torch", "numpy") and importlib.util.find_spec(output) is None
+    return output if needed else None
 
 
 OUTPUTS: dict[str, Output] = {"torch": _torch, "numpy": _numpy, "dlpack": _dlpack}

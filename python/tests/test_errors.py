@@ -32,12 +32,26 @@ import ddlp
 )
 def test_wrong_options_are_named(pack, options, error, part):
     with pytest.raises(error, match=part):
-        ddlp.Loader(pack, **options)
+        ddlp.Loader(pack, **{"output": "numpy", **options})
+
+
+@pytest.mark.parametrize("variable", ["RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"])
+def test_a_variable_that_is_no_number_is_named(pack, monkeypatch, variable):
+    monkeypatch.setenv(variable, "two")
+    with pytest.raises(ddlp.ConfigurationError, match=f"{variable}='two'"):
+        ddlp.Loader(pack, output="numpy")
+
+
+def test_a_library_that_is_not_installed_is_named(pack, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ddlp.ConfigurationError, match="pip install torch"):
+        ddlp.Loader(pack)
+    ddlp.Loader(pack, output="dlpack").close()
 
 
 def test_a_dataset_that_is_missing_is_named(tmp_path):
     with pytest.raises(ddlp.UnavailableError, match="none.ddlp") as caught:
-        ddlp.Loader(tmp_path / "none.ddlp")
+        ddlp.Loader(tmp_path / "none.ddlp", output="numpy")
     assert isinstance(caught.value, OSError) and isinstance(caught.value, ddlp.Error)
 
 

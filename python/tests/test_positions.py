@@ -63,6 +63,14 @@ def test_set_epoch_begins_that_epoch(pack):
         batches.set_epoch(-1)
 
 
+def test_an_epoch_beyond_the_last_is_refused(pack):
+    with loader(pack, epochs=3) as batches:
+        batches.set_epoch(2)
+        with pytest.raises(ddlp.ConfigurationError, match="has 3 epochs"):
+            batches.set_epoch(3)
+        assert batches.epoch == 2
+
+
 def test_epochs_end(pack):
     batches = loader(pack, epochs=2)
     assert [epoch for _ in range(2) for epoch, _ in places(batches)] == [0] * 8 + [1] * 8

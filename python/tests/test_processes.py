@@ -120,6 +120,14 @@ def test_a_loader_that_has_not_begun_works_in_another_process(pack, method):
         assert processes.submit(unordered, batches).result(60) == unordered(batches)
 
 
+def test_a_pickled_loader_finds_its_dataset_from_another_folder(pack, tmp_path, monkeypatch):
+    monkeypatch.chdir(pack.parent)
+    with loader(pack.name) as batches:
+        pickled = pickle.dumps(batches)
+    monkeypatch.chdir(tmp_path)
+    pickle.loads(pickled).close()
+
+
 def test_a_loader_is_pickled_with_its_position_before_it_has_begun(pack):
     begun = loader(pack)
     next(iter(begun))
@@ -236,7 +244,8 @@ def anonymous_memory():
 def test_loaders_leave_no_memory_behind(pack):
     def build_and_drop(count):
         for number in range(count):
-            batches = loader(pack, threads=1, drives="local" if number % 20 == 0 else None)
+            drive = {"drives": "local", "strategy": "csd", "dtype": "uint8"} if number % 20 == 1 else {}
+            batches = loader(pack, threads=1, **drive)
             if number % 2:
                 next(iter(batches))
         del batches
