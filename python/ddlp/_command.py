@@ -13,7 +13,8 @@ def main() -> None:
     try:
         os.execv(program, ["ddlp", *sys.argv[1:]])
     except OSError as error:
-        sys.exit(f"error: {program} cannot be started ({error.strerror}): install the package anew (pip install ./python in a checkout)")
+        remedy = "install the package anew (pip install ./python in a checkout)"
+        sys.exit(f"error: {program} cannot be started ({error.strerror}): {remedy}")
 
 
 def agent() -> str | None:
