@@ -59,7 +59,7 @@ struct Versioned {
     tensor: Tensor,
 }
 
-/// What an exported tensor keeps alive.
+/// Owner of the memory, shape and strides of an exported tensor.
 struct Context {
     _field: SharedField,
     shape: Box<[i64]>,

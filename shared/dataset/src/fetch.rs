@@ -38,7 +38,7 @@ pub struct StageTimes {
 /// Bytes that were read from a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BytesRead {
-    /// Bytes of samples and of what their forms keep beside them.
+    /// Bytes of samples, and of the details that their forms need.
     pub bytes: u64,
     /// The same in the whole blocks of 4096 bytes in which these bytes lie, as a disk or a drive reads them.
     pub block_bytes: u64,

@@ -26,7 +26,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Returns the header of a sample of which only the place is known.
+    /// Returns the header of a sample whose place alone is known.
     fn of(form: StoredForm, size: (u32, u32), bytes: Range<u64>) -> Self {
         let detail = bytes.end..bytes.end;
         let (orientation, was_shrunk, crc32c, detail_crc32c) = (1, false, None, 0);
@@ -49,7 +49,7 @@ impl Header {
     }
 }
 
-/// Bytes of a sample to read: one range or two, any of which may be empty. They may be read in any order.
+/// Bytes of a sample to read: one range or two. A range may be empty. The ranges may be read in any order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reads([Range<u64>; 2]);
 

@@ -49,7 +49,7 @@ pub struct Indexed {
     pub checkpoints: Vec<u8>,
 }
 
-/// A JPEG with a row index, of which a crop needs only some rows.
+/// A JPEG with a row index; a crop needs only some of its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexedRows {
     /// A file with the same coefficients in one sequential scan, if the source spreads them over several.

@@ -1,4 +1,4 @@
-//! A JPEG of which only some rows are in memory.
+//! A JPEG that has only some of its rows in memory.
 
 use std::ops::Range;
 

@@ -221,9 +221,7 @@ impl Preparer {
                 run(&mut RawRows::new(image)?)?;
             }
             Source::Rows(_) => {
-                return Err(PixelError::Unsupported {
-                    message: "all pixels of a JPEG of which a part was read".into(),
-                });
+                return Err(PixelError::Unsupported { message: "not all rows of the JPEG were read".into() });
             }
             Source::Indexed { file, checkpoints } => {
                 let memory = limits.memory_bytes.min(CHECKPOINT_SHARE * file.len() as u64 + CHECKPOINT_BYTES);

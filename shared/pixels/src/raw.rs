@@ -1,4 +1,4 @@
-//! Uncompressed images, of which only some rows are in memory. Each group of rows has a CRC32C, so every row that is
+//! Uncompressed images that have only some rows in memory. Each group of rows has a CRC32C, so every row that is
 //! used is checked, at the cost of reading few others. Rows are checked and handed on in bands that stay in a core's
 //! cache.
 

@@ -28,7 +28,7 @@ pub enum Source<'a> {
         /// The planes, 3 × height × width bytes.
         bytes: &'a [u8],
     },
-    /// Rows of 8-bit RGB, of which a crop needs only some.
+    /// Rows of 8-bit RGB; a crop needs only some of them.
     Raw(RawImage<'a>),
     /// The rows of MCUs that a crop needs of a JPEG. The pixels are those of the whole file.
     Rows(PartialJpeg<'a>),

@@ -69,7 +69,7 @@ trait Form {
     /// sample must need one round of reads and no notes.
     fn next(header: &Header, read: &[u8], plan: &mut SamplePlan<'_>, notes: &mut FormNotes) -> Result<Next, Unusable>;
 
-    /// Opens a sample from bytes of which [`next`](Self::next) has said that they can be rendered.
+    /// Opens a sample from its bytes, after [`next`](Self::next) has returned [`Next::Render`] for them.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The digests: hashes of what this machine makes of built-in images.
+//! The digests: hashes of the pixels that this machine makes from built-in images.
 //!
 //! Every digest is that of one ability alone, as far as that is possible: a decoder's images go through the operations
 //! of the usual recipes, and an operation whose result has an open size is followed by `CenterCrop`.
