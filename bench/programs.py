@@ -22,3 +22,10 @@ def build():
     cargo("build", "--locked", "--release", "-p", "ddlp-host", "--example", "epochs_f32")
     target = pathlib.Path(json.loads(cargo("metadata", "--no-deps", "--format-version", "1"))["target_directory"])
     return target / "release/ddlp", target / "release/examples/epochs_f32", target / "side-by-side"
+
+
+def build_agent():
+    """Builds the drive's agent, and returns its path."""
+    cargo("build", "--locked", "--release", "-p", "ddlp-device", "--bin", "ddlp-device")
+    target = json.loads(cargo("metadata", "--no-deps", "--format-version", "1"))["target_directory"]
+    return pathlib.Path(target) / "release/ddlp-device"

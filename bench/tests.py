@@ -1,5 +1,6 @@
-"""Tests of bench/side-by-side and bench/profile: python3 bench/tests.py"""
+"""Tests of bench/side-by-side, bench/profile and bench/drive-alone: python3 bench/tests.py"""
 import array
+import importlib.machinery
 import importlib.util
 import io
 import json
@@ -64,6 +65,14 @@ def start(name, folder, *words, **environment):
                           stderr=subprocess.PIPE, text=True, check=False, timeout=60,
                           env={**os.environ, "PATH": path, "TARGET": str(folder), "COUNTS": str(folder / "counts"),
                                **environment})
+
+
+def script(name):
+    """Loads a program of this folder as a module, without running it."""
+    loader = importlib.machinery.SourceFileLoader(name, str(HERE / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    loader.exec_module(module)
+    return module
 
 
 def contender(code):
@@ -189,6 +198,24 @@ class Profiles(unittest.TestCase):
                 done = start("profile", pathlib.Path(name), "photos", *words)
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn(message, done.stderr)
+
+
+class DriveAlone(unittest.TestCase):
+    """bench/drive-alone."""
+
+    program = script("drive-alone")
+
+    def test_differences_are_those_of_one_round(self):
+        rounds = [{"file": 100, "drive": 120, "recv": 10}, {"file": 50, "drive": 60, "recv": 20},
+                  {"file": 100, "drive": 130, "recv": 10}]
+        lines = [line.rsplit(maxsplit=3)[1:] for line in self.program.table(rounds)]
+        self.assertEqual(lines[1:], [["100.0", "50.0", "100.0"], ["120.0", "60.0", "130.0"], ["10.0", "10.0", "20.0"],
+                                     ["20.0", "10.0", "30.0"], ["2.00", "0.50", "3.00"]])
+
+    def test_a_receiver_takes_all_bytes_and_its_cores_are_given_back(self):
+        core = min(AVAILABLE)
+        self.assertGreater(self.program.receive(100_000, 300, core, core), 0)
+        self.assertEqual(os.sched_getaffinity(0), AVAILABLE)
 
 
 class Runs(unittest.TestCase):

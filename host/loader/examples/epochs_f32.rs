@@ -9,12 +9,10 @@
 
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
-use ddlp_dataset::Dataset;
-use ddlp_host::{DType, ImageLayout, Loader, LoaderError, Normalize, Pipeline, Strategy};
+use ddlp_host::{DType, Host, ImageLayout, Loader, LoaderError, Normalize, Pipeline, Strategy, open_dataset};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// Mean and standard deviation of CIFAR-10's training set, as training recipes for it state them.
@@ -23,7 +21,7 @@ const CIFAR: Normalize = Normalize { mean: [0.4914, 0.4822, 0.4465], std: [0.247
 /// Times whole epochs that the CPU alone prepares, delivered as f32 NCHW
 #[derive(Parser)]
 struct Arguments {
-    /// A pack, an image folder, CIFAR's binary files or tar shards
+    /// A pack, an image folder, CIFAR's binary files, tar shards, or the address of the drive that alone holds the dataset
     dataset: PathBuf,
     /// imagenet-train, imagenet-val or cifar-train; also selects the mean and deviation for normalisation
     #[arg(long, default_value = "imagenet-train")]
@@ -59,7 +57,7 @@ fn main() -> anyhow::Result<()> {
         "cifar-train" => (CIFAR, "padded, cropped and flipped, not resized"),
         _ => (Normalize::IMAGENET, "decodes and reads only the pixels that a crop needs; antialiased bilinear"),
     };
-    let dataset: Arc<dyn Dataset> = ddlp_dataset::open(&options.dataset)?.into();
+    let dataset = open_dataset(&options.dataset, &Host::system())?;
     let samples = options.samples.unwrap_or(dataset.len());
     let epochs = options.warmup + options.reps;
     let start = || {
