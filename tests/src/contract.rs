@@ -14,9 +14,10 @@ use ddlp_csd::{BLOCK_BYTES, CANCEL_OPCODE, COMPUTE_NSID, DATASET_NSID, PROGRAM_T
 use ddlp_dataset::Dataset;
 use ddlp_driver::kernel::Passthrough;
 use ddlp_driver::program::{self, ProgramSlot};
-use ddlp_driver::reads::{READ_PIECE_BYTES, READS_IN_FLIGHT};
+use ddlp_driver::reads::{READ_BYTES_IN_FLIGHT, READ_PIECE_BYTES};
 use ddlp_driver::{
-    AbortOutcome, AdminData, Command, Completion, Controller, DriverError, Queue, Target, Ticket, logpage, namespace,
+    AbortOutcome, AdminData, BlockRead, Command, Completion, Controller, DriverError, Queue, Target, Ticket, logpage,
+    namespace,
 };
 use ddlp_nvme::{AdminOpcode, Csi, IoOpcode, LogId, Status};
 use ddlp_pixels::{Limits, Pipeline};
@@ -237,11 +238,11 @@ impl Bench {
         assert_eq!(queue.poll(Instant::now()).expect("a live queue"), None);
     }
 
-    /// Reads more blocks than fit in flight at once, in one read and in many.
+    /// Reads more blocks than fit in flight at once: in one read, in many, and in many at once.
     fn long_reads(&self, queue: &mut dyn Queue) {
         let geometry = namespace::geometry(self.controller.as_ref(), RESULTS_NSID, WITHIN).expect("a geometry");
         let bytes = (geometry.blocks as usize * BLOCK_BYTES).min(LONG_READ_BYTES);
-        assert!(bytes > READS_IN_FLIGHT * READ_PIECE_BYTES, "the slots are too small for this check: {bytes} bytes");
+        assert!(bytes > READ_BYTES_IN_FLIGHT, "the slots are too small for this check: {bytes} bytes");
         let mut whole = vec![0xEE; bytes];
         queue.read_blocks(RESULTS_NSID, 0, &mut whole, WITHIN).expect("blocks");
         for (index, piece) in whole.chunks(READ_PIECE_BYTES / 2).enumerate() {
@@ -249,6 +250,14 @@ impl Bench {
             let first = index * (READ_PIECE_BYTES / 2 / BLOCK_BYTES);
             queue.read_blocks(RESULTS_NSID, first as u64, &mut alone, WITHIN).expect("blocks");
             assert!(piece == alone, "{} bytes from block {first} on", piece.len());
+        }
+        // More buffers than commands may be in flight, backwards, the last one empty.
+        let mut few: Vec<Vec<u8>> = (0..40).map(|blocks| vec![0x22; blocks % 3 * BLOCK_BYTES]).rev().collect();
+        let numbered = (0..).zip(&mut few);
+        let mut reads: Vec<_> = numbered.map(|(number, buf)| BlockRead { lba: 200 - number * 5, buf }).collect();
+        queue.read_many(RESULTS_NSID, &mut reads, WITHIN).expect("blocks");
+        for BlockRead { lba, buf } in reads {
+            assert!(*buf == whole[lba as usize * BLOCK_BYTES..][..buf.len()], "{} bytes at block {lba}", buf.len());
         }
     }
 

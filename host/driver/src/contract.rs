@@ -117,6 +117,15 @@ pub trait Controller: Send + Sync {
     fn close(&self);
 }
 
+/// One read of [`Queue::read_many`].
+#[derive(Debug)]
+pub struct BlockRead<'b> {
+    /// First logical block.
+    pub lba: u64,
+    /// Memory for whole blocks.
+    pub buf: &'b mut [u8],
+}
+
 /// One I/O queue pair, used by one thread at a time.
 pub trait Queue: Send {
     /// Submits a command, with data from the host unless `data` is empty. Fails with `Invalid` if `depth` commands are
@@ -129,13 +138,18 @@ pub trait Queue: Send {
     /// Returns the next completion of a submitted command, or `None` at the deadline. A deadline in the past takes only
     /// what has already arrived.
     fn poll(&mut self, deadline: Instant) -> Result<Option<(Ticket, Completion)>, DriverError>;
-    /// Reads `buf.len()` bytes (a multiple of the block size), starting at logical block `lba`, into `buf`, in several
-    /// transfers at once. Keeps completions of submitted commands that arrive meanwhile for [`Queue::poll`].
+    /// Reads whole blocks into several buffers, with many transfers in flight. Keeps completions of submitted commands
+    /// that arrive meanwhile for [`Queue::poll`].
     ///
     /// The caller has to check the data by its contents: the kernel does not distinguish a read that was cut short from
-    /// a whole one. After an error the contents of `buf` are unspecified. After [`DriverError::Status`] the queue
+    /// a whole one. After an error the contents of all buffers are unspecified. After [`DriverError::Status`] the queue
     /// remains usable.
-    fn read_blocks(&mut self, nsid: u32, lba: u64, buf: &mut [u8], timeout: Duration) -> Result<(), DriverError>;
+    fn read_many(&mut self, nsid: u32, reads: &mut [BlockRead<'_>], timeout: Duration) -> Result<(), DriverError>;
+    /// Reads `buf.len()` bytes (a multiple of the block size), starting at logical block `lba`, into `buf`, as
+    /// [`read_many`](Self::read_many) does.
+    fn read_blocks(&mut self, nsid: u32, lba: u64, buf: &mut [u8], timeout: Duration) -> Result<(), DriverError> {
+        self.read_many(nsid, &mut [BlockRead { lba, buf }], timeout)
+    }
     /// Asks the controller to abort a submitted command.
     fn abort(&mut self, ticket: Ticket, timeout: Duration) -> Result<AbortOutcome, DriverError> {
         let _ = (ticket, timeout);

@@ -7,7 +7,7 @@
 //! - [`contract`]: the traits and their types; [`error`]: the errors of commands.
 //! - [`target`]: the address of a controller. [`host`]: the identity of this machine.
 //! - [`tcp`]: the user-space NVMe/TCP initiator. [`kernel`]: passthrough through the kernel's driver.
-//!   [`reads`]: one read as several commands. `checks`: checks that both drivers make before they send.
+//!   [`reads`]: reads as commands. `checks`: checks that both drivers make before they send.
 //! - [`namespace`], [`logpage`], [`program`]: commands that a loader sends to any controller, on top of the traits.
 //! - [`sysfs`]: the kernel's NVMe controllers and their nodes.
 //! - [`backoff`]: delays between attempts to bring an association back.
@@ -46,7 +46,7 @@ pub mod target;
 pub mod tcp;
 
 pub use backoff::{Backoff, BackoffLimits};
-pub use contract::{AbortOutcome, AdminData, Command, Completion, Controller, Queue, Ticket};
+pub use contract::{AbortOutcome, AdminData, BlockRead, Command, Completion, Controller, Queue, Ticket};
 pub use error::DriverError;
 pub use host::{Host, HostIdentity};
 pub use target::Target;

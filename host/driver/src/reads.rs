@@ -1,65 +1,85 @@
-//! Splits one read of many blocks into several commands.
+//! Splits reads of blocks into commands.
 
-use crate::contract::Command;
+use crate::contract::{BlockRead, Command};
 use crate::error::DriverError;
 use crate::namespace::BlockGeometry;
-use ddlp_nvme::IoOpcode;
 use ddlp_nvme::io::BlockRange;
+use ddlp_nvme::{IoOpcode, Status};
 use std::ops::Range;
 
-/// Reads in flight for one [`crate::Queue::read_blocks`].
-pub const READS_IN_FLIGHT: usize = 4;
+/// Commands in flight for one [`crate::Queue::read_many`].
+pub const READS_IN_FLIGHT: usize = 16;
+/// Bytes in flight for one [`crate::Queue::read_many`], unless a single command has more.
+pub const READ_BYTES_IN_FLIGHT: usize = 4 * READ_PIECE_BYTES;
 /// Bytes of one read, if the controller's largest transfer allows it.
 pub const READ_PIECE_BYTES: usize = 512 << 10;
 
-/// The commands of one [`crate::Queue::read_blocks`] in order, each with its range of the buffer.
+/// Where the data of a command go: a range of one of the caller's buffers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub buffer: usize,
+    pub range: Range<usize>,
+}
+
+/// The commands of one [`crate::Queue::read_many`] in order, each with the place of its data.
 pub(crate) struct ReadPlan {
     nsid: u32,
-    lba: u64,
     block_bytes: usize,
     piece_bytes: usize,
+    /// First block and bytes of each read.
+    reads: Vec<(u64, usize)>,
+    /// The read that the next command belongs to, and the bytes of it that earlier commands read.
+    at: usize,
     offset: usize,
-    bytes: usize,
 }
 
 impl ReadPlan {
-    /// Plans reads of `bytes` bytes from block `lba` on, each of at most `transfer_bytes_max`. Returns an error unless
-    /// the bytes are whole blocks within the namespace.
+    /// Plans commands for `reads`, each of at most `transfer_bytes_max` bytes. Returns an error unless each read is of
+    /// whole blocks within the namespace.
     pub(crate) fn new(
         nsid: u32,
         geometry: BlockGeometry,
-        lba: u64,
-        bytes: usize,
+        reads: &[BlockRead<'_>],
         transfer_bytes_max: usize,
     ) -> Result<Self, DriverError> {
-        geometry.blocks_of(lba, bytes)?;
+        for read in reads {
+            geometry.blocks_of(read.lba, read.buf.len())?;
+        }
         let block_bytes = geometry.block_bytes as usize;
         let piece_bytes = (transfer_bytes_max.min(READ_PIECE_BYTES) / block_bytes).max(1) * block_bytes;
-        Ok(Self { nsid, lba, block_bytes, piece_bytes, offset: 0, bytes })
+        let reads = reads.iter().map(|read| (read.lba, read.buf.len())).collect();
+        Ok(Self { nsid, block_bytes, piece_bytes, reads, at: 0, offset: 0 })
     }
 
-    /// Returns the name of the read in messages.
-    pub(crate) fn what(&self) -> String {
-        format!("read of {} bytes at block {} of namespace {}", self.bytes, self.lba, self.nsid)
+    /// Returns the error of the read into a buffer, which `peer` answered with `status`.
+    pub(crate) fn refused(&self, peer: &str, status: Status, buffer: usize) -> DriverError {
+        let (lba, bytes) = self.reads[buffer];
+        let what = format!("read of {bytes} bytes at block {lba} of namespace {}", self.nsid);
+        DriverError::Status { peer: peer.to_owned(), what, status: status.to_string(), code: status.0 }
     }
 
-    /// Returns the most bytes of one command.
-    pub(crate) fn piece_bytes(&self) -> usize {
-        self.piece_bytes
+    /// Returns the next command if it may be in flight beside these commands and bytes.
+    pub(crate) fn next_beside(&mut self, commands: usize, bytes: usize) -> Option<(Command, Place)> {
+        let has_room =
+            commands < READS_IN_FLIGHT && (commands == 0 || bytes + self.piece_bytes <= READ_BYTES_IN_FLIGHT);
+        has_room.then(|| self.next()).flatten()
     }
 }
 
 impl Iterator for ReadPlan {
-    type Item = (Command, Range<usize>);
+    type Item = (Command, Place);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let end = self.bytes.min(self.offset + self.piece_bytes);
+        while self.reads.get(self.at).is_some_and(|&(_, bytes)| self.offset == bytes) {
+            (self.at, self.offset) = (self.at + 1, 0);
+        }
+        let &(lba, bytes) = self.reads.get(self.at)?;
+        let end = bytes.min(self.offset + self.piece_bytes);
         let blocks = (end - self.offset) / self.block_bytes;
-        let range = BlockRange::new(self.lba, u32::try_from(blocks).ok()?)?;
+        let range = BlockRange::new(lba + (self.offset / self.block_bytes) as u64, u32::try_from(blocks).ok()?)?;
         let command =
             Command { opcode: IoOpcode::READ.0, nsid: self.nsid, cdw10_15: range.dwords(), ..Command::default() };
-        let place = self.offset..end;
-        self.lba += u64::from(range.blocks());
+        let place = Place { buffer: self.at, range: self.offset..end };
         self.offset = end;
         Some((command, place))
     }
@@ -69,14 +89,36 @@ impl Iterator for ReadPlan {
 mod tests {
     use super::*;
 
+    const GEOMETRY: BlockGeometry = BlockGeometry { block_bytes: 4096, blocks: 1000 };
+
     #[test]
-    fn pieces_cover_a_read_once_and_in_order() {
-        let geometry = BlockGeometry { block_bytes: 4096, blocks: 1000 };
-        let plan = ReadPlan::new(2, geometry, 5, 10 * 4096, 3 * 4096 + 1).unwrap();
-        let pieces: Vec<_> = plan.map(|(command, place)| (command.cdw10_15[0], command.cdw10_15[2], place)).collect();
+    fn pieces_cover_all_reads_once_and_in_order() {
+        let (mut long, mut empty, mut short) = (vec![0; 10 * 4096], vec![], vec![0; 4096]);
+        let reads = [(5, &mut long), (9, &mut empty), (700, &mut short)].map(|(lba, buf)| BlockRead { lba, buf });
+        let plan = ReadPlan::new(2, GEOMETRY, &reads, 3 * 4096 + 1).unwrap();
+        let error = plan.refused("drive", Status::UNRECOVERED_READ, 2).to_string();
+        assert!(error.contains("drive") && error.contains("read of 4096 bytes at block 700 of namespace 2"), "{error}");
+        let pieces: Vec<_> = plan
+            .map(|(command, Place { buffer, range })| (command.cdw10_15[0], command.cdw10_15[2], buffer, range))
+            .collect();
         let block = |from: usize, to: usize| from * 4096..to * 4096;
-        assert_eq!(pieces, [(5, 2, block(0, 3)), (8, 2, block(3, 6)), (11, 2, block(6, 9)), (14, 0, block(9, 10))]);
-        assert!(ReadPlan::new(2, geometry, 999, 8192, 4096).is_err(), "behind the end");
-        assert_eq!(ReadPlan::new(2, geometry, 0, 0, 4096).unwrap().count(), 0);
+        let of_long =
+            [(5, 2, 0, block(0, 3)), (8, 2, 0, block(3, 6)), (11, 2, 0, block(6, 9)), (14, 0, 0, block(9, 10))];
+        assert_eq!(pieces[..4], of_long);
+        assert_eq!(pieces[4..], [(700, 0, 2, block(0, 1))]);
+        let behind = [BlockRead { lba: 0, buf: &mut short }, BlockRead { lba: 999, buf: &mut long }];
+        assert!(ReadPlan::new(2, GEOMETRY, &behind, 4096).is_err(), "behind the end");
+    }
+
+    #[test]
+    fn commands_and_bytes_in_flight_have_bounds_and_one_command_always_may_be() {
+        let mut buffers = vec![vec![0; READ_PIECE_BYTES]; 3];
+        let reads: Vec<_> = buffers.iter_mut().map(|buf| BlockRead { lba: 0, buf }).collect();
+        let mut plan = ReadPlan::new(2, GEOMETRY, &reads, usize::MAX).unwrap();
+        assert!(plan.next_beside(0, usize::MAX / 2).is_some());
+        assert!(plan.next_beside(READS_IN_FLIGHT, 0).is_none());
+        assert!(plan.next_beside(1, READ_BYTES_IN_FLIGHT - READ_PIECE_BYTES + 1).is_none());
+        assert!(plan.next_beside(READS_IN_FLIGHT - 1, READ_BYTES_IN_FLIGHT - READ_PIECE_BYTES).is_some());
+        assert!(plan.next_beside(0, 0).is_some() && plan.next_beside(0, 0).is_none());
     }
 }

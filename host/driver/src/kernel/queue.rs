@@ -8,13 +8,12 @@ use super::association::KernelAssociation;
 use super::lane::{FinishedCommand, Lane};
 use super::request::{Data, Pages};
 use crate::checks;
-use crate::contract::{Command, Completion, Controller, Queue, Ticket};
+use crate::contract::{BlockRead, Command, Completion, Controller, Queue, Ticket};
 use crate::error::DriverError;
 use crate::namespace::Geometries;
-use crate::reads::{READS_IN_FLIGHT, ReadPlan};
+use crate::reads::{Place, ReadPlan};
 use ddlp_nvme::Status;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -70,21 +69,30 @@ impl KernelQueue {
         Ok(())
     }
 
-    /// Runs all reads of `plan`; returns the first status that is not success, if any.
-    fn run_reads(&mut self, mut plan: ReadPlan, buf: &mut [u8], timeout: Duration) -> Result<Status, DriverError> {
+    /// Runs all reads of `plan`. Returns the first status that is not success, if any, and the number of its buffer.
+    fn run_reads(
+        &mut self,
+        plan: &mut ReadPlan,
+        reads: &mut [BlockRead<'_>],
+        timeout: Duration,
+    ) -> Result<Option<(Status, usize)>, DriverError> {
         let until = Instant::now() + timeout;
-        let mut places: HashMap<u64, Range<usize>> = HashMap::new();
-        let mut status = Status::SUCCESS;
+        let mut places: HashMap<u64, Place> = HashMap::new();
+        let (mut bytes, mut failed) = (0, None);
         loop {
-            while places.len() < READS_IN_FLIGHT && status.is_success() {
-                let Some((command, place)) = plan.next() else { break };
-                let pages = self.spare.pop().filter(|pages| pages.bytes().len() >= place.len());
-                let pages = pages.unwrap_or_else(|| Pages::new(plan.piece_bytes()));
-                let tag = self.start(&command, Data::Read(pages, place.len()), timeout + GRACE)?;
+            while failed.is_none()
+                && let Some((command, place)) = plan.next_beside(places.len(), bytes)
+            {
+                let length = place.range.len();
+                bytes += length;
+                let pages = self.spare.pop().filter(|pages| pages.bytes().len() >= length);
+                // A power of two, so that most later reads fit.
+                let pages = pages.unwrap_or_else(|| Pages::new(length.next_power_of_two()));
+                let tag = self.start(&command, Data::Read(pages, length), timeout + GRACE)?;
                 places.insert(tag, place);
             }
             if places.is_empty() {
-                return Ok(status);
+                return Ok(failed);
             }
             let Some(finished) = self.lane.next(until)? else {
                 let (peer, what) = (self.controller.peer().to_owned(), "read".to_owned());
@@ -94,15 +102,16 @@ impl KernelQueue {
                 self.keep(finished)?;
                 continue;
             };
-            let completion = finished.completion?;
+            bytes -= place.range.len();
+            let status = finished.completion?.status();
             if let Data::Read(pages, length) = finished.data {
-                if completion.status().is_success() {
-                    buf[place].copy_from_slice(&pages.bytes()[..length]);
+                if status.is_success() {
+                    reads[place.buffer].buf[place.range].copy_from_slice(&pages.bytes()[..length]);
                 }
                 self.spare.push(pages);
             }
-            if status.is_success() {
-                status = completion.status();
+            if !status.is_success() {
+                failed.get_or_insert((status, place.buffer));
             }
         }
     }
@@ -131,11 +140,12 @@ impl Queue for KernelQueue {
         Ok(self.finished.pop_front())
     }
 
-    fn read_blocks(&mut self, nsid: u32, lba: u64, buf: &mut [u8], timeout: Duration) -> Result<(), DriverError> {
+    fn read_many(&mut self, nsid: u32, reads: &mut [BlockRead<'_>], timeout: Duration) -> Result<(), DriverError> {
         let geometry = self.geometries.of(&*self.controller, nsid, timeout)?;
-        let plan = ReadPlan::new(nsid, geometry, lba, buf.len(), self.controller.transfer_bytes_max())?;
-        let what = plan.what();
-        let status = self.run_reads(plan, buf, timeout)?;
-        Completion { result: 0, status: status.0 }.success(self.controller.peer(), &what).map(drop)
+        let mut plan = ReadPlan::new(nsid, geometry, reads, self.controller.transfer_bytes_max())?;
+        match self.run_reads(&mut plan, reads, timeout)? {
+            None => Ok(()),
+            Some((status, buffer)) => Err(plan.refused(self.controller.peer(), status, buffer)),
+        }
     }
 }

@@ -5,6 +5,7 @@ use super::exchange::{CommandData, Done, Exchange, ExchangeStep};
 use super::link::TcpLink;
 use crate::contract::{AdminData, Command, Completion, Ticket};
 use crate::error::DriverError;
+use crate::reads::Place;
 use ddlp_nvme::code::Direction;
 use ddlp_nvme::{AdminOpcode, SubmissionEntry};
 use std::time::{Duration, Instant};
@@ -58,7 +59,9 @@ impl AdminQueue {
         let (transfer, sink) = match data {
             AdminData::None => (CommandData::None, &mut [][..]),
             AdminData::Write(data) if direction == Direction::Write => (CommandData::Write(data.to_vec()), &mut [][..]),
-            AdminData::Read(sink) if direction == Direction::Read => (CommandData::Read(0..sink.len()), sink),
+            AdminData::Read(sink) if direction == Direction::Read => {
+                (CommandData::Read(Place { buffer: 0, range: 0..sink.len() }), sink)
+            }
             _ => return Err(DriverError::Invalid(format!("{what} does not move data in that direction"))),
         };
         self.run_entry(entry, transfer, sink, &what, deadline).map(|done| done.completion)
@@ -77,7 +80,7 @@ impl AdminQueue {
         loop {
             self.tend()?;
             let wake = self.keep_alive.as_ref().map_or(deadline.at, |keep_alive| keep_alive.due.min(deadline.at));
-            match self.exchange.step(sink, wake, deadline)? {
+            match self.exchange.step(&mut [&mut *sink], wake, deadline)? {
                 ExchangeStep::Done(done) if done.ticket == ticket => return Ok(done),
                 ExchangeStep::Done(done) => self.kept_alive(done)?,
                 ExchangeStep::Progress => {}

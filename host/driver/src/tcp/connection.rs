@@ -31,6 +31,8 @@ pub(super) struct Connection {
     digests: Digests,
     h2c_bytes_max: u32,
     io_timeout: Duration,
+    /// Bytes that the next [`Self::send`] sends first.
+    held: Vec<u8>,
     /// Bytes received and not yet consumed: `ahead[start..end]`.
     ahead: [u8; AHEAD_BYTES],
     start: usize,
@@ -60,6 +62,7 @@ impl Connection {
             digests: Digests::NONE,
             h2c_bytes_max: 0,
             io_timeout: target.io_timeout,
+            held: Vec::new(),
             ahead: [0; AHEAD_BYTES],
             start: 0,
             end: 0,
@@ -118,9 +121,25 @@ impl Connection {
         self.link.protocol(what)
     }
 
-    /// Sends all parts.
+    /// Keeps bytes for the next [`Self::send`]: several small PDUs then cost one system call.
+    pub(super) fn hold(&mut self, bytes: &[u8]) {
+        self.held.extend_from_slice(bytes);
+    }
+
+    /// Sends the bytes held back, and all parts.
     pub(super) fn send(&mut self, parts: &[&[u8]], deadline: Deadline) -> Result<(), DriverError> {
-        let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        if parts.is_empty() && self.held.is_empty() {
+            return Ok(());
+        }
+        let mut held = std::mem::take(&mut self.held);
+        let sent = self.send_all([&held[..]].iter().chain(parts), deadline);
+        held.clear();
+        self.held = held;
+        sent
+    }
+
+    fn send_all<'p>(&self, parts: impl Iterator<Item = &'p &'p [u8]>, deadline: Deadline) -> Result<(), DriverError> {
+        let mut slices: Vec<IoSlice<'_>> = parts.map(|part| IoSlice::new(part)).collect();
         let mut rest = &mut slices[..];
         IoSlice::advance_slices(&mut rest, 0);
         while !rest.is_empty() {

@@ -9,11 +9,11 @@ use super::deadline::Deadline;
 use super::link::TcpLink;
 use crate::contract::{Completion, Ticket};
 use crate::error::DriverError;
+use crate::reads::Place;
 use ddlp_nvme::entry::FLAGS_SGL;
 use ddlp_nvme::tcp::encode::DataPiece;
 use ddlp_nvme::tcp::{CapsuleCommand, DataDigest, DataHeader, FatalError, FatalStatus, Incoming, Pdu, ReadyToTransfer};
 use ddlp_nvme::{CompletionEntry, SglDescriptor, Status, SubmissionEntry};
-use std::ops::Range;
 use std::time::Instant;
 
 /// Bits of a command identifier that name the slot; the others are the slot's generation.
@@ -26,8 +26,8 @@ pub(super) enum CommandData {
     None,
     /// Data from host to controller.
     Write(Vec<u8>),
-    /// Data from controller to host, into this range of the buffer given to [`Exchange::step`].
-    Read(Range<usize>),
+    /// Data from controller to host, into this place of the buffers given to [`Exchange::step`].
+    Read(Place),
 }
 
 /// A command that completed.
@@ -121,7 +121,8 @@ impl Exchange {
         Some(identifier(index as u16, self.slots[index].generation))
     }
 
-    /// Sends a command, with its data if they fit the capsule. Fills in the identifier and the data pointer.
+    /// Sends a command, with its data if they fit the capsule. Fills in the identifier and the data pointer. A read
+    /// leaves with the next command or, at the latest, with the next step.
     pub(super) fn submit(&mut self, mut entry: SubmissionEntry, transfer: CommandData) -> Result<Ticket, DriverError> {
         self.link().check()?;
         let Some(&index) = self.free.last() else {
@@ -130,7 +131,7 @@ impl Exchange {
         let length = match &transfer {
             CommandData::None => Some(0),
             CommandData::Write(data) => u32::try_from(data.len()).ok(),
-            CommandData::Read(range) => u32::try_from(range.len()).ok(),
+            CommandData::Read(place) => u32::try_from(place.range.len()).ok(),
         };
         let Some(length) = length else { return Err(DriverError::Invalid("transfer of 4 GiB or more".into())) };
         let in_capsule =
@@ -140,6 +141,10 @@ impl Exchange {
         entry.data = if in_capsule { SglDescriptor::in_capsule(length) } else { SglDescriptor::transport(length) };
         let sent = match &transfer {
             CommandData::Write(data) if in_capsule => self.send_capsule(&entry, data),
+            CommandData::Read(_) => {
+                self.connection.hold(&CapsuleCommand::encode(&entry, 0, self.connection.digests()));
+                Ok(())
+            }
             _ => self.send_capsule(&entry, &[]),
         };
         self.noted(sent)?;
@@ -151,19 +156,20 @@ impl Exchange {
         Ok(ticket)
     }
 
-    /// Takes the next PDU with all of its data, if one has begun by `wake`. Puts the data of reads into their ranges of
-    /// `sink`. Fails if the time runs out in the middle of the data.
+    /// Takes the next PDU with all of its data, if one has begun by `wake`. Puts the data of reads into their places of
+    /// `sinks`. Fails if the time runs out in the middle of the data.
     pub(super) fn step(
         &mut self,
-        sink: &mut [u8],
+        sinks: &mut [&mut [u8]],
         wake: Instant,
         deadline: Deadline,
     ) -> Result<ExchangeStep, DriverError> {
         self.link().check()?;
-        let outcome = self.connection.next_header(wake);
+        let sent = self.connection.send(&[], self.connection.send_deadline());
+        let outcome = sent.and_then(|()| self.connection.next_header(wake));
         let outcome = outcome.and_then(|incoming| match incoming {
             None => Ok(ExchangeStep::Idle),
-            Some(incoming) => self.take(incoming, sink, deadline),
+            Some(incoming) => self.take(incoming, sinks, deadline),
         });
         self.noted(outcome)
     }
@@ -192,10 +198,15 @@ impl Exchange {
         self.connection.send(&[header, data, &digest.wire()], deadline)
     }
 
-    fn take(&mut self, incoming: Incoming, sink: &mut [u8], deadline: Deadline) -> Result<ExchangeStep, DriverError> {
+    fn take(
+        &mut self,
+        incoming: Incoming,
+        sinks: &mut [&mut [u8]],
+        deadline: Deadline,
+    ) -> Result<ExchangeStep, DriverError> {
         match incoming.pdu {
             Pdu::Response(entry) => self.complete(&entry).map(ExchangeStep::Done),
-            Pdu::Data(header) => self.take_data(&header, incoming.data_digest, sink, deadline),
+            Pdu::Data(header) => self.take_data(&header, incoming.data_digest, sinks, deadline),
             Pdu::ReadyToTransfer(request) => self.answer(&request).map(|()| ExchangeStep::Progress),
             Pdu::Terminate(fatal) => Err(self.link().protocol(format!("the peer ended the connection: {fatal}"))),
             Pdu::IcReq(_) | Pdu::IcResp(_) | Pdu::Command(_) => {
@@ -232,7 +243,7 @@ impl Exchange {
         let wanted = match &outstanding.transfer {
             CommandData::None => 0,
             CommandData::Write(data) => data.len(),
-            CommandData::Read(range) => range.len(),
+            CommandData::Read(place) => place.range.len(),
         };
         if completion.status().is_success() {
             if outstanding.moved != wanted {
@@ -251,12 +262,13 @@ impl Exchange {
         &mut self,
         header: &DataHeader,
         has_digest: bool,
-        sink: &mut [u8],
+        sinks: &mut [&mut [u8]],
         deadline: Deadline,
     ) -> Result<ExchangeStep, DriverError> {
         let index = self.find(header.command_id.get(), "data")?;
         let place = self.place_of(index, header)?;
-        let Some(into) = sink.get_mut(place) else { unreachable!("the buffer is that of the reads in flight") };
+        let sink = sinks.get_mut(place.buffer).and_then(|sink| sink.get_mut(place.range));
+        let Some(into) = sink else { unreachable!("the buffers are those of the reads in flight") };
         let timed_out = |link: &TcpLink| deadline.timed_out(link.peer(), "the rest of its data");
         if !self.connection.receive(into, deadline.at)? {
             return Err(timed_out(self.link()));
@@ -279,17 +291,17 @@ impl Exchange {
         self.finish(index, Completion::default(), u16::MAX).map(ExchangeStep::Done)
     }
 
-    /// Returns the range of the reads' buffer for a piece of data.
-    fn place_of(&mut self, index: usize, header: &DataHeader) -> Result<Range<usize>, DriverError> {
+    /// Returns the place for a piece of data.
+    fn place_of(&mut self, index: usize, header: &DataHeader) -> Result<Place, DriverError> {
         let (offset, length) = (header.offset.get() as usize, header.length.get() as usize);
         let outstanding = self.slots[index].outstanding.as_ref();
         let what = match outstanding.map(|outstanding| (&outstanding.transfer, outstanding.moved)) {
-            Some((CommandData::Read(range), moved)) if offset == moved && length <= range.len() - moved => {
-                let from = range.start + moved;
-                return Ok(from..from + length);
+            Some((CommandData::Read(place), moved)) if offset == moved && length <= place.range.len() - moved => {
+                let from = place.range.start + moved;
+                return Ok(Place { buffer: place.buffer, range: from..from + length });
             }
-            Some((CommandData::Read(range), moved)) => {
-                format!("data at {offset}, {length} bytes, where {moved} of {} have come", range.len())
+            Some((CommandData::Read(place), moved)) => {
+                format!("data at {offset}, {length} bytes, where {moved} of {} have come", place.range.len())
             }
             _ => "data for a command that reads none".to_owned(),
         };

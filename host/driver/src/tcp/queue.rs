@@ -5,10 +5,10 @@ use super::deadline::Deadline;
 use super::exchange::{CommandData, Exchange, ExchangeStep};
 use super::pool::QueuePool;
 use crate::checks;
-use crate::contract::{AbortOutcome, AdminData, Command, Completion, Controller, Queue, Ticket};
+use crate::contract::{AbortOutcome, AdminData, BlockRead, Command, Completion, Controller, Queue, Ticket};
 use crate::error::DriverError;
 use crate::namespace::Geometries;
-use crate::reads::{READS_IN_FLIGHT, ReadPlan};
+use crate::reads::{Place, READS_IN_FLIGHT, ReadPlan};
 use ddlp_nvme::admin::Abort;
 use ddlp_nvme::{AdminOpcode, Status};
 use std::collections::VecDeque;
@@ -67,19 +67,27 @@ impl TcpQueue {
         }
     }
 
-    /// Runs all reads of `plan`; returns the first status that is not success, if any.
-    fn run_reads(&mut self, mut plan: ReadPlan, buf: &mut [u8], deadline: Deadline) -> Result<Status, DriverError> {
-        let mut reads: Vec<Ticket> = Vec::with_capacity(READS_IN_FLIGHT);
-        let mut status = Status::SUCCESS;
+    /// Runs all reads of `plan`. Returns the first status that is not success, if any, and the number of its buffer.
+    fn run_reads(
+        &mut self,
+        plan: &mut ReadPlan,
+        sinks: &mut [&mut [u8]],
+        deadline: Deadline,
+    ) -> Result<Option<(Status, usize)>, DriverError> {
+        let mut reads: Vec<(Ticket, Place)> = Vec::with_capacity(READS_IN_FLIGHT);
+        let (mut bytes, mut failed) = (0, None);
         loop {
-            while reads.len() < READS_IN_FLIGHT && status.is_success() {
-                let Some((command, place)) = plan.next() else { break };
-                reads.push(self.exchange().submit(entry_of(&command), CommandData::Read(place))?);
+            while failed.is_none()
+                && let Some((command, place)) = plan.next_beside(reads.len(), bytes)
+            {
+                bytes += place.range.len();
+                let ticket = self.exchange().submit(entry_of(&command), CommandData::Read(place.clone()))?;
+                reads.push((ticket, place));
             }
             if reads.is_empty() {
-                return Ok(status);
+                return Ok(failed);
             }
-            match self.exchange().step(buf, deadline.at, deadline)? {
+            match self.exchange().step(sinks, deadline.at, deadline)? {
                 ExchangeStep::Progress => {}
                 ExchangeStep::Idle => {
                     let link = self.exchange().link();
@@ -87,12 +95,14 @@ impl TcpQueue {
                     link.fail(&error.to_string());
                     return Err(error);
                 }
-                ExchangeStep::Done(done) => match reads.iter().position(|&read| read == done.ticket) {
+                ExchangeStep::Done(done) => match reads.iter().position(|(ticket, _)| *ticket == done.ticket) {
                     None => self.keep(done.ticket, done.completion),
                     Some(index) => {
-                        reads.swap_remove(index);
-                        if status.is_success() {
-                            status = done.completion.status();
+                        let (_, place) = reads.swap_remove(index);
+                        bytes -= place.range.len();
+                        let status = done.completion.status();
+                        if !status.is_success() {
+                            failed.get_or_insert((status, place.buffer));
                         }
                     }
                 },
@@ -133,13 +143,15 @@ impl Queue for TcpQueue {
         }
     }
 
-    fn read_blocks(&mut self, nsid: u32, lba: u64, buf: &mut [u8], timeout: Duration) -> Result<(), DriverError> {
+    fn read_many(&mut self, nsid: u32, reads: &mut [BlockRead<'_>], timeout: Duration) -> Result<(), DriverError> {
         let deadline = Deadline::after(timeout);
         let geometry = self.geometries.of(&*self.controller, nsid, timeout)?;
-        let plan = ReadPlan::new(nsid, geometry, lba, buf.len(), self.controller.transfer_bytes_max())?;
-        let what = plan.what();
-        let status = self.run_reads(plan, buf, deadline)?;
-        Completion { result: 0, status: status.0 }.success(self.controller.peer(), &what).map(drop)
+        let mut plan = ReadPlan::new(nsid, geometry, reads, self.controller.transfer_bytes_max())?;
+        let mut sinks: Vec<&mut [u8]> = reads.iter_mut().map(|read| &mut *read.buf).collect();
+        match self.run_reads(&mut plan, &mut sinks, deadline)? {
+            None => Ok(()),
+            Some((status, buffer)) => Err(plan.refused(self.controller.peer(), status, buffer)),
+        }
     }
 
     fn abort(&mut self, ticket: Ticket, timeout: Duration) -> Result<AbortOutcome, DriverError> {

@@ -4,7 +4,7 @@ use crate::peer::{BLOCK, BLOCKS, Config, Event, Handled, LONG, NSID, Peer, log_p
 use ddlp_driver::program::{self, ProgramSlot};
 use ddlp_driver::reads::READ_PIECE_BYTES;
 use ddlp_driver::tcp;
-use ddlp_driver::{AbortOutcome, AdminData, Command, Controller, DriverError, Queue, logpage, namespace};
+use ddlp_driver::{AbortOutcome, AdminData, BlockRead, Command, Controller, DriverError, Queue, logpage, namespace};
 use ddlp_nvme::admin::Abort;
 use ddlp_nvme::tcp::Alignment;
 use ddlp_nvme::tcp::encode::DataPiece;
@@ -131,6 +131,10 @@ fn a_failed_read_leaves_the_queue_usable() {
     let mut buf = vec![0; 512 * BLOCK];
     let error = queue.read_blocks(NSID, 0, &mut buf, LONG).unwrap_err();
     assert!(error.to_string().ends_with("unrecovered read error (sct 2 sc 81h)"), "{error}");
+    let mut others = [vec![0; BLOCK], vec![0; BLOCK], vec![0; BLOCK]];
+    let mut reads: Vec<_> = [3, 64, 9].into_iter().zip(&mut others).map(|(lba, buf)| BlockRead { lba, buf }).collect();
+    let error = queue.read_many(NSID, &mut reads, LONG).unwrap_err().to_string();
+    assert!(error.contains("at block 64"), "{error}");
     failing.store(false, Ordering::SeqCst);
     queue.read_blocks(NSID, 0, &mut buf, LONG).unwrap();
     assert!(buf == pattern(0, 512 * BLOCK));
