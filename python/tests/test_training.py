@@ -1,14 +1,18 @@
 """Training with PyTorch: the example, and several processes."""
 
 import json
+import os
 import re
+import shutil
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
@@ -44,14 +48,38 @@ distributed.destroy_process_group()
 """
 
 
+def ranks(processes, script, *arguments, **options):
+    """Starts a script in several processes, as torchrun does; what the first one says comes by a pipe."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    count = {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), "OMP_NUM_THREADS": "1"}
+    place = {**os.environ, **count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    command = [sys.executable, *map(str, [script, *arguments])]
+    return [
+        subprocess.Popen(
+            command,
+            env={**place, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            text=True,
+            stdout=subprocess.DEVNULL if rank else subprocess.PIPE,
+            **options,
+        )
+        for rank in range(processes)
+    ]
+
+
+def finished(processes):
+    """Returns what the first process says, after all of them have ended well."""
+    said, _ = processes[0].communicate(timeout=300)
+    assert [process.wait(60) for process in processes] == [0] * len(processes)
+    return said
+
+
 def summed(pack, processes, folder, state="none"):
     """Returns the sums of each batch over all processes."""
     script = folder / "rank.py"
     script.write_text(RANK)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    command = [*launch, script, pack, state]
-    done = subprocess.run(command, check=True, text=True, capture_output=True, cwd=folder)
-    return json.loads(done.stdout)
+    return json.loads(finished(ranks(processes, script, pack, state, cwd=folder)))
 
 
 def test_processes_share_batches_and_resume_in_another_number(pack, tmp_path):
@@ -59,3 +87,55 @@ def test_processes_share_batches_and_resume_in_another_number(pack, tmp_path):
     assert len(alone) == 8 and sum(samples for _, _, samples in alone) == 60
     assert summed(pack, 2, tmp_path) == alone
     assert summed(pack, 1, tmp_path, "at.pt") == alone[3:], "a state of two processes goes on with one"
+
+
+def losses(said):
+    """Returns the loss of each step of the ImageNet example."""
+    return {int(step): float(loss) for step, loss in re.findall(r"step (\d+) loss (\S+)", said)}
+
+
+def recipe(pack, *options):
+    """Returns the command line of the ImageNet example for a small model and small images."""
+    small = ["--model", "resnet18", "--classes", 10, "--size", 32, "--batch-size", 16]
+    return [EXAMPLES / "imagenet_ddp.py", pack, *small, *options]
+
+
+def test_a_killed_rank_loses_nothing(pack, tmp_path):
+    pytest.importorskip("torchvision")
+    command = recipe(pack, "--epochs", 3, "--val", pack)
+    said = finished(ranks(2, *command))
+    expected = losses(said)
+    assert list(expected) == list(range(1, 10)) and len(re.findall(r"accuracy 0\.\d", said)) == 3
+
+    checkpoint = tmp_path / "at.pt"
+    saving = ["--checkpoint", checkpoint, "--checkpoint-every", 2]
+    first, second = ranks(2, *command, *saving, stderr=subprocess.DEVNULL)
+    before = {}
+    for line in first.stdout:
+        before |= losses(line)
+        if len(before) == 5:
+            second.kill()
+    assert first.wait(60) != 0 and second.wait(60) == -signal.SIGKILL
+    assert len(before) < len(expected) and before == {step: expected[step] for step in before}
+
+    def resumed(processes):
+        own = tmp_path / f"{processes}.pt"
+        shutil.copy(checkpoint, own)
+        return losses(finished(ranks(processes, *command, "--checkpoint", own)))
+
+    after = resumed(2)
+    assert 5 <= min(after) <= len(before) + 1
+    assert before | after == expected, "to the bit"
+    for processes in (1, 4):
+        # The same batches, but gradients are added up in another order.
+        assert resumed(processes) == pytest.approx(after, rel=1e-3)
+
+
+def test_torchrun_starts_the_example(pack):
+    pytest.importorskip("torchvision")
+    if torch.__version__ < "2" and sys.version_info >= (3, 11):
+        pytest.skip("torchrun before 2.0 does not work with Python 3.11")
+    command = recipe(pack, "--epochs", 1)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, *command]
+    said = subprocess.run(map(str, launch), check=True, text=True, stdout=subprocess.PIPE).stdout
+    assert losses(said) == losses(finished(ranks(2, *command)))
