@@ -2,9 +2,9 @@
 # Installs the tools that building needs and this machine lacks. ./demo, ./check, scripts/{board,python} and the scripts
 # in .ci source this file; after `setup`, they have `cargo` in PATH.
 #
-#   setup [--yes] [c++] [qemu] [python]     --yes: install without asking; c++: also a C++ compiler;
-#                                           qemu: also the tools that boot the guests of the tests in qemu/;
-#                                           python: also Python with its module venv
+#   setup [--yes] [c++] [qemu] [python] [torch]
+#       --yes: install without asking; c++: also a C++ compiler; qemu: also the tools that boot the guests of the tests
+#       in qemu/; python: also Python with its module venv; torch: also PyTorch for the system's Python, if apt has it
 #
 # `setup` prints each command and asks before it runs it. Without --yes and without a terminal to ask on, it ends.
 
@@ -38,6 +38,13 @@ sys.exit(sys.version_info < (${PYTHON_NEEDED/./, }))" 2>/dev/null && { echo "$pr
     return 1
 }
 
+# Returns whether the system's Python is new enough, can make virtual environments, and has PyTorch and torchvision.
+system_has_torch() {
+    [ -x /usr/bin/python3 ] && /usr/bin/python3 -c "import importlib.util, sys
+modules = 'ensurepip', 'torch', 'torchvision', 'venv'
+sys.exit(sys.version_info < (${PYTHON_NEEDED/./, }) or not all(map(importlib.util.find_spec, modules)))"
+}
+
 missing_tools() {
     have cc || have gcc || have clang || echo compiler
     [ "$SETUP_CXX" = 0 ] || have c++ || have g++ || have clang++ || echo c++
@@ -48,6 +55,9 @@ missing_tools() {
         have xz || echo xz
     fi
     [ "$SETUP_PYTHON" = 0 ] || python_program >/dev/null || echo python
+    if [ "$SETUP_TORCH" = 1 ] && ! system_has_torch && apt-cache show python3-torchvision >/dev/null 2>&1; then
+        echo torch
+    fi
     have make || echo make
     have cmake || echo cmake
     # libjpeg-turbo's SIMD code for x86 is written for nasm; elsewhere it is compiled as C.
@@ -78,6 +88,7 @@ packages_for() {
             mke2fs:*) echo e2fsprogs ;;
             xz:apt) echo xz-utils ;;
             python:apt) echo python3 python3-venv ;;
+            torch:apt) echo python3-torch python3-torchvision python3-venv ;;
             python:dnf | python:zypper | python:apk) echo python3 ;;
             *) echo "$tool" ;;
         esac
@@ -153,10 +164,11 @@ target_dir() { cargo metadata --no-deps --format-version 1 | sed -n 's/.*"target
 
 setup() {
     local tools word
-    SETUP_YES=0 SETUP_CXX=0 SETUP_QEMU=0 SETUP_PYTHON=0
+    SETUP_YES=0 SETUP_CXX=0 SETUP_QEMU=0 SETUP_PYTHON=0 SETUP_TORCH=0
     for word in "$@"; do
         case $word in
             --yes) SETUP_YES=1 ;; c++) SETUP_CXX=1 ;; qemu) SETUP_QEMU=1 ;; python) SETUP_PYTHON=1 ;;
+            torch) SETUP_TORCH=1 ;;
         esac
     done
     [ "$(uname -s)" = Linux ] || fail "DDLP runs on Linux; on another system, use a virtual machine or a container"
