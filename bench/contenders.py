@@ -1,4 +1,4 @@
-"""Contenders of bench/side-by-side: our own program, and the peers' scripts, in virtual environments of their own."""
+"""Contenders of bench/side-by-side: our own program, our Python package, and the peers in virtual environments."""
 import json
 import os
 import pathlib
@@ -19,26 +19,21 @@ PIPELINES = {"W1": "imagenet-train", "W2": "imagenet-val", "W3": "cifar-train"}
 BATCHES = {"W1": 64, "W2": 64, "W3": 512}
 REPETITIONS = {"W1": 1, "W2": 1, "W3": 15}
 
-# For each peer: its environment, its script, and for each workload the options of its variants.
+# For each peer: its environment, its module in peers/loaders, and for each work the variants.
 PEERS = {
-    "opencv": ("light", "opencv", {"W1": [[]], "W2": [[]], "W3": [[]]}),
-    "turbo": ("light", "turbo", {
-        "W1": [["--variant", "full"], ["--variant", "scaled"], ["--lib", "pyturbojpeg", "--variant", "scaled"]],
-        "W2": [["--variant", "full"], ["--variant", "scaled"]]}),
-    "kornia": ("light", "kornia", {"W1": [["--variant", "fused"]], "W2": [[]]}),
-    "pil": ("light", "pil", {"W1": [[]], "W2": [[]]}),
-    "pillowsimd": ("pillowsimd", "pil", {"W1": [[]], "W2": [[]]}),
-    "dali": ("dali", "dali", {"W1": [[]], "W2": [[]], "W3": [[]]}),
-    "tf": ("tf", "tf", {"W1": [[], ["--variant", "aa"]], "W2": [[]], "W3": [[]]}),
-    "torch": ("torch", "torch", {
-        "W1": [["--variant", variant] for variant in ("pil", "tvio", "webdataset", "streaming")],
-        "W2": [["--variant", "tvio"]],
-        "W3": [["--variant", "pil"], ["--variant", "tvio"]]}),
-    "ffcv": ("ffcv", "ffcv", {
-        "W1": [[], ["--variant", "q90"], ["--variant", "raw", "--max-resolution", "500"]],
-        "W2": [[]],
-        "W3": [[]]}),
-    "spdl": ("spdl", "spdl", {"W1": [[]], "W2": [[]]}),
+    "opencv": ("light", "opencv", {"W1": [""], "W2": [""], "W3": [""]}),
+    "turbo": ("light", "turbo", {"W1": ["full", "scaled", "pyturbojpeg scaled"], "W2": ["full", "scaled"]}),
+    "kornia": ("light", "kornia", {"W1": ["fused"], "W2": [""]}),
+    "pillow": ("light", "pillow", {"W1": [""], "W2": [""]}),
+    "pillowsimd": ("pillowsimd", "pillow", {"W1": [""], "W2": [""]}),
+    "grain": ("grain", "grain", {"W1": [""], "W2": [""]}),
+    "dali": ("dali", "dali", {"W1": [""], "W2": [""], "W3": [""]}),
+    "tf": ("tf", "tf", {"W1": ["", "aa"], "W2": [""], "W3": [""]}),
+    "torch": ("torch", "torch", {"W1": ["pil", "tvio"], "W2": ["tvio"], "W3": ["pil", "batch"]}),
+    "webdataset": ("torch", "webdataset", {"W1": [""]}),
+    "streaming": ("torch", "streaming", {"W1": [""]}),
+    "ffcv": ("ffcv", "ffcv", {"W1": ["", "q90", "raw"], "W2": [""], "W3": [""]}),
+    "spdl": ("spdl", "spdl", {"W1": [""], "W2": [""]}),
 }
 # For each environment: the packages of each call of pip, in order. A version is pinned if a later one does not work
 # with the other packages, or with Debian 12's libraries.
@@ -48,6 +43,7 @@ ENVIRONMENTS = {
     # Older setuptools reject the package's licence field, and a new environment may contain such a version.
     "pillowsimd": [["numpy", "pybind11", "setuptools>=77", "wheel"],
                    ["--no-binary", "pillow-simd", "--no-build-isolation", "--no-deps", "pillow-simd"]],
+    "grain": [["numpy", "pillow", "grain"]],
     "dali": [["numpy", "nvidia-dali-cuda120"]],
     "tf": [["tensorflow-cpu"]],
     "torch": [["numpy", "torch", "torchvision", "webdataset", "mosaicml-streaming"]],
@@ -59,7 +55,8 @@ ENVIRONMENTS = {
 # Compiler options that the packages' authors recommend.
 COMPILERS = {"pillowsimd": {"CC": "cc -mavx2"}, "ffcv": {"CFLAGS": "-O3"}}
 # Peers that one small environment holds.
-DEFAULT_PEERS = ["opencv", "turbo", "kornia", "pil"]
+DEFAULT_PEERS = ["opencv", "turbo", "kornia", "pillow"]
+PEER_PROGRAM = pathlib.Path(__file__).resolve().parent / "peers/run.py"
 
 
 @dataclass
@@ -91,22 +88,35 @@ def ours(work, program, dataset, images, cores):
     return Contender(f"ddlp {name}", work, cores, [str(word) for word in command], {}, [path], is_ours=True)
 
 
-def theirs(work, peer, scripts, environments, data, images, cores):
+def ours_in_python(work, package, dataset, images, cores):
+    """Returns our loader over `dataset` as training code in Python uses it. `package` comes from `programs.Package`."""
+    name, path = dataset
+    options = ["--source", path, "--converted", package.folder]
+    command = peer_command(package.python, "ddlp", work, images, cores, options)
+    return Contender(f"ddlp {name}, Python", work, cores, command, {"PYTHONPATH": str(package.folder)}, [path])
+
+
+def theirs(work, peer, environments, data, images, cores):
     """Returns the peer's rows of a workload, or none if the peer does not run that workload. `data` comes from
     `Datasets.for_peers`."""
-    environment, script, variants = PEERS[peer]
+    environment, loader, variants = PEERS[peer]
     rows = []
-    for options in variants.get(work, []):
-        command = [environments / environment / "bin/python", script_of(script, scripts), "--workload", work,
-                   "--images", images, "--batch", BATCHES[work], "--workers", cores,
-                   "--warmup", 1, "--reps", REPETITIONS[work], *options]
-        name = " ".join([peer, *(word for word in options if not word.startswith("--"))])
+    for variant in variants.get(work, []):
+        name = f"{peer} {variant}".strip()
         # A folder for each variant, which shows what its runs read.
         converted = data.converted / name.replace(" ", "-")
-        variables = {"PEERS_HOME": str(converted), data.variable: str(data.source), "OMP_NUM_THREADS": str(cores),
-                     "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
-        rows.append(Contender(name, work, cores, [str(word) for word in command], variables, [data.source], converted))
+        options = ["--variant", variant, "--source", data.source, "--converted", converted]
+        command = peer_command(environments / environment / "bin/python", loader, work, images, cores, options)
+        variables = {"OMP_NUM_THREADS": str(cores), "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
+        rows.append(Contender(name, work, cores, command, variables, [data.source], converted))
     return rows
+
+
+def peer_command(python, loader, work, images, cores, options):
+    """Returns the command that times a loader of peers/loaders."""
+    command = [python, PEER_PROGRAM, loader, "--work", work, "--images", images, "--batch", BATCHES[work],
+               "--threads", cores, "--warmup", 1, "--reps", REPETITIONS[work], *options]
+    return [str(word) for word in command]
 
 
 def install(environment, environments):
@@ -127,14 +137,3 @@ def install(environment, environments):
                 return f"cannot be installed: {complaint(log.read_text(errors='replace'))} (full log: {log})"
     stamp.write_text(json.dumps(packages))
     return None
-
-
-def scripts_in(folder):
-    """Returns the folder of the peers' scripts, or None if there are no scripts."""
-    folder = pathlib.Path(folder)
-    return folder.resolve() if any(folder.glob("bench_*.py")) else None
-
-
-def script_of(name, scripts):
-    """Returns the script that measures a peer."""
-    return scripts / f"bench_{name}.py"

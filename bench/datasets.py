@@ -23,9 +23,7 @@ DIGEST = "[0-9a-f]" * 8
 
 @dataclass
 class ForPeers:
-    """A source of the peers, the environment variable that tells their scripts its path, and a folder for converted
-    data."""
-    variable: str
+    """A source of the peers, and a folder for the data that they convert."""
     source: pathlib.Path
     converted: pathlib.Path
 
@@ -104,12 +102,12 @@ class Datasets:
         home = self.home / f"peers-{source.name}-{state(source)}"
         home.mkdir(exist_ok=True)
         if not is_cifar:
-            return ForPeers("PEERS_JPEG", source, home)
+            return ForPeers(source, home)
         arrays = home / "cifar10_train.npz"
         if not arrays.exists():
             say(f"making arrays of {source}")
             write_arrays(arrays, batches_of(source))
-        return ForPeers("PEERS_CIFAR", arrays, home)
+        return ForPeers(arrays, home)
 
 
 def jpegs(folder):

@@ -1,7 +1,11 @@
 """Our programs, built from this checkout."""
 import json
+import os
 import pathlib
+import shutil
 import subprocess
+import sys
+from dataclasses import dataclass
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -29,3 +33,48 @@ def build_agent():
     cargo("build", "--locked", "--release", "-p", "ddlp-device", "--bin", "ddlp-device")
     target = json.loads(cargo("metadata", "--no-deps", "--format-version", "1"))["target_directory"]
     return pathlib.Path(target) / "release/ddlp-device"
+
+
+@dataclass
+class Package:
+    """Our Python package, and the interpreter that runs it."""
+    folder: pathlib.Path
+    python: pathlib.Path
+
+
+def build_package(home, python):
+    """Builds the Python package, and installs it into a folder of its own, beside what `python` already has."""
+    folder, wheels = home / "package", home / "wheels"
+    for path in (folder, wheels):
+        shutil.rmtree(path, ignore_errors=True)
+    maker = home / "maker"
+    commands = [] if (maker / "bin/pip").exists() else [[sys.executable, "-m", "venv", maker]]
+    pip = [maker / "bin/pip", "--disable-pip-version-check"]
+    commands += [[*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, ROOT / "python"]]
+    for command in commands:
+        run(command)
+    run([*pip, "install", "--quiet", "--no-deps", "--target", folder, *wheels.glob("ddlp-*.whl")])
+    return Package(folder, python)
+
+
+def run(command):
+    """Runs a program. Exits if it fails."""
+    # Standard output is for results.
+    done = subprocess.run([str(word) for word in command], stdout=sys.stderr, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"error: {command[0]} failed with status {done.returncode}; its message is above")
+
+
+def interpreter():
+    """Returns the Python that takes our batches: the first one that has PyTorch, else one that has NumPy, else None."""
+    for module in ("torch", "numpy"):
+        for program in (sys.executable, "/usr/bin/python3"):
+            if os.path.exists(program) and has(program, module):
+                return pathlib.Path(program)
+    return None
+
+
+def has(program, module):
+    """Returns whether a Python has a module."""
+    code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"
+    return subprocess.run([program, "-c", code], check=False).returncode == 0

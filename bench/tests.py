@@ -401,6 +401,25 @@ class Data(unittest.TestCase):
             self.assertEqual(sorted(home.iterdir()), sorted(second))
 
 
+class ThroughPython(unittest.TestCase):
+    """bench/through-python with stand-ins for our programs, pip and Python."""
+
+    def test_rounds_have_a_ratio_and_a_control(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            program(folder / "release/ddlp", "#!/bin/sh\n[ $1 = pack ] && exec touch \"$3\"\n"
+                    "mkdir \"$2\" && touch \"$2/1.jpg\"\n")
+            program(folder / "side-by-side/maker/bin/pip", "#!/bin/sh\n")
+            program(folder / "python", "#!/bin/sh\n[ $2 = ddlp ] && [ -n \"$PYTHONPATH\" ] || exit 1\n"
+                    """echo '{"per_cpu_s": 980, "median": 980, "note": "stand-in"}'\n""")
+            done = start("through-python", folder, "--rounds", 3, "--python", folder / "python")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [line.split() for line in done.stdout.splitlines()]
+        self.assertEqual(lines[1:4], [[str(number), "1000", "980", "1000", "0.980", "1.000"] for number in range(3)])
+        self.assertEqual(" ".join(lines[4]), "median of python ÷ rust 0.980, of the control 1.000")
+        self.assertEqual(lines[5][0], "stand-in;")
+
+
 class Peers(unittest.TestCase):
     """The peers' scripts."""
 
@@ -418,39 +437,36 @@ class Peers(unittest.TestCase):
             self.assertIsNone(contenders.install("light", home))
             self.assertTrue(made.exists())
 
-    def test_scripts_are_what_is_named_so(self):
-        with tempfile.TemporaryDirectory() as name:
-            self.assertIsNone(contenders.scripts_in(name))
-            pathlib.Path(name, "bench_opencv.py").touch()
-            self.assertEqual(contenders.scripts_in(name), pathlib.Path(name).resolve())
-            self.assertTrue(contenders.script_of("opencv", contenders.scripts_in(name)).is_file())
-
     def test_every_peer_has_an_environment(self):
         self.assertEqual({peer[0] for peer in contenders.PEERS.values()}, set(contenders.ENVIRONMENTS))
 
-    def test_every_peer_says_what_it_does(self):
-        data = datasets.ForPeers("PEERS_JPEG", pathlib.Path("photos"), pathlib.Path("made"))
+    def test_every_peer_has_a_program_for_its_works(self):
+        data = datasets.ForPeers(pathlib.Path("photos"), pathlib.Path("made"))
         for peer in contenders.PEERS:
-            rows = contenders.theirs("W1", peer, pathlib.Path("scripts"), pathlib.Path("venvs"), data, 2000, 1)
-            self.assertTrue(rows and all(row.command[1].startswith("scripts/bench_") for row in rows), peer)
-        self.assertEqual(contenders.theirs("W3", "pil", pathlib.Path(), pathlib.Path(), data, 1, 1), [])
+            rows = contenders.theirs("W1", peer, pathlib.Path("venvs"), data, 2000, 1)
+            self.assertTrue(rows, peer)
+            for row in rows:
+                self.assertTrue((contenders.PEER_PROGRAM.parent / f"loaders/{row.command[2]}.py").is_file(), peer)
+        for path in contenders.PEER_PROGRAM.parent.rglob("*.py"):
+            compile(path.read_text(), path, "exec")
+        self.assertEqual(contenders.theirs("W3", "pillow", pathlib.Path(), data, 1, 1), [])
 
     def test_what_was_converted_is_read_in_place_of_the_images_and_by_its_peer_alone(self):
         def rows(work):
-            data = datasets.ForPeers("PEERS_JPEG", pathlib.Path("photos"), pathlib.Path(name))
-            return contenders.theirs(work, "ffcv", pathlib.Path("scripts"), pathlib.Path("venvs"), data, 2000, 1)
+            data = datasets.ForPeers(pathlib.Path("photos"), pathlib.Path(name))
+            return contenders.theirs(work, "ffcv", pathlib.Path("venvs"), data, 2000, 1)
 
         with tempfile.TemporaryDirectory() as name:
-            made = pathlib.Path(name, "ffcv-q90", "ffcv-0", "1.beton")
+            made = pathlib.Path(name, "ffcv-q90", "W1.beton")
             made.parent.mkdir(parents=True)
             # An empty folder holds nothing to read.
             self.assertEqual([row.files() for row in rows("W1")], [[pathlib.Path("photos")]] * 3)
             made.touch()
-            folders = [row.environment["PEERS_HOME"] for row in rows("W1")]
-            self.assertEqual(folders[1], str(made.parent.parent))
+            folders = [row.converts_to for row in rows("W1")]
+            self.assertEqual(folders[1], made.parent)
             self.assertEqual(len(set(folders)), 3)
             self.assertEqual([row.files()[0] for row in rows("W1")],
-                             [pathlib.Path("photos"), made.parent.parent, pathlib.Path("photos")])
+                             [pathlib.Path("photos"), made.parent, pathlib.Path("photos")])
             (of_arrays,) = rows("W3")
             of_arrays.converts_to.mkdir()
             (of_arrays.converts_to / "cifar.beton").touch()
