@@ -50,7 +50,7 @@ class Loader:
     Each iteration is one epoch, and yields pairs of images and labels::
 
         loader = ddlp.Loader("train.ddlp", batch_size=256, normalize=ddlp.IMAGENET)
-        for epoch in range(90):
+        for epoch in range(3):
             for images, labels in loader:
                 ...
 

@@ -1,33 +1,79 @@
-"""Runs the code of the documents: the blocks of one document one after the other, beside `train.ddlp` and `photos`."""
+"""Runs the code of the documents: the blocks of one document one after the other, beside `train.ddlp`, `photos` and
+`shards`. A block that needs a library which is not installed is only compiled."""
 
+import ast
 import importlib.util
 import re
 import shutil
+import subprocess
+import sys
+import tarfile
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+DOCUMENTS = sorted(
+    str(path.relative_to(ROOT))
+    for path in [ROOT / "README.md", ROOT / "python/README.md", *ROOT.glob("docs/**/*.md")]
+    if BLOCK.search(path.read_text())
+)
 
 
 def is_installed(name):
     return importlib.util.find_spec(name) is not None
 
 
+def missing(code):
+    """Returns the libraries that the code imports and that are not installed."""
+    nodes = list(ast.walk(ast.parse(code)))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    return {name for name in names if not is_installed(name.partition(".")[0])}
+
+
+@pytest.fixture(scope="session")
+def shards(photos):
+    """The photographs as two tar shards."""
+    folder = photos.parent / "shards"
+    folder.mkdir()
+    shards = [tarfile.open(folder / f"{shard:06}.tar", "w") for shard in range(2)]
+    for number, image in enumerate(sorted(photos.rglob("*.jpg"))):
+        label = folder / "label"
+        label.write_text(str(sorted(photos.iterdir()).index(image.parent)))
+        shards[number % 2].add(image, f"{number:06}.jpg")
+        shards[number % 2].add(label, f"{number:06}.cls")
+    for shard in shards:
+        shard.close()
+    label.unlink()
+    return folder
+
+
 @pytest.mark.skipif(not is_installed("torch"), reason="needs PyTorch")
-@pytest.mark.parametrize("document", ["README.md", "python/README.md", "docs/python.md"])
-def test_the_code_of_a_document_runs(photos, pack, tmp_path, monkeypatch, document):
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_code_of_a_document_runs(photos, pack, shards, tmp_path, monkeypatch, document):
     shutil.copy(pack, tmp_path / "train.ddlp")
     (tmp_path / "photos").symlink_to(photos)
+    (tmp_path / "shards").symlink_to(shards)
     monkeypatch.chdir(tmp_path)
     text = (ROOT / document).read_text()
-    blocks = list(BLOCK.finditer(text))
-    assert blocks, "the document has code"
     names = {"__name__": "document"}
-    for block in blocks:
-        if "torchvision" in block[1] and not is_installed("torchvision"):
-            continue
+    for block in BLOCK.finditer(text):
         # Lines in tracebacks are those of the document.
         code = "\n" * text[: block.start(1)].count("\n") + block[1]
-        exec(compile(code, str(ROOT / document), "exec"), names)
+        compiled = compile(code, str(ROOT / document), "exec")
+        if not missing(block[1]):
+            exec(compiled, names)
+
+
+def test_the_api_reference_is_what_the_docstrings_say():
+    made = subprocess.run([sys.executable, ROOT / "scripts/api-docs"], check=True, text=True, stdout=subprocess.PIPE)
+    current = (ROOT / "docs/api.md").read_text()
+    assert current == made.stdout, "run scripts/api-docs >docs/api.md"
+
+
+def test_links_between_documents_lead_somewhere():
+    for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("python/*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text()):
+            assert (document.parent / target).exists(), f"{document}: {target}"
