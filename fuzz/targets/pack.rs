@@ -2,7 +2,7 @@
 //! as an attacker would correct them.
 #![no_main]
 
-use ddlp_dataset::{Dataset, Fetch};
+use ddlp_dataset::{Dataset, Drawn, Fetch, StoredAt};
 use ddlp_dataset::pack::{Pack, Survey, verify_sample};
 use ddlp_pixels::fuzz::LIMITS;
 use ddlp_pixels::ops::RandomResizedCrop;
@@ -40,7 +40,7 @@ fn check(bytes: &[u8]) {
         let (_, _, _) = (pack.name(index), pack.label(index), pack.location(index));
         let _ = verify_sample(&pack, index);
         let draw = Draw { seed: 1, epoch: 0, sample_id: index };
-        let _ = fetch.prepare((&pack, index), &mut preparer, (&pipeline, draw), &mut out);
+        let _ = fetch.prepare(StoredAt { dataset: &pack, index }, &mut preparer, Drawn { pipeline: &pipeline, draw }, &mut out);
         let _ = pack.sample(index, &mut buf);
         assert!(buf.len() <= bytes.len());
     }

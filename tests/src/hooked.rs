@@ -35,6 +35,11 @@ pub trait Hooks: Send + Sync {
         available_bytes
     }
 
+    /// Returns how many reads of samples should be in flight, as if reads had latency.
+    fn reads_in_flight(&self) -> usize {
+        0
+    }
+
     /// Returns whether the dataset claims to lie in memory, so that nobody keeps a copy there.
     fn is_resident(&self) -> bool {
         false
@@ -71,6 +76,10 @@ impl<H: Hooks> Dataset for Hooked<H> {
 
     fn is_resident(&self) -> bool {
         self.hooks.is_resident()
+    }
+
+    fn reads_in_flight(&self) -> usize {
+        self.hooks.reads_in_flight()
     }
 
     fn check(&self) -> Result<(), Unavailable> {

@@ -35,7 +35,7 @@ impl Kit {
                 break;
             }
             let is_over = || task.is_over();
-            let prepared = preparer.prepare_unless(&is_over, dataset, context, sample_id, row);
+            let prepared = preparer.prepare_unless(&is_over, dataset, context, sample_id, None, row);
             let prepared = prepared.unwrap_or_else(|error| {
                 log_unavailable(&error);
                 let index = stored_at(dataset, sample_id);

@@ -4,24 +4,35 @@
 //! batch and then begin the next one.
 
 use crate::delivery::BatchBuffer;
-use crate::engine::{CpuJob, Engine, GivenUp, RunTask};
+use crate::engine::{CpuJob, CpuWork, Engine, GivenUp, RunTask};
 use crate::rows::{PutBack, RowsTaken};
 use crate::schedule::{BatchId, CPU};
 use ddlp_csd::prepare::{self, EpochContext, SamplePreparer, close_gaps};
 use ddlp_csd::run::RunLength;
 use ddlp_csd::slot::SampleRecord;
-use ddlp_dataset::{Half, Unavailable};
+use ddlp_dataset::{FetchedSample, Half, Unavailable};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Current activity of a CPU thread, for the message about a stall.
+/// Activity of a thread of the CPU prong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Activity {
+    /// Announcing samples to the dataset, this one first.
+    Announcing,
+    /// Fetching a sample.
+    Fetching,
+    /// Preparing a run of samples.
+    Preparing,
+}
+
+/// Current activity of a thread, for the message about a stall.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Doing {
+    pub activity: Activity,
     pub id: BatchId,
-    /// `None` while the thread announces samples to the dataset.
-    pub sample_id: Option<u64>,
-    /// When the thread began to announce, or began the run of samples that this sample belongs to.
+    pub sample_id: u64,
+    /// When the thread began to announce, to fetch, or to prepare the run of samples that this sample belongs to.
     pub since: Instant,
 }
 
@@ -35,19 +46,30 @@ pub(crate) struct Desk {
 
 #[derive(Clone, Copy, Debug)]
 struct DeskRun {
+    activity: Activity,
     id: BatchId,
     since: Instant,
-    is_announcing: bool,
 }
 
 impl Desk {
     /// Returns what the thread is doing now; `None` while it waits for work.
     pub fn doing(&self) -> Option<Doing> {
         let run = *self.run.lock().expect("no panic while a desk is locked");
-        run.map(|DeskRun { id, since, is_announcing }| {
-            let sample_id = (!is_announcing).then(|| self.sample_id.load(Ordering::Relaxed));
-            Doing { id, sample_id, since }
+        run.map(|DeskRun { activity, id, since }| {
+            let sample_id = self.sample_id.load(Ordering::Relaxed);
+            Doing { activity, id, sample_id, since }
         })
+    }
+
+    /// Publishes what the thread begins to do.
+    pub fn begin(&self, activity: Activity, id: BatchId, sample_id: u64) {
+        self.sample_id.store(sample_id, Ordering::Relaxed);
+        self.set_run(Some(DeskRun { activity, id, since: Instant::now() }));
+    }
+
+    /// Publishes that the thread waits for work.
+    pub fn end(&self) {
+        self.set_run(None);
     }
 
     fn set_run(&self, run: Option<DeskRun>) {
@@ -58,20 +80,24 @@ impl Desk {
 /// Runs one thread of the prong until the run is over.
 pub(crate) fn work(engine: &Arc<Engine>, desk: &Desk) {
     let mut preparer = RowPreparer::new(&engine.task);
-    let mut length = RunLength::default();
-    while let Some((job, ahead)) = engine.next_cpu_job() {
-        if !ahead.is_empty() {
-            desk.set_run(Some(DeskRun { id: job.id, since: Instant::now(), is_announcing: true }));
+    let (mut length, mut samples) = (RunLength::default(), Vec::new());
+    while let Some(CpuWork { job, ahead, fetched }) = engine.next_cpu_work(length.samples(), &mut samples) {
+        if let Some(&first) = ahead.first() {
+            desk.begin(Activity::Announcing, job.id, first);
             prepare::announce(&*engine.task.dataset, &ahead);
-            desk.set_run(None);
+            desk.end();
         }
-        if let Some(taken) = job.rows.take(length.samples()) {
+        let taken = match fetched {
+            Some(range) => job.rows.take_range(range),
+            None => job.rows.take(length.samples()),
+        };
+        if let Some(taken) = taken {
             let (rows, start) = (taken.range(), Instant::now());
-            desk.sample_id.store(job.sample_ids[rows.start], Ordering::Relaxed);
-            desk.set_run(Some(DeskRun { id: job.id, since: start, is_announcing: false }));
-            prepare_rows(engine, &mut preparer, &job, taken, desk);
+            desk.begin(Activity::Preparing, job.id, job.sample_ids[rows.start]);
+            prepare_rows(engine, &mut preparer, &job, taken, &samples, desk);
             length.took(rows.len(), start.elapsed());
         }
+        samples.iter_mut().for_each(FetchedSample::clear);
     }
 }
 
@@ -88,21 +114,25 @@ impl RowPreparer {
         Self { preparer: SamplePreparer::new(&task.program).trying(task.max_corrupt), pixels: vec![0; bytes] }
     }
 
-    /// Prepares a sample while it prefetches the `next` one. Returns `None` if the run is stopped meanwhile.
+    /// Prepares a sample while it prefetches the `next` one, unless the samples were `fetched`. Returns `None` if the run
+    /// is stopped meanwhile.
     fn prepare(
         &mut self,
         engine: &Engine,
         epoch: u32,
         sample_id: u64,
         next: Option<u64>,
+        fetched: Option<&FetchedSample>,
         row: &mut [u8],
     ) -> Result<Option<SampleRecord>, Unavailable> {
         let task = &engine.task;
+        let next = next.filter(|_| fetched.is_none());
         let prefetch = |half| next.into_iter().for_each(|next| prepare::prefetch(&*task.dataset, next, half));
         let context = EpochContext { seed: task.seed, epoch };
         let Self { preparer, pixels } = self;
         let is_over = || engine.is_stopped();
-        let mut prepare = |row: &mut [u8]| preparer.prepare_unless(&is_over, &*task.dataset, context, sample_id, row);
+        let mut prepare =
+            |row: &mut [u8]| preparer.prepare_unless(&is_over, &*task.dataset, context, sample_id, fetched, row);
         prefetch(Half::First);
         if task.images.is_as_prepared() {
             prefetch(Half::Second);
@@ -118,21 +148,29 @@ impl RowPreparer {
     }
 }
 
-fn prepare_rows(engine: &Engine, preparer: &mut RowPreparer, job: &CpuJob, mut taken: RowsTaken<'_>, desk: &Desk) {
-    let mut unavailable = None;
+/// Prepares rows of a batch. `fetched` has their samples, or nothing if this thread reads them.
+fn prepare_rows(
+    engine: &Engine,
+    preparer: &mut RowPreparer,
+    job: &CpuJob,
+    mut taken: RowsTaken<'_>,
+    fetched: &[FetchedSample],
+    desk: &Desk,
+) {
+    let (first, mut unavailable) = (taken.range().start, None);
     taken.make(|(number, row)| {
         if engine.is_stopped() {
             return None;
         }
         let (sample_id, next) = (job.sample_ids[number], job.sample_ids.get(number + 1).copied());
         desk.sample_id.store(sample_id, Ordering::Relaxed);
-        let prepared = preparer.prepare(engine, job.id.epoch, sample_id, next, row);
+        let prepared = preparer.prepare(engine, job.id.epoch, sample_id, next, fetched.get(number - first), row);
         prepared.map_err(|error| unavailable = Some(error)).ok().flatten()
     });
     if let Some(error) = unavailable {
         job.close(error);
     }
-    desk.set_run(None);
+    desk.end();
     engine.memory.look();
     engine.read.add(preparer.preparer.take_read());
     match job.rows.put_back(taken) {

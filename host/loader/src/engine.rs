@@ -6,17 +6,19 @@
 //! waiting threads in step; a drive's prong takes its cancels and sets its state itself, under the same mutex.
 //!
 //! - `claims`: claims of batches, for the CPU and for drives. `job`: a batch in the CPU's work.
+//! - `fetching`: the fetch stage, if the dataset's reads have latency.
 //! - `buffers`: buffers for batches, and the step that makes a filled buffer ready for delivery.
 //! - `consumer`: delivery of batches, and records of their samples.
 
 mod buffers;
 mod claims;
 mod consumer;
+mod fetching;
 mod job;
 
 pub(crate) use buffers::{ResultPlace, buffer_bytes};
 pub(crate) use consumer::KeptPlaces;
-pub(crate) use job::CpuJob;
+pub(crate) use job::{CpuJob, CpuWork};
 
 use crate::announcing::Announced;
 use crate::batch::{BatchField, FieldMemory};
@@ -25,6 +27,7 @@ use crate::delivery::{
     BatchMemory, BufferNeed, BufferReturned, DeliveryError, DeliveryTarget, HostPool, MakeTarget, NoMemory,
 };
 use crate::error::{DriveError, LoaderError};
+use crate::fetch::{AheadBounds, FetchAhead, Fetching};
 use crate::image_output::ImageOutput;
 use crate::order::{EpochCut, Orders};
 use crate::recorder::Recorder;
@@ -33,7 +36,7 @@ use crate::schedule::{BatchId, CPU, HeldResults, PlanEpoch, ProngId, ResultUse, 
 use crate::usage::{MemoryPeak, ReadSum};
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::SampleRecord;
-use ddlp_dataset::{Dataset, Unavailable};
+use ddlp_dataset::{Dataset, FetchedSample, Unavailable};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -114,8 +117,15 @@ pub(crate) struct Core {
     pub schedule: Schedule,
     pub recorder: Recorder,
     pub ready: HashMap<BatchId, Result<ReadyBatch, LoaderError>>,
-    /// Batches of the CPU prong whose samples are not all handed out.
+    /// Batches of the CPU prong whose rows are not all handed out.
     pub jobs: VecDeque<Arc<CpuJob>>,
+    /// The fetch stage, if the dataset's reads have latency.
+    fetching: Option<Fetching>,
+    /// Threads of the fetch stage that wait for a sample to fetch.
+    idle_fetchers: usize,
+    /// Memory for samples to fetch, and how many are kept.
+    spare: Vec<FetchedSample>,
+    spare_max: usize,
     pub plan: Vec<PlanEpoch>,
     /// Whether the consumer has asked for a batch and got none yet.
     pub consumer_waits: bool,
@@ -142,6 +152,8 @@ pub(crate) struct Engine {
     delivery: Condvar,
     /// The CPU prong may have work.
     work: Arc<Condvar>,
+    /// There may be a sample to fetch.
+    fetch: Condvar,
     stop: AtomicBool,
     /// Peak memory of the process.
     pub memory: MemoryPeak,
@@ -163,6 +175,8 @@ impl Engine {
     ) -> Result<Self, DeliveryError> {
         let work = Arc::new(Condvar::new());
         let orders = Orders::new(task.seed, task.cut);
+        let reads = task.dataset.reads_in_flight();
+        let bounds = AheadBounds::of(&*task.dataset, task.cut.rows());
         let bytes = buffer_bytes(&task.cut, task.images.row_bytes());
         let need = BufferNeed { count: buffers, bytes, returned: BufferReturned::new(work.clone()) };
         let target = match make {
@@ -177,6 +191,10 @@ impl Engine {
                 recorder,
                 ready: HashMap::new(),
                 jobs: VecDeque::new(),
+                fetching: (reads > 0).then(|| FetchAhead::new(bounds)),
+                idle_fetchers: 0,
+                spare: Vec::new(),
+                spare_max: reads,
                 plan: Vec::new(),
                 consumer_waits: false,
                 announced: Announced::default(),
@@ -189,6 +207,7 @@ impl Engine {
             task,
             delivery: Condvar::new(),
             work,
+            fetch: Condvar::new(),
             stop: AtomicBool::new(false),
             memory: MemoryPeak::new(),
             read: ReadSum::default(),
@@ -215,7 +234,13 @@ impl Engine {
         // Taking the lock makes a thread that is about to wait see the flag before it waits.
         drop(self.lock());
         self.delivery.notify_all();
+        self.wake_cpu();
+    }
+
+    /// Wakes the threads of the CPU prong that wait for work, and those of its fetch stage.
+    fn wake_cpu(&self) {
         self.work.notify_all();
+        self.fetch.notify_all();
     }
 
     /// Remembers how to end a drive's association or the attempt to make one, for [`Self::close_links`]. Ends it at
@@ -284,13 +309,13 @@ impl Engine {
         }
         core.ready.insert(id, ready);
         self.delivery.notify_all();
-        self.work.notify_all();
+        self.wake_cpu();
     }
 
     /// Gives up a batch that a prong claimed, whether the prong still works on it or holds an unusable result.
     pub fn give_up(&self, prong: ProngId, id: BatchId, why: GivenUp) {
         self.lock().give_up(prong, id, why);
-        self.work.notify_all();
+        self.wake_cpu();
     }
 
     /// Gives up those of these batches that a drive has finished but not handed over.
@@ -302,7 +327,7 @@ impl Engine {
             }
         }
         drop(core);
-        self.work.notify_all();
+        self.wake_cpu();
     }
 
     /// Records the loss of a drive and of its batches in work (`flights`). `held` says whether its finished batches are
@@ -315,7 +340,7 @@ impl Engine {
         core.schedule.prong_down(prong, held);
         core.recorder.fault(prong, flights.first().copied(), kind, what);
         drop(core);
-        self.work.notify_all();
+        self.wake_cpu();
     }
 
     /// Records that a drive works, for the first time or again. `what` is the message, if its absence was reported.
@@ -338,7 +363,7 @@ impl Engine {
     /// Records that a drive takes no batches until [`Self::regain`]. The drive must have no batch outstanding.
     pub fn pause(&self, prong: ProngId) {
         self.lock().schedule.prong_down(prong, HeldResults::Kept);
-        self.work.notify_all();
+        self.wake_cpu();
     }
 
     /// Takes the number of a drive's verdicts that the CPU has refuted.
@@ -376,6 +401,9 @@ impl RunTask {
 
 impl Core {
     fn executed(&mut self, prong: ProngId, id: BatchId) -> bool {
+        if prong == CPU {
+            self.stop_fetching(id);
+        }
         let now = self.recorder.now();
         let used = self.schedule.executed(prong, id, now) == ResultUse::Used;
         self.recorder.released(prong, id, used);
@@ -383,6 +411,9 @@ impl Core {
     }
 
     fn give_up(&mut self, prong: ProngId, id: BatchId, why: GivenUp) {
+        if prong == CPU {
+            self.stop_fetching(id);
+        }
         let now = self.recorder.now();
         self.recorder.released(prong, id, false);
         match why {

@@ -64,6 +64,7 @@ mod digest;
 mod drive;
 mod engine;
 mod error;
+mod fetch;
 mod image_output;
 mod loader;
 mod memory_need;

@@ -13,6 +13,7 @@ use crate::delivery::SlotTable;
 use crate::drive::{DriveProng, DriveSetup};
 use crate::engine::{Engine, RunTask};
 use crate::error::LoaderError;
+use crate::fetch;
 use crate::options::LoaderOptions;
 use crate::order::LastBatch;
 use crate::plan::Plan;
@@ -61,7 +62,9 @@ pub struct Loader {
     stall_after: Duration,
     /// Result slots of each drive.
     slots: Vec<Arc<SlotTable>>,
-    /// One for each CPU thread.
+    /// Threads that fetch samples, if the dataset's reads have latency.
+    fetchers: usize,
+    /// One for each CPU thread, and then one for each thread that fetches.
     desks: Arc<[Desk]>,
     waiting: Vec<DriveProng>,
     running: Vec<JoinHandle<()>>,
@@ -134,6 +137,7 @@ impl Loader {
         });
         let recorder = setup.recorder(&options, &drives, begun.elapsed().as_secs_f64());
         let threads = ThreadShares::of(&options).cpu;
+        let fetchers = setup.dataset.reads_in_flight();
         let slots = drives.iter().map(|drive| drive.slots.clone()).collect();
         let task = RunTask {
             dataset: setup.dataset.clone(),
@@ -166,7 +170,8 @@ impl Loader {
             cores: options.cores,
             stall_after: options.stall_after,
             slots,
-            desks: (0..threads).map(|_| Desk::default()).collect(),
+            fetchers,
+            desks: (0..threads + fetchers).map(|_| Desk::default()).collect(),
             waiting,
             running: Vec::new(),
             asked: Asked::default(),
@@ -229,6 +234,11 @@ impl Loader {
             let (engine, desks) = (self.engine.clone(), self.desks.clone());
             let thread = spawn(format!("ddlp-cpu-{number}"), &self.cores, move || cpu::work(&engine, &desks[number]))?;
             self.running.push(thread);
+        }
+        for number in 0..self.fetchers {
+            let (engine, desks, desk) = (self.engine.clone(), self.desks.clone(), self.threads + number);
+            let body = move || fetch::work(&engine, &desks[desk]);
+            self.running.push(spawn(format!("ddlp-fetch-{number}"), &self.cores, body)?);
         }
         Ok(())
     }

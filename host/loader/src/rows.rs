@@ -12,11 +12,14 @@ use std::sync::Mutex;
 pub struct RowClaims {
     base: *mut u8,
     row_bytes: usize,
-    rows: usize,
     state: Mutex<RowState>,
 }
 
 struct RowState {
+    /// Rows that were handed out.
+    taken: Vec<bool>,
+    left: usize,
+    /// Rows below it were handed out.
     next: usize,
     out: usize,
     closed: bool,
@@ -55,8 +58,9 @@ impl RowClaims {
         Self {
             base: bytes.as_mut_ptr(),
             row_bytes,
-            rows,
             state: Mutex::new(RowState {
+                taken: vec![false; rows],
+                left: rows,
                 next: 0,
                 out: 0,
                 closed: false,
@@ -66,22 +70,42 @@ impl RowClaims {
         }
     }
 
-    /// Takes up to `most` rows that no thread has had yet.
+    /// Takes up to `most` rows that no thread has had yet, the first ones.
     pub fn take(&self, most: usize) -> Option<RowsTaken<'_>> {
         let mut state = self.state.lock().expect("no panic while the claims are locked");
-        if state.closed || state.next == self.rows {
+        let free = state.taken[state.next..].iter().take(most.max(1)).take_while(|taken| !**taken).count();
+        let range = state.next..state.next + free;
+        self.hand_out(&mut state, range)
+    }
+
+    /// Takes these rows, unless the claims are closed.
+    ///
+    /// # Panics
+    ///
+    /// If a thread has had one of the rows.
+    pub fn take_range(&self, range: Range<usize>) -> Option<RowsTaken<'_>> {
+        self.hand_out(&mut self.state.lock().expect("no panic while the claims are locked"), range)
+    }
+
+    fn hand_out(&self, state: &mut RowState, range: Range<usize>) -> Option<RowsTaken<'_>> {
+        if state.closed || range.is_empty() {
             return None;
         }
-        let range = state.next..self.rows.min(state.next + most.max(1));
-        state.next = range.end;
+        for taken in &mut state.taken[range.clone()] {
+            assert!(!std::mem::replace(taken, true), "a row is handed out once");
+        }
+        state.left -= range.len();
         state.out += range.len();
+        while state.taken.get(state.next) == Some(&true) {
+            state.next += 1;
+        }
         Some(RowsTaken { claims: self, made: Vec::with_capacity(range.len()), range })
     }
 
     /// Returns whether no row is left to hand out.
     pub fn is_exhausted(&self) -> bool {
         let state = self.state.lock().expect("no panic while the claims are locked");
-        state.closed || state.next == self.rows
+        state.closed || state.left == 0
     }
 
     /// Returns rows; the caller that returns the last ones gets the buffer.
@@ -90,7 +114,7 @@ impl RowClaims {
         let mut state = self.state.lock().expect("no panic while the claims are locked");
         state.out -= taken.range.len();
         state.records[taken.range].iter_mut().zip(taken.made).for_each(|(record, made)| *record = Some(made));
-        if state.out > 0 || !(state.closed || state.next == self.rows) {
+        if state.out > 0 || !(state.closed || state.left == 0) {
             return PutBack::Pending;
         }
         match state.buffer.take() {

@@ -188,9 +188,9 @@ impl Schedule {
         self.prongs[prong].up
     }
 
-    /// Returns whether no prong has a batch in work.
+    /// Returns whether no prong works on a batch. A prong may have claimed batches that it has not begun.
     pub fn is_idle(&self) -> bool {
-        self.prongs.iter().all(|prong| prong.outstanding.is_empty())
+        !self.prongs.iter().any(Prong::is_working)
     }
 
     /// Describes in words what every prong has in work.

@@ -5,6 +5,7 @@ use crate::delivery::SlotTable;
 use crate::drive::{self, DriveLink, DriveSpec, Endpoint, Expected, LinkError, LocalAgent, LocalDrive, LocalResults};
 use crate::engine::buffer_bytes;
 use crate::error::{DriveError, LoaderError};
+use crate::fetch;
 use crate::image_output::ImageOutput;
 use crate::memory_need::MemoryNeed;
 use crate::opening::open_dataset;
@@ -158,10 +159,14 @@ impl RunSetup {
         let options = &builder.options;
         let mut need = MemoryNeed::default();
         need.add(buffers, format!("{} batch buffers of {} samples", options.buffers, self.cut.rows()));
-        let threads = ThreadShares::of(options).cpu;
+        let threads = ThreadShares::of(options).cpu + self.dataset.reads_in_flight();
         match memory::threads_bytes(threads) {
             0 => {}
             bytes => need.add(bytes, counted(threads as u64, "thread")),
+        }
+        match fetch::bytes_ahead(&*self.dataset) {
+            0 => {}
+            bytes => need.add(bytes, "samples that are fetched ahead".into()),
         }
         for (name, spec) in options.drives_by_name() {
             let is_read = match spec {

@@ -3,13 +3,22 @@
 //! Both prongs use this module, so a batch does not depend on the prong that prepared it. A sample that makes the
 //! dataset or the decoder panic counts as corrupt. The corrupt-sample policy does not apply if the dataset is
 //! unavailable or the system refuses memory: preparation then tries again for a few seconds before it fails.
+//!
+//! Where reads have latency, a [`SampleFetcher`] reads ahead what a [`SamplePreparer`] then renders (`fetcher`). Whatever
+//! goes wrong with a fetched sample, the preparer prepares the sample again from its place.
+
+mod fetcher;
+
+pub use fetcher::SampleFetcher;
 
 use crate::abilities::AgreedDecoders;
 use crate::program::{CorruptPolicy, Program};
 use crate::slot::{Outcome, SampleRecord, is_of_the_drive};
 pub use ddlp_dataset::{BytesRead, StageTimes};
-use ddlp_dataset::{Dataset, Fetch, FetchError, Half, Patience, ReadError, Unavailable};
-use ddlp_pixels::{AbilityNumber, CompiledPipeline, CorruptReason, Draw, PixelError, Preparer};
+use ddlp_dataset::{
+    Dataset, Drawn, Fetch, FetchError, FetchedSample, Half, Patience, ReadError, StoredAt, Unavailable,
+};
+use ddlp_pixels::{AbilityNumber, CompiledPipeline, CorruptReason, Draw, PixelError, Prepared, Preparer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Least number of neighbours that a preparer tries before it reports a corrupt sample as irreplaceable.
@@ -52,6 +61,12 @@ pub struct EpochContext {
     pub seed: u64,
     /// The epoch.
     pub epoch: u32,
+}
+
+impl EpochContext {
+    fn draw(self, sample_id: u64) -> Draw {
+        Draw { seed: self.seed, epoch: self.epoch, sample_id }
+    }
 }
 
 /// One worker's decoder and its memory for planning and reading, reused from sample to sample.
@@ -133,23 +148,26 @@ impl SamplePreparer {
         sample_id: u64,
         row: &mut [u8],
     ) -> Result<SampleRecord, Unavailable> {
-        let prepared = self.prepare_unless(&|| false, dataset, context, sample_id, row)?;
+        let prepared = self.prepare_unless(&|| false, dataset, context, sample_id, None, row)?;
         Ok(prepared.expect("the work is not over"))
     }
 
     /// Prepares a sample as [`prepare`](Self::prepare) does, unless the work `is_over`: returns `None` then. Calls
-    /// `is_over` before each neighbour and while it waits for the dataset.
+    /// `is_over` before each neighbour and while it waits for the dataset. Reads nothing if a [`SampleFetcher`] has
+    /// `fetched` the sample, and everything is well with it.
     pub fn prepare_unless(
         &mut self,
         is_over: &dyn Fn() -> bool,
         dataset: &dyn Dataset,
         context: EpochContext,
         sample_id: u64,
+        fetched: Option<&FetchedSample>,
         row: &mut [u8],
     ) -> Result<Option<SampleRecord>, Unavailable> {
         let own = stored_at(dataset, sample_id);
-        let draw = Draw { seed: context.seed, epoch: context.epoch, sample_id };
-        match self.attempt(dataset, own, draw, row) {
+        let draw = context.draw(sample_id);
+        let made = fetched.and_then(|fetched| self.render(fetched, draw, row));
+        match made.map_or_else(|| self.attempt(dataset, own, draw, row), Ok) {
             Ok(Made { warned }) => Ok(Some(SampleRecord { sample_id, index: own, outcome: Outcome::Prepared, warned })),
             Err(failure) => match self.after_failure(is_over, dataset, (own, draw), row, failure) {
                 Err(_) if is_over() => Ok(None),
@@ -248,6 +266,17 @@ impl SamplePreparer {
         }
     }
 
+    /// Renders a fetched sample. Returns `None` if that fails: an attempt from the sample's place finds out why.
+    fn render(&mut self, fetched: &FetchedSample, draw: Draw, row: &mut [u8]) -> Option<Made> {
+        let Self { pipeline, preparer, fetch, .. } = self;
+        let render = || fetch.render(fetched, preparer, Drawn { pipeline, draw }, row);
+        let rendered = catch_unwind(AssertUnwindSafe(render)).unwrap_or_else(|_| {
+            self.discard_interrupted();
+            None
+        });
+        rendered.map(Made::of)
+    }
+
     /// Makes one attempt at a stored sample. Catches any panic that the sample causes, and discards the decoder and
     /// memory that the panic interrupted.
     fn attempt(&mut self, dataset: &dyn Dataset, index: u64, draw: Draw, row: &mut [u8]) -> Result<Made, Failure> {
@@ -256,10 +285,15 @@ impl SamplePreparer {
         attempted.unwrap_or_else(|_| {
             // Panics again if the row's length is wrong: that is the caller's defect, not the sample's.
             assert_eq!(row.len(), self.pipeline.output().bytes(), "the row has the pipeline's shape");
-            self.preparer = Preparer::new(self.preparer.limits());
-            self.fetch.forget();
+            self.discard_interrupted();
             Err(Failure::corrupt(CorruptReason::DecoderPanic))
         })
+    }
+
+    /// Discards the decoder and memory that a panic has interrupted.
+    fn discard_interrupted(&mut self) {
+        self.preparer = Preparer::new(self.preparer.limits());
+        self.fetch.forget();
     }
 
     fn read_and_decode(
@@ -270,8 +304,8 @@ impl SamplePreparer {
         row: &mut [u8],
     ) -> Result<Made, Failure> {
         let Self { pipeline, preparer, fetch, agreed, .. } = self;
-        match fetch.prepare((dataset, index), preparer, (pipeline, draw), row) {
-            Ok(prepared) => Ok(Made { warned: prepared.warnings > 0 }),
+        match fetch.prepare(StoredAt { dataset, index }, preparer, Drawn { pipeline, draw }, row) {
+            Ok(prepared) => Ok(Made::of(prepared)),
             Err(error) => Err(Failure::of(error, agreed.as_ref(), dataset, index)),
         }
     }
@@ -285,6 +319,12 @@ fn compiled(program: &Program) -> CompiledPipeline {
 struct Made {
     /// Whether the decoder warned.
     warned: bool,
+}
+
+impl Made {
+    fn of(prepared: Prepared) -> Self {
+        Self { warned: prepared.warnings > 0 }
+    }
 }
 
 /// Why one attempt at a stored sample failed. Kept small, since the result of every attempt contains it.

@@ -8,20 +8,25 @@
 //!
 //! A form may ask for more bytes once it has seen the first ones. Form or preparer may also ask for the whole file: if
 //! a part of the file is damaged, or cannot be decoded alone.
+//!
+//! One thread may do all of that for a sample ([`Fetch::prepare`]), or one thread fetches and another one renders
+//! ([`Fetch::fetch`], [`Fetch::render`]). Whatever is rare is left to [`Fetch::prepare`].
 
-use crate::extent::resize;
+mod bytes;
+
+pub use bytes::BytesRead;
+
 use crate::header::{Header, Reads};
 use crate::pack::forms::{Damage, FormNotes, Next, Unusable, check_bytes};
-use crate::{Corrupt, Dataset, Location, ReadError, Unavailable};
+use crate::{Corrupt, Dataset, Location, ReadError};
+use bytes::SampleBytes;
 use ddlp_pixels::{
     CompiledPipeline, Decoder, Decoders, Draw, Limits, PixelError, PlanMemory, Prepared, Preparer, Rendered,
     SamplePlan, Source, large_turn,
 };
+use std::fmt;
 use std::ops::Range;
 use std::time::{Duration, Instant};
-
-/// Bytes of a block, as most disks and file systems have them, and our drive.
-const BLOCK_BYTES: u64 = 4096;
 
 /// Largest buffer for bytes that were read that is kept; a larger one is freed after the sample that needed it.
 const KEPT_BYTES: usize = 1 << 20;
@@ -33,22 +38,6 @@ pub struct StageTimes {
     pub read: Duration,
     /// Decoding and augmentation.
     pub prepare: Duration,
-}
-
-/// Bytes that were read from a source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BytesRead {
-    /// Bytes of samples, and of the details that their forms need.
-    pub bytes: u64,
-    /// The same in the whole blocks of 4096 bytes in which these bytes lie, as a disk or a drive reads them.
-    pub block_bytes: u64,
-}
-
-impl BytesRead {
-    fn add(&mut self, range: &Range<u64>) {
-        self.bytes += range.end - range.start;
-        self.block_bytes += range.end.next_multiple_of(BLOCK_BYTES) - range.start / BLOCK_BYTES * BLOCK_BYTES;
-    }
 }
 
 /// Reason why a sample has no pixels.
@@ -63,6 +52,63 @@ pub enum FetchError {
     /// The sample needs another decoder than those that the [`Fetch`] may use.
     #[error("the decoder of {0} is not to be used")]
     OtherDecoder(Decoder),
+}
+
+/// A sample of a dataset.
+pub struct StoredAt<'d, D: Dataset + ?Sized> {
+    /// The dataset.
+    pub dataset: &'d D,
+    /// Index of the sample.
+    pub index: u64,
+}
+
+impl<D: Dataset + ?Sized> Clone for StoredAt<'_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D: Dataset + ?Sized> Copy for StoredAt<'_, D> {}
+
+impl<D: Dataset + ?Sized> fmt::Debug for StoredAt<'_, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredAt").field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+/// A pipeline, and the draw for one sample.
+#[derive(Clone, Copy, Debug)]
+pub struct Drawn<'p> {
+    /// The pipeline.
+    pub pipeline: &'p CompiledPipeline,
+    /// The draw.
+    pub draw: Draw,
+}
+
+/// The bytes of a sample as its plan names them, read and checked by [`Fetch::fetch`], to be rendered by
+/// [`Fetch::render`], maybe by another thread. The memory is reused from sample to sample.
+#[derive(Debug, Default)]
+pub struct FetchedSample {
+    memory: Vec<u8>,
+    range: Range<usize>,
+    notes: FormNotes,
+    /// The sample's header, if everything is there that rendering needs.
+    header: Option<Header>,
+}
+
+impl FetchedSample {
+    /// Returns the bytes of memory that the sample takes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory.capacity() as u64
+    }
+
+    /// Forgets the sample, and frees memory that is unusually large.
+    pub fn clear(&mut self) {
+        self.header = None;
+        if self.memory.capacity() > KEPT_BYTES {
+            self.memory = Vec::new();
+        }
+    }
 }
 
 /// One worker's memory for planning and reading, reused from sample to sample.
@@ -113,27 +159,27 @@ impl Fetch {
     /// If `out` is not as long as the pipeline's output.
     pub fn prepare(
         &mut self,
-        (dataset, index): (&dyn Dataset, u64),
+        sample: StoredAt<'_, dyn Dataset + '_>,
         preparer: &mut Preparer,
-        (pipeline, draw): (&CompiledPipeline, Draw),
+        drawn: Drawn<'_>,
         out: &mut [u8],
     ) -> Result<Prepared, FetchError> {
         let Self { bytes, notes, plan, decoders, times, read } = self;
         let mut watch = Watch::start(times.as_mut());
-        let mut plan = SamplePlan::crop(pipeline, draw, plan);
+        let mut plan = SamplePlan::crop(drawn.pipeline, drawn.draw, plan);
         let limits = preparer.limits();
         let mut render = |source: Source<'_>, plan: &mut SamplePlan<'_>| {
             check_decoder(&source, *decoders)?;
             Ok(preparer.render(source, plan, out)?)
         };
-        let rendered = match dataset.in_memory(index) {
+        let rendered = match sample.dataset.in_memory(sample.index) {
             Some(source) => {
                 watch.has_read();
                 render(source, &mut plan)
             }
             None => {
-                let stored = StoredAt { dataset, index };
-                stored.render((bytes, notes, read), limits, &mut plan, &mut watch, render)
+                let reading = Reading { bytes: SampleBytes::with_room(bytes), notes, read };
+                sample.render(reading, limits, &mut plan, &mut watch, render)
             }
         };
         watch.has_prepared();
@@ -148,6 +194,57 @@ impl Fetch {
             }
         }
     }
+
+    /// Reads into `fetched` what rendering a sample needs. Leaves `fetched` empty if the sample cannot be read, lies in
+    /// memory, or must be read whole because a part of it is damaged: [`prepare`](Self::prepare) does everything then.
+    pub fn fetch(
+        &mut self,
+        sample: StoredAt<'_, dyn Dataset + '_>,
+        limits: Limits,
+        drawn: Drawn<'_>,
+        fetched: &mut FetchedSample,
+    ) {
+        fetched.clear();
+        if sample.dataset.in_memory(sample.index).is_some() {
+            return;
+        }
+        let FetchedSample { memory, range, notes, header } = fetched;
+        let plan = &mut SamplePlan::crop(drawn.pipeline, drawn.draw, &mut self.plan);
+        let mut reading = Reading { bytes: SampleBytes::with_room(memory), notes, read: &mut self.read };
+        let read = sample.plan(limits, plan, reading.read).and_then(|(found, reads)| {
+            let is_complete = sample.read(&found, reads, plan, &mut reading)?;
+            Ok(is_complete.then_some(found))
+        });
+        *range = reading.bytes.range();
+        *header = read.unwrap_or_default();
+    }
+
+    /// Renders a fetched sample into `out`. Returns `None` if that fails for any reason: [`prepare`](Self::prepare)
+    /// finds out why, or makes the pixels from the whole file. `sample` and `drawn` are those that were fetched.
+    ///
+    /// # Panics
+    ///
+    /// If `out` is not as long as the pipeline's output.
+    pub fn render(
+        &mut self,
+        fetched: &FetchedSample,
+        preparer: &mut Preparer,
+        drawn: Drawn<'_>,
+        out: &mut [u8],
+    ) -> Option<Prepared> {
+        let header = fetched.header.as_ref()?;
+        let mut watch = Watch::start(self.times.as_mut());
+        let mut plan = SamplePlan::crop(drawn.pipeline, drawn.draw, &mut self.plan);
+        let bytes = &fetched.memory[fetched.range.clone()];
+        let source = header.form.source(header, bytes, &mut plan, &fetched.notes).ok()?;
+        check_decoder(&source, self.decoders).ok()?;
+        let rendered = preparer.render(source, &mut plan, out);
+        watch.has_prepared();
+        match rendered {
+            Ok(Rendered::Done(prepared)) => Some(prepared),
+            Ok(Rendered::NeedsFile) | Err(_) => None,
+        }
+    }
 }
 
 /// Checks that a sample's decoder may be used. Says nothing about a file whose format is unknown.
@@ -158,49 +255,73 @@ fn check_decoder(source: &Source<'_>, decoders: Option<Decoders>) -> Result<(), 
     }
 }
 
-/// A sample of a dataset.
-struct StoredAt<'d, D: Dataset + ?Sized> {
-    dataset: &'d D,
-    index: u64,
+/// What is being read of a sample.
+struct Reading<'r> {
+    bytes: SampleBytes<'r>,
+    notes: &'r mut FormNotes,
+    read: &'r mut BytesRead,
 }
 
 impl<D: Dataset + ?Sized> StoredAt<'_, D> {
+    /// Returns the sample's header, and the first bytes that the plan needs.
+    fn plan(
+        &self,
+        limits: Limits,
+        plan: &mut SamplePlan<'_>,
+        read: &mut BytesRead,
+    ) -> Result<(Header, Reads), FetchError> {
+        read.add(&self.dataset.header_extent(self.index));
+        let header = self.dataset.header(self.index)?;
+        let is_decoded = header.form.is_decoded();
+        if is_decoded {
+            limits.check_pixels(header.size.0, header.size.1)?;
+        }
+        let reads = header.form.reads(&header, plan)?;
+        if is_decoded {
+            limits.check_memory(reads.bytes())?;
+        }
+        Ok((header, reads))
+    }
+
+    /// Reads all that the plan needs, beginning with `reads`, and checks it. Returns false if the whole file is needed
+    /// instead.
+    fn read(
+        &self,
+        header: &Header,
+        mut reads: Reads,
+        plan: &mut SamplePlan<'_>,
+        reading: &mut Reading<'_>,
+    ) -> Result<bool, FetchError> {
+        loop {
+            reading.bytes.append(self, header, &reads, reading.read)?;
+            match header.form.next(header, reading.bytes.bytes(), plan, reading.notes) {
+                Ok(Next::Render) => return Ok(true),
+                Ok(Next::Read(more)) => reads = more,
+                Ok(Next::ReadFile) => return Ok(false),
+                Err(Unusable::Damage(damage)) => return Err(self.damaged(header, damage).into()),
+                Err(Unusable::Pixels(error)) => return Err(error.into()),
+            }
+        }
+    }
+
     /// Reads what the plan names and hands it to `render`; reads the whole file if these bytes are not enough.
     fn render(
         &self,
-        (bytes, notes, read): (&mut Vec<u8>, &mut FormNotes, &mut BytesRead),
+        mut reading: Reading<'_>,
         limits: Limits,
         plan: &mut SamplePlan<'_>,
         watch: &mut Watch<'_>,
         mut render: impl FnMut(Source<'_>, &mut SamplePlan<'_>) -> Result<Rendered, FetchError>,
     ) -> Result<Rendered, FetchError> {
-        let header = self.dataset.header(self.index)?;
+        let (header, reads) = self.plan(limits, plan, reading.read)?;
         let form = header.form;
-        if form.is_decoded() {
-            limits.check_pixels(header.size.0, header.size.1)?;
-        }
-        let mut reads = form.reads(&header, plan)?;
-        if form.is_decoded() {
-            limits.check_memory(reads.bytes())?;
-        }
         // Pixels take more memory than a file. The memory of a large crop is freed before the turn ends.
         let turn = if form.is_decoded() { large_turn(reads.bytes()) } else { None };
-        let mut fetched = Fetched { bytes, filled: 0, read };
-        let is_complete = loop {
-            fetched.append(self, &header, &reads)?;
-            match form.next(&header, fetched.bytes(), plan, notes) {
-                Ok(Next::Render) => break true,
-                Ok(Next::Read(more)) => reads = more,
-                Ok(Next::ReadFile) => break false,
-                Err(Unusable::Damage(damage)) => return Err(self.damaged(&header, damage).into()),
-                Err(Unusable::Pixels(error)) => return Err(error.into()),
-            }
-        };
-        if is_complete {
+        if self.read(&header, reads, plan, &mut reading)? {
             watch.has_read();
-            let rendered = render(form.source(&header, fetched.bytes(), plan, notes)?, plan);
+            let rendered = render(form.source(&header, reading.bytes.bytes(), plan, reading.notes)?, plan);
             if turn.is_some() {
-                *fetched.bytes = Vec::new();
+                reading.bytes.free();
             }
             match rendered? {
                 Rendered::NeedsFile if form.is_file() => {}
@@ -208,9 +329,22 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
             }
             watch.has_prepared();
         }
-        let file = fetched.into_file(self, &header)?;
+        let file = self.file(&header, reading.bytes, reading.read)?;
         watch.has_read();
         render(Source::Encoded(file), plan)
+    }
+
+    /// Reads and checks a whole file, in place of all other bytes.
+    fn file<'m>(
+        &self,
+        header: &Header,
+        mut bytes: SampleBytes<'m>,
+        read: &mut BytesRead,
+    ) -> Result<&'m [u8], ReadError> {
+        bytes.clear();
+        bytes.append(self, header, &Reads::one(header.bytes.clone()), read)?;
+        check_bytes(header, bytes.bytes()).map_err(|damage| self.damaged(header, damage))?;
+        Ok(bytes.into_bytes())
     }
 
     /// Turns damage of a sample into the sample's error.
@@ -232,60 +366,6 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
     }
 }
 
-/// Bytes of a sample that have been read, one range after the other.
-struct Fetched<'f, 'r> {
-    bytes: &'f mut Vec<u8>,
-    filled: usize,
-    read: &'r mut BytesRead,
-}
-
-impl<'f> Fetched<'f, '_> {
-    fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.filled]
-    }
-
-    /// Reads more bytes.
-    fn append(
-        &mut self,
-        sample: &StoredAt<'_, impl Dataset + ?Sized>,
-        header: &Header,
-        reads: &Reads,
-    ) -> Result<(), ReadError> {
-        let &StoredAt { dataset, index } = sample;
-        let end = usize::try_from(reads.bytes()).unwrap_or(usize::MAX).saturating_add(self.filled);
-        // Never shortened: each byte of the memory is zeroed once.
-        if self.bytes.len() < end
-            && let Err(error) = resize(self.bytes, end)
-        {
-            let (name, location, problem) = (dataset.name(index), dataset.location(index), error.to_string());
-            return Err(Unavailable::NoMemory { name, location, problem }.into());
-        }
-        for range in reads.ranges() {
-            let end = self.filled + (range.end - range.start) as usize;
-            dataset.read(index, header, range.start, &mut self.bytes[self.filled..end])?;
-            self.read.add(&range);
-            self.filled = end;
-        }
-        if reads.bytes() == 0 && header.crc32c.is_none() {
-            // An empty file may have been filled or removed since. Without a checksum, only a read finds that out.
-            dataset.read(index, header, header.bytes.start, &mut [])?;
-        }
-        Ok(())
-    }
-
-    /// Reads and checks a whole file, in place of all other bytes.
-    fn into_file(
-        mut self,
-        sample: &StoredAt<'_, impl Dataset + ?Sized>,
-        header: &Header,
-    ) -> Result<&'f [u8], ReadError> {
-        self.filled = 0;
-        self.append(sample, header, &Reads::one(header.bytes.clone()))?;
-        check_bytes(header, self.bytes()).map_err(|damage| sample.damaged(header, damage))?;
-        Ok(&self.bytes[..self.filled])
-    }
-}
-
 /// The notes of a form that needs none.
 static NO_NOTES: FormNotes = FormNotes::NONE;
 
@@ -294,36 +374,35 @@ pub(crate) fn file<'b>(
     dataset: &(impl Dataset + ?Sized),
     index: u64,
     header: &Header,
-    bytes: &'b mut Vec<u8>,
+    memory: &'b mut Vec<u8>,
 ) -> Result<&'b [u8], ReadError> {
-    Fetched { bytes, filled: 0, read: &mut BytesRead::default() }.into_file(&StoredAt { dataset, index }, header)
+    StoredAt { dataset, index }.file(header, SampleBytes::in_memory(memory), &mut BytesRead::default())
 }
 
 /// Reads all of a sample, for [`Dataset::sample`].
 pub(crate) fn whole<'b>(
     dataset: &'b (impl Dataset + ?Sized),
     index: u64,
-    bytes: &'b mut Vec<u8>,
+    memory: &'b mut Vec<u8>,
 ) -> Result<Source<'b>, ReadError> {
     if let Some(source) = dataset.in_memory(index) {
         return Ok(source);
     }
     let header = dataset.header(index)?;
     if header.form.is_file() {
-        return file(dataset, index, &header, bytes).map(Source::Encoded);
+        return file(dataset, index, &header, memory).map(Source::Encoded);
     }
     let sample = StoredAt { dataset, index };
-    let mut fetched = Fetched { bytes, filled: 0, read: &mut BytesRead::default() };
+    let mut bytes = SampleBytes::in_memory(memory);
     let mut memory = PlanMemory::default();
     let plan = &mut SamplePlan::whole(&mut memory);
     let reads = header.form.reads(&header, plan).expect("no pipeline refuses a whole sample");
-    fetched.append(&sample, &header, &reads)?;
-    match header.form.next(&header, fetched.bytes(), plan, &mut FormNotes::default()) {
+    bytes.append(&sample, &header, &reads, &mut BytesRead::default())?;
+    match header.form.next(&header, bytes.bytes(), plan, &mut FormNotes::default()) {
         Err(Unusable::Damage(damage)) => return Err(sample.damaged(&header, damage)),
         next => assert_eq!(next, Ok(Next::Render), "a sample that is no file is read at once"),
     }
-    let read = &fetched.bytes[..fetched.filled];
-    Ok(header.form.source(&header, read, plan, &NO_NOTES).expect("no pipeline refuses a whole sample"))
+    Ok(header.form.source(&header, bytes.into_bytes(), plan, &NO_NOTES).expect("no pipeline refuses a whole sample"))
 }
 
 /// Measures the stages, if the caller wants their times.

@@ -36,7 +36,7 @@ mod sources;
 mod stamp;
 
 pub use error::{Corrupt, ReadError, Unavailable};
-pub use fetch::{BytesRead, Fetch, FetchError, StageTimes};
+pub use fetch::{BytesRead, Drawn, Fetch, FetchError, FetchedSample, StageTimes, StoredAt};
 pub use header::{Header, Reads};
 pub use inputs::is_input;
 pub use pack::PackFile;
@@ -48,6 +48,7 @@ pub use sources::{OpenError, cifar, folder, open, shards};
 use ddlp_pixels::{Decoders, Source};
 use std::fs::Metadata;
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// Largest number of bytes that one sample may have. A larger one is refused before anything is allocated for it.
@@ -114,6 +115,31 @@ pub trait Dataset: Send + Sync {
     /// Fills `out` with a sample's bytes from `offset` on, counted as `header` counts them, and waits for the bytes. If
     /// they have no checksum, checks that the file is the one that was opened, even if `out` is empty.
     fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError>;
+
+    /// Reads a sample's bytes from `offset` on into the bytes `place` of `memory`, as [`read`](Self::read) does. May also
+    /// write behind `place`, so that a source of whole blocks needs no copy if there is room.
+    fn read_within(
+        &self,
+        index: u64,
+        header: &Header,
+        offset: u64,
+        memory: &mut [u8],
+        place: Range<usize>,
+    ) -> Result<(), ReadError> {
+        self.read(index, header, offset, &mut memory[place])
+    }
+
+    /// Returns the bytes that [`header`](Self::header) reads for a sample; an empty range if it reads nothing.
+    fn header_extent(&self, _index: u64) -> Range<u64> {
+        0..0
+    }
+
+    /// Returns how many reads of samples should be in flight at the same time, if reads have latency: a run then fetches
+    /// samples by threads of their own, before other threads prepare them. 0 if the threads that prepare samples should
+    /// read them.
+    fn reads_in_flight(&self) -> usize {
+        0
+    }
 
     /// Returns a whole sample that lies in memory, so that nothing has to be read.
     fn in_memory(&self, _index: u64) -> Option<Source<'_>> {

@@ -13,6 +13,7 @@ use ddlp_pixels::{Decoders, Source};
 use memmap2::{Advice, MmapMut};
 use std::fs::Metadata;
 use std::io;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
@@ -155,6 +156,10 @@ impl Dataset for Resident {
 
     fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
         self.dataset.read(index, header, offset, out)
+    }
+
+    fn header_extent(&self, index: u64) -> Range<u64> {
+        self.dataset.header_extent(index)
     }
 
     fn in_memory(&self, index: u64) -> Option<Source<'_>> {

@@ -3,7 +3,7 @@
 //! A counting allocator replaces the system's: `ddlp_test_support::allocations`.
 
 use ddlp_dataset::pack::{PackFormat, PackOptions, RESIDENT_RECORD_BYTES_MAX, StoredForm, pack};
-use ddlp_dataset::{Dataset, Fetch, Header, Identity, Location, ReadError, Resident, open};
+use ddlp_dataset::{Dataset, Drawn, Fetch, Header, Identity, Location, ReadError, Resident, StoredAt, open};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::{CompiledPipeline, Draw, Limits, Pipeline, Preparer};
 use ddlp_test_support::allocations::{Counting, allocations_of};
@@ -32,7 +32,9 @@ fn allocations_of_preparing_twice(dataset: &dyn Dataset) -> usize {
     let mut pass = || {
         for index in 0..dataset.len().min(1000) {
             let draw = Draw { seed: 1, epoch: 0, sample_id: index };
-            fetch.prepare((dataset, index), &mut preparer, (&pipeline, draw), &mut out).unwrap();
+            fetch
+                .prepare(StoredAt { dataset, index }, &mut preparer, Drawn { pipeline: &pipeline, draw }, &mut out)
+                .unwrap();
         }
     };
     pass();

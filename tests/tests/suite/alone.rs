@@ -1,12 +1,16 @@
 //! The dataset lies on the drive alone: the host has no file of it, and reads namespace 1 for what its CPU prepares.
 
+use ddlp_dataset::pack::{PackOptions, RESIDENT_RECORD_BYTES_MAX};
 use ddlp_host::{CorruptPolicy, DriveSpec, LoaderBuilder, LoaderError, Strategy};
+use ddlp_pixels::Pipeline;
 use ddlp_tests::agent::{Agent, program};
 use ddlp_tests::photos::Photos;
 use ddlp_tests::runs::{Run, chain, loader};
 use nix::sys::signal::Signal;
+use std::collections::VecDeque;
 use std::fs;
 use std::net::TcpListener;
+use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
@@ -48,6 +52,57 @@ fn every_strategy_delivers_what_it_delivers_from_the_file() {
         assert!(run.report.read_blocks_mb >= run.report.read_mb);
         assert!(run.troubles().is_empty(), "{strategy}: {:?}", run.report.faults);
     }
+}
+
+#[test]
+fn neither_threads_nor_buffers_nor_a_consumer_that_keeps_batches_change_what_is_delivered() {
+    let photos = photos();
+    let agent = serve(&photos);
+    let expected = Run::of(loader(&photos.pack()).epochs(2)).digest;
+    for strategy in [Strategy::Cpu, Strategy::Ordered, Strategy::Mte, Strategy::Wrr] {
+        for (threads, buffers, kept) in [(1, 2, 1), (3, 2, 0), (3, 6, 5)] {
+            let mut held = VecDeque::new();
+            let run = Run::with(alone(&agent, strategy).threads(threads).buffers(buffers), |batch, _| {
+                held.push_back(batch.field("image").expect("images").share());
+                held.truncate(kept);
+            });
+            run.assert_exactly_once(2, SAMPLES.into());
+            assert_eq!(run.digest, expected, "{strategy}, {threads} threads, {buffers} buffers, {kept} kept");
+        }
+    }
+}
+
+#[test]
+fn a_consumer_may_stop_in_the_middle() {
+    let photos = photos();
+    let agent = serve(&photos);
+    for strategy in [Strategy::Cpu, Strategy::Ordered] {
+        for batches in [0, 1, 5] {
+            let mut loader = alone(&agent, strategy).build().unwrap();
+            let delivered = loader.by_ref().take(batches).filter(Result::is_ok).count();
+            assert_eq!(delivered, batches);
+            drop(loader);
+        }
+    }
+}
+
+#[test]
+fn a_record_that_is_read_by_itself_counts() {
+    let samples = RESIDENT_RECORD_BYTES_MAX / 64 + 1;
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("data_batch_1.bin"), vec![7; samples as usize * 3073]).unwrap();
+    let pack = folder.path().join("many.ddlp");
+    let source = ddlp_dataset::open(folder.path()).unwrap();
+    let options = PackOptions::default();
+    ddlp_dataset::pack::pack(&*source, &pack, &options, &mut |_| ControlFlow::Continue(())).unwrap();
+    let agent = Agent::start(&pack, &folder.path().join("state"), &["--slots", "8"]);
+    let [file, drive] = [pack.clone(), agent.url().into()].map(|place| {
+        let builder = loader(&place).strategy(Strategy::Cpu).pipeline(Pipeline::cifar_train()).epoch_samples(100);
+        Run::of(builder)
+    });
+    assert_eq!(file.digest, drive.digest);
+    assert_eq!(drive.report.read_mb, 100.0 * (3072.0 + 64.0) / 1e6);
+    assert_eq!(file.report.read_mb, drive.report.read_mb);
 }
 
 #[test]
@@ -111,7 +166,8 @@ fn a_path_that_is_lost_for_a_while_is_waited_for() {
             scope.spawn(move || {
                 lose.1.recv().expect("the run comes so far");
                 agent.kill();
-                let attempts = attempts_within(Duration::from_millis(700), agent.address());
+                // Longer than any pause between two attempts.
+                let attempts = attempts_within(Duration::from_millis(1500), agent.address());
                 assert!((1..100).contains(&attempts), "{attempts} attempts to connect");
                 agent.restart();
                 // Serves until the run ends.
@@ -191,8 +247,10 @@ fn damage_on_the_drive_follows_the_policy_as_in_a_file() {
         let expected = Run::of(loader(&photos.pack()).epochs(2).policy(policy));
         assert_eq!(expected.report.corrupt.len(), 2, "once an epoch");
         for strategy in [Strategy::Cpu, Strategy::Ordered] {
-            let run = Run::of(alone(&agent, strategy).policy(policy));
-            assert_eq!((run.digest, run.report.corrupt.len()), (expected.digest.clone(), 2), "{strategy}");
+            for threads in [1, 3] {
+                let run = Run::of(alone(&agent, strategy).policy(policy).threads(threads));
+                assert_eq!((run.digest, run.report.corrupt.len()), (expected.digest.clone(), 2), "{strategy}");
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ mod discovery;
 mod drives;
 mod endings;
 mod faults;
+mod fetching;
 mod first_version;
 mod hosts;
 mod limits;

@@ -1,43 +1,58 @@
 //! Claims of batches, for the CPU and for drives.
 
-use super::{Core, CpuJob, Engine, GivenUp, ReadyBatch};
+use super::{Core, CpuJob, CpuWork, Engine, GivenUp, ReadyBatch};
+use crate::delivery::BatchBuffer;
 use crate::error::LoaderError;
+use crate::fetch::Samples;
 use crate::schedule::{BatchId, CPU, ProngId, Room};
+use ddlp_dataset::FetchedSample;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest sleep of an idle CPU thread before it checks whether to take over another prong's batch.
-const IDLE_LOOK: Duration = Duration::from_millis(20);
+/// Longest sleep of an idle thread of the CPU prong before it checks whether to take over another prong's batch.
+pub(super) const IDLE_LOOK: Duration = Duration::from_millis(20);
 
 impl Engine {
-    /// Waits for the next batch for an idle CPU thread, and returns it: a batch that others work on and that has rows
+    /// Waits for the next work for an idle CPU thread, and returns it: a batch that others work on and that has rows
     /// left, or a new one. A new one comes with the samples that the thread has to announce. `None` when the run is
     /// over.
-    pub fn next_cpu_job(&self) -> Option<(Arc<CpuJob>, Vec<u64>)> {
+    ///
+    /// If a fetch stage reads the samples, takes up to `most` rows, and replaces the used samples in `fetched` by those
+    /// of the rows.
+    pub fn next_cpu_work(&self, most: usize, fetched: &mut Vec<FetchedSample>) -> Option<CpuWork> {
         let mut core = self.lock();
+        core.take_back(fetched);
         loop {
             if self.is_stopped() || core.schedule.is_done() {
                 return None;
             }
             self.close_lost_jobs(&mut core);
             core.jobs.retain(|job| !job.rows.is_exhausted());
-            if let Some(job) = core.jobs.front() {
-                return Some((job.clone(), Vec::new()));
-            }
-            if let Some(job) = self.claim_for_cpu(&mut core) {
+            if core.fetching.is_some() {
+                if let Some(work) = self.fetched_rows(&mut core, most, fetched) {
+                    return Some(work);
+                }
+            } else if let Some(job) = core.jobs.front() {
+                return Some(CpuWork { job: job.clone(), ahead: Vec::new(), fetched: None });
+            } else if let Some(job) = self.claim_for_cpu(&mut core) {
                 core.jobs.push_back(job.clone());
                 let ahead = core.samples_ahead(job.id);
                 drop(core);
-                self.work.notify_all();
-                return Some((job, ahead));
+                self.wake_cpu();
+                return Some(CpuWork { job, ahead, fetched: None });
             }
             core = self.work.wait_timeout(core, IDLE_LOOK).expect("no thread panics while it holds the core").0;
         }
     }
 
     /// Stops work on batches that a drive finished first.
-    fn close_lost_jobs(&self, core: &mut Core) {
+    pub(super) fn close_lost_jobs(&self, core: &mut Core) {
         for id in core.schedule.take_cancels(CPU) {
+            if core.fetching.as_ref().is_some_and(|fetching| fetching.will_begin(id)) {
+                core.give_up(CPU, id, GivenUp::Cancelled);
+                continue;
+            }
+            core.stop_fetching(id);
             let Some(job) = core.jobs.iter().find(|job| job.id == id).cloned() else { continue };
             if job.rows.close() {
                 core.give_up(CPU, id, GivenUp::Cancelled);
@@ -53,34 +68,39 @@ impl Engine {
         let now = core.recorder.now();
         let id = core.schedule.claim(CPU, now, room)?;
         core.recorder.claimed(CPU, id);
-        let sample_ids = match core.sample_ids(id) {
-            Ok(sample_ids) => sample_ids,
-            Err(source) => {
-                core.executed(CPU, id);
-                self.make_ready(core, CPU, id, Err(LoaderError::of_order(source)));
-                return None;
-            }
-        };
-        if sample_ids.is_empty() {
-            // A rank's share of a short last batch can be empty.
-            core.executed(CPU, id);
-            self.make_ready(core, CPU, id, Ok(ReadyBatch::empty()));
+        let sample_ids = self.samples_of_claim(core, id)?;
+        let Some(buffer) = self.take_buffer(core, id)? else {
+            core.give_up(CPU, id, GivenUp::Returned);
             return None;
-        }
-        let buffer = match self.target.take() {
-            Ok(Some(buffer)) => buffer,
-            Ok(None) => {
-                core.give_up(CPU, id, GivenUp::Returned);
-                return None;
-            }
-            Err(source) => {
-                // Without memory nobody can prepare the batch, so the run ends with this error.
-                core.executed(CPU, id);
-                self.make_ready(core, CPU, id, Err(LoaderError::System { what: "a batch buffer", source }));
-                return None;
-            }
         };
         Some(Arc::new(CpuJob::new(id, sample_ids, buffer, self.task.images.row_bytes())))
+    }
+
+    /// Returns the samples of a batch that the CPU has claimed, unless there is nothing to prepare: then the batch, or the
+    /// reason why the run ends, is ready.
+    pub(super) fn samples_of_claim(&self, core: &mut Core, id: BatchId) -> Option<Samples> {
+        let ready = match core.sample_ids(id) {
+            // A rank's share of a short last batch can be empty.
+            Ok(sample_ids) if sample_ids.is_empty() => Ok(ReadyBatch::empty()),
+            Ok(sample_ids) => return Some(sample_ids.into()),
+            Err(source) => Err(LoaderError::of_order(source)),
+        };
+        core.executed(CPU, id);
+        self.make_ready(core, CPU, id, ready);
+        None
+    }
+
+    /// Takes a buffer for a batch that the CPU has claimed; `Some(None)` if none is free. If the system refuses memory,
+    /// returns `None`, and the batch is ready with that error: without memory nobody can prepare it.
+    pub(super) fn take_buffer(&self, core: &mut Core, id: BatchId) -> Option<Option<Box<dyn BatchBuffer>>> {
+        match self.target.take() {
+            Ok(buffer) => Some(buffer),
+            Err(source) => {
+                core.executed(CPU, id);
+                self.make_ready(core, CPU, id, Err(LoaderError::System { what: "a batch buffer", source }));
+                None
+            }
+        }
     }
 
     /// Claims a batch for a drive that has a free slot. Returns `None` if there is nothing to claim now.
@@ -97,7 +117,7 @@ impl Engine {
             // the CPU reports that.
             core.recorder.released(prong, id, false);
             core.schedule.failed(prong, id, now);
-            self.work.notify_all();
+            self.wake_cpu();
             return None;
         }
         Some((id, sample_ids))
@@ -108,6 +128,19 @@ impl Core {
     /// Returns the sample ids of this rank's share of a batch.
     fn sample_ids(&mut self, id: BatchId) -> std::io::Result<Vec<u64>> {
         self.orders.sample_ids(id, self.schedule.current_epoch())
+    }
+
+    /// Takes back the memory of samples that were prepared.
+    pub(super) fn take_back(&mut self, used: &mut Vec<FetchedSample>) {
+        self.spare.append(used);
+        self.spare.truncate(self.spare_max);
+    }
+
+    /// Forgets what was fetched of a batch that the CPU no longer prepares.
+    pub(super) fn stop_fetching(&mut self, id: BatchId) {
+        if let Some(fetching) = &mut self.fetching {
+            fetching.remove(id);
+        }
     }
 
     /// Returns the ids of the samples to announce when the CPU has claimed a batch.

@@ -50,7 +50,7 @@ impl Engine {
         ready.corrupt.into_iter().for_each(|(_, sample)| core.recorder.corrupt(sample));
         let batch = Batch::new(id, prong, self.task.fields.clone(), ready.records, ready.memory);
         core.recorder.delivered(prong, id, batch.len(), asked_s, met);
-        self.work.notify_all();
+        self.wake_cpu();
         Some(Ok(batch))
     }
 

@@ -1,23 +1,34 @@
 //! A batch of the CPU prong while its threads work on it.
 
 use crate::delivery::BatchBuffer;
+use crate::fetch::Samples;
 use crate::rows::RowClaims;
 use crate::schedule::BatchId;
 use ddlp_dataset::Unavailable;
-use std::sync::{Mutex, MutexGuard};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Work for a thread of the CPU prong.
+pub(crate) struct CpuWork {
+    pub job: Arc<CpuJob>,
+    /// Samples to announce to the dataset.
+    pub ahead: Vec<u64>,
+    /// Rows whose samples were fetched for this thread; `None` if the thread takes rows and reads their samples.
+    pub fetched: Option<Range<usize>>,
+}
 
 /// A batch that the CPU prong works on.
 pub(crate) struct CpuJob {
     pub id: BatchId,
     pub rows: RowClaims,
-    pub sample_ids: Vec<u64>,
+    pub sample_ids: Samples,
     pub row_bytes: usize,
     /// Why the batch cannot be prepared. Its rows are closed then.
     unavailable: Mutex<Option<Unavailable>>,
 }
 
 impl CpuJob {
-    pub fn new(id: BatchId, sample_ids: Vec<u64>, buffer: Box<dyn BatchBuffer>, row_bytes: usize) -> Self {
+    pub fn new(id: BatchId, sample_ids: Samples, buffer: Box<dyn BatchBuffer>, row_bytes: usize) -> Self {
         let rows = RowClaims::new(buffer, sample_ids.len(), row_bytes);
         Self { id, rows, sample_ids, row_bytes, unavailable: Mutex::default() }
     }

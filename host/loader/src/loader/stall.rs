@@ -1,7 +1,7 @@
 //! What the loader says when the consumer waits for long.
 
 use super::Loader;
-use crate::cpu::{Desk, Doing};
+use crate::cpu::{Activity, Desk, Doing};
 use crate::engine::{Core, KeptPlaces};
 use crate::schedule::CPU;
 use ddlp_csd::prepare;
@@ -16,13 +16,17 @@ impl Loader {
     /// Describes what the CPU prong has been doing for longest.
     pub(super) fn describe_cpu(&self) -> String {
         let busy = self.desks.iter().filter_map(Desk::doing).min_by_key(|doing| doing.since);
-        let Some(Doing { id, sample_id, since }) = busy else { return "no CPU thread has work".to_string() };
-        let doing = match sample_id {
-            Some(sample_id) => match name_within(&self.engine.task.dataset, sample_id) {
-                Some(name) => format!("has been working on sample {name} (id {sample_id}) of"),
-                None => format!("has been working on the sample with id {sample_id} of"),
-            },
-            None => "has been announcing to the dataset the samples of".to_string(),
+        let Some(Doing { activity, id, sample_id, since }) = busy else {
+            return "no CPU thread has work".to_string();
+        };
+        let sample = || match name_within(&self.engine.task.dataset, sample_id) {
+            Some(name) => format!("sample {name} (id {sample_id}) of"),
+            None => format!("the sample with id {sample_id} of"),
+        };
+        let doing = match activity {
+            Activity::Preparing => format!("has been working on {}", sample()),
+            Activity::Fetching => format!("has been reading {}", sample()),
+            Activity::Announcing => "has been announcing to the dataset the samples of".to_string(),
         };
         let since_s = since.elapsed().as_secs_f64();
         format!("the CPU {doing} epoch {} batch {} for {since_s:.1} s", id.epoch, id.batch)

@@ -10,6 +10,9 @@
 //! for ever. After [`PROBE_EVERY`] claims of other prongs, the idle prong claims a probe, which measures its rate: a
 //! batch that another prong has just begun. Nobody waits for a probe, since the first prong to finish delivers the
 //! batch.
+//!
+//! A prong that fetches samples before it prepares them claims a batch when it begins to fetch, and begins the batch at
+//! its first row. Times count from there: a slow network does not make a fast CPU look slow.
 
 use super::epoch::{BatchState, Epoch, Order};
 use super::prong::{ActiveWork, Prong};
@@ -27,8 +30,20 @@ struct Candidate {
 }
 
 impl Schedule {
-    /// Claims a batch for a prong; `None` when it has nothing to do now. `now` in seconds.
+    /// Claims a batch for a prong, which begins it at once; `None` when it has nothing to do now. `now` in seconds.
     pub fn claim(&mut self, prong: ProngId, now: f64, room: Room) -> Option<BatchId> {
+        let id = self.claim_ahead(prong, now, room)?;
+        self.begin(prong, id, now);
+        Some(id)
+    }
+
+    /// Records that a prong begins a batch that it has claimed ahead. The batch takes a place for its rows from now on.
+    pub fn begin(&mut self, prong: ProngId, id: BatchId, now: f64) {
+        self.prongs[prong].begin(id, now);
+    }
+
+    /// Claims a batch that the prong will [begin](Self::begin) later.
+    pub fn claim_ahead(&mut self, prong: ProngId, now: f64, room: Room) -> Option<BatchId> {
         if !self.prongs[prong].up {
             return None;
         }
@@ -43,7 +58,7 @@ impl Schedule {
         epoch.set(id.batch, BatchState::Working(by));
         self.claims += 1;
         self.prongs[prong].last_claim = self.claims;
-        self.prongs[prong].claim(id, now);
+        self.prongs[prong].claim_ahead(id, now);
         self.turn_round();
         Some(id)
     }
@@ -86,7 +101,8 @@ impl Schedule {
         let numbered = self.prongs.iter().enumerate();
         let works = numbered.flat_map(|(number, other)| other.outstanding.iter().map(move |work| (number, work)));
         let suits = |&(other, work): &(ProngId, &ActiveWork)| {
-            self.is_alone_at(other, work.id)
+            work.has_begun
+                && self.is_alone_at(other, work.id)
                 && self.shows_rate(work.id)
                 && self
                     .epoch(work.id.epoch)
@@ -244,15 +260,17 @@ impl Schedule {
         if prong != CPU && !self.prongs[prong].outstanding.is_empty() {
             return None;
         }
+        // While the CPU has batches that it has not begun, it is idle only because it waits for samples or buffers.
+        let only_critical = room == Room::Critical || self.prongs[prong].outstanding.iter().any(|work| !work.has_begun);
         let mut slowest: Option<(f64, BatchId)> = None;
         for other in (0..self.prongs.len()).filter(|&other| other != prong) {
             for (position, work) in self.prongs[other].outstanding.iter().enumerate() {
-                let waits = self.expected_wait_s(other, position, work.since, own, now);
+                let waits = self.expected_wait_s(other, position, work, own, now);
                 // Under `csd`, too, the CPU relieves a drive that is overdue.
                 let may_take = |epoch: &Epoch| prong == CPU || self.may_take(prong, epoch, work.id.batch);
                 if self.is_alone_at(other, work.id)
                     && self.epoch(work.id.epoch).is_some_and(may_take)
-                    && (room == Room::Any || self.is_critical(work.id))
+                    && (!only_critical || self.is_critical(work.id))
                     && waits > least
                     && slowest.is_none_or(|(longest, _)| waits > longest)
                 {
@@ -265,12 +283,14 @@ impl Schedule {
 
     /// Estimates how long an outstanding batch will still take. An overdue batch is expected to take as long again as
     /// it is overdue. A batch of a prong without a measured rate counts as overdue after four batches of the asking
-    /// prong.
-    fn expected_wait_s(&self, prong: ProngId, position: usize, since: f64, own: f64, now: f64) -> f64 {
+    /// prong, and so does one that has not begun: its samples may never come.
+    fn expected_wait_s(&self, prong: ProngId, position: usize, work: &ActiveWork, own: f64, now: f64) -> f64 {
+        let overdue = now - work.since - 4.0 * own;
         match self.prongs[prong].remaining_s(position, now) {
+            Some(remaining) if !work.has_begun => remaining.max(overdue),
             Some(remaining) if remaining >= 0.0 => remaining,
-            Some(overdue) => -overdue,
-            None => now - since - 4.0 * own,
+            Some(late) => -late,
+            None => overdue,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The order in which the consumer gets batches.
 
 use super::epoch::{BatchState, Epoch, Order};
-use super::{BatchId, CPU, ProngId, Schedule};
+use super::{BatchId, CPU, ProngId, Schedule, Strategy};
 
 impl Schedule {
     /// Returns the batch to deliver next, if it is ready, and the prong that prepared it. The caller confirms by
@@ -40,14 +40,14 @@ impl Schedule {
     }
 
     /// Returns whether, as far as the schedule knows, nothing can be delivered before this batch.
-    pub(super) fn is_awaited(&self, id: BatchId) -> bool {
+    pub fn is_awaited(&self, id: BatchId) -> bool {
         let any_ready = |epoch: &Epoch| epoch.any(|state| matches!(state, BatchState::Ready(_)));
         self.is_critical(id)
             && self.epochs.front().is_some_and(|epoch| !matches!(epoch.order, Order::Wrr) || !any_ready(epoch))
     }
 
     /// Gives up the ready batch that would be delivered last among those that `may_go`, and returns it with the prong
-    /// that prepared it. Any prong may claim the batch again, unless a prong failed at it.
+    /// that prepared it. Any prong may claim the batch again, unless a prong failed at it; under `csd` the CPU alone may.
     pub fn give_way(&mut self, may_go: impl Fn(BatchId) -> bool) -> Option<(BatchId, ProngId)> {
         let last = |epoch: &Epoch| {
             let ready = (epoch.first()..epoch.batches()).filter_map(|batch| match *epoch.state(batch) {
@@ -57,19 +57,27 @@ impl Schedule {
             ready.filter(|&(id, _)| may_go(id)).max_by_key(|&(id, maker)| epoch.delivery_key(id.batch, maker))
         };
         let (id, maker) = self.epochs.iter().rev().find_map(last)?;
+        let is_csd = self.config.strategy == Strategy::Csd;
         let epoch = self.epoch_mut(id.epoch).expect("found there");
         epoch.set(id.batch, BatchState::Open);
+        if is_csd {
+            // The slots of all drives may be full of later batches, which wait for this one.
+            epoch.leave_to_cpu(id.batch);
+        }
         self.turn_round();
         Some((id, maker))
     }
 
     /// Returns whether the last free buffer must be kept for a critical batch. A result in a drive's slot does not
-    /// count, since its delivery frees no buffer.
+    /// count, since its delivery frees no buffer; nor does a batch that the CPU has not begun, since it has no buffer.
     pub fn must_reserve(&self) -> bool {
         let Some(epoch) = self.epochs.front() else { return false };
+        let has_buffer = |batch: u32| {
+            is_cpus(epoch.state(batch)) && !self.prongs[CPU].will_begin(BatchId { epoch: epoch.number, batch })
+        };
         match epoch.order {
-            Order::Wrr => !epoch.any(is_cpus),
-            _ => epoch.critical().is_some_and(|batch| !is_cpus(epoch.state(batch))),
+            Order::Wrr => !(epoch.first()..epoch.batches()).any(has_buffer),
+            _ => epoch.critical().is_some_and(|batch| !has_buffer(batch)),
         }
     }
 
@@ -141,7 +149,7 @@ impl Schedule {
     }
 }
 
-/// Returns whether the batch occupies a buffer of the CPU prong.
+/// Returns whether the CPU prong has the batch, whose rows lie in a buffer once they are made.
 fn is_cpus(state: &BatchState) -> bool {
     match state {
         BatchState::Working(by) => by.contains(&CPU),

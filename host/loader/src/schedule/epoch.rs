@@ -45,7 +45,7 @@ pub(super) struct Epoch {
     open_start: u32,
     open: u32,
     delivered: u32,
-    /// Batches at which a prong failed. Only the CPU may still prepare them.
+    /// Batches that only the CPU may still prepare: those at which a prong failed, and under `csd` those that gave way.
     failed: BTreeSet<u32>,
 }
 
@@ -165,6 +165,11 @@ impl Epoch {
             self.failed.insert(batch);
         }
         self.set(batch, left);
+    }
+
+    /// Lets only the CPU prepare an open batch.
+    pub fn leave_to_cpu(&mut self, batch: u32) {
+        self.failed.insert(batch);
     }
 
     /// Reopens every batch that the prong finished but has not handed over, for the CPU alone.

@@ -8,11 +8,13 @@ const NEWEST: f64 = 0.25;
 /// do.
 const STALL: f64 = 4.0;
 
-/// A batch that a prong works on.
+/// A batch that a prong works on, or will work on once its samples have been fetched.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ActiveWork {
     pub id: BatchId,
+    /// When the prong began the batch; until then, when it claimed the batch.
     pub since: f64,
+    pub has_begun: bool,
 }
 
 /// A prong: its rate and what it has in work.
@@ -21,7 +23,7 @@ pub(super) struct Prong {
     pub up: bool,
     /// Seconds per batch while the prong has work: a moving average, or the time of its last probe.
     pub batch_s: Option<f64>,
-    /// In the order of the claims.
+    /// Batches that have begun, in the order in which they began, and then the others in the order of their claims.
     pub outstanding: Vec<ActiveWork>,
     /// Outstanding batches that another prong finished.
     pub cancels: Vec<BatchId>,
@@ -51,8 +53,27 @@ impl Default for Prong {
 }
 
 impl Prong {
-    pub fn claim(&mut self, id: BatchId, now: f64) {
-        self.outstanding.push(ActiveWork { id, since: now });
+    /// Records a claim. The batch begins later, by [`begin`](Self::begin).
+    pub fn claim_ahead(&mut self, id: BatchId, now: f64) {
+        self.outstanding.push(ActiveWork { id, since: now, has_begun: false });
+    }
+
+    /// Records that the prong begins a batch that it has claimed.
+    pub fn begin(&mut self, id: BatchId, now: f64) {
+        let Some(at) = self.outstanding.iter().position(|work| work.id == id && !work.has_begun) else { return };
+        let work = self.outstanding.remove(at);
+        let begun = self.outstanding.partition_point(|work| work.has_begun);
+        self.outstanding.insert(begun, ActiveWork { since: now, has_begun: true, ..work });
+    }
+
+    /// Returns whether the prong has claimed the batch, but not begun it.
+    pub fn will_begin(&self, id: BatchId) -> bool {
+        self.outstanding.iter().any(|work| work.id == id && !work.has_begun)
+    }
+
+    /// Returns whether the prong works on a batch now.
+    pub fn is_working(&self) -> bool {
+        self.outstanding.first().is_some_and(|first| first.has_begun)
     }
 
     /// Returns whether the prong has the batch in work, even if another prong has finished it.
@@ -71,6 +92,10 @@ impl Prong {
     /// Removes a finished batch from the outstanding ones, and updates the rate if the batch's time shows it.
     pub fn done(&mut self, id: BatchId, now: f64, shows_rate: bool) {
         let Some(work) = self.outstanding.iter().find(|work| work.id == id) else { return };
+        if !work.has_begun {
+            self.take_off(id);
+            return;
+        }
         let took = (now - work.since.max(self.turned_at)).max(0.0);
         if self.probe == Some(id) {
             self.batch_s = Some(took);
@@ -83,7 +108,7 @@ impl Prong {
 
     /// Removes a batch that the prong stopped work on, and learns from the least time that it would have taken.
     pub fn stopped(&mut self, id: BatchId, now: f64) {
-        if let Some(first) = self.outstanding.first().filter(|first| first.id == id) {
+        if let Some(first) = self.outstanding.first().filter(|first| first.id == id && first.has_begun) {
             let least = now - first.since.max(self.turned_at);
             if self.batch_s.is_none_or(|mean| mean < least) {
                 self.learn(least);
@@ -105,7 +130,7 @@ impl Prong {
 
     /// Removes a batch without learning from it: the prong turns to the next one.
     pub fn forget(&mut self, id: BatchId, now: f64) {
-        if self.outstanding.first().is_some_and(|first| first.id == id) {
+        if self.outstanding.first().is_some_and(|first| first.id == id && first.has_begun) {
             self.turned_at = now;
         }
         self.take_off(id);
@@ -121,8 +146,8 @@ impl Prong {
     /// `None` while the rate is unknown.
     pub fn remaining_s(&self, position: usize, now: f64) -> Option<f64> {
         let first = self.outstanding.first()?;
-        let busy_since = first.since.max(self.turned_at);
-        Some(self.batch_s? * (position + 1) as f64 - (now - busy_since))
+        let busy_s = if first.has_begun { now - first.since.max(self.turned_at) } else { 0.0 };
+        Some(self.batch_s? * (position + 1) as f64 - busy_s)
     }
 
     /// Returns the seconds until everything outstanding is done, by the rate.

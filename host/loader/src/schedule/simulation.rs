@@ -1,9 +1,13 @@
 //! The schedule under a virtual clock: prongs of any speed, drives that die, answer late or fail, consumers of any
 //! speed. Every batch must be delivered exactly once, in the strategy's order, without a deadlock.
+//!
+//! `fetching`: the CPU prong with a fetch stage, whose samples come late, in any order, or not for a while.
 
+mod fetching;
 mod recovery;
 
 use super::*;
+use fetching::{FetchStage, FetchWorld};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};
@@ -40,6 +44,8 @@ struct World {
     outage: Option<(f64, f64)>,
     /// The first drive does nothing between these times, and answers nobody.
     stall: Option<(f64, f64)>,
+    /// The CPU prong's fetch stage, if it has one.
+    fetch: Option<FetchWorld>,
     replay: Vec<PlanEpoch>,
     delivered: Vec<u32>,
 }
@@ -52,6 +58,10 @@ struct SimulatedRun {
     by_cpu: u32,
     seconds: f64,
     met: Option<u32>,
+    /// Most bytes of samples that were in flight or waited, with a fetch stage.
+    fetched_bytes_max: u64,
+    /// Seconds for a batch by which the CPU was measured at the end.
+    cpu_batch_s: Option<f64>,
 }
 
 struct Simulation {
@@ -70,6 +80,7 @@ struct Simulation {
     /// Whether what the consumer keeps lies in buffers.
     kept: VecDeque<bool>,
     consumer_waits: bool,
+    fetch: Option<FetchStage>,
     executed: u32,
     failed: u32,
     by_cpu: u32,
@@ -98,6 +109,7 @@ impl Simulation {
             held: BTreeMap::new(),
             kept: VecDeque::new(),
             consumer_waits: false,
+            fetch: world.fetch.as_ref().map(FetchStage::new),
             executed: 0,
             failed: 0,
             by_cpu: 0,
@@ -184,6 +196,10 @@ impl Simulation {
     }
 
     fn claim(&mut self, prong: ProngId) {
+        if prong == CPU && self.fetch.is_some() {
+            self.fetch_ahead();
+            return;
+        }
         let depth = if prong == CPU { 1 } else { 2 };
         if prong == CPU && self.free() == 0 && self.schedule.awaits_cpu() {
             self.make_way();
@@ -207,10 +223,11 @@ impl Simulation {
     }
 
     fn complete(&mut self, prong: ProngId) {
-        while let Some(&(id, end)) = self.work[prong].first()
-            && end <= self.now
-        {
-            self.work[prong].remove(0);
+        if prong == CPU && self.fetch.is_some() {
+            self.advance_rows();
+        }
+        while let Some(at) = self.work[prong].iter().position(|&(_, end)| end <= self.now) {
+            let (id, _) = self.work[prong].remove(at);
             self.executed += 1;
             self.by_cpu += u32::from(prong == CPU);
             let fails = prong != CPU && self.world.fail_one_in.is_some_and(|n| self.executed.is_multiple_of(n));
@@ -229,6 +246,9 @@ impl Simulation {
             }
         }
         for id in self.schedule.take_cancels(prong) {
+            if prong == CPU && self.stop_fetching(id) {
+                continue;
+            }
             self.work[prong].retain(|&(other, _)| other != id);
             self.aborts[prong].push((id, self.now + self.world.abort_s));
         }
@@ -257,7 +277,8 @@ impl Simulation {
 
     /// Returns when something ends next: a batch in work, or the consumer's step.
     fn next_event(&self, consumer_free: f64) -> f64 {
-        let ends = self.work.iter().flatten().map(|&(_, end)| end).chain([consumer_free]);
+        let fetch_ends = self.fetch.iter().flat_map(FetchStage::ends);
+        let ends = self.work.iter().flatten().map(|&(_, end)| end).chain([consumer_free]).chain(fetch_ends);
         ends.filter(|&end| end > self.now).fold(f64::INFINITY, f64::min)
     }
 
@@ -270,6 +291,7 @@ impl Simulation {
         let bound =
             40.0 * self.world.batch_s[CPU].max(self.world.step_s) * f64::from(self.world.batches * self.world.epochs)
                 + 100.0;
+        let bound = bound + self.world.fetch.as_ref().map_or(0.0, |fetch| fetch.seconds_max(&self.world));
         while !self.schedule.is_done() {
             assert!(self.now < bound, "stuck after {} deliveries: {:?}", order.len(), self.schedule);
             self.schedule.assert_all_in_work();
@@ -313,7 +335,9 @@ impl Simulation {
             self.consumer_waits = self.now >= consumer_free;
             self.now = self.next_event(consumer_free).min(self.now + look);
         }
-        SimulatedRun { order, times, by_cpu: self.by_cpu, seconds: self.now, met }
+        let fetched_bytes_max = self.fetch.map_or(0, |stage| stage.bytes_max());
+        let cpu_batch_s = self.schedule.batch_s(CPU);
+        SimulatedRun { order, times, by_cpu: self.by_cpu, seconds: self.now, met, fetched_bytes_max, cpu_batch_s }
     }
 }
 
@@ -337,6 +361,7 @@ fn world(strategy: Strategy) -> World {
         return_one_in: None,
         outage: None,
         stall: None,
+        fetch: None,
         replay: Vec::new(),
         delivered: Vec::new(),
     }

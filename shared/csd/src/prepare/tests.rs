@@ -438,7 +438,7 @@ fn work_that_is_over_ends_among_the_neighbours_and_while_it_waits() {
         let dataset = Failing::new(answer);
         let is_over = || dataset.attempts.load(Ordering::Relaxed) > 0;
         let mut preparer = SamplePreparer::new(&program);
-        let prepared = preparer.prepare_unless(&is_over, &dataset, context, 0, &mut row);
+        let prepared = preparer.prepare_unless(&is_over, &dataset, context, 0, None, &mut row);
         assert!(matches!(prepared, Ok(None)), "{prepared:?}");
         assert_eq!(dataset.attempts.into_inner(), 1);
     }

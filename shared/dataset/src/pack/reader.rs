@@ -191,10 +191,33 @@ impl Dataset for Pack {
     }
 
     fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        let whole = 0..out.len();
+        self.read_within(index, header, offset, out, whole)
+    }
+
+    fn read_within(
+        &self,
+        index: u64,
+        header: &Header,
+        offset: u64,
+        memory: &mut [u8],
+        place: Range<usize>,
+    ) -> Result<(), ReadError> {
         let is_pixels = header.form.is_decoded() && header.bytes.contains(&offset);
-        let file = &self.index.file;
-        let read = if is_pixels { file.read_pixels(offset, out) } else { file.read(offset, out) };
+        let read = self.index.file.read_within(is_pixels, offset, memory, place);
         read.map_err(|source| self.unread(index, source))
+    }
+
+    fn header_extent(&self, index: u64) -> Range<u64> {
+        if self.resident.is_some() {
+            return 0..0;
+        }
+        let start = self.layout().section(Part::Records).offset + index * RECORD_BYTES as u64;
+        start..start + RECORD_BYTES as u64
+    }
+
+    fn reads_in_flight(&self) -> usize {
+        self.index.file.reads_in_flight()
     }
 
     fn stored<'a>(&'a self, index: u64, buf: &'a mut Vec<u8>) -> Result<Stored<'a>, ReadError> {

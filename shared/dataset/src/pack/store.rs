@@ -7,6 +7,7 @@ use crate::stamp::Stamp;
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// The blocks of a pack that does not lie in a local file. Many threads may read at once.
@@ -20,6 +21,20 @@ pub trait Blocks: fmt::Debug + Send + Sync {
     ///
     /// The error number says whether the bytes are damaged (EIO), or cannot be reached.
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+
+    /// Fills the bytes `place` of `memory` with the bytes from `offset` on. May also write behind `place`.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    fn read_within(&self, offset: u64, memory: &mut [u8], place: Range<usize>) -> io::Result<()> {
+        self.read(offset, &mut memory[place])
+    }
+
+    /// Returns how many reads should be in flight at the same time; 0 if reads have no latency.
+    fn reads_in_flight(&self) -> usize {
+        0
+    }
 
     /// Returns a number that changes when the way to the blocks was lost and found again: other blocks may lie there
     /// then.
@@ -97,11 +112,27 @@ impl Store {
         }
     }
 
-    /// Fills `out` with pixels from `offset` on. Otherwise as [`read`](Self::read).
-    pub(super) fn read_pixels(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+    /// Fills the bytes `place` of `memory` with the bytes from `offset` on, pixels or others. May also write behind
+    /// `place`.
+    pub(super) fn read_within(
+        &self,
+        is_pixels: bool,
+        offset: u64,
+        memory: &mut [u8],
+        place: Range<usize>,
+    ) -> io::Result<()> {
         match self {
-            Self::File(file) => file.read_pixels(offset, out),
-            Self::Blocks { blocks, .. } => blocks.read(offset, out),
+            Self::File(file) if is_pixels => file.read_pixels(offset, &mut memory[place]),
+            Self::File(file) => file.read_cached(offset, &mut memory[place]),
+            Self::Blocks { blocks, .. } => blocks.read_within(offset, memory, place),
+        }
+    }
+
+    /// Returns how many reads should be in flight at the same time; 0 if reads have no latency.
+    pub(super) fn reads_in_flight(&self) -> usize {
+        match self {
+            Self::File(_) => 0,
+            Self::Blocks { blocks, .. } => blocks.reads_in_flight(),
         }
     }
 

@@ -85,7 +85,7 @@ fn a_batch_that_gave_way_is_not_claimed_by_a_prong_that_still_works_on_it() {
     schedule.epochs[0].order = Order::Planned((0..10).map(|batch| (batch, 1)).collect());
     // As after a takeover, before the drive's command has ended.
     let id = BatchId { epoch: 0, batch: 9 };
-    schedule.prongs[1].claim(id, 0.0);
+    schedule.prongs[1].claim_ahead(id, 0.0);
     assert_eq!(given(&mut schedule), Some((9, CPU)));
     assert_eq!(schedule.claim(1, 1.0, Room::Any), None);
     schedule.cancelled(1, id, 1.0);

@@ -4,11 +4,17 @@ fn id(batch: u32) -> BatchId {
     BatchId { epoch: 0, batch }
 }
 
+/// Claims a batch that begins at once.
+fn claim(prong: &mut Prong, id: BatchId, now: f64) {
+    prong.claim_ahead(id, now);
+    prong.begin(id, now);
+}
+
 #[test]
 fn time_per_batch_is_measured_between_completions() {
     let mut prong = Prong::default();
-    prong.claim(id(0), 0.0);
-    prong.claim(id(1), 0.0);
+    claim(&mut prong, id(0), 0.0);
+    claim(&mut prong, id(1), 0.0);
     prong.done(id(0), 2.0, true);
     assert_eq!(prong.batch_s, Some(2.0));
     prong.done(id(1), 4.0, true);
@@ -19,8 +25,8 @@ fn time_per_batch_is_measured_between_completions() {
 fn backlog_counts_the_batches_behind_an_overdue_one() {
     let mut prong = Prong { batch_s: Some(1.0), ..Prong::default() };
     assert_eq!(prong.backlog_s(0.0), Some(0.0));
-    prong.claim(id(0), 0.0);
-    prong.claim(id(1), 0.0);
+    claim(&mut prong, id(0), 0.0);
+    claim(&mut prong, id(1), 0.0);
     assert_eq!(prong.backlog_s(0.5), Some(1.5));
     assert_eq!(prong.backlog_s(9.0), Some(1.0));
     assert_eq!(prong.remaining_s(0, 9.0), Some(-8.0));
@@ -29,7 +35,7 @@ fn backlog_counts_the_batches_behind_an_overdue_one() {
 /// A prong whose batches take a second each, with three in work since the time 10.
 fn measured() -> Prong {
     let mut prong = Prong { batch_s: Some(1.0), turned_at: 10.0, ..Prong::default() };
-    (0..3).for_each(|batch| prong.claim(id(batch), 10.0));
+    (0..3).for_each(|batch| claim(&mut prong, id(batch), 10.0));
     prong
 }
 
@@ -62,13 +68,13 @@ fn a_short_batch_shows_no_rate() {
 #[test]
 fn a_probe_is_the_rate_and_is_not_cancelled() {
     let mut prong = Prong { batch_s: Some(50.0), ..Prong::default() };
-    prong.claim(id(0), 10.0);
+    claim(&mut prong, id(0), 10.0);
     prong.probe = Some(id(0));
     prong.cancel(id(0));
     assert_eq!(prong.cancels, []);
     prong.done(id(0), 11.0, true);
     assert_eq!((prong.batch_s, prong.probe), (Some(1.0), None));
-    prong.claim(id(1), 11.0);
+    claim(&mut prong, id(1), 11.0);
     prong.cancel(id(1));
     assert_eq!(prong.cancels, [id(1)]);
 }
@@ -85,7 +91,7 @@ fn a_batch_that_was_stopped_shows_how_slow_the_prong_is_at_least() {
     prong.stopped(id(2), 13.0);
     assert_eq!(prong.batch_s, Some(1.0), "the prong had not come to the batch");
     let mut unknown = Prong::default();
-    unknown.claim(id(0), 10.0);
+    claim(&mut unknown, id(0), 10.0);
     unknown.stopped(id(0), 15.0);
     assert_eq!(unknown.batch_s, Some(5.0));
 }
@@ -97,4 +103,32 @@ fn a_batch_counts_from_when_the_prong_turned_to_it() {
     prong.forget(id(2), 12.5);
     prong.done(id(1), 13.0, true);
     assert_eq!(prong.batch_s, Some(1.0));
+}
+
+#[test]
+fn a_batch_counts_from_its_beginning() {
+    let mut prong = Prong { batch_s: Some(1.0), ..Prong::default() };
+    (0..3).for_each(|batch| prong.claim_ahead(id(batch), 0.0));
+    assert!(!prong.is_working() && prong.will_begin(id(2)));
+    assert_eq!(prong.backlog_s(50.0), Some(3.0), "it takes as long whenever it begins");
+    prong.begin(id(2), 100.0);
+    assert!(prong.is_working() && !prong.will_begin(id(2)));
+    let order: Vec<u32> = prong.outstanding.iter().map(|work| work.id.batch).collect();
+    assert_eq!(order, [2, 0, 1], "what has begun comes first");
+    assert_eq!(prong.remaining_s(2, 100.5), Some(2.5));
+    prong.begin(id(0), 100.5);
+    prong.forget(id(1), 100.6);
+    prong.done(id(2), 101.0, true);
+    assert_eq!(prong.batch_s, Some(1.0), "neither the time before it began counts, nor what was given up");
+    prong.done(id(0), 103.0, true);
+    assert_eq!(prong.batch_s, Some(1.0 + NEWEST));
+}
+
+#[test]
+fn a_batch_that_never_began_changes_no_rate() {
+    let mut prong = Prong { batch_s: Some(1.0), ..Prong::default() };
+    (0..2).for_each(|batch| prong.claim_ahead(id(batch), 0.0));
+    prong.stopped(id(0), 50.0);
+    prong.done(id(1), 60.0, true);
+    assert_eq!((prong.batch_s, prong.outstanding.len()), (Some(1.0), 0));
 }

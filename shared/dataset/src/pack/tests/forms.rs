@@ -7,7 +7,7 @@ use crate::pack::{
     verify_sample,
 };
 use crate::samples::{contents, silently};
-use crate::{Corrupt, Dataset, Fetch, FetchError, ReadError, open};
+use crate::{Corrupt, Dataset, Drawn, Fetch, FetchError, ReadError, StoredAt, open};
 use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
 use ddlp_pixels::ops::{CenterCrop, Operation, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
 use ddlp_pixels::{
@@ -98,7 +98,17 @@ fn every_form_has_the_pixels_of_the_source() {
             let mut prepare = |dataset: &dyn Dataset, epoch| {
                 let mut out = vec![0; pipeline.output().bytes()];
                 let draw = Draw { seed: 11, epoch, sample_id: index };
-                (fetch.prepare((dataset, index), &mut preparer, (&compiled, draw), &mut out).unwrap(), out)
+                (
+                    fetch
+                        .prepare(
+                            StoredAt { dataset, index },
+                            &mut preparer,
+                            Drawn { pipeline: &compiled, draw },
+                            &mut out,
+                        )
+                        .unwrap(),
+                    out,
+                )
             };
             for epoch in 0..draws {
                 let expected = prepare(&*source, epoch);
@@ -344,7 +354,9 @@ fn damaged_checkpoints_cost_time_and_no_pixels() {
         let draw = Draw::default();
         let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop { size: 8 }.into()])).unwrap();
         let mut preparer = Preparer::new(Limits::default());
-        Fetch::default().prepare((dataset, index), &mut preparer, (&pipeline, draw), &mut out).map(|_| out)
+        Fetch::default()
+            .prepare(StoredAt { dataset, index }, &mut preparer, Drawn { pipeline: &pipeline, draw }, &mut out)
+            .map(|_| out)
     };
     let source = open(&bench.path("source")).unwrap();
     (0..2).for_each(|index| assert!(prepare(&pack, index).unwrap() == prepare(&*source, index).unwrap()));
@@ -369,7 +381,12 @@ fn pixels_beyond_the_limits_are_not_read() {
     let mut row = vec![0; pipeline.output().bytes()];
     let mut prepare = |limits| {
         let (mut fetch, mut preparer) = (Fetch::default(), Preparer::new(limits));
-        let prepared = fetch.prepare((&pack, 0), &mut preparer, (&pipeline, Draw::default()), &mut row);
+        let prepared = fetch.prepare(
+            StoredAt { dataset: &pack, index: 0 },
+            &mut preparer,
+            Drawn { pipeline: &pipeline, draw: Draw::default() },
+            &mut row,
+        );
         (prepared.map(drop), fetch.take_read().bytes)
     };
     // Rows 32 to 63, and the checksums of all seven groups of rows.
@@ -401,7 +418,14 @@ fn damaged_rows_are_noticed_by_crops_that_touch_them() {
     let mut prepare = || {
         let mut preparer = Preparer::new(Limits::default());
         let draw = Draw::default();
-        Fetch::default().prepare((&pack, 0), &mut preparer, (&pipeline, draw), &mut out_row).map(drop)
+        Fetch::default()
+            .prepare(
+                StoredAt { dataset: &pack, index: 0 },
+                &mut preparer,
+                Drawn { pipeline: &pipeline, draw },
+                &mut out_row,
+            )
+            .map(drop)
     };
     prepare().unwrap();
     flip(&out, record.offset + 3 * row);

@@ -3,7 +3,7 @@
 use super::{Bench, quietly};
 use crate::pack::forms::{FormNotes, Next};
 use crate::pack::{Blocks, Pack, PackFormat, PackOptions, StoredForm};
-use crate::{Dataset, Fetch, Reads, open};
+use crate::{Dataset, Drawn, Fetch, FetchedSample, Reads, StoredAt, open};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::ops::CenterCrop;
 use ddlp_pixels::{
@@ -28,6 +28,13 @@ struct Contents {
 impl Recorded {
     fn take(&self) -> Vec<Range<u64>> {
         std::mem::take(&mut self.0.lock().unwrap().read)
+    }
+
+    fn damage(&self, ranges: &[Range<u64>]) {
+        let bytes = &mut self.0.lock().unwrap().bytes;
+        for range in ranges {
+            bytes[range.start as usize..range.end as usize].iter_mut().for_each(|byte| *byte ^= 0x55);
+        }
     }
 }
 
@@ -71,7 +78,14 @@ fn pipeline() -> CompiledPipeline {
 fn prepare(pack: &Pack) -> Vec<u8> {
     let mut out = vec![0; pipeline().output().bytes()];
     let (mut fetch, mut preparer) = (Fetch::default(), Preparer::new(Limits::default()));
-    fetch.prepare((pack, 0), &mut preparer, (&pipeline(), Draw::default()), &mut out).unwrap();
+    fetch
+        .prepare(
+            StoredAt { dataset: pack, index: 0 },
+            &mut preparer,
+            Drawn { pipeline: &pipeline(), draw: Draw::default() },
+            &mut out,
+        )
+        .unwrap();
     out
 }
 
@@ -140,4 +154,34 @@ fn bytes_may_come_in_any_order() {
     let rendered = Preparer::new(Limits::default()).render(source, plan, &mut out).unwrap();
     assert_eq!(rendered, Rendered::Done(Prepared::default()));
     assert!(out == prepare(&pack));
+}
+
+#[test]
+fn one_thread_fetches_and_another_one_renders() {
+    let bench = Bench::new(1, 1);
+    let (mut fetched, limits) = (FetchedSample::default(), Limits::default());
+    for form in [StoredForm::Kept, StoredForm::Indexed, StoredForm::Raw, StoredForm::Rows] {
+        let (recorded, pack) = packed(&bench, form);
+        let (pipeline, sample) = (pipeline(), StoredAt { dataset: &pack as &dyn Dataset, index: 0 });
+        let drawn = Drawn { pipeline: &pipeline, draw: Draw::default() };
+        recorded.take();
+        let expected = prepare(&pack);
+        let read = recorded.take();
+        let fetch = |fetched: &mut FetchedSample| Fetch::default().fetch(sample, limits, drawn, fetched);
+        fetch(&mut fetched);
+        assert_eq!(recorded.take(), read, "{form:?}");
+        let render = |fetched: &FetchedSample| {
+            let mut out = vec![0; pipeline.output().bytes()];
+            let rendered = Fetch::default().render(fetched, &mut Preparer::new(limits), drawn, &mut out);
+            rendered.map(|_| out)
+        };
+        assert!(render(&fetched) == Some(expected), "{form:?}");
+        assert_eq!(recorded.take(), [], "{form:?}: what was fetched suffices");
+        // Damage in every byte that is read of the sample.
+        recorded.damage(&read);
+        fetch(&mut fetched);
+        assert_eq!(render(&fetched), None, "{form:?}: damage is left to the thread that prepares");
+        fetched.clear();
+        assert_eq!(render(&fetched), None);
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::{Bench, quietly};
 use crate::pack::{Blocks, Pack, PackFormat, PackOptions, StoredForm, Survey, verify};
-use crate::{BytesRead, Corrupt, Dataset, Fetch, FetchError, ReadError, open};
+use crate::{BytesRead, Corrupt, Dataset, Drawn, Fetch, FetchError, ReadError, StoredAt, open};
 use ddlp_pixels::encode::{JpegOptions, Layout, jpeg};
 use ddlp_pixels::ops::{CenterCrop, RandomHorizontalFlip, RandomResizedCrop, Resize};
 use ddlp_pixels::{CompiledPipeline, Draw, Limits, Pipeline, Preparer, synthetic};
@@ -101,7 +101,8 @@ fn prepare_by(
     let mut out = vec![0; pipeline.output().bytes()];
     let draw = Draw { seed: 3, epoch, sample_id: index };
     let mut preparer = Preparer::new(Limits::default());
-    let prepared = fetch.prepare((dataset, index), &mut preparer, (&pipeline, draw), &mut out)?;
+    let prepared =
+        fetch.prepare(StoredAt { dataset, index }, &mut preparer, Drawn { pipeline: &pipeline, draw }, &mut out)?;
     Ok((prepared, out))
 }
 

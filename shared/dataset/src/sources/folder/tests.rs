@@ -2,7 +2,7 @@
 
 use super::{Folder, FolderError};
 use crate::samples::bytes;
-use crate::{Corrupt, Dataset, Fetch, FetchError, ReadError, Unavailable};
+use crate::{Corrupt, Dataset, Drawn, Fetch, FetchError, ReadError, StoredAt, Unavailable};
 use ddlp_pixels::ops::CenterCrop;
 use ddlp_pixels::{CompiledPipeline, Draw, Limits, Pipeline, PixelError, Preparer};
 use ddlp_test_support::unprivileged::Unprivileged;
@@ -137,7 +137,14 @@ fn a_file_that_was_listed_as_empty_is_read_all_the_same() {
     let fetch_error = || {
         let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop { size: 1 }.into()])).unwrap();
         let (mut fetch, mut preparer) = (Fetch::default(), Preparer::new(Limits::default()));
-        fetch.prepare((&folder, 0), &mut preparer, (&pipeline, Draw::default()), &mut [0; 3]).unwrap_err()
+        fetch
+            .prepare(
+                StoredAt { dataset: &folder, index: 0 },
+                &mut preparer,
+                Drawn { pipeline: &pipeline, draw: Draw::default() },
+                &mut [0; 3],
+            )
+            .unwrap_err()
     };
     assert!(matches!(fetch_error(), FetchError::Pixels(PixelError::Empty)), "{}", fetch_error());
     assert_eq!(bytes(folder.sample(0, &mut Vec::new()).unwrap()), ("encoded", &b""[..]));

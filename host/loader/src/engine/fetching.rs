@@ -1,0 +1,107 @@
+//! The fetch stage: samples for its threads, and rows of fetched samples for the threads of the CPU prong.
+
+use super::claims::IDLE_LOOK;
+use super::{Core, CpuJob, CpuWork, Engine};
+use crate::fetch::FetchTicket;
+use crate::schedule::{CPU, Room};
+use ddlp_dataset::FetchedSample;
+use std::sync::Arc;
+
+impl Engine {
+    /// Keeps what a fetch thread has fetched, and waits for the next sample for this thread. Returns it with memory for
+    /// what is fetched; `None` when the run is over.
+    pub fn next_fetch(&self, done: Option<(FetchTicket, FetchedSample)>) -> Option<(FetchTicket, FetchedSample)> {
+        let mut core = self.lock();
+        if let Some((ticket, sample)) = done {
+            self.keep_fetched(&mut core, ticket, sample);
+        }
+        loop {
+            if self.is_stopped() || core.schedule.is_done() {
+                return None;
+            }
+            self.close_lost_jobs(&mut core);
+            let Core { fetching, schedule, spare, .. } = &mut *core;
+            if let Some(ticket) = fetching.as_mut()?.next(schedule) {
+                return Some((ticket, spare.pop().unwrap_or_default()));
+            }
+            if self.claim_to_fetch(&mut core) {
+                self.fetch.notify_all();
+                continue;
+            }
+            core.idle_fetchers += 1;
+            core = self.fetch.wait_timeout(core, IDLE_LOOK).expect("no thread panics while it holds the core").0;
+            core.idle_fetchers -= 1;
+        }
+    }
+
+    fn keep_fetched(&self, core: &mut Core, ticket: FetchTicket, sample: FetchedSample) {
+        let Core { fetching: Some(fetching), spare, .. } = core else { return };
+        match fetching.fetched(ticket, sample.memory_bytes(), sample) {
+            None => self.work.notify_one(),
+            Some(sample) => spare.push(sample),
+        }
+    }
+
+    /// Claims a batch whose samples are to be fetched. Returns false if there is nothing to claim now.
+    fn claim_to_fetch(&self, core: &mut Core) -> bool {
+        let Some(room) = core.fetching.as_ref().and_then(|fetching| fetching.claim_room(&core.schedule)) else {
+            return false;
+        };
+        let now = core.recorder.now();
+        let Some(id) = core.schedule.claim_ahead(CPU, now, room) else { return false };
+        let sample_ids = self.samples_of_claim(core, id);
+        if let (Some(fetching), Some(sample_ids)) = (&mut core.fetching, sample_ids) {
+            fetching.claimed(id, sample_ids);
+        }
+        true
+    }
+
+    /// Takes rows whose samples were fetched, of a batch that has begun or can begin now. Appends the samples to
+    /// `samples`.
+    pub(super) fn fetched_rows(
+        &self,
+        core: &mut Core,
+        most: usize,
+        samples: &mut Vec<FetchedSample>,
+    ) -> Option<CpuWork> {
+        let (job, rows) = loop {
+            match core.fetching.as_mut()?.take(most, samples) {
+                Some((id, rows)) => match core.jobs.iter().find(|job| job.id == id) {
+                    Some(job) => break (job.clone(), rows),
+                    // The batch was closed, since the dataset cannot be read.
+                    None => {
+                        core.stop_fetching(id);
+                        core.take_back(samples);
+                    }
+                },
+                None if !self.begin_fetched(core) => return None,
+                None => {}
+            }
+        };
+        if core.idle_fetchers > 0 && core.fetching.as_ref()?.has_work(&core.schedule) {
+            self.fetch.notify_one();
+        }
+        Some(CpuWork { job, ahead: Vec::new(), fetched: Some(rows) })
+    }
+
+    /// Begins a batch that was claimed, if a row of it was fetched and there is a buffer for it.
+    fn begin_fetched(&self, core: &mut Core) -> bool {
+        let room = self.buffer_room(core);
+        let only_critical = room != Some(Room::Any);
+        let fetching = core.fetching.as_ref();
+        let Some(id) = fetching.and_then(|fetching| fetching.to_begin(&core.schedule, only_critical)) else {
+            return false;
+        };
+        if room.is_none() && !self.make_way(core) {
+            return false;
+        }
+        let Some(Some(buffer)) = self.take_buffer(core, id) else { return false };
+        let now = core.recorder.now();
+        core.schedule.begin(CPU, id, now);
+        core.recorder.claimed(CPU, id);
+        let sample_ids = core.fetching.as_mut().expect("asked above").begin(id);
+        core.jobs.push_back(Arc::new(CpuJob::new(id, sample_ids, buffer, self.task.images.row_bytes())));
+        self.work.notify_all();
+        true
+    }
+}

@@ -1,0 +1,40 @@
+//! The fetch stage: for a dataset whose reads have latency, threads of its own fetch samples before the threads of the
+//! CPU prong prepare them.
+//!
+//! A batch is claimed when its first sample is fetched, and begins at its first row: only then does it take a buffer, and
+//! only from then on does its time count. The samples of a few batches are fetched ahead, up to a number of bytes.
+//! Datasets without latency have no such stage: there the threads that prepare samples read them.
+//!
+//! - `ahead`: the decisions, without threads, clock or I/O. `Engine` carries them out (`engine/fetching.rs`).
+//! - `worker`: the threads that fetch.
+
+mod ahead;
+mod worker;
+
+pub(crate) use ahead::{AheadBounds, FetchAhead, FetchTicket, Samples};
+pub(crate) use worker::work;
+
+use ddlp_dataset::{Dataset, FetchedSample};
+
+/// Bytes of samples that are fetched ahead: some hundred photographs.
+const AHEAD_BYTES: u64 = 32 << 20;
+/// Batches that are claimed ahead, unless they have fewer samples than are in flight: while the samples of one wait,
+/// those of the next are fetched.
+const AHEAD_BATCHES: usize = 2;
+
+/// The fetch stage's decisions about fetched samples.
+pub(crate) type Fetching = FetchAhead<FetchedSample>;
+
+impl AheadBounds {
+    /// Returns the bounds for a dataset with batches of `rows` samples.
+    pub fn of(dataset: &dyn Dataset, rows: usize) -> Self {
+        let batches = (2 * dataset.reads_in_flight()).div_ceil(rows.max(1));
+        Self { bytes: AHEAD_BYTES, batches: batches.max(AHEAD_BATCHES) }
+    }
+}
+
+/// Returns the bytes that the stage takes at most for a dataset, unless single samples are very large; 0 if the dataset
+/// has no such stage.
+pub(crate) fn bytes_ahead(dataset: &dyn Dataset) -> u64 {
+    if dataset.reads_in_flight() > 0 { AHEAD_BYTES } else { 0 }
+}

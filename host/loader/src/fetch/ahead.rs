@@ -1,0 +1,246 @@
+//! Decides which sample is fetched next, which batch begins next, and which rows can be prepared. No threads, no clock,
+//! no I/O.
+//!
+//! Samples are fetched batch by batch, in the order of the claims, but those of the batch for which delivery waits come
+//! first. Two kinds of batches are fetched even if the bound on bytes is reached, so that none of them waits for bytes
+//! of batches that wait for it: a batch that has begun, since it occupies a buffer, and the batch for which delivery
+//! waits. The latter may also be claimed and begun when nothing else may.
+
+use crate::schedule::{BatchId, Room, Schedule};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Expected bytes of the first samples. Later ones are expected to be as large as the average.
+const FIRST_BYTES: u64 = 128 << 10;
+/// Number of samples over which the average goes.
+const AVERAGED: u64 = 16;
+
+/// The samples of a batch, in order.
+pub(crate) type Samples = Arc<[u64]>;
+
+/// Bounds of the look-ahead.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AheadBounds {
+    /// Bytes of samples that are in flight, or that were fetched and wait. One sample may have more.
+    pub bytes: u64,
+    /// Batches that are claimed and have not begun.
+    pub batches: usize,
+}
+
+/// Names a sample that is being fetched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FetchTicket {
+    pub id: BatchId,
+    /// Number of the claim: the batch may have been given up and claimed again.
+    claim: u64,
+    row: usize,
+    pub sample_id: u64,
+}
+
+/// The batches of the CPU prong whose samples are fetched, each sample with what was fetched of it.
+#[derive(Debug)]
+pub(crate) struct FetchAhead<T> {
+    bounds: AheadBounds,
+    /// In the order of the claims. A batch leaves when its last sample is taken.
+    batches: VecDeque<AheadBatch<T>>,
+    claims: u64,
+    in_flight: u64,
+    /// Bytes of samples that were fetched and wait.
+    waiting_bytes: u64,
+    average_bytes: u64,
+}
+
+#[derive(Debug)]
+struct AheadBatch<T> {
+    id: BatchId,
+    claim: u64,
+    sample_ids: Samples,
+    rows: Vec<RowState<T>>,
+    has_begun: bool,
+    /// Rows below it are in flight or further on.
+    unfetched: usize,
+    /// Rows below it have been taken.
+    untaken: usize,
+    taken: usize,
+}
+
+#[derive(Debug)]
+enum RowState<T> {
+    Unfetched,
+    InFlight,
+    Fetched { bytes: u64, sample: T },
+    Taken,
+}
+
+impl<T> AheadBatch<T> {
+    fn has_unfetched(&self) -> bool {
+        self.unfetched < self.rows.len()
+    }
+
+    /// Returns the first row that can be prepared.
+    fn first_fetched(&self) -> Option<usize> {
+        let found = self.rows[self.untaken..].iter().position(|row| matches!(row, RowState::Fetched { .. }));
+        found.map(|at| self.untaken + at)
+    }
+}
+
+impl<T> FetchAhead<T> {
+    /// Creates a stage without batches.
+    pub fn new(bounds: AheadBounds) -> Self {
+        Self { bounds, batches: VecDeque::new(), claims: 0, in_flight: 0, waiting_bytes: 0, average_bytes: FIRST_BYTES }
+    }
+
+    /// Returns the room for another claim when no sample is left to fetch; `None` if enough is claimed.
+    pub fn claim_room(&self, schedule: &Schedule) -> Option<Room> {
+        let mut ahead = self.batches.iter().filter(|batch| !batch.has_begun);
+        let is_all_in_flight = !self.batches.iter().any(AheadBatch::has_unfetched);
+        if ahead.clone().count() < self.bounds.batches && is_all_in_flight && self.has_room() {
+            Some(Room::Any)
+        } else if schedule.must_reserve() && !ahead.any(|batch| schedule.is_critical(batch.id)) {
+            Some(Room::Critical)
+        } else {
+            None
+        }
+    }
+
+    /// Adds a batch that was claimed. It has at least one sample.
+    pub fn claimed(&mut self, id: BatchId, sample_ids: Samples) {
+        assert!(!sample_ids.is_empty() && !self.batches.iter().any(|batch| batch.id == id), "{id:?} is fetched once");
+        self.claims += 1;
+        let rows = sample_ids.iter().map(|_| RowState::Unfetched).collect();
+        let (claim, has_begun) = (self.claims, false);
+        self.batches.push_back(AheadBatch {
+            id,
+            claim,
+            sample_ids,
+            rows,
+            has_begun,
+            unfetched: 0,
+            untaken: 0,
+            taken: 0,
+        });
+    }
+
+    /// Returns the sample to fetch next, which counts as in flight until [`Self::fetched`]; `None` if there is none, or no
+    /// room for one.
+    pub fn next(&mut self, schedule: &Schedule) -> Option<FetchTicket> {
+        let has_room = self.has_room();
+        let unfetched = self.batches.iter().enumerate().filter(|(_, batch)| batch.has_unfetched());
+        let in_turn = unfetched.clone().find(|(_, batch)| has_room || batch.has_begun).map(|(at, _)| at);
+        let at = if has_room && unfetched.clone().count() == 1 {
+            in_turn
+        } else {
+            let awaited = self.batches.iter().position(|batch| schedule.is_awaited(batch.id));
+            unfetched.map(|(at, _)| at).find(|&at| Some(at) == awaited).or(in_turn)
+        }?;
+        let batch = &mut self.batches[at];
+        let row = batch.unfetched;
+        batch.rows[row] = RowState::InFlight;
+        batch.unfetched += 1;
+        self.in_flight += 1;
+        Some(FetchTicket { id: batch.id, claim: batch.claim, row, sample_id: batch.sample_ids[row] })
+    }
+
+    /// Records that a sample was fetched, or that fetching it failed: then preparing it finds out why. Gives the sample
+    /// back if its batch was given up meanwhile.
+    pub fn fetched(&mut self, ticket: FetchTicket, bytes: u64, sample: T) -> Option<T> {
+        self.in_flight -= 1;
+        self.average_bytes = ((self.average_bytes * (AVERAGED - 1) + bytes) / AVERAGED).max(1);
+        let Some(batch) = self.batches.iter_mut().find(|batch| batch.claim == ticket.claim) else {
+            return Some(sample);
+        };
+        assert!(matches!(batch.rows[ticket.row], RowState::InFlight), "a sample is fetched once");
+        batch.rows[ticket.row] = RowState::Fetched { bytes, sample };
+        self.waiting_bytes += bytes;
+        None
+    }
+
+    /// Returns the batch that begins next, if one of its rows can be prepared: a batch without which delivery cannot
+    /// continue, or else the batch that was claimed first, unless `only_critical`.
+    pub fn to_begin(&self, schedule: &Schedule, only_critical: bool) -> Option<BatchId> {
+        let mut ahead = self.batches.iter().filter(|batch| !batch.has_begun);
+        let first = ahead.clone().next().filter(|_| !only_critical);
+        let can_begin = |batch: &&AheadBatch<T>| batch.first_fetched().is_some();
+        let critical = ahead.find(|batch| can_begin(batch) && schedule.is_critical(batch.id));
+        critical.or(first.filter(can_begin)).map(|batch| batch.id)
+    }
+
+    /// Records that a batch begins, and returns its samples.
+    pub fn begin(&mut self, id: BatchId) -> Samples {
+        let batch = self.batches.iter_mut().find(|batch| batch.id == id).expect("only a batch that is here begins");
+        batch.has_begun = true;
+        batch.sample_ids.clone()
+    }
+
+    /// Takes up to `most` neighbouring rows of a batch that has begun. Appends what was fetched to `samples`.
+    pub fn take(&mut self, most: usize, samples: &mut Vec<T>) -> Option<(BatchId, Range<usize>)> {
+        let mut begun = self.batches.iter().enumerate().filter(|(_, batch)| batch.has_begun);
+        let (at, start) = begun.find_map(|(at, batch)| Some((at, batch.first_fetched()?)))?;
+        let batch = &mut self.batches[at];
+        let mut end = start;
+        for row in batch.rows[start..].iter_mut().take(most.max(1)) {
+            match std::mem::replace(row, RowState::Taken) {
+                RowState::Fetched { bytes, sample } => {
+                    self.waiting_bytes -= bytes;
+                    samples.push(sample);
+                    end += 1;
+                }
+                other => {
+                    *row = other;
+                    break;
+                }
+            }
+        }
+        batch.taken += end - start;
+        if batch.untaken == start {
+            batch.untaken = end;
+        }
+        let id = batch.id;
+        if batch.taken == batch.rows.len() {
+            self.batches.remove(at);
+        }
+        Some((id, start..end))
+    }
+
+    /// Forgets a batch that was given up. What was fetched of it is lost.
+    pub fn remove(&mut self, id: BatchId) {
+        let Some(at) = self.batches.iter().position(|batch| batch.id == id) else { return };
+        for row in self.batches.remove(at).into_iter().flat_map(|batch| batch.rows) {
+            if let RowState::Fetched { bytes, .. } = row {
+                self.waiting_bytes -= bytes;
+            }
+        }
+    }
+
+    /// Returns whether the batch is claimed, but has not begun.
+    pub fn will_begin(&self, id: BatchId) -> bool {
+        self.batches.iter().any(|batch| batch.id == id && !batch.has_begun)
+    }
+
+    /// Returns the bytes of samples that were fetched and wait.
+    #[cfg(test)]
+    pub fn waiting_bytes(&self) -> u64 {
+        self.waiting_bytes
+    }
+
+    /// Returns whether a thread should be woken to fetch: not for every sample that was taken while the bound is reached.
+    pub fn has_work(&self, schedule: &Schedule) -> bool {
+        let has_much_room = self.bytes() <= self.bounds.bytes / 8 * 7;
+        self.batches.iter().any(|batch| batch.has_unfetched() && (has_much_room || batch.has_begun))
+            || (has_much_room && self.claim_room(schedule).is_some())
+    }
+
+    /// Returns whether another sample may be in flight.
+    fn has_room(&self) -> bool {
+        self.bytes() == 0 || self.bytes() + self.average_bytes <= self.bounds.bytes
+    }
+
+    /// Returns the bytes that are fetched and wait, and those that are probably in flight.
+    fn bytes(&self) -> u64 {
+        self.waiting_bytes + self.in_flight * self.average_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests;
