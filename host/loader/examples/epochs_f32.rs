@@ -21,7 +21,8 @@ const CIFAR: Normalize = Normalize { mean: [0.4914, 0.4822, 0.4465], std: [0.247
 /// Times whole epochs that the CPU alone prepares, delivered as f32 NCHW
 #[derive(Parser)]
 struct Arguments {
-    /// A pack, an image folder, CIFAR's binary files, tar shards, or the address of the drive that alone holds the dataset
+    /// A pack, an image folder, CIFAR's binary files, tar shards, or the address of the drive that alone holds the
+    /// dataset
     dataset: PathBuf,
     /// imagenet-train, imagenet-val or cifar-train; also selects the mean and deviation for normalisation
     #[arg(long, default_value = "imagenet-train")]

@@ -5,7 +5,7 @@ use crate::compiled::CompiledPipeline;
 use crate::draw::Draw;
 use crate::error::PixelError;
 use crate::inspect::Verdict;
-use crate::jpeg::baseline::{Checkpoints, Decoder};
+use crate::jpeg::baseline::{BaselineDecoder, Checkpoints};
 use crate::level::Level;
 use crate::limits::Limits;
 use crate::ops::{
@@ -70,7 +70,7 @@ pub fn decode(bytes: &[u8]) {
         assert!(outcome.is_err() || by_libjpeg == outs[0], "the stored form changed the pixels");
     }
     if verdict_of_whole == Verdict::Intact
-        && let Ok(index) = RowIndex::of(&mut Decoder::new(Level::best()), &mut Vec::new(), bytes)
+        && let Ok(index) = RowIndex::of(&mut BaselineDecoder::new(Level::best()), &mut Vec::new(), bytes)
     {
         assert_eq!(RowIndex::parse(&index.to_bytes()).as_ref(), Ok(&index));
         let rendered = render(&mut preparer, bytes, &index, &pipeline, draw, &mut by_libjpeg);
@@ -157,7 +157,7 @@ pub fn row_index(bytes: &[u8]) {
 /// Returns inputs that [`row_index`] accepts, and their names: the row index of each image that can have one.
 pub fn row_index_seeds() -> Vec<(String, Vec<u8>)> {
     let seed = |number: usize| {
-        let index = RowIndex::of(&mut Decoder::new(Level::best()), &mut Vec::new(), IMAGES[number]).ok()?;
+        let index = RowIndex::of(&mut BaselineDecoder::new(Level::best()), &mut Vec::new(), IMAGES[number]).ok()?;
         // The target makes the first four bytes, a checksum.
         Some((number.to_string(), [&[number as u8], &index.to_bytes()[4..]].concat()))
     };

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::error::PixelError;
 use crate::info::{Format, JpegInfo};
 use crate::jpeg;
-use crate::jpeg::baseline::{Checkpoints, Decoder};
+use crate::jpeg::baseline::{BaselineDecoder, Checkpoints};
 use crate::jpeg::ffi::{Extent, Object};
 use crate::large;
 use crate::limits::Limits;
@@ -88,7 +88,7 @@ impl fmt::Display for NotIndexed {
 
 pub(crate) fn index(
     object: &mut Object,
-    decoder: &mut Decoder,
+    decoder: &mut BaselineDecoder,
     file: &[u8],
     limits: Limits,
 ) -> Result<Indexed, NotIndexed> {
@@ -99,7 +99,7 @@ pub(crate) fn index(
 
 pub(crate) fn index_rows(
     object: &mut Object,
-    decoder: &mut Decoder,
+    decoder: &mut BaselineDecoder,
     band: &mut Vec<u8>,
     file: &[u8],
     limits: Limits,
@@ -157,7 +157,7 @@ fn transcode(object: &mut Object, file: &[u8], limits: Limits) -> Result<Vec<u8>
 }
 
 /// Returns checkpoints as dense as their share of the file allows.
-fn bounded(decoder: &mut Decoder, file: &[u8]) -> Option<Vec<u8>> {
+fn bounded(decoder: &mut BaselineDecoder, file: &[u8]) -> Option<Vec<u8>> {
     let mut checkpoints = Checkpoints::make(decoder, file, EVERY_MIN).ok()?;
     loop {
         let bytes = checkpoints.to_bytes();

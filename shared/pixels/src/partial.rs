@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::jpeg::baseline::{BaselineRows, Coded, Decoder};
+use crate::jpeg::baseline::{BaselineDecoder, BaselineRows, Coded};
 use crate::row_index::RowIndex;
 use crate::rows::Rows;
 
@@ -24,7 +24,7 @@ impl<'a> PartialJpeg<'a> {
     pub(crate) fn open(
         &self,
         rows: Option<Range<u32>>,
-        decoder: &'a mut Decoder,
+        decoder: &'a mut BaselineDecoder,
         band: &'a mut Vec<u8>,
     ) -> Option<BaselineRows<'a>> {
         let Self { index, header, rows: bytes, rows_offset } = *self;

@@ -50,7 +50,7 @@ pub struct Preparer {
 
 struct JpegDecoders {
     /// Our own decoder, for most files; `None` leaves all of them to libjpeg.
-    baseline: Option<baseline::Decoder>,
+    baseline: Option<baseline::BaselineDecoder>,
     /// Checkpoints of the current sample, if it has any.
     checkpoints: Checkpoints,
     libjpeg: Object,
@@ -84,7 +84,7 @@ impl Preparer {
     /// Makes a preparer with these limits.
     pub fn new(limits: Limits) -> Self {
         let level = Level::best();
-        let baseline = Some(baseline::Decoder::new(level));
+        let baseline = Some(baseline::BaselineDecoder::new(level));
         let jpeg = JpegDecoders { baseline, checkpoints: Checkpoints::default(), libjpeg: Object::new() };
         Self { limits, level, jpeg, scratch: Scratch::default(), plan: PlanMemory::default() }
     }

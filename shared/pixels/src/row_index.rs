@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::geometry::Rect;
 use crate::jpeg;
-use crate::jpeg::baseline::{Checkpoints, Coded, Decoder, Depth, LeftToLibjpeg, Region, Sampling};
+use crate::jpeg::baseline::{BaselineDecoder, Checkpoints, Coded, Depth, LeftToLibjpeg, Region, Sampling};
 use crate::orientation;
 use crate::rows::Rows;
 
@@ -115,7 +115,7 @@ impl RowIndex {
     }
 
     /// Makes the row index of an intact file. Fails unless our decoder takes all of it.
-    pub(crate) fn of(decoder: &mut Decoder, band: &mut Vec<u8>, file: &[u8]) -> Result<Self, LeftToLibjpeg> {
+    pub(crate) fn of(decoder: &mut BaselineDecoder, band: &mut Vec<u8>, file: &[u8]) -> Result<Self, LeftToLibjpeg> {
         if !jpeg::has_end_marker(file) {
             return Err(LeftToLibjpeg);
         }

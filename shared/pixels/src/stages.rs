@@ -5,7 +5,7 @@
 use crate::compiled::CompiledPipeline;
 use crate::draw::Draw;
 use crate::geometry::Rect;
-use crate::jpeg::baseline::Decoder;
+use crate::jpeg::baseline::BaselineDecoder;
 pub use crate::jpeg::baseline::{Checkpoints, Depth};
 use crate::jpeg::ffi::Object;
 use crate::jpeg::{self, JpegRows};
@@ -19,7 +19,7 @@ use crate::steps::Steps;
 /// Decoders and scratch memory.
 pub struct Stages {
     libjpeg: Object,
-    baseline: Decoder,
+    baseline: BaselineDecoder,
     band: Vec<u8>,
     scaler: Scaler,
 }
@@ -31,7 +31,7 @@ impl Default for Stages {
     fn default() -> Self {
         Self {
             libjpeg: Object::new(),
-            baseline: Decoder::new(Level::best()),
+            baseline: BaselineDecoder::new(Level::best()),
             band: Vec::new(),
             scaler: Scaler::default(),
         }

@@ -92,7 +92,7 @@ pub(super) struct Inputs {
 impl Inputs {
     pub(super) fn new() -> Self {
         let pixels = noise(RAW);
-        let index = RowIndex::of(&mut baseline::Decoder::new(Level::best()), &mut Vec::new(), JPEG);
+        let index = RowIndex::of(&mut baseline::BaselineDecoder::new(Level::best()), &mut Vec::new(), JPEG);
         Self {
             // No assertion here: a machine that finds no checkpoints, or makes no row index, gets another digest only
             // if its pixels differ.

@@ -30,7 +30,7 @@ mod scan;
 mod upsample;
 
 pub use checkpoints::Checkpoints;
-pub use decoder::{BaselineRows, Decoder, Depth};
+pub use decoder::{BaselineDecoder, BaselineRows, Depth};
 pub use header::Sampling;
 pub use region::Region;
 pub use scan::Coded;

@@ -23,7 +23,7 @@ use crate::rendered::Rendered;
 use crate::source::Source;
 
 fn index_of(file: &[u8]) -> RowIndex {
-    RowIndex::of(&mut Decoder::new(Level::best()), &mut Vec::new(), file).unwrap()
+    RowIndex::of(&mut BaselineDecoder::new(Level::best()), &mut Vec::new(), file).unwrap()
 }
 
 /// Returns the bytes that a crop needs besides the header.
@@ -142,7 +142,7 @@ fn no_row_is_read_without_need() {
                 continue;
             }
             let coded = index.checked(rows, &file, 0).unwrap();
-            let (mut decoder, mut band) = (Decoder::new(Level::best()), Vec::new());
+            let (mut decoder, mut band) = (BaselineDecoder::new(Level::best()), Vec::new());
             let mut part = decoder.open_part(header, coded, index.checkpoints(), &mut band).unwrap();
             prop_assert!(part.read(rect, &mut |_| Ok(())).is_err() && part.gave_up());
             add(&narrowed, true);

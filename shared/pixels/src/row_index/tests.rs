@@ -9,7 +9,7 @@ fn file() -> Vec<u8> {
 }
 
 fn index() -> RowIndex {
-    RowIndex::of(&mut Decoder::new(Level::best()), &mut Vec::new(), &file()).unwrap()
+    RowIndex::of(&mut BaselineDecoder::new(Level::best()), &mut Vec::new(), &file()).unwrap()
 }
 
 /// Writes the checksum of changed bytes.
@@ -82,7 +82,7 @@ fn impossible_numbers_are_no_index() {
 #[test]
 fn checkpoints_have_to_begin_the_rows() {
     let (file, index) = (file(), index());
-    let mut decoder = Decoder::new(Level::best());
+    let mut decoder = BaselineDecoder::new(Level::best());
     let with = |checkpoints: Checkpoints| RowIndex { checkpoints, ..index.clone() }.to_bytes();
     let twice_a_row = Checkpoints::make(&mut decoder, &file, 5).unwrap();
     assert!(RowIndex::parse(&with(twice_a_row)).is_err());

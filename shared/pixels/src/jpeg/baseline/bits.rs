@@ -30,7 +30,7 @@ enum End {
 pub type Bytes = [u8; BUFFER_BYTES + 8];
 
 /// A part of a segment of entropy-coded bytes, without stuffing.
-pub struct Window {
+pub struct BitWindow {
     /// The bytes of the window, and the padding that the bit buffer may run into.
     bytes: Box<Bytes>,
     filled: usize,
@@ -45,7 +45,7 @@ pub struct Window {
     pub is_part: bool,
 }
 
-impl Default for Window {
+impl Default for BitWindow {
     fn default() -> Self {
         Self {
             bytes: Box::new([0; BUFFER_BYTES + 8]),
@@ -78,7 +78,7 @@ pub struct Bits {
     at: usize,
 }
 
-impl Window {
+impl BitWindow {
     /// Starts reading at a place of a scan.
     pub fn seek(&mut self, scan: &[u8], place: Place) -> Bits {
         self.filled = 0;
@@ -240,7 +240,8 @@ impl Bits {
         8 * self.at - (self.count & 63) as usize
     }
 
-    /// Makes at least 56 bits available. Bits past the end of the segment have arbitrary values: see [`Window::check`].
+    /// Makes at least 56 bits available. Bits past the end of the segment have arbitrary values: see
+    /// [`BitWindow::check`].
     ///
     /// One load adds as many whole bytes as fit; its other bits stay in the buffer, where the next refill puts the same
     /// bits.

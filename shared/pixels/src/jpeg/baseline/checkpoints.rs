@@ -13,7 +13,7 @@
 
 use super::LeftToLibjpeg;
 use super::bits::Place;
-use super::decoder::Decoder;
+use super::decoder::BaselineDecoder;
 use super::header::Header;
 use super::rice::{Reader, Writer, best_parameter};
 use crate::level::Level;
@@ -36,7 +36,7 @@ pub(crate) struct Checkpoint {
 
 /// A checkpoint as it is kept in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Point {
+struct StoredCheckpoint {
     /// Offset of the checkpoint's bit in the entropy-coded bytes, stuffing included.
     bits: i64,
     predictors: [i16; 3],
@@ -51,7 +51,7 @@ pub struct Checkpoints {
     every: u32,
     columns: u32,
     rows: u32,
-    points: Vec<Point>,
+    points: Vec<StoredCheckpoint>,
 }
 
 /// Error: the bytes are not checkpoints.
@@ -66,17 +66,17 @@ impl Checkpoints {
     /// # Panics
     /// When `every` is zero.
     pub fn of(file: &[u8], every: u32) -> Option<Self> {
-        Self::make(&mut Decoder::new(Level::best()), file, every).ok()
+        Self::make(&mut BaselineDecoder::new(Level::best()), file, every).ok()
     }
 
     /// Does the same as [`of`](Self::of) with an existing decoder.
-    pub(crate) fn make(decoder: &mut Decoder, file: &[u8], every: u32) -> Result<Self, LeftToLibjpeg> {
+    pub(crate) fn make(decoder: &mut BaselineDecoder, file: &[u8], every: u32) -> Result<Self, LeftToLibjpeg> {
         Self::make_to_the_end(decoder, file, every).map(|(all, _)| all)
     }
 
     /// Does the same as [`make`](Self::make). Also returns where the last MCU ends.
     pub(crate) fn make_to_the_end(
-        decoder: &mut Decoder,
+        decoder: &mut BaselineDecoder,
         file: &[u8],
         every: u32,
     ) -> Result<(Self, Place), LeftToLibjpeg> {
@@ -88,7 +88,7 @@ impl Checkpoints {
         let ((columns, rows), end) = source.walk(every, |place, predictors| {
             all_fit &= predictors.iter().all(|&predictor| i64::from(predictor).abs() <= PREDICTOR_MAX);
             let bits = 8 * place.byte as i64 + i64::from(place.bit);
-            points.push(Point { bits, predictors: predictors.map(|predictor| predictor as i16) });
+            points.push(StoredCheckpoint { bits, predictors: predictors.map(|predictor| predictor as i16) });
         })?;
         if !all_fit || points.last().is_some_and(|point| point.bits > BITS_MAX) {
             return Err(LeftToLibjpeg);
@@ -125,7 +125,7 @@ impl Checkpoints {
 
     /// Returns whether these are the beginnings of an image's rows of MCUs, the first one at the scan's beginning.
     pub(crate) fn begin_rows(&self, columns: u32, rows: u32) -> bool {
-        (self.columns, self.rows, self.per_row()) == (columns, rows, 1) && self.points[0] == Point::default()
+        (self.columns, self.rows, self.per_row()) == (columns, rows, 1) && self.points[0] == StoredCheckpoint::default()
     }
 
     /// Returns whether the checkpoints belong to a file of this shape.
@@ -136,7 +136,7 @@ impl Checkpoints {
     /// Returns the last checkpoint of a row that is at an MCU or before it.
     pub(crate) fn before(&self, row: u32, column: u32) -> Checkpoint {
         let number = column / self.every;
-        let Point { bits, predictors } = self.points[(row * self.per_row() + number) as usize];
+        let StoredCheckpoint { bits, predictors } = self.points[(row * self.per_row() + number) as usize];
         let place = Place { byte: (bits / 8) as usize, bit: (bits % 8) as u32 };
         Checkpoint { column: number * self.every, place, predictors: predictors.map(i32::from) }
     }
@@ -208,7 +208,7 @@ impl Checkpoints {
         if count.saturating_mul(components as usize + 1) > rest.len().saturating_mul(8) {
             return Err(BadCheckpoints("the bytes are cut short"));
         }
-        let is_too_much = (count * size_of::<Point>()) as u64 > memory_bytes;
+        let is_too_much = (count * size_of::<StoredCheckpoint>()) as u64 > memory_bytes;
         let mut points = std::mem::take(&mut self.points);
         points.clear();
         if is_too_much || points.try_reserve_exact(count).is_err() {
@@ -222,7 +222,7 @@ impl Checkpoints {
 
     /// Frees memory if it is larger than `kept` bytes.
     pub(crate) fn trim(&mut self, kept: usize) {
-        if self.points.capacity() * size_of::<Point>() > kept {
+        if self.points.capacity() * size_of::<StoredCheckpoint>() > kept {
             self.points = Vec::new();
         }
     }
@@ -234,7 +234,7 @@ impl Checkpoints {
         let before = number.checked_sub(1).map_or(0, bits);
         let above = number.checked_sub(self.per_row() as usize);
         let distance_above = above.map_or(0, |at| bits(at) - at.checked_sub(1).map_or(0, bits));
-        let mut point = above.map_or(Point::default(), |at| self.points[at]);
+        let mut point = above.map_or(StoredCheckpoint::default(), |at| self.points[at]);
         let distance = reader.take(parameters[0]).ok_or(cut)? + distance_above;
         point.bits = before + distance;
         if distance < 0 || point.bits > BITS_MAX {

@@ -1,7 +1,7 @@
 //! Decodes a file: its tables, and the pixels of a rectangle.
 
 use super::LeftToLibjpeg;
-use super::bits::{Place, Window};
+use super::bits::{BitWindow, Place};
 use super::checkpoints::Checkpoints;
 use super::header::{self, Component, Header, ZIGZAG};
 use super::huffman::{AcTable, DcTable};
@@ -9,7 +9,7 @@ use super::idct::{self, Strip};
 use super::output::Output;
 use super::pixels;
 use super::region::{Plane, Region};
-use super::scan::{Blocks, Coded, Coding, Layout, Scan, plain_bits};
+use super::scan::{Blocks, Coded, Coding, Scan, ScanLayout, plain_bits};
 use crate::error::PixelError;
 use crate::geometry::Rect;
 use crate::level::Level;
@@ -21,10 +21,10 @@ const GROUP: u32 = 16;
 const KEPT_CODINGS: usize = 8;
 
 /// The state of decoding that is kept from file to file.
-pub struct Decoder {
+pub struct BaselineDecoder {
     level: Level,
     /// Windows of two rows of MCUs that are read at once.
-    windows: [Window; 2],
+    windows: [BitWindow; 2],
     blocks: [Blocks; 2],
     codings: Vec<Kept>,
     /// Samples of three rows of MCUs for each component.
@@ -38,7 +38,7 @@ struct Kept {
     coding: Coding,
 }
 
-impl Decoder {
+impl BaselineDecoder {
     pub fn new(level: Level) -> Self {
         Self {
             level,
@@ -87,7 +87,7 @@ impl Decoder {
         band: &'a mut Vec<u8>,
     ) -> Result<BaselineRows<'a>, LeftToLibjpeg> {
         let codings = self.codings(&header.components)?;
-        let layout = Layout::new(&header);
+        let layout = ScanLayout::new(&header);
         Ok(BaselineRows {
             decoder: self,
             header,
@@ -156,10 +156,10 @@ pub enum Depth {
 
 /// The pixels of an open file.
 pub struct BaselineRows<'a> {
-    decoder: &'a mut Decoder,
+    decoder: &'a mut BaselineDecoder,
     header: Header<'a>,
     coded: Coded<'a>,
-    layout: Layout,
+    layout: ScanLayout,
     codings: [usize; 3],
     checkpoints: Option<&'a Checkpoints>,
     band: &'a mut Vec<u8>,
@@ -223,7 +223,7 @@ impl BaselineRows<'_> {
         mut visit: impl FnMut(Place, [i32; 3]),
     ) -> Result<((u32, u32), Place), LeftToLibjpeg> {
         let (columns, rows) = self.header.mcus();
-        let Decoder { level, windows: [window, _], codings, .. } = &mut *self.decoder;
+        let BaselineDecoder { level, windows: [window, _], codings, .. } = &mut *self.decoder;
         let codings = self.codings.map(|index| &codings[index].coding);
         let mut scan = Scan::new(self.coded, &self.layout, codings, *level, window);
         scan.follow();
@@ -244,7 +244,8 @@ impl BaselineRows<'_> {
     fn region(&mut self, rect: Rect, sink: Sink<'_>) -> Result<(), Stop> {
         let header = &self.header;
         let region = Region::new(header.sampling, (header.width, header.height), rect);
-        let Decoder { level, windows: [window, other], blocks, codings, planes: samples, pixels } = &mut *self.decoder;
+        let BaselineDecoder { level, windows: [window, other], blocks, codings, planes: samples, pixels } =
+            &mut *self.decoder;
         let codings = self.codings.map(|index| &codings[index].coding);
         let parts = parts_of(header, &region, samples);
         let parts = &parts[..header.components.len()];
@@ -303,7 +304,7 @@ impl BaselineRows<'_> {
 }
 
 /// One component of the rectangle.
-struct Part {
+struct ComponentRegion {
     /// Blocks of the component in an MCU, across and down.
     blocks: (u32, u32),
     plane: Plane,
@@ -312,13 +313,13 @@ struct Part {
 }
 
 /// Describes each component, and makes room for its samples.
-fn parts_of(header: &Header<'_>, region: &Region, samples: &mut [Vec<u8>; 3]) -> [Part; 3] {
+fn parts_of(header: &Header<'_>, region: &Region, samples: &mut [Vec<u8>; 3]) -> [ComponentRegion; 3] {
     let (across, down) = (u32::from(header.sampling.across), u32::from(header.sampling.down));
-    let mut parts: [Part; 3] = std::array::from_fn(|part| {
+    let mut parts: [ComponentRegion; 3] = std::array::from_fn(|part| {
         let blocks = if part == 0 { (across, down) } else { (1, 1) };
         let factors = if part == 0 { (1, 1) } else { (across, down) };
         let size = (header.width.div_ceil(factors.0), header.height.div_ceil(factors.1));
-        Part { blocks, plane: Plane::new(region, blocks, size), quant: [1; 64] }
+        ComponentRegion { blocks, plane: Plane::new(region, blocks, size), quant: [1; 64] }
     });
     for ((part, component), samples) in parts.iter_mut().zip(&header.components).zip(samples) {
         for (&at, &step) in ZIGZAG.iter().zip(component.quant) {
@@ -351,7 +352,7 @@ fn enter(
 /// Transforms MCUs into the planes, starting at a column of MCUs of the region.
 fn transform(
     level: Level,
-    parts: &[Part],
+    parts: &[ComponentRegion],
     Blocks { coefficients, lasts }: &Blocks,
     mcus: u32,
     samples: &mut [Vec<u8>; 3],

@@ -102,7 +102,7 @@ struct Found {
     length: u8,
     /// Growth of the position in the block, plus [`AWAY`] at the end of the block.
     advance: u8,
-    step: Step,
+    step: CodeStep,
 }
 
 /// The values of a look-up.
@@ -110,7 +110,7 @@ struct Found {
 /// Each part is loaded separately where it is needed: a core can do more loads at once than shifts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(4))]
-pub struct Step {
+pub struct CodeStep {
     /// Lower half: number of the last value's lowest bits that the table does not know. Upper half: one less than the
     /// growth of the position up to the first of two coefficients.
     open_and_run: u8,
@@ -119,14 +119,14 @@ pub struct Step {
     /// The last value, or the only one.
     last: i16,
 }
-const _: () = assert!(size_of::<Step>() == 4);
+const _: () = assert!(size_of::<CodeStep>() == 4);
 
 /// Added to the position if the look-up resolves nothing, so that the position is outside every block.
 pub const BEYOND: u8 = 64;
 /// Added to the position by the end of a block, so that stores go elsewhere.
 pub const AWAY: u8 = 128;
 
-impl Step {
+impl CodeStep {
     const NOTHING: Self = Self { open_and_run: 0, first: 0, last: 0 };
 
     /// Returns one less than the growth of the position up to the first of two coefficients.
@@ -164,7 +164,7 @@ impl Found {
         }
         let value = extend(first_of(bits, length) >> open << open, size) as i16;
         let run = (advance - 1).min(15);
-        let step = Step { open_and_run: open as u8 | run << 4, first: value as i8, last: value };
+        let step = CodeStep { open_and_run: open as u8 | run << 4, first: value as i8, last: value };
         Some(Self { length: length as u8, advance, step })
     }
 
@@ -174,7 +174,7 @@ impl Found {
         let fits = u32::from(length) <= STEP_BITS && self.advance + other.advance % AWAY < BEYOND;
         // The other symbol follows within the known bits, so all bits of the first value are known.
         let open_and_run = (self.step.open_and_run & 0xF0) | (other.step.open_and_run & 15);
-        let step = Step { open_and_run, first: i8::try_from(self.step.last).ok()?, last: other.step.last };
+        let step = CodeStep { open_and_run, first: i8::try_from(self.step.last).ok()?, last: other.step.last };
         fits.then_some(Self { length, advance, step })
     }
 
@@ -255,7 +255,7 @@ impl Stride {
 /// The codes of DC differences.
 pub struct DcTable {
     pub strides: Box<[Stride; 1 << DC_BITS]>,
-    pub steps: Box<[Step; 1 << DC_BITS]>,
+    pub steps: Box<[CodeStep; 1 << DC_BITS]>,
     codes: Codes,
 }
 
@@ -268,7 +268,7 @@ impl DcTable {
         let codes = Codes::new(spec)?;
         let told = by_index::<{ 1 << DC_BITS }>(Kind::Dc, spec);
         let mut strides = Box::new([Stride::NOTHING; 1 << DC_BITS]);
-        let mut steps = Box::new([Step::NOTHING; 1 << DC_BITS]);
+        let mut steps = Box::new([CodeStep::NOTHING; 1 << DC_BITS]);
         for (index, (stride, step)) in strides.iter_mut().zip(steps.iter_mut()).enumerate() {
             let bits = (index as u64) << (64 - DC_BITS);
             if let Some(found) = Found::new(told[index], bits, DC_BITS) {
@@ -288,7 +288,7 @@ impl DcTable {
 /// The codes of AC coefficients.
 pub struct AcTable {
     pub strides: Box<[Stride; 1 << LOOKUP_BITS]>,
-    pub steps: Box<[Step; 1 << LOOKUP_BITS]>,
+    pub steps: Box<[CodeStep; 1 << LOOKUP_BITS]>,
     /// Advance over all symbols whose codes lie completely within the indexing bits, without their values.
     pub skips: Box<[Stride; 1 << SKIP_BITS]>,
     codes: Codes,
@@ -305,7 +305,7 @@ impl AcTable {
             Found::new(told[index], (index as u64) << (64 - LOOKUP_BITS), known)
         };
         let mut strides = Box::new([Stride::NOTHING; 1 << LOOKUP_BITS]);
-        let mut steps = Box::new([Step::NOTHING; 1 << LOOKUP_BITS]);
+        let mut steps = Box::new([CodeStep::NOTHING; 1 << LOOKUP_BITS]);
         for (index, (stride, step)) in strides.iter_mut().zip(steps.iter_mut()).enumerate() {
             let Some(first) = found(index, 0) else { continue };
             // After the end of a block comes a code of another table.

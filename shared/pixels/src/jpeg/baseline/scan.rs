@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::LeftToLibjpeg;
-use super::bits::{Bits, Place, Window};
+use super::bits::{BitWindow, Bits, Place};
 use super::block::{self, BEHIND, BLOCK};
 use super::header::Header;
 use super::huffman::{AC_VALUE_BITS, AcTable, DcTable};
@@ -40,7 +40,7 @@ pub fn plain_bits(quant: &[u8; 64]) -> u32 {
 }
 
 /// Structure of a scan.
-pub struct Layout {
+pub struct ScanLayout {
     /// Index of the component of each block of an MCU.
     pub blocks: Vec<u8>,
     /// Largest coefficients of each component, in the order of the stream.
@@ -49,7 +49,7 @@ pub struct Layout {
     mcus: u64,
 }
 
-impl Layout {
+impl ScanLayout {
     /// Returns whether the scan has restart markers.
     pub fn restarts(&self) -> bool {
         self.restart_interval > 0
@@ -106,10 +106,10 @@ pub struct Scan<'s> {
     bytes: &'s [u8],
     /// Offset in the scan of the first of `bytes`.
     from: usize,
-    layout: &'s Layout,
+    layout: &'s ScanLayout,
     codings: [&'s Coding; 3],
     level: Level,
-    window: &'s mut Window,
+    window: &'s mut BitWindow,
     bits: Bits,
     predictors: [i32; 3],
     /// Number of MCUs before this position.
@@ -122,10 +122,10 @@ impl<'s> Scan<'s> {
     /// Starts at the first MCU of a scan. In some rows of a scan, [`seek`](Self::seek) an MCU before reading.
     pub fn new(
         Coded { bytes, part_from }: Coded<'s>,
-        layout: &'s Layout,
+        layout: &'s ScanLayout,
         codings: [&'s Coding; 3],
         level: Level,
-        window: &'s mut Window,
+        window: &'s mut BitWindow,
     ) -> Self {
         window.follows = false;
         window.is_part = part_from.is_some();

@@ -47,7 +47,7 @@ fn by_libjpeg(file: &[u8], rect: Rect) -> Result<(Vec<u8>, u32), PixelError> {
 }
 
 fn by_us(
-    decoder: &mut Decoder,
+    decoder: &mut BaselineDecoder,
     file: &[u8],
     checkpoints: Option<&Checkpoints>,
     rect: Rect,
@@ -125,7 +125,7 @@ proptest! {
         let (pixels, warnings) = by_libjpeg(&file, whole(sample.size)).unwrap();
         prop_assert_eq!(warnings, 0);
         for level in Level::tested() {
-            let mut decoder = Decoder::new(level);
+            let mut decoder = BaselineDecoder::new(level);
             let ours = by_us(&mut decoder, &file, None, whole(sample.size));
             prop_assert!(ours.as_ref() == Ok(&pixels), "{level:?} {:?}", ours.map(|_| "other pixels"));
             let checkpoints = Checkpoints::make(&mut decoder, &file, every).unwrap();
@@ -151,7 +151,7 @@ pub(crate) fn add(count: &Cell<u32>, more: bool) {
 
 /// Decodes a rectangle one row of MCUs at a time, for layouts whose rows of pixels need no neighbours.
 fn by_single_rows(
-    decoder: &mut Decoder,
+    decoder: &mut BaselineDecoder,
     file: &[u8],
     checkpoints: &Checkpoints,
     rect: Rect,
@@ -176,7 +176,7 @@ fn what_is_decoded_of_a_damaged_file_is_libjpegs() {
     check(3000, 42, cases, |(sample, every, places, bits, corners)| {
         let mut file = sample.file();
         let rect = rect_of(corners, sample.size);
-        let mut decoder = Decoder::new(Level::best());
+        let mut decoder = BaselineDecoder::new(Level::best());
         let of_the_whole = Checkpoints::make(&mut decoder, &file, every).unwrap();
         for (place, bit) in places.into_iter().zip(bits) {
             let at = place as usize % file.len();
@@ -220,7 +220,7 @@ fn what_is_decoded_of_a_damaged_file_is_libjpegs() {
 
 #[test]
 fn large_images_have_the_pixels_of_libjpeg() {
-    let mut decoder = Decoder::new(Level::best());
+    let mut decoder = BaselineDecoder::new(Level::best());
     for (number, layout) in (0..).zip(LAYOUTS) {
         let size = (1203 - 64 * number, 801 + 33 * number);
         let options = JpegOptions { layout, quality: 92, optimize: number % 2 == 1, ..JpegOptions::default() };
@@ -245,7 +245,7 @@ fn fill_bytes_behind_a_scan_are_left_to_libjpeg() {
     *file.last_mut().unwrap() = 0xFF;
     let (_, warnings) = by_libjpeg(&file, whole((16, 16))).unwrap();
     assert_eq!(warnings, 1);
-    assert_eq!(by_us(&mut Decoder::new(Level::best()), &file, None, whole((16, 16))), Err(LeftToLibjpeg));
+    assert_eq!(by_us(&mut BaselineDecoder::new(Level::best()), &file, None, whole((16, 16))), Err(LeftToLibjpeg));
 }
 
 /// Returns a pipeline of random crops at a small size.
@@ -293,7 +293,7 @@ fn foreign_checkpoints_do_no_harm() {
     let cases = (samples(), any::<[u32; 3]>(), any::<[u8; 3]>(), 1u32..9, any::<[u16; 4]>());
     check(1500, 44, cases, |(sample, places, values, every, corners)| {
         let file = sample.file();
-        let mut decoder = Decoder::new(Level::best());
+        let mut decoder = BaselineDecoder::new(Level::best());
         let mut bytes = Checkpoints::make(&mut decoder, &file, every).unwrap().to_bytes();
         for (place, value) in places.into_iter().zip(values) {
             let at = place as usize % bytes.len();
@@ -315,7 +315,7 @@ fn foreign_checkpoints_do_no_harm() {
 #[test]
 fn what_other_decoders_are_for_is_left_to_libjpeg() {
     let rgb = synthetic::photo(40, 40, 3);
-    let mut decoder = Decoder::new(Level::best());
+    let mut decoder = BaselineDecoder::new(Level::best());
     let mut takes = |file: &[u8]| decoder.open(file, None, &mut Vec::new()).is_ok();
     let base = JpegOptions::default();
     let file = |options: &JpegOptions| encode::jpeg(&rgb, 40, 40, options).unwrap();

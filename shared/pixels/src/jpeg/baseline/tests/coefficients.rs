@@ -1,10 +1,10 @@
 //! Coefficients up to their limit are read; larger ones leave the file to libjpeg.
 
 use super::*;
-use crate::jpeg::baseline::bits::Window;
+use crate::jpeg::baseline::bits::BitWindow;
 use crate::jpeg::baseline::header::parse;
 use crate::jpeg::baseline::huffman::{AcTable, DcTable};
-use crate::jpeg::baseline::scan::{Blocks, Coded, Coding, Layout, Scan, plain_bits};
+use crate::jpeg::baseline::scan::{Blocks, Coded, Coding, Scan, ScanLayout, plain_bits};
 
 /// Bits of an entropy-coded segment, in order.
 #[derive(Default)]
@@ -59,10 +59,10 @@ fn of_one_block(step: u8, dc: i32, ac: i32) -> Vec<u8> {
 /// Reads the file's one block and returns its DC coefficient and its first AC coefficient.
 fn read(level: Level, file: &[u8]) -> Result<[i16; 2], LeftToLibjpeg> {
     let header = parse(file).unwrap();
-    let (layout, part) = (Layout::new(&header), &header.components[0]);
+    let (layout, part) = (ScanLayout::new(&header), &header.components[0]);
     let ac = AcTable::new(&part.ac, plain_bits(part.quant)).unwrap();
     let coding = Coding { dc: DcTable::new(&part.dc).unwrap(), ac };
-    let (mut window, mut blocks) = (Window::default(), Blocks::new(1));
+    let (mut window, mut blocks) = (BitWindow::default(), Blocks::new(1));
     Scan::new(Coded::whole(header.scan), &layout, [&coding; 3], level, &mut window).read(1, &mut blocks)?;
     Ok([blocks.coefficients[0], blocks.coefficients[1]])
 }

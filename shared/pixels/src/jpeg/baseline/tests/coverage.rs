@@ -64,7 +64,7 @@ struct Mapped<'f> {
 
 impl<'f> Mapped<'f> {
     fn new(file: &'f [u8]) -> Self {
-        let (mut decoder, mut band, mut places) = (Decoder::new(Level::best()), Vec::new(), Vec::new());
+        let (mut decoder, mut band, mut places) = (BaselineDecoder::new(Level::best()), Vec::new(), Vec::new());
         decoder.open(file, None, &mut band).unwrap().walk(1, |place, _| places.push(place)).unwrap();
         assert!(file.ends_with(&[0xFF, 0xD9]));
         let scan = file.len() - header::parse(file).unwrap().scan.len()..file.len() - 2;
@@ -117,7 +117,7 @@ fn what_a_rectangle_does_not_cover_is_not_read() {
         let mapped = Mapped::new(&file);
         let (pixels, _) = by_libjpeg(&file, whole(sample.size)).unwrap();
         for level in Level::tested() {
-            let mut decoder = Decoder::new(level);
+            let mut decoder = BaselineDecoder::new(level);
             let checkpoints = Checkpoints::make(&mut decoder, &file, every).unwrap();
             for rect in corners.map(|corners| rect_of(corners, sample.size)) {
                 let part = cut(&pixels, sample.size.0, rect);
@@ -141,7 +141,7 @@ fn what_a_rectangle_does_not_cover_is_not_read() {
 /// Checks that the test above can fail.
 #[test]
 fn what_is_cleared_is_noticed_by_who_reads_it() {
-    let mut decoder = Decoder::new(Level::best());
+    let mut decoder = BaselineDecoder::new(Level::best());
     for layout in LAYOUTS {
         let (file, rect) = (file_of(layout), MIDDLE);
         let mapped = Mapped::new(&file);
