@@ -2,11 +2,13 @@
 //!
 //! - [`settings`]: command line and configuration file, with [`discovery`] and `hosts`. `gauges`: live numbers and
 //!   sensors.
+//! - `metrics`: the live numbers for Prometheus.
 //! - `run`: the agent's life: start, serve, drain. `notify`: messages about it to a service manager.
 
 pub mod discovery;
 pub(crate) mod gauges;
 mod hosts;
+mod metrics;
 mod notify;
 mod run;
 pub mod settings;

@@ -92,6 +92,7 @@ class Loader:
         drive_timeout_s: Seconds that a drive may take for a batch before it counts as lost.
         drive_optional: Whether a run may begin without its drives at tcp:// addresses.
         stall_after_s: Seconds without a batch after which the report says what the loader waits for.
+        metrics: Address, such as "127.0.0.1:9464", at which Prometheus can read the figures of the run over HTTP.
 
     Raises:
         ConfigurationError: The options do not fit each other or the dataset.
@@ -127,6 +128,7 @@ class Loader:
         drive_timeout_s: float = 30.0,
         drive_optional: bool = False,
         stall_after_s: float = 10.0,
+        metrics: str | None = None,
     ) -> None:
         # What a copy of this loader is made from, in another process too.
         self._arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
@@ -176,6 +178,7 @@ class Loader:
             "drive_timeout_s": drive_timeout_s,
             "drive_optional": drive_optional,
             "stall_after_s": stall_after_s,
+            "metrics": metrics,
         }
         if max_corrupt is not None:
             options["max_corrupt"] = str(max_corrupt)

@@ -2,6 +2,7 @@
 
 use super::discovery::DiscoveryPort;
 use super::gauges::LiveGauges;
+use super::metrics::AgentFigures;
 use super::notify::{self, notify};
 use super::settings::{IdentitySource, Settings};
 use crate::controller::{Config, Subsystem};
@@ -15,6 +16,7 @@ use crate::workers::Pool;
 use anyhow::{Context, Result, ensure};
 use ddlp_csd::log::DriveIdentity;
 use ddlp_dataset::Dataset;
+use ddlp_metrics::MetricsServer;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use serde::Serialize;
@@ -45,6 +47,9 @@ struct ReadyLine<'a> {
     /// Address for discovery, if it has one of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     discovery: Option<SocketAddr>,
+    /// Address of the figures, if they are served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics: Option<SocketAddr>,
 }
 
 /// A serving agent.
@@ -55,6 +60,7 @@ pub struct Agent {
     nqn: String,
     accepting: Vec<JoinHandle<()>>,
     clockwork: JoinHandle<()>,
+    metrics: Option<MetricsServer>,
     _identity: LockedIdentity,
 }
 
@@ -111,13 +117,18 @@ impl Agent {
             None => None,
         };
         let hub = Arc::new(Hub::new(subsystem, pool, media));
+        let figures = |at| {
+            let served = MetricsServer::start(at, AgentFigures(hub.clone()));
+            served.with_context(|| format!("--metrics: the figures cannot be served at {at}"))
+        };
+        let metrics = settings.metrics.map(figures).transpose()?;
         let server = Arc::new(Server::new(hub.clone(), address.port()));
         let (discovery_listener, discovery) = discovery.unzip();
         let listeners = [Some(listener), discovery_listener].into_iter().flatten();
         let accepting = listeners.map(|listener| tokio::spawn(server.clone().accept(listener))).collect();
         let clockwork = tokio::spawn(clockwork(hub.clone(), received));
         let nqn = identity.identity.nqn.clone();
-        Ok(Self { hub, address, discovery, nqn, accepting, clockwork, _identity: identity })
+        Ok(Self { hub, address, discovery, nqn, accepting, clockwork, metrics, _identity: identity })
     }
 
     /// Returns the address at which the agent listens.
@@ -128,6 +139,11 @@ impl Agent {
     /// Returns the separate address for discovery, if there is one.
     pub fn discovery(&self) -> Option<SocketAddr> {
         self.discovery
+    }
+
+    /// Returns the address of the figures, if they are served.
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(MetricsServer::address)
     }
 
     /// Returns the NQN of the subsystem.
@@ -211,7 +227,8 @@ async fn live(settings: &Settings, parent: Option<UnboundedReceiver<()>>, ready:
     let mut terminate = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot handle SIGINT")?;
     let discovery = agent.discovery().map(tracing::field::display);
-    tracing::info!(listen = %agent.address(), discovery, nqn = agent.nqn(), "serving");
+    let metrics = agent.metrics().map(tracing::field::display);
+    tracing::info!(listen = %agent.address(), discovery, metrics, nqn = agent.nqn(), "serving");
     announce(ready, &agent).context("cannot write the line that says that the agent is ready")?;
     if let Err(error) = notify(notify::READY) {
         tracing::warn!(%error, "cannot tell the service manager (NOTIFY_SOCKET) that the agent is ready");
@@ -235,8 +252,12 @@ async fn live(settings: &Settings, parent: Option<UnboundedReceiver<()>>, ready:
 }
 
 fn announce(mut to: Box<dyn Write>, agent: &Agent) -> Result<()> {
-    let mut line =
-        serde_json::to_string(&ReadyLine { listen: agent.address(), nqn: agent.nqn(), discovery: agent.discovery() })?;
+    let mut line = serde_json::to_string(&ReadyLine {
+        listen: agent.address(),
+        nqn: agent.nqn(),
+        discovery: agent.discovery(),
+        metrics: agent.metrics(),
+    })?;
     line.push('\n');
     to.write_all(line.as_bytes())?;
     Ok(to.flush()?)

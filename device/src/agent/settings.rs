@@ -80,6 +80,12 @@ pub struct ServeArgs {
     /// Cores the agent may run on, for example `0,2-3`. [default: all]
     #[arg(long, value_name = "LIST")]
     pub cores: Option<String>,
+    /// Address at which the agent's figures can be read over HTTP, as Prometheus reads them; port 0 takes a free one.
+    /// [default: none]
+    ///
+    /// Whoever can reach the address can read them.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub metrics: Option<String>,
     /// Fraction of full speed, above 0 and at most 1: workers rest after each sample. [default: 1]
     #[arg(long, value_name = "X")]
     pub throttle: Option<f64>,
@@ -117,6 +123,7 @@ struct ConfigFile {
     slot_bytes: Option<u64>,
     threads: Option<usize>,
     cores: Option<String>,
+    metrics: Option<String>,
     throttle: Option<f64>,
     state: Option<PathBuf>,
     name: Option<String>,
@@ -142,6 +149,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Separate port for discovery.
     pub discovery: Option<DiscoveryPort>,
+    /// Address at which figures are served.
+    pub metrics: Option<SocketAddr>,
     /// Where the slots live.
     pub results: Backing,
     /// Number and size of the slots.
@@ -170,7 +179,8 @@ impl Settings {
             .dataset
             .or(file.dataset)
             .context("no dataset: give --dataset PATH, or `dataset` in the configuration")?;
-        let listen = address(args.listen.or(file.listen).as_deref().unwrap_or(DEFAULT_LISTEN))?;
+        let listen = address("--listen", args.listen.or(file.listen).as_deref().unwrap_or(DEFAULT_LISTEN))?;
+        let metrics = args.metrics.or(file.metrics).map(|text| address("--metrics", &text)).transpose()?;
         check_allowed(&file.allowed_hosts)?;
         if !listen.ip().is_loopback() && file.allowed_hosts.is_empty() {
             bail!(
@@ -185,6 +195,7 @@ impl Settings {
             dataset,
             listen,
             discovery: DiscoveryPort::decide(args.discovery.or(file.discovery), listen.port()),
+            metrics,
             results: results.map_err(anyhow::Error::msg).context("--results")?,
             geometry: geometry(args.slots.or(file.slots), args.slot_bytes.or(file.slot_bytes))?,
             threads: threads(args.threads.or(file.threads))?,
@@ -212,9 +223,9 @@ fn read_config(path: &Path) -> Result<ConfigFile> {
     toml::from_str(&text).with_context(|| format!("{} is not a configuration", path.display()))
 }
 
-fn address(text: &str) -> Result<SocketAddr> {
-    let found = text.to_socket_addrs().with_context(|| format!("--listen {text}: expected ADDRESS:PORT"))?;
-    found.into_iter().next().with_context(|| format!("--listen {text}: the name has no address"))
+fn address(option: &str, text: &str) -> Result<SocketAddr> {
+    let found = text.to_socket_addrs().with_context(|| format!("{option} {text}: expected ADDRESS:PORT"))?;
+    found.into_iter().next().with_context(|| format!("{option} {text}: the name has no address"))
 }
 
 fn geometry(slots: Option<u32>, slot_bytes: Option<u64>) -> Result<Geometry> {

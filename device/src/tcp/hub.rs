@@ -9,6 +9,7 @@ use crate::controller::{ConnId, Payload, Subsystem, SubsystemOutput};
 use crate::job::JobEvent;
 use crate::log_limit::LogLimit;
 use crate::workers::Pool;
+use ddlp_csd::log::Counters;
 use ddlp_nvme::tcp::{Encoded, FatalError, FatalStatus};
 use ddlp_nvme::{CompletionEntry, Status, SubmissionEntry};
 use std::collections::BTreeMap;
@@ -250,6 +251,11 @@ impl Hub {
     /// Returns whether no Execute is queued or running.
     pub fn is_idle(&self) -> bool {
         lock(&self.inner).subsystem.is_idle()
+    }
+
+    /// Returns the counters of log page C0h.
+    pub fn counters(&self) -> Counters {
+        lock(&self.inner).subsystem.counters()
     }
 
     /// Ends every connection after sending everything queued for it.

@@ -10,7 +10,7 @@ use ddlp_nvme::tcp::Digests;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -349,6 +349,29 @@ fn the_ready_line_has_the_discovery_port_and_a_taken_one_is_an_error() {
     command.args(["--ephemeral", "--discovery", &address.port().to_string()]);
     let said = failure(command);
     assert!(said.contains("--discovery") && said.contains(&address.to_string()), "{said}");
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+#[test]
+fn the_figures_are_served_where_the_ready_line_says() {
+    let dataset = dataset();
+    let mut command = program_command(dataset.path());
+    command.args(["--ephemeral", "--metrics", "127.0.0.1:0"]);
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split_once("\"metrics\":\"").and_then(|(_, rest)| rest.strip_suffix("\"}\n"));
+    let address: SocketAddr = address.unwrap_or_else(|| panic!("{line:?}")).parse().unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut figures = String::new();
+    client.read_to_string(&mut figures).unwrap();
+    assert!(figures.contains("\nddlp_agent_samples_total 0.0\n"), "{figures}");
+    let mut command = program_command(dataset.path());
+    command.args(["--ephemeral", "--metrics", &address.to_string()]);
+    let said = failure(command);
+    assert!(said.contains("--metrics") && said.contains(&address.to_string()), "{said}");
     let _ = child.kill();
     let _ = child.wait();
 }

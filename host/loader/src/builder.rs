@@ -13,6 +13,7 @@ use ddlp_dataset::Dataset;
 use ddlp_driver::Host;
 use ddlp_pixels::{DType, ImageLayout, Limits, Normalize, Pipeline};
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -182,6 +183,13 @@ impl LoaderBuilder {
     /// Sets how the last batch of an epoch is treated. Default [`LastBatch::Short`].
     pub fn last(mut self, last: LastBatch) -> Self {
         self.options.last = last;
+        self
+    }
+
+    /// Serves the run's figures over HTTP at this address, in the format of Prometheus and OpenMetrics; port 0 takes a
+    /// free port. Whoever can reach the address can read them. Default: they are not served.
+    pub fn metrics(mut self, address: SocketAddr) -> Self {
+        self.options.metrics = Some(address);
         self
     }
 

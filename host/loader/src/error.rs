@@ -8,6 +8,7 @@ use ddlp_dataset::Unavailable;
 use std::error::Error;
 use std::fmt;
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 
 /// Why a loader cannot be built, or cannot continue.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +43,15 @@ pub enum LoaderError {
         /// Why.
         #[source]
         source: DriveError,
+    },
+    /// The run's figures cannot be served.
+    #[error("the run's figures cannot be served at {address}: choose another address (--metrics, `metrics`)")]
+    Metrics {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
     },
     /// A sample is corrupt, and the policy is `fail`.
     #[error("sample {sample} (id {sample_id}, {location}) of epoch {epoch} cannot be used: {reason}")]
@@ -156,6 +166,7 @@ impl LoaderError {
             | Self::Program(_)
             | Self::Plan(_)
             | Self::State(_)
+            | Self::Metrics { .. }
             | Self::Field(_) => LoaderErrorKind::Configuration,
             Self::NoRoom(_) | Self::Unavailable(Unavailable::NoMemory { .. }) => LoaderErrorKind::Memory,
             Self::Dataset(_) | Self::Unavailable(_) | Self::DatasetPanic { .. } => LoaderErrorKind::Unavailable,

@@ -48,7 +48,7 @@
 //! - `threads`: divides the cores between the CPU and local drives.
 //! - `order`: the order of samples. `announcing`: read-ahead hints to the dataset. `plan`, `state`: replay and resume.
 //! - `batch`: a batch and its fields. `image_output`: pixels or floats.
-//! - [`report`]: the figures of a run. `digest`: digests to compare runs.
+//! - [`report`]: the figures of a run. `metrics`: the figures for Prometheus. `digest`: digests to compare runs.
 //!
 //! The crate itself decodes and resizes nothing: `ddlp_csd::prepare` prepares samples, on the host as in the drive.
 #![deny(unsafe_code)]
@@ -68,6 +68,7 @@ mod fetch;
 mod image_output;
 mod loader;
 mod memory_need;
+mod metrics;
 mod opening;
 mod options;
 mod order;

@@ -14,6 +14,7 @@ use crate::drive::{DriveProng, DriveSetup};
 use crate::engine::{Engine, RunTask};
 use crate::error::LoaderError;
 use crate::fetch;
+use crate::metrics;
 use crate::options::LoaderOptions;
 use crate::order::LastBatch;
 use crate::plan::Plan;
@@ -24,7 +25,9 @@ use crate::setup::RunSetup;
 use crate::state::LoaderState;
 use crate::threads::ThreadShares;
 use ddlp_csd::memory;
+use ddlp_metrics::MetricsServer;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -71,6 +74,8 @@ pub struct Loader {
     /// Earlier waits for the next batch.
     asked: Asked,
     is_over: bool,
+    /// Serves the figures.
+    metrics: Option<MetricsServer>,
 }
 
 impl fmt::Debug for Loader {
@@ -161,7 +166,7 @@ impl Loader {
                 DriveProng::new(engine.clone(), timing, open.endpoint, setup.expected.clone(), open.link, open.slots)
             })
             .collect();
-        Ok(Self {
+        let mut loader = Self {
             engine,
             fresh: setup.fresh,
             epochs: options.epochs,
@@ -176,7 +181,10 @@ impl Loader {
             running: Vec::new(),
             asked: Asked::default(),
             is_over: false,
-        })
+            metrics: None,
+        };
+        loader.metrics = options.metrics.map(|address| metrics::serve(address, loader.progress())).transpose()?;
+        Ok(loader)
     }
 
     /// Returns the number of batches of an epoch.
@@ -197,6 +205,11 @@ impl Loader {
         let identity = task.dataset.identity();
         let plan = Plan::empty((task.seed, self.fresh.strategy), &task.program, &identity, &task.cut, self.batches);
         Plan { epochs: whole.cloned().collect(), ..plan }
+    }
+
+    /// Returns the address at which the figures can be read, if the option `metrics` asks for it.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(MetricsServer::address)
     }
 
     /// Returns the figures of the run up to now.

@@ -11,6 +11,7 @@ use ddlp_csd::program::CorruptPolicy;
 use ddlp_driver::Host;
 use ddlp_pixels::{DType, ImageLayout, Limits, Normalize, Pipeline};
 use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -91,6 +92,8 @@ pub struct LoaderOptions {
     /// Time after which the loader reports what it is waiting for, in seconds where options are written. Default 10 s.
     #[serde(rename = "stall_after_s", with = "seconds")]
     pub stall_after: Duration,
+    /// Address at which the run's figures can be read over HTTP, as Prometheus reads them. Default: none.
+    pub metrics: Option<SocketAddr>,
     /// State of an earlier run, from which this run resumes. Default: none.
     pub resume: Option<LoaderState>,
     /// Plan of an earlier run, which this run replays. Default: none.
@@ -126,6 +129,7 @@ impl Default for LoaderOptions {
             window: None,
             epoch_samples: None,
             stall_after: Duration::from_secs(10),
+            metrics: None,
             resume: None,
             replay: None,
         }

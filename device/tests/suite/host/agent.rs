@@ -24,6 +24,7 @@ pub fn settings() -> Settings {
         dataset: "unused".into(),
         listen: "127.0.0.1:0".parse().unwrap(),
         discovery: None,
+        metrics: None,
         results: Backing::Memory,
         geometry: Geometry { slots: 4, slot_bytes: 1 << 20 },
         threads: 2,

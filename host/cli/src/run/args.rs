@@ -6,6 +6,7 @@ use ddlp_csd::program::CorruptPolicy;
 use ddlp_driver::host::{Host, HostError};
 use ddlp_driver::tcp::TcpTarget;
 use ddlp_host::{LastBatch, MaxCorrupt, Strategy};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -149,6 +150,10 @@ pub struct RunArgs {
     /// Write the figures as JSON (- for standard output)
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
+    /// Serve the figures over HTTP during the run, as Prometheus reads them: whoever can reach the address can read them
+    /// [default: none]
+    #[arg(long, value_name = "ADDR:PORT", help_heading = "Output")]
+    pub metrics: Option<SocketAddr>,
     /// Write a report as one HTML page
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub report: Option<PathBuf>,

@@ -9,6 +9,8 @@ use ddlp_host::{
     SharedField, StateError, Stopper, Strategy, Unavailable, open_dataset, pixels,
 };
 use std::fmt::Debug;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +44,7 @@ fn with_all_options(dataset: Arc<dyn Dataset>, path: &Path) -> LoaderBuilder {
         .window(4)
         .epoch_samples(SAMPLES as u64)
         .stall_after(Duration::from_secs(9))
+        .metrics((Ipv4Addr::LOCALHOST, 0).into())
 }
 
 /// Reads everything that a batch has.
@@ -71,7 +74,29 @@ fn a_loader_is_built_and_run_by_names_of_this_crate_alone() {
     let seen: Progress = progress.snapshot();
     assert_eq!((images, report.images, seen.images), (2 * SAMPLES, 2 * SAMPLES as u64, 2 * SAMPLES as u64));
     assert_eq!((state.epoch, plan.epochs.len(), digest.unordered().len()), (2, 2, 32));
+    let figures = page(loader.metrics_address().expect("the option asks for it"));
+    let of_cpu = format!("\nddlp_prong_images_total{{prong=\"cpu\"}} {}.0\n", 2 * SAMPLES);
+    assert!(figures.contains(&of_cpu) && figures.contains("\nddlp_run_epoch 2.0\n"), "{figures}");
     stopper.stop();
+}
+
+/// Reads the figures for Prometheus.
+fn page(address: SocketAddr) -> String {
+    let mut client = TcpStream::connect(address).expect("the loader listens");
+    client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it takes a request");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).expect("it answers");
+    answer
+}
+
+#[test]
+fn figures_that_cannot_be_served_are_an_error_of_the_options() {
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let address = taken.local_addr().expect("an address");
+    let folder = cifar();
+    let error = loader(&folder).metrics(address).build().map(drop).unwrap_err();
+    assert_eq!(error.kind(), LoaderErrorKind::Configuration);
+    assert!(error.to_string().contains(&address.to_string()), "{error}");
 }
 
 #[test]

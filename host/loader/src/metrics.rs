@@ -1,0 +1,40 @@
+//! The figures of a run for Prometheus.
+
+use crate::error::LoaderError;
+use crate::progress::{ProgressHandle, ProngProgress};
+use ddlp_metrics::{Figures, MetricsServer, Page};
+use std::fmt;
+use std::net::SocketAddr;
+
+/// Serves the figures of a run.
+pub(crate) fn serve(address: SocketAddr, run: ProgressHandle) -> Result<MetricsServer, LoaderError> {
+    MetricsServer::start(address, RunFigures(run)).map_err(|source| LoaderError::Metrics { address, source })
+}
+
+/// A run as Prometheus sees it.
+#[derive(Debug)]
+struct RunFigures(ProgressHandle);
+
+impl Figures for RunFigures {
+    fn write(&self, page: &mut Page<'_>) -> fmt::Result {
+        let (now, report, state) = (self.0.snapshot(), self.0.report(), self.0.state());
+        let by_prong = |value: fn(&ProngProgress) -> f64| -> Vec<(&str, f64)> {
+            now.prongs.iter().map(|prong| (prong.name.as_str(), value(prong))).collect()
+        };
+        page.counter("run_images", "Images delivered", &[("", now.images as f64)])?;
+        page.counter("run_batches", "Batches delivered", &[("", report.batches as f64)])?;
+        page.counter("run_seconds", "Time since the first batch was asked for", &[("", now.elapsed_s)])?;
+        page.counter("run_wait_seconds", "Time the consumer waited for batches", &[("", report.consumer_wait_s)])?;
+        page.counter("run_cpu_seconds", "CPU time of the process", &[("", report.host_cpu_s)])?;
+        page.counter("run_corrupt_samples", "Corrupt samples", &[("", now.corrupt as f64)])?;
+        page.counter("run_faults", "Faults", &[("", now.faults as f64)])?;
+        page.gauge("run_epoch", "Epoch that is being delivered, from 0", &[("", state.epoch.into())])?;
+        page.gauge("run_epoch_batches", "Batches of an epoch", &[("", now.batches.into())])?;
+        page.gauge("run_epoch_delivered", "Batches delivered of this epoch", &[("", state.delivered.len() as f64)])?;
+        page.gauge("run_peak_memory_bytes", "Most memory allocated", &[("", report.peak_memory_mb * 1e6)])?;
+        page.counter("prong_images", "Images delivered, by prong", &by_prong(|prong| prong.images as f64))?;
+        page.counter("prong_prepared", "Images prepared, by prong", &by_prong(|prong| prong.prepared as f64))?;
+        page.gauge("prong_in_work", "Batches in work, by prong", &by_prong(|prong| prong.outstanding as f64))?;
+        page.gauge("prong_up", "1, or 0 while the drive is lost", &by_prong(|prong| prong.is_up.into()))
+    }
+}

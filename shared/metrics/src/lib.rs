@@ -1,0 +1,257 @@
+//! Figures for Prometheus over HTTP: a page that is made anew for each request.
+//!
+//! The server answers one request at a time, whatever its path, and closes the connection. It has no authentication:
+//! whoever can reach the address can read the figures.
+#![forbid(unsafe_code)]
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use std::fmt::{self, Debug};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Time that a client has to send its request and to take the answer.
+const CLIENT_WITHIN: Duration = Duration::from_secs(2);
+/// Largest size of a request.
+const REQUEST_BYTES_MAX: usize = 8 << 10;
+/// Pause after the system refused a connection, for example because of too many open files.
+const REFUSED_PAUSE: Duration = Duration::from_millis(100);
+
+/// Type of the page.
+const PAGE_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The figures of a program.
+pub trait Figures: Debug + Send + Sync + 'static {
+    /// Writes all figures as they are now.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Page`].
+    fn write(&self, page: &mut Page<'_>) -> fmt::Result;
+}
+
+/// The page that is being written. A figure has a value for each prong, or one for none of them, named by an empty text.
+pub struct Page<'a>(DescriptorEncoder<'a>);
+
+impl Page<'_> {
+    /// Writes a figure that goes up and down.
+    ///
+    /// # Errors
+    ///
+    /// The text cannot be written.
+    pub fn gauge(&mut self, name: &str, help: &str, values: &[(&str, f64)]) -> fmt::Result {
+        self.write(name, help, MetricType::Gauge, values, |value| Box::new(ConstGauge::new(value)))
+    }
+
+    /// Writes a figure that only goes up. Its name gets the ending `_total`.
+    ///
+    /// # Errors
+    ///
+    /// The text cannot be written.
+    pub fn counter(&mut self, name: &str, help: &str, values: &[(&str, f64)]) -> fmt::Result {
+        self.write(name, help, MetricType::Counter, values, |value| Box::new(ConstCounter::new(value)))
+    }
+
+    fn write(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: MetricType,
+        values: &[(&str, f64)],
+        metric: fn(f64) -> Box<dyn EncodeMetric>,
+    ) -> fmt::Result {
+        let mut figure = self.0.encode_descriptor(name, help, None, kind)?;
+        for &(prong, value) in values {
+            if prong.is_empty() {
+                return metric(value).encode(figure);
+            }
+            metric(value).encode(figure.encode_family(&[("prong", prong)])?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Lets the library ask for the figures.
+#[derive(Debug)]
+struct Collected<F>(F);
+
+impl<F: Figures> Collector for Collected<F> {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.0.write(&mut Page(encoder))
+    }
+}
+
+/// A server of figures. Dropping it ends it.
+#[derive(Debug)]
+pub struct MetricsServer {
+    address: SocketAddr,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl MetricsServer {
+    /// Serves figures at an address; with port 0, at a free port.
+    ///
+    /// # Errors
+    ///
+    /// Nobody can listen at the address, or the system refuses a thread.
+    pub fn start(address: SocketAddr, figures: impl Figures) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        let mut registry = Registry::with_prefix("ddlp");
+        registry.register_collector(Box::new(Collected(figures)));
+        let ends = Arc::new(AtomicBool::new(false));
+        let ended = ends.clone();
+        let answer_all = move || {
+            for client in listener.incoming() {
+                if ended.load(Ordering::Acquire) {
+                    return;
+                }
+                match client {
+                    // A client that goes away gets no answer.
+                    Ok(client) => drop(answer(client, &registry)),
+                    Err(_) => thread::sleep(REFUSED_PAUSE),
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("metrics".into()).spawn(answer_all)?;
+        Ok(Self { address, ends, thread: Some(thread) })
+    }
+
+    /// Returns the address at which the figures are.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for MetricsServer {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Release);
+        let mut own = self.address;
+        if own.ip().is_unspecified() {
+            own.set_ip(match own {
+                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        // Wakes the thread.
+        if TcpStream::connect_timeout(&own, CLIENT_WITHIN).is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            drop(thread.join());
+        }
+    }
+}
+
+/// Answers one request.
+fn answer(mut client: TcpStream, registry: &Registry) -> io::Result<()> {
+    client.set_write_timeout(Some(CLIENT_WITHIN))?;
+    let (status, kind, body) = match read_request(&mut client)? {
+        request if request.starts_with(b"GET ") => {
+            let mut page = String::new();
+            text::encode(&mut page, registry).map_err(io::Error::other)?;
+            ("200 OK", PAGE_TYPE, page)
+        }
+        _ => ("405 Method Not Allowed", "text/plain", "only GET is possible\n".to_owned()),
+    };
+    let length = body.len();
+    let head =
+        format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+    client.write_all((head + &body).as_bytes())
+}
+
+/// Reads a request up to the empty line behind its headers.
+fn read_request(client: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let until = Instant::now() + CLIENT_WITHIN;
+    let mut request = Vec::new();
+    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || request.len() > REQUEST_BYTES_MAX {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        client.set_read_timeout(Some(left))?;
+        let mut piece = [0; 1024];
+        match client.read(&mut piece)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            length => request.extend_from_slice(&piece[..length]),
+        }
+    }
+    Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    #[derive(Debug, Default)]
+    struct Counted(AtomicU64);
+
+    impl Figures for Arc<Counted> {
+        fn write(&self, page: &mut Page<'_>) -> fmt::Result {
+            let asked = self.0.fetch_add(1, Ordering::Relaxed) as f64;
+            page.counter("asked", "Requests", &[("", asked)])?;
+            page.gauge("rate", "Images per second", &[("cpu", 1.5), ("csd \"1\"", 2.0)])
+        }
+    }
+
+    fn served() -> MetricsServer {
+        MetricsServer::start("127.0.0.1:0".parse().unwrap(), Arc::<Counted>::default()).unwrap()
+    }
+
+    fn ask(server: &MetricsServer, request: &str) -> String {
+        let mut client = TcpStream::connect(server.address()).unwrap();
+        client.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn each_request_gets_the_figures_of_its_moment() {
+        let server = served();
+        for asked in 0..3 {
+            let answer = ask(&server, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+            let (head, page) = answer.split_once("\r\n\r\n").unwrap();
+            assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text"), "{head}");
+            assert!(head.contains(&format!("Content-Length: {}\r\n", page.len())), "{head}");
+            let expected = format!(
+                "# HELP ddlp_asked Requests\n# TYPE ddlp_asked counter\nddlp_asked_total {asked}.0\n\
+                 # HELP ddlp_rate Images per second\n# TYPE ddlp_rate gauge\n\
+                 ddlp_rate{{prong=\"cpu\"}} 1.5\nddlp_rate{{prong=\"csd \\\"1\\\"\"}} 2.0\n# EOF\n"
+            );
+            assert_eq!(page, expected);
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_gets_no_figures_and_the_next_client_is_answered() {
+        let server = served();
+        assert!(ask(&server, "POST / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
+        let mut endless = TcpStream::connect(server.address()).unwrap();
+        let answered = endless.write_all(&[b'x'; 2 * REQUEST_BYTES_MAX]).and_then(|()| endless.read(&mut [0]));
+        assert!(answered.map_or(true, |bytes| bytes == 0), "it is cut off");
+        drop(TcpStream::connect(server.address()).unwrap());
+        assert!(ask(&server, "GET / HTTP/1.0\r\n\r\n").contains("ddlp_asked_total"));
+    }
+
+    #[test]
+    fn a_server_that_is_dropped_leaves_its_address_to_the_next() {
+        let server = served();
+        let address = server.address();
+        ask(&server, "GET / HTTP/1.0\r\n\r\n");
+        drop(server);
+        assert!(TcpStream::connect(address).is_err());
+        let next = MetricsServer::start(address, Arc::<Counted>::default()).unwrap();
+        assert!(ask(&next, "GET / HTTP/1.0\r\n\r\n").contains("ddlp_asked_total 0.0"));
+        assert!(MetricsServer::start(address, Arc::<Counted>::default()).is_err());
+    }
+}
