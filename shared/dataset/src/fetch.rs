@@ -16,8 +16,8 @@ mod bytes;
 
 pub use bytes::BytesRead;
 
+use crate::forms::{Damage, FormNotes, Next, Unusable, check_bytes};
 use crate::header::{Header, Reads};
-use crate::pack::forms::{Damage, FormNotes, Next, Unusable, check_bytes};
 use crate::{Corrupt, Dataset, Location, ReadError};
 use bytes::SampleBytes;
 use ddlp_pixels::{

@@ -1,6 +1,6 @@
 //! What is known of a sample before any of its bytes are read.
 
-use crate::pack::StoredForm;
+use crate::forms::StoredForm;
 use std::ops::Range;
 
 /// What is known of a sample before any of its bytes are read. Ranges count bytes from wherever the source counts: the

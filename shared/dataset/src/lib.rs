@@ -23,6 +23,7 @@ mod error;
 mod extent;
 mod fetch;
 mod folders;
+mod forms;
 mod header;
 mod held;
 mod inputs;

@@ -15,7 +15,6 @@ mod contents;
 mod direct;
 mod file;
 mod format;
-pub(crate) mod forms;
 mod index;
 mod plan;
 mod reader;
@@ -26,24 +25,23 @@ mod sections;
 mod space;
 mod staging;
 mod store;
-mod storing;
+pub(crate) mod storing;
 mod superblock;
 mod survey;
 mod verification;
 mod writer;
 
+pub use crate::forms::{PackOption, StoredForm};
 pub use broken::Broken;
 pub use file::PackFile;
 pub use format::{BLOCK_BYTES, FormatError, MAGIC, Part};
-pub use forms::{PackOption, StoredForm};
 pub use reader::{Pack, RESIDENT_RECORD_BYTES_MAX};
 pub use record::{IndexRecord, StoredVerdict};
 pub use report::{
-    FormTally, LISTED_MAX, PackError, PackOptions, PackProgress, PackSummary, Phase, RejectedSample, RepairedSample,
-    Tally, WhyKept,
+    FormTally, LISTED_MAX, PackError, PackFormat, PackOptions, PackProgress, PackSummary, Phase, RejectedSample,
+    RepairedSample, Tally, WhyKept,
 };
 pub use store::Blocks;
-pub use storing::PackFormat;
 pub use superblock::{Layout, Section};
 pub use survey::{Survey, VerdictEntry};
 pub use verification::{VerifyError, VerifyProgress, VerifyReport, verify, verify_sample};

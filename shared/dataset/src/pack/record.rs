@@ -1,8 +1,8 @@
 //! One sample's entry in the index of a pack.
 
 use super::format::{BLOCK_BYTES, NAME_BYTES_MAX, Part, RECORD_BYTES, seal};
-use super::forms::StoredForm;
 use super::superblock::Layout;
+use crate::forms::StoredForm;
 use crate::{Header, SAMPLE_BYTES_MAX};
 use ddlp_pixels::CorruptReason;
 use std::fmt;
@@ -154,7 +154,7 @@ impl IndexRecord {
     }
 
     /// Returns the bytes of as many 8-bit RGB pixels as the image has, if a number can hold them.
-    pub(super) fn pixel_bytes(&self) -> Option<u64> {
+    pub(crate) fn pixel_bytes(&self) -> Option<u64> {
         u64::from(self.width).checked_mul(self.height.into())?.checked_mul(3)
     }
 

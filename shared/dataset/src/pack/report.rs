@@ -2,8 +2,7 @@
 
 use super::broken::Broken;
 use super::format::{CLASS_NAME_BYTES_MAX, NAME_BYTES_MAX, SAMPLES_MAX};
-use super::forms::StoredForm;
-use super::storing::PackFormat;
+use crate::forms::StoredForm;
 use crate::{CLASSES_MAX, Identity};
 use ddlp_pixels::{CorruptReason, Limits, NotIndexed};
 use std::collections::BTreeMap;
@@ -13,6 +12,29 @@ use std::path::PathBuf;
 
 /// Most samples that a list of repaired, rejected or broken ones names. The count beside the list includes all.
 pub const LISTED_MAX: usize = 1 << 16;
+
+/// How samples are to be stored. Planes stay planes, and raw samples of the source stay raw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackFormat {
+    /// Form of the samples that the source has as files. The form keeps a file that it cannot hold.
+    pub form: StoredForm,
+    /// In a form of pixels: limit of the longer side in pixels; larger images are shrunk to it.
+    pub max_side: Option<u32>,
+}
+
+impl PackFormat {
+    /// Returns the format for files in this form, with images of any size.
+    pub const fn of(form: StoredForm) -> Self {
+        Self { form, max_side: None }
+    }
+}
+
+impl Default for PackFormat {
+    /// Returns files with checkpoints.
+    fn default() -> Self {
+        Self::of(StoredForm::Indexed)
+    }
+}
 
 /// Reason why a sample is stored as its whole file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

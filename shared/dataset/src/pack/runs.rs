@@ -4,7 +4,8 @@
 //! claim and hand-over exceed a budget. The run that the consumer waits for is therefore always claimed already, so the
 //! work cannot stall.
 
-use super::storing::{Fault, PackFormat, StoredSample, Storing};
+use super::report::PackFormat;
+use super::storing::{Fault, StoredSample, Storing};
 use crate::{Dataset, Patience, SAMPLE_BYTES_MAX, parallel};
 use ddlp_pixels::Limits;
 use std::collections::BTreeMap;

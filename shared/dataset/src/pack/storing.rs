@@ -1,60 +1,37 @@
 //! Storing a sample: its verdict, and the choice of its form. The form itself does the rest.
 
-use super::forms::{NotStored, StoredForm};
 use super::record::{IndexRecord, StoredVerdict};
-use super::report::WhyKept;
+use super::report::{PackFormat, WhyKept};
+use crate::forms::StoredForm;
 use crate::{Dataset, ReadError, SAMPLE_BYTES_MAX, Stored, Unavailable};
 use ddlp_pixels::{CorruptReason, Limits, PixelError, Preparer, Source, Verdict};
 use std::error::Error;
 
-/// How samples are to be stored. Planes stay planes, and raw samples of the source stay raw.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PackFormat {
-    /// Form of the samples that the source has as files. The form keeps a file that it cannot hold.
-    pub form: StoredForm,
-    /// In a form of pixels: limit of the longer side in pixels; larger images are shrunk to it.
-    pub max_side: Option<u32>,
-}
-
-impl PackFormat {
-    /// Returns the format for files in this form, with images of any size.
-    pub const fn of(form: StoredForm) -> Self {
-        Self { form, max_side: None }
-    }
-}
-
-impl Default for PackFormat {
-    /// Returns files with checkpoints.
-    fn default() -> Self {
-        Self::of(StoredForm::Indexed)
-    }
-}
-
 /// Data to store for one sample.
-pub(super) struct StoredSample {
+pub(crate) struct StoredSample {
     /// The sample's index record, still without the name. Its offset counts within the bytes of its run.
-    pub(super) record: IndexRecord,
-    pub(super) note: Note,
+    pub(crate) record: IndexRecord,
+    pub(crate) note: Note,
 }
 
 /// Facts about a sample that the summary needs beyond the record.
 #[derive(Default)]
-pub(super) struct Note {
+pub(crate) struct Note {
     /// Bytes that the source returned.
-    pub(super) source_bytes: u64,
+    pub(crate) source_bytes: u64,
     /// Whether an intact file was rewritten to be stored in its form.
-    pub(super) is_rewritten: bool,
+    pub(crate) is_rewritten: bool,
     /// Whether this packing shrank the image; the record also marks images that an earlier packing shrank.
-    pub(super) is_smaller: bool,
+    pub(crate) is_smaller: bool,
     /// Reason, for a kept sample.
-    pub(super) why_kept: WhyKept,
+    pub(crate) why_kept: WhyKept,
     /// For a repaired sample: number of the decoder's warnings, and coefficients out of range.
-    pub(super) warnings: u32,
-    pub(super) clamped: u32,
+    pub(crate) warnings: u32,
+    pub(crate) clamped: u32,
     /// For a rejected sample: the problem.
-    pub(super) message: String,
+    pub(crate) message: String,
     /// Whether the sample is rejected because its bytes could not be read.
-    pub(super) is_unreadable: bool,
+    pub(crate) is_unreadable: bool,
 }
 
 /// Reason why packing ends.
@@ -210,22 +187,36 @@ impl Storing {
 }
 
 /// Workspace in which a form stores a sample.
-pub(super) struct Workspace<'s> {
-    pub(super) preparer: &'s mut Preparer,
-    pub(super) format: PackFormat,
+pub(crate) struct Workspace<'s> {
+    pub(crate) preparer: &'s mut Preparer,
+    pub(crate) format: PackFormat,
     /// Width and height of a file's image, 0 where unknown.
-    pub(super) size: (u32, u32),
+    pub(crate) size: (u32, u32),
     /// Whether a file is a repaired one rather than the source's own.
-    pub(super) is_repaired: bool,
+    pub(crate) is_repaired: bool,
     /// Waits until the sample may take this many bytes.
-    pub(super) admit: &'s mut dyn FnMut(u64),
+    pub(crate) admit: &'s mut dyn FnMut(u64),
     /// Bytes of the run, to which the sample is appended.
-    pub(super) out: &'s mut Vec<u8>,
+    pub(crate) out: &'s mut Vec<u8>,
+}
+
+/// Reason why a sample is not stored in a form.
+pub(crate) enum NotStored {
+    /// The form cannot hold this file, which is kept.
+    Kept(WhyKept),
+    /// Memory is refused, or a sample of a pack is damaged.
+    Failed(PixelError),
+}
+
+impl From<PixelError> for NotStored {
+    fn from(error: PixelError) -> Self {
+        Self::Failed(error)
+    }
 }
 
 impl StoredSample {
     /// Returns the data for bytes that begin at `start` of their run.
-    pub(super) fn of(start: usize, bytes: &[u8], form: StoredForm, (width, height): (u32, u32)) -> Self {
+    pub(crate) fn of(start: usize, bytes: &[u8], form: StoredForm, (width, height): (u32, u32)) -> Self {
         let record = IndexRecord {
             offset: start as u64,
             length: bytes.len() as u32,
@@ -246,7 +237,7 @@ impl StoredSample {
     }
 
     /// Appends bytes. Fails only if memory is refused.
-    pub(super) fn appended(
+    pub(crate) fn appended(
         out: &mut Vec<u8>,
         bytes: &[u8],
         form: StoredForm,
@@ -259,7 +250,7 @@ impl StoredSample {
     }
 
     /// Appends the bytes of a sample that does not decode. Fails only if memory is refused.
-    pub(super) fn rejected(
+    pub(crate) fn rejected(
         out: &mut Vec<u8>,
         bytes: &[u8],
         reason: CorruptReason,
@@ -276,19 +267,19 @@ impl StoredSample {
     }
 
     /// Records the detail, which the form puts next to the sample's bytes.
-    pub(super) fn with_detail(mut self, detail: &[u8]) -> Self {
+    pub(crate) fn with_detail(mut self, detail: &[u8]) -> Self {
         (self.record.detail_length, self.record.detail_crc32c) = (detail.len() as u32, crc32c::crc32c(detail));
         self
     }
 
-    pub(super) fn noting(mut self, change: impl FnOnce(&mut Note)) -> Self {
+    pub(crate) fn noting(mut self, change: impl FnOnce(&mut Note)) -> Self {
         change(&mut self.note);
         self
     }
 }
 
 /// Makes room for `more` bytes. Fails only if memory is refused.
-pub(super) fn reserve(out: &mut Vec<u8>, more: usize) -> Result<(), PixelError> {
+pub(crate) fn reserve(out: &mut Vec<u8>, more: usize) -> Result<(), PixelError> {
     let refused = |_| PixelError::NoMemory { message: format!("{more} bytes for what is packed") };
     out.try_reserve(more).map_err(refused)
 }

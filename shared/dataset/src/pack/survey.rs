@@ -1,9 +1,9 @@
 //! Counts over the index of a pack, for people to look at.
 
-use super::forms::StoredForm;
 use super::reader::Pack;
 use super::record::StoredVerdict;
 use super::report::LISTED_MAX;
+use crate::forms::StoredForm;
 use crate::{Dataset, ReadError};
 use std::collections::BTreeMap;
 

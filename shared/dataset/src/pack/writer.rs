@@ -1,7 +1,6 @@
 //! Making a pack.
 
 use super::format::BLOCK_BYTES;
-use super::forms::StoredForm;
 use super::plan::Plan;
 use super::record::{IndexRecord, StoredVerdict};
 use super::report::{
@@ -14,6 +13,7 @@ use super::staging::{NotNamed, Staging, Unnamed, check_name};
 use super::storing::{Fault, Note, StoredSample, message_of};
 use super::superblock::Layout;
 use super::verification::{VerifyError, VerifyProgress, verify_file};
+use crate::forms::StoredForm;
 use crate::{Dataset, Identity, parallel};
 use nix::fcntl::{FallocateFlags, PosixFadviseAdvice, fallocate, posix_fadvise};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! The forms of samples: each gives the same pixels; and the effects of damage.
 
 use super::{Bench, Pixels, quietly};
-use crate::pack::forms::GROUP_ROWS;
+use crate::forms::GROUP_ROWS;
 use crate::pack::{
     Broken, Pack, PackFormat, PackOptions, PackSummary, StoredForm, StoredVerdict, Survey, WhyKept, verify,
     verify_sample,

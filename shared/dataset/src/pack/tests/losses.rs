@@ -1,7 +1,7 @@
 //! Samples that a pack would lose: which losses the options allow, and which samples are named.
 
 use super::{Bench, quietly};
-use crate::pack::forms::GROUP_ROWS;
+use crate::forms::GROUP_ROWS;
 use crate::pack::storing::Fault;
 use crate::pack::{LISTED_MAX, PackError, PackFormat, PackOptions, StoredForm};
 use crate::{Corrupt, Dataset, Header, Identity, Location, ReadError, Unavailable};

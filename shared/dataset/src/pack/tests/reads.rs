@@ -1,7 +1,7 @@
 //! Which bytes of a pack a crop reads, in each form, and when they are known.
 
 use super::{Bench, quietly};
-use crate::pack::forms::{FormNotes, Next};
+use crate::forms::{FormNotes, Next};
 use crate::pack::{Blocks, Pack, PackFormat, PackOptions, StoredForm};
 use crate::{Dataset, Drawn, Fetch, FetchedSample, Reads, StoredAt, open};
 use ddlp_pixels::encode::{JpegOptions, jpeg};

@@ -2,7 +2,7 @@
 
 use super::{Bench, quietly};
 use crate::Dataset;
-use crate::pack::forms::GROUP_ROWS;
+use crate::forms::GROUP_ROWS;
 use crate::pack::{Broken, Pack, PackFormat, PackOptions, Part, StoredForm, VerifyError, VerifyReport, verify};
 use ddlp_pixels::{Limits, PixelError, Preparer};
 use proptest::prelude::*;

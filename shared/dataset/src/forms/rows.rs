@@ -3,12 +3,11 @@
 //! The row index lies in front of the file: one read gets the index and the file's header. If the index is damaged, the
 //! file is read whole, which gives the same pixels.
 
-use super::{Form, FormNotes, Next, NotStored, PackOption, Unusable, check_detail};
+use super::StoredForm;
+use super::form::{Form, FormNotes, Next, PackOption, Unusable, check_detail};
 use crate::header::{Header, Reads};
-use crate::pack::StoredForm;
-use crate::pack::record::{IndexRecord, StoredVerdict};
-use crate::pack::report::WhyKept;
-use crate::pack::storing::{StoredSample, Workspace, reserve};
+use crate::pack::storing::{NotStored, StoredSample, Workspace, reserve};
+use crate::pack::{IndexRecord, StoredVerdict, WhyKept};
 use ddlp_pixels::{Decoder, PartialJpeg, PixelError, RowIndex, SamplePlan, Source, row_index_bytes_max};
 use std::ops::Range;
 

@@ -1,13 +1,11 @@
 //! Form 0: the encoded file as it is in the source, or repaired.
 
-use super::{Form, FormNotes, Next, NotStored, PackOption, Unusable, check_bytes};
+use super::StoredForm;
+use super::form::{Form, FormNotes, PackOption};
 use crate::header::Header;
-use crate::pack::StoredForm;
-use crate::pack::record::IndexRecord;
-use crate::pack::report::WhyKept;
-use crate::pack::storing::{StoredSample, Workspace};
+use crate::pack::storing::{NotStored, StoredSample, Workspace};
+use crate::pack::{IndexRecord, WhyKept};
 use ddlp_pixels::{Decoder, PixelError, SamplePlan, Source};
-use std::ops::Range;
 
 pub(super) struct Kept;
 
@@ -18,15 +16,6 @@ impl Form for Kept {
 
     fn check(_: &IndexRecord) -> Result<(), String> {
         Ok(())
-    }
-
-    fn opening(header: &Header) -> Range<u64> {
-        header.bytes.clone()
-    }
-
-    fn next(header: &Header, read: &[u8], _: &mut SamplePlan<'_>, _: &mut FormNotes) -> Result<Next, Unusable> {
-        check_bytes(header, read)?;
-        Ok(Next::Render)
     }
 
     fn source<'a>(

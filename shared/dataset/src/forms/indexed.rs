@@ -2,14 +2,12 @@
 //!
 //! Checkpoints whose checksum is wrong cost time and no pixels: the file alone gives the same ones.
 
-use super::{Form, FormNotes, Next, NotStored, PackOption, Unusable, check_bytes, check_detail};
+use super::StoredForm;
+use super::form::{Form, FormNotes, Next, PackOption, Unusable, check_bytes, check_detail};
 use crate::header::Header;
-use crate::pack::StoredForm;
-use crate::pack::record::{IndexRecord, StoredVerdict};
-use crate::pack::report::WhyKept;
-use crate::pack::storing::{StoredSample, Workspace, reserve};
+use crate::pack::storing::{NotStored, StoredSample, Workspace, reserve};
+use crate::pack::{IndexRecord, StoredVerdict, WhyKept};
 use ddlp_pixels::{Decoder, PixelError, SamplePlan, Source, checkpoint_bytes_max};
-use std::ops::Range;
 
 pub(super) struct Indexed;
 
@@ -32,10 +30,6 @@ impl Form for Indexed {
             return Err("its form is that of intact samples".to_owned());
         }
         Ok(())
-    }
-
-    fn opening(header: &Header) -> Range<u64> {
-        header.bytes.start..header.detail.end
     }
 
     fn next(header: &Header, read: &[u8], _: &mut SamplePlan<'_>, _: &mut FormNotes) -> Result<Next, Unusable> {

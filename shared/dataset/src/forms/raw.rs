@@ -1,18 +1,17 @@
 //! Form 3: rows of 8-bit RGB. The detail has a CRC32C for every group of rows, so that a crop reads only the groups
 //! that it touches, and checks them.
 
-use super::{DetailCheck, Form, FormNotes, Next, NotStored, PackOption, Unusable, check_detail};
+use super::StoredForm;
+use super::form::{DetailCheck, Form, FormNotes, Next, PackOption, Unusable, check_detail};
 use crate::SAMPLE_BYTES_MAX;
 use crate::header::{Header, Reads};
-use crate::pack::StoredForm;
-use crate::pack::record::{IndexRecord, StoredVerdict};
-use crate::pack::report::WhyKept;
-use crate::pack::storing::{StoredSample, Workspace, reserve};
+use crate::pack::storing::{NotStored, StoredSample, Workspace, reserve};
+use crate::pack::{IndexRecord, StoredVerdict, WhyKept};
 use ddlp_pixels::{Decoded, Decoder, PixelError, RawImage, SamplePlan, Source};
 use std::ops::Range;
 
 /// Rows that share a checksum.
-pub(in crate::pack) const GROUP_ROWS: u32 = 16;
+pub(crate) const GROUP_ROWS: u32 = 16;
 /// Alignment of a sample: a line of a processor's cache.
 const ALIGNMENT_BYTES: u64 = 64;
 

@@ -1,13 +1,11 @@
 //! Form 1: three planes of 8-bit RGB, as CIFAR's files hold them.
 
-use super::{Form, FormNotes, Next, NotStored, Unusable, check_bytes};
+use super::StoredForm;
+use super::form::{Form, FormNotes};
 use crate::header::Header;
-use crate::pack::StoredForm;
-use crate::pack::record::IndexRecord;
-use crate::pack::report::WhyKept;
-use crate::pack::storing::{StoredSample, Workspace};
+use crate::pack::storing::{NotStored, StoredSample, Workspace};
+use crate::pack::{IndexRecord, WhyKept};
 use ddlp_pixels::{CorruptReason, Decoder, PixelError, SamplePlan, Source};
-use std::ops::Range;
 
 pub(super) struct Planar;
 
@@ -20,15 +18,6 @@ impl Form for Planar {
             return Err(format!("{length} bytes are not three planes of {width} x {height}"));
         }
         Ok(())
-    }
-
-    fn opening(header: &Header) -> Range<u64> {
-        header.bytes.clone()
-    }
-
-    fn next(header: &Header, read: &[u8], _: &mut SamplePlan<'_>, _: &mut FormNotes) -> Result<Next, Unusable> {
-        check_bytes(header, read)?;
-        Ok(Next::Render)
     }
 
     fn source<'a>(

@@ -1,0 +1,69 @@
+//! The forms in which a sample can be stored: one file for each, behind the trait [`Form`](form::Form). Only packs have
+//! all of them.
+
+mod dispatch;
+mod form;
+mod indexed;
+mod kept;
+mod planar;
+mod raw;
+mod rows;
+
+pub use form::PackOption;
+pub(crate) use form::{Damage, FormNotes, Next, Unusable, check_bytes};
+#[cfg(test)]
+pub(crate) use raw::GROUP_ROWS;
+
+/// Passes the list of forms to a macro, in the order in which people are told about them: the number of each in a
+/// record, its name, which its module has too, and the type there that implements it. A number never changes its
+/// meaning.
+macro_rules! with_forms {
+    ($take:ident) => {
+        $take! {
+            /// The encoded file, the source's or a repaired one.
+            0 kept Kept,
+            /// A JPEG with the source's coefficients, and an index of its rows of MCUs, so that a crop reads only its
+            /// rows.
+            4 rows Rows,
+            /// A JPEG with the source's coefficients, and checkpoints: places in it at which decoding can start.
+            2 indexed Indexed,
+            /// Rows of 8-bit RGB pixels, and a checksum for every 16 rows.
+            3 raw Raw,
+            /// 8-bit RGB in three planes.
+            1 planar Planar,
+        }
+    };
+}
+use with_forms;
+
+macro_rules! name_forms {
+    ($($(#[$doc:meta])* $code:literal $name:ident $form:ident,)+) => {
+        /// Form in which a sample is stored. Forms are ordered by their numbers in a record.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        #[repr(u8)]
+        pub enum StoredForm {
+            $($(#[$doc])* $form = $code,)+
+        }
+
+        impl StoredForm {
+            /// All forms, in the order in which people are told about them.
+            pub const ALL: &[Self] = &[$(Self::$form),+];
+
+            /// Returns the form with this number in a record.
+            pub(crate) fn of_code(code: u8) -> Option<Self> {
+                match code {
+                    $($code => Some(Self::$form),)+
+                    _ => None,
+                }
+            }
+
+            /// Returns the form's name, as options and messages have it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$form => stringify!($name)),+ }
+            }
+        }
+    };
+}
+
+with_forms!(name_forms);

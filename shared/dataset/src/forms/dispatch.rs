@@ -1,0 +1,97 @@
+//! The methods of [`StoredForm`] that differ by form. Each selects the form by a `match`, so that reading a small sample
+//! costs no dynamic call.
+
+use super::form::{DetailCheck, Form, FormNotes, Next, PackOption, Unusable};
+use super::{StoredForm, with_forms};
+use crate::header::{Header, Reads};
+use crate::pack::IndexRecord;
+use crate::pack::storing::{NotStored, StoredSample, Workspace};
+use ddlp_pixels::{Decoder, PixelError, SamplePlan, Source};
+use std::ops::Range;
+
+macro_rules! dispatch {
+    ($($(#[$doc:meta])* $code:literal $name:ident $form:ident,)+) => {
+        impl StoredForm {
+            /// Returns the option of `ddlp pack` that asks for this form.
+            pub const fn option(self) -> Option<PackOption> {
+                match self { $(Self::$form => super::$name::$form::OPTION),+ }
+            }
+
+            /// Returns what messages call the detail of a sample; `None` if the form has no detail.
+            pub const fn detail(self) -> Option<&'static str> {
+                match self { $(Self::$form => super::$name::$form::DETAIL),+ }
+            }
+
+            /// Returns words for files that `ddlp pack` rewrote to store them in this form.
+            pub const fn rewritten(self) -> &'static str {
+                match self { $(Self::$form => super::$name::$form::REWRITTEN),+ }
+            }
+
+            pub(crate) const fn decoder(self) -> Option<Decoder> {
+                match self { $(Self::$form => super::$name::$form::DECODER),+ }
+            }
+
+            pub(crate) const fn is_file(self) -> bool {
+                match self { $(Self::$form => super::$name::$form::IS_FILE),+ }
+            }
+
+            pub(crate) const fn is_decoded(self) -> bool {
+                match self { $(Self::$form => super::$name::$form::IS_DECODED),+ }
+            }
+
+            pub(crate) const fn alignment(self) -> u64 {
+                match self { $(Self::$form => super::$name::$form::ALIGNMENT),+ }
+            }
+
+            pub(crate) fn detail_offset(self, record: &IndexRecord) -> u64 {
+                match self { $(Self::$form => super::$name::$form::detail_offset(record)),+ }
+            }
+
+            pub(crate) fn check(self, record: &IndexRecord) -> Result<(), String> {
+                match self { $(Self::$form => super::$name::$form::check(record)),+ }
+            }
+
+            pub(crate) fn opening(self, header: &Header) -> Range<u64> {
+                match self { $(Self::$form => super::$name::$form::opening(header)),+ }
+            }
+
+            pub(crate) fn reads(self, header: &Header, plan: &mut SamplePlan<'_>) -> Result<Reads, PixelError> {
+                match self { $(Self::$form => super::$name::$form::reads(header, plan)),+ }
+            }
+
+            pub(crate) fn next(
+                self,
+                header: &Header,
+                read: &[u8],
+                plan: &mut SamplePlan<'_>,
+                notes: &mut FormNotes,
+            ) -> Result<Next, Unusable> {
+                match self { $(Self::$form => super::$name::$form::next(header, read, plan, notes)),+ }
+            }
+
+            pub(crate) fn source<'a>(
+                self,
+                header: &Header,
+                read: &'a [u8],
+                plan: &mut SamplePlan<'_>,
+                notes: &'a FormNotes,
+            ) -> Result<Source<'a>, PixelError> {
+                match self { $(Self::$form => super::$name::$form::source(header, read, plan, notes)),+ }
+            }
+
+            pub(crate) fn store(
+                self,
+                source: Source<'_>,
+                workspace: &mut Workspace<'_>,
+            ) -> Result<StoredSample, NotStored> {
+                match self { $(Self::$form => super::$name::$form::store(source, workspace)),+ }
+            }
+
+            pub(crate) fn detail_check(self, record: &IndexRecord) -> Option<Box<dyn DetailCheck>> {
+                match self { $(Self::$form => super::$name::$form::detail_check(record)),+ }
+            }
+        }
+    };
+}
+
+with_forms!(dispatch);

@@ -1,0 +1,180 @@
+//! The trait of a form, and what its methods return.
+
+use crate::pack::IndexRecord;
+use crate::pack::storing::{NotStored, StoredSample, Workspace};
+use crate::{Header, Reads};
+use ddlp_pixels::{Decoder, PixelError, RowIndex, SamplePlan, Source};
+use std::ops::Range;
+
+/// One way to store a sample.
+pub(super) trait Form {
+    /// Option of `ddlp pack` that asks for this form.
+    const OPTION: Option<PackOption> = None;
+    /// What messages call the detail; `None` if the form has no detail.
+    const DETAIL: Option<&'static str> = None;
+    /// Words for files that `pack` rewrote to store them in this form.
+    const REWRITTEN: &'static str = "rewritten";
+    /// Whether a sample's bytes are a whole file, which gives the same pixels without the detail.
+    const IS_FILE: bool = false;
+    /// Whether `pack` decodes files and stores their pixels. The record then has the orientation, the pack may be read
+    /// past the page cache, and the size of the sample is known only when its file has been read.
+    const IS_DECODED: bool = false;
+    /// Decoder of the form's samples; `None` if each file's format tells.
+    const DECODER: Option<Decoder>;
+    /// Number of bytes of which the offset of each sample is a multiple.
+    const ALIGNMENT: u64 = 1;
+
+    /// Returns the first byte of a sample's detail, which lies next to the sample's bytes: behind them, unless the form
+    /// overrides this.
+    fn detail_offset(record: &IndexRecord) -> u64 {
+        record.offset.saturating_add(record.length.into())
+    }
+
+    /// Checks what a record says about size, detail and verdict, and returns the problem. The extents of the sample and
+    /// of its name have been checked before.
+    fn check(record: &IndexRecord) -> Result<(), String>;
+
+    /// Returns the bytes that every plan needs: the sample's and the detail behind them, unless the form overrides
+    /// this.
+    fn opening(header: &Header) -> Range<u64> {
+        header.bytes.start..header.detail.end
+    }
+
+    /// Names the first bytes that a plan needs: [`opening`](Self::opening), and whatever follows from the header alone.
+    ///
+    /// # Errors
+    ///
+    /// If the pipeline cannot take an image of this size.
+    fn reads(header: &Header, _plan: &mut SamplePlan<'_>) -> Result<Reads, PixelError> {
+        Ok(Reads::one(Self::opening(header)))
+    }
+
+    /// Checks the bytes that have been read, and says what comes next. `read` begins with the bytes of the first
+    /// [`reads`](Self::reads). May leave notes for [`source`](Self::source). If samples are not files, a whole
+    /// sample must need one round of reads and no notes. A form without a detail only compares the checksum of the
+    /// bytes.
+    fn next(header: &Header, read: &[u8], _: &mut SamplePlan<'_>, _: &mut FormNotes) -> Result<Next, Unusable> {
+        check_bytes(header, read)?;
+        Ok(Next::Render)
+    }
+
+    /// Opens a sample from its bytes, after [`next`](Self::next) has returned [`Next::Render`] for them.
+    ///
+    /// # Errors
+    ///
+    /// If the pipeline cannot take an image of this size.
+    fn source<'a>(
+        header: &Header,
+        read: &'a [u8],
+        plan: &mut SamplePlan<'_>,
+        notes: &'a FormNotes,
+    ) -> Result<Source<'a>, PixelError>;
+
+    /// Appends a sample to the bytes of its run. `pack` passes files, which are intact, to the form that its options
+    /// ask for, and planes and pixels to their own form.
+    fn store(source: Source<'_>, workspace: &mut Workspace<'_>) -> Result<StoredSample, NotStored>;
+
+    /// Returns a check of the detail against the sample's bytes, if the detail says something about them that can be
+    /// checked without decoding.
+    fn detail_check(_record: &IndexRecord) -> Option<Box<dyn DetailCheck>> {
+        None
+    }
+}
+
+/// What to do after bytes have been read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Render the sample.
+    Render,
+    /// Read these bytes too.
+    Read(Reads),
+    /// Read the whole file instead, since a part of it is not enough.
+    ReadFile,
+}
+
+/// Reason why the bytes that were read give no pixels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    /// The bytes are damaged.
+    Damage(Damage),
+    /// The pipeline cannot take the image.
+    Pixels(PixelError),
+}
+
+impl From<Damage> for Unusable {
+    fn from(damage: Damage) -> Self {
+        Self::Damage(damage)
+    }
+}
+
+impl From<PixelError> for Unusable {
+    fn from(error: PixelError) -> Self {
+        Self::Pixels(error)
+    }
+}
+
+/// What forms have learnt of a sample from the bytes that were read first. A worker reuses the memory.
+#[derive(Debug)]
+pub(crate) struct FormNotes {
+    /// The row index of a JPEG.
+    pub(super) row_index: Option<RowIndex>,
+}
+
+impl FormNotes {
+    /// No notes.
+    pub(crate) const NONE: Self = Self { row_index: None };
+}
+
+impl Default for FormNotes {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+/// Damage in the bytes that were read of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Damage {
+    /// The checksum of the sample's bytes is wrong.
+    Bytes {
+        /// The CRC32C that the source has.
+        stored: u32,
+        /// The CRC32C of the bytes.
+        computed: u32,
+    },
+    /// The checksum of the sample's detail is wrong.
+    Detail {
+        /// The CRC32C of the detail.
+        computed: u32,
+    },
+}
+
+/// Comparison of a detail with the bytes of its sample.
+pub(crate) trait DetailCheck {
+    /// Takes the next piece of the sample's bytes.
+    fn take(&mut self, piece: &[u8]);
+
+    /// Returns what is wrong with the detail once all bytes have been taken.
+    fn finish(self: Box<Self>) -> Result<(), String>;
+}
+
+/// Option of `ddlp pack` that asks for a form, with the words that its help has for the form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PackOption {
+    /// `--jpeg`; the words follow «Store JPEGs».
+    Jpeg(&'static str),
+    /// `--format`; the words follow «Store encoded images, or».
+    Format(&'static str),
+}
+
+/// Checks a sample's bytes, if the source has their checksum.
+pub(crate) fn check_bytes(header: &Header, bytes: &[u8]) -> Result<(), Damage> {
+    let Some(stored) = header.crc32c else { return Ok(()) };
+    let computed = crc32c::crc32c(bytes);
+    if computed == stored { Ok(()) } else { Err(Damage::Bytes { stored, computed }) }
+}
+
+/// Checks a sample's detail.
+pub(super) fn check_detail(header: &Header, detail: &[u8]) -> Result<(), Damage> {
+    let computed = crc32c::crc32c(detail);
+    if computed == header.detail_crc32c { Ok(()) } else { Err(Damage::Detail { computed }) }
+}
