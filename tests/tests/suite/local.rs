@@ -6,10 +6,10 @@ use ddlp_host::{DriveSpec, LocalDrive, LocalResults, Strategy};
 use ddlp_pixels::Shape;
 use ddlp_tests::photos::Photos;
 use ddlp_tests::proxy::{CAPSULE_RESPONSE, Fate, Pdu};
-use ddlp_tests::runs::{FloatRun, Run, drive_is_up, loader, local_by, wait_until};
+use ddlp_tests::runs::{FloatRun, Run, drive_is_up, loader, local, local_by, wait_until};
 use ddlp_tests::stand_in;
 use nix::sys::signal::{Signal, kill};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -215,6 +215,35 @@ fn what_a_dead_agent_had_finished_in_shared_slots_is_delivered_as_floats() {
         let found_damaged = run.report.faults.iter().any(|fault| fault.kind == "damaged");
         assert!(!found_damaged, "{case}: {:?}", run.report.faults);
     }
+}
+
+/// The file of slots is there before the first run, so it stays for the second one.
+#[test]
+fn a_field_in_a_file_of_slots_outlives_the_next_run_on_that_file() {
+    let photos = Photos::new(SAMPLES);
+    let slots = photos.scratch().join("slots");
+    std::fs::File::create(&slots).expect("an empty file may hold slots");
+    let inode = || std::fs::metadata(&slots).expect("the file stays").ino();
+    let run = |seed| {
+        let DriveSpec::Local(drive) = local(LocalResults::File(slots.clone())) else { unreachable!("a local drive") };
+        let drive = DriveSpec::Local(LocalDrive { slots: Some(3), ..drive });
+        loader(&photos.pack()).seed(seed).strategy(Strategy::Csd).drive(drive)
+    };
+    let mut kept = None;
+    Run::with(run(1), |batch, _| {
+        let field = batch.field("image").expect("a field").share();
+        kept.get_or_insert_with(|| (field.view().bytes().to_vec(), field));
+    });
+    let (bytes, field) = kept.expect("a batch");
+    let first = inode();
+    let second = Run::of(run(2));
+    second.assert_exactly_once(1, SAMPLES.into());
+    assert!(field.view().bytes() == bytes, "another run has written to the batch");
+    assert_ne!(inode(), first, "the second run has a file of its own");
+    drop(field);
+    let own = inode();
+    Run::of(run(3)).assert_exactly_once(1, SAMPLES.into());
+    assert_eq!(inode(), own, "a file that nobody holds is used again");
 }
 
 /// Flips a bit of a pixel in a slot for eight samples of 224 × 224.

@@ -3,14 +3,13 @@
 
 #![allow(unsafe_code)]
 
+mod result_memory;
+
 use super::spec::{LocalDrive, LocalResults};
 use crate::delivery::SlotTable;
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, SealFlag, fcntl};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -95,9 +94,16 @@ impl LocalAgent {
         let total = u64::from(slots) * slot_bytes as u64;
         let memory_error = |source| AgentError::Memory { source };
         let memory = match drive.results {
-            LocalResults::Shared => Some(result_memory(total).map_err(memory_error)?),
+            LocalResults::Shared => Some(result_memory::create(total).map_err(memory_error)?),
             LocalResults::Read | LocalResults::File(_) => None,
         };
+        let made_file = match &drive.results {
+            LocalResults::File(path) if !path.exists() => Some(path.clone()),
+            _ => None,
+        };
+        if let LocalResults::File(path) = &drive.results {
+            result_memory::spare(path).map_err(|source| AgentError::File { path: path.clone(), source })?;
+        }
         let results = match (&memory, &drive.results) {
             (Some(memory), _) => format!("fd:{}", memory.as_raw_fd()),
             (None, LocalResults::File(path)) => path.display().to_string(),
@@ -118,10 +124,6 @@ impl LocalAgent {
         let table = memory.as_ref().map(|memory| SlotTable::shared(slots, slot_bytes, memory)).transpose();
         let mut table = table.map_err(memory_error)?;
         let memory = memory.map(OwnedFd::from);
-        let made_file = match &drive.results {
-            LocalResults::File(path) if !path.exists() => Some(path.clone()),
-            _ => None,
-        };
         let mut agent = Self {
             program,
             args,
@@ -135,7 +137,7 @@ impl LocalAgent {
         agent.spawn(&|| false)?;
         if let LocalResults::File(path) = &drive.results {
             // The agent has checked that the file holds slots and nothing else.
-            let file = File::options().read(true).write(true).open(path);
+            let file = result_memory::open_locked(path);
             let file = file.and_then(|file| SlotTable::shared(slots, slot_bytes, &file));
             table = Some(file.map_err(|source| AgentError::File { path: path.clone(), source })?);
         }
@@ -344,16 +346,6 @@ fn find_agent(named: Option<&Path>) -> Result<PathBuf, AgentError> {
     // Tests and examples lie one folder below the programs.
     let above = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.parent()?.join(name)));
     beside.into_iter().chain(above).chain(on_path).find(|path| path.is_file()).ok_or(AgentError::NotFound)
-}
-
-/// Creates the memory that host and agent share, without pages: the agent allocates each slot before it uses the slot.
-/// The seal keeps anyone from shrinking the memory under its mappings.
-fn result_memory(bytes: u64) -> std::io::Result<File> {
-    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-    let file = File::from(memfd_create(c"ddlp-results", flags)?);
-    file.set_len(bytes)?;
-    fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK))?;
-    Ok(file)
 }
 
 #[cfg(test)]

@@ -54,7 +54,8 @@ pub enum LocalResults {
     /// In memory that the loader allocates and shares with the agent. Batches of pixels are delivered from it without a
     /// copy.
     Shared,
-    /// In a file that is shared in the same way. The loader removes the file afterwards if it did not exist before.
+    /// In a file that is shared in the same way. The loader removes the file afterwards if it did not exist before. If
+    /// a batch of an earlier run still lies in the file, a new file replaces it, and the batch keeps the earlier one.
     /// Host and drive map the file: truncating it during the run kills both by SIGBUS.
     File(PathBuf),
     /// In the agent's own memory, read over NVMe/TCP.
