@@ -1,5 +1,6 @@
 //! Samples per second that one core reads from packs in the page cache, checksums included: files, files with
-//! checkpoints, and the part of raw samples that is read before a crop is known.
+//! checkpoints, and the part of raw samples that is read before a crop is known. Time to open a pack of as many samples
+//! as ImageNet has.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ddlp_dataset::pack::{PackFormat, PackOptions, StoredForm, pack};
-use ddlp_dataset::{Dataset, open};
+use ddlp_dataset::{Dataset, Header, Identity, Location, ReadError, open};
 use ddlp_pixels::encode::{JpegOptions, jpeg};
 use ddlp_pixels::synthetic;
 
@@ -57,5 +58,57 @@ fn read(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, read);
+/// Samples of one pixel, as many as ImageNet has.
+struct Many;
+
+impl Dataset for Many {
+    fn len(&self) -> u64 {
+        1_300_000
+    }
+
+    fn classes(&self) -> &[String] {
+        const { &[String::new(), String::new()] }
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        index as u32 % 2
+    }
+
+    fn name(&self, index: u64) -> String {
+        index.to_string()
+    }
+
+    fn location(&self, _: u64) -> Location {
+        Location { file: "memory".into(), offset: 0, length: 3 }
+    }
+
+    fn header(&self, _: u64) -> Result<Header, ReadError> {
+        Ok(Header::planar((1, 1), 0..3))
+    }
+
+    fn read(&self, _: u64, _: &Header, _: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        out.copy_from_slice(&[1, 2, 3]);
+        Ok(())
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::from_bytes([1; 32])
+    }
+
+    fn kind(&self) -> &'static str {
+        "many"
+    }
+}
+
+fn open_many(criterion: &mut Criterion) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let out = folder.path().join("many.ddlp");
+    pack(&Many, &out, &PackOptions::default(), &mut |_| ControlFlow::Continue(())).expect("room on the disk");
+    let mut group = criterion.benchmark_group("open");
+    group.sample_size(10).measurement_time(Duration::from_secs(5));
+    group.bench_function("1.3 million samples", |bencher| bencher.iter(|| open(&out).expect("a pack").len()));
+    group.finish();
+}
+
+criterion_group!(benches, read, open_many);
 criterion_main!(benches);

@@ -19,6 +19,7 @@ mod index;
 mod plan;
 mod reader;
 mod record;
+mod records;
 mod report;
 mod runs;
 mod sections;
@@ -35,7 +36,7 @@ pub use crate::forms::{PackOption, StoredForm};
 pub use broken::Broken;
 pub use file::PackFile;
 pub use format::{BLOCK_BYTES, FormatError, MAGIC, Part};
-pub use reader::{Pack, RESIDENT_RECORD_BYTES_MAX};
+pub use reader::Pack;
 pub use record::{IndexRecord, StoredVerdict};
 pub use report::{
     FormTally, LISTED_MAX, PackError, PackFormat, PackOptions, PackProgress, PackSummary, Phase, RejectedSample,

@@ -1,6 +1,6 @@
 //! The dataset lies on the drive alone: the host has no file of it, and reads namespace 1 for what its CPU prepares.
 
-use ddlp_dataset::pack::{PackOptions, RESIDENT_RECORD_BYTES_MAX};
+use ddlp_dataset::pack::{Pack, PackOptions, Part};
 use ddlp_host::{CorruptPolicy, DriveSpec, LoaderBuilder, LoaderError, Strategy};
 use ddlp_pixels::Pipeline;
 use ddlp_tests::agent::{Agent, program};
@@ -86,23 +86,31 @@ fn a_consumer_may_stop_in_the_middle() {
     }
 }
 
+/// A long pack with a damaged record keeps no records in memory.
 #[test]
 fn a_record_that_is_read_by_itself_counts() {
-    let samples = RESIDENT_RECORD_BYTES_MAX / 64 + 1;
+    let samples = (1 << 17) + 1;
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("data_batch_1.bin"), vec![7; samples as usize * 3073]).unwrap();
-    let pack = folder.path().join("many.ddlp");
+    fs::write(folder.path().join("data_batch_1.bin"), vec![7; samples * 3073]).unwrap();
+    let path = folder.path().join("many.ddlp");
     let source = ddlp_dataset::open(folder.path()).unwrap();
-    let options = PackOptions::default();
-    ddlp_dataset::pack::pack(&*source, &pack, &options, &mut |_| ControlFlow::Continue(())).unwrap();
-    let agent = Agent::start(&pack, &folder.path().join("state"), &["--slots", "8"]);
-    let [file, drive] = [pack.clone(), agent.url().into()].map(|place| {
-        let builder = loader(&place).strategy(Strategy::Cpu).pipeline(Pipeline::cifar_train()).epoch_samples(100);
-        Run::of(builder)
-    });
-    assert_eq!(file.digest, drive.digest);
-    assert_eq!(drive.report.read_mb, 100.0 * (3072.0 + 64.0) / 1e6);
-    assert_eq!(file.report.read_mb, drive.report.read_mb);
+    ddlp_dataset::pack::pack(&*source, &path, &PackOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+    let records = Pack::open(&path).unwrap().layout().section(Part::Records).offset;
+    for (is_damaged, record_bytes) in [(false, 0), (true, 64)] {
+        if is_damaged {
+            let file = fs::File::options().write(true).open(&path).unwrap();
+            file.write_all_at(&[0xFF], records + 70_000 * 64).unwrap();
+        }
+        let state = folder.path().join(format!("state {is_damaged}"));
+        let agent = Agent::start(&path, &state, &["--slots", "8"]);
+        let [file, drive] = [path.clone(), agent.url().into()].map(|place| {
+            let builder = loader(&place).strategy(Strategy::Cpu).pipeline(Pipeline::cifar_train()).epoch_samples(100);
+            Run::of(builder)
+        });
+        assert_eq!(file.digest, drive.digest);
+        assert_eq!(drive.report.read_mb, f64::from(100 * (3072 + record_bytes)) / 1e6);
+        assert_eq!(file.report.read_mb, drive.report.read_mb);
+    }
 }
 
 #[test]

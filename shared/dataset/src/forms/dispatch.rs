@@ -43,8 +43,8 @@ macro_rules! dispatch {
                 match self { $(Self::$form => super::$name::$form::ALIGNMENT),+ }
             }
 
-            pub(crate) fn detail_offset(self, record: &IndexRecord) -> u64 {
-                match self { $(Self::$form => super::$name::$form::detail_offset(record)),+ }
+            pub(crate) fn detail_of(self, bytes: &Range<u64>, detail_length: u32) -> Range<u64> {
+                match self { $(Self::$form => super::$name::$form::detail_of(bytes, detail_length)),+ }
             }
 
             pub(crate) fn check(self, record: &IndexRecord) -> Result<(), String> {

@@ -24,10 +24,10 @@ pub(super) trait Form {
     /// Number of bytes of which the offset of each sample is a multiple.
     const ALIGNMENT: u64 = 1;
 
-    /// Returns the first byte of a sample's detail, which lies next to the sample's bytes: behind them, unless the form
-    /// overrides this.
-    fn detail_offset(record: &IndexRecord) -> u64 {
-        record.offset.saturating_add(record.length.into())
+    /// Returns the extent of a detail of this length, which lies next to the sample's bytes: behind them, unless the
+    /// form overrides this.
+    fn detail_of(bytes: &Range<u64>, detail_length: u32) -> Range<u64> {
+        bytes.end..bytes.end.saturating_add(detail_length.into())
     }
 
     /// Checks what a record says about size, detail and verdict, and returns the problem. The extents of the sample and

@@ -24,8 +24,8 @@ impl Form for Rows {
     const REWRITTEN: &'static str = "rewritten into one scan and indexed";
     const IS_FILE: bool = true;
 
-    fn detail_offset(record: &IndexRecord) -> u64 {
-        record.offset.saturating_sub(record.detail_length.into())
+    fn detail_of(bytes: &Range<u64>, detail_length: u32) -> Range<u64> {
+        bytes.start.saturating_sub(detail_length.into())..bytes.start
     }
 
     fn check(record: &IndexRecord) -> Result<(), String> {

@@ -1,11 +1,12 @@
 //! The index of a pack on disk: the superblock's layout, and access to records and names through it.
 
-use super::format::{BLOCK_BYTES, FormatError, Part, RECORD_BYTES};
+use super::format::{BLOCK_BYTES, FormatError, Part, RECORD_BYTES, pieces};
 use super::record::{IndexRecord, RecordProblem};
 use super::store::{State, Store};
 use super::superblock::{Layout, SuperblockProblem};
 use crate::{Location, Unavailable};
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 /// A pack of which only the superblock has been read.
@@ -66,6 +67,26 @@ impl Index {
         IndexRecord::parse(&bytes, &self.layout)
     }
 
+    /// Passes a section to `take` piece by piece. Fails at the end if its checksum is wrong: only then is it known.
+    pub(super) fn read_section(
+        &self,
+        part: Part,
+        mut take: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> Result<(), FormatError> {
+        let path = || self.file.path().to_owned();
+        let section = self.layout.section(part);
+        let (mut piece, mut computed) = (Vec::new(), 0);
+        for (offset, length) in pieces(section.extent()) {
+            self.file
+                .read_extent(offset, length, &mut piece)
+                .and_then(|()| take(&piece))
+                .map_err(|source| FormatError::Io { path: path(), source })?;
+            computed = crc32c::crc32c_append(computed, &piece);
+        }
+        let stored = section.crc32c;
+        if stored == computed { Ok(()) } else { Err(FormatError::Checksum { path: path(), part, stored, computed }) }
+    }
+
     /// Returns the name of a sample, or the problem with it.
     pub(super) fn name(&self, record: &IndexRecord) -> Result<String, String> {
         let start = self.layout.section(Part::Names).offset + record.name_offset;
@@ -88,8 +109,9 @@ impl Index {
         FormatError::Malformed { path: self.file.path().to_owned(), part, problem }
     }
 
-    pub(super) fn location(&self, record: &IndexRecord) -> Location {
-        Location { file: self.file.path().to_owned(), offset: record.offset, length: record.length.into() }
+    /// Returns where bytes of the pack lie, for messages.
+    pub(super) fn location(&self, bytes: Range<u64>) -> Location {
+        Location { file: self.file.path().to_owned(), offset: bytes.start, length: bytes.end - bytes.start }
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::contents::{ClassNames, LabelCheck, Labels};
 use super::file::PackFile;
-use super::format::{FormatError, Part, RECORD_BYTES, pieces};
+use super::format::{FormatError, Part, RECORD_BYTES};
 use super::index::Index;
 use super::record::{IndexRecord, RecordProblem, StoredVerdict};
+use super::records::{Records, ShortRecord};
 use super::store::{Blocks, Store};
 use super::superblock::Layout;
 use crate::{Corrupt, Dataset, Header, Identity, Location, ReadError, Stored, Unavailable, fetch, inputs};
@@ -14,9 +15,12 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-/// Largest records section that is kept in memory; with a larger one, each read fetches its own record. So a pack of
-/// any length opens at once and takes at most 4 bytes of memory per sample.
-pub const RESIDENT_RECORD_BYTES_MAX: u64 = 8 << 20;
+/// Most samples whose records are kept in memory. In a longer pack, each read of a sample first reads its record.
+const KEPT_RECORDS_MAX: u64 = 1 << 21;
+
+/// Most samples of a pack that does not open if a record is damaged. A longer pack opens: its records are then not kept
+/// in memory, and only the samples whose records are damaged are lost.
+pub(super) const WHOLE_RECORDS_MAX: u64 = 1 << 17;
 
 /// Smallest read that is announced. A smaller one would cost more than it saves: the disk's readahead fetches its
 /// neighbours anyway.
@@ -36,14 +40,14 @@ const DECODERS_OF: u64 = 16;
 
 /// An open pack.
 ///
-/// Opening reads and checks superblock, labels and class names, and the records if they are few. Everything else is
-/// checked when it is used; [`verify`](super::verify) checks everything.
+/// Opening reads and checks superblock, labels and class names, and the records of up to 2 million samples. Everything
+/// else is checked when it is used; [`verify`](super::verify) checks everything.
 pub struct Pack {
     pub(super) index: Index,
     labels: Labels,
     classes: Vec<String>,
-    /// The records section, if it is small enough to stay in memory.
-    resident: Option<Vec<u8>>,
+    /// The records, if they stay in memory.
+    pub(super) records: Option<Records>,
 }
 
 impl Pack {
@@ -68,11 +72,15 @@ impl Pack {
         let index = Index::read(store)?;
         let labels = read_labels(&index)?;
         let classes = read_classes(&index)?;
-        let mut pack = Self { index, labels, classes, resident: None };
-        if pack.layout().section(Part::Records).length <= RESIDENT_RECORD_BYTES_MAX {
-            pack.resident = Some(resident_records(&pack.index)?);
-            pack.check_order()?;
-        }
+        let samples = index.layout.samples;
+        let records = if samples <= WHOLE_RECORDS_MAX {
+            Some(Records::read(&index)?)
+        } else if samples <= KEPT_RECORDS_MAX {
+            Records::read(&index).ok()
+        } else {
+            None
+        };
+        let pack = Self { index, labels, classes, records };
         if pack.layout().data_bytes / pack.layout().samples >= ANNOUNCED_BYTES_MIN {
             pack.index.file.expect_random();
         }
@@ -84,13 +92,24 @@ impl Pack {
         &self.index.layout
     }
 
-    /// Returns a sample's index record.
+    /// Reads a sample's index record.
     pub fn record(&self, index: u64) -> Result<IndexRecord, ReadError> {
-        let samples = self.layout().samples;
-        if index >= samples {
-            return Err(Unavailable::OutOfRange { index, samples }.into());
+        self.check_index(index)?;
+        self.index.record(index).map_err(|problem| self.bad_record(index, problem))
+    }
+
+    /// Returns a sample's record without the name: from memory, if the records stay there.
+    fn short_record(&self, index: u64) -> Result<ShortRecord, ReadError> {
+        self.check_index(index)?;
+        match &self.records {
+            Some(records) => Ok(*records.get(index)),
+            None => self.record(index).map(|record| ShortRecord::of(&record)),
         }
-        self.parsed(index).map_err(|problem| self.bad_record(index, problem))
+    }
+
+    fn check_index(&self, index: u64) -> Result<(), Unavailable> {
+        let samples = self.layout().samples;
+        if index < samples { Ok(()) } else { Err(Unavailable::OutOfRange { index, samples }) }
     }
 
     fn bad_record(&self, index: u64, problem: RecordProblem) -> ReadError {
@@ -114,36 +133,6 @@ impl Pack {
             Err(unavailable) => unavailable.into(),
             Ok(()) => ReadError::of_sample(self.name(index), self.location(index), source),
         }
-    }
-
-    fn parsed(&self, index: u64) -> Result<IndexRecord, RecordProblem> {
-        match &self.resident {
-            Some(records) => IndexRecord::parse(&records.as_chunks::<RECORD_BYTES>().0[index as usize], self.layout()),
-            None => self.index.record(index),
-        }
-    }
-
-    /// Checks that samples lie in the order of their indices and do not overlap.
-    fn check_order(&self) -> Result<(), FormatError> {
-        let malformed = |index, problem| self.index.malformed(Part::Records, format!("sample {index}: {problem}"));
-        let mut free = self.layout().data_offset;
-        for index in 0..self.layout().samples {
-            let record = self.parsed(index).map_err(|problem| match problem {
-                RecordProblem::UnknownForm(form) => {
-                    FormatError::UnknownForm { path: self.index.file.path().to_owned(), sample: index, form }
-                }
-                RecordProblem::Damaged(problem) => malformed(index, problem),
-                RecordProblem::Unreadable(source) => {
-                    FormatError::Io { path: self.index.file.path().to_owned(), source }
-                }
-            })?;
-            let extent = record.extent();
-            if extent.start < free {
-                return Err(malformed(index, format!("its bytes at {} overlap what ends at {free}", extent.start)));
-            }
-            free = extent.end;
-        }
-        Ok(())
     }
 }
 
@@ -171,8 +160,8 @@ impl Dataset for Pack {
 
     fn location(&self, index: u64) -> Location {
         assert!(index < self.len(), "sample {index} of {}", self.len());
-        match self.record(index) {
-            Ok(record) => self.index.location(&record),
+        match self.short_record(index) {
+            Ok(record) => self.index.location(record.bytes()),
             Err(_) => Location { file: self.index.file.path().to_owned(), offset: 0, length: 0 },
         }
     }
@@ -182,9 +171,9 @@ impl Dataset for Pack {
     }
 
     fn header(&self, index: u64) -> Result<Header, ReadError> {
-        let record = self.record(index)?;
+        let record = self.short_record(index)?;
         if let StoredVerdict::Rejected(reason) = record.verdict {
-            let location = self.index.location(&record);
+            let location = self.index.location(record.bytes());
             return Err(Corrupt::Rejected { name: self.name(index), location, reason }.into());
         }
         Ok(record.header())
@@ -209,7 +198,7 @@ impl Dataset for Pack {
     }
 
     fn header_extent(&self, index: u64) -> Range<u64> {
-        if self.resident.is_some() {
+        if self.records.is_some() {
             return 0..0;
         }
         let start = self.layout().section(Part::Records).offset + index * RECORD_BYTES as u64;
@@ -228,7 +217,7 @@ impl Dataset for Pack {
         })?;
         match record.verdict {
             StoredVerdict::Rejected(reason) => {
-                let bytes = fetch::file(self, index, &record.header(), buf)?;
+                let bytes = fetch::file(self, index, &ShortRecord::of(&record).header(), buf)?;
                 Ok(Stored::Rejected { bytes, reason })
             }
             _ => self.sample(index, buf).map(Stored::Source),
@@ -238,7 +227,7 @@ impl Dataset for Pack {
     fn announce(&self, indices: &[u64]) {
         // Only a file can be read ahead; in blocks, each record would cost a read.
         let Some(file) = self.index.file.file() else { return };
-        for record in indices.iter().filter_map(|&index| self.record(index).ok()) {
+        for record in indices.iter().filter_map(|&index| self.short_record(index).ok()) {
             // Which bytes a crop reads beyond these is not known yet.
             let Range { start, end } = record.form.opening(&record.header());
             if end - start >= ANNOUNCED_BYTES_MIN {
@@ -251,7 +240,7 @@ impl Dataset for Pack {
     /// than copying.
     fn fit_memory(&self, available_bytes: u64) -> io::Result<bool> {
         let Some(file) = self.index.file.file() else { return Ok(false) };
-        let is_decoded = |index| self.record(index).is_ok_and(|record| record.form.is_decoded());
+        let is_decoded = |index| self.short_record(index).is_ok_and(|record| record.form.is_decoded());
         let (samples, bytes) = (self.layout().samples, self.layout().data_bytes);
         if bytes / PAST_CACHE_TIMES <= available_bytes || !(0..samples.min(TRIED)).any(is_decoded) {
             return Ok(false);
@@ -296,20 +285,9 @@ impl Dataset for Pack {
     }
 }
 
-/// Reads and checks the whole records section, which the caller knows to be small.
-fn resident_records(index: &Index) -> Result<Vec<u8>, FormatError> {
-    let mut records = Vec::new();
-    read_section(index, Part::Records, |piece| {
-        records.try_reserve(piece.len())?;
-        records.extend_from_slice(piece);
-        Ok(())
-    })?;
-    Ok(records)
-}
-
 fn read_labels(index: &Index) -> Result<Labels, FormatError> {
     let (mut labels, mut check) = (Labels::default(), LabelCheck::new(index.layout.classes));
-    read_section(index, Part::Labels, |piece| {
+    index.read_section(Part::Labels, |piece| {
         check.take(piece);
         Ok(labels.append(piece)?)
     })?;
@@ -319,26 +297,9 @@ fn read_labels(index: &Index) -> Result<Labels, FormatError> {
 
 fn read_classes(index: &Index) -> Result<Vec<String>, FormatError> {
     let mut classes = ClassNames::new(index.layout.classes);
-    read_section(index, Part::Classes, |piece| {
+    index.read_section(Part::Classes, |piece| {
         classes.take(piece);
         Ok(())
     })?;
     classes.finish().map_err(|problem| index.malformed(Part::Classes, problem))
-}
-
-/// Passes a section to `take` piece by piece. Fails at the end if its checksum is wrong: only then is it known.
-fn read_section(index: &Index, part: Part, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> Result<(), FormatError> {
-    let path = || index.file.path().to_owned();
-    let section = index.layout.section(part);
-    let (mut piece, mut computed) = (Vec::new(), 0);
-    for (offset, length) in pieces(section.extent()) {
-        index
-            .file
-            .read_extent(offset, length, &mut piece)
-            .and_then(|()| take(&piece))
-            .map_err(|source| FormatError::Io { path: path(), source })?;
-        computed = crc32c::crc32c_append(computed, &piece);
-    }
-    let stored = section.crc32c;
-    if stored == computed { Ok(()) } else { Err(FormatError::Checksum { path: path(), part, stored, computed }) }
 }

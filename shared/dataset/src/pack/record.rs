@@ -2,8 +2,8 @@
 
 use super::format::{BLOCK_BYTES, NAME_BYTES_MAX, Part, RECORD_BYTES, seal};
 use super::superblock::Layout;
+use crate::SAMPLE_BYTES_MAX;
 use crate::forms::StoredForm;
-use crate::{Header, SAMPLE_BYTES_MAX};
 use ddlp_pixels::CorruptReason;
 use std::fmt;
 use std::io;
@@ -115,13 +115,12 @@ const _: () = assert!((BLOCK_BYTES as usize).is_multiple_of(RECORD_BYTES));
 impl IndexRecord {
     /// Returns the extent of the sample's bytes.
     pub fn bytes(&self) -> Range<u64> {
-        self.offset..self.offset + u64::from(self.length)
+        self.offset..self.offset.saturating_add(self.length.into())
     }
 
     /// Returns the extent of the detail, which is empty if the form has none.
     pub fn detail(&self) -> Range<u64> {
-        let start = self.form.detail_offset(self);
-        start..start + u64::from(self.detail_length)
+        self.form.detail_of(&self.bytes(), self.detail_length)
     }
 
     /// Returns the extent of the sample's bytes and its detail.
@@ -130,22 +129,8 @@ impl IndexRecord {
         start..start + self.total_bytes()
     }
 
-    /// Returns what is known of the sample before its bytes are read.
-    pub fn header(&self) -> Header {
-        Header {
-            form: self.form,
-            size: (self.width, self.height),
-            orientation: self.orientation,
-            was_shrunk: self.was_shrunk,
-            bytes: self.bytes(),
-            crc32c: Some(self.crc32c),
-            detail: self.detail(),
-            detail_crc32c: self.detail_crc32c,
-        }
-    }
-
     fn start(&self) -> u64 {
-        self.offset.min(self.form.detail_offset(self))
+        self.offset.min(self.detail().start)
     }
 
     /// Returns the number of the sample's bytes and those of its detail.
@@ -239,7 +224,7 @@ impl IndexRecord {
             orientation,
             was_shrunk,
         };
-        let detail_offset = form.detail_offset(&record);
+        let detail_offset = record.detail().start;
         if has_detail && detail_offset != disk.detail_offset.get() {
             let place = if detail_offset < record.offset { "precede" } else { "follow" };
             return Err(format!("its detail at {} does not {place} its bytes", disk.detail_offset.get()));

@@ -1,8 +1,9 @@
-//! A pack whose records do not stay in memory.
+//! A long pack: its records stay in memory unless one of them is damaged.
 
 use super::{Bench, Pixels, quietly};
 use crate::pack::format::RECORD_BYTES;
-use crate::pack::{Broken, Pack, PackOptions, Part, RESIDENT_RECORD_BYTES_MAX, Survey, verify};
+use crate::pack::reader::WHOLE_RECORDS_MAX;
+use crate::pack::{Broken, Pack, PackOptions, Part, Survey, verify};
 use crate::samples::{bytes, silently};
 use crate::{Corrupt, Dataset, ReadError, Unavailable};
 use std::fs;
@@ -10,17 +11,22 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 
 #[test]
-fn records_are_fetched_and_checked_one_by_one() {
+fn records_are_kept_together_or_read_and_checked_one_by_one() {
     let bench = Bench::new(1, 1);
     let out = bench.path("out.ddlp");
-    let samples = RESIDENT_RECORD_BYTES_MAX / RECORD_BYTES as u64 + 1000;
+    let samples = WHOLE_RECORDS_MAX + 1000;
     let source = Pixels::new(samples);
     quietly(&source, &out, &PackOptions::default()).unwrap();
-    let pack = Pack::open(&out).unwrap();
+    let kept = Pack::open(&out).unwrap();
+    assert!(kept.records.is_some());
+    let mut pack = Pack::open(&out).unwrap();
+    pack.records = None;
     let (mut buf, mut expected) = (Vec::new(), Vec::new());
     for index in (0..samples).step_by(997) {
         let (found, expected) = (pack.sample(index, &mut buf).unwrap(), source.sample(index, &mut expected).unwrap());
         assert_eq!(bytes(found), bytes(expected));
+        assert_eq!(kept.header(index).unwrap(), pack.header(index).unwrap());
+        assert_eq!([&kept, &pack].map(|pack| pack.header_extent(index).count()), [0, RECORD_BYTES]);
         assert_eq!((pack.label(index), pack.name(index)), (source.label(index), source.name(index)));
     }
     assert_eq!(Survey::of(&pack).unwrap().class_samples.iter().sum::<u64>(), samples);
@@ -28,6 +34,9 @@ fn records_are_fetched_and_checked_one_by_one() {
     assert_eq!((report.samples, report.broken_count), (samples, 0));
     damaged_record(&pack, &out, 70_000);
     record_of_a_later_version(&pack, &out, 70_002);
+    for index in [70_000, 70_002] {
+        assert!(kept.sample(index, &mut buf).is_ok(), "records in memory are not read again");
+    }
 }
 
 /// Damages a record while the pack is open.
@@ -38,12 +47,13 @@ fn damaged_record(pack: &Pack, out: &std::path::Path, index: u64) {
     assert!(matches!(error, ReadError::Corrupt(Corrupt::Record { .. })), "{error}");
     assert_eq!(pack.name(index), format!("#{index} (its record is damaged)"));
     assert!(pack.sample(index + 1, &mut Vec::new()).is_ok());
-    // Opening does not look at the record; `verify` does.
     let report = verify(out, 2, &mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!(report.samples, pack.len());
     let named = |broken: &Broken| matches!(broken, Broken::Record { index: found, .. } if *found == index);
     assert!(report.broken.iter().any(named), "{:?}", report.broken);
-    assert!(Pack::open(out).is_ok());
+    let opened = Pack::open(out).unwrap();
+    assert!(opened.records.is_none(), "the other samples are not lost");
+    opened.sample(index - 1, &mut Vec::new()).unwrap();
 }
 
 /// Gives a record an unknown form while the pack is open.

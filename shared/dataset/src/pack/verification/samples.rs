@@ -141,7 +141,7 @@ impl Checker<'_> {
             self.found(Broken::Record { index: number, problem });
         }
         let name = || self.index.name_or_number(number, &record);
-        let location = || self.index.location(&record);
+        let location = || self.index.location(record.bytes());
         let extent = record.extent();
         match free {
             Some(free) if extent.start < free => {
@@ -164,7 +164,7 @@ impl Checker<'_> {
         let location = |extent: Range<u64>| Location {
             offset: extent.start,
             length: extent.end - extent.start,
-            ..self.index.location(record)
+            ..self.index.location(record.bytes())
         };
         let mut detail_check = record.form.detail_check(record);
         let each = |piece: &[u8]| {
