@@ -272,12 +272,13 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
     ) -> Result<(Header, Reads), FetchError> {
         read.add(&self.dataset.header_extent(self.index));
         let header = self.dataset.header(self.index)?;
-        let is_decoded = header.form.is_decoded();
-        if is_decoded {
+        // What is no file is pixels. Their size is judged before they are read.
+        let is_pixels = !header.form.is_file();
+        if is_pixels {
             limits.check_pixels(header.size.0, header.size.1)?;
         }
         let reads = header.form.reads(&header, plan)?;
-        if is_decoded {
+        if is_pixels {
             limits.check_memory(reads.bytes())?;
         }
         Ok((header, reads))
@@ -316,7 +317,7 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
         let (header, reads) = self.plan(limits, plan, reading.read)?;
         let form = header.form;
         // Pixels take more memory than a file. The memory of a large crop is freed before the turn ends.
-        let turn = if form.is_decoded() { large_turn(reads.bytes()) } else { None };
+        let turn = if form.is_file() { None } else { large_turn(reads.bytes()) };
         if self.read(&header, reads, plan, &mut reading)? {
             watch.has_read();
             let rendered = render(form.source(&header, reading.bytes.bytes(), plan, reading.notes)?, plan);

@@ -379,28 +379,30 @@ fn pixels_beyond_the_limits_are_not_read() {
     let pack = Pack::open(&out).unwrap();
     let pipeline = CompiledPipeline::of(&Pipeline::of([CenterCrop { size: 10 }.into()])).unwrap();
     let mut row = vec![0; pipeline.output().bytes()];
-    let mut prepare = |limits| {
+    let mut prepare = |dataset: &dyn Dataset, limits| {
         let (mut fetch, mut preparer) = (Fetch::default(), Preparer::new(limits));
         let prepared = fetch.prepare(
-            StoredAt { dataset: &pack, index: 0 },
+            StoredAt { dataset, index: 0 },
             &mut preparer,
             Drawn { pipeline: &pipeline, draw: Draw::default() },
             &mut row,
         );
         (prepared.map(drop), fetch.take_read().bytes)
     };
-    // Rows 32 to 63, and the checksums of all seven groups of rows.
-    let (pixels, crop_bytes) = (64 * 100, 32 * 64 * 3 + 7 * 4);
-    let allowed = Limits { pixels, memory_bytes: crop_bytes, ..Limits::default() };
-    let (prepared, read) = prepare(allowed);
-    prepared.unwrap();
-    assert_eq!(read, crop_bytes);
-    let (prepared, read) = prepare(Limits { pixels: pixels - 1, ..allowed });
-    assert!(matches!(prepared, Err(FetchError::Pixels(PixelError::TooManyPixels { .. }))), "{prepared:?}");
-    assert_eq!(read, 0);
-    let (prepared, read) = prepare(Limits { memory_bytes: crop_bytes - 1, ..allowed });
-    assert!(matches!(prepared, Err(FetchError::Pixels(PixelError::TooMuchMemory { .. }))), "{prepared:?}");
-    assert_eq!(read, 0);
+    // Of the raw sample rows 32 to 63, and the checksums of all seven groups of rows.
+    let samples: [(&dyn Dataset, u64, u64); 2] = [(&pack, 64 * 100, 32 * 64 * 3 + 7 * 4), (&Pixels::new(1), 1, 3)];
+    for (dataset, pixels, bytes) in samples {
+        let allowed = Limits { pixels, memory_bytes: bytes.max(4096), ..Limits::default() };
+        let (prepared, read) = prepare(dataset, allowed);
+        prepared.unwrap();
+        assert_eq!(read, bytes);
+        let (prepared, read) = prepare(dataset, Limits { pixels: pixels - 1, ..allowed });
+        assert!(matches!(prepared, Err(FetchError::Pixels(PixelError::TooManyPixels { .. }))), "{prepared:?}");
+        assert_eq!(read, 0);
+        let (prepared, read) = prepare(dataset, Limits { memory_bytes: bytes - 1, ..allowed });
+        assert!(matches!(prepared, Err(FetchError::Pixels(PixelError::TooMuchMemory { .. }))), "{prepared:?}");
+        assert_eq!(read, 0);
+    }
 }
 
 #[test]
