@@ -77,7 +77,7 @@ impl AgreedDecoders {
             let mut agreed = hosts.iter().filter(|ability| ability.number == number);
             agreed.any(|ability| drives.contains(ability))
         };
-        let decoders: Decoders = Decoder::ALL.into_iter().filter(|decoder| is_agreed(decoder.ability())).collect();
+        let decoders: Decoders = Decoder::all().filter(|decoder| is_agreed(decoder.ability())).collect();
         let mut formats = hosts.iter().map(|ability| ability.number).filter(|number| number.is_format());
         Self { decoders, include_all_formats: formats.all(is_agreed) }
     }
@@ -85,12 +85,11 @@ impl AgreedDecoders {
     /// Returns whether the drive may leave a sample to the host because of this decoder
     /// ([`Outcome::OtherDecoder`](crate::slot::Outcome::OtherDecoder)). It may not if both agree on the decoder, or if
     /// the number is no decoder's. A decoder that this version does not know may be one of the drive's version.
-    pub fn may_leave(&self, decoder: AbilityNumber) -> bool {
-        let forms = AbilityNumber::of_form(0)..=AbilityNumber::of_form(u8::MAX);
-        match Decoder::ALL.into_iter().find(|known| known.ability() == decoder) {
+    pub fn may_leave(&self, decoder: Option<AbilityNumber>) -> bool {
+        let Some(number) = decoder else { return !self.include_all_formats };
+        match Decoder::of_ability(number) {
             Some(known) => !self.decoders.contains(known),
-            None if decoder == AbilityNumber(0) => !self.include_all_formats,
-            None => decoder.is_format() || forms.contains(&decoder),
+            None => number.is_format() || number.is_form(),
         }
     }
 }
@@ -129,21 +128,21 @@ mod tests {
     fn a_drive_may_leave_to_the_host_what_needs_a_decoder_that_is_not_agreed_on() {
         let (jpeg, gif) = (Decoder::File(Format::Jpeg), Decoder::File(Format::Gif));
         let without_gif = AgreedDecoders {
-            decoders: Decoder::ALL.into_iter().filter(|&decoder| decoder != gif).collect(),
+            decoders: Decoder::all().filter(|&decoder| decoder != gif).collect(),
             include_all_formats: false,
         };
-        let [jpeg, gif, unknown] = [jpeg.ability(), gif.ability(), AbilityNumber(0)];
+        let [jpeg, gif, unknown] = [Some(jpeg.ability()), Some(gif.ability()), None];
         for (agreed, number, may) in [
             (without_gif, gif, true),
             (without_gif, jpeg, false),
             (without_gif, unknown, true),
             (AgreedDecoders::ALL, gif, false),
             (AgreedDecoders::ALL, unknown, false),
-            (AgreedDecoders::ALL, AbilityNumber(0x02FF), true),
-            (AgreedDecoders::ALL, AbilityNumber::of_form(9), true),
-            (AgreedDecoders::ALL, Decoder::Raw.ability(), false),
-            (without_gif, AbilityNumber::RENDERING, false),
-            (without_gif, AbilityNumber(0x7777), false),
+            (AgreedDecoders::ALL, Some(AbilityNumber(0x02FF)), true),
+            (AgreedDecoders::ALL, Some(AbilityNumber::of_form(9)), true),
+            (AgreedDecoders::ALL, Some(Decoder::Raw.ability()), false),
+            (without_gif, Some(AbilityNumber::RENDERING), false),
+            (without_gif, Some(AbilityNumber(0x7777)), false),
         ] {
             assert_eq!(agreed.may_leave(number), may, "{number:?}, {agreed:?}");
         }

@@ -339,7 +339,7 @@ enum Failure {
 enum Verdict {
     Corrupt(CorruptReason),
     /// Only the host can tell: see [`Outcome::OtherDecoder`].
-    OtherDecoder(AbilityNumber),
+    OtherDecoder(Option<AbilityNumber>),
 }
 
 impl From<Unavailable> for Failure {
@@ -363,12 +363,12 @@ impl Failure {
             Ok(()) => other(decoder),
         };
         match (error, agreed) {
-            (FetchError::OtherDecoder(decoder), _) => other_of_bytes(decoder.ability()),
+            (FetchError::OtherDecoder(decoder), _) => other_of_bytes(Some(decoder.ability())),
             (FetchError::Read(ReadError::Unavailable(Unavailable::UnknownForm { form, .. })), Some(_)) => {
-                other(AbilityNumber::of_form(form))
+                other(Some(AbilityNumber::of_form(form)))
             }
             (FetchError::Pixels(PixelError::UnknownFormat { .. }), Some(agreed)) if !agreed.include_all_formats => {
-                other_of_bytes(AbilityNumber(0))
+                other_of_bytes(None)
             }
             (FetchError::Read(error), _) => Self::of_reading(error),
             (FetchError::Pixels(error), _) => Self::of_decoding(error, dataset, index),

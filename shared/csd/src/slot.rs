@@ -162,8 +162,8 @@ pub enum SlotError {
     OtherDecoder {
         /// The first sample that needs the decoder.
         sample_id: u64,
-        /// The decoder; 0 if the drive does not know the format of the file.
-        decoder: AbilityNumber,
+        /// The decoder; `None` if the drive does not know the format of the file.
+        decoder: Option<AbilityNumber>,
     },
     /// The payload is damaged.
     #[error("slot payload crc32c {actual:#010x}, {expected:#010x} expected")]
@@ -176,10 +176,10 @@ pub enum SlotError {
 }
 
 /// Returns words for the decoder of [`Outcome::OtherDecoder`].
-pub fn decoder_name(decoder: AbilityNumber) -> String {
+pub fn decoder_name(decoder: Option<AbilityNumber>) -> String {
     match decoder {
-        AbilityNumber(0) => "a file format that the drive does not know".into(),
-        decoder => format!("the decoder of {decoder}"),
+        None => "a file format that the drive does not know".into(),
+        Some(decoder) => format!("the decoder of {decoder}"),
     }
 }
 

@@ -40,14 +40,18 @@ impl AbilityNumber {
     pub const fn is_format(self) -> bool {
         FORMATS <= self.0 && self.0 < FORMS
     }
+
+    /// Returns whether this is the number for the decoder of a pack's form, of this version or another one.
+    pub const fn is_form(self) -> bool {
+        Self::of_form(0).0 <= self.0 && self.0 <= Self::of_form(u8::MAX).0
+    }
 }
 
 /// The ability in words, as it continues the sentence "the drive lacks …": `the operation Resize`, `PNG files`.
 impl fmt::Display for AbilityNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let operation = self.0.checked_sub(OPERATIONS).and_then(|at| Operation::NAMES.get(usize::from(at)));
-        let decoder = Decoder::ALL.into_iter().find(|decoder| decoder.ability() == *self);
-        match (*self, operation, decoder) {
+        match (*self, operation, Decoder::of_ability(*self)) {
             (Self::RENDERING, ..) => f.write_str("cropping and resizing"),
             (Self::ORIENTATION, ..) => f.write_str("turning images upright"),
             (_, Some(name), _) => write!(f, "the operation {name}"),
@@ -97,88 +101,89 @@ impl Pipeline {
     }
 }
 
-/// Way in which the bytes of a sample become an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Decoder {
-    /// Of complete files of this format.
-    File(Format),
+/// Most file formats that a set of decoders can hold, and most forms.
+const KINDS_MAX: u32 = 16;
+
+/// Makes the type of all decoders from the formats of files and this list of the forms that are not files: the number
+/// of each in a pack's records, its name, and its variant, which [`Source`] has too.
+macro_rules! decoders {
+    ($($(#[$documentation:meta])* $code:literal $name:literal $form:ident,)+) => {
+        /// Way in which the bytes of a sample become an image.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Decoder {
+            /// Of complete files of this format.
+            File(Format),
+            $($(#[$documentation])* $form,)+
+        }
+
+        impl Decoder {
+            const FORMS: &[Self] = &[$(Self::$form),+];
+
+            /// Returns the decoder of a sample.
+            ///
+            /// # Errors
+            ///
+            /// If the sample is a file whose format this version does not know.
+            #[inline]
+            pub fn of(source: &Source<'_>) -> Result<Self, PixelError> {
+                Ok(match source {
+                    Source::Encoded(file) => Self::File(Format::of(file)?),
+                    $(Source::$form { .. } => Self::$form,)+
+                })
+            }
+
+            /// Returns the number of the decoder's ability.
+            pub const fn ability(self) -> AbilityNumber {
+                match self {
+                    Self::File(format) => AbilityNumber(FORMATS + format as u16),
+                    $(Self::$form => AbilityNumber::of_form($code),)+
+                }
+            }
+
+            /// Returns the decoder's place in a set: formats come first, then forms, each in the order of its numbers.
+            const fn place(self) -> u32 {
+                match self {
+                    Self::File(format) => format as u32,
+                    $(Self::$form => KINDS_MAX + $code,)+
+                }
+            }
+        }
+
+        /// The samples that the decoder takes, in words: `PNG files`, `samples of the form raw`.
+        impl fmt::Display for Decoder {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    Self::File(format) => write!(f, "{} files", format.title()),
+                    $(Self::$form => f.write_str(concat!("samples of the form ", $name)),)+
+                }
+            }
+        }
+
+        const _: () = assert!(Format::ALL.len() <= KINDS_MAX as usize $(&& $code < KINDS_MAX)+);
+    };
+}
+
+decoders! {
     /// Of [`Source::Planar`].
-    Planar,
+    1 "planar" Planar,
     /// Of [`Source::Indexed`].
-    Indexed,
+    2 "indexed" Indexed,
     /// Of [`Source::Raw`].
-    Raw,
+    3 "raw" Raw,
     /// Of [`Source::Rows`].
-    Rows,
+    4 "rows" Rows,
 }
 
 impl Decoder {
-    /// All decoders, in the order of their abilities' numbers.
-    pub const ALL: [Self; 11] = [
-        Self::File(Format::Jpeg),
-        Self::File(Format::Png),
-        Self::File(Format::WebP),
-        Self::File(Format::Bmp),
-        Self::File(Format::Gif),
-        Self::File(Format::Pnm),
-        Self::File(Format::Tiff),
-        Self::Planar,
-        Self::Indexed,
-        Self::Raw,
-        Self::Rows,
-    ];
-
-    /// Returns the decoder of a sample.
-    ///
-    /// # Errors
-    ///
-    /// If the sample is a file whose format this version does not know.
-    #[inline]
-    pub fn of(source: &Source<'_>) -> Result<Self, PixelError> {
-        Ok(match source {
-            Source::Encoded(file) => Self::File(Format::of(file)?),
-            Source::Planar { .. } => Self::Planar,
-            Source::Indexed { .. } => Self::Indexed,
-            Source::Raw(_) => Self::Raw,
-            Source::Rows(_) => Self::Rows,
-        })
+    /// Returns all decoders, in the order of their abilities' numbers.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Format::ALL.iter().map(|&format| Self::File(format)).chain(Self::FORMS.iter().copied())
     }
 
-    /// Returns the number of the decoder's ability.
-    pub const fn ability(self) -> AbilityNumber {
-        match self {
-            Self::File(format) => AbilityNumber(FORMATS + format as u16),
-            Self::Planar => AbilityNumber::of_form(1),
-            Self::Indexed => AbilityNumber::of_form(2),
-            Self::Raw => AbilityNumber::of_form(3),
-            Self::Rows => AbilityNumber::of_form(4),
-        }
-    }
-
-    /// Returns the decoder's place in [`Self::ALL`].
-    const fn place(self) -> u32 {
-        match self {
-            Self::File(format) => format as u32,
-            Self::Planar => 7,
-            Self::Indexed => 8,
-            Self::Raw => 9,
-            Self::Rows => 10,
-        }
-    }
-}
-
-/// The samples that the decoder takes, in words: `PNG files`, `samples of the form raw`.
-impl fmt::Display for Decoder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let form = match self {
-            Self::File(format) => return write!(f, "{} files", format.title()),
-            Self::Planar => "planar",
-            Self::Indexed => "indexed",
-            Self::Raw => "raw",
-            Self::Rows => "rows",
-        };
-        write!(f, "samples of the form {form}")
+    /// Returns the decoder whose ability has this number, if this version knows it.
+    pub fn of_ability(number: AbilityNumber) -> Option<Self> {
+        Self::all().find(|decoder| decoder.ability() == number)
     }
 }
 
@@ -190,13 +195,22 @@ impl Decoders {
     /// No decoder.
     pub const NONE: Self = Self(0);
     /// Every decoder of this version.
-    pub const ALL: Self = Self((1 << Decoder::ALL.len()) - 1);
+    pub const ALL: Self = Self::FILES.with(Decoder::FORMS);
     /// Decoders of files in every format.
-    pub const FILES: Self = Self((1 << Decoder::Planar.place()) - 1);
+    pub const FILES: Self = Self((1 << Format::ALL.len()) - 1);
+
+    /// Returns the set with further decoders.
+    const fn with(mut self, mut decoders: &[Decoder]) -> Self {
+        while let [decoder, rest @ ..] = decoders {
+            self.0 |= 1 << decoder.place();
+            decoders = rest;
+        }
+        self
+    }
 
     /// Adds a decoder.
     pub fn insert(&mut self, decoder: Decoder) {
-        self.0 |= 1 << decoder.place();
+        *self = self.with(&[decoder]);
     }
 
     /// Returns whether the decoder is in the set.
@@ -212,7 +226,7 @@ impl Decoders {
 
     /// Returns the decoders, in the order of their abilities' numbers.
     pub fn iter(self) -> impl Iterator<Item = Decoder> {
-        Decoder::ALL.into_iter().filter(move |&decoder| self.contains(decoder))
+        Decoder::all().filter(move |&decoder| self.contains(decoder))
     }
 }
 

@@ -2,24 +2,58 @@
 
 use crate::error::PixelError;
 
-/// A file format of images. Add new ones at the end: abilities number them by their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Format {
+/// Makes the type of all file formats from their variants, their names as people write them and in lower case, and the
+/// extensions of their files' names. Abilities number formats by their order, so add new ones at the end.
+macro_rules! formats {
+    ($($(#[$documentation:meta])* $format:ident $title:literal $name:literal [$($extension:literal)|+],)+) => {
+        /// A file format of images.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Format {
+            $($(#[$documentation])* $format,)+
+        }
+
+        impl Format {
+            /// All formats, in the order of their abilities' numbers.
+            pub const ALL: &[Self] = &[$(Self::$format),+];
+
+            /// Returns the format that the end of a file's name promises, in upper or lower case.
+            pub fn of_name(name: &[u8]) -> Option<Self> {
+                let extension = name.rsplit(|&byte| byte == b'.').next()?.to_ascii_lowercase();
+                match str::from_utf8(&extension).ok()? {
+                    $($($extension)|+ => Some(Self::$format),)+
+                    _ => None,
+                }
+            }
+
+            /// Returns the format's name as people write it.
+            pub(crate) fn title(self) -> &'static str {
+                match self { $(Self::$format => $title),+ }
+            }
+
+            /// Returns the format's name in lower case.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$format => $name),+ }
+            }
+        }
+    };
+}
+
+formats! {
     /// JPEG in any coding of 8 bits per sample, except lossless.
-    Jpeg,
+    Jpeg "JPEG" "jpeg" ["jpg" | "jpeg"],
     /// PNG.
-    Png,
+    Png "PNG" "png" ["png"],
     /// WebP, the first frame.
-    WebP,
+    WebP "WebP" "webp" ["webp"],
     /// BMP.
-    Bmp,
+    Bmp "BMP" "bmp" ["bmp"],
     /// GIF, the first frame.
-    Gif,
+    Gif "GIF" "gif" ["gif"],
     /// PBM, PGM, PPM and PAM.
-    Pnm,
+    Pnm "PNM" "pnm" ["pbm" | "pgm" | "ppm" | "pam" | "pnm"],
     /// TIFF, the first page.
-    Tiff,
+    Tiff "TIFF" "tiff" ["tif" | "tiff"],
 }
 
 impl Format {
@@ -36,47 +70,6 @@ impl Format {
             [b'I', b'I', b'*', 0, ..] | [b'M', b'M', 0, b'*', ..] => Self::Tiff,
             _ => return Err(PixelError::UnknownFormat { first: bytes[..bytes.len().min(8)].to_vec() }),
         })
-    }
-
-    /// Returns the format that the end of a file's name promises, in upper or lower case.
-    pub fn of_name(name: &[u8]) -> Option<Self> {
-        let extension = name.rsplit(|&byte| byte == b'.').next()?.to_ascii_lowercase();
-        Some(match &extension[..] {
-            b"jpg" | b"jpeg" => Self::Jpeg,
-            b"png" => Self::Png,
-            b"webp" => Self::WebP,
-            b"bmp" => Self::Bmp,
-            b"gif" => Self::Gif,
-            b"pbm" | b"pgm" | b"ppm" | b"pam" | b"pnm" => Self::Pnm,
-            b"tif" | b"tiff" => Self::Tiff,
-            _ => return None,
-        })
-    }
-
-    /// Returns the format's name as people write it.
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Self::Jpeg => "JPEG",
-            Self::Png => "PNG",
-            Self::WebP => "WebP",
-            Self::Bmp => "BMP",
-            Self::Gif => "GIF",
-            Self::Pnm => "PNM",
-            Self::Tiff => "TIFF",
-        }
-    }
-
-    /// Returns the format's name in lower case.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Jpeg => "jpeg",
-            Self::Png => "png",
-            Self::WebP => "webp",
-            Self::Bmp => "bmp",
-            Self::Gif => "gif",
-            Self::Pnm => "pnm",
-            Self::Tiff => "tiff",
-        }
     }
 }
 

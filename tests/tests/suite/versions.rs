@@ -148,7 +148,7 @@ fn leave_to_the_host(slot: &mut [u8], decoder: AbilityNumber) {
     let id = |record: &[u8]| u64::from_le_bytes(record[..8].try_into().expect("eight bytes"));
     let ids: Vec<u64> = table.chunks_exact(RECORD_BYTES).map(id).collect();
     let mut records = header.parse_table(table, &ids).expect("a table");
-    records[0].outcome = Outcome::OtherDecoder(decoder);
+    records[0].outcome = Outcome::OtherDecoder(Some(decoder));
     let table = table_to_bytes(&records);
     slot[HEADER_BYTES..][..table.len()].copy_from_slice(&table);
     let header = SlotHeader { delivered: header.delivered - 1, table_crc: crc32c::crc32c(&table), ..header };

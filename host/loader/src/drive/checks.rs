@@ -160,7 +160,9 @@ impl Checks {
 
 /// Returns words for a decoder in a note. All decoders of other versions have the same words: a drive may name any
 /// number, and the report repeats no note.
-fn noted_name(decoder: AbilityNumber) -> String {
-    let is_known = decoder == AbilityNumber(0) || Decoder::ALL.iter().any(|known| known.ability() == decoder);
-    if is_known { decoder_name(decoder) } else { "a decoder of another version".into() }
+fn noted_name(decoder: Option<AbilityNumber>) -> String {
+    match decoder {
+        Some(number) if Decoder::of_ability(number).is_none() => "a decoder of another version".into(),
+        decoder => decoder_name(decoder),
+    }
 }

@@ -44,7 +44,7 @@ impl DriveProgram {
         numbers.extend(decoders.iter().map(Decoder::ability));
         numbers.sort();
         let needs = numbers.into_iter().map(own).collect();
-        Self { program, needs, decoders: Decoder::ALL.map(|decoder| own(decoder.ability())).into() }
+        Self { program, needs, decoders: Decoder::all().map(|decoder| own(decoder.ability())).collect() }
     }
 
     /// Compares the program with a drive's abilities. Returns the decoders that the drive may use.

@@ -7,6 +7,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Bytes of one sample's record.
 pub const RECORD_BYTES: usize = 24;
 
+/// Number on the wire in place of a decoder's, for a file whose format the drive does not know. No ability has it.
+const UNKNOWN_FORMAT: u16 = 0;
+
 /// The outcome for one requested sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -21,8 +24,8 @@ pub enum Outcome {
     /// The dataset cannot be read now, or is not the one that was opened, so nothing is known about the sample.
     Unavailable,
     /// The sample needs this decoder, which the drive lacks or has in another way than the host: the CPU prepares the
-    /// batch. The number is 0 if the drive does not know the format of the file.
-    OtherDecoder(AbilityNumber),
+    /// batch. `None` if the drive does not know the format of the file.
+    OtherDecoder(Option<AbilityNumber>),
 }
 
 /// One sample's record: its id, its outcome, and the sample that the row shows.
@@ -57,7 +60,7 @@ impl SampleRecord {
             Outcome::Replaced(reason) => (2, reason as u8, 0),
             Outcome::Failed(reason) => (3, reason as u8, 0),
             Outcome::Unavailable => (4, 0, 0),
-            Outcome::OtherDecoder(decoder) => (5, 0, decoder.0.into()),
+            Outcome::OtherDecoder(decoder) => (5, 0, decoder.map_or(UNKNOWN_FORMAT, |decoder| decoder.0).into()),
         };
         WireRecord {
             sample_id: self.sample_id.into(),
@@ -79,7 +82,10 @@ impl SampleRecord {
             (2, Some(reason), 0) => Outcome::Replaced(reason),
             (3, Some(reason), 0) => Outcome::Failed(reason),
             (4, None, 0) if *reason == 0 => Outcome::Unavailable,
-            (5, None, decoder) if *reason == 0 => Outcome::OtherDecoder(AbilityNumber(decoder.try_into().ok()?)),
+            (5, None, decoder) if *reason == 0 => {
+                let decoder: u16 = decoder.try_into().ok()?;
+                Outcome::OtherDecoder((decoder != UNKNOWN_FORMAT).then_some(AbilityNumber(decoder)))
+            }
             _ => return None,
         };
         let is_known = *warned <= 1 && *reserved == 0;
@@ -92,7 +98,7 @@ impl SampleRecord {
 pub(super) struct WireRecord {
     sample_id: U64,
     index: U64,
-    /// For another decoder, its number.
+    /// For another decoder, its number, or [`UNKNOWN_FORMAT`].
     pub(super) detail: U32,
     pub(super) outcome: u8,
     pub(super) reason: u8,

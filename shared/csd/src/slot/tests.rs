@@ -115,18 +115,19 @@ fn an_unavailable_dataset_on_the_drive_is_no_verdict_on_a_sample() {
     let known = [Outcome::Prepared, Outcome::Skipped(reason), Outcome::Replaced(reason), Outcome::Failed(reason)];
     assert_eq!(known.map(codes), [(0, 0, 0), (1, 11, 0), (2, 11, 0), (3, 11, 0)]);
     assert_eq!(codes(Outcome::Unavailable), (4, 0, 0));
-    assert_eq!(codes(Outcome::OtherDecoder(AbilityNumber(0x0204))), (5, 0, 0x0204));
+    assert_eq!(codes(Outcome::OtherDecoder(Some(AbilityNumber(0x0204)))), (5, 0, 0x0204));
+    assert_eq!(codes(Outcome::OtherDecoder(None)), (5, 0, 0));
 }
 
 #[test]
 fn a_sample_of_another_decoder_is_the_hosts() {
     let other = |decoder| {
         let mut records = records();
-        (records[3].outcome, records[3].warned) = (Outcome::OtherDecoder(AbilityNumber(decoder)), false);
+        (records[3].outcome, records[3].warned) = (Outcome::OtherDecoder(Some(AbilityNumber(decoder))), false);
         assert!(!records[3].is_corrupt() && !records[3].has_row());
         wanted().check(&head_of(SlotHeader { delivered: 2, ..header() }, &records)).unwrap_err()
     };
-    assert_eq!(other(0x0204), SlotError::OtherDecoder { sample_id: 103, decoder: AbilityNumber(0x0204) });
+    assert_eq!(other(0x0204), SlotError::OtherDecoder { sample_id: 103, decoder: Some(AbilityNumber(0x0204)) });
     assert!(other(0x0204).to_string().ends_with("it needs the decoder of GIF files"), "{}", other(0x0204));
     assert!(other(0x0277).to_string().ends_with("the decoder of ability 0x0277 of another version"));
     assert!(other(0).to_string().ends_with("a file format that the drive does not know"));
@@ -160,7 +161,7 @@ fn what_must_be_0_is_0() {
         assert_eq!(SlotHeader::parse(&block), Err(SlotError::Inconsistent("a reserved field is not 0")), "{at}");
     }
     let reason = CorruptReason::Truncated;
-    let other = Outcome::OtherDecoder(AbilityNumber(0x0204));
+    let other = Outcome::OtherDecoder(Some(AbilityNumber(0x0204)));
     let bytes_of = |outcome| table_to_bytes(&[SampleRecord { outcome, warned: false, ..records()[0] }]);
     let parse = |bytes: &[u8]| SampleRecord::from_wire(WireRecord::ref_from_bytes(bytes).unwrap());
     let outcomes = [Outcome::Prepared, Outcome::Skipped(reason), Outcome::Replaced(reason), Outcome::Failed(reason)];

@@ -240,10 +240,10 @@ pub(super) fn compute() -> Vec<Ability> {
     let mut abilities = vec![rendering(&inputs), orienting(&inputs)];
     abilities.extend(Operation::examples().iter().map(|examples| operation(examples, &inputs)));
     let files = decoding(Decoder::File(Format::Jpeg), &inputs);
-    abilities.extend(Decoder::ALL.map(|decoder| match decoder {
+    abilities.extend(Decoder::all().map(|decoder| match decoder {
         Decoder::File(Format::Jpeg) => files,
         Decoder::Indexed | Decoder::Rows => decoding_by_detail(decoder, &inputs, files),
-        Decoder::File(_) | Decoder::Planar | Decoder::Raw => decoding(decoder, &inputs),
+        _ => decoding(decoder, &inputs),
     }));
     abilities
 }

@@ -79,7 +79,7 @@ fn outcomes(policy: CorruptPolicy, agreed: AgreedDecoders) -> [Outcome; 4] {
     [0, 1, 2, 3].map(|id| preparer.prepare(&Mixed::default(), context, id, &mut row).unwrap().outcome)
 }
 
-const FORM_9: Outcome = Outcome::OtherDecoder(AbilityNumber(0x0309));
+const FORM_9: Outcome = Outcome::OtherDecoder(Some(AbilityNumber(0x0309)));
 
 #[test]
 fn a_drive_leaves_to_the_host_what_it_cannot_judge() {
@@ -88,8 +88,8 @@ fn a_drive_leaves_to_the_host_what_it_cannot_judge() {
     assert_eq!(outcomes(CorruptPolicy::Skip, AgreedDecoders::ALL), [prepared, prepared, unknown, FORM_9]);
     let decoders: Decoders = [Decoder::Planar, Decoder::File(Format::Jpeg)].into_iter().collect();
     let agreed = AgreedDecoders { decoders, include_all_formats: false };
-    let ppm = Outcome::OtherDecoder(Decoder::File(Format::Pnm).ability());
-    let expected = [prepared, ppm, Outcome::OtherDecoder(AbilityNumber(0)), FORM_9];
+    let ppm = Outcome::OtherDecoder(Some(Decoder::File(Format::Pnm).ability()));
+    let expected = [prepared, ppm, Outcome::OtherDecoder(None), FORM_9];
     assert_eq!(outcomes(CorruptPolicy::Skip, agreed), expected, "the host may know the format of sample 2");
 }
 
