@@ -16,8 +16,8 @@ use ddlp_nvme::cp::{LoadProgram, ProgramActivation};
 use ddlp_nvme::{Status, SubmissionEntry};
 use std::sync::Arc;
 
-/// Largest value of PIT, which stands for a program unique identifier.
-const ID_KIND_MAX: u8 = 1;
+/// Value of PIT for a program unique identifier. The value below it, 0, says that there is no identifier.
+const UNIQUE_ID: u8 = 1;
 
 /// One index.
 #[derive(Clone, Debug, Default)]
@@ -26,14 +26,13 @@ enum ProgramEntry {
     Empty,
     Loading {
         total: usize,
-        id: u64,
+        /// Identifier that the host gave, if it gave one.
+        id: Option<u64>,
         bytes: Vec<u8>,
     },
     Loaded {
         program: Arc<LoadedProgram>,
         bytes: usize,
-        /// Identifier that the host gave.
-        id: u64,
         active: bool,
     },
 }
@@ -45,7 +44,7 @@ pub struct ListedProgram {
     pub index: u16,
     /// Size in bytes.
     pub bytes: u32,
-    /// Identifier that the host gave.
+    /// Identifier, as [`program_id`] computes it.
     pub id: u64,
     /// Whether the program is active, so that the host may execute it.
     pub active: bool,
@@ -73,9 +72,9 @@ impl ProgramTable {
 
     /// Returns all loaded programs.
     pub fn listed(&self) -> Vec<ListedProgram> {
-        let listed = |(index, entry): (usize, &ProgramEntry)| match *entry {
-            ProgramEntry::Loaded { bytes, id, active, .. } => {
-                Some(ListedProgram { index: index as u16, bytes: bytes as u32, id, active })
+        let listed = |(index, entry): (usize, &ProgramEntry)| match entry {
+            ProgramEntry::Loaded { program, bytes, active } => {
+                Some(ListedProgram { index: index as u16, bytes: *bytes as u32, id: program.id, active: *active })
             }
             _ => None,
         };
@@ -97,11 +96,12 @@ impl ProgramTable {
         }
         let (offset, length) = (command.offset as usize, command.bytes as usize);
         let within = offset.checked_add(length).is_some_and(|end| end <= total);
-        if command.id_kind > ID_KIND_MAX || length == 0 || length != data.len() || !within {
+        if command.id_kind > UNIQUE_ID || length == 0 || length != data.len() || !within {
             return Err(Status::INVALID_FIELD);
         }
         if offset == 0 {
-            *entry = ProgramEntry::Loading { total, id: command.id, bytes: Vec::with_capacity(total) };
+            let id = (command.id_kind == UNIQUE_ID).then_some(command.id);
+            *entry = ProgramEntry::Loading { total, id, bytes: Vec::with_capacity(total) };
         }
         let ProgramEntry::Loading { total: expected, id, bytes } = entry else { return Err(Status::INVALID_FIELD) };
         if *expected != total || bytes.len() != offset {
@@ -111,10 +111,9 @@ impl ProgramTable {
         if bytes.len() < total {
             return Ok(());
         }
-        let id = *id;
-        match complete(bytes, drive) {
+        match complete(bytes, *id, drive) {
             Ok(program) => {
-                *entry = ProgramEntry::Loaded { program: Arc::new(program), bytes: total, id, active: false };
+                *entry = ProgramEntry::Loaded { program: Arc::new(program), bytes: total, active: false };
                 Ok(())
             }
             Err(reason) => {
@@ -148,8 +147,13 @@ impl ProgramTable {
     }
 }
 
-/// Checks a whole program for this drive. Returns the reason if the drive cannot run the program.
-fn complete(bytes: &[u8], drive: &DriveIdentity) -> Result<LoadedProgram, String> {
+/// Checks a whole program, which the host identified by `given`, for this drive. Returns the reason if the drive cannot
+/// run the program.
+fn complete(bytes: &[u8], given: Option<u64>, drive: &DriveIdentity) -> Result<LoadedProgram, String> {
+    let id = program_id(&drive.dataset, bytes);
+    if given.is_some_and(|given| given != id) {
+        return Err("its identifier is that of another program or dataset".into());
+    }
     let wire = DriveProgram::from_bytes(bytes).map_err(|error| error.to_string())?;
     let agreed = wire.agree(&drive.abilities).map_err(|Disagreement { needed, found }| match found {
         Some(_) => format!("the host needs {}, and has another digest of it than this drive", needed.number),
@@ -159,7 +163,7 @@ fn complete(bytes: &[u8], drive: &DriveIdentity) -> Result<LoadedProgram, String
     if !program.limits.is_within(&PROGRAM_LIMITS_MAX) {
         return Err(format!("its limits are too high: {:?}", program.limits));
     }
-    Ok(LoadedProgram { program, agreed, id: program_id(&drive.dataset, bytes) })
+    Ok(LoadedProgram { program, agreed, id })
 }
 
 impl Subsystem {

@@ -103,6 +103,22 @@ fn damaged_programs_leave_the_index_empty() {
 }
 
 #[test]
+fn an_identifier_is_that_of_the_program_for_this_dataset() {
+    let program = bytes();
+    let id = program_id(&[1; 32], &program);
+    let load = |id_kind, id| {
+        let mut table = ProgramTable::default();
+        let (command, data) = piece(0, &program, 0..program.len());
+        table.load(&LoadProgram { id_kind, id, ..command }, data, &drive())?;
+        Ok(table.listed()[0].id)
+    };
+    assert_eq!((load(UNIQUE_ID, id), load(0, 7)), (Ok(id), Ok(id)));
+    for other in [id ^ 1, program_id(&[2; 32], &program)] {
+        assert_eq!(load(UNIQUE_ID, other), Err(Status::INVALID_PROGRAM_DATA));
+    }
+}
+
+#[test]
 fn programs_with_too_high_limits_are_refused() {
     let most = PROGRAM_LIMITS_MAX;
     let load = |limits| {
