@@ -65,8 +65,8 @@ impl CompiledPipeline {
                     size = take(next.draw(size, &mut next_words)?);
                 }
             } else {
-                for operation in [Some(operation), next.as_ref()].into_iter().flatten() {
-                    size = take(operation.draw(size, &mut NoWords)?);
+                for (number, operation) in (*first..).zip([Some(operation), next.as_ref()].into_iter().flatten()) {
+                    size = take(operation.draw(size, &mut LateWords { draw, operation: number, rng: None })?);
                 }
             }
         }
@@ -74,12 +74,20 @@ impl CompiledPipeline {
     }
 }
 
-/// The words of an operation that draws none.
-struct NoWords;
+/// The words of an operation that says that it draws none. They are made only if it draws some after all: a mistake of
+/// this program, which costs time but changes no pixel.
+struct LateWords {
+    draw: Draw,
+    /// Position of the operation in the pipeline.
+    operation: u32,
+    rng: Option<Rng>,
+}
 
-impl Words for NoWords {
+impl Words for LateWords {
+    #[cold]
     fn word(&mut self) -> u64 {
-        panic!("an operation draws words, and says that it draws none")
+        let Self { draw, operation, rng } = self;
+        Words::word(rng.get_or_insert_with(|| Rng::for_sample(*draw, *operation)))
     }
 }
 
@@ -119,11 +127,29 @@ mod tests {
         piece.resize.or(piece.window.map(|window| (window.width, window.height))).unwrap_or(size)
     }
 
+    /// Words of which none may be taken.
+    struct NoWords;
+
+    impl Words for NoWords {
+        fn word(&mut self) -> u64 {
+            panic!("an operation draws words, and says that it draws none")
+        }
+    }
+
     #[test]
     fn operations_that_say_so_draw_no_words() {
         for example in Operation::examples().iter().flatten().filter(|operation| !operation.draws()) {
-            let _ = example.draw((300, 200), &mut NoWords);
+            for size in [(300, 200), (200, 300), (1, 1), (7, 5000)] {
+                let _ = example.draw(size, &mut NoWords);
+            }
         }
+    }
+
+    #[test]
+    fn words_that_were_not_to_be_drawn_are_those_of_the_operation() {
+        let draw = Draw { seed: 7, epoch: 1, sample_id: 5 };
+        let (mut late, mut own) = (LateWords { draw, operation: 3, rng: None }, Rng::for_sample(draw, 3));
+        assert!((0..9).all(|_| late.word() == own.word()));
     }
 
     #[test]
