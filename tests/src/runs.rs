@@ -44,7 +44,7 @@ impl Run {
         let (mut order, mut batches, mut counts) = (Vec::new(), Vec::new(), BTreeMap::new());
         while let Some(batch) = loader.next() {
             let batch = batch.unwrap_or_else(|error| panic!("a batch is missing: {}", chain(&error)));
-            digest.update(&batch);
+            digest.update(&batch).expect("images that this process can read");
             order.push((batch.epoch(), batch.index(), batch.prong()));
             for &id in batch.sample_ids() {
                 *counts.entry((batch.epoch(), id)).or_insert(0) += 1;

@@ -181,7 +181,7 @@ fn deliver(
     while let Some(batch) = loader.next() {
         let batch = batch?;
         if let Some(digest) = &mut digest {
-            digest.update(&batch);
+            digest.update(&batch)?;
         }
         drop(batch);
         batches += 1;

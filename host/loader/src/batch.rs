@@ -2,10 +2,11 @@
 
 mod field_view;
 
-pub use field_view::{FieldError, FieldView, SharedField};
+pub use field_view::{FieldView, SharedField};
 
 use crate::delivery::{BatchMemory, OwnedMemory};
 use crate::error::LoaderError;
+use crate::field_error::FieldError;
 use crate::image_output::ImageOutput;
 use crate::schedule::{BatchId, ProngId};
 use ddlp_csd::memory;
@@ -143,9 +144,10 @@ impl Batch {
     ///
     /// # Errors
     ///
-    /// [`LoaderError::System`] when there is no memory for the copy.
+    /// [`LoaderError::System`] when there is no memory for the copy; [`LoaderError::Field`] when this process cannot read
+    /// the images.
     pub fn into_owned(mut self) -> Result<Self, LoaderError> {
-        let images = self.images().bytes();
+        let images = self.images().bytes()?;
         let refused = |error| LoaderError::System {
             what: "memory for a copy of a batch",
             source: memory::refused(images.len() as u64, error),

@@ -78,20 +78,22 @@ pub trait OnReady {
 ///
 /// # Safety
 ///
-/// Both methods return the same memory at every call, until the value is dropped. Nothing but the batch's consumer
+/// All methods speak of the same memory at every call, until the value is dropped. Nothing but the batch's consumer
 /// writes to this memory.
 #[allow(unsafe_code)]
 pub unsafe trait BatchMemory: fmt::Debug + Send + Sync {
-    /// Returns the memory, which begins with the batch's rows, at a multiple of [`BUFFER_ALIGNMENT`]. This process must
-    /// be able to read it.
-    fn bytes(&self) -> &[u8];
+    /// Returns the address of the memory, which begins with the batch's rows, at a multiple of [`BUFFER_ALIGNMENT`].
+    /// If the memory is not [`bytes`](Self::bytes) of this process, the address is one of the device that can read it.
+    fn address(&self) -> NonNull<u8>;
 
-    /// Returns the beginning of the memory for a consumer that writes to it, such as an operation in place in another
-    /// language; `None` if the memory can only be read. The consumer must write only while no slice of the memory is in
-    /// use.
-    fn writable(&self) -> Option<NonNull<u8>> {
-        None
+    /// Returns whether a consumer may write to the memory, such as an operation in place in another language. The
+    /// consumer must write only while no slice of the memory is in use.
+    fn is_writable(&self) -> bool {
+        false
     }
+
+    /// Returns the memory, if this process can read it: a slice that begins at the address.
+    fn bytes(&self) -> Option<&[u8]>;
 }
 
 /// Alignment of the memory of a batch, in bytes: enough for every type of elements.

@@ -1,6 +1,7 @@
 //! Digests of the delivered samples, to compare runs.
 
 use crate::batch::Batch;
+use crate::field_error::FieldError;
 
 /// Two digests over (sample id, bytes of the image): one independent of the order of delivery, and one that depends on
 /// it.
@@ -16,9 +17,14 @@ pub struct Digest {
 
 impl Digest {
     /// Adds the rows of a batch.
-    pub fn update(&mut self, batch: &Batch) {
+    ///
+    /// # Errors
+    ///
+    /// [`FieldError::OnDevice`] if this process cannot read the images.
+    pub fn update(&mut self, batch: &Batch) -> Result<(), FieldError> {
         let images = batch.images();
-        self.update_rows(batch.sample_ids(), images.bytes(), images.field().bytes());
+        self.update_rows(batch.sample_ids(), images.bytes()?, images.field().bytes());
+        Ok(())
     }
 
     fn update_rows(&mut self, ids: &[u64], images: &[u8], row_bytes: usize) {

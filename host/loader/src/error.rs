@@ -1,7 +1,7 @@
 //! Errors that the user of a loader can meet.
 
-use crate::batch::FieldError;
 use crate::delivery::DeliveryError;
+use crate::field_error::FieldError;
 use crate::plan::PlanError;
 use crate::state::StateError;
 use ddlp_dataset::Unavailable;

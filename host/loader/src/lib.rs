@@ -65,6 +65,7 @@ mod drive;
 mod engine;
 mod error;
 mod fetch;
+mod field_error;
 mod image_output;
 mod loader;
 mod memory_need;
@@ -83,7 +84,7 @@ mod state;
 mod threads;
 mod usage;
 
-pub use batch::{Batch, FieldError, FieldView, SharedField};
+pub use batch::{Batch, FieldView, SharedField};
 pub use builder::LoaderBuilder;
 pub use corrupt::MaxCorrupt;
 pub use ddlp_csd::program::{CorruptPolicy, ProgramError};
@@ -105,6 +106,7 @@ pub use delivery::{
 pub use digest::Digest;
 pub use drive::{DriveSpec, LocalDrive, LocalResults, is_drive};
 pub use error::{DriveError, LoaderError, LoaderErrorKind};
+pub use field_error::FieldError;
 pub use half::{bf16, f16};
 pub use loader::{Loader, Stopper, Waiting};
 pub use opening::{drive_address, open_dataset};

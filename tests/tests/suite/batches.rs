@@ -172,6 +172,10 @@ fn pixels_in_planes_are_a_view_of_the_same_memory_on_every_prong() {
     }
 }
 
+fn bytes_of(field: &SharedField) -> &[u8] {
+    field.view().bytes().expect("memory that this process can read")
+}
+
 /// A batch's memory belongs to its consumer, also in slots that a drive shares: writing ends no process, and changes no
 /// later batch.
 #[test]
@@ -195,15 +199,15 @@ fn a_consumer_may_write_to_every_field_of_a_batch_on_every_prong() {
         let mut last: Option<SharedField> = None;
         let written = Run::with(builder, |batch, _| {
             if let Some(last) = &last {
-                assert!(last.view().bytes().iter().all(|&byte| byte == 0xA5), "{name}: nobody else writes to it");
+                assert!(bytes_of(last).iter().all(|&byte| byte == 0xA5), "{name}: nobody else writes to it");
             }
             for field in ["label", "image"] {
                 let shared = batch.field(field).expect("a field").share();
                 let to = shared.writable().unwrap_or_else(|| panic!("{name}: {field} can only be read"));
                 assert_eq!(to.as_ptr().cast_const(), shared.as_ptr());
                 // SAFETY: the field has this many bytes, and no slice of it is in use.
-                unsafe { to.write_bytes(0xA5, shared.view().bytes().len()) };
-                assert!(batch.field(field).expect("a field").bytes().iter().all(|&byte| byte == 0xA5));
+                unsafe { to.write_bytes(0xA5, bytes_of(&shared).len()) };
+                assert!(bytes_of(&shared).iter().all(|&byte| byte == 0xA5));
                 last = Some(shared);
             }
         });

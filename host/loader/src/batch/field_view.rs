@@ -2,6 +2,7 @@
 
 use super::BatchField;
 use crate::delivery::BatchMemory;
+use crate::field_error::FieldError;
 use ddlp_pixels::{DType, Element, Field, ImageLayout};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -22,51 +23,6 @@ pub struct SharedField {
     field: BatchField,
     rows: usize,
     memory: Arc<dyn BatchMemory>,
-}
-
-/// Why a field's values cannot be had as requested.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum FieldError {
-    /// The batch has no such field.
-    #[error("a batch has no field {name:?}; its fields are {}", fields.join(", "))]
-    Missing {
-        /// Name that was asked for.
-        name: String,
-        /// Names of the batch's fields.
-        fields: Vec<String>,
-    },
-    /// The elements have another type.
-    #[error("field {field} has elements of type {found}, not {asked}: ask for {found}{}", or_option(*asked))]
-    DType {
-        /// Name of the field.
-        field: String,
-        /// Type of the elements.
-        found: DType,
-        /// Type that was asked for.
-        asked: DType,
-    },
-    /// The elements do not lie in memory in the order of the field's dimensions.
-    #[error(
-        "field {field} has the order {layout} with strides of {strides:?} elements, so it is no slice: use its bytes \
-         and strides, or set the option layout to NHWC, or dtype to a float"
-    )]
-    Strided {
-        /// Name of the field.
-        field: String,
-        /// Order of the dimensions.
-        layout: ImageLayout,
-        /// Distance between two elements along each dimension, counted in elements.
-        strides: Vec<usize>,
-    },
-}
-
-/// Names the option by which images get a type, if they can.
-fn or_option(asked: DType) -> String {
-    match asked {
-        DType::U8 | DType::F16 | DType::Bf16 | DType::F32 => format!(", or set the option dtype to {asked}"),
-        _ => String::new(),
-    }
 }
 
 impl<'a> FieldView<'a> {
@@ -97,15 +53,22 @@ impl<'a> FieldView<'a> {
     }
 
     /// Returns the bytes of all rows, in the order in which they lie in memory.
-    pub fn bytes(&self) -> &'a [u8] {
-        &self.memory.bytes()[..self.rows * self.field().bytes()]
+    ///
+    /// # Errors
+    ///
+    /// [`FieldError::OnDevice`] if this process cannot read them: another delivery target than the default one may put
+    /// images into memory of a device.
+    pub fn bytes(&self) -> Result<&'a [u8], FieldError> {
+        let bytes = self.memory.bytes().ok_or_else(|| FieldError::OnDevice { field: self.field().name.clone() })?;
+        Ok(&bytes[..self.rows * self.field().bytes()])
     }
 
     /// Returns all elements, in the order of the dimensions.
     ///
     /// # Errors
     ///
-    /// [`FieldError::DType`] if the elements have another type, [`FieldError::Strided`] if they lie in another order.
+    /// [`FieldError::DType`] if the elements have another type, [`FieldError::Strided`] if they lie in another order,
+    /// [`FieldError::OnDevice`] if this process cannot read them.
     pub fn as_slice<T: Element>(&self) -> Result<&'a [T], FieldError> {
         let (field, asked) = (self.field(), T::DTYPE);
         if field.dtype != asked {
@@ -116,7 +79,7 @@ impl<'a> FieldView<'a> {
         {
             return Err(FieldError::Strided { field: field.name.clone(), layout, strides: self.strides() });
         }
-        let bytes = self.bytes();
+        let bytes = self.bytes()?;
         // Memory without bytes need not be aligned.
         if bytes.is_empty() {
             return Ok(&[]);
@@ -138,15 +101,12 @@ impl SharedField {
 
     /// Returns the address of the first element, which stays the same until the last share is gone.
     pub fn as_ptr(&self) -> *const u8 {
-        match self.memory.writable() {
-            Some(pointer) => pointer.as_ptr(),
-            None => self.memory.bytes().as_ptr(),
-        }
+        self.memory.address().as_ptr()
     }
 
     /// Returns the address for code that also writes; `None` if the memory can only be read. Writing changes nothing
     /// but this batch. Write only while nobody uses a slice of the same field.
     pub fn writable(&self) -> Option<NonNull<u8>> {
-        self.memory.writable()
+        self.memory.is_writable().then(|| self.memory.address())
     }
 }

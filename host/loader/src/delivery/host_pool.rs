@@ -112,14 +112,18 @@ impl OnReady for PooledBuffer {
 
 // SAFETY: as above; the mapping can be written.
 unsafe impl BatchMemory for PooledBuffer {
-    fn bytes(&self) -> &[u8] {
-        let map = self.map();
-        // SAFETY: the mapping has these bytes for as long as the buffer lives.
-        unsafe { std::slice::from_raw_parts(map.as_ptr(), map.len()) }
+    fn address(&self) -> NonNull<u8> {
+        NonNull::new(self.map().as_mut_ptr()).expect("a mapping has an address")
     }
 
-    fn writable(&self) -> Option<NonNull<u8>> {
-        NonNull::new(self.map().as_mut_ptr())
+    fn is_writable(&self) -> bool {
+        true
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        let map = self.map();
+        // SAFETY: the mapping has these bytes for as long as the buffer lives.
+        Some(unsafe { std::slice::from_raw_parts(map.as_ptr(), map.len()) })
     }
 }
 
@@ -155,7 +159,7 @@ mod tests {
         let mut buffer = pool.take().unwrap().unwrap();
         buffer.bytes_mut()[99] = 7;
         let memory = buffer.on_ready(100).unwrap();
-        assert_eq!((memory.bytes()[99], pool.free()), (7, 0));
+        assert_eq!((memory.bytes().unwrap()[99], pool.free()), (7, 0));
         drop(memory);
         assert_eq!(pool.free(), 1);
     }

@@ -26,13 +26,17 @@ impl OwnedMemory {
 
 // SAFETY: the value owns its mapping, which stays where it is and can be written.
 unsafe impl BatchMemory for OwnedMemory {
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping has these bytes for as long as the value lives.
-        unsafe { std::slice::from_raw_parts(self.map.as_ptr(), self.bytes) }
+    fn address(&self) -> NonNull<u8> {
+        NonNull::new(self.map.as_mut_ptr()).expect("a mapping has an address")
     }
 
-    fn writable(&self) -> Option<NonNull<u8>> {
-        NonNull::new(self.map.as_mut_ptr())
+    fn is_writable(&self) -> bool {
+        true
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        // SAFETY: the mapping has these bytes for as long as the value lives.
+        Some(unsafe { std::slice::from_raw_parts(self.map.as_ptr(), self.bytes) })
     }
 }
 
@@ -54,13 +58,17 @@ unsafe impl Sync for Labels {}
 
 // SAFETY: the memory stays where it is until the value is dropped, and can be written.
 unsafe impl BatchMemory for Labels {
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: the memory holds this many initialised numbers for as long as the value lives.
-        unsafe { std::slice::from_raw_parts(self.0.cast().as_ptr(), self.0.len() * size_of::<i64>()) }
+    fn address(&self) -> NonNull<u8> {
+        self.0.cast()
     }
 
-    fn writable(&self) -> Option<NonNull<u8>> {
-        Some(self.0.cast())
+    fn is_writable(&self) -> bool {
+        true
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        // SAFETY: the memory holds this many initialised numbers for as long as the value lives.
+        Some(unsafe { std::slice::from_raw_parts(self.0.cast().as_ptr(), self.0.len() * size_of::<i64>()) })
     }
 }
 
@@ -77,14 +85,18 @@ pub(crate) struct NoMemory;
 
 // SAFETY: the memory has no bytes, so nobody reads or writes any. It begins at the same address at every call.
 unsafe impl BatchMemory for NoMemory {
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: no bytes are read through the pointer, which is not null.
-        unsafe { std::slice::from_raw_parts(NonNull::<i64>::dangling().cast().as_ptr(), 0) }
+    fn address(&self) -> NonNull<u8> {
+        // Aligned as the memory of any batch.
+        NonNull::<i64>::dangling().cast()
     }
 
-    fn writable(&self) -> Option<NonNull<u8>> {
-        // Aligned as the memory of any batch.
-        Some(NonNull::<i64>::dangling().cast())
+    fn is_writable(&self) -> bool {
+        true
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        // SAFETY: no bytes are read through the pointer, which is not null.
+        Some(unsafe { std::slice::from_raw_parts(self.address().as_ptr(), 0) })
     }
 }
 
@@ -98,23 +110,24 @@ mod tests {
         let copy = OwnedMemory::copy(&[1, 2, 3]).unwrap();
         let labels = Labels::new(vec![7, -1]);
         for memory in [&copy as &dyn BatchMemory, &labels] {
-            let last = memory.bytes().len() - 1;
+            let last = memory.bytes().unwrap().len() - 1;
+            assert!(memory.is_writable());
             // SAFETY: the memory has this byte, and no slice of it is in use.
-            unsafe { memory.writable().unwrap().add(last).write(9) };
-            assert_eq!(memory.bytes()[last], 9);
+            unsafe { memory.address().add(last).write(9) };
+            assert_eq!(memory.bytes().unwrap()[last], 9);
         }
-        assert_eq!(copy.bytes(), [1, 2, 9]);
-        assert_eq!(labels.bytes()[..8], 7i64.to_ne_bytes());
+        assert_eq!(copy.bytes().unwrap(), [1, 2, 9]);
+        assert_eq!(labels.bytes().unwrap()[..8], 7i64.to_ne_bytes());
     }
 
     #[test]
     fn memory_without_bytes_is_aligned_and_writable_like_any_other() {
         let (copy, labels) = (OwnedMemory::copy(&[]).unwrap(), Labels::new(vec![]));
         for memory in [&copy as &dyn BatchMemory, &labels, &NoMemory] {
-            assert!(memory.bytes().is_empty());
-            let begins = memory.writable().expect("a consumer may take it for writing");
+            let (bytes, begins) = (memory.bytes().unwrap(), memory.address());
+            assert!(bytes.is_empty() && memory.is_writable(), "{memory:?}");
             assert!(begins.addr().get().is_multiple_of(BUFFER_ALIGNMENT), "{memory:?}");
-            assert_eq!(begins.as_ptr().cast_const(), memory.bytes().as_ptr(), "{memory:?}");
+            assert_eq!(begins.as_ptr().cast_const(), bytes.as_ptr(), "{memory:?}");
         }
     }
 }

@@ -163,15 +163,19 @@ impl SlotRows {
 
 // SAFETY: a slot stays where it is, and the agent does not touch it before it is free again.
 unsafe impl BatchMemory for SlotRows {
-    fn bytes(&self) -> &[u8] {
-        let slot = self.table.bytes(self.slot).expect("made of a shared slot");
-        &slot[self.payload.clone()]
+    fn address(&self) -> NonNull<u8> {
+        let slot = self.table.start(self.slot).expect("made of a shared slot");
+        // SAFETY: the payload lies in the slot, as `bytes` checks.
+        unsafe { slot.add(self.payload.start) }
     }
 
-    fn writable(&self) -> Option<NonNull<u8>> {
-        let slot = self.table.start(self.slot)?;
-        // SAFETY: the payload lies in the slot, as `bytes` checks.
-        Some(unsafe { slot.add(self.payload.start) })
+    fn is_writable(&self) -> bool {
+        true
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        let slot = self.table.bytes(self.slot).expect("made of a shared slot");
+        Some(&slot[self.payload.clone()])
     }
 }
 

@@ -4,10 +4,11 @@
 
 use super::{SAMPLES, cifar, images, loader};
 use ddlp_host::{
-    BatchBuffer, BatchMemory, BufferNeed, DeliveryError, DeliveryTarget, LoaderError, LoaderErrorKind, OnReady,
-    Strategy,
+    BatchBuffer, BatchMemory, BufferNeed, DeliveryError, DeliveryTarget, Digest, FieldError, LoaderError,
+    LoaderErrorKind, OnReady, Strategy,
 };
 use std::io;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
@@ -24,6 +25,8 @@ enum Act {
     FailAt(usize),
     /// Keeps the thread until [`ReadyGate::open`].
     WaitForGate,
+    /// Hides the rows in memory that only a device can read.
+    Upload,
 }
 
 /// Buffers of a size fixed at the start, and what happened to them.
@@ -104,7 +107,7 @@ impl OnReady for Lent {
         match self.shelf.act {
             Act::FailAt(at) if at == number => return Err(DeliveryError::new("the copy failed")),
             Act::WaitForGate => self.shelf.gate.wait(),
-            Act::Pass | Act::FailAt(_) => {}
+            Act::Pass | Act::Upload | Act::FailAt(_) => {}
         }
         self.filled = bytes;
         self.bytes_mut()[bytes..].fill(MARK);
@@ -115,10 +118,19 @@ impl OnReady for Lent {
 
 // SAFETY: as above.
 unsafe impl BatchMemory for Lent {
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: as in `bytes_mut`.
-        unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast::<u8>(), self.filled) }
+    fn address(&self) -> NonNull<u8> {
+        NonNull::from(&self.words[..]).cast()
     }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        (self.shelf.act != Act::Upload).then(|| read_by_device(self.address().as_ptr(), self.filled))
+    }
+}
+
+/// Reads memory of a buffer, as a device does that a target puts batches into.
+fn read_by_device<'a>(address: *const u8, bytes: usize) -> &'a [u8] {
+    // SAFETY: the caller holds the buffer with this memory.
+    unsafe { std::slice::from_raw_parts(address, bytes) }
 }
 
 impl Drop for Lent {
@@ -167,6 +179,29 @@ fn batches_in_a_targets_own_memory_are_those_of_the_host_pool() {
     assert_eq!(own, batches(loader(&folder).epochs(2).build().unwrap()));
     let shelf = made.get().unwrap().clone();
     assert_eq!(shelf.ready.load(Ordering::SeqCst), 2 * SAMPLES / 8, "every batch was made ready once");
+    assert_eq!(shelf.buffers.lock().unwrap().len(), shelf.need.count, "every buffer came back");
+}
+
+#[test]
+fn images_may_lie_where_only_a_device_can_read_them() {
+    let folder = cifar();
+    let (make, made) = target(Act::Upload);
+    let expected = batches(loader(&folder).build().unwrap());
+    let uploaded = loader(&folder).deliver_to(make).build().unwrap();
+    for (batch, (ids, rows)) in uploaded.zip(expected) {
+        let batch = batch.unwrap();
+        let images = batch.field("image").unwrap();
+        let on_device = FieldError::OnDevice { field: "image".into() };
+        assert_eq!((images.bytes(), images.as_slice::<u8>()), (Err(on_device.clone()), Err(on_device.clone())));
+        assert_eq!(Digest::default().update(&batch), Err(on_device));
+        // Its place, size and labels are known all the same.
+        let shared = images.share();
+        assert!(read_by_device(shared.as_ptr(), rows.len()) == rows && shared.writable().is_none());
+        assert_eq!((batch.sample_ids(), batch.labels().len(), images.shape()[0]), (&ids[..], ids.len(), ids.len()));
+        let error = batch.into_owned().unwrap_err();
+        assert!(matches!(error, LoaderError::Field(FieldError::OnDevice { .. })), "{error}");
+    }
+    let shelf = made.get().unwrap().clone();
     assert_eq!(shelf.buffers.lock().unwrap().len(), shelf.need.count, "every buffer came back");
 }
 

@@ -67,7 +67,7 @@ fn a_loader_is_built_and_run_by_names_of_this_crate_alone() {
     let (mut images, mut digest) = (0, Digest::default());
     for batch in loader.by_ref() {
         let batch = batch.expect("every batch comes");
-        digest.update(&batch);
+        digest.update(&batch).unwrap();
         images += rows(&batch);
     }
     let (report, state, plan): (Report, LoaderState, Plan) = (loader.report(), loader.state(), loader.plan());
