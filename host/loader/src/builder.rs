@@ -1,8 +1,8 @@
 //! The builder of a loader: its options, and what is not plain data.
 
-use crate::corrupt::MaxCorrupt;
 use crate::delivery::{BufferNeed, DeliveryError, DeliveryTarget, MakeTarget};
 use crate::drive::DriveSpec;
+use crate::max_corrupt::MaxCorrupt;
 use crate::options::LoaderOptions;
 use crate::order::LastBatch;
 use crate::plan::Plan;

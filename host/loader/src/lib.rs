@@ -68,6 +68,7 @@ mod fetch;
 mod field_error;
 mod image_output;
 mod loader;
+mod max_corrupt;
 mod memory_need;
 mod metrics;
 mod opening;
@@ -86,7 +87,6 @@ mod usage;
 
 pub use batch::{Batch, FieldView, SharedField};
 pub use builder::LoaderBuilder;
-pub use corrupt::MaxCorrupt;
 pub use ddlp_csd::program::{CorruptPolicy, ProgramError};
 pub use ddlp_csd::slot::{Outcome, SampleRecord};
 /// Everything that [`Dataset`] leads to.
@@ -109,6 +109,7 @@ pub use error::{DriveError, LoaderError, LoaderErrorKind};
 pub use field_error::FieldError;
 pub use half::{bf16, f16};
 pub use loader::{Loader, Stopper, Waiting};
+pub use max_corrupt::MaxCorrupt;
 pub use opening::{drive_address, open_dataset};
 pub use options::LoaderOptions;
 pub use order::LastBatch;

@@ -1,8 +1,8 @@
 //! The options of a loader as plain data, and their defaults.
 
-use crate::corrupt::MaxCorrupt;
 use crate::drive::DriveSpec;
 use crate::error::LoaderError;
+use crate::max_corrupt::MaxCorrupt;
 use crate::order::LastBatch;
 use crate::plan::Plan;
 use crate::schedule::Strategy;
