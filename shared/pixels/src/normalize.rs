@@ -25,6 +25,12 @@ use crate::level::Level;
 use crate::pipeline::Shape;
 use float::Float;
 use formula::Formula;
+#[cfg(target_arch = "aarch64")]
+use neon as vectors;
+#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+use portable as vectors;
+#[cfg(target_arch = "x86_64")]
+use x86 as vectors;
 
 /// Mean and standard deviation of each channel, red, green and blue, of values that lie between 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -171,7 +177,7 @@ impl<T: Float> Table<T> {
 
     /// Makes the pixels that vector instructions can make, and returns their range.
     fn write_by_vectors(&self, pixels: &[[u8; 3]], planes: [&mut [T]; 3]) -> Range<usize> {
-        self.formula.as_ref().map_or(0..0, |formula| T::by_vectors(self.level, formula, pixels, planes))
+        self.formula.as_ref().map_or(0..0, |formula| vectors::make(self.level, formula, pixels, planes))
     }
 
     fn look_up(&self, pixels: &[[u8; 3]], [red, green, blue]: [&mut [T]; 3]) {

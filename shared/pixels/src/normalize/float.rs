@@ -1,18 +1,8 @@
-//! What the types of floats differ in: rounding and vector instructions.
-
-use std::ops::Range;
+//! What the types of floats differ in: rounding.
 
 use half::{bf16, f16};
 
-use super::formula::Formula;
-#[cfg(target_arch = "aarch64")]
-use super::neon as vectors;
-#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
-use super::portable as vectors;
-#[cfg(target_arch = "x86_64")]
-use super::x86 as vectors;
 use crate::field::Element;
-use crate::level::Level;
 
 /// A type of floats.
 pub trait Float: Element {
@@ -21,11 +11,6 @@ pub trait Float: Element {
 
     /// Rounds an f32 as vector instructions do.
     fn round_f32(value: f32) -> Self;
-
-    /// Makes the pixels that vector instructions can make, and returns their range.
-    fn by_vectors(level: Level, formula: &Formula, pixels: &[[u8; 3]], planes: [&mut [Self]; 3]) -> Range<usize> {
-        vectors::make(level, formula, pixels, planes)
-    }
 }
 
 impl Float for f32 {

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-use super::groups::Groups;
+use super::groups::{Groups, VALUES_AT_ONCE};
 use super::weights::{self, Weights};
 use crate::error::PixelError;
 use crate::level::Level;
@@ -86,7 +86,7 @@ impl Columns {
 
     /// Returns the bytes from one row of outputs to the next.
     pub fn stride(&self) -> usize {
-        (self.outputs * 3 + BEHIND).next_multiple_of(super::rows::VALUES_AT_ONCE)
+        (self.outputs * 3 + BEHIND).next_multiple_of(VALUES_AT_ONCE)
     }
 
     /// Makes rows, [`stride`](Self::stride) apart. Bytes behind their pixels are meaningless.

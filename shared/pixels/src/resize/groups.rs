@@ -6,6 +6,8 @@
 
 use super::weights::Weights;
 
+/// Values that vector code of the pass over rows makes at once; rows of inputs are at least that long.
+pub const VALUES_AT_ONCE: usize = 32;
 /// Bytes from one step to the next: two pixels.
 pub const STEP: usize = 6;
 /// Largest distance between the inputs of two neighbouring outputs at which 16 bytes hold two taps of both.

@@ -6,8 +6,7 @@ use std::arch::aarch64::*;
 
 use zerocopy::transmute;
 
-use super::groups::{Groups, STEP};
-use super::rows::VALUES_AT_ONCE;
+use super::groups::{Groups, STEP, VALUES_AT_ONCE};
 
 /// Makes a row of outputs of each row of pixels, `stride` apart.
 pub fn columns<const ROWS: usize>(groups: &Groups, bits: u32, rows: [&[u8]; ROWS], out: &mut [u8], stride: usize) {

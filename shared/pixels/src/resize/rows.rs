@@ -2,10 +2,8 @@
 
 #![allow(unsafe_code)]
 
+use super::groups::VALUES_AT_ONCE;
 use crate::level::Level;
-
-/// Values that vector code makes at once; rows of inputs are at least that long.
-pub const VALUES_AT_ONCE: usize = 32;
 
 /// Makes a row of values from rows that begin `stride` apart, one for each of an even number of weights, which have
 /// `bits` bits after the point. May read a little beyond the length of `out`, up to a multiple of [`VALUES_AT_ONCE`].

@@ -5,8 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::groups::{Groups, STEP};
-use super::rows::VALUES_AT_ONCE;
+use super::groups::{Groups, STEP, VALUES_AT_ONCE};
 use crate::level::Avx2;
 
 /// Makes a row of outputs of each row of pixels, `stride` apart.

@@ -11,12 +11,11 @@
 //! it, and its predictors. Each number is stored as its difference from the same number of the checkpoint above; in the
 //! first row, from zero. Zeros fill up the last byte.
 
-use super::LeftToLibjpeg;
+mod making;
+
 use super::bits::Place;
-use super::decoder::BaselineDecoder;
 use super::header::Header;
 use super::rice::{Reader, Writer, best_parameter};
-use crate::level::Level;
 
 /// Version of the layout: the first number of the bytes.
 const VERSION: u32 = 1;
@@ -60,43 +59,6 @@ pub struct Checkpoints {
 pub struct BadCheckpoints(&'static str);
 
 impl Checkpoints {
-    /// Makes a checkpoint at every `every`th MCU of each row, in a pass over the whole file. Returns `None` unless the
-    /// file is an intact sequential JPEG of 8 bits with one of the usual layouts.
-    ///
-    /// # Panics
-    /// When `every` is zero.
-    pub fn of(file: &[u8], every: u32) -> Option<Self> {
-        Self::make(&mut BaselineDecoder::new(Level::best()), file, every).ok()
-    }
-
-    /// Does the same as [`of`](Self::of) with an existing decoder.
-    pub(crate) fn make(decoder: &mut BaselineDecoder, file: &[u8], every: u32) -> Result<Self, LeftToLibjpeg> {
-        Self::make_to_the_end(decoder, file, every).map(|(all, _)| all)
-    }
-
-    /// Does the same as [`make`](Self::make). Also returns where the last MCU ends.
-    pub(crate) fn make_to_the_end(
-        decoder: &mut BaselineDecoder,
-        file: &[u8],
-        every: u32,
-    ) -> Result<(Self, Place), LeftToLibjpeg> {
-        assert!(every > 0, "checkpoints are at least one MCU apart");
-        let mut points = Vec::new();
-        let mut band = Vec::new();
-        let mut all_fit = true;
-        let mut source = decoder.open(file, None, &mut band)?;
-        let ((columns, rows), end) = source.walk(every, |place, predictors| {
-            all_fit &= predictors.iter().all(|&predictor| i64::from(predictor).abs() <= PREDICTOR_MAX);
-            let bits = 8 * place.byte as i64 + i64::from(place.bit);
-            points.push(StoredCheckpoint { bits, predictors: predictors.map(|predictor| predictor as i16) });
-        })?;
-        if !all_fit || points.last().is_some_and(|point| point.bits > BITS_MAX) {
-            return Err(LeftToLibjpeg);
-        }
-        let components = source.components();
-        Ok((Self { components, every, columns, rows, points }, end))
-    }
-
     /// Drops every other checkpoint of each row. Returns false if each row has only one.
     pub(crate) fn thin_out(&mut self) -> bool {
         let per_row = self.per_row() as usize;

@@ -6,7 +6,7 @@ use super::checkpoints::Checkpoints;
 use super::header::{self, Component, Header, ZIGZAG};
 use super::huffman::{AcTable, DcTable};
 use super::idct::{self, Strip};
-use super::output::Output;
+use super::output::{Output, Stop};
 use super::pixels;
 use super::region::{Plane, Region};
 use super::scan::{Blocks, Coded, Coding, Scan, ScanLayout, plain_bits};
@@ -166,20 +166,6 @@ pub struct BaselineRows<'a> {
     gave_up: bool,
     /// How far decoding goes.
     pub depth: Depth,
-}
-
-/// Reason why reading ended early.
-pub enum Stop {
-    /// The file has to be decoded by libjpeg.
-    LeftToLibjpeg,
-    /// The receiver of the pixels failed.
-    Sink(PixelError),
-}
-
-impl From<LeftToLibjpeg> for Stop {
-    fn from(LeftToLibjpeg: LeftToLibjpeg) -> Self {
-        Self::LeftToLibjpeg
-    }
 }
 
 impl Rows for BaselineRows<'_> {

@@ -1,11 +1,26 @@
 //! Makes rows of pixels from planes of samples, and hands them out in bands.
 
-use super::decoder::Stop;
+use super::LeftToLibjpeg;
 use super::header::{Color, Header};
 use super::pixels::{self, Row, Samples};
 use super::region::{Plane, Region};
+use crate::error::PixelError;
 use crate::level::Level;
 use crate::rows::{BAND_BYTES, Band, Sink};
+
+/// Reason why reading ended early.
+pub enum Stop {
+    /// The file has to be decoded by libjpeg.
+    LeftToLibjpeg,
+    /// The receiver of the pixels failed.
+    Sink(PixelError),
+}
+
+impl From<LeftToLibjpeg> for Stop {
+    fn from(LeftToLibjpeg: LeftToLibjpeg) -> Self {
+        Self::LeftToLibjpeg
+    }
+}
 
 /// Writer of the pixels of a rectangle.
 pub struct Output<'o> {
