@@ -1,14 +1,14 @@
 //! Prepares samples for one worker: a sample's bytes in, pixels out.
 
+mod jpeg_decoders;
+
 use crate::compiled::CompiledPipeline;
 use crate::draw::Draw;
 use crate::error::PixelError;
 use crate::indexing::{self, Indexed, IndexedRows, NotIndexed};
 use crate::info::{Format, ImageInfo};
 use crate::inspect::{self, Verdict};
-use crate::jpeg::baseline::{self, Checkpoints};
-use crate::jpeg::{self, JpegRows, ffi::Object};
-use crate::large;
+use crate::jpeg;
 use crate::level::Level;
 use crate::limits::Limits;
 use crate::orient::Upright;
@@ -23,6 +23,7 @@ use crate::raw::RawRows;
 use crate::rendered::{Prepared, Rendered};
 use crate::rows::{Interleaved, Rows};
 use crate::source::Source;
+use jpeg_decoders::JpegDecoders;
 use std::mem;
 
 /// Result of [`Preparer::decode`].
@@ -48,14 +49,6 @@ pub struct Preparer {
     plan: PlanMemory,
 }
 
-struct JpegDecoders {
-    /// Our own decoder, for most files; `None` leaves all of them to libjpeg.
-    baseline: Option<baseline::BaselineDecoder>,
-    /// Checkpoints of the current sample, if it has any.
-    checkpoints: Checkpoints,
-    libjpeg: Object,
-}
-
 /// Buffers that are reused from sample to sample.
 #[derive(Default)]
 struct Scratch {
@@ -69,24 +62,14 @@ struct Scratch {
     passes: Passes,
 }
 
-/// Work on an opened image.
-type Run<'r> = &'r mut dyn FnMut(&mut dyn Rows) -> Result<(), PixelError>;
-
 /// Size above which scratch memory is freed after the sample that needed it.
 const KEPT_SCRATCH_BYTES: usize = 2 << 20;
-
-/// Limit on the memory for a file's checkpoints: `CHECKPOINT_SHARE` times the file's bytes, plus `CHECKPOINT_BYTES`. A
-/// pack's checkpoints take less than the file's bytes.
-const CHECKPOINT_SHARE: u64 = 4;
-const CHECKPOINT_BYTES: u64 = 1 << 20;
 
 impl Preparer {
     /// Makes a preparer with these limits.
     pub fn new(limits: Limits) -> Self {
         let level = Level::best();
-        let baseline = Some(baseline::BaselineDecoder::new(level));
-        let jpeg = JpegDecoders { baseline, checkpoints: Checkpoints::default(), libjpeg: Object::new() };
-        Self { limits, level, jpeg, scratch: Scratch::default(), plan: PlanMemory::default() }
+        Self { limits, level, jpeg: JpegDecoders::new(level), scratch: Scratch::default(), plan: PlanMemory::default() }
     }
 
     /// Makes a preparer that leaves every JPEG to libjpeg, for comparisons.
@@ -224,8 +207,7 @@ impl Preparer {
                 return Err(PixelError::Unsupported { message: "not all rows of the JPEG were read".into() });
             }
             Source::Indexed { file, checkpoints } => {
-                let memory = limits.memory_bytes.min(CHECKPOINT_SHARE * file.len() as u64 + CHECKPOINT_BYTES);
-                let are_good = jpeg.checkpoints.replace(checkpoints, memory).is_ok();
+                let are_good = jpeg.read_checkpoints(file, checkpoints, limits);
                 return jpeg.decode(file, are_good, limits, band, &mut run);
             }
             Source::Encoded(file) => match Format::of(file)? {
@@ -242,10 +224,7 @@ impl Preparer {
     /// Frees scratch memory that is too large to keep.
     fn trim(&mut self) {
         self.scratch.trim();
-        if let Some(baseline) = &mut self.jpeg.baseline {
-            baseline.trim(KEPT_SCRATCH_BYTES);
-        }
-        self.jpeg.checkpoints.trim(KEPT_SCRATCH_BYTES);
+        self.jpeg.trim(KEPT_SCRATCH_BYTES);
     }
 
     /// Decodes a whole sample and appends its pixels to `out`: rows of RGB, 8 bits, in the stored orientation. If a
@@ -328,40 +307,6 @@ impl Preparer {
         };
         self.scratch.trim();
         verdict
-    }
-}
-
-impl JpegDecoders {
-    /// Hands the pixels of a file to `run`; calls it again if our decoder gives the file up midway and libjpeg starts
-    /// again.
-    fn decode(
-        &mut self,
-        file: &[u8],
-        with_checkpoints: bool,
-        limits: Limits,
-        band: &mut Vec<u8>,
-        run: Run<'_>,
-    ) -> Result<Prepared, PixelError> {
-        let Self { baseline, checkpoints, libjpeg } = self;
-        if !jpeg::has_end_marker(file) {
-            jpeg::check_whole(libjpeg, file, limits, band)?;
-        }
-        let checkpoints = with_checkpoints.then_some(&*checkpoints);
-        if let Some(Ok(mut rows)) = baseline.as_mut().map(|baseline| baseline.open(file, checkpoints, band))
-            && limits.check_pixels(rows.size().0, rows.size().1).is_ok()
-        {
-            let outcome = run(&mut rows);
-            if !rows.gave_up() {
-                return outcome.map(|()| Prepared::default());
-            }
-        }
-        // Declared before the open file, which holds the memory, so that it is dropped after the file.
-        let _turn;
-        let opened = jpeg::open(libjpeg, file, limits, false)?;
-        _turn = large::turn(opened.header.whole_bytes());
-        let mut rows = JpegRows::new(opened, band);
-        run(&mut rows)?;
-        Ok(Prepared { warnings: rows.warnings() })
     }
 }
 

@@ -1,5 +1,9 @@
+use super::header::{CRC_FIELD, FIELDS_AT, FieldDescriptor, USED_BYTES, WireHeader};
+use super::record::WireRecord;
 use super::*;
+use crate::crc32c_without;
 use proptest::prelude::*;
+use zerocopy::FromBytes;
 
 fn records() -> Vec<SampleRecord> {
     let reasons = [Outcome::Prepared, Outcome::Skipped(CorruptReason::Truncated), Outcome::Prepared, Outcome::Prepared];
