@@ -9,6 +9,7 @@
 Options have the names of the Rust library's `LoaderOptions`.
 """
 
+from . import _operations
 from ._compose import Compose
 from ._ddlp import VERSION as __version__
 from ._ddlp import Array
@@ -24,47 +25,25 @@ from ._errors import (
     UsageError,
 )
 from ._loader import IMAGENET, Batch, Loader
-from ._pipeline import (
-    CenterCrop,
-    GaussianBlur,
-    Operation,
-    Pipeline,
-    RandomAutocontrast,
-    RandomCrop,
-    RandomHorizontalFlip,
-    RandomInvert,
-    RandomResizedCrop,
-    Resize,
-    cifar_train,
-    imagenet_train,
-    imagenet_val,
-)
+from ._operations import *  # noqa: F403
+from ._pipeline import Pipeline, cifar_train, imagenet_train, imagenet_val
 from ._report import Report
 
 __all__ = [
     "IMAGENET",
     "Array",
     "Batch",
-    "CenterCrop",
     "Compose",
     "ConfigurationError",
     "CorruptError",
     "Drive",
     "DriveError",
     "Error",
-    "GaussianBlur",
     "Loader",
     "LocalDrive",
-    "Operation",
     "OutOfMemoryError",
     "Pipeline",
-    "RandomAutocontrast",
-    "RandomCrop",
-    "RandomHorizontalFlip",
-    "RandomInvert",
-    "RandomResizedCrop",
     "Report",
-    "Resize",
     "SystemRefusedError",
     "UnavailableError",
     "UsageError",
@@ -73,3 +52,4 @@ __all__ = [
     "imagenet_train",
     "imagenet_val",
 ]
+__all__ += _operations.__all__

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
 from typing import Any
 
 from ._errors import ConfigurationError
-from ._pipeline import (
-    CenterCrop,
-    GaussianBlur,
-    Operation,
-    Pipeline,
-    RandomAutocontrast,
-    RandomCrop,
-    RandomHorizontalFlip,
-    RandomInvert,
-    RandomResizedCrop,
-    Resize,
-)
+from ._operations import NAMES, Operation, RandomCrop, RandomResizedCrop, Resize
+from ._pipeline import Pipeline
 
 # What only changes the type of an image: the loader's options `dtype` and `layout` do.
 _OF_TYPE = {"ConvertImageDtype", "PILToTensor", "ToDtype", "ToImage", "ToPureTensor", "ToTensor"}
@@ -26,9 +18,9 @@ _OF_TYPE = {"ConvertImageDtype", "PILToTensor", "ToDtype", "ToImage", "ToPureTen
 class Compose(Pipeline):
     """A pipeline of torchvision's transforms, of `torchvision.transforms` or `torchvision.transforms.v2`.
 
-    Takes RandomResizedCrop, Resize, CenterCrop, RandomCrop, RandomHorizontalFlip, GaussianBlur, RandomAutocontrast and
-    RandomInvert, with their parameters, and Normalize as the last one. Transforms that only change the type of an
-    image, such as ToTensor, are left out: the loader's options `dtype` and `layout` do what they do.
+    Takes the transforms that have the name of an operation (`ddlp.Operation`), with their parameters, and Normalize as
+    the last one. Transforms that only change the type of an image, such as ToTensor, are left out: the loader's options
+    `dtype` and `layout` do what they do.
 
     Raises ConfigurationError for any other transform; the message names it.
     """
@@ -54,15 +46,15 @@ class Compose(Pipeline):
                     f"transform {number}, {transform}, leaves values from 0 to 255, but the loader's floats are from 0 "
                     "to 1: give it scale=True, and a Normalize after it for that range"
                 )
-            elif kind in _TRANSLATIONS:
+            elif kind in _OPERATIONS:
                 try:
-                    operations.append(_TRANSLATIONS[kind](transform))
+                    operations.append(_TRANSLATIONS.get(kind, _same)(transform))
                 except ValueError as error:
                     raise ConfigurationError(f"transform {number}, {transform}: {error}") from None
             elif kind not in _OF_TYPE:
                 raise ConfigurationError(
                     f"transform {number}, {transform}, has no counterpart here (those that have one are "
-                    f"{', '.join(_TRANSLATIONS)}, Normalize): leave it out, or call it on the loader's batches"
+                    f"{', '.join(_OPERATIONS)}, Normalize): leave it out, or call it on the loader's batches"
                 )
         super().__init__(operations)
 
@@ -124,18 +116,29 @@ def _random_crop(transform: Any) -> Operation:
     return RandomCrop(_square(transform.size), padding=_square(transform.padding or 0))
 
 
-def _gaussian_blur(transform: Any) -> Operation:
-    low, high = transform.sigma
-    return GaussianBlur(_square(transform.kernel_size), (low, high))
+def _same(transform: Any) -> Operation:
+    """Translates a transform whose parameters are those of the operation of the same name."""
+    operation = _OPERATIONS[type(transform).__name__]
+    parameters = {field.name: field.type for field in fields(operation)}
+    for other in inspect.signature(type(transform)).parameters:
+        if other not in parameters:
+            raise ValueError(f"its parameter {other} has no counterpart")
+
+    def value(name: str, kind: Any) -> Any:
+        given = getattr(transform, name)
+        if kind is int:
+            return _square(given)
+        return float(given) if kind is float else tuple(given)
+
+    translated: Operation = operation(**{name: value(name, kind) for name, kind in parameters.items()})
+    return translated
 
 
+_OPERATIONS = {operation.__name__: operation for operation in NAMES}
+
+# Transforms with parameters of which an operation has only some values.
 _TRANSLATIONS: dict[str, Callable[[Any], Operation]] = {
     "RandomResizedCrop": _random_resized_crop,
     "Resize": _resize,
-    "CenterCrop": lambda transform: CenterCrop(_square(transform.size)),
     "RandomCrop": _random_crop,
-    "RandomHorizontalFlip": lambda transform: RandomHorizontalFlip(transform.p),
-    "GaussianBlur": _gaussian_blur,
-    "RandomAutocontrast": lambda transform: RandomAutocontrast(transform.p),
-    "RandomInvert": lambda transform: RandomInvert(transform.p),
 }

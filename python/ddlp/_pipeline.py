@@ -1,4 +1,4 @@
-"""Pipelines: what is done to every sample. Names, parameters and defaults are torchvision's."""
+"""Pipelines: what is done to every sample."""
 
 from __future__ import annotations
 
@@ -6,94 +6,12 @@ import copy
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from . import _ddlp
 from ._errors import ConfigurationError
-
-
-@dataclass(frozen=True)
-class RandomResizedCrop:
-    """Cuts out a box of random area and aspect ratio and resizes it to a square of `size` pixels."""
-
-    size: int
-    scale: tuple[float, float] = (0.08, 1.0)
-    ratio: tuple[float, float] = (3 / 4, 4 / 3)
-
-
-@dataclass(frozen=True)
-class Resize:
-    """Resizes the image so that its shorter side has `size` pixels."""
-
-    size: int
-
-
-@dataclass(frozen=True)
-class CenterCrop:
-    """Cuts out the central square of `size` pixels."""
-
-    size: int
-
-
-@dataclass(frozen=True)
-class RandomCrop:
-    """Cuts out a random square of `size` pixels, after `padding` black pixels were added on each side."""
-
-    size: int
-    padding: int = 0
-
-
-@dataclass(frozen=True)
-class RandomHorizontalFlip:
-    """Mirrors the image left to right with probability `p`."""
-
-    p: float = 0.5
-
-
-@dataclass(frozen=True)
-class GaussianBlur:
-    """Blurs with a Gaussian kernel of `kernel_size` pixels whose sigma is drawn between the two bounds."""
-
-    kernel_size: int
-    sigma: tuple[float, float] = (0.1, 2.0)
-
-
-@dataclass(frozen=True)
-class RandomAutocontrast:
-    """Stretches the values of each channel to the whole range with probability `p`."""
-
-    p: float = 0.5
-
-
-@dataclass(frozen=True)
-class RandomInvert:
-    """Inverts all values with probability `p`."""
-
-    p: float = 0.5
-
-
-Operation = (
-    RandomResizedCrop
-    | Resize
-    | CenterCrop
-    | RandomCrop
-    | RandomHorizontalFlip
-    | GaussianBlur
-    | RandomAutocontrast
-    | RandomInvert
-)
-
-_NAMES = {
-    RandomResizedCrop: "random_resized_crop",
-    Resize: "resize",
-    CenterCrop: "center_crop",
-    RandomCrop: "random_crop",
-    RandomHorizontalFlip: "random_horizontal_flip",
-    GaussianBlur: "gaussian_blur",
-    RandomAutocontrast: "random_autocontrast",
-    RandomInvert: "random_invert",
-}
+from ._operations import NAMES, CenterCrop, Operation, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize
 
 
 class Pipeline:
@@ -105,9 +23,9 @@ class Pipeline:
     def __init__(self, operations: Sequence[Operation], *, exif_orientation: bool = False) -> None:
         described = []
         for operation in operations:
-            name = _NAMES.get(type(operation))
+            name = NAMES.get(type(operation))
             if name is None:
-                known = ", ".join(kind.__name__ for kind in _NAMES)
+                known = ", ".join(kind.__name__ for kind in NAMES)
                 raise TypeError(f"{operation!r} is no operation of a pipeline: the operations are {known}")
             described.append({name: asdict(operation)})
         self._set(json.dumps({"exif_orientation": exif_orientation, "operations": described}))

@@ -188,17 +188,17 @@ changes! {
     areas [Blur, Autocontrast]
 }
 
-/// Makes the type of all operations from their names. Programs and states store an operation as its position in this
-/// list, so add new ones at the end.
+/// Makes the type of all operations from their names and documentation (one line each). Programs and states store an
+/// operation as its position in this list, so add new ones at the end. The classes in Python follow from the list too.
 macro_rules! operations {
-    ($($(#[$documentation:meta])* $name:ident,)*) => {
+    ($(#[doc = $documentation:literal] $name:ident,)*) => {
         /// One operation of a pipeline.
         ///
         /// In TOML an operation is a table with its name as the only key: `{ resize = { size = 256 } }`.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Operation {
-            $($(#[$documentation])* $name($name),)*
+            $(#[doc = $documentation] $name($name),)*
         }
 
         $(impl From<$name> for Operation {
@@ -215,6 +215,10 @@ macro_rules! operations {
         impl Operation {
             /// Names of the operations, in the order of the list.
             pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
+
+            /// What the operations do, in the order of the list.
+            #[cfg(test)]
+            const DOCUMENTATION: &[&str] = &[$($documentation),*];
 
             /// Returns the operation's position in the list.
             pub(crate) fn position(&self) -> u16 {
@@ -266,21 +270,21 @@ macro_rules! operations {
 }
 
 operations! {
-    /// Cuts out a box of random area and aspect ratio and resizes it to a square.
+    /// Cuts out a box of random area (`scale`) and aspect (`ratio`) and resizes it to a square of `size` pixels.
     RandomResizedCrop,
-    /// Resizes so that the shorter side has a given length.
+    /// Resizes the image so that its shorter side has `size` pixels.
     Resize,
-    /// Cuts a square out of the middle.
+    /// Cuts out the central square of `size` pixels.
     CenterCrop,
-    /// Surrounds the image with zeros and cuts a square out of it at a random place.
+    /// Cuts out a random square of `size` pixels, after `padding` black pixels were added on each side.
     RandomCrop,
-    /// Mirrors left to right at random.
+    /// Mirrors the image left to right with probability `p`.
     RandomHorizontalFlip,
-    /// Inverts all values at random.
+    /// Inverts all values with probability `p`.
     RandomInvert,
-    /// Blurs by a Gaussian function of random width.
+    /// Blurs with a Gaussian kernel of `kernel_size` pixels, whose `sigma` is drawn between two bounds.
     GaussianBlur,
-    /// Stretches each channel to the whole range of values at random.
+    /// Stretches the values of each channel to the whole range with probability `p`.
     RandomAutocontrast,
 }
 
@@ -299,3 +303,6 @@ pub(crate) fn check_side(size: u32) -> Result<(), String> {
 pub(crate) fn check_probability(p: f64) -> Result<(), String> {
     if (0.0..=1.0).contains(&p) { Ok(()) } else { Err(format!("p = {p} is not a probability")) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -87,7 +87,7 @@ impl<'a> RawRows<'a> {
         let image = RawImage { group_rows: group_rows.min(height), ..image };
         let is_part = || {
             let end = u64::from(first_row) + image.rows();
-            let ends_group = end == height.into() || end.is_multiple_of(image.group_rows.into());
+            let ends_group = end == u64::from(height) || end.is_multiple_of(image.group_rows.into());
             let begins_group = first_row.is_multiple_of(image.group_rows);
             (image.pixels.len() as u64).is_multiple_of(image.row_bytes())
                 && (image.pixels.is_empty() || begins_group && ends_group && end <= height.into())

@@ -1,0 +1,102 @@
+"""The operations of a pipeline. Names, parameters and defaults are torchvision's.
+
+The Rust library's operations make this file: `DDLP_UPDATE=1 cargo test -p ddlp-pixels python` writes it.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RandomResizedCrop:
+    """Cuts out a box of random area (`scale`) and aspect (`ratio`) and resizes it to a square of `size` pixels."""
+
+    size: int
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (0.75, 1.3333333333333333)
+
+
+@dataclass(frozen=True)
+class Resize:
+    """Resizes the image so that its shorter side has `size` pixels."""
+
+    size: int
+
+
+@dataclass(frozen=True)
+class CenterCrop:
+    """Cuts out the central square of `size` pixels."""
+
+    size: int
+
+
+@dataclass(frozen=True)
+class RandomCrop:
+    """Cuts out a random square of `size` pixels, after `padding` black pixels were added on each side."""
+
+    size: int
+    padding: int = 0
+
+
+@dataclass(frozen=True)
+class RandomHorizontalFlip:
+    """Mirrors the image left to right with probability `p`."""
+
+    p: float = 0.5
+
+
+@dataclass(frozen=True)
+class RandomInvert:
+    """Inverts all values with probability `p`."""
+
+    p: float = 0.5
+
+
+@dataclass(frozen=True)
+class GaussianBlur:
+    """Blurs with a Gaussian kernel of `kernel_size` pixels, whose `sigma` is drawn between two bounds."""
+
+    kernel_size: int
+    sigma: tuple[float, float] = (0.1, 2.0)
+
+
+@dataclass(frozen=True)
+class RandomAutocontrast:
+    """Stretches the values of each channel to the whole range with probability `p`."""
+
+    p: float = 0.5
+
+
+Operation = (
+    RandomResizedCrop
+    | Resize
+    | CenterCrop
+    | RandomCrop
+    | RandomHorizontalFlip
+    | RandomInvert
+    | GaussianBlur
+    | RandomAutocontrast
+)
+
+# Names in TOML and JSON.
+NAMES = {
+    RandomResizedCrop: "random_resized_crop",
+    Resize: "resize",
+    CenterCrop: "center_crop",
+    RandomCrop: "random_crop",
+    RandomHorizontalFlip: "random_horizontal_flip",
+    RandomInvert: "random_invert",
+    GaussianBlur: "gaussian_blur",
+    RandomAutocontrast: "random_autocontrast",
+}
+
+__all__ = [
+    "Operation",
+    "RandomResizedCrop",
+    "Resize",
+    "CenterCrop",
+    "RandomCrop",
+    "RandomHorizontalFlip",
+    "RandomInvert",
+    "GaussianBlur",
+    "RandomAutocontrast",
+]
