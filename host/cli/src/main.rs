@@ -62,7 +62,7 @@ const EXAMPLES: &str = "\
 Try it without any data of your own:
   ddlp sample-data photos --images 600
   ddlp pack photos photos.ddlp
-  ddlp run photos.ddlp --strategy mte --batch 32 --report report.html
+  ddlp run photos.ddlp --strategy mte --batch-size 32 --report report.html
 
 `ddlp COMMAND --help` explains each command with examples. RUST_LOG=ddlp=debug shows what happens inside.";
 

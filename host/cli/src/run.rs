@@ -1,15 +1,15 @@
 //! `ddlp run`: the main job.
 //!
-//! - [`args`]: the command line; [`job`]: the loader's options that it asks for; [`placement`]: the drives.
+//! - [`args`]: the command line; [`options`]: the loader's options that it asks for; [`drives`]: the drives.
 //! - [`failure`]: the message about a sample that ends the run.
 //! - [`live`]: the display during the run; [`summary`]: the text after it.
 //! - [`products`]: the output files; [`saving`]: the state file, which is also written during the run.
 
 mod args;
+mod drives;
 mod failure;
-mod job;
 mod live;
-mod placement;
+mod options;
 mod products;
 mod saving;
 mod summary;
@@ -24,10 +24,10 @@ use ddlp_host::report::Report;
 use ddlp_host::{Digest, Loader, LoaderError, LoaderOptions, LoaderState, PLAN_BYTES_MAX, Plan, Strategy};
 use ddlp_pixels::Pipeline;
 use failure::Given;
-use job::Before;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getppid};
+use options::Before;
 use products::Written;
 use saving::Saving;
 use std::fs;
@@ -73,8 +73,8 @@ pub fn run(args: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         (_, _, Some(plan), Some(path)) => Before::Plan(plan, path),
         _ => Before::None,
     };
-    let mut options = job::loader_options(args, args.pipeline.as_deref().map(pipeline).transpose()?, before)?;
-    options.drives = placement::drives(args, options.strategy)?;
+    let mut options = options::loader_options(args, args.pipeline.as_deref().map(pipeline).transpose()?, before)?;
+    options.drives = drives::drives(args, options.strategy)?;
     let finished = resumed.as_ref().map(|state| state.epoch).filter(|done| *done >= options.epochs);
     if finished.is_some() && options.strategy != Strategy::Csd {
         options.drives.clear();

@@ -138,7 +138,7 @@ fn no_memory(samples: u32) -> io::Error {
     let bytes = u64::from(samples) * size_of::<u32>() as u64;
     let message = format!(
         "{bytes} bytes for the order of {samples} samples are not available: free some memory, raise the limit of this \
-         process (ulimit -v, the control group), or use shorter epochs (--samples)"
+         process (ulimit -v, the control group), or use shorter epochs (--epoch-samples)"
     );
     io::Error::new(io::ErrorKind::OutOfMemory, message)
 }

@@ -74,7 +74,7 @@ impl Setting<'_> {
         let mut options = self.common.clone();
         let mut option = |name: &str, value: String| options.extend([format!("--{name}"), value]);
         option("strategy", case.strategy.to_string());
-        option("samples", samples.to_string());
+        option("epoch-samples", samples.to_string());
         if let (Some(slots), DriveOptions::Local(drive)) = (case.slots, &self.drive) {
             option("results", slots.name().to_string());
             if let Some(slots) = self.tail_slots.filter(|_| case.strategy == "mte") {
@@ -137,17 +137,17 @@ mod tests {
     fn a_cpu_run_has_no_drive_and_mte_has_slots_for_its_tail() {
         let setting = Setting {
             dataset: Path::new("x.ddlp"),
-            common: vec!["--batch".into(), "64".into()],
+            common: vec!["--batch-size".into(), "64".into()],
             drive: DriveOptions::Local(vec!["--throttle".into(), "0.25".into()]),
             tail_slots: Some(40),
         };
-        assert_eq!(setting.options(CPU, 100).join(" "), "--batch 64 --strategy cpu --samples 100");
+        assert_eq!(setting.options(CPU, 100).join(" "), "--batch-size 64 --strategy cpu --epoch-samples 100");
         let mte = Case { strategy: "mte", slots: Some(SlotAccess::Read) };
         assert_eq!(
             setting.options(mte, 100).join(" "),
-            "--batch 64 --strategy mte --samples 100 --results read --slots 40 --throttle 0.25"
+            "--batch-size 64 --strategy mte --epoch-samples 100 --results read --slots 40 --throttle 0.25"
         );
         let remote = Setting { drive: DriveOptions::Remote, tail_slots: None, ..setting };
-        assert_eq!(remote.options(mte, 100).join(" "), "--batch 64 --strategy mte --samples 100");
+        assert_eq!(remote.options(mte, 100).join(" "), "--batch-size 64 --strategy mte --epoch-samples 100");
     }
 }

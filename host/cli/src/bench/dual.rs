@@ -38,8 +38,11 @@ pub struct DualArgs {
     #[arg(long, value_name = "NAME|FILE", default_value = "imagenet-train")]
     pipeline: String,
     /// Samples per batch
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    batch: u32,
+    #[arg(
+        long, visible_alias = "batch", value_name = "N", default_value_t = 64,
+        value_parser = clap::value_parser!(u32).range(1..=65_536)
+    )]
+    batch_size: u32,
     /// Samples per run; a smaller dataset is repeated
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     samples: u64,
@@ -119,7 +122,7 @@ pub fn dual(args: &DualArgs, interrupt: &Interrupt) -> anyhow::Result<Ending> {
         dataset_samples: dataset.len(),
         pipeline: args.pipeline.clone(),
         image_bytes,
-        batch: args.batch,
+        batch: args.batch_size,
         samples: args.samples,
         rounds,
         is_complete,
@@ -207,7 +210,7 @@ fn setting<'a>(args: &'a DualArgs, cores: &Cores) -> Setting<'a> {
     };
     let common = options(&[
         ("pipeline", args.pipeline.clone()),
-        ("batch", args.batch.to_string()),
+        ("batch-size", args.batch_size.to_string()),
         ("seed", args.seed.to_string()),
         ("policy", "skip".to_string()),
         ("max-corrupt", "100%".to_string()),

@@ -27,8 +27,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME|FILE", help_heading = "Job")]
     pub pipeline: Option<String>,
     /// Samples per batch (with several ranks, per global batch) [default: 256]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Job")]
-    pub batch: Option<u32>,
+    #[arg(
+        long, visible_alias = "batch", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536),
+        help_heading = "Job"
+    )]
+    pub batch_size: Option<u32>,
     /// Number of epochs, including those before --resume; they are numbered from 0 [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Job")]
     pub epochs: Option<u32>,
@@ -53,8 +56,11 @@ pub struct RunArgs {
     #[arg(long, value_enum, help_heading = "Job")]
     pub last: Option<Last>,
     /// Samples per epoch: the dataset is repeated or cut to this number [default: those of the dataset]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Job")]
-    pub samples: Option<u64>,
+    #[arg(
+        long, visible_alias = "samples", value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
+        help_heading = "Job"
+    )]
+    pub epoch_samples: Option<u64>,
     /// Simulate an accelerator that takes this many milliseconds for a batch
     #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = parse_milliseconds, help_heading = "Job")]
     pub step_ms: f64,
@@ -135,15 +141,15 @@ pub struct RunArgs {
         help_heading = "Ranks and resuming"
     )]
     pub state_every: Option<StateEvery>,
-    /// Resume the run that wrote this state, with its options --batch, --epochs, --strategy, --seed, --last, --samples,
-    /// --policy and --pipeline. Only --epochs and --strategy may differ
+    /// Resume the run that wrote this state, with its options --batch-size, --epochs, --strategy, --seed, --last,
+    /// --epoch-samples, --policy and --pipeline. Only --epochs and --strategy may differ
     #[arg(long, value_name = "FILE", conflicts_with = "plan_in", help_heading = "Ranks and resuming")]
     pub resume: Option<PathBuf>,
     /// Write a plan: which prong prepared which batch, and the order of delivery
     #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
     pub plan_out: Option<PathBuf>,
-    /// Repeat a run exactly as this plan records it, with its options --batch, --epochs, --strategy, --seed, --last,
-    /// --samples, --policy, --pipeline, --rank and --world-size. Only --epochs may be smaller
+    /// Repeat a run exactly as this plan records it, with its options --batch-size, --epochs, --strategy, --seed,
+    /// --last, --epoch-samples, --policy, --pipeline, --rank and --world-size. Only --epochs may be smaller
     #[arg(long, value_name = "FILE", help_heading = "Ranks and resuming")]
     pub plan_in: Option<PathBuf>,
 
@@ -176,7 +182,7 @@ Examples:
   ddlp run photos.ddlp --throttle 0.25 --step-ms 20       a drive four times slower; 20 ms of accelerator per batch
   ddlp run photos.ddlp --drive tcp://10.0.0.7:4420/nqn.2024-01.example:drive
   ddlp run photos.ddlp --drive /dev/nvme0                 through the kernel's NVMe driver
-  ddlp run photos.ddlp --batch 32 --stop-after 10 --state-out at.json
+  ddlp run photos.ddlp --batch-size 32 --stop-after 10 --state-out at.json
   ddlp run photos.ddlp --resume at.json
 
 A pipeline file lists its operations in order:
@@ -369,7 +375,7 @@ mod tests {
     #[test]
     fn a_dataset_is_enough() {
         let args = parse(&[]).unwrap();
-        assert_eq!((args.batch, args.epochs, args.strategy), (None, None, None));
+        assert_eq!((args.batch_size, args.epochs, args.strategy), (None, None, None));
         assert!(args.drive.is_empty() && !args.digest);
     }
 
@@ -388,7 +394,7 @@ mod tests {
     #[test]
     fn numbers_out_of_range_are_refused() {
         for wrong in [
-            ["--batch", "0"],
+            ["--batch-size", "0"],
             ["--batch", "70000"],
             ["--epochs", "0"],
             ["--threads", "0"],
@@ -399,7 +405,7 @@ mod tests {
             ["--step-ms", "inf"],
             ["--slots", "0"],
             ["--drive-timeout", "0"],
-            ["--samples", "0"],
+            ["--epoch-samples", "0"],
             ["--stop-after", "0"],
             ["--world-size", "0"],
             ["--cores", "3-1"],

@@ -1,7 +1,7 @@
 //! The output files of a run: figures, page, plan, state.
 
 use super::args::RunArgs;
-use super::placement;
+use super::drives;
 use crate::machine;
 use crate::output::{self, Files};
 use crate::report::{self, Context};
@@ -31,7 +31,7 @@ pub fn check_writable(args: &RunArgs) -> anyhow::Result<()> {
 
 /// Returns the files that the run reads and writes, except for the dataset.
 pub fn files(args: &RunArgs) -> Files<'_> {
-    let is_results_file = |place: &&Path| matches!(placement::results(place), LocalResults::File(_));
+    let is_results_file = |place: &&Path| matches!(drives::results(place), LocalResults::File(_));
     let pipeline = args.pipeline.as_deref().filter(|name| Pipeline::named(name).is_none());
     let drive = LocalDrive { agent: args.agent.clone(), ..LocalDrive::default() };
     Files::default()

@@ -122,7 +122,7 @@ fn a_resumed_run_needs_no_options() {
     let rest = json(&succeed(folder, rest));
     assert_eq!((&rest["batches"], &rest["strategy"], &rest["seed"]), (&3.into(), &"cpu".into(), &3.into()));
     let message = fail(folder, "run photos --resume at.json --batch 6");
-    assert!(message.contains("had --batch 5, but --batch 6 is given"), "{message}");
+    assert!(message.contains("had --batch-size 5, but --batch-size 6 is given"), "{message}");
     succeed(folder, "pack photos p.ddlp --quiet");
     let message = fail(folder, "run p.ddlp --resume at.json");
     assert!(

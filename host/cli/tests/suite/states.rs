@@ -112,9 +112,11 @@ fn a_state_brings_policy_and_pipeline_and_every_other_option_is_named() {
     let rest = json(&succeed(folder, "run photos --resume at.json --drive none --quiet --json -"));
     assert_eq!(rest["batches"], 2);
     let message = fail(folder, "run photos --resume at.json --batch 6 --seed 1 --policy fail --pipeline imagenet-val");
-    for part in
-        ["--batch 8 --seed 0", "--policy skip --pipeline {", "--batch 6 --seed 1 --policy fail --pipeline imagenet-val"]
-    {
+    for part in [
+        "--batch-size 8 --seed 0",
+        "--policy skip --pipeline {",
+        "--batch-size 6 --seed 1 --policy fail --pipeline imagenet-val",
+    ] {
         assert!(message.contains(part), "{message}");
     }
     // A state of revision 77a8d6c has neither policy nor pipeline: the digest of both decides.
@@ -154,7 +156,10 @@ fn a_plan_brings_what_it_determines_and_says_what_contradicts_it() {
         assert_eq!(again[key], recorded[key], "{key}");
     }
     let message = fail(folder, "run photos --plan-in o.plan --batch 6 --seed 4 --epochs 3");
-    assert!(message.contains("--batch 5 --seed 3 --epochs 2, but --batch 6 --seed 4 --epochs 3 is given"), "{message}");
+    assert!(
+        message.contains("--batch-size 5 --seed 3 --epochs 2, but --batch-size 6 --seed 4 --epochs 3 is given"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn order(seed: u64, epoch: u32, cut: EpochCut) -> EpochOrder {
 #[test]
 fn a_refused_order_says_how_much_memory_it_needs() {
     let text = no_memory(1 << 31).to_string();
-    assert!(text.contains("8589934592 bytes for the order of 2147483648 samples") && text.contains("--samples"));
+    assert!(text.contains("8589934592 bytes for the order of 2147483648 samples") && text.contains("--epoch-samples"));
 }
 
 #[test]

@@ -2,7 +2,7 @@ use super::*;
 use crate::run::args::parse;
 use ddlp_host::{MaxCorrupt, PlanEpoch, PlannedRun};
 
-fn job(line: &str, before: Before<'_>) -> Result<LoaderOptions, String> {
+fn options(line: &str, before: Before<'_>) -> Result<LoaderOptions, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let args = parse(&words).unwrap();
     let pipeline = args.pipeline.as_deref().map(|name| Pipeline::named(name).unwrap());
@@ -51,12 +51,12 @@ fn plan() -> Plan {
 
 #[test]
 fn a_resumed_run_goes_on_with_what_it_began_with() {
-    let fresh = job("", Before::None).unwrap();
+    let fresh = options("", Before::None).unwrap();
     let mut expected = LoaderOptions::default();
     expected.dataset = Some("x.ddlp".into());
     assert_eq!(fresh, expected);
     let (state, path) = (state(), Path::new("at.json"));
-    let resumed = job("", Before::State(&state, path)).unwrap();
+    let resumed = options("", Before::State(&state, path)).unwrap();
     expected.batch_size = 32;
     expected.epochs = 3;
     expected.strategy = Strategy::Mte;
@@ -67,17 +67,17 @@ fn a_resumed_run_goes_on_with_what_it_began_with() {
     expected.pipeline = Pipeline::cifar_train();
     expected.resume = Some(state.clone());
     assert_eq!(resumed, expected);
-    let other = job("--epochs 5 --strategy wrr --batch 32", Before::State(&state, path)).unwrap();
+    let other = options("--epochs 5 --strategy wrr --batch 32", Before::State(&state, path)).unwrap();
     assert_eq!((other.epochs, other.strategy), (5, Strategy::Wrr));
 }
 
 #[test]
 fn a_limit_on_corrupt_samples_needs_a_policy_that_passes_over_them() {
-    assert!(job("--max-corrupt 5", Before::None).unwrap_err().contains("--policy fail, the default,"));
-    assert!(job("--max-corrupt 5 --policy fail", Before::None).is_err());
-    assert!(job("--max-corrupt 5 --policy skip", Before::None).is_ok());
+    assert!(options("--max-corrupt 5", Before::None).unwrap_err().contains("--policy fail, the default,"));
+    assert!(options("--max-corrupt 5 --policy fail", Before::None).is_err());
+    assert!(options("--max-corrupt 5 --policy skip", Before::None).is_ok());
     let path = Path::new("at.json");
-    assert!(job("--max-corrupt 5", Before::State(&state(), path)).is_ok(), "its policy is skip");
+    assert!(options("--max-corrupt 5", Before::State(&state(), path)).is_ok(), "its policy is skip");
 }
 
 #[test]
@@ -85,20 +85,20 @@ fn every_option_that_differs_from_the_state_is_named_with_both_values() {
     let (state, path) = (state(), Path::new("at.json"));
     let line = "--batch 8 --seed 1 --samples 9 --last pad --policy fail --pipeline imagenet-val";
     assert_eq!(
-        job(line, Before::State(&state, path)).unwrap_err(),
-        "--resume continues the run of at.json, which had --batch 32 --seed 7 --samples 100 --last drop \
-         --policy skip --pipeline cifar-train, but --batch 8 --seed 1 --samples 9 --last pad --policy fail \
+        options(line, Before::State(&state, path)).unwrap_err(),
+        "--resume continues the run of at.json, which had --batch-size 32 --seed 7 --epoch-samples 100 --last drop \
+         --policy skip --pipeline cifar-train, but --batch-size 8 --seed 1 --epoch-samples 9 --last pad --policy fail \
          --pipeline imagenet-val is given: leave that out"
     );
     let old = LoaderState { policy: None, pipeline: None, ..state };
-    let job = job("--policy replace", Before::State(&old, path)).unwrap();
-    assert_eq!((job.policy, job.pipeline), (CorruptPolicy::Replace, Pipeline::imagenet_train()));
+    let resumed = options("--policy replace", Before::State(&old, path)).unwrap();
+    assert_eq!((resumed.policy, resumed.pipeline), (CorruptPolicy::Replace, Pipeline::imagenet_train()));
 }
 
 #[test]
 fn a_plan_brings_what_it_determines() {
     let (plan, path) = (plan(), Path::new("o.plan"));
-    let replayed = job("", Before::Plan(&plan, path)).unwrap();
+    let replayed = options("", Before::Plan(&plan, path)).unwrap();
     let mut expected = LoaderOptions::default();
     expected.dataset = Some("x.ddlp".into());
     expected.batch_size = 32;
@@ -112,22 +112,22 @@ fn a_plan_brings_what_it_determines() {
     (expected.rank, expected.world_size) = (1, 2);
     expected.replay = Some(plan.clone());
     assert_eq!(replayed, expected);
-    assert_eq!(job("--epochs 1", Before::Plan(&plan, path)).unwrap().epochs, 1);
+    assert_eq!(options("--epochs 1", Before::Plan(&plan, path)).unwrap().epochs, 1);
     let line = "--strategy mte --epochs 3 --world-size 4 --rank 1 --batch 32";
     assert_eq!(
-        job(line, Before::Plan(&plan, path)).unwrap_err(),
+        options(line, Before::Plan(&plan, path)).unwrap_err(),
         "--plan-in repeats the run of o.plan, which had --world-size 2 --strategy wrr --epochs 2, but --world-size \
          4 --strategy mte --epochs 3 is given: leave that out"
     );
     let first = Plan { run: None, ..plan.clone() };
-    assert_eq!(job("--strategy mte", Before::Plan(&first, path)).unwrap().strategy, Strategy::Mte);
+    assert_eq!(options("--strategy mte", Before::Plan(&first, path)).unwrap().strategy, Strategy::Mte);
     let none = Plan { epochs: Vec::new(), ..plan };
-    assert!(job("", Before::Plan(&none, path)).unwrap_err().contains("no whole epoch"));
+    assert!(options("", Before::Plan(&none, path)).unwrap_err().contains("no whole epoch"));
 }
 
 #[test]
 fn the_command_fills_every_option_of_the_loader_that_it_names() {
-    let options = job(
+    let options = options(
         "--threads 3 --cores 0-1 --buffers 9 --window 5 --drive-timeout 2.5 --drive-optional --rank 1 --world-size 2 \
          --policy skip --max-corrupt 17 --host-nqn nqn.2024-01.example:host \
          --metrics 127.0.0.1:9464",

@@ -37,10 +37,10 @@ pub fn loader_options(args: &RunArgs, pipeline: Option<Pipeline>, before: Before
     let told = before.told()?;
     let mut joined = Joined::default();
     let mut options = LoaderOptions::default();
-    let batch = joined.join("--batch", args.batch.map(u64::from), told.batch, u64::to_string);
+    let batch = joined.join("--batch-size", args.batch_size.map(u64::from), told.batch, u64::to_string);
     set(&mut options.batch_size, batch.map(|batch| usize::try_from(batch).unwrap_or(usize::MAX)));
     set(&mut options.seed, joined.join("--seed", args.seed, told.seed, u64::to_string));
-    options.epoch_samples = joined.join("--samples", args.samples, told.samples, u64::to_string);
+    options.epoch_samples = joined.join("--epoch-samples", args.epoch_samples, told.samples, u64::to_string);
     let last = |last: &LastBatch| Last::name(*last).to_string();
     set(&mut options.last, joined.join("--last", args.last.map(Last::into), told.last, last));
     let policy = |policy: &CorruptPolicy| Policy::name(*policy).to_string();

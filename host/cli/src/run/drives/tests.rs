@@ -1,7 +1,7 @@
 use super::*;
 use crate::run::args::parse;
 
-fn placement(line: &[&str]) -> Result<Vec<DriveSpec>, String> {
+fn specs(line: &[&str]) -> Result<Vec<DriveSpec>, String> {
     let args = parse(line).unwrap();
     let strategy = args.strategy.unwrap_or_default();
     drives(&args, strategy).map_err(|error| error.to_string())
@@ -9,16 +9,16 @@ fn placement(line: &[&str]) -> Result<Vec<DriveSpec>, String> {
 
 #[test]
 fn a_run_has_one_local_drive_unless_others_are_named() {
-    assert_eq!(placement(&[]), Ok(vec![DriveSpec::Local(LocalDrive::default())]));
-    assert_eq!(placement(&["--drive", "local", "--drive", "local"]).unwrap().len(), 2);
-    assert_eq!(placement(&["--drive", "none"]), Ok(Vec::new()));
-    assert_eq!(placement(&["--strategy", "cpu"]), Ok(Vec::new()));
+    assert_eq!(specs(&[]), Ok(vec![DriveSpec::Local(LocalDrive::default())]));
+    assert_eq!(specs(&["--drive", "local", "--drive", "local"]).unwrap().len(), 2);
+    assert_eq!(specs(&["--drive", "none"]), Ok(Vec::new()));
+    assert_eq!(specs(&["--strategy", "cpu"]), Ok(Vec::new()));
 }
 
 #[test]
 fn named_drives_are_used() {
     let local = LocalDrive { threads: Some(2), cores: vec![1], ..LocalDrive::default() };
-    assert_eq!(placement(&["--drive-threads", "2", "--drive-cores", "1"]), Ok(vec![DriveSpec::Local(local)]));
+    assert_eq!(specs(&["--drive-threads", "2", "--drive-cores", "1"]), Ok(vec![DriveSpec::Local(local)]));
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn contradictions_are_named() {
         &["--strategy", "wrr", "--drive", "none"],
         &["--drive", "none", "--drive", "local"],
     ] {
-        assert!(placement(line).unwrap_err().contains("--drive"), "{line:?}");
+        assert!(specs(line).unwrap_err().contains("--drive"), "{line:?}");
     }
     // A run that had a drive can be resumed without one, and keeps the strategy of the state.
     let args = parse(&["--drive", "none", "--resume", "at.json"]).unwrap();
@@ -44,10 +44,10 @@ fn options_without_effect_are_refused() {
         [["--throttle", "1"], ["--drive-threads", "2"], ["--drive-cores", "0"], ["--slots", "4"], ["--results", "read"]]
     {
         for drive in [&["--drive", tcp][..], &["--drive", "none"], &["--strategy", "cpu"]] {
-            let error = placement(&[&option[..], drive].concat()).unwrap_err();
+            let error = specs(&[&option[..], drive].concat()).unwrap_err();
             assert!(error.contains(option[0]) && error.contains("local drive"), "{error}");
         }
-        assert!(placement(&[&option[..], &["--drive", tcp, "--drive", "local"]].concat()).is_ok());
+        assert!(specs(&[&option[..], &["--drive", tcp, "--drive", "local"]].concat()).is_ok());
     }
 }
 
@@ -55,9 +55,9 @@ fn options_without_effect_are_refused() {
 fn only_drives_at_an_address_are_told_an_nqn() {
     let host = ["--host-nqn", "nqn.2024-01.example:host"];
     for drive in [&[][..], &["--drive", "/dev/nvme0"], &["--drive", "none"]] {
-        assert!(placement(&[&host[..], drive].concat()).unwrap_err().contains("--host-nqn"), "{drive:?}");
+        assert!(specs(&[&host[..], drive].concat()).unwrap_err().contains("--host-nqn"), "{drive:?}");
     }
-    assert!(placement(&[&host[..], &["--drive", "tcp://h:1/nqn.x", "--drive", "local"]].concat()).is_ok());
+    assert!(specs(&[&host[..], &["--drive", "tcp://h:1/nqn.x", "--drive", "local"]].concat()).is_ok());
     assert!(parse(&["--host-nqn", "host"]).unwrap_err().contains("nqn."));
 }
 
@@ -78,9 +78,9 @@ fn the_drive_that_holds_the_dataset_takes_part() {
 #[test]
 fn only_drives_at_an_address_are_optional() {
     for drive in [&[][..], &["--drive", "auto"], &["--drive", "none"], &["--drive", "/dev/nvme0"]] {
-        assert!(placement(&[&["--drive-optional"], drive].concat()).unwrap_err().contains("--drive-optional"));
+        assert!(specs(&[&["--drive-optional"], drive].concat()).unwrap_err().contains("--drive-optional"));
     }
-    assert!(placement(&["--drive-optional", "--drive", "tcp://h:1/nqn.x"]).is_ok());
+    assert!(specs(&["--drive-optional", "--drive", "tcp://h:1/nqn.x"]).is_ok());
 }
 
 #[test]
