@@ -118,3 +118,8 @@ pub use progress::{Progress, ProgressHandle, ProngProgress};
 pub use report::Report;
 pub use schedule::{PlanEpoch, Strategy, UnknownStrategy};
 pub use state::{Difference, LoaderState, StateError};
+
+/// The Rust code of the README, which has to compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
