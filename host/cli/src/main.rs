@@ -202,7 +202,7 @@ fn error_text(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for (depth, line) in lines.iter().enumerate() {
         let head = if depth == 0 { "error: " } else { "  because: " };
-        let body = line.lines().map(text::printable).collect::<Vec<_>>().join("\n    ");
+        let body = line.lines().map(text::message).collect::<Vec<_>>().join("\n    ");
         text.push_str(&format!("{head}{body}\n"));
     }
     text

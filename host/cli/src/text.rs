@@ -1,4 +1,8 @@
-//! Figures for people: grouped, rounded to a useful precision, with their unit.
+//! Figures for people: grouped, rounded to a useful precision, with their unit. `flags`: options in messages.
+
+mod flags;
+
+pub use flags::flags;
 
 /// Formats `1234567` as `1,234,567`.
 pub fn count(value: u64) -> String {
@@ -91,6 +95,11 @@ pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
+/// Formats a message of the loader.
+pub fn message(text: &str) -> String {
+    flags(&printable(text))
+}
+
 /// Returns a prong's name for display; of a drive elsewhere, `tcp://HOST:PORT/NQN`, only HOST:PORT.
 pub fn prong_name(name: &str) -> String {
     let place = name.strip_prefix("tcp://").map_or(name, |place| place.split('/').next().unwrap_or(place));
@@ -120,7 +129,7 @@ pub fn fault(what: &str) -> String {
             last.push(':');
         }
     }
-    printable(&words.join(" "))
+    flags(&printable(&words.join(" ")))
 }
 
 /// Breaks lines between words so that none is wider than `columns`, as far as words allow. Continuation lines are

@@ -154,9 +154,21 @@ impl LoaderBuilder {
         self
     }
 
+    /// Sets the number of processes of this machine among which its cores are divided. Default 1.
+    pub fn local_world_size(mut self, processes: u32) -> Self {
+        self.options.local_world_size = processes;
+        self
+    }
+
     /// Sets the seed of the order and of all draws. Default 0.
     pub fn seed(mut self, seed: u64) -> Self {
         self.options.seed = seed;
+        self
+    }
+
+    /// Sets whether each epoch's samples are shuffled. Default `true`; otherwise they come in the order of the dataset.
+    pub fn shuffle(mut self, shuffle: bool) -> Self {
+        self.options.shuffle = shuffle;
         self
     }
 

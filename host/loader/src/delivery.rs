@@ -16,6 +16,7 @@ mod slots;
 
 pub(crate) use host_pool::HostPool;
 pub(crate) use owned::{Labels, NoMemory, OwnedMemory};
+pub use slots::own_slots_after_fork;
 pub(crate) use slots::{SlotRows, SlotTable};
 
 use std::error::Error;

@@ -31,13 +31,14 @@ use crate::fetch::{AheadBounds, FetchAhead, Fetching};
 use crate::image_output::ImageOutput;
 use crate::order::{EpochCut, Orders};
 use crate::recorder::Recorder;
-use crate::report::CorruptReport;
+use crate::report::{CorruptReport, Report};
 use crate::schedule::{BatchId, CPU, HeldResults, PlanEpoch, ProngId, ResultUse, Schedule};
 use crate::usage::{MemoryPeak, ReadSum};
 use ddlp_csd::program::Program;
 use ddlp_csd::slot::SampleRecord;
 use ddlp_dataset::{Dataset, FetchedSample, Unavailable};
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -47,6 +48,8 @@ pub(crate) struct RunTask {
     pub dataset: Arc<dyn Dataset>,
     pub program: Program,
     pub seed: u64,
+    /// Whether the samples of an epoch are shuffled.
+    pub shuffle: bool,
     pub cut: EpochCut,
     /// How images are delivered.
     pub images: ImageOutput,
@@ -155,6 +158,8 @@ pub(crate) struct Engine {
     /// There may be a sample to fetch.
     fetch: Condvar,
     stop: AtomicBool,
+    /// Whether drives are kept when the threads end, since the run goes on at another position.
+    keeps_drives: AtomicBool,
     /// Peak memory of the process.
     pub memory: MemoryPeak,
     /// Bytes that the CPU prong has read.
@@ -174,9 +179,6 @@ impl Engine {
         make: Option<&MakeTarget>,
     ) -> Result<Self, DeliveryError> {
         let work = Arc::new(Condvar::new());
-        let orders = Orders::new(task.seed, task.cut);
-        let reads = task.dataset.reads_in_flight();
-        let bounds = AheadBounds::of(&*task.dataset, task.cut.rows());
         let bytes = buffer_bytes(&task.cut, task.images.row_bytes());
         let need = BufferNeed { count: buffers, bytes, returned: BufferReturned::new(work.clone()) };
         let target = match make {
@@ -186,29 +188,13 @@ impl Engine {
         Ok(Self {
             target,
             making_ready: AtomicUsize::new(0),
-            core: Mutex::new(Core {
-                schedule,
-                recorder,
-                ready: HashMap::new(),
-                jobs: VecDeque::new(),
-                fetching: (reads > 0).then(|| FetchAhead::new(bounds)),
-                idle_fetchers: 0,
-                spare: Vec::new(),
-                spare_max: reads,
-                plan: Vec::new(),
-                consumer_waits: false,
-                announced: Announced::default(),
-                orders,
-                corrupt: CorruptCount::new(task.max_corrupt),
-                failure: None,
-                doubts: HashMap::new(),
-                refuted: HashMap::new(),
-            }),
+            core: Mutex::new(Core::new(&task, schedule, recorder)),
             task,
             delivery: Condvar::new(),
             work,
             fetch: Condvar::new(),
             stop: AtomicBool::new(false),
+            keeps_drives: AtomicBool::new(false),
             memory: MemoryPeak::new(),
             read: ReadSum::default(),
             links: Mutex::default(),
@@ -241,6 +227,31 @@ impl Engine {
     fn wake_cpu(&self) {
         self.work.notify_all();
         self.fetch.notify_all();
+    }
+
+    /// Ends the run as [`Self::stop`] does, but lets the threads of drives keep their drives for [`Self::restart`].
+    pub fn stop_keeping_drives(&self) {
+        self.keeps_drives.store(true, Ordering::Release);
+        self.stop();
+    }
+
+    /// Returns whether a drive's thread that ends keeps its drive.
+    pub fn keeps_drives(&self) -> bool {
+        self.keeps_drives.load(Ordering::Acquire)
+    }
+
+    /// Begins anew with another schedule, when no thread is left. The figures go on.
+    pub fn restart(&self, schedule: Schedule) {
+        let mut core = self.lock();
+        let unused = Recorder::new(Report::default(), Vec::new());
+        let mut recorder = mem::replace(&mut core.recorder, unused);
+        recorder.restart();
+        let old = mem::replace(&mut *core, Core::new(&self.task, schedule, recorder));
+        self.keeps_drives.store(false, Ordering::Release);
+        self.stop.store(false, Ordering::Release);
+        drop(core);
+        // Finished batches give their buffers and slots back without the lock.
+        drop(old);
     }
 
     /// Remembers how to end a drive's association or the attempt to make one, for [`Self::close_links`]. Ends it at
@@ -392,6 +403,11 @@ impl Engine {
 }
 
 impl RunTask {
+    /// Returns the seed of the epochs' orders, if they are shuffled.
+    pub fn order_seed(&self) -> Option<u64> {
+        self.shuffle.then_some(self.seed)
+    }
+
     /// Converts pixels to rows as they are delivered, at the beginning of a batch's buffer.
     pub fn write_rows(&self, pixels: &[u8], buffer: &mut [u8]) {
         let bytes = pixels.len() / self.images.prepared().bytes() * self.images.row_bytes();
@@ -400,6 +416,29 @@ impl RunTask {
 }
 
 impl Core {
+    fn new(task: &RunTask, schedule: Schedule, recorder: Recorder) -> Self {
+        let reads = task.dataset.reads_in_flight();
+        let bounds = AheadBounds::of(&*task.dataset, task.cut.rows());
+        Self {
+            schedule,
+            recorder,
+            ready: HashMap::new(),
+            jobs: VecDeque::new(),
+            fetching: (reads > 0).then(|| FetchAhead::new(bounds)),
+            idle_fetchers: 0,
+            spare: Vec::new(),
+            spare_max: reads,
+            plan: Vec::new(),
+            consumer_waits: false,
+            announced: Announced::default(),
+            orders: Orders::new(task.order_seed(), task.cut),
+            corrupt: CorruptCount::new(task.max_corrupt),
+            failure: None,
+            doubts: HashMap::new(),
+            refuted: HashMap::new(),
+        }
+    }
+
     fn executed(&mut self, prong: ProngId, id: BatchId) -> bool {
         if prong == CPU {
             self.stop_fetching(id);

@@ -54,7 +54,10 @@ pub enum LoaderError {
         source: std::io::Error,
     },
     /// A sample is corrupt, and the policy is `fail`.
-    #[error("sample {sample} (id {sample_id}, {location}) of epoch {epoch} cannot be used: {reason}")]
+    #[error(
+        "sample {sample} (id {sample_id}, {location}) of epoch {epoch} cannot be used: {reason}; `policy=\"skip\"` \
+         leaves these samples out, `policy=\"replace\"` takes others instead"
+    )]
     CorruptSample {
         /// Name in the dataset.
         sample: String,
@@ -70,9 +73,9 @@ pub enum LoaderError {
     /// No neighbour can replace a corrupt sample, and the policy is `replace`.
     #[error(
         "sample {sample} (id {sample_id}, {location}) of epoch {epoch} cannot be used: {reason}; none of the {tried} \
-         samples after it can replace it, and the policy `replace` tries no more. If this many are damaged, pack the \
-         dataset anew (`ddlp pack` says what is wrong with each), or leave them out: --policy skip with a higher \
-         --max-corrupt"
+         samples after it can replace it, and `policy=\"replace\"` tries no more. If this many are damaged, pack the \
+         dataset anew (`ddlp pack` says what is wrong with each), or leave them out: `policy=\"skip\"` with a higher \
+         `max_corrupt`"
     )]
     NoReplacement {
         /// Name in the dataset.
@@ -91,8 +94,8 @@ pub enum LoaderError {
     /// More samples of an epoch were skipped or replaced than [`MaxCorrupt`](crate::MaxCorrupt) allows.
     #[error(
         "{corrupt} of {samples} samples of this epoch were corrupt so far, and {limit} are allowed; the first are \
-         {first}. Check the dataset (`ddlp verify` checks a pack), or allow more: --max-corrupt N or PERCENT%, \
-         `max_corrupt` in the library"
+         {first}. Check the dataset (`ddlp verify` checks a pack), or allow more by `max_corrupt`: a number, or a \
+         share such as 1%"
     )]
     TooManyCorrupt {
         /// Distinct corrupt samples.

@@ -25,6 +25,7 @@ use crate::setup::RunSetup;
 use crate::state::LoaderState;
 use crate::threads::ThreadShares;
 use ddlp_csd::memory;
+use ddlp_dataset::Dataset;
 use ddlp_metrics::MetricsServer;
 use std::fmt;
 use std::net::SocketAddr;
@@ -70,7 +71,8 @@ pub struct Loader {
     /// One for each CPU thread, and then one for each thread that fetches.
     desks: Arc<[Desk]>,
     waiting: Vec<DriveProng>,
-    running: Vec<JoinHandle<()>>,
+    /// Threads; that of a drive may return it.
+    running: Vec<JoinHandle<Option<DriveProng>>>,
     /// Earlier waits for the next batch.
     asked: Asked,
     is_over: bool,
@@ -148,6 +150,7 @@ impl Loader {
             dataset: setup.dataset.clone(),
             program: setup.program.clone(),
             seed: options.seed,
+            shuffle: options.shuffle,
             cut: setup.cut,
             fields: BatchField::of_run(&setup.images),
             images: setup.images,
@@ -190,6 +193,11 @@ impl Loader {
     /// Returns the number of batches of an epoch.
     pub fn batches_per_epoch(&self) -> u32 {
         self.batches
+    }
+
+    /// Returns the dataset, such as for the names of its classes.
+    pub fn dataset(&self) -> &Arc<dyn Dataset> {
+        &self.engine.task.dataset
     }
 
     /// Returns the position of the run after the batch that was returned last (`state_dict`).
@@ -245,12 +253,18 @@ impl Loader {
         }
         for number in 0..self.threads {
             let (engine, desks) = (self.engine.clone(), self.desks.clone());
-            let thread = spawn(format!("ddlp-cpu-{number}"), &self.cores, move || cpu::work(&engine, &desks[number]))?;
-            self.running.push(thread);
+            let work = move || {
+                cpu::work(&engine, &desks[number]);
+                None
+            };
+            self.running.push(spawn(format!("ddlp-cpu-{number}"), &self.cores, work)?);
         }
         for number in 0..self.fetchers {
             let (engine, desks, desk) = (self.engine.clone(), self.desks.clone(), self.threads + number);
-            let body = move || fetch::work(&engine, &desks[desk]);
+            let body = move || {
+                fetch::work(&engine, &desks[desk]);
+                None
+            };
             self.running.push(spawn(format!("ddlp-fetch-{number}"), &self.cores, body)?);
         }
         Ok(())
@@ -335,26 +349,68 @@ impl Loader {
         }
     }
 
-    /// Ends all threads and waits for them.
+    /// Returns whether the run has ended: everything was delivered, it failed, or a [`Stopper`] ended it.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Goes on at another position: the next batch is the first one after `state`. Batches that were prepared ahead are
+    /// dropped. The dataset stays open, drives stay connected, and the figures go on.
+    ///
+    /// # Errors
+    ///
+    /// [`LoaderError::State`] if the state is of another run, and [`LoaderError::Options`] if this run
+    /// [has ended](Self::is_over), and its drives with it. Neither changes anything.
+    pub fn go_to(&mut self, state: &LoaderState) -> Result<(), LoaderError> {
+        state.check_fits(&self.fresh, self.batches).map_err(LoaderError::State)?;
+        if self.is_over {
+            return Err(LoaderError::Options("the run has ended, and its drives with it: build a new loader".into()));
+        }
+        self.engine.stop_keeping_drives();
+        let kept = self.end_threads();
+        self.waiting.extend(kept);
+        let schedule = self.engine.lock().schedule.beginning_at(state.epoch, state.delivered.clone());
+        self.engine.restart(schedule);
+        for prong in 1..=self.slots.len() {
+            let is_ready = |drive: &DriveProng| drive.number() == prong && drive.is_linked();
+            if !self.waiting.iter().any(is_ready) {
+                self.engine.pause(prong);
+            }
+        }
+        self.asked = Asked::default();
+        Ok(())
+    }
+
+    /// Ends the run, and the drives that it started.
     fn shut_down(&mut self) {
         self.is_over = true;
         self.engine.stop();
+        self.end_threads();
+        self.waiting.clear();
+    }
+
+    /// Waits for all threads of a run that was stopped. Returns the drives that it keeps.
+    fn end_threads(&mut self) -> Vec<DriveProng> {
         let until = Instant::now() + LEAVE_WITHIN;
         while self.running.iter().any(|thread| !thread.is_finished()) && Instant::now() < until {
             std::thread::sleep(LEAVE_LOOK);
         }
-        self.engine.close_links();
+        if self.running.iter().any(|thread| !thread.is_finished()) {
+            self.engine.close_links();
+        }
         // A thread may begin to wait for the dataset after an interrupt.
         while self.running.iter().any(|thread| !thread.is_finished()) {
             self.engine.task.dataset.interrupt();
             std::thread::sleep(LEAVE_LOOK);
         }
+        let mut kept = Vec::new();
         for thread in self.running.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the loader panicked");
+            match thread.join() {
+                Ok(drive) => kept.extend(drive),
+                Err(_) => tracing::error!("a thread of the loader panicked"),
             }
         }
-        self.waiting.clear();
+        kept
     }
 }
 
@@ -391,13 +447,17 @@ impl Stopper {
     }
 }
 
-fn spawn(name: String, cores: &[usize], body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, LoaderError> {
+fn spawn<T: Send + 'static>(
+    name: String,
+    cores: &[usize],
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, LoaderError> {
     let cores = cores.to_vec();
     let pinned = move || {
         if let Err(error) = pin(&cores) {
             tracing::warn!("threads cannot be restricted to cores {cores:?}: {error}");
         }
-        body();
+        body()
     };
     std::thread::Builder::new()
         .name(name)

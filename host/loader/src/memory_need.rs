@@ -30,8 +30,8 @@ impl MemoryNeed {
         check_room(self.bytes()).map_err(|error| {
             let parts = self.0.iter().map(|part| format!("{} ({} MB)", part.what, part.bytes.div_ceil(1_000_000)));
             LoaderError::NoRoom(format!(
-                "no room for the memory that the loader needs, {}: {error}; use smaller batches (--batch-size), fewer \
-                 buffers (--buffers) or fewer result slots (--slots), or raise the limit",
+                "no room for the memory that the loader needs, {}: {error}; use smaller batches \
+                 (`batch_size`), fewer `buffers` or fewer result slots (`slots`), or raise the limit",
                 parts.collect::<Vec<_>>().join(", ")
             ))
         })

@@ -1,4 +1,6 @@
-//! The options of a loader as plain data, and their defaults.
+//! The options of a loader as plain data, and their defaults. `allowed`: the values that they may have, in words.
+
+mod allowed;
 
 use crate::drive::DriveSpec;
 use crate::error::LoaderError;
@@ -7,6 +9,7 @@ use crate::order::LastBatch;
 use crate::plan::Plan;
 use crate::schedule::Strategy;
 use crate::state::LoaderState;
+use allowed::{check_range, refused};
 use ddlp_csd::program::CorruptPolicy;
 use ddlp_driver::Host;
 use ddlp_pixels::{DType, ImageLayout, Limits, Normalize, Pipeline};
@@ -15,14 +18,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Most threads of the CPU prong, and of a drive that the loader starts.
-const THREADS_MAX: usize = 1024;
-/// Most batch buffers.
-const BUFFERS_MAX: usize = 4096;
 /// Most drives.
 const DRIVES_MAX: usize = 64;
-/// Most batches that one drive has in work.
-const DEPTH_MAX: usize = 32;
 
 /// The options of a loader, as a command, a TOML file or another language fills them. Each has a default, except the
 /// dataset.
@@ -67,8 +64,13 @@ pub struct LoaderOptions {
     pub threads: Option<usize>,
     /// Cores that the loader's threads may use. Default: any core.
     pub cores: Vec<usize>,
+    /// Processes of this machine that run a loader, among which the cores are divided unless [`threads`](Self::threads)
+    /// or [`cores`](Self::cores) say otherwise. Default 1.
+    pub local_world_size: u32,
     /// Seed of the order and of all draws. Default 0.
     pub seed: u64,
+    /// Whether each epoch's samples are shuffled. Default `true`; otherwise they come in the order of the dataset.
+    pub shuffle: bool,
     /// Treatment of corrupt samples. Default [`CorruptPolicy::Fail`].
     #[serde(with = "lower_case")]
     pub policy: CorruptPolicy,
@@ -118,7 +120,9 @@ impl Default for LoaderOptions {
             host_nqn: None,
             threads: None,
             cores: Vec::new(),
+            local_world_size: 1,
             seed: 0,
+            shuffle: true,
             policy: CorruptPolicy::Fail,
             max_corrupt: MaxCorrupt::default(),
             limits: Limits::default(),
@@ -139,26 +143,28 @@ impl Default for LoaderOptions {
 impl LoaderOptions {
     /// Checks the options that can be checked on their own.
     pub(crate) fn check(&self) -> Result<(), LoaderError> {
-        let within = |name: &str, value: usize, least: usize, most: usize| {
-            if (least..=most).contains(&value) {
-                return Ok(());
-            }
-            Err(LoaderError::Options(format!("{name} is {value}, but must be {least} to {most}")))
-        };
-        within("batch size", self.batch_size, 1, ddlp_csd::BATCH_SAMPLES_MAX)?;
-        within("number of threads", self.threads.unwrap_or(1), 1, THREADS_MAX)?;
-        within("number of batch buffers", self.buffers, 2, BUFFERS_MAX)?;
-        within("number of drives", self.drives.len(), 0, DRIVES_MAX)?;
-        within("drive depth", self.drive_depth, 1, DEPTH_MAX)?;
-        within("window", self.window.unwrap_or(1), 1, u32::MAX as usize)?;
+        check_range("batch_size", self.batch_size as u64)?;
+        check_range("threads", self.threads.unwrap_or(1) as u64)?;
+        check_range("buffers", self.buffers as u64)?;
+        check_range("drive_depth", self.drive_depth as u64)?;
+        check_range("epoch_samples", self.epoch_samples.unwrap_or(1))?;
+        check_range("local_world_size", self.local_world_size.into())?;
+        check_range("world_size", self.world_size.into())?;
+        check_range("window", self.window.unwrap_or(1) as u64)?;
+        if self.drives.len() > DRIVES_MAX {
+            let drives = self.drives.len();
+            return Err(LoaderError::Options(format!("{drives} drives are given, but {DRIVES_MAX} are possible")));
+        }
         if let MaxCorrupt::Percent(percent) = self.max_corrupt
             && !(0.0..=100.0).contains(&percent)
         {
-            return Err(LoaderError::Options(format!("max_corrupt is {percent} %, but must be 0 to 100")));
+            return Err(LoaderError::Options(format!("`max_corrupt` is {percent} %, but must be 0 to 100")));
         }
         if self.rank >= self.world_size {
             let (rank, world) = (self.rank, self.world_size);
-            return Err(LoaderError::Options(format!("rank is {rank}, but must be less than {world}, the world size")));
+            return Err(LoaderError::Options(format!(
+                "`rank` is {rank}, but must be less than {world}, the `world_size`"
+            )));
         }
         if self.batch_size < self.world_size as usize {
             let (batch, world) = (self.batch_size, self.world_size);
@@ -167,6 +173,9 @@ impl LoaderOptions {
             )));
         }
         self.check_images()?;
+        if self.replay.is_some() && !self.shuffle {
+            return Err(LoaderError::Options("a plan is replayed only with shuffle".into()));
+        }
         for (at, drive) in self.drives.iter().enumerate() {
             if let DriveSpec::Remote(address) = drive
                 && self.drives[..at].contains(drive)
@@ -176,16 +185,13 @@ impl LoaderOptions {
         }
         let needs_drive = matches!(self.strategy, Strategy::Csd);
         if needs_drive && self.drives.is_empty() {
-            return Err(LoaderError::Options("strategy csd needs a drive".into()));
+            return Err(LoaderError::Options("`strategy=\"csd\"` needs a drive".into()));
         }
         for drive in &self.drives {
             if let DriveSpec::Local(local) = drive {
-                within("number of the drive's threads", local.threads.unwrap_or(1), 1, THREADS_MAX)?;
+                check_range("threads", local.threads.unwrap_or(1) as u64)?;
                 if !(local.throttle > 0.0 && local.throttle <= 1.0) {
-                    return Err(LoaderError::Options(format!(
-                        "throttle is {}, but must be above 0 and at most 1",
-                        local.throttle
-                    )));
+                    return Err(refused("throttle", &local.throttle.into()));
                 }
                 if self.dataset.is_none() {
                     return Err(LoaderError::Options("a local drive needs the path of the dataset".into()));
@@ -201,17 +207,17 @@ impl LoaderOptions {
             return match self.dtype {
                 DType::U8 | DType::F16 | DType::Bf16 | DType::F32 => Ok(()),
                 dtype => Err(LoaderError::Options(format!(
-                    "dtype is {dtype}, but images are uint8, float16, bfloat16 or float32"
+                    "`dtype` is \"{dtype}\", but images are uint8, float16, bfloat16 or float32"
                 ))),
             };
         };
-        normalize.check().map_err(|error| LoaderError::Options(format!("normalize: {error}")))?;
+        normalize.check().map_err(|error| LoaderError::Options(format!("`normalize`: {error}")))?;
         if self.dtype.is_float() {
             return Ok(());
         }
         Err(LoaderError::Options(format!(
-            "normalize makes floats, but dtype is {}: set dtype to float32, float16 or bfloat16, or leave normalize \
-             out",
+            "`normalize` makes floats, but `dtype` is \"{}\": set `dtype` to float32, float16 or bfloat16, or leave \
+             `normalize` out",
             self.dtype
         )))
     }
@@ -223,7 +229,7 @@ impl LoaderOptions {
     /// [`LoaderError::Options`] if [`host_nqn`](Self::host_nqn) is no NQN.
     pub fn host(&self) -> Result<Host, LoaderError> {
         let Some(nqn) = &self.host_nqn else { return Ok(Host::system()) };
-        Host::named(nqn).map_err(|error| LoaderError::Options(format!("host_nqn: {error}")))
+        Host::named(nqn).map_err(|error| LoaderError::Options(format!("`host_nqn`: {error}")))
     }
 
     /// Returns the drives that take part, each with its name in messages.
@@ -359,7 +365,7 @@ mod tests {
         with(DType::U8, None).unwrap();
         let none = Normalize { std: [0.0; 3], ..Normalize::IMAGENET };
         for (dtype, normalize, part) in [
-            (DType::U8, Some(Normalize::IMAGENET), "leave normalize out"),
+            (DType::U8, Some(Normalize::IMAGENET), "leave `normalize` out"),
             (DType::I64, None, "images are uint8"),
             (DType::F32, Some(none), "standard deviation"),
         ] {

@@ -1,7 +1,8 @@
 //! The order of samples: global, and determined by (seed, epoch) alone.
 //!
-//! An epoch is a permutation of its samples, cut into global batches. Each step takes one global batch, and each rank
-//! prepares its share of that batch. So the global batches do not depend on the number of ranks.
+//! An epoch is a permutation of its samples, or their order in the dataset if the run does not shuffle, cut into global
+//! batches. Each step takes one global batch, and each rank prepares its share of that batch. So the global batches do
+//! not depend on the number of ranks.
 
 use crate::schedule::BatchId;
 use ddlp_pixels::draw::Rng;
@@ -77,16 +78,18 @@ pub struct EpochOrder {
 const SHUFFLE_STREAM: u32 = 0;
 
 impl EpochOrder {
-    /// Shuffles the samples of the epoch by Fisher–Yates, with draws from (seed, epoch). `cut.samples` is at most
-    /// `u32::MAX`. Fails if the system refuses memory.
-    pub fn new(seed: u64, epoch: u32, cut: EpochCut) -> io::Result<Self> {
+    /// Shuffles the samples of the epoch by Fisher–Yates, with draws from (seed, epoch); without a seed, keeps their
+    /// order in the dataset. `cut.samples` is at most `u32::MAX`. Fails if the system refuses memory.
+    pub fn new(seed: Option<u64>, epoch: u32, cut: EpochCut) -> io::Result<Self> {
         let samples = u32::try_from(cut.samples).expect("the builder bounds the samples of an epoch");
         let mut permutation = Vec::new();
         permutation.try_reserve_exact(samples as usize).map_err(|_| no_memory(samples))?;
         permutation.extend(0..samples);
-        let mut rng = Rng::for_epoch(seed, epoch, SHUFFLE_STREAM);
-        for last in (1..permutation.len()).rev() {
-            permutation.swap(last, rng.below(last as u64 + 1) as usize);
+        if let Some(seed) = seed {
+            let mut rng = Rng::for_epoch(seed, epoch, SHUFFLE_STREAM);
+            for last in (1..permutation.len()).rev() {
+                permutation.swap(last, rng.below(last as u64 + 1) as usize);
+            }
         }
         Ok(Self { cut, permutation })
     }
@@ -100,13 +103,14 @@ impl EpochOrder {
 
 /// The orders of the epochs from which prongs claim batches.
 pub(crate) struct Orders {
-    seed: u64,
+    /// `None` if the run does not shuffle.
+    seed: Option<u64>,
     cut: EpochCut,
     made: Vec<(u32, Arc<EpochOrder>)>,
 }
 
 impl Orders {
-    pub fn new(seed: u64, cut: EpochCut) -> Self {
+    pub fn new(seed: Option<u64>, cut: EpochCut) -> Self {
         Self { seed, cut, made: Vec::new() }
     }
 
@@ -138,7 +142,7 @@ fn no_memory(samples: u32) -> io::Error {
     let bytes = u64::from(samples) * size_of::<u32>() as u64;
     let message = format!(
         "{bytes} bytes for the order of {samples} samples are not available: free some memory, raise the limit of this \
-         process (ulimit -v, the control group), or use shorter epochs (--epoch-samples)"
+         process (ulimit -v, the control group), or use shorter epochs (`epoch_samples`)"
     );
     io::Error::new(io::ErrorKind::OutOfMemory, message)
 }

@@ -29,6 +29,8 @@ pub(crate) struct Recorder {
     spans: Thinned<Span>,
     deliveries: Thinned<Delivery>,
     end_s: f64,
+    /// Whether the next batch begins an entry of the report's epochs, whatever its epoch.
+    begins_epoch: bool,
     /// Faults without recoveries.
     faults: usize,
     /// Unlisted faults, recoveries included.
@@ -55,6 +57,7 @@ impl Recorder {
             spans: Thinned::new(),
             deliveries: Thinned::new(),
             end_s: 0.0,
+            begins_epoch: true,
             faults: 0,
             unlisted_faults: 0,
             corrupt: 0,
@@ -68,6 +71,19 @@ impl Recorder {
             self.start_cpu_s = usage::cpu_s();
             self.energy = usage::EnergyMeter::start();
         }
+    }
+
+    /// Records that the run goes on at another position: nobody works on its former batches.
+    pub fn restart(&mut self) {
+        let now = self.now();
+        for record in &mut self.prongs {
+            if !record.working.is_empty() {
+                record.report.busy_s += now - record.busy_since;
+            }
+            record.report.wasted_batches += record.working.len() as u64;
+            record.working.clear();
+        }
+        self.begins_epoch = true;
     }
 
     /// Returns the seconds since the start.
@@ -136,7 +152,8 @@ impl Recorder {
 
     fn count_in_epoch(&mut self, prong: ProngId, id: BatchId, images: usize, asked_s: f64, met: Option<u32>) {
         let now = self.now();
-        if self.report.epochs.last().is_none_or(|epoch| epoch.epoch != id.epoch) {
+        let begins = std::mem::take(&mut self.begins_epoch);
+        if begins || self.report.epochs.last().is_none_or(|epoch| epoch.epoch != id.epoch) {
             self.report.epochs.push(EpochReport {
                 epoch: id.epoch,
                 start_s: asked_s,

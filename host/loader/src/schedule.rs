@@ -141,6 +141,13 @@ impl Schedule {
         schedule
     }
 
+    /// Returns a schedule with the same options that begins in another epoch, of which these batches were delivered
+    /// before.
+    pub fn beginning_at(&self, epoch: u32, delivered: Vec<u32>) -> Self {
+        let epochs = epoch..self.config.epochs.end;
+        Self::new(ScheduleConfig { epochs, delivered, ..self.config.clone() })
+    }
+
     /// Returns whether everything was delivered.
     pub fn is_done(&self) -> bool {
         self.epochs.is_empty()

@@ -118,6 +118,7 @@ impl RunSetup {
         let fresh = LoaderState {
             version: STATE_VERSION,
             seed: options.seed,
+            shuffle: options.shuffle,
             dataset: dataset.identity().to_string(),
             program: blake3::hash(&program.state_bytes().map_err(LoaderError::Program)?).to_hex()[..32].to_string(),
             pipeline: Some(options.pipeline.clone()),
@@ -259,7 +260,7 @@ impl RunSetup {
         } else {
             let link = self.connect(builder, &endpoint).map_err(|error| {
                 let remedy = if error.is_unreachable() && is_tcp {
-                    "; an optional drive (--drive-optional) may join later"
+                    "; an optional drive (`drive_optional`) may join later"
                 } else {
                     ""
                 };

@@ -18,6 +18,9 @@ pub struct LoaderState {
     pub version: u32,
     /// Seed of the run.
     pub seed: u64,
+    /// Whether the run shuffles its epochs.
+    #[serde(default = "shuffled")]
+    pub shuffle: bool,
     /// Identity of the dataset, hexadecimal.
     pub dataset: String,
     /// Digest of pipeline, limits and corrupt-sample policy, hexadecimal.
@@ -44,6 +47,11 @@ pub struct LoaderState {
     pub epoch: u32,
     /// Batches of that epoch that were delivered, in ascending order.
     pub delivered: Vec<u32>,
+}
+
+/// Returns that a state shuffles which does not say so, as all states of earlier builds.
+fn shuffled() -> bool {
+    true
 }
 
 /// Version of [`LoaderState`].
@@ -162,6 +170,7 @@ impl LoaderState {
         let policy = |policy: Option<CorruptPolicy>| policy.map(|policy| format!("{policy:?}"));
         let fields = [
             ("seed", number(self.seed), number(fresh.seed)),
+            ("shuffle", Some(self.shuffle.to_string()), Some(fresh.shuffle.to_string())),
             ("samples per epoch", number(self.epoch_samples), number(fresh.epoch_samples)),
             ("batch size", number(self.batch_size), number(fresh.batch_size)),
             ("last batch", last(self.last), last(fresh.last)),

@@ -19,8 +19,9 @@ impl ThreadShares {
         Self::divide(options, std::thread::available_parallelism().map_or(1, usize::from))
     }
 
-    /// Divides this many cores.
+    /// Divides the share that this process has of these cores.
     fn divide(options: &LoaderOptions, cores: usize) -> Self {
+        let cores = (cores / options.local_world_size.max(1) as usize).max(1);
         let locals = options.drives_by_name().filter(|(_, spec)| matches!(spec, DriveSpec::Local(_))).count();
         let for_drives = match (locals, options.strategy) {
             (0, _) => 0,
@@ -70,6 +71,15 @@ mod tests {
         let drives = vec![DriveSpec::Remote("tcp://h:1/nqn.x".into())];
         let remote = LoaderOptions { drives, ..options(Strategy::Mte, 0) };
         assert_eq!(divided(&remote, 8).0, 8);
+    }
+
+    #[test]
+    fn processes_of_a_machine_share_its_cores() {
+        let of_four = |drives| LoaderOptions { local_world_size: 4, ..options(Strategy::Ordered, drives) };
+        assert_eq!(divided(&of_four(0), 16).0, 4);
+        assert_eq!(divided(&of_four(1), 16), (2, 2));
+        assert_eq!(divided(&of_four(1), 2), (1, 1), "every process has threads");
+        assert_eq!(divided(&LoaderOptions { threads: Some(7), ..of_four(1) }, 16), (7, 2));
     }
 
     #[test]

@@ -329,7 +329,7 @@ fn an_optional_drive_that_is_down_at_the_start_joins_later() {
         scene.agent.kill();
         let builder = scene.builder(strategy, scene.agent.url());
         let error = builder.clone().build().expect_err("a drive that is needed");
-        assert!(chain(&error).contains("--drive-optional"), "{}", chain(&error));
+        assert!(chain(&error).contains("`drive_optional`"), "{}", chain(&error));
         let (mut delivered, agent) = (0, &mut scene.agent);
         let run = Run::with(builder.drive_optional(true), |_, loader| {
             delivered += 1;

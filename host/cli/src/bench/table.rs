@@ -181,7 +181,7 @@ fn remarks(out: &mut String, outcome: &DualFigures) {
                     "note, {} with slots {}: {}",
                     figures.strategy,
                     slots_name(slots),
-                    text::printable(note)
+                    text::message(note)
                 );
             }
             if figures.faults > 0 {

@@ -178,7 +178,7 @@ fn notes(page: &mut String, report: &Report) {
     }
     page.push_str("<section><h2>Notes</h2><ul class=\"notes\">");
     for note in notes.iter().take(ROWS_MAX) {
-        let _ = write!(page, "<li>{}</li>", Escaped(note));
+        let _ = write!(page, "<li>{}</li>", Escaped(&text::flags(note)));
     }
     page.push_str("</ul></section>\n");
 }

@@ -94,7 +94,7 @@ fn troubles(out: &mut String, report: &Report) {
     }
     more(out, report.corrupt.len().saturating_sub(NAMED_MAX), "corrupt samples");
     for note in &report.notes {
-        let _ = writeln!(out, "  note: {}", text::printable(note));
+        let _ = writeln!(out, "  note: {}", text::message(note));
     }
 }
 

@@ -8,8 +8,10 @@ use memmap2::{MmapOptions, MmapRaw};
 use std::collections::HashSet;
 use std::fs::File;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
 /// Most slots of a drive that the loader uses.
 const SLOTS_USED_MAX: u32 = 65_536;
@@ -20,7 +22,39 @@ pub(crate) struct SlotTable {
     free: Mutex<Free>,
     slot_bytes: usize,
     /// The drive's result memory, when it is shared.
-    map: Option<MmapRaw>,
+    memory: Option<Arc<SharedMemory>>,
+}
+
+/// Result memory that host and drive share.
+#[derive(Debug)]
+struct SharedMemory {
+    map: MmapRaw,
+    file: File,
+    /// Whether a forked process has made the memory its own.
+    is_own: AtomicBool,
+}
+
+/// All shared result memory of this process, for [`own_slots_after_fork`].
+static SHARED: Mutex<Vec<Weak<SharedMemory>>> = Mutex::new(Vec::new());
+
+/// Makes shared result slots the own memory of a forked process: from then on, what it writes to batches of its parent
+/// no longer reaches the parent's. Call this in the forked process before anything writes to a batch.
+pub fn own_slots_after_fork() {
+    // A thread that does not exist here may hold the lock: it was about to add memory that no batch lies in yet.
+    let Ok(shared) = SHARED.try_lock() else { return };
+    for memory in shared.iter().filter_map(Weak::upgrade) {
+        if memory.is_own.swap(true, Ordering::Relaxed) {
+            continue;
+        }
+        let (flags, access) = (libc::MAP_PRIVATE | libc::MAP_FIXED, libc::PROT_READ | libc::PROT_WRITE);
+        let (start, bytes, file) = (memory.map.as_mut_ptr().cast(), memory.map.len(), memory.file.as_raw_fd());
+        // SAFETY: the new mapping takes the place of the whole old one, with the same bytes of the same file. Only this
+        // thread exists in the forked process.
+        let mapped = unsafe { libc::mmap(start, bytes, access, flags, file, 0) };
+        if mapped == libc::MAP_FAILED {
+            tracing::warn!("a forked process shares result slots: {}", std::io::Error::last_os_error());
+        }
+    }
 }
 
 /// The slots that are not in use.
@@ -46,7 +80,7 @@ impl SlotTable {
     /// Creates a table of slots that are read over the link.
     pub fn remote(slots: u32, slot_bytes: usize) -> Self {
         let slots = slots.min(SLOTS_USED_MAX);
-        Self { free: Mutex::new(Free::all(slots)), slot_bytes, map: None }
+        Self { free: Mutex::new(Free::all(slots)), slot_bytes, memory: None }
     }
 
     /// Creates a table of slots in memory or a file that the drive's agent maps too. The agent allocates a slot's pages
@@ -56,7 +90,11 @@ impl SlotTable {
         let bytes = slots as usize * slot_bytes;
         let map = MmapOptions::new().len(bytes).map_raw(memory);
         let map = map.map_err(|error| ddlp_csd::memory::refused(bytes as u64, error))?;
-        Ok(Self { map: Some(map), ..Self::remote(slots, slot_bytes) })
+        let memory = Arc::new(SharedMemory { map, file: memory.try_clone()?, is_own: AtomicBool::new(false) });
+        let mut shared = SHARED.lock().expect("no panic while the list is locked");
+        shared.retain(|memory| memory.strong_count() > 0);
+        shared.push(Arc::downgrade(&memory));
+        Ok(Self { memory: Some(memory), ..Self::remote(slots, slot_bytes) })
     }
 
     /// Returns the bytes of a slot.
@@ -65,7 +103,7 @@ impl SlotTable {
     }
 
     pub fn is_shared(&self) -> bool {
-        self.map.is_some()
+        self.memory.is_some()
     }
 
     /// Returns the bytes of the largest number of shared slots that were in use at the same time.
@@ -133,7 +171,7 @@ impl SlotTable {
 
     /// Returns the beginning of a slot in shared memory.
     fn start(&self, slot: u32) -> Option<NonNull<u8>> {
-        let (map, start) = (self.map.as_ref()?, slot as usize * self.slot_bytes);
+        let (map, start) = (&self.memory.as_ref()?.map, slot as usize * self.slot_bytes);
         if start + self.slot_bytes > map.len() {
             return None;
         }

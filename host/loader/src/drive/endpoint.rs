@@ -66,7 +66,7 @@ impl Endpoint {
         match (&self.target, &self.unkept) {
             (Target::Tcp(_), Some(error)) => format!(
                 "its list of allowed hosts does not name this host, whose NQN is new in each run ({error}): give an \
-                 allowed NQN with --host-nqn"
+                 allowed NQN as `host_nqn`"
             ),
             (Target::Tcp(tcp), None) => {
                 format!("the allowed-hosts of the agent's configuration must name this host, {}", tcp.host.nqn)

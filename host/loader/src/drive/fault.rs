@@ -114,7 +114,7 @@ impl fmt::Display for DriveFault<'_> {
             Self::Lost(error @ DriverError::TimedOut { .. }) => write!(
                 f,
                 "{error}; other prongs prepare the drive's batches, and the run tries to reconnect; if the drive is \
-                 only slow, give it more time (--drive-timeout)"
+                 only slow, give it more time (`drive_timeout_s`)"
             ),
             Self::Lost(error) => write!(
                 f,
@@ -199,7 +199,7 @@ mod tests {
                 "timeout",
                 "Execute Program within 30s",
                 "tries to reconnect",
-                "--drive-timeout",
+                "`drive_timeout_s`",
             ),
             (DriveFault::Away(&away), "lost", "connection refused", "begins without the drive", "can be reached"),
             (

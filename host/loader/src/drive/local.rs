@@ -8,6 +8,7 @@ mod result_memory;
 use super::spec::{LocalDrive, LocalResults};
 use crate::delivery::SlotTable;
 use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read};
@@ -23,6 +24,8 @@ use std::time::{Duration, Instant};
 const READY_WITHIN: Duration = Duration::from_secs(30);
 /// Time that the agent has to end after its pipe was closed.
 const LEAVE_WITHIN: Duration = Duration::from_secs(2);
+/// Time that the agent has to end after its pipe was closed, before it gets SIGTERM.
+const PIPE_WITHIN: Duration = Duration::from_millis(200);
 /// Most restarts of the agent without a finished batch in between.
 pub(super) const RESTARTS_MAX: u32 = 10;
 /// Interval at which a thread that waits for the agent checks whether the run was stopped.
@@ -52,7 +55,7 @@ pub(crate) struct LocalAgent {
 pub(crate) enum AgentError {
     #[error(
         "its program ddlp-device is neither beside this program nor on the PATH: build it (cargo build \
-         --release -p ddlp-device), or name it (`LocalDrive::agent`, --agent FILE)"
+         --release -p ddlp-device), or name it as the drive's `agent`"
     )]
     NotFound,
     #[error("{} cannot be started ({source}): {}", program.display(), advice())]
@@ -77,7 +80,7 @@ pub(crate) enum AgentError {
 
 /// Advice about a program that does not behave as an agent.
 fn advice() -> &'static str {
-    "name a ddlp-device of this version that this machine can execute (`LocalDrive::agent`, --agent FILE)"
+    "name a ddlp-device of this version that this machine can execute as the drive's `agent`"
 }
 
 impl LocalAgent {
@@ -266,15 +269,22 @@ impl LocalAgent {
         AgentError::Ended { program: self.program.clone(), status: status.to_string(), log }
     }
 
-    /// Ends the agent by closing its pipe, or by SIGKILL if that does not help in time.
+    /// Ends the agent by closing its pipe, by SIGTERM if a fork of this process keeps the pipe open, or by SIGKILL if
+    /// neither helps in time.
     pub fn end(&mut self) {
         let Some(child) = self.child.as_mut() else { return };
         drop(child.stdin.take());
-        let until = Instant::now() + LEAVE_WITHIN;
-        while Instant::now() < until {
+        let begun = Instant::now();
+        let mut terminated = false;
+        while begun.elapsed() < LEAVE_WITHIN {
             if !matches!(child.try_wait(), Ok(None)) {
                 self.child = None;
                 return;
+            }
+            if !terminated && begun.elapsed() > PIPE_WITHIN {
+                terminated = true;
+                // Fails only when the process has ended already.
+                let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -371,7 +381,7 @@ mod tests {
             (Path::new("/bin/echo"), "printed \"serve --listen"),
         ] {
             let error = refusal(agent);
-            assert!(error.contains(expected) && error.contains("--agent FILE"), "{error}");
+            assert!(error.contains(expected) && error.contains("`agent`"), "{error}");
         }
     }
 
@@ -379,6 +389,6 @@ mod tests {
     #[test]
     fn a_program_that_says_what_is_wrong_needs_no_advice() {
         let error = refusal(&std::env::current_exe().unwrap());
-        assert!(error.contains("\n  error: ") && !error.contains("--agent FILE"), "{error}");
+        assert!(error.contains("\n  error: ") && !error.contains("`agent`"), "{error}");
     }
 }

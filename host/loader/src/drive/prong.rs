@@ -30,6 +30,8 @@ use std::time::{Duration, Instant};
 const POLL_SLICE: Duration = Duration::from_millis(5);
 /// The same wait while only a completion can bring new work.
 const POLL_SLICE_FULL: Duration = Duration::from_millis(20);
+/// Longest wait for the end of cancelled commands, if the drive is kept for another position of the run.
+const SETTLE_WITHIN: Duration = Duration::from_millis(200);
 /// How long to tolerate a drive that refuses every slot, and then to leave it alone.
 const SLOTLESS_MAX: Duration = Duration::from_secs(10);
 
@@ -93,8 +95,8 @@ impl DriveProng {
     }
 
     /// Runs the prong's thread until the run is over. If the thread panics, the drive counts as lost, but its batches
-    /// do not: other prongs prepare them.
-    pub fn run(self) {
+    /// do not: other prongs prepare them. Returns the prong if the run goes on at another position.
+    pub fn run(mut self) -> Option<Self> {
         let ProngHandle { engine, prong } = self.handle.clone();
         if catch_unwind(AssertUnwindSafe(|| self.work())).is_err() {
             engine.lose(
@@ -104,10 +106,26 @@ impl DriveProng {
                 "defect",
                 "its thread panicked: this is a defect of this program".into(),
             );
+            return None;
         }
+        if !engine.keeps_drives() {
+            return None;
+        }
+        self.settle();
+        Some(self)
     }
 
-    fn work(mut self) {
+    /// Returns the number of the prong.
+    pub fn number(&self) -> ProngId {
+        self.handle.prong
+    }
+
+    /// Returns whether the drive has an association, so that it can take batches at once.
+    pub fn is_linked(&self) -> bool {
+        self.link.is_some()
+    }
+
+    fn work(&mut self) {
         while !self.handle.engine.is_over() {
             if self.link.is_some() {
                 if let Err(error) = self.serve() {
@@ -122,6 +140,30 @@ impl DriveProng {
         if let Some(link) = &self.link {
             self.usage.report(link, &self.handle);
         }
+    }
+
+    /// Frees all slots but those of batches that the consumer has. An association keeps only if its cancelled commands
+    /// end soon: the drive itself ends the work of one that is dropped.
+    fn settle(&mut self) {
+        let until = Instant::now() + SETTLE_WITHIN;
+        while !self.flights.is_empty()
+            && let Some(link) = &mut self.link
+        {
+            match link.poll(until) {
+                Ok(Some((ticket, _))) => {
+                    for flight in self.flights.extract_if(.., |flight| flight.ticket == ticket) {
+                        self.slots.table.put(flight.batch.slot);
+                    }
+                }
+                Ok(None) | Err(_) => self.link = None,
+            }
+        }
+        for flight in self.flights.drain(..) {
+            self.slots.table.put(flight.batch.slot);
+        }
+        self.slots.put_foreign();
+        self.results.drop_all();
+        self.paused_until = None;
     }
 
     /// Drops a lost association: everything in flight goes back to the schedule, and so does every finished batch that

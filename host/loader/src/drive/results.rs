@@ -127,7 +127,7 @@ impl Results {
     }
 
     /// Drops all waiting batches, and frees their slots.
-    fn drop_all(&mut self) {
+    pub fn drop_all(&mut self) {
         for held in self.held.drain(..) {
             self.checks.slots.put(held.slot);
         }

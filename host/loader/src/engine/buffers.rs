@@ -41,8 +41,7 @@ impl Engine {
         ready.remove(&id);
         recorder.wasted(maker, id);
         recorder.note(
-            "finished batches were given up for earlier ones, since the consumer keeps batches: use more buffers \
-             (--buffers)"
+            "finished batches were given up for earlier ones, since the consumer keeps batches: use more `buffers`"
                 .into(),
         );
         true

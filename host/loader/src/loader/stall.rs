@@ -60,12 +60,12 @@ fn name_within(dataset: &Arc<dyn Dataset>, sample_id: u64) -> Option<String> {
 /// Warns that the consumer keeps all places for batches. Writes to standard error too if no log is set up.
 pub(super) fn name_kept(core: &mut Core, kept: &KeptPlaces) {
     let (places, more) = match kept {
-        KeptPlaces::Buffers(count) => (format!("{count} buffers"), "raise `buffers` (LoaderBuilder::buffers)"),
-        KeptPlaces::Slots(count) => (format!("{count} result slots"), "let drives have more slots (LocalDrive::slots)"),
+        KeptPlaces::Buffers(count) => (format!("{count} buffers"), "give the loader more `buffers`"),
+        KeptPlaces::Slots(count) => (format!("{count} result slots"), "give the local drive more `slots`"),
     };
     let what = format!(
         "the consumer keeps batches in all {places}, and gets no further batch until it drops one: drop batches, copy \
-         them (Batch::into_owned), or {more}"
+         them, or {more}"
     );
     if !tracing::dispatcher::has_been_set() {
         eprintln!("ddlp: {what}");

@@ -50,7 +50,7 @@ fn buffers_that_memory_has_no_room_for_are_refused() {
         let message = error.to_string();
         let megabytes = needed.div_ceil(1_000_000);
         let part = format!("4096 batch buffers of 4096 samples ({megabytes} MB)");
-        assert!(message.contains(&part) && message.contains("fewer buffers"), "{message}");
+        assert!(message.contains(&part) && message.contains("fewer `buffers`"), "{message}");
         assert!(message.contains(&format!("{megabytes} MB are needed")), "{message}");
     }
 }

@@ -4,6 +4,7 @@ fn state() -> LoaderState {
     LoaderState {
         version: STATE_VERSION,
         seed: 1,
+        shuffle: true,
         dataset: "ab".into(),
         program: "12".into(),
         pipeline: Some(Pipeline::imagenet_train()),
@@ -34,6 +35,7 @@ fn other_runs_and_impossible_batches_are_refused() {
     let others = [
         LoaderState { version: 9, ..state() },
         LoaderState { seed: 2, ..state() },
+        LoaderState { shuffle: false, ..state() },
         LoaderState { dataset: "cd".into(), ..state() },
         LoaderState { program: "34".into(), ..state() },
         LoaderState { pipeline: Some(Pipeline::imagenet_val()), ..state() },

@@ -3,6 +3,7 @@
 mod delivery;
 mod facade;
 mod fields;
+mod positions;
 
 use ddlp_host::pixels::Pipeline;
 use ddlp_host::{Batch, Loader, LoaderBuilder, Strategy};

@@ -13,6 +13,7 @@ fn state() -> LoaderState {
     LoaderState {
         version: 2,
         seed: 7,
+        shuffle: true,
         dataset: String::new(),
         program: String::new(),
         pipeline: Some(Pipeline::cifar_train()),

@@ -34,7 +34,7 @@ fn an_nqn_that_cannot_be_saved_lasts_for_one_run_and_the_hint_says_so() {
     let end = Endpoint::remote(URL, &host).unwrap();
     let again = identity(&Endpoint::remote(URL, &host).unwrap());
     assert_ne!(identity(&end).nqn, again.nqn);
-    assert!(end.allow().contains("--host-nqn") && !end.allow().contains(&again.nqn), "{}", end.allow());
+    assert!(end.allow().contains("`host_nqn`") && !end.allow().contains(&again.nqn), "{}", end.allow());
 }
 
 #[test]

@@ -1,0 +1,143 @@
+//! The values that options may have, in words, and the errors for all others.
+
+use super::LoaderOptions;
+use crate::drive::LocalDrive;
+use crate::error::LoaderError;
+use serde_json::{Map, Value, json};
+
+/// Most threads of the CPU prong, and of a drive that the loader starts.
+const THREADS_MAX: u64 = 1024;
+/// Most batch buffers.
+const BUFFERS_MAX: u64 = 4096;
+/// Most batches that one drive has in work.
+const DEPTH_MAX: u64 = 32;
+
+/// Least and largest value of each option that is a whole number.
+const RANGES: &[(&str, u64, u64)] = &[
+    ("batch_size", 1, ddlp_csd::BATCH_SAMPLES_MAX as u64),
+    ("buffers", 2, BUFFERS_MAX),
+    ("drive_depth", 1, DEPTH_MAX),
+    ("epoch_samples", 1, u32::MAX as u64),
+    ("epochs", 1, u32::MAX as u64),
+    ("local_world_size", 1, u32::MAX as u64),
+    ("rank", 0, u32::MAX as u64),
+    ("seed", 0, u64::MAX),
+    ("slots", 1, u32::MAX as u64),
+    ("threads", 1, THREADS_MAX),
+    ("window", 1, u32::MAX as u64),
+    ("world_size", 1, u32::MAX as u64),
+];
+
+/// Checks that an option which is a whole number lies in its range.
+pub(super) fn check_range(option: &str, value: u64) -> Result<(), LoaderError> {
+    let fits = RANGES.iter().any(|&(name, least, most)| name == option && (least..=most).contains(&value));
+    if fits { Ok(()) } else { Err(refused(option, &value.into())) }
+}
+
+/// Returns the values that an option may have, in words.
+fn allowed(option: &str) -> String {
+    if let Some((_, least, most)) = RANGES.iter().find(|(name, ..)| *name == option) {
+        return match *most {
+            u64::MAX => format!("a whole number from {least} on"),
+            most if most == u32::MAX as u64 => format!("a whole number from {least} on"),
+            most => format!("a whole number from {least} to {most}"),
+        };
+    }
+    let words = match option {
+        "strategy" => r#""ordered", "mte", "wrr", "cpu" or "csd""#,
+        "policy" => r#""fail", "skip" or "replace""#,
+        "last" => r#""short", "drop" or "pad""#,
+        "dtype" => r#""uint8", "float16", "bfloat16" or "float32""#,
+        "layout" => r#""NCHW" or "NHWC""#,
+        "normalize" => "mean and standard deviation of the three channels, such as ddlp.IMAGENET",
+        "max_corrupt" => r#"a number of samples, or a share of the epoch such as "1%""#,
+        "drive_timeout_s" | "stall_after_s" => "a number of seconds, 0 or more",
+        "throttle" => "a number above 0 and at most 1",
+        "shuffle" | "drive_optional" => "true or false",
+        "cores" => "numbers of cores",
+        "agent" => "the path of a program",
+        "dataset" => "a path, or the address of a drive",
+        "host_nqn" => "an NQN",
+        "drives" => "a list of drives",
+        _ => "something else",
+    };
+    words.into()
+}
+
+/// Returns the error for a value that an option cannot have.
+pub(super) fn refused(option: &str, value: &Value) -> LoaderError {
+    LoaderError::Options(format!("`{option}` is {value}, but must be {}", allowed(option)))
+}
+
+impl LoaderOptions {
+    /// Reads options that another language has written as JSON.
+    ///
+    /// # Errors
+    ///
+    /// [`LoaderError::Options`] names the option, its value, and the values that it may have.
+    pub fn from_json(text: &str) -> Result<Self, LoaderError> {
+        serde_json::from_str(text).map_err(|error| {
+            let given: Map<String, Value> = serde_json::from_str(text).unwrap_or_default();
+            // Each option is read alone, to find the one that is wrong.
+            let is_wrong = |name: &str, value: &Value| serde_json::from_value::<Self>(json!({ name: value })).is_err();
+            let wrong = given.iter().find(|(name, value)| is_wrong(name, value));
+            match wrong {
+                Some((name, Value::Array(drives))) if name == "drives" => drives.iter().find_map(wrong_in_drive),
+                Some((name, value)) => Some(refused(name, value)),
+                None => None,
+            }
+            .unwrap_or_else(|| LoaderError::Options(error.to_string()))
+        })
+    }
+}
+
+/// Returns the error for the option of a local drive that is wrong.
+fn wrong_in_drive(drive: &Value) -> Option<LoaderError> {
+    let options = drive.get("local")?.as_object()?;
+    let is_wrong = |name: &str, value: &Value| serde_json::from_value::<LocalDrive>(json!({ name: value })).is_err();
+    options.iter().find(|(name, value)| is_wrong(name, value)).map(|(name, value)| refused(name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(text: &str) -> String {
+        LoaderOptions::from_json(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_wrong_value_is_refused_with_its_option_and_what_is_allowed() {
+        for (text, message) in [
+            (r#"{"strategy": "fast"}"#, r#"`strategy` is "fast", but must be "ordered", "mte", "wrr", "cpu" or "csd""#),
+            (r#"{"seed": 1, "batch_size": "many"}"#, r#"`batch_size` is "many", but must be a whole number from 1 to"#),
+            (r#"{"batch_size": 0.5}"#, "`batch_size` is 0.5"),
+            (r#"{"seed": -1}"#, "`seed` is -1, but must be a whole number from 0 on"),
+            (r#"{"max_corrupt": "2x"}"#, r#"such as "1%""#),
+            (r#"{"stall_after_s": -1}"#, "`stall_after_s` is -1, but must be a number of seconds, 0 or more"),
+            (r#"{"drives": ["auto", {"local": {"threads": "two"}}]}"#, r#"`threads` is "two", but must be a whole"#),
+        ] {
+            assert!(said(text).contains(message), "{text}: {}", said(text));
+        }
+    }
+
+    /// Every name in the words is one that the option has.
+    #[test]
+    fn names_that_are_offered_are_accepted() {
+        for option in ["strategy", "policy", "last", "dtype", "layout"] {
+            let words = allowed(option);
+            for name in words.split('"').skip(1).step_by(2) {
+                LoaderOptions::from_json(&json!({ option: name }).to_string()).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn every_option_has_words() {
+        let options = serde_json::to_value(LoaderOptions::default()).unwrap();
+        let own = ["pipeline", "limits", "resume", "replay"];
+        for name in options.as_object().unwrap().keys().filter(|name| !own.contains(&name.as_str())) {
+            assert_ne!(allowed(name), "something else", "{name}");
+        }
+    }
+}

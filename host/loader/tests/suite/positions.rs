@@ -1,0 +1,51 @@
+//! A loader that goes on at another position.
+
+use super::{cifar, images, loader};
+use ddlp_host::{Batch, Loader, LoaderError, LoaderState, Strategy};
+
+fn next(loader: &mut Loader) -> Batch {
+    loader.next().expect("the run goes on").expect("every batch comes")
+}
+
+fn places(batches: impl Iterator<Item = Result<Batch, LoaderError>>) -> Vec<(u32, u32, Vec<u64>)> {
+    let batches = batches.map(|batch| batch.expect("every batch comes"));
+    batches.map(|batch| (batch.epoch(), batch.index(), batch.sample_ids().to_vec())).collect()
+}
+
+#[test]
+fn a_moved_run_delivers_what_a_resumed_one_does() {
+    let folder = cifar();
+    let builder = loader(&folder).epochs(4).strategy(Strategy::Ordered);
+    let mut moved = builder.clone().build().unwrap();
+    let kept = next(&mut moved);
+    let pixels = images(&kept).to_vec();
+    next(&mut moved);
+    for (epoch, delivered) in [(2, vec![0, 1, 2]), (0, vec![]), (3, vec![])] {
+        let state = LoaderState { epoch, delivered, ..moved.state() };
+        moved.go_to(&state).unwrap();
+        assert_eq!(moved.state(), state);
+        let mut resumed = builder.clone().resume(state).build().unwrap();
+        assert_eq!(places(moved.by_ref().take(3)), places(resumed.by_ref().take(3)));
+    }
+    assert_eq!(images(&kept), pixels, "a batch that the consumer keeps stays as it is");
+    assert_eq!(places(moved.by_ref()).len(), 5, "the last epoch ends");
+    let report = moved.report();
+    assert_eq!(report.images, 8 * (2 + 3 + 3 + 3 + 5), "the figures go on");
+    let epochs: Vec<_> = report.epochs.iter().map(|epoch| (epoch.epoch, epoch.batches)).collect();
+    assert_eq!(epochs, [(0, 2), (2, 3), (0, 3), (3, 8)]);
+}
+
+#[test]
+fn a_position_of_another_run_changes_nothing() {
+    let folder = cifar();
+    let mut run = loader(&folder).epochs(2).build().unwrap();
+    next(&mut run);
+    let before = run.state();
+    let other = LoaderState { seed: 9, ..before.clone() };
+    assert!(matches!(run.go_to(&other), Err(LoaderError::State(_))));
+    assert_eq!(run.state(), before);
+    assert_eq!(next(&mut run).index(), 1);
+    run.stopper().stop();
+    assert!(run.next().is_none() && run.is_over());
+    assert!(matches!(run.go_to(&before), Err(LoaderError::Options(_))));
+}
