@@ -10,6 +10,7 @@ Options have the names of the Rust library's `LoaderOptions`.
 """
 
 from . import _operations
+from ._arrow import ArrowTable
 from ._compose import Compose
 from ._ddlp import VERSION as __version__
 from ._ddlp import Array
@@ -24,14 +25,16 @@ from ._errors import (
     UnavailableError,
     UsageError,
 )
-from ._loader import IMAGENET, Batch, Loader
+from ._loader import IMAGENET, Batch, Loader, NamedBatch, Samples
 from ._operations import *  # noqa: F403
+from ._packing import pack
 from ._pipeline import Pipeline, cifar_train, imagenet_train, imagenet_val
 from ._report import Report
 
 __all__ = [
     "IMAGENET",
     "Array",
+    "ArrowTable",
     "Batch",
     "Compose",
     "ConfigurationError",
@@ -41,9 +44,11 @@ __all__ = [
     "Error",
     "Loader",
     "LocalDrive",
+    "NamedBatch",
     "OutOfMemoryError",
     "Pipeline",
     "Report",
+    "Samples",
     "SystemRefusedError",
     "UnavailableError",
     "UsageError",
@@ -51,5 +56,6 @@ __all__ = [
     "cifar_train",
     "imagenet_train",
     "imagenet_val",
+    "pack",
 ]
 __all__ += _operations.__all__

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import atexit
 import json
+import logging
 import operator
 import os
 import sys
-import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, cast
 
 from . import _ddlp
+from ._arrow import ArrowTable, samples_of
 from ._compose import Compose
 from ._drives import Drive, described
 from ._errors import ConfigurationError, UsageError
@@ -25,6 +26,19 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 _EPOCHS_MAX = 2**32 - 1
 
+_LOG = logging.getLogger("ddlp")
+
+
+class Samples(Protocol):
+    """Samples of a program's own: item `i` is the bytes of an image file, and a label.
+
+    Threads of the loader ask for items, several at a time, each item once per epoch. If the object has an attribute
+    `classes`, it names the classes. A state of a loader knows the object by its type, length and first item.
+    """
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> tuple[Any, SupportsIndex]: ...
+
 
 class _Fields(NamedTuple):
     images: Any
@@ -32,16 +46,34 @@ class _Fields(NamedTuple):
 
 
 class Batch(_Fields):
-    """A batch: a pair of images and labels, which knows where it belongs."""
+    """A batch: a pair of images and labels, which knows where it belongs.
 
-    epoch: int
+    A library that makes another pair of this one, as `type(batch)(*batch)`, cannot know where it belongs: the
+    attributes of that pair are None.
+    """
+
+    epoch: int | None = None
     """Epoch, from 0."""
-    index: int  # type: ignore[assignment]
+    index: int | None = None  # type: ignore[assignment]
     """Number within the epoch, from 0."""
-    prong: int
+    prong: int | None = None
     """Who prepared it: 0 is the CPU, 1 the first drive."""
-    sample_ids: list[int]
+    sample_ids: list[int] | None = None
     """Sample id of each image."""
+
+    def _replace(self, **fields: Any) -> Batch:
+        replaced = super()._replace(**fields)
+        replaced.__dict__.update(self.__dict__)
+        return replaced
+
+
+class NamedBatch(dict[str, Any]):
+    """A batch of a loader with the option `names`: a dict of its arrays, which knows where it belongs as Batch does."""
+
+    epoch: int | None = None
+    index: int | None = None
+    prong: int | None = None
+    sample_ids: list[int] | None = None
 
 
 class Loader:
@@ -59,8 +91,10 @@ class Loader:
     you keep.
 
     Args:
-        dataset: Path of a pack, an image folder, CIFAR-10's binary files or tar shards, or the address of a drive that
-            holds a pack.
+        dataset: Path of a pack, an image folder, CIFAR-10's binary files or tar shards; the address of a drive that
+            holds a pack; an object whose items are pairs of the bytes of an image file and a label, or a table in
+            Arrow memory (ArrowTable, a table of pyarrow or polars, a dataset of Hugging Face), which the CPU alone
+            prepares.
         pipeline: What is done to every sample: a Pipeline, a Compose of torchvision's transforms, the name of a
             built-in pipeline, or a TOML file.
         batch_size: Samples of a global batch, of all ranks together.
@@ -70,11 +104,14 @@ class Loader:
         threads: Threads of the CPU. Default: the usable cores divided by LOCAL_WORLD_SIZE; half of them with a local
             drive.
         seed: Seed of the order and of all random choices.
+        shuffle: Whether each epoch is a permutation of its own. Otherwise samples come in the order of the dataset, as
+            for validation.
         epochs: Number of epochs. Default: without end.
         rank: Number of this process in distributed training. Default: that of torch.distributed if it is initialised,
             else RANK, else 0.
         world_size: Number of processes. Default: as for `rank`, from WORLD_SIZE, else 1.
-        last: Treatment of an epoch's last batch if samples do not fill it: "short", "drop" or "pad".
+        last: Treatment of an epoch's last batch if samples do not fill it: "short", "drop" or "pad". With several
+            ranks, a rank's share of a short batch may have no sample.
         policy: Treatment of corrupt samples: "fail", "skip" or "replace".
         max_corrupt: Corrupt samples of an epoch that "skip" and "replace" tolerate: a number, or a share such as "1%".
             Default: 16 or 1 %, whichever is larger.
@@ -84,6 +121,7 @@ class Loader:
             view with strides.
         normalize: Mean and standard deviation of the three channels, such as ddlp.IMAGENET: values are
             (v / 255 - mean) / std. Default: floats from 0 to 1.
+        names: Names of images and labels, such as ("image", "label"): batches are then dicts with these keys.
         buffers: Batches for which the loader has memory: those that are prepared ahead and those that you keep.
         window: Look-ahead of the strategy "ordered", in batches.
         epoch_samples: Samples of an epoch. A smaller dataset is repeated. Default: those of the dataset.
@@ -91,6 +129,8 @@ class Loader:
         drive_depth: Batches that one drive has in work at a time.
         drive_timeout_s: Seconds that a drive may take for a batch before it counts as lost.
         drive_optional: Whether a run may begin without its drives at tcp:// addresses.
+        host_nqn: NQN by which this machine is known to drives at tcp:// addresses. Default: that of /etc/nvme/hostnqn,
+            else one that DDLP makes once and keeps.
         stall_after_s: Seconds without a batch after which the report says what the loader waits for.
         metrics: Address, such as "127.0.0.1:9464", at which Prometheus can read the figures of the run over HTTP.
 
@@ -102,7 +142,7 @@ class Loader:
 
     def __init__(
         self,
-        dataset: str | os.PathLike[str],
+        dataset: str | os.PathLike[str] | Samples | ArrowTable,
         *,
         pipeline: Pipeline | str | os.PathLike[str] = imagenet_train(224),
         batch_size: int = 256,
@@ -110,6 +150,7 @@ class Loader:
         drives: None | Drive | Sequence[Drive] = None,
         threads: int | None = None,
         seed: int = 0,
+        shuffle: bool = True,
         epochs: int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
@@ -120,6 +161,7 @@ class Loader:
         dtype: Literal["float32", "float16", "bfloat16", "uint8"] = "float32",
         layout: Literal["NCHW", "NHWC"] = "NCHW",
         normalize: tuple[Sequence[float], Sequence[float]] | None = None,
+        names: tuple[str, str] | None = None,
         buffers: int = 6,
         window: int | None = None,
         epoch_samples: int | None = None,
@@ -127,11 +169,15 @@ class Loader:
         drive_depth: int = 2,
         drive_timeout_s: float = 30.0,
         drive_optional: bool = False,
+        host_nqn: str | None = None,
         stall_after_s: float = 10.0,
         metrics: str | None = None,
     ) -> None:
         # What a copy of this loader is made from, in another process too.
         self._arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        if names is not None and (len(names) != 2 or names[0] == names[1]):
+            raise ConfigurationError(f"names is {names!r}, but must be two names, one of images and one of labels")
+        self._names = names
         if output not in OUTPUTS:
             raise ConfigurationError(f"output is {output!r}, but must be one of {', '.join(OUTPUTS)}")
         missing = missing_library(output)
@@ -152,16 +198,27 @@ class Loader:
             normalize = pipeline.normalize
         self._epochs = epochs
         rank, world_size = _ranks(rank, world_size)
-        # A copy may open the dataset in another folder.
-        self._arguments["dataset"] = os.path.abspath(dataset) if os.path.exists(dataset) else os.fspath(dataset)
+        self._samples: Any = None
+        self._columns: dict[str, Any] | None = None
+        if isinstance(dataset, (str, os.PathLike)):
+            # A copy may open the dataset in another folder.
+            self._arguments["dataset"] = os.path.abspath(dataset) if os.path.exists(dataset) else os.fspath(dataset)
+        else:
+            self._samples, self._columns = samples_of(dataset)
+            if drives:
+                raise ConfigurationError(
+                    "drives read the samples themselves, and cannot ask a Python object for them: pack it "
+                    "(ddlp.pack), and give the pack's path"
+                )
         options = {
-            "dataset": self._arguments["dataset"],
+            "dataset": None if self._samples is not None else self._arguments["dataset"],
             "pipeline": pipeline.to_dict(),
             "batch_size": batch_size,
             "strategy": strategy,
             "drives": described(drives),
             "threads": threads,
             "seed": seed,
+            "shuffle": shuffle,
             "epochs": _EPOCHS_MAX if epochs is None else epochs,
             "rank": rank,
             "world_size": world_size,
@@ -174,21 +231,22 @@ class Loader:
             "window": window,
             "epoch_samples": epoch_samples,
             "cores": list(cores),
+            "local_world_size": _number("LOCAL_WORLD_SIZE", 1),
             "drive_depth": drive_depth,
             "drive_timeout_s": drive_timeout_s,
             "drive_optional": drive_optional,
+            "host_nqn": host_nqn,
             "stall_after_s": stall_after_s,
             "metrics": metrics,
         }
         if max_corrupt is not None:
             options["max_corrupt"] = str(max_corrupt)
-        self._options = _share_cores(options)
-        # The position from which the next run begins.
+        self._options = options
+        # The position from which the run begins.
         self._resume: dict[str, Any] | None = None
         # Whether any batch was delivered.
         self._has_begun = False
-        # The number of the latest iteration, and the state at its beginning.
-        self._iteration = 0
+        # The state at the beginning of the latest iteration.
         self._iterated_from: dict[str, Any] = {}
         self._is_closed = False
         self._run: _ddlp.Run | None = None
@@ -201,22 +259,32 @@ class Loader:
 
         Raises ConfigurationError when all epochs have been delivered.
         """
+        self._running()
         if self._is_within():
-            self._go_to(self.epoch + 1)
+            self._go_to({**self.state_dict(), "epoch": self.epoch + 1, "delivered": []})
         run = self._running()
-        state = json.loads(run.state())
+        state = self.state_dict()
         if self._epochs is not None and state["epoch"] >= self._epochs:
             raise ConfigurationError(
                 f"all {self._epochs} epochs of this loader have been delivered: give it more `epochs`, or leave the "
                 "option out"
             )
         self._iterated_from = state
-        self._iteration += 1
-        return _Epoch(self, run, state["epoch"])
+        return run.iterate(self._wrapped)
 
     def __len__(self) -> int:
         """Returns the number of batches of an epoch."""
         return self._running().batches_per_epoch
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the dataset's classes; a label is an index into them."""
+        return self._latest().classes
+
+    @property
+    def class_to_idx(self) -> dict[str, int]:
+        """The label of each class, by its name."""
+        return {name: label for label, name in enumerate(self.classes)}
 
     @property
     def epoch(self) -> int:
@@ -226,12 +294,13 @@ class Loader:
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration deliver this epoch from its beginning. Batches that were prepared ahead are thrown
         away, unless the next iteration would deliver this epoch anyway: then this changes nothing."""
+        self._running()
         if epoch < 0:
             raise ConfigurationError(f"epoch is {epoch}, but epochs count from 0")
         if self._epochs is not None and epoch >= self._epochs:
             raise ConfigurationError(f"epoch is {epoch}, but this loader has {self._epochs} epochs, from 0 on")
         if self._is_within() or epoch != self.epoch:
-            self._go_to(epoch)
+            self._go_to({**self.state_dict(), "epoch": epoch, "delivered": []})
 
     # -- position -----------------------------------------------------------------------------------------------------
 
@@ -240,8 +309,6 @@ class Loader:
 
         A state of the middle of an epoch goes on there; a state of the end of an epoch goes on with the next one.
         """
-        if self._is_closed and self._run is None and self._resume is not None:
-            return dict(self._resume)
         state: dict[str, Any] = json.loads(self._latest().state())
         return state
 
@@ -251,23 +318,22 @@ class Loader:
 
         Raises ConfigurationError if the state is of a run with another dataset, seed, batch size or pipeline.
         """
-        before, run = self._resume, self._run
-        at = json.loads(run.state()) if run is not None and not run.is_forked else before
-        self._resume = dict(state)
-        self._shut()
-        try:
-            self._open()
-        except BaseException:
-            # A loader that is closed keeps its run, which has its position and figures; another one opens a new run.
-            self._resume, self._run = at, run if self._is_closed else None
-            raise
-        self._iterated_from = {}
+        self._go_to(dict(state))
         self._is_closed = False
 
-    def _go_to(self, epoch: int) -> None:
-        self._resume = {**self.state_dict(), "epoch": epoch, "delivered": []}
-        self._iterated_from = {}
-        self._shut()
+    def _go_to(self, state: dict[str, Any]) -> None:
+        """Moves the run, or opens another one if it has ended. An error changes nothing."""
+        run = self._run
+        if run is None or run.is_forked or not run.go_to(json.dumps(state, default=_plain)):
+            before, self._resume = self._resume, state
+            try:
+                self._open()
+            except BaseException:
+                self._resume = before
+                raise
+            if run is not None:
+                run.close()
+        self._resume, self._iterated_from = state, {}
 
     def _is_within(self) -> bool:
         """Returns whether an iteration has got a batch of the epoch that is being delivered, but not the last one."""
@@ -281,8 +347,7 @@ class Loader:
         return self._latest().progress()
 
     def report(self) -> Report:
-        """Returns all figures, since this loader began or its position was last set, as `ddlp run --json` writes
-        them."""
+        """Returns all figures since this loader began, as `ddlp run --json` writes them."""
         return Report(json.loads(self._latest().report()))
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -314,18 +379,13 @@ class Loader:
             self.load_state_dict(state["resume"])
 
     def __repr__(self) -> str:
-        options = self._options
-        return f"ddlp.Loader({options['dataset']!r}, batch_size={options['batch_size']})"
+        return f"ddlp.Loader({self._arguments['dataset']!r}, batch_size={self._options['batch_size']})"
 
     def _open(self) -> None:
-        run = _ddlp.Run(json.dumps({**self._options, "resume": self._resume}, default=_plain))
-        self._run = run
+        _ddlp.set_log_level(min(_LOG.getEffectiveLevel(), 255))
+        options = json.dumps({**self._options, "resume": self._resume}, default=_plain)
+        self._run = _ddlp.Run(options, self._samples, self._columns)
         _LOADERS.add(self)
-
-    def _shut(self) -> None:
-        run, self._run = self._run, None
-        if run is not None:
-            run.close()
 
     def _running(self) -> _ddlp.Run:
         """Returns the run, and begins one if there is none."""
@@ -343,48 +403,19 @@ class Loader:
                 )
             self._run = None
         if self._run is None:
-            if self._is_closed:
-                raise UsageError("the loader is closed, and its last run has no figures: make a new loader")
             self._open()
         assert self._run is not None
         return self._run
 
     def _wrapped(self, batch: _ddlp.Batch) -> Batch:
-        delivered = Batch(self._output(batch.images), self._output(batch.labels))
+        fields = self._output(batch.images), self._output(batch.labels)
+        # With names, a program expects dicts.
+        named = None if self._names is None else NamedBatch(zip(self._names, fields, strict=True))
+        delivered: Batch = Batch(*fields) if named is None else cast(Batch, named)
         delivered.epoch, delivered.index, delivered.prong = batch.epoch, batch.index, batch.prong
         delivered.sample_ids = batch.sample_ids
+        self._has_begun = True
         return delivered
-
-
-class _Epoch:
-    """One iteration: what is left of an epoch. Several threads may share it.
-
-    It counts nothing itself, since an interrupt may come between a delivery and a count: the run knows its epoch.
-    """
-
-    def __init__(self, loader: Loader, run: _ddlp.Run, epoch: int) -> None:
-        self._loader, self._run, self._epoch, self._number = loader, run, epoch, loader._iteration
-        # A signal's handler may ask for a batch on the thread that waits for one, and is told that it cannot.
-        self._lock = threading.RLock()
-
-    def __iter__(self) -> _Epoch:
-        return self
-
-    def __next__(self) -> Batch:
-        loader = self._loader
-        if loader._iteration != self._number or loader._run is not self._run or self._run.is_forked:
-            # Says why, if the loader cannot be used at all.
-            loader._running()
-            raise UsageError("this iteration is over: another iteration, set_epoch or load_state_dict came after it")
-        # Another thread may take the last batch of the epoch meanwhile.
-        with self._lock:
-            if self._run.progress()["epoch"] != self._epoch:
-                raise StopIteration
-            batch = self._run.next()
-        if batch is None:
-            raise StopIteration
-        loader._has_begun = True
-        return loader._wrapped(batch)
 
 
 def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
@@ -407,20 +438,6 @@ def _number(variable: str, default: int) -> int:
         return int(value)
     except ValueError:
         raise ConfigurationError(f"the environment has {variable}={value!r}, which is not a number") from None
-
-
-def _share_cores(options: dict[str, Any]) -> dict[str, Any]:
-    """Divides the cores among the processes of this machine, if there are several and the options do not say."""
-    processes = _number("LOCAL_WORLD_SIZE", 1)
-    if processes <= 1 or options["threads"] is not None or options["cores"]:
-        return options
-    own = max(1, len(os.sched_getaffinity(0)) // processes)
-    local = [drive["local"] for drive in options["drives"] if "local" in drive]
-    if not local:
-        return {**options, "threads": own}
-    for drive in local:
-        drive["threads"] = drive["threads"] or max(1, own // 2 // len(local))
-    return {**options, "threads": max(1, own - own // 2)}
 
 
 def _plain(value: Any) -> int | float:
@@ -447,6 +464,8 @@ def _shut_all() -> None:
         run = loader._run
         if run is not None:
             run.close()
+    _ddlp.flush_log()
 
 
 atexit.register(_shut_all)
+os.register_at_fork(after_in_child=_ddlp.after_fork)

@@ -4,6 +4,7 @@ use ddlp_host::{LoaderError, LoaderErrorKind};
 use pyo3::prelude::*;
 use serde::Serialize;
 use std::error::Error;
+use std::io;
 
 /// Returns the exception for an error of the loader: its class follows from the kind, and its message names all causes.
 pub fn exception(error: &LoaderError) -> PyErr {
@@ -16,7 +17,22 @@ pub fn exception(error: &LoaderError) -> PyErr {
         LoaderErrorKind::System => "SystemRefusedError",
         _ => "Error",
     };
-    of_class(class, with_causes(error))
+    let raised = of_class(class, with_causes(error));
+    Python::attach(|py| raised.set_cause(py, python_cause(error).map(|cause| cause.clone_ref(py))));
+    raised
+}
+
+/// Returns the exception from which an error comes, if Python code raised one.
+fn python_cause(error: &LoaderError) -> Option<&PyErr> {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        let raised = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        if let Some(raised) = raised.and_then(|raised| raised.downcast_ref::<PyErr>()) {
+            return Some(raised);
+        }
+        cause = error.source();
+    }
+    None
 }
 
 /// Returns the exception for options that are wrong.
@@ -27,6 +43,33 @@ pub fn configuration(message: String) -> PyErr {
 /// Returns the exception for a loader that is used in a way that it does not allow.
 pub fn usage(message: String) -> PyErr {
     of_class("UsageError", message)
+}
+
+/// Returns the exception for a thread that the system refuses.
+pub fn thread(error: io::Error) -> PyErr {
+    exception(&LoaderError::System { what: "a thread", source: error })
+}
+
+/// Returns the exception for a dataset that cannot be read, and what its code has raised.
+pub fn unavailable(message: String, cause: Option<PyErr>) -> PyErr {
+    let raised = of_class("UnavailableError", message);
+    Python::attach(|py| raised.set_cause(py, cause));
+    raised
+}
+
+/// Returns the exception for samples that are corrupt.
+pub fn corrupt(message: String) -> PyErr {
+    of_class("CorruptError", message)
+}
+
+/// Returns the exception for something that the system refuses.
+pub fn refused(error: &dyn Error) -> PyErr {
+    of_class("SystemRefusedError", with_causes(error))
+}
+
+/// Returns the exception for a defect of this package.
+pub fn defect(message: &str) -> PyErr {
+    of_class("Error", message.into())
 }
 
 /// Writes plain data as JSON.
@@ -43,7 +86,7 @@ fn of_class(class: &str, message: String) -> PyErr {
 }
 
 /// Joins an error and its causes. Leaves out a cause with which the text already ends.
-fn with_causes(error: &dyn Error) -> String {
+pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

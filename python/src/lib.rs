@@ -1,21 +1,32 @@
 //! The native part of the Python package `ddlp`: a run of the loader, and views of its batches without a copy.
 //!
 //! - `run`: a run as Python sees it: batches, position, figures. Rust works and waits without the interpreter's lock.
-//! - `array`: one field of a batch, exported by the buffer protocol and by DLPack (`dlpack`).
-//! - `errors`: the package's exceptions.
+//!   `opening`: opens it. `epoch`: the iterator over an epoch; `turn`: the turn of a thread to take a batch.
+//! - `batch`: a batch. `array`: one field of a batch, exported by the buffer protocol and by DLPack (`dlpack`).
+//! - `source`: samples of a Python object. `arrow`: samples of a table in Arrow memory. `packing`: packs these, and
+//!   files.
+//! - `logging`: the log, for Python's `logging`. `errors`: the package's exceptions.
 //!
 //! The Python code in `ddlp/` has everything that needs no Rust: options, epochs, states, NumPy and PyTorch.
 #![deny(unsafe_code)]
 
 mod array;
+mod arrow;
+mod batch;
 mod dlpack;
+mod epoch;
 mod errors;
+mod logging;
+mod opening;
+mod packing;
 mod run;
+mod source;
+mod turn;
 
 use pyo3::prelude::*;
 
 /// The native part of the package `ddlp`.
-#[pymodule]
+#[pymodule(gil_used = false)]
 mod _ddlp {
     use super::errors;
     use ddlp_host::Pipeline;
@@ -24,11 +35,41 @@ mod _ddlp {
     #[pymodule_export]
     use super::array::Array;
     #[pymodule_export]
-    use super::run::{Batch, Run};
+    use super::batch::Batch;
+    #[pymodule_export]
+    use super::epoch::Epoch;
+    #[pymodule_export]
+    use super::packing::pack_dataset;
+    #[pymodule_export]
+    use super::run::Run;
 
     /// Version of the package.
     #[pymodule_export(name = "VERSION")]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_init]
+    fn begin(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::logging::begin();
+        Ok(())
+    }
+
+    /// Sets the lowest level of `logging` at which records are made.
+    #[pyfunction]
+    fn set_log_level(level: u8) {
+        super::logging::set_least(level);
+    }
+
+    /// Hands all records that wait to `logging`.
+    #[pyfunction]
+    fn flush_log(py: Python<'_>) -> PyResult<()> {
+        super::logging::empty(py)
+    }
+
+    /// Makes batches in slots that a local drive shares the own memory of a process that was just forked.
+    #[pyfunction]
+    fn after_fork() {
+        ddlp_host::own_slots_after_fork();
+    }
 
     /// Returns a built-in pipeline as JSON.
     #[pyfunction]

@@ -1,18 +1,22 @@
 //! A run of the loader as Python sees it. Rust works and waits without the interpreter's lock.
 
-use crate::array::Array;
+use crate::arrow::{Columns, Table};
+use crate::epoch::Epoch;
 use crate::errors;
-use ddlp_host::{Loader, LoaderError, LoaderOptions, ProgressHandle, Report, Stopper};
+use crate::opening;
+use crate::source::Sequence;
+use crate::turn::{Owned, Turn};
+use ddlp_host::{Batch, Loader, LoaderError, LoaderOptions, LoaderState, ProgressHandle, Report, Stopper, Waiting};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::mem::{self, ManuallyDrop};
 use std::process;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Time that a consumer which keeps all batches may wait before that is an error.
+/// Time that a consumer which keeps all batches may wait before the loader asks whether anything could let one go.
 const KEPT_FOR: Duration = Duration::from_secs(2);
 
 /// A run: the batches of its epochs, one after the other.
@@ -23,8 +27,15 @@ pub struct Run {
     state: Mutex<RunState>,
     /// The thread that waits for a batch.
     waits: Mutex<Option<ThreadId>>,
+    turn: Turn,
+    /// The batch that the loader has delivered and Python does not have yet.
+    due: Mutex<Option<Arc<Batch>>>,
+    /// Number of the latest iteration, or move to another position.
+    iteration: AtomicU64,
     /// Whether `close` was called.
     closes: AtomicBool,
+    /// Whether a buffer has come back while the consumer waited and kept all of them: something else lets batches go.
+    lets_go: AtomicBool,
     stopper: Stopper,
     progress: ProgressHandle,
     epochs: u32,
@@ -32,6 +43,9 @@ pub struct Run {
     /// Batches of an epoch.
     #[pyo3(get)]
     batches_per_epoch: u32,
+    /// Names of the classes.
+    #[pyo3(get)]
+    classes: Vec<String>,
     /// The process that began the run. Its threads do not exist in a forked one.
     process: u32,
 }
@@ -45,29 +59,14 @@ enum RunState {
     },
 }
 
-/// A batch: its fields, and where it belongs.
-#[pyclass(frozen, get_all, module = "ddlp._ddlp")]
-pub struct Batch {
-    /// The prepared images.
-    images: Py<Array>,
-    /// The class index of each image, int64.
-    labels: Py<Array>,
-    /// The sample id of each image.
-    sample_ids: Vec<u64>,
-    /// The batch's epoch.
-    epoch: u32,
-    /// The batch's number within its epoch.
-    index: u32,
-    /// The prong that prepared it: 0 is the host's CPU, the drives follow.
-    prong: usize,
-}
-
 /// Reason why a wait ended without a batch, unless the run is complete.
 enum NoBatch {
     /// The handler of a signal raised this.
     Interrupted(PyErr),
     /// The consumer keeps all batches.
     Kept,
+    /// A later iteration or position has ended this one.
+    Superseded,
     Failed(LoaderError),
     /// The run ended early, by an error that an earlier call returned.
     HasFailed,
@@ -76,20 +75,38 @@ enum NoBatch {
 
 #[pymethods]
 impl Run {
-    /// Opens the dataset and the drives. The options are JSON, as `ddlp_host::LoaderOptions` describes them.
+    /// Opens the dataset and the drives. The options are JSON, as `ddlp_host::LoaderOptions` describes them. The
+    /// dataset is what the options name, a Python object, or a table with these columns.
     #[new]
-    fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
-        let options: LoaderOptions =
-            serde_json::from_str(options).map_err(|error| errors::configuration(error.to_string()))?;
+    #[pyo3(signature = (options, dataset = None, columns = None))]
+    fn new(
+        py: Python<'_>,
+        options: &str,
+        dataset: Option<Bound<'_, PyAny>>,
+        columns: Option<Columns>,
+    ) -> PyResult<Self> {
+        let options = LoaderOptions::from_json(options).map_err(|error| errors::exception(&error))?;
         let (buffers, epochs) = (options.buffers, options.epochs);
-        let loader = py.detach(|| Loader::open(options)).map_err(|error| errors::exception(&error))?;
+        let mut builder = Loader::builder().options(options);
+        if let Some(object) = dataset {
+            builder = builder.dataset(match columns {
+                Some(columns) => Arc::new(Table::new(&object, columns)?),
+                None => Arc::new(Sequence::new(&object)?),
+            });
+        }
+        let loader = opening::open(py, builder)?;
         Ok(Self {
             stopper: loader.stopper(),
             progress: loader.progress(),
             batches_per_epoch: loader.batches_per_epoch(),
+            classes: loader.dataset().classes().to_vec(),
             state: Mutex::new(RunState::Open(Box::new(ManuallyDrop::new(loader)))),
-            waits: Mutex::new(None),
+            waits: Mutex::default(),
+            turn: Turn::default(),
+            due: Mutex::default(),
+            iteration: AtomicU64::new(0),
             closes: AtomicBool::new(false),
+            lets_go: AtomicBool::new(false),
             epochs,
             buffers,
             process: process::id(),
@@ -102,56 +119,46 @@ impl Run {
         self.process != process::id()
     }
 
-    /// Returns the next batch, or `None` when the run is over. Handlers of signals run while it waits.
-    fn next(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+    /// Returns an iterator over what is left of the current epoch. It ends all earlier ones. `convert` makes the
+    /// consumer's batch of each native one.
+    fn iterate(slf: Py<Self>, convert: Py<PyAny>) -> Epoch {
+        let run = slf.get();
+        let number = run.iteration.fetch_add(1, Ordering::AcqRel) + 1;
+        let epoch = run.position().epoch;
+        Epoch::new(slf, epoch, number, convert)
+    }
+
+    /// Goes on at another position, with the same dataset and drives. The position is JSON: a `LoaderState`. Returns
+    /// false, and changes nothing, if the run has ended.
+    fn go_to(&self, py: Python<'_>, state: &str) -> PyResult<bool> {
+        let state: LoaderState = serde_json::from_str(state)
+            .map_err(|error| errors::configuration(format!("this is not a state of state_dict(): {error}")))?;
         if self.waits_here() {
             return Err(errors::usage(
-                "a signal's handler cannot take a batch of a loader that it has interrupted".into(),
+                "a signal's handler cannot move a loader that it has interrupted: save state_dict() instead".into(),
             ));
         }
-        let next = py.detach(|| {
-            let mut state = locked(&self.state);
-            let RunState::Open(loader) = &mut *state else { return Err(NoBatch::Closed) };
-            let mut ended = None;
-            *locked(&self.waits) = Some(thread::current().id());
-            let next = loader.next_while(|waiting| {
-                ended = if waiting.keeps_all && waiting.time >= KEPT_FOR {
-                    Some(NoBatch::Kept)
-                } else {
-                    Python::attach(|py| py.check_signals()).err().map(NoBatch::Interrupted)
-                };
-                ended.is_none()
-            });
-            *locked(&self.waits) = None;
-            let closes = self.closes.load(Ordering::Acquire);
-            if closes {
-                state.close();
+        // A thread that waits for a batch gives up.
+        self.iteration.fetch_add(1, Ordering::AcqRel);
+        let moved = py.detach(|| {
+            let mut run = locked(&self.state);
+            let RunState::Open(loader) = &mut *run else { return Ok(false) };
+            if loader.is_over() {
+                return Ok(false);
             }
-            match (next, ended) {
-                (Some(batch), _) => batch.map(Some).map_err(NoBatch::Failed),
-                (None, Some(ended)) => Err(ended),
-                (None, None) if self.progress.state().epoch >= self.epochs => Ok(None),
-                (None, None) => Err(if closes { NoBatch::Closed } else { NoBatch::HasFailed }),
+            loader.go_to(&state)?;
+            *locked(&self.due) = None;
+            if self.closes.load(Ordering::Acquire) {
+                self.stopper.stop();
             }
+            Ok(true)
         });
-        match next {
-            Ok(Some(batch)) => Batch::new(py, &batch).map(Some),
-            Ok(None) => Ok(None),
-            Err(NoBatch::Interrupted(raised)) => Err(raised),
-            Err(NoBatch::Kept) => Err(self.kept()),
-            Err(NoBatch::Failed(error)) => Err(errors::exception(&error)),
-            Err(NoBatch::HasFailed) => Err(errors::usage(
-                "the run has ended with an error: go on behind the last batch that you got, by \
-                 loader.load_state_dict(loader.state_dict()), or make a new loader"
-                    .into(),
-            )),
-            Err(NoBatch::Closed) => Err(errors::usage("the loader is closed: make a new one".into())),
-        }
+        moved.map_err(|error: LoaderError| errors::exception(&error))
     }
 
     /// Returns the position of the run as JSON: a `LoaderState`.
     fn state(&self, py: Python<'_>) -> PyResult<String> {
-        errors::json(&py.detach(|| self.progress.state()))
+        errors::json(&py.detach(|| self.position()))
     }
 
     /// Returns the figures of the run as JSON: a `Report`.
@@ -195,7 +202,7 @@ impl Run {
         }
         self.closes.store(true, Ordering::Release);
         self.stopper.stop();
-        // Below a handler of a signal, `next` closes the run as soon as the handler returns.
+        // Below a handler of a signal, the wait closes the run as soon as the handler returns.
         if !self.waits_here() {
             py.detach(|| locked(&self.state).close());
         }
@@ -218,6 +225,125 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Run {
+    /// Waits for this thread's turn to take a batch.
+    pub fn turn(&self, py: Python<'_>) -> PyResult<Owned<'_>> {
+        if self.is_forked() {
+            return Err(errors::usage(
+                "this loader began in another process, and its threads did not come along when that process was \
+                 forked: make the loader in this process, or start processes by the method 'spawn'"
+                    .into(),
+            ));
+        }
+        self.turn.take(py)
+    }
+
+    /// Returns the batch that is due in iteration `number`, over `epoch`; `None` when that epoch is over. The batch
+    /// stays due until [`Self::took`]. Handlers of signals run while it waits.
+    pub fn due(&self, py: Python<'_>, epoch: u32, number: u64) -> PyResult<Option<Arc<Batch>>> {
+        let due = py.detach(|| self.wait(epoch, number));
+        due.map_err(|why| match why {
+            NoBatch::Interrupted(raised) => raised,
+            NoBatch::Kept => self.kept(),
+            NoBatch::Superseded => errors::usage(
+                "this iteration is over: another iteration, set_epoch or load_state_dict came after it".into(),
+            ),
+            NoBatch::Failed(error) => errors::exception(&error),
+            NoBatch::HasFailed => errors::usage(
+                "the run has ended with an error: go on behind the last batch that you got, by \
+                 loader.load_state_dict(loader.state_dict()), or make a new loader"
+                    .into(),
+            ),
+            NoBatch::Closed => errors::usage("the loader is closed: make a new one".into()),
+        })
+    }
+
+    /// Records that Python has the batch that was due.
+    pub fn took(&self) {
+        *locked(&self.due) = None;
+    }
+
+    fn wait(&self, epoch: u32, number: u64) -> Result<Option<Arc<Batch>>, NoBatch> {
+        let mut state = locked(&self.state);
+        let is_superseded = || self.iteration.load(Ordering::Acquire) != number;
+        let RunState::Open(loader) = &mut *state else { return Err(NoBatch::Closed) };
+        if is_superseded() {
+            return Err(NoBatch::Superseded);
+        }
+        if let Some(batch) = &*locked(&self.due) {
+            return Ok(Some(batch.clone()));
+        }
+        // A run that has failed is still in the epoch.
+        if self.progress.state().epoch != epoch {
+            return Ok(None);
+        }
+        let (mut ended, mut kept) = (None, Kept::default());
+        *locked(&self.waits) = Some(thread::current().id());
+        let next = loader.next_while(|waiting| {
+            ended = if is_superseded() {
+                Some(NoBatch::Superseded)
+            } else {
+                Python::attach(|py| self.look(py, waiting, &mut kept)).err()
+            };
+            ended.is_none()
+        });
+        *locked(&self.waits) = None;
+        let closes = self.closes.load(Ordering::Acquire);
+        if closes {
+            state.close();
+        }
+        match (next, ended) {
+            (Some(Ok(batch)), _) => {
+                kept.is_over(self);
+                let batch = Arc::new(batch);
+                *locked(&self.due) = Some(batch.clone());
+                Ok(Some(batch))
+            }
+            (Some(Err(error)), _) => Err(NoBatch::Failed(error)),
+            (None, Some(ended)) => Err(ended),
+            (None, None) if self.progress.state().epoch >= self.epochs => Ok(None),
+            (None, None) => Err(if closes { NoBatch::Closed } else { NoBatch::HasFailed }),
+        }
+    }
+
+    /// Handles signals, and decides whether a consumer that keeps all batches may go on waiting.
+    fn look(&self, py: Python<'_>, waiting: Waiting, kept: &mut Kept) -> Result<(), NoBatch> {
+        py.check_signals().map_err(NoBatch::Interrupted)?;
+        if !waiting.keeps_all {
+            kept.is_over(self);
+            return Ok(());
+        }
+        let since = *kept.since.get_or_insert_with(Instant::now);
+        if since.elapsed() < KEPT_FOR || self.lets_go.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let threads = py.import("ddlp._threads").map_err(NoBatch::Interrupted)?;
+        if !mem::replace(&mut kept.has_collected, true) {
+            // A cycle, such as that of an exception and its traceback, may keep batches.
+            threads.call_method0("collect").map_err(NoBatch::Interrupted)?;
+            return Ok(());
+        }
+        let patience = threads.call_method0("patience").and_then(|patience| patience.extract::<Option<f64>>());
+        match patience.map_err(NoBatch::Interrupted)? {
+            Some(seconds) if since.elapsed().as_secs_f64() >= seconds => Err(NoBatch::Kept),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the position after the batch that Python took last.
+    fn position(&self) -> LoaderState {
+        let due = locked(&self.due);
+        let mut state = self.progress.state();
+        if let Some(batch) = &*due {
+            let (epoch, index) = (batch.epoch(), batch.index());
+            if state.epoch != epoch {
+                // It is the last batch of its epoch.
+                (state.epoch, state.delivered) = (epoch, (0..self.batches_per_epoch).collect());
+            }
+            state.delivered.retain(|&delivered| delivered != index);
+        }
+        state
+    }
+
     /// Returns whether this thread waits for a batch: then a handler of a signal has interrupted it.
     fn waits_here(&self) -> bool {
         *locked(&self.waits) == Some(thread::current().id())
@@ -232,28 +358,28 @@ impl Run {
     }
 }
 
+/// The time for which a consumer that waits has kept all batches.
+#[derive(Default)]
+struct Kept {
+    since: Option<Instant>,
+    /// Whether Python's garbage was collected meanwhile.
+    has_collected: bool,
+}
+
+impl Kept {
+    /// Records that a batch was let go, and by whom: garbage says nothing about other threads.
+    fn is_over(&mut self, run: &Run) {
+        if self.since.take().is_some() && !mem::take(&mut self.has_collected) {
+            run.lets_go.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Drop for Run {
     fn drop(&mut self) {
         // Other threads use the interpreter meanwhile, unless it is ending.
         if Python::try_attach(|py| self.close(py)).is_none() {
             self.stopper.stop();
         }
-    }
-}
-
-impl Batch {
-    fn new(py: Python<'_>, batch: &ddlp_host::Batch) -> PyResult<Self> {
-        let field = |name| -> PyResult<Py<Array>> {
-            let field = batch.field(name).map_err(|error| errors::configuration(error.to_string()))?;
-            Py::new(py, Array::new(field.share()))
-        };
-        Ok(Self {
-            images: field("image")?,
-            labels: field("label")?,
-            sample_ids: batch.sample_ids().to_vec(),
-            epoch: batch.epoch(),
-            index: batch.index(),
-            prong: batch.prong(),
-        })
     }
 }

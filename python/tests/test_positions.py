@@ -187,9 +187,9 @@ def test_a_closed_loader_opens_no_run(pack):
     batches = loader(pack, drives="local")
     batches.set_epoch(3)
     batches.close()
-    assert batches.state_dict()["epoch"] == batches.epoch == 3
+    assert batches.state_dict()["epoch"] == batches.epoch == 3 and batches.report()["images"] == 0
     with pytest.raises(ddlp.UsageError, match="closed"):
-        batches.report()
+        batches.set_epoch(4)
     closed = loader(pack)
     closed.close()
     with pytest.raises(ddlp.ConfigurationError, match="seed 1"):

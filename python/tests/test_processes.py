@@ -23,8 +23,8 @@ import sys, ddlp
 drive = ddlp.LocalDrive(throttle=0.001, threads=1)
 options = {"output": "numpy", "strategy": "csd", "drives": drive, "drive_timeout_s": 3600}
 loader = ddlp.Loader(sys.argv[1], batch_size=60, **options)
-print("waits", flush=True)
 try:
+    print("waits", flush=True)
     next(iter(loader))
 except KeyboardInterrupt:
     print("interrupted", flush=True)
@@ -51,7 +51,6 @@ def test_a_program_that_waits_ends_with_its_drive(pack, number):
     program = subprocess.Popen([sys.executable, "-c", WAITS, pack], stdout=subprocess.PIPE, text=True)
     try:
         assert program.stdout.readline() == "waits\n"
-        time.sleep(0.3)
         drives = drives_of(program.pid)
         assert len(drives) == 1
         program.send_signal(number)
@@ -71,7 +70,13 @@ def test_an_interrupted_iteration_can_go_on(pack):
     drive = ddlp.LocalDrive(throttle=0.02, threads=1)
     with ddlp.Loader(pack, batch_size=8, output="numpy", strategy="csd", drives=drive) as loader:
         iteration = iter(loader)
-        threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
+
+        def interrupt():
+            while not loader.stats()["batches_delivered"]:
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=interrupt).start()
         with pytest.raises(KeyboardInterrupt):
             for _ in iteration:
                 pass
@@ -183,8 +188,9 @@ def test_another_thread_sees_the_progress_and_can_close(pack):
 
     thread = threading.Thread(target=wait)
     thread.start()
-    assert batches.stats()["images"] == 0
-    time.sleep(0.2)
+    # The drive begins when the thread asks for a batch.
+    while not batches.stats()["prongs"][1]["in_work"]:
+        time.sleep(0.01)
     # None of them waits for the batch that the thread waits for.
     assert batches.state_dict()["delivered"] == [] and batches.report()["images"] == 0
     batches.close()
@@ -233,6 +239,28 @@ def test_a_loader_that_is_no_longer_used_ends_its_drive_at_once(pack):
         assert not drives_of(os.getpid())
     finally:
         gc.enable()
+
+
+def test_a_loader_keeps_its_drive_when_its_position_changes(pack):
+    with loader(pack, drives="local", strategy="csd") as batches:
+        drive, images = drives_of(os.getpid()), 0
+        assert len(drive) == 1
+        for position in range(4):
+            if position == 2:
+                batches.set_epoch(7)
+            if position == 3:
+                batches.load_state_dict(batches.state_dict())
+            for batch in batches:
+                images += len(batch.images)
+                if batch.index == 2:
+                    break
+            del batch
+            assert drives_of(os.getpid()) == drive
+        figures = batches.report()
+        assert figures["images"] == batches.stats()["images"] == images, "the figures go on"
+        assert figures["faults"] == [] and [prong["images"] for prong in figures["prongs"]] == [0, images]
+        assert [epoch["epoch"] for epoch in figures["epochs"]] == [0, 1, 7, 7]
+    assert not drives_of(os.getpid())
 
 
 def anonymous_memory():

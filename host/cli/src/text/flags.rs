@@ -3,11 +3,11 @@
 /// Options that messages name, each with its flag.
 const FLAGS: &[(&str, &str)] = &[
     ("agent", "--agent"),
-    ("batch_size", "--batch"),
+    ("batch_size", "--batch-size"),
     ("buffers", "--buffers"),
     ("drive_optional", "--drive-optional"),
     ("drive_timeout_s", "--drive-timeout"),
-    ("epoch_samples", "--samples"),
+    ("epoch_samples", "--epoch-samples"),
     ("host_nqn", "--host-nqn"),
     ("max_corrupt", "--max-corrupt"),
     ("policy", "--policy"),

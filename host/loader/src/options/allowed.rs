@@ -59,6 +59,7 @@ fn allowed(option: &str) -> String {
         "dataset" => "a path, or the address of a drive",
         "host_nqn" => "an NQN",
         "drives" => "a list of drives",
+        "metrics" => "an address, such as \"127.0.0.1:9464\"",
         _ => "something else",
     };
     words.into()

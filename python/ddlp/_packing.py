@@ -1,0 +1,106 @@
+"""Packing a dataset into one file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+from . import _ddlp
+from ._arrow import ArrowTable, samples_of
+from ._loader import Samples
+
+Progress = Callable[[str, int, int], object]
+
+
+def pack(
+    source: str | os.PathLike[str] | Samples | ArrowTable,
+    path: str | os.PathLike[str],
+    *,
+    format: Literal["encoded", "raw"] = "encoded",
+    jpeg: Literal["indexed", "rows", "kept"] | None = None,
+    max_side: int | None = None,
+    force: bool = False,
+    verify: bool = False,
+    allow_unreadable: bool = False,
+    strict: bool = False,
+    threads: int | None = None,
+    progress: bool | Progress = True,
+) -> dict[str, Any]:
+    """Packs a dataset into one file, which loaders and drives read faster than many files.
+
+    The file appears only when it is complete. An interrupt leaves nothing behind.
+
+    Args:
+        source: Path of an image folder, CIFAR-10's binary files, tar shards or another pack; an object or table as
+            `Loader` takes it, with names of its classes.
+        path: The file to create, usually ending in .ddlp.
+        format: "encoded" stores files, "raw" pixels, which take several times the space and need no decoding.
+        jpeg: How JPEGs are stored: "indexed" with checkpoints (default), "rows" so that a crop reads only its rows, or
+            "kept" as they are.
+        max_side: With format="raw": larger images are shrunk until their longer side has so many pixels.
+        force: Replaces an existing file.
+        verify: Reads the finished file back and checks every byte before the file gets its name.
+        allow_unreadable: Packs even if some files cannot be read; their samples are stored empty.
+        strict: Makes no pack if an image cannot be read or decoded.
+        threads: Threads that read and decode. Default: one per core.
+        progress: Whether a terminal or notebook shows the progress (by tqdm, if it is installed), or a function that
+            is called with the phase ("packing", "verifying" or "syncing"), the samples done in it, and all samples.
+
+    Returns:
+        The figures: samples, source_bytes, file_bytes, identity, and the samples that are repaired and rejected.
+
+    Raises:
+        ConfigurationError: The options do not fit each other, or the file exists.
+        UnavailableError: The source cannot be read.
+        CorruptError: Samples would be lost that the options do not allow to lose.
+        SystemRefusedError: The file cannot be written.
+    """
+    packing = {
+        "format": format,
+        "jpeg": jpeg,
+        "max_side": max_side,
+        "force": force,
+        "verify": verify,
+        "allow_unreadable": allow_unreadable,
+        "strict": strict,
+        "threads": threads,
+    }
+    samples, columns = (source, None) if isinstance(source, (str, os.PathLike)) else samples_of(source)
+    with _shown(progress) as show:
+        return _ddlp.pack_dataset(samples, path, packing, show, columns)
+
+
+@contextlib.contextmanager
+def _shown(progress: bool | Progress) -> Iterator[Progress]:
+    """Returns the function that shows the progress."""
+    if callable(progress):
+        yield progress
+        return
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        is_shown = progress and sys.stderr.isatty()
+        yield _line if is_shown else _nothing
+        if is_shown:
+            print(file=sys.stderr)
+        return
+    # Without a terminal or a notebook, tqdm shows nothing.
+    with tqdm(unit=" images", disable=None if progress else True) as bar:
+
+        def show(phase: str, done: int, total: int) -> None:
+            bar.set_description(phase, refresh=False)
+            bar.total, bar.n = total, done
+            bar.update(0)
+
+        yield show
+
+
+def _line(phase: str, done: int, total: int) -> None:
+    print(f"\r{phase}: {done} of {total} images", end="", file=sys.stderr, flush=True)
+
+
+def _nothing(phase: str, done: int, total: int) -> None:
+    pass

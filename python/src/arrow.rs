@@ -1,0 +1,232 @@
+//! Samples in Arrow memory, which another library has read or mapped: no byte is copied before an image is decoded.
+
+#![allow(unsafe_code)]
+
+use crate::errors;
+use arrow_array::cast::AsArray;
+use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
+use arrow_array::types::{ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type};
+use arrow_array::types::{UInt8Type, UInt16Type, UInt32Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, DataType, Schema};
+use ddlp_host::dataset::{Dataset, Header, Identity, Location, ReadError, Unavailable};
+use ddlp_host::pixels::Source;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+/// Samples whose bytes are part of the identity; of all others, only lengths and labels are.
+const DIGESTED: u64 = 64;
+
+/// A table with a column of image files and one of labels.
+pub struct Table {
+    parts: Vec<Part>,
+    labels: Vec<u32>,
+    classes: Vec<String>,
+    identity: Identity,
+}
+
+/// The images of one record batch.
+struct Part {
+    /// Index of the sample after the last one.
+    end: u64,
+    images: ArrayRef,
+}
+
+/// Names of columns; those that are not given are found.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Columns {
+    image: Option<String>,
+    label: Option<String>,
+    classes: Vec<String>,
+}
+
+impl Table {
+    /// Takes over the table that an object exports by `__arrow_c_stream__`.
+    pub fn new(object: &Bound<'_, PyAny>, columns: Columns) -> PyResult<Self> {
+        let capsule = object.call_method0("__arrow_c_stream__")?.cast_into::<PyCapsule>()?;
+        let stream = capsule.pointer_checked(Some(c"arrow_array_stream"))?.cast::<FFI_ArrowArrayStream>();
+        let wrong = |error: ArrowError| errors::configuration(format!("the table cannot be read: {error}"));
+        // SAFETY: a capsule of this name holds a stream, which its exporter has made for this one importer.
+        let stream = unsafe { FFI_ArrowArrayStream::from_raw(stream.as_ptr()) };
+        let reader = RecordBatchStreamReader::try_new(stream).map_err(wrong)?;
+        let schema = reader.schema();
+        let image_at = column(&schema, "image", columns.image.as_deref(), holds_files)?;
+        let label_at = column(&schema, "label", columns.label.as_deref(), DataType::is_integer)?;
+        let mut table = Self {
+            parts: Vec::new(),
+            labels: Vec::new(),
+            classes: columns.classes,
+            identity: Identity::from_bytes([0; 32]),
+        };
+        for batch in reader {
+            table.add(&batch.map_err(wrong)?, image_at, label_at)?;
+        }
+        if table.labels.is_empty() {
+            return Err(errors::configuration("the table is empty".into()));
+        }
+        table.identity = table.digest();
+        Ok(table)
+    }
+
+    fn add(&mut self, batch: &RecordBatch, image_at: usize, label_at: usize) -> PyResult<()> {
+        let start = self.labels.len();
+        let images = match batch.column(image_at) {
+            column if column.data_type().is_nested() => {
+                column.as_struct().column_by_name("bytes").expect("checked by `holds_files`").clone()
+            }
+            column => column.clone(),
+        };
+        let named =
+            |row: usize, what: &str| errors::configuration(format!("row {} of the table has {what}", start + row));
+        if let Some(row) = (0..images.len()).find(|&row| images.is_null(row)) {
+            return Err(named(row, "no bytes of an image: the table must contain the files, not their names"));
+        }
+        let labels = batch.column(label_at);
+        if let Some(row) = (0..labels.len()).find(|&row| labels.is_null(row)) {
+            return Err(named(row, "no label"));
+        }
+        for row in 0..labels.len() {
+            let label =
+                label_of(labels, row).filter(|&label| self.classes.is_empty() || (label as usize) < self.classes.len());
+            let classes = self.classes.len();
+            self.labels
+                .push(label.ok_or_else(|| named(row, &format!("a label that is none of its {classes} classes")))?);
+        }
+        self.parts.push(Part { end: self.labels.len() as u64, images });
+        Ok(())
+    }
+
+    fn bytes(&self, index: u64) -> &[u8] {
+        let at = self.parts.partition_point(|part| part.end <= index);
+        let start = if at == 0 { 0 } else { self.parts[at - 1].end };
+        let (images, row) = (&self.parts[at].images, (index - start) as usize);
+        match images.data_type() {
+            DataType::LargeBinary => images.as_binary::<i64>().value(row),
+            DataType::BinaryView => images.as_binary_view().value(row),
+            _ => images.as_binary::<i32>().value(row),
+        }
+    }
+
+    fn digest(&self) -> Identity {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(b"ddlp arrow 1").update(&self.len().to_le_bytes());
+        for (index, label) in (0..).zip(&self.labels) {
+            hasher.update(&(self.bytes(index).len() as u64).to_le_bytes()).update(&label.to_le_bytes());
+        }
+        for index in (0..self.len()).step_by(self.len().div_ceil(DIGESTED) as usize) {
+            hasher.update(self.bytes(index));
+        }
+        Identity::from_bytes(*hasher.finalize().as_bytes())
+    }
+}
+
+/// Finds a column: the one of the given name, of the usual one, or the only one of its kind.
+fn column(schema: &Schema, usual: &str, given: Option<&str>, is_kind: fn(&DataType) -> bool) -> PyResult<usize> {
+    let fits = |at: &usize| is_kind(schema.field(*at).data_type());
+    let of_kind: Vec<usize> = (0..schema.fields().len()).filter(fits).collect();
+    let named = |name: &str| of_kind.iter().copied().find(|&at| schema.field(at).name() == name);
+    let found = match (given, &of_kind[..]) {
+        (Some(name), _) => named(name),
+        (None, [only]) => Some(*only),
+        (None, _) => named(usual),
+    };
+    found.ok_or_else(|| {
+        let names =
+            |all: &mut dyn Iterator<Item = usize>| all.map(|at| schema.field(at).name().clone()).collect::<Vec<_>>();
+        let fitting = names(&mut of_kind.iter().copied()).join(", ");
+        let all = names(&mut (0..schema.fields().len())).join(", ");
+        let what = if usual == "image" { "bytes of image files" } else { "whole numbers" };
+        errors::configuration(match given {
+            Some(name) => format!("the table has no column {name} of {what}; its columns are {all}"),
+            None => format!(
+                "name the column of the table that has the {usual}s: ddlp.ArrowTable(table, {usual}=…); of {what} are: \
+                 {fitting}"
+            ),
+        })
+    })
+}
+
+/// Returns whether a column holds files: binary data, or structs with a field `bytes` of them.
+fn holds_files(kind: &DataType) -> bool {
+    match kind {
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => true,
+        DataType::Struct(fields) => fields
+            .iter()
+            .any(|field| field.name() == "bytes" && !field.data_type().is_nested() && holds_files(field.data_type())),
+        _ => false,
+    }
+}
+
+/// Returns the label in a row; `None` if it is negative or far too large.
+fn label_of(labels: &dyn Array, row: usize) -> Option<u32> {
+    fn of<T: ArrowPrimitiveType>(labels: &dyn Array, row: usize) -> Option<u32>
+    where
+        T::Native: TryInto<u32>,
+    {
+        labels.as_primitive::<T>().value(row).try_into().ok()
+    }
+    match labels.data_type() {
+        DataType::Int8 => of::<Int8Type>(labels, row),
+        DataType::Int16 => of::<Int16Type>(labels, row),
+        DataType::Int32 => of::<Int32Type>(labels, row),
+        DataType::Int64 => of::<Int64Type>(labels, row),
+        DataType::UInt8 => of::<UInt8Type>(labels, row),
+        DataType::UInt16 => of::<UInt16Type>(labels, row),
+        DataType::UInt32 => of::<UInt32Type>(labels, row),
+        DataType::UInt64 => of::<UInt64Type>(labels, row),
+        _ => None,
+    }
+}
+
+impl Dataset for Table {
+    fn len(&self) -> u64 {
+        self.labels.len() as u64
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        self.labels[index as usize]
+    }
+
+    fn name(&self, index: u64) -> String {
+        format!("row {index}")
+    }
+
+    fn location(&self, index: u64) -> Location {
+        Location { file: "the table".into(), offset: 0, length: self.bytes(index).len() as u64 }
+    }
+
+    fn header(&self, index: u64) -> Result<Header, ReadError> {
+        let samples = self.len();
+        if index >= samples {
+            return Err(Unavailable::OutOfRange { index, samples }.into());
+        }
+        Ok(Header::file(0..self.bytes(index).len() as u64))
+    }
+
+    fn read(&self, index: u64, _: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        let start = offset as usize;
+        out.copy_from_slice(&self.bytes(index)[start..start + out.len()]);
+        Ok(())
+    }
+
+    fn in_memory(&self, index: u64) -> Option<Source<'_>> {
+        Some(Source::Encoded(self.bytes(index)))
+    }
+
+    fn is_resident(&self) -> bool {
+        true
+    }
+
+    fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    fn kind(&self) -> &'static str {
+        "arrow"
+    }
+}

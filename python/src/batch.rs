@@ -1,0 +1,40 @@
+//! A batch as Python sees it.
+
+use crate::array::Array;
+use crate::errors;
+use pyo3::prelude::*;
+
+/// A batch: its fields, and where it belongs.
+#[pyclass(frozen, get_all, module = "ddlp._ddlp")]
+pub struct Batch {
+    /// The prepared images.
+    images: Py<Array>,
+    /// The class index of each image, int64.
+    labels: Py<Array>,
+    /// The sample id of each image.
+    sample_ids: Vec<u64>,
+    /// The batch's epoch.
+    epoch: u32,
+    /// The batch's number within its epoch.
+    index: u32,
+    /// The prong that prepared it: 0 is the host's CPU, the drives follow.
+    prong: usize,
+}
+
+impl Batch {
+    /// Makes views of a batch, which share its memory.
+    pub fn new(py: Python<'_>, batch: &ddlp_host::Batch) -> PyResult<Self> {
+        let field = |name| -> PyResult<Py<Array>> {
+            let field = batch.field(name).map_err(|error| errors::configuration(error.to_string()))?;
+            Py::new(py, Array::new(field.share()))
+        };
+        Ok(Self {
+            images: field("image")?,
+            labels: field("label")?,
+            sample_ids: batch.sample_ids().to_vec(),
+            epoch: batch.epoch(),
+            index: batch.index(),
+            prong: batch.prong(),
+        })
+    }
+}

@@ -1,0 +1,41 @@
+//! An iteration over an epoch. It is native so that nothing can come between the moment at which a batch counts as
+//! delivered and the moment at which Python has it: Python handles signals between its own instructions only.
+
+use crate::batch::Batch;
+use crate::run::Run;
+use pyo3::prelude::*;
+
+/// One iteration: what is left of an epoch. Several threads may share it.
+#[pyclass(frozen, module = "ddlp._ddlp")]
+pub struct Epoch {
+    run: Py<Run>,
+    epoch: u32,
+    /// Number of the iteration: a later one of the run ends this one.
+    number: u64,
+    /// Function that makes the consumer's batch of a native one.
+    convert: Py<PyAny>,
+}
+
+impl Epoch {
+    pub fn new(run: Py<Run>, epoch: u32, number: u64, convert: Py<PyAny>) -> Self {
+        Self { run, epoch, number, convert }
+    }
+}
+
+#[pymethods]
+impl Epoch {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let run = self.run.get();
+        let _turn = run.turn(py)?;
+        let Some(batch) = run.due(py, self.epoch, self.number)? else { return Ok(None) };
+        // If this fails or is interrupted, the batch is still due.
+        let converted = self.convert.call1(py, (Batch::new(py, &batch)?,))?;
+        drop(batch);
+        run.took();
+        Ok(Some(converted))
+    }
+}

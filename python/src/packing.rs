@@ -1,0 +1,205 @@
+//! Packing: the function behind `ddlp.pack`.
+
+use crate::arrow::{Columns, Table};
+use crate::errors;
+use crate::source::Sequence;
+use ddlp_host::dataset::pack::{self, PackError, PackFormat, PackOption, PackOptions, PackProgress, Phase, StoredForm};
+use ddlp_host::dataset::{self, Dataset};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+/// Most samples that a message names.
+const NAMED_MAX: usize = 5;
+
+/// What is packed.
+#[derive(FromPyObject)]
+pub enum PackSource {
+    /// Files.
+    Path(PathBuf),
+    /// An object of Python code.
+    Object(Py<PyAny>),
+}
+
+/// How samples are stored, in words of `ddlp pack`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Packing {
+    format: String,
+    jpeg: Option<String>,
+    max_side: Option<u32>,
+    force: bool,
+    verify: bool,
+    allow_unreadable: bool,
+    strict: bool,
+    threads: Option<usize>,
+}
+
+impl Packing {
+    fn options(&self) -> PyResult<PackOptions> {
+        let wrong = |option: &str, value: &str, is_its: fn(PackOption) -> bool| {
+            let is_its = |form: &&StoredForm| form.option().is_some_and(is_its);
+            let names = StoredForm::ALL.iter().filter(is_its).map(|form| format!("\"{}\"", form.name()));
+            let files = (option == "format").then(|| "\"encoded\"".to_string());
+            let names = files.into_iter().chain(names).collect::<Vec<_>>().join(", ");
+            errors::configuration(format!("`{option}` is \"{value}\", but must be one of {names}"))
+        };
+        let form = |name: &str, is_its: fn(PackOption) -> bool| {
+            StoredForm::ALL.iter().copied().find(|form| form.name() == name && form.option().is_some_and(is_its))
+        };
+        let is_format: fn(PackOption) -> bool = |option| matches!(option, PackOption::Format(_));
+        let is_jpeg: fn(PackOption) -> bool = |option| matches!(option, PackOption::Jpeg(_));
+        let format = match (self.format.as_str(), &self.jpeg, self.max_side) {
+            ("encoded", _, Some(_)) => {
+                return Err(errors::configuration("`max_side` shrinks pixels: it needs `format=\"raw\"`".into()));
+            }
+            ("encoded", None, None) => PackFormat::default(),
+            ("encoded", Some(jpeg), None) => {
+                PackFormat::of(form(jpeg, is_jpeg).ok_or_else(|| wrong("jpeg", jpeg, is_jpeg))?)
+            }
+            (format, jpeg, max_side) => {
+                let form = form(format, is_format).ok_or_else(|| wrong("format", format, is_format))?;
+                if jpeg.is_some() {
+                    let why = format!("`jpeg` says how files are stored, but `format=\"{format}\"` stores no files");
+                    return Err(errors::configuration(why));
+                }
+                PackFormat { form, max_side }
+            }
+        };
+        Ok(PackOptions {
+            threads: self.threads.unwrap_or(0),
+            format,
+            overwrite: self.force,
+            verify: self.verify,
+            allow_unreadable: self.allow_unreadable,
+            strict: self.strict,
+            ..PackOptions::default()
+        })
+    }
+}
+
+/// Packs a dataset into a file. `progress` is called with the phase, the samples done, and all samples. Returns what
+/// `ddlp.pack` returns.
+#[pyfunction]
+#[pyo3(signature = (source, path, packing, progress, columns = None))]
+pub fn pack_dataset<'py>(
+    py: Python<'py>,
+    source: PackSource,
+    path: PathBuf,
+    packing: Packing,
+    progress: Py<PyAny>,
+    columns: Option<Columns>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let options = packing.options()?;
+    match source {
+        PackSource::Path(source) => {
+            let files = py.detach(|| dataset::open(&source));
+            let files = files.map_err(|error| errors::unavailable(errors::with_causes(&error), None))?;
+            if belongs_to(&*files, &source, &path) {
+                let (path, source) = (path.display(), source.display());
+                return Err(errors::configuration(format!("{path} belongs to {source}: choose another name")));
+            }
+            written(py, &*files, &path, &options, &progress, || None)
+        }
+        PackSource::Object(object) => {
+            if let Some(columns) = columns {
+                let table = Table::new(object.bind(py), columns)?;
+                has_classes(&table, "ddlp.ArrowTable(table, classes=…)")?;
+                return written(py, &table, &path, &options, &progress, || None);
+            }
+            let sequence = Sequence::new(object.bind(py))?;
+            has_classes(&sequence, "give the object an attribute `classes`")?;
+            written(py, &sequence, &path, &options, &progress, || sequence.take_raised())
+        }
+    }
+}
+
+/// Checks that the classes have names; `remedy` says how to give them.
+fn has_classes(source: &dyn Dataset, remedy: &str) -> PyResult<()> {
+    if source.classes().is_empty() {
+        return Err(errors::configuration(format!("a pack names its classes: {remedy}")));
+    }
+    Ok(())
+}
+
+/// Returns whether a file at `path` would be one of the source's, which lies at `root`.
+fn belongs_to(source: &dyn Dataset, root: &Path, path: &Path) -> bool {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let place = folder.canonicalize().ok().zip(path.file_name()).map(|(folder, name)| folder.join(name));
+    place.is_some_and(|place| dataset::is_input(source, root, &place).unwrap_or(false))
+}
+
+/// Writes the pack. `cause` returns the exception of the source's own code that ended the work.
+fn written<'py>(
+    py: Python<'py>,
+    source: &dyn Dataset,
+    path: &Path,
+    options: &PackOptions,
+    progress: &Py<PyAny>,
+    cause: impl FnOnce() -> Option<PyErr>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let mut raised = None;
+    let mut show = |now: PackProgress| {
+        let shown = Python::attach(|py| {
+            py.check_signals()?;
+            progress.call1(py, (phase_name(now.phase), now.samples, now.samples_total))
+        });
+        match shown {
+            Ok(_) => ControlFlow::Continue(()),
+            Err(error) => {
+                raised = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    };
+    let packed = py.detach(|| pack::pack(source, path, options, &mut show));
+    if let Some(raised) = raised {
+        return Err(raised);
+    }
+    let summary = packed.map_err(|error| refused(&error, cause))?;
+    let figures = PyDict::new(py);
+    figures.set_item("samples", summary.samples)?;
+    figures.set_item("source_bytes", summary.source_bytes)?;
+    figures.set_item("file_bytes", summary.file_bytes)?;
+    figures.set_item("identity", summary.identity.to_string())?;
+    let repaired = summary.repaired.iter().map(|sample| sample.name.as_str());
+    figures.set_item("repaired", repaired.collect::<Vec<_>>())?;
+    let rejected = summary.rejected.iter().map(|sample| (sample.name.as_str(), sample.message.as_str()));
+    figures.set_item("rejected", rejected.collect::<Vec<_>>())?;
+    Ok(figures)
+}
+
+fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Packing => "packing",
+        Phase::Verifying => "verifying",
+        _ => "syncing",
+    }
+}
+
+/// Returns the exception for a pack that was not made.
+fn refused(error: &PackError, cause: impl FnOnce() -> Option<PyErr>) -> PyErr {
+    match error {
+        PackError::Exists { path } => errors::configuration(format!(
+            "{} exists: choose another name, or overwrite it by `force=True`",
+            path.display()
+        )),
+        PackError::Lost { unreadable_count, listed, .. } => {
+            let named = listed.iter().take(NAMED_MAX).map(|sample| format!("{}: {}", sample.name, sample.message));
+            let named = named.collect::<Vec<_>>().join("; ");
+            if *unreadable_count == 0 {
+                return errors::corrupt(format!("{error}: {named}"));
+            }
+            errors::unavailable(format!("{error}: {named} (`allow_unreadable=True` packs the others)"), cause())
+        }
+        PackError::NoneDecodes { .. } | PackError::SourceDamaged { .. } => errors::corrupt(error.to_string()),
+        PackError::SourceUnavailable { .. } => errors::unavailable(error.to_string(), cause()),
+        PackError::NoFile { .. }
+        | PackError::NameTooLong { .. }
+        | PackError::ClassNameTooLong { .. }
+        | PackError::TooMany { .. }
+        | PackError::TooLarge { .. } => errors::configuration(error.to_string()),
+        _ => errors::refused(error),
+    }
+}

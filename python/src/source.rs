@@ -1,0 +1,199 @@
+//! Samples of a Python object: a sequence of pairs of an encoded image and a label.
+
+use crate::errors;
+use ddlp_host::dataset::{Dataset, Header, Identity, Location, ReadError, Unavailable};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyMemoryView, PyString};
+use std::cell::RefCell;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Mark of a label that is not known yet. No dataset has as many classes.
+const UNKNOWN: u32 = u32::MAX;
+
+thread_local! {
+    /// The item that this thread has asked for last, with its object's place and index: its header needs its length,
+    /// and a read its bytes.
+    static LAST: RefCell<Option<(usize, u64, PyBackedBytes)>> = const { RefCell::new(None) };
+}
+
+/// A Python object with `__len__` and `__getitem__`, whose items are pairs of bytes and a label.
+pub struct Sequence {
+    object: Py<PyAny>,
+    /// The object's type, for messages.
+    name: String,
+    classes: Vec<String>,
+    /// The label of each item that was read.
+    labels: Box<[AtomicU32]>,
+    identity: Identity,
+    /// What the object has raised last.
+    raised: Mutex<Option<PyErr>>,
+}
+
+impl Sequence {
+    /// Checks the object, and reads its first item.
+    pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let name = object.get_type().fully_qualified_name()?.to_string();
+        let items = object.len().map_err(|error| {
+            let why = "a dataset is a path, or an object with __len__ and __getitem__";
+            caused(object.py(), PyTypeError::new_err(format!("{why}, and {name} is neither")), error)
+        })?;
+        if items == 0 {
+            return Err(errors::configuration(format!("the dataset, a {name}, is empty")));
+        }
+        let mut sequence = Self {
+            object: object.clone().unbind(),
+            classes: classes_of(object)?,
+            labels: (0..items).map(|_| AtomicU32::new(UNKNOWN)).collect(),
+            identity: Identity::from_bytes([0; 32]),
+            raised: Mutex::default(),
+            name,
+        };
+        let first = sequence.item(object.py(), 0)?;
+        let mut hasher = blake3::Hasher::new();
+        for part in [b"ddlp python 1", sequence.name.as_bytes(), &first, &items.to_le_bytes()] {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        sequence.identity = Identity::from_bytes(*hasher.finalize().as_bytes());
+        Ok(sequence)
+    }
+
+    /// Asks the object for an item, and notes its label.
+    fn item(&self, py: Python<'_>, index: u64) -> PyResult<PyBackedBytes> {
+        let item = self.object.bind(py).get_item(index)?;
+        let wrong = |what: String| {
+            let name = &self.name;
+            PyTypeError::new_err(format!(
+                "item {index} of {name} is {what}, but must be (bytes of an image file, label)"
+            ))
+        };
+        let Ok((image, label)) = item.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
+            return Err(wrong(described(&item)));
+        };
+        let bytes = match image.extract::<PyBackedBytes>() {
+            Ok(bytes) => bytes,
+            Err(_) => PyMemoryView::from(&image)
+                .ok()
+                .filter(|_| !image.is_instance_of::<PyString>())
+                .and_then(|view| py.get_type::<PyBytes>().call1((view,)).ok()?.extract().ok())
+                .ok_or_else(|| wrong(format!("({}, …)", described(&image))))?,
+        };
+        let label = label.extract::<u32>().map_err(|_| wrong(format!("(bytes, {})", described(&label))))?;
+        if label == UNKNOWN || (!self.classes.is_empty() && label as usize >= self.classes.len()) {
+            let classes = self.classes.len();
+            return Err(PyValueError::new_err(format!(
+                "the label of item {index} of {} is {label}, but it has {classes} classes, numbered from 0",
+                self.name
+            )));
+        }
+        self.labels[index as usize].store(label, Ordering::Relaxed);
+        Ok(bytes)
+    }
+
+    /// Passes `read` the bytes of an item: those of the thread's last call, if that was for the same item.
+    fn with_item<T>(&self, index: u64, read: impl FnOnce(&[u8]) -> T) -> Result<T, ReadError> {
+        let place = self.labels.as_ptr().addr();
+        LAST.with_borrow_mut(|last| {
+            if last.as_ref().is_none_or(|(of, item, _)| (*of, *item) != (place, index)) {
+                let asked = Python::try_attach(|py| self.item(py, index));
+                let asked = asked.unwrap_or_else(|| Err(PyRuntimeError::new_err("the interpreter is ending")));
+                let bytes = asked.map_err(|error| self.refused(index, error))?;
+                *last = Some((place, index, bytes));
+            }
+            Ok(read(&last.as_ref().expect("set above").2))
+        })
+    }
+
+    /// Takes what the object has raised last.
+    pub fn take_raised(&self) -> Option<PyErr> {
+        self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn refused(&self, index: u64, error: PyErr) -> ReadError {
+        if let Some(raised) = Python::try_attach(|py| error.clone_ref(py)) {
+            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(raised);
+        }
+        let what = format!("item {index} of the dataset, a {},", self.name);
+        Unavailable::Io { what, path: self.name.clone().into(), source: io::Error::other(error) }.into()
+    }
+}
+
+/// Names the type of a value.
+fn described(value: &Bound<'_, PyAny>) -> String {
+    value.get_type().fully_qualified_name().map_or_else(|_| "something else".into(), |name| format!("a {name}"))
+}
+
+/// Returns an error that was raised because of another.
+fn caused(py: Python<'_>, error: PyErr, cause: PyErr) -> PyErr {
+    error.set_cause(py, Some(cause));
+    error
+}
+
+/// Returns the names of the classes: the attribute `classes`, if the object has one.
+fn classes_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    let Some(classes) = object.getattr_opt("classes")?.filter(|classes| !classes.is_none()) else {
+        return Ok(Vec::new());
+    };
+    classes.try_iter()?.map(|name| Ok(name?.str()?.to_string())).collect()
+}
+
+impl Dataset for Sequence {
+    fn len(&self) -> u64 {
+        self.labels.len() as u64
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        match self.labels[index as usize].load(Ordering::Relaxed) {
+            UNKNOWN => {
+                // Only a sample that nobody has read yet: its label comes with its bytes.
+                let _ = self.with_item(index, |_| ());
+                match self.labels[index as usize].load(Ordering::Relaxed) {
+                    // An item that cannot be read: nobody gets it.
+                    UNKNOWN => 0,
+                    label => label,
+                }
+            }
+            label => label,
+        }
+    }
+
+    fn name(&self, index: u64) -> String {
+        format!("item {index}")
+    }
+
+    /// The length is unknown before an item is read.
+    fn location(&self, _: u64) -> Location {
+        Location { file: self.name.clone().into(), offset: 0, length: 0 }
+    }
+
+    fn header(&self, index: u64) -> Result<Header, ReadError> {
+        self.with_item(index, |bytes| Header::file(0..bytes.len() as u64))
+    }
+
+    fn read(&self, index: u64, _: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        let copied = self.with_item(index, |bytes| {
+            let start = usize::try_from(offset).ok()?;
+            out.copy_from_slice(bytes.get(start..start.checked_add(out.len())?)?);
+            Some(())
+        })?;
+        copied.ok_or_else(|| {
+            self.refused(index, PyValueError::new_err("it has fewer bytes than when it was asked for before"))
+        })
+    }
+
+    fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    fn kind(&self) -> &'static str {
+        "python"
+    }
+}

@@ -1,0 +1,304 @@
+"""Datasets that are Python objects."""
+
+import traceback
+
+import numpy
+import pytest
+
+import ddlp
+from conftest import ddlp_command, digests
+
+
+class Photos:
+    """The photographs of a folder, as a program of its own would read them."""
+
+    def __init__(self, folder):
+        self.classes = sorted(path.name for path in folder.iterdir())
+        self.files = [
+            (path, label) for label, name in enumerate(self.classes) for path in sorted((folder / name).iterdir())
+        ]
+
+    def __len__(self):
+        return len(self.files)
+
+    def __getitem__(self, index):
+        path, label = self.files[index]
+        return path.read_bytes(), label
+
+
+def loader(dataset, **options):
+    return ddlp.Loader(dataset, **{"batch_size": 8, "output": "numpy", "dtype": "uint8", "layout": "NHWC", **options})
+
+
+def test_an_object_is_a_dataset(photos):
+    batches, folder = loader(Photos(photos)), loader(photos)
+    assert batches.classes == folder.classes
+    labels = [label for batch in folder for label in batch.labels]
+    folder.set_epoch(0)
+    assert digests(batches).ordered == digests(folder).ordered
+    batches.set_epoch(0)
+    assert [label for batch in batches for label in batch.labels] == labels
+    assert "Photos" in repr(batches)
+
+
+def test_a_state_goes_on_with_an_equal_object(photos):
+    iteration = iter(batches := loader(Photos(photos)))
+    next(iteration), next(iteration)
+    resumed = loader(Photos(photos))
+    resumed.load_state_dict(batches.state_dict())
+    assert [batch.index for batch in resumed] == [2, 3, 4, 5, 6, 7]
+    shorter = Photos(photos)
+    del shorter.files[-1]
+    with pytest.raises(ddlp.ConfigurationError, match="another dataset"):
+        loader(shorter).load_state_dict(batches.state_dict())
+
+
+@pytest.mark.parametrize("kind", [bytearray, memoryview, lambda data: numpy.frombuffer(data, numpy.uint8)])
+def test_bytes_may_be_any_buffer_and_labels_any_integer(photos, kind):
+    class Buffers(Photos):
+        def __getitem__(self, index):
+            data, label = super().__getitem__(index)
+            return kind(data), numpy.int64(label)
+
+    assert digests(loader(Buffers(photos))).ordered == digests(loader(photos)).ordered
+
+
+def test_what_an_object_raises_ends_the_run_with_its_traceback(photos):
+    class Failing(Photos):
+        def __getitem__(self, index):
+            if index == 33:
+                raise KeyError("no such key")
+            return super().__getitem__(index)
+
+    with pytest.raises(ddlp.UnavailableError, match="item 33 of the dataset.*KeyError: 'no such key'") as caught:
+        for _ in loader(Failing(photos), policy="skip"):
+            pass
+    cause = caught.value.__cause__
+    assert isinstance(cause, KeyError)
+    assert "__getitem__" in "".join(traceback.format_tb(cause.__traceback__))
+
+
+@pytest.mark.parametrize(
+    ("item", "part"),
+    [
+        (3, "item 0 of .* is a int, but must be"),
+        ("photo.jpg", "a str"),
+        (("photo.jpg", 3), "is .a str, …., but must be"),
+        ((b"photo", "cat"), "is .bytes, a str., but must be"),
+        ((b"photo", -1), "must be"),
+    ],
+)
+def test_items_that_are_no_samples_are_described(item, part):
+    with pytest.raises(TypeError, match=part):
+        loader([item])
+
+
+def test_a_label_beyond_the_classes_is_named(photos):
+    wrong = Photos(photos)
+    wrong.files[40] = (wrong.files[40][0], 10)
+    with pytest.raises(ddlp.UnavailableError, match="label of item 40 .* is 10, but it has 10 classes"):
+        for _ in loader(wrong):
+            pass
+
+
+def test_an_item_that_is_no_image_is_corrupt(photos):
+    wrong = Photos(photos)
+
+    class Damaged(Photos):
+        def __getitem__(self, index):
+            return (b"no image", 0) if index == 7 else super().__getitem__(index)
+
+    assert sorted(digests(loader(Damaged(photos), policy="skip")).samples) == [n for n in range(len(wrong)) if n != 7]
+    with pytest.raises(ddlp.CorruptError, match="item 7"):
+        for _ in loader(Damaged(photos)):
+            pass
+
+
+def test_what_is_no_dataset_is_refused(photos):
+    for nothing in [3, object(), {1, 2}]:
+        with pytest.raises(TypeError):
+            loader(nothing)
+    with pytest.raises(ddlp.ConfigurationError, match="is empty"):
+        loader([])
+    with pytest.raises(ddlp.ConfigurationError, match="ddlp.pack"):
+        loader(Photos(photos), drives="local")
+
+
+def test_an_object_is_packed_like_its_files(photos, tmp_path):
+    seen = []
+    figures = ddlp.pack(Photos(photos), tmp_path / "object.ddlp", progress=lambda *now: seen.append(now))
+    ddlp.pack(str(photos), str(tmp_path / "folder.ddlp"), verify=True, progress=False)
+    assert figures["samples"] == 60 and figures["rejected"] == figures["repaired"] == []
+    assert figures["file_bytes"] == (tmp_path / "object.ddlp").stat().st_size
+    assert ("packing", 60, 60) in seen and seen[-1][0] == "syncing"
+    expected = digests(loader(photos)).ordered
+    with loader(tmp_path / "object.ddlp") as batches:
+        assert batches.classes == Photos(photos).classes
+        assert digests(batches).ordered == digests(loader(tmp_path / "folder.ddlp")).ordered == expected
+
+
+def test_pack_has_the_options_of_the_command(photos, tmp_path):
+    by_command, by_python = tmp_path / "command.ddlp", tmp_path / "python.ddlp"
+    ddlp_command("pack", photos, by_command, "--format", "raw", "--max-side", 100)
+    ddlp.pack(photos, by_python, format="raw", max_side=100, threads=1)
+    assert by_python.read_bytes() == by_command.read_bytes()
+    ddlp_command("pack", photos, by_command, "--jpeg", "rows", "--force")
+    ddlp.pack(photos, by_python, jpeg="rows", force=True, strict=True)
+    assert by_python.read_bytes() == by_command.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({}, "exists: .*force=True"),
+        ({"format": "png"}, 'is "png", but must be one of "encoded", "raw"'),
+        ({"jpeg": "whole"}, 'is "whole", but must be one of'),
+        ({"format": "raw", "jpeg": "kept"}, "stores no files"),
+        ({"max_side": 3}, "needs"),
+    ],
+)
+def test_what_pack_cannot_do_is_named(photos, pack, options, part):
+    with pytest.raises(ddlp.ConfigurationError, match=part):
+        ddlp.pack(photos, pack, **options)
+
+
+def test_pack_says_what_is_wrong_with_its_source(photos, tmp_path):
+    out = tmp_path / "out.ddlp"
+    with pytest.raises(ddlp.UnavailableError, match="missing"):
+        ddlp.pack("missing", out)
+    with pytest.raises(ddlp.ConfigurationError, match="belongs to"):
+        ddlp.pack(photos, photos / Photos(photos).classes[0] / "out.ddlp")
+    with pytest.raises(ddlp.ConfigurationError, match="classes"):
+        ddlp.pack([(b"image", 0)], out)
+    with pytest.raises(ddlp.SystemRefusedError, match="cannot create"):
+        ddlp.pack(photos, tmp_path / "no folder" / "out.ddlp")
+
+    class Failing(Photos):
+        def __getitem__(self, index):
+            if index == 33:
+                raise KeyError("no such key")
+            return super().__getitem__(index)
+
+    with pytest.raises(ddlp.UnavailableError, match="item 33") as caught:
+        ddlp.pack(Failing(photos), out)
+    assert isinstance(caught.value.__cause__, KeyError)
+    figures = ddlp.pack(Failing(photos), tmp_path / "others.ddlp", allow_unreadable=True)
+    assert [name for name, _ in figures["rejected"]] == ["item 33"]
+
+    class Damaged(Photos):
+        def __getitem__(self, index):
+            return (b"no image", 0) if index == 7 else super().__getitem__(index)
+
+    with pytest.raises(ddlp.CorruptError, match="item 7"):
+        ddlp.pack(Damaged(photos), out, strict=True)
+    assert not out.exists()
+    assert [name for name, _ in ddlp.pack(Damaged(photos), out)["rejected"]] == ["item 7"]
+
+
+def test_packing_can_be_interrupted(photos, tmp_path):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ddlp.pack(str(photos), tmp_path / "out.ddlp", progress=interrupt)
+    assert list(tmp_path.iterdir()) == []
+
+
+def photos_table(photos, **columns):
+    pyarrow = pytest.importorskip("pyarrow")
+    samples = [sample for sample in map(Photos(photos).__getitem__, range(60))]
+    files, labels = zip(*samples, strict=True)
+    columns = {"image": pyarrow.array(files), "label": pyarrow.array(labels), **columns}
+    return pyarrow.table(columns)
+
+
+def test_a_table_is_a_dataset(photos):
+    import pyarrow
+
+    table = photos_table(photos)
+    classes = Photos(photos).classes
+    nested = pyarrow.array([{"bytes": value.as_py(), "path": None} for value in table["image"]])
+    labels = list(map(int, table["label"].to_pylist()))
+    expected = digests(loader(photos)).ordered
+    for same in [
+        table,
+        pyarrow.concat_tables([table.slice(0, 7), table.slice(7)]),
+        photos_table(photos, image=nested, number=pyarrow.array(range(60))),
+        photos_table(photos, image=table["image"].cast(pyarrow.large_binary())),
+        photos_table(photos, image=table["image"].cast(pyarrow.binary_view())),
+        ddlp.ArrowTable(table.rename_columns(["x", "y"]), image="x", label="y", classes=classes),
+    ]:
+        batches = loader(same)
+        of_samples = {}
+        for batch in batches:
+            of_samples.update(zip(batch.sample_ids, batch.labels.tolist(), strict=True))
+        assert [of_samples[index] for index in range(60)] == labels
+        batches.set_epoch(0)
+        assert digests(batches).ordered == expected
+    assert batches.classes == classes
+
+
+def test_a_table_stays_where_it_is(photos, tmp_path):
+    import pyarrow
+
+    table = photos_table(photos)
+    with pyarrow.OSFile(str(tmp_path / "photos.arrow"), "wb") as file, pyarrow.ipc.new_file(file, table.schema) as out:
+        out.write_table(table)
+    with pyarrow.memory_map(str(tmp_path / "photos.arrow")) as file:
+        before = pyarrow.total_allocated_bytes()
+        batches = loader(pyarrow.ipc.open_file(file).read_all())
+        assert digests(batches).ordered == digests(loader(photos)).ordered
+        assert pyarrow.total_allocated_bytes() - before < 10_000, "the images lie in the mapped file"
+
+
+def test_a_state_goes_on_with_an_equal_table(photos):
+    iteration = iter(batches := loader(photos_table(photos)))
+    next(iteration), next(iteration)
+    resumed = loader(photos_table(photos))
+    resumed.load_state_dict(batches.state_dict())
+    assert [batch.index for batch in resumed] == [2, 3, 4, 5, 6, 7]
+
+
+def test_a_table_that_is_no_dataset_is_explained(photos):
+    import pyarrow
+
+    table = photos_table(photos)
+    files, labels = table["image"], table["label"]
+    for wrong, part in [
+        (table.drop_columns(["image"]), "name the column of the table that has the images"),
+        (photos_table(photos, label=files), "that has the labels"),
+        (pyarrow.table({"a": files, "b": labels, "c": labels}), "that has the labels.*b, c"),
+        (
+            ddlp.ArrowTable(table, image="photo"),
+            "no column photo of bytes of image files; its columns are image, label",
+        ),
+        (photos_table(photos, image=pyarrow.array([None] * 60, pyarrow.binary())), "row 0 .* no bytes"),
+        (photos_table(photos, label=pyarrow.array([0] * 59 + [-1])), "row 59"),
+        (ddlp.ArrowTable(table, classes=["one"]), "none of its 1 classes"),
+        (table.slice(0, 0), "is empty"),
+    ]:
+        with pytest.raises(ddlp.ConfigurationError, match=part):
+            loader(wrong)
+
+
+def test_a_table_is_packed(photos, tmp_path):
+    table = photos_table(photos)
+    with pytest.raises(ddlp.ConfigurationError, match="classes"):
+        ddlp.pack(table, tmp_path / "table.ddlp")
+    ddlp.pack(ddlp.ArrowTable(table, classes=Photos(photos).classes), tmp_path / "table.ddlp")
+    assert digests(loader(tmp_path / "table.ddlp")).ordered == digests(loader(photos)).ordered
+
+
+def test_a_dataset_of_hugging_face_is_a_dataset(photos):
+    datasets = pytest.importorskip("datasets")
+    pytest.importorskip("PIL")
+    samples = Photos(photos)
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=samples.classes)})
+    rows = [samples[index] for index in range(60)]
+    columns = {"image": [{"bytes": data, "path": None} for data, _ in rows], "label": [label for _, label in rows]}
+    dataset = datasets.Dataset.from_dict(columns, features=features)
+    batches = loader(dataset)
+    assert batches.classes == samples.classes
+    assert digests(batches).ordered == digests(loader(photos)).ordered
+    backwards = loader(dataset.select(range(59, -1, -1)), shuffle=False)
+    assert [label for batch in backwards for label in batch.labels] == [label for _, label in reversed(rows)]
