@@ -126,6 +126,9 @@ def _same(transform: Any) -> Operation:
 
     def value(name: str, kind: Any) -> Any:
         given = getattr(transform, name)
+        if given is None:
+            # ColorJitter leaves such a property alone.
+            return getattr(operation, name)
         if kind is int:
             return _square(given)
         return float(given) if kind is float else tuple(given)

@@ -66,6 +66,31 @@ class RandomAutocontrast:
     p: float = 0.5
 
 
+@dataclass(frozen=True)
+class ColorJitter:
+    """Changes brightness, contrast, saturation and hue in random order, each by a factor between two bounds."""
+
+    brightness: float | tuple[float, float] = (1.0, 1.0)
+    contrast: float | tuple[float, float] = (1.0, 1.0)
+    saturation: float | tuple[float, float] = (1.0, 1.0)
+    hue: float | tuple[float, float] = (0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class RandomGrayscale:
+    """Turns the image gray with probability `p`."""
+
+    p: float = 0.1
+
+
+@dataclass(frozen=True)
+class RandomSolarize:
+    """Inverts the values that reach `threshold` with probability `p`."""
+
+    threshold: float
+    p: float = 0.5
+
+
 Operation = (
     RandomResizedCrop
     | Resize
@@ -75,6 +100,9 @@ Operation = (
     | RandomInvert
     | GaussianBlur
     | RandomAutocontrast
+    | ColorJitter
+    | RandomGrayscale
+    | RandomSolarize
 )
 
 # Names in TOML and JSON.
@@ -87,6 +115,9 @@ NAMES = {
     RandomInvert: "random_invert",
     GaussianBlur: "gaussian_blur",
     RandomAutocontrast: "random_autocontrast",
+    ColorJitter: "color_jitter",
+    RandomGrayscale: "random_grayscale",
+    RandomSolarize: "random_solarize",
 }
 
 __all__ = [
@@ -99,4 +130,7 @@ __all__ = [
     "RandomInvert",
     "GaussianBlur",
     "RandomAutocontrast",
+    "ColorJitter",
+    "RandomGrayscale",
+    "RandomSolarize",
 ]

@@ -27,6 +27,9 @@ def test_supported_transforms_keep_their_parameters(t):
             t.GaussianBlur(5, sigma=(0.5, 1.0)),
             t.RandomAutocontrast(0.75),
             t.RandomInvert(1.0),
+            t.ColorJitter(0.5, (0.5, 2), hue=0.25),
+            t.RandomGrayscale(0.25),
+            t.RandomSolarize(192.5, 0.25),
             t.Resize(80),
             t.RandomCrop(72, padding=4),
             t.CenterCrop((64, 64)),
@@ -42,6 +45,9 @@ def test_supported_transforms_keep_their_parameters(t):
             ddlp.GaussianBlur(5, sigma=(0.5, 1.0)),
             ddlp.RandomAutocontrast(0.75),
             ddlp.RandomInvert(1.0),
+            ddlp.ColorJitter(0.5, (0.5, 2.0), hue=0.25),
+            ddlp.RandomGrayscale(0.25),
+            ddlp.RandomSolarize(192.5, 0.25),
             ddlp.Resize(80),
             ddlp.RandomCrop(72, padding=4),
             ddlp.CenterCrop(64),
@@ -55,7 +61,7 @@ def test_supported_transforms_keep_their_parameters(t):
 @pytest.mark.parametrize(
     ("make", "part"),
     [
-        (lambda t: t.ColorJitter(0.1), "transform 1, ColorJitter.*on the loader's batches"),
+        (lambda t: t.RandomErasing(0.1), "transform 1, RandomErasing.*on the loader's batches"),
         (lambda t: t.CenterCrop((32, 64)), "squares"),
         (lambda t: t.Resize((32, 32)), "shorter side"),
         (lambda t: t.Resize(32, interpolation=t.InterpolationMode.NEAREST), "interpolation"),

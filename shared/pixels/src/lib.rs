@@ -23,6 +23,7 @@
 
 mod ability;
 mod chacha;
+mod color;
 mod compiled;
 pub mod draw;
 pub mod encode;

@@ -10,21 +10,27 @@ use crate::geometry::{Rect, Window};
 use serde::{Deserialize, Serialize};
 
 mod center_crop;
+mod color_jitter;
 mod gaussian_blur;
 mod random_autocontrast;
 mod random_crop;
+mod random_grayscale;
 mod random_horizontal_flip;
 mod random_invert;
 mod random_resized_crop;
+mod random_solarize;
 mod resize;
 
 pub use center_crop::CenterCrop;
+pub use color_jitter::{ColorJitter, Factor, Jitter, JitterOfWhole, Turn};
 pub use gaussian_blur::{Blur, GaussianBlur};
 pub use random_autocontrast::{Autocontrast, RandomAutocontrast};
 pub use random_crop::RandomCrop;
+pub use random_grayscale::{Gray, RandomGrayscale};
 pub use random_horizontal_flip::RandomHorizontalFlip;
 pub use random_invert::{Invert, RandomInvert};
 pub use random_resized_crop::{RANDOM_RESIZED_CROP_TRIES, RandomResizedCrop};
+pub use random_solarize::{RandomSolarize, Solarize};
 pub use resize::Resize;
 
 /// Longest side that an operation may ask for, in pixels: the limit of JPEG.
@@ -184,8 +190,8 @@ macro_rules! changes {
 }
 
 changes! {
-    points [Invert]
-    areas [Blur, Autocontrast]
+    points [Invert, Jitter, Gray, Solarize]
+    areas [Blur, Autocontrast, JitterOfWhole]
 }
 
 /// Makes the type of all operations from their names and documentation (one line each). Programs and states store an
@@ -286,6 +292,12 @@ operations! {
     GaussianBlur,
     /// Stretches the values of each channel to the whole range with probability `p`.
     RandomAutocontrast,
+    /// Changes brightness, contrast, saturation and hue in random order, each by a factor between two bounds.
+    ColorJitter,
+    /// Turns the image gray with probability `p`.
+    RandomGrayscale,
+    /// Inverts the values that reach `threshold` with probability `p`.
+    RandomSolarize,
 }
 
 impl Operation {

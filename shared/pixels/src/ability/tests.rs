@@ -19,7 +19,7 @@ fn they_are_those_of_every_machine() {
     assert_eq!(found, EXPECTED, "{found:#?}");
 }
 
-const EXPECTED: [&str; 21] = [
+const EXPECTED: [&str; 24] = [
     "0001 143db5d014f4e092 cropping and resizing",
     "0002 9a972b7886c1e4e1 turning images upright",
     "0100 d795af543a9559fe the operation RandomResizedCrop",
@@ -30,6 +30,9 @@ const EXPECTED: [&str; 21] = [
     "0105 bacf8565c7151cb7 the operation RandomInvert",
     "0106 a9cbe37c868f502d the operation GaussianBlur",
     "0107 8a32114bf3546074 the operation RandomAutocontrast",
+    "0108 03e58a7a7b177095 the operation ColorJitter",
+    "0109 c4a7c8de08d9ba1e the operation RandomGrayscale",
+    "010a e47df8142e3a8651 the operation RandomSolarize",
     "0200 bb2528c30fdc0f10 JPEG files",
     "0201 f300359d810cecd5 PNG files",
     "0202 b5af08963f21491d WebP files",

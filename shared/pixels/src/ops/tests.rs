@@ -56,11 +56,17 @@ fn described(example: &Operation) -> (String, Vec<String>) {
     // The map has another order than the text.
     names.sort_by_key(|name| text.find(&format!("\"{name}\":")));
     let field = |name: &String| {
-        let annotated = format!("{name}: {}", annotation(&parameters[name]));
-        let mut without = parameters.clone();
-        without.as_object_mut().unwrap().remove(name);
-        let tagged = Value::Object([(key.clone(), without)].into_iter().collect());
-        match serde_json::from_value::<Operation>(tagged) {
+        let read = |changed: Option<Value>| {
+            let mut parameters = parameters.as_object().unwrap().clone();
+            parameters.remove(name);
+            parameters.extend(changed.map(|value| (name.clone(), value)));
+            let tagged = Value::Object([(key.clone(), parameters.into())].into_iter().collect());
+            serde_json::from_value::<Operation>(tagged)
+        };
+        let is_list_or_number = parameters[name].is_array() && read(Some(0.5.into())).is_ok();
+        let number = if is_list_or_number { "float | " } else { "" };
+        let annotated = format!("{name}: {number}{}", annotation(&parameters[name]));
+        match read(None) {
             Ok(operation) => {
                 format!("{annotated} = {}", literal(&serde_json::to_value(operation).unwrap()[&key][name]))
             }

@@ -7,8 +7,8 @@ use crate::compiled::CompiledPipeline;
 use crate::draw::{Draw, Rng};
 use crate::geometry::Rect;
 use crate::ops::{
-    CenterCrop, Effect, GaussianBlur, Operation, Piece, RandomAutocontrast, RandomCrop, RandomHorizontalFlip,
-    RandomInvert, RandomResizedCrop, Resize,
+    CenterCrop, ColorJitter, Effect, GaussianBlur, Operation, Piece, RandomAutocontrast, RandomCrop, RandomGrayscale,
+    RandomHorizontalFlip, RandomInvert, RandomResizedCrop, RandomSolarize, Resize,
 };
 use crate::pipeline::Pipeline;
 use crate::resize::Resizing;
@@ -59,6 +59,12 @@ fn alone((size, mut pixels): Image, effect: Effect) -> Image {
     }
 }
 
+/// Without contrast for the smaller strengths: the operation then needs no whole image.
+fn color_jitter(strength: f64) -> ColorJitter {
+    let contrast = if strength < 1.0 { Default::default() } else { strength.into() };
+    ColorJitter { brightness: strength.into(), contrast, saturation: strength.into(), hue: (strength / 4.0).into() }
+}
+
 pub(crate) fn operation() -> impl Strategy<Value = Operation> {
     let side = 1u32..40;
     prop_oneof![
@@ -69,6 +75,9 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         Just(RandomHorizontalFlip { p: 0.5 }.into()),
         Just(RandomInvert { p: 0.5 }.into()),
         Just(RandomAutocontrast { p: 0.5 }.into()),
+        (0.0..2.0f64).prop_map(|most| color_jitter(most).into()),
+        Just(RandomGrayscale { p: 0.5 }.into()),
+        (0.0..256.0f64).prop_map(|threshold| RandomSolarize { threshold, p: 0.5 }.into()),
         (0u32..4).prop_map(|radius| GaussianBlur { kernel_size: 2 * radius + 1, sigma: [0.3, 2.0] }.into()),
     ]
 }

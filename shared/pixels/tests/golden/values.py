@@ -41,6 +41,15 @@ def main():
     line("autocontrast", functional.autocontrast(pixels))
     for kernel, sigma in [(1, 1.0), (3, 0.1), (5, 0.7), (9, 1.3), (23, 2.0), (37, 5.0)]:
         line(f"blur:{kernel}:{sigma}", functional.gaussian_blur(pixels, [kernel, kernel], [sigma, sigma]))
+    for factor in [0.0, 0.3, 0.95, 1.4, 3.0]:
+        line(f"brightness:{factor}", functional.adjust_brightness(pixels, factor))
+        line(f"contrast:{factor}", functional.adjust_contrast(pixels, factor))
+        line(f"saturation:{factor}", functional.adjust_saturation(pixels, factor))
+    for turn in [-0.5, -0.13, 0.02, 0.3, 0.5]:
+        line(f"hue:{turn}", functional.adjust_hue(pixels, turn))
+    line("gray", functional.rgb_to_grayscale(pixels, 3))
+    for threshold in [0, 77, 128.5, 255]:
+        line(f"solarize:{threshold}", functional.solarize(pixels, threshold))
 
 
 if __name__ == "__main__":

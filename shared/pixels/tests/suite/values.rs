@@ -1,6 +1,9 @@
 //! Compares operations on values with torchvision's (golden/values.py).
 
-use ddlp_pixels::ops::{GaussianBlur, Operation, RandomAutocontrast, RandomCrop, RandomInvert};
+use ddlp_pixels::ops::{
+    ColorJitter, Factor, GaussianBlur, Operation, RandomAutocontrast, RandomCrop, RandomGrayscale, RandomInvert,
+    RandomSolarize, Turn,
+};
 use ddlp_pixels::{Draw, Limits, Pipeline, Preparer, Source};
 
 const SIDE: u32 = 20;
@@ -27,6 +30,22 @@ fn difference(found: &[u8], expected: &[u8]) -> u8 {
     found.iter().zip(expected).map(|(found, expected)| found.abs_diff(*expected)).max().unwrap()
 }
 
+fn number<'w>(words: &mut impl Iterator<Item = &'w str>) -> f64 {
+    words.next().unwrap().parse().unwrap()
+}
+
+/// Returns the operation that changes one property by this amount.
+fn jitter(name: &str, by: f64) -> ColorJitter {
+    let (factor, none) = (Factor([by, by]), ColorJitter::default());
+    match name {
+        "brightness" => ColorJitter { brightness: factor, ..none },
+        "contrast" => ColorJitter { contrast: factor, ..none },
+        "saturation" => ColorJitter { saturation: factor, ..none },
+        "hue" => ColorJitter { hue: Turn([by, by]), ..none },
+        _ => panic!("{name}"),
+    }
+}
+
 #[test]
 fn values_are_torchvisions() {
     let mut lines = include_str!("../golden/values.txt").lines().map(|line| line.split_once(' ').unwrap());
@@ -42,12 +61,14 @@ fn values_are_torchvisions() {
                 let sigma: f64 = words.next().unwrap().parse().unwrap();
                 (GaussianBlur { kernel_size, sigma: [sigma, sigma] }.into(), 1)
             }
-            other => panic!("{other}"),
+            "gray" => (RandomGrayscale { p: 1.0 }.into(), 0),
+            "solarize" => (RandomSolarize { threshold: number(&mut words), p: 1.0 }.into(), 0),
+            name => (jitter(name, number(&mut words)).into(), 1),
         };
         let found = apply(operation, &image);
         let difference = difference(&found, &pixels(expected));
         assert!(difference <= tolerance, "{name}: {difference}");
         kinds += 1;
     }
-    assert_eq!(kinds, 8);
+    assert_eq!(kinds, 33);
 }

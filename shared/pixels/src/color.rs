@@ -1,0 +1,187 @@
+//! Changes of colours, in 32-bit floats by torchvision's formulas. Every addition, multiplication and division rounds as
+//! IEEE 754 says and is not contracted, so every machine and every set of vector instructions gives the same values.
+
+#![allow(unsafe_code)]
+
+use crate::level::Level;
+
+/// Pixels that change at once, as planes of floats.
+const BLOCK: usize = 64;
+/// Weights of red, green and blue in a gray value: torchvision's, which are those of ITU-R BT.601.
+const GRAY: [f32; 3] = [0.2989, 0.587, 0.114];
+/// By this torchvision multiplies a value from 0 to 1, before it drops the fraction.
+const WHITE: f32 = 255.999;
+
+/// Planes of a block: red, green and blue.
+type Planes = [[f32; BLOCK]; 3];
+
+/// Makes a function of code that is compiled for several sets of vector instructions.
+macro_rules! for_levels {
+    ($(#[$documentation:meta])* $name:ident = $code:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {
+        $(#[$documentation])*
+        pub fn $name(level: Level, $($argument: $type),*) $(-> $result)? {
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2")]
+            fn avx2($($argument: $type),*) $(-> $result)? {
+                $code($($argument),*)
+            }
+            match level {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: the level proves that the processor has AVX2.
+                Level::Avx2(_) => unsafe { avx2($($argument),*) },
+                _ => $code($($argument),*),
+            }
+        }
+    };
+}
+
+for_levels! {
+    /// Turns each value v into factor × v + plus, within 0 and 255 and without its fraction.
+    scale = scale_values(pixels: &mut [u8], factor: f32, plus: f32)
+}
+for_levels! {
+    /// Returns the sum of the pixels' gray values.
+    sum_of_grays = sum_gray_values(pixels: &[u8]) -> u64
+}
+for_levels! {
+    /// Turns each pixel into its gray value.
+    make_gray = make_gray_values(pixels: &mut [u8])
+}
+for_levels! {
+    /// Turns each value v into factor × v + rest × gray value of its pixel, within 0 and 255 and without its fraction.
+    blend_with_gray = blend_values(pixels: &mut [u8], factor: f32, rest: f32)
+}
+for_levels! {
+    /// Turns the hue of each pixel by as many sixths of the colour circle, from −3 to 3.
+    turn_hue = turn_hue_values(pixels: &mut [u8], sixths: f32)
+}
+
+/// Returns the value without its fraction.
+///
+/// # Safety
+///
+/// The value lies above −1 and below 256.
+#[inline(always)]
+unsafe fn whole(value: f32) -> i32 {
+    // SAFETY: an i32 has room for the value (the caller's promise).
+    unsafe { value.to_int_unchecked::<i32>() }
+}
+
+/// Returns a value between 0 and 255; 0 for what is no number.
+#[inline(always)]
+fn within(value: f32) -> f32 {
+    let value = if value > 0.0 { value } else { 0.0 };
+    if value < 255.0 { value } else { 255.0 }
+}
+
+/// Returns the gray value of a pixel whose values lie between 0 and 255.
+#[inline(always)]
+fn gray(red: f32, green: f32, blue: f32) -> i32 {
+    // SAFETY: the weights are positive, and their sum is below 1.
+    unsafe { whole(within(GRAY[0] * red + GRAY[1] * green + GRAY[2] * blue)) }
+}
+
+#[inline(always)]
+fn scale_values(pixels: &mut [u8], factor: f32, plus: f32) {
+    for value in pixels {
+        // SAFETY: `within` returns nothing outside 0 and 255.
+        *value = unsafe { whole(within(factor * f32::from(*value) + plus)) } as u8;
+    }
+}
+
+#[inline(always)]
+fn sum_gray_values(pixels: &[u8]) -> u64 {
+    let (pixels, _) = pixels.as_chunks::<3>();
+    let gray = |&[red, green, blue]: &[u8; 3]| gray(red.into(), green.into(), blue.into());
+    // The sum of so many values fits 32 bits.
+    pixels.chunks(1 << 16).map(|part| part.iter().map(gray).sum::<i32>() as u64).sum()
+}
+
+#[inline(always)]
+fn make_gray_values(pixels: &mut [u8]) {
+    for pixel in pixels.as_chunks_mut::<3>().0 {
+        let [red, green, blue] = pixel.map(f32::from);
+        *pixel = [gray(red, green, blue) as u8; 3];
+    }
+}
+
+#[inline(always)]
+fn blend_values(pixels: &mut [u8], factor: f32, rest: f32) {
+    change_blocks(pixels, |[red, green, blue]| {
+        for at in 0..BLOCK {
+            let plus = rest * gray(red[at], green[at], blue[at]) as f32;
+            red[at] = factor * red[at] + plus;
+            green[at] = factor * green[at] + plus;
+            blue[at] = factor * blue[at] + plus;
+        }
+    });
+}
+
+#[inline(always)]
+fn turn_hue_values(pixels: &mut [u8], sixths: f32) {
+    change_blocks(pixels, |[red, green, blue]| {
+        for at in 0..BLOCK {
+            let pixel = [red[at], green[at], blue[at]];
+            [red[at], green[at], blue[at]] = turn_pixel(pixel, sixths);
+        }
+    });
+}
+
+/// Turns the hue of a pixel.
+///
+/// The hue h, in sixths of the circle, follows from the largest value v and the range c of the values as in the usual
+/// conversion to HSV. A channel of the result is v − c × min(k, 4 − k), the minimum held between 0 and 1, where k is
+/// h + n modulo 6, and n is 5 for red, 3 for green, 1 for blue.
+#[inline(always)]
+fn turn_pixel([red, green, blue]: [f32; 3], sixths: f32) -> [f32; 3] {
+    let greater = |a, b| if a > b { a } else { b };
+    let lesser = |a, b| if a < b { a } else { b };
+    let most = greater(greater(red, green), blue);
+    let range = most - lesser(lesser(red, green), blue);
+    let over = 1.0 / if range > 0.0 { range } else { 1.0 };
+    let of_green = 2.0 + (blue - red) * over;
+    let of_blue = 4.0 + (red - green) * over;
+    let hue = if most == green { of_green } else { of_blue };
+    let hue = if most == red { (green - blue) * over } else { hue };
+    let hue = modulo_6(modulo_6(hue) + sixths);
+    [5.0, 3.0, 1.0].map(|n: f32| {
+        let k = modulo_6(hue + n);
+        let share = lesser(greater(lesser(k, 4.0 - k), 0.0), 1.0);
+        (most - range * share) * (WHITE / 255.0)
+    })
+}
+
+/// Returns a value from −6 to 12 modulo 6.
+#[inline(always)]
+fn modulo_6(value: f32) -> f32 {
+    let value = if value < 0.0 { value + 6.0 } else { value };
+    if value >= 6.0 { value - 6.0 } else { value }
+}
+
+/// Changes pixels block by block. The results are brought between 0 and 255 and lose their fraction.
+#[inline(always)]
+fn change_blocks(pixels: &mut [u8], change: impl Fn(&mut Planes)) {
+    let mut planes = [[0.0; BLOCK]; 3];
+    let (blocks, rest) = pixels.as_chunks_mut::<3>().0.as_chunks_mut::<BLOCK>();
+    for block in blocks {
+        change_block(block, &mut planes, &change);
+    }
+    change_block(rest, &mut planes, &change);
+}
+
+#[inline(always)]
+fn change_block(block: &mut [[u8; 3]], planes: &mut Planes, change: &impl Fn(&mut Planes)) {
+    let [red, green, blue] = &mut *planes;
+    for (at, pixel) in block.iter().enumerate() {
+        [red[at], green[at], blue[at]] = pixel.map(f32::from);
+    }
+    change(planes);
+    let [red, green, blue] = &*planes;
+    for (at, pixel) in block.iter_mut().enumerate() {
+        // SAFETY: `within` returns nothing outside 0 and 255.
+        *pixel = [red[at], green[at], blue[at]].map(|value| unsafe { whole(within(value)) } as u8);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,328 @@
+//! torchvision's `ColorJitter`.
+
+use super::{ChangePoints, Cutout, Effect, MakeArea, Operate};
+use crate::color;
+use crate::draw::Words;
+use crate::error::PixelError;
+use crate::geometry::Rect;
+use crate::level::Level;
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
+use zerocopy::IntoBytes;
+
+/// Largest factor.
+const FACTOR_MAX: f64 = 1000.0;
+
+/// Changes brightness, contrast, saturation and hue by factors that are drawn evenly between bounds, in an order that is
+/// drawn as well.
+///
+/// Instead of both bounds, a description in TOML may name one number x: for a factor, the bounds are then 1 − x, or 0 if
+/// that is negative, and 1 + x; for the hue, −x and x.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ColorJitter {
+    /// Factor of every value. The bounds are 1 and 1 by default.
+    #[serde(default)]
+    pub brightness: Factor,
+    /// Factor of every value's distance from the mean of the image's gray values.
+    #[serde(default)]
+    pub contrast: Factor,
+    /// Factor of every value's distance from the gray value of its pixel.
+    #[serde(default)]
+    pub saturation: Factor,
+    /// Part of the colour circle by which the hue turns, from −0.5 to 0.5. The bounds are 0 and 0 by default.
+    #[serde(default)]
+    pub hue: Turn,
+}
+
+/// Bounds of a factor, from 0 to 1000.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Factor(pub [f64; 2]);
+
+/// Bounds of a part of a circle, from −0.5 to 0.5.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Turn(pub [f64; 2]);
+
+impl Default for Factor {
+    fn default() -> Self {
+        Self([1.0, 1.0])
+    }
+}
+
+impl From<f64> for Factor {
+    fn from(strength: f64) -> Self {
+        // What is no number stays none, and is refused later.
+        Self([if strength > 1.0 { 0.0 } else { 1.0 - strength }, 1.0 + strength])
+    }
+}
+
+impl From<f64> for Turn {
+    fn from(strength: f64) -> Self {
+        Self([-strength, strength])
+    }
+}
+
+impl<'de> Deserialize<'de> for Factor {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        bounds(deserializer, |strength| (strength >= 0.0).then(|| Self::from(strength).0)).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Turn {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        bounds(deserializer, |strength| (strength >= 0.0).then(|| Self::from(strength).0)).map(Self)
+    }
+}
+
+/// Reads two bounds or, if people write the format, one number of which `of` makes bounds.
+fn bounds<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    of: impl Fn(f64) -> Option<[f64; 2]>,
+) -> Result<[f64; 2], D::Error> {
+    if deserializer.is_human_readable() {
+        deserializer.deserialize_any(NumberOrBounds(of))
+    } else {
+        Deserialize::deserialize(deserializer)
+    }
+}
+
+struct NumberOrBounds<F>(F);
+
+impl<'de, F: Fn(f64) -> Option<[f64; 2]>> Visitor<'de> for NumberOrBounds<F> {
+    type Value = [f64; 2];
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number of 0 or more, or two bounds")
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Self::Value, E> {
+        (self.0)(number).ok_or_else(|| E::custom(format!("{number} is not a number of 0 or more")))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Self::Value, E> {
+        self.visit_f64(number as f64)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Self::Value, E> {
+        self.visit_f64(number as f64)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut bounds: A) -> Result<Self::Value, A::Error> {
+        let mut next = |number| bounds.next_element()?.ok_or_else(|| A::Error::invalid_length(number, &"two bounds"));
+        let both = [next(0)?, next(1)?];
+        match bounds.next_element::<f64>()? {
+            None => Ok(both),
+            Some(_) => Err(A::Error::invalid_length(3, &"two bounds")),
+        }
+    }
+}
+
+/// One change of all colours.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Adjustment {
+    Brightness(f64),
+    Contrast(f64),
+    Saturation(f64),
+    Hue(f64),
+}
+
+/// Changes of colours in their order, none of which needs other pixels than the one that it changes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Jitter([Option<Adjustment>; 4]);
+
+/// Changes of colours in their order, one of which needs the mean of the whole image.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct JitterOfWhole(Jitter);
+
+impl ColorJitter {
+    /// Returns whether the operation leaves every image as it is.
+    fn does_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Operate for ColorJitter {
+    const EXAMPLES: &'static [Self] = &[
+        Self {
+            brightness: Factor([0.4, 1.6]),
+            contrast: Factor([0.4, 1.6]),
+            saturation: Factor([0.2, 1.8]),
+            hue: Turn([-0.5, 0.5]),
+        },
+        Self {
+            brightness: Factor([1.0, 1.0]),
+            contrast: Factor([1.0, 1.0]),
+            saturation: Factor([0.0, 0.5]),
+            hue: Turn([0.1, 0.1]),
+        },
+    ];
+
+    fn check(&self) -> Result<(), String> {
+        let factors = [("brightness", self.brightness), ("contrast", self.contrast), ("saturation", self.saturation)];
+        for (name, Factor([low, high])) in factors {
+            // Comparisons with NaN are false.
+            if !(0.0 <= low && low <= high && high <= FACTOR_MAX) {
+                return Err(format!("{name} [{low}, {high}] is not a range within [0, {FACTOR_MAX}]"));
+            }
+        }
+        let Turn([low, high]) = self.hue;
+        if -0.5 <= low && low <= high && high <= 0.5 {
+            return Ok(());
+        }
+        Err(format!("hue [{low}, {high}] is not a range within [-0.5, 0.5]"))
+    }
+
+    fn size_after(&self, before: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, String> {
+        Ok(before)
+    }
+
+    fn draw(&self, _size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError> {
+        if self.does_nothing() {
+            return Ok(Effect::NOTHING);
+        }
+        let mut between = |[low, high]: [f64; 2]| low + (high - low) * words.uniform();
+        let (brightness, contrast) = (between(self.brightness.0), between(self.contrast.0));
+        let (saturation, hue) = (between(self.saturation.0), between(self.hue.0));
+        let mut steps = [
+            (brightness != 1.0).then_some(Adjustment::Brightness(brightness)),
+            (contrast != 1.0).then_some(Adjustment::Contrast(contrast)),
+            (saturation != 1.0).then_some(Adjustment::Saturation(saturation)),
+            (hue != 0.0).then_some(Adjustment::Hue(hue)),
+        ];
+        let needs_mean = steps[1].is_some();
+        // Fisher and Yates: each order is as likely as any other.
+        for last in (1..steps.len()).rev() {
+            steps.swap(last, words.below(last as u64 + 1) as usize);
+        }
+        Ok(if needs_mean { JitterOfWhole(Jitter(steps)).into() } else { Jitter(steps).into() })
+    }
+}
+
+impl ChangePoints for Jitter {
+    fn change(&self, pixels: &mut [u8]) {
+        let level = Level::best();
+        for step in self.0.into_iter().flatten() {
+            match step {
+                Adjustment::Brightness(factor) => color::scale(level, pixels, factor as f32, 0.0),
+                Adjustment::Contrast(factor) => {
+                    let mean = color::sum_of_grays(level, pixels) as f64 / (pixels.len() / 3).max(1) as f64;
+                    color::scale(level, pixels, factor as f32, (1.0 - factor) as f32 * mean as f32);
+                }
+                Adjustment::Saturation(factor) => {
+                    color::blend_with_gray(level, pixels, factor as f32, (1.0 - factor) as f32);
+                }
+                Adjustment::Hue(turn) => color::turn_hue(level, pixels, (6.0 * turn) as f32),
+            }
+        }
+    }
+}
+
+impl MakeArea for JitterOfWhole {
+    fn needs(&self, _made: Rect, (width, height): (u32, u32)) -> Rect {
+        Rect { x: 0, y: 0, width, height }
+    }
+
+    fn make(&self, from: &Cutout<'_>, made: Rect, scratch: &mut Vec<u16>, out: &mut [u8]) {
+        if made == from.rect {
+            out.copy_from_slice(from.pixels);
+            return self.0.change(out);
+        }
+        scratch.clear();
+        scratch.resize(from.pixels.len().div_ceil(size_of::<u16>()), 0);
+        let changed = &mut scratch.as_mut_bytes()[..from.pixels.len()];
+        changed.copy_from_slice(from.pixels);
+        self.0.change(changed);
+        let changed = Cutout { size: from.size, rect: from.rect, pixels: changed };
+        for (y, row) in (made.y..).zip(out.chunks_exact_mut(made.width as usize * 3)) {
+            row.copy_from_slice(&changed.row(y)[(made.x - from.rect.x) as usize * 3..][..row.len()]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draw::{Draw, Rng};
+    use crate::ops::Operation;
+    use std::collections::BTreeMap;
+
+    const ALL: ColorJitter = ColorJitter {
+        brightness: Factor([0.6, 1.4]),
+        contrast: Factor([0.6, 1.4]),
+        saturation: Factor([0.6, 1.4]),
+        hue: Turn([-0.1, 0.1]),
+    };
+
+    #[test]
+    fn a_number_stands_for_bounds() {
+        let read = |text: &str| toml::from_str::<ColorJitter>(text).map_err(|error| error.to_string());
+        let jitter = read("brightness = 0.4\ncontrast = 2\nsaturation = [0.5, 1]\nhue = 0.1").unwrap();
+        assert_eq!(jitter.brightness, Factor([0.6, 1.4]));
+        assert_eq!(jitter.contrast, Factor([0.0, 3.0]));
+        assert_eq!(jitter.saturation, Factor([0.5, 1.0]));
+        assert_eq!(jitter.hue, Turn([-0.1, 0.1]));
+        assert_eq!(read("").unwrap(), ColorJitter::default());
+        for wrong in ["hue = -0.1", "brightness = [1]", "brightness = [1, 2, 3]", "contrast = 'much'", "contrast = nan"]
+        {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_program_carries_both_bounds() {
+        let codec = bincode::config::standard().with_little_endian().with_fixed_int_encoding();
+        let bytes = Operation::from(ALL).to_bytes();
+        let read = bincode::serde::decode_from_slice::<Operation, _>(&bytes, codec).unwrap();
+        assert_eq!(read, (ALL.into(), bytes.len()));
+    }
+
+    #[test]
+    fn factors_are_drawn_evenly_and_each_order_as_often() {
+        let (mut orders, mut sums) = (BTreeMap::<Vec<u8>, u32>::new(), [0.0; 4]);
+        let draws = 4800;
+        for sample_id in 0..draws {
+            let words = &mut Rng::for_sample(Draw { sample_id, ..Draw::default() }, 0);
+            let Effect::Area(super::super::Area::JitterOfWhole(JitterOfWhole(Jitter(steps)))) =
+                ALL.draw((1, 1), words).unwrap()
+            else {
+                panic!("contrast needs the whole image")
+            };
+            let numbered = steps.map(|step| match step.unwrap() {
+                Adjustment::Brightness(factor) => (0, factor),
+                Adjustment::Contrast(factor) => (1, factor),
+                Adjustment::Saturation(factor) => (2, factor),
+                Adjustment::Hue(turn) => (3, turn),
+            });
+            *orders.entry(numbered.iter().map(|&(number, _)| number).collect()).or_default() += 1;
+            numbered.iter().for_each(|&(number, factor)| sums[usize::from(number)] += factor);
+        }
+        assert_eq!(orders.len(), 24);
+        // 200 each on the average; the standard deviation is 14.
+        assert!(orders.values().all(|count| (130..270).contains(count)), "{orders:?}");
+        for (sum, mean) in sums.into_iter().zip([1.0, 1.0, 1.0, 0.0]) {
+            assert!((sum / draws as f64 - mean).abs() < 0.02, "{sums:?}");
+        }
+    }
+
+    #[test]
+    fn only_contrast_needs_the_whole_image() {
+        let words = &mut Rng::for_sample(Draw::default(), 0);
+        assert_eq!(ColorJitter::default().draw((9, 9), words), Ok(Effect::NOTHING));
+        let without = ColorJitter { contrast: Factor::default(), ..ALL };
+        assert!(matches!(without.draw((9, 9), words), Ok(Effect::Point(_))));
+    }
+
+    #[test]
+    fn wrong_bounds_are_refused() {
+        for (wrong, name) in [
+            (ColorJitter { brightness: Factor([-0.1, 1.0]), ..ALL }, "brightness"),
+            (ColorJitter { contrast: Factor([1.2, 1.0]), ..ALL }, "contrast"),
+            (ColorJitter { saturation: Factor([1.0, f64::NAN]), ..ALL }, "saturation"),
+            (ColorJitter { hue: Turn([-0.6, 0.0]), ..ALL }, "hue"),
+        ] {
+            assert!(wrong.check().unwrap_err().starts_with(name));
+        }
+        assert_eq!(ALL.check(), Ok(()));
+    }
+}

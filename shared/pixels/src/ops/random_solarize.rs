@@ -1,0 +1,58 @@
+//! torchvision's `RandomSolarize`.
+
+use super::{ChangePoints, Effect, Operate, check_probability};
+use crate::draw::Words;
+use crate::error::PixelError;
+use serde::{Deserialize, Serialize};
+
+/// Inverts the values that reach a threshold, at random: such a value v becomes 255 − v.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomSolarize {
+    /// Smallest value that is inverted, from 0 to 256.
+    pub threshold: f64,
+    /// Probability of inverting.
+    #[serde(default = "default_probability")]
+    pub p: f64,
+}
+
+fn default_probability() -> f64 {
+    0.5
+}
+
+/// Inverts values that reach a threshold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Solarize {
+    /// Smallest value that is inverted; `None` if all values are smaller.
+    pub from: Option<u8>,
+}
+
+impl Operate for RandomSolarize {
+    const EXAMPLES: &'static [Self] =
+        &[Self { threshold: 128.0, p: 0.5 }, Self { threshold: 0.0, p: 1.0 }, Self { threshold: 255.5, p: 1.0 }];
+
+    fn check(&self) -> Result<(), String> {
+        if !(0.0..=256.0).contains(&self.threshold) {
+            return Err(format!("threshold {} is not in 0..=256", self.threshold));
+        }
+        check_probability(self.p)
+    }
+
+    fn size_after(&self, before: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, String> {
+        Ok(before)
+    }
+
+    fn draw(&self, _size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError> {
+        let from = u8::try_from(self.threshold.ceil() as u16).ok();
+        Ok(if words.uniform() < self.p { Solarize { from }.into() } else { Effect::NOTHING })
+    }
+}
+
+impl ChangePoints for Solarize {
+    fn change(&self, pixels: &mut [u8]) {
+        let Some(from) = self.from else { return };
+        for value in pixels {
+            *value = if *value >= from { !*value } else { *value };
+        }
+    }
+}
