@@ -63,7 +63,7 @@ fn values_are_torchvisions() {
             }
             "gray" => (RandomGrayscale { p: 1.0 }.into(), 0),
             "solarize" => (RandomSolarize { threshold: number(&mut words), p: 1.0 }.into(), 0),
-            name => (jitter(name, number(&mut words)).into(), 1),
+            name => (jitter(name, number(&mut words)).into(), u8::from(name == "hue")),
         };
         let found = apply(operation, &image);
         let difference = difference(&found, &pixels(expected));
