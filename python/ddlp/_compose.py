@@ -127,7 +127,7 @@ def _same(transform: Any) -> Operation:
     def value(name: str, kind: Any) -> Any:
         given = getattr(transform, name)
         if given is None:
-            # ColorJitter leaves such a property alone.
+            # ColorJitter of torchvision has None for what it does not change.
             return getattr(operation, name)
         if kind is int:
             return _square(given)
@@ -139,7 +139,7 @@ def _same(transform: Any) -> Operation:
 
 _OPERATIONS = {operation.__name__: operation for operation in NAMES}
 
-# Transforms with parameters of which an operation has only some values.
+# Transforms with parameters for which an operation has only some of torchvision's values.
 _TRANSLATIONS: dict[str, Callable[[Any], Operation]] = {
     "RandomResizedCrop": _random_resized_crop,
     "Resize": _resize,

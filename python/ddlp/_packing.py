@@ -40,7 +40,7 @@ def pack(
         format: "encoded" stores files, "raw" pixels, which take several times the space and need no decoding.
         jpeg: How JPEGs are stored: "indexed" with checkpoints (default), "rows" so that a crop reads only its rows, or
             "kept" as they are.
-        max_side: With format="raw": larger images are shrunk until their longer side has so many pixels.
+        max_side: With format="raw": limit of the longer side, in pixels; larger images are shrunk to it.
         force: Replaces an existing file.
         verify: Reads the finished file back and checks every byte before the file gets its name.
         allow_unreadable: Packs even if some files cannot be read; their samples are stored empty.

@@ -30,7 +30,7 @@ struct Record {
     message: String,
 }
 
-/// Forwards the log from now on. Besides, RUST_LOG asks for parts of it on standard error, as for the command.
+/// Forwards the log from now on. RUST_LOG also prints parts of it to standard error, as with the command.
 pub fn begin() {
     let shown = std::env::var_os("RUST_LOG").map(|_| {
         tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_filter(EnvFilter::from_default_env())
@@ -108,7 +108,7 @@ impl<S: Subscriber> Layer<S> for Forward {
     }
 }
 
-/// Empties the queue. Records that a handler of `logging` cannot take are its own affair.
+/// Empties the queue. Prints the exception if `logging` fails, and drops that record.
 fn empty_until_none_waits() {
     loop {
         let emptied = Python::try_attach(|py| empty(py).inspect_err(|error| error.print(py)).is_ok());

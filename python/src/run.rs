@@ -34,7 +34,8 @@ pub struct Run {
     iteration: AtomicU64,
     /// Whether `close` was called.
     closes: AtomicBool,
-    /// Whether a buffer has come back while the consumer waited and kept all of them: something else lets batches go.
+    /// Whether a buffer has come back while the consumer waited and kept all buffers. Then another thread lets go of
+    /// batches.
     lets_go: AtomicBool,
     stopper: Stopper,
     progress: ProgressHandle,
@@ -249,7 +250,7 @@ impl Run {
             ),
             NoBatch::Failed(error) => errors::exception(&error),
             NoBatch::HasFailed => errors::usage(
-                "the run has ended with an error: go on behind the last batch that you got, by \
+                "the run has ended with an error: go on after the last batch that you got, by \
                  loader.load_state_dict(loader.state_dict()), or make a new loader"
                     .into(),
             ),

@@ -11,7 +11,7 @@ use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Mark of a label that is not known yet. No dataset has as many classes.
+/// Mark of a label that is not known yet. No dataset has so large a label.
 const UNKNOWN: u32 = u32::MAX;
 
 thread_local! {

@@ -20,7 +20,7 @@ pub struct Turn {
 pub struct Owned<'a>(&'a Turn);
 
 impl Turn {
-    /// Waits for the turn. Fails if this thread has it already, as below the handler of a signal.
+    /// Waits for the turn. Fails if this thread has the turn already: then a signal's handler has interrupted it.
     pub fn take(&self, py: Python<'_>) -> PyResult<Owned<'_>> {
         let own = Some(thread::current().id());
         if *self.owner() == own {

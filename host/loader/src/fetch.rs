@@ -18,8 +18,8 @@ use ddlp_dataset::{Dataset, FetchedSample};
 
 /// Bytes of samples that are fetched ahead: some hundred photographs.
 const AHEAD_BYTES: u64 = 32 << 20;
-/// Batches that are claimed ahead, unless they have fewer samples than are in flight: while the samples of one wait,
-/// those of the next are fetched.
+/// Batches that are claimed ahead: while the samples of one wait, those of the next are fetched. Small batches may need
+/// a larger number, so that all reads can be in flight.
 const AHEAD_BATCHES: usize = 2;
 
 /// The fetch stage's decisions about fetched samples.
@@ -33,8 +33,8 @@ impl AheadBounds {
     }
 }
 
-/// Returns the bytes that the stage takes at most for a dataset, unless single samples are very large; 0 if the dataset
-/// has no such stage.
+/// Returns the bytes of memory that the stage may take for a dataset, unless single samples are very large; 0 if the
+/// dataset needs no fetch stage.
 pub(crate) fn bytes_ahead(dataset: &dyn Dataset) -> u64 {
     if dataset.reads_in_flight() > 0 { AHEAD_BYTES } else { 0 }
 }

@@ -2,7 +2,7 @@
 
 use ddlp_pixels::{DType, ImageLayout};
 
-/// Why a field's values cannot be had as requested.
+/// Why a field's values cannot be read as requested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FieldError {

@@ -4,8 +4,8 @@
 //! dataset or the decoder panic counts as corrupt. The corrupt-sample policy does not apply if the dataset is
 //! unavailable or the system refuses memory: preparation then tries again for a few seconds before it fails.
 //!
-//! Where reads have latency, a [`SampleFetcher`] reads ahead what a [`SamplePreparer`] then renders (`fetcher`). Whatever
-//! goes wrong with a fetched sample, the preparer prepares the sample again from its place.
+//! Where reads have latency, a [`SampleFetcher`] reads ahead what a [`SamplePreparer`] then renders (`fetcher`). If
+//! anything goes wrong with a fetched sample, the preparer reads and prepares the sample again.
 
 mod fetcher;
 
@@ -154,7 +154,7 @@ impl SamplePreparer {
 
     /// Prepares a sample as [`prepare`](Self::prepare) does, unless the work `is_over`: returns `None` then. Calls
     /// `is_over` before each neighbour and while it waits for the dataset. Reads nothing if a [`SampleFetcher`] has
-    /// `fetched` the sample, and everything is well with it.
+    /// `fetched` the sample without an error.
     pub fn prepare_unless(
         &mut self,
         is_over: &dyn Fn() -> bool,

@@ -10,7 +10,8 @@
 //! a part of the file is damaged, or cannot be decoded alone.
 //!
 //! One thread may do all of that for a sample ([`Fetch::prepare`]), or one thread fetches and another one renders
-//! ([`Fetch::fetch`], [`Fetch::render`]). Whatever is rare is left to [`Fetch::prepare`].
+//! ([`Fetch::fetch`], [`Fetch::render`]). These two give up in rare cases, such as damage: the caller then calls
+//! [`Fetch::prepare`].
 
 mod bytes;
 
@@ -272,7 +273,7 @@ impl<D: Dataset + ?Sized> StoredAt<'_, D> {
     ) -> Result<(Header, Reads), FetchError> {
         read.add(&self.dataset.header_extent(self.index));
         let header = self.dataset.header(self.index)?;
-        // What is no file is pixels. Their size is judged before they are read.
+        // Pixels are judged by their size before they are read. The size of a file's image lies in the file.
         let is_pixels = !header.form.is_file();
         if is_pixels {
             limits.check_pixels(header.size.0, header.size.1)?;

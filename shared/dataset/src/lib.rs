@@ -118,7 +118,7 @@ pub trait Dataset: Send + Sync {
     fn read(&self, index: u64, header: &Header, offset: u64, out: &mut [u8]) -> Result<(), ReadError>;
 
     /// Reads a sample's bytes from `offset` on into the bytes `place` of `memory`, as [`read`](Self::read) does. May also
-    /// write behind `place`, so that a source of whole blocks needs no copy if there is room.
+    /// write after `place`, so that a source of whole blocks needs no copy if there is room.
     fn read_within(
         &self,
         index: u64,
@@ -192,7 +192,8 @@ pub trait Dataset: Send + Sync {
     /// Returns the digest by which host and drive find out whether they have the same dataset.
     fn identity(&self) -> Identity;
 
-    /// Returns the kind of the source: `"folder"`, `"pack"`, `"cifar"` or `"tar"`.
+    /// Returns the kind of the source: `"folder"`, `"pack"`, `"cifar"` or `"tar"`; a source of another crate has a word
+    /// of its own.
     fn kind(&self) -> &'static str;
 
     /// Returns the decoders that the samples need, as far as names and records tell. Reads no sample; samples may need

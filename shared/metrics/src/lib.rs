@@ -1,4 +1,4 @@
-//! Figures for Prometheus over HTTP: a page that is made anew for each request.
+//! Figures for Prometheus over HTTP: a page that is made for each request.
 //!
 //! The server answers one request at a time, whatever its path, and closes the connection. It has no authentication:
 //! whoever can reach the address can read the figures.
@@ -38,7 +38,7 @@ pub trait Figures: Debug + Send + Sync + 'static {
     fn write(&self, page: &mut Page<'_>) -> fmt::Result;
 }
 
-/// The page that is being written. A figure has a value for each prong, or one for none of them, named by an empty text.
+/// The page that is being written. A figure has one value for each prong, or a single value whose name is empty.
 pub struct Page<'a>(DescriptorEncoder<'a>);
 
 impl Page<'_> {
@@ -168,7 +168,7 @@ fn answer(mut client: TcpStream, registry: &Registry) -> io::Result<()> {
     client.write_all((head + &body).as_bytes())
 }
 
-/// Reads a request up to the empty line behind its headers.
+/// Reads a request up to the empty line after its headers.
 fn read_request(client: &mut TcpStream) -> io::Result<Vec<u8>> {
     let until = Instant::now() + CLIENT_WITHIN;
     let mut request = Vec::new();

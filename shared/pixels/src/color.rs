@@ -9,7 +9,7 @@ use crate::level::Level;
 const BLOCK: usize = 64;
 /// Weights of red, green and blue in a gray value: torchvision's, which are those of ITU-R BT.601.
 const GRAY: [f32; 3] = [0.2989, 0.587, 0.114];
-/// By this torchvision multiplies a value from 0 to 1, before it drops the fraction.
+/// Factor by which torchvision multiplies a value from 0 to 1, before it drops the fraction.
 const WHITE: f32 = 255.999;
 
 /// Planes of a block: red, green and blue.
@@ -52,7 +52,7 @@ for_levels! {
     blend_with_gray = blend_values(pixels: &mut [u8], factor: f32, rest: f32)
 }
 for_levels! {
-    /// Turns the hue of each pixel by as many sixths of the colour circle, from −3 to 3.
+    /// Turns the hue of each pixel by `sixths` of the colour circle, from −3 to 3.
     turn_hue = turn_hue_values(pixels: &mut [u8], sixths: f32)
 }
 
@@ -67,7 +67,7 @@ unsafe fn whole(value: f32) -> i32 {
     unsafe { value.to_int_unchecked::<i32>() }
 }
 
-/// Returns a value between 0 and 255; 0 for what is no number.
+/// Returns the value, limited to 0 to 255; 0 if it is NaN.
 #[inline(always)]
 fn within(value: f32) -> f32 {
     let value = if value > 0.0 { value } else { 0.0 };
@@ -93,7 +93,7 @@ fn scale_values(pixels: &mut [u8], factor: f32, plus: f32) {
 fn sum_gray_values(pixels: &[u8]) -> u64 {
     let (pixels, _) = pixels.as_chunks::<3>();
     let gray = |&[red, green, blue]: &[u8; 3]| gray(red.into(), green.into(), blue.into());
-    // The sum of so many values fits 32 bits.
+    // The sum of the gray values of one part fits 32 bits.
     pixels.chunks(1 << 16).map(|part| part.iter().map(gray).sum::<i32>() as u64).sum()
 }
 
@@ -130,7 +130,7 @@ fn turn_hue_values(pixels: &mut [u8], sixths: f32) {
 /// Turns the hue of a pixel.
 ///
 /// The hue h, in sixths of the circle, follows from the largest value v and the range c of the values as in the usual
-/// conversion to HSV. A channel of the result is v − c × min(k, 4 − k), the minimum held between 0 and 1, where k is
+/// conversion to HSV. A channel of the result is v − c × min(k, 4 − k), the minimum limited to 0 to 1, where k is
 /// h + n modulo 6, and n is 5 for red, 3 for green, 1 for blue.
 #[inline(always)]
 fn turn_pixel([red, green, blue]: [f32; 3], sixths: f32) -> [f32; 3] {
@@ -158,7 +158,7 @@ fn modulo_6(value: f32) -> f32 {
     if value >= 6.0 { value - 6.0 } else { value }
 }
 
-/// Changes pixels block by block. The results are brought between 0 and 255 and lose their fraction.
+/// Changes pixels block by block. The results are limited to 0 to 255 and lose their fraction.
 #[inline(always)]
 fn change_blocks(pixels: &mut [u8], change: impl Fn(&mut Planes)) {
     let mut planes = [[0.0; BLOCK]; 3];

@@ -74,8 +74,8 @@ impl CompiledPipeline {
     }
 }
 
-/// The words of an operation that says that it draws none. They are made only if it draws some after all: a mistake of
-/// this program, which costs time but changes no pixel.
+/// The words of an operation whose `Operate::DRAWS` is false. If the operation draws words all the same, they are made
+/// then: that mistake costs time, but changes no pixel.
 struct LateWords {
     draw: Draw,
     /// Position of the operation in the pipeline.
@@ -127,7 +127,7 @@ mod tests {
         piece.resize.or(piece.window.map(|window| (window.width, window.height))).unwrap_or(size)
     }
 
-    /// Words of which none may be taken.
+    /// Words that panic when one of them is taken.
     struct NoWords;
 
     impl Words for NoWords {

@@ -1,8 +1,8 @@
 //! The operations of a pipeline. Each one has a file of its own, with its parameters, their check, the size of its
 //! result, and what it does to an image for given draws.
 //!
-//! Names, parameters and defaults are torchvision's. The arithmetic uses only integers, and f64 with +, −, ×, ÷, √ and
-//! the pinned `libm`, so every machine gets the same result.
+//! Names, parameters and defaults are torchvision's. The arithmetic uses only integers, f64 with +, −, ×, ÷, √ and the
+//! pinned `libm`, and for colours f32 with +, −, ×, ÷, so every machine gets the same result.
 
 use crate::draw::Words;
 use crate::error::PixelError;

@@ -2,9 +2,9 @@
 //! no I/O.
 //!
 //! Samples are fetched batch by batch, in the order of the claims, but those of the batch for which delivery waits come
-//! first. Two kinds of batches are fetched even if the bound on bytes is reached, so that none of them waits for bytes
-//! of batches that wait for it: a batch that has begun, since it occupies a buffer, and the batch for which delivery
-//! waits. The latter may also be claimed and begun when nothing else may.
+//! first. Two kinds of batches are fetched even if the bound on bytes is reached: a batch that has begun, since it
+//! occupies a buffer, and the batch for which delivery waits. Otherwise they could wait for memory that is freed only
+//! after them. The batch for which delivery waits may also be claimed and begun when no other batch may.
 
 use crate::schedule::{BatchId, Room, Schedule};
 use std::collections::VecDeque;
@@ -122,8 +122,8 @@ impl<T> FetchAhead<T> {
         });
     }
 
-    /// Returns the sample to fetch next, which counts as in flight until [`Self::fetched`]; `None` if there is none, or no
-    /// room for one.
+    /// Returns the sample to fetch next, which counts as in flight until [`Self::fetched`]. Returns `None` if there is
+    /// no sample or no room.
     pub fn next(&mut self, schedule: &Schedule) -> Option<FetchTicket> {
         let has_room = self.has_room();
         let unfetched = self.batches.iter().enumerate().filter(|(_, batch)| batch.has_unfetched());

@@ -28,7 +28,7 @@ const KEPT_BYTES: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Reads of samples that a run has in flight: enough for 10,000 photographs a second if one takes a millisecond.
 const READS_IN_FLIGHT: usize = 8;
-/// Longest blocks in front of which a read in place restores the bytes that it overwrites.
+/// Largest blocks that are read in place: the bytes before the place, which the read overwrites, are kept meanwhile.
 const BLOCK_BYTES_MAX: usize = 4096;
 /// Pauses between attempts to reach the drive.
 const PAUSES: BackoffLimits =

@@ -21,10 +21,10 @@ pub(super) trait Form {
     const IS_DECODED: bool = false;
     /// Decoder of the form's samples; `None` if each file's format tells.
     const DECODER: Option<Decoder>;
-    /// Number of bytes of which the offset of each sample is a multiple.
+    /// Alignment of each sample's offset, in bytes.
     const ALIGNMENT: u64 = 1;
 
-    /// Returns the extent of a detail of this length, which lies next to the sample's bytes: behind them, unless the
+    /// Returns the extent of a detail of this length, which lies next to the sample's bytes: after them, unless the
     /// form overrides this.
     fn detail_of(bytes: &Range<u64>, detail_length: u32) -> Range<u64> {
         bytes.end..bytes.end.saturating_add(detail_length.into())
@@ -34,7 +34,7 @@ pub(super) trait Form {
     /// of its name have been checked before.
     fn check(record: &IndexRecord) -> Result<(), String>;
 
-    /// Returns the bytes that every plan needs: the sample's and the detail behind them, unless the form overrides
+    /// Returns the bytes that every plan needs: the sample's and the detail after them, unless the form overrides
     /// this.
     fn opening(header: &Header) -> Range<u64> {
         header.bytes.start..header.detail.end

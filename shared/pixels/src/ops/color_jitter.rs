@@ -52,7 +52,7 @@ impl Default for Factor {
 
 impl From<f64> for Factor {
     fn from(strength: f64) -> Self {
-        // What is no number stays none, and is refused later.
+        // NaN stays NaN, which `check` refuses.
         Self([if strength > 1.0 { 0.0 } else { 1.0 - strength }, 1.0 + strength])
     }
 }
@@ -75,7 +75,7 @@ impl<'de> Deserialize<'de> for Turn {
     }
 }
 
-/// Reads two bounds or, if people write the format, one number of which `of` makes bounds.
+/// Reads two bounds. In a format that people write, also reads one number, from which `of` makes bounds.
 fn bounds<'de, D: Deserializer<'de>>(
     deserializer: D,
     of: impl Fn(f64) -> Option<[f64; 2]>,
@@ -127,11 +127,11 @@ enum Adjustment {
     Hue(f64),
 }
 
-/// Changes of colours in their order, none of which needs other pixels than the one that it changes.
+/// Changes of colours in their order. Each changes a pixel by that pixel alone: contrast is not among them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Jitter([Option<Adjustment>; 4]);
 
-/// Changes of colours in their order, one of which needs the mean of the whole image.
+/// Changes of colours in their order. Contrast is among them, and needs the mean of the whole image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JitterOfWhole(Jitter);
 

@@ -5,7 +5,7 @@ use crate::draw::Words;
 use crate::error::PixelError;
 use serde::{Deserialize, Serialize};
 
-/// Inverts the values that reach a threshold, at random: such a value v becomes 255 − v.
+/// Inverts, at random, the values that reach a threshold: a value v becomes 255 − v.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomSolarize {
