@@ -91,6 +91,13 @@ class RandomSolarize:
     p: float = 0.5
 
 
+@dataclass(frozen=True)
+class RandomVerticalFlip:
+    """Mirrors the image top to bottom with probability `p`."""
+
+    p: float = 0.5
+
+
 Operation = (
     RandomResizedCrop
     | Resize
@@ -103,6 +110,7 @@ Operation = (
     | ColorJitter
     | RandomGrayscale
     | RandomSolarize
+    | RandomVerticalFlip
 )
 
 # Names in TOML and JSON.
@@ -118,6 +126,7 @@ NAMES = {
     ColorJitter: "color_jitter",
     RandomGrayscale: "random_grayscale",
     RandomSolarize: "random_solarize",
+    RandomVerticalFlip: "random_vertical_flip",
 }
 
 __all__ = [
@@ -133,4 +142,5 @@ __all__ = [
     "ColorJitter",
     "RandomGrayscale",
     "RandomSolarize",
+    "RandomVerticalFlip",
 ]

@@ -19,6 +19,7 @@ mod random_horizontal_flip;
 mod random_invert;
 mod random_resized_crop;
 mod random_solarize;
+mod random_vertical_flip;
 mod resize;
 
 pub use center_crop::CenterCrop;
@@ -31,6 +32,7 @@ pub use random_horizontal_flip::RandomHorizontalFlip;
 pub use random_invert::{Invert, RandomInvert};
 pub use random_resized_crop::{RANDOM_RESIZED_CROP_TRIES, RandomResizedCrop};
 pub use random_solarize::{RandomSolarize, Solarize};
+pub use random_vertical_flip::{RandomVerticalFlip, VerticalFlip};
 pub use resize::Resize;
 
 /// Longest side that an operation may ask for, in pixels: the limit of JPEG.
@@ -191,7 +193,7 @@ macro_rules! changes {
 
 changes! {
     points [Invert, Jitter, Gray, Solarize]
-    areas [Blur, Autocontrast, JitterOfWhole]
+    areas [Blur, Autocontrast, JitterOfWhole, VerticalFlip]
 }
 
 /// Makes the type of all operations from their names and documentation (one line each). Programs and states store an
@@ -298,6 +300,8 @@ operations! {
     RandomGrayscale,
     /// Inverts the values that reach `threshold` with probability `p`.
     RandomSolarize,
+    /// Mirrors the image top to bottom with probability `p`.
+    RandomVerticalFlip,
 }
 
 impl Operation {

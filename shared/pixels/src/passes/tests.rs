@@ -8,7 +8,7 @@ use crate::draw::{Draw, Rng};
 use crate::geometry::Rect;
 use crate::ops::{
     CenterCrop, ColorJitter, Effect, GaussianBlur, Operation, Piece, RandomAutocontrast, RandomCrop, RandomGrayscale,
-    RandomHorizontalFlip, RandomInvert, RandomResizedCrop, RandomSolarize, Resize,
+    RandomHorizontalFlip, RandomInvert, RandomResizedCrop, RandomSolarize, RandomVerticalFlip, Resize,
 };
 use crate::pipeline::Pipeline;
 use crate::resize::Resizing;
@@ -77,6 +77,7 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         Just(RandomAutocontrast { p: 0.5 }.into()),
         (0.0..2.0f64).prop_map(|most| color_jitter(most).into()),
         Just(RandomGrayscale { p: 0.5 }.into()),
+        Just(RandomVerticalFlip { p: 0.5 }.into()),
         (0.0..256.0f64).prop_map(|threshold| RandomSolarize { threshold, p: 0.5 }.into()),
         (0u32..4).prop_map(|radius| GaussianBlur { kernel_size: 2 * radius + 1, sigma: [0.3, 2.0] }.into()),
     ]

@@ -1,0 +1,78 @@
+//! torchvision's `RandomVerticalFlip`.
+
+use super::{Cutout, Effect, MakeArea, Operate, check_probability};
+use crate::draw::Words;
+use crate::error::PixelError;
+use crate::geometry::Rect;
+use serde::{Deserialize, Serialize};
+
+/// Mirrors top to bottom at random.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomVerticalFlip {
+    /// Probability of mirroring.
+    #[serde(default = "default_probability")]
+    pub p: f64,
+}
+
+fn default_probability() -> f64 {
+    0.5
+}
+
+/// Mirrors top to bottom.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct VerticalFlip;
+
+impl Operate for RandomVerticalFlip {
+    const EXAMPLES: &'static [Self] = &[Self { p: 0.5 }, Self { p: 1.0 }];
+
+    fn check(&self) -> Result<(), String> {
+        check_probability(self.p)
+    }
+
+    fn size_after(&self, before: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, String> {
+        Ok(before)
+    }
+
+    fn draw(&self, _size: (u32, u32), words: &mut impl Words) -> Result<Effect, PixelError> {
+        Ok(if words.uniform() < self.p { VerticalFlip.into() } else { Effect::NOTHING })
+    }
+}
+
+impl MakeArea for VerticalFlip {
+    /// Returns the rows that are made and those that they come from.
+    fn needs(&self, made: Rect, (_, height): (u32, u32)) -> Rect {
+        let first = made.y.min(height - made.y - made.height);
+        Rect { y: first, height: height - 2 * first, ..made }
+    }
+
+    fn make(&self, from: &Cutout<'_>, made: Rect, _scratch: &mut Vec<u16>, out: &mut [u8]) {
+        let (bytes, start) = (made.width as usize * 3, (made.x - from.rect.x) as usize * 3);
+        for (y, row) in (made.y..).zip(out.chunks_exact_mut(bytes)) {
+            row.copy_from_slice(&from.row(from.size.1 - 1 - y)[start..][..bytes]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic;
+
+    #[test]
+    fn every_rectangle_is_that_of_the_mirrored_image() {
+        let (size, pixels) = ((5, 7), synthetic::photo(5, 7, 1));
+        let row = |y: u32| &pixels[(y * 15) as usize..][..15];
+        let mirrored: Vec<&[u8]> = (0..7).rev().map(row).collect();
+        for (y, height) in (0..7).flat_map(|y| (1..=7 - y).map(move |height| (y, height))) {
+            let made = Rect { x: 1, y, width: 3, height };
+            let rect = VerticalFlip.needs(made, size);
+            let needed: Vec<u8> = (rect.y..rect.y + rect.height).flat_map(|y| row(y)[3..12].to_vec()).collect();
+            let mut out = vec![0; (3 * 3 * height) as usize];
+            VerticalFlip.make(&Cutout { size, rect, pixels: &needed }, made, &mut Vec::new(), &mut out);
+            let expected: Vec<u8> =
+                mirrored[y as usize..][..height as usize].iter().flat_map(|row| row[3..12].to_vec()).collect();
+            assert_eq!(out, expected, "{made:?} from {rect:?}");
+        }
+    }
+}
