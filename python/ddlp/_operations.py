@@ -98,6 +98,14 @@ class RandomVerticalFlip:
     p: float = 0.5
 
 
+@dataclass(frozen=True)
+class RandomPosterize:
+    """Keeps only the upper `bits` of each value (0 to 8) with probability `p`."""
+
+    bits: int
+    p: float = 0.5
+
+
 Operation = (
     RandomResizedCrop
     | Resize
@@ -111,6 +119,7 @@ Operation = (
     | RandomGrayscale
     | RandomSolarize
     | RandomVerticalFlip
+    | RandomPosterize
 )
 
 # Names in TOML and JSON.
@@ -127,6 +136,7 @@ NAMES = {
     RandomGrayscale: "random_grayscale",
     RandomSolarize: "random_solarize",
     RandomVerticalFlip: "random_vertical_flip",
+    RandomPosterize: "random_posterize",
 }
 
 __all__ = [
@@ -143,4 +153,5 @@ __all__ = [
     "RandomGrayscale",
     "RandomSolarize",
     "RandomVerticalFlip",
+    "RandomPosterize",
 ]

@@ -17,6 +17,7 @@ mod random_crop;
 mod random_grayscale;
 mod random_horizontal_flip;
 mod random_invert;
+mod random_posterize;
 mod random_resized_crop;
 mod random_solarize;
 mod random_vertical_flip;
@@ -30,6 +31,7 @@ pub use random_crop::RandomCrop;
 pub use random_grayscale::{Gray, RandomGrayscale};
 pub use random_horizontal_flip::RandomHorizontalFlip;
 pub use random_invert::{Invert, RandomInvert};
+pub use random_posterize::{Posterize, RandomPosterize};
 pub use random_resized_crop::{RANDOM_RESIZED_CROP_TRIES, RandomResizedCrop};
 pub use random_solarize::{RandomSolarize, Solarize};
 pub use random_vertical_flip::{RandomVerticalFlip, VerticalFlip};
@@ -192,7 +194,7 @@ macro_rules! changes {
 }
 
 changes! {
-    points [Invert, Jitter, Gray, Solarize]
+    points [Invert, Jitter, Gray, Solarize, Posterize]
     areas [Blur, Autocontrast, JitterOfWhole, VerticalFlip]
 }
 
@@ -302,6 +304,8 @@ operations! {
     RandomSolarize,
     /// Mirrors the image top to bottom with probability `p`.
     RandomVerticalFlip,
+    /// Keeps only the upper `bits` of each value (0 to 8) with probability `p`.
+    RandomPosterize,
 }
 
 impl Operation {

@@ -19,7 +19,7 @@ fn they_are_those_of_every_machine() {
     assert_eq!(found, EXPECTED, "{found:#?}");
 }
 
-const EXPECTED: [&str; 25] = [
+const EXPECTED: [&str; 26] = [
     "0001 143db5d014f4e092 cropping and resizing",
     "0002 9a972b7886c1e4e1 turning images upright",
     "0100 d795af543a9559fe the operation RandomResizedCrop",
@@ -34,6 +34,7 @@ const EXPECTED: [&str; 25] = [
     "0109 c4a7c8de08d9ba1e the operation RandomGrayscale",
     "010a e47df8142e3a8651 the operation RandomSolarize",
     "010b cf73f692a9a12add the operation RandomVerticalFlip",
+    "010c 616712c179e16381 the operation RandomPosterize",
     "0200 bb2528c30fdc0f10 JPEG files",
     "0201 f300359d810cecd5 PNG files",
     "0202 b5af08963f21491d WebP files",

@@ -8,7 +8,7 @@ use crate::draw::{Draw, Rng};
 use crate::geometry::Rect;
 use crate::ops::{
     CenterCrop, ColorJitter, Effect, GaussianBlur, Operation, Piece, RandomAutocontrast, RandomCrop, RandomGrayscale,
-    RandomHorizontalFlip, RandomInvert, RandomResizedCrop, RandomSolarize, RandomVerticalFlip, Resize,
+    RandomHorizontalFlip, RandomInvert, RandomPosterize, RandomResizedCrop, RandomSolarize, RandomVerticalFlip, Resize,
 };
 use crate::pipeline::Pipeline;
 use crate::resize::Resizing;
@@ -78,6 +78,7 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         (0.0..2.0f64).prop_map(|most| color_jitter(most).into()),
         Just(RandomGrayscale { p: 0.5 }.into()),
         Just(RandomVerticalFlip { p: 0.5 }.into()),
+        (0u8..=8).prop_map(|bits| RandomPosterize { bits, p: 0.5 }.into()),
         (0.0..256.0f64).prop_map(|threshold| RandomSolarize { threshold, p: 0.5 }.into()),
         (0u32..4).prop_map(|radius| GaussianBlur { kernel_size: 2 * radius + 1, sigma: [0.3, 2.0] }.into()),
     ]
