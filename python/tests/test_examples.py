@@ -1,0 +1,40 @@
+"""The examples for other libraries learn, on small files in the format of CIFAR-10."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+@pytest.fixture
+def cifar(tmp_path):
+    """Images whose colour is that of their class."""
+    draw = numpy.random.default_rng(0)
+    labels = draw.integers(0, 10, 640, dtype=numpy.uint8)
+    colours = draw.integers(0, 255, (10, 3, 1), dtype=numpy.uint8)[labels].repeat(1024, 2)
+    numpy.concatenate([labels[:, None], colours.reshape(640, 3072)], axis=1).tofile(tmp_path / "data_batch_1.bin")
+    return tmp_path
+
+
+@pytest.mark.parametrize("library", ["jax", "lightning", "accelerate"])
+def test_the_example_learns(cifar, library):
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"needs {library}")
+    command = [sys.executable, EXAMPLES / f"cifar_{library}.py", cifar, "--epochs", "5"]
+    said = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
+    losses = [float(loss) for loss in re.findall(r"loss (\S+)", said)]
+    assert len(losses) == 5 and losses[-1] < losses[0] / 2, said
+
+
+def test_accelerate_starts_several_processes(cifar):
+    pytest.importorskip("accelerate")
+    launch = ["-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--main_process_port", "0"]
+    command = [sys.executable, *launch, EXAMPLES / "cifar_accelerate.py", cifar]
+    said = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
+    assert len(re.findall(r"epoch \d: loss", said)) == 2, said
