@@ -22,7 +22,11 @@ DOCUMENTS = sorted(
 
 
 def is_installed(name):
-    return importlib.util.find_spec(name) is not None
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        # The package that would contain it is missing.
+        return False
 
 
 def missing(code):
@@ -30,7 +34,7 @@ def missing(code):
     nodes = list(ast.walk(ast.parse(code)))
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
-    return {name for name in names if not is_installed(name.partition(".")[0])}
+    return {name for name in names if not is_installed(name)}
 
 
 @pytest.fixture(scope="session")

@@ -156,8 +156,8 @@ pub struct RunArgs {
     /// Write the figures as JSON (- for standard output)
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
-    /// Serve the figures over HTTP during the run, as Prometheus reads them: whoever can reach the address can read them
-    /// [default: none]
+    /// Serve the figures over HTTP during the run, as Prometheus reads them: whoever can reach the address can read
+    /// them [default: none]
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Output")]
     pub metrics: Option<SocketAddr>,
     /// Write a report as one HTML page
